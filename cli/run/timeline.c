@@ -222,6 +222,19 @@ static bool repeats_a_run(const timeline *t, tp_text event) {
   return false;
 }
 
+/* A warning of the turn itself: no end of a phase follows that it could stand before. */
+static bool is_warning_of_turn(tp_text event) {
+  tp_text severity = cli_event_text(tp_value_get(event, "contribution"), "severity");
+  return cli_text_is(cli_event_text(event, "event"), "diagnostic") && cli_event_text(event, "phase").size == 0 &&
+         cli_text_is(severity, "warning");
+}
+
+static void print_warning(timeline *t, tp_text event) {
+  print_key(t, cli_event_int(event, "time_ns"), "note");
+  cli_print_cut(t->output, cli_event_text(event, "text"), 2 * CUT_WIDTH);
+  cli_print(t->output, "\n", 1);
+}
+
 /* What the entry that ended has contributed stands right before its end. */
 static void print_contributed(timeline *t, tp_text phase_end) {
   size_t left = 0;
@@ -523,7 +536,8 @@ static void print_event(timeline *t, size_t index) {
   else if (cli_text_is(kind, "model_end")) {
     print_model(t, event);
     t->calls.count = 0;
-  } else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
+  } else if (is_warning_of_turn(event)) print_warning(t, event);
+  else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
     append_index(&t->contributed, index);
   else if (cli_text_is(kind, "result")) print_end(t, event);
 }

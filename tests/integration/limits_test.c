@@ -60,6 +60,20 @@ TEST(last_line_of_a_turn_names_its_limit) {
   command_free(&c);
 }
 
+TEST(limit_of_cost_without_a_price_and_repeated_calls_are_notes_of_the_turn) {
+  static const char free_of_charge[] =
+      "repeat: true\nresponses:\n  - tool_calls: [{name: nothing, arguments: {a: 1}}]\n"
+      "    usage: {input_tokens: 60, output_tokens: 40}\n";
+  command c = {.arguments = {"run", "--no-memory", "--script", scratch_string("free.yaml", free_of_charge),
+                             "--max-cost", "1", "--max-repeats", "3"},
+               .input = TALK};
+  assert_status(&c, 3);
+  assert_holds(&c.out, "note     a limit of cost has no effect: the model reported tokens and no cost; give it prices");
+  assert_holds(&c.out, "note     The tool nothing was called 2 times in one turn with the same arguments.");
+  assert_holds(&c.out, "failed (repeated_call): ");
+  command_free(&c);
+}
+
 TEST(budget_of_a_day_holds_over_runs_that_keep_their_data) {
   const char *data = scratch_path("day");
   static const int statuses[] = {0, 0, 3};
