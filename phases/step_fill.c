@@ -13,7 +13,8 @@ enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where to
 
 /* What is redacted later, as a memory is, must not end within a secret. */
 static tp_text preview(const tp__drive *d, tp_text text) {
-  return (tp_text){text.data, tp__redact_before(tp__runtime_redactor(d->session->runtime), text, PREVIEW_BYTES)};
+  bool is_redacted = tp__runtime_redactor(d->session->runtime)->redact != NULL;
+  return (tp_text){text.data, is_redacted ? tp__utf8_cut_word(text, PREVIEW_BYTES) : tp__utf8_cut(text, PREVIEW_BYTES)};
 }
 
 static void begin(const tp__drive *d, tp_writer *writer) {

@@ -14,9 +14,13 @@ tp_text tp__redact(const tp__redactor *by, tp_redact_place place, tp_text text, 
   if (redaction.size > 0) memcpy(buffer, text.data, redaction.size);
   if (redaction.size == 0 || !by->redact(by->ctx, &redaction) || redaction.size > size) return tp_text_of(replacement);
   tp_text left = {buffer, redaction.size};
-  return tp_utf8_valid(left, NULL) ? left : tp_text_of(replacement);
+  if (!tp_utf8_valid(left, NULL)) return tp_text_of(replacement);
+  if (!redaction.is_cut) return left;
+  /* A secret that goes on after the cut fits no pattern: what it can have of the text does not leave. */
+  left.size = left.size > TP__REDACT_TAIL ? tp__utf8_cut(left, left.size - TP__REDACT_TAIL) : 0;
+  return left.size > 0 ? left : tp_text_of(replacement);
 }
 
 size_t tp__redact_before(const tp__redactor *by, tp_text text, size_t max) {
-  return by->redact ? tp__utf8_cut_word(text, TP__REDACT_BYTES) : tp__utf8_cut(text, max);
+  return tp__utf8_cut(text, by->redact ? TP__REDACT_BYTES + sizeof(uint32_t) : max);
 }

@@ -293,6 +293,50 @@ TEST(texts_leave_redacted_and_never_with_a_part_of_the_secret) {
   }
 }
 
+#define PHRASE "key alpha bravo charlie delta echo foxtrot end"
+
+/* Takes out whole phrases, so that what was far behind comes to the front. */
+static bool remove_phrases(void *ctx, tp_redaction *redaction) {
+  (void)ctx;
+  for (char *at; (at = memmem(redaction->text, redaction->size, PHRASE, strlen(PHRASE)));) {
+    redaction->size -= strlen(PHRASE);
+    memmove(at, at + strlen(PHRASE), (size_t)(redaction->text + redaction->size - at));
+  }
+  return true;
+}
+
+/* The cut at 4,096 bytes falls on each word of a secret with blanks, and all before it goes away. */
+TEST(part_of_a_secret_with_blanks_at_a_cut_never_leaves) {
+  static char texts[64][8192];
+  said whats[COUNT(texts)];
+  for (size_t i = 0; i < COUNT(texts); i++) {
+    size_t used = (size_t)snprintf(texts[i], sizeof texts[i], "%0*d", (int)i + 1, 0);
+    while (used + sizeof PHRASE < 5000)
+      used += (size_t)snprintf(texts[i] + used, sizeof texts[i] - used, "%s ", PHRASE);
+    whats[i] = (said){"note", texts[i]};
+  }
+  kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  run_saying(&k, (tp_runtime_options){.redact = remove_phrases}, whats, COUNT(texts));
+  for (const char *const *part = (const char *const[]){"alpha", "bravo", "charlie", "delta", "echo", "foxtrot", NULL};
+       *part; part++)
+    if (has(&k, *part)) fail_msg("%s is left", *part);
+  free(k.text);
+}
+
+/* A text that was cut keeps its head, and one that was not keeps its end. */
+TEST(text_that_was_cut_loses_its_end_alone) {
+  static char long_text[6000];
+  memset(long_text, 'x', sizeof long_text - 1);
+  for (size_t at = 7; at < sizeof long_text - 1; at += 8) long_text[at] = ' ';
+  memcpy(long_text, "the head", 8);
+  const said whats[] = {{"note", long_text}, {"note", "a short text and its end"}};
+  kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  run_saying(&k, (tp_runtime_options){.redact = hide}, whats, 2);
+  assert_true(has(&k, "the head"));
+  assert_true(has(&k, "a short text and its end"));
+  free(k.text);
+}
+
 TEST(without_a_callback_texts_leave_as_they_are) {
   kept k = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   run_saying(&k, (tp_runtime_options){0}, &(said){"note", "the key " SECRET}, 1);
