@@ -161,6 +161,7 @@ struct tp_hooks {
   /* under mutex */
   char refused[65]; /* the hash that was to take its place, and was refused last */
   size_t references;
+  size_t handlers;               /* of runtimes: with the last one what still runs is ended */
   tp_hook_program_fn on_program; /* NULL: none, or no more */
   void *program_ctx;
   size_t notifying; /* calls of on_program that have not returned */
@@ -211,6 +212,10 @@ struct tp__hook_matcher {
 
 void tp__hooks_ref(tp_hooks *hooks);
 void tp__hooks_unref(tp_hooks *hooks);
+/** A handler of a runtime holds a reference, too. With the last one programs that were cancelled end without a grace:
+ *  their host may be about to end, and would leave them behind. */
+void tp__hooks_ref_handler(tp_hooks *hooks);
+void tp__hooks_unref_handler(tp_hooks *hooks);
 /** Zeroed memory that lives as long as the hooks; NULL when there is none. */
 void *tp__hooks_alloc(tp_hooks *hooks, size_t size);
 /** A copy with a NUL behind it. */

@@ -357,5 +357,5 @@ tp_answer tp__hook_run(void *ctx, tp_call *call) {
 void tp__hook_destroy(void *ctx) {
   const tp__hook *hook = ctx;
   if (hook->worker) tp__worker_stop(hook->worker);
-  tp__hooks_unref(hook->hooks);
+  tp__hooks_unref_handler(hook->hooks);
 }

@@ -72,6 +72,22 @@ void tp__hooks_ref(tp_hooks *hooks) {
   tp__lock_release(&hooks->mutex);
 }
 
+void tp__hooks_ref_handler(tp_hooks *hooks) {
+  tp__hooks_ref(hooks);
+  tp__lock_acquire(&hooks->mutex);
+  hooks->handlers++;
+  tp__lock_release(&hooks->mutex);
+}
+
+void tp__hooks_unref_handler(tp_hooks *hooks) {
+  tp__lock_acquire(&hooks->mutex);
+  assert(hooks->handlers > 0 && hooks->handlers < hooks->references + 1);
+  bool is_last = --hooks->handlers == 0;
+  tp__lock_release(&hooks->mutex);
+  if (is_last) tp_process_loop_end(hooks->loop);
+  tp__hooks_unref(hooks);
+}
+
 void tp__hooks_unref(tp_hooks *hooks) {
   tp__lock_acquire(&hooks->mutex);
   assert(hooks->references > 0);
@@ -455,7 +471,7 @@ static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
                         .kind = is_program(hook) ? TP_HANDLER_SCRIPT : TP_HANDLER_NATIVE};
   if (hook->tool) tp__hook_tool_handler(&handler);
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status == TP_OK) tp__hooks_ref(hook->hooks);
+  if (status == TP_OK) tp__hooks_ref_handler(hook->hooks);
   return status;
 }
 

@@ -48,6 +48,13 @@ TP_API tp_status tp_process_loop_new(const tp_process_loop_options *options, tp_
  *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
 TP_API void tp_process_loop_free(tp_process_loop *loop);
 
+/** Kills all running children at once, as tp_process_loop_free(), and waits for their end; the loop can start others
+ *  after that. Accepts NULL. From an on_end of this loop it kills the others and returns. In the child of a fork it
+ *  does nothing. While it waits, tp_process_start() returns TP_ERR_SHUTDOWN.
+ *  Threads: any.
+ *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
+TP_API void tp_process_loop_end(tp_process_loop *loop);
+
 /** How many children were started and have not ended. The answer may be out of date when it is read. Threads: any. */
 TP_API size_t tp_process_loop_count(tp_process_loop *loop);
 

@@ -568,21 +568,48 @@ tp_status tp_process_loop_new(const tp_process_loop_options *theirs, tp_process_
   return TP_OK;
 }
 
-void tp_process_loop_free(tp_process_loop *loop) {
-  if (!loop || loop->process_generation != tp__process_generation()) return;
+/* On the loop's thread, which walks its children later. */
+static void kill_all_here(tp_process_loop *loop) {
+  for (tp__link *link = loop->children.next; link != &loop->children; link = link->next) {
+    struct child *child = TP__CONTAINER(link, struct child, link);
+    if (!child->has_exited) signal_group(child, SIGKILL);
+  }
+}
+
+/* @return whether this is the loop's own thread: then the children are killed and have not ended. */
+static bool end_all(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
-  loop->is_stopping = true;
-  tp__pollable_set(&loop->wake);
   tp__thread *thread = loop->thread;
   bool is_inside = thread && loop->thread_number == tp__thread_number();
-  loop->frees_itself = is_inside;
+  if (!is_inside) {
+    loop->is_stopping = true;
+    loop->thread = NULL;
+    tp__pollable_set(&loop->wake);
+  }
   tp__mutex_unlock(&loop->mutex);
-  if (thread && is_inside) {
-    tp__thread_detach(thread);
+  if (is_inside) kill_all_here(loop);
+  else if (thread) tp__thread_join(thread);
+  return is_inside;
+}
+
+void tp_process_loop_end(tp_process_loop *loop) {
+  if (!loop || loop->process_generation != tp__process_generation() || end_all(loop)) return;
+  tp__mutex_lock(&loop->mutex);
+  loop->is_stopping = false;
+  tp__mutex_unlock(&loop->mutex);
+}
+
+void tp_process_loop_free(tp_process_loop *loop) {
+  if (!loop || loop->process_generation != tp__process_generation()) return;
+  if (!end_all(loop)) {
+    loop_fini(loop);
     return;
   }
-  if (thread) tp__thread_join(thread);
-  loop_fini(loop);
+  tp__mutex_lock(&loop->mutex);
+  loop->is_stopping = loop->frees_itself = true;
+  tp__thread *thread = loop->thread;
+  tp__mutex_unlock(&loop->mutex);
+  tp__thread_detach(thread);
 }
 
 size_t tp_process_loop_count(tp_process_loop *loop) {

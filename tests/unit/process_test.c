@@ -310,6 +310,56 @@ TEST(freeing_a_loop_kills_what_runs_and_reports_it) {
   tp_process_loop_free(NULL);
 }
 
+/* Also those that were told to end and have time for it. */
+TEST(ended_loop_has_killed_what_ran_and_starts_others) {
+  tp_process_loop *loop = open_loop();
+  for (int round = 0; round < 3; round++) {
+    struct run runs[3] = {{.ended = LATCH}, {.ended = LATCH}, {.ended = LATCH}};
+    uint64_t id;
+    for (size_t i = 0; i < 3; i++) {
+      assert_int_equal(
+          start(loop, (tp_process_options){.grace_ms = 10000}, "trap '' TERM; sleep 100", &runs[i], &id, NULL), TP_OK);
+    }
+    tp_process_cancel(loop, id);
+    tp_process_loop_end(loop);
+    for (size_t i = 0; i < 3; i++) {
+      assert_int_equal(runs[i].calls, 1);
+      assert_int_equal(runs[i].result.end, TP_PROCESS_CANCELLED);
+    }
+    assert_int_equal(processes_left(), 0);
+    assert_int_equal(tp_process_loop_count(loop), 0);
+  }
+  tp_process_loop_end(loop);
+  tp_process_loop_free(loop);
+  tp_process_loop_end(NULL);
+}
+
+struct end_inside {
+  tp_process_loop *loop;
+  latch ended;
+};
+
+static void end_others(void *ctx, const tp_process_result *result) {
+  (void)result;
+  struct end_inside *in = ctx;
+  tp_process_loop_end(in->loop);
+  latch_hit(&in->ended);
+}
+
+TEST(loop_that_is_ended_by_an_end_kills_the_others) {
+  struct end_inside in = {.loop = open_loop(), .ended = LATCH};
+  struct run other = {.ended = LATCH};
+  static const char *const arguments[] = {"/bin/true", NULL};
+  const tp_process_options options = {.struct_size = sizeof options, .arguments = arguments};
+  assert_int_equal(
+      start(in.loop, (tp_process_options){.grace_ms = 10000}, "trap '' TERM; sleep 100", &other, NULL, NULL), TP_OK);
+  assert_int_equal(tp_process_start(in.loop, &options, end_others, &in, NULL, NULL), TP_OK);
+  latch_wait(&in.ended, 1);
+  wait_for(&other);
+  assert_int_equal(other.result.end, TP_PROCESS_KILLED);
+  tp_process_loop_free(in.loop);
+}
+
 struct chain {
   tp_process_loop *loop;
   latch ended;
