@@ -19,6 +19,7 @@
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
+enum { INTERRUPTED_LIMIT_MS = 1000 };
 
 /* ---- what it comes to ---- */
 
@@ -120,7 +121,8 @@ static void check_stored(cli_chat *chat, const tp_turn_result *result) {
 static void judge(cli_chat *chat, const tp_turn_result *result) {
   int ended = cli_turn_exit(result);
   check_stored(chat, result);
-  if (ended != CLI_OK && !chat->terminal) note(chat, cli_interrupted(&chat->interrupt) ? CLI_INTERRUPTED : ended);
+  int interrupted = cli_interrupted(&chat->interrupt);
+  if (ended != CLI_OK && !chat->terminal) note(chat, interrupted ? interrupted : ended);
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
@@ -326,18 +328,23 @@ static void report_lost(cli_chat *chat, uint64_t lost) {
   note(chat, CLI_LOST);
 }
 
+static uint32_t drain_limit_ms(cli_chat *chat) {
+  return cli_interrupted(&chat->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
+}
+
 static void leave(cli_chat *chat) {
   cli_events_clear(&chat->events);
   cli_talk_close_session(&chat->talk, chat->session);
   if (chat->arguments->json) cli_events_print(&chat->events, chat->output);
   wait_for_jobs(chat);
-  report_lost(chat, cli_talk_drain(&chat->talk, DRAIN_LIMIT_MS));
+  report_lost(chat, cli_talk_drain(&chat->talk, drain_limit_ms(chat)));
   cli_talk_report_open(&chat->talk);
-  if (cli_interrupted(&chat->interrupt)) chat->status = CLI_INTERRUPTED;
+  int interrupted = cli_interrupted(&chat->interrupt);
+  if (interrupted) chat->status = interrupted;
 }
 
 static void close_chat(cli_chat *chat) {
-  cli_talk_drain(&chat->talk, DRAIN_LIMIT_MS);
+  cli_talk_drain(&chat->talk, drain_limit_ms(chat));
   cli_talk_close(&chat->talk);
   cli_events_free(&chat->events);
   free(chat->last);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/exit_status.h"
 
+#include <signal.h>
+
 #include "runtime/base/check.h"
 
 cli_exit cli_exit_of(tp_status status) {
@@ -20,6 +22,11 @@ cli_exit cli_exit_of(tp_status status) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
     if (rows[i].status == status) return rows[i].exit;
   return status >= TP_ERR_STORE && status < TP_ERR_SYSTEM ? CLI_IO : CLI_CONFIG;
+}
+
+cli_exit cli_exit_of_signal(int number) {
+  assert(number == SIGINT || number == SIGTERM || number == SIGHUP);
+  return number == SIGTERM ? CLI_TERMINATED : number == SIGHUP ? CLI_HUNG_UP : CLI_INTERRUPTED;
 }
 
 void cli_exit_print(cli_output *output) {

@@ -14,6 +14,8 @@ typedef enum cli_exit {
 
 /** The exit status for a call of the library that failed. */
 cli_exit cli_exit_of(tp_status status);
+/** The exit status of a command that SIGINT, SIGTERM or SIGHUP ended, as a shell has it. */
+cli_exit cli_exit_of_signal(int number);
 /** Prints the table. */
 void cli_exit_print(cli_output *output);
 

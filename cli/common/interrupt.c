@@ -11,17 +11,28 @@
 
 enum { ENDS_AT = 3 }; /* so many in one turn: it does not end by itself */
 
-static sigset_t only_sigint(void) {
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* What was ignored when the command began, as SIGHUP under nohup, stays so. */
+static bool is_ignored(int number) {
+  struct sigaction action;
+  return sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN;
+}
+
+static sigset_t those_that_end(void) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+    if (!is_ignored(signals[i])) sigaddset(&set, signals[i]);
   return set;
 }
 
-static void interrupt_first(cli_interrupt *interrupt) {
-  cli_error("interrupted: the turn is cancelled; once more to end at once");
+static void interrupt_first(cli_interrupt *interrupt, int number) {
+  cli_error("interrupted%s: what is under way is cancelled; once more to end at once", number == SIGTERM ? " by SIGTERM"
+                                                                                       : number == SIGHUP ? " by SIGHUP"
+                                                                                                          : "");
   tp__lock_acquire(&interrupt->mutex);
-  interrupt->interrupted = true;
+  interrupt->number = number;
   tp_submission_cancel(interrupt->submission);
   tp__lock_release(&interrupt->mutex);
 }
@@ -32,9 +43,9 @@ static void ring(const cli_interrupt *interrupt) {
 }
 
 /* @return false when it is for the run, not for the turn. */
-static bool interrupt_turn(cli_interrupt *interrupt) {
+static bool interrupt_turn(cli_interrupt *interrupt, int number) {
   tp__lock_acquire(&interrupt->mutex);
-  bool turns_only = interrupt->turns_only;
+  bool turns_only = interrupt->turns_only && number == SIGINT && !interrupt->number;
   if (turns_only) {
     if (!interrupt->submission) ring(interrupt);
     else if (++interrupt->count == ENDS_AT) _exit(CLI_INTERRUPTED);
@@ -53,30 +64,28 @@ static bool is_stopping(cli_interrupt *interrupt) {
 
 static void *wait_for_signals(void *ctx) {
   cli_interrupt *interrupt = ctx;
-  sigset_t set = only_sigint();
+  sigset_t set = those_that_end();
   int number;
   for (size_t count = 0; sigwait(&set, &number) == 0 && !is_stopping(interrupt);) {
-    if (interrupt_turn(interrupt)) continue;
-    if (count++ > 0) _exit(CLI_INTERRUPTED);
-    interrupt_first(interrupt);
+    if (interrupt_turn(interrupt, number)) continue;
+    if (count++ > 0) _exit(cli_exit_of_signal(number));
+    interrupt_first(interrupt, number);
     ring(interrupt);
   }
   return NULL;
 }
 
-static bool is_ignored(void) {
-  struct sigaction action;
-  return sigaction(SIGINT, NULL, &action) != 0 || action.sa_handler == SIG_IGN;
-}
-
 void cli_interrupt_start(cli_interrupt *interrupt) {
   *interrupt = (cli_interrupt){.mutex = TP__LOCK_INITIALIZER(TP__LOCK_interrupt),
                                .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  if (is_ignored()) return;
-  sigset_t set = only_sigint();
+  sigset_t set = those_that_end();
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0] && !interrupt->own; i++)
+    if (sigismember(&set, signals[i])) interrupt->own = signals[i];
+  if (!interrupt->own) return;
   pthread_sigmask(SIG_BLOCK, &set, NULL);
   interrupt->runs = tp__thread_spawn(&interrupt->thread, wait_for_signals, interrupt) == 0;
-  if (!interrupt->runs) pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then it ends the process, as it does by itself */
+  if (!interrupt->runs)
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then they end the process, as they do by themselves */
 }
 
 void cli_interrupt_turns_only(cli_interrupt *interrupt) {
@@ -89,7 +98,7 @@ void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission) {
   tp__lock_acquire(&interrupt->mutex);
   interrupt->submission = submission;
   interrupt->count = 0;
-  if (interrupt->interrupted) tp_submission_cancel(submission);
+  if (interrupt->number) tp_submission_cancel(submission);
   tp__lock_release(&interrupt->mutex);
 }
 
@@ -100,11 +109,11 @@ bool cli_interrupted_turn(cli_interrupt *interrupt) {
   return interrupted;
 }
 
-bool cli_interrupted(cli_interrupt *interrupt) {
+int cli_interrupted(cli_interrupt *interrupt) {
   tp__lock_acquire(&interrupt->mutex);
-  bool interrupted = interrupt->interrupted;
+  int number = interrupt->number;
   tp__lock_release(&interrupt->mutex);
-  return interrupted;
+  return number ? cli_exit_of_signal(number) : 0;
 }
 
 void cli_interrupt_stop(cli_interrupt *interrupt) {
@@ -113,7 +122,7 @@ void cli_interrupt_stop(cli_interrupt *interrupt) {
     tp__lock_acquire(&interrupt->mutex);
     interrupt->stopping = true;
     tp__lock_release(&interrupt->mutex);
-    pthread_kill(interrupt->thread, SIGINT); /* which it waits for */
+    pthread_kill(interrupt->thread, interrupt->own); /* which it waits for */
     pthread_join(interrupt->thread, NULL);
   }
   interrupt->runs = false;

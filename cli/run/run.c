@@ -192,7 +192,8 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   if (status == TP_OK) {
     check_stored(p, result);
     int ended = cli_turn_exit(result);
-    note(p, ended != CLI_OK && cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : ended);
+    int interrupted = cli_interrupted(&p->interrupt);
+    note(p, ended != CLI_OK && interrupted ? interrupted : ended);
     end_turn(p, turn->session, result);
   }
   tp_submission_unref(submission);
@@ -257,7 +258,8 @@ static int64_t wait_for_jobs(player *p, const char *session) {
   if (status != TP_OK) {
     cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
     p->any_background = false; /* none that could be said to be done */
-    note(p, cli_interrupted(&p->interrupt) ? CLI_INTERRUPTED : cli_exit_of(status));
+    int interrupted = cli_interrupted(&p->interrupt);
+    note(p, interrupted ? interrupted : (int)cli_exit_of(status));
   }
   return tp__monotonic_ns() - began_ns;
 }
@@ -337,7 +339,8 @@ static void play(player *p) {
   note(p, status);
   report_lost(p, drain(p));
   cli_talk_report_open(&p->talk);
-  if (cli_interrupted(&p->interrupt)) p->status = CLI_INTERRUPTED;
+  int interrupted = cli_interrupted(&p->interrupt);
+  if (interrupted) p->status = interrupted;
   if (!p->arguments->json) cli_summary_print(&p->summary, p->output);
 }
 

@@ -2,7 +2,7 @@
  *
  * The command worker: background jobs of a data directory, run beside whatever other processes work on it. The main
  * thread waits for a signal, or for the last open job; the job thread of the library prints what became of each. The
- * first SIGTERM or SIGINT drains, a second one ends the process as it does by itself. */
+ * first SIGTERM, SIGINT or SIGHUP drains, a second one ends the process as it does by itself. */
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -58,6 +58,8 @@ static int take_signals(worker *w) {
   sigemptyset(&w->signals);
   sigaddset(&w->signals, SIGTERM);
   sigaddset(&w->signals, SIGINT);
+  struct sigaction action;
+  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&w->signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &w->signals, NULL);
   w->signal_fd = signalfd(-1, &w->signals, SFD_CLOEXEC);
   w->empty_fd = eventfd(0, EFD_CLOEXEC);
@@ -86,8 +88,7 @@ static int finish(worker *w, int signal_number) {
             (unsigned long long)stats.jobs_dead);
   if (signal_number) cli_talk_report_open(&w->talk);
   if (stats.jobs_dead > 0) return CLI_LOST;
-  if (signal_number == SIGINT) return CLI_INTERRUPTED;
-  return signal_number ? CLI_OK : cli_exit_of(w->empty_status);
+  return signal_number ? cli_exit_of_signal(signal_number) : cli_exit_of(w->empty_status);
 }
 
 int cli_worker(const cli_arguments *theirs, cli_output *output) {

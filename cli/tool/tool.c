@@ -9,6 +9,7 @@
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
+#include "cli/common/interrupt.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/options.h"
@@ -19,7 +20,7 @@
 #include "cli/run/host.h"
 #include "turnphase/sqlite.h"
 
-enum { DRAIN_LIMIT_MS = 30000, NAME_WIDTH = 24, OWNER_WIDTH = 14 };
+enum { DRAIN_LIMIT_MS = 30000, INTERRUPTED_LIMIT_MS = 1000, WAIT_MS = 60000, NAME_WIDTH = 24, OWNER_WIDTH = 14 };
 
 /* ---- list ---- */
 
@@ -113,8 +114,31 @@ static void print_result(const tp_task_result *result, tool_action action, const
   cli_map_print(&map, output);
 }
 
-static tp_status act(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, tp_text value,
-                     const tp_task_result **ret_result, tp_fault *fault) {
+/** A call under way. The runtime's thread prints what came of it while the command waits. */
+typedef struct under_way {
+  cli_interrupt *interrupt;
+  const cli_arguments *arguments;
+  cli_output *output;
+  tool_action action;
+  int status;
+} under_way;
+
+static void on_end(void *ctx, const tp_task_result *result) {
+  under_way *u = ctx;
+  const char *name = u->arguments->operands[1];
+  if (result->status == TP_OK) {
+    print_result(result, u->action, name, u->arguments->json, u->output);
+    u->status = exit_of(result->kind);
+  } else {
+    u->status = cli_fault(name, result->status, result->fault);
+    if (result->status == TP_ERR_BUSY) u->status = CLI_RETRY;
+  }
+}
+
+static int act(tp_runtime *runtime, under_way *u, tp_text value) {
+  static const tp_task_operation operations[ACTIONS] = {
+      [CALL] = TP_TASK_CALL, [CREATE] = TP_TASK_CREATE, [RUN] = TP_TASK_RUN};
+  const cli_arguments *arguments = u->arguments;
   const char *name = arguments->operands[1];
   tp_turn_request request = {.struct_size = sizeof request,
                              .caller = arguments->caller,
@@ -123,9 +147,17 @@ static tp_status act(tp_runtime *runtime, tool_action action, const cli_argument
                              .environment = cli_environment(arguments)};
   tp_task_spec spec = {
       .struct_size = sizeof spec, .tool = name, .key = arguments->key, .arguments = value, .request = &request};
-  if (action == RUN) return tp_task_run(runtime, name, &request, ret_result, fault);
-  return action == CREATE ? tp_task_create(runtime, &spec, ret_result, fault)
-                          : tp_task_call(runtime, &spec, ret_result, fault);
+  if (u->action == RUN) spec = (tp_task_spec){.struct_size = sizeof spec, .key = name, .request = &request};
+  tp_submission *submission;
+  tp_fault fault = {0};
+  tp_status status = tp_task_submit(runtime, operations[u->action], &spec, on_end, u, &submission, &fault);
+  if (status != TP_OK) return cli_fault(name, status, &fault);
+  cli_interrupt_watch(u->interrupt, submission);
+  do status = tp_submission_wait(submission, WAIT_MS, NULL, NULL);
+  while (status == TP_ERR_TIMEOUT);
+  cli_interrupt_watch(u->interrupt, NULL);
+  tp_submission_unref(submission);
+  return u->status;
 }
 
 /* The agent for which a model in chat and run has created tasks. @param ret_agent  NULL: no task is run. */
@@ -137,26 +169,13 @@ static int add_agent(tp_runtime *runtime, tool_action action, tp_agent **ret_age
   return status == TP_OK ? CLI_OK : cli_fault(config.id, status, &fault);
 }
 
-static int call(tp_runtime *runtime, tool_action action, const cli_arguments *arguments, cli_output *output) {
-  const char *name = arguments->operands[1];
+static int call(tp_runtime *runtime, under_way *u) {
   tp_writer *writer = NULL;
   tp_text value;
   tp_agent *agent = NULL;
-  int status = read_arguments(arguments->call_arguments, &writer, &value);
-  if (status == CLI_OK) status = add_agent(runtime, action, &agent);
-  if (status == CLI_OK) {
-    const tp_task_result *result = NULL;
-    tp_fault fault = {0};
-    tp_status acted = act(runtime, action, arguments, value, &result, &fault);
-    if (acted == TP_OK) {
-      print_result(result, action, name, arguments->json, output);
-      status = exit_of(result->kind);
-    } else {
-      status = cli_fault(name, acted, &fault);
-      if (acted == TP_ERR_BUSY) status = CLI_RETRY;
-    }
-    tp_task_result_free(result);
-  }
+  int status = read_arguments(u->arguments->call_arguments, &writer, &value);
+  if (status == CLI_OK) status = add_agent(runtime, u->action, &agent);
+  if (status == CLI_OK) status = act(runtime, u, value);
   if (agent) tp_agent_remove(agent);
   tp_writer_free(writer);
   return status;
@@ -217,32 +236,35 @@ static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_
 }
 
 /* Jobs that the call left are done before the end. @return the worse of both. */
-static int drain(tp_runtime *runtime, int status) {
+static int drain(tp_runtime *runtime, int status, int interrupted) {
   tp_drain_report report = {.struct_size = sizeof report};
   tp_fault fault = {0};
-  tp_status drained = tp_runtime_drain(runtime, DRAIN_LIMIT_MS, &report, &fault);
+  tp_status drained = tp_runtime_drain(runtime, interrupted ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS, &report, &fault);
   if (drained != TP_OK) return cli_fault("the end", drained, &fault);
+  if (interrupted) return interrupted;
   if (report.complete || status != CLI_OK) return status;
   cli_error("what the call left in the background did not end within %d s", DRAIN_LIMIT_MS / 1000);
   return CLI_TIMED_OUT;
 }
 
 int cli_tool(const cli_arguments *arguments, cli_output *output) {
-  tool_action action;
+  cli_interrupt interrupt;
   cli_ask ask;
+  under_way u = {.interrupt = &interrupt, .arguments = arguments, .output = output};
   tp_runtime *runtime = NULL;
   tp_store *store = NULL;
   char *memory_path = NULL;
-  int status = check_words(arguments, &action);
+  int status = check_words(arguments, &u.action);
   if (status == CLI_OK) status = open_data(arguments, &memory_path, &store);
   if (status != CLI_OK) return status;
-  bool may_ask = action != LIST && cli_ask_start(&ask);
+  cli_interrupt_start(&interrupt);
+  bool may_ask = u.action != LIST && cli_ask_start(&ask);
   status = cli_host_open_asking(arguments, memory_path, store, may_ask ? &ask : NULL, &runtime);
-  if (status == CLI_OK)
-    status = action == LIST ? list(runtime, arguments, output) : call(runtime, action, arguments, output);
-  if (runtime) status = drain(runtime, status);
+  if (status == CLI_OK) status = u.action == LIST ? list(runtime, arguments, output) : call(runtime, &u);
+  if (runtime) status = drain(runtime, status, cli_interrupted(&interrupt));
   if (may_ask) cli_ask_stop(&ask);
   tp_runtime_free(runtime);
+  cli_interrupt_stop(&interrupt);
   free(memory_path);
   return status;
 }
