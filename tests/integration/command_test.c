@@ -155,13 +155,13 @@ TEST(plan_shows_a_loaded_library) {
   command_free(&c);
 }
 
-TEST(phases_are_27_with_their_subscriptions) {
+TEST(phases_are_28_with_their_subscriptions) {
   command c = {.arguments = {"phases", "--json"}}, table = {.arguments = {"phases"}};
   tp_writer *writer;
   size_t subscriptions = 0;
   assert_status(&c, 0);
   tp_text phases = tp_value_get(decode(&c, &writer), "phases");
-  assert_int_equal(tp_value_count(phases), 27);
+  assert_int_equal(tp_value_count(phases), 28);
   for (tp_value_walk walk = {0}; tp_value_next(phases, &walk);)
     subscriptions += (size_t)tp_value_int(tp_value_get(walk.value, "subscriptions"), 0);
   assert_int_equal(subscriptions, 6); /* the memory's */
