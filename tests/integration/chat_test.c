@@ -384,7 +384,7 @@ TEST(the_key_is_nowhere) {
 #define FOLDED "  thinking is folded to a line\n"
 #define WHOLE "  thinking is shown whole\n"
 static const char thoughts[] =
-    THINKS("  The user\\n greets") THINKS(" me. \\n\\n\\u001b[2JI am") THINKS(" polite.") SAYS("Hel") SAYS("lo.")
+    THINKS("  The user\\n greets") THINKS(" me. \\n\\n\\u001b[2JI am") THINKS(" polite. ") SAYS("Hel") SAYS("lo.")
         THINKS("Anything else to say? No: this is enough for a greeting.") SAYS(" Bye.") FINISH("stop") DONE;
 
 TEST(thinking_is_dimmed_and_folded_and_whole_on_demand) {

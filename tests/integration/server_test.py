@@ -288,19 +288,25 @@ CASES = [completion_has_text_model_and_usage, session_of_a_header_keeps_its_hist
          many_clients_at_once_all_get_their_own_answer]
 
 
+def check_script(server):
+    status, answer = server.chat('x')
+    assert (status, content(answer)) == (200, 'One.'), answer
+    assert answer['usage'] == {'prompt_tokens': 7, 'completion_tokens': 2, 'total_tokens': 9}, answer
+    text = server.ask('POST', '/v1/chat/completions',
+                      {'messages': [{'role': 'user', 'content': 'x'}], 'stream': True})[2]
+    assert json.loads(events(text)[0])['choices'][0]['delta'] == {'role': 'assistant', 'content': 'Two.'}, text
+
+
 def script_is_played_and_a_stop_lets_turns_end(program):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'script.yaml')
         with open(path, 'w', encoding='utf-8') as file:
             file.write(SCRIPT)
         server = Server(program, path)
-        status, answer = server.chat('x')
-        assert (status, content(answer)) == (200, 'One.'), answer
-        assert answer['usage'] == {'prompt_tokens': 7, 'completion_tokens': 2, 'total_tokens': 9}, answer
-        text = server.ask('POST', '/v1/chat/completions',
-                          {'messages': [{'role': 'user', 'content': 'x'}], 'stream': True})[2]
-        assert json.loads(events(text)[0])['choices'][0]['delta'] == {'role': 'assistant', 'content': 'Two.'}, text
-        server.stop()
+        try:
+            check_script(server)
+        finally:
+            server.stop()
 
 
 def main(program):

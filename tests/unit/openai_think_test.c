@@ -91,6 +91,9 @@ static const struct row {
     {"x < think > y", "x < think > y", "", 0},
     {"<html><b>x</b> [think] [TH", "<html><b>x</b> [think] [TH", "", 0},
     {"<:think>a", "<:think>a", "", 0},
+    {"<think a=1\nb>c", "<think a=1\nb>c", "", 0},
+    {"```\n<think>\n````\n<think>a</think>b", "```\n<think>\n````\nb", "a", 0},
+    {"<think>`</think>x<think>c</think>d", "xd", "`c", 0},
     {"<<think>a</think>b", "<b", "a", 0},
     {"Write `<think>` first.", "Write `<think>` first.", "", 0},
     {"```\n<think>a</think>\n```\n<think>b</think>c", "```\n<think>a</think>\n```\nc", "b", 0},
@@ -254,6 +257,20 @@ TEST(no_memory_is_an_answer_with_tags_too) {
     assert_int_equal(counter.open, 0);
   }
   tp__heap = before;
+}
+
+/* Text with tags counts once. */
+TEST(thinking_between_tags_counts_once_in_the_limit) {
+  static const char piece[] =
+      "data: {\"choices\":[{\"delta\":{\"content\":\"<think>12345678901234567890</think>12345678901234567890\"}}]}\n\n";
+  for (int count = 3; count < 8; count += 4) { /* within the limit, and beyond it */
+    tp__openai_stream stream = {.form = tp__openai_form_of(TP_OPENAI_CHAT), .bytes_max = 200, .quirks = TAGS};
+    assert_int_equal(tp__openai_stream_init(&stream), TP_OK);
+    bool taken = true;
+    for (int i = 0; i < count; i++) taken = tp__openai_stream_feed(&stream, piece, sizeof piece - 1);
+    assert_int_equal(taken, count == 3);
+    tp__openai_stream_fini(&stream);
+  }
 }
 
 /* ---- pieces that have all of the text so far ---- */
