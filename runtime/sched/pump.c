@@ -197,7 +197,8 @@ static void run_or_sleep(tp__sched *sched, uint64_t seen, int64_t deadline_ns) {
     looked_locked(pump, any, looked, next_ns);
     leave_locked(pump, outer);
   }
-  if (entered && !outer && (any || next_ns < pump->host_wakes_ns)) { /* what the host knows of it is out of date */
+  bool is_left = any || news_of(pump) != looked; /* its thread may go its way without another look */
+  if (entered && !outer && (is_left || next_ns < pump->host_wakes_ns)) { /* what the host knows is out of date */
     pump->host_wakes_ns = 0;
     set_locked(pump);
   }

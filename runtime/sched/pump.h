@@ -11,7 +11,8 @@
  *
  * Whatever may make something ready wakes the pump. A flag that a descriptor shows is set by a wake-up while no thread
  * pumps, and cleared by a pump of the host's (tp__pump_run) that has left nothing. A thread that pumped while it waited
- * sets it when it has run anything, or when a timer is due before the host pumps by itself. */
+ * sets it when it has run anything, when there were news after its look, or when a timer is due before the host pumps
+ * by itself. */
 #ifndef TP__PUMP_H
 #define TP__PUMP_H
 
