@@ -442,6 +442,38 @@ TEST(an_answer_that_is_cut_is_said) {
   }
 }
 
+/* The same of a script (finish:), and of what was kept. */
+TEST(a_script_says_how_an_answer_ended_and_show_repeats_it) {
+  static const struct {
+    const char *finish, *word, *says;
+    int status;
+  } rows[] = {{"length", "out of breath", "completed: the answer is cut", 1},
+              {"filter", "blocked", "completed: the provider filtered the answer", 1},
+              {"refusal", "declined", "completed: the model refused to answer", 1},
+              {"pause", "waits", "completed: the model paused", 1},
+              {"stop", "done", "completed", 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[200], shown[200];
+    const char *data = scratch_path(rows[i].finish);
+    snprintf(text, sizeof text, "repeat: true\nresponses: [{text: Half, finish: %s, stop_reason: %s}]\n",
+             rows[i].finish, rows[i].word);
+    command run = {.arguments = {"run", "--script", scratch_string("finish.yaml", text), "--data", data, "--no-memory"},
+                   .input = TALK};
+    assert_status(&run, rows[i].status);
+    assert_holds(&run.out, rows[i].says);
+    command_free(&run);
+    for (int json = 0; json < 2; json++) {
+      command show = {.arguments = {"show", data, "t", json ? "--json" : NULL}};
+      assert_status(&show, 0);
+      snprintf(shown, sizeof shown,
+               json ? "\"finish\":\"%s\",\"finish_word\":\"%s\"" : "  finish        %s\n  by its word   %s\n",
+               rows[i].finish, rows[i].word);
+      if (json || strcmp(rows[i].finish, "stop") != 0) assert_holds(&show.out, shown);
+      command_free(&show);
+    }
+  }
+}
+
 TEST(agents_of_a_conversation_name_their_models) {
   char talk[2048];
   static const endpoint_reply gpt = {.body = CHAT_HELLO};
