@@ -492,6 +492,31 @@ TEST(a_link_to_other_code_is_other_code) {
 }
 
 /* The operator decides once what its name and content do not say; the hash has the decision. */
+TEST(what_the_operator_says_is_data_may_be_made_later) {
+  static const char *const data[] = {"lib/*", NULL};
+  for (int is_decided = 0; is_decided < 2; is_decided++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_hooks_options options = options_here();
+    tp_hooks *hooks;
+    char line[200];
+    snprintf(line, sizeof line, "rm -rf '%s'/*", root);
+    assert_int_equal(system(line), 0);
+    if (is_decided) options.data_files = data;
+    put("lib/a.sh", "exit 0\n", 0644);
+    put_line("", "find lib -name '*.sh' -exec sh {} \\;; true");
+    assert_int_equal(tp_hooks_read(runtime, &options, &hooks, NULL), TP_OK);
+    assert_int_equal(tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, NULL), TP_OK);
+    tp_hooks_free(hooks);
+    put("lib/b.sh", "exit 0\n", 0644);
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = gate(turn);
+    assert_int_equal(result.outcome, is_decided ? TP_OK : TP_ERR_DENIED);
+    tp_phase_result_release(turn, &result);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
 static bool count_open(void *ctx, const tp_hook_warning *warning) {
   int *count = ctx;
   *count += strcmp(warning->code, "code") == 0;
