@@ -873,7 +873,8 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
 /* ---- a drain that was submitted ---- */
 
 /* How far a pumped one is. It waits between steps, so that the host goes on: it may have to answer what the drain waits
- * for. The last step pumps, and waits for what was cancelled. */
+ * for. The last step pumps, and waits for what was cancelled: not above a function that waits, since that may be part
+ * of it. */
 enum drain_stage { DRAIN_CLOSES, DRAIN_WAITS, DRAIN_CANCELS, DRAIN_ENDS };
 
 typedef struct tp__submitted_drain {
@@ -942,6 +943,7 @@ static bool drain_step(submitted_drain *d) {
       if (count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_CLOSING) == 0) d->stage = DRAIN_ENDS;
       return false;
     case DRAIN_ENDS:
+      if (tp__pump_is_nested(&runtime->sched.pump)) return false;
       drain_last(runtime, d->deadline_ns, &d->report);
       return true;
   }

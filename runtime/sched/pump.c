@@ -20,7 +20,7 @@ tp_status tp__pump_open(tp__pump *pump) {
 }
 
 void tp__pump_fini(tp__pump *pump) {
-  assert(!pump->by && pump->waiting == 0);
+  assert(!pump->by && pump->depth == 0 && pump->waiting == 0);
   if (tp__pump_is_open(pump)) tp__pollable_fini(&pump->pollable);
   tp__cond_fini(&pump->changed);
   tp__mutex_fini(&pump->mutex);
@@ -106,7 +106,10 @@ static bool try_enter(tp__pump *pump, bool is_host, const tp__here **ret_outer) 
   tp__mutex_lock(&pump->mutex);
   bool entered = !pump->by || pump->by == here;
   *ret_outer = pump->by;
-  if (entered) pump->by = here;
+  if (entered) {
+    pump->by = here;
+    pump->depth++;
+  }
   if (!entered && is_host) {
     pump->host_missed = true;
     clear_locked(pump);
@@ -118,8 +121,9 @@ static bool try_enter(tp__pump *pump, bool is_host, const tp__here **ret_outer) 
 
 static void leave_locked(tp__pump *pump, const tp__here *outer) {
   TP__LOCKED(&pump->mutex);
-  TP__ASSERT(pump->by == tp__here_get());
+  TP__ASSERT(pump->by == tp__here_get() && pump->depth > 0);
   pump->by = outer;
+  pump->depth--;
   if (!outer && pump->contending > 0) tp__cond_broadcast(&pump->changed);
   if (!outer && pump->host_missed) {
     pump->host_missed = false;

@@ -29,6 +29,7 @@ typedef struct tp__pump {
   tp__pollable pollable;
   tp__a32 is_open; /* the pollable is there; release, acquire */
   uint32_t source; /* of the thread that pumps: where it looks first */
+  uint32_t depth;  /* of the thread that pumps: how often it does, each time above the frames of the one before */
   tp__a64 news;    /* counts wake-ups; changed under mutex, relaxed */
   /* under mutex */
   const tp__here *by;  /* the thread that pumps; NULL: none */
@@ -48,6 +49,8 @@ void tp__pump_fini(tp__pump *pump);
 static inline bool tp__pump_is_open(const tp__pump *pump) { return tp__a32_load_acquire(&pump->is_open); }
 /** Asserts what always holds (pump.c). */
 void tp__pump_check_locked(const tp__pump *pump);
+/** On the thread that pumps: whether it does so above a function that waits, whose frames are below. */
+static inline bool tp__pump_is_nested(const tp__pump *pump) { return pump->depth > 1; }
 /** Something may be ready. Under any lock of a lower rank. */
 void tp__pump_wake(tp__pump *pump);
 /** The host's: runs what is ready, at most items_max items (0: all).
