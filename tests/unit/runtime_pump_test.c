@@ -208,6 +208,27 @@ TEST(items_bound_what_one_pump_runs) {
   world_close(&w);
 }
 
+static int pumps_of_turns(uint32_t items_max) {
+  enum { TURNS = 6 };
+  world_stage w;
+  ended e[TURNS];
+  int pumps = 0, wait_ms;
+  world_open(&w, &(world_options){.runtime = pumped(), .replies = hello, .reply_count = 1});
+  for (int i = 0; i < TURNS; i++) submit_turn(w.session, "hi", &e[i]);
+  do assert_int_equal(tp_runtime_pump(w.runtime, items_max, &wait_ms, NULL), TP_OK);
+  while (pumps++, wait_ms == 0);
+  for (int i = 0; i < TURNS; i++) assert_true(e[i].done);
+  world_close(&w);
+  return pumps;
+}
+
+/* Turns have the same items each time, and the last pump may find fewer. */
+TEST(twice_the_items_take_half_the_pumps) {
+  int ones = pumps_of_turns(1), twos = pumps_of_turns(2);
+  print_message("# %d pumps of one item, %d of two\n", ones, twos);
+  assert_true(2 * twos <= ones + 1 && 2 * twos >= ones);
+}
+
 /* ---- time, and other threads ---- */
 
 TEST(deadline_of_a_deferral_is_what_the_pump_waits_for) {
@@ -376,6 +397,28 @@ TEST(wait_for_a_submission_pumps) {
   assert_text(result->text, "hello");
   assert_int_equal(slow.calls, 1);
   tp_submission_unref(submission);
+  world_close(&w);
+}
+
+/* The thread that waits is the only one there is: it wakes for what is due before its own limit. */
+TEST(wait_for_a_submission_fires_the_deadlines_of_its_turn) {
+  world_stage w;
+  tp_submission *submission;
+  const tp_turn_result *result;
+  act never = {.defers = true};
+  const tp_turn_request request = ask_for("hi");
+  const hook hooks[] = {{.id = "guard",
+                         .phase = TP_PHASE_TURN_INTAKE,
+                         .ctx = &never,
+                         .slow = true,
+                         .sub = {.limit_ms = 20, .failure = TP_FAILURE_REQUIRED}}};
+  world_open(
+      &w, &(world_options){.runtime = pumped(), .replies = hello, .reply_count = 1, .hooks = hooks, .hook_count = 1});
+  assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &submission, NULL), TP_OK);
+  assert_int_equal(tp_submission_wait(submission, LONG_MS, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_DENIED);
+  tp_submission_unref(submission);
+  assert_int_equal(tp_token_abandon(never.token, NULL), TP_OK);
   world_close(&w);
 }
 
