@@ -258,7 +258,7 @@ static tp_status keep_pairs(tp__made_request *made, pairs *p) {
     if (message->role == TP_ROLE_TOOL) continue; /* it comes with its call */
     if (!answers_all(p, i)) {
       TP__TRY(without_calls(made, p, i, &message));
-      if (message->call_count == 0 && message->text.size == 0) {
+      if (message->call_count == 0 && message->text.size == 0 && message->parts.size == 0) {
         made->messages_left_out++;
         continue;
       }
