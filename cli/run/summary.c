@@ -115,7 +115,7 @@ static void batch_end(cli_summary *summary, batch *b) {
 }
 
 void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_outcome outcome) {
-  assert(outcome >= 0);
+  assert(outcome >= 0 && (size_t)outcome < sizeof summary->outcomes / sizeof *summary->outcomes);
   recall r = {.count = 0};
   batch b = {.count = 0};
   tp_text turn = {0};
@@ -168,7 +168,7 @@ static void print_turns(const cli_summary *summary, cli_output *output) {
   const char *before = ":";
   cli_printf(output, "  %zu session%s, %zu turn%s", summary->sessions, plural(summary->sessions), summary->turns,
              plural(summary->turns));
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i <= TP_TURN_TIMED_OUT; i++) {
     if (summary->outcomes[i] == 0) continue;
     cli_printf(output, "%s %zu %s", before, summary->outcomes[i], tp_turn_outcome_name((tp_turn_outcome)i));
     before = ",";

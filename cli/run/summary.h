@@ -17,7 +17,7 @@ typedef struct cli_summary_lines {
 
 typedef struct cli_summary {
   const cli_conversation *conversation;
-  size_t sessions, turns, outcomes[5]; /* by tp_turn_outcome */
+  size_t sessions, turns, outcomes[TP_TURN_TIMED_OUT + 1]; /* by tp_turn_outcome */
   size_t recalled, calls, calls_ok;
   size_t jobs_lost; /* open background jobs when the run ended */
   cli_summary_lines recalls, overtakings, missed, denials, failures, dead_letters;

@@ -147,6 +147,7 @@ TEST(time_of_a_turn_is_a_limit_with_a_word_and_a_status) {
                .input = TALK};
   assert_status(&c, 3);
   assert_holds(&c.out, "timed_out (max_time): ");
+  assert_holds(&c.out, "1 turn: 1 timed_out");
   command_free(&c);
   endpoint_close(e);
 }

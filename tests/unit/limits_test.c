@@ -4,6 +4,7 @@
  * session's end; what happened before it stays, and the next turn goes on. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
+#include "phases/agent_layer.h"
 #include "turnphase/inspect.h"
 
 typedef struct world {
@@ -379,6 +380,18 @@ TEST(malformed_calls_of_one_tool_are_the_same_call) {
   world_close(&w.stage);
 }
 
+TEST(same_arguments_of_another_tool_are_another_call) {
+  static const reply replies[] = {
+      ASKS(AB), {.text = "", .calls = {{.name = TEXT("u"), .arguments = TEXT(AB)}}, .call_count = 1}, {.text = "done"}};
+  world w;
+  open_world(&w, replies, COUNT(replies));
+  const tp_turn_result *result = run_limited(&w, (tp_turn_request){.call_repeats_max = 1});
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(result->tool_calls, 2);
+  tp_turn_result_free(result);
+  world_close(&w.stage);
+}
+
 /* A word of the host's stays; without one the session's end says how its last turn ended. */
 TEST(end_of_a_session_has_the_word_of_its_last_turn) {
   static const reply replies[] = {ASKS(AB)};
@@ -536,7 +549,7 @@ TEST(tenants_have_budgets_of_their_own_and_share_that_of_the_day) {
                                       .day_budget = BUDGET(.requests_max = 9)};
   tp_runtime *runtime = open_runtime(&options);
   for (int i = 0; i < 4; i++) {
-    char id[8];
+    char id[16];
     snprintf(id, sizeof id, "s%d", i);
     models[i] = recorder_new(costs, 1);
     sessions[i] = open_session_of(runtime, id, tenants[i], recorder_model(models[i], true));
@@ -571,7 +584,7 @@ TEST(use_of_a_tenant_outlives_its_sessions) {
   char reason[256];
   recorder *models[3];
   for (int i = 0; i < 3; i++) {
-    char id[8];
+    char id[16];
     snprintf(id, sizeof id, "s%d", i);
     models[i] = recorder_new(costs, 1);
     tp_session *session = open_session_of(runtime, id, "acme", recorder_model(models[i], true));
@@ -634,4 +647,39 @@ TEST(limit_of_cost_without_a_cost_is_said_once_in_a_turn) {
     assert_int_equal(said, asked[i].said);
     world_close(&w.stage);
   }
+}
+
+TEST(budget_of_one_tenant_is_kept_without_its_sessions) {
+  static const reply costs[] = {{.text = "hi", .output_tokens = 10}};
+  const tp_runtime_options options = {.struct_size = sizeof options, .tenant_day_budget = BUDGET(.requests_max = 1)};
+  tp_runtime *runtime = open_runtime(&options);
+  recorder *model = recorder_new(costs, 1);
+  char reason[256];
+  assert_int_equal(tp_runtime_set_tenant_budget(runtime, "early", BUDGET(.requests_max = 3), NULL), TP_OK);
+  assert_int_equal(tp_runtime_set_tenant_budget(runtime, "other", NULL, NULL), TP_OK); /* nothing to keep */
+  tp_session *session = open_session_of(runtime, "s", "early", recorder_model(model, true));
+  assert_int_equal(turns_until_refused(session, 5, reason), 3);
+  assert_non_null(strstr(reason, "3 requests, of 3"));
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
+/* The day is set as if it had begun before, or as if the clock had been set back. */
+TEST(another_day_begins_with_nothing_used) {
+  static const reply costs[] = {{.text = "hi", .output_tokens = 10}};
+  world w;
+  char reason[256];
+  spend_world(&w, NULL, BUDGET(.requests_max = 2), NULL, costs, "acme");
+  tp__budgets *budgets = &tp__agent_layer_of(w.runtime)->budgets;
+  assert_int_equal(turns_until_refused(w.session, 5, reason), 2);
+  budgets->day++;
+  assert_int_equal(turns_until_refused(w.session, 5, reason), 0);
+  budgets->day -= 3;
+  assert_int_equal(turns_until_refused(w.session, 5, reason), 2);
+  expect_usage(w.runtime, "acme", 2, 20, 0);
+  budgets->day--;
+  expect_usage(w.runtime, NULL, 0, 0, 0);
+  expect_usage(w.runtime, "acme", 0, 0, 0);
+  world_close(&w.stage);
 }

@@ -23,6 +23,7 @@ typedef struct asked {
   char request[SEEN_BYTES]; /* write_request(), then D<bytes of provider_data> of each message that has some */
   char tools[512];          /* name:description, */
   char parameters[256];     /* as JSON */
+  char files[128];          /* likewise */
   char model[64];
 } asked;
 
@@ -52,6 +53,7 @@ static void keep_request(asked *a, const tp_model_request *request) {
     snprintf(a->tools + strlen(a->tools), sizeof a->tools - strlen(a->tools), "%s:%s,", request->tools[i]->name,
              request->tools[i]->description ? request->tools[i]->description : "");
   add_json(a->parameters, sizeof a->parameters, request->parameters);
+  add_json(a->files, sizeof a->files, request->files);
   snprintf(a->model, sizeof a->model, "%.*s", (int)request->model.size, request->model.size ? request->model.data : "");
 }
 
@@ -161,12 +163,16 @@ static tp_answer rewrite(void *ctx, tp_call *call) {
 
 typedef struct told {
   char events[8192]; /* one line for each of model_begin, model_delta, thinking, model_end and diagnostics */
+  char models[256];  /* of model_begin and model_end */
 } told;
 
 static void tell(void *ctx, const tp_event *event) {
   told *t = ctx;
   size_t used = strlen(t->events);
   const char *kind = tp_event_name(event->kind);
+  size_t named = strlen(t->models);
+  if (event->kind == TP_EVENT_MODEL_BEGIN || event->kind == TP_EVENT_MODEL_END)
+    snprintf(t->models + named, sizeof t->models - named, "%.*s ", (int)event->model.size, event->model.data);
   if (event->kind == TP_EVENT_DIAGNOSTIC)
     snprintf(t->events + used, sizeof t->events - used, "%s %.*s\n", kind, (int)event->contribution->key.size,
              event->contribution->key.data);
@@ -485,6 +491,59 @@ TEST(model_tools_parameters_and_system_are_replaced_for_one_request) {
   }
 }
 
+TEST(files_and_parts_are_replaced_and_stay_in_the_history) {
+  rewriter r = {.fields = {{TP_FIELD_FILES, "[\"b.txt\"]"},
+                           {TP_FIELD_MESSAGES, "[{\"id\": 0, \"role\": \"user\", \"text\": \"one\"}]"}}};
+  hook hooks[] = {{.id = "rewrite", .phase = TP_PHASE_MODEL_REQUEST, .run = rewrite, .ctx = &r}};
+  static const answer plain[] = {{.text = "Yes."}};
+  world w;
+  open_probe(&w, plain, 1, hooks, 1);
+  run_turn(&w,
+           &(tp_turn_request){.text = TEXT("one"),
+                              .files = TEXT("\x91\xa5"
+                                            "a.txt")},
+           TP_TURN_COMPLETED, NULL, 0);
+  assert_int_equal(r.refused, TP_OK);
+  assert_non_null(strstr(r.messages, "\"parts\":[{")); /* the file */
+  assert_string_equal(w.probe->seen[0].files, "[\"b.txt\"]");
+  r.off = true;
+  say(&w, "two");
+  assert_non_null(strstr(r.messages, "a.txt"));
+  close_probe(&w);
+}
+
+TEST(events_of_a_request_name_the_model_that_it_was_given) {
+  static const char *const names[][2] = {{"", "large large probe probe "}, {"filtered", "large large probe probe "}};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    rewriter r = {.fields = {{TP_FIELD_MODEL, "large"}}};
+    act filter = {.replaces = TP_FIELD_RESPONSE_TEXT, .text = "filtered"};
+    hook hooks[] = {{.id = "rewrite", .phase = TP_PHASE_MODEL_REQUEST, .run = rewrite, .ctx = &r},
+                    {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .ctx = &filter}};
+    static const answer plain[] = {{.text = "Yes."}};
+    world w;
+    open_probe(&w, plain, 1, hooks, names[i][0][0] ? 2 : 1);
+    say(&w, "one");
+    r.off = true;
+    say(&w, "two");
+    assert_string_equal(w.told.models, names[i][1]);
+    assert_string_equal(r.model, "probe"); /* what the next request would be given */
+    close_probe(&w);
+  }
+}
+
+TEST(name_of_a_model_that_is_too_long_fails_the_turn) {
+  static char name[TP_ID_BYTES_MAX + 2];
+  memset(name, 'm', sizeof name - 1);
+  rewriter r = {.fields = {{TP_FIELD_MODEL, name}}};
+  hook hooks[] = {{.id = "rewrite", .phase = TP_PHASE_MODEL_REQUEST, .run = rewrite, .ctx = &r}};
+  world w;
+  char reason[128];
+  open_probe(&w, two_calls, COUNT(two_calls), hooks, 1);
+  run_turn(&w, &(tp_turn_request){.text = TEXT("one")}, TP_TURN_FAILED, reason, sizeof reason);
+  assert_string_equal(reason, "model.request: model: a name has at most 128 bytes");
+  close_probe(&w);
+}
+
 TEST(call_of_a_tool_that_was_left_out_is_not_run) {
   rewriter r = {.fields = {{TP_FIELD_TOOLS, "[\"other\"]"}}};
   hook hooks[] = {{.id = "rewrite", .phase = TP_PHASE_MODEL_REQUEST, .run = rewrite, .ctx = &r}};
@@ -494,6 +553,10 @@ TEST(call_of_a_tool_that_was_left_out_is_not_run) {
   assert_non_null(strstr(w.probe->seen[1].request,
                          "T!<this tool was not offered: it is not among the tools of the "
                          "request>=<c1>"));
+  r.off = true;
+  w.probe->requests = 0; /* the model calls it once more, and it is offered again */
+  say(&w, "two");
+  assert_non_null(strstr(w.probe->seen[1].request, "U<two>A<I look.>C<look>C<look>T<seen>=<c1>"));
   close_probe(&w);
 }
 
