@@ -192,7 +192,8 @@ static tp_text addition_of(const tp__openai_answer *answer, tp_text so_far, tp__
 static void note_growth(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
   assert(span->newest <= span->end);
   if (span->is_flat || answer->grows) return;
-  tp_text newest = {answer->text.data + span->newest, span->end - span->newest};
+  tp_text newest = {NULL, span->end - span->newest};
+  if (newest.size > 0) newest.data = answer->text.data + span->newest;
   if (span->pieces > 0 && (newest.size == 0 || newest.size >= piece.size || !tp__openai_is_beginning(newest, piece)))
     span->is_flat = true;
   answer->grows = !span->is_flat && span->pieces + 1 >= GROWING_PIECES_MIN && piece.size >= REPEATED_SIZE_MIN;
