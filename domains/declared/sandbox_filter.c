@@ -144,16 +144,17 @@ static void allow_all(filter *f, const int *calls, size_t count) {
   }
 }
 
-/* What follows until end_call() is for that call; it ends in answers only. @return where it began. */
+/* What follows until end_call() is for that call; it ends in answers only. @return where it is, for end_call(). */
 static size_t begin_call(filter *f, int call) {
   put(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 0);
-  return f->count;
+  return f->count - 1;
 }
 
-static void end_call(filter *f, size_t began) {
+static void end_call(filter *f, size_t at) {
   refuse(f);
-  assert(began > 0 && f->count - began <= UINT8_MAX); /* what a jump can skip */
-  if (f->count <= INSTRUCTIONS_MAX) f->code[began - 1].jf = (uint8_t)(f->count - began);
+  size_t skipped = f->count - at - 1;
+  assert(skipped <= UINT8_MAX); /* what a jump can skip */
+  if (at < INSTRUCTIONS_MAX) f->code[at].jf = (uint8_t)skipped;
 }
 
 /* The rest of the call's part holds only where the value that was loaded is this one. */
@@ -168,10 +169,10 @@ static void allow_value(filter *f, uint32_t value) {
 }
 
 static void allow_one_of(filter *f, int call, int argument, const uint32_t *values, size_t count) {
-  size_t began = begin_call(f, call);
+  size_t at = begin_call(f, call);
   load(f, lower(argument));
   for (size_t i = 0; i < count; i++) allow_value(f, values[i]);
-  end_call(f, began);
+  end_call(f, at);
 }
 
 static void allow_for_itself(filter *f, int call, uint32_t self) {
@@ -181,40 +182,40 @@ static void allow_for_itself(filter *f, int call, uint32_t self) {
 
 /* Of a class of targets, itself: its priority, not that of all programs of the user. */
 static void allow_first_two(filter *f, int call, uint32_t first, uint32_t second) {
-  size_t began = begin_call(f, call);
+  size_t at = begin_call(f, call);
   load(f, lower(0));
   demand(f, first);
   load(f, lower(1));
   allow_value(f, second);
-  end_call(f, began);
+  end_call(f, at);
 }
 
 /* Threads and processes, but no namespace: there it would have capabilities. */
 static void allow_clone(filter *f) {
-  size_t began = begin_call(f, SYS_clone);
+  size_t at = begin_call(f, SYS_clone);
   load(f, lower(0));
   put(f, BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACE, 1, 0);
   answer(f, SECCOMP_RET_ALLOW);
-  end_call(f, began);
-  began = begin_call(f, SYS_clone3); /* its flags are in memory, where no filter looks; libraries go on with clone */
+  end_call(f, at);
+  at = begin_call(f, SYS_clone3); /* its flags are in memory, where no filter looks; libraries go on with clone */
   answer(f, SECCOMP_RET_ERRNO | ENOSYS);
-  end_call(f, began);
+  end_call(f, at);
 }
 
 /* Without a network: a pair that is connected for good, since a datagram of a pair may be sent to any address. */
 static void allow_connected_sockets(filter *f) {
-  size_t began = begin_call(f, SYS_socketpair);
+  size_t at = begin_call(f, SYS_socketpair);
   load(f, lower(1));
   put(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
   allow_value(f, SOCK_STREAM);
   allow_value(f, SOCK_SEQPACKET);
-  end_call(f, began);
-  began = begin_call(f, SYS_sendto);
+  end_call(f, at);
+  at = begin_call(f, SYS_sendto);
   load(f, lower(4));
   demand(f, 0);
   load(f, lower(4) + sizeof(uint32_t));
   allow_value(f, 0);
-  end_call(f, began);
+  end_call(f, at);
 }
 
 static void allow_sockets(filter *f, bool network) {
