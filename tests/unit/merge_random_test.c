@@ -258,7 +258,7 @@ TEST(random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_accounte
   tp_writer *writer, *other;
   assert_int_equal(tp_writer_new(&counting, &writer), TP_OK);
   assert_int_equal(tp_writer_new(&counting, &other), TP_OK);
-  for (uint64_t seed = 1; seed <= 1500; seed++) {
+  for (uint64_t seed = 1; seed <= (uint64_t)test_rounds(1500); seed++) {
     random_set set;
     random_state = seed;
     make_set(&set);
