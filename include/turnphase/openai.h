@@ -51,7 +51,7 @@ typedef enum tp_openai_input {
 
 /** What a server does in its own way and its answers do not show for certain: bits. docs/models.md describes each. */
 typedef enum tp_openai_quirk {
-  /** Thinking stands in the text, between tags (<think>…</think> and their like): it is separated from what is said. */
+  /** Thinking stands in the text, between tags (`<think>…</think>` and their like): it is separated from the rest. */
   TP_OPENAI_QUIRK_THINK_TAGS = 1,
   /** The same, and the opening tag of the first block does not come: the answer begins with thinking. */
   TP_OPENAI_QUIRK_THINK_FIRST = 2,
