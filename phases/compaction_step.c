@@ -39,17 +39,8 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
   if (tp__drive_out_of_time(d)) return;
   tp_text text = tp__arena_printf(&d->arena, "the history was not compacted: %s",
                                   message && message[0] ? message : tp_status_text(status));
-  tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution),
-                                .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                                .severity = TP_SEVERITY_WARNING,
-                                .key = tp_text_of("compaction.failed"),
-                                .text = text};
   log_compaction(d, TP_LOG_WARNING, status, text.data ? text.data : tp_status_text(status));
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = TP_PHASE_TURN_PRE_COMPACTION,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &diagnostic,
-                                 .text = text});
+  tp__drive_diagnose(d, TP_PHASE_TURN_PRE_COMPACTION, TP_SEVERITY_WARNING, tp_text_of("compaction.failed"), NULL, text);
   if (!d->too_long) tp__drive_go(d, TP__STEP_MODEL_PRE);
   else
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_CONTEXT_LENGTH,

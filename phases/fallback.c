@@ -4,7 +4,7 @@
  * breaker is looked at. Everything here is the turn owner's. */
 #include <stdio.h>
 
-#include "phases/drive.h"
+#include "phases/steps.h"
 #include "runtime/plan/registry.h"
 
 static bool has_next(const tp__drive *d) {
@@ -43,16 +43,7 @@ static void go_to_next(tp__drive *d, const char *why) {
   tp_text text =
       tp__arena_printf(&d->arena, "model %s is asked in place of %s: %s", name_of(tp__drive_model(d)), from, why);
   if (!text.data) text = tp_text_of("another model is asked");
-  tp_contribution note = {.struct_size = sizeof note,
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = TP_SEVERITY_WARNING,
-                          .key = tp_text_of("model.fallback"),
-                          .text = text};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = TP_PHASE_MODEL_PRE,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .text = text});
+  tp__drive_diagnose(d, TP_PHASE_MODEL_PRE, TP_SEVERITY_WARNING, tp_text_of("model.fallback"), NULL, text);
   tp__log(d->session->runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = d->turn->core.ids}, "%.*s", (int)text.size,
           text.data);
 }

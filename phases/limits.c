@@ -36,16 +36,7 @@ static bool stop(tp__drive *d, tp_status code, tp_text reason) {
 }
 
 static void diagnose(tp__drive *d, const char *key, tp_text text) {
-  tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = TP_SEVERITY_WARNING,
-                          .key = tp_text_of(key),
-                          .text = text};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .subscription = "",
-                                 .text = text});
+  tp__drive_diagnose(d, 0, TP_SEVERITY_WARNING, tp_text_of(key), "", text);
 }
 
 /* ---- tokens and cost ---- */

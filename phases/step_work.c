@@ -126,17 +126,7 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
 }
 
 static void model_note(tp__model_call *call, tp_text key, tp_text text) {
-  tp__drive *d = call->ctx;
-  tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = TP_SEVERITY_INFO,
-                          .key = key,
-                          .text = text};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .subscription = "",
-                                 .text = text});
+  tp__drive_diagnose(call->ctx, 0, TP_SEVERITY_INFO, key, "", text);
 }
 
 static void model_ended(tp__model_call *call, tp_status status) {

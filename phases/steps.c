@@ -101,22 +101,27 @@ void tp__drive_value(tp__drive *d, uint32_t field, tp_text value) {
   put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_VALUE, .text = value});
 }
 
+void tp__drive_diagnose(tp__drive *d, uint32_t phase, tp_severity severity, tp_text key, const char *subscription,
+                        tp_text text) {
+  tp_contribution diagnostic = {.struct_size = sizeof(tp_contribution),
+                                .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                                .severity = severity,
+                                .key = key,
+                                .text = text};
+  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
+                                 .phase = phase,
+                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                 .contribution = &diagnostic,
+                                 .subscription = subscription,
+                                 .text = text});
+}
+
 void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool block) {
   tp__reminders *waiting = &d->session->reminders;
   uint32_t dropped = waiting->dropped;
   if (tp__reminders_add(waiting, subscription, text, block) && waiting->dropped == dropped) return;
-  tp_contribution lost = {
-      .struct_size = sizeof(tp_contribution),
-      .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-      .severity = TP_SEVERITY_WARNING,
-      .key = tp_text_of("reminder.dropped"),
-      .text = tp_text_of("more reminders wait for a request than a session keeps: one was dropped")};
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = d->phase.phase,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &lost,
-                                 .subscription = subscription,
-                                 .text = lost.text});
+  tp__drive_diagnose(d, d->phase.phase, TP_SEVERITY_WARNING, tp_text_of("reminder.dropped"), subscription,
+                     tp_text_of("more reminders wait for a request than a session keeps: one was dropped"));
 }
 
 static void take_reminders(tp__drive *d) {
@@ -132,19 +137,9 @@ static void take_reminders(tp__drive *d) {
 void tp__drive_note(tp__drive *d, uint32_t phase, tp_severity severity, const char *key, const char *subscription,
                     tp_text text) {
   if (!text.data) text = tp_text_of(key);
-  tp_contribution note = {.struct_size = sizeof(tp_contribution),
-                          .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                          .severity = severity,
-                          .key = tp_text_of(key),
-                          .text = text};
   tp__log(d->turn->core.runtime, severity == TP_SEVERITY_INFO ? TP_LOG_INFO : TP_LOG_WARNING,
           &(tp__log_subject){.phase = phase, .ids = d->turn->core.ids}, "%.*s", (int)text.size, text.data);
-  tp__event(d->turn, &(tp_event){.kind = TP_EVENT_DIAGNOSTIC,
-                                 .phase = phase,
-                                 .visibility = TP_VISIBILITY_USER_VISIBLE,
-                                 .contribution = &note,
-                                 .subscription = subscription,
-                                 .text = text});
+  tp__drive_diagnose(d, phase, severity, tp_text_of(key), subscription, text);
 }
 
 /* ---- the machine ---- */

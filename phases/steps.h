@@ -53,6 +53,9 @@ void tp__drive_value(tp__drive *drive, uint32_t field, tp_text value);
 tp_text tp__drive_model_name(const tp__drive *drive);
 /** The name of the model that is asked, for handlers, events and records; may be empty. */
 tp_text tp__drive_shown_model(const tp__drive *drive);
+/** Tells listeners of a diagnostic of the library's own. @param subscription  NULL: of none. */
+void tp__drive_diagnose(tp__drive *drive, uint32_t phase, tp_severity severity, tp_text key, const char *subscription,
+                        tp_text text);
 /** Says what happened to a turn that neither its model nor its hooks have said: a diagnostic event, and a line of the
  *  log. @param text  empty: without memory for the words, the key says it. */
 void tp__drive_note(tp__drive *drive, uint32_t phase, tp_severity severity, const char *key, const char *subscription,

@@ -296,7 +296,7 @@ void tp__toolcall_edit(tp__tool_slot *slot, tp_text arguments, tp_text person) {
     tp__toolcall_deny(slot, slot->ask->phase, slot->ask->by, tp_text_of(why), false);
     return;
   }
-  slot->ask->is_allowed = true; /* whoever asks about the call as it is now has this answer */
+  slot->ask->is_allowed = true; /* the answer to each later question about the call as it is now */
   remind_of_edit(slot, person);
   check_arguments(slot);
 }

@@ -48,7 +48,7 @@ enum helper { SANDBOX, WEBHOOK, HELPERS };
 /* Of a command that was built and not installed: in the same build directory. Else the library knows where it is. */
 static const char *built_helper(enum helper which) {
   static const char *const names[] = {"sandbox", "webhook"};
-  static char paths[HELPERS][4096]; /* of the main thread, which alone calls this */
+  static char paths[HELPERS][4096]; /* of the main thread, the only one that calls this */
   char own[4000];
   ssize_t size = readlink("/proc/self/exe", own, sizeof own);
   const char *slash = size > 0 ? memrchr(own, '/', (size_t)size) : NULL;
@@ -60,7 +60,7 @@ static const char *built_helper(enum helper which) {
 
 /* The list of what is trusted is this user's. */
 static const char *user_name(void) {
-  static char name[TP_ID_BYTES_MAX + 1]; /* of the main thread, which alone calls this */
+  static char name[TP_ID_BYTES_MAX + 1]; /* of the main thread, the only one that calls this */
   char texts[4096];
   struct passwd entry, *found = NULL;
   uid_t user = geteuid();

@@ -258,7 +258,7 @@ TEST(trust_is_a_row_when_it_is_given_refused_and_lost) {
   assert_in(rows_of(runtime, "trust").text, " files of code, ");
   write_guard("exit 1\n");
   later = read_here(runtime, "alice");
-  for (int i = 0; i < 3; i++) /* as often as somebody asks: it is one decision */
+  for (int i = 0; i < 3; i++) /* however often it is asked for: it is one decision */
     assert_int_equal(tp_hooks_replace(later, hooks, "team", NULL, NULL, NULL), TP_ERR_USAGE);
   snprintf(line, sizeof line, "trust alice TP_ERR_USAGE: lost: guard.sh has changed; content %.12s is not trusted, ",
            tp_hooks_hash(later));

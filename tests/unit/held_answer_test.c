@@ -58,7 +58,7 @@ typedef struct speech {
   const char *text, *thinking; /* of the answer; thinking is in provider_data, and comes as pieces */
   size_t cut;                  /* the text comes as two pieces, cut there; 0: as a piece for each byte */
   bool no_deltas;
-  bool fails_first; /* behind the pieces; retryable */
+  bool fails_first; /* after the pieces; retryable */
   bool calls;       /* the first answer has a call */
   bool never;       /* does not answer: the turn is cancelled */
   uint32_t requests;

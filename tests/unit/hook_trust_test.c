@@ -523,7 +523,7 @@ static bool count_open(void *ctx, const tp_hook_warning *warning) {
   return true;
 }
 
-/* @return whether the trust is about lib/x.sh. @param ret_open  how many commands run names that nobody knows. */
+/* @return whether the trust is about lib/x.sh. @param ret_open  how many commands run names that are not known. */
 static bool is_about_script(tp_runtime *runtime, const char *const *data, const char *const *code, int *ret_open) {
   char hashes[2][65];
   for (int change = 0; change < 2; change++) {

@@ -268,7 +268,7 @@ TEST(handlers_see_the_request_that_is_made) {
   world w;
   open_probe(&w, two_calls, COUNT(two_calls), hooks, 1);
   say(&w, "one");
-  assert_int_equal(r.calls, 2); /* also behind the results */
+  assert_int_equal(r.calls, 2); /* also after the results */
   say(&w, "two");
   assert_string_equal(
       r.messages,
