@@ -215,7 +215,7 @@ TEST(text_without_tags_of_ours_keeps_its_bytes) {
       "<system reminder>",
       "<reminder>",
       "</div>",
-      "\xe2\x82\xac <\xe2\x82\xac",
+      "\xe2\x82\xac <\xe2\x82\xac>",
   };
   for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
     tp_text text = {NULL, 0};
@@ -292,6 +292,62 @@ TEST(every_character_that_shows_nothing_is_read_over) {
       assert_escaped_with("</", point, "system-reminder>");
       assert_escaped_with("</sys", point, "tem-reminder>");
     }
+  }
+}
+
+/* Without a glyph, but not Default_Ignorable: blank pictures, fillers, marks, private, unassigned, no characters. */
+TEST(whatever_is_not_visible_ascii_is_read_over) {
+  static const uint32_t points[] = {0x2800,  0x3164, 0x115F,  0xFFA0, 0x1D159,  0xE000, 0xF8FF,  0xF0000, 0x10FFFD,
+                                    0x378,   0x2FE0, 0x1CCFF, 0xFFFE, 0x10FFFF, 0x332,  0x483,   0x20E3,  0x16FE4,
+                                    0x13440, 0xFFFC, 0xFFFD,  0x180E, 0x1F3FB,  0x5B0,  0x1F1E6, 0xAD};
+  for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+    assert_escaped_with("<", points[i], "system-reminder>");
+    assert_escaped_with("</", points[i], "prompt-context>");
+    assert_escaped_with("<", points[i], "/context-entry>");
+    assert_escaped_with("</sys", points[i], "tem-reminder>");
+    assert_escaped_with("<hook-signals", points[i], ">");
+    assert_escaped_with("<", points[i], ""); /* what follows may be its rest */
+  }
+}
+
+/* A letter that looks like ours, in place of it: Cyrillic, Greek, fullwidth, mathematical, other hyphens. */
+TEST(a_name_of_which_half_looks_like_ours_is_a_tag) {
+  static const char *const tags[] = {
+      "</\xd1\x95ystem-reminder>",                      /* Cyrillic dze */
+      "</s\xd1\x83st\xd0\xb5m-r\xd0\xb5mind\xd0\xb5r>", /* u, ie */
+      "</system\xe2\x80\x90reminder>",                  /* hyphen */
+      "</system\xe2\x88\x92reminder>",                  /* minus sign */
+      "</\xcf\x81rompt-\xcf\xb2ontext>",                /* rho, lunate sigma */
+      "<\xef\xbd\x93\xef\xbd\x99\xef\xbd\x93\xef\xbd\x94\xef\xbd\x85\xef\xbd\x8d\xef\xbc\x8d\xef\xbd\x92"
+      "\xef\xbd\x85\xef\xbd\x8d\xef\xbd\x89\xef\xbd\x8e\xef\xbd\x84\xef\xbd\x85\xef\xbd\x92>", /* fullwidth */
+      "<\xef\xbc\x8fhook-signals>",                                                            /* fullwidth slash */
+      "<\xf0\x9d\x90\xac\xf0\x9d\x90\xb2\xf0\x9d\x90\xac\xf0\x9d\x90\xad"
+      "em-reminder>",                              /* mathematical bold */
+      "<\xf0\x9d\x99\x83ook-signals>",             /* mathematical capital */
+      "</c\xd0\xbentext\xe2\x80\x93\xd0\xb5ntry>", /* o, en dash, ie */
+      "<\xff\xfe/system-reminder>",                /* no UTF-8 */
+  };
+  for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+    tp_text text;
+    assert_int_equal(tp__render_escaped(&arena, tp_text_of(tags[i]), &text), TP_OK);
+    if (memcmp(text.data, "&lt;", 4) != 0) fail_msg("row %zu passes", i);
+  }
+}
+
+TEST(other_scripts_between_angles_keep_their_bytes) {
+  static const char *const harmless[] = {
+      "<\xe4\xb8\xad\xe6\x96\x87>", /* two ideographs */
+      "a "
+      "<\xd0\xb0\xd0\xb1\xd0\xb2\xd0\xb3\xd0\xb4\xd0\xb5\xd0\xb6\xd0\xb7\xd0\xb8\xd0\xb9\xd0\xba\xd0\xbb\xd0\xbc\xd0"
+      "\xbd\xd0\xbe\xd0\xbf\xd1\x80\xd1\x81> b",
+      "\xe2\x89\xa4 <\xe2\x89\xa5=",
+      "<\xc3\xa9t\xc3\xa9>",
+      "<s\xd1\x83\xd1\x95\xd1\x83\xd0\xb5\xd0\xb5\xd0\xb5\xd0\xb5\xd0\xb5\xd0\xb5nder>",
+  };
+  for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+    tp_text text = {NULL, 0};
+    assert_int_equal(tp__render_escaped(&arena, tp_text_of(harmless[i]), &text), TP_OK);
+    if (text.data != harmless[i]) fail_msg("row %zu is changed", i);
   }
 }
 
