@@ -29,12 +29,13 @@ static void deliver_end(tp__drive *d, tp_status status, bool counted, tp_text te
 
 /* ---- an answer that comes ---- */
 
+/* By another text, or by none: a denial. */
 static bool may_be_replaced(const tp__drive *d) {
+  static const uint64_t changes = TP_CAPABILITY_REPLACE_PAYLOAD | TP_CAPABILITY_DECIDE;
   const tp__plan *plan = tp__turn_plan(&d->turn->core, TP_PHASE_MODEL_RESPONSE);
   if (TP__BUG(TP__BUG_DELTA_PASSES)) return false;
   for (uint32_t i = 0; plan && i < plan->node_count; i++)
-    if (!(plan->nodes[i].flags & TP__NODE_DETACHED) && plan->nodes[i].capabilities & TP_CAPABILITY_REPLACE_PAYLOAD)
-      return true;
+    if (!(plan->nodes[i].flags & TP__NODE_DETACHED) && plan->nodes[i].capabilities & changes) return true;
   return false;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * held_answer: what listeners are told of an answer: its pieces, and its end. While a handler of model.response may
- * replace the text, nothing of it is delivered before that phase has ended: then the text comes as the phase left it,
- * as one piece, and the end of the answer. Where the phase fails, no text comes. The turn owner's; no lock. */
+ * replace or deny the text, nothing of it is delivered before that phase has ended: then the text comes as the phase
+ * left it, as one piece, and the end of the answer. Where the phase fails or denies, no text comes. The turn owner's;
+ * no lock. */
 #ifndef TP__HELD_ANSWER_H
 #define TP__HELD_ANSWER_H
 

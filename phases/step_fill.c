@@ -214,7 +214,10 @@ bool tp__fill_response(tp__drive *d) {
   tp__drive_text(d, TP_FIELD_STOP_REASON, d->stop_reason);
   tp_text thinking = tp__held_thinking(d);
   if (thinking.size > 0) tp__drive_text(d, TP_FIELD_THINKING, thinking);
-  return tp__fill_calls(d);
+  if (d->request.parameters.size > 0) tp__drive_value(d, TP_FIELD_PARAMETERS, d->request.parameters);
+  tp__drive_int(d, TP_FIELD_INPUT_TOKENS, d->last_input_tokens);
+  tp__drive_int(d, TP_FIELD_OUTPUT_TOKENS, d->last_output_tokens);
+  return put_model(d) && tp__fill_calls(d);
 }
 
 bool tp__fill_model_post(tp__drive *d) {

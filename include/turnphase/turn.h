@@ -32,8 +32,8 @@ typedef enum tp_event_kind {
   TP_EVENT_PHASE_END = 4,
   TP_EVENT_MODEL_BEGIN = 5,
   TP_EVENT_MODEL_DELTA = 6, /* text: a piece, or several that were joined (tp_turn_request.each_delta). Where a handler
-                                 of model.response may replace the text, these three come after that phase, with what
-                                 it left: the delta and the thinking as one piece each */
+                                 of model.response may replace or deny the text, these three come after that phase, with
+                                 what it left: the delta and the thinking as one piece each */
   TP_EVENT_MODEL_END = 7,   /* text: the whole response; the tokens and the cost of this call */
   TP_EVENT_TOOL_BEGIN = 8,  /* tool_call */
   TP_EVENT_TOOL_END = 9,    /* tool_result; in completion order */

@@ -127,6 +127,7 @@ typedef struct filter {
   bool fails;          /* and is required */
   bool gives_thinking; /* replaces it, too */
   bool drops_all;      /* the text becomes empty */
+  bool denies;
   uint32_t calls;
 } filter;
 
@@ -134,6 +135,7 @@ static tp_answer run_filter(void *ctx, tp_call *call) {
   filter *f = ctx;
   f->calls++;
   if (f->fails) return tp_call_fail(call, 1, "cannot look");
+  if (f->denies) return tp_call_deny(call, "not for people");
   tp_text text = tp_call_text(call, TP_FIELD_RESPONSE_TEXT);
   char out[256];
   const char *at = text.size ? memmem(text.data, text.size, MARKER, MARKER_SIZE) : NULL;
@@ -294,13 +296,30 @@ TEST_WITH(marker_is_nowhere_however_the_answer_comes_and_the_turn_ends, make_dir
       {.name = "a filter that fails",
        .speech = {.text = SAYS, .thinking = MARKER, .cut = 4},
        .filter = {.fails = true},
-       .outcome = TP_TURN_FAILED,
+       .outcome = TP_TURN_DENIED,
        .events = "<model_end> "},
       {.name = "a slow filter that fails",
        .speech = {.text = SAYS},
        .filter = {.fails = true},
        .slow = true,
-       .outcome = TP_TURN_FAILED,
+       .outcome = TP_TURN_DENIED,
+       .events = "<model_end> "},
+      {.name = "a filter that denies",
+       .speech = {.text = SAYS, .thinking = MARKER, .cut = 4},
+       .filter = {.denies = true},
+       .outcome = TP_TURN_DENIED,
+       .events = "filter: not for people"},
+      {.name = "a slow filter that denies an answer with a call",
+       .speech = {.text = SAYS, .calls = true},
+       .filter = {.denies = true},
+       .slow = true,
+       .outcome = TP_TURN_DENIED,
+       .events = "<model_end> "},
+      {.name = "a denied answer in the model's place",
+       .speech = {.text = "unused"},
+       .filter = {.denies = true},
+       .in_place = true,
+       .outcome = TP_TURN_DENIED,
        .events = "<model_end> "},
       {.name = "a request that breaks off", .speech = {.text = SAYS, .cut = 7, .fails_first = true}},
       {.name = "calls with the text", .speech = {.text = SAYS, .thinking = MARKER, .calls = true, .cut = 5}},

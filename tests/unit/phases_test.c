@@ -27,7 +27,7 @@ static const struct {
     {"turn.pre_prompt_compile", GATHER, 0, BIT(PROMPT_SECTION) | BIT(MANIFEST_DIAGNOSTIC), 1000, true},
     {"turn.post_prompt_compile", CHAIN, REPLACE | PRIVILEGED, 0, 5000, false},
     {"model.pre", GATHER, 0, BIT(REMINDER) | BIT(PROMPT_CONTEXT), 5000, false},
-    {"model.response", CHAIN, REPLACE | PRIVILEGED, 0, 5000, false},
+    {"model.response", CHAIN, REPLACE | STOP | PRIVILEGED, 0, 5000, false},
     {"model.post", OBSERVE, 0, BIT(REMINDER), 5000, false},
     {"tool.create", CHAIN, STOP | ASK, BIT(SIGNAL), 5000, true},
     {"tool.rewrite", CHAIN, REPLACE | STOP | ASK | CODE_ONLY | GRANTED, BIT(REMINDER), 5000, true},
