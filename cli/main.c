@@ -195,10 +195,12 @@ static const cli_command commands[] = {
      .summary = "list background jobs, and run or give up those that failed",
      .examples = "  turnphase jobs list ./kept\n"
                  "  turnphase jobs list ./kept --state dead --json\n"
-                 "  turnphase jobs redrive ./kept 12\n",
+                 "  turnphase jobs redrive ./kept 12\n"
+                 "  turnphase jobs redrive ./kept --handler memory.extract\n",
      .description = "list DIR          jobs that wait, run, or failed for good (dead), oldest first\n"
                     "show DIR JOB      one job, whatever its state; its payload is content and is not shown\n"
-                    "redrive DIR JOB   a dead job is run again, with all its attempts before it\n"
+                    "redrive DIR JOB   a dead job is run again, with all its attempts before it; in place of its\n"
+                    "                  number --all, --handler ID or --session ID: every dead job, or those chosen\n"
                     "discard DIR JOB   a dead or waiting job is given up, and its payload deleted",
      .run = cli_jobs},
     {.bit = CLI_WORKER,

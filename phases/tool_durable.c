@@ -2,6 +2,7 @@
 #include "phases/tool_durable.h"
 
 #include "phases/parts.h"
+#include "phases/people.h"
 #include "phases/store_call.h"
 #include "turnphase/store.h"
 
@@ -33,8 +34,9 @@ bool tp__toolcall_is_durable(const tp__tool_slot *slot) {
   const tp_turn *turn = slot->dispatch->turn;
   const tp_runtime *runtime = turn->core.runtime;
   const tp_store *store = tp__runtime_store(runtime);
-  return turn->session && tp__runtime_options(runtime)->durability == TP_DURABILITY_SYNC && store->tool_start &&
-         store->tool_end && !slot->tool->tool->idempotent;
+  bool is_wanted = tp__runtime_options(runtime)->durability == TP_DURABILITY_SYNC || tp__people_may_be_asked(turn);
+  return turn->session && is_wanted && store->durable && store->tool_start && store->tool_end &&
+         !slot->tool->tool->idempotent;
 }
 
 /* ---- the work ---- */

@@ -11,6 +11,7 @@
 #include "cli/common/input.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/job.h"
@@ -30,7 +31,7 @@ typedef struct work {
 /** A word behind the command's name, and what it does. */
 typedef struct action {
   const char *name;
-  enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE } operand; /* behind the directory */
+  enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE, MAY_HAVE_JOB } operand; /* behind the directory */
   int (*run)(work *w, uint64_t id);
 } action;
 
@@ -104,7 +105,66 @@ static int change_job(work *w, uint64_t id, const char *done,
   return status == TP_ERR_NOT_FOUND || status == TP_ERR_BUSY ? CLI_NEGATIVE : exit_status;
 }
 
-static int jobs_redrive(work *w, uint64_t id) { return change_job(w, id, "redriven", w->data.store->job_redrive); }
+/** The dead letters that a filter chose, the oldest first. */
+typedef struct letters {
+  uint64_t *ids;
+  size_t count, capacity, most;
+} letters;
+
+static bool take_letter(void *ctx, const tp_job *job) {
+  letters *l = ctx;
+  assert(job->state == TP_JOB_DEAD);
+  l->ids = cli_reserve(l->ids, l->count, &l->capacity, sizeof *l->ids);
+  l->ids[l->count++] = job->id;
+  return l->count < l->most;
+}
+
+/* One that another process has taken meanwhile is no failure. */
+static int redrive_letters(work *w, const letters *l) {
+  const tp_store *store = w->data.store;
+  tp_fault fault = {0};
+  size_t redriven = 0;
+  int exit_status = CLI_OK;
+  for (size_t i = 0; i < l->count && exit_status == CLI_OK; i++) {
+    tp_status status = store->job_redrive(store->ctx, l->ids[i], tp__wall_ms(), &fault);
+    redriven += status == TP_OK;
+    if (status != TP_OK && status != TP_ERR_NOT_FOUND) exit_status = cli_fault(w->data.path, status, &fault);
+    w->shown = 0;
+    if (status == TP_OK && w->arguments->json) exit_status = jobs_show(w, l->ids[i]);
+  }
+  cli_error("%zu of %zu dead job%s redriven", redriven, l->count, l->count == 1 ? " was" : "s were");
+  return exit_status;
+}
+
+static int redrive_by_filter(work *w) {
+  const cli_arguments *a = w->arguments;
+  const tp_store *store = w->data.store;
+  tp_fault fault = {0};
+  letters l = {.most = cli_limit(a, UINT32_MAX)};
+  tp_job_query query = {.struct_size = sizeof query,
+                        .handler = tp_text_of(a->handler),
+                        .order_key = tp_text_of(a->session),
+                        .states = 1u << TP_JOB_DEAD};
+  if (!store->job_redrive) {
+    cli_error_at(w->data.path, 0, 0, "it cannot be written, so the jobs stay as they are");
+    return cli_exit_of(TP_ERR_STORE_READONLY);
+  }
+  tp_status status = store->jobs(store->ctx, &query, take_letter, &l, &fault);
+  int exit_status = status == TP_OK ? CLI_OK : cli_fault(w->data.path, status, &fault);
+  if (exit_status == CLI_OK && l.count == 0) {
+    cli_error("there is no such dead job");
+    exit_status = CLI_NEGATIVE;
+  } else if (exit_status == CLI_OK) {
+    exit_status = redrive_letters(w, &l);
+  }
+  free(l.ids);
+  return exit_status;
+}
+
+static int jobs_redrive(work *w, uint64_t id) {
+  if (id == 0) return redrive_by_filter(w);
+  return change_job(w, id, "redriven", w->data.store->job_redrive);
+}
 static int jobs_discard(work *w, uint64_t id) { return change_job(w, id, "discarded", w->data.store->job_discard); }
 
 /* ---- the file ---- */
@@ -262,6 +322,21 @@ static bool read_id(const char *word, uint64_t *ret_id) {
   return *ret_id > 0;
 }
 
+static bool chooses_jobs(const cli_arguments *a) { return a->all || a->handler || a->session; }
+
+/* What would have no effect is refused. */
+static int check_filter(const action *found, const cli_arguments *a) {
+  bool lists = found->run == jobs_list, redrives = found->run == jobs_redrive, names_job = a->operand_count == 3;
+  const char *stray = NULL;
+  if (a->all && (!redrives || names_job)) stray = "--all is for jobs redrive without the number of a job";
+  else if (a->all && (a->handler || a->session))
+    stray = "--all chooses every dead job: leave out --handler and --session";
+  else if (names_job && chooses_jobs(a)) stray = "--handler and --session choose jobs: leave out the number of the job";
+  else if (!lists && a->state) stray = "--state is for jobs list";
+  if (stray) cli_error("%s", stray);
+  return stray ? CLI_USAGE : CLI_OK;
+}
+
 static int run_action(const char *command, const action *actions, size_t count, const cli_arguments *arguments,
                       cli_output *output) {
   const action *found = find_action(actions, count, arguments->operand);
@@ -273,13 +348,17 @@ static int run_action(const char *command, const action *actions, size_t count, 
     return CLI_USAGE;
   }
   bool has_all = arguments->operand_count == (found->operand == NOTHING_ELSE ? 2 : 3);
-  if (!has_all || (found->operand == NEEDS_JOB && !read_id(arguments->operands[2], &id))) {
-    static const char *const more[] = {"", " and the number of a job", " and a file"};
+  bool names_job = found->operand == NEEDS_JOB || (found->operand == MAY_HAVE_JOB && arguments->operand_count == 3);
+  if (found->operand == MAY_HAVE_JOB && arguments->operand_count == 2) has_all = chooses_jobs(arguments);
+  if (!has_all || (names_job && !read_id(arguments->operands[2], &id))) {
+    static const char *const more[] = {"", " and the number of a job", " and a file",
+                                       " and the number of a job, or --all, --handler ID or --session ID"};
     cli_error("%s %s takes a data directory%s; see: turnphase %s --help", command, found->name, more[found->operand],
               command);
     return CLI_USAGE;
   }
-  int status = cli_data_open(arguments->operands[1], &w.data);
+  int status = check_filter(found, arguments);
+  if (status == CLI_OK) status = cli_data_open(arguments->operands[1], &w.data);
   bool is_damaged = found->run == store_verify && w.data.status == TP_ERR_STORE_CORRUPT;
   if (status != CLI_OK) return is_damaged ? CLI_NEGATIVE : status;
   status = found->run(&w, id);
@@ -290,7 +369,7 @@ static int run_action(const char *command, const action *actions, size_t count, 
 int cli_jobs(const cli_arguments *arguments, cli_output *output) {
   static const action actions[] = {{"list", NOTHING_ELSE, jobs_list},
                                    {"show", NEEDS_JOB, jobs_show},
-                                   {"redrive", NEEDS_JOB, jobs_redrive},
+                                   {"redrive", MAY_HAVE_JOB, jobs_redrive},
                                    {"discard", NEEDS_JOB, jobs_discard}};
   return run_action("jobs", actions, sizeof actions / sizeof actions[0], arguments, output);
 }

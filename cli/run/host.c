@@ -11,6 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/run/model.h"
 #include "cli/hooks/hooks.h"
+#include "runtime/base/check.h"
 #include "turnphase/files.h"
 #include "turnphase/memory.h"
 #include "turnphase/skills.h"
@@ -156,6 +157,13 @@ static int open_redactor(const cli_arguments *arguments) {
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }
 
+/* What is kept in a directory is async where the command line does not name one. */
+static tp_durability durability_of(const cli_arguments *arguments, const tp_store *store) {
+  assert(store || arguments->durability <= TP_DURABILITY_MEMORY);
+  if (arguments->durability != TP_DURABILITY_DEFAULT) return arguments->durability;
+  return store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT;
+}
+
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime) {
   return cli_host_open_asking(arguments, memory_path, store, NULL, ret_runtime);
 }
@@ -172,7 +180,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
                                 .ask = ask ? cli_ask_put : NULL,
                                 .ask_ctx = ask,
                                 .store = store,
-                                .durability = store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT,
+                                .durability = durability_of(arguments, store),
                                 .timestamps = arguments->timestamps,
                                 .handler_threads = 4 * arguments->jobs, /* a quarter is for jobs */
                                 .detached_threads = arguments->jobs,

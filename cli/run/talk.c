@@ -34,6 +34,11 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
     cli_error("--system is for the models of the command line: give --model, or write system into the agents");
     status = CLI_USAGE;
   }
+  if (status == CLI_OK && arguments->durability > TP_DURABILITY_MEMORY && !arguments->data) {
+    cli_error("--durability %s needs --data DIR: that is where records are kept",
+              arguments->durability == TP_DURABILITY_SYNC ? "sync" : "async");
+    status = CLI_USAGE;
+  }
   if (status == CLI_OK && arguments->history_tokens && !arguments->compact) {
     cli_error("--history-tokens needs --compact: what is to become of a history that is longer?");
     status = CLI_USAGE;

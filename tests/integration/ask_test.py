@@ -209,12 +209,61 @@ def an_answer_survives_a_kill(directory):
     assert sorted('denied' in line for line in results(out)) == [False, True], out
 
 
+def tool_log(directory):
+    with open(directory + '/ran') as file:
+        return file.read().split()
+
+
+def a_call_that_ended_is_not_repeated_beside_a_question(directory):
+    """One call of a response runs, the other waits for a person; the run dies, and the turn is run again by its id."""
+    os.mkdir(directory + '/tools')
+    program = 'cat >/dev/null; echo %s >>ran; echo {}'
+    for name, text in (('note.yaml', 'kind: tool\nname: note\ndescription: n\ncommand: [sh, -c, "%s"]\n'
+                        % (program % 'note')),
+                       ('gated.yaml', 'kind: tool\nname: gated\ndescription: g\ncommand: [sh, -c, "%s"]\n'
+                        % (program % 'gated')),
+                       ('ask.yaml', 'id: ask_gated\nevent: tool.pre\nmatch: {ability_scope: gated}\n'
+                        'handler: {kind: approve, question: "May it?"}\n')):
+        with open(f'{directory}/tools/{name}', 'w') as file:
+            file.write(text)
+    with open(directory + '/two.yaml', 'w') as file:
+        file.write('responses:\n  - tool_calls: [{id: c1, name: note, arguments: {}}, {id: c2, name: gated, '
+                   'arguments: {}}]\n  - text: Done.\n')
+    with open(directory + '/talk.jsonl', 'w') as file:
+        file.write('{"session": "s", "turn": "t1", "user": "hi"}\n')
+    subprocess.run([COMMAND, 'hooks', 'trust', 'tools'], cwd=directory,
+                   env=environment(directory), check=True, stdout=subprocess.DEVNULL)
+    for durability in ('memory', 'async', 'sync'):
+        begin = [COMMAND, 'run', '--json', '--script', 'two.yaml', '--hooks', 'tools', '--no-memory', '--data',
+                 durability, '--ask', 'data', '--durability', durability, 'talk.jsonl']
+        open(directory + '/ran', 'w').close()
+        run = subprocess.Popen(begin, cwd=directory, env=environment(directory), stdout=subprocess.PIPE, text=True)
+        number, end = '', time.monotonic() + LIMIT_S
+        ended = next(line for line in run.stdout if '"tool_end"' in line)
+        assert '"note"' in ended, ended
+        while not number and time.monotonic() < end:
+            number = ask(directory, 'list', durability).stdout.split(' ')[0].strip()
+        assert tool_log(directory) == ['note']
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+        assert ask(directory, 'answer', durability, number, 'allow').returncode == 0
+        again = subprocess.run(begin, cwd=directory, env=environment(directory), capture_output=True, text=True,
+                               timeout=LIMIT_S)
+        assert again.returncode == 0, again
+        assert tool_log(directory) == ['note', 'gated'], (durability, tool_log(directory), again)
+
+
 def wrong_words_are_refused(directory):
     for words in [('list',), ('answer', 'kept', '1'), ('answer', 'kept', 'x', 'allow'),
                   ('answer', 'kept', '1', 'maybe'), ('forget', 'kept'), ('list', 'kept', '--reason', 'why'),
                   ('answer', 'kept', '1', 'allow', '--all')]:
         assert ask(directory, *words).returncode == 2, words
     assert ask(directory, 'list', 'nowhere').returncode == 74
+    for durability in ('async', 'sync'):
+        nowhere = subprocess.run(ARGUMENTS + ['--durability', durability], cwd=directory, env=environment(directory),
+                                 capture_output=True, text=True)
+        assert nowhere.returncode == 2 and 'needs --data DIR' in nowhere.stderr, nowhere
     without_data = subprocess.run(ARGUMENTS + ['--ask', 'data'], cwd=directory, env=environment(directory),
                                   capture_output=True, text=True)
     assert without_data.returncode == 2 and '--data' in without_data.stderr, without_data
@@ -223,7 +272,8 @@ def wrong_words_are_refused(directory):
 CASES = [yes_runs_one_call_and_no_denies_the_other, always_is_asked_once, another_word_is_asked_again,
          edited_arguments_run_and_both_are_recorded, another_process_edits_the_arguments,
          what_a_terminal_would_obey_is_shown_as_its_number, without_a_terminal_it_is_denied,
-         another_process_answers, an_answer_survives_a_kill, wrong_words_are_refused]
+         another_process_answers, an_answer_survives_a_kill,
+         a_call_that_ended_is_not_repeated_beside_a_question, wrong_words_are_refused]
 
 
 def main():

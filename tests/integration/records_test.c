@@ -381,6 +381,50 @@ TEST(dead_job_is_shown_redriven_and_discarded) {
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
 }
 
+static void make_dead_jobs(const char *data) {
+  sql(data, "turnphase.db",
+      "DELETE FROM job; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6)"
+      " INSERT INTO job SELECT i, 0, iif(i = 6, 3, 4), 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, iif(i % 2, 'a', "
+      "'b'),"
+      " 's', 'k' || i, iif(i < 4, 'x', 'y'), 'it broke', i, 0, 0, 0, x'' FROM n");
+}
+
+TEST(dead_jobs_are_redriven_by_filter) {
+  static const struct {
+    const char *words[4];
+    int status;
+    const char *says;
+    int queued;
+  } rows[] = {
+      {{"--all"}, 0, "5 of 5 dead jobs were redriven", 5},
+      {{"--handler", "a"}, 0, "3 of 3 dead jobs were redriven", 3},
+      {{"--session", "y"}, 0, "2 of 2 dead jobs were redriven", 2},
+      {{"--handler", "b", "--session", "y"}, 0, "1 of 1 dead job was redriven", 1},
+      {{"--all", "--limit", "2"}, 0, "2 of 2 dead jobs were redriven", 2},
+      {{"--handler", "c"}, 1, "there is no such dead job", 0},
+      {{"1", "--all"}, 2, "without the number of a job", 0},
+      {{"1", "--handler", "a"}, 2, "leave out the number", 0},
+      {{"--all", "--session", "x"}, 2, "leave out --handler and --session", 0},
+      {{"--all", "--state", "dead"}, 2, "--state is for jobs list", 0},
+  };
+  const char *data = play("filter");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    make_dead_jobs(data);
+    command c = {.arguments = {"jobs", "redrive", data}};
+    for (size_t n = 0; n < 4 && rows[i].words[n]; n++) c.arguments[3 + n] = rows[i].words[n];
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.err, rows[i].says);
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+    assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "queued"), rows[i].queued);
+  }
+  make_dead_jobs(data);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "--all", "--json"), 5);
+  assert_int_equal(COUNT_OF(data, 2, "jobs", "list", "DIR", "--all"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "jobs", "discard", "DIR", "--all"), 0);
+  assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
+}
+
 TEST(store_is_verified_and_counted) {
   const char *data = play("verified");
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
