@@ -30,7 +30,7 @@ static void report_breaker(tp__drive *d, tp_log_level level, const char *action,
   tp_runtime *runtime = d->session->runtime;
   tp__audit_row row;
   tp__audit_fill(tp__runtime_registry(runtime), &row, provider_of(d), action, tp_text_of(detail), status, 0);
-  tp__audit_copy(row.turn, sizeof row.turn, d->turn->core.ids[TP_ID_TURN]);
+  tp__audit_of_turn(&row, d->turn->core.ids);
   tp__audit_add(tp__runtime_registry(runtime), &row);
   tp__log(runtime, level, &(tp__log_subject){.status = status, .ids = d->turn->core.ids}, "%s: provider %s: %s", action,
           provider_of(d), detail);

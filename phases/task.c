@@ -216,7 +216,9 @@ static void put(task_work *w) {
                                .key = c->key,
                                .tool = tp_text_of(task->tool),
                                .arguments = task->arguments,
-                               .agent = tp_text_of(task->agent)};
+                               .agent = tp_text_of(task->agent),
+                               .tenant = w->turn->core.ids[TP_ID_TENANT],
+                               .session = w->turn->core.ids[TP_ID_SESSION]};
   start_call(c, put_task, put_ended);
 }
 

@@ -14,7 +14,8 @@ TP_BEGIN_DECLS
 /** Opens (creates) the file, mode 0600, WAL, one writer; a batch is one transaction, durable when append returns.
  *  Not in the child of a fork while the parent has the same file open: SQLite's locks do not cross a fork.
  *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free(). A
- *  deletion removes rows, and not at once their bytes in the file; the number of a deleted session may be reused.
+ *  deletion removes rows and overwrites their bytes, but not at once the copies in the write-ahead log
+ *  (tp_sqlite_sessions_erase() does); the number of a deleted session may be reused.
  *  @return TP_OK; TP_ERR_STORE_SCHEMA (newer or foreign schema), TP_ERR_STORE_CORRUPT, TP_ERR_STORE_BUSY,
  *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, with the path in the fault.
  *  Threads: any. */
@@ -183,6 +184,92 @@ typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
  *  Threads: any; each is called on the calling one.   Blocks: on the file, all of which it reads. */
 TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx,
                                         tp_fault *fault) TP_MUST_USE;
+
+/* ---- sessions of a file, and their erasure --------------------------------------------------------------------- */
+
+/** Which sessions of a file. Zero-filled: all. */
+typedef struct tp_sqlite_session_query {
+  size_t struct_size;
+  /** NULL: any. "" is what no tenant, or no session, has: rows of turns without one. */
+  const char *tenant, *session;
+  /** Only sessions of which nothing is as new; 0: any. One whose time is not known is not among them. */
+  int64_t before_unix_ms;
+  /** At most so many; 0: all. */
+  size_t limit;
+} tp_sqlite_session_query;
+
+/** What a file has of one session. Made by the library; borrowed till the callback returns. */
+typedef struct tp_sqlite_session {
+  size_t struct_size;
+  uint64_t messages;                      /* of the history */
+  uint64_t turns, entries, calls, audits; /* records; calls of tools that are not idempotent */
+  uint64_t jobs, questions, tasks;
+  int64_t first_unix_ms, last_unix_ms; /* its oldest and newest activity; 0: not known */
+  int64_t process_id;                  /* of a live process that runs a turn or a job of it; 0: none is known */
+  tp_text tenant, session;
+} tp_sqlite_session;
+/** False stops. Threads: the calling one. */
+typedef bool (*tp_sqlite_session_fn)(void *ctx, const tp_sqlite_session *session);
+
+/** Lists the sessions of a file, from whatever it has of them: the one whose last activity is oldest comes first.
+ *  @param query  NULL: all.
+ *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO.
+ *  Threads: any; each is called on the calling one.   Blocks: on the file, whose rows it counts. */
+TP_API tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_sqlite_session_query *query,
+                                         tp_sqlite_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+
+/** Receives a row of a session as a value: a map of its columns, in which texts that are no UTF-8 are bytes.
+ *  @param kind  "message", "tool_call", "turn", "step", "entry", "run", "attempt", "content", "audit", "call", "job",
+ *               "question", "task".
+ *  False stops. Threads: the calling one. */
+typedef bool (*tp_sqlite_row_fn)(void *ctx, const char *kind, tp_text row);
+
+/** Passes everything that a file has of one session to each, kind after kind, in one snapshot.
+ *  @return TP_OK; TP_ERR_USAGE for another store or NULL; TP_ERR_TOO_LARGE for a row of more than 64 MiB;
+ *          TP_ERR_STORE…, TP_ERR_IO; TP_ERR_NO_MEMORY.
+ *  Threads: any; each is called on the calling one.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session,
+                                        tp_sqlite_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
+
+/** A request to erase sessions. The first three as in tp_sqlite_session_query. */
+typedef struct tp_sqlite_erase {
+  size_t struct_size;
+  const char *tenant, *session;
+  int64_t before_unix_ms;
+  /** 1: also while other processes use the file. Their memory and their queues may still have what is erased, and write
+   *  it again. */
+  uint32_t with_others;
+  uint32_t reserved_; /* zero */
+} tp_sqlite_erase;
+
+/** What an erasure did. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+typedef struct tp_sqlite_erased {
+  size_t struct_size;
+  uint64_t sessions, rows;  /* erased */
+  uint64_t sessions_in_use; /* that stay, since a live process runs a turn or a job of them */
+  int64_t process_id;       /* of that process */
+  uint32_t is_complete;     /* 1: no copy of a deleted row is left in the file or its log */
+  uint32_t reserved_;       /* zero */
+} tp_sqlite_erased;
+
+/** Erases sessions: the history, records, jobs, questions, tasks and calls of each, in one transaction. Then writes the
+ *  file anew without them, and empties its write-ahead log, so that no byte of them stays; this takes as long, and as
+ *  much free space, as the file is large. Where a process dies meanwhile, or another one has the log open, copies are
+ *  left: tp_sqlite_erasure_is_left() is true then, and the next erasure, of whatever sessions, does the rest. What a
+ *  file system, a disk or a backup keeps of old blocks is out of reach. First close the sessions in this process: the
+ *  store's own queue is written before, that of an asynchronous history is not.
+ *  @param ret_erased  set also when this fails; may be NULL.
+ *  @return TP_OK; TP_ERR_BUSY: a live process uses the file (nothing was erased), or with_others is 1 and sessions are
+ *          in use (the others were erased); TP_ERR_STORE_BUSY: rows were deleted, and copies are left;
+ *          TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE_READONLY for a store
+ *          that is read only; TP_ERR_STORE…, TP_ERR_IO.
+ *  Threads: any.   Blocks: on the file, all of which it writes. */
+TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *request,
+                                          tp_sqlite_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
+/** Whether an erasure is not over: copies of rows that it deleted are left in the file or its log.
+ *  @return TP_OK; TP_ERR_USAGE for another store or NULL; TP_ERR_STORE…, TP_ERR_IO.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) TP_MUST_USE;
 
 /* ---- questions to people, kept in the file of a store --------------------------------------------------------- */
 

@@ -433,6 +433,8 @@ typedef struct tp_audit {
   /** Of the subscription; USER_VISIBLE where there is none. */
   tp_visibility visibility;
   uint32_t reserved_;
+  /** Of the turn; else NULL. */
+  const char *tenant, *session;
 } tp_audit;
 /** false stops. Threads: the calling one. */
 typedef bool (*tp_audit_fn)(void *ctx, const tp_audit *row);
@@ -498,8 +500,9 @@ typedef struct tp_task_record {
   size_t struct_size;
   int64_t created_unix_ms;
   tp_text key, tool;
-  tp_text arguments; /* a value: a map, or empty */
-  tp_text agent;     /* empty: none */
+  tp_text arguments;       /* a value: a map, or empty */
+  tp_text agent;           /* empty: none */
+  tp_text tenant, session; /* of the turn that created it; may be empty */
 } tp_task_record;
 /** Receives the task that was taken. Threads: the calling one. */
 typedef void (*tp_task_record_fn)(void *ctx, const tp_task_record *record);

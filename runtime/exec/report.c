@@ -44,7 +44,7 @@ void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *
            r->subject.size > 0 ? r->subject.data : "", both ? ": " : "",
            bytes_before(turn, r->detail, TP__AUDIT_DETAIL_SIZE), r->detail.data ? r->detail.data : "");
   tp__audit_fill(tp__runtime_registry(turn->runtime), &row, r->owner, r->action, tp_text_of(detail), r->status, 0);
-  tp__audit_copy(row.turn, sizeof row.turn, turn->ids[TP_ID_TURN]);
+  tp__audit_of_turn(&row, turn->ids);
   row.subscription = r->subscription;
   row.phase = r->phase;
   row.state = (uint8_t)r->state;

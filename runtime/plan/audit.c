@@ -24,6 +24,12 @@ void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char
   tp__audit_copy(row->detail, sizeof row->detail, text);
 }
 
+void tp__audit_of_turn(tp__audit_row *row, const tp_text *ids) {
+  tp__audit_copy(row->turn, sizeof row->turn, ids[TP_ID_TURN]);
+  tp__audit_copy(row->tenant, sizeof row->tenant, ids[TP_ID_TENANT]);
+  tp__audit_copy(row->session, sizeof row->session, ids[TP_ID_SESSION]);
+}
+
 void tp__audit_add_locked(tp__registry *registry, const tp__audit_row *row) {
   TP__LOCKED(&registry->lock);
   tp__audit_ring *ring = &registry->audit[row->subscription ? TP__AUDIT_RUN : TP__AUDIT_REGISTRATION];
@@ -94,6 +100,8 @@ static tp_audit shown(const tp__audit_row *row) {
                     .snapshot_hash = row->snapshot_hash,
                     .subscription = row->subscription,
                     .turn = row->turn,
+                    .tenant = row->tenant,
+                    .session = row->session,
                     .duration_ns = row->duration_ns,
                     .state = (tp_state)row->state,
                     .reason = (tp_reason)row->reason,

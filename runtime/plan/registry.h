@@ -226,6 +226,8 @@ typedef struct tp__audit_row {
   char action[TP__AUDIT_ACTION_SIZE];
   char owner[TP_ID_BYTES_MAX + 1];
   char turn[TP_ID_BYTES_MAX + 1];
+  char tenant[TP_ID_BYTES_MAX + 1];
+  char session[TP_ID_BYTES_MAX + 1];
   char detail[TP__AUDIT_DETAIL_SIZE];
 } tp__audit_row;
 typedef struct tp__audit_ring {
@@ -239,6 +241,8 @@ void tp__audit_add(tp__registry *registry, const tp__audit_row *row);
 /** A row of now. detail is redacted and cut to fit, at a code point. No lock may be held. */
 void tp__audit_fill(const tp__registry *registry, tp__audit_row *row, const char *owner, const char *action,
                     tp_text detail, tp_status status, uint64_t snapshot_hash);
+/** Which turn the row is about. @param ids  TP_ID_COUNT texts. */
+void tp__audit_of_turn(tp__audit_row *row, const tp_text *ids);
 /** Writes a text that is not NUL-terminated into a row's field, cut to fit. */
 void tp__audit_copy(char *target, size_t target_size, tp_text text);
 

@@ -14,6 +14,7 @@
 #include "stores/sqlite/batch.h"
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/statement.h"
+#include "support/clock.h"
 #include "turnphase/sqlite.h"
 
 /** A connection that reads, with its statements. */
@@ -52,7 +53,7 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
     [INSERT_SESSION] = "INSERT INTO session (tenant, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
     [FIND_SESSION] = "SELECT id FROM session WHERE tenant = ?1 AND name = ?2",
     [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value,"
-                        " provider_data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"),
+                        " provider_data, unix_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"),
     [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
     [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
@@ -130,6 +131,7 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   sqlite3_stmt *s = h->statements[INSERT_MESSAGE];
   int rc = sqlite3_bind_int64(s, 1, session);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 2, &messages, message);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2 + messages.count, tp__wall_ms());
   rc = tp__sqlite_run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)

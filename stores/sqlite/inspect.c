@@ -5,7 +5,7 @@
 
 #include "stores/sqlite/sqlite.h"
 
-static tp_status begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
+tp_status tp__sqlite_begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault) {
   sqlite3 *db = NULL;
   tp_status status = tp__store_take_reader(s, &db, fault);
   if (status != TP_OK) return status;
@@ -19,7 +19,7 @@ static tp_status begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *
   return status;
 }
 
-static void end_reading(tp__sqlite_store *s, sqlite3 *db) {
+void tp__sqlite_end_reading(tp__sqlite_store *s, sqlite3 *db) {
   sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
   tp__store_return_reader(s, db);
 }
@@ -60,13 +60,13 @@ tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats
   };
   if (!s || !ret_stats)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_stats_get: this is no store of this library");
-  tp_status status = begin_reading(s, &db, fault);
+  tp_status status = tp__sqlite_begin_reading(s, &db, fault);
   if (status != TP_OK) return status;
   int rc = SQLITE_OK;
   for (size_t i = 0; rc == SQLITE_OK && i < sizeof questions / sizeof questions[0]; i++)
     rc = tp__sqlite_once(db, questions[i].sql, NULL, 0, questions[i].into);
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "count what it has", rc, fault);
-  end_reading(s, db);
+  tp__sqlite_end_reading(s, db);
   stats.schema_version = (uint32_t)version;
   if (status != TP_OK) return status;
   status = tp__sqlite_show(ret_stats, &stats, sizeof stats);
@@ -111,13 +111,13 @@ tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn eac
   sqlite3 *db = NULL;
   uint64_t problems = 0;
   if (!s) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_verify: no store of this library");
-  tp_status status = begin_reading(s, &db, fault);
+  tp_status status = tp__sqlite_begin_reading(s, &db, fault);
   if (status != TP_OK) return status;
   int rc = SQLITE_OK;
   for (size_t i = 0; rc == SQLITE_OK && i < sizeof checks / sizeof checks[0]; i++)
     rc = run_check(db, checks[i], each, ctx, &problems);
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "verify it", rc, fault);
-  end_reading(s, db);
+  tp__sqlite_end_reading(s, db);
   if (status != TP_OK || problems == 0) return status;
   return tp__refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
                     "%s: %llu things are wrong; keep the file, and restore"

@@ -69,6 +69,18 @@ static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
 
 /* ---- inserting ---- */
 
+/* Whose it is: its payload has the ids of its turn, and is deleted when the job ends. Another payload has none. */
+static void read_owner(tp_text payload, tp_text ret_owner[2]) {
+  static const int which[] = {TP_ID_TENANT, TP_ID_SESSION};
+  tp_text ids = {NULL, 0};
+  if (tp_value_check(payload, NULL) == TP_OK && tp_value_kind_of(payload) == TP_VALUE_MAP)
+    ids = tp_value_get(payload, "ids");
+  int at = 0;
+  for (tp_value_walk walk = {0}; ids.size && tp_value_kind_of(ids) == TP_VALUE_ARRAY && tp_value_next(ids, &walk); at++)
+    for (int i = 0; i < 2; i++)
+      if (at == which[i] && tp_value_kind_of(walk.value) == TP_VALUE_TEXT) ret_owner[i] = tp_value_text(walk.value);
+}
+
 static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
@@ -79,7 +91,10 @@ static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 8);
   const tp_text texts[] = {job->handler, job->subscription, job->idempotency_key, job->order_key};
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 9, texts, 4);
+  tp_text owner[2] = {{NULL, 0}, {NULL, 0}};
+  read_owner(job->payload, owner);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 13, job->payload);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 14, owner, 2);
   return tp__sqlite_run(statement, rc);
 }
 

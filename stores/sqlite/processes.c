@@ -82,6 +82,39 @@ tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *theirs, tp_fault
   return status;
 }
 
+static int find_live(const tp__sqlite_store *s, sqlite3_stmt *rows, int64_t not_this, int64_t *ret_process_id) {
+  int rc;
+  while ((rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    if (sqlite3_column_int64(rows, 0) == not_this) continue;
+    if (is_gone(s, sqlite3_column_int64(rows, 1), sqlite3_column_int64(rows, 2), tp__sqlite_column(rows, 3))) continue;
+    *ret_process_id = sqlite3_column_int64(rows, 1);
+    return SQLITE_OK;
+  }
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, int64_t *ret_process_id) {
+  sqlite3_stmt *rows = NULL;
+  *ret_process_id = 0;
+  if (!process) return SQLITE_OK;
+  int rc = sqlite3_prepare_v2(db, "SELECT id, process_id, process_started, boot_id FROM process WHERE id = ?1", -1,
+                              &rows, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(rows, 1, process);
+  if (rc == SQLITE_OK) rc = find_live(s, rows, 0, ret_process_id);
+  sqlite3_finalize(rows);
+  return rc;
+}
+
+int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id) {
+  sqlite3_stmt *rows = NULL;
+  *ret_process_id = 0;
+  int rc = sqlite3_prepare_v2(db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1, &rows,
+                              NULL);
+  if (rc == SQLITE_OK) rc = find_live(s, rows, (int64_t)s->process_run_id, ret_process_id);
+  sqlite3_finalize(rows);
+  return rc;
+}
+
 /* One job of a process that is gone. */
 static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_recovery *recovery) {
   TP__LOCKED(&s->mutex);

@@ -40,10 +40,10 @@ static const tp__column step_columns[] = {STEP(kind),       STEP(round),    STEP
 static const tp__columns steps = TP__COLUMNS(tp_turn_step, step_columns);
 
 #define AUDIT(member) TP__COLUMN(tp_audit, member)
-static const tp__column audit_columns[] = {AUDIT(unix_ms),     AUDIT(status), AUDIT(phase),  AUDIT(snapshot_hash),
-                                           AUDIT(duration_ns), AUDIT(state),  AUDIT(reason), AUDIT(visibility),
-                                           AUDIT(owner),       AUDIT(action), AUDIT(detail), AUDIT(turn),
-                                           AUDIT(subscription)};
+static const tp__column audit_columns[] = {AUDIT(unix_ms),     AUDIT(status),  AUDIT(phase),       AUDIT(snapshot_hash),
+                                           AUDIT(duration_ns), AUDIT(state),   AUDIT(reason),      AUDIT(visibility),
+                                           AUDIT(owner),       AUDIT(action),  AUDIT(detail),      AUDIT(turn),
+                                           AUDIT(tenant),      AUDIT(session), AUDIT(subscription)};
 static const tp__columns audits = TP__COLUMNS(tp_audit, audit_columns);
 
 #define LATE(member) TP__COLUMN(tp_late_record, member)
@@ -353,7 +353,7 @@ static const char steps_sql[] =
     "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM step WHERE turn = ?1 ORDER BY position";
 static const char audits_sql[] =
     "SELECT unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility, owner, action, detail, turn,"
-    " subscription FROM audit WHERE row > (SELECT max(row) FROM audit) - ?1";
+    " tenant, session, subscription FROM audit WHERE row > (SELECT max(row) FROM audit) - ?1";
 
 static const char *const id_columns[TP_ID_COUNT] = {
     [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace", [TP_ID_SESSION] = "session",

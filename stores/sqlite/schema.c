@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends.
+ * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends;
+ * unix_ms is when it was appended.
  * tool_call: the calls of an assistant message by index.
  *
  * process: one row per run of a process that has the file open, or that ended without closing it.
@@ -15,7 +16,8 @@
  * the order of the ends; deleted with its turn.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
  * it may be: claimable_ms of one that is queued, lease_end_ms of one that is running. counter: by tp_job_state how many
- * jobs there are, kept by triggers, and in row 0 the last place. */
+ * jobs there are, kept by triggers, in row 0 the last place, and in row -1 that an erasure is not over.
+ * tenant and session of jobs, tasks and audit rows are those of the turn that made them. */
 #include "stores/sqlite/schema.h"
 
 #define HISTORY_TABLES                                                                                          \
@@ -23,7 +25,8 @@
   "  UNIQUE (tenant, name));"                                                                                   \
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
   "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
-  "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL);"               \
+  "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL,"                \
+  "  unix_ms INTEGER NOT NULL);"                                                                                \
   "CREATE INDEX message_session ON message (session);"                                                          \
   "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
@@ -51,7 +54,8 @@
   "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                  \
   "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL,"  \
   "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"              \
-  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, subscription TEXT);"                             \
+  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,"    \
+  "  subscription TEXT);"                                                                                             \
   "CREATE TABLE turn (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, number INTEGER NOT NULL,"                    \
   "  outcome INTEGER NOT NULL, code INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"        \
   "  started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL, load_ns INTEGER NOT NULL,"                     \
@@ -74,7 +78,7 @@
   "  ended_ms INTEGER NOT NULL, handler TEXT NOT NULL, subscription TEXT NOT NULL,"                         \
   "  idempotency_key TEXT NOT NULL UNIQUE, order_key TEXT NOT NULL, message TEXT NOT NULL,"                 \
   "  place INTEGER NOT NULL, is_first INTEGER NOT NULL, due_ms INTEGER NOT NULL, process INTEGER NOT NULL," \
-  "  payload BLOB NOT NULL);"                                                                               \
+  "  payload BLOB NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL);"                                  \
   "CREATE INDEX job_order ON job (order_key, place) WHERE state IN (1, 2);"                                 \
   "CREATE INDEX job_ready ON job (handler, contract_version, id, due_ms) WHERE is_first = 1;"               \
   "CREATE INDEX job_due ON job (due_ms) WHERE is_first = 1;"                                                \
@@ -129,9 +133,10 @@
   "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL, edited BLOB NOT NULL);"                        \
   "CREATE INDEX question_call ON question (turn, call_id, session, tenant);"
 
-#define TASK_TABLES                                                                                       \
-  "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL," \
-  "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;"
+#define TASK_TABLES                                                                                               \
+  "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL,"         \
+  "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL, tenant TEXT NOT NULL," \
+  "  session TEXT NOT NULL) WITHOUT ROWID;"
 
 static const char *const tables[] = {HISTORY_TABLES, RECORD_TABLES,  JOB_TABLES,      STEP_TABLES, ATTEMPT_TABLES,
                                      TOOL_TABLES,    CONTENT_TABLES, QUESTION_TABLES, TASK_TABLES, NULL};

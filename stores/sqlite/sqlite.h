@@ -130,6 +130,10 @@ tp_status tp__store_read_query(tp__sqlite_store *s, void *query, size_t size, co
  *  @param listing  its sql is NULL where there was no memory for it.  @param doing  what fails, for the fault. */
 tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const char *doing, tp_fault *fault);
 
+/** tp__store_take_reader(), in a transaction of its own: one snapshot. */
+tp_status tp__sqlite_begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
+void tp__sqlite_end_reading(tp__sqlite_store *s, sqlite3 *db);
+
 /* ---- for reading alone (read_only.c) ---- */
 /** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
 tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault);
@@ -218,6 +222,10 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *owner, tp_fault *fault);
 tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
 void tp__sqlite_store_disown(tp__sqlite_store *s);
+/** @param ret_process_id  the number of the process whose run this is, while it is alive; else 0. */
+int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, int64_t *ret_process_id);
+/** @param ret_process_id  of one that is alive and has the file open with another store; 0: there is none. */
+int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id);
 
 /* ---- what its threads are doing (breadcrumbs.c) ---- */
 tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);

@@ -36,8 +36,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_JOB] =
         "INSERT INTO job (claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version,"
         " reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key,"
-        " order_key, message, place, is_first, due_ms, process, payload) VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6,"
-        " 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN("?12") ", 0, 0, ?13)",
+        " order_key, message, place, is_first, due_ms, process, payload, tenant, session) VALUES (0, 1, 0, ?1, ?2, ?3, "
+        "?4,"
+        " ?5, ?6, 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN("?12") ", 0, 0, ?13, ?14, ?15)",
     [TP__LOST_JOB] = "SELECT " JOB_COLUMNS
                      " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
                      " AND attempt >= attempts_max ORDER BY due_ms LIMIT 1",
@@ -119,9 +120,10 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "?3"
         " AND result IS NOT NULL",
     [TP__INSERT_TASK] =
-        "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, hash)"
-        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (key) DO NOTHING",
-    [TP__FIND_TASK] = "SELECT is_begun, hash, created_unix_ms, key, tool, agent, arguments FROM task WHERE key = ?1",
+        "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, tenant, session, hash)"
+        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (key) DO NOTHING",
+    [TP__FIND_TASK] =
+        "SELECT is_begun, hash, created_unix_ms, key, tool, agent, arguments, tenant, session FROM task WHERE key = ?1",
     [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
     [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
     [TP__INSERT_ATTEMPT] =
@@ -134,8 +136,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__TRIM_CONTENTS] = "DELETE FROM content WHERE row <= ?1",
     [TP__INSERT_AUDIT] =
         "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
-        " owner, action, detail, turn, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-        " ?14)",
+        " owner, action, detail, turn, tenant, session, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
+        "?11,"
+        " ?12, ?13, ?14, ?15, ?16)",
     [TP__TRIM_AUDITS] = "DELETE FROM audit WHERE row <= ?1"};
 
 /* ---- for the other files ---- */

@@ -11,8 +11,9 @@ static tp_status no_such_task(tp_text key, tp_fault *fault) {
 }
 
 #define TASK(member) TP__COLUMN(tp_task_record, member)
-static const tp__column task_columns[] = {TASK(created_unix_ms), TASK(key), TASK(tool), TASK(agent),
-                                          TP__BLOB_COLUMN(tp_task_record, arguments)};
+static const tp__column task_columns[] = {
+    TASK(created_unix_ms), TASK(key),    TASK(tool), TASK(agent), TP__BLOB_COLUMN(tp_task_record, arguments),
+    TASK(tenant),          TASK(session)};
 static const tp__columns tasks = TP__COLUMNS(tp_task_record, task_columns);
 
 /* ---- put ---- */
@@ -21,7 +22,8 @@ static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const 
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *insert = s->statements[TP__INSERT_TASK];
   int rc = tp__sqlite_bind_struct(insert, 1, &tasks, task);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(insert, 6, (tp_text){(const char *)hash, TP__HASH_BYTES});
+  if (rc == SQLITE_OK)
+    rc = tp__sqlite_bind_blob(insert, 1 + tasks.count, (tp_text){(const char *)hash, TP__HASH_BYTES});
   return tp__sqlite_run(insert, rc);
 }
 

@@ -273,7 +273,7 @@ TEST(slack_and_reasons_are_those_of_the_run) {
       "UPDATE run SET started_ns = queued_ns + 7000000, ended_ns = queued_ns + 9000000, limit_ms = 10"
       " WHERE subscription = 'memory.deterministic_recall';"
       "INSERT INTO audit SELECT 1000, process, unix_ms, 501, 5, 0, 0, 3, 0, 0, 'trip', 'denial',"
-      " 'not of this run', 'rooms-1', 'trip.surprise' FROM audit WHERE turn = 'rooms-1' LIMIT 1");
+      " 'not of this run', 'rooms-1', '', '', 'trip.surprise' FROM audit WHERE turn = 'rooms-1' LIMIT 1");
   command c = run_on(path, "explain", "rooms-1", "--json");
   tp_writer *writer;
   tp_text phase = member(tp_value_get(parse(&c, &writer), "phases"), "phase", "turn.pre_prompt_context");

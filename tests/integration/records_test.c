@@ -386,7 +386,7 @@ static void make_dead_jobs(const char *data) {
       "DELETE FROM job; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6)"
       " INSERT INTO job SELECT i, 0, iif(i = 6, 3, 4), 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, iif(i % 2, 'a', "
       "'b'),"
-      " 's', 'k' || i, iif(i < 4, 'x', 'y'), 'it broke', i, 0, 0, 0, x'' FROM n");
+      " 's', 'k' || i, iif(i < 4, 'x', 'y'), 'it broke', i, 0, 0, 0, x'', '', '' FROM n");
 }
 
 TEST(dead_jobs_are_redriven_by_filter) {
@@ -479,7 +479,8 @@ TEST(records_are_pruned_by_age_and_size) {
   assert_int_equal(stat_of(data, "messages"), 4);
   sql(data, "turnphase.db",
       "WITH RECURSIVE n(i) AS (VALUES (1000) UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
-      " INSERT INTO audit SELECT i, 1, 9999999999999, 0, 0, 0, 0, 0, 0, 0, 'o', 'a', hex(zeroblob(200)), 't', NULL"
+      " INSERT INTO audit SELECT i, 1, 9999999999999, 0, 0, 0, 0, 0, 0, 0, 'o', 'a', hex(zeroblob(200)), 't', '', '', "
+      "NULL"
       " FROM n");
   assert_true(stat_of(data, "file_bytes") > 3000000);
   assert_int_equal(COUNT_OF(data, 0, "store", "prune", "DIR", "--size", "1M"), 0);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Erasing sessions: one transaction deletes all rows of them, and notes in row -1 of counter that copies are left. Then
+ * the file is written anew (VACUUM): what SQLite deletes it overwrites, but where it moved rows between pages it may
+ * have left copies of them. Then the write-ahead log is written back and emptied, and the note is deleted. A process
+ * that dies meanwhile leaves the note, and the next erasure does the rest. */
+#include <stdio.h>
+
+#include "stores/sqlite/sessions.h"
+
+/* ---- the rows ---- */
+
+#define ERASED "(tenant, session) IN (SELECT tenant, session FROM temp.erased)"
+#define SESSIONS "(SELECT id FROM session WHERE (tenant, name) IN (SELECT tenant, session FROM temp.erased))"
+
+/* A job of an order key that is erased may have kept those of others waiting. Attempts go with their entry; those of an
+ * entry that never got a record, since its process died or the queue was full, belong to nobody any more. */
+static const char *const delete_sql[] = {
+    "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session IN " SESSIONS ")",
+    "DELETE FROM message WHERE session IN " SESSIONS,
+    "DELETE FROM session WHERE id IN " SESSIONS,
+    "DELETE FROM run WHERE entry IN (SELECT number FROM entry WHERE " ERASED ")",
+    "DELETE FROM entry WHERE " ERASED,
+    "DELETE FROM turn WHERE " ERASED,
+    "DELETE FROM audit WHERE turn <> '' AND " ERASED,
+    "DELETE FROM tool_start WHERE " ERASED,
+    "DELETE FROM question WHERE " ERASED,
+    "DELETE FROM task WHERE " ERASED,
+    "DELETE FROM job WHERE " ERASED,
+    "UPDATE job SET is_first = 1 WHERE is_first = 0 AND state IN (1, 2) AND place = (SELECT min(place) FROM job AS "
+    "other"
+    " WHERE other.order_key = job.order_key AND other.state IN (1, 2))",
+    "DELETE FROM attempt WHERE process NOT IN (SELECT id FROM process)"
+    " AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.process = attempt.process AND entry.id = attempt.entry)",
+    "DELETE FROM content WHERE process NOT IN (SELECT id FROM process)"
+    " AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.process = content.process AND entry.id = content.entry)"};
+
+int tp__sqlite_delete_erased_locked(tp__sqlite_store *s) {
+  TP__LOCKED(&s->mutex);
+  int rc = SQLITE_OK;
+  for (size_t i = 0; i < sizeof delete_sql / sizeof delete_sql[0] && rc == SQLITE_OK; i++)
+    rc = sqlite3_exec(s->db, delete_sql[i], NULL, NULL, NULL);
+  return rc;
+}
+
+/** Which sessions are chosen. */
+typedef struct choice {
+  sqlite3_stmt *insert;
+  uint64_t chosen, kept;
+  int64_t process_id; /* of the first process that has one of those that are kept */
+  int rc;
+} choice;
+
+static bool choose(void *ctx, const tp_sqlite_session *session) {
+  choice *c = ctx;
+  if (session->process_id) {
+    if (c->kept++ == 0) c->process_id = session->process_id;
+    return true;
+  }
+  c->chosen++;
+  c->rc = tp__sqlite_run(c->insert,
+                         tp__sqlite_bind_texts(c->insert, 1, (const tp_text[]){session->tenant, session->session}, 2));
+  return c->rc == SQLITE_OK;
+}
+
+static int choose_locked(tp__sqlite_store *s, const tp_sqlite_session_query *query, choice *c) {
+  TP__LOCKED(&s->mutex);
+  static const char table[] =
+      "CREATE TEMP TABLE erased (tenant TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (tenant, session))"
+      " WITHOUT ROWID";
+  int rc = sqlite3_exec(s->db, table, NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(s->db, "INSERT INTO temp.erased VALUES (?1, ?2)", -1, &c->insert, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_each_session(s, s->db, query, choose, c);
+  sqlite3_finalize(c->insert);
+  return rc == SQLITE_OK ? c->rc : rc;
+}
+
+/* The note is written with the rows, so that no crash leaves copies that nothing tells of. */
+static int delete_locked(tp__sqlite_store *s, const tp_sqlite_session_query *query, choice *c, uint64_t *ret_rows) {
+  TP__LOCKED(&s->mutex);
+  int64_t before = sqlite3_total_changes64(s->db);
+  int rc = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
+  if (rc == SQLITE_OK) rc = choose_locked(s, query, c);
+  if (rc == SQLITE_OK) {
+    before = sqlite3_total_changes64(s->db);
+    rc = tp__sqlite_delete_erased_locked(s);
+  }
+  uint64_t rows = (uint64_t)(sqlite3_total_changes64(s->db) - before);
+  if (rc == SQLITE_OK && c->chosen)
+    rc = sqlite3_exec(s->db, "INSERT OR REPLACE INTO counter VALUES (-1, 1)", NULL, NULL, NULL);
+  rc = tp__sqlite_end(s->db, rc);
+  (void)sqlite3_exec(s->db, "PRAGMA temp_store = DEFAULT", NULL, NULL, NULL); /* drops the table, too */
+  *ret_rows = rc == SQLITE_OK ? rows : 0;
+  return rc;
+}
+
+/* ---- the copies ---- */
+
+static int has_note(sqlite3 *db, bool *ret_has) {
+  int64_t note = 0;
+  int rc = tp__sqlite_once(db, "SELECT value FROM counter WHERE id = -1", NULL, 0, &note);
+  *ret_has = note != 0;
+  return rc;
+}
+
+static int overwrite_locked(tp__sqlite_store *s) {
+  TP__LOCKED(&s->mutex);
+  int rc = sqlite3_exec(s->db, "VACUUM", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+  return rc == SQLITE_OK ? sqlite3_exec(s->db, "DELETE FROM counter WHERE id = -1", NULL, NULL, NULL) : rc;
+}
+
+static tp_status overwrite_failed(tp__sqlite_store *s, int rc, tp_fault *fault) {
+  tp_status status = tp__sqlite_status(rc);
+  if (status == TP_ERR_STORE_BUSY)
+    return tp__refuse(fault, status, s->path,
+                      "%s: the rows are deleted; copies of them are left in the file or its log, since another process"
+                      " uses it: erase again when it has ended",
+                      s->path);
+  return tp__store_fail(s, s->db, "overwrite copies of the deleted rows (erase again to do it)", rc, fault);
+}
+
+/* ---- the whole of it ---- */
+
+static tp_status refuse_while_shared(tp__sqlite_store *s, tp_fault *fault) {
+  int64_t process_id = 0;
+  int rc = tp__sqlite_other_process(s, s->db, &process_id);
+  if (rc != SQLITE_OK) return tp__store_fail(s, s->db, "look which processes use it", rc, fault);
+  if (!process_id) return TP_OK;
+  return tp__refuse(fault, TP_ERR_BUSY, s->path,
+                    "%s: process %lld uses it, and may write again what it has of a session: end it first", s->path,
+                    (long long)process_id);
+}
+
+static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp_sqlite_erased *report,
+                              tp_fault *fault) {
+  TP__LOCKED(&s->mutex);
+  const tp_sqlite_session_query query = {.struct_size = sizeof query,
+                                         .tenant = request->tenant,
+                                         .session = request->session,
+                                         .before_unix_ms = request->before_unix_ms};
+  choice c = {.rc = SQLITE_OK};
+  bool is_left = false;
+  tp_status status = request->with_others ? TP_OK : refuse_while_shared(s, fault);
+  if (status != TP_OK) return status;
+  int rc = delete_locked(s, &query, &c, &report->rows);
+  if (rc != SQLITE_OK) return tp__store_fail(s, s->db, "erase sessions", rc, fault);
+  report->sessions = c.chosen;
+  report->sessions_in_use = c.kept;
+  report->process_id = c.process_id;
+  rc = has_note(s->db, &is_left);
+  if (rc == SQLITE_OK && is_left) rc = overwrite_locked(s);
+  report->is_complete = rc == SQLITE_OK;
+  if (rc != SQLITE_OK) return overwrite_failed(s, rc, fault);
+  if (c.kept == 0) return TP_OK;
+  return tp__refuse(
+      fault, TP_ERR_BUSY, s->path,
+      "%s: %llu sessions stay: process %lld works on them; erase them when their turns and jobs have ended", s->path,
+      (unsigned long long)c.kept, (long long)c.process_id);
+}
+
+tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *theirs, tp_sqlite_erased *ret_erased,
+                                   tp_fault *fault) {
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  tp_sqlite_erase request;
+  tp_sqlite_erased report = {.struct_size = sizeof report};
+  if (!s || !theirs)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL,
+                      "tp_sqlite_sessions_erase needs a store of this library and a request");
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_erase", fault);
+  if (status != TP_OK) return status;
+  if (request.with_others > 1 || request.reserved_)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others is 0 or 1, and reserved_ must be zero");
+  if (s->options.read_only)
+    return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading alone", s->path);
+  status = tp__sqlite_commit(s, fault); /* else what waits would be written afterwards */
+  if (status != TP_OK) return status;
+  tp__lock_acquire(&s->mutex);
+  status = erase_locked(s, &request, &report, fault);
+  tp__lock_release(&s->mutex);
+  if (ret_erased) {
+    tp_status shown = tp__sqlite_show(ret_erased, &report, sizeof report);
+    if (status == TP_OK) status = shown;
+  }
+  return status;
+}
+
+tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) {
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  sqlite3 *db = NULL;
+  if (!s || !ret_is_left)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erasure_is_left needs a store of this library and a place");
+  tp_status status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = has_note(db, ret_is_left);
+  if (rc != SQLITE_OK) status = tp__store_fail(s, db, "look for an erasure", rc, fault);
+  tp__store_return_reader(s, db);
+  return status;
+}
