@@ -72,16 +72,16 @@ static const char *user_name(void) {
 }
 
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
-  tp_hooks_options options = {
-      .struct_size = sizeof(tp_hooks_options),
-      .directory = directory,
-      .grants = TP_GRANT_REWRITE, /* trusting the content grants what its files ask for: trust shows it */
-      .sandbox_helper = built_helper(SANDBOX),
-      .sandbox_all = arguments->sandbox,
-      .webhook_hosts = arguments->webhooks.items,
-      .webhook_helper = built_helper(WEBHOOK),
-      .model = cli_hook_model(),
-      .trusted_by = user_name()};
+  tp_hooks_options options = {.struct_size = sizeof(tp_hooks_options),
+                              .directory = directory,
+                              /* Trusting the content grants what its files ask for: trust shows it. */
+                              .grants = TP_GRANT_REWRITE | TP_GRANT_PRIVILEGED_HOOKS,
+                              .sandbox_helper = built_helper(SANDBOX),
+                              .sandbox_all = arguments->sandbox,
+                              .webhook_hosts = arguments->webhooks.items,
+                              .webhook_helper = built_helper(WEBHOOK),
+                              .model = cli_hook_model(),
+                              .trusted_by = user_name()};
   cli_content_decide(arguments, directory, &options);
   return options;
 }
@@ -481,7 +481,13 @@ static bool print_trusted(void *ctx, const tp_hook_info *info) {
   cli_hooks_print_text(output, tp_text_of(info->id));
   cli_print_string(output, "  ");
   print_target(output, info);
-  if (info->rewrites) cli_print_string(output, "  (rewrites what tools are called with, or their results)");
+  bool is_request = info->phase == TP_PHASE_MODEL_REQUEST, is_answer = info->phase == TP_PHASE_MODEL_RESPONSE;
+  if (info->rewrites)
+    cli_print_string(output, is_request  ? "  (changes requests to the model, or answers in its place)"
+                             : is_answer ? "  (changes answers of the model)"
+                                         : "  (rewrites what tools are called with, or their results)");
+  else if (is_request || is_answer || info->phase == TP_PHASE_TURN_POST_PROMPT_COMPILE)
+    cli_printf(output, "  (reads what %s the model)", is_answer ? "comes from" : "is sent to");
   cli_print_string(output, info->enabled ? "\n" : "  (disabled)\n");
   return true;
 }

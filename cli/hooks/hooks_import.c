@@ -50,9 +50,15 @@ static void put_pair(tp__bytes *t, const char *key, const char *value) {
   cli_buffer_add(t, "\n", 1);
 }
 
+static bool is_filter(const cli_entry *entry) { return strcmp(entry->event, "BeforeToolSelection") == 0; }
+
 static bool is_of_tools(const cli_entry *entry) {
-  return strstr(entry->event, "Tool") || strstr(entry->event, "Permission") ||
+  return (strstr(entry->event, "Tool") && !is_filter(entry)) || strstr(entry->event, "Permission") ||
          strcmp(entry->event, "Notification") == 0;
+}
+
+static bool is_of_models(const cli_entry *entry) {
+  return strcmp(entry->event, "BeforeModel") == 0 || strcmp(entry->event, "AfterModel") == 0 || is_filter(entry);
 }
 
 /* "shell=Bash" or "shell=Bash:cmd=command,dir=path". */
@@ -94,8 +100,9 @@ static bool check_tool(const char *word) {
 }
 
 static bool rewrites(const cli_arguments *arguments, const cli_entry *entry) {
-  bool has_something = is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0 &&
-                       strcmp(entry->event, "PermissionDenied") != 0 && strcmp(entry->event, "Notification") != 0;
+  bool has_something = is_of_models(entry) ||
+                       (is_of_tools(entry) && strcmp(entry->event, "PostToolBatch") != 0 &&
+                        strcmp(entry->event, "PermissionDenied") != 0 && strcmp(entry->event, "Notification") != 0);
   return arguments->rewrite && has_something && !entry->is_async && !entry->prompt;
 }
 
@@ -164,12 +171,14 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
     put_string(t, "  ");
     put_pair(t, "if", entry->rule);
   }
-  if (rewrites(arguments, entry)) put_string(t, "rewrite: true          # it may change arguments and results\n");
+  if (rewrites(arguments, entry))
+    put_string(t, is_of_models(entry) ? "rewrite: true          # it may change requests and answers\n"
+                                      : "rewrite: true          # it may change arguments and results\n");
   if (settings->plugin_root) put_pair(t, "plugin_root", settings->plugin_root);
   bool is_program = !entry->url && !entry->prompt;
   if (is_program) put_variables(t, &settings->variables, &entry->variables);
   if (is_program) put_passed(t, &arguments->pass_env);
-  if (is_of_tools(entry) && arguments->tools.count > 0) {
+  if ((is_of_tools(entry) || is_of_models(entry)) && arguments->tools.count > 0) {
     put_string(t, "tools:\n");
     for (size_t i = 0; i < arguments->tools.count; i++) put_tool(t, arguments->tools.items[i]);
   }
@@ -263,7 +272,7 @@ static int check_entry(importer *m, cli_entry *entry) {
   bool is_endpoint = entry->url && entry->endpoint[0] && !strpbrk(entry->endpoint, "@%\\ ");
   tp_hooks_options options = {.struct_size = sizeof options,
                               .directory = m->folder,
-                              .grants = TP_GRANT_REWRITE,
+                              .grants = TP_GRANT_REWRITE | TP_GRANT_PRIVILEGED_HOOKS,
                               .webhook_hosts = is_endpoint ? endpoints : NULL};
   tp_hooks *hooks;
   tp_fault fault = {0};
@@ -398,6 +407,8 @@ static int prepare_entry(importer *m, size_t index) {
   cli_settings *settings = NULL;
   cli_entry *entry = entry_at(m, index, &settings);
   char name[64], id[192];
+  if (!entry->left_out && is_filter(entry) && !m->arguments->rewrite)
+    entry->left_out = "it does nothing but change the tools of a request: --rewrite takes it";
   if (entry->left_out) return CLI_OK;
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
@@ -542,10 +553,10 @@ static void print_entry(const importer *m, const cli_entry *entry) {
   }
 }
 
-static bool any_of_tools(const importer *m) {
-  for (size_t i = 0; i < m->count; i++)
-    if (!entry_at(m, i, NULL)->left_out && is_of_tools(entry_at(m, i, NULL))) return true;
-  return false;
+static size_t count_of(const importer *m, bool (*is_one)(const cli_entry *entry)) {
+  size_t count = 0;
+  for (size_t i = 0; i < m->count; i++) count += !entry_at(m, i, NULL)->left_out && is_one(entry_at(m, i, NULL));
+  return count;
 }
 
 static bool any_cut(const importer *m) {
@@ -572,10 +583,16 @@ static void print_file(const importer *m, const cli_settings *settings) {
 static void print_report(const importer *m) {
   size_t left_out = m->count - m->taken;
   for (size_t i = 0; i < m->count; i++) print_entry(m, entry_at(m, i, NULL));
-  if (!m->arguments->rewrite && any_of_tools(m))
+  if (!m->arguments->rewrite && count_of(m, is_of_tools) > 0)
     cli_print_string(m->output,
                      "what they rewrite is not taken, and a call whose arguments one rewrites is denied "
                      "(--rewrite takes it)\n");
+  if (!m->arguments->rewrite && count_of(m, is_of_models) > 0)
+    cli_print_string(m->output,
+                     "a turn whose request or answer one of them changes is denied (--rewrite takes the change)\n");
+  if (count_of(m, is_filter) > 1)
+    cli_print_string(m->output,
+                     "several filters of tools leave them out one after the other; their host joins the lists\n");
   if (any_cut(m))
     cli_print_string(m->output,
                      "limits above 30 s are those of hooks that fail closed, or observe: the others get the 30 s of "

@@ -67,12 +67,6 @@ static const struct {
 } no_phase[] = {
     {"TaskCreated TaskCompleted", "there are no task lists"},
     {"TeammateIdle", "there are no teammates"},
-    {"BeforeModel BeforeToolSelection",
-     "no place yet: it belongs to model.request, which is privileged, and takes no declared hooks; a handler of a host "
-     "can change the request there"},
-    {"AfterModel",
-     "no place yet: model.response is privileged, and takes no declared hooks; a handler of a host can "
-     "filter the answer there"},
     {"Setup InstructionsLoaded UserPromptExpansion MessageDisplay ConfigChange CwdChanged DirectoryAdded "
      "FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult PreModelSwitch PostModelSwitch Interrupt",
      "it is an event of its host, which no phase of a turn is"},
@@ -93,14 +87,15 @@ static const char *why_no_phase(const char *event) {
 static const char known_events[] =
     "PreToolUse PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd Stop StopFailure BeforeTool "
     "AfterTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch SubagentStart SubagentStop "
-    "PermissionRequest PermissionDenied Notification PostCompact";
+    "PermissionRequest PermissionDenied Notification PostCompact BeforeModel AfterModel BeforeToolSelection";
 static const char gemini_events[] =
     "BeforeTool AfterTool BeforeAgent AfterAgent BeforeModel AfterModel BeforeToolSelection PreCompress";
 /* What they answer can stop something. */
 static const char guards[] =
     "PreToolUse UserPromptSubmit Stop BeforeTool BeforeAgent AfterAgent PreCompact PreCompress PostToolBatch "
-    "SubagentStop";
-static const char without_matcher[] = "UserPromptSubmit Stop PostToolBatch BeforeAgent AfterAgent";
+    "SubagentStop BeforeModel AfterModel";
+static const char without_matcher[] =
+    "UserPromptSubmit Stop PostToolBatch BeforeAgent AfterAgent BeforeModel AfterModel BeforeToolSelection";
 
 /* ---- one handler ---- */
 
@@ -357,6 +352,10 @@ static void read_matcher(reader *r, tp_text value) {
 
 static void check_event(reader *r) {
   const char *event = r->entry->event;
+  if (strcmp(event, "AfterModel") == 0)
+    note(r->entry,
+         "it runs once for an answer, when that is whole, and not for each chunk; nothing of the answer is "
+         "shown before");
   if (is_among(event, known_events)) r->entry->is_guard = is_among(event, guards);
   else leave_out(r->entry, why_no_phase(event));
 }

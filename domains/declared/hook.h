@@ -241,7 +241,7 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
 
 /* ---- what the end of a program means ---- */
 
-enum { TP__JUDGED_MAX = 64, TP__JUDGED_REASON_SIZE = 4096 };
+enum { TP__JUDGED_MAX = 64, TP__JUDGED_REASON_SIZE = 4096, TP__JUDGED_FIELDS_MAX = 5 };
 
 /** An answer on its way. */
 typedef struct tp__judged {
@@ -251,15 +251,18 @@ typedef struct tp__judged {
   const tp_contribution *list[TP__JUDGED_MAX];
   char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
   tp_writer *writer;               /* has the object that the program printed, and what replaces a result */
-  tp_writer *other;                /* has what replaces arguments; or NULL */
+  tp_writer *other;                /* has what replaces arguments, a request or an answer; or NULL */
   tp__bytes output, errors;        /* what the program printed, where it is not UTF-8 */
-  tp_field replacement;
+  tp_field replacements[TP__JUDGED_FIELDS_MAX];
+  size_t replacement_count;
 } tp__judged;
 
 /** What an attempt was asked, as far as its answer depends on it. */
 typedef struct tp__asked {
   bool is_required;        /* the failure policy in force: a block is then a failure in a phase without verdicts */
   tp_text tool, arguments; /* of a hook that rewrites; arguments are a map, or empty */
+  tp_text model, messages, tools, parameters; /* of a request to a model, for the hooks of another host */
+  tp_text text;                               /* of its answer */
 } tp__asked;
 
 /** @param ret_judged  borrows from the result; tp__judged_fini(). */

@@ -21,16 +21,17 @@ static tp_text put_behind(char **at, tp_text text) {
 
 tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__asked *asked) {
   assert(kind && kind->ended && kind->unstarted && hook);
-  size_t behind_size = asked ? asked->tool.size + asked->arguments.size : 0;
+  size_t behind_size = 0;
+  tp__asked copied = asked ? *asked : (tp__asked){0};
+  tp_text *const texts[] = {&copied.tool,  &copied.arguments,  &copied.model, &copied.messages,
+                            &copied.tools, &copied.parameters, &copied.text};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) behind_size += texts[i]->size;
   tp__job *job = calloc(1, sizeof *job + behind_size);
   if (!job) return NULL;
   tp__lock_init(&job->mutex, TP__LOCK_job);
   char *behind = (char *)(job + 1);
-  if (asked) {
-    job->asked = *asked;
-    job->asked.tool = put_behind(&behind, asked->tool);
-    job->asked.arguments = put_behind(&behind, asked->arguments);
-  }
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) *texts[i] = put_behind(&behind, *texts[i]);
+  job->asked = copied;
   job->kind = kind;
   job->hook = hook;
   job->references = 2;

@@ -90,6 +90,12 @@ void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
   if (reminder) reminder->text = text;
 }
 
+void tp__judge_replace(tp__judge *judge, uint32_t field, uint32_t kind, tp_text text) {
+  tp__judged *judged = judge->judged;
+  assert(field != 0 && judged->replacement_count < TP__JUDGED_FIELDS_MAX);
+  judged->replacements[judged->replacement_count++] = (tp_field){.id = field, .kind = kind, .text = text};
+}
+
 static void decide(tp__judge *judge, tp_verdict verdict) {
   if (verdict > judge->verdict) judge->verdict = verdict;
 }
@@ -242,8 +248,9 @@ tp_text tp__judge_trimmed(tp_text text) {
 
 /* Members that decide, in quotes of any kind: "continue": false, {'decision': 'block'}. */
 bool tp__judge_hides_answer(tp_text text) {
-  static const char *const names[] = {"continue",     "decision",     "permissionDecision", "hookSpecificOutput",
-                                      "hook_signals", "updatedInput", "stopReason",         "additionalContext"};
+  static const char *const names[] = {"continue",          "decision",     "permissionDecision", "hookSpecificOutput",
+                                      "hook_signals",      "updatedInput", "stopReason",         "llm_response",
+                                      "additionalContext", "llm_request",  "toolConfig"};
   if (text.size == 0) return false; /* it may have no address to count from */
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     size_t size = strlen(names[i]);
@@ -437,15 +444,15 @@ static void judged_init(tp__judged *judged) {
   judged->reason[0] = '\0';
   judged->writer = judged->other = NULL;
   judged->output = judged->errors = (tp__bytes){0};
-  judged->replacement = (tp_field){0};
+  judged->replacement_count = 0;
 }
 
 /* The outcome points to what was gathered. */
 static void judged_seal(tp__judged *judged) {
   bool has_answered = judged->outcome.kind != TP_ANSWER_FAILED && judged->outcome.kind != TP_ANSWER_DENY;
-  if (has_answered && judged->replacement.id != 0) {
-    judged->outcome.replacements = &judged->replacement;
-    judged->outcome.replacement_count = 1;
+  if (has_answered && judged->replacement_count > 0) {
+    judged->outcome.replacements = judged->replacements;
+    judged->outcome.replacement_count = judged->replacement_count;
   }
   if (judged->outcome.contribution_count > 0) judged->outcome.contributions = judged->list;
   if (judged->reason[0]) judged->outcome.reason = judged->reason;

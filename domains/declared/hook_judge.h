@@ -31,6 +31,9 @@ void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity
 void tp__judge_diagnose_made(tp__judge *judge, const char *code, tp_severity severity, const char *format, ...)
     TP__PRINTF(4, 5);
 void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);
+/** Replaces a field of the payload, unless the answer is a denial or a failure. text is borrowed till the answer was
+ *  given. */
+void tp__judge_replace(tp__judge *judge, uint32_t field, uint32_t kind, tp_text text);
 /** Without the white space around it. */
 tp_text tp__judge_trimmed(tp_text text);
 

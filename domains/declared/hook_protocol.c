@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_model.h"
 #include "domains/declared/transcript.h"
 
 enum { MATCHER = TP__EVENT_HAS_MATCHER, MODE = TP__EVENT_HAS_MODE, CONTEXT = TP__EVENT_TEXT_IS_CONTEXT };
@@ -354,6 +354,11 @@ static void add_own(tp__input *in) {
       break;
     case TP__EVENT_NOTIFICATION:
       add_notification(in);
+      break;
+    case TP__EVENT_BEFORE_MODEL:
+    case TP__EVENT_TOOL_SELECTION:
+    case TP__EVENT_AFTER_MODEL:
+      tp__hook_model_add_input(in);
       break;
     case TP__EVENT_POST_COMPACT:
       tp__input_string(in, "trigger", "auto");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "domains/declared/hook_judge.h"
+#include "domains/declared/hook_model.h"
 
 enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
 
@@ -16,9 +16,10 @@ enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
 struct said {
   tp_text object, specific; /* the whole, and hookSpecificOutput */
   tp_text decision, reason, permission, permission_reason, context, stop_reason, message;
-  tp_text request;       /* what PermissionRequest decides, an object */
-  tp_text input, output; /* other arguments for the call, another result of it */
-  bool stops;            /* continue: false */
+  tp_text request;           /* what PermissionRequest decides, an object */
+  tp_text input, output;     /* other arguments for the call, another result of it */
+  tp__hook_model_said model; /* another request, another answer */
+  bool stops;                /* continue: false */
 };
 
 static bool is_there(tp_text value) { return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL; }
@@ -90,6 +91,9 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
   bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
   *ret_wrong = "hookEventName";
   if (!optional && !tp__is_word(event, hook->event)) return false;
+  if (tp__hook_model_is_event(hook->protocol_event->id) &&
+      !tp__hook_model_read(hook, specific, &said->model, ret_wrong))
+    return false;
   if (hook->protocol_event->id == TP__EVENT_PERMISSION_REQUEST) return read_request(said, ret_wrong);
   if (!read_rewrites(hook, said, ret_wrong)) return false;
   return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
@@ -148,10 +152,13 @@ static bool answers_question(const tp__judge *judge) {
   return judge->hook->protocol_event->id == TP__EVENT_PERMISSION_REQUEST;
 }
 
-/* The start of a subagent is reported; the hook cannot deny it. */
+static bool is_of_model(const tp__judge *judge) { return tp__hook_model_is_event(judge->hook->protocol_event->id); }
+
+/* The start of a subagent is reported, and a filter of tools only filters; these hooks cannot deny. */
 static bool has_verdict(const tp__judge *judge) {
   const tp__hook *hook = judge->hook;
-  return hook->row->stop && hook->is_blocking && hook->protocol_event->id != TP__EVENT_SUBAGENT_START;
+  return hook->row->stop && hook->is_blocking && hook->protocol_event->id != TP__EVENT_SUBAGENT_START &&
+         hook->protocol_event->id != TP__EVENT_TOOL_SELECTION;
 }
 
 /* A block, by exit code or by decision. */
@@ -172,7 +179,12 @@ static void block(tp__judge *judge, tp_text reason) {
     case TP__EVENT_SUBAGENT_STOP:
     case TP__EVENT_PRE_COMPACT:
     case TP__EVENT_TOOL_BATCH:
+    case TP__EVENT_BEFORE_MODEL:
+    case TP__EVENT_AFTER_MODEL:
       note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
+      break;
+    case TP__EVENT_TOOL_SELECTION:
+      note(judge, "block_dropped", "a block of BeforeToolSelection has no effect: it only says which tools are shown");
       break;
     case TP__EVENT_POST_TOOL:
     case TP__EVENT_POST_TOOL_FAILURE:
@@ -200,6 +212,8 @@ static void apply_decision(tp__judge *judge, const struct said *said) {
   }
   if (tp__is_word(said->decision, "block") || tp__is_word(said->decision, "deny")) block(judge, said->reason);
   else if (!has_verdict(judge)) return;
+  else if (tp__is_word(said->decision, "ask") && !judge->hook->row->ask)
+    tp__judge_fail(judge, TP_REASON_MALFORMED, "decision: ask has no place in %s", judge->hook->event);
   else if (tp__is_word(said->decision, "ask")) object_to(judge, TP_VERDICT_ASK, said->reason);
   else if (said->decision.size > 0) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
 }
@@ -233,7 +247,7 @@ static void replace_arguments(tp__judge *judge, tp_text input) {
   const tp__asked *asked = judge->asked;
   tp__protocol_write_arguments(judge->hook, asked->tool, asked->arguments, input, judged->other);
   if (tp_writer_finish(judged->other, &value) == TP_OK)
-    judged->replacement = (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = value};
+    tp__judge_replace(judge, TP_FIELD_ARGUMENTS, TP_FIELD_KIND_VALUE, value);
   else tp__judge_fail(judge, TP_REASON_MALFORMED, "the rewritten arguments name one argument twice");
 }
 
@@ -258,11 +272,19 @@ static void replace_result(tp__judge *judge, tp_text output) {
     no_memory(judge);
     return;
   }
-  judged->replacement = (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = text};
+  tp__judge_replace(judge, TP_FIELD_RESULT, TP_FIELD_KIND_TEXT, text);
+}
+
+/* Without verdicts, what the hook wanted to be another goes on as it is. */
+static void apply_to_model(tp__judge *judge, const struct said *said) {
+  const char *what = tp__hook_model_apply(judge, &said->model);
+  if (what && has_verdict(judge)) object_with(judge, TP_VERDICT_DENY, what);
+  else if (what) note(judge, "field_dropped", "what the hook puts in its place is not taken: nothing waits for it");
 }
 
 /* A call whose arguments the hook wanted to be others must not run with the old ones. */
 static void apply_rewrite(tp__judge *judge, const struct said *said) {
+  if (is_of_model(judge)) apply_to_model(judge, said);
   bool decides = is_before_call(judge) || answers_question(judge);
   bool rewrites_input = judge->hook->rewrites && decides;
   if (said->output.size > 0) replace_result(judge, said->output);
@@ -283,10 +305,14 @@ static void note_unknown(tp__judge *judge, tp_text map, const char *known, const
 
 static const char top[] = "continue decision reason stopReason systemMessage suppressOutput hookSpecificOutput";
 
-/* A guard that speaks another protocol has not said that it has nothing to say. */
+/* A guard that speaks another protocol, or puts what it changes where its host does not look, has not said that it has
+ * nothing to say. */
 static void check_guard(tp__judge *judge, const struct said *said) {
   tp_text foreign = tp__judge_foreign_key(said->object, top);
-  if (foreign.size > 0 && is_before_call(judge) && has_verdict(judge) && judge->verdict == VERDICT_UNSAID)
+  for (tp_value_walk walk = {0}; is_of_model(judge) && tp_value_next(said->object, &walk);)
+    if (tp__is_one_of(walk.key, "llm_request llm_response toolConfig")) foreign = walk.key;
+  bool is_guard = (is_before_call(judge) && has_verdict(judge)) || is_of_model(judge);
+  if (foreign.size > 0 && is_guard && judge->verdict == VERDICT_UNSAID)
     tp__judge_fail(judge, TP_REASON_MALFORMED, "the result has %.*s, which its host does not read there",
                    tp__cut_word(foreign, 64), foreign.data);
 }
@@ -296,10 +322,14 @@ static void note_the_rest(tp__judge *judge, const struct said *said) {
       "hookEventName permissionDecision permissionDecisionReason additionalContext updatedInput tool_input";
   static const char behind[] = "hookEventName additionalContext updatedToolOutput updatedMCPToolOutput tool_output";
   static const char asked[] = "hookEventName decision";
+  static const char *const of_model[] = {"hookEventName additionalContext llm_request llm_response",
+                                         "hookEventName additionalContext toolConfig",
+                                         "hookEventName additionalContext llm_response"};
   bool is_result = judge->hook->phase == TP_PHASE_TOOL_RESULT;
   note_unknown(judge, said->object, top, "field_unknown", TP_SEVERITY_INFO, "is no field of a result");
   note_unknown(judge, said->specific,
                answers_question(judge) ? asked
+               : is_of_model(judge)    ? of_model[judge->hook->protocol_event->id - TP__EVENT_BEFORE_MODEL]
                : is_result             ? behind
                                        : before,
                "field_dropped", TP_SEVERITY_WARNING, "has no place here");

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "domains/declared/hook_model.h"
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/redact.h"
 #include "domains/declared/yaml.h"
@@ -111,9 +112,10 @@ static tp_status read_texts(struct reader *reader, uint32_t map, const char *key
 static tp_status find_rewritten(struct reader *reader, tp__hook *hook) {
   if (hook->phase == TP_PHASE_TOOL_PRE) hook->phase = TP_PHASE_TOOL_REWRITE;
   else if (hook->phase == TP_PHASE_TOOL_POST) hook->phase = TP_PHASE_TOOL_RESULT;
-  else if (hook->protocol_event->id != TP__EVENT_PERMISSION_REQUEST)
+  else if (hook->protocol_event->id != TP__EVENT_PERMISSION_REQUEST &&
+           !tp__hook_model_is_event(hook->protocol_event->id))
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
-                  "%s has nothing that a hook may rewrite: events of tools have", hook->event);
+                  "%s has nothing that a hook may rewrite: events of tools and models have", hook->event);
   if (reader->hooks->grants & TP_GRANT_REWRITE) return TP_OK;
   return REFUSE(reader, TP_ERR_PRIVILEGED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
                 "rewrite: true needs the operator's grant rewrite (tp_hooks_options.grants)");
@@ -143,14 +145,19 @@ static tp_status read_event(struct reader *reader, tp__hook *hook) {
   }
   hook->phase = hook->protocol ? hook->protocol_event->phase : tp_phase_find(reader->hooks->runtime, hook->event);
   if (hook->rewrites) TP__TRY(find_rewritten(reader, hook));
+  else if (hook->protocol && hook->protocol_event->id == TP__EVENT_TOOL_SELECTION)
+    return REFUSE(reader, TP_ERR_MALFORMED, index,
+                  "%s does nothing but change the tools of a request: it needs rewrite: true", hook->event);
   hook->row = hook->phase ? tp_phase_get(reader->hooks->runtime, hook->phase) : NULL;
   if (!hook->row)
     return REFUSE(reader, TP_ERR_UNKNOWN_PHASE, index, "no phase or event \"%s\": see turnphase phases", hook->event);
   if (hook->row->code_only && !hook->rewrites)
     return REFUSE(reader, TP_ERR_CODE_ONLY, index, "%s takes code only: guard with tool.pre, observe with tool.post",
                   hook->row->name);
-  if (hook->row->privileged)
-    return REFUSE(reader, TP_ERR_PRIVILEGED, index, "%s is privileged: it takes no declared hooks", hook->row->name);
+  if (hook->row->privileged && !(reader->hooks->grants & TP_GRANT_PRIVILEGED_HOOKS))
+    return REFUSE(reader, TP_ERR_PRIVILEGED, index,
+                  "%s is privileged: it needs the operator's grant privileged_hooks (tp_hooks_options.grants)",
+                  hook->row->name);
   return copy_row(reader, hook);
 }
 

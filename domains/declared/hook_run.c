@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook_job.h"
+#include "domains/declared/hook_model.h"
 #include "domains/declared/hook_prompt.h"
 #include "domains/declared/hook_worker.h"
 
@@ -256,7 +257,9 @@ static void script_unstarted(const tp__job *job, const char *reason, int32_t sys
  * left out. */
 static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
   tp__asked asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED};
-  if (!hook->rewrites) return asked;
+  bool is_model = hook->protocol && tp__hook_model_is_event(hook->protocol_event->id);
+  if (is_model) tp__hook_model_ask(hook, call, &asked);
+  if (is_model || !hook->rewrites) return asked;
   asked.tool = tp_call_text(call, TP_FIELD_TOOL);
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   if (tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK)

@@ -344,9 +344,10 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
       return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_hooks_options has a field that is newer");
   }
   memcpy(options, theirs, size < sizeof *options ? size : sizeof *options);
-  if (options->grants & ~TP_GRANT_REWRITE)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL,
-                      "tp_hooks_options.grants takes TP_GRANT_REWRITE alone: hooks have no other");
+  if (options->grants & ~(tp_grant)(TP_GRANT_REWRITE | TP_GRANT_PRIVILEGED_HOOKS))
+    return tp__refuse(
+        fault, TP_ERR_USAGE, NULL,
+        "tp_hooks_options.grants takes TP_GRANT_REWRITE and TP_GRANT_PRIVILEGED_HOOKS: hooks have no other");
   for (size_t i = 0; i < sizeof options->reserved_; i++) {
     if (options->reserved_[i] != 0)
       return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.reserved_ must be zero");

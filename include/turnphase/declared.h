@@ -81,8 +81,9 @@ typedef struct tp_hooks_options {
   /** Called for every program that has ended, until tp_hooks_free() returns; NULL: none. */
   tp_hook_program_fn on_program;
   void *program_ctx;
-  /** What the operator grants: TP_GRANT_REWRITE to the hooks whose files say rewrite: true, which are refused
-   *  without it. */
+  /** What the operator grants: TP_GRANT_REWRITE to the hooks whose files say rewrite: true,
+   *  TP_GRANT_PRIVILEGED_HOOKS to those of model.request, model.response and turn.post_prompt_compile. Without it these
+   *  are refused. */
   tp_grant grants;
   /** Path of turnphase-sandbox; NULL: where it was installed. */
   const char *sandbox_helper;

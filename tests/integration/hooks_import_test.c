@@ -372,9 +372,9 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
        "{\"hooks\": {\"BeforeTool\": [{\"matcher\": \"write_file|replace\", \"sequential\": true, \"hooks\": "
        "[{\"name\": \"g\", \"type\": \"command\", \"command\": \"g\", \"timeout\": 5000}]}], \"BeforeModel\": "
        "[{\"hooks\": [{\"type\": \"command\", \"command\": \"m\"}]}], \"PreCompress\": []}}",
-       1,
+       0,
        {"\"protocol\":\"gemini\"", "\"id\":\"before-tool-1\",\"phase\":\"tool.pre\"",
-        "it belongs to model.request, which is privileged"}},
+        "\"id\":\"before-model-2\",\"phase\":\"model.request\""}},
       {"codex.json",
        "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"^Bash$\", \"hooks\": [{\"type\": \"command\", \"command\": "
        "\"x\"}]}], \"Interrupt\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"x\"}]}]}}",

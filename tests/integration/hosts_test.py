@@ -9,6 +9,7 @@ import sys
 
 sys.dont_write_bytecode = True  # nothing is written next to the sources
 import cases  # noqa: E402
+from shapes import violation  # noqa: E402
 
 COMMAND = os.path.abspath(sys.argv[1])
 LIMIT_S = 120
@@ -388,19 +389,192 @@ def background_hooks_that_wake(project):
 
 
 def events_without_a_place_yet(project):
-    for event, word in (('BeforeModel', 'model.request'), ('BeforeToolSelection', 'model.request'),
-                        ('AfterModel', 'model.response'), ('TaskCreated', 'task lists'),
+    for event, word in (('BeforeToolSelection', '--rewrite takes it'), ('TaskCreated', 'task lists'),
                         ('TeammateIdle', 'teammates'), ('FileChanged', 'event of its host'),
                         ('NoSuchEvent', 'no such event'), ('beforeShellExecution', 'other fields')):
         entry, = project.import_hooks(hooks(event, 'true'), status=1)
         assert word in entry['left_out'], entry
 
 
+# ---- Gemini CLI: requests to a model, and its answers ----
+
+def shape(kind='object', required=(), **properties):
+    rule = {'type': kind}
+    if kind == 'array':
+        rule['items'] = properties['items']
+    elif properties:
+        rule.update(properties=properties, required=list(required), additionalProperties=False)
+    return rule
+
+
+TEXT, NUMBER = shape('string'), shape('number')
+NAMES = shape('array', items=TEXT)
+CHOICE = {'mode': {'enum': ['AUTO', 'ANY', 'NONE']}, 'allowedFunctionNames': NAMES}
+LLM_REQUEST = shape(
+    required=['model', 'messages', 'config'], model=TEXT,
+    messages=shape('array', items=shape(required=['role', 'content'], role={'enum': ['user', 'model', 'system']},
+                                        content=TEXT)),
+    config=shape(temperature=NUMBER, maxOutputTokens=NUMBER, topP=NUMBER, topK=NUMBER, stopSequences=NAMES,
+                 presencePenalty=NUMBER, frequencyPenalty=NUMBER, seed=NUMBER),
+    toolConfig=shape(functionCallingConfig=shape(**CHOICE), **CHOICE))
+LLM_RESPONSE = shape(
+    required=['candidates', 'usageMetadata'], text=TEXT,
+    candidates=shape('array', items=shape(
+        required=['content', 'finishReason'],
+        content=shape(required=['role', 'parts'], role={'const': 'model'}, parts=NAMES),
+        finishReason={'enum': ['STOP', 'MAX_TOKENS', 'SAFETY', 'RECITATION', 'OTHER']}, index=NUMBER)),
+    usageMetadata=shape(required=['totalTokenCount'], promptTokenCount=NUMBER, candidatesTokenCount=NUMBER,
+                        totalTokenCount=NUMBER))
+
+
+def gemini_input(event):
+    """The documented input of an event."""
+    own = {'llm_request': LLM_REQUEST, **({'llm_response': LLM_RESPONSE} if event == 'AfterModel' else {})}
+    base = {'session_id': TEXT, 'transcript_path': TEXT, 'cwd': TEXT, 'hook_event_name': {'const': event},
+            'timestamp': TEXT}
+    return shape(required=[*base, *own], **base, **own)
+
+
+def gemini(project, event, name, text, *options, command=None):
+    """A script in the form of that host's guide, imported and played. @return the events of a conversation."""
+    project.remove('hd')
+    project.write(f'.gemini/hooks/{name}', text)
+    os.chmod(f'{project.directory}/.gemini/hooks/{name}', 0o755)
+    settings = {'hooks': {event: [{'matcher': '*', 'hooks': [
+        {'name': 'one', 'type': 'command', 'command': command or f'$GEMINI_PROJECT_DIR/.gemini/hooks/{name}'}]}]}}
+    project.import_hooks(settings, '--rewrite', *options, name='.gemini/settings.json')
+    return project.run()
+
+
+def answer_of(events):
+    return [event['text'] for event in events if event['event'] == 'answer'] or events
+
+
+def requests_and_answers_have_their_documented_shape(project):
+    for event in 'BeforeModel', 'BeforeToolSelection', 'AfterModel':
+        gemini(project, event, 'log.sh', f'#!/usr/bin/env bash\ncat >> {event}.log\necho "{{}}"\n')
+        seen = lines(project, f'{event}.log')
+        assert len(seen) == 2, (event, seen)
+        for line in seen:
+            assert violation(line, gemini_input(event)) is None, (violation(line, gemini_input(event)), line)
+        assert seen[0]['llm_request']['messages'][-1] == {'role': 'user', 'content': 'go'}, seen
+    assert seen[1]['llm_response']['candidates'][0]['content']['parts'] == ['All done. Left: tests.'], seen
+    request, = lines(project, 'BeforeToolSelection.log')[:1]
+    assert request['llm_request']['toolConfig']['allowedFunctionNames'] == ['Bash'], request
+
+
+MOCK = '''#!/usr/bin/env python3
+"""Answers a known question without the model."""
+import json
+import sys
+
+
+def main():
+    data = json.load(sys.stdin)
+    prompt = data["llm_request"]["messages"][-1]["content"]
+    if "go" not in prompt:
+        print(json.dumps({}))
+        return
+    print(json.dumps({
+        "hookSpecificOutput": {
+            "hookEventName": "BeforeModel",
+            "llm_response": {
+                "candidates": [
+                    {"content": {"role": "model", "parts": ["A mocked answer."]}, "finishReason": "STOP"}
+                ]
+            }
+        },
+        "systemMessage": "mocked"
+    }))
+
+
+main()
+'''
+
+REDACT = '''#!/usr/bin/env node
+const SECRETS = [/Left: \\w+/g, /AKIA[0-9A-Z]{16}/g];
+
+async function main() {
+  const chunks = [];
+  for await (const chunk of process.stdin) chunks.push(chunk);
+  const { llm_response } = JSON.parse(Buffer.concat(chunks).toString());
+  const candidates = (llm_response.candidates || []).map((candidate) => ({
+    ...candidate,
+    content: {
+      ...candidate.content,
+      parts: candidate.content.parts.map((part) =>
+        SECRETS.reduce((text, secret) => text.replace(secret, '[REDACTED]'), part),
+      ),
+    },
+  }));
+  console.log(JSON.stringify({
+    hookSpecificOutput: { hookEventName: 'AfterModel', llm_response: { ...llm_response, candidates } },
+  }));
+}
+
+main().catch((error) => {
+  console.error(error.message);
+  process.exit(2);
+});
+'''
+
+FILTER = '''#!/usr/bin/env python3
+import json, sys
+
+request = json.load(sys.stdin)["llm_request"]
+tools = (request.get("toolConfig") or {}).get("functionCallingConfig", {}).get("allowedFunctionNames", [])
+keep = [name for name in tools if name.startswith("read_")]
+print(json.dumps({
+    "hookSpecificOutput": {
+        "hookEventName": "BeforeToolSelection",
+        "toolConfig": {"mode": "AUTO", "allowedFunctionNames": keep or ["nothing"]},
+    }
+}))
+'''
+
+
+def scripts_for_models_run_unchanged(project):
+    events = gemini(project, 'BeforeModel', 'mock.py', MOCK)
+    assert [e['text'] for e in events if e['event'] == 'model_delta' or e['event'] == 'model_end'][-1] == \
+        'A mocked answer.', events
+    assert not results(events), events
+    if shutil.which('node'):
+        events = gemini(project, 'AfterModel', 'redact.js', REDACT)
+        assert 'All done. [REDACTED].' in json.dumps(events) and 'Left: tests' not in json.dumps(events), events
+    events = gemini(project, 'BeforeToolSelection', 'filter.py', FILTER)
+    assert all('noted' not in json.dumps(result) for result in results(events)), events
+    events = gemini(project, 'BeforeToolSelection', 'filter.py', FILTER.replace('read_', 'Ba'))
+    assert 'noted' in json.dumps(results(events)), events
+
+
+def what_a_model_hook_may_not_change_is_denied(project):
+    """Without --rewrite; and import, trust and check say what each of them is about."""
+    project.write('mock.py', MOCK)
+    entry, = project.import_hooks(hooks('BeforeModel', 'python3 mock.py'))
+    assert entry['phase'] == 'model.request' and entry['guard'] and entry['fails_open'], entry
+    project.trust()
+    project.write('talk.yaml', json.dumps({'sessions': [{'id': 's', 'turns': [{'id': 't', 'user': 'go'}]}]}))
+    ran = project.command('run', '--script', 'model.yaml', '--hooks', 'hd', '--no-memory', 'talk.yaml')
+    assert 'needs rewrite: true' in ran.stdout + ran.stderr, ran
+    assert 'reads what is sent to the model' in project.command('hooks', 'trust', 'hd').stdout
+    project.remove('hd')
+    project.import_hooks(hooks('BeforeModel', 'python3 mock.py'), '--rewrite')
+    project.trust()
+    assert 'changes requests to the model' in project.command('hooks', 'trust', 'hd').stdout
+    project.write('two.json', json.dumps({'hooks': {
+        'AfterModel': [{'hooks': [{'type': 'command', 'command': 'true'}]}],
+        'BeforeToolSelection': [{'hooks': [{'type': 'command', 'command': 'true'}] * 2}]}}))
+    ran = project.command('hooks', 'import', 'two.json', '--rewrite')
+    for words in ('not for each chunk', 'several filters of tools'):
+        assert words in ran.stdout, ran
+
+
 CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
          variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
          state_of_a_config_toml_switches_single_hooks_off, transcript_of_the_session,
          transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
-         events_without_a_place_yet]
+         events_without_a_place_yet, requests_and_answers_have_their_documented_shape,
+         scripts_for_models_run_unchanged, what_a_model_hook_may_not_change_is_denied]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, Project))

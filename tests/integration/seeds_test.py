@@ -14,6 +14,7 @@ import threading
 
 sys.dont_write_bytecode = True  # nothing is written next to the sources
 import cases  # noqa: E402
+from shapes import violation  # noqa: E402
 
 COMMAND = os.path.abspath(sys.argv[1])
 SEEDS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'seeds')
@@ -25,34 +26,6 @@ LIMIT_S = 120
 def schema(name):
     with open(f'{SEEDS}/s4/interfaces/{name}.schema.json') as file:
         return json.load(file)
-
-
-KINDS = {'object': dict, 'array': list, 'string': str, 'boolean': bool, 'number': (int, float)}
-
-
-def violation(value, rule, path='$'):
-    """@return where and how a value breaks a JSON schema of the subset that the interfaces need; None: it fits."""
-    if 'const' in rule and value != rule['const']:
-        return f'{path} is {value!r}, not {rule["const"]!r}'
-    if 'enum' in rule and value not in rule['enum']:
-        return f'{path} is {value!r}, none of {rule["enum"]}'
-    kind = rule.get('type')
-    if kind and (not isinstance(value, KINDS[kind]) or (kind == 'number' and isinstance(value, bool))):
-        return f'{path} is {value!r}, no {kind}'
-    if kind == 'object':
-        missing = [name for name in rule.get('required', []) if name not in value]
-        if missing:
-            return f'{path} lacks {missing}'
-        for name, inner in rule.get('properties', {}).items():
-            found = name in value and violation(value[name], inner, f'{path}.{name}')
-            if found:
-                return found
-    if kind == 'array':
-        for index, item in enumerate(value):
-            found = violation(item, rule.get('items', {}), f'{path}[{index}]')
-            if found:
-                return found
-    return None
 
 
 def uncommented(text):

@@ -234,7 +234,15 @@ TEST(rewriting_needs_the_grant_and_a_place) {
       {"PreToolUse", "rewrite: 1\n", TP_GRANT_REWRITE, TP_ERR_MALFORMED, 4, "true or false"},
       {"Stop", "rewrite: true\n", TP_GRANT_REWRITE, TP_ERR_MALFORMED, 4, "nothing that a hook may rewrite"},
       {"PreToolUse", "rewrite: true\nblocking: false\n", TP_GRANT_REWRITE, TP_ERR_MALFORMED, 4, "blocking: true"},
-      {"PreToolUse", "rewrite: true\n", TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_USAGE, 0, "TP_GRANT_REWRITE alone"},
+      {"PreToolUse", "rewrite: true\n", TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_PRIVILEGED, 4, "grant rewrite"},
+      {"PreToolUse", "rewrite: true\n", 1 << 5, TP_ERR_USAGE, 0, "hooks have no other"},
+      {"BeforeModel", "", 0, TP_ERR_PRIVILEGED, 3, "grant privileged_hooks"},
+      {"BeforeModel", "", TP_GRANT_REWRITE, TP_ERR_PRIVILEGED, 3, "grant privileged_hooks"},
+      {"AfterModel", "", TP_GRANT_PRIVILEGED_HOOKS, TP_OK, 0, ""},
+      {"AfterModel", "rewrite: true\n", TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_PRIVILEGED, 4, "grant rewrite"},
+      {"AfterModel", "rewrite: true\n", TP_GRANT_PRIVILEGED_HOOKS | TP_GRANT_REWRITE, TP_OK, 0, ""},
+      {"BeforeToolSelection", "", TP_GRANT_PRIVILEGED_HOOKS, TP_ERR_MALFORMED, 3, "it needs rewrite: true"},
+      {"BeforeToolSelection", "rewrite: true\n", TP_GRANT_PRIVILEGED_HOOKS | TP_GRANT_REWRITE, TP_OK, 0, ""},
   };
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(cases); i++) {
