@@ -108,6 +108,7 @@ typedef struct tp__hook {
   tp__sandbox sandbox;
   const char *const *started; /* what is started: arguments, or the sandbox's helper with them */
   size_t argument_count, trusted_count;
+  bool loads_more;   /* its scripts load more files from elsewhere than are listed */
   bool runs_unknown; /* its command runs files by names that another program prints, and no list of them is known */
   tp__edges after, before, needs;
   tp__patterns scopes, changed_paths, agents, modes, environments;

@@ -857,9 +857,10 @@ static tp_status read_sandbox(struct reader *reader, tp__hook *hook, uint32_t ha
   if (!started) return no_memory(reader);
   hook->started = started;
   const char *programs[TP__HOOK_FILES_MAX];
-  for (size_t i = 0; i < hook->trusted_count; i++) programs[i] = hook->trusted[i]->path;
-  if (tp__sandbox_arguments(sandbox, reader->hooks->helper, programs, hook->trusted_count, hook->arguments, started))
-    return TP_OK;
+  size_t count = 0;
+  for (size_t i = 0; i < hook->trusted_count; i++)
+    if (!hook->trusted[i]->is_loaded || hook->trusted[i]->is_code) programs[count++] = hook->trusted[i]->path;
+  if (tp__sandbox_arguments(sandbox, reader->hooks->helper, programs, count, hook->arguments, started)) return TP_OK;
   return REFUSE(reader, TP_ERR_TOO_LARGE, index, "the program and its sandbox have too many arguments");
 }
 

@@ -354,6 +354,11 @@ static void check_agent(warner *w) {
 
 /* Code that a trust cannot be about. */
 static void check_names(warner *w) {
+  if (w->hook->loads_more)
+    warn(
+        w, "code",
+        "its scripts load more files from other folders than are listed: no trust is about the others, and they cannot "
+        "be decided");
   if (!w->hook->runs_unknown) return;
   warn(w, "code",
        "its command runs files by names that another program prints, and the trust is not about these: decide which "

@@ -170,6 +170,11 @@ static void set_role(tp__trust_file *file, tp__trust_role role) {
   if (role == TP__TRUST_PROGRAM) raise_use(file, TP_HOOK_FILE_PROGRAM, true, false);
   if (role == TP__TRUST_SCRIPT) raise_use(file, TP_HOOK_FILE_SCRIPT, true, false);
   if (role == TP__TRUST_DATA) raise_use(file, TP_HOOK_FILE_DATA, false, false);
+  file->is_loaded = role == TP__TRUST_LOADED && (file->use == 0 || file->is_loaded);
+  if (role == TP__TRUST_LOADED && !file->is_code) {
+    file->use = TP_HOOK_FILE_DATA;
+    file->is_unclear = true;
+  }
   if (role != TP__TRUST_ARGUMENT) return;
   look seen = is_file ? look_at(file->path, &found) : LOOKS_DATA;
   bool is_code = seen == LOOKS_CODE;

@@ -2,10 +2,10 @@
  *
  * trust: what the operator of a directory of hooks trusts: code. Code is each file that declares hooks, each program
  * that is started, each script that a command or a line of a shell names, and each other file of the directory that
- * looks like code. What these read or write is data, and no part of it. trust_find.c finds what a command names;
- * trust.c looks at files, hashes them, and compares them before each start and after
- * it; trust_start.c starts scripts from copies. It owns the list of files, which never
- * changes after the reading. No lock. */
+ * looks like code. What these read or write is data, and no part of it. trust_find.c finds what a command names,
+ * trust_loads.c what its scripts load; trust.c looks at files, hashes them, and compares them before each start and
+ * after it; trust_start.c starts scripts from copies. It owns the list of files, which never changes after the reading.
+ * No lock. */
 #ifndef TP__DECLARED_TRUST_H
 #define TP__DECLARED_TRUST_H
 
@@ -30,6 +30,7 @@ typedef struct tp__trust_file {
   bool is_code;
   bool is_unclear;  /* neither its name nor its content says what it is, and the operator has not decided */
   bool is_argument; /* of a program of which nothing is known */
+  bool is_loaded;   /* by a script, and named by no command */
   bool is_there;    /* when it was hashed */
   struct stat stat;
   bool is_fresh;   /* it changed so shortly before that its times may not show another change */
@@ -59,12 +60,17 @@ typedef struct tp__trust_name {
 /** Finds what the command of a hook names: its program, scripts, files. Its environment is complete. */
 tp_status tp__trust_find(tp_hooks *hooks, struct tp__hook *hook, tp_fault *fault);
 
+/** Adds what the scripts that the command names load from outside of the directory; after all other files of the
+ *  hook. */
+tp_status tp__trust_find_loads(tp_hooks *hooks, struct tp__hook *hook, tp_fault *fault);
+
 /** How a file got its name in a command. */
 typedef enum tp__trust_role {
   TP__TRUST_PROGRAM = 1,  /* started */
   TP__TRUST_SCRIPT = 2,   /* read by what is started as its code */
   TP__TRUST_ARGUMENT = 3, /* given to a program of which nothing is known: code when it looks like code */
-  TP__TRUST_DATA = 4      /* read or written */
+  TP__TRUST_DATA = 4,     /* read or written */
+  TP__TRUST_LOADED = 5    /* loaded by a script from elsewhere: data until the operator decides */
 } tp__trust_role;
 
 /** Adds a file that a hook names, or finds it in the list.

@@ -772,5 +772,5 @@ tp_status tp__trust_find(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
   for (size_t i = 0; i < count && f.status == TP_OK; i++)
     add_path(&f, f.pending[i], f.feeds_shell ? TP__TRUST_SCRIPT : TP__TRUST_ARGUMENT);
   if (f.runs_names && f.status == TP_OK) take_names(&f);
-  return f.status;
+  return f.status == TP_OK ? tp__trust_find_loads(hooks, hook, fault) : f.status;
 }

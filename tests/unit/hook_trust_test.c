@@ -602,6 +602,159 @@ TEST(the_operator_decides_what_is_code) {
   tp_runtime_free(runtime);
 }
 
+/* ---- what scripts load from elsewhere ---- */
+
+static const struct load_row {
+  const char *name, *text; /* of the script, in the directory of hooks ("hooks/…") or the root */
+  const char *loaded;      /* which file of the root it loads */
+  bool is_listed;
+} loads[] = {
+    /* Python */
+    {"a.py", "import rules\n", "rules.py", true},
+    {"a.py", "import os, rules as r, sys\n", "rules.py", true},
+    {"a.py", "from lib import rules\n", "lib/rules.py", true},
+    {"a.py", "from lib import rules\n", "lib/__init__.py", true},
+    {"a.py", "from lib.deep.rules import check\n", "lib/deep/rules.py", true},
+    {"a.py", "from lib import (one, rules)\n", "lib/rules.py", true},
+    {"tools/in/a.py", "from ..lib import rules\n", "tools/lib/rules.py", true},
+    {"tools/in/a.py", "from .. import rules\n", "tools/rules.py", true},
+    {"tools/a.py", "def f():\n    from . import rules\n", "tools/rules.py", true},
+    {"a.py", "sys.path.insert(0, 'lib')\nimport rules\n", "lib/rules.py", true},
+    {"tools/a.py", "sys.path.append(os.path.join(os.path.dirname(__file__), '..', 'lib'))\nimport rules\n",
+     "lib/rules.py", true},
+    {"tools/a.py", "sys.path.insert(0, str(Path(__file__).resolve().parent.parent / \"lib\"))\nimport rules\n",
+     "lib/rules.py", true},
+    {"tools/in/a.py", "sys.path.insert(0, str(Path(__file__).parents[2] / 'lib'))\nfrom rules import x\n",
+     "lib/rules.py", true},
+    {"tools/a.py",
+     "HERE = os.path.dirname(os.path.abspath(__file__))\nsys.path.append(os.path.join(HERE, '../lib'))\nimport "
+     "rules\n",
+     "lib/rules.py", true},
+    {"a.py", "m = importlib.import_module('lib.rules')\n", "lib/rules.py", true},
+    {"a.py", "runpy.run_path('lib/rules.py')\n", "lib/rules.py", true},
+    {"a.py", "import one\n", "two.py", true}, /* one.py imports it */
+    {"a.py", "# import rules\n", "rules.py", false},
+    {"a.py", "import rules_of_it\n", "rules.py", false},
+    {"a.py", "print('import rules')\n", "rules.py", false},
+    {"a.py", "open('rules.py').read()\n", "rules.py", false},
+    /* JavaScript */
+    {"tools/a.js", "const r = require('../lib/rules');\n", "lib/rules.js", true},
+    {"tools/a.js", "const {check} = require(\"../lib/rules.cjs\");\n", "lib/rules.cjs", true},
+    {"tools/a.mjs", "import rules from '../lib/rules.mjs';\n", "lib/rules.mjs", true},
+    {"tools/a.mjs", "import {\n  a,\n  b,\n} from '../lib/rules.js';\n", "lib/rules.js", true},
+    {"tools/a.mjs", "const r = await import('../lib/rules.js');\n", "lib/rules.js", true},
+    {"tools/a.js", "const r = require('../lib');\n", "lib/index.js", true},
+    {"tools/a.js", "const r = require(path.join(__dirname, '..', 'lib', 'rules'));\n", "lib/rules.js", true},
+    {"tools/a.js", "const LIB = path.resolve(__dirname, '../lib');\nconst r = require(path.join(LIB, 'rules.js'));\n",
+     "lib/rules.js", true},
+    {"tools/a.js", "const x = require('rules');\n", "node_modules/rules/package.json", true},
+    {"tools/a.js", "const x = require('@team/rules/sub');\n", "node_modules/@team/rules/package.json", true},
+    {"tools/a.js", "const fs = require('fs');\nfs.readFileSync('lib/rules.js');\n", "lib/rules.js", false},
+    /* shells */
+    {"a.sh", ". lib/rules.sh\n", "lib/rules.sh", true},
+    {"tools/a.sh", ". \"$(dirname \"$0\")/../lib/rules.sh\"\n", "lib/rules.sh", true},
+    {"tools/a.sh", "source \"${BASH_SOURCE%/*}/../lib/rules.sh\"\n", "lib/rules.sh", true},
+    {"tools/a.sh", "DIR=\"$(cd \"$(dirname \"$0\")\" && pwd)\"\nsource \"$DIR/../lib/rules.sh\"\n", "lib/rules.sh",
+     true},
+    {"tools/a.sh", "LIB=$(dirname \"$0\")/../lib\nif true; then . \"$LIB/rules.sh\"; fi\n", "lib/rules.sh", true},
+    {"tools/a.sh", "[ -f ./lib/rules.sh ] && . ./lib/rules.sh\n", "lib/rules.sh", true},
+    {"tools/a.sh", ". \"$CLAUDE_PROJECT_DIR\"/lib/rules.sh\n", "lib/rules.sh", true},
+    {"tools/a.sh", ". \"$(git rev-parse --show-toplevel)/lib/rules.sh\"\n", "lib/rules.sh", true},
+    {"a.sh", "cat lib/rules.sh\n", "lib/rules.sh", false},
+    {"a.sh", "# . lib/rules.sh\n", "lib/rules.sh", false},
+    /* Ruby */
+    {"tools/a.rb", "require_relative '../lib/rules'\n", "lib/rules.rb", true},
+    /* from the directory itself, whose own files are code */
+    {"hooks/a.sh", ". lib/rules.sh\n", "lib/rules.sh", true},
+    {"hooks/a.py", "import helper\n", "deep.py", true}, /* helper.py of the directory imports it */
+};
+
+typedef struct found_file {
+  const char *end; /* of its path */
+  bool is_found, is_code, is_unclear;
+} found_file;
+
+static bool find_file(void *ctx, const tp_hook_file *file) {
+  found_file *f = ctx;
+  size_t size = strlen(file->path), end = strlen(f->end);
+  if (size < end || strcmp(file->path + size - end, f->end) != 0 || !strstr(file->path, "_root/")) return true;
+  f->is_found = true;
+  f->is_code = file->is_code;
+  f->is_unclear = file->is_unclear && file->is_there;
+  return false;
+}
+
+static found_file look_for(tp_runtime *runtime, const char *end, const char *const *code, char ret_hash[65]) {
+  found_file found = {.end = end};
+  tp_hooks_options options = options_here();
+  tp_hooks *hooks;
+  tp_fault fault = {0};
+  options.code_files = code;
+  if (tp_hooks_read(runtime, &options, &hooks, &fault) != TP_OK) fail_msg("%s: %s", fault.subject, fault.message);
+  tp_hooks_each_file(hooks, find_file, &found);
+  snprintf(ret_hash, 65, "%s", tp_hooks_hash(hooks));
+  tp_hooks_free(hooks);
+  return found;
+}
+
+static void put_script(const struct load_row *r) {
+  char line[700], file[300];
+  path_of(r->name, file);
+  snprintf(line, sizeof line, "rm -rf '%s'/* '%s'/*", root, directory);
+  assert_int_equal(system(line), 0);
+  put(r->name, r->text, 0644);
+  put(r->loaded, "x = 1\n", 0644);
+  put("one.py", "import two\n", 0644);
+  put("hooks/helper.py", "import deep\n", 0644);
+  snprintf(line, sizeof line, "sh '%s'", file); /* its name says in which language it is */
+  put_line("", line);
+}
+
+TEST(what_a_script_loads_from_elsewhere_is_listed_and_decided) {
+  tp_runtime *runtime = open_runtime(NULL);
+  size_t wrong = 0;
+  for (size_t i = 0; i < COUNT(loads); i++) {
+    const struct load_row *r = &loads[i];
+    const char *const code[] = {r->loaded, NULL};
+    char hashes[4][65];
+    put_script(r);
+    found_file open = look_for(runtime, r->loaded, NULL, hashes[0]),
+               decided = look_for(runtime, r->loaded, code, hashes[1]);
+    put(r->loaded, "x = 2\n", 0644);
+    (void)look_for(runtime, r->loaded, NULL, hashes[2]);
+    (void)look_for(runtime, r->loaded, code, hashes[3]);
+    bool holds = open.is_unclear == r->is_listed && !open.is_code && strcmp(hashes[0], hashes[2]) == 0;
+    if (r->is_listed) holds = holds && decided.is_code && !decided.is_unclear && strcmp(hashes[1], hashes[3]) != 0;
+    if (!holds)
+      print_message("# %s: %s%s: listed %d, code %d, decided %d, as data %s, as code %s\n", r->name, r->text, r->loaded,
+                    open.is_unclear, open.is_code, decided.is_code, strcmp(hashes[0], hashes[2]) == 0 ? "kept" : "lost",
+                    strcmp(hashes[1], hashes[3]) == 0 ? "kept" : "lost");
+    wrong += !holds;
+  }
+  assert_int_equal(wrong, 0);
+  tp_runtime_free(runtime);
+}
+
+TEST(a_decided_module_that_changed_starts_no_program) {
+  tp_runtime *runtime = open_runtime(NULL);
+  const char *const code[] = {"lib/rules.sh", NULL};
+  tp_hooks_options options = options_here();
+  options.code_files = code;
+  put("lib/rules.sh", "true\n", 0644);
+  put("a.sh", ". lib/rules.sh\n", 0644);
+  put_line("", "sh a.sh");
+  commit_hooks(runtime, &options);
+  for (int changed = 0; changed < 2; changed++) {
+    tp_turn *turn = begin_bare(runtime, 60000);
+    tp_phase_result result = run_phase(turn, TP_PHASE_TOOL_PRE, NULL);
+    if (changed) assert_non_null(strstr(result.reason.size ? result.reason.data : "", "lib/rules.sh has changed"));
+    assert_int_equal(result.outcome, changed ? TP_ERR_DENIED : TP_OK);
+    tp_turn_end(turn);
+    put("lib/rules.sh", "false\n", 0644);
+  }
+  close_runtime(runtime);
+}
+
 static void put_named_reason(const char *reason) {
   char yaml[200];
   snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\nhandler: {kind: deny, reason: %s}\n", reason);
