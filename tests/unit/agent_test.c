@@ -54,8 +54,10 @@ TEST(agent_gives_its_sessions_system_text_and_model) {
   tp_session *session = open_with(runtime, agent);
   say(session, "hi");
   assert_string_equal(seen, "a1");
-  assert_non_null(strstr(model->requests[0], "You are kind."));
-  assert_non_null(strstr(model->requests[0], "Be brief."));
+  const char *standing = strstr(model->requests[0], "You are kind.");
+  assert_non_null(standing);
+  assert_non_null(strstr(standing, "Be brief.")); /* it is appended, in each request of the agent */
+  assert_int_equal(build.calls, 1);
   tp_agent_remove(agent); /* the session keeps it till it closes */
   say(session, "still there?");
   assert_int_equal(model->destroys, 0);

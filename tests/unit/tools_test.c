@@ -359,6 +359,28 @@ TEST(result_and_post_run_exactly_for_calls_that_started) {
   close_runtime(runtime);
 }
 
+TEST(what_tool_post_answers_takes_nothing_back) {
+  static const act acts[] = {
+      {.kind = TP_ANSWER_DENY, .reason = "no"}, {.kind = TP_ANSWER_FAILED, .reason = "ill"}, {0}};
+  for (size_t i = 0; i < COUNT(acts); i++) {
+    tp_runtime *runtime = open_runtime(NULL);
+    act post = acts[i];
+    hook hooks[] = {{.id = "post", .phase = TP_PHASE_TOOL_POST, .ctx = &post}};
+    bundle b = {.count = 0};
+    job good = {.text = "good"};
+    add_tool(&b, "good", &good);
+    tp_turn *turn = begin_with(runtime, &b, hooks, 1);
+    tp_tool_call call = call_of("a", "good");
+    tp_tool_result result;
+    assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+    assert_kind(result, TP_TOOL_OK);
+    assert_text(result.text, "good");
+    assert_int_equal(post.calls, 1);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
 /* ---- caps ---- */
 
 TEST(long_result_keeps_head_and_tail_cut_at_code_points) {

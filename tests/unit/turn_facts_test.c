@@ -118,6 +118,51 @@ TEST(model_post_reports_of_each_response_why_it_ended_and_what_it_cost) {
   assert_int_equal(f.calls, 2);
 }
 
+/* What was said last, when model.post runs. */
+typedef struct last_said {
+  int runs;
+  tp_role role;
+  char text[64];
+} last_said;
+
+static bool keep_last(void *ctx, const tp_message *message) {
+  last_said *last = ctx;
+  last->role = message->role;
+  snprintf(last->text, sizeof last->text, "%.*s", (int)message->text.size,
+           message->text.size ? message->text.data : "");
+  return true;
+}
+
+static tp_answer note_last(void *ctx, tp_call *call) {
+  ((last_said *)ctx)->runs++;
+  (void)tp_call_messages(call, keep_last, ctx);
+  return tp_call_deny(call, "not this one");
+}
+
+TEST(model_post_comes_when_the_message_is_recorded_for_no_failed_request_and_stops_nothing) {
+  static const reply replies[] = {{.fails = TP_ERR_MODEL, .retryable = true}, {.text = "It is sunny."}};
+  last_said last = {.runs = 0};
+  const hook hooks[] = {{.id = "meter", .phase = TP_PHASE_MODEL_POST, .run = note_last, .ctx = &last}};
+  recorder *model = recorder_new(replies, 2);
+  tp_runtime *runtime = open_runtime(NULL);
+  add_hooks(runtime, hooks, 1);
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = recorder_model(model, true)};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("How is the weather?")};
+  tp_session *session;
+  const tp_turn_result *result = NULL;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+  assert_int_equal(model->asked, 2);
+  assert_int_equal(last.runs, 1);
+  assert_int_equal(last.role, TP_ROLE_ASSISTANT);
+  assert_string_equal(last.text, "It is sunny.");
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+}
+
 TEST(post_turn_gets_a_summary_behind_the_commit_and_before_the_return) {
   facts f = {.responses = 0};
   play_turn(&f);
