@@ -450,6 +450,38 @@ TEST(file_that_is_opened_for_reading_is_read_alone) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_USAGE);
 }
 
+/* What is in its log only is in no file that may be read without it. */
+TEST(store_in_a_directory_for_reading_is_not_read_without_its_log) {
+  static const char copy[] =
+      "set -e; cd '%s'; mkdir ro; cp %s ro/copy.db; if %s; then cp %s-wal ro/copy.db-wal; fi;"
+      " chmod 0444 ro/*; chmod 0555 ro; chmod 0711 .";
+  const char *name = strrchr(path, '/') + 1;
+  char command[1024], at[256];
+  snprintf(at, sizeof at, "%s/ro/copy.db", directory);
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = at, .read_only = 1};
+  for (int has_log = 1; has_log >= 0; has_log--) {
+    tp_store *writer = open_with(0), *store = NULL;
+    tp_fault fault = {0};
+    assert_int_equal(record(writer, (uint64_t)(has_log + 1)), TP_OK);
+    assert_int_equal(writer->commit(writer->ctx, NULL), TP_OK);
+    if (!has_log) tp_store_free(writer);
+    snprintf(command, sizeof command, copy, directory, name, has_log ? "true" : "false", name);
+    assert_int_equal(system(command), 0);
+    bool is_root = geteuid() == 0;
+    if (is_root) assert_int_equal(seteuid(65534), 0); /* to whom the modes count */
+    tp_status status = tp_sqlite_store_open(&options, &store, &fault);
+    if (is_root) assert_int_equal(seteuid(0), 0);
+    if (has_log) assert_int_not_equal(status, TP_OK);
+    if (has_log) assert_string_equal(fault.subject, at);
+    else if (status != TP_OK) fail_msg("%s", fault.message);
+    if (!has_log) assert_int_equal(records_of(store), 2);
+    tp_store_free(store);
+    if (has_log) tp_store_free(writer);
+    snprintf(command, sizeof command, "chmod 0755 '%s/ro' && rm -r '%s/ro'", directory, directory);
+    assert_int_equal(system(command), 0);
+  }
+}
+
 /* ---- options ---- */
 
 TEST(options_that_make_no_sense_are_refused) {

@@ -63,6 +63,8 @@ static const row rows[] = {
     {"{read: .}", "ls /tmp", true},
     {"{read: .}", "echo x > written", true},
     {"{read: [., /tmp]}", "ls /tmp", false},
+    {"{read: [/tmp, .]}", "ls /tmp", false},
+    {"{read: /tmp}", "ls /tmp", false},
     {"true", "grep -q 'NoNewPrivs:.1' /proc/self/status", false},
     {"false", "grep -q 'NoNewPrivs:.1' /proc/self/status", true},
     {"{write: ., file_mib: 1}", "head -c 1000000 /dev/zero > big", false},

@@ -269,6 +269,22 @@ TEST(the_nearest_of_many_is_recalled_first) {
   assert_int_equal(strncmp(recall("ask", "puppy"), "memory:67 [", 11), 0);
 }
 
+/* Vectors are read 2,048 at a time. */
+TEST(the_nearest_of_more_than_are_read_at_once_is_recalled) {
+  static const char others[] =
+      "UPDATE sqlite_sequence SET seq = 2999 WHERE name = 'memory';"
+      "WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2200)"
+      " INSERT INTO vector SELECT i, scope, 0, bytes FROM n, vector WHERE memory = 1;";
+  sqlite3 *db = NULL;
+  start("one", 20000);
+  keep("t1", "The sedan is blue.");
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, others, NULL, NULL, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_close(db), SQLITE_OK);
+  keep("t2", "My hound is ill.");
+  assert_holds(recall("t3", "puppy"), "memory:3000 [");
+}
+
 TEST(a_batch_that_another_process_overtook_is_not_kept) {
   start("one", 20000);
   machine->overtaken = true;
