@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 sys.dont_write_bytecode = True  # nothing is written next to the sources
 import cases  # noqa: E402
@@ -21,13 +22,13 @@ LIMIT_S = 120
 # Each secret is told apart by its number.
 NAMES = ['user', 'arguments', 'result', 'assistant', 'deny', 'long_deny', 'log', 'failed_stderr', 'malformed',
          'environment', 'model_error', 'url', 'key', 'tool_name', 'task', 'tool_stderr', 'remember', 'reminder',
-         'signal', 'session_end', 'worker_error', 'question']
+         'signal', 'session_end', 'worker_error', 'question', 'asked', 'asked_why', 'edited', 'header', 'query']
 SECRETS = {name: f'sk-plant-{index:02d}-QwErTyUiOp' for index, name in enumerate(NAMES)}
 PART = re.compile(rb'sk-pla|plant-\d\d|-QwErT|TyUiOp', re.I)  # no part of a secret leaves, either
 
-# Tables and events in which content is at home: the history, and what the turn itself shows. Of jobs the payload is
-# content while they are open; none is open at the end.
-HISTORY_TABLES = {'message', 'tool_call'}
+# Tables and events in which content is at home: the history, what the turn itself shows, and questions to people, who
+# have to see what they decide. Of jobs the payload is content while they are open; none is open at the end.
+HISTORY_TABLES = {'message', 'tool_call', 'question'}
 CONTENT_EVENTS = {'turn_begin', 'model_delta', 'model_end', 'tool_begin', 'tool_end', 'context', 'reminder', 'question'}
 
 HOOKS = {
@@ -238,7 +239,69 @@ def tool_call_keeps_no_part_of_a_secret(world):
         expect_none((ran.stdout + ran.stderr).encode(), ' '.join(words))
 
 
-CASES = [run_keeps_no_part_of_a_secret, chat_keeps_no_part_of_a_secret, tool_call_keeps_no_part_of_a_secret]
+def questions(world, count):
+    """@return the open ones, when there are so many."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        found = [json.loads(line) for line in world.command('ask', 'list', 'data', '--json').stdout.splitlines()]
+        if len(found) == count:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f'not {count} questions')
+
+
+def a_question_has_its_text_and_nothing_else_has(world):
+    """Who is asked sees arguments and reason; what is recorded of the answer, and of edited arguments, does not."""
+    for name, text in (('asked', 'kind: tool\nname: asked\ndescription: A tool.\ncommand: [sh, hooks/answers.sh]\n'),
+                       ('asks', 'id: asks\nevent: tool.pre\nmatch: {ability_scope: asked}\n'
+                                'handler: {kind: ask, reason: "sure of {asked_why}"}\n')):
+        with open(f'{world.directory}/hooks/{name}.yaml', 'w') as file:
+            file.write(planted(text))
+    ran = world.command('hooks', 'trust', 'hooks')
+    assert ran.returncode == 0, ran
+    with open(world.directory + '/edited.json', 'w') as file:
+        json.dump({'a': SECRETS['edited']}, file)
+    with open(world.directory + '/talk.jsonl', 'w') as file:
+        file.write(json.dumps({'session': 's', 'user': 'go'}) + '\n')
+    model = Model([('asked', {'a': SECRETS['asked']})], 'done')
+    run = subprocess.Popen([COMMAND, 'run', '--json', '--hooks', 'hooks', '--data', 'data', '--ask', 'data', '-v',
+                            *model.options(), 'talk.jsonl'], cwd=world.directory, env=world.environment,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    asked, = questions(world, 1)
+    assert asked['arguments'] == {'a': SECRETS['asked']} and SECRETS['asked_why'] in asked['reason'], asked
+    check_database(world.directory + '/data/turnphase.db')
+    ran = world.command('ask', 'answer', 'data', str(asked['number']), 'allow', '--arguments', 'edited.json')
+    assert ran.returncode == 0, ran
+    out, error = run.communicate(timeout=LIMIT_S)
+    model.close()
+    assert run.returncode == 0, (out, error)
+    expect_none(error.encode(), 'the log of a run that asks')
+    rows, redacted = check_database(world.directory + '/data/turnphase.db')
+    assert rows and redacted >= 2, (rows, redacted)
+    check_commands(world)
+
+
+def headers_and_urls_of_endpoints_are_in_no_record(world):
+    """An endpoint that cannot be reached: what is said of it has neither the header nor the query."""
+    with open(world.directory + '/hooks/policy.yaml', 'w') as file:
+        file.write(planted('id: policy\nevent: tool.pre\nfailure: best_effort\nhandler:\n  kind: webhook\n'
+                           '  url: "http://127.0.0.1:9/v1?token={query}"\n'
+                           '  headers: {Authorization: "Bearer ${PLANTED_KEY}", X-Team: "{header}"}\n'))
+    ran = world.command('hooks', 'trust', 'hooks', '--webhook', '127.0.0.1:9')
+    assert ran.returncode == 0, ran
+    check = world.command('hooks', 'check', 'hooks', '--webhook', '127.0.0.1:9')
+    if 'turnphase-webhook' in check.stderr:
+        return  # it was not built
+    ran = world.talk('run', '--json', '--webhook', '127.0.0.1:9')
+    expect_none(ran.stderr.encode(), 'the log of run with a webhook')
+    audit = world.command('audit', 'data')
+    assert 'the endpoint gave no answer' in audit.stdout, audit
+    check_kept(world)
+    check_commands(world)
+
+
+CASES = [run_keeps_no_part_of_a_secret, chat_keeps_no_part_of_a_secret, tool_call_keeps_no_part_of_a_secret,
+         a_question_has_its_text_and_nothing_else_has, headers_and_urls_of_endpoints_are_in_no_record]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, World))

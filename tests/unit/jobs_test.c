@@ -276,6 +276,43 @@ TEST(dead_letter_is_listed_redriven_and_discarded) {
   close_runtime(runtime);
 }
 
+static bool mask(void *ctx, tp_redaction *redaction) {
+  static const char *const secrets[] = {"key-27", "never"};
+  (void)ctx;
+  for (size_t i = 0; i < COUNT(secrets); i++)
+    for (char *at; (at = memmem(redaction->text, redaction->size, secrets[i], strlen(secrets[i])));)
+      memset(at, '*', strlen(secrets[i]));
+  return true;
+}
+
+static bool keep_message(void *ctx, const tp_job *job) {
+  snprintf(ctx, 128, "%.*s", (int)job->message.size, job->message.size ? job->message.data : "");
+  return true;
+}
+
+/* The payload is what the job works on, also after a redrive; why it ended is a record. */
+TEST(payload_of_a_dead_letter_stays_and_its_message_is_redacted) {
+  tp_runtime_options options = {.struct_size = sizeof options, .redact = mask};
+  tp_runtime *runtime = open_runtime(&options);
+  notes n = NOTES;
+  char message[128] = "";
+  n.fails = 1;
+  hook h = background(&n);
+  add_hooks(runtime, &h, 1);
+  tp_session *session = open_session(runtime, "s");
+  post(session, "the key-27");
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
+  assert_int_equal(jobs_of(runtime).state, TP_JOB_DEAD);
+  assert_int_equal(tp_jobs_list(runtime, NULL, keep_message, message, NULL), TP_OK);
+  assert_non_null(strstr(message, "*****"));
+  assert_null(strstr(message, "never"));
+  assert_int_equal(tp_job_redrive(runtime, jobs_of(runtime).id, NULL), TP_OK);
+  assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
+  assert_string_equal(n.text, "the key-27 the key-27 ");
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
 TEST(full_backlog_is_a_failure_that_is_counted_and_logged) {
   tp_runtime *runtime = open_logging((tp_runtime_options){.jobs_max = 2});
   latch leave = LATCH;
