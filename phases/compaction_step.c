@@ -41,7 +41,7 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
                                   message && message[0] ? message : tp_status_text(status));
   log_compaction(d, TP_LOG_WARNING, status, text.data ? text.data : tp_status_text(status));
   tp__drive_diagnose(d, TP_PHASE_TURN_PRE_COMPACTION, TP_SEVERITY_WARNING, tp_text_of("compaction.failed"), NULL, text);
-  if (!d->too_long) tp__drive_go(d, TP__STEP_MODEL_PRE);
+  if (!d->too_long) tp__drive_go(d, TP__STEP_ADDED);
   else
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_CONTEXT_LENGTH,
                    tp__arena_printf(&d->arena, "the model says that the context is too long; %.*s", (int)text.size,
@@ -228,7 +228,7 @@ void tp__step_compact(tp__drive *d) {
   int64_t tokens = tp__compaction_may(d) ? tp__past_tokens(session_of(d)->past) : 0;
   bool compacts = tokens > 0 && (d->too_long || (max > 0 && tokens > max));
   if (compacts) d->compacted = true;
-  tp__drive_go(d, compacts ? TP__STEP_PRE_COMPACTION : TP__STEP_MODEL_PRE);
+  tp__drive_go(d, compacts ? TP__STEP_PRE_COMPACTION : TP__STEP_ADDED);
 }
 
 bool tp__fill_compaction(tp__drive *d) {

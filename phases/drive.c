@@ -56,6 +56,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
   TP__ASSERT(!d->host_call && !d->model_call && !d->waits);
   tp__talk_fini(d);
   tp__made_request_free(d->made);
+  tp__added_fini(d);
   tp__past_unref(d->own_past);
   tp__arena_fini(&d->arena);
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);

@@ -5,6 +5,7 @@
 #ifndef TP__DRIVE_H
 #define TP__DRIVE_H
 
+#include "phases/added.h"
 #include "phases/host_call.h"
 #include "phases/model_call.h"
 #include "phases/submission.h"
@@ -78,6 +79,7 @@ struct tp__drive {
   tp_text asked_name;              /* of the model, by model.request; for this request */
   struct tp__held *held;           /* of the answer, until model.response has ended; in the arena; NULL: nothing is */
   tp__messages messages;           /* of this turn: user, assistant, tool … */
+  tp__added_list added;            /* that wait to be among them */
   tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
   tp__a32 model_index;             /* atomic: of session->models: which one is asked; it never goes back */
   tp_text response_text;           /* of the last response, in the arena */

@@ -5,7 +5,7 @@
 #include "phases/event_inbox.h"
 #include "runtime/inbox/destroy.h"
 
-enum { EVENT_KINDS_END = TP_EVENT_JOB + 1 };
+enum { EVENT_KINDS_END = TP_EVENT_MESSAGE + 1 };
 static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only for who asks for them */
 
 /* ---- references ---- */
@@ -97,7 +97,7 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
   if (in.inbox && !tp__inbox_is_of(in.inbox, tp__runtime_registry(runtime)))
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
   if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
-  if ((in.kinds & 1) || in.kinds >> EVENT_KINDS_END)
+  if ((in.kinds & (1 | UINT64_C(1) << TP_EVENT_LOST)) || in.kinds >> EVENT_KINDS_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
   if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",

@@ -110,7 +110,7 @@ static bool has_calls(const tp__messages *list, size_t mark) {
   const tp_message *end = list->items[mark];
   for (size_t i = mark; i > 0 && tp_text_equal(list->items[i - 1]->turn_id, end->turn_id); i--) {
     if (list->items[i - 1]->role == TP_ROLE_TOOL) return true;
-    if (list->items[i - 1]->role == TP_ROLE_END) break;
+    if (list->items[i - 1]->role == TP_ROLE_END && !is_denied(list, i - 1)) break;
   }
   return false;
 }

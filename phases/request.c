@@ -49,24 +49,29 @@ static tp_status escape_parts(tp__drive *d, tp_message *messages, size_t count) 
 }
 
 typedef struct blocks {
-  tp_text context, signals, reminders;
+  tp_text context, signals, added_signals, reminders;
 } blocks;
 
 static tp_status render_blocks(tp__drive *d, blocks *ret_blocks) {
   *ret_blocks = (blocks){.context = {NULL, 0}};
   TP__TRY(render_context(d, &ret_blocks->context));
   if (!d->requested) ret_blocks->signals = d->signals;
+  ret_blocks->added_signals = d->added.signals;
   return render_reminders(d, &ret_blocks->reminders);
 }
 
-/* Context and signals join the turn's first message, the user's; reminders its last one. */
+/* Context and signals join the turn's first message, the user's; reminders its last one, and so do signals of what was
+ * added since the last request, which is the last one then. */
 static tp_status join(tp__drive *d, tp_message *messages, size_t count, const blocks *b) {
   tp_message *first = &messages[0], *last = &messages[count - 1];
   tp__render_parts parts = {.context = b->context, .signals = b->signals, .text = first->text};
   if (first == last) parts.reminders = b->reminders;
   TP__TRY(tp__render_message(&d->arena, &parts, &first->text));
   if (first == last) return TP_OK;
-  parts = (tp__render_parts){.is_result = last->role == TP_ROLE_TOOL, .text = last->text, .reminders = b->reminders};
+  parts = (tp__render_parts){.signals = b->added_signals,
+                             .is_result = last->role == TP_ROLE_TOOL,
+                             .text = last->text,
+                             .reminders = b->reminders};
   return tp__render_message(&d->arena, &parts, &last->text);
 }
 
@@ -105,7 +110,7 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past
   size_t count;
   blocks b;
   TP__TRY(render_blocks(d, &b));
-  bool joined = b.context.size + b.signals.size + b.reminders.size > 0;
+  bool joined = b.context.size + b.signals.size + b.added_signals.size + b.reminders.size > 0;
   if (joined) TP__TRY(join_blocks(d, &b, &own));
   TP__TRY(tp__past_view_init(tp__drive_past(d), joined, own, d->messages.count, ret_view, &messages, &count));
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,

@@ -153,6 +153,7 @@ static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, 
   bool queued = leave_queue(d->session, d);
   if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
   tp__strand_timer_remove(&d->limit_timer);
+  tp__added_close(d);
   d->outcome = outcome;
   d->code = code;
   d->reason = tp_text_of(reason);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * step_result.c: what a driven turn takes of the result of each phase, and where it goes on. */
+#include "phases/added.h"
 #include "phases/limits.h"
 #include "phases/parts.h"
 #include "phases/render.h"
 #include "phases/steps.h"
+#include "runtime/base/bug.h"
 #include "runtime/exec/jobs.h"
 
 enum { STOP_DENIALS_MAX = 8, PAUSES_MAX = 8 };
@@ -99,9 +101,14 @@ static bool goes_on(tp__drive *d) {
 }
 
 tp__step tp__then_tools_or_stop(tp__drive *d) {
-  if (d->call_count == 0) return goes_on(d) ? TP__STEP_MODEL_PRE : TP__STEP_TURN_STOP;
+  if (d->call_count == 0 && goes_on(d)) return TP__STEP_MODEL_PRE; /* the paused answer is the last message */
+  bool is_steered = tp__added_waits(d) && !TP__BUG(TP__BUG_MESSAGE_LEFT);
+  if (d->call_count == 0) return is_steered ? TP__STEP_ADDED : TP__STEP_TURN_STOP;
   return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;
 }
+
+/* What is added before here is answered; after it the turn takes none. */
+tp__step tp__then_end(tp__drive *d) { return tp__added_close_if_none(d) ? TP__STEP_COMMIT : TP__STEP_ADDED; }
 
 /* ---- denials that do not fail the turn ---- */
 
@@ -135,10 +142,10 @@ tp__step tp__denial_of_turn_stop(tp__drive *d) {
                                        (int)result->reason.size, result->reason.data ? result->reason.data : "");
   if (d->stop_denials == STOP_DENIALS_MAX) {
     note_overruled(d, subscription, objection.data ? objection : tp_text_of("no memory"));
-    return TP__STEP_COMMIT;
+    return tp__then_end(d);
   }
   d->stop_denials++;
-  if (take_objection(d, objection)) return TP__STEP_MODEL_PRE;
+  if (take_objection(d, objection)) return TP__STEP_ADDED;
   tp__drive_no_memory(d);
   return TP__STEP_NONE;
 }

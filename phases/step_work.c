@@ -2,6 +2,7 @@
  *
  * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
  * the turn is stored. What each leads to stands right behind it. */
+#include "phases/added.h"
 #include "phases/held_answer.h"
 #include "phases/limits.h"
 #include "phases/made_request.h"
@@ -101,6 +102,7 @@ static void model_succeeded(tp__drive *d, const tp_model_response *response) {
   d->iterations++;
   d->model_attempt = 0;
   d->requested = true;
+  d->added.signals = (tp_text){NULL, 0};
   d->compacted = false;
   tp__reminders_delivered(&d->session->reminders);
   if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);
@@ -117,7 +119,7 @@ static void model_failed(tp__drive *d, tp__model_call *call, tp_status status) {
     d->too_long = true;
     tp__drive_go(d, TP__STEP_COMPACT);
   } else if (tp__drive_ask_again(d, call, status, attempts_max)) {
-    tp__drive_go(d, TP__STEP_MODEL_PRE);
+    tp__drive_go(d, TP__STEP_ADDED);
   } else {
     tp_text reason = tp__arena_printf(&d->arena, "the model failed: %s",
                                       call->failure_message ? call->failure_message : tp_status_text(status));
@@ -329,10 +331,11 @@ static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
   if (d->messages.count == 0 && !tp__drive_add_user_message(d)) return TP_ERR_NO_MEMORY;
   if (d->outcome == TP_TURN_COMPLETED) {
     for (size_t i = 0; i < d->messages.count; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
-    return TP_OK;
+    return tp__added_keep_unanswered(d, batch);
   }
   for (size_t i = 0; i < d->messages.count; i++) TP__TRY(add_without_files(d, batch, d->messages.items[i]));
   TP__TRY(add_missing_results(d, batch));
+  TP__TRY(tp__added_keep_unanswered(d, batch));
   tp_message mark = {.role = TP_ROLE_END,
                      .turn_id = d->turn->core.ids[TP_ID_TURN],
                      .text = d->reason,
@@ -368,6 +371,7 @@ void tp__step_commit(tp__drive *d) {
   tp__made_request_free(d->made);
   d->made = NULL;
   if (d->held) tp__held_drop(d, d->code);
+  tp__added_close(d);
   tp__past *past = d->session->past;
   size_t before = past->list.count;
   tp_status status = fill_batch(d, &past->list);

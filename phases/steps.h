@@ -65,10 +65,12 @@ void tp__drive_count(tp__drive *drive, const tp_model_response *response);
 /** Makes the user's message the first of the turn's. @return false without memory. */
 bool tp__drive_add_user_message(tp__drive *drive);
 
-/* step_fill.c, step_result.c, step_work.c, compaction_step.c, turn_end.c, session_end.c: what the rows name. */
+/* step_fill.c, step_result.c, step_work.c, added.c, compaction_step.c, turn_end.c, session_end.c: what the rows
+ * name. */
 void tp__step_load(tp__drive *drive);
 void tp__step_compact(tp__drive *drive);
 void tp__step_shorten(tp__drive *drive);
+void tp__step_added(tp__drive *drive);
 void tp__step_model(tp__drive *drive);
 void tp__step_tools(tp__drive *drive);
 void tp__step_commit(tp__drive *drive);
@@ -84,6 +86,7 @@ bool tp__fill_compiled(tp__drive *drive);
 bool tp__fill_compaction(tp__drive *drive);
 bool tp__fill_compacted(tp__drive *drive);
 bool tp__before_model(tp__drive *drive);
+bool tp__fill_added(tp__drive *drive);
 bool tp__fill_model_pre(tp__drive *drive);
 bool tp__fill_model_request(tp__drive *drive);
 bool tp__fill_response(tp__drive *drive);
@@ -96,10 +99,12 @@ bool tp__fill_session_end(tp__drive *drive);
 
 bool tp__keep_session_started(tp__drive *drive);
 bool tp__keep_input(tp__drive *drive);
+bool tp__keep_added(tp__drive *drive);
 bool tp__keep_response(tp__drive *drive);
 bool tp__keep_jobs(tp__drive *drive);
 
 tp__step tp__denial_of_compaction(tp__drive *drive);
+tp__step tp__denial_of_added(tp__drive *drive);
 tp__step tp__denial_of_tool_batch(tp__drive *drive);
 tp__step tp__denial_of_turn_stop(tp__drive *drive);
 
@@ -109,5 +114,6 @@ tp__step tp__then_take_context(tp__drive *drive);
 tp__step tp__then_take_request(tp__drive *drive);
 tp__step tp__then_take_response(tp__drive *drive);
 tp__step tp__then_tools_or_stop(tp__drive *drive);
+tp__step tp__then_end(tp__drive *drive);
 
 #endif

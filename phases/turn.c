@@ -86,6 +86,16 @@ static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *
       field);
 }
 
+tp_status tp__input_check(const char *id, tp_text text, tp_text files, tp_fault *fault) {
+  size_t at;
+  if (!tp_utf8_valid(text, &at))
+    return tp__fail(fault, TP_ERR_UTF8, id, "the user's text is not UTF-8 at byte %zu", at);
+  if (files.size == 0) return TP_OK;
+  TP__TRY(tp_value_check(files, fault));
+  if (tp__is_list_of(files, TP_VALUE_TEXT)) return TP_OK;
+  return tp__fail(fault, TP_ERR_MALFORMED, id, "the user's files must be an array of texts");
+}
+
 tp_status tp__request_read_held(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault) {
   TP__TRY(tp__request_read(theirs, ours, fault));
   return refuse_driven_fields(ours, fault);
@@ -97,14 +107,9 @@ tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours,
   TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_turn_request", fault));
   if (ours->id && !tp__id_valid(ours->id))
     return tp__fail(fault, TP_ERR_BAD_ID, NULL, "the turn's id is not 1 to 128 bytes without white space");
-  size_t at;
-  if (!tp_utf8_valid(ours->text, &at))
-    return tp__fail(fault, TP_ERR_UTF8, ours->id, "the user's text is not UTF-8 at byte %zu", at);
+  TP__TRY(tp__input_check(ours->id, ours->text, ours->files, fault));
   const char *names[] = {ours->task, ours->run, ours->mode, ours->caller_job, ours->triggered_by, ours->environment};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) TP__TRY(tp__name_check(names[i], fault));
-  if (ours->files.size > 0) TP__TRY(tp_value_check(ours->files, fault));
-  if (ours->files.size > 0 && !tp__is_list_of(ours->files, TP_VALUE_TEXT))
-    return tp__fail(fault, TP_ERR_MALFORMED, ours->id, "tp_turn_request.files must be an array of texts");
   TP__TRY(check_numbers(ours, fault));
   TP__TRY(check_said(ours, fault));
   TP__TRY(check_model(ours, fault));

@@ -120,6 +120,8 @@ tp_status tp__turn_new_held(tp_runtime *runtime, const tp__turn_ids *ids, const 
                             tp__turn_kind kind, tp_turn **ret_turn, tp_fault *fault);
 /** Ids that may be anything short: at most 128 bytes of UTF-8. NULL is none. */
 tp_status tp__name_check(const char *name, tp_fault *fault);
+/** What a user says: UTF-8, and an array of texts or nothing. @param id  the turn's, for the fault; may be NULL. */
+tp_status tp__input_check(const char *id, tp_text text, tp_text files, tp_fault *fault);
 /** Reads a request whose struct may be older, and checks what can be wrong with it. */
 tp_status tp__request_read(const tp_turn_request *theirs, tp_turn_request *ours, tp_fault *fault);
 /** The same for a turn that its host drives. */

@@ -57,10 +57,11 @@ static chain chain_of_turn(const cli_trace *t) {
         (chain_link){.entry = e, .ready_ns = e->started_ns, .started_ns = e->started_ns, .ended_ns = e->ended_ns};
   }
   for (size_t i = 0; i < t->step_count; i++)
-    candidates[count++] = (chain_link){.step = &t->steps[i],
-                                       .ready_ns = t->steps[i].started_ns,
-                                       .started_ns = t->steps[i].started_ns,
-                                       .ended_ns = t->steps[i].ended_ns};
+    if (t->steps[i].kind != TP_STEP_MESSAGE) /* a moment, for which nothing waited */
+      candidates[count++] = (chain_link){.step = &t->steps[i],
+                                         .ready_ns = t->steps[i].started_ns,
+                                         .started_ns = t->steps[i].started_ns,
+                                         .ended_ns = t->steps[i].ended_ns};
   c.count = follow_back(candidates, count, t->ended_ns, c.items);
   free(candidates);
   return c;

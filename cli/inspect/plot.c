@@ -191,6 +191,7 @@ const char *cli_plot_bar_kind(const cli_plot_bar *bar) {
   assert(bar->entry || bar->step);
   if (bar->run) return "handler";
   if (bar->entry) return "phase";
+  if (bar->step->kind == TP_STEP_MESSAGE) return "message";
   return bar->step->kind == TP_STEP_TOOL ? "tool" : bar->step->kind == TP_STEP_MODEL ? "model" : "history";
 }
 

@@ -117,6 +117,7 @@ const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
   if (step->kind == TP_STEP_MODEL)
     snprintf(buffer, size, "model request %u%s%.64s", step->round, step->name.size > 0 ? ", " : "",
              step->name.size > 0 ? step->name.data : "");
+  else if (step->kind == TP_STEP_MESSAGE) snprintf(buffer, size, "message added to the turn");
   else snprintf(buffer, size, "history %s", tp_step_kind_name((tp_step_kind)step->kind));
   return buffer;
 }

@@ -162,8 +162,9 @@ static blame_list blame_all(const cli_trace *t) {
                                           .queued_ns = cli_run_queued_ns(&run->row)};
     }
   for (size_t i = 0; i < t->step_count; i++)
-    list.items[list.count++] =
-        (blamed){.step = &t->steps[i], .duration_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
+    if (t->steps[i].kind != TP_STEP_MESSAGE) /* a moment */
+      list.items[list.count++] =
+          (blamed){.step = &t->steps[i], .duration_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
   if (list.count) qsort(list.items, list.count, sizeof *list.items, slowest_first);
   return list;
 }

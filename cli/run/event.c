@@ -129,7 +129,8 @@ int cli_turn_exit(const tp_turn_result *result) {
 /* ---- events ---- */
 
 static bool has_outcome(tp_event_kind kind) {
-  return kind == TP_EVENT_PHASE_END || kind == TP_EVENT_MODEL_END || kind == TP_EVENT_TURN_END;
+  return kind == TP_EVENT_PHASE_END || kind == TP_EVENT_MODEL_END || kind == TP_EVENT_TURN_END ||
+         kind == TP_EVENT_MESSAGE;
 }
 
 /* Makes the map the last event. */

@@ -322,10 +322,11 @@ typedef struct tp_late_record {
 
 /** A step of a driven turn that is no phase. Numbers are stored. */
 typedef enum tp_step_kind {
-  TP_STEP_LOAD = 1,   /* its history is loaded */
-  TP_STEP_MODEL = 2,  /* a request to the model; each attempt is one */
-  TP_STEP_TOOL = 3,   /* a tool call */
-  TP_STEP_APPEND = 4, /* its messages are appended to the history */
+  TP_STEP_LOAD = 1,    /* its history is loaded */
+  TP_STEP_MODEL = 2,   /* a request to the model; each attempt is one */
+  TP_STEP_TOOL = 3,    /* a tool call */
+  TP_STEP_APPEND = 4,  /* its messages are appended to the history */
+  TP_STEP_MESSAGE = 5, /* a message that was added to the turn enters it (turn.h); started_ns is ended_ns */
   TP_STEP_FORCE_32 = 0x7fffffff
 } tp_step_kind;
 /** The constant's word in small letters: "model", "tool"; "unknown" for any other number. Static text. Threads: any. */

@@ -53,6 +53,9 @@ typedef enum tp_event_kind {
                                dropped, because the inbox was full or memory was short. Of no turn; not filtered */
   TP_EVENT_THINKING =
       18, /* text: a piece of what the model thinks, or several that were joined; no part of the answer */
+  TP_EVENT_MESSAGE = 19, /* once for each message that was added to a turn that began: text; status: TP_OK when it has
+                            entered the turn, as turn.intake left it; TP_ERR_DENIED when that phase did not let it in,
+                            with subscription and phase; TP_ERR_STALE when the turn ended before it */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
@@ -76,14 +79,14 @@ typedef struct tp_event {
   /** By TP_ID_*. */
   const tp_text *ids;
   uint32_t id_count;
-  /** PHASE_END, MODEL_END, TURN_END. */
+  /** PHASE_END, MODEL_END, TURN_END, MESSAGE. */
   tp_status status;
   /** Of the subscription that it comes from; USER_VISIBLE where it comes from none. */
   tp_visibility visibility;
   /** TOOL_BEGIN, TOOL_END: index of the call in its response. */
   uint32_t call_index;
   tp_text text;
-  /** That made the contribution; PHASE_END: that denied, asked or failed. */
+  /** That made the contribution; PHASE_END, MESSAGE: that denied, asked or failed. */
   const char *subscription;
   const tp_run_record *run;
   const tp_contribution *contribution;
@@ -92,7 +95,8 @@ typedef struct tp_event {
   const tp_job *job;
   /** MODEL_END. */
   int64_t input_tokens, output_tokens, cost_micros;
-  /** PHASE_END, MODEL_END, TOOL_END, TURN_END. */
+  /** PHASE_END, MODEL_END, TOOL_END, TURN_END; MESSAGE: when it was added, and when it entered the turn or was left
+   *  out. */
   int64_t started_ns, ended_ns;
   /** Internal: for tp_event_data(). */
   const void *turn;
@@ -676,6 +680,44 @@ TP_API void tp_submission_cancel(tp_submission *submission);
  *          without a submission; TP_ERR_FORKED.
  *  Threads: any.  Blocks: no.  From a handler or callback: yes. */
 TP_API tp_status tp_submission_cancel_calls(tp_submission *submission, tp_text call_id, tp_fault *fault);
+
+/** A message of the user for a turn that is under way. Copied; one of text and files may be empty. */
+typedef struct tp_added_message {
+  size_t struct_size;
+  /** UTF-8. */
+  tp_text text;
+  /** value: array of str, as tp_turn_request.files. Together with text at most 16 MiB. */
+  tp_text files;
+} tp_added_message;
+
+/** Adds a message of the user to a turn (steering). It enters the turn before the turn's next request to a model, after
+ *  the messages that were added before it, and stays in the history. Before it enters, turn.intake is run for it, as
+ *  for the turn's own text: it may replace text and files, and its signals are in the next request, before the last
+ *  message that entered. Where that phase denies, also for a required handler that fails, the message is left out, and
+ *  the turn goes on; the diagnostic message.denied has the reason.
+ *  - A turn that waits or has not come to its first request takes the message before that request.
+ *  - A turn whose answer is coming, or complete, makes another request, within its limits, and turn.stop does not come
+ *    before that. A turn that a handler of tool.batch ends makes none.
+ *  - What is added while a provider pauses enters when the provider has gone on and ended.
+ *  - Of a turn that is cancelled, fails or reaches a limit, messages that have not entered stay in the history before
+ *    its end mark, without their files. Where turn.intake has subscriptions, which have not seen them, no model reads
+ *    them.
+ *  - Of a turn that never begins they are dropped, as its text is.
+ *  TP_EVENT_MESSAGE reports what has become of each message, and the turn's record has a step for each. A message does
+ *  not go to nested turns of the turn's calls: add it by their submission or session.
+ *  @param turn_id  of the turn of this session that runs or waits; NULL: the one that runs.
+ *  @return TP_OK: the turn has it; TP_ERR_STALE: no such turn, or it takes none any more, since it ends: submit a turn;
+ *          TP_ERR_FULL when 64 messages wait for the turn; TP_ERR_TOO_LARGE; TP_ERR_UTF8, TP_ERR_MALFORMED,
+ *          TP_ERR_VERSION; TP_ERR_USAGE for one without text and files; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
+ *  Threads: any, till tp_session_close() is called.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_turn_add_message(tp_session *session, const char *turn_id, const tp_added_message *message,
+                                     tp_fault *fault) TP_MUST_USE;
+/** tp_turn_add_message() for a submitted turn.
+ *  @return as there; TP_ERR_USAGE also for the submission of a task.
+ *  Threads: any, also after the turn has ended.  Blocks: no.  From a handler or callback: yes. */
+TP_API tp_status tp_submission_add_message(tp_submission *submission, const tp_added_message *message,
+                                           tp_fault *fault) TP_MUST_USE;
+
 /** Ends the submitter's reference, and frees the result with it; the turn is not cancelled. Accepts NULL. Threads: any,
  *  also from on_end and after tp_runtime_free(). */
 TP_API void tp_submission_unref(tp_submission *submission);

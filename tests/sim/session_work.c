@@ -29,10 +29,11 @@ static void answer_later(void *arg) {
 }
 
 static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
-  (void)request;
+  session_work *c = ctx;
   answer *a = malloc(sizeof *a);
   if (!a) abort();
-  *a = (answer){ctx, token};
+  *a = (answer){c, token};
+  added_work_check(&c->added, request);
   if (world_one_in(2) || !world_start("model", answer_later, a)) answer_now(a);
 }
 
@@ -187,6 +188,7 @@ static void turn_ended(session_work_turn *turn, const tp_turn_result *result) {
   turn->end_place = ++c->ends;
   if (++turn->ends > 1) world_fail(c->w, "a turn ends once", "%s", turn->id);
   bool completed = result->outcome == TP_TURN_COMPLETED;
+  added_work_turn_ended(&c->added, result->outcome);
   if (world_is_fault_free(c->w) && !completed)
     world_fail(c->w, "a turn without trouble is completed", "%s is %s", turn->id,
                tp_turn_outcome_name(result->outcome));
@@ -225,6 +227,14 @@ static void run_here(session_work_turn *turn, const tp_turn_request *request) {
   tp_turn_result_free(result);
 }
 
+/* To one of its turns, or to the one that runs; it may wait, run, be about to end, or have ended. */
+static void add_one(session_work_host *host) {
+  session_work *c = host->session_work;
+  const session_work_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
+  const char *id = world_one_in(2) ? NULL : turn->id;
+  added_work_add(&c->added, (uint32_t)(host - c->hosts), c->session, id, world_one_in(2) ? turn->turn : NULL);
+}
+
 static void cancel_one(session_work_host *host) {
   session_work_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
   if (!turn->turn) return;
@@ -243,6 +253,10 @@ static void host_run(void *arg) {
     tp__sim_sleep_ns(world_pause_ns(1500));
     if (c->w->s->options.no_engine_workers || world_one_in(4)) run_here(turn, &request);
     else submit(turn, &request);
+    for (uint32_t adds = (uint32_t)tp__sim_random(4); adds > 0; adds--) {
+      tp__sim_sleep_ns(world_pause_ns(500));
+      add_one(host);
+    }
     if (!world_is_fault_free(c->w) && world_one_in(4)) cancel_one(host);
   }
   for (uint32_t i = 0; i < host->turn_count; i++)
@@ -250,6 +264,8 @@ static void host_run(void *arg) {
 }
 
 /* ---- the session and its agent ---- */
+
+static void hear_event(void *ctx, const tp_event *event) { added_work_hear(&((session_work *)ctx)->added, event); }
 
 static tp_model model_of(session_work *c) {
   return (tp_model){.struct_size = sizeof(tp_model),
@@ -304,8 +320,12 @@ static void open_twice(const session_work *c) {
 }
 
 static tp_status open_session(session_work *c) {
-  tp_session_options options = {
-      .struct_size = sizeof options, .id = "q", .agent = c->agent, .turns_queued_max = c->queued_max};
+  tp_session_options options = {.struct_size = sizeof options,
+                                .id = "q",
+                                .agent = c->agent,
+                                .turns_queued_max = c->queued_max,
+                                .on_event = hear_event,
+                                .event_ctx = c};
   tp_model model;
   if (!c->agent) {
     model = model_of(c);
@@ -391,6 +411,7 @@ void session_work_run(void *arg) {
 
 void session_work_name(session_work *c, world *w) {
   *c = (session_work){.w = w,
+                      .added = {.w = w},
                       .host_count = 1 + (uint32_t)(w->s->tool_work_stream % SESSION_WORK_HOSTS_MAX),
                       .queued_max = (uint32_t)(w->s->tool_work_stream >> 8) % 4};
   for (uint32_t h = 0; h < c->host_count; h++) {

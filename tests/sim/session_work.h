@@ -7,7 +7,7 @@
 #ifndef SIM_SESSION_WORK_H
 #define SIM_SESSION_WORK_H
 
-#include "world.h"
+#include "added_work.h"
 
 enum { SESSION_WORK_HOSTS_MAX = 3, SESSION_WORK_TURNS_MAX = 4 }; /* turns of each host */
 
@@ -42,6 +42,7 @@ typedef struct session_work {
   uint32_t agents_refused;
   uint32_t registered[2]; /* by its two registrars, and not unregistered */
   bool refuses;           /* the second registrar, the agent that is being added */
+  added_work added;
 } session_work;
 
 /** What a session workload subscribes. */

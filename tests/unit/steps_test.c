@@ -13,10 +13,11 @@ TEST(row_is_a_phase_or_a_function) {
   }
 }
 
-TEST(no_phase_has_two_rows) {
+TEST(no_phase_has_two_rows_but_the_one_that_sees_what_is_added) {
   for (int i = 1; i < TP__STEPS; i++)
     for (int j = 1; j < i; j++)
-      assert_true(!tp__step_rows[i].phase || tp__step_rows[i].phase != tp__step_rows[j].phase);
+      assert_true(!tp__step_rows[i].phase || tp__step_rows[i].phase != tp__step_rows[j].phase ||
+                  (i == TP__STEP_ADDED_INTAKE && j == TP__STEP_INTAKE));
 }
 
 /* From these, all that may follow. */
@@ -55,6 +56,9 @@ TEST(order_that_the_table_does_not_have_is_refused) {
   assert_false(tp__step_may_follow(TP__STEP_INTAKE, TP__STEP_MODEL));
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_TOOLS)); /* never around model.response */
   assert_false(tp__step_may_follow(TP__STEP_TOOLS, TP__STEP_MODEL_PRE));
+  assert_false(tp__step_may_follow(TP__STEP_TOOL_BATCH, TP__STEP_MODEL_PRE)); /* never around what was added */
+  assert_false(tp__step_may_follow(TP__STEP_ADDED_INTAKE, TP__STEP_MODEL_PRE));
+  assert_false(tp__step_may_follow(TP__STEP_INTAKE, TP__STEP_ADDED_INTAKE));
   assert_false(tp__step_may_follow(TP__STEP_TOOLS, TP__STEP_MODEL_REQUEST)); /* never around model.pre */
   assert_false(tp__step_may_follow(TP__STEP_COMMIT, TP__STEP_END));          /* never around turn.post_turn */
   assert_false(tp__step_may_follow(TP__STEP_MODEL, TP__STEP_MODEL));
