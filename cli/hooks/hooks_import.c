@@ -160,6 +160,7 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   put_pair(t, "event", entry->event);
   if (settings->disabled || entry->is_off) put_string(t, "enabled: false\n");
   if (entry->is_async) put_string(t, "blocking: false\n");
+  if (entry->is_sequential) put_string(t, "sequential: true\n");
   put_string(t, entry->fails_closed ? "failure: required       # no answer stops the action\n"
                                     : "failure: best_effort    # no answer lets the action go on\n");
   if (entry->matcher || entry->rule) put_string(t, "match:\n");

@@ -44,6 +44,7 @@ typedef struct cli_entry {
   cli_variables variables; /* of its own */
   int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
+  bool is_sequential;  /* it runs after those before it, also where others run at once */
   bool rewakes;        /* it runs in the background there, and wakes the model */
   bool is_off;         /* its host has switched it off */
   bool is_cut;         /* its phase ends before its limit */

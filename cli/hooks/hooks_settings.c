@@ -441,9 +441,25 @@ static void read_handlers(cli_settings *settings, const char *event, tp_text gro
   }
 }
 
+/* What a group says beside its matcher is about each of its handlers. */
+static void read_group_keys(cli_settings *settings, tp_text group, size_t first) {
+  for (tp_value_walk walk = {0}; tp_value_next(group, &walk);) {
+    const char *key = cli_pool_copy(&settings->pool, walk.key);
+    if (is_among(key, "matcher hooks name description")) continue;
+    for (size_t i = first; i < settings->count; i++) {
+      reader r = {.settings = settings, .entry = &settings->entries[i]};
+      if (strcmp(key, "sequential") == 0) read_flag(&r, key, walk.value, &r.entry->is_sequential);
+      else
+        note(r.entry, format_text(settings, "%s of its group is left out: a group has matcher, sequential and hooks%s",
+                                  key, strcmp(key, "if") == 0 ? ", and if belongs to a handler" : ""));
+    }
+  }
+}
+
 static void read_group(cli_settings *settings, const char *event, size_t number, tp_text group) {
   size_t first = settings->count;
   read_handlers(settings, event, group);
+  if (tp_value_get(group, "hooks").size > 0) read_group_keys(settings, group, first);
   for (size_t i = first; i < settings->count; i++) {
     settings->entries[i].group = number;
     settings->entries[i].index = i - first;
@@ -586,6 +602,22 @@ static void note_rules(cli_settings *settings, tp_text object) {
               "permissions, or a guard of kind deny or ask, says so");
   if (has_tools)
     note_file(settings, "the excluded tools are not read: they go on here, until a file of kind permissions has them");
+  static const struct {
+    const char *keys, *why;
+  } others[] = {
+      {"allowManagedHooksOnly", "their host runs managed hooks only: those of other files were off there"},
+      {"allowedHttpHookUrls httpHookAllowedEnvVars", "not read: --webhook says which endpoints are asked"},
+      {"statusLine subagentStatusLine fileSuggestion apiKeyHelper otelHeadersHelper awsAuthRefresh awsCredentialExport "
+       "notify",
+       "not read: a program of its host, and no hook"},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    for (tp_value_walk walk = {0}; tp_value_next(object, &walk);) {
+      const char *key = cli_pool_copy(&settings->pool, walk.key);
+      bool is_set = tp_value_kind_of(walk.value) != TP_VALUE_BOOL || tp_value_bool(walk.value, false);
+      if (is_set && is_among(key, others[i].keys))
+        note_file(settings, format_text(settings, "%s: %s", key, others[i].why));
+    }
   if (tp_value_count(tp_value_get(object, "enabledPlugins")) > 0)
     note_file(settings, "enabledPlugins are not read: import the hooks/hooks.json of each plugin, too");
 }
@@ -611,7 +643,9 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
       continue;
     }
     if (tp_value_kind_of(walk.value) != TP_VALUE_ARRAY) {
-      refuse_group(settings, event, "malformed: an event has a list");
+      refuse_group(settings, event,
+                   is_among(event, known_events) ? "malformed: an event has a list of groups: [{\"hooks\": [ … ]}]"
+                                                 : why_no_phase(event));
       continue;
     }
     size_t number = 0;

@@ -569,12 +569,69 @@ def what_a_model_hook_may_not_change_is_denied(project):
         assert words in ran.stdout, ran
 
 
+def command(text='true', **more):
+    return {'type': 'command', 'command': text, **more}
+
+
+def group(*handlers, **more):
+    return {'hooks': list(handlers), **more}
+
+
+# Files in the forms that people publish, and what of each the report has to name.
+PUBLISHED = [
+    ({'PreToolUse': [group(command(), matcher='Bash', enabled=False)]}, 'enabled of its group is left out'),
+    ({'PreToolUse': [group(command(), **{'if': 'Bash(rm *)'})]}, 'if belongs to a handler'),
+    ({'PostToolUse': [group(command(), matcher='Write', timeout=5)]}, 'timeout of its group'),
+    ({'PreToolUse': [group(command(), matcher='*', blocking=True)]}, 'blocking of its group'),
+    ({'PreToolUse': [group(command(), matcher={'tools': ['BashTool']})]}, 'matcher is not a text'),
+    ({'PreToolUse': [group(command(), matcher=['Write', 'Edit'])]}, 'matcher is not a text'),
+    ({'PostToolUse': {'matcher': 'Write', 'hooks': [command()]}}, 'an event has a list of groups'),
+    ({'Stop': [{'hooks': ['say done']}]}, 'a handler is an object'),
+    ({'PreToolUse': './guard.sh'}, 'an event has a list of groups'),
+    ({'PreToolUse': [group(command(timeout='30'))]}, 'timeout is not a number'),
+    ({'SessionStart': {'command': '/h/x.sh', 'blocking': True}, 'BeforeModel': {'command': '/h/y.sh'}},
+     'an event has a list of groups'),
+    ({'my-hook': {'type': 'command', 'command': 'true', 'on': 'BeforeTool'}}, 'no such event is known'),
+    ({'PreToolUse': [group(command(disabled=True))]}, 'the unknown field disabled'),
+    ({'Notification': [group(command(), matcher='idle_prompt')]}, 'never fits'),
+    ({'PreCompact': [group(command(), matcher='manual')]}, 'never fits'),
+    ({'AfterTool': [group(command(), matcher='write_file', sequential='yes')]}, 'sequential is not true or false'),
+    ({'BeforeTool': [group(command('true $GEMINI_SESSION_ID'))]}, 'GEMINI_SESSION_ID, which nothing sets'),
+    ({'beforeShellExecution': [{'command': './a.sh', 'failClosed': True}]}, 'reads other fields'),
+    ({'preToolUse': [{'type': 'command', 'bash': 'x', 'cwd': 'scripts'}]}, 'reads other fields'),
+    ({'UserPromptSubmit': [group(command(), matcher='deploy')]}, 'the event has none'),
+    ({'Setup': [group(command())], 'Elicitation': [group(command())]}, 'event of its host'),
+    ({'AfterModel': [group(command(), matcher='*')]}, 'not for each chunk'),
+]
+BESIDE = [('statusLine', {'type': 'command', 'command': 'x'}, 'no hook'), ('allowManagedHooksOnly', True, 'managed'),
+          ('allowedHttpHookUrls', ['https://x/*'], '--webhook'), ('apiKeyHelper', 'x', 'no hook'),
+          ('allowManagedHooksOnly', False, None)]
+
+
+def files_as_they_are_published(project):
+    for settings, words in PUBLISHED:
+        project.write('settings.json', json.dumps({'hooks': settings}))
+        ran = project.command('hooks', 'import', 'settings.json', '--json')
+        assert ran.returncode in (0, 1), (settings, ran)
+        report = json.loads(ran.stdout)
+        said = [note for entry in report['entries'] for note in [*entry['notes'], entry.get('left_out', '')]]
+        assert any(words in text for text in said), (settings, said)
+        assert len(report['entries']) >= 1, report
+    for key, value, words in BESIDE:
+        project.write('settings.json', json.dumps({key: value, **hooks('Stop', 'true')}))
+        notes = json.loads(project.command('hooks', 'import', 'settings.json', '--json').stdout)['notes']
+        assert [words in note and key in note for note in notes] == [True] if words else notes == [], (key, notes)
+    project.remove('hd')
+    project.import_hooks({'hooks': {'AfterTool': [group(command('sleep 0.1'), command('true'), sequential=True)]}})
+    assert 'sequential: true' in project.read('hd/001-after-tool-1.yaml'), os.listdir(project.directory + '/hd')
+
+
 CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
          variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
          state_of_a_config_toml_switches_single_hooks_off, transcript_of_the_session,
          transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
          events_without_a_place_yet, requests_and_answers_have_their_documented_shape,
-         scripts_for_models_run_unchanged, what_a_model_hook_may_not_change_is_denied]
+         scripts_for_models_run_unchanged, files_as_they_are_published, what_a_model_hook_may_not_change_is_denied]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, Project))
