@@ -11,6 +11,11 @@
  * process that the child has started and that holds its output open delays nothing. Each child leads a process group of
  * its own, and the whole group is killed before the end is reported; a process that left the group is killed when it
  * still holds the output. One that left the group and closed both is a daemon, and is left alone.
+ *
+ * A host that dies leaves no group behind, whatever killed it: with its first child a loop starts a supervisor, a
+ * /bin/sh that waits for the end of the host and kills the groups that run then. It is one more child of the host until
+ * the loop is freed. It is not there on a system without /bin/sh, and a process that the host has forked holds it back
+ * until that ends, too. Processes that left their group are not found any more.
  * Threads: any, unless a declaration says otherwise. */
 #ifndef TURNPHASE_PROCESS_H
 #define TURNPHASE_PROCESS_H

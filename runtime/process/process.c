@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/os/os.h"
+#include "runtime/process/supervisor.h"
 
 enum {
   PROCESSES_MAX = 1024,
@@ -48,8 +49,9 @@ struct buffer {
 };
 
 struct child {
-  tp__link link;     /* under mutex */
-  bool is_cancelled; /* under mutex */
+  tp__link link;      /* under mutex */
+  bool is_cancelled;  /* under mutex */
+  bool is_supervised; /* under mutex */
   /* under mutex; of a resident child, whose input_fd.fd is under mutex, too */
   struct buffer queue; /* waits to be written */
   bool closes_input;   /* behind the queue */
@@ -93,6 +95,7 @@ struct tp_process_loop {
   tp__link incoming, children;
   size_t count; /* started, not reported */
   uint64_t last_id;
+  tp__supervisor supervisor;
   tp__thread *thread; /* NULL: no child yet */
   bool is_stopping;
   bool frees_itself; /* the thread does */
@@ -271,6 +274,14 @@ static bool ask_end(struct child *child) {
   return true;
 }
 
+/* Before its number may be used again. */
+static void end_supervision(tp_process_loop *loop, struct child *child) {
+  tp__mutex_lock(&loop->mutex);
+  if (child->is_supervised) tp__supervisor_remove(&loop->supervisor, child->pid);
+  child->is_supervised = false;
+  tp__mutex_unlock(&loop->mutex);
+}
+
 /* All that the child itself wrote is in the pipes by now. */
 static void child_exited(tp_process_loop *loop, struct child *child, int64_t now_ns) {
   bool is_known = ask_end(child);
@@ -279,8 +290,9 @@ static void child_exited(tp_process_loop *loop, struct child *child, int64_t now
   if (child->output.is_over || child->errors.is_over) decide(child, TP_PROCESS_OUTPUT_LIMIT, now_ns);
   tp_process_end end = child->signal != 0 ? TP_PROCESS_KILLED : TP_PROCESS_EXITED;
   decide(child, is_known ? end : TP_PROCESS_LOST, now_ns);
+  if (is_known) signal_group(child, SIGKILL);
+  end_supervision(loop, child);
   if (is_known) {
-    signal_group(child, SIGKILL);
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOHANG);
   }
@@ -480,6 +492,7 @@ static int wait_ms(int64_t wake_ns) {
 }
 
 static void loop_fini(tp_process_loop *loop) {
+  tp__supervisor_end(&loop->supervisor);
   close(loop->epoll);
   tp__pollable_fini(&loop->wake);
   tp__mutex_fini(&loop->mutex);
@@ -651,6 +664,18 @@ static tp_status options_read(tp_process_options *options, const tp_process_opti
   return TP_OK;
 }
 
+/* A new supervisor, also in place of one that was ended, gets all that run. */
+static void supervise_locked(tp_process_loop *loop) {
+  TP__LOCKED(&loop->mutex);
+  tp__link *const lists[] = {&loop->children, &loop->incoming};
+  if (!tp__supervisor_start(&loop->supervisor)) return;
+  for (int i = 0; i < 2; i++)
+    for (tp__link *link = lists[i]->next; link != lists[i]; link = link->next) {
+      struct child *child = TP__CONTAINER(link, struct child, link);
+      if (child->is_supervised) tp__supervisor_add(&loop->supervisor, child->pid);
+    }
+}
+
 /* Takes a place among the children, and starts the thread with the first. */
 static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *fault) {
   tp__mutex_lock(&loop->mutex);
@@ -664,6 +689,7 @@ static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *f
     status = tp__thread_start(&loop->allocator, "tp-process", loop_run, loop, &loop->thread);
   }
   if (status == TP_OK) {
+    supervise_locked(loop);
     loop->count++;
     *ret_id = ++loop->last_id;
   }
@@ -710,6 +736,8 @@ static void child_publish(tp_process_loop *loop, struct child *child, const tp__
   child->output_fd = (struct source){SOURCE_OUTPUT, spawned->output, child};
   child->errors_fd = (struct source){SOURCE_ERRORS, spawned->errors, child};
   tp__mutex_lock(&loop->mutex);
+  tp__supervisor_add(&loop->supervisor, child->pid);
+  child->is_supervised = true;
   tp__list_push(&loop->incoming, &child->link);
   tp__pollable_set(&loop->wake);
   tp__mutex_unlock(&loop->mutex);

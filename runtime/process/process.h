@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * process: child processes. process.c has the loop, whose one thread reads, writes and waits for all children by
- * epoll; spawn.c starts a child; escaped.c finds processes that left a child's group. The module owns the children, has
+ * epoll; spawn.c starts a child; escaped.c finds processes that left a child's group; supervisor.c ends the groups of a
+ * host that has died. The module owns the children, has
  * one lock (process_loop), runs no callback under it, and never touches signal dispositions or children that are not
  * its own. It stays out of the simulator, which has no processes. */
 #ifndef TP__PROCESS_H

@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/process/pidfd.h"
+#include "runtime/process/supervisor.h"
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/leftovers.h"
@@ -547,4 +550,107 @@ TEST(options_of_others_are_refused_for_a_resident_child) {
   assert_int_equal(tp_process_write(loop, 1, (tp_text)TEXT("x")), TP_ERR_STALE);
   tp_process_close_input(loop, 1);
   tp_process_loop_free(loop);
+}
+
+/* ---- a host that dies ---- */
+
+/* A host of its own, which starts every program of the table and then dies. @return its number. */
+static pid_t start_host(const char *const *scripts, size_t count, int started) {
+  pid_t id = fork();
+  if (id != 0) return id;
+  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL); /* those of the test catch a crash */
+  static struct run runs[8];
+  tp_process_loop *loop = NULL;
+  if (tp_process_loop_new(NULL, &loop, NULL) != TP_OK) _exit(1);
+  for (size_t i = 0; i < count; i++)
+    if (start(loop, (tp_process_options){.limit_ms = 1000000}, scripts[i], &runs[i], NULL, NULL) != TP_OK) _exit(2);
+  if (write(started, "s", 1) != 1) _exit(3);
+  for (;;) pause();
+}
+
+/* All that a host leaves becomes a child of the test. */
+static void await_the_end_of_all(void) {
+  int status;
+  alarm(30);
+  while (waitpid(-1, &status, 0) > 0 || errno == EINTR) {}
+  assert_int_equal(errno, ECHILD);
+  alarm(0);
+}
+
+TEST(programs_end_with_a_host_that_is_killed) {
+  static const int deaths[] = {SIGKILL, SIGSEGV, SIGTERM, SIGABRT};
+  int pipes[2];
+  char byte;
+  assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  for (size_t i = 0; i < sizeof deaths / sizeof *deaths; i++) {
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    const char *const words[] = {"sleep 1000", "sleep 1000 & sleep 1000 & sh -c 'sleep 1000 & wait' & wait",
+                                 "trap '' TERM HUP INT PIPE; while :; do sleep 1000; done", "kill -STOP $$; sleep 1000",
+                                 "exec sleep 1000 >/dev/null 2>&1 </dev/null"};
+    pid_t host = start_host(words, sizeof words / sizeof *words, pipes[1]);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    assert_int_equal(kill(host, deaths[i]), 0);
+    await_the_end_of_all();
+    close(pipes[0]);
+    close(pipes[1]);
+  }
+  assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+}
+
+static pid_t start_sleeper(void) {
+  pid_t id = fork();
+  if (id != 0) {
+    (void)!setpgid(id, id);
+    return id;
+  }
+  setpgid(0, 0);
+  for (;;) pause();
+}
+
+TEST(supervisor_ends_the_groups_that_run_and_no_others) {
+  enum { SLEEPERS = 5 };
+  tp__supervisor s = {.runs = false};
+  pid_t sleepers[SLEEPERS];
+  int status;
+  for (int i = 0; i < SLEEPERS; i++) sleepers[i] = start_sleeper(); /* before: they would hold the socket open */
+  assert_true(tp__supervisor_start(&s));
+  assert_false(tp__supervisor_start(&s));
+  for (int i = 0; i < SLEEPERS; i++) tp__supervisor_add(&s, sleepers[i]);
+  tp__supervisor_remove(&s, sleepers[0]);
+  tp__supervisor_remove(&s, sleepers[2]);
+  tp__supervisor_remove(&s, sleepers[4]);
+  tp__supervisor_remove(&s, sleepers[4]);
+  close(s.fd); /* as the kernel does for a host that has died */
+  siginfo_t info;
+  assert_int_equal(waitid(P_PIDFD, (id_t)s.pidfd, &info, WEXITED), 0);
+  close(s.pidfd);
+  for (int i = 0; i < SLEEPERS; i++) {
+    bool is_left = i % 2 == 0;
+    if (is_left) assert_int_equal(waitpid(sleepers[i], &status, WNOHANG), 0);
+    if (is_left) kill(sleepers[i], SIGTERM);
+    assert_int_equal(waitpid(sleepers[i], &status, 0), sleepers[i]);
+    assert_int_equal(WTERMSIG(status), is_left ? SIGTERM : SIGKILL);
+  }
+}
+
+TEST(supervisor_that_is_gone_or_stopped_is_ended_and_kills_nothing) {
+  tp__supervisor s = {.runs = false};
+  pid_t sleeper = start_sleeper();
+  int status;
+  size_t before = open_descriptors();
+  for (int round = 0; round < 2; round++) {
+    assert_true(tp__supervisor_start(&s));
+    tp__supervisor_add(&s, sleeper);
+    assert_int_equal(tp__pidfd_send_signal(s.pidfd, round ? SIGSTOP : SIGKILL), 0);
+    for (int i = 0; i < 1000000 && s.runs; i++) tp__supervisor_add(&s, sleeper);
+    assert_false(s.runs);
+    tp__supervisor_remove(&s, sleeper);
+    assert_int_equal(open_descriptors(), before);
+  }
+  assert_true(tp__supervisor_start(&s));
+  tp__supervisor_add(&s, sleeper);
+  tp__supervisor_end(&s);
+  assert_int_equal(waitpid(sleeper, &status, WNOHANG), 0);
+  kill(sleeper, SIGKILL);
+  assert_int_equal(waitpid(sleeper, &status, 0), sleeper);
 }
