@@ -19,7 +19,7 @@
 #include "tests/support/streams.h"
 #include "turnphase/openai.h"
 
-#define ROWS "streams "
+#define ROWS "streams paced "
 #define TOKEN DELTA("{\"content\":\" token\"}")
 #define END FINISH("stop") DONE
 
@@ -194,6 +194,171 @@ static void run_direct(CURLM *multi, struct curl_slist *headers, bool reads) {
   tp_writer_free(writer);
 }
 
+/* ---- a server whose model paces itself: tokens of a thread go to a connection for each turn ---- */
+
+enum { PACED_TOKENS = 20, PACED_ROUNDS = 11, PACE_US = 100 };
+
+/** A turn of the server: what the pacer and the listener know of it. */
+typedef struct paced {
+  tp_session *session;
+  tp_token token;
+  int fd; /* its client's */
+} paced;
+
+static paced paced_all[STREAMS];
+static bench_latch paced_begun; /* each turn's request has come to its model */
+
+static const char token_event[] =
+    "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},"
+    "\"finish_reason\":null}]}\n\n";
+static const char end_event[] = "data: [DONE]\n\n";
+
+static void send_event(const paced *p, const char *bytes, size_t size) {
+  if (send(p->fd, bytes, size, MSG_NOSIGNAL) != (ssize_t)size) exit(70);
+}
+
+static void on_paced(void *ctx, const tp_event *event) {
+  if (event->kind != TP_EVENT_MODEL_DELTA) return;
+  send_event(ctx, token_event, sizeof token_event - 1);
+}
+
+static void start_paced(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)request;
+  paced *p = ctx;
+  p->token = token;
+  bench_latch_hit(&paced_begun, 1);
+}
+
+static void paced_ended(void *ctx, const tp_turn_result *result) {
+  bench_must(result->code, NULL);
+  send_event(ctx, end_event, sizeof end_event - 1);
+  bench_latch_hit(&paced_begun, 1);
+}
+
+/* Reads what its clients are sent, in a process of its own. */
+static pid_t open_clients(void) {
+  int fds[STREAMS][2];
+  for (int i = 0; i < STREAMS; i++)
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]) != 0) exit(70);
+  pid_t child = fork();
+  if (child < 0) exit(70);
+  for (int i = 0; i < STREAMS; i++) {
+    close(fds[i][child == 0 ? 0 : 1]);
+    paced_all[i].fd = fds[i][0];
+  }
+  if (child > 0) return child;
+  struct pollfd polled[STREAMS];
+  char dropped[4096];
+  for (int i = 0; i < STREAMS; i++) polled[i] = (struct pollfd){.fd = fds[i][1], .events = POLLIN};
+  while (poll(polled, STREAMS, -1) > 0)
+    for (int i = 0; i < STREAMS; i++)
+      if (polled[i].revents && read(polled[i].fd, dropped, sizeof dropped) <= 0) _exit(0);
+  _exit(0);
+}
+
+static void pace(void) {
+  const struct timespec pause = {.tv_nsec = PACE_US * 1000};
+  nanosleep(&pause, NULL);
+}
+
+static void run_paced(void) {
+  static const tp_message hello = {.struct_size = sizeof hello, .role = TP_ROLE_USER, .text = {"Hello", 5}};
+  static const tp_message *const messages[] = {&hello};
+  static const tp_model_response response = {.struct_size = sizeof response, .text = {"done", 4}};
+  tp_fault fault;
+  bench_latch_set(&paced_begun, STREAMS);
+  for (int i = 0; i < STREAMS; i++) {
+    tp_turn_request request = {
+        .struct_size = sizeof request, .text = tp_text_of("Go on"), .messages = messages, .message_count = 1};
+    bench_must(tp_turn_submit(paced_all[i].session, &request, paced_ended, &paced_all[i], NULL, &fault), &fault);
+  }
+  bench_latch_wait(&paced_begun);
+  for (int k = 0; k < PACED_TOKENS * STREAMS; k++) {
+    pace();
+    bench_must(tp_model_delta(paced_all[k % STREAMS].token, tp_text_of(" token"), &fault), &fault);
+  }
+  bench_latch_set(&paced_begun, STREAMS);
+  for (int i = 0; i < STREAMS; i++) bench_must(tp_model_complete(paced_all[i].token, &response, &fault), &fault);
+  bench_latch_wait(&paced_begun);
+}
+
+static void run_paced_direct(void) {
+  for (int k = 0; k < PACED_TOKENS * STREAMS; k++) {
+    pace();
+    send_event(&paced_all[k % STREAMS], token_event, sizeof token_event - 1);
+  }
+  for (int i = 0; i < STREAMS; i++) send_event(&paced_all[i], end_event, sizeof end_event - 1);
+}
+
+static double count_switches(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)(usage.ru_nvcsw + usage.ru_nivcsw);
+}
+
+static void open_paced(tp_runtime **ret_runtime) {
+  tp_fault fault;
+  bench_must(tp_runtime_new(NULL, ret_runtime, &fault), &fault);
+  for (int i = 0; i < STREAMS; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "p%d", i);
+    tp_model model = {.struct_size = sizeof model,
+                      .name = "paced",
+                      .ctx = &paced_all[i],
+                      .start = start_paced,
+                      .placement = TP_PLACEMENT_INLINE,
+                      .delivers = true};
+    tp_listener listener = {.struct_size = sizeof listener,
+                            .on_event = on_paced,
+                            .ctx = &paced_all[i],
+                            .kinds = UINT64_C(1) << TP_EVENT_MODEL_DELTA};
+    tp_session_options session = {.struct_size = sizeof session, .id = id, .model = &model};
+    bench_must(tp_session_open(*ret_runtime, &session, &paced_all[i].session, &fault), &fault);
+    bench_must(tp_session_listen(paced_all[i].session, &listener, NULL, &fault), &fault);
+  }
+}
+
+/** CPU in µs and context switches of a turn. */
+typedef struct paced_cost {
+  double cpu[PACED_ROUNDS], switches[PACED_ROUNDS];
+} paced_cost;
+
+static void measure_paced(paced_cost *cost, uint32_t round, void (*run)(void)) {
+  (void)bench_settle();
+  double switches = count_switches();
+  int64_t cpu_ns = bench_cpu_ns();
+  run();
+  cost->cpu[round] = (double)(bench_cpu_ns() - cpu_ns) / STREAMS / 1e3;
+  cost->switches[round] = (count_switches() - switches) / STREAMS;
+}
+
+static void paced_row(bench_program *program) {
+  static paced_cost turns, calls;
+  uint32_t rounds = program->quick ? 1 : PACED_ROUNDS;
+  tp_runtime *runtime;
+  pid_t clients = open_clients();
+  open_paced(&runtime);
+  run_paced();
+  run_paced_direct();
+  for (uint32_t i = 0; i < rounds; i++) {
+    measure_paced(&turns, i, run_paced);
+    measure_paced(&calls, i, run_paced_direct);
+  }
+  double cpu = bench_spread_of(turns.cpu, rounds).median, calls_cpu = bench_spread_of(calls.cpu, rounds).median;
+  bench_figure(program, "paced", "turnphase: CPU of a turn of 20 tokens", cpu, "µs", 0);
+  bench_figure(program, "paced", "direct calls: CPU of 20 tokens", calls_cpu, "µs", 0);
+  bench_figure(program, "paced", "turnphase, to direct calls", cpu / calls_cpu, "times", 1.3);
+  bench_figure(program, "paced", "turnphase: context switches of a turn",
+               bench_spread_of(turns.switches, rounds).median, "", 0);
+  bench_figure(program, "paced", "direct calls: context switches of 20 tokens",
+               bench_spread_of(calls.switches, rounds).median, "", 0);
+  for (int i = 0; i < STREAMS; i++) tp_session_close(paced_all[i].session, NULL, NULL);
+  tp_runtime_free(runtime);
+  for (int i = 0; i < STREAMS; i++) close(paced_all[i].fd);
+  kill(clients, SIGKILL);
+  waitpid(clients, NULL, 0);
+}
+
 /* ---- measuring ---- */
 
 typedef enum who { TURNPHASE, DIRECT_READS, DIRECT_BYTES, CONTESTANTS } who;
@@ -256,6 +421,7 @@ static void streams(bench_program *program) {
 int main(int argc, char **argv) {
   bench_program program;
   bench_open(&program, "streams", "What a streamed token costs, beside libcurl alone.", ROWS, argc, argv);
+  if (bench_wanted(&program, "paced")) paced_row(&program);
   if (bench_wanted(&program, "streams")) streams(&program);
   return bench_close(&program);
 }

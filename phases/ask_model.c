@@ -67,6 +67,7 @@ static void start(ask *a) {
   tp__model_call *call = tp__model_call_new(&a->turn, NULL, a->session, &a->model, &a->request);
   if (call) {
     call->on_end = request_ended;
+    call->delivers = true; /* to no listener */
     call->ctx = a;
     a->running = call;
     tp__model_call_start(call);

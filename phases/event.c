@@ -30,6 +30,13 @@ bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind) {
   return false;
 }
 
+bool tp__turn_takes_pieces_anywhere(const tp_turn *turn) {
+  static const uint64_t pieces = UINT64_C(1) << TP_EVENT_MODEL_DELTA | UINT64_C(1) << TP_EVENT_THINKING;
+  uint64_t kinds = 0;
+  for (int i = 0; i < 2 && turn->listeners[i]; i++) kinds |= turn->listeners[i]->kinds_on_owner;
+  return !(kinds & pieces);
+}
+
 void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_of which) {
   tp__listener_set_notify(turn->listeners[0], event, which);
   if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event, which);

@@ -44,6 +44,7 @@ static tp__listener_set *set_ref(tp__listener_set *set) {
 static void set_put(tp__listener_set *set, tp__listener *listener) {
   tp__listener_ref(listener);
   set->kinds |= listener->kinds;
+  set->kinds_on_owner |= listener->kinds_on_owner;
   set->items[set->count++] = listener;
 }
 
@@ -96,17 +97,22 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
   in.inbox = tp__inbox_meant(in.inbox, of_session);
   if (in.inbox && !tp__inbox_is_of(in.inbox, tp__runtime_registry(runtime)))
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
-  if (in.reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
+  if (in.on_owner && in.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_owner is set, and an inbox has no callback");
+  if (in.reserved_[0] | in.reserved_[1] | in.reserved_[2])
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
   if ((in.kinds & (1 | UINT64_C(1) << TP_EVENT_LOST)) || in.kinds >> EVENT_KINDS_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: kinds has a bit that is no kind of event");
   if ((unsigned)in.visibility_min > TP_VISIBILITY_USER_VISIBLE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: visibility_min %d is no visibility",
                     (int)in.visibility_min);
+  uint64_t kinds = in.kinds ? in.kinds : ~jobs;
   *ret_inbox = in.inbox;
   *out = (tp__listener){.on_event = in.on_event,
                         .ctx = in.ctx,
                         .destroy = in.destroy,
-                        .kinds = in.kinds ? in.kinds : ~jobs,
+                        .kinds = kinds,
+                        .kinds_on_owner = in.on_owner ? kinds : 0,
                         .visibility_min = in.visibility_min};
   if (in.phase_count == 0) memset(out->phases, 0xff, sizeof out->phases);
   return check_phases(runtime, &in, out->phases, fault);

@@ -26,6 +26,7 @@ typedef struct tp__listener {
   void *ctx;
   void (*destroy)(void *ctx);
   uint64_t kinds;
+  uint64_t kinds_on_owner; /* which no thread of a model may deliver */
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
   struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
@@ -40,7 +41,7 @@ typedef struct tp__listener_set {
   const tp_allocator *allocator;
   tp__a32 refs;
   uint32_t count;
-  uint64_t kinds; /* what any of them wants */
+  uint64_t kinds, kinds_on_owner; /* of any of them */
   tp__listener *items[];
 } tp__listener_set;
 

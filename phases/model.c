@@ -42,7 +42,7 @@ tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_mod
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.placement is %d; it must be thread or inline",
                     (int)model.placement);
   if (model.provider) TP__TRY(check_provider(model.provider, fault));
-  if (model.reserved_[0] | model.reserved_[1] | model.reserved_[2]) return refuse_reserved("tp_model", fault);
+  if (model.reserved_[0] | model.reserved_[1]) return refuse_reserved("tp_model", fault);
   TP__TRY(check_inbox(&model, inbox_owner, fault));
   *ret_model = model;
   return TP_OK;

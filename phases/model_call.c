@@ -370,7 +370,10 @@ static tp_status add_piece(tp_token token, tp_text piece, uint64_t kind, tp_faul
   tp__mutex_unlock(&c->mutex);
   if (push) {
     tp__a32_add_relaxed(&attempt->refs, 1); /* the message's */
-    if (!tp__strand_push(attempt->strand, &c->delta_message)) tp__attempt_unref(attempt);
+    bool here = c->delivers && kind != NOTE;
+    bool taken = here ? tp__strand_deliver_here(attempt->strand, &c->delta_message)
+                      : tp__strand_push(attempt->strand, &c->delta_message);
+    if (!taken) tp__attempt_unref(attempt);
   }
   tp__token_release(attempt);
   return status;

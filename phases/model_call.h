@@ -26,6 +26,7 @@ struct tp__model_call {
   const char *failure_message; /* in answer_arena; may be NULL */
   bool retryable;
   bool each_delta; /* never changes: pieces are not joined */
+  bool delivers;   /* never changes: the thread that emits a piece may deliver it */
   /* under mutex */
   tp__mutex mutex;
   char *pieces; /* each after its size, a uint64_t, and its kind */

@@ -221,6 +221,7 @@ void tp__step_model(tp__drive *d) {
   call->on_delta = tp__held_delta;
   call->on_note = model_note;
   call->each_delta = d->request.each_delta;
+  call->delivers = model->delivers && tp__turn_takes_pieces_anywhere(d->turn);
   call->on_end = model_ended;
   call->ctx = d;
   d->model_call = call;

@@ -141,6 +141,8 @@ void tp__turn_over(tp_turn *turn);
 static inline bool tp__turn_has_listener(const tp_turn *turn) { return turn->listeners[0] != NULL; }
 /** event.c: whether any listener of the turn takes events of this kind. */
 bool tp__turn_wants(const tp_turn *turn, tp_event_kind kind);
+/** event.c: whether a thread of a model may deliver its pieces to the listeners. Never changes. */
+bool tp__turn_takes_pieces_anywhere(const tp_turn *turn);
 /** event.c: gives a complete event to every listener of a turn that has some. Owner only. */
 void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_of which);
 /** event.c: fills in whose, when and the number, and delivers to some listeners; a second call for the others delivers

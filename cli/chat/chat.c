@@ -272,13 +272,11 @@ static int open_session(cli_chat *chat) {
                                 .environment = cli_environment(chat->arguments),
                                 .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
-                                .on_event = on_event,
-                                .event_ctx = chat,
                                 .ask = chat->may_ask ? cli_ask_put : NULL,
                                 .ask_ctx = chat->may_ask ? &chat->ask : NULL};
   cli_talk_compact(chat->arguments, &options);
   tp_status status = cli_talk_load(&chat->talk, chat->session_id, see_message, chat, &fault);
-  if (status == TP_OK) status = tp_session_open(chat->talk.runtime, &options, &chat->session, &fault);
+  if (status == TP_OK) status = cli_talk_open_session(&chat->talk, &options, on_event, chat, &chat->session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(chat->session_id, status, &fault);
 }
 

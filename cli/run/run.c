@@ -213,8 +213,6 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .environment = cli_environment(p->arguments),
                                 .agent = cli_talk_find_agent(&p->talk, turn->agent),
                                 .shared_history = p->talk.history,
-                                .on_event = on_event,
-                                .event_ctx = p,
                                 .ask = p->questions ? tp_sqlite_questions_put
                                        : p->may_ask ? cli_ask_put
                                                     : NULL,
@@ -222,7 +220,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                            : p->may_ask ? &p->ask
                                                         : NULL};
   cli_talk_compact(p->arguments, &options);
-  tp_status status = tp_session_open(p->talk.runtime, &options, ret_session, &fault);
+  tp_status status = cli_talk_open_session(&p->talk, &options, on_event, p, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
 

@@ -127,6 +127,18 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   return status;
 }
 
+tp_status cli_talk_open_session(const cli_talk *talk, const tp_session_options *options, tp_event_fn on_event,
+                                void *ctx, tp_session **ret_session, tp_fault *fault) {
+  const tp_listener listener = {.struct_size = sizeof listener, .on_event = on_event, .ctx = ctx, .on_owner = true};
+  tp_session *session;
+  tp_status status = tp_session_open(talk->runtime, options, &session, fault);
+  if (status != TP_OK) return status;
+  status = tp_session_listen(session, &listener, NULL, fault);
+  if (status == TP_OK) *ret_session = session;
+  else tp_session_close(session, NULL, NULL);
+  return status;
+}
+
 void cli_talk_compact(const cli_arguments *arguments, tp_session_options *options) {
   if (arguments->compact == CLI_COMPACT_NONE) return;
   options->compaction = arguments->compact == CLI_COMPACT_DROP ? TP_COMPACTION_DROP_OLDEST : TP_COMPACTION_SUMMARIZE;

@@ -39,6 +39,10 @@ int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_m
 tp_agent *cli_talk_find_agent(const cli_talk *talk, const char *id);
 /** Fills the compaction of a session's options, as the command line says. */
 void cli_talk_compact(const cli_arguments *arguments, tp_session_options *options);
+/** tp_session_open() with a listener that prints: it may wait for a terminal, so it is never called on a thread of a
+ *  model. */
+tp_status cli_talk_open_session(const cli_talk *talk, const tp_session_options *options, tp_event_fn on_event,
+                                void *ctx, tp_session **ret_session, tp_fault *fault);
 /** Walks the messages of a session that is not in a turn, in their order. */
 tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn each, void *ctx,
                         tp_fault *fault) TP_MUST_USE;

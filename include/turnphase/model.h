@@ -147,8 +147,12 @@ typedef struct tp_model {
   tp_placement placement;
   /** The provider cannot call tools. */
   bool no_tools;
+  /** tp_model_delta() and tp_model_thinking() deliver their event themselves where no thread owns the turn: on the
+   *  thread that calls them, before they return, and no other thread wakes for it. That thread then holds no lock that
+   *  a callback of a listener acquires, and waits for no listener. False: each wakes an owner. */
+  bool delivers;
   /** Must be zero. */
-  uint8_t reserved_[3];
+  uint8_t reserved_[2];
   /** Of this runtime (inbox.h): its requests wait there until a thread of the host takes them. One that finds it
    *  full or freed fails. Kept as long as the model. */
   tp_inbox *inbox;
@@ -176,6 +180,11 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
 /** Emits a piece of the answer's text as an event; copied. Pieces that come faster than the turn's owner
  *  takes them are joined: a TP_EVENT_MODEL_DELTA has the text of one piece or of several, in their order. In a turn
  *  with tp_turn_request.each_delta each has an event of its own.
+ *
+ *  A model with tp_model.delivers: where no thread owns the turn at this moment, this call delivers the event itself
+ *  before it returns, and runs nothing else of the turn. The owner's thread gets the piece all the same where a
+ *  listener has tp_listener.on_owner, in a synchronous call (its caller waits as the owner), and in a runtime with
+ *  pump.
  *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when more than 16 MiB would wait for
  *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes
  *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */

@@ -7,7 +7,9 @@
  * (close, remove, unref) must be the last with it. A begun turn and the results of its phases are used by one thread at
  * a time ("one at a time"), except by tp_turn_cancel(). The library calls callbacks on the thread that owns the turn:
  * an engine worker, the caller of the synchronous function, or a handler thread that has run a handler of the turn and
- * goes on with it. With no_engine_workers all callbacks of a synchronous call come on the thread of its caller. */
+ * goes on with it. With a model that has tp_model.delivers, a thread that emits a piece of its answer owns the turn
+ * while it delivers that piece to the listeners, and for nothing else. With no_engine_workers all callbacks of a
+ * synchronous call come on the thread of its caller. */
 #ifndef TURNPHASE_TURN_H
 #define TURNPHASE_TURN_H
 
@@ -124,7 +126,8 @@ TP_API void *tp_event_data(const tp_event *event, tp_id_kind id);
 
 /** Receives an event. It must return within microseconds and must not block. A listener of several turns may be called
  *  from several threads at once.
- *  Threads: the one that owns the turn; for the kind JOB see tp_runtime_listen(). */
+ *  Threads: the one that owns the turn; for MODEL_DELTA and THINKING that may be a thread of the model
+ *  (tp_model.delivers, tp_listener.on_owner); for the kind JOB see tp_runtime_listen(). */
 typedef void (*tp_event_fn)(void *ctx, const tp_event *event);
 
 /** A receiver of events, and its filter. */
@@ -145,8 +148,12 @@ typedef struct tp_listener {
   /** Events that come from a subscription of lower visibility are left out. A PHASE_END that such a subscription
    *  decided comes without subscription and reason. */
   tp_visibility visibility_min;
+  /** No MODEL_DELTA or THINKING of its turns comes on a thread of a model (tp_model.delivers): for a callback that may
+   *  take longer, such as one that prints, since that thread may serve all streams of the process. Each piece then
+   *  wakes an owner. Must be false with an inbox. */
+  bool on_owner;
   /** Must be zero. */
-  uint32_t reserved_;
+  uint8_t reserved_[3];
   /** Of this runtime (inbox.h): copies of its events wait there, in the order in which the library delivers them. When
    *  the inbox is full, this event and all later ones but ends of turns are dropped and counted, until the host has
    *  taken the TP_EVENT_LOST that has their number. Kept as long as the listener. TP_INBOX_OF_SESSION only for a

@@ -67,6 +67,7 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
                           .destroy = destroy,
                           .placement = TP_PLACEMENT_THREAD,
                           .no_tools = core->config.no_tools,
+                          .delivers = true,
                           .provider = core->config.place};
   tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__monotonic_ns());
   tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__monotonic_ns());

@@ -22,7 +22,8 @@ enum tp__bug {
   TP__BUG_LOAD_ENDLESS = 13,   /* a load that was begun has no limit: its turn waits as long as its history does */
   TP__BUG_DELTA_PASSES = 14,   /* pieces of an answer that may be replaced are delivered at once */
   TP__BUG_PAIR_BROKEN = 15,    /* a call whose result a handler of model.request left out is sent */
-  TP__BUG_MESSAGE_LEFT = 16    /* a turn ends although a message was added to it while its answer came */
+  TP__BUG_MESSAGE_LEFT = 16,   /* a turn ends although a message was added to it while its answer came */
+  TP__BUG_REST_LEFT = 17       /* who delivered one message leaves what has come meanwhile to nobody */
 };
 
 #ifdef TP_SIM

@@ -352,6 +352,41 @@ void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
 
 void tp__strand_run(tp__strand *strand) { tp__strand_run_on(strand, NULL); }
 
+/* The strand was armed by the owner before, for the time of wake_ns. */
+static void leave_after_message(tp__strand *strand, int64_t wake_ns) {
+  void *expected = NULL;
+  bool as_before = !strand->end && !strand->own && !strand->handoff && !strand->to_wake && strand->wake_ns == wake_ns;
+  if (as_before) {
+    leaves(strand);
+    if (tp__aptr_cas_acq_rel(&strand->inbox, &expected, IDLE) || TP__BUG(TP__BUG_REST_LEFT)) return;
+  } else {
+    stops(strand);
+  }
+  tp__strand_submit(strand);
+}
+
+bool tp__strand_deliver_here(tp__strand *strand, tp__message *message) {
+  TP__ASSERT(message->deliver);
+  if (strand->sched->options.pumped || !tp__strand_try_acquire(strand)) return tp__strand_push(strand, message);
+  if (strand->sleeper) { /* it waits for just this */
+    (void)put(strand, message);
+    schedule(strand);
+    return true;
+  }
+  tp__here *here = tp__here_get();
+  tp__running running = {strand, here->running, NULL};
+  tp__inside frame;
+  works(strand);
+  here->running = &running;
+  tp__inside_enter(&frame, strand->sched->options.owner, TP__THREAD_OWNER);
+  int64_t wake_ns = strand->wake_ns;
+  message->deliver(message);
+  leave_after_message(strand, wake_ns);
+  tp__inside_leave(&frame);
+  here->running = running.outer;
+  return true;
+}
+
 void tp__strand_catch_up(tp__strand *strand) {
   works(strand);
   work_off(strand);

@@ -89,6 +89,11 @@ bool tp__strand_push(tp__strand *strand, tp__message *message);
 /** The same for a thread that can run the strand: where no thread owns it, the caller is the owner from here on, and
  *  must call tp__strand_run_on(). The strand has not ended. @return whether the caller is the owner. */
 bool tp__strand_push_own_if_free(tp__strand *strand, tp__message *message);
+/** The same for a message that any thread may deliver: where no thread owns the strand, the caller becomes the owner,
+ *  delivers this message and leaves; whatever has come meanwhile is for the engine workers. Where the owner sleeps in a
+ *  synchronous call, and where threads of the host pump, as tp__strand_push(). Holds no lock. @return false when the
+ *  strand has ended: the message was not taken. */
+bool tp__strand_deliver_here(tp__strand *strand, tp__message *message);
 /** Owner: the same for what it gives itself, without a wake-up: delivered before it leaves. */
 void tp__strand_push_own(tp__strand *strand, tp__message *message);
 /** What a thread runs, innermost first. */

@@ -261,6 +261,7 @@ static void draw_hosts(drawer *d, const int *phases, uint32_t phase_count) {
   s->pokes = (uint32_t)below(d, 6);
   s->wall_jumps = one_in(d, 3);
   if (!s->wall_jumps) s->options.job_lease_ms = 300 + (uint32_t)below(d, 300); /* a jump may be longer */
+  s->filters = s->seed % 2 == 0;
   s->turn_work_count = one_in(d, 3) ? 1 + (uint32_t)below(d, SCRIPT_TURN_WORKS_MAX) : 0;
   if (s->fault_level == FAULTS_NONE) {
     s->drain_limit_ms = AMPLE_MS;

@@ -129,6 +129,7 @@ typedef struct script {
   script_turn turns[SCRIPT_TURNS_MAX];
   uint32_t turn_count;
   uint32_t turn_work_count; /* sessions that the library drives */
+  bool filters;             /* what their models say is held and replaced */
   int64_t drain_ns;         /* in the middle; 0: at the end */
   uint32_t drain_limit_ms;
   int64_t kill_ns; /* when a subscription is switched off; 0: never */

@@ -39,6 +39,17 @@ static void check_data(turn_work *d, const char *who, tp_text turn_id, const voi
 
 /* ---- the model ---- */
 
+/* Some at once, some a moment later, when the turn has no owner. */
+static void emit_pieces(token_note *note) {
+  for (uint64_t left = 1 + tp__sim_random(3); left > 0; left--) {
+    tp_status status = tp_model_delta(note->token, tp_text_of("as "), NULL);
+    if (status == TP_OK) note->pieces++;
+    else if (status != TP_ERR_STALE && status != TP_ERR_NO_MEMORY)
+      world_fail(note->d->w, "a completion is taken or stale", "a delta gave %s", tp_status_name(status));
+    if (left > 1 && world_one_in(2)) tp__sim_sleep_ns((int64_t)tp__sim_random(TP__NS_PER_MS));
+  }
+}
+
 static tp_status complete_model(token_note *note) {
   char ids[CALLS_MAX][8];
   tp_tool_call calls[CALLS_MAX];
@@ -58,9 +69,7 @@ static tp_status complete_model(token_note *note) {
                                 .call_count = note->calls,
                                 .stop_reason = tp_text_of(note->calls ? "tool_use" : "end_turn")};
   if (note->fails) return tp_model_fail(note->token, TP_ERR_MODEL, "as the model fails", note->retryable, NULL);
-  tp_status status = tp_model_delta(note->token, tp_text_of("as "), NULL);
-  if (status != TP_OK && status != TP_ERR_STALE && status != TP_ERR_NO_MEMORY)
-    world_fail(note->d->w, "a completion is taken or stale", "a delta gave %s", tp_status_name(status));
+  emit_pieces(note);
   return tp_model_complete(note->token, &response, NULL);
 }
 
@@ -155,8 +164,9 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   }
   if (world_one_in(3)) complete(note);
   else {
+    note->twice = world_one_in(4);
     world_start("model", complete_later, note);
-    if (world_one_in(4)) world_start("model", complete_later, note);
+    if (note->twice) world_start("model", complete_later, note);
   }
 }
 
@@ -334,7 +344,8 @@ tp_status turn_work_register(world *w, tp_edit *edit) {
       {.id = "x.post", .phase = TP_PHASE_TURN_POST_TURN, .run = hear_post, .is_inline = true},
       {.id = "x.error", .phase = TP_PHASE_RUNTIME_ERROR, .run = hear_error, .is_inline = true},
       {.id = "x.end", .phase = TP_PHASE_SESSION_END, .run = hear_end, .is_inline = true}};
-  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
+  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
+    if (w->s->filters || hooks[i].phase != TP_PHASE_MODEL_RESPONSE) TP__TRY(world_subscribe(w, edit, &hooks[i]));
   return TP_OK;
 }
 
@@ -390,10 +401,33 @@ static void hear_skipped_post(turn_work *d, const tp_event *event) {
                (long long)(d->post_queued_ns - event->started_ns));
 }
 
+/* Pieces come between begin and end of their request, and where one thread answers, all that it emitted before. What a
+ * filter holds comes as one, and is looked at elsewhere. */
+static void hear_piece(turn_work *d, const tp_event *event) {
+  bool is_delta = event->kind == TP_EVENT_MODEL_DELTA, is_end = event->kind == TP_EVENT_MODEL_END;
+  if (event->kind == TP_EVENT_MODEL_BEGIN) {
+    d->is_asked = true;
+    d->piece_bytes = 0;
+  }
+  if ((is_delta || is_end) && !d->is_asked)
+    world_fail(d->w, "a piece comes between begin and end", "%s of turn workload %u", tp_event_name(event->kind),
+               d->index);
+  if (is_delta) d->piece_bytes += (uint32_t)event->text.size;
+  if (!is_end) return;
+  d->is_asked = false;
+  const token_note *note = d->tokens;
+  while (note && !note->is_model) note = note->next;
+  if (d->w->s->filters || event->status != TP_OK || event->started_ns == 0 || !note || note->twice) return;
+  if (d->piece_bytes != 3 * note->pieces)
+    world_fail(d->w, "each piece is delivered before the end", "%u were taken, and %u bytes came", note->pieces,
+               d->piece_bytes);
+}
+
 static void on_event(void *ctx, const tp_event *event) {
   turn_work *d = ctx;
   hear_skipped_post(d, event);
-  request_work_check_event(d->w, event);
+  if (d->w->s->filters) request_work_check_event(d->w, event);
+  hear_piece(d, event);
   check_data(d, "a listener", event->ids[TP_ID_TURN], tp_event_data(event, TP_ID_SESSION),
              tp_event_data(event, TP_ID_TURN));
   if (event->sequence == 1) d->last_event = 0;
@@ -553,7 +587,8 @@ void turn_work_run(void *arg) {
                           .start = model_start,
                           .cancel = model_cancel,
                           .destroy = model_destroy,
-                          .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD};
+                          .placement = world_one_in(2) ? TP_PLACEMENT_INLINE : TP_PLACEMENT_THREAD,
+                          .delivers = world_one_in(2)};
   tp_model fallback = model;
   const tp_model *const fallbacks[] = {&fallback};
   fallback.name = "sim2";

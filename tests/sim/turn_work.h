@@ -18,7 +18,9 @@ typedef struct token_note {
   uint32_t turn;   /* of the model's request */
   uint32_t number; /* of the request in its turn */
   uint32_t calls;  /* of the model's answer */
+  uint32_t pieces; /* of the model's answer, that were taken */
   bool fails, retryable, is_model, deferred;
+  bool twice; /* two threads answer */
   int64_t delay_ns;
   uint32_t cancels, destroys, accepted;
 } token_note;
@@ -35,6 +37,8 @@ typedef struct turn_work {
   uint32_t tool_ends;    /* events of this turn */
   uint32_t batch;        /* bit per call of the response: it has ended */
   uint64_t last_event;
+  bool is_asked;        /* a MODEL_BEGIN came, and its MODEL_END has not */
+  uint32_t piece_bytes; /* since then */
   uint32_t events_of_end;
   uint32_t turn; /* which is under way */
   uint32_t turn_ends, post_turns, errors, session_ends;

@@ -272,6 +272,218 @@ TEST(pieces_that_wait_have_a_bound) {
   free(piece);
 }
 
+/* ---- pieces that the thread which emits them delivers ---- */
+
+typedef struct deliveries {
+  pthread_t emitter;
+  _Atomic uint32_t here, elsewhere; /* pieces on that thread, and on others */
+  char text[8192];
+  uint64_t last_sequence;
+  _Atomic int bad;
+  tp_submission *_Atomic cancels; /* at the next piece */
+  tp_session *session;            /* a turn of it cannot be waited for here; NULL: not tried */
+} deliveries;
+
+static void note_delivery(void *ctx, const tp_event *event) {
+  deliveries *d = ctx;
+  if (event->sequence != d->last_sequence + 1) d->bad++;
+  d->last_sequence = event->sequence;
+  if (event->kind != TP_EVENT_MODEL_DELTA && event->kind != TP_EVENT_THINKING) return;
+  strncat(d->text, event->text.data, event->text.size);
+  if (d->session &&
+      tp_turn_run(d->session, &(tp_turn_request){.struct_size = sizeof(tp_turn_request)}, NULL, NULL) != TP_ERR_USAGE)
+    d->bad++;
+  tp_submission *cancels = atomic_exchange(&d->cancels, NULL);
+  if (cancels) tp_submission_cancel(cancels);
+  if (pthread_equal(pthread_self(), d->emitter)) d->here++;
+  else d->elsewhere++;
+}
+
+static const tp_listener noting = {.struct_size = sizeof noting, .on_event = note_delivery};
+
+static void open_deliveries(host *h, deliveries *d, const tp_runtime_options *options, tp_listener listener,
+                            bool delivers) {
+  *h = (host){.runtime = open_runtime(options), .ended = LATCH};
+  *d = (deliveries){.emitter = pthread_self()};
+  destroyed = 0;
+  h->inbox = open_inbox(h->runtime, 0);
+  h->model = (tp_model){.struct_size = sizeof h->model,
+                        .name = "host",
+                        .ctx = h,
+                        .inbox = h->inbox,
+                        .destroy = destroy,
+                        .delivers = delivers};
+  tp_session_options opens = {.struct_size = sizeof opens, .id = "s", .model = &h->model};
+  assert_int_equal(tp_session_open(h->runtime, &opens, &h->session, NULL), TP_OK);
+  listener.ctx = d;
+  assert_int_equal(tp_session_listen(h->session, &listener, NULL, NULL), TP_OK);
+  const tp_listener wrong = {.struct_size = sizeof wrong, .inbox = h->inbox, .on_owner = true};
+  assert_int_equal(tp_session_listen(h->session, &wrong, NULL, NULL), TP_ERR_USAGE);
+}
+
+/* The owner may have the turn at one moment, and has left it at a later one. */
+static uint32_t emit_until_here(const deliveries *d, tp_token token, bool thinking) {
+  uint32_t count = 0;
+  for (uint32_t before = d->here; d->here == before; count++) {
+    tp_text piece = tp_text_of("p");
+    assert_int_equal(thinking ? tp_model_thinking(token, piece, NULL) : tp_model_delta(token, piece, NULL), TP_OK);
+    assert_true(count < 1000000);
+    if (d->here == before) sched_yield();
+  }
+  return count;
+}
+
+TEST(piece_of_a_free_turn_is_delivered_by_the_thread_that_emits_it) {
+  host h;
+  deliveries d;
+  open_deliveries(&h, &d, NULL, noting, true);
+  d.session = h.session;
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  const tp_work *work = take_next(h.inbox);
+  uint32_t count = emit_until_here(&d, work->token, false);
+  assert_int_equal(d.here, 1);
+  for (int i = 0; i < 20; i++) { /* nothing wakes an owner, so it stays free */
+    assert_int_equal(tp_model_delta(work->token, tp_text_of("q"), NULL), TP_OK);
+    assert_int_equal(d.here, 2 + 2 * i);
+    assert_int_equal(tp_model_thinking(work->token, tp_text_of("t"), NULL), TP_OK);
+    assert_int_equal(d.here, 3 + 2 * i);
+  }
+  assert_int_equal(complete(work->token, "whole"), TP_OK);
+  latch_wait(&h.ended, 1);
+  assert_string_equal(h.text, "whole");
+  assert_int_equal(strspn(d.text, "p") > 0 && strspn(d.text, "p") <= count, 1);
+  assert_string_equal(d.text + strspn(d.text, "p"), "qtqtqtqtqtqtqtqtqtqtqtqtqtqtqtqtqtqtqtqt");
+  assert_int_equal(d.bad, 0);
+  close_host(&h);
+}
+
+/* In each of these an owner's thread gets the pieces. */
+TEST(piece_comes_on_the_owners_thread_where_the_model_or_a_listener_says_so) {
+  tp_listener owners = noting, others = noting;
+  owners.on_owner = true;
+  others.kinds = UINT64_C(1) << TP_EVENT_TURN_END;
+  others.on_owner = true;
+  const struct {
+    bool delivers, may_be_here;
+    tp_listener listener, second; /* of the runtime; without a function: none */
+  } cases[] = {{.delivers = false, .listener = noting},
+               {.delivers = true, .listener = owners},
+               {.delivers = true, .listener = noting, .second = owners},
+               {.delivers = true, .may_be_here = true, .listener = noting, .second = noting},
+               {.delivers = true, .may_be_here = true, .listener = noting, .second = others}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    host h;
+    deliveries d, second = {.emitter = pthread_self()};
+    open_deliveries(&h, &d, NULL, cases[i].listener, cases[i].delivers);
+    tp_listener also = cases[i].second;
+    also.ctx = &second;
+    if (also.on_event) assert_int_equal(tp_runtime_listen(h.runtime, &also, NULL, NULL), TP_OK);
+    tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+    const tp_work *work = take_next(h.inbox);
+    if (cases[i].may_be_here) (void)emit_until_here(&d, work->token, true);
+    else
+      for (int k = 0; k < 50; k++) assert_int_equal(tp_model_delta(work->token, tp_text_of("p"), NULL), TP_OK);
+    assert_int_equal(complete(work->token, "whole"), TP_OK);
+    latch_wait(&h.ended, 1);
+    if (!cases[i].may_be_here) assert_int_equal(d.here + second.here, 0);
+    if (!cases[i].may_be_here) assert_int_equal(strlen(d.text), 50);
+    close_host(&h);
+  }
+}
+
+static void *run_and_wait(void *ctx) {
+  host *h = ctx;
+  const tp_turn_result *result;
+  tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .limit_ms = LONG_MS};
+  assert_int_equal(tp_turn_run(h->session, &request, &result, NULL), TP_OK);
+  h->outcome = result->outcome;
+  tp_turn_result_free(result);
+  return NULL;
+}
+
+TEST(piece_of_a_synchronous_turn_comes_on_the_thread_that_waits_for_it) {
+  host h;
+  deliveries d;
+  pthread_t thread;
+  open_deliveries(&h, &d, NULL, noting, true);
+  assert_int_equal(pthread_create(&thread, NULL, run_and_wait, &h), 0);
+  const tp_work *work = take_next(h.inbox);
+  d.emitter = thread;
+  for (int i = 0; i < 50; i++) assert_int_equal(tp_model_delta(work->token, tp_text_of("p"), NULL), TP_OK);
+  assert_int_equal(complete(work->token, "whole"), TP_OK);
+  pthread_join(thread, NULL);
+  assert_int_equal(h.outcome, TP_TURN_COMPLETED);
+  assert_int_equal(strlen(d.text), 50);
+  assert_true(d.here > 0);
+  assert_int_equal(d.elsewhere + (uint32_t)d.bad, 0);
+  close_host(&h);
+}
+
+TEST(turn_that_is_cancelled_where_a_piece_is_delivered_ends_elsewhere) {
+  host h;
+  deliveries d;
+  open_deliveries(&h, &d, NULL, noting, true);
+  tp_submission *submission = submit_turn(&h, "hello", LONG_MS);
+  const tp_work *work = take_next(h.inbox);
+  tp_token token = work->token;
+  (void)emit_until_here(&d, token, false);
+  d.cancels = submission;
+  assert_int_equal(tp_model_delta(token, tp_text_of("p"), NULL), TP_OK);
+  assert_null(d.cancels); /* it was delivered */
+  latch_wait(&h.ended, 1);
+  assert_int_equal(h.outcome, TP_TURN_CANCELLED);
+  assert_int_equal(complete(token, "late"), TP_ERR_STALE);
+  tp_submission_unref(submission);
+  close_host(&h);
+}
+
+/* The deadline stays armed, whoever had the turn before. */
+TEST(turn_whose_pieces_are_delivered_ends_at_its_limit) {
+  host h;
+  deliveries d;
+  open_deliveries(&h, &d, NULL, noting, true);
+  tp_submission_unref(submit_turn(&h, "hello", 30));
+  const tp_work *work = take_next(h.inbox);
+  tp_token token = work->token;
+  while (d.here < 2 && tp_model_delta(token, tp_text_of("p"), NULL) == TP_OK) sched_yield();
+  latch_wait(&h.ended, 1); /* no other piece: only the timer can end it */
+  assert_int_equal(h.outcome, TP_TURN_TIMED_OUT);
+  assert_int_equal(complete(token, "late"), TP_ERR_STALE);
+  close_host(&h);
+}
+
+typedef struct emitter {
+  tp_token token;
+  const char *piece;
+} emitter;
+
+static void *emit_many(void *ctx) {
+  const emitter *e = ctx;
+  for (int i = 0; i < 500; i++) assert_int_equal(tp_model_delta(e->token, tp_text_of(e->piece), NULL), TP_OK);
+  return NULL;
+}
+
+TEST(pieces_of_two_threads_are_all_delivered_one_at_a_time) {
+  host h;
+  deliveries d;
+  open_deliveries(&h, &d, NULL, noting, true);
+  tp_submission_unref(submit_turn(&h, "hello", LONG_MS));
+  const tp_work *work = take_next(h.inbox);
+  emitter a = {work->token, "a"}, b = {work->token, "b"};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, emit_many, &b), 0);
+  emit_many(&a);
+  pthread_join(thread, NULL);
+  assert_int_equal(complete(work->token, "whole"), TP_OK);
+  latch_wait(&h.ended, 1);
+  size_t counts[2] = {0, 0};
+  for (const char *c = d.text; *c; c++) counts[*c == 'b']++;
+  assert_int_equal(counts[0], 500);
+  assert_int_equal(counts[1], 500);
+  assert_int_equal(d.bad, 0);
+  close_host(&h);
+}
+
 TEST(begun_turn_refuses_each_delta) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_turn_request request = {.struct_size = sizeof request, .each_delta = true};

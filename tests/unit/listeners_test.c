@@ -286,7 +286,7 @@ TEST(bad_listeners_are_refused_and_not_taken) {
   bad.visibility_min = (tp_visibility)9;
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "visibility_min");
   bad = listener_of(&e, 0);
-  bad.reserved_ = 1;
+  bad.reserved_[1] = 1;
   expect_refused(&w, &e, &bad, TP_ERR_USAGE, "reserved_");
   bad = listener_of(&e, 0);
   bad.phase_count = 1;

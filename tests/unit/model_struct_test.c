@@ -68,7 +68,7 @@ TEST(models_of_another_make_are_refused_and_not_taken) {
   tp_model no_size = good(NULL), no_start = good(NULL), misplaced = good(NULL), reserved = good(NULL);
   no_size.struct_size = 3;
   no_start.start = NULL;
-  reserved.reserved_[2] = 1;
+  reserved.reserved_[1] = 1;
   misplaced.placement = TP_PLACEMENT_PARALLEL;
   const struct {
     const tp_model *model;
