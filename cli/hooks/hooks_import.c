@@ -411,6 +411,8 @@ static int prepare_entry(importer *m, size_t index) {
   if (!entry->left_out && is_filter(entry) && !m->arguments->rewrite)
     entry->left_out = "it does nothing but change the tools of a request: --rewrite takes it";
   if (entry->left_out) return CLI_OK;
+  if (strcmp(entry->event, "AfterTool") == 0 && !m->arguments->rewrite && entry->note_count < CLI_NOTES_MAX)
+    entry->notes[entry->note_count++] = "a deny hides the result only with --rewrite; without it the model reads both";
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
   choose_id(m, index, settings, name, id, sizeof id);

@@ -315,6 +315,24 @@ static void add_notification(tp__input *in) {
     tp__input_write(in->hook, in->call, in->writer, add_details);
 }
 
+/* What the user asked for in this turn: the first message of it, before what hooks have objected. */
+typedef struct request_said {
+  tp_text turn, text;
+} request_said;
+
+static bool find_request(void *ctx, const tp_message *message) {
+  request_said *said = ctx;
+  bool is_it = message->role == TP_ROLE_USER && tp_text_equal(message->turn_id, said->turn);
+  if (is_it) said->text = message->text;
+  return !is_it;
+}
+
+static void add_request_said(tp__input *in) {
+  request_said said = {.turn = tp_call_id(in->call, TP_ID_TURN)};
+  (void)tp_call_messages(in->call, find_request, &said);
+  tp__input_text(in, "prompt", said.text);
+}
+
 static void add_own(tp__input *in) {
   const tp_call *call = in->call;
   bool is_gemini = in->hook->protocol == TP__PROTOCOL_GEMINI;
@@ -344,6 +362,7 @@ static void add_own(tp__input *in) {
     case TP__EVENT_SUBAGENT_STOP:
       tp__input_string(in, "agent_transcript_path", in->transcript); /* fall through */
     case TP__EVENT_STOP:
+      if (is_gemini) add_request_said(in);
       tp__input_bool(in, "stop_hook_active", tp_call_int(call, TP_FIELD_STOP_DENIALS) > 0);
       tp__input_text(in, is_gemini ? "prompt_response" : "last_assistant_message",
                      tp_call_text(call, TP_FIELD_RESPONSE_TEXT));

@@ -161,6 +161,18 @@ static bool has_verdict(const tp__judge *judge) {
          hook->protocol_event->id != TP__EVENT_TOOL_SELECTION;
 }
 
+/* Of Gemini a block after a call puts its reason in the place of the result. */
+static bool hides_result(const tp__judge *judge) {
+  return judge->hook->protocol == TP__PROTOCOL_GEMINI && judge->hook->phase == TP_PHASE_TOOL_RESULT;
+}
+
+static void hide_result(tp__judge *judge, tp_text reason) {
+  tp__judge_set_reason(judge, cut(judge, reason));
+  tp__judge_need_reason(judge);
+  if (judge->judged->replacement_count > 0) return; /* exit code and decision */
+  tp__judge_replace(judge, TP_FIELD_RESULT, TP_FIELD_KIND_TEXT, tp_text_of(judge->judged->reason));
+}
+
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
   if (answers_question(judge)) { /* as there: only its object answers, and the person is asked */
@@ -188,7 +200,8 @@ static void block(tp__judge *judge, tp_text reason) {
       break;
     case TP__EVENT_POST_TOOL:
     case TP__EVENT_POST_TOOL_FAILURE:
-      say(judge, reason, "a block");
+      if (hides_result(judge)) hide_result(judge, reason);
+      else say(judge, reason, "a block");
       return;
     default:
       break;
@@ -287,7 +300,7 @@ static void apply_rewrite(tp__judge *judge, const struct said *said) {
   if (is_of_model(judge)) apply_to_model(judge, said);
   bool decides = is_before_call(judge) || answers_question(judge);
   bool rewrites_input = judge->hook->rewrites && decides;
-  if (said->output.size > 0) replace_result(judge, said->output);
+  if (said->output.size > 0 && judge->judged->replacement_count == 0) replace_result(judge, said->output);
   if (said->input.size == 0) return;
   if (rewrites_input) replace_arguments(judge, said->input);
   else if (decides && has_verdict(judge))

@@ -569,6 +569,125 @@ def what_a_model_hook_may_not_change_is_denied(project):
         assert words in ran.stdout, ran
 
 
+# What programs of each event get, as the references of their hosts have it. A field with ? may be missing.
+OBJECT, FLAG = shape(), shape('boolean')
+GEMINI_OWN = {
+    'SessionStart': {'source': {'enum': ['startup', 'resume', 'clear']}, 'model?': TEXT},
+    'SessionEnd': {'reason': {'enum': ['exit', 'clear', 'logout', 'prompt_input_exit', 'other']}},
+    'BeforeAgent': {'prompt': {'const': 'go'}},
+    'AfterAgent': {'prompt': {'const': 'go'}, 'prompt_response': TEXT, 'stop_hook_active': FLAG},
+    'BeforeTool': {'tool_name': {'const': 'Bash'}, 'tool_input': OBJECT, 'mcp_context?': OBJECT},
+    'AfterTool': {'tool_name': {'const': 'Bash'}, 'tool_input': OBJECT,
+                  'tool_response': shape(required=['llmContent', 'returnDisplay'], llmContent=TEXT, returnDisplay=TEXT,
+                                         error=OBJECT), 'mcp_context?': OBJECT, 'duration_ms?': NUMBER},
+    'Notification': {'notification_type': {'const': 'ToolPermission'}, 'message': TEXT, 'details': OBJECT},
+    'BeforeModel': {'llm_request': LLM_REQUEST}, 'BeforeToolSelection': {'llm_request': LLM_REQUEST},
+    'AfterModel': {'llm_request': LLM_REQUEST, 'llm_response': LLM_RESPONSE},
+}
+TOOL = {'tool_name': {'const': 'Bash'}, 'tool_input': OBJECT}
+CALLED = {**TOOL, 'tool_use_id': {'const': 'toolu_1'}, 'permission_mode': TEXT}
+CLAUDE_OWN = {
+    'SessionStart': {'source': {'enum': ['startup', 'resume', 'clear', 'compact', 'fork']}, 'model?': TEXT},
+    'SessionEnd': {'reason': {'enum': ['clear', 'resume', 'logout', 'prompt_input_exit', 'other']}, 'prompt_id': TEXT},
+    'UserPromptSubmit': {'prompt': {'const': 'go'}, 'permission_mode': TEXT, 'prompt_id': TEXT},
+    'PreToolUse': {**CALLED, 'prompt_id': TEXT},
+    'PostToolUse': {**CALLED, 'prompt_id': TEXT, 'tool_response': OBJECT, 'duration_ms?': NUMBER},
+    'PostToolBatch': {'permission_mode': TEXT, 'prompt_id': TEXT, 'tool_calls': shape('array', items=shape(
+        required=['tool_name', 'tool_input', 'tool_use_id', 'tool_response'], tool_name=TEXT, tool_input=OBJECT,
+        tool_use_id=TEXT, tool_response=TEXT))},
+    'PermissionRequest': {**TOOL, 'permission_mode': TEXT, 'prompt_id': TEXT, 'permission_suggestions?': OBJECT},
+    'Notification': {'message': TEXT, 'notification_type': {'const': 'permission_prompt'}, 'title?': TEXT,
+                     'prompt_id': TEXT},
+    'Stop': {'stop_hook_active': FLAG, 'last_assistant_message': TEXT, 'permission_mode': TEXT, 'prompt_id': TEXT},
+}
+
+
+def documented(event, own, **base):
+    base.update(session_id={'const': 's'}, transcript_path=TEXT, cwd=TEXT, hook_event_name={'const': event})
+    required = [*base, *(name for name in own if not name.endswith('?'))]
+    return shape(required=required, **base, **{name.rstrip('?'): rule for name, rule in own.items()})
+
+
+def each_event_has_its_documented_input(project):
+    """All events of a conversation with a call that a hook lets pass; those of Codex are those of Claude Code."""
+    for path, table, base, answer in (
+            ('.gemini/settings.json', GEMINI_OWN, {'timestamp': TEXT}, '{}'),
+            ('settings.json', CLAUDE_OWN, {}, request(behavior='allow')),
+            ('.codex/hooks.json', CLAUDE_OWN, {}, request(behavior='allow'))):
+        project.remove('hd')
+        project.import_hooks({'hooks': {event: [group(command(
+            f'cat >> {event}.log; ' + (answer if event == 'PermissionRequest' else 'true')))] for event in table}},
+            '--rewrite', name=path)
+        project.write('hd/asks.yaml', ASKS)
+        if path.startswith('.gemini'):  # that host has no event that answers the question
+            os.remove(project.directory + '/hd/asks.yaml')
+            events = project.run()
+            assert results(events)[0]['kind'] == 'ok', events
+            project.write('hd/asks.yaml', ASKS)
+        project.run()
+        for event, own in table.items():
+            seen = lines(project, f'{event}.log')
+            for line in seen:
+                wrong = violation(line, documented(event, own, **base))
+                assert wrong is None, (path, event, wrong, line)
+            os.remove(f'{project.directory}/{event}.log')
+
+
+def specific(event, **fields):
+    return {'hookSpecificOutput': {'hookEventName': event, **fields}}
+
+
+# What each event answers, as its reference has it, and the event of the conversation that shows what came of it.
+CONTEXT = 'the marked words'
+NO = {'decision': 'block', 'reason': CONTEXT}
+ANSWERS = [
+    ('claude', 'SessionStart', specific('SessionStart', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'UserPromptSubmit', specific('UserPromptSubmit', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'UserPromptSubmit', NO, 'result'),
+    ('claude', 'UserPromptSubmit', {'continue': False, 'stopReason': CONTEXT}, 'result'),
+    ('claude', 'PreToolUse', specific('PreToolUse', permissionDecision='deny', permissionDecisionReason=CONTEXT),
+     'tool_end'),
+    ('claude', 'PreToolUse', specific('PreToolUse', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'PostToolUse', specific('PostToolUse', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'PostToolUse', NO, 'reminder'),
+    ('claude', 'PostToolUse', specific('PostToolUse', updatedToolOutput=CONTEXT), 'tool_end'),
+    ('claude', 'PostToolBatch', NO, 'diagnostic'),
+    ('claude', 'PostToolBatch', specific('PostToolBatch', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'Stop', NO, 'diagnostic'),
+    ('claude', 'PermissionDenied', specific('PermissionDenied', additionalContext=CONTEXT), 'reminder'),
+    ('claude', 'SessionEnd', {'systemMessage': CONTEXT}, 'diagnostic'),
+    ('claude', 'Notification', {'systemMessage': CONTEXT}, None),
+    ('gemini', 'SessionStart', specific('SessionStart', additionalContext=CONTEXT), 'reminder'),
+    ('gemini', 'BeforeAgent', {'decision': 'deny', 'reason': CONTEXT}, 'result'),
+    ('gemini', 'BeforeAgent', {'hookSpecificOutput': {'additionalContext': CONTEXT}}, 'reminder'),
+    ('gemini', 'BeforeTool', {'decision': 'deny', 'reason': CONTEXT}, 'tool_end'),
+    ('gemini', 'AfterTool', {'hookSpecificOutput': {'additionalContext': CONTEXT}}, 'reminder'),
+    ('gemini', 'AfterTool', {'hookSpecificOutput': {'tool_output': CONTEXT}}, 'tool_end'),
+    ('gemini', 'AfterTool', {'decision': 'deny', 'reason': CONTEXT}, 'tool_end'),
+    ('gemini', 'AfterAgent', {'decision': 'deny', 'reason': CONTEXT}, 'diagnostic'),
+    ('gemini', 'SessionEnd', {'systemMessage': CONTEXT}, 'diagnostic'),
+    ('gemini', 'Notification', {'systemMessage': CONTEXT}, None),
+]
+
+
+def each_event_acts_on_its_documented_answer(project):
+    project.write('talk.yaml', json.dumps({'sessions': [{'id': 's', 'turns': [{'id': 't', 'user': 'go'}]}]}))
+    for host, event, answer, shown in ANSWERS:
+        project.remove('hd')
+        project.write('answer.json', json.dumps(answer))
+        project.import_hooks(hooks(event, 'cat > given.json; cat answer.json'), '--rewrite',
+                             name='.gemini/settings.json' if host == 'gemini' else 'settings.json')
+        if event in ('PermissionDenied', 'Notification'):
+            project.write('hd/asks.yaml', ASKS)
+        project.trust()
+        ran = project.command('run', '--script', 'model.yaml', '--hooks', 'hd', '--no-memory', '--json', 'talk.yaml')
+        events = [json.loads(line) for line in ran.stdout.splitlines()]
+        assert json.loads(project.read('given.json'))['hook_event_name'] == event, (host, event)
+        os.remove(project.directory + '/given.json')
+        places = {one['event'] for one in events if CONTEXT in json.dumps(one)}
+        assert (shown in places) if shown else True, (host, event, answer, places)
+
+
 def command(text='true', **more):
     return {'type': 'command', 'command': text, **more}
 
@@ -626,12 +745,14 @@ def files_as_they_are_published(project):
     assert 'sequential: true' in project.read('hd/001-after-tool-1.yaml'), os.listdir(project.directory + '/hd')
 
 
-CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings, variables_of_a_handler,
-         variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
+CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings,
+         variables_of_a_handler, variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
          state_of_a_config_toml_switches_single_hooks_off, transcript_of_the_session,
          transcript_of_each_event, permission_requests, denials_and_notifications, background_hooks_that_wake,
          events_without_a_place_yet, requests_and_answers_have_their_documented_shape,
-         scripts_for_models_run_unchanged, files_as_they_are_published, what_a_model_hook_may_not_change_is_denied]
+         scripts_for_models_run_unchanged, each_event_has_its_documented_input,
+         each_event_acts_on_its_documented_answer, files_as_they_are_published,
+         what_a_model_hook_may_not_change_is_denied]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, Project))

@@ -103,6 +103,14 @@ static const row rows[] = {
     {"PostToolUse", "echo look >&2; exit 2", TP_TOOL_OK, "ran"},
     {"AfterTool", "echo '{\"hookSpecificOutput\": {\"tool_output\": {\"llmContent\": \"hidden\"}}}'", TP_TOOL_OK,
      "hidden"},
+    {"AfterTool", "echo '{\"decision\": \"deny\", \"reason\": \"kept back\"}'", TP_TOOL_OK, "kept back"},
+    {"AfterTool",
+     "echo '{\"decision\": \"block\", \"reason\": \"kept back\", \"hookSpecificOutput\": {\"tool_output\": "
+     "\"other\"}}'",
+     TP_TOOL_OK, "kept back"},
+    {"AfterTool", "echo kept back >&2; exit 2", TP_TOOL_OK, "kept back"},
+    {"AfterTool", "exit 2", TP_TOOL_OK, "hook guard gave no reason"},
+    {"AfterTool", "echo '{\"decision\": \"allow\", \"reason\": \"fine\"}'", TP_TOOL_OK, "ran {"},
 };
 
 static void write_hook(const char *event, const char *script, const char *more) {
