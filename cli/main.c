@@ -138,6 +138,33 @@ static const cli_command commands[] = {
      .description = "Shows the record of a turn with its phases, newest first, and every subscription of each: how it\n"
                     "ended and why, how long it waited and ran. With --session a turn of that session.",
      .run = cli_show},
+    {.bit = CLI_SESSIONS,
+     .name = "sessions",
+     .operand = "list|show|export|delete DIR SESSION",
+     .operands_max = 3,
+     .summary = "list the sessions of a data directory, show, export and erase them",
+     .examples = "  turnphase sessions list ./kept --tenant acme\n"
+                 "  turnphase sessions export ./kept monday > monday.jsonl\n"
+                 "  turnphase sessions delete ./kept monday\n"
+                 "  turnphase sessions delete ./kept --age 365d --yes --json\n",
+     .description =
+         "list DIR              the sessions, the one with the oldest activity first\n"
+         "show DIR SESSION      what was said in one, its turns, jobs, questions and tasks\n"
+         "export DIR SESSION    everything of one as JSON Lines\n"
+         "delete DIR [SESSION]  erase one, those of --tenant, or those of which nothing is newer than --age:\n"
+         "                      history, records, jobs, questions and tasks, and every copy in the directory;\n"
+         "                      not the memories (forget). 75 while a process works on the directory",
+     .run = cli_sessions},
+    {.bit = CLI_FORGET,
+     .name = "forget",
+     .operand = "DIR",
+     .summary = "erase everything that a data directory has of a tenant",
+     .examples = "  turnphase forget ./kept --tenant acme\n"
+                 "  turnphase forget ./kept --tenant acme --session monday --yes\n",
+     .description = "Erases the sessions of --tenant (or one, or those of which nothing is newer than --age) from the\n"
+                    "store, and their memories from the memory's file. Where it is interrupted, call it again: it\n"
+                    "does the rest.",
+     .run = cli_forget},
     {.bit = CLI_TIME,
      .name = "time",
      .operand = "DIR TURN",

@@ -29,10 +29,12 @@ enum {
   CLI_WORKER = 1048576,
   CLI_ASK = 2097152,
   CLI_AUDIT = 4194304,
+  CLI_SESSIONS = 8388608,
+  CLI_FORGET = 16777216,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
-              CLI_AUDIT
+              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET
 };
 
 enum { CLI_OPERANDS_MAX = 9 };
@@ -149,7 +151,7 @@ typedef struct cli_arguments {
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
-  bool until_empty, all, keeps_questions;
+  bool until_empty, all, keeps_questions, yes;
 } cli_arguments;
 
 /** A row of the command table. */
@@ -178,6 +180,7 @@ int cli_ask_command(const cli_arguments *arguments, cli_output *output);
 int cli_audit(const cli_arguments *arguments, cli_output *output);
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_chat_command(const cli_arguments *arguments, cli_output *output);
+int cli_forget(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_jobs(const cli_arguments *arguments, cli_output *output);
 int cli_memory_command(const cli_arguments *arguments, cli_output *output);
@@ -185,6 +188,7 @@ int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);
 int cli_run(const cli_arguments *arguments, cli_output *output);
 int cli_runs(const cli_arguments *arguments, cli_output *output);
+int cli_sessions(const cli_arguments *arguments, cli_output *output);
 int cli_show(const cli_arguments *arguments, cli_output *output);
 int cli_store(const cli_arguments *arguments, cli_output *output);
 int cli_tool(const cli_arguments *arguments, cli_output *output);

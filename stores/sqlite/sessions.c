@@ -28,7 +28,7 @@ static const char sessions_sql[] =
     PART("4", "question", "asked_ms", "max(asked_ms, answered_ms)", "0")
     PART("5", "task", "created_unix_ms", "created_unix_ms", "0")
     PART("6", "tool_start", "started_unix_ms", "started_unix_ms", "0")
-    PART("7", "audit", "unix_ms", "unix_ms", "0")
+    PART("7", "audit WHERE turn <> ''", "unix_ms", "unix_ms", "0")
     ") SELECT sum(iif(what = 0, number, 0)), sum(iif(what = 1, number, 0)), sum(iif(what = 2, number, 0)),"
     " sum(iif(what = 3, number, 0)), sum(iif(what = 4, number, 0)), sum(iif(what = 5, number, 0)),"
     " sum(iif(what = 6, number, 0)), sum(iif(what = 7, number, 0)), coalesce(min(nullif(first, 0)), 0),"
@@ -49,6 +49,7 @@ static int bind_string(sqlite3_stmt *statement, int index, const char *string) {
 
 int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_session_query *query,
                             tp_sqlite_session_fn each, void *ctx) {
+  assert(db && query && each);
   sqlite3_stmt *rows = NULL;
   bool goes_on = true;
   int rc = sqlite3_prepare_v2(db, sessions_sql, -1, &rows, NULL);

@@ -546,3 +546,66 @@ TEST(wrong_words_are_refused_with_what_helps) {
   }
   assert_int_equal(access("/turnphase.db", F_OK), -1); /* nothing was made where nothing was */
 }
+
+/* How many files of a data directory have the text. */
+static int files_with(const char *data, const char *text) {
+  char command_line[600];
+  snprintf(command_line, sizeof command_line, "exit $(grep -l -a -r -e '%s' '%s' | wc -l)", text, data);
+  return WEXITSTATUS(system(command_line));
+}
+
+TEST(session_is_shown_exported_and_erased_with_its_memories) {
+  static const char talk[] =
+      "{\"session\": \"s\", \"turn\": \"t\", \"tenant\": \"ann\", \"user\": \"plant-ann is here\"}\n"
+      "{\"session\": \"s\", \"turn\": \"t\", \"tenant\": \"bob\", \"user\": \"plant-bob is here\"}\n";
+  const char *data = scratch_path("erased");
+  command c = {.arguments = {"run", "--script", scratch_string("model.yaml", script), "--data", data}, .input = talk};
+  assert_status(&c, 0);
+  command_free(&c);
+  assert_int_equal(files_with(data, "plant-ann"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "sessions", "list", "DIR"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "sessions", "list", "DIR", "--tenant", "bob", "--json"), 1);
+  assert_int_equal(COUNT_OF(data, 0, "sessions", "list", "DIR", "--age", "1h"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "sessions", "show", "DIR", "s"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "sessions", "show", "DIR", "none"), 0);
+  c = (command){.arguments = {"sessions", "show", data, "s", "--tenant", "ann"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "user: plant-ann is here\nassistant: I see.\nturn t\n");
+  command_free(&c);
+  c = (command){.arguments = {"sessions", "export", data, "s", "--tenant", "ann"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"kind\":\"message\",\"row\":{\"id\":1,");
+  assert_true(lines_of(&c.out) > 8 && !memmem(c.out.data, c.out.size, "plant-bob", 9));
+  command_free(&c);
+  static const char *const wrong[][5] = {{"delete", "DIR", "--yes"},        {"delete", "DIR", "s"},
+                                         {"list", "DIR", "--yes"},          {"show", "DIR"},
+                                         {"delete", "DIR", "--age", "tea"}, {"delete", "DIR", "s", "--limit", "1"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    COUNT_OF(data, 2, "sessions", wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3], wrong[i][4]);
+  assert_int_equal(COUNT_OF(data, 2, "forget", "DIR", "--yes"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "forget", "DIR", "--tenant", "ann"), 0);
+  assert_int_equal(files_with(data, "plant-ann"), 2);
+  char claim[128];
+  snprintf(claim, sizeof claim, "INSERT INTO process VALUES (7, %d, 0, 1, '')", (int)getpid());
+  sql(data, "turnphase.db", claim);
+  c = (command){.arguments = {"forget", data, "--tenant", "ann", "--yes"}};
+  assert_status(&c, 75);
+  snprintf(claim, sizeof claim, "process %d uses it", (int)getpid());
+  assert_holds(&c.err, claim);
+  command_free(&c);
+  assert_int_equal(files_with(data, "plant-ann"), 2);
+  sql(data, "turnphase.db", "DELETE FROM process WHERE id = 7");
+  assert_int_equal(COUNT_OF(data, 0, "forget", "DIR", "--tenant", "ann", "--session", "other", "--yes"), 0);
+  assert_int_equal(files_with(data, "plant-ann"), 2);
+  c = (command){.arguments = {"forget", data, "--tenant", "ann", "--yes", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"sessions\":1,\"rows\":");
+  assert_holds(&c.out, "\"memories\":1,\"complete\":true}");
+  command_free(&c);
+  assert_int_equal(files_with(data, "plant-ann"), 0);
+  assert_int_equal(files_with(data, "plant-bob"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "sessions", "delete", "DIR", "s", "--yes"), 0);
+  assert_int_equal(files_with(data, "plant-bob"), 1);
+  assert_int_equal(COUNT_OF(data, 0, "memory", "list", "DIR"), 1);
+  assert_int_equal(COUNT_OF(data, 0, "sessions", "list", "DIR"), 0);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands sessions and forget: what a data directory has of each session, and its erasure. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/data.h"
+#include "cli/common/date.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/map.h"
+#include "cli/common/message.h"
+#include "cli/common/quantity.h"
+#include "cli/inspect/progress.h"
+#include "cli/run/event.h"
+#include "cli/run/timeline.h"
+#include "runtime/base/check.h"
+#include "turnphase/memory.h"
+#include "turnphase/sqlite.h"
+
+/** What a command works on. */
+typedef struct work {
+  const cli_arguments *arguments;
+  cli_output *output;
+  cli_data data;
+  tp_sqlite_session_query query;
+  size_t shown;
+  bool has_more;
+  uint64_t messages, turns, jobs, questions, tasks; /* of the sessions that fit */
+  char tenant[TP_ID_BYTES_MAX + 1];                 /* of the first of them */
+} work;
+
+/* ---- list ---- */
+
+static void add_session(cli_map *p, const tp_sqlite_session *s) {
+  cli_map_add_text(p, "tenant", s->tenant);
+  cli_map_add_text(p, "session", s->session);
+  const struct {
+    const char *name;
+    uint64_t count;
+  } rows[] = {{"messages", s->messages}, {"turns", s->turns}, {"entries", s->entries},     {"calls", s->calls},
+              {"audits", s->audits},     {"jobs", s->jobs},   {"questions", s->questions}, {"tasks", s->tasks}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) cli_map_add_int(p, rows[i].name, (int64_t)rows[i].count);
+  if (s->first_unix_ms) cli_map_add_int(p, "first_unix_ms", s->first_unix_ms);
+  if (s->last_unix_ms) cli_map_add_int(p, "last_unix_ms", s->last_unix_ms);
+  if (s->process_id) cli_map_add_int(p, "process_id", s->process_id);
+}
+
+static void print_session(cli_output *output, const tp_sqlite_session *s) {
+  char time[40];
+  cli_printf(output, "%-24s  ", s->last_unix_ms ? cli_data_time(s->last_unix_ms, time) : "-");
+  cli_print_cut(output, s->tenant, SIZE_MAX);
+  cli_print_string(output, s->tenant.size ? "/" : "");
+  cli_print_cut(output, s->session, SIZE_MAX);
+  cli_printf(output, "  %llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks",
+             (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
+             (unsigned long long)s->questions, (unsigned long long)s->tasks);
+  if (s->process_id) cli_printf(output, "  in use by process %lld", (long long)s->process_id);
+  cli_print_string(output, "\n");
+}
+
+static bool show_session(void *ctx, const tp_sqlite_session *s) {
+  work *w = ctx;
+  w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
+  if (w->has_more) return false;
+  w->shown++;
+  if (w->arguments->json) {
+    cli_map p = {0};
+    add_session(&p, s);
+    cli_map_print(&p, w->output);
+  } else {
+    print_session(w->output, s);
+  }
+  return !w->output->error;
+}
+
+static int sessions_list(work *w) {
+  tp_fault fault = {0};
+  bool is_left = false;
+  tp_status status = tp_sqlite_sessions_list(w->data.store, &w->query, show_session, w, &fault);
+  if (status == TP_OK) status = tp_sqlite_erasure_is_left(w->data.store, &is_left, &fault);
+  if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
+  if (w->has_more) cli_error("there are more; --limit 0 shows all");
+  if (w->shown == 0 && !w->arguments->json) cli_error("there is no such session");
+  if (is_left)
+    cli_error("an erasure is not over: copies of deleted rows are left in %s; call it again, or sessions delete",
+              w->data.path);
+  return CLI_OK;
+}
+
+/* ---- one session ---- */
+
+static bool sum_session(void *ctx, const tp_sqlite_session *s) {
+  work *w = ctx;
+  if (w->shown++ == 0) snprintf(w->tenant, sizeof w->tenant, "%.*s", (int)s->tenant.size, s->tenant.data);
+  w->messages += s->messages;
+  w->turns += s->turns;
+  w->jobs += s->jobs;
+  w->questions += s->questions;
+  w->tasks += s->tasks;
+  return true;
+}
+
+static int sum_sessions(work *w) {
+  tp_fault fault = {0};
+  tp_status status = tp_sqlite_sessions_list(w->data.store, &w->query, sum_session, w, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(w->data.path, status, &fault);
+}
+
+static bool export_row(void *ctx, const char *kind, tp_text row) {
+  work *w = ctx;
+  cli_map p = {0};
+  cli_map_add_string(&p, "kind", kind);
+  cli_map_add_value(&p, "row", row);
+  return cli_map_print(&p, w->output) == CLI_OK && !w->output->error;
+}
+
+static void print_labelled(work *w, tp_text row, const char *label, const char *key) {
+  tp_text text = tp_value_text(tp_value_get(row, key));
+  if (!text.size) return;
+  cli_print_string(w->output, label);
+  cli_print_cut(w->output, text, SIZE_MAX);
+}
+
+static bool show_row(void *ctx, const char *kind, tp_text row) {
+  work *w = ctx;
+  static const struct {
+    const char *kind, *label, *key, *more_label, *more;
+  } rows[] = {{"message", "", "role", ": ", "text"},
+              {"tool_call", "  call ", "name", "  ", "id"},
+              {"turn", "turn ", "turn", "  why: ", "reason"},
+              {"job", "job of ", "handler", "  ", "message"},
+              {"question", "question ", "tool", "  ", "reason"},
+              {"task", "task ", "key", "  ", "tool"}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(rows[i].kind, kind) != 0) continue;
+    print_labelled(w, row, rows[i].label, rows[i].key);
+    print_labelled(w, row, rows[i].more_label, rows[i].more);
+    cli_print_string(w->output, "\n");
+  }
+  return !w->output->error;
+}
+
+/* The session that is named; of which tenant is asked where several have one of that name. */
+static int each_row(work *w, tp_sqlite_row_fn each) {
+  tp_fault fault = {0};
+  assert(w->query.session && w->shown == 0);
+  int status = sum_sessions(w);
+  if (status != CLI_OK) return status;
+  if (w->shown != 1) {
+    if (w->shown) cli_error("%zu tenants have a session %s: name one with --tenant", w->shown, w->query.session);
+    else cli_error("there is no session %s", w->query.session);
+    return w->shown ? CLI_USAGE : CLI_NEGATIVE;
+  }
+  tp_status read = tp_sqlite_session_rows(w->data.store, w->tenant, w->query.session, each, w, &fault);
+  return read == TP_OK ? CLI_OK : cli_fault(w->data.path, read, &fault);
+}
+
+static int sessions_show(work *w) { return each_row(w, w->arguments->json ? export_row : show_row); }
+static int sessions_export(work *w) { return each_row(w, export_row); }
+
+/* ---- erasing ---- */
+
+/* With --yes, or when a person at the terminal says so. */
+static int may_erase(const work *w, uint64_t memories) {
+  char line[16];
+  cli_error(
+      "%zu sessions with %llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks, and %llu memories are"
+      " erased for good",
+      w->shown, (unsigned long long)w->messages, (unsigned long long)w->turns, (unsigned long long)w->jobs,
+      (unsigned long long)w->questions, (unsigned long long)w->tasks, (unsigned long long)memories);
+  if (w->arguments->yes) return CLI_OK;
+  if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
+    cli_error("nothing is erased without --yes");
+    return CLI_USAGE;
+  }
+  fprintf(stderr, "erase them? [y/N] ");
+  if (fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y')) return CLI_OK;
+  cli_error("nothing was erased");
+  return CLI_NEGATIVE;
+}
+
+static int print_erased(work *w, const tp_sqlite_erased *erased, uint64_t memories) {
+  if (!w->arguments->json) {
+    cli_error("%llu sessions (%llu rows) and %llu memories were erased", (unsigned long long)erased->sessions,
+              (unsigned long long)erased->rows, (unsigned long long)memories);
+    return CLI_OK;
+  }
+  cli_map p = {0};
+  cli_map_add_int(&p, "sessions", (int64_t)erased->sessions);
+  cli_map_add_int(&p, "rows", (int64_t)erased->rows);
+  cli_map_add_int(&p, "memories", (int64_t)memories);
+  cli_map_add_bool(&p, "complete", erased->is_complete);
+  return cli_map_print(&p, w->output);
+}
+
+static int erase(work *w, tp_sqlite_erased *erased) {
+  tp_fault fault = {0};
+  cli_progress progress;
+  const tp_sqlite_erase request = {.struct_size = sizeof request,
+                                   .tenant = w->query.tenant,
+                                   .session = w->query.session,
+                                   .before_unix_ms = w->query.before_unix_ms};
+  assert(w->query.tenant || w->query.session || w->query.before_unix_ms);
+  *erased = (tp_sqlite_erased){.struct_size = sizeof *erased};
+  cli_progress_start(&progress, "erasing");
+  tp_status status = tp_sqlite_sessions_erase(w->data.store, &request, erased, &fault);
+  cli_progress_stop(&progress);
+  if (status == TP_OK) return CLI_OK;
+  int exit_status = cli_fault(w->data.path, status, &fault);
+  return status == TP_ERR_BUSY ? CLI_RETRY : exit_status;
+}
+
+static int sessions_delete(work *w) {
+  tp_sqlite_erased erased;
+  if (!w->query.session && !w->query.tenant && !w->query.before_unix_ms) {
+    cli_error("which sessions? name one, or give --tenant or --age");
+    return CLI_USAGE;
+  }
+  int status = sum_sessions(w);
+  if (status == CLI_OK) status = may_erase(w, 0);
+  if (status == CLI_OK) status = erase(w, &erased);
+  return status == CLI_OK ? print_erased(w, &erased, 0) : status;
+}
+
+/* ---- memories ---- */
+
+/** The memories that are forgotten, found in one walk before the first is deleted. */
+typedef struct memories {
+  const work *w;
+  int64_t *ids;
+  size_t count, capacity;
+} memories;
+
+static bool take_memory(void *ctx, const tp_memory_entry *entry) {
+  memories *m = ctx;
+  const tp_sqlite_session_query *query = &m->w->query;
+  if (query->session && !cli_text_is(entry->session, query->session)) return true;
+  if (query->before_unix_ms && entry->said_unix_ms >= query->before_unix_ms) return true;
+  m->ids = cli_reserve(m->ids, m->count, &m->capacity, sizeof *m->ids);
+  m->ids[m->count++] = entry->id;
+  return true;
+}
+
+static int find_memories(tp_memory *memory, const char *path, memories *m) {
+  tp_fault fault = {0};
+  const tp_memory_query query = {
+      .struct_size = sizeof query, .tenant = m->w->query.tenant, .limit = UINT32_MAX, .oldest_first = true};
+  tp_status status = tp_memory_list(memory, &query, take_memory, m, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
+}
+
+/* One that another process deleted meanwhile is gone as well. */
+static int delete_memories(tp_memory *memory, const char *path, const memories *m) {
+  tp_fault fault = {0};
+  assert(memory && m->w->query.tenant && m->count <= m->capacity);
+  for (size_t i = 0; i < m->count; i++) {
+    tp_status status = tp_memory_forget(memory, m->ids[i], &fault);
+    if (status == TP_OK || status == TP_ERR_NOT_FOUND) continue;
+    cli_error("%zu of %zu memories were erased; call this again for the rest", i, m->count);
+    return cli_fault(path, status, &fault);
+  }
+  return CLI_OK;
+}
+
+static int forget_in(work *w, bool has_store, tp_memory *memory, const char *path) {
+  tp_sqlite_erased erased = {.is_complete = 1};
+  memories m = {.w = w};
+  assert(w->query.tenant && path);
+  int status = has_store ? sum_sessions(w) : CLI_OK;
+  if (status == CLI_OK && memory) status = find_memories(memory, path, &m);
+  if (status == CLI_OK) status = may_erase(w, m.count);
+  if (status == CLI_OK && has_store) status = erase(w, &erased); /* refused first where a process works on it */
+  if (status == CLI_OK && memory) status = delete_memories(memory, path, &m);
+  if (status == CLI_OK) status = print_erased(w, &erased, m.count);
+  free(m.ids);
+  return status;
+}
+
+static int read_query(work *w, const char *session) {
+  const cli_arguments *a = w->arguments;
+  w->query = (tp_sqlite_session_query){.struct_size = sizeof w->query, .tenant = a->tenant, .session = session};
+  if (!a->age || cli_date_read_since(a->age, &w->query.before_unix_ms)) return CLI_OK;
+  cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", a->age);
+  return CLI_USAGE;
+}
+
+int cli_forget(const cli_arguments *arguments, cli_output *output) {
+  work w = {.arguments = arguments, .output = output};
+  tp_fault fault = {0};
+  tp_memory *memory = NULL;
+  int status = read_query(&w, arguments->session);
+  if (status != CLI_OK) return status;
+  if (!arguments->operand || !arguments->tenant) {
+    cli_error("forget takes a data directory and --tenant ID: whom?");
+    return CLI_USAGE;
+  }
+  char *path = cli_data_path(arguments->operand, "memory.db"), *db = cli_data_path(arguments->operand, "turnphase.db");
+  bool has_memory = access(path, F_OK) == 0, has_store = access(db, F_OK) == 0 || !has_memory;
+  if (has_store) status = cli_data_open(arguments->operand, &w.data);
+  tp_status opened = status == CLI_OK && has_memory ? tp_memory_open(path, &memory, &fault) : TP_OK;
+  if (opened != TP_OK) status = cli_fault(path, opened, &fault);
+  if (status == CLI_OK) status = forget_in(&w, has_store, memory, path);
+  tp_memory_close(memory);
+  if (has_store) cli_data_close(&w.data);
+  free(path);
+  free(db);
+  return status;
+}
+
+/* ---- the command ---- */
+
+int cli_sessions(const cli_arguments *arguments, cli_output *output) {
+  static const struct {
+    const char *name;
+    size_t least, most; /* operands after the action */
+    int (*run)(work *w);
+  } actions[] = {{"list", 1, 1, sessions_list},
+                 {"show", 2, 2, sessions_show},
+                 {"export", 2, 2, sessions_export},
+                 {"delete", 1, 2, sessions_delete}};
+  work w = {.arguments = arguments, .output = output};
+  for (size_t i = 0; arguments->operand && i < sizeof actions / sizeof actions[0]; i++) {
+    if (strcmp(arguments->operand, actions[i].name) != 0) continue;
+    size_t given = arguments->operand_count - 1;
+    if (given < actions[i].least || given > actions[i].most) break;
+    if (arguments->yes && actions[i].run != sessions_delete) break;
+    if (arguments->limit != CLI_LIMIT_NOT_GIVEN && actions[i].run != sessions_list) break;
+    int status = read_query(&w, given > 1 ? arguments->operands[2] : NULL);
+    if (status == CLI_OK) status = cli_data_open(arguments->operands[1], &w.data);
+    if (status != CLI_OK) return status;
+    status = actions[i].run(&w);
+    cli_data_close(&w.data);
+    return status;
+  }
+  cli_error(
+      "sessions takes list DIR, show|export DIR SESSION or delete DIR [SESSION] --yes; see: turnphase sessions"
+      " --help");
+  return CLI_USAGE;
+}
