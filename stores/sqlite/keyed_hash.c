@@ -12,12 +12,15 @@
 
 #include "stores/sqlite/sqlite.h"
 
+/* A key that others may read protects nothing. */
 static int read_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
-  int fd = tp__file_open(AT_FDCWD, path, NULL);
+  struct stat found;
+  int fd = tp__file_open(AT_FDCWD, path, &found);
   if (fd == -EISDIR || fd == -ENOTSUP) return EINVAL;
   if (fd < 0) return -fd;
-  ssize_t size = read(fd, key, TP__KEY_BYTES);
-  int error = size == TP__KEY_BYTES ? 0 : size < 0 ? errno : EINVAL;
+  bool is_open_to_others = (found.st_mode & 077) != 0;
+  ssize_t size = is_open_to_others ? 0 : read(fd, key, TP__KEY_BYTES);
+  int error = size == TP__KEY_BYTES ? 0 : size < 0 ? errno : is_open_to_others ? EPERM : EINVAL;
   close(fd);
   return error;
 }
@@ -63,8 +66,10 @@ tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned 
     if (error)
       return tp__refuse(fault, error == ENOSPC ? TP_ERR_STORE_FULL : TP_ERR_IO, s->path,
                         "%s-key, the key of its hashes, cannot be %s (error %d)%s", s->path,
-                        error == EINVAL ? "used" : "read or made", error,
-                        error == EINVAL ? ": it is not of 32 bytes; restore it, or remove it" : "");
+                        error == EINVAL || error == EPERM ? "used" : "read or made", error,
+                        error == EINVAL  ? ": it is not of 32 bytes; restore it, or remove it"
+                        : error == EPERM ? ": others than its owner may use it; chmod 600, or remove it"
+                                         : "");
     s->has_key = true;
   }
   static const unsigned char none[1];

@@ -3,6 +3,7 @@
  * The SQLite store: its statements, its life, its connections. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "stores/sqlite/schema.h"
@@ -351,10 +352,32 @@ static int set_page_cache(sqlite3 *db, uint32_t bytes) {
   return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
+/* A file that lost its content, or that a process made and died. Of a store that is being made the log has bytes. */
+static bool has_no_bytes(const char *path) {
+  struct stat found;
+  char *log = sqlite3_mprintf("%s-wal", path);
+  bool has_log = !log || (stat(log, &found) == 0 && found.st_size > 0);
+  sqlite3_free(log);
+  return !has_log && stat(path, &found) == 0 && S_ISREG(found.st_mode) && found.st_size == 0;
+}
+
+static tp_status check_bytes(const tp__sqlite_store *s, tp_fault *fault) {
+  char message[TP_FAULT_MESSAGE_SIZE];
+  if (!has_no_bytes(s->path)) return TP_OK;
+  if (s->options.existing_only || s->options.read_only)
+    return tp__refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
+                      "%s has 0 bytes, and is no store: restore a copy, or remove it", s->path);
+  snprintf(message, sizeof message, "%s had 0 bytes: it is a new store now; whatever it held before is lost", s->path);
+  tp__sqlite_log(s->options.log, s->options.log_ctx, TP_LOG_WARNING, TP_OK, message);
+  return TP_OK;
+}
+
 static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   tp__sqlite_schema schema = tp__sqlite_store_schema;
   if ((s->options.existing_only || s->options.read_only) && access(s->path, F_OK) != 0)
     return tp__refuse(fault, TP_ERR_NOT_FOUND, s->path, "%s: there is no such file; give the path of a store", s->path);
+  tp_status checked = check_bytes(s, fault);
+  if (checked != TP_OK) return checked;
   if (s->options.read_only) {
     tp_status status = tp__sqlite_open_read_only(s->path, &s->reader, fault);
     return status == TP_OK ? start_writer(s, fault) : status;

@@ -518,6 +518,81 @@ TEST(wrong_requests_are_refused_and_erase_nothing) {
   close_world(&w);
 }
 
+/* ---- files that others may read, and empty ones ---- */
+
+TEST(key_that_others_may_use_is_refused) {
+  static const int modes[] = {0644, 0640, 0604, 0666, 0620, 0610, 0601, 0777, 0660, 0606};
+  char key[120];
+  unsigned char hash[32];
+  tp_store *store = open_store();
+  assert_int_equal(tp_sqlite_store_hash(store, tp_text_of("a"), hash, NULL), TP_OK);
+  tp_store_free(store);
+  snprintf(key, sizeof key, "%s-key", path);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    tp_fault fault = {0};
+    assert_int_equal(chmod(key, (mode_t)modes[i]), 0);
+    store = open_store();
+    assert_int_equal(tp_sqlite_store_hash(store, tp_text_of("a"), hash, &fault), TP_ERR_IO);
+    assert_non_null(strstr(fault.message, "chmod 600"));
+    assert_int_equal(chmod(key, 0600), 0);
+    assert_int_equal(tp_sqlite_store_hash(store, tp_text_of("a"), hash, NULL), TP_OK);
+    tp_store_free(store);
+  }
+}
+
+TEST(every_file_of_a_store_is_its_owners_alone_whatever_the_umask) {
+  struct stat found;
+  char file[400];
+  int count = 0;
+  mode_t before = umask(0);
+  world w = open_world();
+  plant_all(&w);
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 8, .process_id = getpid()};
+  tp_breadcrumb *crumbs = NULL;
+  assert_int_equal(w.store->open(w.store->ctx, &owner, NULL), TP_OK);
+  assert_int_equal(w.store->breadcrumbs(w.store->ctx, 2, &crumbs, NULL), TP_OK);
+  DIR *dir = opendir(directory);
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    snprintf(file, sizeof file, "%s/%s", directory, entry->d_name);
+    if (entry->d_name[0] == '.' || stat(file, &found) != 0) continue;
+    if ((found.st_mode & 07777) != 0600) fail_msg("%s has mode %04o", file, (unsigned)found.st_mode & 07777);
+    count++;
+  }
+  closedir(dir);
+  umask(before);
+  assert_int_equal(count, 5); /* the file, its log and shared memory, the key, the breadcrumbs */
+  close_world(&w);
+}
+
+static int warnings;
+static void count_warning(void *ctx, const tp_log_record *record) {
+  (void)ctx;
+  warnings += strstr(record->message, "0 bytes") != NULL;
+}
+
+TEST(file_of_no_bytes_is_named_and_never_read_as_a_store) {
+  tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = path, .existing_only = 1, .log = count_warning};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  assert_true(fd >= 0);
+  close(fd);
+  assert_int_equal(tp_sqlite_store_open(&options, &store, &fault), TP_ERR_STORE_CORRUPT);
+  assert_non_null(strstr(fault.message, "0 bytes"));
+  options.existing_only = 0;
+  options.read_only = 1;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_ERR_STORE_CORRUPT);
+  options.read_only = 0;
+  warnings = 0;
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK); /* as after a crash at its birth */
+  assert_int_equal(warnings, 1);
+  tp_store_free(store);
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  assert_int_equal(warnings, 1);
+  tp_store_free(store);
+}
+
 static int child_main(const char *file, int at, int how) {
   tp_store *store = NULL;
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = file};
