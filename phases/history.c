@@ -18,8 +18,8 @@ tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set load or load_start, and not both");
   if (ret_history->load_cancel && !ret_history->load_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.load_cancel belongs to load_start, which is NULL");
-  if (!ret_history->append == !ret_history->append_start)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set append or append_start, and not both");
+  if (!ret_history->append && !ret_history->append_start)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set append, append_start or both");
   if (ret_history->append_cancel && !ret_history->append_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.append_cancel belongs to append_start, which is NULL");
   return TP_OK;

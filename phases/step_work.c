@@ -389,7 +389,7 @@ void tp__step_commit(tp__drive *d) {
     after_commit(d, TP_ERR_NO_MEMORY, NULL);
     return;
   }
-  call->work = d->session->history.append ? append_work : NULL;
+  call->work = d->session->history.append_start ? NULL : append_work;
   call->on_end = append_ended;
   call->ctx = d;
   d->host_call = call;

@@ -11,13 +11,16 @@
 
 TP_BEGIN_DECLS
 
-/** Opens (creates) the file, mode 0600, WAL, one writer; a batch is one transaction, durable when append returns.
+/** Opens (creates) the file, mode 0600, WAL, one writer. A batch is durable when its append has ended; appends that
+ *  wait at the same time, of any sessions, share one transaction and one sync, and where that fails each is tried again
+ *  by itself. It has one thread, which commits: a turn that waits for the disk holds no thread.
  *  Not in the child of a fork while the parent has the same file open: SQLite's locks do not cross a fork.
  *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free(). A
  *  deletion removes rows and overwrites their bytes, but not at once the copies in the write-ahead log
  *  (tp_sqlite_sessions_erase() does); the number of a deleted session may be reused.
  *  @return TP_OK; TP_ERR_STORE_SCHEMA (newer or foreign schema), TP_ERR_STORE_CORRUPT, TP_ERR_STORE_BUSY,
- *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, with the path in the fault.
+ *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, with the path in
+ *          the fault.
  *  Threads: any. */
 TP_API tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 

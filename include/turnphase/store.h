@@ -75,10 +75,11 @@ typedef struct tp_history {
   void (*load_start)(void *ctx, const tp_history_load *request, tp_token token);
   /** Notifies that the turn no longer waits for a load_start: at most once per token. May be NULL. */
   void (*load_cancel)(void *ctx, tp_token token);
-  /** Appends a batch atomically: all of it or nothing. Required where there is no append_start, refused beside it. */
+  /** Appends a batch atomically: all of it or nothing. Required where there is no append_start. Where there are both, a
+   *  turn uses append_start, and append is for callers that have no token. */
   tp_status (*append)(void *ctx, const tp_history_append *request, tp_fault *fault);
-  /** In place of append: begins it and returns at once; exactly one tp_history_complete() with the token follows, from
-   *  any thread, also before append_start returns. It is called on the thread that owns the turn, so it must not block,
+  /** Begins an append and returns at once; exactly one tp_history_complete() with the token follows, from any thread,
+   *  also before append_start returns. It is called on the thread that owns the turn, so it must not block,
    *  and no handler thread is taken while the history works. An append that is not completed within 30 s fails its turn
    *  (TP_ERR_TIMEOUT). Its token must still be completed, since the batch is kept until then. */
   void (*append_start)(void *ctx, const tp_history_append *request, tp_token token);

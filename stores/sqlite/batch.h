@@ -4,14 +4,18 @@
 #ifndef TP__SQLITE_BATCH_H
 #define TP__SQLITE_BATCH_H
 
+#include "stores/sqlite/group.h"
 #include "stores/sqlite/writer.h"
 #include "turnphase/store.h"
 
-/** One block of sqlite3_malloc64(), freed by the writer. */
+/** One block of sqlite3_malloc64(), freed by the writer, or at the end of its work. */
 typedef struct tp__batch {
   tp__queued queued;
   struct tp__batch *before, *after; /* the owner's list */
-  tp_history_append request;        /* all that it points to lies in the block */
+  tp__group_work work;              /* where a turn waits for it */
+  tp_token token;                   /* of that turn */
+  void *owner;
+  tp_history_append request; /* all that it points to lies in the block */
 } tp__batch;
 
 /** @return NULL without memory. */

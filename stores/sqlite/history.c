@@ -2,9 +2,9 @@
  *
  * The history of sessions in a SQLite file. One connection writes, under a mutex; a load reads on a connection of its
  * own and in a snapshot of its own (WAL), so the receiver of the messages runs without any lock of ours and may append.
- * A history that is asynchronous copies each batch into a queue, and one thread writes all that wait in one
- * transaction. Who looks at a session waits till what was appended to it is written. Locks: the connection's; that of
- * the lists, which may be taken before the queue's.
+ * Appends that wait at the same time share one transaction (group.h). A history that is asynchronous copies each batch
+ * into a queue, and one thread writes all that wait in one transaction. Who looks at a session waits till what was
+ * appended to it is written. Locks: the connection's; that of the lists, which may be taken before the queue's.
  *
  * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends.
  * tool_call: the calls of an assistant message by index. Arguments are kept as the bytes they came as. */
@@ -39,6 +39,7 @@ typedef struct history {
   tp_history face;   /* what its maker gave out; a taker has a copy */
   char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
+  tp__group group;   /* of any other one */
   tp__lock mutex;
   /* ---- under mutex */
   sqlite3 *db;
@@ -156,15 +157,51 @@ static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fau
   return rc == SQLITE_OK && end != SQLITE_OK ? tp__sqlite_fail(h->db, h->path, doing, end, fault) : status;
 }
 
+typedef struct append {
+  history *h;
+  const tp_history_append *request;
+} append;
+
+static int write_append(void *ctx) {
+  append *a = ctx;
+  return insert_batch_locked(a->h, a->request);
+}
+
+static const char append_doing[] = "append to a session";
+
 static tp_status history_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  append a = {ctx, request};
+  tp__group_work work = {.write = write_append, .ctx = &a, .doing = append_doing};
+  return request->message_count ? tp__group_run(&a.h->group, &work, fault) : TP_OK;
+}
+
+/* ---- append, and go on when it is on the disk ---- */
+
+static int write_batch(void *ctx) {
+  tp__batch *batch = ctx;
+  return insert_batch_locked(batch->owner, &batch->request);
+}
+
+static void batch_ended(tp__group_work *work) {
+  tp__batch *batch = work->ctx;
+  (void)!tp_history_complete(batch->token, work->status, &work->fault, NULL);
+  sqlite3_free(batch);
+}
+
+/* A copy: the runtime may be gone before a disk that stands still answers. */
+static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
   history *h = ctx;
-  if (request->message_count == 0) return TP_OK;
-  tp__lock_acquire(&h->mutex);
-  int rc = tp__sqlite_begin(h->db);
-  if (rc == SQLITE_OK) rc = insert_batch_locked(h, request);
-  tp_status status = end_locked(h, rc, "append to a session", fault);
-  tp__lock_release(&h->mutex);
-  return status;
+  tp_fault fault = {0};
+  tp__batch *batch = request->message_count ? tp__batch_new(request) : NULL;
+  if (!batch) {
+    tp_status status = request->message_count ? TP_ERR_NO_MEMORY : TP_OK;
+    (void)!tp_history_complete(token, status, &fault, NULL);
+    return;
+  }
+  batch->owner = h;
+  batch->token = token;
+  batch->work = (tp__group_work){.write = write_batch, .ctx = batch, .doing = append_doing, .end = batch_ended};
+  tp__group_submit(&h->group, &batch->work);
 }
 
 /* ---- append, later ---- */
@@ -238,7 +275,7 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
                     h->path);
 }
 
-static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
+static void history_append_queued(void *ctx, const tp_history_append *request, tp_token token) {
   tp_fault fault = {0};
   tp_status status = request->message_count ? queue(ctx, request, &fault) : TP_OK;
   (void)!tp_history_complete(token, status, &fault, NULL);
@@ -257,7 +294,8 @@ static bool waits(history *h, tp_text tenant, tp_text session) {
 
 /* Before a read: what was appended is written, or the error is returned. */
 static tp_status finish_appends(history *h, tp_text tenant, tp_text session, tp_fault *fault) {
-  if (!h->writer.started || !waits(h, tenant, session)) return TP_OK;
+  if (!h->writer.started) return tp__group_settle(&h->group, fault);
+  if (!waits(h, tenant, session)) return TP_OK;
   return tp__writer_commit(&h->writer, fault);
 }
 
@@ -421,7 +459,9 @@ static tp_status history_list(void *ctx, const tp_history_query *query, tp_histo
 
 static void history_destroy(void *ctx) {
   history *h = ctx;
+  if (tp__group_end_later(&h->group, history_destroy, h)) return;
   tp__writer_fini(&h->writer);
+  tp__group_fini(&h->group);
   reader_free(h->idle);
   for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
   sqlite3_close(h->db);
@@ -479,8 +519,15 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
   history *h;
   if (!ret_history) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
   tp_status status = open_history(path, &h, fault);
-  if (status == TP_OK) *ret_history = &h->face;
-  return status;
+  if (status != TP_OK) return status;
+  status = tp__group_init(&h->group, &h->mutex, h->db, h->path, true, fault);
+  if (status != TP_OK) {
+    history_destroy(h);
+    return status;
+  }
+  h->face.append_start = history_append_start;
+  *ret_history = &h->face;
+  return TP_OK;
 }
 
 tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, tp_history **ret_history,
@@ -501,7 +548,7 @@ tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, 
     return status;
   }
   h->face.append = NULL;
-  h->face.append_start = history_append_start;
+  h->face.append_start = history_append_queued;
   *ret_history = &h->face;
   return TP_OK;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The one piece of code that opens the files of the history and of the memory: what each asks of it, files that are the
- * other's, and refusals that say where and what helps. This program links both archives, which both hold it. */
+ * other's, and refusals that say where and what helps; and how works of several threads share one commit. This program
+ * links both archives, which both hold it. */
 #include <errno.h>
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,10 @@
 #include "tests/support/test.h"
 #include "domains/memory/database.h"
 #include "stores/sqlite/database.h"
+#include "stores/sqlite/group.h"
 #include "stores/sqlite/statement.h"
 #include "tests/support/directory.h"
+#include "tests/support/host.h"
 #include "turnphase/sqlite.h"
 
 static const char *const tables[] = {"CREATE TABLE entry (id INTEGER PRIMARY KEY);", NULL};
@@ -186,4 +190,226 @@ TEST(a_transaction_that_ends_leaves_no_lock) {
     assert_answer(db, "SELECT count(*) FROM extra", i == 0 ? "0" : "1");
   }
   sqlite3_close(db);
+}
+
+/* ---- works that share one commit ---- */
+
+enum { WORKS = 12 };
+
+typedef struct group_world {
+  tp__lock connection;
+  sqlite3 *db;
+  tp__group group;
+  int commits; /* under connection */
+  latch begun, may_end;
+  latch ended;
+} group_world;
+
+typedef struct row_work {
+  tp__group_work base;
+  group_world *world;
+  int number;
+  int fails_with; /* an SQLite code behind its insert; SQLITE_OK: none */
+  bool waits;     /* in its first write, for may_end */
+  int writes;
+  tp_status status;
+} row_work;
+
+static int count_commit(void *ctx) {
+  ((group_world *)ctx)->commits++;
+  return 0;
+}
+
+static void open_group(group_world *w, bool with_thread) {
+  *w = (group_world){.begun = LATCH, .may_end = LATCH, .ended = LATCH};
+  tp__lock_init(&w->connection, TP__LOCK_store);
+  assert_int_equal(tp__sqlite_open(path, &minimal, &w->db, NULL), TP_OK);
+  sqlite3_commit_hook(w->db, count_commit, w);
+  assert_int_equal(tp__group_init(&w->group, &w->connection, w->db, path, with_thread, NULL), TP_OK);
+}
+
+static void close_group(group_world *w) {
+  tp__group_fini(&w->group);
+  sqlite3_close(w->db);
+  tp__lock_fini(&w->connection);
+}
+
+static int write_row(void *ctx) {
+  row_work *r = ctx;
+  const int64_t number = r->number;
+  if (r->waits && r->writes == 0) {
+    latch_hit(&r->world->begun);
+    latch_wait(&r->world->may_end, 1);
+  }
+  r->writes++;
+  int rc = tp__sqlite_once(r->world->db, "INSERT INTO entry VALUES (?1)", &number, 1, NULL);
+  return rc == SQLITE_OK ? r->fails_with : rc;
+}
+
+static void row_ended(tp__group_work *work) {
+  row_work *r = work->ctx;
+  r->status = work->status;
+  latch_hit(&r->world->ended);
+}
+
+static row_work *make_rows(row_work *rows, group_world *w, void (*end)(tp__group_work *work)) {
+  for (int i = 0; i < WORKS; i++) {
+    rows[i] = (row_work){.world = w, .number = i + 1, .waits = i == 0};
+    rows[i].base = (tp__group_work){.write = write_row, .ctx = &rows[i], .doing = "write a row", .end = end};
+  }
+  return rows;
+}
+
+static bool has_row(group_world *w, int number) {
+  const int64_t value = number;
+  int64_t found = 0;
+  assert_int_equal(tp__sqlite_once(w->db, "SELECT count(*) FROM entry WHERE id = ?1", &value, 1, &found), SQLITE_OK);
+  return found == 1;
+}
+
+static size_t waiting_works(group_world *w) {
+  size_t count = 0;
+  tp__lock_acquire(&w->group.mutex);
+  for (const tp__group_work *work = w->group.first; work; work = work->next) count++;
+  tp__lock_release(&w->group.mutex);
+  return count;
+}
+
+/* The first one holds the connection until all others wait. */
+static void submit_behind_the_first(group_world *w, row_work *rows) {
+  tp__group_submit(&w->group, &rows[0].base);
+  latch_wait(&w->begun, 1);
+  for (int i = 1; i < WORKS; i++) tp__group_submit(&w->group, &rows[i].base);
+  assert_int_equal(waiting_works(w), WORKS - 1);
+  latch_hit(&w->may_end);
+  latch_wait(&w->ended, WORKS);
+}
+
+TEST(works_that_come_during_a_commit_share_the_next_one) {
+  group_world w;
+  row_work rows[WORKS];
+  open_group(&w, true);
+  submit_behind_the_first(&w, make_rows(rows, &w, row_ended));
+  assert_int_equal(w.commits, 2);
+  for (int i = 0; i < WORKS; i++) {
+    assert_int_equal(rows[i].status, TP_OK);
+    assert_int_equal(rows[i].writes, 1);
+    assert_true(has_row(&w, i + 1));
+  }
+  close_group(&w);
+}
+
+/* Whatever is wrong with one of them, wherever it stands. */
+TEST(a_work_that_fails_fails_alone) {
+  static const struct {
+    int rc;
+    tp_status status;
+  } failures[] = {
+      {SQLITE_CONSTRAINT, TP_ERR_STORE}, {SQLITE_TOOBIG, TP_ERR_TOO_LARGE},  {SQLITE_FULL, TP_ERR_STORE_FULL},
+      {SQLITE_NOMEM, TP_ERR_NO_MEMORY},  {SQLITE_IOERR_WRITE, TP_ERR_IO},    {SQLITE_CORRUPT, TP_ERR_STORE_CORRUPT},
+      {SQLITE_BUSY, TP_ERR_STORE_BUSY},  {SQLITE_LOCKED, TP_ERR_STORE_BUSY}, {SQLITE_READONLY, TP_ERR_STORE_READONLY},
+      {SQLITE_INTERRUPT, TP_ERR_STORE},  {SQLITE_MISMATCH, TP_ERR_STORE},    {SQLITE_RANGE, TP_ERR_STORE}};
+  for (size_t f = 0; f < COUNT(failures); f++) {
+    group_world w;
+    row_work rows[WORKS];
+    const int bad = 1 + (int)f % (WORKS - 1);
+    unlink(path);
+    open_group(&w, true);
+    make_rows(rows, &w, row_ended);
+    rows[bad].fails_with = failures[f].rc;
+    submit_behind_the_first(&w, rows);
+    for (int i = 0; i < WORKS; i++) {
+      assert_int_equal(rows[i].status, i == bad ? failures[f].status : TP_OK);
+      assert_true(has_row(&w, i + 1) == (i != bad));
+    }
+    assert_says(&rows[bad].base.fault, failures[f].status, "write a row", "");
+    assert_int_equal(w.commits, WORKS - 1); /* the first, and each of the others alone */
+    close_group(&w);
+  }
+}
+
+/* None of them waits for the lock in a transaction of its own. */
+TEST(works_of_a_file_that_is_locked_fail_together) {
+  group_world w;
+  row_work rows[WORKS];
+  sqlite3 *other = NULL;
+  open_group(&w, true);
+  sqlite3_busy_timeout(w.db, 1);
+  make_rows(rows, &w, row_ended);
+  tp__group_submit(&w.group, &rows[0].base);
+  latch_wait(&w.begun, 1);
+  tp__lock_acquire(&w.group.mutex); /* the next transaction begins when the file is locked and all wait */
+  latch_hit(&w.may_end);
+  assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+  sqlite3_busy_timeout(other, 60000);
+  assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  tp__lock_release(&w.group.mutex);
+  for (int i = 1; i < WORKS; i++) tp__group_submit(&w.group, &rows[i].base);
+  latch_wait(&w.ended, WORKS);
+  assert_int_equal(rows[0].status, TP_OK);
+  for (int i = 1; i < WORKS; i++) {
+    assert_int_equal(rows[i].status, TP_ERR_STORE_BUSY);
+    assert_int_equal(rows[i].writes, 0);
+    assert_says(&rows[i].base.fault, TP_ERR_STORE_BUSY, "locked", "end the other process");
+  }
+  assert_int_equal(sqlite3_close(other), SQLITE_OK);
+  close_group(&w);
+}
+
+static void *run_row(void *ctx) {
+  row_work *r = ctx;
+  tp_fault fault = {0};
+  r->status = tp__group_run(&r->world->group, &r->base, &fault);
+  assert(r->status == fault.code);
+  return NULL;
+}
+
+/* Without a thread of its own, the first of those that wait leads the next commit, and one fails alone, too. */
+TEST(threads_that_wait_lead_one_after_the_other) {
+  enum { BAD = 5 };
+  for (int with_thread = 0; with_thread < 2; with_thread++) {
+    group_world w;
+    row_work rows[WORKS];
+    pthread_t threads[WORKS];
+    unlink(path);
+    open_group(&w, with_thread);
+    make_rows(rows, &w, NULL)[BAD].fails_with = SQLITE_CONSTRAINT;
+    for (int i = 0; i < WORKS; i++) {
+      assert_int_equal(pthread_create(&threads[i], NULL, run_row, &rows[i]), 0);
+      if (i == 0) latch_wait(&w.begun, 1);
+    }
+    while (waiting_works(&w) < WORKS - 1) sched_yield();
+    latch_hit(&w.may_end);
+    for (int i = 0; i < WORKS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < WORKS; i++) {
+      assert_int_equal(rows[i].status, i == BAD ? TP_ERR_STORE : TP_OK);
+      assert_true(has_row(&w, i + 1) == (i != BAD));
+    }
+    assert_int_equal(w.commits, WORKS - 1);
+    close_group(&w);
+  }
+}
+
+static void end_group_of(void *ctx) {
+  group_world *w = ctx;
+  tp__group_fini(&w->group);
+  latch_hit(&w->ended);
+}
+
+static void end_owner(tp__group_work *work) {
+  row_work *r = work->ctx;
+  assert(tp__group_end_later(&r->world->group, end_group_of, r->world));
+}
+
+/* The end of a work may free what has the group. */
+TEST(a_group_ends_from_the_end_of_a_work) {
+  group_world w;
+  row_work rows[WORKS];
+  open_group(&w, true);
+  make_rows(rows, &w, end_owner)[0].waits = false;
+  assert_false(tp__group_end_later(&w.group, end_group_of, &w)); /* not its thread */
+  tp__group_submit(&w.group, &rows[0].base);
+  latch_wait(&w.ended, 1);
+  assert_true(has_row(&w, 1));
+  close_group(&w); /* which has ended */
 }

@@ -451,18 +451,36 @@ TEST(token_of_an_append_is_completed_by_tp_history_complete_alone) {
   recorder_free(model);
 }
 
-TEST(history_has_one_way_to_append) {
+TEST(history_has_a_way_to_append) {
   counted w;
   tp_shared_history *shared = NULL;
   tp_fault fault = {0};
   tp_history history = *count_calls(&w);
-  history.append_start = begin_append;
+  history.append = NULL;
   assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "append_start"));
-  history.append = NULL;
-  history.append_start = NULL;
-  assert_int_equal(tp_history_share(NULL, &history, &shared, &fault), TP_ERR_USAGE);
   tp_history_free(w.inner);
+}
+
+static tp_status refuse_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
+  return TP_ERR_STORE;
+}
+
+/* No handler thread waits where none has to. */
+TEST(turn_begins_its_append_where_it_could_wait_for_it) {
+  later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = true};
+  tp_history history = later_history(&l);
+  history.append = refuse_append;
+  tp_shared_history *shared = share(&history);
+  tp_runtime_options options = {.struct_size = sizeof options, .shared_history = shared};
+  tp_runtime *runtime = open_runtime(&options);
+  tp_session *session = open_session(runtime, NULL, "s", NULL);
+  say(session);
+  assert_int_equal(l.count, 1);
+  close_session(session);
+  close_runtime(runtime);
+  tp_shared_history_unref(shared);
 }
 
 /* ---- a load that answers later ---- */
