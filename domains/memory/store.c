@@ -113,6 +113,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
     if (rc == SQLITE_OK) rc = prepare_all(store);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(store->db, path, "prepare", rc, fault);
   }
+  if (status == TP_OK) status = tp__group_init(&store->group, &store->mutex, store->db, NULL, false, fault);
   if (status == TP_OK) *ret_store = store;
   else tp__memory_store_close(store);
   return status;
@@ -120,6 +121,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
 
 void tp__memory_store_close(tp__memory_store *store) {
   if (!store) return;
+  tp__group_fini(&store->group);
   tp__memory_indexes_free(store);
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
   for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(store->statements[i]);
@@ -269,15 +271,25 @@ int tp__memory_end_locked(tp__memory_store *store, int rc) {
   return rc;
 }
 
+typedef struct keeping {
+  tp__memory_store *store;
+  const tp__memory_scope *scope;
+  const tp__memory *memory;
+  int64_t id;
+} keeping;
+
+static int write_memory(void *ctx) {
+  keeping *k = ctx;
+  return tp__memory_put_locked(k->store, k->scope, k->memory, &k->id);
+}
+
 tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                          int64_t *ret_id) {
-  int64_t id = 0;
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_begin_locked(store);
-  if (rc == SQLITE_OK) rc = tp__memory_end_locked(store, tp__memory_put_locked(store, scope, memory, &id));
-  tp__lock_release(&store->mutex);
-  if (rc == SQLITE_OK && ret_id) *ret_id = id;
-  return tp__sqlite_status(rc);
+  keeping k = {store, scope, memory, 0};
+  tp__group_work work = {.write = write_memory, .ctx = &k, .doing = "keep a memory"};
+  tp_status status = tp__group_run(&store->group, &work, NULL);
+  if (status == TP_OK && ret_id) *ret_id = k.id;
+  return status;
 }
 
 /* @return SQLITE_DONE when there was nothing to delete. */

@@ -8,6 +8,7 @@
 
 #include "domains/memory/store.h"
 #include "runtime/base/check.h"
+#include "stores/sqlite/group.h"
 #include "support/lock.h"
 #include "support/text.h"
 
@@ -40,6 +41,7 @@ typedef enum tp__memory_sql {
 
 struct tp__memory_store {
   tp__lock mutex;
+  tp__group group; /* of what is kept: jobs that wait for the disk share one sync */
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__MEMORY_SQL_COUNT];

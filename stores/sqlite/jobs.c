@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs. Each change is one transaction, durable when the function returns. What a claim costs depends on how many order
- * keys have an open job that may not run yet, not on how many jobs there are. */
+ * Jobs. Each change is durable when its function returns; changes of several threads share a transaction. What a claim
+ * costs depends on how many order keys have an open job that may not run yet, not on how many jobs there are. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,6 +104,7 @@ static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id
   int64_t open = 0;
   int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, job->idempotency_key), ret_id);
   *ret_existed = rc == SQLITE_ROW;
+  *ret_full = false;
   if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
   rc = count_open_locked(s, &open);
   *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
@@ -112,20 +113,26 @@ static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id
   return rc;
 }
 
-tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
+typedef struct insertion {
+  tp__sqlite_store *s;
   tp_job job;
-  int64_t id = 0;
-  bool existed = false, is_full = false;
-  tp_status status = tp__struct_read(&job, sizeof job, theirs, "tp_job", fault);
+  int64_t id;
+  bool existed, is_full;
+} insertion;
+
+static int write_insertion(void *ctx) {
+  insertion *i = ctx;
+  return insert_locked(i->s, &i->job, &i->id, &i->existed, &i->is_full);
+}
+
+tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  insertion i = {.s = ctx};
+  tp_status status = tp__struct_read(&i.job, sizeof i.job, theirs, "tp_job", fault);
+  if (status == TP_OK) status = tp__store_write(i.s, write_insertion, &i, "insert a job", fault);
   if (status != TP_OK) return status;
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = insert_locked(s, &job, &id, &existed, &is_full);
-  status = tp__store_end(s, rc, "insert a job", fault);
-  if (status != TP_OK) return status;
-  if (is_full) return full(s, fault);
-  *ret_id = (uint64_t)id;
-  *ret_existed = existed;
+  if (i.is_full) return full(i.s, fault);
+  *ret_id = (uint64_t)i.id;
+  *ret_existed = i.existed;
   return TP_OK;
 }
 
@@ -319,39 +326,57 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
   return rc;
 }
 
-/* @return SQLITE_ROW with the job; SQLITE_DONE when it cannot be claimed any more; an error. */
-static int claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, tp_job **ret_job) {
-  TP__LOCKED(&s->mutex);
-  sqlite3_stmt *claim = s->statements[TP__CLAIM_JOB];
-  const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
-  int rc = tp__sqlite_begin(s->db);
-  int found = rc == SQLITE_OK ? fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), ret_job) : rc;
-  rc = tp__sqlite_end(s->db, found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found);
-  if (rc == SQLITE_OK) return found;
-  sqlite3_free(*ret_job);
-  *ret_job = NULL;
-  return rc;
+typedef struct claiming {
+  tp__sqlite_store *s;
+  const tp_job_claim *request;
+  int64_t id;
+  tp_job *job; /* NULL: it cannot be claimed any more */
+} claiming;
+
+static int write_claim(void *ctx) {
+  claiming *c = ctx;
+  sqlite3_stmt *claim = c->s->statements[TP__CLAIM_JOB];
+  const int64_t values[] = {c->id, c->request->now_ms, c->request->lease_ms, (int64_t)c->s->process_run_id};
+  sqlite3_free(c->job);
+  int rc = fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), &c->job);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job **ret_job, int64_t *ret_next_ms) {
+/* The claim shares the commit of others, so it waits for it without the lock.
+ * @param ret_job  NULL when it cannot be claimed any more. */
+static tp_status claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, tp_job **ret_job,
+                                  tp_fault *fault) {
+  TP__LOCKED(&s->mutex);
+  claiming c = {.s = s, .request = request, .id = id};
+  tp__lock_release(&s->mutex);
+  tp_status status = tp__store_write(s, write_claim, &c, "claim a job", fault);
+  tp__lock_acquire(&s->mutex);
+  if (status == TP_OK) *ret_job = c.job;
+  else sqlite3_free(c.job);
+  return status;
+}
+
+/* @return TP_OK with the job, or with NULL and when to look again. */
+static tp_status claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job **ret_job, int64_t *ret_next_ms,
+                              tp_fault *fault) {
   TP__LOCKED(&s->mutex);
   refused_list refused = {0};
   int64_t id = 0;
   bool accepted = false;
+  tp_status status = TP_OK;
   int rc = bury_lost_locked(s, request);
-  while (rc == SQLITE_OK) {
+  while (rc == SQLITE_OK && status == TP_OK && !*ret_job) { /* one that another one has by now: the next */
     rc = candidate_locked(s, &refused, request->now_ms, &id);
     if (rc != SQLITE_ROW) break;
     rc = ask_locked(s, request, id, &accepted, &refused);
-    if (rc != SQLITE_OK || !accepted) continue;
-    rc = claim_one_locked(s, request, id, ret_job);
-    if (rc == SQLITE_DONE) rc = SQLITE_OK; /* another one has it: the next */
+    if (rc == SQLITE_OK && accepted) status = claim_one_locked(s, request, id, ret_job, fault);
   }
   refused_list_fini(&refused);
-  if (rc != SQLITE_DONE) return rc;
+  if (status != TP_OK || *ret_job) return status;
   sqlite3_stmt *next_due = s->statements[TP__NEXT_DUE];
-  rc = fetch_number(next_due, tp__sqlite_bind_ints(next_due, &request->now_ms, 1), ret_next_ms);
-  return rc == SQLITE_ROW ? SQLITE_DONE : rc;
+  if (rc == SQLITE_DONE)
+    rc = expect_row(fetch_number(next_due, tp__sqlite_bind_ints(next_due, &request->now_ms, 1), ret_next_ms));
+  return rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "claim a job", rc, fault);
 }
 
 tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
@@ -361,11 +386,10 @@ tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *r
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
   tp__lock_acquire(&s->mutex);
-  int rc = claim_locked(s, &request, &job, ret_next_ms);
-  if (rc != SQLITE_ROW && rc != SQLITE_DONE) status = tp__store_fail(s, s->db, "claim a job", rc, fault);
+  status = claim_locked(s, &request, &job, ret_next_ms, fault);
   tp__lock_release(&s->mutex);
-  if (rc == SQLITE_DONE) return TP_ERR_NOT_FOUND;
   if (status != TP_OK) return status;
+  if (!job) return TP_ERR_NOT_FOUND;
   request.take(request.ctx, job);
   sqlite3_free(job);
   return TP_OK;
@@ -377,20 +401,28 @@ static tp_status stale(const tp__sqlite_store *s, uint64_t id, tp_status refusal
   return tp__refuse(fault, refusal, s->path, "the claim of job %llu is not the current one", (unsigned long long)id);
 }
 
-tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
+typedef struct renewal {
+  tp__sqlite_store *s;
   tp_job_renew request;
+  bool found;
+} renewal;
+
+static int write_renewal(void *ctx) {
+  renewal *r = ctx;
+  sqlite3_stmt *renew = r->s->statements[TP__RENEW_JOB];
+  const int64_t values[] = {(int64_t)r->request.id, (int64_t)r->request.claim, r->request.now_ms, r->request.lease_ms};
   int64_t id = 0;
-  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_renew", fault);
-  if (status != TP_OK) return status;
-  const int64_t values[] = {(int64_t)request.id, (int64_t)request.claim, request.now_ms, request.lease_ms};
-  sqlite3_stmt *renew = s->statements[TP__RENEW_JOB];
-  int rc = tp__store_begin(s);
-  int found = rc == SQLITE_OK ? fetch_number(renew, tp__sqlite_bind_ints(renew, values, 4), &id) : rc;
-  rc = found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found;
-  status = tp__store_end(s, rc, "renew the lease of a job", fault);
-  if (status != TP_OK || found == SQLITE_ROW) return status;
-  return stale(s, request.id, TP_ERR_STALE, fault);
+  int rc = fetch_number(renew, tp__sqlite_bind_ints(renew, values, 4), &id);
+  r->found = rc == SQLITE_ROW;
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
+  renewal r = {.s = ctx};
+  tp_status status = tp__struct_read(&r.request, sizeof r.request, theirs, "tp_job_renew", fault);
+  if (status == TP_OK) status = tp__store_write(r.s, write_renewal, &r, "renew the lease of a job", fault);
+  if (status != TP_OK || r.found) return status;
+  return stale(r.s, r.request.id, TP_ERR_STALE, fault);
 }
 
 /* ---- finishing ---- */
@@ -415,6 +447,7 @@ static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint
   TP__LOCKED(&s->mutex);
   tp_job *job;
   int rc = find_locked(s, (int64_t)request->id, &job);
+  *ret_refusal = TP_OK;
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
   bool is_open = job && (job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING);
   rc = SQLITE_OK;
@@ -431,20 +464,28 @@ static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint
   return rc;
 }
 
-tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
+typedef struct finishing {
+  tp__sqlite_store *s;
   tp_job_finish request;
-  uint32_t state = 0;
-  tp_status refusal = TP_OK, status = tp__struct_read(&request, sizeof request, theirs, "tp_job_finish", fault);
+  uint32_t state;
+  tp_status refusal;
+} finishing;
+
+static int write_finish(void *ctx) {
+  finishing *f = ctx;
+  return finish_locked(f->s, &f->request, &f->state, &f->refusal);
+}
+
+tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
+  finishing f = {.s = ctx};
+  tp_status status = tp__struct_read(&f.request, sizeof f.request, theirs, "tp_job_finish", fault);
   if (status != TP_OK) return status;
-  if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", request.end);
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = finish_locked(s, &request, &state, &refusal);
-  status = tp__store_end(s, rc, "finish a job", fault);
+  if (f.request.end < TP_JOB_END_SUCCEEDED || f.request.end > TP_JOB_END_RELEASED)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", f.request.end);
+  status = tp__store_write(f.s, write_finish, &f, "finish a job", fault);
   if (status != TP_OK) return status;
-  if (refusal != TP_OK) return stale(s, request.id, refusal, fault);
-  *ret_state = state;
+  if (f.refusal != TP_OK) return stale(f.s, f.request.id, f.refusal, fault);
+  *ret_state = f.state;
   return TP_OK;
 }
 

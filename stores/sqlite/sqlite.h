@@ -2,13 +2,14 @@
  *
  * sqlite: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
  * of their own and in a snapshot of their own (WAL), so their receivers run without any lock of ours. Jobs are written
- * by the thread that calls, each change in a transaction of its own. Records wait in a queue that is bounded in bytes;
- * one thread writes them, as many as wait in one transaction. Locks: the store's mutex; the queue's, which may be taken
- * inside of it. */
+ * by the threads that call; changes that wait at the same time share one transaction (group.h). Records wait in a queue
+ * that is bounded in bytes; one thread writes them, as many as wait in one transaction. Locks: the store's mutex; those
+ * of the queue and of the group, which may be taken inside of it. */
 #ifndef TP__SQLITE_H
 #define TP__SQLITE_H
 
 #include "runtime/base/check.h"
+#include "stores/sqlite/group.h"
 #include "stores/sqlite/statement.h"
 #include "stores/sqlite/writer.h"
 #include "support/clock.h"
@@ -96,6 +97,7 @@ typedef struct tp__sqlite_store {
   char *path;
   tp_sqlite_store_options options; /* without zeros */
   tp__writer writer;
+  tp__group group;                              /* of what must be on the disk when its function returns */
   bool retention_failed, too_large, has_no_key; /* of the writer's thread alone: logged already */
   tp__lock mutex;
   /* ---- under mutex */
@@ -116,6 +118,9 @@ typedef struct tp__sqlite_store {
 int tp__store_begin(tp__sqlite_store *s);
 /** tp__sqlite_end(), and releases the mutex. @param doing  what fails, for the fault. */
 tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault);
+/** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write
+ *  meanwhile. Without the mutex.   @param doing  what fails, for the fault. */
+tp_status tp__store_write(tp__sqlite_store *s, int (*write)(void *ctx), void *ctx, const char *doing, tp_fault *fault);
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault);
 /** The store behind a handle; NULL when it is of another library. */
 tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);

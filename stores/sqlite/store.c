@@ -156,6 +156,11 @@ tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault
   return status;
 }
 
+tp_status tp__store_write(tp__sqlite_store *s, int (*write)(void *ctx), void *ctx, const char *doing, tp_fault *fault) {
+  tp__group_work work = {.write = write, .ctx = ctx, .doing = doing};
+  return tp__group_run(&s->group, &work, fault);
+}
+
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault) {
   return tp__sqlite_fail(db, s->path, doing, rc, fault);
 }
@@ -278,6 +283,7 @@ static tp_status start_writer(tp__sqlite_store *s, tp_fault *fault) {
 static void destroy(void *ctx) {
   tp__sqlite_store *s = ctx;
   tp__writer_fini(&s->writer);
+  tp__group_fini(&s->group);
   if (s->db) tp__sqlite_store_disown(s);
   tp__sqlite_breadcrumbs_fini(s);
   for (int i = 0; i < TP__STATEMENTS; i++) sqlite3_finalize(s->statements[i]);
@@ -391,6 +397,8 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   if (status != TP_OK) return status;
   int rc = set_page_cache(s->db, s->options.page_cache_bytes);
   if (rc == SQLITE_OK) rc = tp__sqlite_bound_log(s);
+  if (rc == SQLITE_OK) status = tp__group_init(&s->group, &s->mutex, s->db, s->path, false, fault);
+  if (status != TP_OK) return status;
   return rc == SQLITE_OK ? start_writer(s, fault) : tp__store_fail(s, s->db, "set up its journal", rc, fault);
 }
 
