@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
+#include "support/clock.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"
 #include "tests/support/host.h"
@@ -654,6 +655,63 @@ TEST(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later) {
   tp_store *store = open_with(0);
   assert_int_equal(recover(store).entries_interrupted, 1);
   tp_store_free(store);
+}
+
+static tp_job claimed;
+static void take_numbers(void *ctx, const tp_job *job) {
+  (void)ctx;
+  claimed = *job;
+}
+
+/* The wall clock was set back between two processes: a pause that a file says is no longer than any pause can be. */
+TEST(a_job_waits_no_longer_than_its_pause_when_the_clock_was_set_back) {
+  enum { SECOND = 1000, MINUTE = 60 * SECOND, SLACK = 30 * SECOND };
+  static const int64_t hour = 60 * (int64_t)MINUTE, day = 24 * hour;
+  const struct {
+    int64_t ahead; /* of now, when it may be claimed */
+    int64_t waits; /* at most, and not much less */
+  } rows[] = {{day, MINUTE},
+              {365 * day, MINUTE},
+              {INT64_MAX / 4, MINUTE},
+              {7 * day, MINUTE},
+              {hour, MINUTE},
+              {10 * MINUTE, MINUTE},
+              {3 * MINUTE, MINUTE},
+              {MINUTE, MINUTE},
+              {SLACK, SLACK},
+              {0, 0},
+              {-hour, 0},
+              {-day, 0}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    uint64_t id;
+    uint32_t after;
+    int64_t next = 0;
+    const int64_t now = tp__wall_ms();
+    tp_store *left = open_with(0);
+    assert_int_equal(own(left, owner_of(11, getpid(), 1, "boot")), TP_OK);
+    assert_int_equal(insert(left, "a", &id, NULL), TP_OK);
+    tp_job_claim request = {.struct_size = sizeof request, .now_ms = now, .lease_ms = MINUTE, .take = take_numbers};
+    assert_int_equal(left->job_claim(left->ctx, &request, &next, NULL), TP_OK);
+    const tp_job_finish retry = {.struct_size = sizeof retry,
+                                 .id = claimed.id,
+                                 .claim = claimed.claim,
+                                 .now_ms = now,
+                                 .retry_at_ms = now + rows[i].ahead,
+                                 .end = TP_JOB_END_RETRY,
+                                 .reason = TP_REASON_ERROR};
+    assert_int_equal(left->job_finish(left->ctx, &retry, &after, NULL), TP_OK);
+    assert_int_equal(after, TP_JOB_QUEUED);
+    tp_store_free(left);
+    tp_store *store = open_with(0);
+    (void)recover(store);
+    if (rows[i].waits > SLACK) assert_int_equal(claim(store, now + rows[i].waits - SLACK), TP_ERR_NOT_FOUND);
+    if (rows[i].waits == SLACK) assert_int_equal(claim(store, now + SLACK - 1), TP_ERR_NOT_FOUND);
+    /* the recovery looked at the clock a moment later */
+    assert_int_equal(claim(store, now + rows[i].waits + (rows[i].waits > SLACK ? SLACK : 0)), TP_OK);
+    tp_store_free(store);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
 }
 
 TEST(a_job_whose_last_attempt_was_killed_is_a_dead_letter) {
