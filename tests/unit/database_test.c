@@ -212,6 +212,7 @@ typedef struct row_work {
   int fails_with; /* an SQLite code behind its insert; SQLITE_OK: none */
   bool waits;     /* in its first write, for may_end */
   int writes;
+  char doing[16];
   tp_status status;
 } row_work;
 
@@ -255,7 +256,8 @@ static void row_ended(tp__group_work *work) {
 static row_work *make_rows(row_work *rows, group_world *w, void (*end)(tp__group_work *work)) {
   for (int i = 0; i < WORKS; i++) {
     rows[i] = (row_work){.world = w, .number = i + 1, .waits = i == 0};
-    rows[i].base = (tp__group_work){.write = write_row, .ctx = &rows[i], .doing = "write a row", .end = end};
+    snprintf(rows[i].doing, sizeof rows[i].doing, "write row %d", i);
+    rows[i].base = (tp__group_work){.write = write_row, .ctx = &rows[i], .doing = rows[i].doing, .end = end};
   }
   return rows;
 }
@@ -322,10 +324,16 @@ TEST(a_work_that_fails_fails_alone) {
       assert_int_equal(rows[i].status, i == bad ? failures[f].status : TP_OK);
       assert_true(has_row(&w, i + 1) == (i != bad));
     }
-    assert_says(&rows[bad].base.fault, failures[f].status, "write a row", "");
+    assert_says(&rows[bad].base.fault, failures[f].status, rows[bad].doing, "");
     assert_int_equal(w.commits, WORKS - 1); /* the first, and each of the others alone */
     close_group(&w);
   }
+}
+
+static int count_waits(void *ctx, int waited) {
+  (void)waited;
+  ++*(int *)ctx;
+  return 0; /* no longer */
 }
 
 /* None of them waits for the lock in a transaction of its own. */
@@ -333,8 +341,9 @@ TEST(works_of_a_file_that_is_locked_fail_together) {
   group_world w;
   row_work rows[WORKS];
   sqlite3 *other = NULL;
+  int waits = 0;
   open_group(&w, true);
-  sqlite3_busy_timeout(w.db, 1);
+  sqlite3_busy_handler(w.db, count_waits, &waits);
   make_rows(rows, &w, row_ended);
   tp__group_submit(&w.group, &rows[0].base);
   latch_wait(&w.begun, 1);
@@ -344,8 +353,11 @@ TEST(works_of_a_file_that_is_locked_fail_together) {
   sqlite3_busy_timeout(other, 60000);
   assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
   tp__lock_release(&w.group.mutex);
+  tp__lock_acquire(&w.connection);
   for (int i = 1; i < WORKS; i++) tp__group_submit(&w.group, &rows[i].base);
+  tp__lock_release(&w.connection);
   latch_wait(&w.ended, WORKS);
+  assert_int_equal(waits, 1);
   assert_int_equal(rows[0].status, TP_OK);
   for (int i = 1; i < WORKS; i++) {
     assert_int_equal(rows[i].status, TP_ERR_STORE_BUSY);
@@ -353,6 +365,18 @@ TEST(works_of_a_file_that_is_locked_fail_together) {
     assert_says(&rows[i].base.fault, TP_ERR_STORE_BUSY, "locked", "end the other process");
   }
   assert_int_equal(sqlite3_close(other), SQLITE_OK);
+  close_group(&w);
+}
+
+TEST(a_group_does_what_waits_before_it_ends) {
+  group_world w;
+  row_work rows[WORKS];
+  open_group(&w, true);
+  make_rows(rows, &w, row_ended)[0].waits = false;
+  for (int i = 0; i < WORKS; i++) tp__group_submit(&w.group, &rows[i].base);
+  tp__group_fini(&w.group);
+  for (int i = 0; i < WORKS; i++) assert_int_equal(rows[i].status, TP_OK);
+  for (int i = 0; i < WORKS; i++) assert_true(has_row(&w, i + 1));
   close_group(&w);
 }
 
