@@ -78,6 +78,7 @@ static void release(tp__turn *core) {
 static bool copy_request(tp__drive *d, const tp_turn_request *request) {
   tp__arena *arena = &d->arena;
   d->request.messages = NULL;
+  d->request.answer_schema = NULL;
   if (request->messages && !(d->own_past = tp__past_new(arena->allocator))) return false;
   return tp__arena_text(arena, request->text, &d->user_text) &&
          tp__arena_text(arena, request->files, &d->request.files) &&
@@ -110,8 +111,9 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   tp__turn_ids ids = tp__session_ids(session);
   ids.nesting = nesting;
   tp_status status = TP_ERR_NO_MEMORY;
-  if (copy_request(d, request)) status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
+  if (copy_request(d, request)) status = tp__structured_take(d, request->answer_schema, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
+  if (status == TP_OK) status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
   if (status != TP_OK) {
     free_drive(d, runtime);
     return status;

@@ -8,6 +8,7 @@
 #include "phases/added.h"
 #include "phases/host_call.h"
 #include "phases/model_call.h"
+#include "phases/structured.h"
 #include "phases/submission.h"
 #include "phases/tools.h"
 
@@ -102,7 +103,8 @@ struct tp__drive {
   uint32_t stop_denials;     /* of turn.stop, that were followed */
   uint32_t pauses;           /* of the provider, after which it was asked to go on */
   uint32_t repeat_count, repeat_capacity;
-  bool cost_unknown;   /* that a response had no cost was said */
+  bool cost_unknown; /* that a response had no cost was said */
+  tp__structured structured;
   tp__repeat *repeats; /* limits.c: the calls of the turn, each once; in the arena */
 };
 

@@ -25,6 +25,8 @@ const char *tp_turn_ending_name(tp_turn_outcome outcome, tp_status code) {
       return "budget";
     case TP_ERR_REPEATED_CALL:
       return "repeated_call";
+    case TP_ERR_BAD_ANSWER:
+      return "bad_answer";
     default:
       return "error";
   }

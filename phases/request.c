@@ -112,6 +112,8 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past
   TP__TRY(render_blocks(d, &b));
   bool joined = b.context.size + b.signals.size + b.added_signals.size + b.reminders.size > 0;
   if (joined) TP__TRY(join_blocks(d, &b, &own));
+  tp_text system = tp__structured_system(d);
+  if (d->structured.schema && !system.data) return TP_ERR_NO_MEMORY;
   TP__TRY(tp__past_view_init(tp__drive_past(d), joined, own, d->messages.count, ret_view, &messages, &count));
   *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
                                     .attempt = d->model_attempt,
@@ -120,7 +122,8 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past
                                     .model = tp__drive_model_name(d),
                                     .parameters = d->request.parameters,
                                     .files = d->request.files,
-                                    .system = d->system,
+                                    .system = system,
+                                    .answer_schema = d->structured.source,
                                     .messages = messages,
                                     .message_count = count,
                                     .turn = &d->turn->core};

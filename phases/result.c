@@ -26,10 +26,11 @@ void tp__result_fill(tp__result *result, const tp_turn_result *ended) {
       tp__arena_text(arena, ended->turn_id, &shown->turn_id) &&
       tp__arena_text(arena, ended->subscription, &shown->subscription) &&
       tp__arena_text(arena, ended->bare_reason, &shown->bare_reason) &&
-      tp__arena_text(arena, ended->finish_word, &shown->finish_word))
+      tp__arena_text(arena, ended->finish_word, &shown->finish_word) &&
+      tp__arena_text(arena, ended->value, &shown->value))
     return;
-  shown->text = shown->reason = shown->turn_id = shown->subscription = shown->bare_reason = shown->finish_word =
-      (tp_text){NULL, 0};
+  shown->value = shown->text = shown->reason = shown->turn_id = shown->subscription = shown->bare_reason =
+      shown->finish_word = (tp_text){NULL, 0};
 }
 
 void tp_turn_result_free(const tp_turn_result *shown) {

@@ -103,7 +103,7 @@ static bool goes_on(tp__drive *d) {
 tp__step tp__then_tools_or_stop(tp__drive *d) {
   if (d->call_count == 0 && goes_on(d)) return TP__STEP_MODEL_PRE; /* the paused answer is the last message */
   bool is_steered = tp__added_waits(d) && !TP__BUG(TP__BUG_MESSAGE_LEFT);
-  if (d->call_count == 0) return is_steered ? TP__STEP_ADDED : TP__STEP_TURN_STOP;
+  if (d->call_count == 0) return is_steered ? TP__STEP_ADDED : tp__then_check_answer(d);
   return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;
 }
 

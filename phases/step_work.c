@@ -103,6 +103,7 @@ static void model_succeeded(tp__drive *d, const tp_model_response *response) {
   d->model_attempt = 0;
   d->requested = true;
   d->added.signals = (tp_text){NULL, 0};
+  d->structured.value = (tp_text){NULL, 0}; /* of the answer before */
   d->compacted = false;
   tp__reminders_delivered(&d->session->reminders);
   if (keep_response(d, response)) tp__drive_go(d, TP__STEP_MODEL_RESPONSE);

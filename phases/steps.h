@@ -115,5 +115,7 @@ tp__step tp__then_take_request(tp__drive *drive);
 tp__step tp__then_take_response(tp__drive *drive);
 tp__step tp__then_tools_or_stop(tp__drive *drive);
 tp__step tp__then_end(tp__drive *drive);
+/** structured.c: an answer without calls, of a turn that may demand a schema. */
+tp__step tp__then_check_answer(tp__drive *drive);
 
 #endif

@@ -24,8 +24,11 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.tokens_max is negative; 0 is no limit");
   if (request->cost_micros_max < 0)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.cost_micros_max is negative; 0 is no limit");
-  if (request->reserved_[0] | request->reserved_[1] | request->reserved_[2])
+  if (request->reserved_[0] | request->reserved_[1] | request->reserved_[2] | request->reserved2_)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.reserved_ must be zero");
+  if (request->answer_attempts && !request->answer_schema)
+    return tp__fail(fault, TP_ERR_USAGE, request->id,
+                    "tp_turn_request.answer_attempts is set without answer_schema: no answer is checked");
   return TP_OK;
 }
 
@@ -78,6 +81,7 @@ static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *
   else if (request->parameters.size > 0) field = "parameters";
   else if (request->each_delta) field = "each_delta";
   else if (request->said_unix_ms != 0) field = "said_unix_ms";
+  else if (request->answer_schema) field = "answer_schema";
   if (!field) return TP_OK;
   return tp__fail(
       fault, TP_ERR_USAGE, request->id,

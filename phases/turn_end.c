@@ -8,9 +8,11 @@
 #include "runtime/exec/thread_cache.h"
 
 static void fill_result(const tp__drive *d, tp_turn_result *result) {
+  tp_text text = d->structured.value.size > 0 ? d->structured.json : d->response_text;
   *result = (tp_turn_result){.struct_size = sizeof *result,
                              .outcome = d->outcome,
-                             .text = d->outcome == TP_TURN_COMPLETED ? d->response_text : (tp_text){NULL, 0},
+                             .text = d->outcome == TP_TURN_COMPLETED ? text : (tp_text){NULL, 0},
+                             .value = d->outcome == TP_TURN_COMPLETED ? d->structured.value : (tp_text){NULL, 0},
                              .reason = d->reason,
                              .turn_id = d->turn->core.ids[TP_ID_TURN],
                              .code = d->code,

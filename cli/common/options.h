@@ -133,6 +133,8 @@ typedef struct cli_arguments {
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
   const char *environment, *key, *job_id, *triggered_by, *system;
+  const char *schema, *schema_json; /* of the answers; NULL: none */
+  uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
   uint32_t jobs, lease_s;  /* 0: not given */

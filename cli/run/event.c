@@ -186,6 +186,7 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
   cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
   cli_map_add_text(&p, "text", result->text);
+  if (result->value.size > 0) cli_map_add_value(&p, "value", result->value);
   cli_map_add_text(&p, "reason", result->reason);
   cli_map_add_string(&p, "ending", tp_turn_ending_name(result->outcome, result->code));
   if (result->finish) add_finish(&p, result->finish, result->finish_word);

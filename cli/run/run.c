@@ -40,6 +40,7 @@ typedef struct player {
   const cli_arguments *arguments;
   cli_output *output;
   cli_conversation conversation;
+  char *schema; /* of the answers; NULL: none */
   cli_talk talk;
   cli_events events;
   cli_timeline timeline;
@@ -90,6 +91,35 @@ static int check_ask(const cli_arguments *arguments) {
   return CLI_USAGE;
 }
 
+/* The schema of the answers: JSON, whatever the library says of it as a schema. */
+static int take_schema(player *p) {
+  const cli_arguments *a = p->arguments;
+  tp_writer *writer = NULL;
+  tp_text text = tp_text_of(a->schema_json);
+  tp_fault fault = {0};
+  assert(!p->schema);
+  bool is_wanted = a->schema || a->schema_json;
+  if ((a->schema && a->schema_json) || (!is_wanted && a->answer_attempts)) {
+    cli_error(is_wanted ? "give --schema FILE or --schema-json JSON, not both"
+                        : "--answer-attempts is for answers with --schema or --schema-json");
+    return CLI_USAGE;
+  }
+  if (!is_wanted) return CLI_OK;
+  int status = a->schema ? cli_input_read(a->schema, &text) : CLI_OK;
+  if (status != CLI_OK) return status;
+  p->schema = cli_alloc(text.size + 1);
+  if (text.size > 0) memcpy(p->schema, text.data, text.size);
+  p->schema[text.size] = 0;
+  if (a->schema) free((void *)(uintptr_t)text.data);
+  cli_need(tp_writer_new(NULL, &writer));
+  if (tp_json_decode(tp_text_of(p->schema), writer, &fault) != TP_OK) {
+    cli_error("%s: %s", a->schema ? a->schema : "--schema-json", fault.message);
+    status = CLI_USAGE;
+  }
+  tp_writer_free(writer);
+  return status;
+}
+
 /* The conversation comes first: it may be standard input, and its author should see its faults alone. */
 static int open_player(player *p) {
   cli_models models;
@@ -98,6 +128,7 @@ static int open_player(player *p) {
       file && strcmp(file, "-") != 0; /* from standard input nothing is read for a wrong command line */
   int status = check_ask(p->arguments);
   if (status == CLI_OK) status = cli_talk_check(p->arguments, "run", !may_name_models);
+  if (status == CLI_OK) status = take_schema(p);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
   if (status == CLI_OK) status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
@@ -119,6 +150,7 @@ static void close_player(player *p) {
   cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
   cli_conversation_free(&p->conversation);
+  free(p->schema);
 }
 
 /* ---- turns ---- */
@@ -179,6 +211,8 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   tp_fault fault = {0};
+  request.answer_schema = p->schema;
+  request.answer_attempts = p->arguments->answer_attempts;
   cli_limits_fill(&p->arguments->limits, turn->limits, &request);
   cli_follower_retry(p->talk.follower);
   p->playing = true;

@@ -75,6 +75,9 @@ typedef struct tp_model_request {
   /** Value: array of str, tp_turn_request.files as turn.intake left them; or empty. They are also in the parts of
    *  this turn's message, for providers that read parts. Host and provider agree on what a name means. */
   tp_text files;
+  /** Value: the JSON Schema that the turn's final answer must fit (tp_turn_request.answer_schema), for a provider with
+   *  a way of its own to demand it; or empty. `system` has it, too, and the library checks the answer. */
+  tp_text answer_schema;
 } tp_model_request;
 /** The host's own pointer, as tp_call_data(). Threads: any, as long as the request is valid. */
 TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind id);

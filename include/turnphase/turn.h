@@ -511,8 +511,8 @@ typedef enum tp_turn_outcome {
 TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
 /** One word for how a turn ended, of the outcome and the code of its result or record: "completed", "denied",
  *  "cancelled"; of limits "max_requests", "max_tool_calls", "max_tokens", "max_cost", "max_time", "budget" and
- *  "repeated_call"; "error" for any other failure. "unknown" for TP_TURN_NONE and any other number. Static text.
- *  Threads: any. */
+ *  "repeated_call"; "bad_answer"; "error" for any other failure. "unknown" for TP_TURN_NONE and any other number.
+ *  Static text. Threads: any. */
 TP_API const char *tp_turn_ending_name(tp_turn_outcome outcome, tp_status code);
 
 /** One turn. Copied at begin. Limits: 0 means default. A turn that reaches a limit ends with a code of its own
@@ -588,6 +588,17 @@ typedef struct tp_turn_request {
   /** From this many of the same call on the repetition is named to the model, in a reminder with the results, and to
    *  the user, by a diagnostic call.repeated; at least 2. 0: from half of call_repeats_max on; never without it. */
   uint32_t call_repeats_named;
+  /** A JSON Schema as JSON text: the turn's final answer is one JSON value that fits it; NULL: any text. The system
+   *  text says so, and the request has it in the provider's own way where it has one (tp_model_request.answer_schema).
+   *  White space and a code fence around the value are no part of it. An answer that does not fit is followed by a
+   *  message that has the reason, which stays in the history, and by another request. Then the turn ends with
+   *  TP_ERR_BAD_ANSWER, as it does at once for an answer that is cut, filtered or refused. Answers before tool calls,
+   *  and before a message that is added to the turn, are not checked. */
+  const char *answer_schema;
+  /** Answers that may fail to fit in a row; 0: 3. */
+  uint32_t answer_attempts;
+  /** Must be zero. */
+  uint32_t reserved2_;
 } tp_turn_request;
 
 /** The result of a turn. Made by the library. */
@@ -620,6 +631,9 @@ typedef struct tp_turn_result {
   int64_t started_ns, ended_ns;
   /** The provider's own word for finish, such as "max_tokens"; may be empty. */
   tp_text finish_word;
+  /** Value: the answer of a turn that completed with tp_turn_request.answer_schema, whose JSON `text` is then. Empty
+   *  where the turn demands none, and where a hook ended it after its tools. */
+  tp_text value;
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);

@@ -32,6 +32,67 @@ tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) {
 
 void tp__openai_write_model(tp__openai_draft_request *draft) { tp_write_text(draft->writer, draft->model); }
 void tp__openai_write_stream(tp__openai_draft_request *draft) { tp_write_bool(draft->writer, draft->streams); }
+
+/* ---- the schema of an answer ---- */
+
+enum { CLOSED_DEPTH_MAX = 10 };
+
+static bool has_name(tp_text names, tp_text name) {
+  for (tp_value_walk walk = {0}; tp_value_next(names, &walk);)
+    if (tp__same(tp_value_text(walk.value), name)) return true;
+  return false;
+}
+
+static bool is_closed(tp_text schema, unsigned depth);
+
+static bool are_closed(tp_text schemas, unsigned depth) {
+  for (tp_value_walk walk = {0}; tp_value_next(schemas, &walk);)
+    if (!is_closed(walk.value, depth)) return false;
+  return true;
+}
+
+static bool is_plain_keyword(tp_text name) {
+  static const char *const names[] = {"type",        "properties", "required", "additionalProperties",
+                                      "items",       "enum",       "const",    "anyOf",
+                                      "description", "title",      "$schema"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (tp__is_word(name, names[i])) return true;
+  return false;
+}
+
+static bool is_closed(tp_text schema, unsigned depth) {
+  tp_text properties = tp_value_get(schema, "properties"), items = tp_value_get(schema, "items");
+  tp_text others = tp_value_get(schema, "additionalProperties"), required = tp_value_get(schema, "required");
+  if (tp_value_kind_of(schema) != TP_VALUE_MAP || depth == 0) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);)
+    if (!is_plain_keyword(walk.key)) return false;
+  if (properties.size > 0 || tp__is_word(tp_value_text(tp_value_get(schema, "type")), "object")) {
+    if (tp_value_kind_of(others) != TP_VALUE_BOOL || tp_value_bool(others, true)) return false;
+    for (tp_value_walk walk = {0}; tp_value_next(properties, &walk);)
+      if (!has_name(required, walk.key)) return false;
+  }
+  return are_closed(properties, depth - 1) && are_closed(tp_value_get(schema, "anyOf"), depth - 1) &&
+         (items.size == 0 || is_closed(items, depth - 1));
+}
+
+bool tp__openai_has_schema(const tp__openai_draft_request *draft) {
+  tp_text schema = draft->request->answer_schema;
+  return schema.size > 0 && tp__is_word(tp_value_text(tp_value_get(schema, "type")), "object");
+}
+bool tp__openai_has_closed_schema(const tp__openai_draft_request *draft) {
+  return tp__openai_has_schema(draft) && is_closed(draft->request->answer_schema, CLOSED_DEPTH_MAX);
+}
+void tp__openai_write_schema_pairs(tp__openai_draft_request *draft) {
+  tp_write_string(draft->writer, "name");
+  tp_write_string(draft->writer, "answer");
+  tp_write_string(draft->writer, "schema");
+  tp_write_value(draft->writer, draft->request->answer_schema);
+  tp_write_string(draft->writer, "strict");
+  tp_write_bool(draft->writer, tp__openai_has_closed_schema(draft));
+}
+
+/* ---- fields that several forms have ---- */
+
 bool tp__openai_has_tools(const tp__openai_draft_request *draft) { return draft->request->tool_count > 0; }
 bool tp__openai_has_system(const tp__openai_draft_request *draft) { return draft->request->system.size > 0; }
 

@@ -84,6 +84,13 @@ const tp__openai_form *tp__openai_form_of(tp_openai_api api);
 void tp__openai_write_model(tp__openai_draft_request *draft);
 void tp__openai_write_stream(tp__openai_draft_request *draft);
 bool tp__openai_has_tools(const tp__openai_draft_request *draft);
+/** Whether the turn demands a schema whose root is an object, which the APIs want. */
+bool tp__openai_has_schema(const tp__openai_draft_request *draft);
+/** The same for one that is closed: each object has all of its properties and no others, and no keyword is there that
+ *  APIs which constrain what a model writes do not know. */
+bool tp__openai_has_closed_schema(const tp__openai_draft_request *draft);
+/** Three pairs: the schema's name, itself, and whether the API is to keep strictly to it. */
+void tp__openai_write_schema_pairs(tp__openai_draft_request *draft);
 bool tp__openai_has_system(const tp__openai_draft_request *draft);
 void tp__openai_write_pair(tp_writer *writer, const char *key, const char *value);
 void tp__openai_write_pair_text(tp_writer *writer, const char *key, tp_text value);

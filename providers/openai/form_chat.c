@@ -261,12 +261,22 @@ static void write_stream_options(tp__openai_draft_request *draft) {
   tp_write_bool(draft->writer, true);
 }
 
+static void write_response_format(tp__openai_draft_request *draft) {
+  tp_write_map(draft->writer, 2);
+  tp_write_string(draft->writer, "type");
+  tp_write_string(draft->writer, "json_schema");
+  tp_write_string(draft->writer, "json_schema");
+  tp_write_map(draft->writer, 3);
+  tp__openai_write_schema_pairs(draft);
+}
+
 static const tp__openai_field fields[] = {
     {"model", true, NULL, tp__openai_write_model},
     {"messages", true, NULL, write_messages},
     {"tools", true, tp__openai_has_tools, write_tools},
     {"stream", true, NULL, tp__openai_write_stream},
     {"stream_options", false, streams, write_stream_options},
+    {"response_format", false, tp__openai_has_schema, write_response_format},
     {NULL, false, NULL, NULL},
 };
 

@@ -141,6 +141,17 @@ static void write_tools(tp__openai_draft_request *draft) {
 
 static void write_max_tokens(tp__openai_draft_request *draft) { tp_write_int(draft->writer, OUTPUT_TOKENS_MAX); }
 
+/* The API refuses a schema that is not closed: then the system text has it only. */
+static void write_output_config(tp__openai_draft_request *draft) {
+  tp_write_map(draft->writer, 1);
+  tp_write_string(draft->writer, "format");
+  tp_write_map(draft->writer, 2);
+  tp_write_string(draft->writer, "type");
+  tp_write_string(draft->writer, "json_schema");
+  tp_write_string(draft->writer, "schema");
+  tp_write_value(draft->writer, draft->request->answer_schema);
+}
+
 static const tp__openai_field fields[] = {
     {"model", true, NULL, tp__openai_write_model},
     {"max_tokens", false, NULL, write_max_tokens},
@@ -148,6 +159,7 @@ static const tp__openai_field fields[] = {
     {"messages", true, NULL, write_messages},
     {"tools", true, tp__openai_has_tools, write_tools},
     {"stream", true, NULL, tp__openai_write_stream},
+    {"output_config", false, tp__openai_has_closed_schema, write_output_config},
     {NULL, false, NULL, NULL},
 };
 

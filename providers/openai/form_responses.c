@@ -126,6 +126,15 @@ static void write_tools(tp__openai_draft_request *draft) {
   }
 }
 
+static void write_text_format(tp__openai_draft_request *draft) {
+  tp_write_map(draft->writer, 1);
+  tp_write_string(draft->writer, "format");
+  tp_write_map(draft->writer, 4);
+  tp_write_string(draft->writer, "type");
+  tp_write_string(draft->writer, "json_schema");
+  tp__openai_write_schema_pairs(draft);
+}
+
 static const tp__openai_field fields[] = {
     {"model", true, NULL, tp__openai_write_model},
     {"instructions", true, tp__openai_has_system, write_instructions},
@@ -134,6 +143,7 @@ static const tp__openai_field fields[] = {
     {"stream", true, NULL, tp__openai_write_stream},
     {"store", false, NULL, write_store},
     {"include", false, reasons, write_include},
+    {"text", false, tp__openai_has_schema, write_text_format},
     {NULL, false, NULL, NULL},
 };
 

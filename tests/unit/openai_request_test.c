@@ -198,6 +198,59 @@ TEST(parameters_and_body_are_merged_in) {
   tp_writer_free(second);
 }
 
+/* Strict where each object has all of its properties and no others; else the system text has it only. */
+TEST(schema_of_an_answer_has_the_form_of_the_api) {
+  static const struct {
+    const char *schema; /* with single quotes */
+    bool sent, closed;
+  } rows[] = {
+      {"{'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n'], 'additionalProperties': false}",
+       true, true},
+      {"{'type': 'object', 'properties': {}, 'additionalProperties': false}", true, true},
+      {"{'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'additionalProperties': false}", true, false},
+      {"{'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}", true, false},
+      {"{'type': 'object', 'additionalProperties': true}", true, false},
+      {"{'type': 'object', 'properties': {'n': {'type': 'integer', 'minimum': 1}}, 'required': ['n'], "
+       "'additionalProperties': false}",
+       true, false},
+      {"{'type': 'object', 'properties': {'n': {'type': 'object'}}, 'required': ['n'], 'additionalProperties': false}",
+       true, false},
+      {"{'type': 'object', 'properties': {'n': {'type': 'array', 'items': {'type': 'object'}}}, 'required': ['n'], "
+       "'additionalProperties': false}",
+       true, false},
+      {"{'type': 'object', 'properties': {'n': {'anyOf': [{'type': 'null'}, {'type': 'integer'}]}}, 'required': ['n'], "
+       "'additionalProperties': false}",
+       true, true},
+      {"{'type': 'object', 'properties': {'n': true}, 'required': ['n'], 'additionalProperties': false}", true, false},
+      {"{'type': 'array', 'items': {'type': 'integer'}}", false, false},
+      {"{'enum': ['a', 'b']}", false, false},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++)
+    for (int api = 0; api < 3; api++) {
+      static const char *const begins[] = {
+          "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":{",
+          "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"answer\",\"schema\":{",
+          "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{"};
+      tp_writer *writer;
+      assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+      tp_model_request request = {.struct_size = sizeof request,
+                                  .messages = talk,
+                                  .message_count = 2,
+                                  .answer_schema = json_value(writer, rows[i].schema)};
+      tp__openai_config config = configure((tp_openai_api)api, NULL);
+      tp__bytes json = {0};
+      assert_int_equal(tp__openai_request_write(&config, &request, &json, NULL, NULL), TP_OK);
+      const char *body = tp__bytes_string(&json);
+      bool sent = api == 2 ? rows[i].closed : rows[i].sent;
+      assert_int_equal(strstr(body, begins[api]) != NULL, sent);
+      if (sent && api < 2) assert_non_null(strstr(body, rows[i].closed ? "\"strict\":true" : "\"strict\":false"));
+      if (!sent) assert_null(strstr(body, "json_schema"));
+      tp__bytes_fini(&json);
+      tp__openai_config_fini(&config);
+      tp_writer_free(writer);
+    }
+}
+
 TEST(a_request_needs_the_name_of_a_model) {
   tp__openai_config config = {0};
   tp_openai_options options = {.struct_size = sizeof options, .base_url = "http://h"};

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * structured: the final answer of a turn that demands a schema (tp_turn_request.answer_schema): the schema as it is
+ * checked, what the model is told of it, and the value. It owns nothing beside the drive, whose arena has all of it;
+ * has no lock, and is called by the turn's owner. */
+#ifndef TP__STRUCTURED_H
+#define TP__STRUCTURED_H
+
+#include "phases/schema.h"
+
+typedef struct tp__drive tp__drive;
+
+/** Of a drive. Zero-filled: the turn demands none. */
+typedef struct tp__structured {
+  const tp__schema *schema; /* NULL: none */
+  tp_text source;           /* the schema's value, for the model's request */
+  tp_text source_json;
+  tp_text plain_system, system; /* the system text without and with the demand; made once for each */
+  tp_text json, value;          /* of the last answer that fitted */
+  uint32_t misses;              /* answers in a row that did not */
+} tp__structured;
+
+/** Before the turn is made: reads and checks the schema. @return TP_OK; TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA with the
+ *  place; TP_ERR_NO_MEMORY. */
+tp_status tp__structured_take(tp__drive *drive, const char *schema_json, tp_fault *fault);
+/** The system text of a request, with what the answer must be. @return without data: no memory. */
+tp_text tp__structured_system(tp__drive *drive);
+
+#endif
