@@ -182,6 +182,8 @@ static const row rows[] = {
      SAYS("\"llm_request\": {\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
           "\"text\": \"a\"}, \"b\"]}]}"),
      DONE, "|S<be brief>U<ab>", NULL, false},
+    {"BeforeModel", EDITS("s/{\\\"role\\\":\\\"user\\\",\\\"content\\\":\\\"first\\\"},//; s/I look/I looked/"), DONE,
+     "|S<be brief>A<the key is k-123>U<second>A<I looked>C<look>T<seen>=<c1>", NULL, false},
     /* an answer in the model's place */
     {"BeforeModel", MOCK("\"from \", \"the hook\"", "\"finishReason\": \"STOP\""), "from the hook", NULL,
      "<from the hook>", false},
@@ -242,6 +244,10 @@ static const row rows[] = {
      SAYS("\"llm_response\": {\"text\": \"filtered\", \"candidates\": [{\"content\": {\"parts\": [\"the key is "
           "k-123\"]}}]}"),
      NULL, NULL, NULL, true}, /* the first answer is another one */
+    {"AfterModel",
+     "R=$(sed 's/.*\"llm_response\"://; s/}$//; s/\"text\":\"[^\"]*\"/\"text\":\"short\"/' guard.in); echo "
+     "\"{\\\"hookSpecificOutput\\\": {\\\"llm_response\\\": $R}}\"",
+     "short", NULL, "<short>", false}, /* where the parts are as they were, the text counts */
     {"AfterModel", SAYS("\"llm_response\": {\"candidates\": [{\"content\": {\"parts\": []}}]}"), DONE, SENT, NULL,
      false},
     {"AfterModel", MOCK("\"\"", "\"index\": 0"), "", NULL, NULL, false},
