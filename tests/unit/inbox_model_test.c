@@ -369,6 +369,7 @@ TEST(piece_comes_on_the_owners_thread_where_the_model_or_a_listener_says_so) {
   } cases[] = {{.delivers = false, .listener = noting},
                {.delivers = true, .listener = owners},
                {.delivers = true, .listener = noting, .second = owners},
+               {.delivers = true, .listener = owners, .second = noting},
                {.delivers = true, .may_be_here = true, .listener = noting, .second = noting},
                {.delivers = true, .may_be_here = true, .listener = noting, .second = others}};
   for (size_t i = 0; i < COUNT(cases); i++) {
