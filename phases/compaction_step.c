@@ -69,6 +69,7 @@ static void replace_past(tp__drive *d, tp__past *made) {
   }
   tp_text message = tp__arena_printf(&d->arena, "%zu messages (%lld tokens) became %zu (%lld)", old->list.count,
                                      (long long)before, made->list.count, (long long)after);
+  tp__past_take_turns(made, old);
   session_of(d)->past = made;
   tp__past_unref(old);
   log_compaction(d, TP_LOG_INFO, TP_OK, message.size > 0 ? message.data : "it was compacted");

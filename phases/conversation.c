@@ -175,6 +175,7 @@ tp_status tp__conversation_copy(const tp_message *const *messages, size_t count,
   tp_message message;
   for (size_t i = 0; i < count; i++) {
     TP__TRY(read_message(messages[i], &message, i, NULL));
+    message.ending = (tp_text){NULL, 0};
     TP__TRY(tp__messages_add(to, &message));
   }
   return TP_OK;

@@ -102,6 +102,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->session = session;
   d->outcome = TP_TURN_COMPLETED;
   d->request = *request;
+  d->has_own_id = request->id != NULL;
   if (d->request.said_unix_ms == 0) d->request.said_unix_ms = tp__unix_ms();
   d->start_message.deliver = start_delivered;
   tp__drive_init_queued(d);

@@ -39,6 +39,7 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
          tp__arena_text(arena, message->provider_data, &ret_copy->provider_data) &&
          tp__arena_text(arena, message->call_id, &ret_copy->call_id) &&
          tp__arena_text(arena, message->name, &ret_copy->name) &&
+         tp__arena_text(arena, message->ending, &ret_copy->ending) &&
          (message->call_count == 0 || tp__calls_copy(arena, message->calls, message->call_count, &ret_copy->calls));
 }
 

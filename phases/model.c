@@ -171,6 +171,8 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
   if (message.provider_data.size > 0 && message.role != TP_ROLE_ASSISTANT)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_message.provider_data: only an assistant's message has some");
   TP__TRY(check_provider_data("tp_message", message.provider_data, fault));
+  if (message.ending.size > 0 && tp_value_check(message.ending, NULL) != TP_OK)
+    return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tp_message.ending is no well-formed value");
   TP__TRY(check_calls(message.calls, message.call_count, fault));
   *ret_message = message;
   return TP_OK;

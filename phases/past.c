@@ -4,6 +4,7 @@
 #include "phases/compaction.h"
 #include "phases/parts.h"
 #include "phases/render.h"
+#include "runtime/base/hash_table.h"
 
 struct tp__pointers {
   tp__a32 refs;
@@ -50,6 +51,7 @@ void tp__past_unref(tp__past *past) {
   const tp_allocator *allocator = past->allocator;
   pointers_unref(allocator, past->unescaped.pointers);
   pointers_unref(allocator, past->escaped.pointers);
+  tp__release(allocator, past->turns, past->turn_capacity * sizeof *past->turns);
   tp__arena_fini(&past->arena);
   tp__release(allocator, past, sizeof *past);
 }
@@ -73,6 +75,67 @@ size_t tp__past_bytes(tp__past *past) {
 int64_t tp__past_tokens(tp__past *past) {
   measure(past);
   return past->tokens;
+}
+
+/* ---- the turns that it knows ---- */
+
+enum { TURNS_MIN = 32 };
+
+static uint64_t turn_hash(tp_text id) {
+  uint64_t hash = tp__hash_text(id, 0);
+  return hash ? hash : 1;
+}
+
+/* The place of a hash, or the free one where it would be. */
+static size_t turn_place(const tp__past *past, uint64_t hash) {
+  TP__ASSERT(past->turn_count < past->turn_capacity);
+  size_t at = (size_t)hash & (past->turn_capacity - 1);
+  while (past->turns[at] && past->turns[at] != hash) at = (at + 1) & (past->turn_capacity - 1);
+  return at;
+}
+
+static tp_status reserve_turn(tp__past *past) {
+  if (2 * (past->turn_count + 1) <= past->turn_capacity) return TP_OK;
+  size_t old_capacity = past->turn_capacity, capacity = old_capacity ? 2 * old_capacity : TURNS_MIN;
+  uint64_t *old = past->turns, *turns = tp__alloc_zero(past->allocator, capacity * sizeof *turns);
+  if (!turns) return TP_ERR_NO_MEMORY;
+  past->turns = turns;
+  past->turn_capacity = capacity;
+  for (size_t i = 0; i < old_capacity; i++)
+    if (old[i]) turns[turn_place(past, old[i])] = old[i];
+  tp__release(past->allocator, old, old_capacity * sizeof *old);
+  return TP_OK;
+}
+
+static tp_status note_turns(tp__past *past) {
+  assert(past->noted <= past->list.count);
+  for (; past->noted < past->list.count; past->noted++) {
+    tp_text id = past->list.items[past->noted]->turn_id;
+    if (id.size == 0 || (past->noted > 0 && tp_text_equal(past->list.items[past->noted - 1]->turn_id, id))) continue;
+    TP__TRY(reserve_turn(past));
+    uint64_t hash = turn_hash(id), *place = &past->turns[turn_place(past, hash)];
+    past->turn_count += *place == 0;
+    *place = hash;
+  }
+  return TP_OK;
+}
+
+tp_status tp__past_has_turn(tp__past *past, tp_text id, bool *ret_has) {
+  TP__TRY(note_turns(past));
+  *ret_has = past->turn_count > 0 && past->turns[turn_place(past, turn_hash(id))] != 0;
+  return TP_OK;
+}
+
+/* Those that the replaced one has not looked at are lost without memory: they run again. */
+void tp__past_take_turns(tp__past *past, tp__past *replaced) {
+  TP__ASSERT(!past->turns && past->noted == 0);
+  (void)note_turns(replaced);
+  past->turns = replaced->turns;
+  past->turn_count = replaced->turn_count;
+  past->turn_capacity = replaced->turn_capacity;
+  replaced->turns = NULL;
+  replaced->turn_count = replaced->turn_capacity = 0;
+  replaced->noted = replaced->list.count;
 }
 
 /* ---- what a model is shown ---- */

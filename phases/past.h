@@ -30,6 +30,10 @@ typedef struct tp__past {
   size_t measured;   /* of the messages: */
   size_t bytes;
   int64_t tokens;
+  /* Hashes of the ids of turns, of these messages and of what they replaced: open addressing, 0 is a free place. */
+  uint64_t *turns;
+  size_t turn_count, turn_capacity; /* a power of two, at least twice the count */
+  size_t noted;                     /* of the messages: their turns are among them */
 } tp__past;
 
 /** @return NULL without memory. */
@@ -42,6 +46,13 @@ void tp__past_unref(tp__past *past);
 size_t tp__past_bytes(tp__past *past);
 /** As tp_message_tokens(), of all messages. */
 int64_t tp__past_tokens(tp__past *past);
+
+/** Whether it has, or its messages replaced, one of the turn with this id; a different id with the same hash (64 bits)
+ *  may be taken for it. O(1) after a turn's messages were looked at once.
+ *  @return TP_OK; TP_ERR_NO_MEMORY. */
+tp_status tp__past_has_turn(tp__past *past, tp_text id, bool *ret_has);
+/** Of a past that replaces another: it knows that one's turns from here on. */
+void tp__past_take_turns(tp__past *past, tp__past *replaced);
 
 /** What a request reads: messages of the past, then its own. */
 typedef struct tp__past_view {

@@ -4,6 +4,7 @@
  * the turn is stored. What each leads to stands right behind it. */
 #include "phases/added.h"
 #include "phases/held_answer.h"
+#include "phases/known_turn.h"
 #include "phases/limits.h"
 #include "phases/made_request.h"
 #include "phases/tool_run.h"
@@ -26,43 +27,56 @@ static tp_status load_work(tp__host_call *call) {
   return history->load(history->ctx, &call->load, &call->fault);
 }
 
-static void load_ended(tp__host_call *call, tp_status status) {
-  tp__drive *d = call->ctx;
+void tp__drive_loaded(tp__drive *d, tp_status status) {
+  TP__ASSERT(d->host_call && d->step == TP__STEP_LOAD);
   d->host_call = NULL;
   int64_t now_ns = tp__now_ns();
-  d->load_ns = now_ns - d->waits_since_ns;
+  d->load_ns += now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_LOAD, d->waits_since_ns, now_ns, status);
-  if (status == TP_OK) {
-    tp__past_unref(d->session->past);
-    d->session->past = call->made;
-    call->made = NULL;
-    tp__drive_go(d, TP__STEP_SESSION_START);
-    return;
-  }
+}
+
+void tp__drive_load_failed(tp__drive *d, const tp__host_call *call, tp_status status) {
   if (tp__drive_out_of_time(d)) return;
   tp_text reason = tp__arena_printf(&d->arena, "the history was not loaded: %s",
                                     call->message ? call->message : tp_status_text(status));
   tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
 }
 
-void tp__step_load(tp__drive *d) {
-  if (d->session->started) {
-    tp__drive_go(d, TP__STEP_INTAKE);
-  } else if (!tp__session_has_history(d->session)) {
-    tp__drive_go(d, TP__STEP_SESSION_START);
-  } else {
-    tp__host_call *call = tp__host_call_new_load(d->turn, d->session, "history.load");
-    if (!call) {
-      tp__drive_no_memory(d);
-      return;
-    }
-    call->work = d->session->history.load ? load_work : NULL;
-    call->on_end = load_ended;
-    call->ctx = d;
-    d->host_call = call;
-    d->waits_since_ns = tp__now_ns();
-    tp__host_call_start(call, d->turn->core.deadline_ns);
+static void begin_turn(tp__drive *d) {
+  if (tp__known_turn_answer(d)) return;
+  tp__drive_go(d, d->session->started ? TP__STEP_INTAKE : TP__STEP_SESSION_START);
+}
+
+static void load_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  tp__drive_loaded(d, status);
+  if (status != TP_OK) {
+    tp__drive_load_failed(d, call, status);
+    return;
   }
+  tp__past_unref(d->session->past);
+  d->session->past = call->made;
+  call->made = NULL;
+  begin_turn(d);
+}
+
+void tp__drive_load(tp__drive *d, void (*on_end)(tp__host_call *call, tp_status status)) {
+  tp__host_call *call = tp__host_call_new_load(d->turn, d->session, "history.load");
+  if (!call) {
+    tp__drive_no_memory(d);
+    return;
+  }
+  call->work = d->session->history.load ? load_work : NULL;
+  call->on_end = on_end;
+  call->ctx = d;
+  d->host_call = call;
+  d->waits_since_ns = tp__now_ns();
+  tp__host_call_start(call, d->turn->core.deadline_ns);
+}
+
+void tp__step_load(tp__drive *d) {
+  if (d->session->started || !tp__session_has_history(d->session)) begin_turn(d);
+  else tp__drive_load(d, load_ended);
 }
 
 /* ---- the model ---- */
@@ -327,6 +341,15 @@ static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
   return TP_OK;
 }
 
+/* The last message of a turn says how it ended, for the turn that is submitted again. */
+static tp_status mark_ending(tp__drive *d, tp__messages *batch, size_t before) {
+  tp_text ending;
+  if (batch->count == before) return TP_OK;
+  if (!tp__known_turn_ending(d, &ending)) return TP_ERR_NO_MEMORY;
+  tp_message *last = batch->items[batch->count - 1];
+  return tp__arena_text(batch->arena, ending, &last->ending) ? TP_OK : TP_ERR_NO_MEMORY;
+}
+
 /* The batch of a turn that completed is all of it. Of any other it is what happened, and a typed end mark: side effects
  * are done, and a model that does not know of them would do them again. */
 static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
@@ -377,6 +400,7 @@ void tp__step_commit(tp__drive *d) {
   tp__past *past = d->session->past;
   size_t before = past->list.count;
   tp_status status = fill_batch(d, &past->list);
+  if (status == TP_OK) status = mark_ending(d, &past->list, before);
   size_t added = past->list.count - before;
   bool kept = tp__session_has_history(d->session);
   if (status != TP_OK || kept) past->list.count = before; /* they count when the history has them */

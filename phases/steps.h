@@ -65,6 +65,12 @@ void tp__drive_count(tp__drive *drive, const tp_model_response *response);
 /** Makes the user's message the first of the turn's. @return false without memory. */
 bool tp__drive_add_user_message(tp__drive *drive);
 
+/** step_work.c: loads the session's history anew. on_end tells tp__drive_loaded() first, and of a failure then
+ *  tp__drive_load_failed(), which stops the turn. */
+void tp__drive_load(tp__drive *drive, void (*on_end)(tp__host_call *call, tp_status status));
+void tp__drive_loaded(tp__drive *drive, tp_status status);
+void tp__drive_load_failed(tp__drive *drive, const tp__host_call *call, tp_status status);
+
 /* step_fill.c, step_result.c, step_work.c, added.c, compaction_step.c, turn_end.c, session_end.c: what the rows
  * name. */
 void tp__step_load(tp__drive *drive);

@@ -111,25 +111,41 @@ static tp__step ask_again(tp__drive *d, const char *why) {
   return TP__STEP_ADDED;
 }
 
-tp__step tp__then_check_answer(tp__drive *d) {
+/* @param ret_why  of one that does not fit; NULL: no memory. */
+static tp_status read_answer(tp__drive *d, char misfit[TP__SCHEMA_MESSAGE_SIZE], const char **ret_why) {
   tp__structured *s = &d->structured;
-  char misfit[TP__SCHEMA_MESSAGE_SIZE];
-  const char *why = misfit;
   tp_fault fault = {.code = TP_OK};
-  if (!s->schema) return TP__STEP_TURN_STOP;
-  const char *words = words_of(d->finish);
-  if (words) return fail(d, tp_text_of(words));
   tp_text json = without_fence(d->response_text), value = {NULL, 0};
   tp_status status = decode(d, json, &value, &fault);
-  if (status == TP_OK) status = tp__schema_validate_value(s->schema, "answer", value, misfit, sizeof misfit);
-  else why = tp__arena_printf(&d->arena, "answer: no JSON: %s", json.size > 0 ? fault.message : "it is empty").data;
-  if (status == TP_ERR_NO_MEMORY || !why) {
+  *ret_why = misfit;
+  if (status == TP_OK) status = tp__schema_validate_value(s->schema, "answer", value, misfit, TP__SCHEMA_MESSAGE_SIZE);
+  else
+    *ret_why = tp__arena_printf(&d->arena, "answer: no JSON: %s", json.size > 0 ? fault.message : "it is empty").data;
+  if (status == TP_ERR_NO_MEMORY || !*ret_why) return TP_ERR_NO_MEMORY;
+  if (status != TP_OK) return TP_ERR_BAD_ANSWER;
+  s->json = json;
+  s->value = value;
+  return TP_OK;
+}
+
+tp_status tp__structured_read(tp__drive *d) {
+  char misfit[TP__SCHEMA_MESSAGE_SIZE];
+  const char *why;
+  return d->structured.schema ? read_answer(d, misfit, &why) : TP_OK;
+}
+
+tp__step tp__then_check_answer(tp__drive *d) {
+  char misfit[TP__SCHEMA_MESSAGE_SIZE];
+  const char *why;
+  if (!d->structured.schema) return TP__STEP_TURN_STOP;
+  const char *words = words_of(d->finish);
+  if (words) return fail(d, tp_text_of(words));
+  tp_status status = read_answer(d, misfit, &why);
+  if (status == TP_ERR_NO_MEMORY) {
     (void)tp__drive_no_memory(d);
     return TP__STEP_NONE;
   }
   if (status != TP_OK) return ask_again(d, why);
-  s->misses = 0;
-  s->json = json;
-  s->value = value;
+  d->structured.misses = 0;
   return TP__STEP_TURN_STOP;
 }

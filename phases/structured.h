@@ -25,5 +25,8 @@ typedef struct tp__structured {
 tp_status tp__structured_take(tp__drive *drive, const char *schema_json, tp_fault *fault);
 /** The system text of a request, with what the answer must be. @return without data: no memory. */
 tp_text tp__structured_system(tp__drive *drive);
+/** Reads the answer that a history has of the turn. @return TP_OK, also where the turn demands no schema;
+ *  TP_ERR_BAD_ANSWER for one that does not fit; TP_ERR_NO_MEMORY. */
+tp_status tp__structured_read(tp__drive *drive);
 
 #endif

@@ -59,6 +59,7 @@ size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx)
     const tp_message *message = i < talk->past_count ? talk->past_items[i] : talk->own_items[i - talk->past_count];
     tp_message shown = *message;
     shown.provider_data = (tp_text){NULL, 0}; /* for its provider only */
+    shown.ending = (tp_text){NULL, 0};        /* for histories only */
     if (!each(ctx, &shown)) break;
   }
   return count;

@@ -24,7 +24,12 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.tokens_max is negative; 0 is no limit");
   if (request->cost_micros_max < 0)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.cost_micros_max is negative; 0 is no limit");
-  if (request->reserved_[0] | request->reserved_[1] | request->reserved_[2] | request->reserved2_)
+  if (request->if_exists > TP_IF_EXISTS_RUN)
+    return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.if_exists is %d: it must be a tp_if_exists",
+                    request->if_exists);
+  if (request->if_exists != TP_IF_EXISTS_ANSWER && !request->id)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_request.if_exists is for a turn with an id: set id, too");
+  if (request->reserved_[0] | request->reserved_[1] | request->reserved2_)
     return tp__fail(fault, TP_ERR_USAGE, request->id, "tp_turn_request.reserved_ must be zero");
   if (request->answer_attempts && !request->answer_schema)
     return tp__fail(fault, TP_ERR_USAGE, request->id,
@@ -82,6 +87,7 @@ static tp_status refuse_driven_fields(const tp_turn_request *request, tp_fault *
   else if (request->each_delta) field = "each_delta";
   else if (request->said_unix_ms != 0) field = "said_unix_ms";
   else if (request->answer_schema) field = "answer_schema";
+  else if (request->if_exists != TP_IF_EXISTS_ANSWER) field = "if_exists";
   if (!field) return TP_OK;
   return tp__fail(
       fault, TP_ERR_USAGE, request->id,

@@ -25,6 +25,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .tool_calls = d->tool_calls,
                              .finish = d->finish,
                              .finish_word = d->finish_word,
+                             .is_stored = d->is_answered,
                              .input_tokens = d->input_tokens,
                              .output_tokens = d->output_tokens,
                              .cost_micros = d->cost_micros,
@@ -35,7 +36,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
 /* What its store keeps of the turn. */
 static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp_runtime *runtime = d->session->runtime;
-  if (!tp__runtime_store(runtime)->turn_record) return;
+  if (!tp__runtime_store(runtime)->turn_record || d->is_known) return; /* a known one has its record */
   int64_t offset_ns = tp__unix_offset_ns();
   tp_turn_record record = {.struct_size = sizeof record,
                            .number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1,

@@ -144,6 +144,7 @@ typedef struct cli_arguments {
   cli_budgets budgets;
   cli_compact compact;
   cli_tasks tasks;
+  tp_if_exists if_exists;
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */

@@ -198,6 +198,7 @@ void cli_events_add_result(cli_events *events, const char *session, const tp_tur
   cli_map_add_int(&p, "cost_micros", result->cost_micros);
   cli_map_add_int(&p, "started_ns", result->started_ns);
   cli_map_add_int(&p, "ended_ns", result->ended_ns);
+  if (result->is_stored) cli_map_add_bool(&p, "stored", true);
   append_event(events, &p);
 }
 

@@ -213,6 +213,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
   tp_fault fault = {0};
   request.answer_schema = p->schema;
   request.answer_attempts = p->arguments->answer_attempts;
+  if (turn->id) request.if_exists = (uint8_t)p->arguments->if_exists;
   cli_limits_fill(&p->arguments->limits, turn->limits, &request);
   cli_follower_retry(p->talk.follower);
   p->playing = true;

@@ -482,7 +482,17 @@ static void print_begin(timeline *t, tp_text event) {
   cli_paint_off(t->output);
 }
 
+/* Of a turn that the history has: no event came with the answer. */
+static void print_stored(timeline *t, tp_text result) {
+  print_key(t, t->began_ns, "model");
+  cli_print_string(t->output, "not asked: the history has this turn\n");
+  if (cli_event_text(result, "text").size == 0) return;
+  cli_printf(t->output, "%*s", TEXT_COLUMN, "");
+  print_wrapped(t->output, cli_event_text(result, "text"));
+}
+
 static void print_end(timeline *t, tp_text result) {
+  if (tp_value_bool(tp_value_get(result, "stored"), false)) print_stored(t, result);
   tp_text outcome = cli_event_text(result, "outcome"), reason = cli_event_text(result, "reason");
   print_key(t, cli_event_int(result, "ended_ns"), "end");
   bool denied = cli_text_is(outcome, "denied");

@@ -45,6 +45,10 @@ typedef struct tp_message {
   /** Assistant: tp_model_response.provider_data of the response; or empty. Handlers do not get it: it is empty in what
    *  tp_call_messages() shows. TP_ERR_USAGE for other roles. */
   tp_text provider_data;
+  /** Last message of a turn whose host gave it an id: how the turn ended, in a form of the library's own, which a
+   *  history keeps as it is; or empty. Value. A turn that is submitted again is answered with it. Only for histories:
+   *  a model and handlers have no use for it, and in tp_turn_request.messages it is not read. */
+  tp_text ending;
 } tp_message;
 
 /** A request to a model. Made by the library; borrowed till tp_model.start returns, or, taken from an inbox, until its

@@ -515,6 +515,16 @@ TP_API const char *tp_turn_outcome_name(tp_turn_outcome outcome);
  *  Static text. Threads: any. */
 TP_API const char *tp_turn_ending_name(tp_turn_outcome outcome, tp_status code);
 
+/** What becomes of a turn whose id the session's history has. One that was cancelled or timed out runs again, whatever
+ *  this says: it was stopped from outside, and has no end of its own. */
+typedef enum tp_if_exists {
+  TP_IF_EXISTS_ANSWER = 0, /* its result is the stored one, and no handler, request or tool runs. With another text or
+                                   other files than the turn had: TP_ERR_EXISTS */
+  TP_IF_EXISTS_REFUSE = 1, /* it fails with TP_ERR_EXISTS, and nothing runs */
+  TP_IF_EXISTS_RUN = 2,    /* it runs, and the history has it once more */
+  TP_IF_EXISTS_FORCE_32 = 0x7fffffff
+} tp_if_exists;
+
 /** One turn. Copied at begin. Limits: 0 means default. A turn that reaches a limit ends with a code of its own
  *  (TP_ERR_MAX_REQUESTS, TP_ERR_MAX_TOOL_CALLS, TP_ERR_MAX_TOKENS, TP_ERR_MAX_COST, TP_ERR_REPEATED_CALL;
  *  TP_ERR_TIMEOUT with the outcome timed_out), and its messages and results stay in the history. Limits are looked at
@@ -522,7 +532,8 @@ TP_API const char *tp_turn_ending_name(tp_turn_outcome outcome, tp_status code);
  *  its cost by at most one request. */
 typedef struct tp_turn_request {
   size_t struct_size;
-  /** Turn id; NULL: generated. */
+  /** Turn id; NULL: generated. Of a turn that the library drives it is unique in the session's history: see
+   *  if_exists. A generated one is looked up nowhere. */
   const char *id;
   /** Ids. run NULL: the turn's id, of a turn of a session. */
   const char *task, *run;
@@ -549,8 +560,10 @@ typedef struct tp_turn_request {
   /** Each piece of tp_model_delta() is an event of its own, in order; false: pieces that come faster than they are
    *  taken are joined. tp_turn_begin() refuses it, as those below. */
   bool each_delta;
+  /** tp_if_exists: what becomes of a turn whose id the history has. TP_ERR_USAGE without id. */
+  uint8_t if_exists;
   /** Must be zero. */
-  uint8_t reserved_[3];
+  uint8_t reserved_[2];
   /** The host's: tp_call_data(TP_ID_TURN), tp_turn_data(). */
   void *data;
   /* Of turns that the library drives: tp_turn_begin() refuses them. */
@@ -634,6 +647,12 @@ typedef struct tp_turn_result {
   /** Value: the answer of a turn that completed with tp_turn_request.answer_schema, whose JSON `text` is then. Empty
    *  where the turn demands none, and where a hook ended it after its tools. */
   tp_text value;
+  /** It is the result that the history has of this turn: nothing was run (tp_turn_request.if_exists). The times are
+   *  those of this submission. Where the history does not keep tp_message.ending, finish, tokens and cost are 0, and
+   *  the code of a failed turn is TP_ERR_STORE. */
+  bool is_stored;
+  /** Zero. */
+  uint8_t reserved_[7];
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);

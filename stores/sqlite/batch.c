@@ -47,6 +47,7 @@ static tp_message put_message(block *b, const tp_message *from) {
   message.parts = put(b, from->parts);
   message.value = put(b, from->value);
   message.provider_data = put(b, from->provider_data);
+  message.ending = put(b, from->ending);
   message.calls = from->call_count ? put_calls(b, from) : NULL;
   return message;
 }

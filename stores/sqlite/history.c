@@ -54,7 +54,7 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
     [INSERT_SESSION] = "INSERT INTO session (tenant, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
     [FIND_SESSION] = "SELECT id FROM session WHERE tenant = ?1 AND name = ?2",
     [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value,"
-                        " provider_data, unix_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"),
+                        " provider_data, ending, unix_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"),
     [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
     [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
@@ -62,7 +62,8 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
     [DELETE_SESSION] = "DELETE FROM session WHERE id = ?1"};
 
 static const char *const messages_sql =
-    "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts, value, provider_data FROM session"
+    "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts, value, provider_data,"
+    " ending FROM session"
     " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 ORDER BY message.id";
 static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
@@ -79,7 +80,8 @@ static const tp__column message_columns[] = {MESSAGE(role),
                                              MESSAGE(name),
                                              TP__BLOB_COLUMN(tp_message, parts),
                                              TP__BLOB_COLUMN(tp_message, value),
-                                             TP__BLOB_COLUMN(tp_message, provider_data)};
+                                             TP__BLOB_COLUMN(tp_message, provider_data),
+                                             TP__BLOB_COLUMN(tp_message, ending)};
 static const tp__columns messages = TP__COLUMNS(tp_message, message_columns);
 
 #define CALL(member) TP__COLUMN(tp_tool_call, member)

@@ -26,7 +26,7 @@
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
   "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
   "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL,"                \
-  "  unix_ms INTEGER NOT NULL);"                                                                                \
+  "  ending BLOB NOT NULL, unix_ms INTEGER NOT NULL);"                                                          \
   "CREATE INDEX message_session ON message (session);"                                                          \
   "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \

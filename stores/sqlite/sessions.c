@@ -103,7 +103,7 @@ static const struct kind {
     {"message",
      "SELECT message.id, unix_ms, CASE role WHEN 1 THEN 'user' WHEN 2 THEN 'assistant' WHEN 3 THEN 'tool'"
      " ELSE 'end' END AS role, is_error, turn, text, call_id, message.name, parts, value,"
-     " provider_data " OF_HISTORY HISTORY_IDS},
+     " provider_data, ending " OF_HISTORY HISTORY_IDS},
     {"tool_call", "SELECT message, position, tool_call.id, tool_call.name, malformed, arguments " OF_HISTORY
                   " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", position"},
     {"turn", BY_IDS("*", "turn", "row")},

@@ -78,9 +78,10 @@ TEST(budget_of_a_day_holds_over_runs_that_keep_their_data) {
   const char *data = scratch_path("day");
   static const int statuses[] = {0, 0, 3};
   for (int i = 0; i < 3; i++) {
-    command c = {.arguments = {"run", "--json", "--no-memory", "--data", data, "--tenant", "acme", "--script",
-                               scratch_string("answers.yaml", answers), "--budget", "tenant-cost=0.5"},
-                 .input = TALK};
+    command c = {
+        .arguments = {"run", "--json", "--no-memory", "--data", data, "--tenant", "acme", "--script",
+                      scratch_string("answers.yaml", answers), "--budget", "tenant-cost=0.5", "--if-exists", "run"},
+        .input = TALK};
     assert_status(&c, statuses[i]);
     command_free(&c);
   }

@@ -51,13 +51,55 @@ TEST(nothing_is_recalled_without_the_memory_domain) {
 
 TEST(tenants_and_workspaces_know_nothing_of_each_other) {
   const char *data = scratch_path("tenants");
-  const char *const mine[] = {"--data", data, "--tenant", "me", "--workspace", "w", NULL};
+  const char *const mine[] = {"--data", data, "--tenant", "me", "--workspace", "w", "--if-exists", "run", NULL};
   const char *const other_tenant[] = {"--data", data, "--tenant", "you", "--workspace", "w", NULL};
   const char *const other_place[] = {"--data", data, "--tenant", "me", "--workspace", "v", NULL};
   assert_false(recalls(statement, mine));
   assert_false(recalls(asked, other_tenant));
   assert_false(recalls(asked, other_place));
   assert_true(recalls(asked, mine));
+}
+
+/* Options, what the result says, and how often the model was asked. */
+TEST(a_turn_that_the_history_has_is_answered_from_it) {
+  static const struct {
+    const char *input, *option;
+    int status;
+    const char *code;
+    int asked;
+    bool stored;
+  } rows[] = {
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"one\"}\n", "answer", 0, "TP_OK", 1, false},
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"one\"}\n", "answer", 0, "TP_OK", 0, true},
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"two\"}\n", "answer", 1, "TP_ERR_EXISTS", 0, false},
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"one\"}\n", "refuse", 1, "TP_ERR_EXISTS", 0, false},
+      {"{\"session\": \"s\", \"turn\": \"b\", \"user\": \"one\"}\n", "refuse", 0, "TP_OK", 1, false},
+      {"{\"session\": \"t\", \"turn\": \"a\", \"user\": \"two\"}\n", "answer", 0, "TP_OK", 1, false},
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"two\"}\n", "run", 0, "TP_OK", 1, false},
+      {"{\"session\": \"s\", \"turn\": \"a\", \"user\": \"two\"}\n", "answer", 0, "TP_OK", 0, true},
+      {"{\"session\": \"s\", \"user\": \"one\"}\n", "refuse", 0, "TP_OK", 1, false},
+  };
+  char data[512], model[512];
+  snprintf(data, sizeof data, "%s", scratch_path("known"));
+  snprintf(model, sizeof model, "%s", scratch_string("model.yaml", script));
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {
+        .arguments = {"run", "--json", "--script", model, "--data", data, "--no-memory", "--if-exists", rows[i].option},
+        .input = rows[i].input};
+    assert_status(&c, rows[i].status);
+    char code[64];
+    snprintf(code, sizeof code, "\"code\":\"%s\"", rows[i].code);
+    assert_holds(&c.out, code);
+    assert_int_equal(strstr(c.out.data, "\"stored\":true") != NULL, rows[i].stored);
+    assert_int_equal(strstr(c.out.data, "\"event\":\"model_begin\"") != NULL, rows[i].asked);
+    assert_int_equal(strstr(c.out.data, "\"text\":\"I see.\"") != NULL, rows[i].status == 0);
+    command_free(&c);
+  }
+  command c = {.arguments = {"run", "--script", model, "--data", data, "--no-memory"}, .input = rows[7].input};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "not asked: the history has this turn");
+  assert_holds(&c.out, "I see.");
+  command_free(&c);
 }
 
 #define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"

@@ -492,7 +492,7 @@ TEST(begun_turn_refuses_each_delta) {
   tp_fault fault;
   assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "each_delta"));
-  request = (tp_turn_request){.struct_size = sizeof request, .reserved_ = {0, 0, 1}};
+  request = (tp_turn_request){.struct_size = sizeof request, .reserved_ = {0, 1}};
   assert_int_equal(tp_turn_begin_bare(runtime, &request, &turn, &fault), TP_ERR_USAGE);
   close_runtime(runtime);
 }
