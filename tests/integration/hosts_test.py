@@ -31,6 +31,7 @@ class Project:
         self.directory = directory
         self.environment = {**os.environ, 'HOME': directory, 'XDG_CONFIG_HOME': directory + '/config'}
         self.tool = NOTE
+        self.runs = 0
         self.write('model.yaml', json.dumps(MODEL))
 
     def write(self, name, text):
@@ -72,8 +73,9 @@ class Project:
     def run(self, *options, turns=1, session='s', **environment):
         """@return the events of a conversation in which the model calls the tool once in each turn."""
         self.trust(**environment)
+        self.runs += 1
         self.write('talk.yaml', json.dumps({'sessions': [
-            {'id': session, 'turns': [{'id': f't{i}_{session}', 'user': 'go'} for i in range(turns)]}]}))
+            {'id': session, 'turns': [{'id': f't{self.runs}_{i}', 'user': 'go'} for i in range(turns)]}]}))
         ran = self.command('run', '--script', 'model.yaml', '--hooks', 'hd', '--no-memory', '--json', *options,
                            'talk.yaml', **environment)
         assert ran.returncode == 0, ran

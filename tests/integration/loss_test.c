@@ -14,6 +14,7 @@
 enum { STATUS_LOST = 73, STATUS_IO = 74, STATUS_BUSY = 75, SECONDS_MAX = 45, TURNS = 40 };
 
 static const char script[] = "repeat: true\nresponses:\n  - text: I see.\n";
+static const char greeting[] = "{\"session\": \"one\", \"turn\": \"t0\", \"user\": \"Good morning!\"}\n";
 static const char statement[] =
     "{\"session\": \"one\", \"turn\": \"t1\", \"user\": \"My rabbit is called Amadeus.\"}\n";
 
@@ -49,7 +50,7 @@ FOR_ALL_TESTS(scratch_make, scratch_remove);
 TEST(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status) {
   command c;
   const char *data = scratch_path("locked");
-  play_once(data, statement, 0);
+  play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
   play(&c, data, statement, false, STATUS_LOST);
   sqlite3_close(db);
@@ -62,7 +63,7 @@ TEST(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status) {
 TEST(memory_that_is_locked_is_an_event) {
   command c;
   const char *data = scratch_path("locked-json");
-  play_once(data, statement, 0);
+  play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
   play(&c, data, statement, true, STATUS_LOST);
   sqlite3_close(db);
@@ -88,7 +89,7 @@ TEST(many_memories_that_are_locked_are_waited_for_seconds) {
     size += (size_t)snprintf(input + size, sizeof input - size,
                              "{\"session\": \"s\", \"turn\": \"t%d\", \"user\": \"My %d. cat is Tom.\"}\n", i, i);
   const char *data = scratch_path("locked-many");
-  play_once(data, statement, 0);
+  play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
   play(&c, data, input, false, STATUS_LOST);
   sqlite3_close(db);
@@ -99,7 +100,7 @@ TEST(many_memories_that_are_locked_are_waited_for_seconds) {
 TEST(history_that_is_locked_ends_the_run) {
   command c;
   const char *data = scratch_path("locked-history");
-  play_once(data, statement, 0);
+  play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "turnphase.db");
   play(&c, data, statement, false, STATUS_BUSY);
   sqlite3_close(db);

@@ -63,8 +63,11 @@ static void stop(void) {
 static void say_at(const char *text, int64_t said_ms) {
   char id[16];
   snprintf(id, sizeof id, "t%d", ++turns);
-  tp_turn_request request = {
-      .struct_size = sizeof request, .id = id, .text = tp_text_of(text), .said_unix_ms = said_ms};
+  tp_turn_request request = {.struct_size = sizeof request,
+                             .id = id,
+                             .text = tp_text_of(text),
+                             .said_unix_ms = said_ms,
+                             .if_exists = TP_IF_EXISTS_RUN};
   const tp_turn_result *result;
   tp_fault fault = {0};
   if (tp_turn_run(session, &request, &result, &fault) != TP_OK) fail_msg("%s", fault.message);

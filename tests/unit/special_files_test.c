@@ -114,7 +114,7 @@ static const place places[] = {
     {"a hook", "special.yaml", read_hook_files, {IO, IO, IO, IO, IO, IO, IO, IO, LARGE, MALFORMED, IO}},
     {"beside hooks", "special.txt", read_hook_files, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
     {"a store", "special.db", open_store, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},
-    {"a store to read", "special.db", read_store, {IO, IO, IO, IO, IO, IO, MISSING, MISSING, DAMAGED, SCHEMA, IO}},
+    {"a store to read", "special.db", read_store, {IO, IO, IO, IO, IO, IO, MISSING, MISSING, DAMAGED, DAMAGED, IO}},
     {"a history", "special.db", open_history, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},
     {"questions", "special.db", list_questions, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, SCHEMA, IO}},
     {"a memory", "special.db", open_memory, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},
