@@ -518,6 +518,45 @@ TEST(wrong_requests_are_refused_and_erase_nothing) {
   close_world(&w);
 }
 
+/* What waits in the store's queue, and reasons of attempts whose entry never got a record. */
+TEST(rows_that_wait_and_attempts_without_an_entry_are_erased_too) {
+  world w = open_world();
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of("bob"), [TP_ID_SESSION] = tp_text_of("s")};
+  tp_attempt_record attempt = {.struct_size = sizeof attempt,
+                               .process_run_id = 7,
+                               .entry_id = 1000,
+                               .attempt = 1,
+                               .message = tp_text_of("plant-bob-lost")};
+  assert_int_equal(w.store->attempt(w.store->ctx, &attempt), TP_OK);
+  for (uint64_t i = 0; i < 200; i++) put_turn(&w, ids, 2000 + i, tp_text_of("plant-bob-late"));
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &bob, NULL, NULL), TP_OK);
+  assert_int_equal(w.store->commit(w.store->ctx, NULL), TP_OK);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM turn"), 0);
+  assert_int_equal(count_bytes(1), 0);
+  close_world(&w);
+}
+
+/* Rows that SQLite moves from page to page, as they come between others and grow, leave copies that it does not
+ * overwrite when they are deleted. */
+TEST(copies_in_pages_that_were_split_are_overwritten_too) {
+  enum { ROWS = 900 };
+  world w = open_world();
+  char sql[400];
+  for (unsigned i = 0; i < ROWS; i++) {
+    unsigned random = (i + 1) * 2654435761u, other = (i / 2 + 1) * 2654435761u;
+    snprintf(sql, sizeof sql,
+             "INSERT INTO task VALUES ('%08x', 0, 1, 't', '', CAST('plant-%s-%04u-' || hex(zeroblob(%u)) AS BLOB), x'',"
+             " '%s', 's'); UPDATE task SET arguments = arguments || hex(zeroblob(%u)) WHERE key = '%08x' AND %u",
+             random, tenants[i % TENANTS], i, random >> 8 & 127, tenants[i % TENANTS], random >> 16 & 127, other,
+             i % 3 == 0);
+    run_sql(&w, sql);
+  }
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &bob, NULL, NULL), TP_OK);
+  assert_int_equal(count_bytes(1), 0);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM task"), ROWS - ROWS / TENANTS);
+  close_world(&w);
+}
+
 /* ---- files that others may read, and empty ones ---- */
 
 TEST(key_that_others_may_use_is_refused) {
