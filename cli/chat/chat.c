@@ -2,10 +2,13 @@
 #include "cli/chat/chat.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "cli/chat/line.h"
@@ -19,7 +22,7 @@
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
-enum { INTERRUPTED_LIMIT_MS = 1000 };
+enum { INTERRUPTED_LIMIT_MS = 1000, ASKED_LOOK_MS = 100 };
 
 /* ---- what it comes to ---- */
 
@@ -137,13 +140,68 @@ static void end_turn(cli_chat *chat, const tp_turn_result *result) {
   judge(chat, result);
 }
 
+/* ---- what is typed while a turn runs ---- */
+
+static bool is_blank(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (text.data[i] != ' ' && text.data[i] != '\t') return false;
+  return true;
+}
+
+static void keep_typed(cli_chat *chat, tp_text text) {
+  assert(text.data);
+  chat->typed = cli_reserve(chat->typed, chat->typed_count, &chat->typed_capacity, sizeof *chat->typed);
+  char *copy = cli_alloc(text.size + 1);
+  memcpy(copy, text.data, text.size);
+  copy[text.size] = '\0';
+  chat->typed[chat->typed_count++] = copy;
+}
+
+/* A command is for after the turn, as is what the turn takes no more: then it is the next message.
+ * @return false: no more lines come. */
+static bool take_typed(cli_chat *chat, tp_submission *submission) {
+  tp_text text;
+  cli_line_kind kind = cli_line_typed(chat->line, &text);
+  if (kind == CLI_LINE_END || kind == CLI_LINE_FAILED) chat->leaves = true;
+  if (kind != CLI_LINE_TEXT || is_blank(text)) return !chat->leaves;
+  bool slash = text.data[0] == '/', twice = slash && text.size > 1 && text.data[1] == '/';
+  tp_added_message message = {.struct_size = sizeof message,
+                              .text = twice ? (tp_text){text.data + 1, text.size - 1} : text};
+  bool is_taken = (!slash || twice) && tp_submission_add_message(submission, &message, NULL) == TP_OK;
+  if (!is_taken) keep_typed(chat, text);
+  return true;
+}
+
+/* On the thread that owns the turn. */
+static void note_end(void *ctx, const tp_turn_result *result) {
+  const cli_chat *chat = ctx;
+  const uint64_t one = 1;
+  (void)result;
+  if (chat->ended >= 0) (void)!write(chat->ended, &one, sizeof one);
+}
+
+/* The lines of the terminal are a question's while one is open. */
+static void read_until_end(cli_chat *chat, tp_submission *submission) {
+  struct pollfd polls[] = {{.fd = chat->ended, .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
+  uint64_t ends;
+  for (bool reads = true; !(polls[0].revents & POLLIN);) {
+    bool asks = chat->may_ask && cli_ask_is_open(&chat->ask);
+    if (poll(polls, reads && !asks ? 2 : 1, asks ? ASKED_LOOK_MS : -1) <= 0) continue;
+    asks = chat->may_ask && cli_ask_is_open(&chat->ask);
+    if (reads && !asks && polls[1].revents) reads = take_typed(chat, submission);
+    polls[1].revents = 0;
+  }
+  (void)!read(chat->ended, &ends, sizeof ends);
+}
+
 static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *fault) {
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   cli_follower_retry(chat->talk.follower);
-  tp_status status = tp_turn_submit(chat->session, request, NULL, NULL, &submission, fault);
+  tp_status status = tp_turn_submit(chat->session, request, note_end, chat, &submission, fault);
   if (status != TP_OK) return status;
   cli_interrupt_watch(&chat->interrupt, submission);
+  if (chat->ended >= 0) read_until_end(chat, submission);
   do status = tp_submission_wait(submission, WAIT_MS, &result, fault);
   while (status == TP_ERR_TIMEOUT);
   chat->playing = false;
@@ -188,12 +246,6 @@ bool cli_chat_submit_again(cli_chat *chat) {
 
 /* ---- the conversation ---- */
 
-static bool is_blank(tp_text text) {
-  for (size_t i = 0; i < text.size; i++)
-    if (text.data[i] != ' ' && text.data[i] != '\t') return false;
-  return true;
-}
-
 /* A message that begins with a slash is written with two; that with a skill's name needs one where there are skills and
  * no command has the name. To a program each line is a message. */
 static void take_text(cli_chat *chat, tp_text text) {
@@ -221,6 +273,7 @@ static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool lef
       cli_chat_refuse(chat, "a message has at most %d bytes", CLI_LINE_BYTES_MAX);
       break;
     case CLI_LINE_INTERRUPT:
+    case CLI_LINE_NONE:
       break;
     case CLI_LINE_LEAVE:
       if (left_before) chat->leaves = true;
@@ -237,17 +290,35 @@ static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool lef
   }
 }
 
+/* What a person has typed during the turn before is read as if it were typed now. */
+static void take_kept(cli_chat *chat) {
+  char *kept = chat->typed[0];
+  memmove(chat->typed, chat->typed + 1, --chat->typed_count * sizeof *chat->typed);
+  cli_print_string(chat->output, "> ");
+  cli_screen_text(&chat->screen, tp_text_of(kept));
+  cli_screen_line_end(&chat->screen);
+  take_text(chat, tp_text_of(kept));
+  free(kept);
+}
+
 static void converse(cli_chat *chat) {
-  cli_line *line = cli_line_open(chat->terminal, chat->interrupt.bell);
+  chat->line = cli_line_open(chat->terminal, chat->interrupt.bell);
+  if (chat->terminal) chat->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   for (bool left = false; !chat->leaves && !chat->output->error && !cli_interrupted(&chat->interrupt);) {
     tp_text text;
     cli_flush(chat->output);
-    cli_line_kind kind = cli_line_read(line, chat->terminal ? "> " : NULL, &text);
+    if (chat->typed_count > 0) {
+      take_kept(chat);
+      continue;
+    }
+    cli_line_kind kind = cli_line_read(chat->line, chat->terminal ? "> " : NULL, &text);
     look_at_width(chat);
     take_line(chat, kind, text, left);
     left = kind == CLI_LINE_LEAVE;
   }
-  cli_line_close(line);
+  for (size_t i = 0; i < chat->typed_count; i++) cli_error("not said: %s", chat->typed[i]);
+  if (chat->ended >= 0) close(chat->ended);
+  cli_line_close(chat->line);
 }
 
 /* ---- begin and end ---- */
@@ -349,12 +420,15 @@ static void close_chat(cli_chat *chat) {
   tp_writer_free(chat->last_files);
   for (size_t i = 0; i < chat->attached_count; i++) free(chat->attached[i]);
   free(chat->attached);
+  for (size_t i = 0; i < chat->typed_count; i++) free(chat->typed[i]);
+  free(chat->typed);
 }
 
 int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
   cli_chat chat = {.arguments = arguments,
                    .output = output,
                    .session_id = arguments->session ? arguments->session : "chat",
+                   .ended = -1,
                    .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !arguments->json};
   chat.screen = (cli_screen){.output = output, .verbose = arguments->verbose, .terminal = chat.terminal};
   cli_interrupt_start(&chat.interrupt);

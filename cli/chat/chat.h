@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chat: a conversation with a model: a session, the turn under way, and what is shown of it. The thread that reads the
- * lines waits while a turn runs, and the one that owns the turn prints: never both. A question about a call is put by
- * a thread of its own (cli/run/ask.h). */
+ * chat: a conversation with a model: a session, the turn under way, and what is shown of it. While a turn runs, the
+ * thread that reads the lines adds what a person types to the turn, and the one that owns the turn prints: never both.
+ * A question about a call is put by a thread of its own (cli/run/ask.h), which has the terminal's lines meanwhile. */
 #ifndef CLI_CHAT_CHAT_H
 #define CLI_CHAT_CHAT_H
 
@@ -12,6 +12,8 @@
 #include "cli/run/ask.h"
 #include "cli/run/event.h"
 #include "cli/run/talk.h"
+
+typedef struct cli_line cli_line;
 
 typedef struct cli_chat {
   const cli_arguments *arguments;
@@ -24,6 +26,10 @@ typedef struct cli_chat {
   cli_interrupt interrupt;
   cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;
+  cli_line *line;
+  int ended;    /* a descriptor that is readable when the turn under way has ended; -1: none */
+  char **typed; /* lines that were typed during a turn and are for after it, the oldest first */
+  size_t typed_count, typed_capacity;
   char *last; /* the user's newest message, for /retry; NULL: none */
   size_t last_size, messages;
   tp_writer *last_files; /* what went with it: an array of texts */

@@ -189,6 +189,18 @@ cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_tex
   return kind;
 }
 
+cli_line_kind cli_line_typed(cli_line *line, tp_text *ret_text) {
+  struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+  assert(ret_text);
+  *ret_text = (tp_text){0};
+  if (poll(&input, 1, 0) != 1) return CLI_LINE_NONE;
+  line->size = line->used = 0; /* at a terminal nothing was read beyond a line */
+  ssize_t got = read_more(line);
+  if (got <= 0) return got < 0 ? CLI_LINE_FAILED : CLI_LINE_END;
+  const char *end = memchr(line->bytes, '\n', line->size);
+  return give(line, end ? (size_t)(end - line->bytes) : line->size, false, ret_text);
+}
+
 void cli_line_close(cli_line *line) {
   if (!line) return;
 #ifdef CLI_LIBEDIT

@@ -9,6 +9,7 @@
 typedef struct cli_line cli_line;
 
 typedef enum cli_line_kind {
+  CLI_LINE_NONE,      /* of cli_line_typed(): nothing stands there */
   CLI_LINE_TEXT,      /* a line, without its end */
   CLI_LINE_END,       /* the end of the input: Ctrl-D */
   CLI_LINE_INTERRUPT, /* Ctrl-C in a line that has something in it, which is dropped */
@@ -26,6 +27,9 @@ cli_line *cli_line_open(bool edits, int bell);
  *  @param prompt  stands before it; NULL: none.
  *  @param ret_text  borrowed till the next call; empty for all but CLI_LINE_TEXT. */
 cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_text);
+/** Takes a line that a person has typed while none was read, which the terminal itself has edited. Never waits.
+ *  @param ret_text  as cli_line_read(). */
+cli_line_kind cli_line_typed(cli_line *line, tp_text *ret_text);
 /** Accepts NULL. */
 void cli_line_close(cli_line *line);
 

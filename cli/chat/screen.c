@@ -201,6 +201,18 @@ static void show_model_end(screen *s, tp_text event) {
   s->streamed = false;
 }
 
+/* "  » and the tests, too", where the model reads from now on what was typed; else why it does not. */
+static void show_message(screen *s, tp_text event) {
+  tp_text outcome = cli_event_text(event, "outcome");
+  const char *why = cli_text_is(outcome, "TP_OK")           ? ""
+                    : cli_text_is(outcome, "TP_ERR_DENIED") ? "not let in: "
+                                                            : "not read, since the turn ends: ";
+  end_thought(s);
+  size_t used = print_left(s, why[0] ? CLI_WARN : CLI_FAINT, "»", tp_text_of(why));
+  print_rest(s, cli_event_text(event, "text"), used);
+  cli_print_string(s->output, "\n");
+}
+
 void cli_screen_show(screen *s, tp_text event) {
   tp_text kind = cli_event_text(event, "event");
   if (cli_text_is(kind, "thinking")) {
@@ -212,6 +224,7 @@ void cli_screen_show(screen *s, tp_text event) {
   } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
   else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
   else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
+  else if (cli_text_is(kind, "message")) show_message(s, event);
   else if (!s->verbose) return;
   else if (cli_text_is(kind, "context")) show_contributed(s, event, "context");
   else if (cli_text_is(kind, "reminder")) show_contributed(s, event, "reminder");

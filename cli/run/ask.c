@@ -113,11 +113,20 @@ static bool stops(cli_ask *ask) {
 /* @return NULL: it stops. */
 static cli_question *next_question(cli_ask *ask) {
   tp__lock_acquire(&ask->mutex);
+  ask->asks = false;
   while (!ask->first && !ask->stops) tp__lock_condition_wait(&ask->changed, &ask->mutex);
   cli_question *q = ask->stops ? NULL : ask->first;
   if (q) ask->first = q->next;
+  ask->asks = q != NULL;
   tp__lock_release(&ask->mutex);
   return q;
+}
+
+bool cli_ask_is_open(cli_ask *ask) {
+  tp__lock_acquire(&ask->mutex);
+  bool is_open = ask->asks || ask->first;
+  tp__lock_release(&ask->mutex);
+  return is_open;
 }
 
 /* ---- answers ---- */

@@ -19,6 +19,7 @@ typedef struct cli_ask {
   tp__lock_condition changed;
   cli_question *first; /* under mutex: the oldest */
   bool stops;          /* under mutex */
+  bool asks;           /* under mutex: the thread has a question that is not answered yet */
   char **always;       /* the thread's: names of tools that need no answer any more */
   size_t always_count;
 } cli_ask;
@@ -27,6 +28,8 @@ typedef struct cli_ask {
 bool cli_ask_start(cli_ask *ask);
 /** tp_question_fn; ctx is the cli_ask. */
 void cli_ask_put(void *ctx, const tp_question *question);
+/** Whether a question waits for a line of the terminal, which nobody else may read then. Threads: any. */
+bool cli_ask_is_open(cli_ask *ask);
 /** Gives up what is still open. */
 void cli_ask_stop(cli_ask *ask);
 

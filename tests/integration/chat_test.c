@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turnphase chat: what a person sees at a terminal, and what a script gets. */
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/support/endpoint.h"
@@ -146,6 +149,44 @@ TEST(ctrl_c_cancels_the_turn_and_not_the_program) {
     terminal_close(t);
     endpoint_close(e);
   }
+}
+
+/* The command has read every line that was typed, and what came of those before the last. */
+static void await_read(const terminal *t) {
+  int slave = open(ptsname(t->master), O_RDONLY | O_NOCTTY | O_CLOEXEC), waits = 1;
+  assert_true(slave >= 0);
+  for (int round = 0; round < 20000 && waits > 0; round++) {
+    assert_int_equal(ioctl(slave, FIONREAD, &waits), 0);
+    if (waits > 0) usleep(1000);
+  }
+  assert_int_equal(waits, 0);
+  close(slave);
+}
+
+TEST(what_is_typed_during_a_turn_enters_it_and_a_command_waits) {
+  static const char words[] = DELTA("{\"content\":\"One two\"}");
+  static const char all[] = DELTA("{\"content\":\"One two\"}") CHAT_HELLO;
+  const endpoint_reply replies[] = {{.body = all, .stops_at = sizeof words - 1, .then = ENDPOINT_WAITS},
+                                    {.body = CHAT_HELLO}};
+  endpoint *e = endpoint_open(replies, 2);
+  terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Hi");
+  terminal_await(t, "\nOne two");
+  terminal_say(t, "And the //tests, too.");
+  await_read(t);
+  terminal_say(t, "/nothing");
+  await_read(t);
+  endpoint_go(e);
+  terminal_await(t, "there is no command /nothing; see /help\n> ");
+  assert_non_null(from(t, "\xc2\xbb And the //tests, too.\n"));
+  assert_non_null(from(t, "38 + 20 tokens"));
+  assert_non_null(strstr(endpoint_body(e, 1), "And the //tests, too."));
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  assert_string_equal(endpoint_body(e, 2), "");
+  terminal_close(t);
+  endpoint_close(e);
 }
 
 TEST(questions_about_calls_are_answered_in_place) {

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of other hosts, in the form of their documents, imported and played by the command: what becomes of each
 entry, and what its program reads and decides in a conversation. Each case has a project of its own."""
+import http.server
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import threading
 
 sys.dont_write_bytecode = True  # nothing is written next to the sources
 import cases  # noqa: E402
@@ -549,6 +553,98 @@ def scripts_for_models_run_unchanged(project):
     assert 'noted' in json.dumps(results(events)), events
 
 
+REMOVES = '''import json, re, sys
+response = json.load(sys.stdin)["llm_response"]
+parts = [re.sub(r"AKIA\\w+", "[REDACTED]", part) for part in response["candidates"][0]["content"]["parts"]]
+print(json.dumps({"hookSpecificOutput": {"hookEventName": "AfterModel", "llm_response": {
+    "candidates": [{"content": {"role": "model", "parts": parts}}]}}}))
+'''
+REMOVED, PIECES = 'AKIA7PLANTED7TEXT', ('The key is AKIA7PLA', 'NTED7', 'TEXT, keep it.')
+
+
+class Streams(http.server.BaseHTTPRequestHandler):
+    """A model whose answer streams the text that is to be removed, in pieces."""
+    bodies = []
+
+    def do_POST(self):
+        self.bodies.append(self.rfile.read(int(self.headers['Content-Length'])).decode())
+        self.send_response(200)
+        self.send_header('Content-Type', 'text/event-stream')
+        self.end_headers()
+        for delta in [{'role': 'assistant'}, *({'content': piece} for piece in PIECES), None]:
+            choice = {'index': 0, 'delta': delta or {}, 'finish_reason': None if delta else 'stop'}
+            self.wfile.write(f'data: {json.dumps({"choices": [choice]})}\n\n'.encode())
+        self.wfile.write(b'data: [DONE]\n\n')
+
+    def log_message(self, *words):
+        pass
+
+
+def at_terminal(project, words, said, answer, **environment):
+    """@return what stood on the terminal of a chat in which one message was said."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(project.directory)
+        os.execve(COMMAND, [COMMAND, *words], {**project.environment, 'TERM': 'dumb', **environment})
+    shown, sent = b'', []
+    for wanted, line in (b'> ', said), (answer, '/quit'), (None, None):
+        while wanted is None or wanted not in shown:
+            ready, _, _ = select.select([terminal], [], [], LIMIT_S)
+            assert ready, (wanted, shown)
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                data = b''
+            if not data:
+                break
+            shown += data
+        if line:
+            os.write(terminal, line.encode() + b'\r')
+            sent.append(line)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown
+    return shown.decode()
+
+
+def removed_text_is_nowhere(project):
+    """What AfterModel takes out of an answer that streams is on no screen, in no event, file, record or request."""
+    project.write('.gemini/hooks/remove.py', REMOVES)
+    project.import_hooks({'hooks': {'AfterModel': [{'hooks': [
+        {'type': 'command', 'command': 'python3 $GEMINI_PROJECT_DIR/.gemini/hooks/remove.py'}]}]}}, '--rewrite',
+        name='.gemini/settings.json')
+    project.trust()
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Streams)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = ['--model', 'openai:m', '--base-url', f'http://127.0.0.1:{server.server_port}/v1', '--hooks', 'hd',
+               '--data', 'data']
+    key = {'OPENAI_API_KEY': 'k'}
+    shown = []
+    for i, form in enumerate(([], ['--json'])):
+        project.write('talk.yaml', json.dumps({'sessions': [{'id': 's', 'turns': [
+            {'id': f't{i}{n}', 'user': 'go'} for n in range(2)]}]}))
+        ran = project.command('run', *form, *options, 'talk.yaml', **key)
+        assert ran.returncode == 0, ran
+        shown.append(ran.stdout + ran.stderr)
+    ran = project.command('chat', *options, text='go\n', **key)
+    assert ran.returncode == 0, ran
+    shown.append(ran.stdout + ran.stderr)
+    shown.append(at_terminal(project, ['chat', '--verbose', *options], 'go', b'[REDACTED], keep it.', **key))
+    server.shutdown()
+    assert len(Streams.bodies) == 6 and '[REDACTED]' in Streams.bodies[1], Streams.bodies
+    assert all('[REDACTED], keep it.' in text for text in shown), shown
+    for words in (['explain', 'data', 't00', '--json'], ['runs', 'data', '--json'],
+                  ['plot', 'data', 't00', '--out', 'p.html'], ['audit', 'data', '--json'], ['sessions', 'show', 'data', 's'], ['sessions', 'export', 'data', 's']):
+        ran = project.command(*words)
+        assert ran.returncode == 0, (words, ran)
+        shown.append(ran.stdout + ran.stderr)
+    for text in shown + Streams.bodies:
+        assert REMOVED not in text and 'NTED7' not in text and 'AKIA7' not in text, text
+    for folder, _, names in os.walk(project.directory):
+        for name in names:
+            with open(f'{folder}/{name}', 'rb') as file:
+                assert b'NTED7' not in file.read(), name
+
+
 def what_a_model_hook_may_not_change_is_denied(project):
     """Without --rewrite; and import, trust and check say what each of them is about."""
     project.write('mock.py', MOCK)
@@ -754,7 +850,7 @@ CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables
          events_without_a_place_yet, requests_and_answers_have_their_documented_shape,
          scripts_for_models_run_unchanged, each_event_has_its_documented_input,
          each_event_acts_on_its_documented_answer, files_as_they_are_published,
-         what_a_model_hook_may_not_change_is_denied]
+         what_a_model_hook_may_not_change_is_denied, removed_text_is_nowhere]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, Project))
