@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import pty
+import random
 import select
 import shutil
 import subprocess
@@ -633,7 +634,8 @@ def removed_text_is_nowhere(project):
     assert len(Streams.bodies) == 6 and '[REDACTED]' in Streams.bodies[1], Streams.bodies
     assert all('[REDACTED], keep it.' in text for text in shown), shown
     for words in (['explain', 'data', 't00', '--json'], ['runs', 'data', '--json'],
-                  ['plot', 'data', 't00', '--out', 'p.html'], ['audit', 'data', '--json'], ['sessions', 'show', 'data', 's'], ['sessions', 'export', 'data', 's']):
+                  ['plot', 'data', 't00', '--out', 'p.html'], ['audit', 'data', '--json'],
+                  ['sessions', 'show', 'data', 's'], ['sessions', 'export', 'data', 's']):
         ran = project.command(*words)
         assert ran.returncode == 0, (words, ran)
         shown.append(ran.stdout + ran.stderr)
@@ -843,6 +845,53 @@ def files_as_they_are_published(project):
     assert 'sequential: true' in project.read('hd/001-after-tool-1.yaml'), os.listdir(project.directory + '/hd')
 
 
+EVENTS = ['PreToolUse', 'PostToolUse', 'UserPromptSubmit', 'Stop', 'SubagentStop', 'SessionStart', 'SessionEnd',
+          'PreCompact', 'Notification', 'PermissionRequest', 'WorktreeCreate', 'PreToolUsee', 'BeforeTool',
+          'AfterModel', 'BeforeAgent', 'beforeShellExecution']
+MATCHERS = [None, '', '*', 'Bash', 'Edit|Write', 'mcp__.*', 'Read(*)', '^note$', '[', 7]
+HANDLERS = [{'type': 'command', 'command': 'true'}, {'type': 'command', 'command': 'python3 gone.py'},
+            {'type': 'command', 'command': ''}, {'type': 'command'}, {'command': 'true'},
+            {'type': 'prompt', 'prompt': 'Is it?'},
+            {'type': 'agent', 'prompt': 'Look.'}, {'type': 'http', 'url': 'https://a.example/h'}, {'type': 'mcp_tool'},
+            {'type': 'future', 'x': 1}, 'true', None, 5]
+OF_HANDLER = [('timeout', 5), ('timeout', -1), ('timeout', 'soon'), ('async', True), ('asyncRewake', True),
+              ('once', True), ('statusMessage', 'Hm'), ('shell', 'powershell'), ('if', 'Bash(git push*)'),
+              ('if', 3), ('notAKey', 1)]
+OF_FILE = [('disableAllHooks', True), ('env', {'A': 'b'}), ('permissions', {'deny': ['Bash']}), ('model', 'x'),
+           ('allowManagedHooksOnly', True), ('theme', 'dark')]  # model and theme are about no hook
+
+
+def hundred_files_have_no_silent_entry(project):
+    """Each handler of a file is placed or left out with a reason, and each key that does nothing is named by it."""
+    draw = random.Random(20261127)
+    for number in range(100):
+        settings, count, odd = {'hooks': {}}, 0, []
+        for event in draw.sample(EVENTS, draw.randint(1, 4)):
+            groups = settings['hooks'][event] = []
+            for _ in range(draw.randint(1, 2)):
+                handlers = []
+                for _ in range(draw.randint(1, 3)):
+                    handler = draw.choice(HANDLERS)
+                    if isinstance(handler, dict):
+                        handler = {**handler, **dict(draw.sample(OF_HANDLER, draw.choice([0, 0, 1])))}
+                    handlers.append(handler)
+                matcher = draw.choice(MATCHERS)
+                groups.append({'hooks': handlers, **({} if matcher is None else {'matcher': matcher})})
+                count += len(handlers)
+        settings.update(draw.sample(OF_FILE, draw.choice([0, 0, 1])))
+        project.write('settings.json', json.dumps(settings))
+        ran = project.command('hooks', 'import', 'settings.json', '--json')
+        assert ran.returncode in (0, 1), (settings, ran)
+        report = json.loads(ran.stdout)
+        assert len(report['entries']) == count, (number, settings, report)
+        for entry in report['entries']:
+            assert entry['phase'] if entry['has_place'] else entry['left_out'], (settings, entry)
+        for key in ('notAKey', 'permissions', 'allowManagedHooksOnly'):
+            whole = json.dumps([report['notes'], [[e['notes'], e.get('left_out')] for e in report['entries']]])
+            left = all(not e['has_place'] for e in report['entries'])
+            assert f'"{key}"' not in json.dumps(settings) or key in whole or left, (key, settings, report)
+
+
 CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables_of_settings,
          variables_of_a_handler, variables_of_the_host, comments_and_last_commas, hooks_of_a_config_toml,
          state_of_a_config_toml_switches_single_hooks_off, transcript_of_the_session,
@@ -850,7 +899,8 @@ CASES = [ids_of_calls, ids_of_rewritten_calls, a_session_that_goes_on, variables
          events_without_a_place_yet, requests_and_answers_have_their_documented_shape,
          scripts_for_models_run_unchanged, each_event_has_its_documented_input,
          each_event_acts_on_its_documented_answer, files_as_they_are_published,
-         what_a_model_hook_may_not_change_is_denied, removed_text_is_nowhere]
+         what_a_model_hook_may_not_change_is_denied, removed_text_is_nowhere,
+         hundred_files_have_no_silent_entry]
 
 if __name__ == '__main__':
     sys.exit(cases.run(CASES, Project))
