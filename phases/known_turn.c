@@ -171,13 +171,15 @@ static bool ended_by_itself(const known *k) {
 
 static bool answer_from(tp__drive *d, const tp__messages *list, const known *k) {
   if (!ended_by_itself(k)) return false;
+  bool is_complete = k->ints[ENDING_OUTCOME] == TP_TURN_COMPLETED;
+  tp_status read = TP_OK; /* of the answer, where the turn demands a schema */
   if (k->has_ending && k->ints[ENDING_REQUEST_HASH] != d->request_hash) {
     refuse(d, "is in the history with another text: give this request an id of its own");
   } else if (d->request.if_exists == TP_IF_EXISTS_REFUSE) {
     refuse(d, "is in the history: leave tp_turn_request.if_exists 0 to get its result");
-  } else if (!take_result(d, list, k)) {
+  } else if (!take_result(d, list, k) || (is_complete && (read = tp__structured_read(d)) == TP_ERR_NO_MEMORY)) {
     end_with(d, TP_TURN_FAILED, TP_ERR_NO_MEMORY, tp_text_of("no memory"));
-  } else if (k->ints[ENDING_OUTCOME] == TP_TURN_COMPLETED && tp__structured_read(d) == TP_ERR_BAD_ANSWER) {
+  } else if (read != TP_OK) {
     refuse(d, "is in the history with an answer that does not fit the schema: give this request an id of its own");
   } else {
     tp__drive_note(d, 0, TP_SEVERITY_INFO, "turn.known", NULL,

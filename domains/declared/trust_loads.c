@@ -331,7 +331,7 @@ static void take_ruby(loads *l, tp_text line) {
 
 /* ---- shells ---- */
 
-/* The word behind `.` or source, without quotes, as far as the next blank outside of $(…) and "…". */
+/* The word after `.` or source, without quotes, as far as the next blank outside of $(…) and "…". */
 static size_t read_word(tp_text rest, char ret_word[PATH_SIZE]) {
   size_t used = 0, at = 0;
   int depth = 0;
@@ -352,7 +352,7 @@ static size_t read_word(tp_text rest, char ret_word[PATH_SIZE]) {
   return at;
 }
 
-/* What stands behind the first part of a word that the line makes: "$(dirname "$0")/../lib/x.sh": "../lib/x.sh".
+/* What stands after the first part of a word that the line makes: "$(dirname "$0")/../lib/x.sh": "../lib/x.sh".
  * @param ret_name  the variable that the part is; empty: none. */
 static const char *after_made_part(const char *word, tp_text *ret_name) {
   char close = word[1] == '(' ? ')' : word[1] == '{' ? '}' : '\0';

@@ -173,7 +173,7 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase 
   if (request.with_others > 1 || request.reserved_)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others is 0 or 1, and reserved_ must be zero");
   if (s->options.read_only)
-    return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading alone", s->path);
+    return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading only", s->path);
   status = tp__sqlite_commit(s, fault); /* else what waits would be written afterwards */
   if (status != TP_OK) return status;
   tp__lock_acquire(&s->mutex);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sessions of a file, from whatever it has of them: the history, records, jobs, questions, tasks and calls. Read on
- * a connection of its own; sessions_erase.c reads the same on the one that writes. */
+ * a connection of its own; erase.c reads the same on the one that writes. */
 #include "stores/sqlite/sessions.h"
 
 #include <string.h>
