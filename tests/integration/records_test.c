@@ -425,6 +425,51 @@ TEST(dead_jobs_are_redriven_by_filter) {
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
 }
 
+/* The triggers are what another process and a fault of the disk do between two jobs. */
+TEST(redrive_by_filter_goes_on_after_a_job_that_is_taken_and_stops_at_a_fault) {
+  static const struct {
+    const char *trigger; /* of the second dead job */
+    const char *says;
+    int status, shown, queued;
+  } rows[] = {
+      {"AFTER UPDATE OF state ON job WHEN NEW.id = 1 BEGIN UPDATE job SET state = 5 WHERE id = 2; END",
+       "4 of 5 dead jobs were redriven", 0, 4, 4},
+      {"AFTER UPDATE OF state ON job WHEN NEW.id = 4 BEGIN UPDATE job SET state = 5 WHERE id = 5; END",
+       "4 of 5 dead jobs were redriven", 0, 4, 4},
+      {"BEFORE UPDATE OF state ON job WHEN NEW.id = 2 BEGIN SELECT RAISE(ABORT, 'no'); END",
+       "1 of 5 dead jobs were redriven", 74, 1, 1},
+      {"BEFORE UPDATE OF state ON job WHEN NEW.id = 1 BEGIN SELECT RAISE(ABORT, 'no'); END",
+       "0 of 5 dead jobs were redriven", 74, 0, 0},
+  };
+  const char *data = play("taken");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int json = 0; json < 2; json++) {
+      char statement[512];
+      make_dead_jobs(data);
+      snprintf(statement, sizeof statement, "DROP TRIGGER IF EXISTS other; CREATE TRIGGER other %s", rows[i].trigger);
+      sql(data, "turnphase.db", statement);
+      command c = {.arguments = {"jobs", "redrive", data, "--all", json ? "--json" : NULL}};
+      assert_status(&c, rows[i].status);
+      assert_holds(&c.err, rows[i].says);
+      assert_int_equal(lines_of(&c.out), json ? rows[i].shown : 0);
+      assert_null(memmem(c.out.data, c.out.size, "discarded", strlen("discarded")));
+      command_free(&c);
+      sql(data, "turnphase.db", "DROP TRIGGER other");
+      assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "queued"), rows[i].queued);
+    }
+}
+
+TEST(redrive_by_filter_shows_more_jobs_than_a_list_does) {
+  const char *data = play("many_dead");
+  sql(data, "turnphase.db",
+      "DELETE FROM job; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 103)"
+      " INSERT INTO job SELECT i, 0, 4, 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, 'a', 's', 'k' || i, 'x', 'it "
+      "broke',"
+      " i, 0, 0, 0, x'', '', '' FROM n");
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "--all", "--json", "--limit", "2"), 2);
+  assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "--all", "--json"), 101);
+}
+
 TEST(store_is_verified_and_counted) {
   const char *data = play("verified");
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
