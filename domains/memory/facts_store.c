@@ -87,18 +87,30 @@ static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope
   return rc;
 }
 
+typedef struct keeping {
+  tp__memory_store *store;
+  const tp__memory_scope *scope;
+  const tp__memory *said;
+  const tp__memory_facts *facts;
+  size_t kept;
+} keeping;
+
+static int write_facts(void *ctx) {
+  keeping *k = ctx;
+  int rc = SQLITE_OK;
+  k->kept = 0;
+  for (size_t i = 0; rc == SQLITE_OK && i < k->facts->count; i++)
+    rc = put_one_locked(k->store, k->scope, k->said, &k->facts->items[i], &k->kept);
+  return rc;
+}
+
 tp_status tp__memory_facts_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
                                const tp__memory_facts *facts, size_t *ret_kept) {
-  *ret_kept = 0;
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_begin_locked(store);
-  if (rc == SQLITE_OK) {
-    for (size_t i = 0; rc == SQLITE_OK && i < facts->count; i++)
-      rc = put_one_locked(store, scope, said, &facts->items[i], ret_kept);
-    rc = tp__memory_end_locked(store, rc);
-  }
-  tp__lock_release(&store->mutex);
-  return tp__sqlite_status(rc);
+  keeping k = {store, scope, said, facts, 0};
+  tp_status status = tp__memory_write(store, write_facts, &k);
+  assert(k.kept <= facts->count);
+  *ret_kept = status == TP_OK ? k.kept : 0;
+  return status;
 }
 
 /* ---- history ---- */

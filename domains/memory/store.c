@@ -258,17 +258,9 @@ int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope
   return memory->subject.size ? put_fact_locked(store, scope_id, *ret_id, memory) : SQLITE_OK;
 }
 
-int tp__memory_begin_locked(tp__memory_store *store) {
-  TP__LOCKED(&store->mutex);
-  return sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-}
-
-/* Commits what went well and takes back what did not; some failures have ended the transaction by themselves. */
-int tp__memory_end_locked(tp__memory_store *store, int rc) {
-  TP__LOCKED(&store->mutex);
-  if (rc == SQLITE_OK) rc = sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL);
-  if (!sqlite3_get_autocommit(store->db)) sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
-  return rc;
+tp_status tp__memory_write(tp__memory_store *store, int (*write)(void *ctx), void *ctx) {
+  tp__group_work work = {.write = write, .ctx = ctx, .doing = "write"};
+  return tp__group_run(&store->group, &work, NULL);
 }
 
 typedef struct keeping {
@@ -286,8 +278,7 @@ static int write_memory(void *ctx) {
 tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                          int64_t *ret_id) {
   keeping k = {store, scope, memory, 0};
-  tp__group_work work = {.write = write_memory, .ctx = &k, .doing = "keep a memory"};
-  tp_status status = tp__group_run(&store->group, &work, NULL);
+  tp_status status = tp__memory_write(store, write_memory, &k);
   if (status == TP_OK && ret_id) *ret_id = k.id;
   return status;
 }
@@ -327,33 +318,52 @@ static int truncate_log_locked(tp__memory_store *store) {
   return busy ? SQLITE_BUSY : end;
 }
 
+typedef struct forgetting {
+  tp__memory_store *store;
+  const tp__memory_scope *scope;
+  int64_t id;
+  bool was_there;
+} forgetting;
+
+static int write_forgetting(void *ctx) {
+  forgetting *f = ctx;
+  int rc = delete_locked(f->store, f->scope, f->id);
+  f->was_there = rc == SQLITE_OK;
+  if (rc == SQLITE_DONE) return SQLITE_OK;
+  return rc == SQLITE_OK ? delete_words_locked(f->store) : rc;
+}
+
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+  forgetting f = {store, scope, id, false};
+  tp_status status = tp__memory_write(store, write_forgetting, &f);
+  if (status != TP_OK) return status;
   tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_begin_locked(store);
-  if (rc == SQLITE_OK) {
-    rc = delete_locked(store, scope, id);
-    if (rc == SQLITE_OK) rc = delete_words_locked(store);
-    rc = tp__memory_end_locked(store, rc);
-  }
-  int log = rc == SQLITE_OK || rc == SQLITE_DONE ? truncate_log_locked(store) : SQLITE_OK;
+  int log = truncate_log_locked(store);
   tp__lock_release(&store->mutex);
-  if (rc == SQLITE_OK || (rc == SQLITE_DONE && log == SQLITE_BUSY)) return tp__sqlite_status(log);
-  return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
+  return f.was_there || log == SQLITE_BUSY ? tp__sqlite_status(log) : TP_ERR_NOT_FOUND;
+}
+
+typedef struct importing {
+  tp__memory_store *store;
+  const tp__memory *memories;
+  size_t count;
+} importing;
+
+static int write_all_of(void *ctx) {
+  const importing *all = ctx;
+  int rc = SQLITE_OK;
+  for (size_t i = 0; rc == SQLITE_OK && i < all->count; i++) {
+    const tp__memory *memory = &all->memories[i];
+    tp__memory_scope scope = {memory->tenant, memory->kind, memory->name};
+    int64_t id;
+    rc = tp__memory_put_locked(all->store, &scope, memory, &id);
+  }
+  return rc;
 }
 
 tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories, size_t count) {
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_begin_locked(store);
-  if (rc == SQLITE_OK) {
-    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
-      tp__memory_scope scope = {memories[i].tenant, memories[i].kind, memories[i].name};
-      int64_t id;
-      rc = tp__memory_put_locked(store, &scope, &memories[i], &id);
-    }
-    rc = tp__memory_end_locked(store, rc);
-  }
-  tp__lock_release(&store->mutex);
-  return tp__sqlite_status(rc);
+  importing all = {store, memories, count};
+  return tp__memory_write(store, write_all_of, &all);
 }
 
 /* ---- reading ---- */

@@ -64,9 +64,9 @@ int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope
 /** Appends the memory to the list. @return SQLITE_OK; SQLITE_DONE when there is none of that id in the scope. */
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list);
 
-/** A transaction that writes; end commits what went well (rc is SQLITE_OK) and takes back what did not. */
-int tp__memory_begin_locked(tp__memory_store *store);
-int tp__memory_end_locked(tp__memory_store *store, int rc);
+/** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write
+ *  meanwhile. Without the mutex. */
+tp_status tp__memory_write(tp__memory_store *store, int (*write)(void *ctx), void *ctx);
 
 /** Runs a statement of MEMORY_COLUMNS, unless rc, that of its binding, is an error, appends the memory of each row, and
  *  releases the statement. @return SQLITE_DONE or the error. */

@@ -105,20 +105,25 @@ static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *sc
   return tp__memory_list_rows(&b->list, s, rc);
 }
 
+typedef struct vector_writing {
+  tp__memory_store *store;
+  const batch *batch;
+  const tp_memory_embedder *embedder;
+  const float *vectors;
+} vector_writing;
+
 /* Nothing is kept when another job has been here meanwhile: what it left is what counts. */
-static int write_batch_locked(tp__memory_store *store, const batch *b, const tp_memory_embedder *embedder,
-                              const float *vectors) {
-  TP__LOCKED(&store->mutex);
+static int write_batch(void *ctx) {
+  const vector_writing *w = ctx;
+  const batch *b = w->batch;
+  const size_t dimensions = w->embedder->dimensions;
   int64_t upto = 0;
-  int rc = tp__memory_begin_locked(store);
-  if (rc != SQLITE_OK) return rc;
-  rc = read_upto_locked(store, b->scope, embedder->name, &upto);
+  int rc = read_upto_locked(w->store, b->scope, w->embedder->name, &upto);
   bool same = upto == b->upto;
   for (size_t i = 0; same && rc == SQLITE_OK && i < b->list.count; i++)
-    rc = put_vector_locked(store, &b->list.items[i], vectors + i * embedder->dimensions, embedder->dimensions);
-  if (same && rc == SQLITE_OK)
-    rc = write_upto_locked(store, b->scope, embedder->name, b->list.items[b->list.count - 1].id);
-  return tp__memory_end_locked(store, rc);
+    rc = put_vector_locked(w->store, &b->list.items[i], w->vectors + i * dimensions, dimensions);
+  if (!same || rc != SQLITE_OK) return rc;
+  return write_upto_locked(w->store, b->scope, w->embedder->name, b->list.items[b->list.count - 1].id);
 }
 
 static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *embedder,
@@ -129,11 +134,8 @@ static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *
   if (!vectors) return TP_ERR_NO_MEMORY;
   for (size_t i = 0; i < count; i++) texts[i] = b->list.items[i].text;
   tp_status status = embed(embedder, work, texts, count, false, vectors);
-  if (status == TP_OK) {
-    tp__lock_acquire(&store->mutex);
-    status = tp__sqlite_status(write_batch_locked(store, b, embedder, vectors));
-    tp__lock_release(&store->mutex);
-  }
+  vector_writing w = {store, b, embedder, vectors};
+  if (status == TP_OK) status = tp__memory_write(store, write_batch, &w);
   sqlite3_free(vectors);
   return status;
 }

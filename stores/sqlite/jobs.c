@@ -564,6 +564,7 @@ static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int6
   TP__LOCKED(&s->mutex);
   tp_job *job = NULL;
   bool is_full = false;
+  *ret_refusal = TP_OK;
   int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &job);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
   uint32_t state = job ? job->state : 0;
@@ -588,12 +589,23 @@ static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int6
   return rc;
 }
 
+typedef struct operating {
+  tp__sqlite_store *s;
+  operation what;
+  uint64_t id;
+  int64_t now_ms;
+  tp_status refusal;
+} operating;
+
+static int write_operation(void *ctx) {
+  operating *w = ctx;
+  return operate_locked(w->s, w->what, w->id, w->now_ms, &w->refusal);
+}
+
 static tp_status operate(tp__sqlite_store *s, operation what, uint64_t id, int64_t now_ms, tp_fault *fault) {
   const char *doing = what == REDRIVE ? "redriven" : "discarded", *missing = "there is no such job, or it has ended";
-  tp_status refusal = TP_OK;
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = operate_locked(s, what, id, now_ms, &refusal);
-  tp_status status = tp__store_end(s, rc, "change a job", fault);
+  operating w = {.s = s, .what = what, .id = id, .now_ms = now_ms};
+  tp_status status = tp__store_write(s, write_operation, &w, "change a job", fault), refusal = w.refusal;
   if (status != TP_OK || refusal == TP_OK) return status;
   if (refusal == TP_ERR_FULL) return full(s, fault);
   if (what == REDRIVE) missing = "there is no such dead letter";

@@ -114,10 +114,6 @@ typedef struct tp__sqlite_store {
   bool age_has_more;        /* and there were more than one step deletes */
 } tp__sqlite_store;
 
-/** Takes the mutex, and begins a transaction that writes. @return SQLITE_OK or the error, for tp__store_end(). */
-int tp__store_begin(tp__sqlite_store *s);
-/** tp__sqlite_end(), and releases the mutex. @param doing  what fails, for the fault. */
-tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault);
 /** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write
  *  meanwhile. Without the mutex.   @param doing  what fails, for the fault. */
 tp_status tp__store_write(tp__sqlite_store *s, int (*write)(void *ctx), void *ctx, const char *doing, tp_fault *fault);

@@ -144,18 +144,6 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
 
 /* ---- for the other files ---- */
 
-int tp__store_begin(tp__sqlite_store *s) {
-  tp__lock_acquire(&s->mutex);
-  return tp__sqlite_begin(s->db);
-}
-
-tp_status tp__store_end(tp__sqlite_store *s, int rc, const char *doing, tp_fault *fault) {
-  rc = tp__sqlite_end(s->db, rc);
-  tp_status status = rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, doing, rc, fault);
-  tp__lock_release(&s->mutex);
-  return status;
-}
-
 tp_status tp__store_write(tp__sqlite_store *s, int (*write)(void *ctx), void *ctx, const char *doing, tp_fault *fault) {
   tp__group_work work = {.write = write, .ctx = ctx, .doing = doing};
   return tp__group_run(&s->group, &work, fault);

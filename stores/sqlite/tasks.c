@@ -27,26 +27,36 @@ static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const 
   return tp__sqlite_run(insert, rc);
 }
 
-tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
+typedef struct putting {
+  tp__sqlite_store *s;
   tp_task_record task;
+  tp_status hashed; /* TP_OK, or why nothing was written */
+  tp_fault fault;
+  bool is_new;
+} putting;
+
+static int write_task(void *ctx) {
+  putting *w = ctx;
   unsigned char hash[TP__HASH_BYTES];
-  bool is_new = true;
-  tp_status status = tp__struct_read(&task, sizeof task, theirs, "tp_task_record", fault);
+  w->hashed = tp__sqlite_hash_locked(w->s, w->task.arguments, hash, &w->fault);
+  if (w->hashed != TP_OK) return SQLITE_OK;
+  int rc = insert_locked(w->s, &w->task, hash);
+  w->is_new = rc == SQLITE_OK && sqlite3_changes(w->s->db) == 1;
+  return rc;
+}
+
+tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault *fault) {
+  putting w = {.s = ctx};
+  const tp_text *key = &w.task.key;
+  tp_status status = tp__struct_read(&w.task, sizeof w.task, theirs, "tp_task_record", fault);
   if (status != TP_OK) return status;
-  if (!task.key.size || !task.tool.size)
+  if (!key->size || !w.task.tool.size)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "a task has a key and a tool, and its places are empty");
-  int rc = tp__store_begin(s);
-  tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, task.arguments, hash, fault) : TP_OK;
-  if (rc == SQLITE_OK && hashed == TP_OK) {
-    rc = insert_locked(s, &task, hash);
-    is_new = rc == SQLITE_OK && sqlite3_changes(s->db) == 1;
-  }
-  status = tp__store_end(s, rc, "keep a task", fault);
-  if (hashed != TP_OK) return hashed;
-  if (status == TP_OK && !is_new)
-    return tp__refuse(fault, TP_ERR_DUPLICATE_ID, NULL, "there is a task %.*s", (int)task.key.size, task.key.data);
-  return status;
+  status = tp__store_write(w.s, write_task, &w, "keep a task", fault);
+  if (status != TP_OK) return status;
+  if (w.hashed != TP_OK && fault) *fault = w.fault;
+  if (w.hashed != TP_OK || w.is_new) return w.hashed;
+  return tp__refuse(fault, TP_ERR_DUPLICATE_ID, NULL, "there is a task %.*s", (int)key->size, key->data);
 }
 
 /* ---- take ---- */
@@ -100,18 +110,33 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
                     key.data);
 }
 
+typedef struct taking {
+  tp__sqlite_store *s;
+  tp_text key;
+  found found;
+  tp_status verdict;
+  tp_fault fault;
+} taking;
+
+static int write_taking(void *ctx) {
+  taking *w = ctx;
+  sqlite3_free(w->found.task);
+  w->found = (found){.task = NULL};
+  int rc = find_locked(w->s, w->key, &w->found);
+  if (rc != SQLITE_OK) return rc;
+  w->verdict = judge_locked(w->s, w->key, &w->found, &w->fault);
+  return w->verdict == TP_OK ? mark_locked(w->s, w->key, 1) : SQLITE_OK;
+}
+
 tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
-  found f = {.task = NULL};
-  tp_status verdict = TP_OK;
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = find_locked(s, key, &f);
-  if (rc == SQLITE_OK) verdict = judge_locked(s, key, &f, fault);
-  if (rc == SQLITE_OK && verdict == TP_OK) rc = mark_locked(s, key, 1);
-  tp_status status = tp__store_end(s, rc, "begin a task", fault);
-  if (status == TP_OK) status = verdict;
-  if (status == TP_OK) take(take_ctx, f.task);
-  sqlite3_free(f.task);
+  taking w = {.s = ctx, .key = key};
+  tp_status status = tp__store_write(w.s, write_taking, &w, "begin a task", fault);
+  if (status == TP_OK && w.verdict != TP_OK) {
+    status = w.verdict;
+    if (fault) *fault = w.fault;
+  }
+  if (status == TP_OK) take(take_ctx, w.found.task);
+  sqlite3_free(w.found.task);
   return status;
 }
 
@@ -123,11 +148,21 @@ static int delete_locked(tp__sqlite_store *s, tp_text key) {
   return tp__sqlite_run(delete, tp__sqlite_bind_text(delete, 1, key));
 }
 
+typedef struct settling {
+  tp__sqlite_store *s;
+  tp_text key;
+  bool stays, was_there;
+} settling;
+
+static int write_settling(void *ctx) {
+  settling *w = ctx;
+  int rc = w->stays ? mark_locked(w->s, w->key, 0) : delete_locked(w->s, w->key);
+  w->was_there = rc == SQLITE_OK && sqlite3_changes(w->s->db) == 1;
+  return rc;
+}
+
 tp_status tp__sqlite_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = stays ? mark_locked(s, key, 0) : delete_locked(s, key);
-  bool was_there = rc == SQLITE_OK && sqlite3_changes(s->db) == 1;
-  tp_status status = tp__store_end(s, rc, "settle a task", fault);
-  return status == TP_OK && !was_there ? no_such_task(key, fault) : status;
+  settling w = {.s = ctx, .key = key, .stays = stays};
+  tp_status status = tp__store_write(w.s, write_settling, &w, "settle a task", fault);
+  return status == TP_OK && !w.was_there ? no_such_task(key, fault) : status;
 }

@@ -60,40 +60,60 @@ static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start,
   return rc == SQLITE_OK && last > 0 ? tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &last, 1)) : rc;
 }
 
+typedef struct starting {
+  tp__sqlite_store *s;
+  tp_tool_start_record start;
+  tp_status hashed; /* TP_OK, or why nothing was written */
+  tp_fault fault;
+  tp_tool_end_record *end; /* of an earlier run; NULL: none */
+  int64_t row;
+} starting;
+
+static int write_start(void *ctx) {
+  starting *w = ctx;
+  unsigned char hash[TP__HASH_BYTES];
+  sqlite3_free(w->end);
+  w->end = NULL;
+  w->hashed = tp__sqlite_hash_locked(w->s, w->start.arguments, hash, &w->fault);
+  if (w->hashed != TP_OK) return SQLITE_OK;
+  int rc = take_earlier_locked(w->s, &w->start, hash, &w->end);
+  return rc == SQLITE_OK && !w->end ? insert_locked(w->s, &w->start, hash, &w->row) : rc;
+}
+
 tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *theirs, uint64_t *ret_start_id,
                                 tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
-  tp_tool_start_record start;
-  unsigned char hash[TP__HASH_BYTES];
-  tp_tool_end_record *end = NULL;
-  int64_t row = 0;
-  tp_status status = tp__struct_read(&start, sizeof start, theirs, "tp_tool_start_record", fault);
-  if (status != TP_OK) return status;
-  int rc = tp__store_begin(s);
-  tp_status hashed = rc == SQLITE_OK ? tp__sqlite_hash_locked(s, start.arguments, hash, fault) : TP_OK;
-  if (hashed == TP_OK) {
-    if (rc == SQLITE_OK) rc = take_earlier_locked(s, &start, hash, &end);
-    if (rc == SQLITE_OK && !end) rc = insert_locked(s, &start, hash, &row);
+  starting w = {.s = ctx};
+  tp_status status = tp__struct_read(&w.start, sizeof w.start, theirs, "tp_tool_start_record", fault);
+  if (status == TP_OK) status = tp__store_write(w.s, write_start, &w, "keep that a tool call begins", fault);
+  if (status == TP_OK && w.hashed != TP_OK) {
+    status = w.hashed;
+    if (fault) *fault = w.fault;
+  } else if (status == TP_OK && w.end) {
+    earlier(earlier_ctx, w.end);
+  } else if (status == TP_OK) {
+    *ret_start_id = (uint64_t)w.row;
   }
-  status = tp__store_end(s, rc, "keep that a tool call begins", fault);
-  if (hashed != TP_OK) return hashed;
-  if (status == TP_OK && end) earlier(earlier_ctx, end);
-  else if (status == TP_OK) *ret_start_id = (uint64_t)row;
-  sqlite3_free(end);
+  sqlite3_free(w.end);
   return status;
 }
 
 /* ---- its end ---- */
 
-tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *theirs, tp_fault *fault) {
-  tp__sqlite_store *s = ctx;
+typedef struct ending {
+  tp__sqlite_store *s;
   tp_tool_end_record end;
-  tp_status status = tp__struct_read(&end, sizeof end, theirs, "tp_tool_end_record", fault);
-  if (status != TP_OK) return status;
-  sqlite3_stmt *statement = s->statements[TP__END_TOOL_START];
-  int rc = tp__store_begin(s);
-  if (rc == SQLITE_OK) rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &ends, &end));
-  return tp__store_end(s, rc, "keep the result of a tool call", fault);
+} ending;
+
+static int write_end(void *ctx) {
+  const ending *w = ctx;
+  sqlite3_stmt *statement = w->s->statements[TP__END_TOOL_START];
+  return tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &ends, &w->end));
+}
+
+tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *theirs, tp_fault *fault) {
+  ending w = {.s = ctx};
+  tp_status status = tp__struct_read(&w.end, sizeof w.end, theirs, "tp_tool_end_record", fault);
+  return status == TP_OK ? tp__store_write(w.s, write_end, &w, "keep the result of a tool call", fault) : status;
 }
 
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids) {

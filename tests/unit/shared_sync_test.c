@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What must be on the disk when its function returns: threads that wait at the same time share one commit, whatever
+ * they write into the file of a store, or into that of a memory. */
+#include <sched.h>
+#include <sqlite3.h>
+
+#include "tests/support/test.h"
+#include "domains/memory/facts.h"
+#include "domains/memory/store_internal.h"
+#include "domains/memory/vectors.h"
+#include "stores/sqlite/sqlite.h"
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+
+enum { WRITERS = 6 };
+
+static const tp__memory_scope home = {.tenant = TEXT("acme"), .kind = TEXT("workspace"), .name = TEXT("home")};
+
+typedef struct files {
+  tp_store *store;
+  tp__memory_store *memory;
+  struct writer {
+    struct files *files;
+    tp_status (*run)(struct writer *w);
+    char name[16];
+    uint64_t id, claim; /* of its job or tool call; the id of its memory */
+    tp_status status;
+  } writers[WRITERS];
+  latch embedding, may_embed;
+  int commits;
+} files;
+
+static tp_text name_of(const struct writer *w) { return tp_text_of(w->name); }
+
+/* ---- each writer's own rows: one function prepares them, one is measured ---- */
+
+static tp_status insert_job(struct writer *w) {
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .inserted_ms = 1,
+                .handler = TEXT("mailer"),
+                .idempotency_key = name_of(w),
+                .order_key = name_of(w)};
+  bool existed;
+  return w->files->store->job_insert(w->files->store->ctx, &job, &w->id, &existed, NULL);
+}
+
+static void note_claim(void *ctx, const tp_job *job) {
+  struct writer *w = ctx;
+  w->id = job->id;
+  w->claim = job->claim;
+}
+
+static tp_status claim_job(struct writer *w) {
+  tp_job_claim request = {.struct_size = sizeof request, .now_ms = 2, .lease_ms = 60000, .take = note_claim, .ctx = w};
+  int64_t next_ms;
+  tp_status status = insert_job(w);
+  return status == TP_OK ? w->files->store->job_claim(w->files->store->ctx, &request, &next_ms, NULL) : status;
+}
+
+static tp_status renew_job(struct writer *w) {
+  tp_job_renew request = {
+      .struct_size = sizeof request, .id = w->id, .claim = w->claim, .now_ms = 3, .lease_ms = 60000};
+  return w->files->store->job_renew(w->files->store->ctx, &request, NULL);
+}
+
+static tp_status end_job(struct writer *w) {
+  tp_job_finish request = {
+      .struct_size = sizeof request, .id = w->id, .claim = w->claim, .now_ms = 4, .end = TP_JOB_END_FAILED};
+  uint32_t state;
+  return w->files->store->job_finish(w->files->store->ctx, &request, &state, NULL);
+}
+
+static tp_status make_dead_letter(struct writer *w) {
+  tp_status status = claim_job(w);
+  return status == TP_OK ? end_job(w) : status;
+}
+
+static tp_status redrive_job(struct writer *w) {
+  return w->files->store->job_redrive(w->files->store->ctx, w->id, 5, NULL);
+}
+
+static tp_status discard_job(struct writer *w) {
+  return w->files->store->job_discard(w->files->store->ctx, w->id, 5, NULL);
+}
+
+static void refuse_earlier(void *ctx, const tp_tool_end_record *earlier) {
+  (void)earlier;
+  ((struct writer *)ctx)->status = TP_ERR_EXISTS;
+}
+
+static tp_status start_tool(struct writer *w) {
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = name_of(w)};
+  tp_tool_start_record start = {.struct_size = sizeof start,
+                                .process_run_id = 1,
+                                .turn_number = 1,
+                                .started_unix_ms = 1,
+                                .ids = ids,
+                                .id_count = TP_ID_COUNT,
+                                .tool = TEXT("pay")};
+  return w->files->store->tool_start(w->files->store->ctx, &start, &w->id, refuse_earlier, w, NULL);
+}
+
+static tp_status end_tool(struct writer *w) {
+  tp_tool_end_record end = {.struct_size = sizeof end, .start_id = w->id, .text = TEXT("paid")};
+  return w->files->store->tool_end(w->files->store->ctx, &end, NULL);
+}
+
+static tp_status put_task(struct writer *w) {
+  tp_task_record task = {.struct_size = sizeof task, .created_unix_ms = 1, .key = name_of(w), .tool = TEXT("pay")};
+  return w->files->store->task_put(w->files->store->ctx, &task, NULL);
+}
+
+static void take_nothing(void *ctx, const tp_task_record *record) {
+  (void)ctx;
+  (void)record;
+}
+
+static tp_status take_task(struct writer *w) {
+  return w->files->store->task_take(w->files->store->ctx, name_of(w), take_nothing, NULL, NULL);
+}
+
+static tp_status settle_task(struct writer *w) {
+  return w->files->store->task_settle(w->files->store->ctx, name_of(w), false, NULL);
+}
+
+static tp__memory memory_of(const struct writer *w) {
+  return (tp__memory){.said_ms = 1,
+                      .session = name_of(w),
+                      .turn = name_of(w),
+                      .text = name_of(w),
+                      .tenant = home.tenant,
+                      .kind = home.kind,
+                      .name = name_of(w)};
+}
+
+/* A scope of its own for each, which has vectors of its own. */
+static tp__memory_scope scope_of(const struct writer *w) {
+  return (tp__memory_scope){home.tenant, home.kind, name_of(w)};
+}
+
+static tp_status keep_memory(struct writer *w) {
+  tp__memory memory = memory_of(w);
+  tp__memory_scope scope = scope_of(w);
+  int64_t id = 0;
+  tp_status status = tp__memory_put(w->files->memory, &scope, &memory, &id);
+  w->id = (uint64_t)id;
+  return status;
+}
+
+static tp_status import_memory(struct writer *w) {
+  tp__memory memory = memory_of(w);
+  return tp__memory_put_all(w->files->memory, &memory, 1);
+}
+
+static tp_status keep_fact(struct writer *w) {
+  tp__memory said = memory_of(w);
+  tp__memory_scope scope = scope_of(w);
+  tp__memory_facts facts = {.count = 1};
+  size_t kept;
+  facts.items[0] = (tp__memory_fact){.subject = TEXT("Ada"), .statement = name_of(w)};
+  tp_status status = tp__memory_facts_put(w->files->memory, &scope, &said, &facts, &kept);
+  return status == TP_OK && kept != 1 ? TP_ERR_INTERNAL : status;
+}
+
+static tp_status forget_memory(struct writer *w) {
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_forget(w->files->memory, &scope, (int64_t)w->id);
+}
+
+static tp_status embed(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
+  files *f = ctx;
+  for (size_t i = 0; i < request->text_count * request->dimensions; i++) ret_vectors[i] = 1;
+  latch_hit(&f->embedding);
+  latch_wait(&f->may_embed, 1);
+  return TP_OK;
+}
+
+static bool never(const void *ctx) {
+  (void)ctx;
+  return false;
+}
+
+static tp_status make_vectors(struct writer *w) {
+  const tp_memory_embedder embedder = {
+      .struct_size = sizeof embedder, .name = "test", .ctx = w->files, .embed = embed, .dimensions = 4, .batch_max = 8};
+  const tp__memory_embed_work work = {.cancelled = never};
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_embed_missing(w->files->memory, &scope, &embedder, &work);
+}
+
+static const struct row {
+  const char *name;
+  tp_status (*prepare)(struct writer *w), (*run)(struct writer *w);
+  bool in_memory, embeds;
+} rows[] = {{"insert a job", NULL, insert_job, false, false},
+            {"renew a job", claim_job, renew_job, false, false},
+            {"end a job", claim_job, end_job, false, false},
+            {"redrive a job", make_dead_letter, redrive_job, false, false},
+            {"discard a job", insert_job, discard_job, false, false},
+            {"start a tool", NULL, start_tool, false, false},
+            {"end a tool", start_tool, end_tool, false, false},
+            {"put a task", NULL, put_task, false, false},
+            {"take a task", put_task, take_task, false, false},
+            {"settle a task", put_task, settle_task, false, false},
+            {"keep a memory", NULL, keep_memory, true, false},
+            {"import a memory", NULL, import_memory, true, false},
+            {"keep a fact", keep_memory, keep_fact, true, false},
+            {"forget a memory", keep_memory, forget_memory, true, false},
+            {"make vectors", keep_memory, make_vectors, true, true}};
+
+/* ---- the test ---- */
+
+static char memory_path[sizeof path + 8];
+
+static void open_files(files *f) {
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  *f = (files){.embedding = LATCH, .may_embed = LATCH};
+  unlink(path);
+  unlink(memory_path);
+  assert_int_equal(tp_sqlite_store_open(&options, &f->store, NULL), TP_OK);
+  snprintf(memory_path, sizeof memory_path, "%s-memory", path);
+  assert_int_equal(tp__memory_store_open(memory_path, &f->memory, NULL), TP_OK);
+}
+
+static void close_files(files *f) {
+  f->store->destroy(f->store->ctx);
+  tp__memory_store_close(f->memory);
+}
+
+static int count_commit(void *ctx) {
+  ++*(int *)ctx;
+  return 0;
+}
+
+static void *run_writer(void *ctx) {
+  struct writer *w = ctx;
+  tp_status status = w->run(w);
+  if (status != TP_OK) w->status = status;
+  return NULL;
+}
+
+static size_t waiting_works(tp__group *group) {
+  size_t count = 0;
+  tp__lock_acquire(&group->mutex);
+  for (const tp__group_work *work = group->first; work; work = work->next) count++;
+  tp__lock_release(&group->mutex);
+  return count;
+}
+
+/* The connection is held until all of them wait. */
+static void write_at_once(files *f, const struct row *row) {
+  tp__sqlite_store *s = tp__sqlite_store_of(f->store);
+  tp__group *group = row->in_memory ? &f->memory->group : &s->group;
+  pthread_t threads[WRITERS];
+  if (!row->embeds) tp__lock_acquire(group->connection);
+  for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &f->writers[i]), 0);
+  if (row->embeds) {
+    latch_wait(&f->embedding, WRITERS);
+    tp__lock_acquire(group->connection);
+    latch_hit(&f->may_embed);
+  }
+  while (waiting_works(group) < WRITERS) sched_yield();
+  sqlite3_commit_hook(group->db, count_commit, &f->commits);
+  tp__lock_release(group->connection);
+  for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
+}
+
+FOR_EACH_TEST(make_directory_in_memory, remove_directory);
+
+TEST(threads_that_write_at_once_share_a_commit_whatever_they_write) {
+  for (size_t r = 0; r < COUNT(rows); r++) {
+    files f;
+    open_files(&f);
+    for (int i = 0; i < WRITERS; i++) {
+      struct writer *w = &f.writers[i];
+      w->files = &f;
+      w->run = rows[r].run;
+      snprintf(w->name, sizeof w->name, "writer-%d", i);
+      if (rows[r].prepare) assert_int_equal(rows[r].prepare(w), TP_OK);
+    }
+    write_at_once(&f, &rows[r]);
+    for (int i = 0; i < WRITERS; i++)
+      if (f.writers[i].status != TP_OK) fail_msg("%s: %s", rows[r].name, tp_status_text(f.writers[i].status));
+    if (f.commits != 1) fail_msg("%s: %d commits for %d writers", rows[r].name, f.commits, WRITERS);
+    close_files(&f);
+  }
+}
