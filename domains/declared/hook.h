@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook: declared hooks. hook_read.c makes a tp__hook of a file; hook_judge.c says what the end of a program means;
- * hook_run.c is the handler, hook_prompt.c that of a hook which asks a model; hooks.c has the directory, its content
- * hash and its commit. A directory that was read is shared by what was read and by every registered handler and running
- * program, counted; one lock, of the count. It owns the process loop of its programs. */
+ * hook: declared hooks as data, for all of this module. hook_read.h makes a tp__hook of a file; hook_run.h is its
+ * handler; hook_context.h writes what its program reads; hook_answer.h reads what the program answers; hooks.c has the
+ * directory, its content hash and its commit. A directory that was read is shared by what was read and by every
+ * registered handler and running program, counted; one lock, of the count. It owns the process loop of its programs. */
 #ifndef TP__DECLARED_HOOK_H
 #define TP__DECLARED_HOOK_H
 
 #include <sys/stat.h>
 
 #include "domains/declared/condition.h"
-#include "domains/declared/hook_protocol.h"
 #include "domains/declared/sandbox.h"
-#include "domains/declared/trust.h"
-#include "domains/declared/webhook.h"
 #include "runtime/base/check.h"
 #include "support/bytes.h"
 #include "support/clock.h"
@@ -47,11 +44,22 @@ typedef enum tp__hook_kind {
   TP__HOOK_PROMPT = 11
 } tp__hook_kind;
 
-/** A tool that is a program (hook_tool.h). */
-typedef struct tp__hook_tool tp__hook_tool;
+/** Whose hook a file has (hook_protocol.h). */
+typedef enum tp__protocol {
+  TP__PROTOCOL_NONE = 0, /* our own */
+  TP__PROTOCOL_CLAUDE_CODE = 1,
+  TP__PROTOCOL_GEMINI = 2
+} tp__protocol;
 
-/** A program that stays (hook_worker.h). */
-typedef struct tp__worker tp__worker;
+/* Parts of a hook that other headers of this module describe. */
+typedef struct tp__hook_tool tp__hook_tool;           /* hook_tool.h: a tool that is a program */
+typedef struct tp__worker tp__worker;                 /* hook_worker.h: a program that stays */
+typedef struct tp__protocol_event tp__protocol_event; /* hook_protocol.h */
+typedef struct tp__matcher tp__matcher;
+typedef struct tp__tool_name tp__tool_name;
+typedef struct tp__trust_file tp__trust_file; /* trust.h */
+typedef struct tp__trust_glob tp__trust_glob;
+typedef struct tp__trust_folder tp__trust_folder;
 
 typedef struct tp__edges {
   tp_edge items[TP__HOOK_EDGES_MAX];
@@ -177,40 +185,6 @@ void tp__hooks_notify(tp_hooks *hooks, const tp_hook_program *program);
 void tp__hooks_note_loop(tp_hooks *hooks);
 bool tp__hooks_in_loop(tp_hooks *hooks);
 
-/** Adds a value as JSON, and the end of the line. @param writer  gets the text; its value stays as it is. */
-tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer);
-
-/** A map that a program gets. Its size stands in front of it, so all that adds to it is called twice: first to count,
- *  without a writer, then to write. */
-typedef struct tp__input {
-  const tp__hook *hook;
-  const tp_call *call;
-  tp_writer *writer;      /* NULL: it is counted */
-  const char *transcript; /* of a program of another host: its path, or empty */
-  size_t count;
-} tp__input;
-
-void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in));
-/** The same of an input that is set up but for writer and count. */
-void tp__input_put(tp__input *in, tp_writer *writer, void (*add)(tp__input *in));
-/** Counts a pair, and writes its key. @return whether its value is to be written. */
-bool tp__input_begin(tp__input *in, const char *key);
-void tp__input_text(tp__input *in, const char *key, tp_text text);
-void tp__input_string(tp__input *in, const char *key, const char *text);
-void tp__input_int(tp__input *in, const char *key, int64_t number);
-void tp__input_bool(tp__input *in, const char *key, bool value);
-
-/** What a program or a model reads, in the protocol of the hook.
- *  @return TP_OK and a line with its newline, to be freed. */
-tp_status tp__hook_context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line);
-/** Writes what a hook of our own protocol gets. */
-void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer);
-
-struct tp__hook_matcher {
-  struct tp__hook_matcher *next;
-  tp__matcher matcher;
-};
-
 void tp__hooks_ref(tp_hooks *hooks);
 void tp__hooks_unref(tp_hooks *hooks);
 /** A handler of a runtime holds a reference, too. With the last one programs that were cancelled end without a grace:
@@ -224,70 +198,9 @@ const char *tp__hooks_copy(tp_hooks *hooks, tp_text text);
 /** NAME=VALUE. */
 const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value);
 
-/** Reads one hook from the text of its file.
- *  @param file  its path; kept.   @param ret_hook  NULL: the file has patterns of secrets. */
-tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault);
-
-/** The handler's function and its destroy; ctx is a tp__hook, whose hooks hold a reference for it. */
-tp_answer tp__hook_run(void *ctx, tp_call *call);
-void tp__hook_destroy(void *ctx);
 /** Whether it decides by what it was given, without a program and without waiting. */
 static inline bool tp__hook_is_native(const tp__hook *hook) {
   return hook->kind == TP__HOOK_APPROVE || hook->kind == TP__HOOK_DENY || hook->kind == TP__HOOK_ALLOW ||
          hook->kind == TP__HOOK_PERMISSIONS;
 }
-/** What a match asks that tp_match has no list for: the protocol, the environment, the arguments. ctx is a tp__hook. */
-bool tp__hook_has_matches(const tp__hook *hook);
-int32_t tp__hook_matches(void *ctx, const tp_match_view *view);
-
-/* ---- what the end of a program means ---- */
-
-enum { TP__JUDGED_MAX = 64, TP__JUDGED_REASON_SIZE = 4096, TP__JUDGED_FIELDS_MAX = 5 };
-
-/** An answer on its way. */
-typedef struct tp__judged {
-  tp_outcome outcome;
-  char reason[TP__JUDGED_REASON_SIZE];
-  tp_contribution contributions[TP__JUDGED_MAX];
-  const tp_contribution *list[TP__JUDGED_MAX];
-  char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
-  tp_writer *writer;               /* has the object that the program printed, and what replaces a result */
-  tp_writer *other;                /* has what replaces arguments, a request or an answer; or NULL */
-  tp__bytes output, errors;        /* what the program printed, where it is not UTF-8 */
-  tp_field replacements[TP__JUDGED_FIELDS_MAX];
-  size_t replacement_count;
-} tp__judged;
-
-/** What an attempt was asked, as far as its answer depends on it. */
-typedef struct tp__asked {
-  bool is_required;        /* the failure policy in force: a block is then a failure in a phase without verdicts */
-  tp_text tool, arguments; /* of a hook that rewrites; arguments are a map, or empty */
-  tp_text model, messages, tools, parameters; /* of a request to a model, for the hooks of another host */
-  tp_text text;                               /* of its answer */
-} tp__asked;
-
-/** @param ret_judged  borrows from the result; tp__judged_fini(). */
-void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
-                    tp__judged *ret_judged);
-/** Of a worker. @param reply     a map with `result`, or `error`.
- *  @param replaced  how many bytes of the reply were not UTF-8. */
-void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
-                          tp__judged *ret_judged);
-/** What became of a request to a model. */
-typedef struct tp__replied {
-  tp_status status;    /* as of tp_call_ask_model() */
-  tp_text text;        /* with TP_OK */
-  const char *message; /* else */
-  bool is_retryable;
-} tp__replied;
-
-/** Of a model. */
-void tp__hook_judge_prompt(const tp__hook *hook, const tp__asked *asked, const tp__replied *replied,
-                           tp__judged *ret_judged);
-void tp__judged_fini(tp__judged *judged);
-/** What a failure says of the standard error of the program that failed, as the end of a sentence: the text, where the
- *  file of the hook has keep_stderr: true, and else where to find it. Empty without errors.
- *  @param errors  UTF-8. */
-void tp__hook_errors_show(const tp__hook *hook, tp_text errors, char *ret_text, size_t size);
-
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook_job.h"
+#include "domains/declared/trust.h"
 
 enum { ERRORS_MAX = 64 << 10, OUTPUT_MAX = 1 << 20, BEHIND_DEADLINE_MS = 200, DEFAULT_LIMIT_MS = 30000 };
 

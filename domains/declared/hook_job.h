@@ -5,7 +5,7 @@
 #ifndef TP__DECLARED_HOOK_JOB_H
 #define TP__DECLARED_HOOK_JOB_H
 
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_answer.h"
 
 typedef struct tp__job tp__job;
 

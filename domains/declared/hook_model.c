@@ -19,7 +19,7 @@ enum { PARAMETERS = sizeof parameters / sizeof parameters[0], OURS_MAX = 3 };
 static const char *ours_of(const struct parameter *row, tp_text request) {
   assert(row->ours[0]);
   for (size_t i = 0; i < OURS_MAX && row->ours[i]; i++)
-    if (tp__hook_model_has(tp_value_get(request, row->ours[i]))) return row->ours[i];
+    if (tp__judge_is_said(tp_value_get(request, row->ours[i]))) return row->ours[i];
   return row->ours[0];
 }
 
@@ -91,7 +91,7 @@ static void add_config(tp__input *in) {
   tp_text request = tp_call_text(in->call, TP_FIELD_PARAMETERS);
   for (size_t i = 0; i < PARAMETERS; i++) {
     tp_text value = tp_value_get(request, ours_of(&parameters[i], request));
-    if (tp__hook_model_has(value) && tp__input_begin(in, parameters[i].theirs)) tp_write_value(in->writer, value);
+    if (tp__judge_is_said(value) && tp__input_begin(in, parameters[i].theirs)) tp_write_value(in->writer, value);
   }
 }
 

@@ -6,17 +6,15 @@
 #ifndef TP__DECLARED_HOOK_MODEL_H
 #define TP__DECLARED_HOOK_MODEL_H
 
+#include "domains/declared/hook_input.h"
 #include "domains/declared/hook_judge.h"
+#include "domains/declared/hook_protocol.h"
 
 /** Whether the event is one of a request to a model, or of its answer. */
 static inline bool tp__hook_model_is_event(tp__protocol_event_id id) {
   return id == TP__EVENT_BEFORE_MODEL || id == TP__EVENT_TOOL_SELECTION || id == TP__EVENT_AFTER_MODEL;
 }
 
-/** Whether a value is there, and not null. */
-static inline bool tp__hook_model_has(tp_text value) {
-  return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL;
-}
 /** Whether a program is shown a message of a request: it has a text, and is not of a tool. */
 bool tp__hook_model_shows(tp_text message);
 /** The role of a message there. */

@@ -11,7 +11,7 @@ static bool is_map(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_M
 /* ---- the shape of what it says ---- */
 
 static bool is_kind(tp_text value, tp_value_kind kind) {
-  return !tp__hook_model_has(value) || tp_value_kind_of(value) == kind;
+  return !tp__judge_is_said(value) || tp_value_kind_of(value) == kind;
 }
 
 /* A text, or a list of texts and of maps with a text each. */
@@ -40,7 +40,7 @@ static bool is_tool_config(tp_text config) {
   const tp_text levels[] = {config, inner};
   for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
     tp_text mode = tp_value_get(levels[i], "mode"), names = tp_value_get(levels[i], "allowedFunctionNames");
-    if (tp__hook_model_has(mode) && !tp__is_one_of(tp_value_text(mode), "AUTO ANY NONE")) return false;
+    if (tp__judge_is_said(mode) && !tp__is_one_of(tp_value_text(mode), "AUTO ANY NONE")) return false;
     if (!is_kind(names, TP_VALUE_ARRAY)) return false;
     for (tp_value_walk walk = {0}; tp_value_next(names, &walk);)
       if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return false;
@@ -52,9 +52,9 @@ static const char *request_wrong(tp_text request) {
   tp_text messages = tp_value_get(request, "messages"), tools = tp_value_get(request, "toolConfig");
   if (!is_map(request)) return "llm_request";
   if (!is_kind(tp_value_get(request, "model"), TP_VALUE_TEXT)) return "llm_request.model";
-  if (tp__hook_model_has(messages) && !are_messages(messages)) return "llm_request.messages";
+  if (tp__judge_is_said(messages) && !are_messages(messages)) return "llm_request.messages";
   if (!is_kind(tp_value_get(request, "config"), TP_VALUE_MAP)) return "llm_request.config";
-  return tp__hook_model_has(tools) && !is_tool_config(tools) ? "llm_request.toolConfig" : NULL;
+  return tp__judge_is_said(tools) && !is_tool_config(tools) ? "llm_request.toolConfig" : NULL;
 }
 
 /* The parts of the first candidate; empty: there are none. */
@@ -71,7 +71,7 @@ static const char *response_wrong(tp_text response) {
   if (!is_map(response)) return "llm_response";
   if (!is_kind(tp_value_get(response, "text"), TP_VALUE_TEXT)) return "llm_response.text";
   if (!is_kind(tp_value_get(response, "candidates"), TP_VALUE_ARRAY)) return "llm_response.candidates";
-  if (tp__hook_model_has(parts) && (tp_value_kind_of(parts) != TP_VALUE_ARRAY || !is_content(parts))) return "parts";
+  if (tp__judge_is_said(parts) && (tp_value_kind_of(parts) != TP_VALUE_ARRAY || !is_content(parts))) return "parts";
   return is_kind(usage, TP_VALUE_MAP) ? NULL : "llm_response.usageMetadata";
 }
 
@@ -80,15 +80,15 @@ bool tp__hook_model_read(const tp__hook *hook, tp_text specific, tp__hook_model_
   tp_text request = tp_value_get(specific, "llm_request"), response = tp_value_get(specific, "llm_response"),
           tools = tp_value_get(specific, "toolConfig");
   const char *wrong = NULL;
-  if (event == TP__EVENT_BEFORE_MODEL && tp__hook_model_has(request)) {
+  if (event == TP__EVENT_BEFORE_MODEL && tp__judge_is_said(request)) {
     said->request = request;
     wrong = request_wrong(request);
   }
-  if (!wrong && event != TP__EVENT_TOOL_SELECTION && tp__hook_model_has(response)) {
+  if (!wrong && event != TP__EVENT_TOOL_SELECTION && tp__judge_is_said(response)) {
     said->response = response;
     wrong = response_wrong(response);
   }
-  if (!wrong && event == TP__EVENT_TOOL_SELECTION && tp__hook_model_has(tools)) {
+  if (!wrong && event == TP__EVENT_TOOL_SELECTION && tp__judge_is_said(tools)) {
     said->tools = tools;
     wrong = is_tool_config(tools) ? NULL : "toolConfig";
   }
@@ -225,7 +225,7 @@ static void write_messages(change *c, tp_writer *writer) {
 }
 
 static bool find_messages(change *c, tp_text messages) {
-  if (!tp__hook_model_has(messages)) return true;
+  if (!tp__judge_is_said(messages)) return true;
   c->said = messages;
   c->said_count = tp_value_count(messages);
   if (!list_shown(c)) return false;
@@ -249,12 +249,12 @@ static tp_text config_for(const change *c, tp_text ours) {
 static bool keeps_parameter(const change *c, tp_text name) {
   if ((c->drops_choice || c->demands_call) && tp__is_word(name, "tool_choice")) return false;
   tp_text value = config_for(c, name);
-  return value.size == 0 || tp__hook_model_has(value);
+  return value.size == 0 || tp__judge_is_said(value);
 }
 
 static bool is_new(const change *c, tp_text theirs, tp_text value) {
   const char *name = tp__hook_model_parameter(theirs, c->asked->parameters);
-  return name && tp__hook_model_has(value) && tp_value_get(c->asked->parameters, name).size == 0;
+  return name && tp__judge_is_said(value) && tp_value_get(c->asked->parameters, name).size == 0;
 }
 
 static void write_parameters(const change *c, tp_writer *writer) {
@@ -266,7 +266,7 @@ static void write_parameters(const change *c, tp_writer *writer) {
     tp_text other = config_for(c, walk.key);
     if (!keeps_parameter(c, walk.key)) continue;
     tp_write_text(writer, walk.key);
-    tp_write_value(writer, tp__hook_model_has(other) ? other : walk.value);
+    tp_write_value(writer, tp__judge_is_said(other) ? other : walk.value);
   }
   for (tp_value_walk walk = {0}; tp_value_next(c->config, &walk);) {
     if (!is_new(c, walk.key, walk.value)) continue;
@@ -282,13 +282,13 @@ static void find_parameters(change *c, tp__judge *judge, tp_text config) {
   c->config = config;
   for (tp_value_walk walk = {0}; tp_value_next(config, &walk);) {
     const char *name = tp__hook_model_parameter(walk.key, c->asked->parameters);
-    if (!name && tp__hook_model_has(walk.value))
+    if (!name && tp__judge_is_said(walk.value))
       tp__judge_diagnose_made(judge, "field_dropped", TP_SEVERITY_WARNING, "config.%.*s has no place here",
                               tp__cut_word(walk.key, 64), walk.key.data);
     if (!name) continue;
     tp_text before = tp_value_get(c->asked->parameters, name);
-    c->parameters = c->parameters || !tp__same(tp__hook_model_has(before) ? before : (tp_text){NULL, 0},
-                                               tp__hook_model_has(walk.value) ? walk.value : (tp_text){NULL, 0});
+    c->parameters = c->parameters || !tp__same(tp__judge_is_said(before) ? before : (tp_text){NULL, 0},
+                                               tp__judge_is_said(walk.value) ? walk.value : (tp_text){NULL, 0});
   }
 }
 
@@ -296,7 +296,7 @@ static void find_parameters(change *c, tp__judge *judge, tp_text config) {
 
 static tp_text of_tools(tp_text config, const char *key) {
   tp_text value = tp_value_get(config, key);
-  return tp__hook_model_has(value) ? value : tp_value_get(tp_value_get(config, "functionCallingConfig"), key);
+  return tp__judge_is_said(value) ? value : tp_value_get(tp_value_get(config, "functionCallingConfig"), key);
 }
 
 /* An empty list restricts nothing, as there: the mode NONE shows none. */
@@ -331,7 +331,7 @@ static void find_tools(change *c, tp_text config) {
   c->tools = left != tp_value_count(c->asked->tools);
   c->demands_call = left > 0 && tp__is_word(mode, "ANY") && !tp__is_word(word, "required");
   bool is_free = tp__is_word(mode, "AUTO") && tp__is_one_of(word, "required none");
-  c->drops_choice = tp__hook_model_has(choice) && ((left == 0 && !tp__is_word(word, "none")) || is_free);
+  c->drops_choice = tp__judge_is_said(choice) && ((left == 0 && !tp__is_word(word, "none")) || is_free);
   c->parameters = c->parameters || c->demands_call || c->drops_choice;
 }
 
@@ -394,7 +394,7 @@ static bool write_changes(change *c, tp__judge *judge, tp_text response, tp_text
 
 static void note_keys(tp__judge *judge, tp_text map, const char *known, const char *what) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);)
-    if (!tp__is_one_of(walk.key, known) && tp__hook_model_has(walk.value))
+    if (!tp__is_one_of(walk.key, known) && tp__judge_is_said(walk.value))
       tp__judge_diagnose_made(judge, "field_dropped", TP_SEVERITY_WARNING, "%s.%.*s has no place here", what,
                               tp__cut_word(walk.key, 64), walk.key.data);
 }
@@ -410,7 +410,7 @@ static tp_text answer_text(tp_text response, tp_text before, tp__bytes *scratch)
 static const char *apply_to_request(tp__judge *judge, const tp__hook_model_said *said) {
   change c = {.asked = judge->asked, .hook = judge->hook};
   tp_text model = tp_value_text(tp_value_get(said->request, "model"));
-  tp_text tools = tp__hook_model_has(said->tools) ? said->tools : tp_value_get(said->request, "toolConfig");
+  tp_text tools = tp__judge_is_said(said->tools) ? said->tools : tp_value_get(said->request, "toolConfig");
   tp__bytes text = {0};
   tp_text answer = answer_text(said->response, (tp_text){NULL, 0}, &text);
   if (said->response.size > 0 && answer.size == 0) {
@@ -420,9 +420,9 @@ static const char *apply_to_request(tp__judge *judge, const tp__hook_model_said 
   note_keys(judge, said->request, "model messages config toolConfig", "llm_request");
   if (model.size > 0 && !tp__same(model, judge->asked->model)) c.model = model;
   bool ok = find_messages(&c, tp_value_get(said->request, "messages"));
-  if (tp__hook_model_has(tp_value_get(said->request, "config")))
+  if (tp__judge_is_said(tp_value_get(said->request, "config")))
     find_parameters(&c, judge, tp_value_get(said->request, "config"));
-  if (tp__hook_model_has(tools)) find_tools(&c, tools);
+  if (tp__judge_is_said(tools)) find_tools(&c, tools);
   bool changes = c.messages || c.parameters || c.tools || c.model.size > 0 || said->response.size > 0;
   if (ok && changes && judge->hook->rewrites) ok = write_changes(&c, judge, said->response, answer);
   if (!ok) tp__judge_fail(judge, TP_REASON_ERROR, "no memory for what the hook changes, or it is too large");

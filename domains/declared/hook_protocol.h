@@ -2,22 +2,14 @@
  *
  * hook_protocol: hooks that were written for another host. A file that names a protocol has that host's event names,
  * matchers, standard input, exit codes and results, and its scripts run unchanged (docs/hooks.md). hook_protocol.c has
- * the events, the names of tools and what a program gets; hook_protocol_judge.c what its end means; hook_matcher.c the
- * matchers. */
+ * the events and the names of tools and arguments; hook_matcher.c the matchers; hook_protocol_input.c what a program
+ * gets; hook_protocol_judge.c what its end means. */
 #ifndef TP__DECLARED_HOOK_PROTOCOL_H
 #define TP__DECLARED_HOOK_PROTOCOL_H
 
 #include <regex.h>
 
-#include "support/bytes.h"
-#include "support/fault.h"
-#include "turnphase/declared.h"
-
-typedef enum tp__protocol {
-  TP__PROTOCOL_NONE = 0, /* our own */
-  TP__PROTOCOL_CLAUDE_CODE = 1,
-  TP__PROTOCOL_GEMINI = 2
-} tp__protocol;
+#include "domains/declared/hook.h"
 
 typedef enum tp__protocol_event_id {
 #define EVENT(id, ...) TP__EVENT_##id,
@@ -37,7 +29,7 @@ enum {
   TP__AGENT_LIMIT_MS = 60000   /* of one that is asked of an agent there */
 };
 
-typedef struct tp__protocol_event {
+struct tp__protocol_event {
   tp__protocol_event_id id;
   const char *names[3]; /* by protocol; NULL: it has none */
   uint32_t phase;
@@ -45,7 +37,7 @@ typedef struct tp__protocol_event {
   unsigned is;
   tp__event_of of;
   const char *subject; /* what matchers are asked about; NULL: the agent, the source, or the tool */
-} tp__protocol_event;
+};
 
 /** Whether its denial lets the model go on. */
 static inline bool tp__protocol_is_stop(tp__protocol_event_id id) {
@@ -62,11 +54,16 @@ const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const c
 /* ---- matchers ---- */
 
 /** Which names an event must have. Zero-filled: any. */
-typedef struct tp__matcher {
+struct tp__matcher {
   const char *text; /* NULL: any */
   bool is_regex;
   regex_t regex;
-} tp__matcher;
+};
+
+struct tp__hook_matcher {
+  struct tp__hook_matcher *next;
+  tp__matcher matcher;
+};
 
 enum { TP__REGEX_BYTES_MAX = 255, TP__POSIX_SIZE = 16 * TP__REGEX_BYTES_MAX };
 /** Rewrites a JavaScript regular expression as a POSIX extended one.
@@ -84,29 +81,31 @@ bool tp__matcher_fits(const tp__matcher *matcher, tp_text name);
 enum { TP__TOOL_NAMES_MAX = 64, TP__ARGUMENT_NAMES_MAX = 16 };
 
 /** How a tool of ours is called there, and its arguments. */
-typedef struct tp__tool_name {
+struct tp__tool_name {
   const char *ours, *theirs;
   const char *arguments[TP__ARGUMENT_NAMES_MAX][2]; /* ours, theirs */
   size_t argument_count;
-} tp__tool_name;
+};
 
-struct tp__hook;
 /** The name that a tool of ours has at the hook's host. */
-tp_text tp__protocol_tool(const struct tp__hook *hook, tp_text ours);
+tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours);
 /** How an argument of the tool is called there. */
-tp_text tp__protocol_argument(const struct tp__hook *hook, tp_text tool, tp_text ours);
+tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours);
 /** What matchers of the hook's event may be asked about, names with a space between them; NULL: tools, or agents. */
-const char *tp__protocol_subjects(const struct tp__hook *hook);
+const char *tp__protocol_subjects(const tp__hook *hook);
 /** Whether the tool has one of these names there; an empty list: no. */
-bool tp__protocol_is_tool(const struct tp__hook *hook, tp_text tool, const char *names);
+bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names);
 /** What matchers are asked about: the tool by its name there, the source of a session, … */
-bool tp__protocol_matches(const struct tp__hook *hook, const tp_match_view *view);
+bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view);
+/** Where a session came from. A host that runs the phase itself may leave it out. */
+tp_text tp__protocol_source(tp_text source);
+/** Which notification there is: a person is to be asked. */
+const char *tp__protocol_notification(const tp__hook *hook);
+/** Writes one argument, by its key there: paths of files are absolute there. */
+void tp__protocol_write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer);
 /** Writes the arguments of a call as an object under their names there. */
-void tp__protocol_write_input(const struct tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer);
-/** Writes what a program of the hook gets, and its transcript. */
-void tp__protocol_write(const struct tp__hook *hook, tp_call *call, tp_writer *writer);
+void tp__protocol_write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer);
 /** Writes what the tool is called with in place of `before`, by a program's own input for it, under our names. */
-void tp__protocol_write_arguments(const struct tp__hook *hook, tp_text tool, tp_text before, tp_text input,
-                                  tp_writer *writer);
+void tp__protocol_write_arguments(const tp__hook *hook, tp_text tool, tp_text before, tp_text input, tp_writer *writer);
 
 #endif

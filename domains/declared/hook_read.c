@@ -9,8 +9,12 @@
 #include <unistd.h>
 
 #include "domains/declared/hook_model.h"
+#include "domains/declared/hook_protocol.h"
+#include "domains/declared/hook_read.h"
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/redact.h"
+#include "domains/declared/trust.h"
+#include "domains/declared/webhook.h"
 #include "domains/declared/yaml.h"
 
 #define KEYS                                                                                                        \

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook_run.c: the handler of a declared hook. What runs a program is deferred (hook_job.h). */
+#include "domains/declared/hook_run.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "domains/declared/hook_context.h"
+#include "domains/declared/hook_input.h"
 #include "domains/declared/hook_job.h"
 #include "domains/declared/hook_model.h"
 #include "domains/declared/hook_prompt.h"
@@ -33,13 +36,13 @@ static tp_text name_there(void *ctx, tp_text ours) {
   return tp__protocol_argument(names->hook, names->tool, ours);
 }
 
-/* Arguments that the provider could not decode are text, and no condition holds of them. */
+/* No condition holds of arguments that the provider could not decode. */
 static bool arguments_hold(const tp__hook *hook, const tp_match_view *view) {
   if (hook->rule_tools && !tp__protocol_is_tool(hook, tp_match_text(view, TP_FIELD_TOOL), hook->rule_tools))
     return false;
   if (!hook->conditions) return true;
   tp_text arguments = tp_match_text(view, TP_FIELD_ARGUMENTS);
-  if (tp_value_kind_of(arguments) != TP_VALUE_MAP || tp_value_check(arguments, NULL) != TP_OK) arguments.size = 0;
+  if (!tp__input_is_object(arguments)) arguments.size = 0;
   struct call_names names = {hook, tp_match_text(view, TP_FIELD_TOOL)};
   return tp__conditions_hold(hook->conditions, arguments, hook->protocol ? name_there : NULL, &names);
 }
@@ -53,179 +56,6 @@ int32_t tp__hook_matches(void *ctx, const tp_match_view *view) {
   bool is_there = hook->environments.count == 0 || is_listed(&hook->environments, tp_match_environment(view));
   bool matches = is_there && (!hook->protocol || tp__protocol_matches(hook, view)) && arguments_hold(hook, view);
   return matches ? TP_MATCH_YES : TP_MATCH_NO;
-}
-
-/* ---- the context: one line of JSON ---- */
-
-tp_status tp__line_add_json(tp__bytes *line, tp_text value, tp_writer *writer) {
-  tp_text json;
-  tp_status status = tp_json_encode(value, writer, &json, NULL);
-  if (status != TP_OK) return status;
-  tp__bytes_put(line, json.data, json.size);
-  tp__bytes_put(line, "\n", 1);
-  return TP_OK;
-}
-
-static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "workspace_id", "session_id",
-                                                  "thread_id", "turn_id",  "task_id",      "run_id"};
-
-void tp__input_write(const tp__hook *hook, const tp_call *call, tp_writer *writer, void (*add)(tp__input *in)) {
-  tp__input in = {.hook = hook, .call = call};
-  tp__input_put(&in, writer, add);
-}
-
-void tp__input_put(tp__input *in, tp_writer *writer, void (*add)(tp__input *in)) {
-  add(in);
-  tp_write_map(writer, in->count);
-  in->writer = writer;
-  add(in);
-}
-
-bool tp__input_begin(tp__input *in, const char *key) {
-  in->count++;
-  if (in->writer) tp_write_string(in->writer, key);
-  return in->writer != NULL;
-}
-
-void tp__input_text(tp__input *in, const char *key, tp_text text) {
-  if (tp__input_begin(in, key)) tp_write_text(in->writer, text);
-}
-
-void tp__input_string(tp__input *in, const char *key, const char *text) { tp__input_text(in, key, tp_text_of(text)); }
-
-void tp__input_int(tp__input *in, const char *key, int64_t number) {
-  if (tp__input_begin(in, key)) tp_write_int(in->writer, number);
-}
-
-void tp__input_bool(tp__input *in, const char *key, bool value) {
-  if (tp__input_begin(in, key)) tp_write_bool(in->writer, value);
-}
-
-/* The names under which the events of the hooks have what is in the payload. */
-static const struct alias {
-  uint32_t phase, field;
-  const char *name;
-  bool is_time; /* shown as ISO 8601 */
-} aliases[] = {
-    {TP_PHASE_TURN_INTAKE, TP_FIELD_TEXT, "user_raw_input", false},
-    {TP_PHASE_TURN_INTAKE, TP_FIELD_FILES, "current_files", false},
-    {TP_PHASE_TOOL_CREATE, TP_FIELD_ABILITY_REF, "ability_id", false},
-    {TP_PHASE_TOOL_CREATE, TP_FIELD_INPUT_SUMMARY, "input_summary", false},
-    {TP_PHASE_TOOL_PRE, TP_FIELD_TOOL, "ability_id", false},
-    {TP_PHASE_TOOL_PRE, TP_FIELD_TASK_KEY, "task_key", false},
-    {TP_PHASE_TOOL_PRE, TP_FIELD_INPUT_SUMMARY, "args_summary", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_TOOL, "ability_id", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_TASK_KEY, "task_key", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_STATUS, "status", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_DURATION_MS, "duration_ms", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_INPUT_SUMMARY, "input_summary", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_OUTPUT_SUMMARY, "output_summary", false},
-    {TP_PHASE_TOOL_POST, TP_FIELD_ERROR_MESSAGE, "error_message", false},
-    {TP_PHASE_SESSION_END, TP_FIELD_CHANGED_FILES, "changed_files", false},
-    {TP_PHASE_SESSION_END, TP_FIELD_ABILITIES_USED, "abilities_used", false},
-    {TP_PHASE_SESSION_END, TP_FIELD_TASKS_SUMMARY, "tasks_summary", false},
-    {TP_PHASE_SESSION_END, TP_FIELD_STARTED_AT, "started_at", true},
-    {TP_PHASE_SESSION_END, TP_FIELD_ENDED_AT, "ended_at", true},
-};
-
-/* 2026-11-26T11:33:02.250Z */
-static void add_time(tp__input *in, const char *name, int64_t unix_ms) {
-  char seconds[32], text[48] = "";
-  time_t time = (time_t)(unix_ms / 1000);
-  struct tm parts;
-  if (gmtime_r(&time, &parts) && strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts) > 0)
-    snprintf(text, sizeof text, "%s.%03dZ", seconds, (int)(unix_ms % 1000));
-  tp__input_string(in, name, text);
-}
-
-/* An optional text that the phase has left empty is no member. */
-static bool is_left_out(tp_text value) {
-  return value.size == 0 || (tp_value_kind_of(value) == TP_VALUE_TEXT && tp_value_text(value).size == 0);
-}
-
-static void add_aliases(tp__input *in, tp_text payload) {
-  for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-    const struct alias *alias = &aliases[i];
-    if (alias->phase != tp_call_phase(in->call)) continue;
-    tp_text value = tp_value_get(payload, tp_field_name(alias->field));
-    if (alias->field != TP_FIELD_TEXT && is_left_out(value)) continue;
-    if (alias->is_time) add_time(in, alias->name, tp_value_int(value, 0));
-    else if (tp__input_begin(in, alias->name)) tp_write_value(in->writer, value);
-  }
-}
-
-static void add_said(tp__input *in, const char *key, tp_text text) {
-  if (text.size > 0) tp__input_text(in, key, text);
-}
-
-static void add_caller(tp__input *in) {
-  tp__input_string(in, "source", tp_caller_name(tp_call_caller(in->call)));
-  add_said(in, "session_id", tp_call_id(in->call, TP_ID_SESSION));
-  add_said(in, "job_id", tp_call_caller_job(in->call));
-  add_said(in, "triggered_by", tp_call_triggered_by(in->call));
-}
-
-static void add_ability(tp__input *in) {
-  tp__input_text(in, "kind", tp_call_text(in->call, TP_FIELD_ABILITY_KIND));
-  tp__input_text(in, "value", tp_call_text(in->call, TP_FIELD_ABILITY_REF));
-}
-
-/* Parts of a result without their content, which programs have no use for: an image has megabytes. */
-static void write_parts(tp_text parts, tp_writer *writer) {
-  tp_write_array(writer, tp_value_count(parts));
-  for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {
-    tp_part part = {.struct_size = sizeof part};
-    if (tp_part_read(walk.value, &part, NULL) != TP_OK || tp_part_write_summary(&part, writer, NULL) != TP_OK)
-      tp_write_null(writer);
-  }
-}
-
-static void write_payload(tp_text payload, tp_writer *writer) {
-  tp_write_map(writer, tp_value_count(payload));
-  for (tp_value_walk walk = {0}; tp_value_next(payload, &walk);) {
-    tp_write_text(writer, walk.key);
-    if (tp__is_word(walk.key, "result_parts")) write_parts(walk.value, writer);
-    else tp_write_value(writer, walk.value);
-  }
-}
-
-static void add_context(tp__input *in) {
-  const tp_call *call = in->call;
-  tp_text payload = tp_call_payload(call);
-  tp__input_string(in, "event_type", in->hook->event);
-  tp__input_string(in, "hook_id", in->hook->id);
-  tp__input_string(in, "phase", in->hook->row->name);
-  for (uint32_t id = 0; id < TP_ID_COUNT; id++) add_said(in, id_names[id], tp_call_id(call, id));
-  if (tp__input_begin(in, "caller")) tp__input_write(in->hook, call, in->writer, add_caller);
-  add_said(in, "environment", tp_call_environment(call));
-  tp__input_text(in, "mode", tp_call_mode(call));
-  tp__input_int(in, "attempt", tp_call_attempt(call));
-  if (tp_call_phase(call) == TP_PHASE_TOOL_CREATE && tp__input_begin(in, "ability_ref"))
-    tp__input_write(in->hook, call, in->writer, add_ability);
-  add_aliases(in, payload);
-  if (!tp__input_begin(in, "payload")) return;
-  write_payload(payload, in->writer);
-}
-
-void tp__hook_write_context(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
-  tp__input_write(hook, call, writer, add_context);
-}
-
-tp_status tp__hook_context_line(const tp__hook *hook, tp_call *call, tp__bytes *ret_line) {
-  tp_writer *writer;
-  tp_status status = tp_writer_new(NULL, &writer);
-  if (status != TP_OK) return status;
-  if (hook->protocol) tp__protocol_write(hook, call, writer);
-  else tp__hook_write_context(hook, call, writer);
-  tp_text value;
-  tp__bytes line = {0};
-  status = tp_writer_finish(writer, &value);
-  if (status == TP_OK) status = tp__line_add_json(&line, value, writer);
-  tp_writer_free(writer);
-  if (status == TP_OK && line.failed) status = TP_ERR_NO_MEMORY;
-  if (status == TP_OK) *ret_line = line;
-  else tp__bytes_fini(&line);
-  return status;
 }
 
 /* ---- programs ---- */
@@ -262,8 +92,7 @@ static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
   if (is_model || !hook->rewrites) return asked;
   asked.tool = tp_call_text(call, TP_FIELD_TOOL);
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
-  if (tp_value_kind_of(arguments) == TP_VALUE_MAP && tp_value_check(arguments, NULL) == TP_OK)
-    asked.arguments = arguments;
+  if (tp__input_is_object(arguments)) asked.arguments = arguments;
   return asked;
 }
 

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "domains/declared/hook_input.h"
 #include "domains/declared/hook_job.h"
-#include "domains/declared/hook_tool.h"
 #include "domains/declared/tool_answer.h"
+#include "domains/declared/hook_tool.h"
 
 /* ---- keys ---- */
 

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "domains/declared/hook.h"
+#include "domains/declared/hook_protocol.h"
+#include "domains/declared/trust.h"
 
 enum { TOOLS_MAX = 256, NAMED_MAX = 12, TEXT_BYTES_MAX = 256 << 10, VARIABLES_MAX = 32, MESSAGE_SIZE = 1024 };
 

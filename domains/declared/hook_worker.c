@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "domains/declared/hook_answer.h"
+#include "domains/declared/hook_context.h"
+#include "domains/declared/hook_input.h"
+#include "domains/declared/trust.h"
 
 enum {
   FRAME_BYTES_MAX = 1 << 20, /* of a reply */

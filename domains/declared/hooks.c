@@ -9,10 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "domains/declared/hook_protocol.h"
+#include "domains/declared/hook_read.h"
+#include "domains/declared/hook_run.h"
 #include "domains/declared/hook_tool.h"
 #include "domains/declared/hook_worker.h"
 #include "domains/declared/redact.h"
 #include "domains/declared/transcript.h"
+#include "domains/declared/trust.h"
+#include "domains/declared/webhook.h"
 #include "domains/declared/yaml.h"
 
 enum { HOOKS_MAX = 1024 };

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "domains/declared/hook_input.h"
+#include "domains/declared/hook_protocol.h"
 #include "support/file.h"
 #include "turnphase/turn.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "domains/declared/hook.h"
+#include "domains/declared/trust.h"
 
 enum { DETAIL_SIZE = 2048 };
 

@@ -12,6 +12,7 @@
 
 #include "domains/declared/hook.h"
 #include "domains/declared/shell_line.h"
+#include "domains/declared/trust.h"
 
 enum {
   FOLDERS_MAX = 8,

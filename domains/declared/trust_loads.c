@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook.h"
+#include "domains/declared/trust.h"
 
 enum {
   PATH_SIZE = 4096,

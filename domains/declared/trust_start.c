@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "domains/declared/hook.h"
+#include "domains/declared/trust.h"
 #include "support/sha256.h"
 
 enum { COPY_BYTES_MAX = 1 << 20, PATH_SIZE = 4096 };

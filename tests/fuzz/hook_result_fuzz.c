@@ -2,7 +2,8 @@
  *
  * Any bytes as what a program of a hook printed: judged in each protocol, with whatever exit code, and the answer is
  * one that the engine takes. The first byte chooses the protocol, the exit code and whether the hook rewrites. */
-#include "domains/declared/hook.h"
+#include "domains/declared/hook_answer.h"
+#include "domains/declared/hook_protocol.h"
 #include "tests/fuzz/must.h"
 
 static const struct {
