@@ -17,7 +17,7 @@ import sys
 
 import count_support
 
-LIBRARY = r'(runtime|phases|support|providers|stores|domains)/.*\.[ch]$'
+LIBRARY = r'(runtime|phases|support|server|providers|stores|domains)/.*\.[ch]$'
 PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
 CORE = r'(runtime|phases)/.*\.[ch]$'
 ANY_C = r'.*\.[ch]$'
@@ -127,7 +127,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 # see only that and themselves.
 MODULES = ['include/turnphase', 'runtime/base', 'runtime/os', 'runtime/value', 'runtime/store', 'runtime/record',
            'runtime/inbox', 'runtime/sched', 'runtime/plan', 'runtime/exec', 'runtime/process', 'phases']
-PUBLIC_FACE_ONLY = ['support', 'providers', 'stores', 'domains/declared', 'domains/files', 'domains/mcp',
+PUBLIC_FACE_ONLY = ['support', 'server', 'providers', 'stores', 'domains/declared', 'domains/files', 'domains/mcp',
                     'domains/memory', 'domains/skills', 'domains/tasks', 'cli', 'examples']
 # One piece of code in several libraries (docs/architecture.md): these headers of another module, and no other.
 SHARED_HEADERS = {
@@ -191,7 +191,7 @@ LEADS_ELSEWHERE = {
 
 def header_leads_to_its_source(path, text, tree):
     """A header has a source of its name beside it, or is the one of its folder: it has the folder's name."""
-    match = re.match(r'(?:runtime|phases|providers|stores|domains|cli)/(?:.*/)?(\w+)\.h$', path)
+    match = re.match(r'(?:runtime|phases|providers|server|stores|domains|cli)/(?:.*/)?(\w+)\.h$', path)
     if not match or path in LEADS_ELSEWHERE or path[:-1] + 'c' in tree.files:
         return
     if os.path.basename(os.path.dirname(path)) != match.group(1):
@@ -306,7 +306,7 @@ def cases_register_themselves(path, text, tree):
 
 def is_built(path, text, tree):
     """Nothing is left out: sources, tests and public headers stand in a meson.build."""
-    match = re.match(r'(runtime|phases|support|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
+    match = re.match(r'(runtime|phases|support|server|stores|domains/\w+|providers/\w+|cli)/(.+\.c)$', path)
     if match and "'%s'" % match.group(2) not in tree.read(match.group(1) + '/meson.build'):
         yield 1, 'not listed in %s/meson.build' % match.group(1)
     match = re.match(r'tests/(\w+)/(\w+)_test\.c$', path)
@@ -585,7 +585,7 @@ NAMES_NEVER = set((
     'dear fate decider sheltered undue door doors house spare sheet ride traffic yardstick errand '
     'edition onlooker manieth mend ordinary odd plainly'
 ).split())
-NAMED_BY_THE_RULE = re.compile(r'(runtime|phases|cli|domains|stores|providers|bench|examples)/.*\.[ch]$')
+NAMED_BY_THE_RULE = re.compile(r'(runtime|phases|cli|server|domains|stores|providers|bench|examples)/.*\.[ch]$')
 
 
 def names_are_standard_terms(path, text, tree):

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "support/clock.h"
+#include "support/fault.h"
+#include "support/lock.h"
+
+enum {
+  EVENTS_MAX = 64,
+  SWEEP_MS = 500,
+  FLUSH_LIMIT_MS = 2000,
+  BACKLOG = 1024,
+  SEND_BUFFER_BYTES = 128 << 10,
+  BLOCK_BYTES = 16 << 10,
+  COPIED_BYTES_MAX = 64 << 10, /* a longer body is sent by read_out(), which notices whether the client reads */
+  DISCARDED_MAX = 4            /* times body_bytes_max: of a body that is too large, before its connection is closed */
+};
+
+typedef enum connection_state { CONNECTION_RECEIVES, CONNECTION_ANSWERS, CONNECTION_IDLE } connection_state;
+
+/** The front's thread only. */
+typedef struct connection {
+  tp__http *http;
+  int fd;
+  connection_state state;
+  int64_t since_ms; /* of the state */
+  tp__http_request *request;
+  bool left; /* its client has sent its end */
+  struct connection *previous, *next;
+} connection;
+
+struct tp__http {
+  /* never change */
+  tp__http_options options;
+  tp__http_handlers handlers;
+  uint16_t port;
+  int epoll_fd, wake_fd, listen_fd;
+  struct MHD_Daemon *daemon;
+  pthread_t thread;
+  /* the front's thread only */
+  connection *connections;
+  int64_t swept_ms;
+  tp__lock lock;
+  tp__lock_condition changed;
+  /* under lock */
+  size_t open; /* requests that were passed and not freed */
+  bool quiesce, quiet, stop;
+};
+
+struct tp__http_request {
+  /* never change */
+  tp__http *http;
+  struct MHD_Connection *mhd; /* until completed */
+  /* the front's thread only; what the host reads is there until `request` returns */
+  connection *connection;
+  const char *method, *path;
+  tp__bytes body;
+  size_t discarded;
+  bool passed;
+  void *data;
+  tp__lock lock;
+  /* under lock */
+  struct MHD_Response *response; /* until it is queued */
+  unsigned status;
+  tp__bytes out; /* out_at <= out.size */
+  size_t out_at;
+  int64_t moved_ms; /* when the client last read something, or there was nothing to read */
+  bool is_stream, queued, suspended, refused;
+  bool noticed;   /* the host was notified that nothing may be read any more */
+  bool gone;      /* the client has left */
+  bool ended;     /* the host has ended it */
+  bool completed; /* libmicrohttpd has */
+};
+
+/* ---- the life of a request ---- */
+
+#ifdef TP_CHECKS
+static void request_check_locked(const tp__http_request *request) {
+  TP__LOCKED(&request->lock);
+  assert(request->out_at <= request->out.size);
+  assert(!request->suspended || !request->completed);
+  assert(!request->ended || request->passed);
+  assert(!(request->queued && request->response));
+}
+#endif
+
+static void wake(tp__http *http) {
+  uint64_t one = 1;
+  (void)!write(http->wake_fd, &one, sizeof one); /* full: it is awake */
+}
+
+static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, const char *method, const char *path) {
+  tp__http_request *request = tp__heap_alloc(sizeof *request);
+  if (!request) return NULL;
+  request->http = c->http;
+  request->mhd = mhd;
+  request->connection = c;
+  request->method = method;
+  request->path = path;
+  tp__lock_init(&request->lock, TP__LOCK_http_request);
+  return request;
+}
+
+/* It was completed, and ended if it was passed. */
+static void request_free(tp__http_request *request) {
+  tp__http *http = request->http;
+  bool passed = request->passed;
+  void *data = request->data;
+  assert(!request->suspended && !request->connection);
+  if (request->response) MHD_destroy_response(request->response);
+  tp__bytes_fini(&request->out);
+  tp__bytes_fini(&request->body);
+  tp__lock_fini(&request->lock);
+  tp__heap_free(request, sizeof *request);
+  if (!passed) return;
+  if (http->handlers.released) http->handlers.released(http->handlers.ctx, data);
+  tp__lock_acquire(&http->lock);
+  assert(http->open > 0);
+  http->open--;
+  tp__lock_condition_broadcast(&http->changed);
+  tp__lock_release(&http->lock);
+}
+
+static void resume_locked(tp__http_request *request) {
+  TP__LOCKED(&request->lock);
+  TP__CHECK(request_check_locked(request));
+  if (!request->suspended) return;
+  request->suspended = false;
+  MHD_resume_connection(request->mhd);
+  wake(request->http); /* libmicrohttpd's own signal is not in its epoll set here */
+}
+
+/* The client has left, or the front ends. On the front's thread. */
+static void notify(tp__http_request *request, bool gone) {
+  const tp__http_handlers *handlers = &request->http->handlers;
+  tp__lock_acquire(&request->lock);
+  bool is_news = request->passed && !request->noticed && !request->ended;
+  request->noticed |= is_news;
+  request->gone |= gone;
+  tp__lock_release(&request->lock);
+  if (is_news && handlers->gone) handlers->gone(handlers->ctx, request->data);
+}
+
+/* The client has left. On the front's thread. */
+static void leave(tp__http_request *request) {
+  notify(request, true);
+  tp__lock_acquire(&request->lock);
+  resume_locked(request);
+  tp__lock_release(&request->lock);
+}
+
+static void end(tp__http_request *request) {
+  tp__lock_acquire(&request->lock);
+  assert(!request->ended);
+  request->ended = true;
+  resume_locked(request);
+  bool is_last = request->completed;
+  tp__lock_release(&request->lock);
+  if (is_last) request_free(request);
+}
+
+/* ---- what the host sends ---- */
+
+/* A content reader of libmicrohttpd: copies what waits, or suspends the connection until something does. */
+static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_max) {
+  tp__http_request *request = ctx;
+  tp__http *http = request->http;
+  (void)position;
+  tp__lock_acquire(&request->lock);
+  TP__CHECK(request_check_locked(request));
+  size_t waits = request->out.size - request->out_at;
+  size_t size = waits < size_max ? waits : size_max;
+  ssize_t result = (ssize_t)size;
+  request->moved_ms = tp__monotonic_ms();
+  if (request->gone) result = MHD_CONTENT_READER_END_WITH_ERROR;
+  else if (size > 0) memcpy(buffer, request->out.data + request->out_at, size);
+  else if (request->ended) result = MHD_CONTENT_READER_END_OF_STREAM;
+  else {
+    request->suspended = true;
+    MHD_suspend_connection(request->mhd);
+  }
+  request->out_at += size;
+  if (request->out_at == request->out.size) {
+    tp__bytes_clear(&request->out);
+    request->out_at = 0;
+  }
+  bool has_drained =
+      request->refused && !request->ended && request->out.size - request->out_at <= http->options.stream_bytes_max / 2;
+  if (has_drained) request->refused = false;
+  tp__lock_release(&request->lock);
+  if (has_drained && http->handlers.drained) http->handlers.drained(http->handlers.ctx, request, request->data);
+  return result;
+}
+
+static struct MHD_Response *response_new(const tp__http_field *fields, uint64_t size, MHD_ContentReaderCallback read,
+                                         void *ctx) {
+  struct MHD_Response *response = read ? MHD_create_response_from_callback(size, BLOCK_BYTES, read, ctx, NULL)
+                                       : MHD_create_response_from_buffer(size, ctx, MHD_RESPMEM_MUST_COPY);
+  for (; response && fields && fields->name; fields++)
+    (void)!MHD_add_response_header(response, fields->name, fields->value);
+  return response;
+}
+
+/* Without memory the connection is closed: its client sees that there is no answer. */
+static void set_response_locked(tp__http_request *request, unsigned status, struct MHD_Response *response) {
+  TP__LOCKED(&request->lock);
+  assert(!request->response && !request->queued && !request->ended);
+  request->response = response;
+  request->status = status;
+  if (!response) request->gone = true;
+}
+
+void tp__http_answer(tp__http_request *request, unsigned status, const tp__http_field *fields, tp_text body) {
+  assert(request && status >= 200 && status < 600);
+  tp__lock_acquire(&request->lock);
+  struct MHD_Response *response = NULL;
+  if (body.size <= COPIED_BYTES_MAX) {
+    response = response_new(fields, body.size, NULL, (void *)(uintptr_t)(body.size ? body.data : ""));
+  } else {
+    tp__bytes_put_text(&request->out, body);
+    if (!request->out.failed) response = response_new(fields, body.size, read_out, request);
+  }
+  set_response_locked(request, status, response);
+  tp__lock_release(&request->lock);
+  end(request);
+}
+
+void tp__http_stream_begin(tp__http_request *request, unsigned status, const tp__http_field *fields) {
+  assert(request && status >= 200 && status < 600);
+  tp__lock_acquire(&request->lock);
+  request->is_stream = true;
+  set_response_locked(request, status, response_new(fields, MHD_SIZE_UNKNOWN, read_out, request));
+  resume_locked(request);
+  tp__lock_release(&request->lock);
+}
+
+tp_status tp__http_stream_put(tp__http_request *request, tp_text bytes) {
+  tp_status status = TP_OK;
+  tp__lock_acquire(&request->lock);
+  assert(request->is_stream && !request->ended);
+  size_t waits = request->out.size - request->out_at;
+  if (request->gone) status = TP_ERR_CANCELLED;
+  else if (waits > 0 && waits + bytes.size > request->http->options.stream_bytes_max) status = TP_ERR_FULL;
+  request->refused |= status == TP_ERR_FULL;
+  if (status == TP_OK && request->out_at > 0 && request->out_at >= waits) {
+    memmove(request->out.data, request->out.data + request->out_at, waits);
+    request->out.size = waits;
+    request->out_at = 0;
+  }
+  if (status == TP_OK) tp__bytes_put_text(&request->out, bytes);
+  if (request->out.failed) {
+    request->out.failed = false;
+    status = TP_ERR_NO_MEMORY;
+  }
+  if (status == TP_OK) resume_locked(request);
+  tp__lock_release(&request->lock);
+  return status;
+}
+
+void tp__http_stream_end(tp__http_request *request) {
+  assert(request->is_stream);
+  end(request);
+}
+
+/* ---- what a client sends ---- */
+
+const char *tp__http_method(const tp__http_request *request) { return request->method; }
+const char *tp__http_path(const tp__http_request *request) { return request->path; }
+tp_text tp__http_body(const tp__http_request *request) { return tp__bytes_text(&request->body); }
+
+tp_text tp__http_header(const tp__http_request *request, const char *name) {
+  const char *value = MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
+  return value ? tp_text_of(value) : (tp_text){0};
+}
+
+typedef struct count_of {
+  const char *name;
+  unsigned count;
+} count_of;
+
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value) {
+  count_of *counted = ctx;
+  (void)kind, (void)value;
+  counted->count += strcasecmp(name, counted->name) == 0;
+  return MHD_YES;
+}
+
+static unsigned count_headers(struct MHD_Connection *mhd, const char *name) {
+  count_of counted = {.name = name};
+  MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &counted);
+  return counted.count;
+}
+
+unsigned tp__http_header_count(const tp__http_request *request, const char *name) {
+  return count_headers(request->mhd, name);
+}
+
+void tp__http_set_data(tp__http_request *request, void *data) { request->data = data; }
+
+/* ---- what libmicrohttpd calls, on the front's thread ---- */
+
+static void set_state(connection *c, connection_state state) {
+  c->state = state;
+  c->since_ms = tp__monotonic_ms();
+}
+
+static connection *connection_of(struct MHD_Connection *mhd) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info ? info->socket_context : NULL;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *mhd, unsigned status, const char *why) {
+  static const tp__http_field fields[] = {{"Content-Type", "application/json"}, {"Connection", "close"}, {NULL, NULL}};
+  tp__bytes body = {0};
+  tp__bytes_printf(&body, "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\"}}\n", why);
+  const char *text = tp__bytes_string(&body);
+  struct MHD_Response *response = response_new(fields, strlen(text), NULL, (void *)(uintptr_t)text);
+  enum MHD_Result result = response ? MHD_queue_response(mhd, status, response) : MHD_NO;
+  if (response) MHD_destroy_response(response);
+  tp__bytes_fini(&body);
+  return result;
+}
+
+static enum MHD_Result begin(connection *c, struct MHD_Connection *mhd, const char *method, const char *path,
+                             void **ret_request) {
+  unsigned lengths = count_headers(mhd, "Content-Length"), codings = count_headers(mhd, "Transfer-Encoding");
+  const char *length = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
+  if (lengths + codings > 1) return refuse(mhd, MHD_HTTP_BAD_REQUEST, "the length of the body is given twice");
+  if (length && strtoull(length, NULL, 10) > c->http->options.body_bytes_max)
+    return refuse(mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
+  c->request = request_new(c, mhd, method, path);
+  *ret_request = c->request;
+  return c->request ? MHD_YES : MHD_NO;
+}
+
+static enum MHD_Result take_body(tp__http_request *request, const char *data, size_t *size) {
+  size_t max = request->http->options.body_bytes_max;
+  bool fits = request->discarded == 0 && *size <= max && request->body.size <= max - *size;
+  if (fits) {
+    tp__bytes_put(&request->body, data, *size);
+  } else {
+    tp__bytes_fini(&request->body);
+    request->discarded += *size;
+  }
+  *size = 0;
+  return request->body.failed || request->discarded > DISCARDED_MAX * max ? MHD_NO : MHD_YES;
+}
+
+/* Queues what the host has answered, or waits for it. */
+static enum MHD_Result answer(tp__http_request *request) {
+  enum MHD_Result result = MHD_YES;
+  tp__lock_acquire(&request->lock);
+  TP__CHECK(request_check_locked(request));
+  struct MHD_Response *response = request->response;
+  if (response) {
+    request->response = NULL;
+    request->queued = true;
+    request->moved_ms = tp__monotonic_ms();
+  } else if (request->gone) {
+    result = MHD_NO;
+  } else {
+    request->suspended = true;
+    MHD_suspend_connection(request->mhd);
+  }
+  unsigned status = request->status;
+  tp__lock_release(&request->lock);
+  if (!response) return result;
+  result = MHD_queue_response(request->mhd, status, response);
+  MHD_destroy_response(response);
+  return result;
+}
+
+static enum MHD_Result pass(tp__http_request *request) {
+  tp__http *http = request->http;
+  if (request->discarded > 0) return refuse(request->mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
+  set_state(request->connection, CONNECTION_ANSWERS);
+  request->passed = true;
+  tp__lock_acquire(&http->lock);
+  http->open++;
+  tp__lock_release(&http->lock);
+  http->handlers.request(http->handlers.ctx, request);
+  request->method = request->path = NULL;
+  if (request->connection->left) leave(request);
+  return answer(request);
+}
+
+static enum MHD_Result on_access(void *ctx, struct MHD_Connection *mhd, const char *url, const char *method,
+                                 const char *version, const char *data, size_t *size, void **request) {
+  (void)ctx, (void)version;
+  if (!*request) {
+    connection *c = connection_of(mhd);
+    return c ? begin(c, mhd, method, url, request) : MHD_NO;
+  }
+  if (*size > 0) return take_body(*request, data, size);
+  tp__http_request *r = *request;
+  return r->passed ? answer(r) : pass(r);
+}
+
+static void *on_request_line(void *ctx, const char *uri, struct MHD_Connection *mhd) {
+  (void)ctx, (void)uri;
+  connection *c = connection_of(mhd);
+  if (c && c->state == CONNECTION_IDLE) set_state(c, CONNECTION_RECEIVES);
+  return NULL;
+}
+
+static void on_completed(void *ctx, struct MHD_Connection *mhd, void **ended, enum MHD_RequestTerminationCode how) {
+  tp__http_request *request = *ended;
+  connection *c = connection_of(mhd);
+  (void)ctx;
+  *ended = NULL;
+  if (c) {
+    set_state(c, CONNECTION_IDLE);
+    c->request = NULL;
+  }
+  if (!request) return;
+  if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK) leave(request);
+  tp__lock_acquire(&request->lock);
+  request->connection = NULL;
+  request->completed = true;
+  request->suspended = false;
+  bool is_last = request->ended || !request->passed;
+  tp__lock_release(&request->lock);
+  if (is_last) request_free(request);
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode what) {
+  tp__http *http = ctx;
+  connection *c = *context;
+  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    c = info ? tp__heap_alloc(sizeof *c) : NULL;
+    *context = c;
+    if (!c) return; /* without memory: its request is refused */
+    *c = (connection){.http = http, .fd = info->connect_fd, .next = http->connections};
+    set_state(c, CONNECTION_RECEIVES);
+    if (c->next) c->next->previous = c;
+    http->connections = c;
+    int bytes = SEND_BUFFER_BYTES;
+    (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    /* libmicrohttpd does not look at a connection that is suspended: a client that leaves is seen here. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    (void)epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, c->fd, &event);
+  } else if (c) {
+    assert(!c->request);
+    *(c->previous ? &c->previous->next : &http->connections) = c->next;
+    if (c->next) c->next->previous = c->previous;
+    (void)epoll_ctl(http->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    tp__heap_free(c, sizeof *c);
+    *context = NULL;
+  }
+}
+
+/* A path is compared as it came. */
+static size_t keep_escapes(void *ctx, struct MHD_Connection *mhd, char *text) {
+  (void)ctx, (void)mhd;
+  return strlen(text);
+}
+
+/* ---- the thread ---- */
+
+/* @return true: the connection is to be closed. */
+static bool sweep_request(tp__http_request *request, int64_t now_ms) {
+  const tp__http_options *options = &request->http->options;
+  tp__lock_acquire(&request->lock);
+  int64_t still_ms = now_ms - request->moved_ms;
+  bool is_stuck = request->queued && !request->suspended && still_ms > (int64_t)options->send_limit_ms;
+  bool is_still = request->suspended && request->is_stream && request->queued && options->keep_alive;
+  if (is_still && still_ms > (int64_t)options->keep_alive_ms) {
+    tp__bytes_put_string(&request->out, options->keep_alive);
+    request->out.failed = false; /* the next one */
+    request->moved_ms = now_ms;
+    resume_locked(request);
+  }
+  tp__lock_release(&request->lock);
+  return is_stuck;
+}
+
+static void sweep(tp__http *http) {
+  int64_t now_ms = tp__monotonic_ms();
+  if (now_ms - http->swept_ms < SWEEP_MS) return;
+  http->swept_ms = now_ms;
+  for (connection *c = http->connections; c; c = c->next) {
+    uint32_t limit_ms = c->state == CONNECTION_IDLE ? http->options.idle_limit_ms : http->options.receive_limit_ms;
+    bool is_late = c->state != CONNECTION_ANSWERS && now_ms - c->since_ms > (int64_t)limit_ms;
+    if (c->state == CONNECTION_ANSWERS && c->request) is_late = sweep_request(c->request, now_ms);
+    if (is_late) (void)shutdown(c->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
+  }
+}
+
+static void look_at(tp__http *http, const struct epoll_event *event) {
+  uint64_t count;
+  if (event->data.ptr == &http->wake_fd) {
+    (void)!read(http->wake_fd, &count, sizeof count);
+  } else if (event->data.ptr != http) {
+    connection *c = event->data.ptr;
+    c->left = true;
+    if (c->request && c->request->passed) leave(c->request);
+  }
+}
+
+static void run_once(tp__http *http) {
+  struct epoll_event events[EVENTS_MAX];
+  MHD_UNSIGNED_LONG_LONG of_daemon;
+  int timeout_ms = SWEEP_MS;
+  if (MHD_get_timeout(http->daemon, &of_daemon) == MHD_YES && of_daemon < SWEEP_MS) timeout_ms = (int)of_daemon;
+  int count = epoll_wait(http->epoll_fd, events, EVENTS_MAX, timeout_ms);
+  for (int i = 0; i < count; i++) look_at(http, &events[i]);
+  MHD_run(http->daemon);
+  sweep(http);
+}
+
+static void quiesce(tp__http *http) {
+  int fd = MHD_quiesce_daemon(http->daemon);
+  if (fd >= 0) close(fd);
+  tp__lock_acquire(&http->lock);
+  http->quiet = true;
+  tp__lock_condition_broadcast(&http->changed);
+  tp__lock_release(&http->lock);
+}
+
+static bool is_open(tp__http *http, bool *ret_quiesce, bool *ret_stop) {
+  tp__lock_acquire(&http->lock);
+  *ret_quiesce = http->quiesce && !http->quiet;
+  *ret_stop = http->stop;
+  bool open = http->open > 0;
+  tp__lock_release(&http->lock);
+  return open;
+}
+
+/* @param flush  what the host still sends is sent; else everything is closed. */
+static void close_connections(tp__http *http, bool flush) {
+  for (connection *c = http->connections; c; c = c->next) {
+    bool is_passed = c->request && c->request->passed;
+    if (is_passed && flush) notify(c->request, false);
+    else if (is_passed) leave(c->request);
+    if (!flush || !is_passed) (void)shutdown(c->fd, SHUT_RDWR);
+  }
+}
+
+static void *run(void *ctx) {
+  tp__http *http = ctx;
+  bool to_quiesce = false, stop = false, open = true;
+  int64_t closing_ms = 0;
+  while (!stop || open) {
+    run_once(http);
+    open = is_open(http, &to_quiesce, &stop);
+    if (to_quiesce) quiesce(http);
+    if (!stop) continue;
+    if (closing_ms == 0) closing_ms = tp__monotonic_ms();
+    close_connections(http, tp__monotonic_ms() - closing_ms < FLUSH_LIMIT_MS);
+  }
+  close_connections(http, false);
+  return NULL;
+}
+
+/* ---- start and end ---- */
+
+static void fill_defaults(tp__http_options *o) {
+  if (!o->address) o->address = "127.0.0.1";
+  if (!o->head_bytes_max) o->head_bytes_max = 16 << 10;
+  if (!o->body_bytes_max) o->body_bytes_max = 4 << 20;
+  if (!o->stream_bytes_max) o->stream_bytes_max = 256 << 10;
+  if (!o->connections_max) o->connections_max = 4096;
+  if (!o->receive_limit_ms) o->receive_limit_ms = 30000;
+  if (!o->idle_limit_ms) o->idle_limit_ms = 75000;
+  if (!o->send_limit_ms) o->send_limit_ms = 60000;
+  if (!o->keep_alive_ms) o->keep_alive_ms = 15000;
+}
+
+typedef union socket_address {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+} socket_address;
+
+static tp_status listen_at(tp__http *http, tp_fault *fault) {
+  const tp__http_options *o = &http->options;
+  socket_address at = {0};
+  socklen_t size = sizeof at.v4;
+  int yes = 1;
+  if (inet_pton(AF_INET, o->address, &at.v4.sin_addr) == 1) {
+    at.v4.sin_family = AF_INET;
+    at.v4.sin_port = htons(o->port);
+  } else if (inet_pton(AF_INET6, o->address, &at.v6.sin6_addr) == 1) {
+    at.v6.sin6_family = AF_INET6;
+    at.v6.sin6_port = htons(o->port);
+    size = sizeof at.v6;
+  } else {
+    return tp__refuse(fault, TP_ERR_USAGE, o->address, "is no numeric address: 127.0.0.1, ::1, 0.0.0.0, …");
+  }
+  int fd = http->listen_fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return tp__refuse_errno(fault, TP_ERR_IO, o->address, errno, "no socket");
+  (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(fd, &at.any, size) != 0 || listen(fd, BACKLOG) != 0 || getsockname(fd, &at.any, &size) != 0)
+    return tp__refuse_errno(fault, TP_ERR_IO, o->address, errno, "cannot listen on port %u", o->port);
+  http->port = ntohs(at.any.sa_family == AF_INET ? at.v4.sin_port : at.v6.sin6_port);
+  return TP_OK;
+}
+
+static bool add_to_epoll(const tp__http *http, int fd, void *what) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
+  return fd >= 0 && epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static tp_status start_daemon(tp__http *http, tp_fault *fault) {
+  const tp__http_options *o = &http->options;
+  http->daemon = MHD_start_daemon(
+      MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_access, http, MHD_OPTION_LISTEN_SOCKET,
+      http->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+      http, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, http, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, http,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->head_bytes_max, MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
+      MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+  if (!http->daemon) return tp__refuse(fault, TP_ERR_SYSTEM, o->address, "libmicrohttpd did not start");
+  const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+  if (!info || !add_to_epoll(http, info->epoll_fd, http) || !add_to_epoll(http, http->wake_fd, &http->wake_fd))
+    return tp__refuse_errno(fault, TP_ERR_SYSTEM, o->address, errno, "epoll");
+  return TP_OK;
+}
+
+static void http_free(tp__http *http) {
+  if (http->daemon) {
+    int fd = MHD_quiesce_daemon(http->daemon);
+    if (fd >= 0) close(fd);
+    MHD_stop_daemon(http->daemon);
+  } else if (http->listen_fd >= 0) {
+    close(http->listen_fd);
+  }
+  assert(!http->connections && http->open == 0);
+  if (http->epoll_fd >= 0) close(http->epoll_fd);
+  if (http->wake_fd >= 0) close(http->wake_fd);
+  tp__heap_string_free((char *)(uintptr_t)http->options.address);
+  tp__heap_string_free((char *)(uintptr_t)http->options.keep_alive);
+  tp__lock_condition_fini(&http->changed);
+  tp__lock_fini(&http->lock);
+  tp__heap_free(http, sizeof *http);
+}
+
+tp_status tp__http_start(const tp__http_options *options, const tp__http_handlers *handlers, tp__http **ret_http,
+                         tp_fault *fault) {
+  assert(options && handlers && handlers->request);
+  tp__http *http = tp__heap_alloc(sizeof *http);
+  if (!http) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  http->options = *options;
+  http->handlers = *handlers;
+  http->listen_fd = -1;
+  fill_defaults(&http->options);
+  http->options.address = tp__heap_copy(tp_text_of(http->options.address));
+  if (options->keep_alive) http->options.keep_alive = tp__heap_copy(tp_text_of(options->keep_alive));
+  tp__lock_init(&http->lock, TP__LOCK_http);
+  tp__lock_condition_init(&http->changed);
+  http->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  http->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  tp_status status = TP_OK;
+  if (!http->options.address || (options->keep_alive && !http->options.keep_alive))
+    status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  if (status == TP_OK) status = listen_at(http, fault);
+  if (status == TP_OK) status = start_daemon(http, fault);
+  if (status == TP_OK) {
+    int error = tp__thread_spawn(&http->thread, run, http);
+    if (error) status = tp__refuse_errno(fault, TP_ERR_NO_THREAD, http->options.address, error, "no thread");
+  }
+  if (status == TP_OK) *ret_http = http;
+  else http_free(http);
+  return status;
+}
+
+uint16_t tp__http_port(const tp__http *http) { return http->port; }
+
+void tp__http_stop_accepting(tp__http *http) {
+  assert(!pthread_equal(pthread_self(), http->thread));
+  tp__lock_acquire(&http->lock);
+  http->quiesce = true;
+  wake(http);
+  while (!http->quiet) tp__lock_condition_wait(&http->changed, &http->lock);
+  tp__lock_release(&http->lock);
+}
+
+void tp__http_free(tp__http *http) {
+  if (!http) return;
+  tp__http_stop_accepting(http);
+  tp__lock_acquire(&http->lock);
+  http->stop = true;
+  tp__lock_release(&http->lock);
+  wake(http);
+  pthread_join(http->thread, NULL);
+  http_free(http);
+}

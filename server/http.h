@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http: the HTTP/1.1 front of a server. libmicrohttpd is behind this one file: no other file knows it.
+ *
+ * One thread of the front waits on epoll for all connections; no connection has a thread. A request whose body has come
+ * is passed to the host's `request`, and the connection is suspended until the host answers from any thread: whole
+ * (tp__http_answer()), or as a stream (tp__http_stream_begin(), _put(), _end()). What a client has not read waits in
+ * the front up to stream_bytes_max for each stream; then tp__http_stream_put() refuses, and `drained` is called when
+ * the stream takes more.
+ *
+ * The front refuses by itself: a head above head_bytes_max (431), a body above body_bytes_max (413), a request with two
+ * lengths (400). It closes a connection whose request does not arrive, whose answer is not read, or that is unused, for
+ * longer than the limits. It decodes nothing in a path: routes are compared byte by byte.
+ *
+ * Ownership: from `request` on the request is the host's, until the host ends it: by tp__http_answer() or
+ * tp__http_stream_end(), exactly one of both, also after `gone`. After the end, and when no other callback comes,
+ * `released` is called once with the data that the host attached: there the host frees it.
+ *
+ * Locks: one for each request; no callback is called under it. Threads: any, but for what reads a request: its head and
+ * body are valid until the callback `request` returns. */
+#ifndef TP__SERVER_HTTP_H
+#define TP__SERVER_HTTP_H
+
+#include "turnphase/base.h"
+
+typedef struct tp__http tp__http;
+typedef struct tp__http_request tp__http_request;
+
+/** What the front calls, on its own thread (released: also on the one that ends the request). None may block; request
+ *  is required. */
+typedef struct tp__http_handlers {
+  void (*request)(void *ctx, tp__http_request *request);
+  /** Its client has left and reads nothing any more; or the front ends, and sends what the host still sends for at most
+   *  2 s. At most once; it may come while another thread ends the request. */
+  void (*gone)(void *ctx, void *data);
+  /** A stream that has refused takes more. */
+  void (*drained)(void *ctx, tp__http_request *request, void *data);
+  void (*released)(void *ctx, void *data);
+  void *ctx;
+} tp__http_handlers;
+
+/** Zero means default. */
+typedef struct tp__http_options {
+  /** Numeric: "127.0.0.1", "::1"; NULL: 127.0.0.1. */
+  const char *address;
+  uint16_t port; /* 0: any; tp__http_port() */
+  /** Of the request line and the headers; 16 KiB. Of a body; 4 MiB. Of one stream that waits; 256 KiB. */
+  size_t head_bytes_max, body_bytes_max, stream_bytes_max;
+  /** 4,096; later clients wait in the backlog. */
+  unsigned connections_max;
+  /** A whole request, from its begin, or from that of its connection; 30 s. An unused connection; 75 s. An answer of
+   *  which the client reads nothing; 60 s. */
+  uint32_t receive_limit_ms, idle_limit_ms, send_limit_ms;
+  /** What a stream sends when it has sent nothing for so long, so that proxies keep it and a dead client is found;
+   *  NULL: nothing. 15 s. */
+  const char *keep_alive;
+  uint32_t keep_alive_ms;
+} tp__http_options;
+
+/** Listens, and starts the thread.
+ *  @param handlers  copied.   @param ret_http  ended by tp__http_free().
+ *  @return TP_OK; TP_ERR_USAGE for an address that is none; TP_ERR_IO with the reason; TP_ERR_THREAD;
+ *          TP_ERR_NO_MEMORY. */
+tp_status tp__http_start(const tp__http_options *options, const tp__http_handlers *handlers, tp__http **ret_http,
+                         tp_fault *fault) TP_MUST_USE;
+uint16_t tp__http_port(const tp__http *http);
+/** No new connection is accepted from here on. */
+void tp__http_stop_accepting(tp__http *http);
+/** Calls `gone` for what the host has not ended, waits until it has, sends what is ended (at most 2 s) and closes. Not
+ *  from a callback. Accepts NULL. */
+void tp__http_free(tp__http *http);
+
+/* ---- a request ---- */
+
+/** "POST"; "/mcp"; the first header of that name, in any case, or empty; how many headers have that name; the body.
+ *  Borrowed until `request` returns. */
+const char *tp__http_method(const tp__http_request *request);
+const char *tp__http_path(const tp__http_request *request);
+tp_text tp__http_header(const tp__http_request *request, const char *name);
+unsigned tp__http_header_count(const tp__http_request *request, const char *name);
+tp_text tp__http_body(const tp__http_request *request);
+/** For `gone`, `drained` and `released`. From `request`, before the host ends the request. */
+void tp__http_set_data(tp__http_request *request, void *data);
+
+/* ---- its answer ---- */
+
+typedef struct tp__http_field {
+  const char *name, *value;
+} tp__http_field;
+
+/** @param fields  copied, as the body is; ended by a NULL name; may be NULL. */
+void tp__http_answer(tp__http_request *request, unsigned status, const tp__http_field *fields, tp_text body);
+void tp__http_stream_begin(tp__http_request *request, unsigned status, const tp__http_field *fields);
+/** @param bytes  copied. A stream that is empty takes any size.
+ *  @return TP_OK; TP_ERR_FULL: nothing was taken, `drained` comes; TP_ERR_CANCELED: the client has left;
+ *          TP_ERR_NO_MEMORY. */
+tp_status tp__http_stream_put(tp__http_request *request, tp_text bytes) TP_MUST_USE;
+void tp__http_stream_end(tp__http_request *request);
+
+#endif
