@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import count_support
+import count_tree
 
 LIBRARY = r'(runtime|phases|support|server|providers|stores|domains)/.*\.[ch]$'
 PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
@@ -478,6 +479,36 @@ def architecture_shows_the_steps(path, text, tree):
             yield 1, 'the diagram of the steps is not that of phases/steps.def, which is:\n' + diagram
 
 
+def keys_of_hooks_are_documented(path, text, tree):
+    if path == 'docs/hooks.md':
+        for name in re.findall(r'^KEY\(\w+, (\w+)', tree.read('domains/declared/hook_keys.def'), re.M):
+            if not re.search(r'`%s`|\b%s:' % (name, name), text):
+                yield 1, 'the key %s of domains/declared/hook_keys.def is not described' % name
+
+
+WITHOUT_CIRCLES = ('domains/declared/',)
+
+
+def includes_have_no_circle(path, text, tree):
+    """In these folders no unit depends, by its includes, on one that depends on it."""
+    folder = next((folder for folder in WITHOUT_CIRCLES if path.startswith(folder)), None)
+    if not folder or not path.endswith(('.c', '.h')):
+        return
+    graph = tree.include_graph(folder)
+    unit = os.path.splitext(path)[0]
+    for name in count_tree.includes_of(text):
+        reached, ahead = set(), [os.path.splitext(name)[0]]
+        if ahead[0] == unit:
+            continue
+        while ahead:
+            other = ahead.pop()
+            if other not in reached and other in graph:
+                reached.add(other)
+                ahead += graph[other]
+        if unit in reached:
+            yield line_of(text, text.index(name)), '%s depends on %s: the includes are a circle' % (name, path)
+
+
 def guides_quote_their_examples(path, text, tree):
     """The C code of a guide stands in its example as it is there; its other block is what the example prints."""
     match = re.match(r'docs/guides/(\w+)\.md$', path)
@@ -661,6 +692,8 @@ FUNCTIONS = [
     (seeds_are_played, 'tests/seeds/s4/zzz.yaml', 'id: zzz\n'),
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
+    (keys_of_hooks_are_documented, 'docs/hooks.md', '# Hooks\n'),
+    (includes_have_no_circle, 'domains/declared/hook.h', '#include "domains/declared/hook_read.h"\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
     (modules_use_support, 'support/lock.c', 'void f(void) {\n}\n' * 10000),
     (modules_use_support, 'stores/sqlite/x.c', 'void f(void) {\n  pthread_mutex_lock(&x->mutex);\n}\n'),
@@ -709,6 +742,7 @@ class Tree:
         self.root = root
         self.files = []
         self.texts = {}
+        self.graphs = {}
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(set(folders) - {'.git', 'build', '__pycache__', 'node_modules', 'corpus'})
             for name in sorted(n for n in names if not n.endswith('.swp')):
@@ -717,6 +751,13 @@ class Tree:
         for path in self.files:
             if path.startswith('include/'):
                 self.public_words |= set(IDENTIFIER.findall(code_only(self.read(path))))
+
+    def include_graph(self, folder):
+        """As of count_tree.include_graph()."""
+        if folder not in self.graphs:
+            paths = [path for path in self.files if path.startswith(folder) and path.endswith(('.c', '.h'))]
+            self.graphs[folder] = count_tree.include_graph({path: self.read(path) for path in paths}, folder)
+        return self.graphs[folder]
 
     def read(self, path):
         if path not in self.texts:
