@@ -23,6 +23,7 @@ static void print_json(cli_output *output, const tp_job *job) {
   cli_map_add_int(&p, "claimable_unix_ms", job->claimable_ms);
   cli_map_add_int(&p, "lease_end_unix_ms", job->lease_end_ms);
   cli_map_add_int(&p, "ended_unix_ms", job->ended_ms);
+  cli_map_add_int(&p, "postponed_ms", job->postponed_ms);
   cli_map_add_text(&p, "message", job->message);
   cli_map_print(&p, output);
 }

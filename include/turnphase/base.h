@@ -100,6 +100,10 @@ typedef enum tp_status {
 TP_API const char *tp_status_name(tp_status status);
 TP_API const char *tp_status_text(tp_status status);
 TP_API const char *tp_status_category(tp_status status);
+/** Whether the same may succeed later without a correction: what it needs is busy, full, locked, out of
+ *  reach or out of time. For handlers of background jobs, which postpone then (tp_call_postpone(), handler.h).
+ *  Threads: any. */
+TP_API bool tp_status_is_transient(tp_status status) TP_MUST_USE;
 /** The name; of an unknown status with its number: "TP_ERR_UNKNOWN_612".
  *  @param buffer  gets the name with a NUL, cut to size bytes; 32 are enough for every status.
  *  @return buffer.

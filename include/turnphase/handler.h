@@ -282,7 +282,7 @@ typedef struct tp_outcome {
   /** Zero. */
   uint8_t reserved_[3];
   /** With FAILED: how it failed, for the record; 0: TP_REASON_ERROR, else TP_REASON_TIMEOUT, CRASH, KILLED,
-   *  CANNOT_START or MALFORMED (store.h). */
+   *  CANNOT_START, MALFORMED (store.h), or POSTPONED, which answers as tp_call_postpone() does. */
   uint32_t why;
   /** Deny, ask, failed: a safe sentence, or NULL. */
   const char *reason;
@@ -436,6 +436,13 @@ TP_API tp_answer tp_call_ask(tp_call *call, const char *reason);
 TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message);
 /** The same, and it may be tried again if the subscription has retries left. Threads: that of the call. */
 TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
+/** The handler could not try: what it needs is busy, full, locked or out of reach (tp_status_is_transient()). In a
+ *  background job the attempt does not count: the job waits, for 0.2 s at first, then for about a quarter of the time
+ *  that it has waited so far, at most 60 s. Once it has been postponed for tp_runtime_options.job_postpone_ms in all,
+ *  attempts count, and the last one of the subscription leaves a dead letter. Later jobs of the same order key wait
+ *  meanwhile. In a phase that waits for the handler this is tp_call_fail_retryable(). The reason of either run is
+ *  TP_REASON_POSTPONED, which no breaker counts. Threads: that of the call. */
+TP_API tp_answer tp_call_postpone(tp_call *call, uint32_t code, const char *message);
 
 /** Adds a contribution to the answer; all of it is copied, and tools are taken (tool.h), on success only. An answer is
  *  taken whole or rejected whole: after a refused emit the attempt fails, whatever it returns. A malformed schema is no

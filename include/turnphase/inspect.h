@@ -198,6 +198,8 @@ typedef struct tp_runtime_stats {
   uint64_t attempts_shed;
   /** Breakers of subscriptions that opened by themselves: see tp_subscription_trip(). */
   uint64_t breakers_opened;
+  /** Runs of background jobs that were postponed (tp_call_postpone()), and do not count as attempts. */
+  uint64_t jobs_postponed;
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. Threads: any. */

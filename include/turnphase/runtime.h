@@ -179,6 +179,9 @@ typedef struct tp_runtime_options {
    *  what other processes use with the same store meanwhile is not seen. NULL: none. */
   const tp_budget *tenant_day_budget;
   const tp_budget *day_budget;
+  /** For how long in all a handler may postpone a job (tp_call_postpone()) before its attempts count; 0: 24 h. What is
+   *  summed are the job's pauses, so time in which no process runs, or a clock that is set, does not count. */
+  uint64_t job_postpone_ms;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.

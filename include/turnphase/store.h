@@ -191,6 +191,7 @@ typedef enum tp_reason {
   TP_REASON_SHUTDOWN = 14,
   TP_REASON_CANCELLED = 15,
   TP_REASON_NO_INBOX = 16,     /* failed: it names TP_INBOX_OF_SESSION, and the turn is of no session with an inbox */
+  TP_REASON_POSTPONED = 17,    /* failed: it could not try, since what it needs is busy, full or out of reach */
   TP_REASON_MATCH = 32,        /* skipped: its own match */
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry had failed or was denied before it */
@@ -575,6 +576,9 @@ typedef struct tp_job {
   tp_text order_key; /* only the oldest open job of a key is claimable */
   tp_text message;   /* of the last attempt that failed: safe to show */
   tp_text payload;   /* value: the fields and ids of the call; content */
+  /** How long it has been postponed in all (tp_call_postpone()): the sum of its pauses, which no clock that is set
+   *  changes. */
+  int64_t postponed_ms;
 } tp_job;
 
 /** Whether a worker can run a job that may be claimed. Called without any lock of the store. The result is valid for
@@ -590,7 +594,7 @@ typedef enum tp_job_end {
   TP_JOB_END_SUCCEEDED = 1,
   TP_JOB_END_FAILED = 2,   /* for good: a dead letter */
   TP_JOB_END_RETRY = 3,    /* may be tried again; after its last attempt it is a dead letter */
-  TP_JOB_END_RELEASED = 4, /* its handler was not called: the attempt does not count */
+  TP_JOB_END_RELEASED = 4, /* its handler was not called, or postponed it: the attempt does not count */
   TP_JOB_END_FORCE_32 = 0x7fffffff
 } tp_job_end;
 
@@ -623,12 +627,13 @@ typedef struct tp_job_finish {
   size_t struct_size;
   uint64_t id, claim;
   int64_t now_ms;
-  int64_t retry_at_ms; /* with RETRY and RELEASED: when it may be claimed again */
-  uint32_t end;        /* tp_job_end */
-  uint32_t reason;     /* tp_reason; 0 with SUCCEEDED */
-  uint32_t code;       /* the handler's own number */
-  uint32_t reserved_;  /* zero */
-  tp_text message;     /* why it failed: safe to show; may be empty */
+  int64_t retry_at_ms;  /* with RETRY and RELEASED: when it may be claimed again */
+  uint32_t end;         /* tp_job_end */
+  uint32_t reason;      /* tp_reason; 0 with SUCCEEDED */
+  uint32_t code;        /* the handler's own number */
+  uint32_t reserved_;   /* zero */
+  tp_text message;      /* why it failed: safe to show; may be empty */
+  int64_t postponed_ms; /* with RELEASED and RETRY: what the job's postponed_ms is from now on */
 } tp_job_finish;
 
 /** Which jobs to list. Zero or empty: any. */
@@ -802,7 +807,8 @@ typedef struct tp_store {
 
   /* ---- dead letters ---- */
 
-  /** A dead letter becomes the newest open job of its order key, with all its attempts before it.
+  /** A dead letter becomes the newest open job of its order key, with all its attempts before it and a postponed_ms
+   *  of 0.
    *  @return TP_OK; TP_ERR_NOT_FOUND when it is no dead letter; TP_ERR_FULL. */
   tp_status (*job_redrive)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
   /** Discards a job that waits, or a dead letter, and deletes its payload.

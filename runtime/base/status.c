@@ -31,6 +31,25 @@ const char *tp_status_name(tp_status status) { return row_of(status)->name; }
 const char *tp_status_text(tp_status status) { return row_of(status)->text; }
 const char *tp_status_category(tp_status status) { return row_of(status)->category; }
 
+bool tp_status_is_transient(tp_status status) {
+  switch ((int)status) {
+    case TP_ERR_BUSY:
+    case TP_ERR_NO_MEMORY:
+    case TP_ERR_FULL:
+    case TP_ERR_TIMEOUT:
+    case TP_ERR_STORE_BUSY:
+    case TP_ERR_STORE_FULL:
+    case TP_ERR_STORE_READONLY:
+    case TP_ERR_SYSTEM:
+    case TP_ERR_NO_THREAD:
+    case TP_ERR_IO:
+    case TP_ERR_MODEL_UNAVAILABLE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 char *tp_status_name_r(tp_status status, char *buffer, size_t size) {
   const char *name = tp_status_name(status);
   if (tp__status_is_known(status)) snprintf(buffer, size, "%s", name);

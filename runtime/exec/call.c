@@ -228,6 +228,15 @@ tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *messa
       &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = copy_reason(call, message)});
 }
 
+tp_answer tp_call_postpone(tp_call *call, uint32_t code, const char *message) {
+  if (!call) return TP_ANSWER_FAILED;
+  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED,
+                                    .code = code,
+                                    .retryable = true,
+                                    .why = TP_REASON_POSTPONED,
+                                    .reason = copy_reason(call, message)});
+}
+
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind) {
   return call->touched && call->answer.kind == kind ? call->answer : (tp__answer){.kind = kind};
 }
@@ -395,10 +404,11 @@ static tp_status check_outcome(const tp_outcome *outcome, tp_fault *fault) {
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.reserved_ must be zero: zero-fill the struct");
   if (outcome->why != 0 && outcome->kind != TP_ANSWER_FAILED)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.why is set: it goes with kind TP_ANSWER_FAILED only");
-  if (outcome->why != 0 && (outcome->why < TP_REASON_ERROR || outcome->why > TP_REASON_MALFORMED))
+  bool is_theirs = outcome->why <= TP_REASON_MALFORMED || outcome->why == TP_REASON_POSTPONED;
+  if (!is_theirs)
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "tp_outcome.why is %d, which the library finds itself: it must be one of TP_REASON_ERROR to "
-                    "TP_REASON_MALFORMED, or 0",
+                    "TP_REASON_MALFORMED, TP_REASON_POSTPONED, or 0",
                     (int)outcome->why);
   if (outcome->contribution_count > 0 && !outcome->contributions)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_outcome.contributions is NULL, and contribution_count is %zu",
@@ -416,7 +426,7 @@ tp_status tp_token_complete(tp_token token, const tp_outcome *theirs, tp_fault *
   TP__TRY(check_outcome(&outcome, fault));
   tp__answer answer = {.kind = outcome.kind,
                        .code = outcome.code,
-                       .retryable = outcome.retryable,
+                       .retryable = outcome.retryable || outcome.why == TP_REASON_POSTPONED,
                        .why = outcome.why,
                        .reason = outcome.reason,
                        .contributions = outcome.contributions,

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "runtime/base/bug.h"
 #include "runtime/exec/detached.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/value/value.h"
@@ -47,11 +48,12 @@ typedef struct running_job {
   bool started;
 } running_job;
 
-tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, uint32_t running_max, uint32_t lease_ms) {
+tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, const tp_runtime_options *options) {
   memset(jobs, 0, sizeof *jobs);
   jobs->runtime = runtime;
-  jobs->running_max = running_max;
-  jobs->lease_ms = lease_ms;
+  jobs->running_max = options->detached_threads;
+  jobs->lease_ms = options->job_lease_ms;
+  jobs->postpone_ms = options->job_postpone_ms < INT64_MAX ? (int64_t)options->job_postpone_ms : INT64_MAX;
   tp__list_init(&jobs->ended);
   tp__list_init(&jobs->waits);
   tp__list_init(&jobs->live);
@@ -80,10 +82,13 @@ static void changed_locked(tp__jobs *jobs) {
 
 /* The same rule as for a run that is awaited: a failure is tried again when the handler's answer is retryable. A run
  * that did not come to its end is one more attempt of those that the subscription allows; one that never began is
- * none. */
-static tp_job_end end_of(const tp__detached_end *end) {
+ * none, nor is one that was postponed, for as long as a job may be. */
+static tp_job_end end_of(const running_job *job, const tp__detached_end *end) {
   if (end->state == TP_STATE_SUCCEEDED) return TP_JOB_END_SUCCEEDED;
   if (!end->was_called) return TP_JOB_END_RELEASED;
+  if (end->reason == TP_REASON_POSTPONED && job->desc.postponed_ms < job->jobs->postpone_ms &&
+      !TP__BUG(TP__BUG_POSTPONED_COUNTS))
+    return TP_JOB_END_RELEASED;
   bool unfinished = end->state == TP_STATE_TIMED_OUT || end->state == TP_STATE_CANCELLED;
   return end->retryable || unfinished ? TP_JOB_END_RETRY : TP_JOB_END_FAILED;
 }
@@ -94,7 +99,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
   char buffer[TP__REDACT_SIZE];
   tp_text message = tp__redact(tp__runtime_redactor(jobs->runtime), TP_REDACT_RECORD, tp_text_of(end->message), buffer,
                                sizeof buffer);
-  job->end = end_of(end);
+  job->end = end_of(job, end);
   job->state = end->state;
   job->reason = end->reason;
   job->code = end->code;
@@ -102,6 +107,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
   if (job->message_size > 0) memcpy(job->message, message.data, job->message_size);
   tp__mutex_lock(&jobs->mutex);
   jobs->run_count++;
+  if (job->end == TP_JOB_END_RELEASED && end->was_called) jobs->postponed_count++;
   tp__list_push(&jobs->ended, &job->link);
   changed_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
@@ -177,8 +183,15 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
   job->reason = refused;
 }
 
+/* What it waits for comes back in its own time: a while more than before, however often it was asked for. */
+static int64_t postponed_pause_ms(const running_job *job) {
+  int64_t pause = job->desc.postponed_ms / 4;
+  return pause < PAUSE_MS ? PAUSE_MS : pause < BACKOFF_MS_MAX ? pause : BACKOFF_MS_MAX;
+}
+
 /* The subscription's backoff, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
 static int64_t pause_ms(const running_job *job) {
+  if (job->reason == TP_REASON_POSTPONED) return postponed_pause_ms(job);
   int64_t pause = job->desc.backoff == TP_BACKOFF_NONE ? 0 : job->desc.backoff_ms;
   for (uint32_t i = 1; job->desc.backoff == TP_BACKOFF_EXPONENTIAL && i < job->desc.attempt; i++)
     if (pause < BACKOFF_MS_MAX) pause *= 2;
@@ -201,7 +214,8 @@ static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t att
   jobs->dead_count++;
   tp__mutex_unlock(&jobs->mutex);
   tp__log(jobs->runtime, TP_LOG_ERROR, &(tp__log_subject){.status = TP_ERR_HOOK},
-          "background job %llu of handler `%.*s` failed for good and is a dead letter after %u attempts (%s)%s%.*s",
+          "background job %llu of handler `%.*s` failed for good and is a dead letter after %u attempts (%s)%s%.*s; it "
+          "is kept, and tp_job_redrive() or `turnphase jobs redrive` runs it again",
           (unsigned long long)id, (int)handler.size, handler.size ? handler.data : "", attempts, tp_reason_name(reason),
           message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
 }
@@ -232,12 +246,14 @@ static void finish(tp__jobs *jobs, running_job *job) {
   tp_runtime *runtime = jobs->runtime;
   const tp_store *store = tp__runtime_store(runtime);
   tp_text message = {job->message, job->message_size};
-  int64_t now_ms = tp__unix_ms();
+  int64_t now_ms = tp__unix_ms(), pause = with_jitter_ms(pause_ms(job));
+  TP__ASSERT(pause >= 0 && pause <= BACKOFF_MS_MAX && job->desc.postponed_ms >= 0);
   tp_job_finish request = {.struct_size = sizeof request,
                            .id = job->desc.id,
                            .claim = job->desc.claim,
                            .now_ms = now_ms,
-                           .retry_at_ms = now_ms + with_jitter_ms(pause_ms(job)),
+                           .retry_at_ms = now_ms + pause,
+                           .postponed_ms = job->desc.postponed_ms + (job->reason == TP_REASON_POSTPONED ? pause : 0),
                            .end = job->end,
                            .reason = job->reason,
                            .code = job->code,
@@ -699,6 +715,7 @@ tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
   counts.dead = jobs->dead_count;
   counts.refused = jobs->refused_count;
   counts.interrupted = jobs->interrupted_count;
+  counts.postponed = jobs->postponed_count;
   tp__mutex_unlock(&jobs->mutex);
   tp__inside frame;
   void *store_ctx = tp__store_enter(&frame, jobs->runtime);

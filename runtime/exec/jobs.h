@@ -18,7 +18,7 @@ struct tp__turn;
 typedef struct tp__jobs {
   struct tp_runtime *runtime;
   uint32_t running_max;
-  int64_t lease_ms;
+  int64_t lease_ms, postpone_ms;
   uint64_t mark;      /* random: part of idempotency keys */
   tp__thread *thread; /* NULL: not started, or the scheduler is pumped */
   tp__mutex mutex;
@@ -36,14 +36,15 @@ typedef struct tp__jobs {
   tp__link waits; /* those of tp__jobs_wait_submit() */
   uint32_t wait_count;
   uint32_t running;
-  uint64_t run_count, dead_count, refused_count;
+  uint64_t run_count, dead_count, refused_count, postponed_count;
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
   uint64_t news;              /* counts inserts and commits: something may have become claimable */
   bool stop;
   bool is_pumped; /* from the start until the stop has ended: steps are the pump's */
 } tp__jobs;
 
-tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, uint32_t running_max, uint32_t lease_ms);
+/** @param options  complete. */
+tp_status tp__jobs_init(tp__jobs *jobs, struct tp_runtime *runtime, const tp_runtime_options *options);
 void tp__jobs_fini(tp__jobs *jobs);
 /** Starts the thread if it does not run; without one, steps are taken by tp__jobs_pump(). */
 tp_status tp__jobs_start(tp__jobs *jobs);
@@ -74,6 +75,7 @@ typedef struct tp__job_counts {
   uint64_t dead;        /* dead letters since the start */
   uint64_t refused;     /* inserts that the store did not take */
   uint64_t interrupted; /* of the dead: their last attempt was cancelled by a drain */
+  uint64_t postponed;   /* of the run: attempts that do not count */
 } tp__job_counts;
 tp__job_counts tp__jobs_counts(tp__jobs *jobs);
 

@@ -26,6 +26,7 @@ enum {
   ABANDONED_BYTES = 64 << 20,
   JOB_LEASE_MS = 60000,
   JOB_LEASE_MS_LEAST = 300,
+  JOB_POSTPONE_MS = 24 * 3600 * 1000,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
 static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two such lines */
@@ -223,6 +224,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   default_to(&options->abandoned_threads_max, options->handler_threads);
   if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
   default_to(&options->job_lease_ms, JOB_LEASE_MS);
+  if (options->job_postpone_ms == 0) options->job_postpone_ms = JOB_POSTPONE_MS;
   if (options->job_lease_ms < JOB_LEASE_MS_LEAST)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_lease_ms is %u: the least is %d",
                     options->job_lease_ms, JOB_LEASE_MS_LEAST);
@@ -421,7 +423,7 @@ static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
     case PART_SCHED:
       return make_sched(runtime);
     case PART_JOBS:
-      return tp__jobs_init(&runtime->jobs, runtime, options->detached_threads, options->job_lease_ms);
+      return tp__jobs_init(&runtime->jobs, runtime, options);
     case PARTS:
       break;
   }

@@ -307,6 +307,7 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_open = jobs.open;
   all->jobs_dead = jobs.dead;
   all->jobs_refused = jobs.refused;
+  all->jobs_postponed = jobs.postponed;
   all->denials = tp__a64_load_relaxed(&runtime->counters.denials);
   all->failures = tp__a64_load_relaxed(&runtime->counters.failures);
   all->attempts_shed = tp__a64_load_relaxed(&runtime->counters.attempts_shed);

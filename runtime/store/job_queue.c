@@ -294,7 +294,7 @@ static tp__queued_job *copy_job(tp__job_queue *queue, const tp_job *desc) {
   job->desc.state = TP_JOB_QUEUED;
   job->desc.claim = 0;
   job->desc.attempt = job->desc.reason = job->desc.code = 0;
-  job->desc.claimable_ms = job->desc.lease_end_ms = job->desc.ended_ms = 0;
+  job->desc.claimable_ms = job->desc.lease_end_ms = job->desc.ended_ms = job->desc.postponed_ms = 0;
   job->desc.handler = tp__text_put(&at, desc->handler);
   job->desc.subscription = tp__text_put(&at, desc->subscription);
   job->desc.idempotency_key = tp__text_put(&at, desc->idempotency_key);
@@ -383,11 +383,12 @@ bool tp__job_queue_claim(tp__job_queue *queue, tp__queued_job *job, int64_t now_
   return true;
 }
 
-static void requeue(tp__job_queue *queue, tp__queued_job *job, int64_t claimable_ms) {
+static void requeue(tp__job_queue *queue, tp__queued_job *job, const tp_job_finish *request) {
   heap_remove(job);
   job->desc.state = TP_JOB_QUEUED;
   job->desc.lease_end_ms = 0;
-  job->desc.claimable_ms = claimable_ms;
+  job->desc.claimable_ms = request->retry_at_ms;
+  job->desc.postponed_ms = request->postponed_ms;
   place(queue, job);
   TP__CHECK(tp__job_queue_check(queue));
 }
@@ -423,10 +424,10 @@ tp_status tp__job_queue_finish(tp__job_queue *queue, const tp_job_finish *reques
       break;
     case TP_JOB_END_RELEASED:
       job->desc.attempt--;
-      requeue(queue, job, request->retry_at_ms);
+      requeue(queue, job, request);
       break;
     case TP_JOB_END_RETRY:
-      if (job->desc.attempt < job->desc.attempts_max) requeue(queue, job, request->retry_at_ms);
+      if (job->desc.attempt < job->desc.attempts_max) requeue(queue, job, request);
       else end_job(queue, job, TP_JOB_DEAD, request->now_ms);
       break;
     case TP_JOB_END_FAILED:
@@ -453,7 +454,7 @@ tp_status tp__job_queue_redrive(tp__job_queue *queue, uint64_t id) {
   tp_job before = job->desc;
   job->desc.state = TP_JOB_QUEUED;
   job->desc.attempt = job->desc.reason = job->desc.code = 0;
-  job->desc.ended_ms = 0;
+  job->desc.ended_ms = job->desc.postponed_ms = 0;
   tp_status status = open_job(queue, job);
   if (status != TP_OK) {
     job->desc = before;

@@ -16,7 +16,7 @@ static const tp__column job_columns[] = {
     JOB(backoff),  JOB(backoff_ms), JOB(limit_ms),     JOB(phase),           JOB(contract_version),
     JOB(reason),   JOB(code),       JOB(inserted_ms),  JOB(claimable_ms),    JOB(lease_end_ms),
     JOB(ended_ms), JOB(handler),    JOB(subscription), JOB(idempotency_key), JOB(order_key),
-    JOB(message),  JOB(payload)};
+    JOB(message),  JOB(payload),    JOB(postponed_ms)};
 static const tp__columns jobs = TP__COLUMNS(tp_job, job_columns);
 
 /* One row of a statement that was bound, copied. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
@@ -161,9 +161,10 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
   assert(change->id > 0 && change->state >= TP_JOB_QUEUED && change->state != TP_JOB_RUNNING);
   if (change->state != TP_JOB_QUEUED) return end_locked(s, change);
   sqlite3_stmt *requeue = s->statements[TP__REQUEUE_JOB];
-  const int64_t values[] = {(int64_t)change->id, change->attempts_back, change->reason, change->code, change->at_ms};
-  int rc = tp__sqlite_bind_ints(requeue, values, 5);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(requeue, 6, change->message);
+  const int64_t values[] = {(int64_t)change->id, change->attempts_back, change->reason,
+                            change->code,        change->at_ms,         change->postponed_ms};
+  int rc = tp__sqlite_bind_ints(requeue, values, 6);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(requeue, 7, change->message);
   return tp__sqlite_run(requeue, rc);
 }
 
@@ -433,6 +434,7 @@ static tp__job_change change_of(const tp_job_finish *request, const tp_job *job)
                            .reason = request->reason,
                            .code = request->code,
                            .at_ms = request->retry_at_ms,
+                           .postponed_ms = request->postponed_ms,
                            .message = request->message};
   if (request->end == TP_JOB_END_RELEASED) change.attempts_back = 1;
   else if (request->end == TP_JOB_END_SUCCEEDED) change.state = TP_JOB_SUCCEEDED;
@@ -508,7 +510,7 @@ tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count,
 static const char list_sql[] =
     "SELECT id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason,"
     " code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key,"
-    " message, CASE WHEN ?5 THEN payload ELSE x'' END FROM job WHERE id > ?1 AND (?2 = 0 OR id = ?2)"
+    " message, CASE WHEN ?5 THEN payload ELSE x'' END, postponed_ms FROM job WHERE id > ?1 AND (?2 = 0 OR id = ?2)"
     " AND (?3 >> state) & 1 AND (?6 IS NULL OR handler = ?6) AND (?7 IS NULL OR order_key = ?7) ORDER BY id LIMIT ?4";
 
 typedef struct receiver {

@@ -78,7 +78,7 @@
   "  ended_ms INTEGER NOT NULL, handler TEXT NOT NULL, subscription TEXT NOT NULL,"                         \
   "  idempotency_key TEXT NOT NULL UNIQUE, order_key TEXT NOT NULL, message TEXT NOT NULL,"                 \
   "  place INTEGER NOT NULL, is_first INTEGER NOT NULL, due_ms INTEGER NOT NULL, process INTEGER NOT NULL," \
-  "  payload BLOB NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL);"                                  \
+  "  payload BLOB NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, postponed_ms INTEGER NOT NULL);"   \
   "CREATE INDEX job_order ON job (order_key, place) WHERE state IN (1, 2);"                                 \
   "CREATE INDEX job_ready ON job (handler, contract_version, id, due_ms) WHERE is_first = 1;"               \
   "CREATE INDEX job_due ON job (due_ms) WHERE is_first = 1;"                                                \

@@ -214,7 +214,8 @@ typedef struct tp__job_change {
   uint64_t id;
   uint32_t state; /* QUEUED, or one that ended */
   uint32_t attempts_back, reason, code;
-  int64_t at_ms; /* QUEUED: claimable then; else when it ended */
+  int64_t at_ms;        /* QUEUED: claimable then; else when it ended */
+  int64_t postponed_ms; /* QUEUED: of the job from now on */
   tp_text message;
 } tp__job_change;
 int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *change);

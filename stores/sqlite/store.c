@@ -26,7 +26,7 @@ enum {
 #define JOB_COLUMNS                                                                                                 \
   "id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code,"  \
   " inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key, message," \
-  " payload"
+  " payload, postponed_ms"
 #define NONE_OPEN(key) "NOT EXISTS (SELECT 1 FROM job AS other WHERE other.order_key = " key " AND state IN (1, 2))"
 #define SURPLUS(states) "max(0, (SELECT sum(value) FROM counter WHERE id IN " states ") - ?1)"
 
@@ -37,9 +37,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_JOB] =
         "INSERT INTO job (claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version,"
         " reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key,"
-        " order_key, message, place, is_first, due_ms, process, payload, tenant, session) VALUES (0, 1, 0, ?1, ?2, ?3, "
-        "?4,"
-        " ?5, ?6, 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN("?12") ", 0, 0, ?13, ?14, ?15)",
+        " order_key, message, place, is_first, due_ms, process, payload, tenant, session, postponed_ms)"
+        " VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN(
+            "?12") ", 0, 0, ?13, ?14, ?15, 0)",
     [TP__LOST_JOB] = "SELECT " JOB_COLUMNS
                      " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
                      " AND attempt >= attempts_max ORDER BY due_ms LIMIT 1",
@@ -74,9 +74,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " ORDER BY ended_ms, id LIMIT " SURPLUS("(4)") ")",
     [TP__REQUEUE_JOB] =
         "UPDATE job SET state = 1, attempt = attempt - ?2, reason = ?3, code = ?4, claimable_ms = ?5,"
-        " due_ms = ?5, message = ?6, lease_end_ms = 0, process = 0 WHERE id = ?1",
+        " due_ms = ?5, postponed_ms = max(postponed_ms, ?6), message = ?7, lease_end_ms = 0, process = 0 WHERE id = ?1",
     [TP__REDRIVE_JOB] =
-        "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, place = ?2,"
+        "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, postponed_ms = 0, place = ?2,"
         " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
     [TP__COUNT_ORDER] = "SELECT count(*) FROM job WHERE order_key = ?1 AND state IN (1, 2)",
     [TP__INSERT_ENTRY] =

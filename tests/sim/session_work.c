@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TURN_LIMIT_MS = 300, JOB_ATTEMPTS = 3 };
+enum { TURN_LIMIT_MS = 300, JOB_ATTEMPTS = 3, POSTPONED_MAX = 4 };
 
 /* ---- the model: says one thing, at once or later ---- */
 
@@ -95,12 +95,13 @@ static tp_answer hear_post(void *ctx, tp_call *call) {
 static void check_job(session_work *c, const session_work_turn *turn, uint32_t attempt) {
   /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
   bool at_ease = phases_are_certain(c->w) && !c->w->draining;
-  uint32_t runs_max = at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4;
+  uint32_t runs_max = (at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4) + turn->postponed;
   if (turn->jobs > runs_max) world_fail(c->w, "a job succeeds once", "of %s: %u runs", turn->id, turn->jobs);
   if (!at_ease) return;
   if (turn->job_done) world_fail(c->w, "a job succeeds once", "of %s: it is called again", turn->id);
-  if (turn->jobs != attempt)
-    world_fail(c->w, "a job knows its attempt", "of %s: call %u is attempt %u", turn->id, turn->jobs, attempt);
+  if (turn->jobs - turn->postponed != attempt)
+    world_fail(c->w, "a job knows its attempt, and what is postponed is none",
+               "of %s: call %u, %u postponed, is attempt %u", turn->id, turn->jobs, turn->postponed, attempt);
   if (c->working > 1) world_fail(c->w, "one job of a session at a time", "of %s: beside another one", turn->id);
   for (uint32_t h = 0; h < c->host_count; h++)
     for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++) {
@@ -120,6 +121,10 @@ static tp_answer do_job(void *ctx, tp_call *call) {
   check_job(c, turn, attempt);
   tp__sim_sleep_ns(world_pause_ns(2000));
   c->working--;
+  if (turn->postponed < POSTPONED_MAX && world_one_in(4)) {
+    turn->postponed++;
+    return tp_call_postpone(call, 1, "as the job says");
+  }
   if (attempt < JOB_ATTEMPTS && world_one_in(4)) return tp_call_fail_retryable(call, 1, "as the job says");
   turn->job_done = true;
   return TP_ANSWER_DONE;

@@ -17,6 +17,7 @@ typedef struct session_work_turn {
   bool taken, waited_for, begun, unbegun;
   bool job_done;
   uint32_t ends, posts, jobs;
+  uint32_t postponed;             /* of the jobs */
   uint32_t end_place, post_place; /* rank in the session workload, from 0 */
   tp_submission *turn;            /* held by its host */
 } session_work_turn;

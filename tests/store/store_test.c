@@ -749,6 +749,46 @@ TEST(released_attempt_does_not_count) {
   tp_store_free(store);
 }
 
+static int64_t postponed_ms(tp_store *store, uint32_t state) {
+  job_list all = list_jobs(store, &(tp_job_query){.states = 1u << state});
+  assert_int_equal(all.count, 1);
+  return all.first.postponed_ms;
+}
+
+static tp_status postpone(tp_store *store, const claimed *c, tp_job_end end, int64_t ms) {
+  uint32_t state;
+  tp_job_finish request = {.struct_size = sizeof request,
+                           .id = c->id,
+                           .claim = c->claim,
+                           .end = end,
+                           .reason = TP_REASON_POSTPONED,
+                           .postponed_ms = ms};
+  return store->job_finish(store->ctx, &request, &state, NULL);
+}
+
+TEST(time_for_which_a_job_was_postponed_is_kept_until_it_is_redriven) {
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "k", "o", false);
+  claimed c;
+  int64_t next;
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(postponed_ms(store, TP_JOB_QUEUED), 200 * i);
+    assert_int_equal(claim(store, 100, &c, &next), TP_OK);
+    assert_int_equal(c.attempt, 1);
+    assert_int_equal(postpone(store, &c, TP_JOB_END_RELEASED, 200 * (i + 1)), TP_OK);
+  }
+  assert_int_equal(claim(store, 100, &c, &next), TP_OK);
+  assert_int_equal(postponed_ms(store, TP_JOB_RUNNING), 600);
+  assert_int_equal(postpone(store, &c, TP_JOB_END_RETRY, 700), TP_OK); /* of a job with two attempts */
+  assert_int_equal(postponed_ms(store, TP_JOB_QUEUED), 700);
+  assert_int_equal(claim(store, 100, &c, &next), TP_OK);
+  assert_int_equal(postpone(store, &c, TP_JOB_END_RETRY, 800), TP_OK);
+  assert_int_equal(open_jobs(store, ""), 0);
+  assert_int_equal(store->job_redrive(store->ctx, id, 1, NULL), TP_OK);
+  assert_int_equal(postponed_ms(store, TP_JOB_QUEUED), 0);
+  tp_store_free(store);
+}
+
 typedef struct losing {
   claimed claimed; /* first: what take() fills */
   int dead;

@@ -186,6 +186,189 @@ TEST(retry_values_of_the_subscription_govern_its_jobs) {
   }
 }
 
+/* ---- what could not try ---- */
+
+/** How a handler says that it could not try. */
+typedef enum postpone_way { BY_CALL, BY_TOKEN, BY_TOKEN_LATER, INLINE_CALL, INLINE_TOKEN } postpone_way;
+
+typedef struct fickle_row {
+  postpone_way way;
+  int postpones, fails; /* so many runs are postponed, and then so many fail retryable */
+  uint32_t attempts;
+  uint64_t limit_ms; /* tp_runtime_options.job_postpone_ms */
+  /* what comes of it */
+  int runs;
+  uint32_t last_attempt;
+  bool is_dead;
+} fickle_row;
+
+typedef struct fickle {
+  const fickle_row *row;
+  tp_runtime *runtime;
+  tp_session *session;
+  pthread_t later;
+  tp_token token;
+  int runs;
+  uint32_t last_attempt;
+  bool has_later;
+} fickle;
+
+static const tp_outcome could_not_try = {.struct_size = sizeof could_not_try,
+                                         .kind = TP_ANSWER_FAILED,
+                                         .why = TP_REASON_POSTPONED,
+                                         .code = 7,
+                                         .reason = "busy"};
+
+static void *answer_later(void *ctx) {
+  assert_int_equal(tp_token_complete(((fickle *)ctx)->token, &could_not_try, NULL), TP_OK);
+  return NULL;
+}
+
+static tp_answer be_fickle(void *ctx, tp_call *call) {
+  fickle *f = ctx;
+  const fickle_row *row = f->row;
+  const tp_deferral deferral = {.struct_size = sizeof deferral};
+  f->last_attempt = tp_call_attempt(call);
+  if (++f->runs > row->postpones + row->fails) return TP_ANSWER_DONE;
+  if (f->runs > row->postpones) return tp_call_fail_retryable(call, 1, "not yet");
+  if (row->way == BY_CALL || row->way == INLINE_CALL) return tp_call_postpone(call, 7, "busy");
+  tp_answer answer = tp_call_defer(call, &deferral, &f->token);
+  if (row->way != BY_TOKEN_LATER) {
+    assert_int_equal(tp_token_complete(f->token, &could_not_try, NULL), TP_OK);
+    return answer;
+  }
+  if (f->has_later) assert_int_equal(pthread_join(f->later, NULL), 0);
+  f->has_later = pthread_create(&f->later, NULL, answer_later, f) == 0;
+  assert_true(f->has_later);
+  return answer;
+}
+
+static void start_fickle(fickle *f, const fickle_row *row) {
+  tp_runtime_options options = {.struct_size = sizeof options, .job_postpone_ms = row->limit_ms};
+  *f = (fickle){.row = row, .runtime = open_runtime(&options)};
+  hook h = {.id = "job",
+            .phase = POST,
+            .run = be_fickle,
+            .ctx = f,
+            .slow = row->way != INLINE_CALL && row->way != INLINE_TOKEN,
+            .idempotent = true,
+            .sub = {.execution = TP_EXECUTION_BACKGROUND, .attempts = row->attempts}};
+  add_hooks(f->runtime, &h, 1);
+  f->session = open_session(f->runtime, "s");
+  post(f->session, "x");
+}
+
+static void check_fickle(fickle *f, size_t index) {
+  const fickle_row *row = f->row;
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_jobs_wait(f->runtime, "s", 60000, NULL), TP_OK);
+  const tp_runtime_stats stats = stats_of(f->runtime);
+  const uint64_t postponed = stats.jobs_run - (row->is_dead ? row->attempts ? row->attempts : 1 : row->last_attempt);
+  if (f->runs != row->runs || f->last_attempt != row->last_attempt || stats.jobs_dead != row->is_dead)
+    fail_msg("row %zu: %d runs, the last attempt %u, %d dead", index, f->runs, f->last_attempt, (int)stats.jobs_dead);
+  assert_int_equal(stats.jobs_postponed, postponed);
+  if (f->has_later) assert_int_equal(pthread_join(f->later, NULL), 0);
+  tp_session_close(f->session, NULL, NULL);
+  assert_int_equal(tp_runtime_drain(f->runtime, 10000, &report, NULL), TP_OK);
+  assert_int_equal(report.jobs_dead, row->is_dead);
+  assert_int_equal(report.jobs_lost, 0);
+  close_runtime(f->runtime);
+}
+
+/* Busy, full, locked and out of reach are no failures of the handler, by whatever way it says so. */
+TEST(run_that_could_not_try_is_no_attempt) {
+  static const fickle_row rows[] = {{BY_CALL, 1, 0, 0, 0, 2, 1, false},
+                                    {BY_CALL, 3, 0, 1, 0, 4, 1, false},
+                                    {BY_CALL, 2, 0, 5, 0, 3, 1, false},
+                                    {BY_CALL, 2, 1, 2, 0, 4, 2, false}, /* the second attempt does it */
+                                    {BY_CALL, 2, 1, 0, 0, 3, 1, true},  /* a failure is one, after whatever was none */
+                                    {BY_CALL, 1, 99, 3, 0, 4, 3, true},
+                                    {BY_TOKEN, 2, 0, 1, 0, 3, 1, false},
+                                    {BY_TOKEN_LATER, 2, 0, 1, 0, 3, 1, false},
+                                    {BY_TOKEN_LATER, 1, 1, 2, 0, 3, 2, false},
+                                    {INLINE_CALL, 2, 0, 0, 0, 3, 1, false},
+                                    {INLINE_TOKEN, 2, 0, 0, 0, 3, 1, false},
+                                    {INLINE_CALL, 1, 1, 1, 0, 2, 1, true},
+                                    {BY_CALL, 99, 0, 1, 1, 2, 1, true}, /* for as long as it may: one pause */
+                                    {BY_CALL, 99, 0, 3, 1, 4, 3, true},
+                                    {BY_TOKEN, 99, 0, 2, 1, 3, 2, true},
+                                    {BY_CALL, 2, 0, 2, 1, 3, 2, false}};
+  fickle all[COUNT(rows)];
+  for (size_t i = 0; i < COUNT(rows); i++) start_fickle(&all[i], &rows[i]); /* they pause at the same time */
+  for (size_t i = 0; i < COUNT(rows); i++) check_fickle(&all[i], i);
+}
+
+static bool note_postponed(void *ctx, const tp_job *job) {
+  *(tp_job *)ctx = *job;
+  assert_true(tp_text_is(job->message, "busy"));
+  return true;
+}
+
+TEST(postponed_job_shows_why_and_for_how_long) {
+  static const fickle_row row = {.way = BY_CALL, .postpones = 99};
+  fickle f;
+  tp_job job = {.id = 0};
+  start_fickle(&f, &row);
+  while (stats_of(f.runtime).jobs_postponed < 2) sleep_ms(1);
+  while (job.state != TP_JOB_QUEUED || job.postponed_ms == 0)
+    assert_int_equal(tp_jobs_list(f.runtime, NULL, note_postponed, &job, NULL), TP_OK);
+  assert_int_equal(job.reason, TP_REASON_POSTPONED);
+  assert_string_equal(tp_reason_name((tp_reason)job.reason), "postponed");
+  assert_int_equal(job.code, 7);
+  assert_int_equal(job.attempt, 0);
+  assert_in_range(job.postponed_ms, 100, 1000);
+  assert_true(job.claimable_ms > job.inserted_ms && job.claimable_ms < job.inserted_ms + 60000);
+  tp_session_close(f.session, NULL, NULL);
+  tp_drain_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_runtime_drain(f.runtime, 0, &report, NULL), TP_OK);
+  assert_int_equal(report.jobs_lost, 1); /* the store is in memory */
+  close_runtime(f.runtime);
+}
+
+/* In a phase that waits for its handlers it is a failure that may be tried again, and the breaker counts it not. */
+TEST(run_that_could_not_try_is_tried_again_where_it_is_awaited) {
+  static const fickle_row rows[] = {{.way = BY_CALL, .postpones = 1}, {.way = INLINE_TOKEN, .postpones = 1}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    fickle f = {.row = &rows[i]};
+    tp_phase_result result = {.struct_size = sizeof result};
+    tp_runtime *runtime = open_runtime(NULL);
+    hook h = {.id = "h",
+              .phase = POST,
+              .run = be_fickle,
+              .ctx = &f,
+              .slow = rows[i].way == BY_CALL,
+              .idempotent = true,
+              .sub = {.attempts = 2}};
+    add_hooks(runtime, &h, 1);
+    tp_turn *turn = begin_bare(runtime, 0);
+    assert_int_equal(tp_phase_run(turn, POST, NULL, &result, NULL), TP_OK);
+    assert_int_equal(f.runs, 2);
+    assert_int_equal(f.last_attempt, 2);
+    for (int call = 0; call < 40; call++) { /* each of both attempts */
+      tp_phase_result failed = {.struct_size = sizeof failed};
+      f.runs = -1;
+      assert_int_equal(tp_phase_run(turn, POST, NULL, &failed, NULL), TP_OK);
+      assert_run(&failed, "h", TP_STATE_FAILED, TP_REASON_POSTPONED);
+    }
+    assert_int_equal(stats_of(runtime).breakers_opened, 0);
+    tp_turn_end(turn);
+    close_runtime(runtime);
+  }
+}
+
+TEST(statuses_are_transient_or_not) {
+  static const tp_status transient[] = {TP_ERR_BUSY,    TP_ERR_NO_MEMORY,        TP_ERR_FULL,
+                                        TP_ERR_TIMEOUT, TP_ERR_STORE_BUSY,       TP_ERR_STORE_FULL,
+                                        TP_ERR_SYSTEM,  TP_ERR_STORE_READONLY,   TP_ERR_NO_THREAD,
+                                        TP_ERR_IO,      TP_ERR_MODEL_UNAVAILABLE},
+                         lasting[] = {TP_OK,         TP_ERR_USAGE,         TP_ERR_NOT_FOUND, TP_ERR_MALFORMED,
+                                      TP_ERR_DENIED, TP_ERR_STORE,         TP_ERR_MODEL,     TP_ERR_TOO_LARGE,
+                                      TP_ERR_STALE,  TP_ERR_STORE_CORRUPT, TP_ERR_SHUTDOWN,  TP_ERR_STORE_SCHEMA,
+                                      TP_ERR_HOOK,   (tp_status)4711};
+  for (size_t i = 0; i < COUNT(transient); i++) assert_true(tp_status_is_transient(transient[i]));
+  for (size_t i = 0; i < COUNT(lasting); i++) assert_false(tp_status_is_transient(lasting[i]));
+}
+
 /* What runs elsewhere has neither. */
 /* It was stored before its subscription was tripped: it waits, and loses no attempt. */
 TEST(job_whose_subscription_is_tripped_waits) {
