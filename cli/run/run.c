@@ -30,6 +30,8 @@ enum {
   JOBS_LOOK_MS = 100,
   JOBS_SILENT_MS = 2000,
   ABANDONED_LIMIT_MS = 5000,
+  POSTPONED_LIMIT_MS = 3000,
+  POSTPONED_AGAIN_MS = 500,
   DRAIN_LIMIT_MS = 30000,
   INTERRUPTED_LIMIT_MS = 1000,
   WAIT_MS = 60000
@@ -55,6 +57,7 @@ typedef struct player {
   bool store_failed;              /* a turn could not be stored: the rest is not played */
   int64_t began_ms;               /* the wall clock at the begin of the run */
   int64_t give_up_ns;             /* when background work is no longer waited for; 0: by its own limits */
+  bool is_postponed;              /* the newest wait was given up for jobs that were postponed */
 } player;
 
 /* ---- before the first turn ---- */
@@ -261,23 +264,39 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
 
 static bool is_before(int64_t began_ns, int64_t limit_ms) { return tp__monotonic_ns() - began_ns < limit_ms * 1000000; }
 
-static void look_for_dead(player *p) {
+static tp_runtime_stats stats_of(const player *p) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(p->talk.runtime, &stats);
-  if (stats.jobs_dead == 0) return;
+  return stats;
+}
+
+static void look_for_dead(player *p) {
+  if (stats_of(p).jobs_dead == 0) return;
   note(p, CLI_LOST);
   give_up_soon(p);
 }
 
-static bool waits_on(player *p, int64_t began_ns) {
+/* What jobs wait for may take hours to come back: the next run does them. The wait after one that was given up is a
+ * short one. */
+static bool waits_for_others(player *p, int64_t began_ns, uint64_t postponed_before) {
+  if (stats_of(p).jobs_postponed == postponed_before) return false;
+  return !is_before(began_ns, p->is_postponed ? POSTPONED_AGAIN_MS : POSTPONED_LIMIT_MS);
+}
+
+static bool waits_on(player *p, int64_t began_ns, uint64_t postponed_before) {
   if (cli_interrupted(&p->interrupt) || !is_before(began_ns, JOBS_LIMIT_MS)) return false;
   look_for_dead(p);
+  if (waits_for_others(p, began_ns, postponed_before)) {
+    p->is_postponed = true;
+    return false;
+  }
   return !p->give_up_ns || tp__monotonic_ns() < p->give_up_ns;
 }
 
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = tp__monotonic_ns();
+  uint64_t postponed_before = stats_of(p).jobs_postponed;
   bool reported = false;
   tp_status status;
   do {
@@ -286,13 +305,15 @@ static int64_t wait_for_jobs(player *p, const char *session) {
       cli_error("waiting for the background work of session %s; Ctrl-C ends the wait", session);
       reported = true;
     }
-  } while (status == TP_ERR_TIMEOUT && waits_on(p, began_ns));
+  } while (status == TP_ERR_TIMEOUT && waits_on(p, began_ns, postponed_before));
   look_for_dead(p);
+  if (status == TP_OK) p->is_postponed = false;
   if (status != TP_OK) {
-    cli_error("warning: background work of session %s: %s", session, tp_status_text(status));
+    const char *why = p->is_postponed ? "what it needs is busy, full or out of reach" : tp_status_text(status);
+    cli_error("warning: background work of session %s: %s", session, why);
     p->any_background = false; /* none that could be said to be done */
     int interrupted = cli_interrupted(&p->interrupt);
-    note(p, interrupted ? interrupted : (int)cli_exit_of(status));
+    note(p, interrupted ? interrupted : p->is_postponed ? CLI_RETRY : (int)cli_exit_of(status));
   }
   return tp__monotonic_ns() - began_ns;
 }
@@ -350,6 +371,7 @@ static void report_lost(player *p, uint64_t lost) {
   tp_status status = tp_jobs_list(p->talk.runtime, &dead, add_dead, p, &fault);
   if (status != TP_OK) cli_error("warning: the jobs that failed cannot be listed: %s", tp_status_text(status));
   size_t count = p->summary.dead_letters.count;
+  const char *data = p->arguments->data;
   p->summary.jobs_lost = (size_t)lost;
   if (count == 0 && lost == 0) return;
   note(p, CLI_LOST);
@@ -357,8 +379,9 @@ static void report_lost(player *p, uint64_t lost) {
   if (p->arguments->json) cli_events_print(&p->events, p->output);
   cli_events_clear(&p->events);
   if (count > 0)
-    cli_error("error: %zu background job%s failed for good: what would have been kept is lost", count,
-              count == 1 ? "" : "s");
+    cli_error("error: %zu background job%s failed for good: what would have been kept is lost%s%s%s", count,
+              count == 1 ? "" : "s", data ? ", unless it is run again: turnphase jobs redrive " : "", data ? data : "",
+              data ? " --all" : "");
   if (lost > 0)
     cli_error("error: %llu background job%s not done when the run ended", (unsigned long long)lost,
               lost == 1 ? " was" : "s were");

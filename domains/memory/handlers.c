@@ -27,14 +27,14 @@ static bool allowed(const tp_call *call, const char *key) {
   return tp__is_word(tp_call_policy(call, memory_word, key), "allow");
 }
 
-/* A store that is busy, full, read-only or out of reach may be better soon. The message is the status' own: SQLite's
- * may hold content. */
+/* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
+ * status' own: SQLite's may hold content. */
 static tp_answer answer(tp_call *call, tp_status status) {
+  const char *words = tp_status_text(status);
   if (status == TP_OK) return TP_ANSWER_DONE;
-  bool again = status == TP_ERR_STORE_BUSY || status == TP_ERR_STORE_FULL || status == TP_ERR_STORE_READONLY ||
-               status == TP_ERR_IO || status == TP_ERR_NO_MEMORY;
-  if (again) return tp_call_fail_retryable(call, (uint32_t)status, tp_status_text(status));
-  return tp_call_fail(call, (uint32_t)status, tp_status_text(status));
+  if (!tp_status_is_transient(status)) return tp_call_fail(call, (uint32_t)status, words);
+  return tp_call_job_id(call) ? tp_call_postpone(call, (uint32_t)status, words)
+                              : tp_call_fail_retryable(call, (uint32_t)status, words);
 }
 
 /* ---- policy_classifier ---- */

@@ -47,53 +47,100 @@ static sqlite3 *lock_file(const char *data, const char *name) {
 
 FOR_ALL_TESTS(scratch_make, scratch_remove);
 
-TEST(memory_that_is_locked_is_in_the_summary_and_in_the_exit_status) {
+/* Its job waits: nothing is lost, and the next turn of its session finds it done. */
+TEST(memory_that_is_locked_is_kept_by_the_next_run) {
   command c;
   const char *data = scratch_path("locked");
   play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
-  play(&c, data, statement, false, STATUS_LOST);
+  play(&c, data, statement, false, STATUS_BUSY);
   sqlite3_close(db);
-  assert_holds(&c.err, "1 background job failed for good");
-  assert_holds(&c.out, "background: 1 job failed for good");
-  assert_holds(&c.out, "memory.post_turn_extractor in turn t1 (session one), after 5 attempts: the store is locked");
+  assert_holds(&c.err, "background work of session one: what it needs is busy, full or out of reach");
+  assert_holds(&c.err, "1 background job is not done yet: the next run with this --data does them");
+  assert_null(strstr(c.err.data, "failed for good"));
+  command_free(&c);
+  play(&c, data, "{\"session\": \"one\", \"turn\": \"t9\", \"user\": \"Good bye!\"}\n", false, 0);
+  assert_null(strstr(c.err.data, "not done yet"));
+  command_free(&c);
+  c = (command){.arguments = {"memory", "list", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "Amadeus");
   command_free(&c);
 }
 
-TEST(memory_that_is_locked_is_an_event) {
+TEST(memory_that_is_locked_is_no_dead_letter) {
   command c;
   const char *data = scratch_path("locked-json");
   play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
-  play(&c, data, statement, true, STATUS_LOST);
+  play(&c, data, statement, true, STATUS_BUSY);
   sqlite3_close(db);
   events e = events_read(&c.out);
-  assert_int_equal(events_count(&e, "dead_letter", NULL), 1);
-  tp_text letter = events_find(&e, "dead_letter", "t1", "ids.session", "one"), last = event_at(&e, e.count - 1);
-  assert_true(event_is(letter, "handler", "memory.post_turn_extractor"));
-  assert_true(event_is(letter, "text", "the store is locked by another connection or process"));
-  assert_int_equal(event_int(letter, "attempts"), 5);
-  assert_true(event_is(last, "event", "background"));
-  assert_int_equal(event_int(last, "jobs_dead"), 1);
-  assert_int_equal(event_int(last, "jobs_lost"), 0);
+  assert_int_equal(events_count(&e, "dead_letter", NULL), 0);
   events_free(&e);
+  command_free(&c);
+  c = (command){.arguments = {"jobs", "list", data, "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"state\":\"queued\"");
+  assert_holds(&c.out, "\"reason\":\"postponed\"");
+  assert_holds(&c.out, "\"attempt\":0");
+  assert_holds(&c.out, "\"message\":\"the store is locked by another connection or process\"");
   command_free(&c);
 }
 
-/* Each of them fails for two seconds: the wait for them is bounded, and what it leaves is counted. */
+/* The wait for them is bounded, and what it leaves is counted. */
 TEST(many_memories_that_are_locked_are_waited_for_seconds) {
   command c;
   char input[TURNS * 80];
   size_t size = 0;
   for (int i = 0; i < TURNS; i++)
-    size += (size_t)snprintf(input + size, sizeof input - size,
-                             "{\"session\": \"s\", \"turn\": \"t%d\", \"user\": \"My %d. cat is Tom.\"}\n", i, i);
+    size +=
+        (size_t)snprintf(input + size, sizeof input - size,
+                         "{\"session\": \"s%d\", \"turn\": \"t%d\", \"user\": \"My %d. cat is Tom.\"}\n", i / 10, i, i);
   const char *data = scratch_path("locked-many");
   play_once(data, greeting, 0);
   sqlite3 *db = lock_file(data, "memory.db");
-  play(&c, data, input, false, STATUS_LOST);
+  play(&c, data, input, false, STATUS_BUSY);
   sqlite3_close(db);
-  assert_holds(&c.err, "the next run with this --data does them"); /* the store keeps them */
+  assert_holds(&c.err, "40 background jobs are not done yet: the next run with this --data does them");
+  command_free(&c);
+}
+
+/* What fails for good says how it is run again. */
+TEST(memory_that_refuses_is_a_dead_letter_that_can_be_redriven) {
+  command c;
+  sqlite3 *db = NULL;
+  char path[512], redrive[600];
+  const char *data = scratch_path("refused");
+  play_once(data, greeting, 0);
+  snprintf(path, sizeof path, "%s/memory.db", data);
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db, "CREATE TRIGGER refuse BEFORE INSERT ON memory BEGIN SELECT RAISE (ABORT, ''); END",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
+  play(&c, data, statement, true, STATUS_LOST);
+  assert_int_equal(sqlite3_exec(db, "DROP TRIGGER refuse", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+  snprintf(redrive, sizeof redrive, "turnphase jobs redrive %s --all", data);
+  assert_holds(&c.err, "1 background job failed for good");
+  assert_holds(&c.err, redrive);
+  events e = events_read(&c.out);
+  assert_int_equal(events_count(&e, "dead_letter", NULL), 1);
+  tp_text letter = events_find(&e, "dead_letter", "t1", "ids.session", "one"), last = event_at(&e, e.count - 1);
+  assert_true(event_is(letter, "handler", "memory.post_turn_extractor"));
+  assert_int_equal(event_int(letter, "attempts"), 1);
+  assert_true(event_is(last, "event", "background"));
+  assert_int_equal(event_int(last, "jobs_dead"), 1);
+  assert_int_equal(event_int(last, "jobs_lost"), 0);
+  events_free(&e);
+  command_free(&c);
+  c = (command){.arguments = {"jobs", "redrive", data, "--all"}};
+  assert_status(&c, 0);
+  command_free(&c);
+  play_once(data, "{\"session\": \"one\", \"turn\": \"t9\", \"user\": \"Good bye!\"}\n", 0);
+  c = (command){.arguments = {"memory", "list", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "Amadeus");
   command_free(&c);
 }
 

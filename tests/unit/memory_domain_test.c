@@ -344,26 +344,91 @@ TEST(long_memories_stay_within_the_budget_of_the_turn) {
   assert_string_equal(noted.diagnostics, "");
 }
 
-/* A job that finds the file locked is tried again by the runtime, without a word to the user. */
+/* ---- a memory that is busy, full or out of reach ---- */
+
+static sqlite3 *locker;
+static struct rlimit file_size;
+
+static void lock_with(const char *sql) {
+  assert_int_equal(sqlite3_open(path, &locker), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(locker, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
+static void lock_for_writing(void) { lock_with("BEGIN IMMEDIATE"); }
+static void lock_for_all(void) { lock_with("BEGIN EXCLUSIVE"); }
+
+static void lock_with_a_write(void) { lock_with("BEGIN; UPDATE scope SET changes = changes + 1"); }
+
+static void unlock(void) {
+  assert_int_equal(sqlite3_exec(locker, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(locker);
+}
+
+/* Its transaction ends with it. */
+static void end_locker(void) { sqlite3_close(locker); }
+
+/* The file system takes no byte. */
+static void fill(void) {
+  struct rlimit none = {0, 0};
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &file_size), 0);
+  none.rlim_max = file_size.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+}
+
+static void empty(void) { assert_int_equal(setrlimit(RLIMIT_FSIZE, &file_size), 0); }
+
+static void move(const char *from, const char *to) {
+  char names[2][128];
+  snprintf(names[0], sizeof names[0], "%s%s", directory, from);
+  snprintf(names[1], sizeof names[1], "%s%s", directory, to);
+  assert_int_equal(rename(names[0], names[1]), 0);
+}
+
+static void take_file(void) { move("/memory.db", "/away"); }
+static void return_file(void) { move("/away", "/memory.db"); }
+static void take_directory(void) { move("", ".away"); }
+static void return_directory(void) { move(".away", ""); }
+
+/* A job that cannot try waits, for longer than five attempts would, without a word to the user. */
 TEST(what_could_not_be_kept_at_once_is_kept_later) {
-  sqlite3 *other = NULL;
-  assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
-  assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+  enum { MORE_THAN_ATTEMPTS = 6 };
+  static const struct {
+    const char *turn;
+    void (*take)(void), (*give)(void);
+    uint64_t postpones;
+  } rows[] = {{"t1", lock_for_writing, unlock, MORE_THAN_ATTEMPTS},
+              {"t2", lock_for_all, unlock, 1},
+              {"t3", lock_with_a_write, unlock, 1},
+              {"t4", lock_for_writing, end_locker, 1},
+              {"t5", fill, empty, 1},
+              {"t6", take_file, return_file, 1},
+              {"t7", take_directory, return_directory, 1}};
   hold_session("acme");
-  tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = tp_text_of("A xylophone.")};
-  const tp_turn_result *result = NULL;
-  assert_int_equal(tp_turn_run(open_one, &request, &result, NULL), TP_OK);
-  tp_turn_result_free(result);
-  tp_runtime_stats stats = {.struct_size = sizeof stats};
-  while (stats.jobs_run == 0) {
-    usleep(1000);
+  say("one", "t0", "Hello.");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tp_runtime_stats stats = {.struct_size = sizeof stats};
+    tp_turn_request request = {.struct_size = sizeof request, .id = rows[i].turn, .text = tp_text_of("A xylophone.")};
+    const tp_turn_result *result = NULL;
+    char id[16];
     tp_runtime_stats_get(runtime, &stats);
+    const uint64_t before = stats.jobs_postponed;
+    rows[i].take();
+    tp_status status = tp_turn_run(open_one, &request, &result, NULL);
+    while (status == TP_OK && stats.jobs_postponed < before + rows[i].postpones && stats.jobs_dead == 0) {
+      usleep(1000);
+      tp_runtime_stats_get(runtime, &stats);
+    }
+    rows[i].give();
+    assert_int_equal(status, TP_OK);
+    tp_turn_result_free(result);
+    wait_for_jobs();
+    say("two", "ask", "Is there a xylophone?");
+    snprintf(id, sizeof id, "<%s>", rows[i].turn);
+    assert_holds(noted.contexts, id);
+    tp_runtime_stats_get(runtime, &stats);
+    assert_int_equal(stats.jobs_dead, 0);
   }
-  assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-  sqlite3_close(other);
-  wait_for_jobs();
-  say("two", "t2", "Is there a xylophone?");
-  assert_holds(noted.contexts, "<t1>");
 }
 
 /* ---- a memory that cannot be written ---- */
@@ -397,30 +462,6 @@ static void change_file(const char *sql) {
 static bool note_job(void *ctx, const tp_job *job) {
   *(uint64_t *)ctx = job->id;
   return false;
-}
-
-/* The file system takes no byte until the job has run once. */
-TEST(what_a_file_system_refused_is_kept_when_it_is_back) {
-  struct rlimit before, none = {0, 0};
-  tp_runtime_stats stats = {.struct_size = sizeof stats};
-  const tp_turn_result *result = NULL;
-  tp_turn_request request = {.struct_size = sizeof request, .id = "t1", .text = tp_text_of("A xylophone.")};
-  hold_session("acme");
-  signal(SIGXFSZ, SIG_IGN);
-  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-  none.rlim_max = before.rlim_max;
-  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-  tp_status status = tp_turn_run(open_one, &request, &result, NULL);
-  while (status == TP_OK && stats.jobs_run == 0) {
-    usleep(1000);
-    tp_runtime_stats_get(runtime, &stats);
-  }
-  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-  assert_int_equal(status, TP_OK);
-  tp_turn_result_free(result);
-  wait_for_jobs();
-  say("two", "t2", "Is there a xylophone?");
-  assert_holds(noted.contexts, "<t1>");
 }
 
 /* What is lost is said in the log and in the drain's report; it is kept when its job is run again. */
