@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
+#include "domains/declared/hook_job.h"
 #include "support/sha256.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
@@ -716,6 +717,71 @@ TEST(after_the_free_of_hooks_no_program_is_shown) {
   tp_turn_end(turn);
   close_runtime(runtime);
   assert_int_equal(w.ended.count, 0);
+}
+
+/* ---- a cancel while the program is being started ---- */
+
+typedef struct noted_job {
+  latch over;
+  tp_process_end end; /* 0: it was not started */
+} noted_job;
+
+static noted_job noted;
+
+static void note_end(tp__job *job, const tp_process_result *result) {
+  (void)job;
+  noted.end = result->end;
+  latch_hit(&noted.over);
+}
+
+static void note_unstarted(const tp__job *job, const char *reason, int32_t system_error) {
+  (void)job;
+  (void)reason;
+  (void)system_error;
+  latch_hit(&noted.over);
+}
+
+/* What the engine does when a deadline passes between the deferral of a call and the start of its program: the deferral
+ * is cancelled first. Without the cancel the programs run to their deadline. */
+TEST(a_call_that_is_cancelled_before_its_program_starts_ends_the_program) {
+  static const tp__job_kind kind = {.ended = note_end, .unstarted = note_unstarted};
+  static const struct {
+    const char *command;
+    int before, after; /* how often it is cancelled before the start, and after it */
+    tp_process_end end;
+  } cases[] = {
+      {"[sleep, '100']", 1, 0, TP_PROCESS_CANCELLED},
+      {"[sleep, '100']", 3, 0, TP_PROCESS_CANCELLED},
+      {"[sleep, '100']", 1, 1, TP_PROCESS_CANCELLED},
+      {"[sleep, '100']", 0, 1, TP_PROCESS_CANCELLED},
+      {"[sleep, '100']", 0, 0, TP_PROCESS_TIMED_OUT},
+      {"[sh, -c, 'trap \"\" TERM; sleep 100']", 1, 0, TP_PROCESS_CANCELLED},
+      {"[sh, -c, 'sleep 100 & wait']", 1, 0, TP_PROCESS_CANCELLED},
+      {"[sh, -c, 'sleep 100 & kill -STOP $$']", 1, 0, TP_PROCESS_CANCELLED},
+      {"['true']", 0, 0, TP_PROCESS_EXITED},
+      {"./no_such_program", 1, 0, 0},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    char yaml[256];
+    tp_hooks *hooks;
+    tp_runtime *runtime = open_runtime(NULL);
+    noted = (noted_job){.over = LATCH};
+    snprintf(yaml, sizeof yaml, "id: guard\nevent: tool.pre\nhandler: {command: %s}\n", cases[i].command);
+    write_named("a.yaml", yaml);
+    assert_int_equal(read_hooks(runtime, NULL, &hooks, NULL), TP_OK);
+    tp__job *job = tp__job_new(&kind, hooks->first, NULL);
+    assert_non_null(job);
+    tp_deferral deferral = tp__job_deferral(job);
+    job->token.bits = 1; /* never completed: note_end() takes the place of that */
+    for (int n = 0; n < cases[i].before; n++) deferral.cancel(deferral.ctx);
+    tp__job_start(job, (tp__bytes){0}, cases[i].end == TP_PROCESS_TIMED_OUT ? 1 : 20000);
+    for (int n = 0; n < cases[i].after; n++) deferral.cancel(deferral.ctx);
+    latch_wait(&noted.over, 1);
+    if (noted.end != cases[i].end) fail_msg("%zu %s: ended by %d", i, cases[i].command, (int)noted.end);
+    deferral.destroy(deferral.ctx);
+    tp_hooks_free(hooks);
+    close_runtime(runtime);
+  }
 }
 
 /* ---- the hash ---- */
