@@ -719,6 +719,13 @@ static bool any_busy_locked(tp_runtime *runtime) {
   return tp__turn_table_is_busy(&runtime->turn_table);
 }
 
+static bool any_busy(tp_runtime *runtime) {
+  tp__mutex_lock(&runtime->mutex);
+  bool any = any_busy_locked(runtime);
+  tp__mutex_unlock(&runtime->mutex);
+  return any;
+}
+
 /* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is
  * begun. */
 static void wait_for_operations(tp_runtime *runtime) {
@@ -745,7 +752,6 @@ static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_repor
  * The cost is on this side: a submit reads a word that no other thread writes meanwhile. */
 static void refuse_operations(tp_runtime *runtime) {
   tp__a32_exchange_seq_cst(&runtime->state.life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
-  if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
 }
 
 /* @return how many detached and closing turns were left. */
@@ -824,10 +830,14 @@ static void end_drain(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* After the turns above have ended. */
-static void drain_last(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
+/* After the turns above have ended: from here on no operation begins. */
+static void close_last(tp_runtime *runtime) {
   if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
   refuse_operations(runtime);
+}
+
+/* After the last operation has ended. */
+static void drain_last(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   drain_detached(runtime, deadline_ns);
   count_jobs(runtime, report);
   commit_records(runtime);
@@ -848,6 +858,8 @@ static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadlin
     tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
+    close_last(runtime);
+    if (!TP__BUG(TP__BUG_LEFT_QUEUED)) wait_for_operations(runtime);
     drain_last(runtime, deadline_ns, &report);
   } else {
     tp__mutex_lock(&runtime->mutex);
@@ -875,9 +887,9 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
 /* ---- a drain that was submitted ---- */
 
 /* How far a pumped one is. It waits between steps, so that the host goes on: it may have to answer what the drain waits
- * for. The last step pumps, and waits for what was cancelled: not above a function that waits, since that may be part
- * of it. */
-enum drain_stage { DRAIN_CLOSES, DRAIN_WAITS, DRAIN_CANCELS, DRAIN_ENDS };
+ * for, and the thread that pumps may be inside an operation, which then waits for its turn. The last step pumps, and
+ * waits for what was cancelled: not above a function that waits, since that may be part of it. */
+enum drain_stage { DRAIN_CLOSES, DRAIN_WAITS, DRAIN_CANCELS, DRAIN_REFUSES, DRAIN_ENDS };
 
 typedef struct tp__submitted_drain {
   tp_runtime *runtime;
@@ -938,14 +950,20 @@ static bool drain_step(submitted_drain *d) {
       turns = count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_HELD);
       if (tp__now_ns() < d->deadline_ns && drain_waits(runtime, turns)) return false;
       d->report.turns_cancelled = turns;
-      d->stage = turns > 0 ? DRAIN_CANCELS : DRAIN_ENDS;
+      d->stage = turns > 0 ? DRAIN_CANCELS : DRAIN_REFUSES;
       return false;
     case DRAIN_CANCELS:
       tp__runtime_cancel_all(runtime); /* a turn that was being born then is cancelled in the next round */
-      if (count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_CLOSING) == 0) d->stage = DRAIN_ENDS;
+      if (count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_CLOSING) == 0) d->stage = DRAIN_REFUSES;
+      return false;
+    case DRAIN_REFUSES:
+      if (tp__pump_is_nested(&runtime->sched.pump)) return false;
+      close_last(runtime);
+      d->stage = DRAIN_ENDS;
       return false;
     case DRAIN_ENDS:
       if (tp__pump_is_nested(&runtime->sched.pump)) return false;
+      if (!TP__BUG(TP__BUG_LEFT_QUEUED) && any_busy(runtime)) return false;
       drain_last(runtime, d->deadline_ns, &d->report);
       return true;
   }
