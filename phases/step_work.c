@@ -204,18 +204,19 @@ static void begin_answer(tp__drive *d) {
 void tp__step_model(tp__drive *d) {
   const tp_model *model = tp__drive_model(d);
   tp__made_request *made = d->made; /* what model.request left; the call takes it */
+  bool is_answered = made && made->response.struct_size > 0;
+  if (!is_answered && !model->start && !model->inbox) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
+    return;
+  }
   if (!tp__held_begin(d)) {
     tp__drive_no_memory(d);
     return;
   }
-  if (made && made->response.struct_size > 0) {
+  if (is_answered) {
     d->made = NULL;
     begin_answer(d);
     answer_in_place(d, made);
-    return;
-  }
-  if (!model->start && !model->inbox) {
-    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
     return;
   }
   tp_model_request request;
@@ -227,6 +228,7 @@ void tp__step_model(tp__drive *d) {
       status == TP_OK ? tp__model_call_new(&d->turn->core, d->turn->toolset, d->session, model, &request) : NULL;
   if (!call) {
     tp__past_view_fini(&view);
+    d->held = NULL; /* what did not begin does not end */
     tp__drive_no_memory(d);
     return;
   }

@@ -105,7 +105,7 @@ static const tp_model_response responses[] = {
     {.struct_size = sizeof(tp_model_response), .text = TEXT("let me see"), .calls = calls, .call_count = 3},
     {.struct_size = sizeof(tp_model_response), .text = TEXT("done")}};
 
-enum { HOOKS = 11 };
+enum { HOOKS = 12 };
 
 typedef struct life {
   tp_runtime *runtime;
@@ -114,6 +114,7 @@ typedef struct life {
   tp_model *model;
   tp_history *history;
   bool model_taken, history_taken;
+  bool is_answering;
 } life;
 
 static tp_status add_all(life *l) {
@@ -134,15 +135,26 @@ static tp_status add_all(life *l) {
        .phase = TP_PHASE_TURN_POST_TURN,
        .ctx = &l->acts[9],
        .sub = {.execution = TP_EXECUTION_BACKGROUND}},
-      {.id = "jobs", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &l->acts[10]}};
+      {.id = "jobs", .phase = TP_PHASE_TURN_POST_TURN, .ctx = &l->acts[10]},
+      {.id = "filter", .phase = TP_PHASE_MODEL_RESPONSE, .ctx = &l->acts[11]}};
   static const tp_contribution *const emits[HOOKS] = {&reminder, NULL,      &policy, &context, &bundle, &section,
-                                                      NULL,      &reminder, NULL,    NULL,     &task};
+                                                      NULL,      &reminder, NULL,    NULL,     &task,   NULL};
   memset(l->acts, 0, sizeof l->acts);
   for (int i = 0; i < HOOKS; i++) l->acts[i] = (act){.emits = emits[i], .emit_count = emits[i] ? 1 : 0};
   l->acts[1].replaces = TP_FIELD_TEXT;
   l->acts[1].appends = "!";
   l->acts[6].kind = TP_ANSWER_ALLOW;
+  l->acts[11].replaces = TP_FIELD_TEXT;
   return hooks_add(l->runtime, hooks, HOOKS, NULL);
+}
+
+/* An answer that never began has no pieces and no end. */
+static void pair_answers(void *ctx, const tp_event *event) {
+  bool *is_open = ctx;
+  bool is_end = event->kind == TP_EVENT_MODEL_END;
+  if ((is_end || event->kind == TP_EVENT_MODEL_DELTA) && !*is_open)
+    fail_msg("%s without a begin", tp_event_name(event->kind));
+  *is_open = (*is_open || event->kind == TP_EVENT_MODEL_BEGIN) && !is_end;
 }
 
 static tp_status open_session(life *l) {
@@ -151,7 +163,9 @@ static tp_status open_session(life *l) {
                                 .tenant = "t",
                                 .workspace = "w",
                                 .model = l->model,
-                                .history = l->history};
+                                .history = l->history,
+                                .on_event = pair_answers,
+                                .event_ctx = &l->is_answering};
   tp_status status = tp_session_open(l->runtime, &options, &l->session, NULL);
   l->model_taken = l->history_taken = status == TP_OK;
   return status;
