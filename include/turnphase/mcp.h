@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mcp.h: the library turnphase-mcp: servers of the Model Context Protocol as tools of a runtime. It uses public headers
- * only. */
+ * only.
+ *
+ * A server is a program that speaks over its standard input and output, or an HTTP endpoint. Its tools are named
+ * mcp__SERVER__TOOL, which is what the matchers of imported hooks guard. Versions 2024-11-05 to 2026-07-28 are spoken;
+ * which one is found out when the server starts. A server starts with the first turn that could use its tools; that
+ * turn waits for it up to start_limit_ms. A server that cannot be started, or that ends, takes only its own tools away:
+ * a diagnostic says why, open calls fail at once, and it is started again after 1, 2, 4 … 60 s. No call is repeated by
+ * itself. A list of tools that changes is that of the next turn. What a server says of itself (annotations,
+ * descriptions) lifts no gate.
+ *
+ * One thread of the process serves the timers and HTTP of all servers, and one the programs; no thread waits for a
+ * call. Both end with the last server.
+ * Threads: any. */
 #ifndef TURNPHASE_MCP_H
 #define TURNPHASE_MCP_H
 
@@ -22,6 +34,58 @@ typedef enum tp_mcp_version {
 
 /** "2025-11-25", …; "none"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_mcp_version_name(tp_mcp_version version);
+
+/** A server. Zero means default. Everything is copied. */
+typedef struct tp_mcp_options {
+  size_t struct_size;
+  /** Required: 1 to 32 letters, digits, - and _; not two _ in a row. It is a part of the names of its tools. */
+  const char *name;
+  /** A program and its arguments, ended by NULL. The program is looked for in PATH unless its name has a slash. Exactly
+   *  one of arguments and url. */
+  const char *const *arguments;
+  /** "NAME=value", ended by NULL; NULL: none. The program also gets HOME, LANG, LC_ALL, LC_CTYPE, LOGNAME, NODE_PATH,
+   *  PATH, SHELL, TERM, TMPDIR, TZ, USER, XDG_CACHE_HOME and XDG_CONFIG_HOME of the host, and nothing else of it. */
+  const char *const *environment;
+  /** Where the program runs; NULL: where the host does. */
+  const char *directory;
+  /** The endpoint of a server that speaks streamable HTTP: http: or https:. */
+  const char *url;
+  /** "Name: value", ended by NULL, sent with each request to url; NULL: none. */
+  const char *const *headers;
+  /** From its start until its tools are known; 0: 20,000; at most 300,000. */
+  uint32_t start_limit_ms;
+  /** Of one call, all of it; 0: 120,000. */
+  uint32_t call_limit_ms;
+  /** Of the text of one result, as tp_tool.result_bytes_max; 0: 100,000. */
+  uint32_t result_bytes_max;
+  /** Calls at once; 0: 16. */
+  uint32_t max_concurrent;
+  /** Of one message that is read; 0: 16 MiB; at most 64 MiB. A program that writes a longer line is ended. */
+  uint32_t message_bytes_max;
+  /** Zero. */
+  uint32_t reserved_;
+  /** Patterns (as of tp_match) of the tools' names as the server has them: only these are used. NULL: all. */
+  const char *const *allow;
+  size_t allow_count;
+  /** Patterns of tools that are not used. */
+  const char *const *deny;
+  size_t deny_count;
+  /** The directory that the server is given as its root when it asks (roots/list); an absolute path. NULL: none. */
+  const char *workspace;
+} tp_mcp_options;
+
+/** Adds a server in one commit: owner mcp.NAME, trust host. It registers
+ *    mcp.NAME.tools    turn.pre_tool_materialization: the tools of the server, and diagnostics of what was left out
+ *  It is removed with tp_mcp_remove(), or with the runtime; then its program is ended: end-of-file, after a second
+ *  SIGTERM, after half a second more SIGKILL.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_BAD_ID for wrong options; TP_ERR_DUPLICATE_ID: there is a server
+ *          of this name; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, TP_ERR_SYSTEM; what tp_edit_commit() returns, except
+ *          TP_ERR_CONFLICT. That a server cannot be started is a diagnostic of turns, and no failure of this call.
+ *  Threads: any.  Blocks: no. */
+TP_API tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, tp_fault *fault) TP_MUST_USE;
+/** Removes a server, in one commit. Turns that run keep its tools until they end.
+ *  @return as tp_hook_remove().  Threads: any. */
+TP_API tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
 TP_END_DECLS
 #endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Registration, the handler that contributes the tools of a server, and the calls of these tools. */
+#include "turnphase/mcp.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/mcp/result.h"
+#include "domains/mcp/session.h"
+#include "domains/mcp/stdio.h"
+
+enum {
+  BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
+  TOOL_BYTES = 512,             /* counted for each, besides its texts */
+  LIMIT_SLACK_MS = 1000         /* of the handler after start_limit_ms */
+};
+
+/* ---- a call ---- */
+
+/* A run of a tool without an answer. References: the deferral's, the request's, and the function's that makes both. */
+typedef struct call {
+  tp__references refs;
+  tp__mcp_session *session; /* referenced */
+  tp_token token;
+  int64_t id; /* of the request; 0: none. Written before the token can be cancelled: by the function that defers */
+} call;
+
+static void call_unref(void *ctx) {
+  call *c = ctx;
+  if (!tp__references_unref(&c->refs)) return;
+  tp__mcp_session_unref(c->session);
+  tp__heap_free(c, sizeof *c);
+}
+
+static void call_cancelled(void *ctx) {
+  call *c = ctx;
+  if (c->id == 0 || !tp__mcp_session_give_up(c->session, c->id, "the call was cancelled or has passed its limit"))
+    return;
+  (void)!tp_token_abandon(c->token, NULL);
+  call_unref(c);
+}
+
+static void call_answered(void *ctx, const tp__mcp_answer *answer) {
+  call *c = ctx;
+  const tp__mcp_message *m = answer->message;
+  char text[TP_FAULT_MESSAGE_SIZE + 256], shown[TP_FAULT_MESSAGE_SIZE];
+  if (m && m->kind == TP__MCP_RESULT) {
+    tp__mcp_result_complete(c->token, m->result);
+  } else {
+    if (m) {
+      tp__show(shown, sizeof shown, m->words);
+      snprintf(text, sizeof text, "The server %s refused the call: %s (code %lld)", c->session->settings.options.name,
+               shown, (long long)m->code);
+    } else {
+      snprintf(text, sizeof text, "The server %s gave no answer: %s. Whether the call had an effect is not known.",
+               c->session->settings.options.name, answer->words);
+    }
+    (void)!tp_tool_complete(c->token, true, tp_text_of(text), NULL); /* stale: it was given up meanwhile */
+  }
+  call_unref(c);
+}
+
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  const tp__mcp_tool *tool = ctx;
+  tp__mcp_session *session = tool->list->session;
+  tp_fault fault = {0};
+  call *c = tp__heap_alloc(sizeof *c);
+  if (!c) return tp_tool_error(run, tp_text_of("There is no memory for the call."));
+  tp__references_init(&c->refs);
+  tp__mcp_session_ref(session);
+  c->session = session;
+  const tp_deferral deferral = {
+      .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
+  const tp__mcp_pair pairs[] = {{"name", tp_text_of(tool->name), false},
+                                {"arguments", tp_tool_run_arguments(run), true}};
+  tp__references_ref(&c->refs); /* the deferral's */
+  tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
+  if (c->token.bits == 0) {
+    call_unref(c);
+  } else {
+    tp__references_ref(&c->refs); /* the request's */
+    if (tp__mcp_session_request(session, "tools/call", pairs, 2, call_answered, c, &c->id, &fault) != TP_OK) {
+      (void)!tp_tool_complete(c->token, true, tp_text_of(fault.message), NULL);
+      call_unref(c);
+    }
+  }
+  call_unref(c);
+  return answer;
+}
+
+/* ---- the tools of a turn ---- */
+
+/* What the handler owns. */
+typedef struct server {
+  tp__mcp_session *session;
+} server;
+
+/* A turn that waits for the tools. References: the deferral's, and the session's. */
+typedef struct wait {
+  tp__references refs;
+  tp__mcp_session *session; /* referenced */
+  tp_token token;
+} wait;
+
+static void wait_unref(void *ctx) {
+  wait *w = ctx;
+  if (!tp__references_unref(&w->refs)) return;
+  tp__mcp_session_unref(w->session);
+  tp__heap_free(w, sizeof *w);
+}
+
+static void tool_destroy(void *ctx) {
+  const tp__mcp_tool *tool = ctx;
+  tp__mcp_tools_unref(tool->list);
+}
+
+static tp_tool make_tool(const tp_mcp_options *o, const tp__mcp_tool *tool) {
+  return (tp_tool){.struct_size = sizeof(tp_tool),
+                   .name = tool->full_name,
+                   .description = tool->description,
+                   .schema = tool->schema,
+                   .run = run_tool,
+                   .ctx = (void *)(uintptr_t)tool,
+                   .placement = TP_PLACEMENT_INLINE,
+                   .max_concurrent = o->max_concurrent,
+                   .limit_ms = o->call_limit_ms,
+                   .result_bytes_max = o->result_bytes_max,
+                   .destroy = tool_destroy};
+}
+
+/* How many of the tools fit into one answer. */
+static size_t count_that_fit(const tp__mcp_tools *tools) {
+  size_t bytes = 0, count = 0;
+  for (; count < tools->count; count++) {
+    const tp__mcp_tool *tool = &tools->items[count];
+    bytes += TOOL_BYTES + strlen(tool->full_name) + strlen(tool->description) + tool->schema.size;
+    if (bytes > BUNDLE_BYTES_MAX) break;
+  }
+  return count;
+}
+
+/* The lines that were noted, one diagnostic each. */
+static size_t add_notes(tp__bytes *notes, tp_contribution *items, size_t most) {
+  size_t count = 0;
+  if (notes->size == 0 || notes->failed) return 0;
+  tp_text left = tp__bytes_text(notes);
+  while (left.size > 0 && count < most) {
+    const char *end = memchr(left.data, '\n', left.size);
+    size_t size = end ? (size_t)(end - left.data) : left.size;
+    items[count++] = (tp_contribution){.struct_size = sizeof(tp_contribution),
+                                       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                                       .key = tp_text_of("mcp.server"),
+                                       .text = {left.data, size},
+                                       .severity = TP_SEVERITY_WARNING};
+    left = (tp_text){left.data + size + (end != NULL), left.size - size - (end != NULL)};
+  }
+  return count;
+}
+
+/* Each tool that is taken holds its list. */
+static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
+  enum { NOTES_MAX = 32 };
+  const tp_mcp_options *o = &w->session->settings.options;
+  tp_contribution items[NOTES_MAX + 2];
+  const tp_contribution *list[NOTES_MAX + 2];
+  size_t tool_count = tools ? count_that_fit(tools) : 0, count = 0;
+  char text[TP_FAULT_MESSAGE_SIZE + 128];
+  tp_tool *made = tp__heap_alloc((tool_count + 1) * sizeof *made);
+  const tp_tool **pointers = tp__heap_alloc((tool_count + 1) * sizeof *pointers);
+  tp__bytes notes = {0};
+  tp_fault fault = {0};
+  if (!made || !pointers) tool_count = 0;
+  for (size_t i = 0; i < tool_count; i++) {
+    made[i] = make_tool(o, &tools->items[i]);
+    pointers[i] = &made[i];
+    tp__mcp_tools_ref(tools);
+  }
+  tp__mcp_session_notes_take(w->session, &notes);
+  count = add_notes(&notes, items, NOTES_MAX);
+  if (!tools && count == 0) snprintf(text, sizeof text, "the server %s is not there: %s", o->name, words);
+  else if (tools && tool_count < tools->count)
+    snprintf(text, sizeof text, "of the %zu tools of the server %s the first %zu are used: the others do not fit",
+             tools->count, o->name, tool_count);
+  else text[0] = '\0';
+  if (text[0])
+    items[count++] = (tp_contribution){.struct_size = sizeof *items,
+                                       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                                       .key = tp_text_of("mcp.server"),
+                                       .text = tp_text_of(text),
+                                       .severity = TP_SEVERITY_WARNING};
+  if (tool_count > 0)
+    items[count++] = (tp_contribution){.struct_size = sizeof *items,
+                                       .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                       .key = tp_text_of(o->name),
+                                       .tools = pointers,
+                                       .tool_count = (uint32_t)tool_count};
+  for (size_t i = 0; i < count; i++) list[i] = &items[i];
+  const tp_outcome outcome = {.struct_size = sizeof outcome,
+                              .kind = TP_ANSWER_DONE,
+                              .contributions = count ? list : NULL,
+                              .contribution_count = count};
+  bool is_taken = tp_token_complete(w->token, &outcome, &fault) == TP_OK;
+  for (size_t i = 0; !is_taken && i < tool_count; i++) tp__mcp_tools_unref(tools);
+  tp__bytes_fini(&notes);
+  size_t given = tools ? count_that_fit(tools) : 0; /* as they were allocated */
+  if (made) tp__heap_free(made, (given + 1) * sizeof *made);
+  if (pointers) tp__heap_free(pointers, (given + 1) * sizeof *pointers);
+}
+
+static void tools_ready(void *ctx, tp__mcp_tools *tools, const char *words) {
+  wait *w = ctx;
+  emit(w, tools, words);
+  wait_unref(w);
+}
+
+static tp_answer contribute(void *ctx, tp_call *tp) {
+  const server *own = ctx;
+  wait *w = tp__heap_alloc(sizeof *w);
+  if (!w) return tp_call_fail(tp, TP_ERR_NO_MEMORY, "no memory to wait for a server");
+  tp__references_init(&w->refs);
+  tp__mcp_session_ref(own->session);
+  w->session = own->session;
+  const tp_deferral deferral = {.struct_size = sizeof deferral, .destroy = wait_unref, .ctx = w};
+  tp__references_ref(&w->refs); /* the deferral's */
+  tp_answer answer = tp_call_defer(tp, &deferral, &w->token);
+  if (w->token.bits == 0) {
+    wait_unref(w);
+  } else {
+    tp__references_ref(&w->refs); /* the session's */
+    if (!tp__mcp_session_want(own->session, tools_ready, w)) tools_ready(w, NULL, "there is no memory to wait for it");
+  }
+  wait_unref(w);
+  return answer;
+}
+
+/* ---- registration ---- */
+
+static void server_destroy(void *ctx) {
+  server *own = ctx;
+  tp__mcp_session_close(own->session);
+  tp__mcp_session_unref(own->session);
+  tp__heap_free(own, sizeof *own);
+}
+
+typedef struct names {
+  char owner[TP_ID_BYTES_MAX + 1], handler[TP_ID_BYTES_MAX + 1];
+} names;
+
+static names names_of(const char *server_name) {
+  names n;
+  snprintf(n.owner, sizeof n.owner, "mcp.%s", server_name);
+  snprintf(n.handler, sizeof n.handler, "mcp.%s.tools", server_name);
+  return n;
+}
+
+/* Adds the handler, which takes the server. */
+static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
+  const tp_mcp_options *o = &own->session->settings.options;
+  const names n = names_of(o->name);
+  const tp_handler handler = {.struct_size = sizeof handler,
+                              .id = n.handler,
+                              .summary = "contributes the tools of a server of the Model Context Protocol",
+                              .run = contribute,
+                              .ctx = own,
+                              .destroy = server_destroy,
+                              .phases = &phase,
+                              .phase_count = 1,
+                              .contract_version = 1,
+                              .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE,
+                              .placement = TP_PLACEMENT_INLINE,
+                              .idempotent = true,
+                              .kind = o->arguments ? TP_HANDLER_WORKER : TP_HANDLER_DEFAULT};
+  const tp_subscription subscription = {.struct_size = sizeof subscription,
+                                        .id = handler.id,
+                                        .handler = handler.id,
+                                        .phase = phase,
+                                        .failure = TP_FAILURE_BEST_EFFORT,
+                                        .limit_ms = o->start_limit_ms + LIMIT_SLACK_MS};
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status != TP_OK) { /* not taken */
+    server_destroy(own);
+    return status;
+  }
+  return tp_edit_add_subscription(edit, &subscription, fault);
+}
+
+static tp_status server_new(tp_runtime *runtime, const tp_mcp_options *options, server **ret_server, tp_fault *fault) {
+  tp__mcp_settings settings = {0};
+  tp_status status = tp__mcp_settings_init(&settings, options, fault);
+  if (status != TP_OK) return status;
+  server *own = tp__heap_alloc(sizeof *own);
+  if (!own) {
+    tp__mcp_settings_fini(&settings);
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a server");
+  }
+  status = tp__mcp_session_new(runtime, &settings, &tp__mcp_stdio, &own->session, fault);
+  if (status == TP_OK) *ret_server = own;
+  else tp__heap_free(own, sizeof *own);
+  return status;
+}
+
+/* One try: another commit may come in between. */
+static tp_status add_once(tp_runtime *runtime, const tp_mcp_options *options, tp_fault *fault) {
+  server *own = NULL;
+  tp_edit *edit = NULL;
+  tp_status status = server_new(runtime, options, &own, fault);
+  if (status != TP_OK) return status;
+  const names n = names_of(own->session->settings.options.name);
+  const tp_owner owner = {.struct_size = sizeof owner, .name = n.owner, .trust = TP_TRUST_HOST};
+  status = tp_edit_begin(runtime, &owner, &edit, fault);
+  if (status != TP_OK) {
+    server_destroy(own);
+    return status;
+  }
+  status = add(edit, own, fault);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
+tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, tp_fault *fault) {
+  tp_status status;
+  if (!runtime) return tp__refuse(fault, TP_ERR_USAGE, NULL, "runtime is NULL");
+  do status = add_once(runtime, options, fault);
+  while (status == TP_ERR_CONFLICT);
+  return status;
+}
+
+tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) {
+  tp_status status;
+  if (!runtime) return tp__refuse(fault, TP_ERR_USAGE, NULL, "runtime is NULL");
+  if (!name || strlen(name) > TP_ID_BYTES_MAX - sizeof "mcp..tools")
+    return tp__refuse(fault, TP_ERR_BAD_ID, name, "there can be no MCP server of this name");
+  const names n = names_of(name);
+  const tp_owner owner = {.struct_size = sizeof owner, .name = n.owner, .trust = TP_TRUST_HOST};
+  do {
+    tp_edit *edit = NULL;
+    status = tp_edit_begin(runtime, &owner, &edit, fault);
+    if (status != TP_OK) return status;
+    status = tp_edit_remove_subscription(edit, n.handler, fault);
+    if (status == TP_OK) status = tp_edit_remove_handler(edit, n.handler, fault);
+    if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+    if (status != TP_OK) tp_edit_discard(edit);
+  } while (status == TP_ERR_CONFLICT);
+  return status;
+}

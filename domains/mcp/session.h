@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session: the connection to one server, whatever the transport: which era and version it speaks, its requests and
+ * their answers, its list of tools, and when it is started again. One lock guards it; answers are given without it.
+ *
+ *   IDLE -> STARTING -> READY -> (its transport is lost) -> PAUSED -> STARTING …
+ *                 \-> PAUSED
+ *
+ * STARTING: server/discover; where that is refused, or not answered, initialize; then all pages of tools/list. A server
+ * that ends while it is probed is started once more and not probed. PAUSED: it ended or could not be started; after 1,
+ * 2, 4 … 60 s it is started again: by itself when it was ready before, else when it is wanted. No request is repeated
+ * by itself. */
+#ifndef TP__MCP_SESSION_H
+#define TP__MCP_SESSION_H
+
+#include "domains/mcp/message.h"
+#include "domains/mcp/settings.h"
+#include "support/lock.h"
+#include "support/references.h"
+
+typedef struct tp__mcp_session tp__mcp_session;
+
+/** A tool as its server describes it. */
+typedef struct tp__mcp_tool {
+  char *name;                         /* the server's */
+  char *full_name;                    /* mcp__SERVER__TOOL, as the model knows it */
+  char *description;                  /* never NULL */
+  tp_text schema;                     /* value, with type object; in list->values */
+  tp_text output_schema, annotations; /* values, or empty; in list->values */
+  char hash[65];                      /* of name, description, schema and annotations */
+  bool is_changed;                    /* another than what is pinned */
+  struct tp__mcp_tools *list;
+} tp__mcp_tool;
+
+/** The tools of a server at one time: it never changes, and turns keep the one that they began with. */
+typedef struct tp__mcp_tools {
+  tp__references refs;
+  tp__mcp_session *session; /* referenced */
+  tp__mcp_tool *items;      /* in the order of their names */
+  size_t count, capacity;
+  tp_writer **pages; /* that the values are in */
+  size_t page_count, page_capacity;
+} tp__mcp_tools;
+
+void tp__mcp_tools_ref(tp__mcp_tools *tools);
+/** Accepts NULL. */
+void tp__mcp_tools_unref(tp__mcp_tools *tools);
+
+typedef enum tp__mcp_state {
+  TP__MCP_IDLE,
+  TP__MCP_STARTING,
+  TP__MCP_READY,
+  TP__MCP_PAUSED,
+  TP__MCP_CLOSED
+} tp__mcp_state;
+
+/** What came of a request. Borrowed till the callback returns. */
+typedef struct tp__mcp_answer {
+  const tp__mcp_message *message; /* RESULT or ERROR; NULL: there is no answer, and words say why */
+  const char *words;
+} tp__mcp_answer;
+/** Threads: the one that reads, or ends the session. No lock is held. */
+typedef void (*tp__mcp_answer_fn)(void *ctx, const tp__mcp_answer *answer);
+
+/** A pair of the params of a request. */
+typedef struct tp__mcp_pair {
+  const char *key;
+  tp_text content; /* of a text, or a value */
+  bool is_value;
+} tp__mcp_pair;
+
+/** How messages go to a server. The functions are called with the session's lock held, and call nothing of it. */
+typedef struct tp__mcp_transport {
+  /** Begins. What it reads goes to tp__mcp_session_take(), and its end to tp__mcp_session_lost(). */
+  tp_status (*start_locked)(tp__mcp_session *session, tp_fault *fault);
+  /** @param id      of a request; -1: of a message that has no answer.
+   *  @param params  of the request, for headers; or empty. */
+  tp_status (*send_locked)(tp__mcp_session *session, int64_t id, const char *method, tp_text params, tp_text json,
+                           tp_fault *fault);
+  /** A request was given up; NULL: nothing is to be done. */
+  void (*give_up_locked)(tp__mcp_session *session, int64_t id);
+  /** Ends it, or asks it to end: then tp__mcp_session_lost() follows.   @return whether that follows. */
+  bool (*stop_locked)(tp__mcp_session *session);
+  /** Ends it at once, when it did not follow. */
+  void (*kill_locked)(tp__mcp_session *session);
+  /** With the session: it has ended. */
+  void (*free)(tp__mcp_session *session);
+} tp__mcp_transport;
+
+struct tp__mcp_request;
+
+struct tp__mcp_session {
+  /* never change */
+  tp__references refs;
+  tp__mcp_settings settings;
+  tp_runtime *runtime;
+  const tp__mcp_transport *transport;
+  tp__lock lock;
+  tp__lock_condition ended; /* is_connected has become false */
+  /* under lock */
+  tp__mcp_state state;
+  bool is_connected; /* the transport runs, or ends */
+  bool was_ready, skips_probe, is_probing, is_listing, list_again;
+  tp_mcp_version version;
+  int64_t last_id;
+  struct tp__mcp_request *requests;
+  tp__mcp_tools *tools;   /* of the last list; NULL: none yet */
+  tp__mcp_tools *listing; /* that is being read */
+  size_t pages;
+  struct tp__mcp_waiter *waiters;
+  uint32_t failures;                                                 /* in a row */
+  uint32_t strays;                                                   /* lines that were no messages, since the start */
+  int64_t start_deadline_ns, probe_deadline_ns, restart_ns, kill_ns; /* INT64_MAX: none */
+  int64_t ready_ns;
+  bool leaves_at_end;                /* it was closed on a thread of io */
+  char words[TP_FAULT_MESSAGE_SIZE]; /* why it is PAUSED */
+  char server_name[128], server_version[64];
+  bool has_tools, has_list_changed;
+  tp__bytes notes;      /* diagnostics that no turn has shown yet: lines */
+  void *link;           /* the transport's own */
+  tp_writer *writer;    /* of messages */
+  tp_writer *constants; /* value: [clientInfo, clientCapabilities] */
+  /* the reading thread's */
+  tp_writer *reader;
+};
+
+/** @param settings  taken, whatever comes of it.
+ *  @param ret_session  with one reference. */
+tp_status tp__mcp_session_new(tp_runtime *runtime, tp__mcp_settings *settings, const tp__mcp_transport *transport,
+                              tp__mcp_session **ret_session, tp_fault *fault);
+void tp__mcp_session_ref(tp__mcp_session *session);
+void tp__mcp_session_unref(tp__mcp_session *session);
+/** Ends it: requests that wait are answered, the transport is ended, and, on other threads than those of io, waited
+ *  for. */
+void tp__mcp_session_close(tp__mcp_session *session);
+
+/** Gets the tools once the session is ready, or NULL and words.
+ *  Threads: any of io, or the caller's before tp__mcp_session_want() returns. No lock is held. */
+typedef void (*tp__mcp_ready_fn)(void *ctx, tp__mcp_tools *tools, const char *words);
+/** Starts the session where it is not, and calls on_ready once.
+ *  @return false without memory: then on_ready is not called. */
+bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, void *ctx);
+
+/** Sends a request of a session that is READY.
+ *  @param pairs      of its params, without `_meta`.
+ *  @param on_answer  called once, unless the request is given up; not when this fails.
+ *  @param ret_id     set before on_answer can come.
+ *  @return TP_OK; TP_ERR_STALE: it is not ready, the fault says why; TP_ERR_FULL; TP_ERR_NO_MEMORY; what the transport
+ *          returns. */
+tp_status tp__mcp_session_request(tp__mcp_session *session, const char *method, const tp__mcp_pair *pairs,
+                                  size_t pair_count, tp__mcp_answer_fn on_answer, void *ctx, int64_t *ret_id,
+                                  tp_fault *fault);
+/** Gives a request up: its server is notified. @return whether it had no answer yet; then on_answer will not come. */
+bool tp__mcp_session_give_up(tp__mcp_session *session, int64_t id, const char *reason);
+
+/** What a transport read. @param json  one line, body or event. Threads: one at a time. */
+void tp__mcp_session_take(tp__mcp_session *session, tp_text json);
+/** The answer to one request will not come. */
+void tp__mcp_session_fail_request(tp__mcp_session *session, int64_t id, const char *words);
+/** What the server writes cannot be read any more: it is ended at once. */
+void tp__mcp_session_broken(tp__mcp_session *session, const char *words);
+/** The transport has ended. */
+void tp__mcp_session_lost(tp__mcp_session *session, const char *words);
+/** Timers. @return when the next one passes. Threads: io's. */
+int64_t tp__mcp_session_tick(tp__mcp_session *session, int64_t now_ns);
+
+/** Keeps a line for the diagnostics of the next turn. */
+void tp__mcp_session_note_locked(tp__mcp_session *session, const char *format, ...) TP__PRINTF(2, 3);
+/** Takes these lines. */
+void tp__mcp_session_notes_take(tp__mcp_session *session, tp__bytes *ret_notes);
+
+#endif

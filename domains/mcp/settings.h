@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * settings: the options of a server, checked and copied. */
+#ifndef TP__MCP_SETTINGS_H
+#define TP__MCP_SETTINGS_H
+
+#include "support/bytes.h"
+#include "support/fault.h"
+#include "turnphase/mcp.h"
+
+/** Every string and list of the options is the struct's own. Zero-filled is none. */
+typedef struct tp__mcp_settings {
+  tp_mcp_options options;
+  size_t argument_count, environment_count, header_count;
+} tp__mcp_settings;
+
+/** Copies options, with the defaults in place of 0.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_BAD_ID, TP_ERR_VERSION, TP_ERR_NO_MEMORY: then there is nothing to end. */
+tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options *options, tp_fault *fault);
+void tp__mcp_settings_fini(tp__mcp_settings *settings);
+
+#endif

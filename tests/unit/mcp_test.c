@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Servers of MCP as tools: both eras, calls and what comes of them, lists that change, servers that end and are started
+ * again; and a table of hostile servers, each with its declared outcome. After each case no process and no descriptor
+ * is left. The servers are tests/support/mcp_server.c. */
+#include "tests/support/test.h"
+#include "tests/support/host.h"
+#include "tests/support/inbox.h"
+#include "tests/support/json_text.h"
+#include "tests/support/json_value.h"
+#include "tests/support/leftovers.h"
+#include <sys/stat.h>
+#include "turnphase/mcp.h"
+#include "turnphase/task.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { WORDS_MAX = 8, TEXT_SIZE = 8192 };
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_writer *writer;
+  size_t descriptors;
+  pthread_mutex_t lock;
+  char diagnostics[TEXT_SIZE]; /* under lock; a line each */
+  /* of the last call */
+  char text[TEXT_SIZE], value[TEXT_SIZE], parts[TEXT_SIZE];
+  tp_tool_result_kind kind;
+  char listing[TEXT_SIZE]; /* names of tools, each with a blank after it */
+} world;
+
+static void note(void *ctx, const tp_event *event) {
+  world *w = ctx;
+  if (event->kind != TP_EVENT_DIAGNOSTIC) return;
+  pthread_mutex_lock(&w->lock);
+  size_t used = strlen(w->diagnostics);
+  snprintf(w->diagnostics + used, sizeof w->diagnostics - used, "%.*s: %.*s\n", (int)event->contribution->key.size,
+           event->contribution->key.data, (int)event->contribution->text.size, event->contribution->text.data);
+  pthread_mutex_unlock(&w->lock);
+}
+
+static int set_up(void **state) {
+  static world w;
+  w = (world){.lock = PTHREAD_MUTEX_INITIALIZER};
+  if (!getenv("TURNPHASE_MCP_SERVER")) fail_msg("TURNPHASE_MCP_SERVER is not set");
+  snprintf(marker, sizeof marker, "MCP_MARKER=%d-%lld", (int)getpid(), (long long)now_ns());
+  w.descriptors = open_descriptors();
+  w.runtime = open_runtime(NULL);
+  assert_int_equal(tp_writer_new(NULL, &w.writer), TP_OK);
+  const tp_listener listener = {.struct_size = sizeof listener, .on_event = note, .ctx = &w};
+  assert_int_equal(tp_runtime_listen(w.runtime, &listener, NULL, NULL), TP_OK);
+  *state = &w;
+  return 0;
+}
+
+/* Ends the runtime; nothing is left of it. */
+static void end(world *w) {
+  if (w->runtime) expect_no_tokens(w->runtime);
+  tp_runtime_free(w->runtime);
+  w->runtime = NULL;
+  assert_int_equal(processes_left(), 0);
+  await_descriptors(w->descriptors);
+}
+
+static int tear_down(void **state) {
+  world *w = *state;
+  end(w);
+  tp_writer_free(w->writer);
+  return 0;
+}
+
+FOR_EACH_TEST(set_up, tear_down);
+
+/* @param words  arguments of the server, separated by blanks. */
+static tp_status try_add(world *w, const char *name, const char *words, tp_mcp_options options, tp_fault *fault) {
+  char copy[512];
+  const char *arguments[WORDS_MAX + 2] = {getenv("TURNPHASE_MCP_SERVER")};
+  const char *environment[] = {marker, "MCP_OWN=given", NULL};
+  size_t count = 1;
+  char *rest = NULL;
+  snprintf(copy, sizeof copy, "%s", words);
+  for (char *word = strtok_r(copy, " ", &rest); word && count <= WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+    arguments[count++] = word;
+  options.struct_size = sizeof options;
+  options.name = name;
+  if (!options.arguments) options.arguments = arguments;
+  if (!options.environment) options.environment = environment;
+  return tp_mcp_add(w->runtime, &options, fault);
+}
+
+static void add_server(world *w, const char *name, const char *words, tp_mcp_options options) {
+  tp_fault fault = {0};
+  if (try_add(w, name, words, options, &fault) != TP_OK) fail_msg("%s", fault.message);
+}
+
+static bool list_tool(void *ctx, const tp_tool_listing *listing) {
+  world *w = ctx;
+  size_t used = strlen(w->listing);
+  snprintf(w->listing + used, sizeof w->listing - used, "%s ", listing->tool->name);
+  return true;
+}
+
+static const char *list(world *w) {
+  tp_fault fault = {0};
+  w->listing[0] = '\0';
+  if (tp_runtime_tools(w->runtime, list_tool, w, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return w->listing;
+}
+
+static void copy_json(char *to, tp_text value) {
+  char *json = value.size > 0 ? json_text(value) : strdup("");
+  snprintf(to, TEXT_SIZE, "%s", json);
+  free(json);
+}
+
+static tp_status try_call(world *w, const char *tool, const char *arguments, uint32_t limit_ms) {
+  const tp_task_result *result = NULL;
+  const tp_turn_request request = {.struct_size = sizeof request, .limit_ms = limit_ms};
+  const tp_task_spec spec = {.struct_size = sizeof spec,
+                             .tool = tool,
+                             .arguments = json_value(w->writer, arguments),
+                             .request = limit_ms ? &request : NULL};
+  tp_fault fault = {0};
+  tp_status status = tp_task_call(w->runtime, &spec, &result, &fault);
+  w->text[0] = w->value[0] = w->parts[0] = '\0';
+  if (status != TP_OK) {
+    snprintf(w->text, sizeof w->text, "%s", fault.message);
+    return status;
+  }
+  w->kind = result->kind;
+  snprintf(w->text, sizeof w->text, "%.*s", (int)result->text.size, result->text.size ? result->text.data : "");
+  copy_json(w->value, result->value);
+  copy_json(w->parts, result->parts);
+  tp_task_result_free(result);
+  return TP_OK;
+}
+
+static const char *call(world *w, const char *tool, const char *arguments) {
+  assert_int_equal(try_call(w, tool, arguments, 0), TP_OK);
+  return w->text;
+}
+
+static void expect_diagnostic(world *w, const char *words) {
+  pthread_mutex_lock(&w->lock);
+  bool has = strstr(w->diagnostics, words) != NULL;
+  pthread_mutex_unlock(&w->lock);
+  if (!has) fail_msg("no \"%s\" in: %s", words, w->diagnostics);
+}
+
+#define OPTIONS(...) \
+  (tp_mcp_options) { __VA_ARGS__ }
+
+#define TOOLS_OF(name)                                                                         \
+  "mcp__" name "__change mcp__" name "__die mcp__" name "__echo mcp__" name "__env mcp__" name \
+  "__fail "                                                                                    \
+  "mcp__" name "__never mcp__" name "__parts mcp__" name "__refuse mcp__" name "__value "
+
+/* ---- good servers ---- */
+
+TEST(a_server_of_each_era_gives_its_tools) {
+  static const char *const rows[] = {
+      "",          "new",      "version=2024-11-05", "version=2025-03-26", "version=2025-06-18",
+      "no-answer", "no-probe", "banner=3",           "stderr=300",         "twice",
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    add_server(w, "one", rows[i], OPTIONS(.start_limit_ms = 2000));
+    assert_string_equal(list(w), TOOLS_OF("one"));
+    assert_string_equal(call(w, "mcp__one__echo", "{'text':'hi'}"), "hi");
+    assert_int_equal(w->kind, TP_TOOL_OK);
+    assert_int_equal(tp_mcp_remove(w->runtime, "one", NULL), TP_OK);
+    assert_string_equal(list(w), "");
+    if (strcmp(rows[i], "banner=3") == 0) expect_diagnostic(w, "wrote what is no message");
+    end(w);
+    w->runtime = open_runtime(NULL);
+    const tp_listener listener = {.struct_size = sizeof listener, .on_event = note, .ctx = w};
+    assert_int_equal(tp_runtime_listen(w->runtime, &listener, NULL, NULL), TP_OK);
+  }
+}
+
+TEST(what_a_tool_answers_is_an_answer) {
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(0));
+  assert_string_equal(call(w, "mcp__s__fail", "{}"), "no such file");
+  assert_int_equal(w->kind, TP_TOOL_HANDLER_ERROR);
+  assert_non_null(strstr(call(w, "mcp__s__refuse", "{}"), "refused the call: not like this (code -32602)"));
+  assert_int_equal(w->kind, TP_TOOL_HANDLER_ERROR);
+  assert_string_equal(call(w, "mcp__s__value", "{}"), "{\"rain_mm\":7}");
+  assert_string_equal(w->value, "{\"rain_mm\":7}");
+  assert_string_equal(call(w, "mcp__s__parts", "{}"),
+                      "one\ntwo\n[an item that is not base64 with a mimeType is left out: audio]\n"
+                      "[an item of an unknown type is left out: hologram]");
+  assert_string_equal(w->parts,
+                      "[{\"image\":\"iVBORw==\",\"media_type\":\"image/png\"},{\"link\":\"file:///r\",\"name\":\"r\"},"
+                      "{\"file\":\"aW5zaWRl\",\"uri\":\"file:///t\",\"media_type\":\"text/plain\"}]");
+  assert_int_equal(try_call(w, "mcp__s__echo", "{}", 0), TP_OK);
+  assert_int_equal(w->kind, TP_TOOL_INVALID_ARGUMENTS); /* by the schema of the server */
+}
+
+TEST(a_program_gets_few_variables_and_its_own) {
+  world *w = *state;
+  assert_int_equal(setenv("MCP_SECRET", "1", 1), 0);
+  add_server(w, "s", "", OPTIONS(0));
+  assert_string_equal(call(w, "mcp__s__env", "{'text':'MCP_OWN'}"), "given");
+  assert_string_equal(call(w, "mcp__s__env", "{'text':'MCP_SECRET'}"), "(none)");
+  assert_string_equal(call(w, "mcp__s__env", "{'text':'PATH'}"), getenv("PATH"));
+  unsetenv("MCP_SECRET");
+}
+
+TEST(a_program_is_found_in_path) {
+  world *w = *state;
+  char path[4096];
+  const char *file = getenv("TURNPHASE_MCP_SERVER"), *slash = strrchr(file, '/');
+  snprintf(path, sizeof path, "PATH=/nowhere:%.*s", (int)(slash - file), file);
+  const char *environment[] = {marker, path, NULL}, *arguments[] = {slash + 1, NULL};
+  add_server(w, "s", "", OPTIONS(.arguments = arguments, .environment = environment));
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'found'}"), "found");
+}
+
+TEST(allow_and_deny_choose_tools) {
+  static const char *const allow[] = {"e*", "f*"}, *const deny[] = {"env"};
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(.allow = allow, .allow_count = 2, .deny = deny, .deny_count = 1));
+  assert_string_equal(list(w), "mcp__s__echo mcp__s__fail ");
+}
+
+TEST(pages_are_read_in_their_order) {
+  world *w = *state;
+  add_server(w, "s", "pages=4", OPTIONS(0));
+  list(w);
+  assert_non_null(strstr(w->listing, "mcp__s__page0 mcp__s__page1 mcp__s__page2 "));
+  assert_non_null(strstr(w->listing, "mcp__s__echo "));
+}
+
+TEST(a_changed_list_is_that_of_the_next_turn) {
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(0));
+  assert_null(strstr(list(w), "added"));
+  assert_string_equal(call(w, "mcp__s__change", "{}"), "changed");
+  for (int round = 0; round < 1000 && !strstr(list(w), "mcp__s__added "); round++) usleep(1000);
+  assert_non_null(strstr(w->listing, "mcp__s__added "));
+}
+
+TEST(a_server_may_ask_its_client) {
+  world *w = *state;
+  add_server(w, "s", "ask", OPTIONS(.workspace = "/work/a b"));
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'after'}"), "after");
+}
+
+/* ---- names ---- */
+
+TEST(names_are_for_hooks_and_models) {
+  static const char *const rows[] = {"", "a__b", "a b", "a.b", "ä", "012345678901234567890123456789012"};
+  world *w = *state;
+  tp_fault fault = {0};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    assert_int_equal(try_add(w, rows[i], "", OPTIONS(0), &fault), TP_ERR_BAD_ID);
+    assert_non_null(strstr(fault.message, "1 to 32 letters"));
+  }
+  add_server(w, "01234567890123456789012345678901", "", OPTIONS(0));
+  assert_non_null(strstr(list(w), "mcp__01234567890123456789012345678901__refuse "));
+  assert_int_equal(try_add(w, "01234567890123456789012345678901", "", OPTIONS(0), &fault), TP_ERR_DUPLICATE_ID);
+}
+
+TEST(options_that_cannot_be_are_refused) {
+  static const char *const program[] = {"x", NULL}, *const none[] = {NULL}, *const empty[] = {"", NULL};
+  static const char *const header[] = {"no colon", NULL}, *const lines[] = {"A: b\r\nC: d", NULL};
+  static const char *const variable[] = {"NOTHING", NULL}, *const good[] = {"A: b", NULL};
+  static const struct {
+    tp_mcp_options options;
+    const char *words;
+  } rows[] = {
+      {{.name = "s"}, "exactly one"},
+      {{.name = "s", .arguments = program, .url = "http://a"}, "exactly one"},
+      {{.name = "s", .arguments = none}, "exactly one"},
+      {{.name = "s", .arguments = empty}, "empty name"},
+      {{.name = "s", .url = "ftp://a"}, "http://"},
+      {{.name = "s", .url = "http://a", .headers = header}, "header 1"},
+      {{.name = "s", .url = "http://a", .headers = lines}, "header 1"},
+      {{.name = "s", .arguments = program, .headers = good}, "headers are of a url"},
+      {{.name = "s", .url = "http://a", .directory = "/"}, "of programs"},
+      {{.name = "s", .arguments = program, .environment = variable}, "NAME=value"},
+      {{.name = "s", .arguments = program, .start_limit_ms = 300001}, "start_limit_ms"},
+      {{.name = "s", .arguments = program, .message_bytes_max = 1u << 30}, "message_bytes_max"},
+      {{.name = "s", .arguments = program, .allow_count = 1}, "lists"},
+      {{.name = "s", .arguments = program, .workspace = "a"}, "absolute"},
+      {{.name = "s", .arguments = program, .reserved_ = 1}, "reserved_"},
+  };
+  world *w = *state;
+  tp_fault fault = {0};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_mcp_options options = rows[i].options;
+    options.struct_size = sizeof options;
+    assert_int_equal(tp_mcp_add(w->runtime, &options, &fault), TP_ERR_USAGE);
+    if (!strstr(fault.message, rows[i].words)) fail_msg("%zu: %s", i, fault.message);
+  }
+  assert_int_equal(tp_mcp_add(w->runtime, NULL, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_add(NULL, &rows[0].options, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", &fault), TP_ERR_NOT_FOUND);
+}
+
+/* ---- servers that end ---- */
+
+TEST(a_server_that_dies_fails_its_call_and_no_other_server) {
+  world *w = *state;
+  add_server(w, "one", "", OPTIONS(0));
+  add_server(w, "two", "", OPTIONS(0));
+  call(w, "mcp__one__die", "{}");
+  assert_int_equal(w->kind, TP_TOOL_HANDLER_ERROR);
+  assert_non_null(strstr(w->text, "gave no answer: it exited with code 3: notifications/initialized out of order"));
+  assert_non_null(strstr(w->text, "not known"));
+  assert_string_equal(list(w), TOOLS_OF("two"));
+  expect_diagnostic(w, "the server one is not there: it exited with code 3");
+  expect_diagnostic(w, "started again in 1 s");
+  assert_string_equal(call(w, "mcp__two__echo", "{'text':'here'}"), "here");
+}
+
+TEST(a_server_that_was_ready_is_started_again_by_itself) {
+  world *w = *state;
+  char file[64], words[128];
+  struct stat starts = {0};
+  snprintf(file, sizeof file, "/tmp/mcp_test_%d", (int)getpid());
+  snprintf(words, sizeof words, "file=%s", file);
+  unlink(file);
+  add_server(w, "s", words, OPTIONS(0));
+  call(w, "mcp__s__die", "{}");
+  for (int round = 0; round < 10000 && starts.st_size < 2; round++) {
+    usleep(1000);
+    stat(file, &starts);
+  }
+  assert_int_equal(starts.st_size, 2);
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'again'}"), "again");
+  unlink(file);
+}
+
+TEST(a_call_that_passes_its_limit_is_cancelled_at_its_server) {
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(.call_limit_ms = 50));
+  call(w, "mcp__s__never", "{}");
+  assert_int_equal(w->kind, TP_TOOL_TIMED_OUT);
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'next'}"), "next");
+}
+
+/* ---- hostile servers ---- */
+
+TEST(each_hostile_server_has_its_outcome) {
+  static const struct {
+    const char *words;
+    const char *diagnostic; /* of the first turn; NULL: its tools are there */
+    uint32_t message_bytes_max;
+  } rows[] = {
+      {"silent", "not ready after 300 ms", 0},
+      {"deaf", "not ready after 300 ms", 0},
+      {"silent stubborn", "not ready after 300 ms", 0},
+      {"exit", "exited with code 5", 0},
+      {"flood", "more than 1000 lines that are no messages", 0},
+      {"line=64", "a line of more than 65536 bytes", 65536},
+      {"wrong-ids", "not ready after 300 ms", 0},
+      {"text-ids", "not ready after 300 ms", 0},
+      {"string-null", "result of an answer is no object", 0},
+      {"version=1900-01-01", "wants version \"1900-01-01\"", 0},
+      {"banner=2000", "more than 1000 lines", 0},
+      {"endless", NULL, 0},
+      {"stderr=4000", NULL, 0},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    w->diagnostics[0] = '\0';
+    add_server(w, "bad", rows[i].words,
+               OPTIONS(.start_limit_ms = rows[i].diagnostic && strstr(rows[i].diagnostic, "300 ms") ? 300 : 0,
+                       .message_bytes_max = rows[i].message_bytes_max));
+    add_server(w, "good", "", OPTIONS(0));
+    list(w);
+    if (!strstr(w->listing, TOOLS_OF("good"))) fail_msg("%s: %s", rows[i].words, w->listing);
+    if (!rows[i].diagnostic) assert_non_null(strstr(w->listing, "mcp__bad__"));
+    else assert_null(strstr(w->listing, "mcp__bad__"));
+    if (rows[i].diagnostic) expect_diagnostic(w, rows[i].diagnostic);
+    assert_int_equal(tp_mcp_remove(w->runtime, "bad", NULL), TP_OK);
+    assert_int_equal(tp_mcp_remove(w->runtime, "good", NULL), TP_OK);
+  }
+  assert_int_equal(processes_left(), 0);
+}
+
+TEST(a_program_that_is_not_there_is_a_diagnostic) {
+  static const char *const rows[][2] = {{"mcp-no-such-program", NULL}, {"/etc/passwd", NULL}, {"/nowhere/x", NULL}};
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    w->diagnostics[0] = '\0';
+    add_server(w, "s", "", OPTIONS(.arguments = rows[i]));
+    assert_string_equal(list(w), "");
+    expect_diagnostic(w, "the server s is not there: ");
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
+}
