@@ -149,8 +149,9 @@ typedef struct tp_openai_options {
  *  Reasoning text of a model is not part of the answer. A call whose arguments are no JSON object is passed on as
  *  malformed.
  *
- *  The key is in no fault and no message: it is removed from error texts of the endpoint. The text of an answer is not
- *  searched for it.
+ *  Secrets are in no fault and no message: error texts of the endpoint and of libcurl have "[key]" in place of the key,
+ *  of the values of headers and of base_url's query (but for api-version), of the password of a proxy, and of users and
+ *  passwords in any URL. Of a redirect the query is left out. The text of an answer is not searched for them.
  *
  *  Its provider (tp_model.provider) is the host and port of base_url. A request that fails ends as by tp_model_fail():
  *  TP_ERR_CONTEXT_LENGTH when the endpoint reports that the context is too long, TP_ERR_MODEL_UNAVAILABLE when it would

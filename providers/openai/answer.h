@@ -55,13 +55,13 @@ typedef struct tp__openai_answer {
    *  ends here. */
   tp_status (*on_text)(void *ctx, tp_text piece, bool thinking);
   void *ctx;
-  const char *secret;   /* cut out of failures; may be NULL */
-  uint64_t quirks;      /* TP_OPENAI_QUIRK_* */
-  size_t bytes_left;    /* of bytes_max */
-  bool has_marks;       /* in the event that is read: see tp__openai_join() */
-  tp__bytes text;       /* as it came; with tags of thinking, where there are some */
-  tp__openai_tail tail; /* of text */
-  tp__bytes said;       /* of text what is no thinking, where tags are read */
+  const tp__secrets *secrets; /* cut out of failures; may be NULL */
+  uint64_t quirks;            /* TP_OPENAI_QUIRK_* */
+  size_t bytes_left;          /* of bytes_max */
+  bool has_marks;             /* in the event that is read: see tp__openai_join() */
+  tp__bytes text;             /* as it came; with tags of thinking, where there are some */
+  tp__openai_tail tail;       /* of text */
+  tp__bytes said;             /* of text what is no thinking, where tags are read */
   tp__openai_think think;
   bool grows; /* pieces of a text have the pieces before them in them: see TP_OPENAI_QUIRK_CUMULATIVE */
   tp__openai_span *spans;
@@ -84,7 +84,7 @@ typedef struct tp__openai_answer {
   tp_writer *arguments;
 } tp__openai_answer;
 
-/** @param answer  zero-filled but for bytes_max, on_text, ctx, secret and quirks. */
+/** @param answer  zero-filled but for bytes_max, on_text, ctx, secrets and quirks. */
 void tp__openai_answer_init(tp__openai_answer *answer);
 void tp__openai_answer_fini(tp__openai_answer *answer);
 

@@ -181,7 +181,7 @@ static bool begin_reading(call *c) {
                                   .bytes_max = config->response_bytes_max,
                                   .on_text = config->no_stream ? NULL : on_text,
                                   .ctx = c,
-                                  .secret = config->key,
+                                  .secrets = &config->secrets,
                                   .quirks = config->quirks};
   c->reads = true;
   if (tp__openai_stream_init(&c->stream) != TP_OK)
@@ -365,12 +365,16 @@ void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
 
 /* ---- how a transfer ended ---- */
 
-/* Without the key, and short. */
-static void show(const call *c, const char *text, char *buffer, size_t size) {
+/* Without secrets, and short. */
+static void show_text(const call *c, tp_text text, char *buffer, size_t size) {
   tp__bytes clean = {0};
-  tp__openai_put_without(&clean, tp_text_of(text), config_of(c)->key);
+  tp__put_without(&clean, text, &config_of(c)->secrets);
   tp__show(buffer, size, tp__bytes_text(&clean));
   tp__bytes_fini(&clean);
+}
+
+static void show(const call *c, const char *text, char *buffer, size_t size) {
+  show_text(c, tp_text_of(text), buffer, size);
 }
 
 static const char *header_of(call *c, const char *name) {
@@ -418,13 +422,15 @@ static void fail_with_status(call *c, int64_t now_ns) {
   if (c->status >= 300 && c->status < 400) {
     char *to = NULL;
     curl_easy_getinfo(c->easy, CURLINFO_REDIRECT_URL, &to);
-    show(c, to ? to : "nowhere", shown, sizeof shown);
+    tp_text shown_to = tp_text_of(to ? to : "nowhere");
+    shown_to.size = tp__url_place_size(shown_to); /* a query may have anything in it */
+    show_text(c, shown_to, shown, sizeof shown);
     (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, false,
                           "%s: it leads to %s, and redirects are not followed; if you trust it, make it the base_url",
                           place, shown);
     return;
   }
-  tp__openai_fail_said(&c->failure, place, c->status, tp__bytes_text(&c->refusal), config_of(c)->key);
+  tp__openai_fail_said(&c->failure, place, c->status, tp__bytes_text(&c->refusal), &config_of(c)->secrets);
   note_retry_after(c, now_ns);
 }
 

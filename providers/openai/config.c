@@ -266,6 +266,7 @@ static tp_status take_headers(tp__openai_config *config, const tp_openai_options
       return usage(fault, "headers",
                    "Host, Content-Type, Accept, the key's header and their like are set by the library");
     status = add_header(config, walk.key.data, walk.key.size, "", value, fault);
+    tp__secrets_add_header(&config->secrets, walk.key, value);
   }
   return status;
 }
@@ -369,6 +370,25 @@ static bool is_zero(const uint8_t *bytes, size_t size) {
   return true;
 }
 
+/* libcurl reads these where options.proxy is NULL, and quotes one that it cannot use. */
+static void note_proxies(tp__openai_config *config) {
+  static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *proxy = getenv(names[i]);
+    if (proxy) tp__secrets_add_url(&config->secrets, tp_text_of(proxy));
+  }
+}
+
+/* Last: the list does not change any more. */
+static tp_status note_secrets(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+  assert(config->url && config->secrets.count <= config->secrets.capacity);
+  if (config->key) tp__secrets_add(&config->secrets, tp_text_of(config->key));
+  if (options->base_url) tp__secrets_add_url(&config->secrets, tp_text_of(options->base_url));
+  if (options->proxy) tp__secrets_add_url(&config->secrets, tp_text_of(options->proxy));
+  else note_proxies(config);
+  return config->secrets.failed ? no_memory(fault) : TP_OK;
+}
+
 tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *given, tp_fault *fault) {
   assert(!config->form && !config->url); /* zero-filled */
   tp_openai_options options;
@@ -393,7 +413,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
                            copy_string(&config->ca_file, options.ca_file)))
     status = no_memory(fault);
-  return status;
+  return status == TP_OK ? note_secrets(config, &options, fault) : status;
 }
 
 void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__bytes *body) {
@@ -416,20 +436,23 @@ static void wipe(char *secret) {
   if (secret) explicit_bzero(secret, strlen(secret));
 }
 
+static void free_wiped(char *secret) {
+  size_t size = secret ? strlen(secret) + 1 : 0;
+  wipe(secret);
+  tp__heap_free(secret, size);
+}
+
 void tp__openai_config_fini(tp__openai_config *config) {
   for (struct curl_slist *header = config->headers; header; header = header->next) wipe(header->data);
   curl_slist_free_all(config->headers);
-  if (config->key) {
-    size_t size = strlen(config->key) + 1;
-    wipe(config->key);
-    tp__heap_free(config->key, size);
-  }
+  tp__secrets_fini(&config->secrets);
+  free_wiped(config->key);
+  free_wiped(config->url); /* its query */
+  free_wiped(config->proxy);
   for (size_t i = 0; i < config->price_count; i++) tp__heap_string_free(config->prices[i].model);
   tp__heap_free(config->prices, config->price_count * sizeof *config->prices);
   tp__heap_string_free(config->model);
-  tp__heap_string_free(config->url);
   tp__heap_string_free(config->place);
-  tp__heap_string_free(config->proxy);
   tp__heap_string_free(config->ca_file);
   if (config->body) tp__heap_free(config->body, config->body_size + 1);
   if (config->files_directory >= 0) close(config->files_directory);

@@ -21,6 +21,7 @@ typedef struct tp__openai_config {
   char *place;                /* its host and port, for faults */
   char *key;                  /* NULL: none is sent */
   char *proxy, *ca_file;      /* may be NULL */
+  tp__secrets secrets;        /* the key, values of headers and of the URL's query, the proxy's password */
   struct curl_slist *headers; /* all that are sent; the key's among them */
   char *body;                 /* value: a map; NULL: none */
   size_t body_size;

@@ -9,7 +9,7 @@
 #include "runtime/base/check.h"
 #include "turnphase/value.h"
 
-enum { SAID_SIZE = 300, EXCERPT_SIZE = 200, QUOTED_SIZE = 300, SECRET_SIZE_MIN = 4, CODE_SIZE = 64, DEPTH_MAX = 6 };
+enum { SAID_SIZE = 300, EXCERPT_SIZE = 200, QUOTED_SIZE = 300, CODE_SIZE = 64, DEPTH_MAX = 6 };
 
 tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retryable, const char *format, ...) {
   assert(code != TP_OK);
@@ -23,21 +23,6 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
   failure->retryable = retryable;
   tp__show(failure->message, sizeof failure->message, tp_text_of(message));
   return code;
-}
-
-void tp__openai_put_without(tp__bytes *bytes, tp_text text, const char *secret) {
-  size_t size = secret ? strlen(secret) : 0;
-  size_t from = 0;
-  for (size_t at = 0; size >= SECRET_SIZE_MIN && at + size <= text.size;) {
-    if (memcmp(text.data + at, secret, size) != 0) {
-      at++;
-      continue;
-    }
-    tp__bytes_put(bytes, text.data + from, at - from);
-    tp__bytes_put_string(bytes, "[key]");
-    from = at += size;
-  }
-  if (from < text.size) tp__bytes_put(bytes, text.data + from, text.size - from);
 }
 
 /* ---- what endpoints say ---- */
@@ -382,7 +367,8 @@ static void read_words(said *s, tp_text value, int depth) {
 
 /* ---- judging it ---- */
 
-static void fail_with(tp__openai_failure *failure, const char *place, long status, const said *s, const char *secret) {
+static void fail_with(tp__openai_failure *failure, const char *place, long status, const said *s,
+                      const tp__secrets *secrets) {
   static const struct row unknown = {0, false, TP_ERR_MODEL, "check base_url and api"},
                           in_stream = {0, false, TP_ERR_MODEL, "see the documentation of the endpoint"};
   tp_text message = tp__bytes_text(&s->message);
@@ -399,10 +385,10 @@ static void fail_with(tp__openai_failure *failure, const char *place, long statu
   if (is_own && status >= 500) retryable = word != CONTEXT && find_row(status) && find_row(status)->retryable;
   tp__bytes all = {0};
   char shown[SAID_SIZE];
-  tp__openai_put_without(&all, message, secret);
+  tp__put_without(&all, message, secrets);
   if (s->code[0] || s->type[0]) {
     tp__bytes_put_string(&all, " (");
-    tp__openai_put_without(&all, tp_text_of(s->code[0] ? s->code : s->type), secret);
+    tp__put_without(&all, tp_text_of(s->code[0] ? s->code : s->type), secrets);
     tp__bytes_put_string(&all, ")");
   }
   tp_text whole = tp__bytes_text(&all);
@@ -414,7 +400,7 @@ static void fail_with(tp__openai_failure *failure, const char *place, long statu
 }
 
 void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long status, tp_text value,
-                           const char *secret) {
+                           const tp__secrets *secrets) {
   said s = {.number = -1};
   tp_text error = tp_value_get(value, "error");
   tp_value_kind kind = tp_value_kind_of(error);
@@ -431,7 +417,7 @@ void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long 
     memcpy(s.type, outer.type, sizeof s.type);
   }
   if (s.number < 0) s.number = outer.number;
-  fail_with(failure, place, status, &s, secret);
+  fail_with(failure, place, status, &s, secrets);
   tp__bytes_fini(&s.message);
   tp__bytes_fini(&outer.message);
 }
@@ -478,7 +464,7 @@ static bool decode_body(tp_text body, tp_writer *writer, tp_text *ret_value) {
 }
 
 void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long status, tp_text body,
-                          const char *secret) {
+                          const tp__secrets *secrets) {
   tp_writer *writer;
   tp_text value = {NULL, 0}, text = tp__openai_trim(body);
   if (tp_writer_new(tp__heap, &writer) != TP_OK) {
@@ -486,13 +472,16 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
     return;
   }
   if (!tp__begins(text, "<") && decode_body(text, writer, &value)) {
-    tp__openai_fail_value(failure, place, status, value, secret);
+    tp__openai_fail_value(failure, place, status, value, secrets);
   } else {
     said s = {.number = -1};
-    if (tp__begins(text, "<")) put_page(&s.message, text);
-    else tp__openai_put_without(&s.message, text, secret);
+    tp__bytes page = {0};
+    bool is_page = tp__begins(text, "<");
+    if (is_page) put_page(&page, text);
+    tp__put_without(&s.message, is_page ? tp__bytes_text(&page) : text, secrets);
     s.message.size = (size_t)tp__cut_word(tp__bytes_text(&s.message), EXCERPT_SIZE);
-    fail_with(failure, place, status, &s, tp__begins(text, "<") ? secret : NULL);
+    fail_with(failure, place, status, &s, NULL);
+    tp__bytes_fini(&page);
     tp__bytes_fini(&s.message);
   }
   tp_writer_free(writer);
@@ -512,13 +501,13 @@ static void put_escaped(tp__bytes *to, tp_text bytes) {
 }
 
 void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,
-                            const char *secret) {
-  tp__bytes clean = {0}, quoted = {0};
+                            const tp__secrets *secrets) {
+  tp__bytes page = {0}, clean = {0}, quoted = {0};
   const char *remedy = retryable ? "try again" : "check base_url and api, and what stands between";
   tp_text text = tp__openai_trim(bytes);
   bool is_page = tp__begins(text, "<");
-  if (is_page) put_page(&clean, text);
-  else tp__openai_put_without(&clean, text, secret);
+  if (is_page) put_page(&page, text);
+  tp__put_without(&clean, is_page ? tp__bytes_text(&page) : text, secrets);
   put_escaped(&quoted, tp__bytes_text(&clean));
   if (is_page)
     (void)tp__openai_fail(failure, TP_ERR_MODEL, retryable, "%s, but a page for people: '%s'; check base_url", what,
@@ -527,6 +516,7 @@ void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool 
   else
     (void)tp__openai_fail(failure, TP_ERR_MODEL, retryable, "%s; it begins with '%s'; %s", what,
                           tp__bytes_string(&quoted), remedy);
+  tp__bytes_fini(&page);
   tp__bytes_fini(&clean);
   tp__bytes_fini(&quoted);
 }

@@ -8,6 +8,7 @@
 
 #include "support/bytes.h"
 #include "support/fault.h"
+#include "support/secrets.h"
 
 typedef struct tp__openai_failure {
   tp_status code; /* TP_OK: none */
@@ -23,19 +24,19 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
  *  @param place   "HTTP 429 from example.com" or what stands for it.
  *  @param status  0: in the middle of a stream.
  *  @param body    what it sent: JSON of one of the known shapes, or anything.
- *  @param secret  cut out of what is shown; may be NULL. */
+ *  @param secrets  cut out of what is shown; NULL: none. */
 void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long status, tp_text body,
-                          const char *secret);
+                          const tp__secrets *secrets);
 /** The same for a body that is a value already: its words wherever the shapes of the servers have them, lists of
  *  details included. */
 void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long status, tp_text value,
-                           const char *secret);
+                           const tp__secrets *secrets);
 
 /** An answer that cannot be read: the message has its first 200 bytes, escaped; of a page for people its words.
  *  @param what   "what the endpoint sent has no answer in it" or the like.
  *  @param bytes  what came; may be empty. */
 void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,
-                            const char *secret);
+                            const tp__secrets *secrets);
 
 /** Whether a map says of itself that it is an error: beside an answer, or in place of one.
  *  @param ret_type  the text under its key "type"; empty: there is none. */
@@ -44,8 +45,5 @@ bool tp__openai_is_error(tp_text value, tp_text *ret_type);
 bool tp__openai_looks_like_error(tp_text value);
 /** The number that a value has or, as digits, is written as; -1: it has none, or one below 0. */
 int64_t tp__openai_int(tp_text value);
-
-/** Appends text with every occurrence of the secret as "[key]". */
-void tp__openai_put_without(tp__bytes *bytes, tp_text text, const char *secret);
 
 #endif

@@ -216,5 +216,5 @@ void tp__openai_take_unread(tp__openai_answer *answer, tp_text event) {
 }
 
 void tp__openai_take_error(tp__openai_answer *answer, tp_text event) {
-  tp__openai_fail_value(&answer->failure, "the endpoint broke the answer off", 0, event, answer->secret);
+  tp__openai_fail_value(&answer->failure, "the endpoint broke the answer off", 0, event, answer->secrets);
 }

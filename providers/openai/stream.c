@@ -23,7 +23,7 @@ static void no_memory(tp__openai_stream *stream) {
 /* Nothing that was read is an answer: the person sees what came. */
 static void no_answer(tp__openai_stream *stream) {
   tp__openai_fail_unread(failure_of(stream), "what the endpoint sent has no answer in it", false,
-                         tp__bytes_text(&stream->sse.stray), stream->secret);
+                         tp__bytes_text(&stream->sse.stray), stream->secrets);
 }
 
 /* The endpoint says that the answer is over. */
@@ -49,7 +49,7 @@ static void cut(tp__openai_stream *stream) {
   char what[80];
   tp_text stray = stream->taken > 0 ? (tp_text){NULL, 0} : tp__bytes_text(&stream->sse.stray);
   snprintf(what, sizeof what, "the stream ended in the middle, after %llu events", (unsigned long long)stream->events);
-  tp__openai_fail_unread(failure_of(stream), what, true, stray, stream->secret);
+  tp__openai_fail_unread(failure_of(stream), what, true, stray, stream->secrets);
 }
 
 /* ---- an event ---- */
@@ -98,11 +98,11 @@ static void take_value(tp__openai_stream *stream, tp_text name, tp_text value) {
 static void fail_unread(tp__openai_stream *stream, tp_text json, const tp_fault *fault) {
   char what[TP_FAULT_MESSAGE_SIZE];
   tp__bytes why = {0};
-  tp__openai_put_without(&why, tp_text_of(fault->message), stream->secret); /* it may quote the text */
+  tp__put_without(&why, tp_text_of(fault->message), stream->secrets); /* it may quote the text */
   snprintf(what, sizeof what, "event %llu of the endpoint, %u:%u: %.160s", (unsigned long long)stream->events,
            fault->line, fault->column, tp__bytes_string(&why));
   tp__bytes_fini(&why);
-  tp__openai_fail_unread(failure_of(stream), what, false, json, stream->secret);
+  tp__openai_fail_unread(failure_of(stream), what, false, json, stream->secrets);
 }
 
 /* @return false, with the failure set, when it is no JSON and does not become one. */
@@ -135,7 +135,7 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
   } else if (!tp__begins(json, "{") && !tp__begins(json, "[")) {
     tp__openai_sse_stray(&stream->sse, json); /* "ping" */
     if (tp__is_word(name, "error"))
-      tp__openai_fail_said(failure_of(stream), "the endpoint broke the answer off", 0, json, stream->secret);
+      tp__openai_fail_said(failure_of(stream), "the endpoint broke the answer off", 0, json, stream->secrets);
   } else if (decode(stream, json, &event, &has_marks)) {
     tp__openai_answer_event(&stream->answer, has_marks);
     stream->may_be_error = memmem(json.data, json.size, "error", 5) != NULL; /* most events have no such word */
@@ -156,7 +156,7 @@ tp_status tp__openai_stream_init(tp__openai_stream *stream) {
   stream->answer = (tp__openai_answer){.bytes_max = stream->bytes_max,
                                        .on_text = stream->on_text,
                                        .ctx = stream->ctx,
-                                       .secret = stream->secret,
+                                       .secrets = stream->secrets,
                                        .quirks = stream->quirks};
   stream->sse = (tp__openai_sse){.on_event = on_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
   tp__openai_answer_init(&stream->answer);

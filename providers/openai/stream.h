@@ -20,7 +20,7 @@ typedef struct tp__openai_stream {
   size_t bytes_max;                                              /* of the answer, and of one event */
   tp_status (*on_text)(void *ctx, tp_text piece, bool thinking); /* NULL: none is wanted */
   void *ctx;
-  const char *secret;
+  const tp__secrets *secrets;
   uint64_t quirks; /* TP_OPENAI_QUIRK_* */
   tp__openai_answer answer;
   tp__openai_sse sse;

@@ -193,3 +193,104 @@ TEST_WITH(a_planted_key_is_found_nowhere, NULL, NULL) {
   assert_non_null(strstr(endpoint_request(p->endpoint, 0), KEY)); /* it was sent */
   provider_close(p);
 }
+
+/* The same for what else is secret in the options: the endpoint says each of them back, and libcurl quotes some. */
+TEST_WITH(planted_headers_queries_and_passwords_are_found_nowhere, NULL, NULL) {
+  static const char *const secrets[] = {
+      "hd-planted-1111",  "tok-planted-2222", "sig%2Fplanted=3333",
+      "sig/planted=3333", "pw-planted-4444",  "us-planted-5",
+  };
+  static const char *const shapes[] = {
+      "{\"error\":{\"message\":\"wrong: %s.\",\"code\":\"%s\",\"type\":\"%s\"}}",
+      "You sent %s to us: %s, not %s",
+      "<html><body>what is %s, %s, %s</body></html>",
+      "{\"detail\":[{\"loc\":[\"%s\"],\"msg\":\"%s\"}],\"x\":\"%s\"}",
+      "data: %s %s %s\n\n",
+      "data: {\"error\":{\"message\":\"%s %s %s\"}}\n\n",
+      "",
+      "",
+  };
+  enum { REPLIES = COUNT(secrets) * COUNT(shapes) };
+  static char bodies[REPLIES][512], headers[REPLIES][256];
+  static endpoint_reply replies[REPLIES];
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  for (size_t i = 0; i < REPLIES; i++) {
+    size_t shape = i / COUNT(secrets);
+    const char *secret = secrets[i % COUNT(secrets)];
+    snprintf(bodies[i], sizeof bodies[i], shapes[shape], secret, secret, secret);
+    snprintf(headers[i], sizeof headers[i], "Location: http://me:%s@h/%s?x=%s\r\n", secret, secret, secret);
+    replies[i] = (endpoint_reply){.status = shape < 2    ? 400
+                                            : shape == 6 ? 302
+                                            : shape == 7 ? 500
+                                                         : 0,
+                                  .headers = shape == 6 ? headers[i] : NULL,
+                                  .body = bodies[i],
+                                  .type = shape == 0 || shape == 3 ? "application/json" : "text/plain"};
+  }
+  endpoint *proxy = endpoint_open(replies, REPLIES);
+  char proxy_url[128];
+  snprintf(proxy_url, sizeof proxy_url, "http://us-planted-5:pw-planted-4444@127.0.0.1:%d", proxy->port);
+  provider *p = provider_open(
+      replies, 1,
+      OPTIONS(.proxy = proxy_url, .base_url = "http://example.invalid/v1?api-version=2024&sig=sig%2Fplanted=3333",
+              .headers = json_value(writer, "{'X-Team': 'hd-planted-1111', 'X-Auth': 'Token tok-planted-2222'}"),
+              .retry_wait_ms = 1),
+      false);
+  for (size_t i = 0; i < REPLIES; i++) {
+    char reason[1024];
+    const tp_turn_result *result = provider_turn(p, NULL);
+    snprintf(reason, sizeof reason, "%.*s", (int)result->reason.size, result->reason.data ? result->reason.data : "");
+    provider_receive(p, reason);
+    for (size_t n = 0; n < COUNT(secrets) - 1; n++) /* a user is no secret outside of a URL */
+      if (strstr(p->received, secrets[n])) fail_msg("%s, answer %zu: %s", secrets[n], i, reason);
+  }
+  assert_int_equal(tp_runtime_turns(p->runtime, NULL, look_at_turn, p, NULL), TP_OK);
+  (void)tp_runtime_audit(p->runtime, 0, look_at_audit, p);
+  for (size_t n = 0; n < COUNT(secrets) - 1; n++) assert_null(strstr(p->received, secrets[n]));
+  assert_non_null(strstr(p->received, "wrong: [key]. ([key])"));
+  assert_non_null(strstr(p->received, "it leads to http://[key]@h/[key], and"));
+  assert_non_null(strstr(endpoint_request(proxy, 0), "hd-planted-1111")); /* it was sent */
+  assert_non_null(strstr(endpoint_request(proxy, 0), "sig=sig%2Fplanted=3333"));
+  provider_close(p);
+  endpoint_close(proxy);
+  tp_writer_free(writer);
+}
+
+/* libcurl quotes a proxy that it cannot read, with its password. */
+TEST_WITH(passwords_of_proxies_are_in_no_failure, NULL, NULL) {
+  static const char *const proxies[] = {
+      "http://me:pw-planted-4444@127.0.0.1:1",     "http://me:pw-planted-4444@127.0.0.1:99999",
+      "http://me:pw-planted/4444@127.0.0.1:1",     "http://me:pw-planted-4444@h.invalid:1",
+      "nonsense://me:pw-planted-4444@127.0.0.1:1", "http://me:pw-planted#4444@127.0.0.1:1",
+      "socks5://me:pw-planted-4444@127.0.0.1:1",   "http://pw-planted-4444@127.0.0.1:x",
+      "http://me:pw-planted?4444@127.0.0.1:1",     "me:pw-planted-4444@127.0.0.1:99999",
+      "http://me:pw-planted%zz4444@127.0.0.1:1",   "http://me:pw-planted-4444@[::1:1",
+  };
+  for (int env = 0; env < 2; env++)
+    for (size_t i = 0; i < COUNT(proxies); i++) {
+      if (env) setenv("http_proxy", proxies[i], 1);
+      tp_model *model;
+      tp_openai_options options = {.struct_size = sizeof options,
+                                   .model = "m",
+                                   .base_url = "http://example.invalid/v1",
+                                   .proxy = env ? NULL : proxies[i],
+                                   .retry_wait_ms = 1};
+      assert_int_equal(tp_openai_model_new(&options, &model, NULL), TP_OK);
+      tp_session *session;
+      tp_runtime *runtime = open_runtime(NULL);
+      tp_session_options session_options = {.struct_size = sizeof session_options, .id = "s", .model = model};
+      assert_int_equal(tp_session_open(runtime, &session_options, &session, NULL), TP_OK);
+      tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("Hi"), .model_attempts = 1};
+      const tp_turn_result *result;
+      assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+      char reason[1024];
+      snprintf(reason, sizeof reason, "%.*s", (int)result->reason.size, result->reason.data);
+      assert_int_equal(result->outcome, TP_TURN_FAILED);
+      if (strstr(reason, "pw-planted") || strstr(reason, "4444")) fail_msg("%s: %s", proxies[i], reason);
+      tp_turn_result_free(result);
+      tp_session_close(session, NULL, NULL);
+      close_runtime(runtime);
+    }
+  unsetenv("http_proxy");
+}

@@ -17,6 +17,7 @@
 #include "support/clock.h"
 #include "support/file.h"
 #include "support/references.h"
+#include "support/secrets.h"
 #include "turnphase/value.h"
 
 #define TEXT(literal) \
@@ -541,4 +542,70 @@ TEST(the_last_reference_is_known) {
   assert_false(tp__references_unref(&references));
   assert_false(tp__references_unref(&references));
   assert_true(tp__references_unref(&references));
+}
+
+/* ---- secrets ---- */
+
+TEST(texts_are_shown_without_secrets_and_credentials_of_urls) {
+  static const struct {
+    const char *text, *shown;
+  } rows[] = {
+      {"", ""},
+      {"nothing", "nothing"},
+      {"abcdef", "[key]"},
+      {"xabcdefabcdefx", "x[key][key]x"},
+      {"abcde", "abcde"},
+      {"abcd", "abcd"},
+      {"a abcdefgh z", "a [key] z"}, /* the longest */
+      {"abcdefg", "[key]g"},
+      {"xyz", "xyz"}, /* too short for the list */
+      {"a%2Fb=c and a/b=c", "[key] and [key]"},
+      {"value-1", "[key]"},
+      {"2024-10-21", "2024-10-21"},
+      {"Bearer header-1 or header-1", "[key] or [key]"},
+      {"2023-06-01", "2023-06-01"},
+      {"pass-1", "[key]"},
+      {"http://h/x?a=b", "http://h/x?a=b"},
+      {"http://u:p@h/x", "http://[key]@h/x"},
+      {"to 'https://u:p@h' and http://v@k.", "to 'https://[key]@h' and http://[key]@k."},
+      {"http://u:p@q@h/x", "http://[key]@h/x"},
+      {"http://u:p/q@h/x", "http://[key]@h/x"},
+      {"http://u:p?q@h", "http://[key]@h"},
+      {"http://h:8080/u@x", "http://h:8080/u@x"},
+      {"http://h/u:p@x", "http://h/u:p@x"},
+      {"http://[::1]:80/u@x", "http://[::1]:80/u@x"},
+      {"http://h, mail me@x", "http://h, mail me@x"},
+      {"://", "://"},
+      {"http://abcdef@h", "http://[key]@h"},
+      {"a://b://c:d@e", "a://b://[key]@e"},
+  };
+  tp__secrets secrets = {0};
+  tp__secrets_add(&secrets, tp_text_of("abcdef"));
+  tp__secrets_add(&secrets, tp_text_of("abcdefgh"));
+  tp__secrets_add(&secrets, tp_text_of("xyz"));
+  tp__secrets_add(&secrets, (tp_text){NULL, 0});
+  tp__secrets_add_url(&secrets, tp_text_of("https://us:pass-1@h/p?api-version=2024-10-21&sig=a%2Fb=c&value-1&e=&&"));
+  tp__secrets_add_header(&secrets, tp_text_of("X-Key"), tp_text_of("Bearer header-1"));
+  tp__secrets_add_header(&secrets, tp_text_of("Anthropic-Version"), tp_text_of("2023-06-01"));
+  assert_false(secrets.failed);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tp__bytes shown = {0};
+    char *exact = malloc(strlen(rows[i].text) ? strlen(rows[i].text) : 1); /* for the sanitizer: no NUL follows */
+    assert_non_null(exact);
+    memcpy(exact, rows[i].text, strlen(rows[i].text));
+    tp__put_without(&shown, (tp_text){exact, strlen(rows[i].text)}, &secrets);
+    if (strcmp(tp__bytes_string(&shown), rows[i].shown) != 0)
+      fail_msg("%s: %s", rows[i].text, tp__bytes_string(&shown));
+    tp__bytes_fini(&shown);
+    free(exact);
+  }
+  tp__secrets_fini(&secrets);
+  tp__bytes shown = {0};
+  tp__put_without(&shown, tp_text_of("abcdef http://u@h"), NULL);
+  assert_string_equal(tp__bytes_string(&shown), "abcdef http://[key]@h");
+  tp__bytes_fini(&shown);
+  assert_int_equal(tp__url_place_size(tp_text_of("http://h/p?q")), 10);
+  assert_int_equal(tp__url_place_size(tp_text_of("http://h/p#q")), 10);
+  assert_int_equal(tp__url_place_size(tp_text_of("http://h/p")), 10);
+  assert_int_equal(tp__url_place_size(tp_text_of("http://h/p q")), 10);
 }
