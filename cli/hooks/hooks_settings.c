@@ -14,6 +14,7 @@
 #include "cli/hooks/hooks_import.h"
 #include "cli/run/event.h"
 #include "runtime/base/check.h"
+#include "support/secrets.h"
 #include "support/text.h"
 
 enum { TIMEOUT_MS_MAX = 86400000, ARGUMENTS_MAX = 60, SUSPICIOUS_S = 1000 };
@@ -310,6 +311,16 @@ static void read_headers(reader *r, tp_text headers, tp_text names) {
   }
 }
 
+/* What a report shows of a URL: its path and query may be secret. */
+static const char *shown_url(reader *r, const char *url) {
+  tp__bytes shown = {0};
+  const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+  tp__put_without(&shown, (tp_text){url, (size_t)(host - url) + strcspn(host, "/?#")}, NULL);
+  const char *text = format_text(r->settings, "%s", tp__bytes_string(&shown));
+  tp__bytes_fini(&shown);
+  return text;
+}
+
 /* Host and port of a URL; of one that has none the library says so. */
 static const char *endpoint_of(reader *r, const char *url) {
   const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
@@ -327,7 +338,8 @@ static void read_endpoint(reader *r, tp_text handler) {
     leave_out(entry, "malformed: url is missing, or is not a text");
     return;
   }
-  entry->url = entry->command = url;
+  entry->url = url;
+  entry->command = shown_url(r, url);
   entry->endpoint = endpoint_of(r, url);
   note(entry, format_text(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
   read_headers(r, tp_value_get(handler, "headers"), tp_value_get(handler, "allowedEnvVars"));

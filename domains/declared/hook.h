@@ -25,7 +25,7 @@ enum {
   TP__HOOK_EDGES_MAX = 64,
   TP__HOOK_PATTERNS_MAX = 64,
   TP__HOOK_FILES_MAX = 128,
-  TP__HOOK_ENVIRONMENT_MAX = 169,
+  TP__HOOK_ENVIRONMENT_MAX = 170,
   TP__HOOK_VARIABLES_MAX = 128, /* of these, by env and pass_env */
   TP__HOOK_LIMIT_MS_MAX = 86400000
 };
@@ -90,7 +90,7 @@ typedef struct tp__hook {
   const char *question;             /* of the kinds that ask a person, deny or allow: the reason */
   tp__permissions *permissions;     /* of the file of a profile */
   const tp__conditions *conditions; /* of the arguments; NULL: none */
-  const char *url;                  /* of the kind that asks an endpoint */
+  const char *url, *shown_url;      /* of the kind that asks an endpoint; shown: without what may be secret */
   const char *prompt, *model;       /* of the kind that asks a model: its name, or NULL */
   bool is_agent;                    /* another host gives that model tools */
   tp__hook_kind kind;

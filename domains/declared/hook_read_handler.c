@@ -411,12 +411,17 @@ static tp_status read_webhook(tp__hook_reader *reader, tp__hook *hook, uint32_t 
                   "the operator does not allow webhooks to %s:%u (tp_hooks_options.webhook_hosts, --webhook)", url.host,
                   url.port);
   TP__TRY(read_headers(reader, hook, map));
+  size_t at = 0;
+  while (hook->environment[at]) at++;
+  assert(at < TP__HOOK_ENVIRONMENT_MAX);
+  hook->environment[at] = tp__hooks_pair(reader->hooks, TP__WEBHOOK_URL, hook->url);
   hook->arguments[0] = reader->hooks->webhook_helper;
   hook->arguments[1] = tp__hooks_copy(reader->hooks, tp_text_of(url.host));
-  hook->arguments[2] = hook->url;
-  hook->argument_count = 3;
+  hook->argument_count = 2;
   hook->started = hook->arguments;
-  return hook->arguments[1] ? TP_OK : tp__reader_no_memory(reader);
+  tp_text shown = {hook->url, url.shown_size};
+  hook->shown_url = tp__hooks_copy(reader->hooks, shown);
+  return hook->environment[at] && hook->arguments[1] && hook->shown_url ? TP_OK : tp__reader_no_memory(reader);
 }
 
 /* ---- a question to a model ---- */

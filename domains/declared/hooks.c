@@ -396,7 +396,7 @@ static bool is_program(const tp__hook *hook) {
 static const char *target_of(const tp__hook *hook) {
   if (is_program(hook)) return hook->arguments[0];
   if (hook->kind == TP__HOOK_PROMPT) return hook->prompt;
-  return hook->kind == TP__HOOK_WEBHOOK ? hook->url : tp__hook_is_native(hook) ? hook->question : hook->path;
+  return hook->kind == TP__HOOK_WEBHOOK ? hook->shown_url : tp__hook_is_native(hook) ? hook->question : hook->path;
 }
 
 size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx) {

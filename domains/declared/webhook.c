@@ -49,6 +49,7 @@ const char *tp__webhook_read_url(const char *url, tp__webhook_url *ret_url) {
   int port = read_port(rest + size, &ret_url->port);
   if (port < 0) return "its port is a number from 1 to 65535";
   rest += size + (size_t)port;
+  ret_url->shown_size = (size_t)(rest - url);
   if (rest[0] != '\0' && rest[0] != '/' && rest[0] != '?')
     return "a path or nothing comes behind its host and port: users and passwords belong into headers";
   for (; *rest; rest++)

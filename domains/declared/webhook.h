@@ -11,8 +11,9 @@
 
 enum { TP__WEBHOOK_HOST_SIZE = 256, TP__WEBHOOK_HEADERS_MAX = 16, TP__WEBHOOK_ANSWER_MAX = 1 << 20 };
 
-/** Environment variables of the helper, each a header line: TP__WEBHOOK_HEADER "0", "1", … Not arguments, which every
- *  process may read. */
+/** Environment variables of the helper: the URL, whose path and query may be as secret as a header, and the header
+ *  lines, TP__WEBHOOK_HEADER "0", "1", … Not arguments, which every user of the machine may read. */
+#define TP__WEBHOOK_URL "TURNPHASE_WEBHOOK_URL"
 #define TP__WEBHOOK_HEADER "TURNPHASE_WEBHOOK_HEADER_"
 
 /** Exit statuses of the helper beside 0, an answer of status 2xx. */
@@ -24,6 +25,7 @@ enum {
 /** A URL that was taken apart. */
 typedef struct tp__webhook_url {
   char host[TP__WEBHOOK_HOST_SIZE]; /* lower case; an IPv6 address with its brackets */
+  size_t shown_size;                /* of the URL up to its host and port: what may be shown of it */
   unsigned port;
 } tp__webhook_url;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase-webhook HOST URL: posts standard input to the URL as JSON, and prints what is answered with status 2xx.
- * Follows no redirect, uses no proxy, and goes to no other host than the one that was allowed. Headers are in its
+ * turnphase-webhook HOST: posts standard input to a URL as JSON, and prints what is answered with status 2xx. Follows
+ * no redirect, uses no proxy, and goes to no other host than the one that was allowed. The URL and headers are in its
  * environment (webhook.h). */
 #include <curl/curl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "domains/declared/webhook.h"
-#include "support/bytes.h"
+#include "support/secrets.h"
 
 static int refuse(int status, const char *what, const char *why) {
   fprintf(stderr, "%s%s%s\n", what, why ? ": " : "", why ? why : "");
@@ -67,12 +67,19 @@ static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, cons
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
 }
 
+/* Of a redirect its host and path are shown: the endpoint may have put anything into the rest. */
 static int refuse_status(CURL *easy, long status) {
   char what[64];
   char *to = NULL;
+  tp__bytes shown = {0};
   curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &to);
+  tp_text place = {to, to ? strlen(to) : 0};
+  place.size = tp__url_place_size(place);
+  tp__put_without(&shown, place, NULL);
   snprintf(what, sizeof what, to ? "HTTP status %ld, to" : "HTTP status %ld", status);
-  return refuse(TP__WEBHOOK_UNANSWERED, what, to ? to : NULL);
+  int exit_status = refuse(TP__WEBHOOK_UNANSWERED, what, to ? tp__bytes_string(&shown) : NULL);
+  tp__bytes_fini(&shown);
+  return exit_status;
 }
 
 static int judge(CURL *easy, CURLcode code, const tp__bytes *answer) {
@@ -113,10 +120,11 @@ static int post(const char *host, const char *text) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3) return refuse(2, "usage: turnphase-webhook HOST URL", NULL);
+  const char *url = getenv(TP__WEBHOOK_URL);
+  if (argc != 2 || !url) return refuse(2, "usage: " TP__WEBHOOK_URL "=URL turnphase-webhook HOST", NULL);
   if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
     return refuse(TP__WEBHOOK_UNREACHABLE, "libcurl cannot be used", NULL);
-  int status = post(argv[1], argv[2]);
+  int status = post(argv[1], url);
   curl_global_cleanup();
   return status;
 }

@@ -202,7 +202,7 @@ typedef struct tp_hook_info {
   const char *file;    /* its path */
   const char *event;   /* as the file names it */
   const char *kind;    /* "script", "worker", "log", "save_json", "approve", "webhook", "prompt", "agent", "tool" */
-  const char *target;  /* the program, the file that is written, the question, the prompt, or the URL */
+  const char *target;  /* the program, the file that is written, the question, the prompt, or the URL up to its port */
   const char *match;   /* as text; empty: always */
   const char *summary; /* may be empty */
   tp_phase_id phase;

@@ -221,7 +221,7 @@ TEST(a_handler_of_type_http_becomes_a_webhook) {
   command c;
   import("settings.json", NULL, 1, &c);
   static const char *const parts[] = {
-      "https://g.example:8443/hook?a=b\n  pre-tool-use-1 in tool.pre; FAILS OPEN",
+      "https://g.example:8443\n  pre-tool-use-1 in tool.pre; FAILS OPEN",
       "its endpoint must be allowed: --webhook g.example:8443\n",
       "its headers get no OTHER: allowedEnvVars does not list it",
       "its endpoint must be allowed: --webhook localhost:80\n",
@@ -232,7 +232,7 @@ TEST(a_handler_of_type_http_becomes_a_webhook) {
       "3 written, 3 have no place",
   };
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);
-  assert_false(holds(&c.out, "secret"));
+  assert_false(holds(&c.out, "secret") || holds(&c.out, "a=b"));
   command_free(&c);
   assert_int_equal(system("grep -q 'Authorization\": \"Bearer ${GUARD_KEY}\"' H/001-*.yaml && "
                           "grep -q 'X-Both\": \"${GUARD_KEY}--$\"' H/001-*.yaml && ! grep -q secret H/*"),
@@ -243,7 +243,7 @@ TEST(a_handler_of_type_http_becomes_a_webhook) {
   command_free(&c);
   c = (command){.arguments = {"hooks", "list", "H", "-v", "--webhook", "g.example:8443", "--webhook", "localhost:80"}};
   assert_status(&c, 0);
-  assert_holds(&c.out, "webhook https://g.example:8443/hook?a=b");
+  assert_holds(&c.out, "webhook https://g.example:8443\n");
   command_free(&c);
   unsetenv("GUARD_KEY");
 }

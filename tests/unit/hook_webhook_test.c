@@ -110,6 +110,12 @@ static const row rows[] = {
      DENY,
      TP_REASON_ERROR,
      "HTTP status 307, to: http://localhost:1/x"},
+    {"a redirect with a secret",
+     {.status = 307, .headers = "Location: http://me:pass@localhost:1/x?key=sk-1#k\r\n", .body = ""},
+     "",
+     DENY,
+     TP_REASON_ERROR,
+     "HTTP status 307, to: http://[key]@localhost:1/x"},
     {"a redirect to itself",
      {.status = 302, .headers = "Location: /other\r\n", .body = ""},
      "",
@@ -151,6 +157,7 @@ TEST(an_answer_is_judged_as_the_output_of_a_script) {
       fail_msg("%s: %s, %s, %s: %s", r->name, tp_status_name(result.outcome), tp_verdict_name(result.verdict),
                tp_reason_name(result.why), reason);
     if (r->reason && !strstr(reason, r->reason)) fail_msg("%s: %s", r->name, reason);
+    if (strstr(reason, "sk-1")) fail_msg("%s: %s", r->name, reason);
     assert_int_equal(endpoint_count(e, &e->request_count), 1);
     tp_turn_end(turn);
     close_runtime(runtime);
@@ -252,6 +259,33 @@ TEST(an_endpoint_that_does_not_answer_is_left_at_the_deadline) {
   tp_turn_end(turn);
   close_runtime(runtime);
   endpoint_close(e);
+}
+
+static bool has_no_secret(void *ctx, const tp_hook_info *info) {
+  (void)ctx;
+  if (strstr(info->target, "secret") || strncasecmp(info->target, "https://g.example", 17) != 0)
+    fail_msg("listed as %s", info->target);
+  return true;
+}
+
+TEST(what_is_listed_of_a_webhook_has_no_part_of_its_path_query_and_headers) {
+  static const char *const urls[] = {"https://g.example", "https://g.example:443/path-secret",
+                                     "https://g.example:443/x?key=path-secret", "https://G.example?path-secret",
+                                     "https://g.example/path-secret/x?y=path-secret"};
+  for (size_t i = 0; i < COUNT(urls); i++) {
+    char yaml[512];
+    const char *const hosts[] = {"g.example", NULL};
+    snprintf(yaml, sizeof yaml,
+             "id: guard\nevent: tool.pre\nhandler: {kind: webhook, url: '%s', headers: {A: header-secret}}\n", urls[i]);
+    write_named("a.yaml", yaml);
+    tp_hooks_options options = webhook_options(hosts);
+    tp_runtime *runtime = open_runtime(NULL);
+    tp_hooks *hooks;
+    assert_int_equal(read_hooks(runtime, &options, &hooks, NULL), TP_OK);
+    assert_int_equal(tp_hooks_each(hooks, has_no_secret, NULL), 1);
+    tp_hooks_free(hooks);
+    close_runtime(runtime);
+  }
 }
 
 /* ---- which endpoints ---- */
