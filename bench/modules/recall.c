@@ -230,8 +230,8 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_find_scope_locked(store, &scope, &row);
+  tp__lock_acquire(&store->reader->mutex);
+  int rc = tp__memory_find_scope_locked(store->reader, &scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_index_get(store, &row, &index);
   if (rc == SQLITE_OK) rc = tp__memory_score(store, index, text, SIZE_MAX, &scored, &count);
   must(rc == SQLITE_OK, "not scored");
@@ -245,7 +245,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
     fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
     tp__memory_list_fini(&one);
   }
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   sqlite3_free(scored);
 }
 

@@ -71,3 +71,10 @@ tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault 
                       "the path of the memory is empty; give one, or NULL to keep nothing on disk");
   return tp__sqlite_open(path, &schema, ret_db, fault);
 }
+
+tp_status tp__memory_database_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  assert(path && ret_db);
+  tp_status status = tp__sqlite_open_reader(path, ret_db, fault);
+  if (status == TP_OK) sqlite3_busy_timeout(*ret_db, schema.busy_ms);
+  return status;
+}

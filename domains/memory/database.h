@@ -11,5 +11,7 @@
 
 /** Opens the file, as tp__sqlite_open() does, with its tables. A path that is empty is TP_ERR_USAGE. */
 tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault *fault);
+/** One more connection to a file that it opened, for reading only. */
+tp_status tp__memory_database_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault);
 
 #endif

@@ -111,9 +111,9 @@ static tp_text json_of(tp_text answer) {
 }
 
 static int is_as_asked_locked(tp__memory_store *store, tp_text json, bool *ret_is) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->reader->mutex);
   sqlite3_stmt *s = NULL;
-  int rc = sqlite3_prepare_v2(store->db, check_sql, -1, &s, NULL);
+  int rc = sqlite3_prepare_v2(store->reader->db, check_sql, -1, &s, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   *ret_is = rc == SQLITE_ROW && sqlite3_column_int(s, 0) == 1;
@@ -123,10 +123,10 @@ static int is_as_asked_locked(tp__memory_store *store, tp_text json, bool *ret_i
 
 static int read_locked(tp__memory_store *store, tp_text json, tp_text said, const tp__memory_list *known,
                        tp__memory_facts *facts) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->reader->mutex);
   char *next = facts->texts;
   sqlite3_stmt *s = NULL;
-  int rc = sqlite3_prepare_v2(store->db, read_sql, -1, &s, NULL);
+  int rc = sqlite3_prepare_v2(store->reader->db, read_sql, -1, &s, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     take_element(s, said, known, &next, facts);
@@ -142,10 +142,10 @@ tp_status tp__memory_facts_read(tp__memory_store *store, tp_text answer, tp_text
   bool as_asked = false;
   *ret_facts = (tp__memory_facts){.texts = sqlite3_malloc64(json.size + 1)}; /* no text is longer than in JSON */
   if (!ret_facts->texts) return TP_ERR_NO_MEMORY;
-  tp__lock_acquire(&store->mutex);
+  tp__lock_acquire(&store->reader->mutex);
   int rc = is_as_asked_locked(store, json, &as_asked);
   if (rc == SQLITE_OK && as_asked) rc = read_locked(store, json, said, known, ret_facts);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status == TP_OK && !as_asked) status = TP_ERR_MALFORMED;
   if (status != TP_OK) tp__memory_facts_fini(ret_facts);

@@ -44,8 +44,8 @@ tp_status tp__memory_facts_known(tp__memory_store *store, const tp__memory_scope
 
 /* @param ret_known  whether another turn's fact that holds says the same. */
 static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__memory *memory, bool *ret_known) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SAME_FACT];
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_SAME_FACT];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 2, memory->text);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->session);
@@ -57,15 +57,15 @@ static int is_known_locked(tp__memory_store *store, int64_t scope, const tp__mem
 }
 
 static int replace_locked(tp__memory_store *store, int64_t scope, int64_t older, int64_t newer) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   assert(older > 0 && newer > 0 && older != newer);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_REPLACE];
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_REPLACE];
   return tp__sqlite_run(s, tp__sqlite_bind_ints(s, (const int64_t[]){older, newer, scope}, 3));
 }
 
 static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *said,
                           const tp__memory_fact *fact, size_t *kept) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   char part[TP__MEMORY_PART_SIZE];
   tp__memory_scope_row row = {0};
   bool known = false;
@@ -77,7 +77,7 @@ static int put_one_locked(tp__memory_store *store, const tp__memory_scope *scope
                        .part = tp_text_of(part),
                        .text = fact->statement,
                        .subject = fact->subject};
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  int rc = tp__memory_find_scope_locked(store->writer, scope, &row);
   if (rc == SQLITE_OK) rc = is_known_locked(store, row.id, &memory, &known);
   if ((rc != SQLITE_OK && rc != SQLITE_DONE) || known) return rc;
   rc = tp__memory_put_locked(store, scope, &memory, &id);

@@ -238,7 +238,7 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
 }
 
 static int take_up(tp__memory_store *store, tp__memory_index *index) {
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_LINES];
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_LINES];
   int64_t last = index->line_count ? index->lines[index->line_count - 1].id : 0;
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){index->scope, last}, 2);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_line(store, index, s);

@@ -15,7 +15,7 @@
 static char *write_query(tp__memory_store *store, int64_t scope, tp_text text) {
   tp__memory_terms terms;
   tp__memory_terms_of(text, &terms);
-  sqlite3_str *s = sqlite3_str_new(store->db);
+  sqlite3_str *s = sqlite3_str_new(store->reader->db);
   sqlite3_str_appendf(s, "scope : \"%lld\" AND text : (", (long long)scope);
   for (size_t i = 0; i < terms.count; i++)
     sqlite3_str_appendf(s, "%s\"%.*s\"", i ? " OR " : "", (int)terms.items[i].size, terms.items[i].data);
@@ -44,7 +44,7 @@ typedef struct look {
  * whose block is kept. */
 static int shorten(look *l, bool matches, tp__memory *memory) {
   if (memory->text.size <= TP__MEMORY_RECALL_TEXT_MAX) return SQLITE_OK;
-  sqlite3_stmt *s = l->store->statements[TP__MEMORY_SQL_EXCERPT];
+  sqlite3_stmt *s = l->store->reader->statements[TP__MEMORY_SQL_EXCERPT];
   char *text = (char *)memory->text.data;
   int rc = SQLITE_DONE;
   if (matches) {
@@ -93,11 +93,11 @@ static int fetch_back(look *l, const tp__memory_scored *scored, size_t count, tp
 }
 
 static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp__memory_list *list) {
-  TP__LOCKED(&l->store->mutex);
+  TP__LOCKED(&l->store->reader->mutex);
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
-  int rc = tp__memory_find_scope_locked(l->store, scope, &l->scope);
+  int rc = tp__memory_find_scope_locked(l->store->reader, scope, &l->scope);
   if (rc == SQLITE_OK) rc = tp__memory_index_get(l->store, &l->scope, &index);
   l->index = index;
   if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->text, max, &scored, &count);
@@ -111,9 +111,9 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
                                       tp__memory_list *list, double *ret_parts) {
   look l = {.store = store, .text = text, .parts = ret_parts};
   size_t count = list->count;
-  tp__lock_acquire(&store->mutex);
+  tp__lock_acquire(&store->reader->mutex);
   int rc = search_locked(&l, scope, max, list);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count);
   return status;
@@ -157,12 +157,12 @@ tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, b
   int rc = SQLITE_OK;
   tp__memory_terms_of(a, &first);
   tp__memory_terms_of(b, &second);
-  tp__lock_acquire(&store->mutex);
+  tp__lock_acquire(&store->reader->mutex);
   for (size_t i = 0; rc == SQLITE_OK && i < first.count; i++)
     rc = tp__memory_stems(store, first.items[i], note_stem, &seen);
   for (size_t i = 0; rc == SQLITE_OK && i < second.count; i++)
     rc = tp__memory_stems(store, second.items[i], look_for_stem, &seen);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   if (rc == SQLITE_OK) *ret_related = seen.shared || first.count == 0 || second.count == 0;
   return tp__sqlite_status(rc);
 }

@@ -79,12 +79,18 @@ bool tp__memory_is_assistant(tp_text part) { return tp__is_word(part, tp__memory
 
 /* ---- life ---- */
 
-static int prepare_all(tp__memory_store *store) {
+static int prepare_all(tp__memory_connection *c) {
   for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) {
-    int rc = sqlite3_prepare_v3(store->db, sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT, &store->statements[i], NULL);
+    int rc = sqlite3_prepare_v3(c->db, sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT, &c->statements[i], NULL);
     if (rc != SQLITE_OK) return rc;
   }
   return SQLITE_OK;
+}
+
+static void connection_fini(tp__memory_connection *c) {
+  for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(c->statements[i]);
+  sqlite3_close(c->db);
+  tp__lock_fini(&c->mutex);
 }
 
 static int make_stemmer(tp__memory_store *store) {
@@ -92,7 +98,7 @@ static int make_stemmer(tp__memory_store *store) {
   fts5_api *api = NULL;
   void *ctx = NULL;
   sqlite3_stmt *statement = NULL;
-  int rc = sqlite3_prepare_v2(store->db, "SELECT fts5(?1)", -1, &statement, NULL);
+  int rc = sqlite3_prepare_v2(store->reader->db, "SELECT fts5(?1)", -1, &statement, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_bind_pointer(statement, 1, &api, "fts5_api_ptr", NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
   int end = sqlite3_finalize(statement);
@@ -102,18 +108,30 @@ static int make_stemmer(tp__memory_store *store) {
   return rc;
 }
 
+/* A database that is in no file is its connection's: then both are one. */
+static tp_status open_connections(tp__memory_store *store, const char *path, tp_fault *fault) {
+  tp__memory_connection *c = store->connections;
+  store->writer = store->reader = &c[0];
+  tp_status status = tp__memory_database_open(path, &c[0].db, fault);
+  int rc = status == TP_OK ? prepare_all(&c[0]) : SQLITE_OK;
+  if (status == TP_OK && rc == SQLITE_OK && path) {
+    store->reader = &c[1];
+    status = tp__memory_database_open_reader(path, &c[1].db, fault);
+    if (status == TP_OK) rc = prepare_all(&c[1]);
+  }
+  if (status == TP_OK && rc == SQLITE_OK) rc = make_stemmer(store);
+  return rc == SQLITE_OK ? status : tp__sqlite_fail(store->reader->db, path, "prepare", rc, fault);
+}
+
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
   if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   memset(store, 0, sizeof *store);
-  tp__lock_init(&store->mutex, TP__LOCK_memory);
-  tp_status status = tp__memory_database_open(path, &store->db, fault);
-  if (status == TP_OK) {
-    int rc = make_stemmer(store);
-    if (rc == SQLITE_OK) rc = prepare_all(store);
-    if (rc != SQLITE_OK) status = tp__sqlite_fail(store->db, path, "prepare", rc, fault);
-  }
-  if (status == TP_OK) status = tp__group_init(&store->group, &store->mutex, store->db, NULL, false, fault);
+  tp__lock_init(&store->connections[0].mutex, TP__LOCK_memory);
+  tp__lock_init(&store->connections[1].mutex, TP__LOCK_memory_read);
+  tp_status status = open_connections(store, path, fault);
+  if (status == TP_OK)
+    status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, false, fault);
   if (status == TP_OK) *ret_store = store;
   else tp__memory_store_close(store);
   return status;
@@ -124,9 +142,8 @@ void tp__memory_store_close(tp__memory_store *store) {
   tp__group_fini(&store->group);
   tp__memory_indexes_free(store);
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
-  for (int i = 0; i < TP__MEMORY_SQL_COUNT; i++) sqlite3_finalize(store->statements[i]);
-  sqlite3_close(store->db);
-  tp__lock_fini(&store->mutex);
+  connection_fini(&store->connections[1]);
+  connection_fini(&store->connections[0]); /* the last one to close empties the log */
   sqlite3_free(store);
 }
 
@@ -138,10 +155,10 @@ static int bind_scope(sqlite3_stmt *statement, const tp__memory_scope *scope) {
   return rc == SQLITE_OK ? tp__sqlite_bind_text(statement, 3, scope->name) : rc;
 }
 
-int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope,
+int tp__memory_find_scope_locked(tp__memory_connection *c, const tp__memory_scope *scope,
                                  tp__memory_scope_row *ret_row) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND_SCOPE];
+  TP__LOCKED(&c->mutex);
+  sqlite3_stmt *s = c->statements[TP__MEMORY_SQL_FIND_SCOPE];
   int rc = bind_scope(s, scope);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW)
@@ -215,19 +232,19 @@ int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc) {
 /* ---- writing ---- */
 
 static int add_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t *ret_id) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_ADD_SCOPE];
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_ADD_SCOPE];
   int rc = tp__sqlite_run(s, bind_scope(s, scope));
   if (rc != SQLITE_OK) return rc;
   tp__memory_scope_row row = {0};
-  rc = tp__memory_find_scope_locked(store, scope, &row);
+  rc = tp__memory_find_scope_locked(store->writer, scope, &row);
   if (rc == SQLITE_OK) *ret_id = row.id;
   return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
 }
 
 static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, const tp__memory *memory) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_FACT];
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_PUT_FACT];
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 3, memory->subject);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, memory->replaced_ms);
@@ -236,9 +253,9 @@ static int put_fact_locked(tp__memory_store *store, int64_t scope, int64_t id, c
 
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                           int64_t *ret_id) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   assert(memory->turn.data || memory->turn.size == 0);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT];
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_PUT];
   int64_t scope_id = 0;
   int rc = add_scope_locked(store, scope, &scope_id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, scope_id);
@@ -285,11 +302,11 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
 
 /* @return SQLITE_DONE when there was nothing to delete. */
 static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   tp__memory_scope_row row = {0};
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  int rc = tp__memory_find_scope_locked(store->writer, scope, &row);
   if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_DELETE];
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_DELETE];
   bool found = false;
   rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, row.id}, 2);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
@@ -302,15 +319,15 @@ static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope,
 
 /* One segment of the full-text index without what was deleted: its words stand in the old ones until then. */
 static int delete_words_locked(tp__memory_store *store) {
-  TP__LOCKED(&store->mutex);
-  return sqlite3_exec(store->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
+  TP__LOCKED(&store->writer->mutex);
+  return sqlite3_exec(store->writer->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
 }
 
 /* Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
 static int truncate_log_locked(tp__memory_store *store) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   sqlite3_stmt *s = NULL;
-  int rc = sqlite3_prepare_v2(store->db, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &s, NULL);
+  int rc = sqlite3_prepare_v2(store->writer->db, "PRAGMA wal_checkpoint(TRUNCATE)", -1, &s, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   bool busy = rc == SQLITE_ROW && sqlite3_column_int(s, 0) != 0;
   int end = sqlite3_finalize(s);
@@ -337,9 +354,11 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
   forgetting f = {store, scope, id, false};
   tp_status status = tp__memory_write(store, write_forgetting, &f);
   if (status != TP_OK) return status;
-  tp__lock_acquire(&store->mutex);
+  if (store->reader != store->writer) tp__lock_acquire(&store->reader->mutex); /* no snapshot of ours keeps the log */
+  tp__lock_acquire(&store->writer->mutex);
   int log = truncate_log_locked(store);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->writer->mutex);
+  if (store->reader != store->writer) tp__lock_release(&store->reader->mutex);
   return f.was_there || log == SQLITE_BUSY ? tp__sqlite_status(log) : TP_ERR_NOT_FOUND;
 }
 
@@ -369,9 +388,9 @@ tp_status tp__memory_put_all(tp__memory_store *store, const tp__memory *memories
 /* ---- reading ---- */
 
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->reader->mutex);
   assert(scope > 0);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_GET];
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_GET];
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){id, scope}, 2);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) rc = list_add(list, s);
@@ -381,16 +400,16 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
 
 tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope, int64_t id, tp__memory_list *list) {
   tp__memory_scope_row row = {0};
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  tp__lock_acquire(&store->reader->mutex);
+  int rc = tp__memory_find_scope_locked(store->reader, scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_read_locked(store, row.id, id, list);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 /* The end of a use of the store that adds to a list: what could not be added whole is taken back. */
 static tp_status listed(tp__memory_store *store, tp__memory_list *list, size_t count_before, int rc) {
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   tp_status status = tp__sqlite_status(rc);
   if (status != TP_OK) tp__memory_list_cut(list, count_before);
   return status;
@@ -399,11 +418,11 @@ static tp_status listed(tp__memory_store *store, tp__memory_list *list, size_t c
 tp_status tp__memory_list_scope(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_sql sql,
                                 const int64_t *values, int value_count, tp__memory_list *list) {
   assert(sql < TP__MEMORY_SQL_COUNT && value_count >= 0);
-  sqlite3_stmt *s = store->statements[sql];
+  sqlite3_stmt *s = store->reader->statements[sql];
   tp__memory_scope_row row = {0};
   size_t count = list->count;
-  tp__lock_acquire(&store->mutex);
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
+  tp__lock_acquire(&store->reader->mutex);
+  int rc = tp__memory_find_scope_locked(store->reader, scope, &row);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, row.id);
   for (int i = 0; rc == SQLITE_OK && i < value_count; i++) rc = sqlite3_bind_int64(s, i + 2, values[i]);
   return listed(store, list, count, tp__memory_list_rows(list, s, rc));
@@ -426,8 +445,8 @@ static int bind_filter(sqlite3_stmt *s, const tp__memory_filter *filter) {
 
 static int page_locked(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
                        size_t limit, tp__memory_list *list) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[oldest_first ? TP__MEMORY_SQL_NEWER : TP__MEMORY_SQL_OLDER];
+  TP__LOCKED(&store->reader->mutex);
+  sqlite3_stmt *s = store->reader->statements[oldest_first ? TP__MEMORY_SQL_NEWER : TP__MEMORY_SQL_OLDER];
   int rc = bind_filter(s, filter);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 4, beyond || oldest_first ? beyond : INT64_MAX);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, (int64_t)limit);
@@ -437,24 +456,24 @@ static int page_locked(tp__memory_store *store, const tp__memory_filter *filter,
 tp_status tp__memory_page(tp__memory_store *store, const tp__memory_filter *filter, int64_t beyond, bool oldest_first,
                           size_t limit, tp__memory_list *list) {
   size_t count = list->count;
-  tp__lock_acquire(&store->mutex);
+  tp__lock_acquire(&store->reader->mutex);
   return listed(store, list, count, page_locked(store, filter, beyond, oldest_first, limit, list));
 }
 
 tp_status tp__memory_find(tp__memory_store *store, int64_t id, tp__memory_list *list) {
-  tp__lock_acquire(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_FIND];
+  tp__lock_acquire(&store->reader->mutex);
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_FIND];
   int rc = sqlite3_bind_int64(s, 1, id);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   if (rc == SQLITE_ROW) rc = list_add(list, s);
   tp__sqlite_release(s);
-  tp__lock_release(&store->mutex);
+  tp__lock_release(&store->reader->mutex);
   return rc == SQLITE_DONE ? TP_ERR_NOT_FOUND : tp__sqlite_status(rc);
 }
 
 static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SCOPES];
+  TP__LOCKED(&store->reader->mutex);
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_SCOPES];
   int rc = SQLITE_OK;
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     tp_text texts[3] = {tp__sqlite_column(s, 0), tp__sqlite_column(s, 1), tp__sqlite_column(s, 2)};
@@ -474,6 +493,6 @@ static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
 
 tp_status tp__memory_scopes(tp__memory_store *store, tp__memory_list *list) {
   size_t count = list->count;
-  tp__lock_acquire(&store->mutex);
+  tp__lock_acquire(&store->reader->mutex);
   return listed(store, list, count, scopes_locked(store, list));
 }

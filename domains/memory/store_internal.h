@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_internal: what store.c gives recall.c and index.c. All of it but the last is used under the store's mutex. */
+ * store_internal: what store.c gives recall.c and index.c. A function with a name in _locked is used under the mutex of
+ * its connection: one that puts under the writer's, any other under the reader's, but where it is given a connection. A
+ * thread that needs both takes the reader's first. */
 #ifndef TP__MEMORY_STORE_INTERNAL_H
 #define TP__MEMORY_STORE_INTERNAL_H
 
@@ -39,12 +41,21 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
-struct tp__memory_store {
+/** A connection with its statements, which one thread uses at a time. */
+typedef struct tp__memory_connection {
   tp__lock mutex;
-  tp__group group; /* of what is kept: jobs that wait for the disk share one sync */
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__MEMORY_SQL_COUNT];
+} tp__memory_connection;
+
+struct tp__memory_store {
+  tp__memory_connection connections[2];
+  /* never changes after open */
+  tp__memory_connection *writer;
+  tp__memory_connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
+  tp__group group;               /* of what is kept: jobs that wait for the disk share one sync */
+  /* ---- under the reader's mutex */
   fts5_tokenizer tokenizer; /* that of the full-text index: both stem alike */
   Fts5Tokenizer *stemmer;
   struct tp__memory_index *indexes; /* of scopes, the most recently used first */
@@ -60,7 +71,8 @@ typedef struct tp__memory_scope_row {
 /* These return SQLite codes. */
 
 /** @return SQLITE_OK; SQLITE_DONE when nothing was ever kept in the scope. */
-int tp__memory_find_scope_locked(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_scope_row *ret_row);
+int tp__memory_find_scope_locked(tp__memory_connection *c, const tp__memory_scope *scope,
+                                 tp__memory_scope_row *ret_row);
 /** Appends the memory to the list. @return SQLITE_OK; SQLITE_DONE when there is none of that id in the scope. */
 int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, tp__memory_list *list);
 

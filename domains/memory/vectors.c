@@ -48,9 +48,9 @@ tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__m
 /* ---- keeping them ---- */
 
 /* Up to which memory the scope has vectors of the embedder: 0 when it has none. */
-static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t *ret_upto) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_EMBEDDED];
+static int read_upto_locked(tp__memory_connection *c, int64_t scope, const char *embedder, int64_t *ret_upto) {
+  TP__LOCKED(&c->mutex);
+  sqlite3_stmt *s = c->statements[TP__MEMORY_SQL_EMBEDDED];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
@@ -60,8 +60,8 @@ static int read_upto_locked(tp__memory_store *store, int64_t scope, const char *
 }
 
 static int write_upto_locked(tp__memory_store *store, int64_t scope, const char *embedder, int64_t upto) {
-  TP__LOCKED(&store->mutex);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_SET_EMBEDDED];
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_SET_EMBEDDED];
   int rc = sqlite3_bind_int64(s, 1, scope);
   if (rc == SQLITE_OK) rc = sqlite3_bind_text(s, 2, embedder, -1, SQLITE_STATIC);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3, upto);
@@ -71,13 +71,13 @@ static int write_upto_locked(tp__memory_store *store, int64_t scope, const char 
 /* A memory that was deleted or changed meanwhile gets none. */
 static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, const float *vector,
                              size_t dimensions) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->writer->mutex);
   signed char bytes[TP__MEMORY_DIMENSIONS_MAX];
   float most = 0;
   for (size_t i = 0; i < dimensions; i++) most = fmaxf(most, fabsf(vector[i]));
   const float scale = most / 127;
   for (size_t i = 0; i < dimensions; i++) bytes[i] = (signed char)(scale > 0 ? lroundf(vector[i] / scale) : 0);
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_PUT_VECTOR];
+  sqlite3_stmt *s = store->writer->statements[TP__MEMORY_SQL_PUT_VECTOR];
   int rc = sqlite3_bind_int64(s, 1, memory->id);
   if (rc == SQLITE_OK) rc = sqlite3_bind_double(s, 2, (double)scale);
   if (rc == SQLITE_OK) rc = sqlite3_bind_blob64(s, 3, bytes, dimensions, SQLITE_STATIC);
@@ -93,14 +93,14 @@ typedef struct batch {
 
 static int read_batch_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder, size_t max,
                              batch *b) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->reader->mutex);
   assert(max > 0);
   tp__memory_scope_row row = {0};
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
-  if (rc == SQLITE_OK) rc = read_upto_locked(store, row.id, embedder, &b->upto);
+  int rc = tp__memory_find_scope_locked(store->reader, scope, &row);
+  if (rc == SQLITE_OK) rc = read_upto_locked(store->reader, row.id, embedder, &b->upto);
   if (rc != SQLITE_OK) return rc;
   b->scope = row.id;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_WITHOUT_VECTOR];
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_WITHOUT_VECTOR];
   rc = tp__sqlite_bind_ints(s, (const int64_t[]){row.id, b->upto, (int64_t)max}, 3);
   return tp__memory_list_rows(&b->list, s, rc);
 }
@@ -118,7 +118,7 @@ static int write_batch(void *ctx) {
   const batch *b = w->batch;
   const size_t dimensions = w->embedder->dimensions;
   int64_t upto = 0;
-  int rc = read_upto_locked(w->store, b->scope, w->embedder->name, &upto);
+  int rc = read_upto_locked(w->store->writer, b->scope, w->embedder->name, &upto);
   bool same = upto == b->upto;
   for (size_t i = 0; same && rc == SQLITE_OK && i < b->list.count; i++)
     rc = put_vector_locked(w->store, &b->list.items[i], w->vectors + i * dimensions, dimensions);
@@ -149,9 +149,9 @@ tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_sco
   for (size_t made = 0; status == TP_OK && count > 0 && made < TEXTS_MAX; made += count) {
     batch b = {0};
     if (work->cancelled(work->ctx)) return TP_ERR_CANCELLED;
-    tp__lock_acquire(&store->mutex);
+    tp__lock_acquire(&store->reader->mutex);
     status = tp__sqlite_status(read_batch_locked(store, scope, embedder->name, embedder->batch_max, &b));
-    tp__lock_release(&store->mutex);
+    tp__lock_release(&store->reader->mutex);
     count = b.list.count;
     if (status == TP_OK && count > 0) status = embed_batch(store, embedder, work, &b);
     tp__memory_list_fini(&b.list);
@@ -213,14 +213,14 @@ static void measure(nearness *n, sqlite3_stmt *row) {
 /* @param last  the memory behind which to go on; 0 at the end. */
 static int measure_some_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder,
                                nearness *n, int64_t *last) {
-  TP__LOCKED(&store->mutex);
+  TP__LOCKED(&store->reader->mutex);
   tp__memory_scope_row row = {0};
   int64_t upto = 0, behind = *last;
-  int rc = tp__memory_find_scope_locked(store, scope, &row);
-  if (rc == SQLITE_OK) rc = read_upto_locked(store, row.id, embedder, &upto);
+  int rc = tp__memory_find_scope_locked(store->reader, scope, &row);
+  if (rc == SQLITE_OK) rc = read_upto_locked(store->reader, row.id, embedder, &upto);
   *last = 0;
   if (rc != SQLITE_OK) return rc;
-  sqlite3_stmt *s = store->statements[TP__MEMORY_SQL_VECTORS];
+  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_VECTORS];
   rc = tp__sqlite_bind_ints(s, (const int64_t[]){row.id, behind, upto, VECTORS_AT_ONCE}, 4);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     *last = sqlite3_column_int64(s, 0);
@@ -252,9 +252,9 @@ tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scop
   tp_status status = tp__memory_recall(store, scope, text, BY_WORDS_MAX, list);
   if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_ids);
   for (int64_t last = 0; status == TP_OK;) {
-    tp__lock_acquire(&store->mutex);
+    tp__lock_acquire(&store->reader->mutex);
     status = tp__sqlite_status(measure_some_locked(store, scope, embedder->name, &n, &last));
-    tp__lock_release(&store->mutex);
+    tp__lock_release(&store->reader->mutex);
     if (last == 0) break;
   }
   if (status == TP_OK) status = read_near(store, scope, &n, list);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What must be on the disk when its function returns: threads that wait at the same time share one commit, whatever
- * they write into the file of a store, or into that of a memory. */
+ * they write into the file of a store, or into that of a memory; and nothing that reads a memory waits for a commit. */
 #include <sched.h>
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
 #include "domains/memory/facts.h"
+#include "domains/memory/recall.h"
 #include "domains/memory/store_internal.h"
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/sqlite.h"
@@ -27,7 +28,6 @@ typedef struct files {
     uint64_t id, claim; /* of its job or tool call; the id of its memory */
     tp_status status;
   } writers[WRITERS];
-  latch embedding, may_embed;
   int commits;
 } files;
 
@@ -169,11 +169,9 @@ static tp_status forget_memory(struct writer *w) {
   return tp__memory_forget(w->files->memory, &scope, (int64_t)w->id);
 }
 
-static tp_status embed(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
-  files *f = ctx;
+static tp_status embed_ones(void *ctx, const tp_memory_embed_request *request, float *ret_vectors) {
+  (void)ctx;
   for (size_t i = 0; i < request->text_count * request->dimensions; i++) ret_vectors[i] = 1;
-  latch_hit(&f->embedding);
-  latch_wait(&f->may_embed, 1);
   return TP_OK;
 }
 
@@ -182,9 +180,10 @@ static bool never(const void *ctx) {
   return false;
 }
 
+static const tp_memory_embedder embedder = {
+    .struct_size = sizeof embedder, .name = "test", .embed = embed_ones, .dimensions = 4, .batch_max = 8};
+
 static tp_status make_vectors(struct writer *w) {
-  const tp_memory_embedder embedder = {
-      .struct_size = sizeof embedder, .name = "test", .ctx = w->files, .embed = embed, .dimensions = 4, .batch_max = 8};
   const tp__memory_embed_work work = {.cancelled = never};
   tp__memory_scope scope = scope_of(w);
   return tp__memory_embed_missing(w->files->memory, &scope, &embedder, &work);
@@ -193,22 +192,15 @@ static tp_status make_vectors(struct writer *w) {
 static const struct row {
   const char *name;
   tp_status (*prepare)(struct writer *w), (*run)(struct writer *w);
-  bool in_memory, embeds;
-} rows[] = {{"insert a job", NULL, insert_job, false, false},
-            {"renew a job", claim_job, renew_job, false, false},
-            {"end a job", claim_job, end_job, false, false},
-            {"redrive a job", make_dead_letter, redrive_job, false, false},
-            {"discard a job", insert_job, discard_job, false, false},
-            {"start a tool", NULL, start_tool, false, false},
-            {"end a tool", start_tool, end_tool, false, false},
-            {"put a task", NULL, put_task, false, false},
-            {"take a task", put_task, take_task, false, false},
-            {"settle a task", put_task, settle_task, false, false},
-            {"keep a memory", NULL, keep_memory, true, false},
-            {"import a memory", NULL, import_memory, true, false},
-            {"keep a fact", keep_memory, keep_fact, true, false},
-            {"forget a memory", keep_memory, forget_memory, true, false},
-            {"make vectors", keep_memory, make_vectors, true, true}};
+  bool in_memory;
+} rows[] = {{"insert a job", NULL, insert_job, false},         {"renew a job", claim_job, renew_job, false},
+            {"end a job", claim_job, end_job, false},          {"redrive a job", make_dead_letter, redrive_job, false},
+            {"discard a job", insert_job, discard_job, false}, {"start a tool", NULL, start_tool, false},
+            {"end a tool", start_tool, end_tool, false},       {"put a task", NULL, put_task, false},
+            {"take a task", put_task, take_task, false},       {"settle a task", put_task, settle_task, false},
+            {"keep a memory", NULL, keep_memory, true},        {"import a memory", NULL, import_memory, true},
+            {"keep a fact", keep_memory, keep_fact, true},     {"forget a memory", keep_memory, forget_memory, true},
+            {"make vectors", keep_memory, make_vectors, true}};
 
 /* ---- the test ---- */
 
@@ -216,7 +208,7 @@ static char memory_path[sizeof path + 8];
 
 static void open_files(files *f) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
-  *f = (files){.embedding = LATCH, .may_embed = LATCH};
+  *f = (files){.commits = 0};
   unlink(path);
   unlink(memory_path);
   assert_int_equal(tp_sqlite_store_open(&options, &f->store, NULL), TP_OK);
@@ -254,13 +246,8 @@ static void write_at_once(files *f, const struct row *row) {
   tp__sqlite_store *s = tp__sqlite_store_of(f->store);
   tp__group *group = row->in_memory ? &f->memory->group : &s->group;
   pthread_t threads[WRITERS];
-  if (!row->embeds) tp__lock_acquire(group->connection);
+  tp__lock_acquire(group->connection);
   for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &f->writers[i]), 0);
-  if (row->embeds) {
-    latch_wait(&f->embedding, WRITERS);
-    tp__lock_acquire(group->connection);
-    latch_hit(&f->may_embed);
-  }
   while (waiting_works(group) < WRITERS) sched_yield();
   sqlite3_commit_hook(group->db, count_commit, &f->commits);
   tp__lock_release(group->connection);
@@ -286,4 +273,117 @@ TEST(threads_that_write_at_once_share_a_commit_whatever_they_write) {
     if (f.commits != 1) fail_msg("%s: %d commits for %d writers", rows[r].name, f.commits, WRITERS);
     close_files(&f);
   }
+}
+
+/* ---- reading meanwhile ---- */
+
+static const float direction[4] = {1, 0, 0, 0};
+
+static tp_status recall(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_recall(w->files->memory, &scope, name_of(w), 8, list);
+}
+
+static tp_status recall_fused(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_recall_fused(w->files->memory, &scope, name_of(w), &embedder, direction, 8, list);
+}
+
+static tp_status get(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_get(w->files->memory, &scope, (int64_t)w->id, list);
+}
+
+static tp_status newest(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  return tp__memory_newest(w->files->memory, &scope, 0, 8, list);
+}
+
+static tp_status page(struct writer *w, tp__memory_list *list) {
+  const tp__memory_filter all = {NULL, NULL, NULL};
+  return tp__memory_page(w->files->memory, &all, 0, true, 8, list);
+}
+
+static tp_status find(struct writer *w, tp__memory_list *list) {
+  return tp__memory_find(w->files->memory, (int64_t)w->id, list);
+}
+
+static tp_status scopes(struct writer *w, tp__memory_list *list) { return tp__memory_scopes(w->files->memory, list); }
+
+static tp_status facts_known(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  tp_status status = tp__memory_facts_known(w->files->memory, &scope, name_of(w), list);
+  return status == TP_OK && list->count == 0 ? find(w, list) : status; /* it has no facts */
+}
+
+static tp_status facts_history(struct writer *w, tp__memory_list *list) {
+  tp__memory_scope scope = scope_of(w);
+  tp_status status = tp__memory_facts_history(w->files->memory, &scope, (int64_t)w->id, list);
+  return status == TP_OK && list->count == 0 ? find(w, list) : status;
+}
+
+static tp_status read_facts(struct writer *w, tp__memory_list *list) {
+  tp__memory_facts facts;
+  const tp_text answer = TEXT("{\"facts\": []}");
+  tp_status status = tp__memory_facts_read(w->files->memory, answer, name_of(w), list, &facts);
+  if (status == TP_OK) tp__memory_facts_fini(&facts);
+  return status == TP_OK ? find(w, list) : status;
+}
+
+static const struct reading {
+  const char *name;
+  tp_status (*read)(struct writer *w, tp__memory_list *list);
+} readings[] = {{"recall", recall},
+                {"recall by vectors", recall_fused},
+                {"get", get},
+                {"newest", newest},
+                {"page", page},
+                {"find", find},
+                {"scopes", scopes},
+                {"known facts", facts_known},
+                {"history of a fact", facts_history},
+                {"facts of an answer", read_facts}};
+
+typedef struct commit {
+  tp__memory_store *memory;
+  latch begun, may_end;
+  tp_status status;
+} commit;
+
+static int wait_in_transaction(void *ctx) {
+  commit *c = ctx;
+  latch_hit(&c->begun);
+  latch_wait(&c->may_end, 1);
+  return SQLITE_OK;
+}
+
+static void *run_commit(void *ctx) {
+  commit *c = ctx;
+  c->status = tp__memory_write(c->memory, wait_in_transaction, c);
+  return NULL;
+}
+
+/* One that writes has its connection until the disk has what it wrote. */
+TEST(what_reads_a_memory_waits_for_no_commit) {
+  files f;
+  open_files(&f);
+  struct writer *w = &f.writers[0];
+  commit c = {.memory = f.memory, .begun = LATCH, .may_end = LATCH};
+  pthread_t thread;
+  w->files = &f;
+  snprintf(w->name, sizeof w->name, "violin");
+  assert_int_equal(keep_memory(w), TP_OK);
+  assert_int_equal(pthread_create(&thread, NULL, run_commit, &c), 0);
+  latch_wait(&c.begun, 1);
+  for (size_t r = 0; r < COUNT(readings); r++) {
+    tp__memory_list list = {0};
+    tp_status status = readings[r].read(w, &list);
+    if (status != TP_OK || list.count != 1)
+      fail_msg("%s: %zu memories, %s", readings[r].name, list.count, tp_status_text(status));
+    tp__memory_list_fini(&list);
+  }
+  latch_hit(&c.may_end);
+  pthread_join(thread, NULL);
+  assert_int_equal(c.status, TP_OK);
+  close_files(&f);
 }
