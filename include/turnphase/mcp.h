@@ -87,5 +87,34 @@ TP_API tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, 
  *  @return as tp_hook_remove().  Threads: any. */
 TP_API tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
+/** Receives a line about what a file says that has no effect. Borrowed till it returns. Threads: the caller's. */
+typedef void (*tp_mcp_note_fn)(void *ctx, const char *note);
+
+/** Servers as files of other hosts name them. Borrowed till return. */
+typedef struct tp_mcp_config {
+  size_t struct_size;
+  /** A file such as .mcp.json: {"mcpServers": {NAME: {"command", "args", "env", "cwd"}}}, or with "url" and "headers".
+   *  Exactly one of path and servers. */
+  const char *path;
+  /** Value: the map of servers itself. */
+  tp_text servers;
+  /** As tp_mcp_options.workspace, of each. */
+  const char *workspace;
+  /** Gets a line for each server that is left out (disabled, or of the type sse) and each member that has no effect
+   *  here, such as autoApprove. May be NULL. */
+  tp_mcp_note_fn on_note;
+  void *on_note_ctx;
+} tp_mcp_config;
+
+/** Adds the servers of a file, as tp_mcp_add() each. In their texts ${NAME} is the environment variable, and
+ *  ${NAME:-default} the default where that is not set or empty.
+ *  @param ret_count  how many were added, also when one is refused after them; may be NULL.
+ *  @return TP_OK; TP_ERR_IO, TP_ERR_TOO_LARGE (above 1 MiB, 256 servers), TP_ERR_MALFORMED with the place in the file
+ *          or the server and its member; TP_ERR_NOT_FOUND for a variable that is not set; TP_ERR_USAGE,
+ *          TP_ERR_VERSION; what tp_mcp_add() returns.
+ *  Threads: any.  Blocks: reads the file. */
+TP_API tp_status tp_mcp_config_add(tp_runtime *runtime, const tp_mcp_config *config, size_t *ret_count,
+                                   tp_fault *fault) TP_MUST_USE;
+
 TP_END_DECLS
 #endif

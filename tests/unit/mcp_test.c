@@ -391,3 +391,98 @@ TEST(a_program_that_is_not_there_is_a_diagnostic) {
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
   }
 }
+
+/* ---- files of other hosts ---- */
+
+static void write_config(const char *file, const char *json) {
+  FILE *to = fopen(file, "w");
+  assert_non_null(to);
+  for (const char *c = json; *c; c++) assert_true(fputc(*c == '\'' ? '"' : *c, to) != EOF);
+  assert_int_equal(fclose(to), 0);
+}
+
+static void gather_note(void *ctx, const char *note) {
+  char *notes = ctx;
+  size_t used = strlen(notes);
+  snprintf(notes + used, TEXT_SIZE - used, "%s\n", note);
+}
+
+static tp_status add_config(world *w, const char *json, char *notes, size_t *ret_count, tp_fault *fault) {
+  char file[64];
+  snprintf(file, sizeof file, "/tmp/mcp_config_%d.json", (int)getpid());
+  write_config(file, json);
+  notes[0] = '\0';
+  const tp_mcp_config config = {
+      .struct_size = sizeof config, .path = file, .on_note = gather_note, .on_note_ctx = notes};
+  tp_status status = tp_mcp_config_add(w->runtime, &config, ret_count, fault);
+  unlink(file);
+  return status;
+}
+
+TEST(servers_are_read_from_the_file_that_people_have) {
+  static char notes[TEXT_SIZE];
+  world *w = *state;
+  size_t count = 0;
+  tp_fault fault = {0};
+  setenv("MCP_PROGRAM", getenv("TURNPHASE_MCP_SERVER"), 1);
+  setenv("MCP_EMPTY", "", 1);
+  tp_status status = add_config(
+      w,
+      "{'mcpServers': {'one': {'type': 'stdio', 'command': '${MCP_PROGRAM}', 'args': ['pages=${MCP_EMPTY:-2}'],"
+      "'env': {'MCP_A': 'x${MCP_NOT_SET:-y}z', 'MCP_B': '$HOME ${', 'MCP_C': '${MCP_EMPTY}'}, 'cwd': '/',"
+      "'autoApprove': ['*'], 'timeout': 5}, 'off': {'command': 'x', 'disabled': true},"
+      "'old': {'type': 'sse', 'url': 'http://127.0.0.1:1/sse'}}, 'inputs': []}",
+      notes, &count, &fault);
+  if (status != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(count, 1);
+  assert_string_equal(call(w, "mcp__one__env", "{'text':'MCP_A'}"), "xyz");
+  assert_string_equal(call(w, "mcp__one__env", "{'text':'MCP_B'}"), "$HOME ${");
+  assert_string_equal(call(w, "mcp__one__env", "{'text':'MCP_C'}"), "");
+  assert_non_null(strstr(list(w), "mcp__one__page0 "));
+  assert_non_null(strstr(notes, "the server one: autoApprove has no effect here"));
+  assert_non_null(strstr(notes, "the server one: timeout is not known here"));
+  assert_non_null(strstr(notes, "the server off is disabled"));
+  assert_non_null(strstr(notes, "its type \"sse\" is none that turnphase has"));
+  unsetenv("MCP_PROGRAM");
+  unsetenv("MCP_EMPTY");
+}
+
+TEST(a_file_that_cannot_be_read_says_where) {
+  static const struct {
+    const char *json;
+    tp_status status;
+    const char *words;
+  } rows[] = {
+      {"{'mcpServers': {'one': {'command': 'x',}}}", TP_ERR_MALFORMED, ""},
+      {"[]", TP_ERR_MALFORMED, "no \"mcpServers\""},
+      {"{'servers': {}}", TP_ERR_MALFORMED, "no \"mcpServers\""},
+      {"{'mcpServers': []}", TP_ERR_MALFORMED, "not an object of servers"},
+      {"{'mcpServers': {'one': 'npx'}}", TP_ERR_MALFORMED, "the server one is not an object"},
+      {"{'mcpServers': {'one': {}}}", TP_ERR_MALFORMED, "neither a command nor a url"},
+      {"{'mcpServers': {'one': {'command': ['npx']}}}", TP_ERR_MALFORMED, "command of the server one is not a text"},
+      {"{'mcpServers': {'one': {'command': 'x', 'args': 'y'}}}", TP_ERR_MALFORMED, "args of the server one"},
+      {"{'mcpServers': {'one': {'command': 'x', 'args': [1]}}}", TP_ERR_MALFORMED, "args of the server one"},
+      {"{'mcpServers': {'one': {'command': 'x', 'env': ['A=b']}}}", TP_ERR_MALFORMED, "env of the server one"},
+      {"{'mcpServers': {'one': {'command': 'x', 'env': {'A': 1}}}}", TP_ERR_MALFORMED, "env of the server one"},
+      {"{'mcpServers': {'one': {'command': '${MCP_NOT_SET}'}}}", TP_ERR_NOT_FOUND, "MCP_NOT_SET: set it"},
+      {"{'mcpServers': {'one': {'command': '${1}'}}}", TP_ERR_MALFORMED, "names no variable"},
+      {"{'mcpServers': {'one': {'command': 'x\\u0000y'}}}", TP_ERR_MALFORMED, "has a NUL"},
+      {"{'mcpServers': {'one': {'command': 'x', 'url': 'http://a'}}}", TP_ERR_USAGE, "exactly one"},
+      {"{'mcpServers': {'a__b': {'command': 'x'}}}", TP_ERR_BAD_ID, "without two _"},
+      {"{'mcpServers': {'one': {'url': 'http://a', 'headers': {'A\\n': 'b'}}}}", TP_ERR_USAGE, "header 1"},
+  };
+  static char notes[TEXT_SIZE];
+  world *w = *state;
+  tp_fault fault = {0};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    fault = (tp_fault){0};
+    tp_status status = add_config(w, rows[i].json, notes, NULL, &fault);
+    if (status != rows[i].status || !strstr(fault.message, rows[i].words))
+      fail_msg("%s: %s: %s", rows[i].json, tp_status_name(status), fault.message);
+  }
+  const tp_mcp_config none = {.struct_size = sizeof none},
+                      missing = {.struct_size = sizeof missing, .path = "/nowhere"};
+  assert_int_equal(tp_mcp_config_add(w->runtime, &none, NULL, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_config_add(w->runtime, &missing, NULL, &fault), TP_ERR_IO);
+  assert_int_equal(tp_mcp_config_add(w->runtime, NULL, NULL, &fault), TP_ERR_USAGE);
+}
