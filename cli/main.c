@@ -116,6 +116,22 @@ static const cli_command commands[] = {
          "create TOOL asks tool.create alone and keeps the call in --data DIR; prints its key\n"
          "run KEY     does the rest of such a call, once, in any process; exit as call, 75 it is being run",
      .run = cli_tool},
+    {.bit = CLI_MCP,
+     .name = "mcp",
+     .operand = "ACTION TOOL|SERVER",
+     .operands_max = 2,
+     .summary = "list the tools of MCP servers, call one, and see what the gates say of them",
+     .examples =
+         "  turnphase mcp list --mcp files='npx -y @modelcontextprotocol/server-filesystem .'\n"
+         "  turnphase mcp list --mcp-config .mcp.json --json | jq -r .tool\n"
+         "  echo '{\"path\": \".\"}' | turnphase mcp call mcp__files__list_directory --mcp-config .mcp.json -a -\n"
+         "  turnphase mcp check files --mcp-config .mcp.json --hooks .system/hooks\n",
+     .description =
+         "list           the tools of the servers, as a turn would have them\n"
+         "call TOOL      calls one with every gate of a turn; exit as of tool call\n"
+         "check [SERVER] what tool.pre says of each tool, called without arguments: allow, ask or deny, by whom\n"
+         "               and why. 1: the server has no tool",
+     .run = cli_mcp},
     {.bit = CLI_RUNS,
      .name = "runs",
      .operand = "DIR",

@@ -366,6 +366,8 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->pass_env.items);
   free(arguments->webhooks.items);
   free(arguments->hooks.items);
+  free(arguments->mcp_servers.items);
+  free(arguments->mcp_configs.items);
   free(arguments->data_files.items);
   free(arguments->code_files.items);
   free(arguments->models.items);

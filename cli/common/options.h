@@ -31,10 +31,11 @@ enum {
   CLI_AUDIT = 4194304,
   CLI_SESSIONS = 8388608,
   CLI_FORGET = 16777216,
+  CLI_MCP = 33554432,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
-              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET
+              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP
 };
 
 enum { CLI_OPERANDS_MAX = 9 };
@@ -118,7 +119,7 @@ typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env;
+  cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs;
   cli_model_names models;
   cli_model_names facts, embedders, hook_models; /* at most one each */
   cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */
@@ -186,6 +187,7 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output);
 int cli_forget(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_jobs(const cli_arguments *arguments, cli_output *output);
+int cli_mcp(const cli_arguments *arguments, cli_output *output);
 int cli_memory_command(const cli_arguments *arguments, cli_output *output);
 int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);

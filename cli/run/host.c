@@ -11,6 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/run/model.h"
 #include "cli/hooks/hooks.h"
+#include "cli/mcp/mcp.h"
 #include "runtime/base/check.h"
 #include "turnphase/files.h"
 #include "turnphase/memory.h"
@@ -215,6 +216,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
     status = add_domain(runtime, "skills", register_skills, (void *)(uintptr_t)arguments->skills, arguments->skills);
   if (status == CLI_OK && arguments->tasks != CLI_TASKS_NONE)
     status = add_domain(runtime, "tasks", register_tasks, (void *)(uintptr_t)arguments, "tasks");
+  if (status == CLI_OK) status = cli_mcp_add(runtime, arguments);
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK && arguments->hooks.count > 0) status = cli_hooks_load(runtime, arguments);

@@ -15,6 +15,7 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
+#include "cli/mcp/mcp.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
@@ -36,7 +37,8 @@ static bool print_tool(void *ctx, const tp_tool_listing *shown) {
     cli_cell_left(l->output, tool->name, NAME_WIDTH);
     cli_print_string(l->output, " ");
     cli_cell_left(l->output, shown->owner, OWNER_WIDTH);
-    cli_printf(l->output, " %s\n", tool->description ? tool->description : "");
+    const char *about = tool->description ? tool->description : ""; /* its first line */
+    cli_printf(l->output, " %.*s\n", (int)strcspn(about, "\n"), about);
     return true;
   }
   cli_map map = {0};
@@ -260,6 +262,7 @@ int cli_tool(const cli_arguments *arguments, cli_output *output) {
   cli_interrupt_start(&interrupt);
   bool may_ask = u.action != LIST && cli_ask_start(&ask);
   status = cli_host_open_asking(arguments, memory_path, store, may_ask ? &ask : NULL, &runtime);
+  if (status == CLI_OK) cli_mcp_listen(runtime, arguments);
   if (status == CLI_OK) status = u.action == LIST ? list(runtime, arguments, output) : call(runtime, &u);
   if (runtime) status = drain(runtime, status, cli_interrupted(&interrupt));
   if (may_ask) cli_ask_stop(&ask);

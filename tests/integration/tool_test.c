@@ -195,3 +195,81 @@ TEST(wrong_words_are_refused) {
     command_free(&c);
   }
 }
+
+/* ---- servers of MCP ---- */
+
+static const char *server(const char *words) {
+  static char option[512];
+  snprintf(option, sizeof option, "s=\"%s\" %s", getenv("TURNPHASE_MCP_SERVER"), words);
+  return option;
+}
+
+TEST(servers_of_mcp_are_listed_and_called_like_tools) {
+  command c = {.arguments = {"mcp", "list", "--no-memory", "--mcp", server("")}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "mcp__s__echo");
+  assert_holds(&c.out, "Says a text.");
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "call", "mcp__s__echo", "--no-memory", "--mcp", server(""), "-a", "-"},
+                .input = "{\"text\": \"hello\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "hello");
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "list", "--no-memory", "--mcp", server("exit")}};
+  assert_status(&c, 0);
+  assert_holds(&c.err, "the server s is not there: it exited with code 5");
+  command_free(&c);
+}
+
+TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
+  static const struct {
+    const char *arguments[4];
+    int status;
+    const char *says;
+  } cases[] = {{{"mcp", "list"}, 2, "name servers by --mcp"},
+               {{"mcp", "serve-all"}, 2, "list, call"},
+               {{"mcp", "list", "--mcp", "nothing"}, 2, "NAME=COMMAND"},
+               {{"mcp", "list", "--mcp", "a=\"b"}, 2, "each quote an end"},
+               {{"mcp", "list", "--mcp", "a__b=c"}, 78, "1 to 32 letters"},
+               {{"mcp", "list", "--mcp", "a="}, 78, "exactly one"},
+               {{"mcp", "list", "--mcp-config", "/nowhere.json"}, 74, "/nowhere.json"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command c = {0};
+    for (size_t w = 0; w < 4; w++) c.arguments[w] = cases[i].arguments[w];
+    command_run(&c);
+    if (c.status != cases[i].status || !strstr(c.err.data, cases[i].says))
+      fail_msg("%zu: %d: %s", i, c.status, c.err.data);
+    command_free(&c);
+  }
+}
+
+/* The settings of another host, as its guide has them: a matcher that is a pattern of the tool's name. */
+TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
+  static const char settings[] =
+      "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"mcp__s__.*\", \"hooks\": [{\"type\": \"command\", \"command\": "
+      "\"jq -e '.tool_name == \\\"mcp__s__fail\\\"' >/dev/null || exit 0; echo 'Not this one.' >&2; exit 2\"}]}]}}";
+  char directory[512];
+  scratch_string("settings.json", settings);
+  snprintf(directory, sizeof directory, "%s", scratch_path("imported"));
+  command c = {.arguments = {"hooks", "import", scratch_path("settings.json"), "--write", directory}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "trust", directory}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "call", "mcp__s__fail", "--no-memory", "--mcp", server(""), "--hooks", directory}};
+  assert_status(&c, 77);
+  assert_holds(&c.out, "Not this one.");
+  command_free(&c);
+  c = (command){
+      .arguments = {"mcp", "call", "mcp__s__value", "--no-memory", "--mcp", server(""), "--hooks", directory}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "rain_mm");
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "check", "s", "--no-memory", "--mcp", server(""), "--hooks", directory}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "deny   mcp__s__fail");
+  assert_holds(&c.out, "allow  mcp__s__value");
+  assert_holds(&c.out, "Not this one.");
+  command_free(&c);
+}

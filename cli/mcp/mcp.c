@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command mcp, and the options with which other commands name servers. */
+#include "cli/mcp/mcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/map.h"
+#include "cli/common/message.h"
+#include "cli/common/quantity.h"
+#include "cli/run/host.h"
+#ifdef CLI_WITH_MCP
+#include "turnphase/mcp.h"
+#endif
+
+enum { WORDS_MAX = 64, NAME_WIDTH = 32, VERDICT_WIDTH = 6, DRAIN_LIMIT_MS = 30000 };
+
+/* ---- the servers of the command line ---- */
+
+#ifdef CLI_WITH_MCP
+
+static void print_note(void *ctx, const char *note) { cli_error("%s: %s", (const char *)ctx, note); }
+
+/* Splits words at blanks; quotes of either kind keep blanks, a backslash the character after it. In place.
+ * @return false: more words than there may be, or a quote without its end. */
+static bool split(char *text, const char **words, size_t most) {
+  size_t count = 0;
+  char *to = text, *from = text;
+  while (*from) {
+    while (*from == ' ' || *from == '\t') from++;
+    if (!*from) break;
+    if (count + 1 == most) return false;
+    words[count++] = to;
+    char quote = '\0';
+    for (; *from && (quote || (*from != ' ' && *from != '\t')); from++) {
+      if (quote && *from == quote) quote = '\0';
+      else if (!quote && (*from == '"' || *from == '\'')) quote = *from;
+      else if (*from == '\\' && quote != '\'' && from[1]) *to++ = *++from;
+      else *to++ = *from;
+    }
+    if (quote) return false;
+    if (*from) from++;
+    *to++ = '\0';
+  }
+  words[count] = NULL;
+  return true;
+}
+
+static int add_server(tp_runtime *runtime, const char *word) {
+  const char *equals = strchr(word, '='), *words[WORDS_MAX + 1];
+  char name[64], *rest = equals ? strdup(equals + 1) : NULL;
+  tp_fault fault = {0};
+  int status = CLI_USAGE;
+  if (!rest) {
+    cli_error("--mcp is NAME=COMMAND or NAME=URL, such as files='npx -y @modelcontextprotocol/server-filesystem .'");
+    return CLI_USAGE;
+  }
+  snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
+  tp_mcp_options options = {.struct_size = sizeof options, .name = name};
+  bool is_url = strncmp(rest, "http://", 7) == 0 || strncmp(rest, "https://", 8) == 0;
+  if (is_url) options.url = rest;
+  else options.arguments = words;
+  if (!is_url && !split(rest, words, WORDS_MAX)) {
+    cli_error("--mcp %s: a command has at most %d words, and each quote an end", name, WORDS_MAX - 1);
+  } else {
+    tp_status added = tp_mcp_add(runtime, &options, &fault);
+    status = added == TP_OK ? CLI_OK : cli_fault("--mcp", added, &fault);
+  }
+  free(rest);
+  return status;
+}
+
+static int add_config(tp_runtime *runtime, const char *path) {
+  const tp_mcp_config config = {
+      .struct_size = sizeof config, .path = path, .on_note = print_note, .on_note_ctx = (void *)(uintptr_t)path};
+  tp_fault fault = {0};
+  tp_status status = tp_mcp_config_add(runtime, &config, NULL, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
+}
+
+int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
+  int status = CLI_OK;
+  for (size_t i = 0; status == CLI_OK && i < arguments->mcp_configs.count; i++)
+    status = add_config(runtime, arguments->mcp_configs.items[i]);
+  for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
+    status = add_server(runtime, arguments->mcp_servers.items[i]);
+  return status;
+}
+
+#else
+
+int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
+  (void)runtime;
+  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) return CLI_OK;
+  cli_error("this turnphase was built without turnphase-mcp: --mcp and --mcp-config need it");
+  return CLI_CONFIG;
+}
+
+#endif
+
+static void print_diagnostic(void *ctx, const tp_event *event) {
+  (void)ctx;
+  if (tp_text_is(event->contribution->key, "mcp.server") || tp_text_is(event->contribution->key, "tool.bad_schema"))
+    cli_error("%.*s", (int)event->contribution->text.size, event->contribution->text.data);
+}
+
+void cli_mcp_listen(tp_runtime *runtime, const cli_arguments *arguments) {
+  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) return;
+  const tp_listener listener = {
+      .struct_size = sizeof listener, .on_event = print_diagnostic, .kinds = 1u << TP_EVENT_DIAGNOSTIC};
+  (void)!tp_runtime_listen(runtime, &listener, NULL, NULL); /* without memory the lists say less */
+}
+
+/* ---- check ---- */
+
+typedef struct check {
+  tp_runtime *runtime;
+  cli_output *output;
+  bool json;
+  const char *server; /* NULL: all */
+  size_t count, denied;
+  char names[4096][TP_ID_BYTES_MAX + 1];
+} check;
+
+static bool is_of(const char *owner, const char *server) {
+  return strncmp(owner, "mcp.", 4) == 0 && (!server || strcmp(owner + 4, server) == 0);
+}
+
+static bool take_name(void *ctx, const tp_tool_listing *listing) {
+  check *c = ctx;
+  if (is_of(listing->owner, c->server) && c->count < sizeof c->names / sizeof *c->names)
+    snprintf(c->names[c->count++], sizeof *c->names, "%s", listing->tool->name);
+  return true;
+}
+
+static void print_verdict(check *c, const char *name, const tp_phase_result *result) {
+  const char *verdict = result->outcome == TP_OK && result->verdict == TP_VERDICT_NONE ? "allow"
+                        : result->outcome == TP_OK || result->outcome == TP_ERR_DENIED
+                            ? tp_verdict_name(result->verdict)
+                            : "deny";
+  if (!c->json) {
+    cli_cell_left(c->output, verdict, VERDICT_WIDTH);
+    cli_print_string(c->output, " ");
+    cli_cell_left(c->output, name, NAME_WIDTH);
+    cli_printf(c->output, " %s", result->subscription ? result->subscription : "");
+    if (result->reason.size > 0) cli_printf(c->output, ": %.*s", (int)result->reason.size, result->reason.data);
+    cli_print_string(c->output, "\n");
+    return;
+  }
+  cli_map map = {0};
+  cli_map_add_string(&map, "tool", name);
+  cli_map_add_string(&map, "verdict", verdict);
+  cli_map_add_string(&map, "subscription", result->subscription ? result->subscription : "");
+  cli_map_add_text(&map, "reason", result->reason);
+  cli_map_print(&map, c->output);
+}
+
+/* What tool.pre says of a call without arguments. */
+static int ask_gates(check *c, const char *name) {
+  static const char empty_map[] = {(char)0x80};
+  const tp_field fields[] = {
+      {.id = TP_FIELD_TOOL, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(name)},
+      {.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = {empty_map, sizeof empty_map}}};
+  const tp_phase_input input = {.struct_size = sizeof input, .fields = fields, .field_count = 2};
+  const tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
+  tp_phase_result result = {.struct_size = sizeof result};
+  tp_turn *turn = NULL;
+  tp_fault fault = {0};
+  tp_status status = tp_turn_begin_bare(c->runtime, &request, &turn, &fault);
+  if (status != TP_OK) return cli_fault(name, status, &fault);
+  status = tp_phase_run(turn, TP_PHASE_TOOL_PRE, &input, &result, &fault);
+  if (status == TP_OK) print_verdict(c, name, &result);
+  tp_turn_end(turn);
+  return status == TP_OK ? CLI_OK : cli_fault(name, status, &fault);
+}
+
+static int check_servers(const cli_arguments *arguments, cli_output *output) {
+  tp_fault fault = {0};
+  tp_drain_report report = {.struct_size = sizeof report};
+  check *c = calloc(1, sizeof *c);
+  int status = c ? cli_host_open(arguments, NULL, NULL, &c->runtime) : cli_fault(NULL, TP_ERR_NO_MEMORY, NULL);
+  if (status != CLI_OK) {
+    free(c);
+    return status;
+  }
+  c->output = output;
+  c->json = arguments->json;
+  c->server = arguments->operands[1];
+  cli_mcp_listen(c->runtime, arguments);
+  tp_status listed = tp_runtime_tools(c->runtime, take_name, c, NULL, &fault);
+  if (listed != TP_OK) status = cli_fault("the tools", listed, &fault);
+  for (size_t i = 0; status == CLI_OK && i < c->count; i++) status = ask_gates(c, c->names[i]);
+  if (status == CLI_OK && c->count == 0) {
+    cli_error("%s%s has no tool", c->server ? "the server " : "no server", c->server ? c->server : "");
+    status = CLI_NEGATIVE;
+  }
+  (void)!tp_runtime_drain(c->runtime, DRAIN_LIMIT_MS, &report, NULL);
+  tp_runtime_free(c->runtime);
+  free(c);
+  return status;
+}
+
+int cli_mcp(const cli_arguments *arguments, cli_output *output) {
+  const char *word = arguments->operand ? arguments->operand : "";
+  bool is_tool = strcmp(word, "list") == 0 || strcmp(word, "call") == 0;
+  if (!is_tool && strcmp(word, "check") != 0) {
+    cli_error("mcp: the action is list, call or check, not '%s'", word);
+    return CLI_USAGE;
+  }
+  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) {
+    cli_error("mcp %s: name servers by --mcp NAME=COMMAND or --mcp-config FILE.json", word);
+    return CLI_USAGE;
+  }
+  return is_tool ? cli_tool(arguments, output) : check_servers(arguments, output);
+}
