@@ -486,6 +486,20 @@ def keys_of_hooks_are_documented(path, text, tree):
                 yield 1, 'the key %s of domains/declared/hook_keys.def is not described' % name
 
 
+def locks_stand_in_their_order(path, text, tree):
+    """The rows of lock.def rise with their ranks, and each names the source that has the lock."""
+    if path not in ('runtime/os/lock.def', 'support/lock.def'):
+        return
+    last = 0
+    for match in re.finditer(r'^\w+\(\w+, (\d+), "([\w./]+)?', text, re.M):
+        line, rank, source = line_of(text, match.start()), int(match.group(1)), match.group(2) or ''
+        if rank < last:
+            yield line, 'rank %d stands after rank %d' % (rank, last)
+        if '.' in source and not {source.rstrip('.'), 'runtime/' + source.rstrip('.')} & set(tree.files):
+            yield line, 'there is no %s' % source
+        last = rank
+
+
 WITHOUT_CIRCLES = ('domains/declared/',)
 
 
@@ -693,6 +707,8 @@ FUNCTIONS = [
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (keys_of_hooks_are_documented, 'docs/hooks.md', '# Hooks\n'),
+    (locks_stand_in_their_order, 'runtime/os/lock.def', 'X(a, 2, "exec/jobs.c: a")\nX(b, 1, "exec/jobs.c: b")\n'),
+    (locks_stand_in_their_order, 'runtime/os/lock.def', 'X(a, 2, "exec/missing_zzz.c: a")\n'),
     (includes_have_no_circle, 'domains/declared/hook.h', '#include "domains/declared/hook_read.h"\n'),
     (core_asserts_what_holds, 'runtime/base/base.h', 'void f(void) {\n}\n' * 10000),
     (modules_use_support, 'support/lock.c', 'void f(void) {\n}\n' * 10000),

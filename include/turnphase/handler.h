@@ -749,7 +749,8 @@ typedef struct tp_subscription {
   /** A name or an alias; an alias has the guarantees of the system that it comes from. */
   const char *phase_name;
   bool disabled;
-  /** Lower runs earlier among those that no edge orders. */
+  /** Lower runs earlier among those that no edge orders. Of equal ones: in a chain the one that was registered first,
+   *  in any other phase that with the smaller id, by bytes. */
   int32_t priority;
   tp_execution execution;
   /** Blocking: of each attempt; Deadline: from ready; detached: of the run. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine of an entry. Nothing here takes a lock or an atomic for a phase whose handlers are all inline: the owner
- * takes ready nodes from a set of its own, the first in plan order first. */
+ * The machine of an entry. The owner takes ready nodes from a set of its own, in plan order. A phase whose handlers are
+ * all inline takes no lock here. */
 #include "runtime/exec/entry.h"
 
 #include "runtime/exec/begin.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Expensive inline nodes are shared with idle engine workers. Each case makes
- * its nodes expensive first, and then lets them wait for each other: that they
- * run at once is an event, not a matter of time. The number of helpers is set
- * here, so that a machine with one processor shares too. tests/torture checks
- * the results of many such phases. */
+ * Inline nodes of placement parallel are shared with idle engine workers. The nodes of each case wait for each other,
+ * so that they run at once is an event. The number of helpers is set here, so that a machine with one processor shares,
+ * too. tests/torture checks the results of many such phases. */
 #include <sched.h>
 
 #include "tests/support/test.h"
