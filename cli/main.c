@@ -3,7 +3,9 @@
  * The command turnphase: plans to look at, conversations to play. It stands on the public headers alone. Data goes to
  * standard output, everything else to standard error; the exit status says what it came to (turnphase exit-status). */
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
@@ -373,8 +375,19 @@ static int dispatch(int argc, char **argv, cli_output *output) {
   return CLI_USAGE;
 }
 
+/* A core file would have the keys of models and hooks in it. A limit of one byte also stops what a pipe in core_pattern
+ * would store. Programs of hooks inherit it. */
+static void forbid_core_files(void) {
+  struct rlimit limit;
+  const char *wanted = getenv("TURNPHASE_CORE_FILES");
+  if ((wanted && strcmp(wanted, "1") == 0) || getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  if (limit.rlim_cur > 1) limit.rlim_cur = 1;
+  (void)setrlimit(RLIMIT_CORE, &limit);
+}
+
 int main(int argc, char **argv) {
   cli_output output = {0};
+  forbid_core_files();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
   int status = dispatch(argc, argv, &output);
   cli_hook_model_free();

@@ -201,8 +201,8 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
 /* ---- files ---- */
 
 /* @return 0 or errno. */
-static int write_new(const char *path, const char *bytes) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), error = 0;
+static int write_new(const char *path, const char *bytes, mode_t mode) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode), error = 0;
   if (fd < 0) return errno;
   for (size_t left = strlen(bytes); left > 0 && error == 0;) {
     ssize_t written = write(fd, bytes, left);
@@ -264,7 +264,7 @@ static bool note_warning(void *ctx, const tp_hook_warning *warning) {
 static int check_entry(importer *m, cli_entry *entry) {
   char path[96];
   snprintf(path, sizeof path, "%s/a.yaml", m->folder);
-  int error = write_new(path, entry->yaml);
+  int error = write_new(path, entry->yaml, 0600);
   if (error != 0) {
     cli_error_at(path, 0, 0, "%s", strerror(error));
     return CLI_IO;
@@ -503,6 +503,15 @@ static void make_parents(const char *directory) {
   }
 }
 
+/* Headers and variables of a file that is its owner's alone stay so. */
+static mode_t mode_of(const importer *m, size_t index) {
+  cli_settings *settings;
+  struct stat found;
+  (void)entry_at(m, index, &settings);
+  bool is_file = strcmp(settings->path, "-") != 0 && stat(settings->path, &found) == 0;
+  return is_file ? (found.st_mode & 0644) | 0600 : 0600;
+}
+
 static int write_all(const importer *m) {
   char path[PATH_SIZE];
   make_parents(m->arguments->write);
@@ -513,7 +522,7 @@ static int write_all(const importer *m) {
   for (; error == 0 && i < m->count; i++) {
     if (entry_at(m, i, NULL)->left_out || entry_at(m, i, NULL)->same_as) continue;
     path_of(m, i, path);
-    error = write_new(path, entry_at(m, i, NULL)->yaml);
+    error = write_new(path, entry_at(m, i, NULL)->yaml, mode_of(m, i));
     if (error != 0) break;
   }
   if (error == 0) return CLI_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
+#include "support/bytes.h"
 #include "turnphase/declared.h"
 #include "turnphase/openai.h"
 
@@ -213,11 +215,41 @@ static const char *value_of(const char *option, const char *pair, char sign, siz
   assert(sign == '=' || sign == ':');
   const char *at = strchr(pair, sign);
   if (!at || at == pair) {
-    cli_error("%s takes %s, not '%s'", option, sign == '=' ? "KEY=VALUE" : "NAME:VALUE", pair);
+    if (sign == '=') cli_error("%s takes KEY=VALUE, not '%s'", option, pair);
+    else cli_error("%s takes NAME:VALUE", option); /* it may be a key */
     return NULL;
   }
   *ret_key_size = (size_t)(at - pair);
   return at + 1 + (sign == ':' ? strspn(at + 1, " ") : 0);
+}
+
+/* ${NAME} is a variable of the environment, as in the headers of webhooks: a secret belongs neither into arguments,
+ * which every user of the machine may read, nor into a conversation's file. */
+static int write_header_value(tp_writer *writer, tp_text value) {
+  tp__bytes text = {0};
+  int status = CLI_OK;
+  for (size_t at = 0; at < value.size && status == CLI_OK;) {
+    const char *rest = value.data + at, *end = NULL;
+    size_t left = value.size - at;
+    if (left > 2 && memcmp(rest, "${", 2) == 0) end = memchr(rest, '}', left);
+    if (!end) {
+      tp__bytes_put(&text, rest, 1);
+      at++;
+      continue;
+    }
+    char name[256];
+    snprintf(name, sizeof name, "%.*s", (int)(end - rest) - 2, rest + 2);
+    const char *variable = getenv(name);
+    if (variable) tp__bytes_put_string(&text, variable);
+    else cli_error("a header needs the environment variable %s, which is not set", name);
+    if (!variable) status = CLI_USAGE;
+    at += (size_t)(end - rest) + 1;
+  }
+  if (text.failed) status = CLI_UNAVAILABLE;
+  if (status == CLI_OK) tp_write_text(writer, tp__bytes_text(&text));
+  if (text.data) explicit_bzero(text.data, text.size);
+  tp__bytes_fini(&text);
+  return status;
 }
 
 static int write_pairs(tp_writer *writer, const char *option, const char *const *pairs, char sign) {
@@ -226,8 +258,10 @@ static int write_pairs(tp_writer *writer, const char *option, const char *const 
     const char *value = value_of(option, *pairs, sign, &size);
     if (!value) return CLI_USAGE;
     tp_write_text(writer, (tp_text){*pairs, size});
+    int status = CLI_OK;
     if (sign == '=') write_setting(writer, value);
-    else tp_write_string(writer, value);
+    else status = write_header_value(writer, tp_text_of(value));
+    if (status != CLI_OK) return status;
   }
   return CLI_OK;
 }
@@ -263,7 +297,13 @@ static int write_body(tp_writer *writer, const cli_model_name *named, tp_openai_
 
 static int write_headers(tp_writer *writer, const cli_model_name *named) {
   tp_write_map(writer, count_of(named->headers) + tp_value_count(named->header_map));
-  write_map_of(writer, named->header_map);
+  for (tp_value_walk walk = {0}; tp_value_next(named->header_map, &walk);) {
+    tp_write_text(writer, walk.key);
+    bool is_text = tp_value_kind_of(walk.value) == TP_VALUE_TEXT;
+    int status = is_text ? write_header_value(writer, tp_value_text(walk.value)) : CLI_OK;
+    if (status != CLI_OK) return status;
+    if (!is_text) tp_write_value(writer, walk.value); /* the library refuses it */
+  }
   return write_pairs(writer, "--header", named->headers, ':');
 }
 

@@ -77,21 +77,25 @@ TEST(a_query_and_a_header_are_sent_and_agents_shape_requests_too) {
   char url[128], talk[512];
   endpoint *e = endpoint_open(&reply, 1);
   snprintf(url, sizeof url, "%s/x/?api-version=2024-10-21", e->url);
-  command c = {.arguments = {"run", "--model", "openai:m", "--base-url", url, "--no-memory", "--header", "X-A: b c"},
+  setenv("PART_OF_KEY", "sk-1", 1);
+  command c = {.arguments = {"run", "--model", "openai:m", "--base-url", url, "--no-memory", "--header", "X-A: b c",
+                             "--header", "X-B: a${PART_OF_KEY}b$$ ${", "--header", "X-C:${PART_OF_KEY}"},
                .input = TALK};
   assert_status(&c, 0);
   assert_non_null(strstr(endpoint_request(e, 0), "/x/chat/completions?api-version=2024-10-21 HTTP"));
   assert_non_null(strstr(endpoint_request(e, 0), "X-A: b c\r\n"));
+  assert_non_null(strstr(endpoint_request(e, 0), "X-B: ask-1b$$ ${\r\n"));
+  assert_non_null(strstr(endpoint_request(e, 0), "X-C: sk-1\r\n"));
   command_free(&c);
   endpoint_close(e);
   e = endpoint_open(&reply, 1);
   snprintf(talk, sizeof talk,
            "agents:\n  - id: a\n    model: openai:m\n    base_url: %s\n    body: {temperature: 0.5, stream_options: "
-           "null}\n    headers: {X-A: d}\nsessions:\n  - {id: s, agent: a, turns: [{user: hi}]}\n",
+           "null}\n    headers: {X-A: \"d ${PART_OF_KEY}\"}\nsessions:\n  - {id: s, agent: a, turns: [{user: hi}]}\n",
            e->url);
   command of_agent = {.arguments = {"run", "--no-memory", scratch_string("shaped.yaml", talk)}};
   assert_status(&of_agent, 0);
-  assert_non_null(strstr(endpoint_request(e, 0), "X-A: d\r\n"));
+  assert_non_null(strstr(endpoint_request(e, 0), "X-A: d sk-1\r\n"));
   assert_non_null(strstr(endpoint_body(e, 0), "\"temperature\":0.5"));
   assert_null(strstr(endpoint_body(e, 0), "stream_options"));
   command_free(&of_agent);
@@ -280,7 +284,8 @@ TEST(options_that_shape_no_request_are_refused) {
               {{"--script", "x.yaml", "--cumulative-deltas"}, "--cumulative-deltas belongs to models", 2},
               {{"--model", "openai:m", "--set", "a"}, "--set takes KEY=VALUE, not 'a'", 2},
               {{"--model", "openai:m", "--set", "=a"}, "--set takes KEY=VALUE, not '=a'", 2},
-              {{"--model", "openai:m", "--header", "a"}, "--header takes NAME:VALUE, not 'a'", 2},
+              {{"--model", "openai:m", "--header", "a"}, "--header takes NAME:VALUE", 2},
+              {{"--model", "openai:m", "--header", "a: ${NO_SUCH_VARIABLE}"}, "variable NO_SUCH_VARIABLE, which is", 2},
               {{"--model", "openai:m", "--set", "model=x"}, "are the request's", 78}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     command c = {.arguments = {"run", "--no-memory", rows[i].options[0], rows[i].options[1], rows[i].options[2],
