@@ -486,6 +486,19 @@ def keys_of_hooks_are_documented(path, text, tree):
                 yield 1, 'the key %s of domains/declared/hook_keys.def is not described' % name
 
 
+FUNCTION_IN_FILE = re.compile(r'\| `([\w/]+\.c)` \| `(\w+)\(\)`|`(\w+)\(\)` in\s+`([\w/]+\.c)`')
+
+
+def functions_are_where_the_page_says(path, text, tree):
+    """docs/call-order.md names files with their functions."""
+    if path != 'docs/call-order.md':
+        return
+    for match in FUNCTION_IN_FILE.finditer(text):
+        file, name = match.group(1) or match.group(4), match.group(2) or match.group(3)
+        if not re.search(r'^\w[^;{}=]*\b%s\([^;{}]*\)[^;{}]*\{' % name, tree.read(file), re.M):
+            yield line_of(text, match.start()), '%s has no function %s()' % (file, name)
+
+
 def locks_stand_in_their_order(path, text, tree):
     """The rows of lock.def rise with their ranks, and each names the source that has the lock."""
     if path not in ('runtime/os/lock.def', 'support/lock.def'):
@@ -707,6 +720,8 @@ FUNCTIONS = [
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
     (keys_of_hooks_are_documented, 'docs/hooks.md', '# Hooks\n'),
+    (functions_are_where_the_page_says, 'docs/call-order.md', 'x | `runtime/exec/jobs.c` | `missing_zzz()` |\n'),
+    (functions_are_where_the_page_says, 'docs/call-order.md', '`missing_zzz()` in\n`runtime/exec/jobs.c`\n'),
     (locks_stand_in_their_order, 'runtime/os/lock.def', 'X(a, 2, "exec/jobs.c: a")\nX(b, 1, "exec/jobs.c: b")\n'),
     (locks_stand_in_their_order, 'runtime/os/lock.def', 'X(a, 2, "exec/missing_zzz.c: a")\n'),
     (includes_have_no_circle, 'domains/declared/hook.h', '#include "domains/declared/hook_read.h"\n'),
