@@ -282,7 +282,10 @@ tp_text tp__http_body(const tp__http_request *request) { return tp__bytes_text(&
 
 tp_text tp__http_header(const tp__http_request *request, const char *name) {
   const char *value = MHD_lookup_connection_value(request->mhd, MHD_HEADER_KIND, name);
-  return value ? tp_text_of(value) : (tp_text){0};
+  tp_text text = value ? tp_text_of(value) : (tp_text){0};
+  while (text.size > 0 && strchr(" \t", text.data[0])) text.data++, text.size--;
+  while (text.size > 0 && strchr(" \t", text.data[text.size - 1])) text.size--;
+  return text;
 }
 
 typedef struct count_of {

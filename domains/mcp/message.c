@@ -358,6 +358,7 @@ bool tp__mcp_header_decode(tp_text value, tp__bytes *bytes) {
     return !bytes->failed;
   }
   tp_text digits = {value.data + SENTINEL_SIZE, value.size - SENTINEL_SIZE - 2};
+  if (digits.size % 4 != 0) return false; /* base64.c reads it without its padding, too */
   if (!tp__bytes_reserve(bytes, tp__base64_size_max(digits.size))) return false;
   if (digits.size > 0 && !tp__base64_decode(digits, bytes->data + before, &size)) return false;
   if (!tp_utf8_valid((tp_text){bytes->data + before, size}, NULL)) return false;

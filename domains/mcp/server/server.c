@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/mcp/server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "runtime/base/check.h"
+#include "support/clock.h"
+#include "turnphase/turn.h"
+
+enum { ASK_WAIT_MS = 20000, SWEEP_MS = 1000 };
+
+#define PREFIX "mcp__"
+
+/* ---- what several files use ---- */
+
+void tp__mcp_sink_ref(tp__mcp_sink *sink) { tp__references_ref(&sink->refs); }
+
+void tp__mcp_sink_unref(tp__mcp_sink *sink) {
+  if (sink && tp__references_unref(&sink->refs)) sink->free(sink);
+}
+
+void tp__mcp_server_session_unref(tp__mcp_server_session *session) {
+  if (!session || !tp__references_unref(&session->refs)) return;
+  tp__mcp_sink_unref(session->stream);
+  tp__heap_free(session, sizeof *session);
+}
+
+bool tp__mcp_random(char ret_text[33]) {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return false;
+  for (size_t i = 0; i < sizeof bytes; i++) snprintf(ret_text + 2 * i, 3, "%02x", bytes[i]);
+  return true;
+}
+
+/* ---- tools ---- */
+
+typedef struct listing {
+  tp_writer *writer;
+  size_t count;
+} listing;
+
+/* A name without the prefix that hosts add themselves, unless nothing is left of it. */
+static const char *shown_name(const char *name) {
+  size_t prefix = sizeof PREFIX - 1;
+  return strncmp(name, PREFIX, prefix) == 0 && name[prefix] != 0 ? name + prefix : name;
+}
+
+static bool write_tool(void *ctx, const tp_tool_listing *shown) {
+  listing *l = ctx;
+  const tp_tool *tool = shown->tool;
+  tp_writer *w = l->writer;
+  bool has_description = tool->description && *tool->description;
+  bool has_schema = tp_value_kind_of(tool->schema) == TP_VALUE_MAP;
+  tp_write_map(w, 2U + has_description);
+  tp_write_string(w, "name");
+  tp_write_string(w, shown_name(tool->name));
+  if (has_description) tp_write_string(w, "description"), tp_write_string(w, tool->description);
+  tp_write_string(w, "inputSchema");
+  if (has_schema) {
+    tp_write_value(w, tool->schema);
+  } else {
+    tp_write_map(w, 1);
+    tp_write_string(w, "type");
+    tp_write_string(w, "object");
+  }
+  l->count++;
+  return true;
+}
+
+/* The array is begun with the count of before, and made anew when that was another. */
+static tp_status gather_tools(tp_mcp_server *server, tp_writer *writer, tp_text *ret_value, tp_fault *fault) {
+  size_t count = 0;
+  tp_status status = tp_runtime_tools(server->runtime, NULL, NULL, &count, fault);
+  for (int attempt = 0; status == TP_OK && attempt < 5; attempt++) {
+    listing l = {.writer = writer};
+    tp_writer_reset(writer);
+    tp_write_array(writer, count);
+    status = tp_runtime_tools(server->runtime, write_tool, &l, NULL, fault);
+    if (status == TP_OK && l.count == count) return tp_writer_finish(writer, ret_value);
+    count = l.count;
+  }
+  return status == TP_OK ? tp__refuse(fault, TP_ERR_CONFLICT, NULL, "the tools change all the time") : status;
+}
+
+/* @param ret_changed  may be NULL. */
+static tp_status refresh_tools(tp_mcp_server *server, bool *ret_changed, tp_fault *fault) {
+  tp_writer *writer = NULL;
+  tp_text value = {0};
+  tp_status status = tp_writer_new(NULL, &writer);
+  if (status == TP_OK) status = gather_tools(server, writer, &value, fault);
+  if (status == TP_OK) {
+    tp__lock_acquire(&server->lock);
+    bool changed = !tp__same(tp__bytes_text(&server->tools), value);
+    if (changed) {
+      tp__bytes_clear(&server->tools);
+      tp__bytes_put_text(&server->tools, value);
+      if (server->tools.failed) status = TP_ERR_NO_MEMORY;
+    }
+    tp__lock_release(&server->lock);
+    if (ret_changed) *ret_changed = changed;
+  }
+  tp_writer_free(writer);
+  return status;
+}
+
+static tp_text find_tool_locked(tp_mcp_server *server, tp_text name) {
+  TP__LOCKED(&server->lock);
+  tp_value_walk walk = {0};
+  while (tp_value_next(tp__bytes_text(&server->tools), &walk))
+    if (tp__same(tp_value_text(tp_value_get(walk.value, "name")), name)) return walk.value;
+  return (tp_text){0};
+}
+
+/* A name that is offered without the prefix may be that of a tool without one: an own tool comes first. */
+bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema) {
+  tp__lock_acquire(&server->lock);
+  tp_text tool = find_tool_locked(server, name);
+  bool is_upstream = tool.size > 0 && memmem(name.data, name.size, "__", 2) != NULL;
+  if (ret_schema) tp__bytes_put_text(ret_schema, tp_value_get(tool, "inputSchema"));
+  tp__lock_release(&server->lock);
+  if (!ret_name) return !ret_schema->failed;
+  if (is_upstream) tp__bytes_put_string(ret_name, PREFIX);
+  tp__bytes_put_text(ret_name, name);
+  return !ret_name->failed && !(ret_schema && ret_schema->failed);
+}
+
+/* ---- the thread for what may block ---- */
+
+void tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call) {
+  tp__mcp_work *work = tp__heap_alloc(sizeof *work);
+  if (!work) {
+    if (exchange) tp__mcp_reply_error(exchange, TP__MCP_INTERNAL_ERROR, "no memory", (tp_text){0});
+    if (call) tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory", (tp_text){0});
+    return;
+  }
+  *work = (tp__mcp_work){.kind = kind, .exchange = exchange, .call = call};
+  tp__lock_acquire(&server->lock);
+  *(server->last_work ? &server->last_work->next : &server->first_work) = work;
+  server->last_work = work;
+  tp__lock_condition_broadcast(&server->changed);
+  tp__lock_release(&server->lock);
+}
+
+static void do_tools(tp_mcp_server *server, tp__mcp_exchange *exchange) {
+  tp_fault fault = {0};
+  bool changed = false;
+  tp_status status = refresh_tools(server, &changed, &fault);
+  if (exchange && status == TP_OK) tp__mcp_reply_tools(exchange);
+  else if (exchange) tp__mcp_reply_error(exchange, TP__MCP_INTERNAL_ERROR, fault.message, (tp_text){0});
+  if (changed) tp__mcp_notify_changed(server, "tools");
+}
+
+/* @return NULL: the time of the sweep has come, or the server ends. */
+static tp__mcp_work *take_work(tp_mcp_server *server, bool *ret_ends) {
+  tp__lock_acquire(&server->lock);
+  bool in_time = true;
+  while (!server->first_work && !server->ends && in_time)
+    in_time = tp__lock_condition_wait_until(&server->changed, &server->lock, server->sweep_ms * TP__NS_IN_MS);
+  tp__mcp_work *work = server->first_work;
+  if (work) {
+    server->first_work = work->next;
+    if (!work->next) server->last_work = NULL;
+  }
+  *ret_ends = server->ends && !work;
+  tp__lock_release(&server->lock);
+  return work;
+}
+
+/* @return whether the time of the sweep has come. */
+static bool begin_sweep(tp_mcp_server *server) {
+  int64_t now_ms = tp__monotonic_ms();
+  tp__lock_acquire(&server->lock);
+  bool is_time = now_ms >= server->sweep_ms;
+  if (is_time) server->sweep_ms = now_ms + SWEEP_MS;
+  tp__lock_release(&server->lock);
+  return is_time;
+}
+
+static void sweep_sessions(tp_mcp_server *server) {
+  int64_t now_ms = tp__monotonic_ms();
+  tp__mcp_server_session *idle = NULL;
+  tp__lock_acquire(&server->lock);
+  for (tp__mcp_server_session **at = &server->sessions; *at;) {
+    tp__mcp_server_session *session = *at;
+    if (session->stream || now_ms - session->used_ms < TP__MCP_SESSION_IDLE_MS) {
+      at = &session->next;
+      continue;
+    }
+    *at = session->next;
+    server->session_count--;
+    session->next = idle;
+    idle = session;
+  }
+  tp__lock_release(&server->lock);
+  while (idle) {
+    tp__mcp_server_session *next = idle->next;
+    tp__mcp_server_session_unref(idle);
+    idle = next;
+  }
+}
+
+static void *run_worker(void *ctx) {
+  tp_mcp_server *server = ctx;
+  for (bool ends = false; !ends;) {
+    tp__mcp_work *work = take_work(server, &ends);
+    if (work && work->kind == TP__MCP_WORK_TOOLS) do_tools(server, work->exchange);
+    if (work && work->kind == TP__MCP_WORK_HOST) tp__mcp_call_run_host(work->call);
+    tp__heap_free(work, sizeof *work);
+    if (!begin_sweep(server)) continue;
+    tp__mcp_call_sweep(server);
+    sweep_sessions(server);
+  }
+  return NULL;
+}
+
+/* ---- lists of the host ---- */
+
+tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items, tp_fault *fault) {
+  if (!server || list < TP_MCP_LIST_PROMPTS || list > TP_MCP_LIST_TEMPLATES)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_mcp_server_set_list() needs a server and a list of it");
+  tp_status status = tp_value_check(items, fault);
+  if (status != TP_OK) return status;
+  if (tp_value_kind_of(items) != TP_VALUE_ARRAY)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "the items are an array of maps");
+  tp__lock_acquire(&server->lock);
+  tp__bytes *of = &server->lists[list];
+  tp__bytes_clear(of);
+  tp__bytes_put_text(of, items);
+  if (of->failed) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the list");
+  of->failed = false;
+  tp__lock_release(&server->lock);
+  if (status == TP_OK) tp__mcp_notify_changed(server, list == TP_MCP_LIST_PROMPTS ? "prompts" : "resources");
+  return status;
+}
+
+void tp_mcp_server_tools_changed(tp_mcp_server *server) {
+  if (!server) return;
+  tp__mcp_work_add(server, TP__MCP_WORK_TOOLS, NULL, NULL);
+}
+
+/* ---- start and end ---- */
+
+static char **copy_strings(const char *const *strings) {
+  size_t count = 0;
+  while (strings && strings[count]) count++;
+  char **copies = tp__heap_alloc((count + 1) * sizeof *copies);
+  for (size_t i = 0; copies && i < count; i++) copies[i] = tp__heap_copy(tp_text_of(strings[i]));
+  return copies;
+}
+
+static void free_strings(char **strings) {
+  size_t count = 0;
+  while (strings && strings[count]) tp__heap_string_free(strings[count++]);
+  if (strings) tp__heap_free(strings, (count + 1) * sizeof *strings);
+}
+
+static bool is_this_machine(const char *address) {
+  return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) {
+  if (!o->stdio && !o->http_address)
+    return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio or http_address must be set");
+  if (o->http_port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "http_port", "is at most 65535");
+  for (const char *const *key = o->keys; key && *key; key++)
+    if (strlen(*key) < 16)
+      return tp__refuse(fault, TP_ERR_USAGE, "keys",
+                        "a key has at least 16 characters: openssl rand -hex 32 makes one");
+  if (o->http_address && !is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
+    return tp__refuse(fault, TP_ERR_USAGE, o->http_address,
+                      "is reached from other machines: set keys, or listen on 127.0.0.1");
+  return TP_OK;
+}
+
+static tp_status fill(tp_mcp_server *server, const tp_mcp_server_options *o, tp_fault *fault) {
+  server->options = *o;
+  if (!server->options.ask_wait_ms) server->options.ask_wait_ms = ASK_WAIT_MS;
+  server->name = tp__heap_copy(tp_text_of(o->name ? o->name : "turnphase"));
+  server->version = tp__heap_copy(tp_text_of(o->version ? o->version : tp_version()));
+  if (o->instructions) server->instructions = tp__heap_copy(tp_text_of(o->instructions));
+  server->keys = copy_strings(o->keys);
+  server->origins = copy_strings(o->origins);
+  server->options.http_address = o->http_address ? tp__heap_copy(tp_text_of(o->http_address)) : NULL;
+  server->options.keys = server->options.origins = NULL;
+  if (getrandom(server->secret, sizeof server->secret, 0) != (ssize_t)sizeof server->secret)
+    return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "there is no randomness");
+  if (server->name && server->version && server->keys && server->origins && !server->instructions == !o->instructions &&
+      !server->options.http_address == !o->http_address)
+    return TP_OK;
+  return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+}
+
+static void end_worker(tp_mcp_server *server) {
+  tp__lock_acquire(&server->lock);
+  server->ends = true;
+  tp__lock_condition_broadcast(&server->changed);
+  tp__lock_release(&server->lock);
+  if (server->worker_runs) pthread_join(server->worker, NULL);
+  server->worker_runs = false;
+}
+
+static void server_free(tp_mcp_server *server) {
+  assert(!server->calls && !server->first_work && !server->listeners);
+  for (tp__mcp_server_session *next, *session = server->sessions; session; session = next) {
+    next = session->next;
+    tp__mcp_server_session_unref(session);
+  }
+  tp__mcp_server_session_unref(server->stdio_session);
+  tp__mcp_sink_unref(server->stdio);
+  tp__bytes_fini(&server->tools);
+  for (size_t i = 0; i < sizeof server->lists / sizeof *server->lists; i++) tp__bytes_fini(&server->lists[i]);
+  tp__heap_string_free(server->name);
+  tp__heap_string_free(server->version);
+  tp__heap_string_free(server->instructions);
+  tp__heap_string_free((char *)(uintptr_t)server->options.http_address);
+  free_strings(server->keys);
+  free_strings(server->origins);
+  tp__lock_condition_fini(&server->changed);
+  tp__lock_fini(&server->lock);
+  tp__heap_free(server, sizeof *server);
+}
+
+/* Waits until the calls have ended. @return whether they have. */
+static bool wait_for_calls(tp_mcp_server *server, int64_t until_ms) {
+  tp__lock_acquire(&server->lock);
+  bool in_time = true;
+  while (server->call_count > server->parked_count && in_time)
+    in_time = tp__lock_condition_wait_until(&server->changed, &server->lock, until_ms * TP__NS_IN_MS);
+  bool ended = server->call_count <= server->parked_count;
+  tp__lock_release(&server->lock);
+  return ended;
+}
+
+static void wait_for_all(tp_mcp_server *server) {
+  tp__lock_acquire(&server->lock);
+  while (server->call_count > 0) tp__lock_condition_wait(&server->changed, &server->lock);
+  tp__lock_release(&server->lock);
+}
+
+void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms) {
+  if (!server) return;
+  tp__lock_acquire(&server->lock);
+  server->stops = true;
+  tp__lock_release(&server->lock);
+  if (server->web) tp__mcp_web_stop_accepting(server);
+  (void)wait_for_calls(server, tp__monotonic_ms() + (int64_t)limit_ms);
+  tp__mcp_call_drop_kept(server);
+  tp__mcp_call_cancel_all(server);
+  wait_for_all(server);
+  end_worker(server);
+  if (server->stdio) tp__mcp_stdio_stop(server);
+  if (server->web) tp__mcp_web_stop(server);
+  server_free(server);
+}
+
+tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *options, tp_mcp_server **ret_server,
+                              tp_fault *fault) {
+  tp_mcp_server_options ours;
+  if (!runtime || !ret_server)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_mcp_server_start() needs a runtime and a place for the server");
+  tp_status status = tp__struct_read(&ours, sizeof ours, options, "tp_mcp_server_options", fault);
+  if (status == TP_OK) status = check_options(&ours, fault);
+  if (status != TP_OK) return status;
+  tp_mcp_server *server = tp__heap_alloc(sizeof *server);
+  if (!server) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  server->runtime = runtime;
+  tp__lock_init(&server->lock, TP__LOCK_mcp_server);
+  tp__lock_condition_init(&server->changed);
+  status = fill(server, &ours, fault);
+  if (status == TP_OK) status = refresh_tools(server, NULL, fault);
+  if (status == TP_OK) {
+    int error = tp__thread_spawn(&server->worker, run_worker, server);
+    server->worker_runs = error == 0;
+    if (error) status = tp__refuse_errno(fault, TP_ERR_NO_THREAD, NULL, error, "no thread for the server");
+  }
+  if (status == TP_OK && ours.http_address) status = tp__mcp_web_start(server, fault);
+  if (status == TP_OK && ours.stdio) status = tp__mcp_stdio_start(server, fault);
+  if (status == TP_OK) *ret_server = server;
+  else tp_mcp_server_free(server, 0);
+  return status;
+}
+
+uint32_t tp_mcp_server_port(const tp_mcp_server *server) {
+  return server && server->web ? tp__mcp_web_port(server) : 0;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server: the parts of a server of the protocol (turnphase/mcp_server.h).
+ *
+ *   sink      where messages go: the output of stdio, or one HTTP request (stdio.c, web.c)
+ *   session   what a client of a version with a handshake has said of itself
+ *   exchange  one request of a client until its answer: what it says, and its sink
+ *   call      what the host works on: a task, a prompt, a resource. Its exchange is replaced when the client repeats
+ *             the request with what it was asked for; meanwhile the call is parked, without one (call.c)
+ *
+ * dispatch.c has the methods, content.c what a task's result becomes, state.c the protected state of a parked call.
+ * Locks: one of the server for calls, sessions, lists and the work queue; one for each sink. No callback of the host is
+ * called under them. Threads: those of the transports, and one of the server for what may block. */
+#ifndef TP__MCP_SERVER_H
+#define TP__MCP_SERVER_H
+
+#include "domains/mcp/message.h"
+#include "support/lock.h"
+#include "support/references.h"
+#include "turnphase/mcp_server.h"
+
+enum {
+  TP__MCP_CALLS_MAX = 4096,
+  TP__MCP_PARKED_MAX = 1024,
+  TP__MCP_SESSIONS_MAX = 1024,
+  TP__MCP_MESSAGE_BYTES_MAX = 8 << 20,
+  TP__MCP_PAGE_ITEMS = 200,
+  TP__MCP_PARKED_MS = 600000,
+  TP__MCP_SESSION_IDLE_MS = 3600000,
+  TP__MCP_PRINCIPAL_BYTES = 80
+};
+
+/** What a client can. */
+enum tp__mcp_can { TP__MCP_CAN_FORM = 1, TP__MCP_CAN_URL = 2, TP__MCP_CAN_SAMPLE = 4, TP__MCP_CAN_ROOTS = 8 };
+
+typedef struct tp__mcp_sink tp__mcp_sink;
+struct tp__mcp_sink {
+  tp__references refs;
+  /** A message of the server: a notification or request; or with is_last the answer of one exchange, with its HTTP
+   *  status. May be dropped when nothing reads it. */
+  void (*send)(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned status);
+  /** An exchange ends without an answer. */
+  void (*drop)(tp__mcp_sink *sink);
+  void (*free)(tp__mcp_sink *sink);
+  bool can_stream; /* messages before the answer reach the client */
+};
+
+/** Of a version with a handshake. Under the server's lock, but for what never changes. */
+typedef struct tp__mcp_server_session {
+  tp__references refs;
+  char id[33]; /* of HTTP; "" for stdio */
+  char principal[TP__MCP_PRINCIPAL_BYTES];
+  tp_mcp_version version;
+  unsigned can;
+  int log_level;
+  int64_t used_ms;
+  tp__mcp_sink *stream; /* of messages that belong to no request; NULL: none */
+  struct tp__mcp_server_session *next;
+} tp__mcp_server_session;
+
+/** Belongs to one thread, or to its call. */
+typedef struct tp__mcp_exchange {
+  tp_mcp_server *server;
+  tp__mcp_sink *sink;
+  tp__mcp_server_session *session; /* NULL: of a version without */
+  tp_mcp_version version;
+  tp_writer *writer; /* has what the next ones point to */
+  tp_text id, method, params;
+  tp__mcp_meta meta;
+  unsigned can;
+  int log_level; /* the least that is sent; 8: none */
+  char principal[TP__MCP_PRINCIPAL_BYTES];
+} tp__mcp_exchange;
+
+typedef enum tp__mcp_work_kind { TP__MCP_WORK_TOOLS, TP__MCP_WORK_HOST } tp__mcp_work_kind;
+typedef struct tp__mcp_work {
+  tp__mcp_work_kind kind;
+  tp__mcp_exchange *exchange; /* of TOOLS; may be NULL: only a refresh */
+  tp_mcp_call *call;          /* of HOST */
+  struct tp__mcp_work *next;
+} tp__mcp_work;
+
+/** A stream of subscriptions/listen. */
+typedef struct tp__mcp_listener {
+  tp__mcp_exchange *exchange;
+  bool tools, prompts, resources;
+  struct tp__mcp_listener *next;
+} tp__mcp_listener;
+
+struct tp_mcp_server {
+  /* never change */
+  tp_runtime *runtime;
+  tp_mcp_server_options options;
+  char *name, *version, *instructions;
+  char **keys, **origins;
+  unsigned char secret[32]; /* of the states */
+  tp__mcp_sink *stdio;      /* NULL: none */
+  void *web;                /* of web.c; NULL: none */
+  pthread_t worker;
+  bool worker_runs;
+  tp__lock lock;
+  tp__lock_condition changed;
+  /* under lock */
+  tp_mcp_call *calls;
+  size_t call_count, parked_count;
+  tp__mcp_server_session *sessions; /* those of HTTP */
+  size_t session_count;
+  tp__mcp_server_session *stdio_session; /* NULL: not initialized */
+  tp__mcp_listener *listeners;
+  tp__mcp_work *first_work, *last_work;
+  tp__bytes tools;    /* value: what tools/list returns */
+  tp__bytes lists[4]; /* values, by tp_mcp_list */
+  int64_t next_request;
+  int64_t sweep_ms; /* when the worker looks at what waits */
+  bool stops, ends;
+};
+
+/* ---- server.c ---- */
+
+void tp__mcp_sink_ref(tp__mcp_sink *sink);
+void tp__mcp_sink_unref(tp__mcp_sink *sink);
+void tp__mcp_server_session_unref(tp__mcp_server_session *session);
+/** 32 hexadecimal digits and a NUL. @return false: there is no randomness. */
+bool tp__mcp_random(char ret_text[33]);
+/** Queues what may block; the item is taken. */
+void tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call);
+/** The name that gates see of the tool that a client names; ret_schema gets the tool's schema, in the writer.
+ *  @return false without memory. */
+bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema);
+/** Notifies every client that a list has changed: "tools", "prompts", "resources". */
+void tp__mcp_notify_changed(tp_mcp_server *server, const char *list);
+
+/* ---- dispatch.c ---- */
+
+/** A message of a client, read from a packet. The writer is the exchange's from here on where true is returned.
+ *  @param session  NULL: none yet, or a version without.
+ *  @return whether the writer was taken. */
+bool tp__mcp_dispatch(tp_mcp_server *server, tp__mcp_sink *sink, tp__mcp_server_session *session, const char *principal,
+                      const tp__mcp_message *message, tp_writer *writer);
+/** The messages of a batch, each as tp__mcp_dispatch(). */
+void tp__mcp_dispatch_batch(tp_mcp_server *server, tp__mcp_sink *sink, tp__mcp_server_session *session,
+                            const char *principal, tp__mcp_packet *packet);
+/** Answers what is no message. */
+void tp__mcp_answer_broken(tp__mcp_sink *sink, const tp__mcp_message *message, const char *words, bool is_last);
+/** Ends the exchange with a result or an error, and frees it. pairs of result: written by `write`. */
+typedef void (*tp__mcp_write_fn)(tp_writer *writer, const void *ctx);
+void tp__mcp_reply(tp__mcp_exchange *exchange, const char *result_type, bool is_list, size_t pairs,
+                   tp__mcp_write_fn write, const void *ctx);
+/** The same with the pairs of a map. */
+void tp__mcp_reply_map(tp__mcp_exchange *exchange, const char *result_type, tp_text map);
+void tp__mcp_reply_error(tp__mcp_exchange *exchange, int64_t code, const char *words, tp_text data);
+/** Without an answer. */
+void tp__mcp_exchange_free(tp__mcp_exchange *exchange);
+/** tools/list, when the list is fresh. */
+void tp__mcp_reply_tools(tp__mcp_exchange *exchange);
+/** Sends a notification whose params are the pairs that write writes. */
+void tp__mcp_send_notification(tp__mcp_sink *sink, const char *method, size_t pairs, tp__mcp_write_fn write,
+                               const void *ctx);
+/** 0 to 7; -1: no level. */
+int tp__mcp_level(tp_text text);
+unsigned tp__mcp_can_of(tp_text capabilities);
+
+/* ---- call.c ---- */
+
+/** Each takes the exchange. */
+void tp__mcp_call_tool(tp__mcp_exchange *exchange);
+void tp__mcp_call_host(tp__mcp_exchange *exchange);
+/** Calls the host for it, on the server's thread. */
+void tp__mcp_call_run_host(tp_mcp_call *call);
+/** An answer of the client to a request of the server. */
+void tp__mcp_call_answered(tp_mcp_server *server, const char *principal, const tp__mcp_message *message);
+/** notifications/cancelled: the call of that sink and id, or with NULL that of the session, gets no answer. */
+void tp__mcp_call_cancel(tp_mcp_server *server, const tp__mcp_sink *sink, const tp__mcp_server_session *session,
+                         tp_text id);
+/** The client of a sink has left. */
+void tp__mcp_call_left(tp_mcp_server *server, const tp__mcp_sink *sink);
+/** What has waited long enough. */
+void tp__mcp_call_sweep(tp_mcp_server *server);
+void tp__mcp_call_cancel_all(tp_mcp_server *server);
+/** Frees those that ended while they were parked. */
+void tp__mcp_call_drop_kept(tp_mcp_server *server);
+
+/* ---- content.c ---- */
+
+/** Writes the pairs of a tools/call result. @return their number, or with NULL how many it would write. */
+size_t tp__mcp_content_write(tp_writer *writer, tp_mcp_version version, bool is_error, tp_text text, tp_text value,
+                             tp_text parts);
+
+/* ---- state.c ---- */
+
+enum { TP__MCP_STATE_BYTES = 160 };
+/** The text of the state of a parked call, bound to what says who repeats what. */
+void tp__mcp_state_write(const unsigned char secret[32], const char *nonce, int64_t expires_ms, const char *bound,
+                         char ret_text[TP__MCP_STATE_BYTES]);
+/** @return whether it is ours, not expired and bound to that; ret_nonce gets its nonce. */
+bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, int64_t now_ms, const char *bound,
+                        char ret_nonce[33]);
+/** Whether a text is one of the keys, in a time that does not depend on which. @return the index; -1. */
+int tp__mcp_key_find(char *const *keys, tp_text text);
+
+/* ---- stdio.c, web.c ---- */
+
+tp_status tp__mcp_stdio_start(tp_mcp_server *server, tp_fault *fault) TP_MUST_USE;
+/** No line is read from here on; what waits is written. */
+void tp__mcp_stdio_stop(tp_mcp_server *server);
+tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) TP_MUST_USE;
+uint32_t tp__mcp_web_port(const tp_mcp_server *server);
+void tp__mcp_web_stop_accepting(tp_mcp_server *server);
+void tp__mcp_web_stop(tp_mcp_server *server);
+
+#endif

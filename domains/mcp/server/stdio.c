@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "domains/mcp/server/server.h"
+#include "support/clock.h"
+
+enum { READ_BYTES = 64 << 10, OUT_BYTES_MAX = 64 << 20, FLUSH_LIMIT_MS = 2000 };
+
+/** The one sink of stdio. */
+typedef struct pipe_sink {
+  tp__mcp_sink sink;
+  /* never change while the thread runs */
+  tp_mcp_server *server;
+  int input, output, wake_fd;
+  pthread_t thread;
+  bool runs;
+  /* the thread's only */
+  tp__bytes line;
+  bool skips; /* the rest of a line that is too long */
+  tp__lock lock;
+  /* under lock */
+  tp__bytes out;
+  size_t out_at;
+  bool closed, stops;
+} pipe_sink;
+
+static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned status) {
+  pipe_sink *p = (pipe_sink *)sink;
+  const uint64_t one = 1;
+  (void)is_last, (void)status;
+  tp__lock_acquire(&p->lock);
+  if (!p->closed && p->out.size - p->out_at + json.size < OUT_BYTES_MAX) {
+    tp__bytes_put_text(&p->out, json);
+    tp__bytes_put_string(&p->out, "\n");
+  } else {
+    p->closed = true; /* its client reads nothing */
+  }
+  tp__lock_release(&p->lock);
+  (void)!write(p->wake_fd, &one, sizeof one);
+}
+
+static void pipe_drop(tp__mcp_sink *sink) { (void)sink; }
+
+static void pipe_free(tp__mcp_sink *sink) {
+  pipe_sink *p = (pipe_sink *)sink;
+  assert(!p->runs);
+  if (p->wake_fd >= 0) close(p->wake_fd);
+  tp__bytes_fini(&p->line);
+  tp__bytes_fini(&p->out);
+  tp__lock_fini(&p->lock);
+  tp__heap_free(p, sizeof *p);
+}
+
+/* ---- lines ---- */
+
+static tp__mcp_server_session *session_of(tp_mcp_server *server, const tp__mcp_message *message) {
+  tp_text meta = tp_value_get(message->params, "_meta");
+  bool is_modern = tp_value_get(meta, "io.modelcontextprotocol/protocolVersion").size > 0 ||
+                   tp__is_word(message->method, "server/discover");
+  return is_modern ? NULL : server->stdio_session;
+}
+
+static void take_line(pipe_sink *p, tp_text line) {
+  tp_writer *writer = NULL;
+  tp__mcp_packet packet;
+  tp__mcp_message message = {0};
+  tp_fault fault = {0};
+  bool taken = false;
+  while (line.size > 0 && strchr(" \t\r", line.data[line.size - 1])) line.size--;
+  if (line.size == 0 || tp_writer_new(NULL, &writer) != TP_OK) return;
+  tp__lock_acquire(&p->server->lock);
+  tp_mcp_version version = p->server->stdio_session->version;
+  tp__lock_release(&p->server->lock);
+  if (!tp__mcp_decode(line, TP__MCP_MESSAGE_BYTES_MAX, version, writer, &packet, &message, &fault))
+    tp__mcp_answer_broken(&p->sink, &message, fault.message, false);
+  else if (packet.is_batch) tp__mcp_dispatch_batch(p->server, &p->sink, p->server->stdio_session, "stdio", &packet);
+  else if (tp__mcp_next(&packet, &message, &fault)) {
+    if (message.kind == TP__MCP_BROKEN) tp__mcp_answer_broken(&p->sink, &message, fault.message, false);
+    else taken = tp__mcp_dispatch(p->server, &p->sink, session_of(p->server, &message), "stdio", &message, writer);
+  }
+  if (!taken) tp_writer_free(writer);
+}
+
+static void refuse_long(pipe_sink *p) {
+  const tp__mcp_message message = {.kind = TP__MCP_BROKEN, .code = TP__MCP_INVALID_REQUEST};
+  tp__mcp_answer_broken(&p->sink, &message, "a message is longer than this server takes", false);
+}
+
+static void take_bytes(pipe_sink *p, const char *data, size_t size) {
+  while (size > 0) {
+    const char *end = memchr(data, '\n', size);
+    size_t part = end ? (size_t)(end - data) : size;
+    if (!p->skips) tp__bytes_put(&p->line, data, part);
+    if (!p->skips && (p->line.failed || p->line.size > TP__MCP_MESSAGE_BYTES_MAX)) {
+      refuse_long(p);
+      p->skips = true;
+      tp__bytes_fini(&p->line);
+    }
+    if (!end) return;
+    if (!p->skips) take_line(p, tp__bytes_text(&p->line));
+    tp__bytes_clear(&p->line);
+    p->skips = false;
+    data = end + 1;
+    size -= part + 1;
+  }
+}
+
+/* ---- the thread ---- */
+
+/* Writes what a descriptor takes without waiting: at most PIPE_BUF bytes of a pipe that is ready. @return false: it is
+ * closed. */
+static bool write_out(pipe_sink *p) {
+  char piece[PIPE_BUF];
+  tp__lock_acquire(&p->lock);
+  size_t size = p->out.size - p->out_at;
+  if (size > sizeof piece) size = sizeof piece;
+  if (size > 0) memcpy(piece, p->out.data + p->out_at, size);
+  tp__lock_release(&p->lock);
+  ssize_t written = size > 0 ? write(p->output, piece, size) : 0;
+  if (written < 0) return errno == EAGAIN || errno == EINTR;
+  tp__lock_acquire(&p->lock);
+  p->out_at += (size_t)written;
+  if (p->out_at == p->out.size) {
+    tp__bytes_clear(&p->out);
+    p->out_at = 0;
+  }
+  tp__lock_release(&p->lock);
+  return true;
+}
+
+static bool look(pipe_sink *p, bool *ret_writes, bool *ret_closed) {
+  tp__lock_acquire(&p->lock);
+  *ret_writes = p->out.size > p->out_at && !p->closed;
+  *ret_closed = p->closed;
+  bool stops = p->stops || p->closed;
+  tp__lock_release(&p->lock);
+  return stops;
+}
+
+/* @return false: the end of the input. */
+static bool read_in(pipe_sink *p) {
+  char bytes[READ_BYTES];
+  ssize_t size = read(p->input, bytes, sizeof bytes);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  if (size > 0) take_bytes(p, bytes, (size_t)size);
+  return size > 0;
+}
+
+static void close_pipe(pipe_sink *p) {
+  tp__lock_acquire(&p->lock);
+  p->closed = true;
+  tp__lock_release(&p->lock);
+}
+
+/* The client has closed its end: what it asked for last is still answered. */
+static void end_input(pipe_sink *p) {
+  if (p->server->options.on_end) p->server->options.on_end(p->server->options.ctx);
+}
+
+static void *run_pipe(void *ctx) {
+  pipe_sink *p = ctx;
+  bool reads = true, writes = false, stops = false, closed = false;
+  int64_t stop_ms = INT64_MAX;
+  while (!(stops && !writes) && tp__monotonic_ms() < stop_ms) {
+    struct pollfd fds[] = {{.fd = p->wake_fd, .events = POLLIN},
+                           {.fd = reads && !stops ? p->input : -1, .events = POLLIN},
+                           {.fd = writes ? p->output : -1, .events = POLLOUT}};
+    uint64_t count;
+    if (poll(fds, 3, stops ? FLUSH_LIMIT_MS : -1) < 0 && errno != EINTR) break;
+    if (fds[0].revents) (void)!read(p->wake_fd, &count, sizeof count);
+    if (fds[2].revents && !write_out(p)) close_pipe(p);
+    if (fds[1].revents && !read_in(p)) {
+      reads = false;
+      end_input(p);
+    }
+    bool had_stopped = stops;
+    stops = look(p, &writes, &closed);
+    if (stops && !had_stopped) {
+      stop_ms = tp__monotonic_ms() + FLUSH_LIMIT_MS;
+      if (reads && closed) end_input(p); /* the output is closed */
+    }
+  }
+  return NULL;
+}
+
+tp_status tp__mcp_stdio_start(tp_mcp_server *server, tp_fault *fault) {
+  pipe_sink *p = tp__heap_alloc(sizeof *p);
+  tp__mcp_server_session *session = tp__heap_alloc(sizeof *session);
+  if (!p || !session) {
+    tp__heap_free(p, sizeof *p);
+    tp__heap_free(session, sizeof *session);
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for stdio");
+  }
+  tp__references_init(&p->sink.refs);
+  p->sink.send = pipe_send;
+  p->sink.drop = pipe_drop;
+  p->sink.free = pipe_free;
+  p->sink.can_stream = true;
+  p->server = server;
+  p->input = server->options.input;
+  p->output = server->options.output;
+  tp__lock_init(&p->lock, TP__LOCK_mcp_sink);
+  tp__references_init(&session->refs);
+  session->log_level = 1;
+  session->stream = &p->sink;
+  tp__mcp_sink_ref(&p->sink);
+  server->stdio = &p->sink;
+  server->stdio_session = session;
+  p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int error = p->wake_fd < 0 ? errno : tp__thread_spawn(&p->thread, run_pipe, p);
+  p->runs = error == 0;
+  return error ? tp__refuse_errno(fault, TP_ERR_NO_THREAD, NULL, error, "no thread for stdio") : TP_OK;
+}
+
+void tp__mcp_stdio_stop(tp_mcp_server *server) {
+  pipe_sink *p = (pipe_sink *)server->stdio;
+  const uint64_t one = 1;
+  tp__lock_acquire(&p->lock);
+  p->stops = true;
+  tp__lock_release(&p->lock);
+  (void)!write(p->wake_fd, &one, sizeof one);
+  if (p->runs) pthread_join(p->thread, NULL);
+  p->runs = false;
+}

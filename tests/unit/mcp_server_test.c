@@ -1,0 +1,673 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A server of MCP over a runtime: calls of both eras through the gates, on stdio and over HTTP; gates that ask, with
+ * every way of an answer; what is refused; cancels, and the end. */
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "domains/mcp/server/server.h"
+#include "tests/support/host.h"
+#include "tests/support/inbox.h"
+#include "turnphase/mcp_server.h"
+
+/* Without libmicrohttpd there is no HTTP to test. */
+#ifdef TP_WITH_HTTP
+#define TEST_HTTP true
+#else
+#define TEST_HTTP false
+#endif
+
+enum { WAIT_MS = 20000, TEXT_SIZE = 1 << 16 };
+
+#define META(capabilities)                                                 \
+  "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"," \
+  "\"io.modelcontextprotocol/clientCapabilities\":" capabilities "}"
+#define NEW META("{}")
+#define FORMS "{\"elicitation\":{}}"
+#define OLD_INITIALIZE(version, capabilities)                                                          \
+  "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"" version \
+  "\","                                                                                                \
+  "\"capabilities\":" capabilities ",\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}}}"
+#define CALL(id, tool, rest) \
+  "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":\"" tool "\"" rest "}}"
+
+/* ---- a host: tools, and a gate that denies, asks or allows by the tool's name ---- */
+
+typedef struct world {
+  tp_runtime *runtime;
+  tp_mcp_server *server;
+  int to, from; /* the client's ends */
+  _Atomic int runs, cancels;
+  latch held, ended, questions;
+  tp_token token; /* of the tool that waits */
+  tp_question question;
+  char hash[80], text[TEXT_SIZE];
+} world;
+
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
+  tp_text word = {0};
+  w->runs++;
+  if (tp_tool_run_argument_text(run, "word", &word, NULL) != TP_OK) word = tp_text_of("nothing");
+  return tp_tool_printf(run, "ran with %.*s", (int)word.size, word.data);
+}
+
+static void note_cancel(void *ctx) {
+  world *w = ctx;
+  w->cancels++;
+  (void)!tp_token_abandon(w->token, NULL);
+  latch_hit(&w->ended);
+}
+
+static tp_answer run_waiting(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
+  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = note_cancel, .ctx = w};
+  w->runs++;
+  tp_answer answer = tp_tool_defer(run, &deferral, &w->token);
+  latch_hit(&w->held);
+  return answer;
+}
+
+static tp_answer gate(void *ctx, tp_call *call) {
+  tp_text name = tp_call_text(call, TP_FIELD_TOOL);
+  (void)ctx;
+  if (name.size == 6 && memcmp(name.data, "denied", 6) == 0) return tp_call_deny(call, "not on a Friday");
+  if (name.size == 5 && memcmp(name.data, "asked", 5) == 0) return tp_call_ask(call, "in prod?");
+  return TP_ANSWER_ALLOW;
+}
+
+static void take_question(void *ctx, const tp_question *question) {
+  world *w = ctx;
+  w->question = *question;
+  snprintf(w->hash, sizeof w->hash, "%.*s", (int)question->arguments_hash.size, question->arguments_hash.data);
+  latch_hit(&w->questions);
+}
+
+static void decide(world *w, tp_verdict verdict) {
+  tp_decision decision = {.struct_size = sizeof decision, .verdict = verdict, .arguments_hash = tp_text_of(w->hash)};
+  assert_int_equal(tp_question_answer(w->question.token, &decision, NULL), TP_OK);
+}
+
+static void add_tools(world *w) {
+  static const char *const names[] = {"echo", "denied", "asked", "waits", "mcp__up__echo"};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    tp_tool tool = {.struct_size = sizeof tool,
+                    .name = names[i],
+                    .description = "does it",
+                    .run = i == 3 ? run_waiting : run_tool,
+                    .ctx = w,
+                    .placement = TP_PLACEMENT_INLINE,
+                    .schema_json =
+                        "{\"type\":\"object\",\"properties\":{\"word\":{\"type\":\"string\","
+                        "\"x-mcp-header\":\"Word\"}}}"};
+    assert_int_equal(tp_tool_add(w->runtime, &tool, NULL), TP_OK);
+  }
+  tp_hook guard = {.struct_size = sizeof guard, .phase = "tool.pre", .run = gate, .placement = TP_PLACEMENT_INLINE};
+  assert_int_equal(tp_hook_add(w->runtime, &guard, NULL), TP_OK);
+}
+
+static void open_runtime_of(world *w, bool has_channel) {
+  tp_runtime_options options = {
+      .struct_size = sizeof options, .ask = has_channel ? take_question : NULL, .ask_ctx = has_channel ? w : NULL};
+  *w = (world){.held = LATCH, .ended = LATCH, .questions = LATCH, .to = -1, .from = -1};
+  w->runtime = open_runtime(&options);
+  add_tools(w);
+}
+
+static void note_end(void *ctx) { latch_hit(&((world *)ctx)->ended); }
+
+static void start(world *w, tp_mcp_server_options options) {
+  int in[2], out[2];
+  tp_fault fault = {0};
+  options.struct_size = sizeof options;
+  if (options.stdio) {
+    assert_int_equal(pipe(in), 0);
+    assert_int_equal(pipe(out), 0);
+    options.input = in[0];
+    options.output = out[1];
+    options.on_end = note_end;
+    options.ctx = w;
+    w->to = in[1];
+    w->from = out[0];
+  }
+  if (tp_mcp_server_start(w->runtime, &options, &w->server, &fault) != TP_OK) fail_msg("%s", fault.message);
+}
+
+static world *open_world(tp_mcp_server_options options) {
+  world *w = calloc(1, sizeof *w);
+  open_runtime_of(w, options.has_channel);
+  start(w, options);
+  return w;
+}
+
+static void close_world(world *w) {
+  tp_mcp_server_free(w->server, 1000);
+  expect_no_tokens(w->runtime);
+  tp_runtime_free(w->runtime);
+  if (w->to >= 0) close(w->to);
+  if (w->from >= 0) close(w->from);
+  free(w);
+}
+
+/* ---- a client on stdio ---- */
+
+static void say(world *w, const char *line) {
+  assert_int_equal(write(w->to, line, strlen(line)), (ssize_t)strlen(line));
+  assert_int_equal(write(w->to, "\n", 1), 1);
+}
+
+/* The next line. */
+static const char *hear(world *w) {
+  size_t size = 0;
+  for (;;) {
+    struct pollfd ready = {.fd = w->from, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
+    assert_int_equal(read(w->from, w->text + size, 1), 1);
+    if (w->text[size] == '\n') break;
+    assert_true(++size < sizeof w->text);
+  }
+  w->text[size] = 0;
+  return w->text;
+}
+
+static void expect(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("'%s' is not in '%s'", part, text);
+}
+
+static void expect_not(const char *text, const char *part) {
+  if (strstr(text, part)) fail_msg("'%s' is in '%s'", part, text);
+}
+
+static void ask_for(world *w, const char *line, const char *part) {
+  say(w, line);
+  expect(hear(w), part);
+}
+
+static void initialize(world *w, const char *capabilities) {
+  char line[512];
+  snprintf(line, sizeof line, OLD_INITIALIZE("2025-11-25", "%s"), capabilities);
+  ask_for(w, line, "\"protocolVersion\":\"2025-11-25\"");
+  say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+}
+
+/* Copies what follows a key of the last answer, up to the next quote. */
+static void copy_member(const world *w, const char *key, char *buffer, size_t size) {
+  const char *at = strstr(w->text, key);
+  if (!at) fail_msg("'%s' is not in '%s'", key, w->text);
+  at += strlen(key);
+  snprintf(buffer, size, "%.*s", (int)strcspn(at, "\",}"), at);
+}
+
+/* ---- calls ---- */
+
+TEST(each_version_lists_the_tools_and_calls_them) {
+  static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"};
+  for (size_t i = 0; i < COUNT(versions); i++) {
+    world *w = open_world((tp_mcp_server_options){.stdio = true});
+    char line[512], part[64];
+    snprintf(line, sizeof line, OLD_INITIALIZE("%s", "{}"), versions[i]);
+    snprintf(part, sizeof part, "\"protocolVersion\":\"%s\"", versions[i]);
+    ask_for(w, line, part);
+    ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"tools/list\"}", "\"id\":\"a\"");
+    expect(w->text, "{\"name\":\"echo\",\"description\":\"does it\",\"inputSchema\":{\"type\":\"object\"");
+    expect_not(w->text, "resultType");
+    ask_for(w, CALL("2", "echo", ",\"arguments\":{\"word\":\"x\"}"),
+            "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"ran with x\"}]}}");
+    close_world(w);
+  }
+}
+
+TEST(the_version_without_a_handshake_lists_the_tools_and_calls_them) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .name = "n", .version = "v", .instructions = "be kind"});
+  ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{" NEW "}}",
+          "\"supportedVersions\":[\"2026-07-28\"]");
+  expect(w->text, "\"io.modelcontextprotocol/serverInfo\":{\"name\":\"n\",\"version\":\"v\"}");
+  expect(w->text, "\"instructions\":\"be kind\"");
+  ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" NEW "}}", "\"ttlMs\":");
+  expect(w->text, "\"name\":\"echo\"");
+  ask_for(w, CALL("2", "echo", "," NEW), "\"resultType\":\"complete\"");
+  expect(w->text, "ran with nothing");
+  close_world(w);
+}
+
+TEST(an_upstream_tool_is_offered_without_the_prefix_that_gates_see) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" NEW "}}", "\"name\":\"up__echo\"");
+  expect_not(w->text, "mcp__");
+  ask_for(w, CALL("2", "up__echo", "," NEW), "ran with nothing");
+  close_world(w);
+}
+
+TEST(a_denied_call_is_a_tool_error_with_the_reason_of_the_gate) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  ask_for(w, CALL("1", "denied", "," NEW), "\"isError\":true");
+  expect(w->text, "not on a Friday");
+  assert_int_equal(w->runs, 0);
+  close_world(w);
+}
+
+/* ---- what is refused ---- */
+
+static const struct {
+  const char *line, *part;
+} refused[] = {
+    {"{", "-32700"},
+    {"[]", "-32600"},
+    {"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", "-32600"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":5}", "-32600"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", "-32600"}, /* neither initialize nor _meta */
+    {CALL("1", "nothing", "," NEW), "-32602"},
+    {CALL("1", "echo", ",\"arguments\":[]," NEW), "-32602"},
+    {CALL("1", "echo", ",\"arguments\":{\"word\":5}," NEW), "\"isError\":true"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{" NEW "}}", "-32602"},
+    {CALL("1", "echo", ",\"inputResponses\":5," NEW), "-32602"},
+    {CALL("1", "echo", ",\"inputResponses\":{\"a\":5}," NEW), "-32602"},
+    {CALL("1", "echo", ",\"requestState\":\"abc\"," NEW), "-32602"},
+    {CALL("1", "echo", ",\"requestState\":7," NEW), "-32602"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"no/such\",\"params\":{" NEW "}}", "-32601"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{" NEW "}}", "-32601"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\",\"params\":{" NEW "}}", "-32601"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"x\"," NEW "}}", "-32602"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"99999999999999999999\"," NEW
+     "}}",
+     "-32602"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{}}", "-32602"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{"
+     "\"io.modelcontextprotocol/protocolVersion\":\"v9\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+     "-32022"},
+};
+
+TEST(what_is_wrong_is_answered_with_its_error_and_the_next_line_works) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  for (size_t i = 0; i < COUNT(refused); i++) ask_for(w, refused[i].line, refused[i].part);
+  say(w, "");
+  say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"no/such\"}"); /* notifications have no answer */
+  say(w, "{\"jsonrpc\":\"2.0\",\"id\":77,\"result\":{}}");
+  ask_for(w, CALL("9", "echo", "," NEW), "\"id\":9");
+  assert_int_equal(w->runs, 1);
+  close_world(w);
+}
+
+static const struct {
+  tp_mcp_server_options options;
+  tp_status status;
+} wrong_options[] = {
+    {{.stdio = false}, TP_ERR_USAGE},
+    {{.http_address = "0.0.0.0"}, TP_ERR_USAGE},
+    {{.http_address = "::"}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .http_port = 70000}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .keys = (const char *const[]){"short", NULL}}, TP_ERR_USAGE},
+};
+
+TEST(wrong_options_start_nothing) {
+  world w;
+  tp_fault fault = {0};
+  open_runtime_of(&w, false);
+  for (size_t i = 0; i < COUNT(wrong_options); i++) {
+    tp_mcp_server_options options = wrong_options[i].options;
+    options.struct_size = sizeof options;
+    assert_int_equal(tp_mcp_server_start(w.runtime, &options, &w.server, &fault), wrong_options[i].status);
+    assert_null(w.server);
+  }
+  assert_int_equal(tp_mcp_server_start(NULL, NULL, &w.server, &fault), TP_ERR_USAGE);
+  tp_runtime_free(w.runtime);
+}
+
+/* ---- gates that ask ---- */
+
+static const struct {
+  const char *answer, *part;
+  int runs;
+} forms[] = {
+    {"\"result\":{\"action\":\"accept\",\"content\":{\"allow\":true}}", "ran with", 1},
+    {"\"result\":{\"action\":\"accept\",\"content\":{\"allow\":false}}", "\"isError\":true", 0},
+    {"\"result\":{\"action\":\"accept\",\"content\":{\"allow\":\"true\"}}", "\"isError\":true", 0},
+    {"\"result\":{\"action\":\"accept\"}", "\"isError\":true", 0},
+    {"\"result\":{\"action\":\"decline\",\"content\":{\"allow\":true}}", "\"isError\":true", 0},
+    {"\"result\":{\"action\":\"cancel\"}", "\"isError\":true", 0},
+    {"\"result\":{}", "\"isError\":true", 0},
+    {"\"error\":{\"code\":-32603,\"message\":\"no window\"}", "\"isError\":true", 0},
+};
+
+TEST(a_client_with_a_handshake_is_asked_by_a_form) {
+  for (size_t i = 0; i < COUNT(forms); i++) {
+    world *w = open_world((tp_mcp_server_options){.stdio = true});
+    char id[32], line[512];
+    initialize(w, FORMS);
+    ask_for(w, CALL("7", "asked", ",\"arguments\":{\"word\":\"rm\"}"), "\"method\":\"elicitation/create\"");
+    expect(w->text, "Allow asked with {\\\"word\\\":\\\"rm\\\"}?\\nin prod?");
+    copy_member(w, "\"id\":", id, sizeof id);
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%s,%s}", id, forms[i].answer);
+    ask_for(w, line, forms[i].part);
+    expect(w->text, "\"id\":7");
+    assert_int_equal(w->runs, forms[i].runs);
+    say(w, line); /* a second answer is nobody's */
+    ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"ping\"}", "\"id\":8");
+    close_world(w);
+  }
+}
+
+/* Asks for a call, and copies the token that the request is to be repeated with. */
+static void require_input(world *w, char token[256]) {
+  ask_for(w, CALL("1", "asked", "," META(FORMS)), "\"resultType\":\"input_required\"");
+  expect(w->text, "\"inputRequests\":{\"approval\":{\"method\":\"elicitation/create\"");
+  copy_member(w, "\"requestState\":\"", token, 256);
+}
+
+#define ALLOWED ",\"inputResponses\":{\"approval\":{\"action\":\"accept\",\"content\":{\"allow\":true}}}"
+
+static void repeat(world *w, const char *tool, const char *responses, const char *token, const char *part) {
+  char line[2048];
+  snprintf(line, sizeof line, CALL("2", "%s", "%s,\"requestState\":\"%s\"," META(FORMS)), tool, responses, token);
+  ask_for(w, line, part);
+}
+
+TEST(a_client_without_a_handshake_repeats_the_request_with_the_answer) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  char token[256], next[256];
+  require_input(w, token);
+  assert_int_equal(w->runs, 0);
+  repeat(w, "asked", "", token, "\"input_required\""); /* without an answer it is asked again */
+  copy_member(w, "\"requestState\":\"", next, sizeof next);
+  assert_string_not_equal(token, next);
+  repeat(w, "asked", ALLOWED, token, "-32602"); /* that token was used */
+  repeat(w, "asked", ALLOWED, next, "ran with nothing");
+  repeat(w, "asked", ALLOWED, next, "-32602");
+  assert_int_equal(w->runs, 1);
+  close_world(w);
+}
+
+TEST(a_state_that_was_changed_or_is_of_another_call_runs_nothing) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  char token[256], other[260];
+  require_input(w, token);
+  for (size_t i = 0; i < strlen(token); i++) {
+    snprintf(other, sizeof other, "%s", token);
+    other[i] = other[i] == '0' ? '1' : '0';
+    repeat(w, "asked", ALLOWED, other, "-32602");
+  }
+  snprintf(other, sizeof other, "%s0", token);
+  repeat(w, "asked", ALLOWED, other, "-32602");
+  repeat(w, "echo", ALLOWED, token, "-32602");
+  repeat(w, "asked", ALLOWED ",\"arguments\":{\"word\":\"other\"}", token, "-32602");
+  repeat(w, "asked", ",\"inputResponses\":{\"approval\":{\"action\":\"decline\"}}", token, "\"isError\":true");
+  assert_int_equal(w->runs, 0);
+  close_world(w);
+}
+
+TEST(an_answer_without_a_question_allows_nothing) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  ask_for(w, CALL("1", "asked", ALLOWED "," META(FORMS)), "\"input_required\"");
+  assert_int_equal(w->runs, 0);
+  close_world(w);
+}
+
+TEST(a_client_that_shows_no_forms_is_denied_where_there_is_no_channel) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  ask_for(w, CALL("1", "asked", "," NEW), "\"isError\":true");
+  expect(w->text, "none can be asked");
+  assert_int_equal(w->runs, 0);
+  close_world(w);
+}
+
+TEST(the_channel_is_asked_and_the_same_call_again_gets_the_result_of_the_first) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .has_channel = true, .ask_wait_ms = 1});
+  ask_for(w, CALL("1", "asked", "," NEW), "needs approval: ");
+  expect(w->text, "\"isError\":true");
+  latch_wait(&w->questions, 1);
+  ask_for(w, CALL("2", "asked", "," NEW), "needs approval: ");
+  decide(w, TP_VERDICT_ALLOW);
+  for (int i = 0; i < 1000 && w->runs == 0; i++) ask_for(w, CALL("3", "asked", "," NEW), "\"id\":3");
+  if (strstr(w->text, "needs approval")) ask_for(w, CALL("3", "asked", "," NEW), "ran with nothing");
+  expect(w->text, "ran with nothing");
+  assert_int_equal(w->runs, 1);
+  assert_int_equal(latch_count(&w->questions), 1);
+  ask_for(w, CALL("4", "asked", "," NEW), "needs approval: "); /* a call of its own */
+  latch_wait(&w->questions, 2);
+  close_world(w);
+}
+
+TEST(the_channel_answers_in_time) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .has_channel = true, .ask_wait_ms = WAIT_MS});
+  say(w, CALL("1", "asked", "," NEW));
+  latch_wait(&w->questions, 1);
+  decide(w, TP_VERDICT_ALLOW);
+  expect(hear(w), "ran with nothing");
+  close_world(w);
+}
+
+/* ---- cancel, and the end ---- */
+
+TEST(a_cancelled_call_ends_its_tool_and_has_no_answer) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  initialize(w, "{}");
+  say(w, CALL("5", "waits", ""));
+  latch_wait(&w->held, 1);
+  say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":5}}");
+  latch_wait(&w->ended, 1);
+  ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"ping\"}", "\"id\":6");
+  close_world(w);
+}
+
+TEST(the_end_cancels_what_is_left_and_answers_it) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  say(w, CALL("5", "waits", "," NEW));
+  latch_wait(&w->held, 1);
+  char token[256];
+  require_input(w, token); /* and one is parked */
+  tp_mcp_server_free(w->server, 0);
+  w->server = NULL;
+  expect(hear(w), "the server is stopping");
+  assert_int_equal(w->cancels, 1);
+  close_world(w);
+}
+
+TEST(a_client_that_closes_its_end_is_noticed_and_still_answered) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  say(w, CALL("5", "waits", "," NEW));
+  latch_wait(&w->held, 1);
+  close(w->to);
+  w->to = -1;
+  latch_wait(&w->ended, 1);
+  assert_int_equal(tp_tool_complete(w->token, false, tp_text_of("in the end"), NULL), TP_OK);
+  expect(hear(w), "in the end");
+  close_world(w);
+}
+
+TEST(clients_are_notified_of_changed_tools) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  say(w,
+      "{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":"
+      "{\"toolsListChanged\":true,\"promptsListChanged\":true}," NEW "}}");
+  expect(hear(w),
+         "notifications/subscriptions/acknowledged\",\"params\":{\"notifications\":{\"toolsListChanged\":true}");
+  tp_tool tool = {.struct_size = sizeof tool, .name = "another", .run = run_tool, .ctx = w};
+  assert_int_equal(tp_tool_add(w->runtime, &tool, NULL), TP_OK);
+  tp_mcp_server_tools_changed(w->server);
+  expect(hear(w), "notifications/tools/list_changed");
+  expect(w->text, "\"io.modelcontextprotocol/subscriptionId\":\"s\"");
+  say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"s\"," NEW "}}");
+  ask_for(w, CALL("9", "echo", "," NEW), "\"id\":9");
+  close_world(w);
+}
+
+/* ---- over HTTP ---- */
+
+#define HEADERS "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+#define NEW_HEADERS HEADERS "MCP-Protocol-Version: 2026-07-28\r\n"
+
+static int dial(const world *w) {
+  struct sockaddr_in at = {.sin_family = AF_INET,
+                           .sin_port = htons((uint16_t)tp_mcp_server_port(w->server)),
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+  return fd;
+}
+
+static int post(world *w, const char *headers, const char *body) {
+  char text[8192];
+  int fd = dial(w);
+  int size = snprintf(text, sizeof text,
+                      "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s",
+                      headers, strlen(body), body);
+  assert_int_equal(send(fd, text, (size_t)size, MSG_NOSIGNAL), size);
+  return fd;
+}
+
+static const char *read_all(world *w, int fd) {
+  size_t size = 0;
+  ssize_t got;
+  while ((got = recv(fd, w->text + size, sizeof w->text - 1 - size, 0)) > 0) size += (size_t)got;
+  w->text[size] = 0;
+  close(fd);
+  return w->text;
+}
+
+#define DISCOVER "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{" NEW "}}"
+
+static const struct {
+  const char *headers, *body, *status, *part;
+} requests[] = {
+    {NEW_HEADERS "Mcp-Method: server/discover\r\n", DISCOVER, "200", "supportedVersions"},
+    {NEW_HEADERS "Mcp-Method: tools/list\r\n", DISCOVER, "400", "-32020"},
+    {NEW_HEADERS, DISCOVER, "400", "-32020"},
+    {HEADERS "Mcp-Method: server/discover\r\n", DISCOVER, "400", "-32020"},
+    {HEADERS "MCP-Protocol-Version: 2025-11-25\r\nMcp-Method: server/discover\r\n", DISCOVER, "400", "-32020"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: echo\r\n", CALL("1", "echo", "," NEW), "200", "ran with"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: =?base64?ZWNobw==?=\r\n", CALL("1", "echo", "," NEW), "200",
+     "ran with"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: other\r\n", CALL("1", "echo", "," NEW), "400", "-32020"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\n", CALL("1", "echo", "," NEW), "400", "-32020"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: echo\r\nMcp-Param-Word: a\r\n",
+     CALL("1", "echo", ",\"arguments\":{\"word\":\"a\"}," NEW), "200", "ran with a"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: echo\r\nMcp-Param-Word: b\r\n",
+     CALL("1", "echo", ",\"arguments\":{\"word\":\"a\"}," NEW), "400", "-32020"},
+    {NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: echo\r\n",
+     CALL("1", "echo", ",\"arguments\":{\"word\":\"a\"}," NEW), "400", "-32020"},
+    {NEW_HEADERS "Mcp-Method: ping\r\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{" NEW "}}",
+     "404", "-32601"},
+    {HEADERS "Origin: https://evil.example\r\n", DISCOVER, "403", "origin"},
+    {HEADERS "Origin: http://localhost.evil.example\r\n", DISCOVER, "403", "origin"},
+    {HEADERS "Origin: null\r\n", DISCOVER, "403", "origin"},
+    {NEW_HEADERS "Mcp-Method: server/discover\r\nOrigin: http://localhost:3000\r\n", DISCOVER, "200", "supported"},
+    {NEW_HEADERS "Mcp-Method: server/discover\r\nOrigin: https://friend.example\r\n", DISCOVER, "200", "supported"},
+    {"Content-Type: text/plain\r\n", DISCOVER, "415", "application/json"},
+    {"Content-Type: application/json\r\nAccept: text/html\r\n", DISCOVER, "406", "accept"},
+    {HEADERS, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", "400", "no session"},
+    {HEADERS "Mcp-Session-Id: 00000000000000000000000000000000\r\n", "{}", "404", "session"},
+    {HEADERS, "{", "400", "-32700"},
+    {HEADERS, OLD_INITIALIZE("2025-06-18", "{}"), "200", "Mcp-Session-Id: "},
+};
+
+TEST(requests_over_HTTP_have_their_status_and_answer) {
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1",
+                                                .origins = (const char *const[]){"https://friend.example", NULL}});
+  for (size_t i = 0; i < COUNT(requests); i++) {
+    char status[32];
+    const char *text = read_all(w, post(w, requests[i].headers, requests[i].body));
+    snprintf(status, sizeof status, "HTTP/1.1 %s", requests[i].status);
+    if (strncmp(text, status, strlen(status)) != 0 || !strstr(text, requests[i].part))
+      fail_msg("request %zu: %s", i, text);
+  }
+  close_world(w);
+}
+
+TEST(a_session_lives_until_it_is_deleted) {
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1"});
+  char id[40], headers[512], request[256];
+  read_all(w, post(w, HEADERS, OLD_INITIALIZE("2025-11-25", "{}")));
+  copy_member(w, "Mcp-Session-Id: ", id, sizeof id);
+  id[32] = 0;
+  snprintf(headers, sizeof headers, HEADERS "Mcp-Session-Id: %s\r\nMCP-Protocol-Version: 2025-11-25\r\n", id);
+  expect(read_all(w, post(w, headers, CALL("2", "echo", ""))), "ran with nothing");
+  int stream = dial(w);
+  snprintf(request, sizeof request, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n", id);
+  assert_int_equal(send(stream, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+  int fd = dial(w);
+  snprintf(request, sizeof request,
+           "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nMcp-Session-Id: %s\r\n\r\n", id);
+  assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), (ssize_t)strlen(request));
+  expect(read_all(w, fd), "HTTP/1.1 204");
+  expect(read_all(w, post(w, headers, CALL("3", "echo", ""))), "HTTP/1.1 404");
+  close(stream);
+  close_world(w);
+}
+
+TEST(a_key_is_needed_where_there_are_keys) {
+  static const char *const keys[] = {"0123456789abcdef0123", "fedcba98765432109876", NULL};
+  static const struct {
+    const char *header, *status;
+  } rows[] = {{"", "401"},
+              {"Authorization: Bearer 0123456789abcdef0123\r\n", "200"},
+              {"Authorization: bearer fedcba98765432109876\r\n", "200"},
+              {"Authorization: Bearer 0123456789abcdef012\r\n", "401"},
+              {"Authorization: Bearer 0123456789abcdef01234\r\n", "401"},
+              {"Authorization: Basic 0123456789abcdef0123\r\n", "401"},
+              {"Authorization: Bearer \r\n", "401"}};
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1", .keys = keys});
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char headers[512], status[32];
+    snprintf(headers, sizeof headers, NEW_HEADERS "Mcp-Method: server/discover\r\n%s", rows[i].header);
+    snprintf(status, sizeof status, "HTTP/1.1 %s", rows[i].status);
+    expect(read_all(w, post(w, headers, DISCOVER)), status);
+  }
+  close_world(w);
+}
+
+TEST(a_client_that_leaves_its_stream_cancels_its_call) {
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1"});
+  int fd = post(w, NEW_HEADERS "Mcp-Method: tools/call\r\nMcp-Name: waits\r\n", CALL("1", "waits", "," NEW));
+  latch_wait(&w->held, 1);
+  close(fd);
+  latch_wait(&w->ended, 1);
+  close_world(w);
+}
+
+TEST(a_form_comes_on_the_stream_of_its_call) {
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1"});
+  char id[40], number[16], headers[512], answer[256];
+  read_all(w, post(w, HEADERS, OLD_INITIALIZE("2025-11-25", FORMS)));
+  copy_member(w, "Mcp-Session-Id: ", id, sizeof id);
+  id[32] = 0;
+  snprintf(headers, sizeof headers, HEADERS "Mcp-Session-Id: %s\r\n", id);
+  int fd = post(w, headers, CALL("2", "asked", ""));
+  size_t size = 0;
+  while (!strstr(w->text, "elicitation/create") || !strstr(strstr(w->text, "elicitation/create"), "\n\n")) {
+    ssize_t got = recv(fd, w->text + size, sizeof w->text - 1 - size, 0);
+    assert_true(got > 0);
+    w->text[size += (size_t)got] = 0;
+  }
+  copy_member(w, "\"id\":", number, sizeof number);
+  snprintf(answer, sizeof answer, "{\"jsonrpc\":\"2.0\",\"id\":%s,%s}", number, forms[0].answer);
+  int second = post(w, headers, answer);
+  expect(read_all(w, fd), "ran with nothing");
+  expect(read_all(w, second), "HTTP/1.1 202");
+  close_world(w);
+}
+
+/* ---- states ---- */
+
+TEST(a_state_is_bound_to_its_time_and_request) {
+  static const unsigned char secret[32] = {1}, other[32] = {2};
+  const char *nonce = "0123456789abcdef0123456789abcdef";
+  char token[TP__MCP_STATE_BYTES], read[33];
+  tp__mcp_state_write(secret, nonce, 1000, "who|what", token);
+  assert_true(tp__mcp_state_read(secret, tp_text_of(token), 999, "who|what", read));
+  assert_string_equal(read, nonce);
+  assert_false(tp__mcp_state_read(secret, tp_text_of(token), 1001, "who|what", read));
+  assert_false(tp__mcp_state_read(secret, tp_text_of(token), 999, "who|else", read));
+  assert_false(tp__mcp_state_read(other, tp_text_of(token), 999, "who|what", read));
+  assert_false(tp__mcp_state_read(secret, (tp_text){token, 5}, 999, "who|what", read));
+  assert_false(tp__mcp_state_read(secret, (tp_text){0}, 999, "who|what", read));
+}
