@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/conversation.h"
 #include "phases/made_request.h"
+#include "phases/running.h"
 #include "phases/steps.h"
 #include "phases/talk.h"
 #include "runtime/exec/blocks.h"
@@ -18,6 +19,7 @@ static void start_delivered(tp__message *message) {
     tp__drive_go(d, TP__STEP_SESSION_END);
     return;
   }
+  tp__running_begin(d);
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_TURN_BEGIN,
                                  .visibility = TP_VISIBILITY_USER_VISIBLE,
                                  .text = d->user_text,

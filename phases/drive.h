@@ -36,10 +36,14 @@ struct tp__drive {
   const tp__attempt *call;       /* of a nested turn, when the call's thread waits for it; else NULL */
   tp__timer_entry call_timer;    /* when to look whether that was cancelled */
   bool begun;
-  bool has_own_id;              /* the host gave it, so the history may have the turn */
-  bool is_known;                /* the history has the turn: it ends at once, and leaves no record */
-  bool is_answered;             /* and its result is the stored one */
-  int64_t request_hash;         /* known_turn.c: of what was asked; of a turn with an id of the host's */
+  bool shows_running;                 /* running.h: its store keeps what it does before it has ended */
+  bool was_running;                   /* and was given a record of it */
+  int64_t shows_again_ns;             /* not before */
+  tp__timer_entry running_timer;      /* listed when something has changed since */
+  bool has_own_id;                    /* the host gave it, so the history may have the turn */
+  bool is_known;                      /* the history has the turn: it ends at once, and leaves no record */
+  bool is_answered;                   /* and its result is the stored one */
+  int64_t request_hash;               /* known_turn.c: of what was asked; of a turn with an id of the host's */
   tp_turn_request request;      /* limits; its ids are in the turn's identity, model and parameters in the arena */
   tp__past *own_past;           /* referenced: the messages of its request, instead of its session's; or NULL */
   bool closing;                 /* runs session.end alone */

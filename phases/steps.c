@@ -2,6 +2,7 @@
 #include "phases/steps.h"
 
 #include "phases/phases.h"
+#include "phases/running.h"
 
 #define TO(id) (1u << TP__STEP_##id)
 #define STEP(id, next_step, ...) [TP__STEP_##id] = {.next = TP__STEP_##next_step, __VA_ARGS__},
@@ -210,6 +211,7 @@ static void run_steps(tp__drive *d) {
     d->next = TP__STEP_NONE;
     const tp__step_row *row = &tp__step_rows[d->step];
     TP__CHECK(tp__drive_check(d));
+    tp__running_changed(d);
     if (row->run) row->run(d);
     else begin_phase(d, row);
   }

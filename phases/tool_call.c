@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "phases/render.h"
+#include "phases/running.h"
 #include "phases/schema.h"
 #include "phases/tool_durable.h"
 #include "runtime/exec/breadcrumb.h"
@@ -209,10 +210,17 @@ static bool keep_said(tp__dispatch *d, const tp__tool_content *said, tp__tool_co
          (said->parts.size == 0 || tp__arena_text(&d->texts, said->parts, &ret_copy->parts));
 }
 
+/* A call has begun or ended to wait. */
+static void changed(const tp__tool_slot *slot) {
+  tp__drive *drive = slot->dispatch->turn->drive;
+  if (drive) tp__running_changed(drive);
+}
+
 /* The answer came to its owner by message; what it said goes away with the attempt. */
 static void run_settled(void *ctx, const tp__tool_end *answer) {
   tp__tool_slot *slot = ctx;
   tp__dispatch *d = slot->dispatch;
+  changed(slot);
   tp_tool_result_kind kind = kind_of(answer);
   slot->run = NULL;
   set_now(d, answer->ended_ns);
@@ -262,6 +270,7 @@ static void run_inline(tp__tool_slot *slot) {
   slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;
   stamp(d);
   if (slot->run) {
+    changed(slot);
     tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
     return;
   }
@@ -297,6 +306,7 @@ static void begin_run(tp__tool_slot *slot) {
     return;
   }
   d->stale = true;
+  changed(slot);
   tp_reason refused = tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run);
   if (refused) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_refused(slot->tool, refused));
 }
@@ -358,6 +368,7 @@ static void answered(void *ctx, const tp__question_end *end) {
   tp__tool_slot *slot = ctx;
   slot->ask->question = NULL;
   slot->dispatch->stale = true;
+  changed(slot);
   if (end->cancelled) tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
   else if (end->allowed && end->edited.size > 0) tp__toolcall_edit(slot, end->edited, end->person);
   else if (end->allowed) run(slot);
@@ -373,6 +384,7 @@ static void put_question(tp__tool_slot *slot) {
     return;
   }
   slot->dispatch->stale = true;
+  changed(slot);
   tp__question_spec spec = {
       .phase = ask->phase, .subscription = ask->by, .reason = ask->reason, .call = tp__toolcall_of(slot)};
   tp_status status = tp__question_put(turn, &spec, answered, slot, &ask->question);

@@ -2,6 +2,7 @@
  *
  * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
 #include "phases/end.h"
+#include "phases/running.h"
 #include "phases/session.h"
 #include "phases/steps.h"
 #include "runtime/exec/records.h"
@@ -37,36 +38,17 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
 static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp_runtime *runtime = d->session->runtime;
   if (!tp__runtime_store(runtime)->turn_record || d->is_known) return; /* a known one has its record */
-  int64_t offset_ns = tp__unix_offset_ns();
-  tp_turn_record record = {.struct_size = sizeof record,
-                           .number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1,
-                           .ids = d->turn->core.ids,
-                           .id_count = TP_ID_COUNT,
-                           .outcome = result->outcome,
-                           .code = result->code,
-                           .started_ns = result->started_ns,
-                           .ended_ns = result->ended_ns,
-                           .ended_unix_ms = (result->ended_ns + offset_ns) / TP__NS_PER_MS,
-                           .load_ns = d->load_ns,
-                           .model_ns = d->model_ns,
-                           .tools_ns = d->tools_ns,
-                           .append_ns = d->append_ns,
-                           .iterations = result->iterations,
-                           .tool_calls = result->tool_calls,
-                           .input_tokens = result->input_tokens,
-                           .output_tokens = result->output_tokens,
-                           .cost_micros = result->cost_micros,
-                           .phase = result->phase,
-                           .finish = result->finish,
-                           .subscription = result->subscription,
-                           .reason = result->reason,
-                           .step_count = d->step_count,
-                           .step = tp__drive_show_step,
-                           .step_source = d,
-                           .steps_dropped = d->steps_dropped,
-                           .parent_turn = tp__turn_parent_id(&d->turn->core),
-                           .finish_word = result->finish_word};
-  if (result->started_ns) record.started_unix_ms = (result->started_ns + offset_ns) / TP__NS_PER_MS;
+  TP__ASSERT(result->started_ns == d->started_ns);
+  tp_turn_record record = tp__drive_record(d, result->ended_ns);
+  record.number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1;
+  record.outcome = result->outcome;
+  record.code = result->code;
+  record.phase = result->phase;
+  record.finish = result->finish;
+  record.subscription = result->subscription;
+  record.reason = result->reason;
+  record.finish_word = result->finish_word;
+  record.running_number = d->was_running ? d->turn->core.number : 0;
   tp__turn_record_give(runtime, &record);
 }
 
@@ -104,6 +86,7 @@ static void end_turn(tp__drive *d) {
 
 void tp__step_end(tp__drive *d) {
   tp_session *session = d->session;
+  tp__running_end(d);
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   if (d->on_end || d->submission) tp__session_ending(session);

@@ -137,6 +137,13 @@ TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault)
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
                                   void *ctx, tp_fault *fault) TP_MUST_USE;
+/** The matching records of driven turns that run, or that ran when their process ended (tp_turn_record.state), of this
+ *  runtime and of any other with the same store; those that were noted last first; false stops. There are some with
+ *  durability ASYNC and SYNC (tp_store.turn_running).
+ *  @param query  NULL: all of them.
+ *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
+TP_API tp_status tp_runtime_turns_running(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
+                                          void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Lists background jobs by rising id; false stops. A concurrent change may be seen or not.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.

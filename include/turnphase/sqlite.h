@@ -188,6 +188,28 @@ typedef void (*tp_sqlite_problem_fn)(void *ctx, tp_text problem);
 TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem_fn each, void *ctx,
                                         tp_fault *fault) TP_MUST_USE;
 
+/* ---- what processes do now ------------------------------------------------------------------------------------- */
+
+/** A function that a process calls, or called when it died. Made by the library; borrowed till the callback returns. */
+typedef struct tp_sqlite_called {
+  size_t struct_size;
+  uint64_t process_run_id;
+  int64_t process_id;              /* of the operating system */
+  int64_t started_unix_ms;         /* as the clock stands now */
+  uint32_t is_alive;               /* 0: the process has died, and no start of a runtime has recovered it yet */
+  uint32_t reserved_;              /* zero */
+  const tp_breadcrumb *breadcrumb; /* which function, of which turn */
+} tp_sqlite_called;
+/** False stops. Threads: the calling one. */
+typedef bool (*tp_sqlite_called_fn)(void *ctx, const tp_sqlite_called *called);
+
+/** Passes what the threads of all processes that have the file open call now, and what those called that died, to each.
+ *  There is something with durability ASYNC and SYNC only. A function may have returned meanwhile.
+ *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_STORE…, TP_ERR_IO.
+ *  Threads: any; each is called on the calling one.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_store_called(const tp_store *store, tp_sqlite_called_fn each, void *ctx,
+                                        tp_fault *fault) TP_MUST_USE;
+
 /* ---- sessions of a file, and their erasure --------------------------------------------------------------------- */
 
 /** Which sessions of a file. Zero-filled: all. */
@@ -222,8 +244,8 @@ TP_API tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_sqlite_
                                          tp_sqlite_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Receives a row of a session as a value: a map of its columns, in which texts that are no UTF-8 are bytes.
- *  @param kind  "message", "tool_call", "turn", "step", "entry", "run", "attempt", "content", "audit", "call", "job",
- *               "question", "task".
+ *  @param kind  "message", "tool_call", "turn", "step", "running", "running_step", "entry", "run", "attempt",
+ *               "content", "audit", "call", "job", "question", "task".
  *  False stops. Threads: the calling one. */
 typedef bool (*tp_sqlite_row_fn)(void *ctx, const char *kind, tp_text row);
 

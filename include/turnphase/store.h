@@ -324,17 +324,18 @@ typedef struct tp_late_record {
 
 /** A step of a driven turn that is no phase. Numbers are stored. */
 typedef enum tp_step_kind {
-  TP_STEP_LOAD = 1,    /* its history is loaded */
-  TP_STEP_MODEL = 2,   /* a request to the model; each attempt is one */
-  TP_STEP_TOOL = 3,    /* a tool call */
-  TP_STEP_APPEND = 4,  /* its messages are appended to the history */
-  TP_STEP_MESSAGE = 5, /* a message that was added to the turn enters it (turn.h); started_ns is ended_ns */
+  TP_STEP_LOAD = 1,     /* its history is loaded */
+  TP_STEP_MODEL = 2,    /* a request to the model; each attempt is one */
+  TP_STEP_TOOL = 3,     /* a tool call */
+  TP_STEP_APPEND = 4,   /* its messages are appended to the history */
+  TP_STEP_MESSAGE = 5,  /* a message that was added to the turn enters it (turn.h); started_ns is ended_ns */
+  TP_STEP_QUESTION = 6, /* of a turn that runs: a call waits for a person's answer; its tool is named */
   TP_STEP_FORCE_32 = 0x7fffffff
 } tp_step_kind;
 /** The constant's word in small letters: "model", "tool"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_step_kind_name(tp_step_kind kind);
 
-/** One step of a turn. Times are monotonic nanoseconds. */
+/** One step of a turn. Times are monotonic nanoseconds. ended_ns is 0 in an open step of a turn that has no end. */
 typedef struct tp_turn_step {
   size_t struct_size;
   int64_t started_ns, ended_ns; /* of a tool call: of its function; both the same when that was not called */
@@ -345,22 +346,23 @@ typedef struct tp_turn_step {
   tp_text name;                 /* of the tool; of a request the model that was asked; else empty */
 } tp_turn_step;
 
-/** One driven turn, at its end. Made by the library; everything in it is borrowed till the call or callback returns.
- *  (process_run_id, number) identifies it. */
+/** One driven turn, at its end or, with a state, while it runs. Made by the library; everything in it is borrowed till
+ *  the call or callback returns. (process_run_id, number) identifies it among those that have ended, and among those
+ *  that have a state. */
 typedef struct tp_turn_record {
   size_t struct_size;
   /** Of the runtime that wrote it. */
   uint64_t process_run_id;
-  /** From 1 in that runtime: rises with the ends of turns. */
+  /** From 1 in that runtime: rises with the ends of turns. With a state: rises with their begins. */
   uint64_t number;
   /** By TP_ID_*; an id that the turn does not have is empty. */
   const tp_text *ids;
   size_t id_count;
-  /** tp_turn_outcome. */
+  /** tp_turn_outcome; with a state 0, as code, phase, subscription, reason, finish and finish_word. */
   uint32_t outcome;
   /** tp_status. */
   int32_t code;
-  /** Monotonic; started_ns 0: it ended in its session's queue. */
+  /** Monotonic; started_ns 0: it ended in its session's queue. With a state, ended_ns is when this was noted. */
   int64_t started_ns, ended_ns;
   /** The wall clock at those moments, as it stood at the end. */
   int64_t started_unix_ms, ended_unix_ms;
@@ -388,6 +390,13 @@ typedef struct tp_turn_record {
   tp_text parent_turn;
   /** The provider's own word for finish; may be empty. */
   tp_text finish_word;
+  /** tp_state. 0: the turn has ended. RUNNING: it runs. INTERRUPTED: its process ended first. With these, the open
+   *  steps stand at the end. */
+  uint32_t state;
+  /** Zero. */
+  uint32_t reserved_;
+  /** Of a turn that has ended: the number that its records had while it ran; 0: it had none. */
+  uint64_t running_number;
 } tp_turn_record;
 /** Receives turn records; false stops. Threads: the calling one. */
 typedef bool (*tp_turn_record_fn)(void *ctx, const tp_turn_record *record);
@@ -674,7 +683,9 @@ typedef struct tp_store_recovery {
   uint64_t jobs_requeued;       /* claimable again */
   uint64_t jobs_dead;           /* dead letters now */
   uint64_t entries_interrupted; /* entries and attempts that were running */
-  uint64_t crash_suspects;      /* handlers and tools whose function was called when their process died */
+  /** Handlers and tools whose function was called when their process died, and open requests and tool calls. */
+  uint64_t crash_suspects;
+  uint64_t turns_interrupted; /* driven turns that were running */
 } tp_store_recovery;
 
 /** The function that a thread calls: written before each call of a handler or tool, into memory that outlives the
@@ -707,9 +718,10 @@ typedef enum tp_durability {
 
 /** A store of records and jobs. Filled by the host, or made by the library. The function record and the group jobs are
  *  required; a store may lack the rest, and then the library keeps nothing of that kind. Each of the groups jobs, dead
- *  letters, tool calls and tasks is whole or absent: a store with part of one is refused (TP_ERR_USAGE), and the fault
- *  names the missing function. The functions may block. The function that takes a store copies the struct, on success
- *  only; destroy is called exactly once. Structs that the library passes have the library's struct_size: a store reads
+ *  letters, tool calls, tasks and turns that run is whole or absent: a store with part of one is refused
+ *  (TP_ERR_USAGE), and the fault names the missing function. The functions may block. The function that takes a store
+ *  copies the struct, on success only; destroy is called exactly once. Structs that the library passes have the
+ *  library's struct_size: a store reads
  *  no further. A store can be read without a runtime, by its functions. They may call the runtime that called them, but
  *  functions that wait return TP_ERR_USAGE there, and so does tp_runtime_start() in open and recover.
  *
@@ -842,6 +854,28 @@ typedef struct tp_store {
    *  @param stays  true: the task may be taken again; false: it is deleted, begun or not.
    *  @return TP_OK; TP_ERR_NOT_FOUND. */
   tp_status (*task_settle)(void *ctx, tp_text key, bool stays, tp_fault *fault);
+
+  /* ---- turns that run ---- */
+
+  /** Keeps what a driven turn does that has not ended, in place of what was kept of it before; the turn_record that
+   *  has its running_number ends that. With durability ASYNC it comes when a turn has run for 250 ms, and at most that
+   *  often; with SYNC when the turn begins to wait for something. Nothing waits for the store. O(1) whatever the store
+   *  holds. On the thread that owns the turn. */
+  tp_status (*turn_running)(void *ctx, const tp_turn_record *record);
+  /** Passes the matching records of turns that run, or that ran when their process ended, to each: those that were
+   *  noted last first. Their times in the query are ended_unix_ms, as of any turn; none of them has completed. */
+  tp_status (*turns_running)(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx,
+                             tp_fault *fault);
+
+  /* ---- turns whose process died at their end ---- */
+
+  /** Whether the process of a run of a turn died before it gave the turn's record. Where the history has that turn,
+   *  turn.post_turn, and the jobs that it makes, may not have come, and come when the turn is submitted again. May be
+   *  NULL: then they do not. May block.
+   *  @param process_run_id  of the run whose messages the history has.
+   *  @param ids  by TP_ID_*: tenant, session and turn identify the turn. */
+  tp_status (*turn_is_cut)(void *ctx, uint64_t process_run_id, const tp_text *ids, size_t id_count, bool *ret_is_cut,
+                           tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

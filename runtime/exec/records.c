@@ -217,6 +217,60 @@ tp_status tp__entry_record_running(tp__entry *e) {
   return status;
 }
 
+/* ---- entries that have not ended, while no thread runs their turn ---- */
+
+/* A node that is neither counted down nor has a run waits for others; one that is, and has none, ended silently. */
+static tp_run_record open_run(const tp__entry *e, uint32_t index) {
+  const tp__run *run = tp__entry_more(e, index);
+  const tp__run_name *name = tp__run_name_of(e->plan->run_names, e->plan->inline_nodes[index].run_name);
+  const tp__node *node = &e->plan->nodes[index];
+  tp__row_details row = {.state = TP_STATE_QUEUED, .verdict = TP_VERDICT_NONE};
+  if ((run && run->settled) || (!run && e->counters[index] == 0)) return tp__entry_run(e, index);
+  if (run) row = run->row;
+  row.started_ns = run && run->attempt ? tp__attempt_called_ns(run->attempt) : 0;
+  row.ended_ns = 0;
+  row.state = row.started_ns ? TP_STATE_RUNNING : TP_STATE_QUEUED;
+  row.execution = (uint8_t)node->execution;
+  row.failure = (uint8_t)node->failure;
+  return tp__run_shown(&row, name);
+}
+
+static bool show_open(const void *source, size_t index, tp_run_record *record) {
+  const tp__entry *e = source;
+  if (index >= e->plan->node_count) return false;
+  tp_run_record run = open_run(e, (uint32_t)index);
+  return tp__shown_fill(record, &run, sizeof run);
+}
+
+static void give_open(tp__entry *e) {
+  tp_runtime *runtime = e->turn->runtime;
+  tp__inside frame;
+  TP__ASSERT(!e->running && e->on_end); /* its turn waits */
+  tp_entry_record record = {.struct_size = sizeof record,
+                            .process_run_id = runtime->jobs.mark,
+                            .entry_id = e->id,
+                            .plan_hash = e->plan->hash,
+                            .started_ns = e->begin_ns,
+                            .started_unix_ms = (e->begin_ns + tp__unix_offset_ns()) / TP__NS_PER_MS,
+                            .phase = e->plan->phase,
+                            .ids = e->turn->ids,
+                            .id_count = TP_ID_COUNT,
+                            .run_count = e->plan->node_count,
+                            .run = show_open,
+                            .source = e};
+  (void)tp__store_left(&frame, runtime->store.record(tp__store_enter(&frame, runtime), &record)); /* it counts them */
+}
+
+void tp__turn_record_entries(tp__turn *turn) {
+  TP__OWNED(&turn->strand);
+  tp__turn_flush_records(turn);
+  for (tp__link *link = turn->entries.next; link != &turn->entries; link = link->next) {
+    tp__entry *e = TP__CONTAINER(link, tp__entry, link);
+    bool is_laid_out = e->marks != e->plan->no_marks; /* else it ended on the fast path */
+    if (is_laid_out && !e->ended && e->unsettled > 0) give_open(e);
+  }
+}
+
 void tp__entry_record_fast_path(tp__entry *e) {
   uint32_t run_count = e->plan->node_count;
   bool gives = e->turn->runtime->store.content != NULL;
@@ -263,12 +317,15 @@ void tp__entry_record_attempt(tp__entry *e, uint32_t index, tp_state state, tp_r
 
 void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record) {
   tp__inside frame;
-  if (!runtime->store.turn_record) return;
+  const tp_store *store = &runtime->store;
+  tp_status (*keep)(void *ctx, const tp_turn_record *kept) = record->state ? store->turn_running : store->turn_record;
+  if (!keep) return;
   record->process_run_id = runtime->jobs.mark;
-  tp_status status = tp__store_left(&frame, runtime->store.turn_record(tp__store_enter(&frame, runtime), record));
+  tp_status status = tp__store_left(&frame, keep(tp__store_enter(&frame, runtime), record));
   if (status == TP_OK) return;
-  tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status, .ids = record->ids},
-          "the record of a turn was not kept: %s", tp_status_text(status));
+  tp__log(runtime, record->state ? TP_LOG_DEBUG : TP_LOG_WARNING,
+          &(tp__log_subject){.status = status, .ids = record->ids}, "the record of a turn%s was not kept: %s",
+          record->state ? " that runs" : "", tp_status_text(status));
 }
 
 static void give_audit(void *ctx, const tp_audit *row) {

@@ -290,6 +290,7 @@ static const store_group store_groups[] = {
     {"dead letters", false, {MEMBER(job_redrive), MEMBER(job_discard)}},
     {"tool calls", false, {MEMBER(tool_start), MEMBER(tool_end)}},
     {"tasks", false, {MEMBER(task_put), MEMBER(task_take), MEMBER(task_settle)}},
+    {"turns that run", false, {MEMBER(turn_running), MEMBER(turns_running)}},
 };
 #undef MEMBER
 
@@ -608,12 +609,13 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   tp__inside_leave(&opens);
   if (status != TP_OK) return status;
   if (found.owners > 0)
-    tp__log(runtime, TP_LOG_WARNING, NULL,
-            "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
-            "%llu entries were interrupted, and %llu functions were called when they died (crash_suspect)",
-            store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
-            (unsigned long long)found.jobs_dead, (unsigned long long)found.entries_interrupted,
-            (unsigned long long)found.crash_suspects);
+    tp__log(
+        runtime, TP_LOG_WARNING, NULL,
+        "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
+        "%llu turns and %llu entries were interrupted, and %llu functions were called when they died (crash_suspect)",
+        store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
+        (unsigned long long)found.jobs_dead, (unsigned long long)found.turns_interrupted,
+        (unsigned long long)found.entries_interrupted, (unsigned long long)found.crash_suspects);
   return TP_OK;
 }
 

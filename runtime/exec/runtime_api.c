@@ -204,16 +204,28 @@ static tp_status check_turn_query(const tp_turn_query *query, tp_fault *fault) {
   return known.reserved_ ? tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_query.reserved_ must be zero") : TP_OK;
 }
 
+static const tp_turn_query all_turns = {.struct_size = sizeof all_turns};
+
 tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each, void *ctx,
                            tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
-  static const tp_turn_query all = {.struct_size = sizeof all};
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!runtime->store.turns) return lacks(runtime, "turns", fault);
   if (query) TP__TRY(check_turn_query(query, fault));
   tp__inside frame;
-  return tp__store_left(&frame,
-                        runtime->store.turns(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx, fault));
+  void *store = tp__store_enter(&frame, runtime);
+  return tp__store_left(&frame, runtime->store.turns(store, query ? query : &all_turns, each, ctx, fault));
+}
+
+tp_status tp_runtime_turns_running(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
+                                   void *ctx, tp_fault *fault) {
+  if (!runtime) return tp__fail_null(fault, "runtime");
+  TP__TRY(tp__runtime_usable(runtime, fault));
+  if (!runtime->store.turns_running) return lacks(runtime, "turns_running", fault);
+  if (query) TP__TRY(check_turn_query(query, fault));
+  tp__inside frame;
+  void *store = tp__store_enter(&frame, runtime);
+  return tp__store_left(&frame, runtime->store.turns_running(store, query ? query : &all_turns, each, ctx, fault));
 }
 
 tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) {

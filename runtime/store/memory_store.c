@@ -29,7 +29,8 @@ typedef struct memory_store {
   tp__arena names_arena;      /* under mutex: their strings and links */
   size_t names_bytes;         /* under mutex: at most NAMES_BYTES_MAX */
   tp__mutex turns_mutex;
-  tp__turn_ring turns; /* under turns_mutex */
+  tp__turn_ring turns;   /* under turns_mutex */
+  tp__turn_list running; /* likewise */
 } memory_store;
 
 static tp_status refuse_reserved(const char *name, tp_fault *fault) {
@@ -178,8 +179,39 @@ static tp_status turn_record(void *ctx, const tp_turn_record *theirs) {
   TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
   tp__mutex_lock(&store->turns_mutex);
   tp_status status = tp__turn_ring_add(&store->turns, &record);
+  if (record.running_number) tp__turn_list_remove(&store->running, record.process_run_id, record.running_number);
   tp__mutex_unlock(&store->turns_mutex);
   return status;
+}
+
+static tp_status turn_running(void *ctx, const tp_turn_record *theirs) {
+  memory_store *store = ctx;
+  tp_turn_record record;
+  TP__TRY(tp__options_read(&record, sizeof record, theirs, "tp_turn_record", NULL));
+  tp__mutex_lock(&store->turns_mutex);
+  tp_status status = tp__turn_list_put(&store->running, &record);
+  tp__mutex_unlock(&store->turns_mutex);
+  return status;
+}
+
+static tp_status turns_running(void *ctx, const tp_turn_query *theirs, tp_turn_record_fn each, void *each_ctx,
+                               tp_fault *fault) {
+  memory_store *store = ctx;
+  tp_turn_query query;
+  tp__turn_row *row = NULL;
+  TP__TRY(tp__options_read(&query, sizeof query, theirs, "tp_turn_query", fault));
+  if (query.reserved_ != 0) return refuse_reserved("tp_turn_query", fault);
+  tp__mutex_lock(&store->turns_mutex);
+  tp_status status = tp__turn_list_copy(&store->running, &query, &row);
+  tp__mutex_unlock(&store->turns_mutex);
+  if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory to read the records of turns that run");
+  for (bool goes_on = true; row;) {
+    tp__turn_row *next = row->next;
+    if (goes_on) goes_on = each(each_ctx, &row->record);
+    tp__turn_row_free(&store->allocator, row);
+    row = next;
+  }
+  return TP_OK;
 }
 
 /* Each row is copied out, so that the callback runs without the lock. */
@@ -374,6 +406,7 @@ static void destroy(void *ctx) {
   tp__job_queue_fini(&store->jobs);
   tp_allocator allocator = store->allocator; /* the log points to the store's own */
   tp__turn_ring_fini(&store->turns);
+  tp__turn_list_fini(&store->running);
   tp__mutex_fini(&store->turns_mutex);
   tp__mutex_fini(&store->mutex);
   tp__record_log_fini(&store->records);
@@ -392,7 +425,9 @@ static tp_status init(memory_store *store, const tp_store_memory_options *option
   tp__arena_init(&store->names_arena, &store->allocator, NULL, 0, 0);
   tp__job_queue_init(&store->jobs, &store->allocator, options->jobs_max ? options->jobs_max : JOBS_MAX,
                      options->jobs_ended_max ? options->jobs_ended_max : JOBS_ENDED_MAX);
-  tp__turn_ring_init(&store->turns, &store->allocator, options->turns_max ? options->turns_max : TURNS_MAX);
+  size_t turns_max = options->turns_max ? options->turns_max : TURNS_MAX;
+  tp__turn_ring_init(&store->turns, &store->allocator, turns_max);
+  tp__turn_list_init(&store->running, &store->allocator, turns_max);
   TP__TRY(tp__record_log_init(&store->records, &store->allocator, records_max));
   tp_status status = tp__mutex_init(&store->mutex, TP__RANK_memory_store);
   if (status == TP_OK && (status = tp__mutex_init(&store->turns_mutex, TP__RANK_turn_ring)) != TP_OK)
@@ -422,6 +457,8 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .records = records,
                            .turn_record = turn_record,
                            .turns = turns,
+                           .turn_running = turn_running,
+                           .turns_running = turns_running,
                            .job_insert = job_insert,
                            .job_claim = job_claim,
                            .job_finish = job_finish,

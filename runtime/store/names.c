@@ -4,7 +4,7 @@
 #include "runtime/base/base.h"
 
 const char *tp_step_kind_name(tp_step_kind kind) {
-  static const char *const names[] = {"none", "load", "model", "tool", "append", "message"};
+  static const char *const names[] = {"none", "load", "model", "tool", "append", "message", "question"};
   return TP__NAME_AT(names, kind, "unknown");
 }
 

@@ -70,6 +70,7 @@ static tp__turn_row *new_row(const tp_allocator *allocator, size_t size) {
 tp__turn_row *tp__turn_row_copy(const tp_allocator *allocator, const tp_turn_record *record) {
   tp__turn_row *row = new_row(allocator, row_size(record));
   if (row) fill(row, record);
+  if (row) row->next = NULL;
   return row;
 }
 
@@ -135,4 +136,73 @@ const tp__turn_row *tp__turn_ring_next(const tp__turn_ring *ring, const tp_turn_
     if (fits(&row->record, query)) return row;
   }
   return NULL;
+}
+
+/* ---- turns that run ---- */
+
+void tp__turn_list_init(tp__turn_list *list, const tp_allocator *allocator, size_t count_max) {
+  *list = (tp__turn_list){.allocator = allocator, .count_max = count_max};
+}
+
+void tp__turn_list_fini(tp__turn_list *list) {
+  for (size_t i = 0; i < list->count; i++) tp__turn_row_free(list->allocator, list->rows[i]);
+  tp__release(list->allocator, list->rows, list->capacity * sizeof *list->rows);
+}
+
+static void remove_at(tp__turn_list *list, size_t index) {
+  TP__ASSERT(index < list->count);
+  tp__turn_row_free(list->allocator, list->rows[index]);
+  list->count--;
+  memmove(&list->rows[index], &list->rows[index + 1], (list->count - index) * sizeof *list->rows);
+}
+
+void tp__turn_list_remove(tp__turn_list *list, uint64_t process_run_id, uint64_t number) {
+  for (size_t i = list->count; i-- > 0;)
+    if (list->rows[i]->record.number == number && list->rows[i]->record.process_run_id == process_run_id)
+      remove_at(list, i);
+}
+
+tp_status tp__turn_list_put(tp__turn_list *list, const tp_turn_record *record) {
+  TP__TRY(tp__array_grow(list->allocator, (void **)&list->rows, &list->capacity, list->count + 1, sizeof *list->rows));
+  tp__turn_row *row = tp__turn_row_copy(list->allocator, record);
+  if (!row) return TP_ERR_NO_MEMORY;
+  tp__turn_list_remove(list, record->process_run_id, record->number);
+  if (list->count >= list->count_max) remove_at(list, 0);
+  list->rows[list->count++] = row;
+  return TP_OK;
+}
+
+/* Where to begin to read: one above the last row, or at the cursor's. */
+static size_t list_start(const tp__turn_list *list, const tp_turn_query *query) {
+  if (!query->before_number) return list->count;
+  for (size_t i = list->count; i > 0; i--) {
+    const tp_turn_record *record = &list->rows[i - 1]->record;
+    if (record->number == query->before_number && record->process_run_id == query->before_process_run_id) return i - 1;
+  }
+  return 0;
+}
+
+static void free_copies(const tp_allocator *allocator, tp__turn_row *first) {
+  for (tp__turn_row *row = first, *next; row; row = next) {
+    next = row->next;
+    tp__turn_row_free(allocator, row);
+  }
+}
+
+tp_status tp__turn_list_copy(const tp__turn_list *list, const tp_turn_query *query, tp__turn_row **ret_first) {
+  tp__turn_row *first = NULL, **end = &first;
+  size_t left = query->limit ? query->limit : SIZE_MAX;
+  for (size_t i = list_start(list, query); i-- > 0 && left > 0;) {
+    if (!fits(&list->rows[i]->record, query)) continue;
+    tp__turn_row *copy = tp__turn_row_copy(list->allocator, &list->rows[i]->record);
+    if (!copy) {
+      free_copies(list->allocator, first);
+      return TP_ERR_NO_MEMORY;
+    }
+    left--;
+    *end = copy;
+    end = &copy->next;
+  }
+  *ret_first = first;
+  return TP_OK;
 }

@@ -89,21 +89,23 @@ static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_bre
   return tp__sqlite_write_locked(s, &node);
 }
 
-static int write_audit_locked(tp__sqlite_store *s, const tp_breadcrumb *b, int64_t unix_ms) {
+int tp__sqlite_write_suspect_locked(tp__sqlite_store *s, const tp__suspect *suspect) {
   TP__LOCKED(&s->mutex);
+  assert(suspect->what && suspect->did && suspect->name);
   char detail[TP_ID_BYTES_MAX + 128];
-  snprintf(detail, sizeof detail, "%s `%s` was called when its process died", b->phase ? "the function of" : "the tool",
-           b->subscription);
+  snprintf(detail, sizeof detail, "%s `%s` %s when its process died", suspect->what, suspect->name, suspect->did);
   tp__waiting node = {.kind = TP__WAITS_AUDIT,
                       .audit = {.struct_size = sizeof node.audit,
-                                .unix_ms = unix_ms,
+                                .unix_ms = tp__wall_ms(),
                                 .owner = "",
                                 .action = "crash_suspect",
                                 .detail = detail,
                                 .status = TP_ERR_HOOK,
-                                .phase = b->phase,
-                                .subscription = b->subscription,
-                                .turn = b->turn,
+                                .phase = suspect->phase,
+                                .subscription = suspect->name,
+                                .turn = suspect->turn,
+                                .tenant = suspect->tenant,
+                                .session = suspect->session,
                                 .state = TP_STATE_INTERRUPTED,
                                 .reason = TP_REASON_CRASH,
                                 .visibility = TP_VISIBILITY_USER_VISIBLE}};
@@ -124,7 +126,13 @@ static int recover_one_locked(tp__sqlite_store *s, int64_t process, const tp_bre
     rc = tp__sqlite_once(s->db, "SELECT 1 FROM entry WHERE process = ?1 AND id = ?2",
                          (const int64_t[]){process, (int64_t)b->entry_id}, 2, &is_known);
   if (rc == SQLITE_OK && !is_known) rc = write_entry_locked(s, process, b, unix_ms);
-  return rc == SQLITE_OK ? write_audit_locked(s, b, tp__wall_ms()) : rc;
+  const tp__suspect suspect = {.what = b->phase ? "the function of" : "the tool",
+                               .did = "was called",
+                               .name = b->subscription,
+                               .turn = b->turn,
+                               .session = b->session,
+                               .phase = b->phase};
+  return rc == SQLITE_OK ? tp__sqlite_write_suspect_locked(s, &suspect) : rc;
 }
 
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count) {
@@ -142,6 +150,51 @@ int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, 
   }
   if (fd >= 0) close(fd);
   return rc;
+}
+
+/* ---- what processes do now ---- */
+
+/* Each that a process is calling, by its file. @return false when the receiver has seen enough. */
+static bool show_called(const tp__sqlite_store *s, tp_sqlite_called *called, tp_sqlite_called_fn each, void *ctx) {
+  char name[4160];
+  tp_breadcrumb b;
+  bool goes_on = true;
+  if (name_file(s, called->process_run_id, name, sizeof name) != 0) return true;
+  int fd = tp__file_open(AT_FDCWD, name, NULL);
+  while (fd >= 0 && goes_on && read(fd, &b, sizeof b) == (ssize_t)sizeof b) {
+    if (b.is_running != 1) continue;
+    end_texts(&b);
+    called->started_unix_ms = tp__wall_ms() - (tp__monotonic_ms() - b.started_ns / 1000000);
+    called->breadcrumb = &b;
+    goes_on = each(ctx, called);
+  }
+  if (fd >= 0) close(fd);
+  return goes_on;
+}
+
+tp_status tp_sqlite_store_called(const tp_store *store, tp_sqlite_called_fn each, void *ctx, tp_fault *fault) {
+  tp__sqlite_store *s = tp__sqlite_store_of(store);
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  bool goes_on = true;
+  if (!s || !each)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_called needs a store of this library and a callback");
+  tp_status status = tp__store_take_reader(s, &db, fault);
+  if (status != TP_OK) return status;
+  int rc = sqlite3_prepare_v2(db, "SELECT id, process_id FROM process ORDER BY id", -1, &rows, NULL);
+  while (rc == SQLITE_OK && goes_on && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
+    tp_sqlite_called called = {.struct_size = sizeof called,
+                               .process_run_id = (uint64_t)sqlite3_column_int64(rows, 0),
+                               .process_id = sqlite3_column_int64(rows, 1)};
+    int64_t alive = 0;
+    rc = tp__sqlite_live_process(s, db, (int64_t)called.process_run_id, &alive);
+    called.is_alive = alive != 0;
+    if (rc == SQLITE_OK) goes_on = show_called(s, &called, each, ctx);
+  }
+  sqlite3_finalize(rows);
+  if (rc != SQLITE_OK && rc != SQLITE_DONE) status = tp__store_fail(s, db, "look what processes do", rc, fault);
+  tp__store_return_reader(s, db);
+  return status;
 }
 
 /* ---- files of processes that died ---- */

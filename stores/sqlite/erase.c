@@ -22,6 +22,7 @@ static const char *const delete_sql[] = {
     "DELETE FROM run WHERE entry IN (SELECT number FROM entry WHERE " ERASED ")",
     "DELETE FROM entry WHERE " ERASED,
     "DELETE FROM turn WHERE " ERASED,
+    "DELETE FROM running WHERE " ERASED,
     "DELETE FROM audit WHERE turn <> '' AND " ERASED,
     "DELETE FROM tool_start WHERE " ERASED,
     "DELETE FROM question WHERE " ERASED,

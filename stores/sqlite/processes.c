@@ -2,8 +2,8 @@
  *
  * Which processes have the file open: a row each, which is deleted when the store is closed. A row whose process is
  * gone was left by one that ended without that: its running jobs are queued again, or dead letters after their last
- * attempt, and its running entries are interrupted. All processes of one file must see each other's numbers (one PID
- * namespace). */
+ * attempt, and its running turns and entries are interrupted. All processes of one file must see each other's numbers
+ * (one PID namespace). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -105,6 +105,14 @@ int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t proc
   return rc;
 }
 
+int tp__sqlite_left_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, bool *ret_is_left) {
+  int64_t has_row = 0, alive = 0;
+  int rc = tp__sqlite_once(db, "SELECT 1 FROM process WHERE id = ?1", &process, 1, &has_row);
+  if (rc == SQLITE_OK && has_row) rc = tp__sqlite_live_process(s, db, process, &alive);
+  *ret_is_left = has_row && !alive;
+  return rc;
+}
+
 int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id) {
   sqlite3_stmt *rows = NULL;
   *ret_process_id = 0;
@@ -194,8 +202,11 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   sqlite3_stmt *rows = NULL;
   int64_t process = 0;
   bool by_itself = false;
-  int rc = sqlite3_prepare_v2(s->db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1,
-                              &rows, NULL);
+  int64_t audits_before = 0;
+  int rc = tp__sqlite_once(s->db, "SELECT coalesce(max(row), 0) FROM audit", NULL, 0, &audits_before);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_prepare_v2(s->db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1,
+                            &rows, NULL);
   while (rc == SQLITE_OK) {
     rc = next_gone_locked(s, rows, &process, &by_itself);
     if (rc != SQLITE_ROW) break;
@@ -203,6 +214,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
     rc = recover_jobs_locked(s, process, recovery);
     if (rc == SQLITE_OK) rc = interrupt_entries_locked(s, process, recovery);
     if (rc == SQLITE_OK && by_itself) rc = tp__sqlite_breadcrumbs_recover_locked(s, process, &recovery->crash_suspects);
+    if (rc == SQLITE_OK) rc = tp__sqlite_interrupt_turns_locked(s, process, audits_before, by_itself, recovery);
     if (rc == SQLITE_OK) rc = tp__sqlite_once(s->db, "DELETE FROM process WHERE id = ?1", &process, 1, NULL);
   }
   sqlite3_finalize(rows);
@@ -224,12 +236,13 @@ tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, t
   return tp__sqlite_show(ret_recovery, &found, sizeof found);
 }
 
-/* A row with running jobs or entries stays, for a recovery when the process has ended. */
+/* A row with running jobs, entries or turns stays, for a recovery when the process has ended. */
 void tp__sqlite_store_disown(tp__sqlite_store *s) {
   static const char sql[] =
       "DELETE FROM process WHERE id = ?1"
       " AND NOT EXISTS (SELECT 1 FROM job WHERE state = 2 AND process = ?1)"
-      " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)";
+      " AND NOT EXISTS (SELECT 1 FROM entry WHERE ended_ns = 0 AND process = ?1)"
+      " AND NOT EXISTS (SELECT 1 FROM running WHERE state = 2 AND process = ?1)";
   const int64_t process = (int64_t)s->process_run_id;
   if (process) (void)tp__sqlite_once(s->db, sql, &process, 1, NULL);
 }

@@ -32,12 +32,12 @@ static const tp__column turn_columns[] = {
     TURN(tools_ns),       TURN(append_ns),       TURN(iterations),    TURN(tool_calls),    TURN(input_tokens),
     TURN(output_tokens),  TURN(cost_micros),     TURN(phase),         TURN(steps_dropped), TURN(subscription),
     TURN(reason),         TURN(parent_turn),     TURN(finish),        TURN(finish_word)};
-static const tp__columns turns = TP__COLUMNS(tp_turn_record, turn_columns);
+const tp__columns tp__sqlite_turn_columns = TP__COLUMNS(tp_turn_record, turn_columns);
 
 #define STEP(member) TP__COLUMN(tp_turn_step, member)
 static const tp__column step_columns[] = {STEP(kind),       STEP(round),    STEP(place), STEP(outcome),
                                           STEP(started_ns), STEP(ended_ns), STEP(name)};
-static const tp__columns steps = TP__COLUMNS(tp_turn_step, step_columns);
+const tp__columns tp__sqlite_step_columns = TP__COLUMNS(tp_turn_step, step_columns);
 
 #define AUDIT(member) TP__COLUMN(tp_audit, member)
 static const tp__column audit_columns[] = {AUDIT(unix_ms),     AUDIT(status),  AUDIT(phase),       AUDIT(snapshot_hash),
@@ -160,28 +160,35 @@ static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *
   return record->step && record->step(record->step_source, index, step);
 }
 
-tp_status tp__sqlite_turn_record(void *ctx, const tp_turn_record *theirs) {
+static tp_status queue_turn(void *ctx, int kind, const tp_turn_record *theirs) {
   tp_turn_record record;
   tp_turn_step step;
   char *at;
   tp_status status = tp__struct_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
   if (status != TP_OK) return status;
-  size_t bytes = tp__sqlite_texts_bytes(&turns, &record);
+  size_t bytes = tp__sqlite_texts_bytes(&tp__sqlite_turn_columns, &record);
   for (size_t i = 0; i < record.step_count; i++) {
     if (!read_step(&record, i, &step)) return TP_ERR_MALFORMED;
     bytes += step.name.size;
   }
-  tp__waiting *node =
-      node_new(TP__WAITS_TURN, record.ids, record.id_count, record.step_count * sizeof step, bytes, &at);
+  tp__waiting *node = node_new(kind, record.ids, record.id_count, record.step_count * sizeof step, bytes, &at);
   if (!node) return TP_ERR_NO_MEMORY;
   node->steps = (tp_turn_step *)(node + 1);
   node->turn = record;
-  tp__sqlite_put_texts(&turns, &node->turn, &at);
+  tp__sqlite_put_texts(&tp__sqlite_turn_columns, &node->turn, &at);
   for (size_t i = 0; i < record.step_count; i++) {
     (void)read_step(&record, i, &node->steps[i]);
-    tp__sqlite_put_texts(&steps, &node->steps[i], &at);
+    tp__sqlite_put_texts(&tp__sqlite_step_columns, &node->steps[i], &at);
   }
   return tp__sqlite_queue(ctx, node);
+}
+
+tp_status tp__sqlite_turn_record(void *ctx, const tp_turn_record *record) {
+  return queue_turn(ctx, TP__WAITS_TURN, record);
+}
+
+tp_status tp__sqlite_turn_running(void *ctx, const tp_turn_record *record) {
+  return queue_turn(ctx, TP__WAITS_RUNNING, record);
 }
 
 tp_status tp__sqlite_audit(void *ctx, const tp_audit *theirs) {
@@ -245,7 +252,7 @@ static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position,
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_STEP];
   int rc = tp__sqlite_bind_ints(statement, (const int64_t[]){row, position}, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &steps, step);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &tp__sqlite_step_columns, step);
   return tp__sqlite_run(statement, rc);
 }
 
@@ -253,12 +260,14 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
   TP__LOCKED(&s->mutex);
   const tp_turn_record *turn = &node->turn;
   sqlite3_stmt *statement = s->statements[TP__INSERT_TURN];
-  int rc = tp__sqlite_bind_struct(statement, 1, &turns, turn);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + turns.count, node->ids, TP_ID_COUNT);
+  int rc = tp__sqlite_bind_struct(statement, 1, &tp__sqlite_turn_columns, turn);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + tp__sqlite_turn_columns.count, node->ids, TP_ID_COUNT);
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
   for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
     rc = write_step_locked(s, *ret_row, (int64_t)i, &node->steps[i]);
+  if (rc == SQLITE_OK && turn->running_number)
+    rc = tp__sqlite_delete_running_locked(s, turn->process_run_id, turn->running_number);
   return rc == SQLITE_OK ? tp__sqlite_clear_results_locked(s, node->ids) : rc;
 }
 
@@ -313,6 +322,8 @@ static int write_one_locked(tp__sqlite_store *s, const tp__waiting *node, int64_
       return write_late_locked(s, &node->late);
     case TP__WAITS_TURN:
       return write_turn_locked(s, node, ret_row);
+    case TP__WAITS_RUNNING:
+      return tp__sqlite_write_running_locked(s, node);
     case TP__WAITS_AUDIT:
       return write_audit_locked(s, &node->audit, ret_row);
     case TP__WAITS_ATTEMPT:
@@ -345,10 +356,7 @@ static const char runs_sql[] =
     " execution, failure, fallback_used, visibility, limit_ms, handler_thread, subscription, handler, owner FROM run"
     " WHERE entry = ?1 ORDER BY position";
 static const char turns_sql[] =
-    "SELECT row, process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms, load_ns,"
-    " model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros, phase,"
-    " steps_dropped, subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace, session, thread,"
-    " turn, task, run FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1";
+    "SELECT row, " TP__TURN_COLUMNS " FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1";
 static const char steps_sql[] =
     "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM step WHERE turn = ?1 ORDER BY position";
 static const char audits_sql[] =
@@ -396,6 +404,9 @@ typedef struct receiver {
     tp_audit_fn audit;
   };
   void *ctx;
+  tp__sqlite_store *s; /* of entries */
+  uint64_t process;    /* that was looked at last; 0: none */
+  bool is_left;        /* that process is gone, and no recovery has seen it */
 } receiver;
 
 static bool show_run(const void *source, size_t index, tp_run_record *record) {
@@ -406,8 +417,31 @@ static void read_ids(sqlite3_stmt *row, int first, tp_text ids[TP_ID_COUNT]) {
   for (int i = 0; i < TP_ID_COUNT; i++) ids[i] = tp__sqlite_column(row, first + i);
 }
 
+/* As a recovery will leave it. */
+static bool show_cut_run(const void *source, size_t index, tp_run_record *record) {
+  if (!tp__rows_show(source, index, record)) return false;
+  if (record->state == TP_STATE_RUNNING || record->state == TP_STATE_QUEUED) {
+    record->state = TP_STATE_INTERRUPTED;
+    record->reason = TP_REASON_CRASH;
+  }
+  return true;
+}
+
+/* Whether the process of an entry that has no end is gone, and no recovery has seen it yet. */
+static bool was_cut(receiver *to, const tp_entry_record *record) {
+  sqlite3 *db = NULL;
+  if (record->ended_ns || record->status != TP_OK) return false;
+  if (record->process_run_id == to->process) return to->is_left;
+  if (tp__store_take_reader(to->s, &db, NULL) != TP_OK) return false;
+  int rc = tp__sqlite_left_process(to->s, db, (int64_t)record->process_run_id, &to->is_left);
+  tp__store_return_reader(to->s, db);
+  to->process = record->process_run_id;
+  to->is_left = to->is_left && rc == SQLITE_OK;
+  return to->is_left;
+}
+
 static bool show_entry(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
-  const receiver *to = ctx;
+  receiver *to = ctx;
   tp_text ids[TP_ID_COUNT];
   tp_entry_record record;
   tp__sqlite_read_struct(row, 1, &entries, &record);
@@ -415,7 +449,9 @@ static bool show_entry(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   record.ids = ids;
   record.id_count = TP_ID_COUNT;
   record.run_count = parts->count;
-  record.run = show_run;
+  bool is_cut = was_cut(to, &record);
+  if (is_cut) record.status = TP_ERR_HOOK;
+  record.run = is_cut ? show_cut_run : show_run;
   record.source = parts;
   return to->entry(to->ctx, &record);
 }
@@ -446,13 +482,13 @@ tp_status tp__sqlite_records(void *ctx, const tp_record_query *theirs, tp_record
                          .parts_sql = runs_sql,
                          .parts = &runs,
                          .show = show_entry,
-                         .ctx = &(receiver){.entry = each, .ctx = each_ctx}};
+                         .ctx = &(receiver){.entry = each, .ctx = each_ctx, .s = s}};
   return list_newest(s, entries_sql, conditions, " ORDER BY number DESC LIMIT ?7", &listing, "read records", fault);
 }
 
 /* ---- turns ---- */
 
-static bool show_step(const void *source, size_t index, tp_turn_step *step) {
+bool tp__sqlite_show_step(const void *source, size_t index, tp_turn_step *step) {
   return tp__rows_show(source, index, step);
 }
 
@@ -460,12 +496,12 @@ static bool show_turn(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_text ids[TP_ID_COUNT];
   tp_turn_record record;
-  tp__sqlite_read_struct(row, 1, &turns, &record);
-  read_ids(row, 1 + turns.count, ids);
+  tp__sqlite_read_struct(row, 1, &tp__sqlite_turn_columns, &record);
+  read_ids(row, 1 + tp__sqlite_turn_columns.count, ids);
   record.ids = ids;
   record.id_count = TP_ID_COUNT;
   record.step_count = parts->count;
-  record.step = show_step;
+  record.step = tp__sqlite_show_step;
   record.step_source = parts;
   return to->turn(to->ctx, &record);
 }
@@ -493,7 +529,7 @@ tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *theirs, tp_turn_recor
                          .texts = query.ids,
                          .text_count = query.id_count,
                          .parts_sql = steps_sql,
-                         .parts = &steps,
+                         .parts = &tp__sqlite_step_columns,
                          .show = show_turn,
                          .ctx = &(receiver){.turn = each, .ctx = each_ctx}};
   return list_newest(s, turns_sql, conditions, " ORDER BY row DESC LIMIT ?7", &listing, "read turns", fault);

@@ -62,6 +62,8 @@ static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
 static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
   int rc = SQLITE_OK;
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = delete_old(s->db, &tables[i], oldest_ms);
+  if (rc == SQLITE_OK)
+    rc = tp__sqlite_once(s->db, "DELETE FROM running WHERE state = 8 AND ended_unix_ms < ?1", &oldest_ms, 1, NULL);
   if (rc != SQLITE_OK) return rc;
   return tp__sqlite_once(s->db, "DELETE FROM job WHERE state IN (3, 5) AND ended_ms < ?1", &oldest_ms, 1, NULL);
 }

@@ -14,6 +14,8 @@
  * content: what passed through a phase; hash is the keyed hash of it.
  * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
  * the order of the ends; deleted with its turn.
+ * running: one row per driven turn that has not ended: state is 2 (it runs), or 8 (its process ended first, as far as a
+ * recovery has seen). running_step: its steps; deleted with it. died: the newest processes that ended without closing.
  * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
  * it may be: claimable_ms of one that is queued, lease_end_ms of one that is running. counter: by tp_job_state how many
  * jobs there are, kept by triggers, in row 0 the last place, and in row -1 that an erasure is not over.
@@ -32,41 +34,45 @@
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
   "  WITHOUT ROWID;"
 
-#define RECORD_TABLES                                                                                                 \
-  "CREATE TABLE process (id INTEGER PRIMARY KEY, process_id INTEGER NOT NULL, process_started INTEGER NOT NULL,"      \
-  "  opened_unix_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                                                        \
-  "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER NOT NULL, id INTEGER NOT NULL,"                    \
-  "  plan_hash INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"                             \
-  "  started_unix_ms INTEGER NOT NULL, phase INTEGER NOT NULL, status INTEGER NOT NULL,"                              \
-  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                      \
-  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL);"                               \
-  "CREATE UNIQUE INDEX entry_id ON entry (process, id);"                                                              \
-  "CREATE INDEX entry_session ON entry (session);"                                                                    \
-  "CREATE INDEX entry_turn ON entry (turn);"                                                                          \
-  "CREATE INDEX entry_running ON entry (process) WHERE ended_ns = 0;"                                                 \
-  "CREATE TABLE run (entry INTEGER NOT NULL, position INTEGER NOT NULL, subscription TEXT NOT NULL,"                  \
-  "  handler TEXT NOT NULL, owner TEXT NOT NULL, queued_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL,"            \
-  "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, code INTEGER NOT NULL,"                                     \
-  "  contribution_count INTEGER NOT NULL, attempts INTEGER NOT NULL, state INTEGER NOT NULL,"                         \
-  "  reason INTEGER NOT NULL, verdict INTEGER NOT NULL, execution INTEGER NOT NULL, failure INTEGER NOT NULL,"        \
-  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, limit_ms INTEGER NOT NULL,"                         \
-  "  handler_thread INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"                                  \
-  "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                  \
-  "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL,"  \
-  "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"              \
-  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,"    \
-  "  subscription TEXT);"                                                                                             \
-  "CREATE TABLE turn (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, number INTEGER NOT NULL,"                    \
-  "  outcome INTEGER NOT NULL, code INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"        \
-  "  started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL, load_ns INTEGER NOT NULL,"                     \
-  "  model_ns INTEGER NOT NULL, tools_ns INTEGER NOT NULL, append_ns INTEGER NOT NULL, iterations INTEGER NOT NULL,"  \
-  "  tool_calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,"                     \
-  "  cost_micros INTEGER NOT NULL, phase INTEGER NOT NULL, subscription TEXT NOT NULL, reason TEXT NOT NULL,"         \
-  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                      \
-  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL,"                                \
-  "  steps_dropped INTEGER NOT NULL, parent_turn TEXT NOT NULL, finish INTEGER NOT NULL, finish_word TEXT NOT NULL);" \
-  "CREATE INDEX turn_number ON turn (process, number);"                                                               \
-  "CREATE INDEX turn_session ON turn (session);"                                                                      \
+#define TURN_COLUMNS                                                                                                 \
+  "process INTEGER NOT NULL, number INTEGER NOT NULL,"                                                               \
+  "  outcome INTEGER NOT NULL, code INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"       \
+  "  started_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER NOT NULL, load_ns INTEGER NOT NULL,"                    \
+  "  model_ns INTEGER NOT NULL, tools_ns INTEGER NOT NULL, append_ns INTEGER NOT NULL, iterations INTEGER NOT NULL," \
+  "  tool_calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,"                    \
+  "  cost_micros INTEGER NOT NULL, phase INTEGER NOT NULL, subscription TEXT NOT NULL, reason TEXT NOT NULL,"        \
+  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                     \
+  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL,"                               \
+  "  steps_dropped INTEGER NOT NULL, parent_turn TEXT NOT NULL, finish INTEGER NOT NULL, finish_word TEXT NOT NULL"
+
+#define RECORD_TABLES                                                                                                \
+  "CREATE TABLE process (id INTEGER PRIMARY KEY, process_id INTEGER NOT NULL, process_started INTEGER NOT NULL,"     \
+  "  opened_unix_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                                                       \
+  "CREATE TABLE entry (number INTEGER PRIMARY KEY, process INTEGER NOT NULL, id INTEGER NOT NULL,"                   \
+  "  plan_hash INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,"                            \
+  "  started_unix_ms INTEGER NOT NULL, phase INTEGER NOT NULL, status INTEGER NOT NULL,"                             \
+  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, workspace TEXT NOT NULL, session TEXT NOT NULL,"                     \
+  "  thread TEXT NOT NULL, turn TEXT NOT NULL, task TEXT NOT NULL, run TEXT NOT NULL);"                              \
+  "CREATE UNIQUE INDEX entry_id ON entry (process, id);"                                                             \
+  "CREATE INDEX entry_session ON entry (session);"                                                                   \
+  "CREATE INDEX entry_turn ON entry (turn);"                                                                         \
+  "CREATE INDEX entry_running ON entry (process) WHERE ended_ns = 0;"                                                \
+  "CREATE TABLE run (entry INTEGER NOT NULL, position INTEGER NOT NULL, subscription TEXT NOT NULL,"                 \
+  "  handler TEXT NOT NULL, owner TEXT NOT NULL, queued_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL,"           \
+  "  ended_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL, code INTEGER NOT NULL,"                                    \
+  "  contribution_count INTEGER NOT NULL, attempts INTEGER NOT NULL, state INTEGER NOT NULL,"                        \
+  "  reason INTEGER NOT NULL, verdict INTEGER NOT NULL, execution INTEGER NOT NULL, failure INTEGER NOT NULL,"       \
+  "  fallback_used INTEGER NOT NULL, visibility INTEGER NOT NULL, limit_ms INTEGER NOT NULL,"                        \
+  "  handler_thread INTEGER NOT NULL, PRIMARY KEY (entry, position)) WITHOUT ROWID;"                                 \
+  "CREATE TABLE audit (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, unix_ms INTEGER NOT NULL,"                 \
+  "  status INTEGER NOT NULL, phase INTEGER NOT NULL, snapshot_hash INTEGER NOT NULL, duration_ns INTEGER NOT NULL," \
+  "  state INTEGER NOT NULL, reason INTEGER NOT NULL, visibility INTEGER NOT NULL, owner TEXT NOT NULL,"             \
+  "  action TEXT NOT NULL, detail TEXT NOT NULL, turn TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL,"   \
+  "  subscription TEXT);"                                                                                            \
+  "CREATE TABLE turn (row INTEGER PRIMARY KEY, " TURN_COLUMNS                                                        \
+  ");"                                                                                                               \
+  "CREATE INDEX turn_number ON turn (process, number);"                                                              \
+  "CREATE INDEX turn_session ON turn (session);"                                                                     \
   "CREATE INDEX turn_turn ON turn (turn);"
 
 #define JOB_TABLES                                                                                          \
@@ -95,11 +101,27 @@
   "CREATE TRIGGER job_deleted AFTER DELETE ON job BEGIN"                                                    \
   "  UPDATE counter SET value = value - 1 WHERE id = OLD.state; END;"
 
-#define STEP_TABLES                                                                                          \
-  "CREATE TABLE step (turn INTEGER NOT NULL, position INTEGER NOT NULL, kind INTEGER NOT NULL,"              \
+#define STEP_COLUMNS                                                                                         \
+  "position INTEGER NOT NULL, kind INTEGER NOT NULL,"                                                        \
   "  round INTEGER NOT NULL, place INTEGER NOT NULL, outcome INTEGER NOT NULL, started_ns INTEGER NOT NULL," \
-  "  ended_ns INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (turn, position)) WITHOUT ROWID;"            \
+  "  ended_ns INTEGER NOT NULL, name TEXT NOT NULL"
+
+#define STEP_TABLES                                         \
+  "CREATE TABLE step (turn INTEGER NOT NULL, " STEP_COLUMNS \
+  ", PRIMARY KEY (turn, position)) WITHOUT ROWID;"          \
   "CREATE TRIGGER turn_deleted AFTER DELETE ON turn BEGIN DELETE FROM step WHERE turn = OLD.row; END;"
+
+#define RUNNING_TABLES                                                                                              \
+  "CREATE TABLE running (row INTEGER PRIMARY KEY, state INTEGER NOT NULL, " TURN_COLUMNS                            \
+  ");"                                                                                                              \
+  "CREATE UNIQUE INDEX running_number ON running (process, number);"                                                \
+  "CREATE TABLE running_step (running INTEGER NOT NULL, " STEP_COLUMNS                                              \
+  ", PRIMARY KEY (running, position))"                                                                              \
+  "  WITHOUT ROWID;"                                                                                                \
+  "CREATE TRIGGER running_deleted AFTER DELETE ON running BEGIN"                                                    \
+  "  DELETE FROM running_step WHERE running = OLD.row; END;"                                                        \
+  "CREATE TABLE died (row INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL UNIQUE, unix_ms INTEGER NOT " \
+  "NULL);"
 
 #define ATTEMPT_TABLES                                                                                             \
   "CREATE TABLE attempt (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL,"               \
@@ -138,8 +160,9 @@
   "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL, tenant TEXT NOT NULL," \
   "  session TEXT NOT NULL) WITHOUT ROWID;"
 
-static const char *const tables[] = {HISTORY_TABLES, RECORD_TABLES,  JOB_TABLES,      STEP_TABLES, ATTEMPT_TABLES,
-                                     TOOL_TABLES,    CONTENT_TABLES, QUESTION_TABLES, TASK_TABLES, NULL};
+static const char *const tables[] = {HISTORY_TABLES,  RECORD_TABLES,  JOB_TABLES,  STEP_TABLES,
+                                     RUNNING_TABLES,  ATTEMPT_TABLES, TOOL_TABLES, CONTENT_TABLES,
+                                     QUESTION_TABLES, TASK_TABLES,    NULL};
 
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */

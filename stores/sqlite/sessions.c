@@ -23,6 +23,7 @@ static const char sessions_sql[] =
     "SELECT tenant, name, 0, (SELECT count(*) FROM message WHERE message.session = session.id),"
     " " OF_MESSAGES("unix_ms", "ASC") ", " OF_MESSAGES("unix_ms", "DESC") ", 0 FROM session"
     PART("1", "turn", "started_unix_ms", "ended_unix_ms", "iif(ended_ns = 0, process, 0)")
+    PART("1", "running", "started_unix_ms", "ended_unix_ms", "iif(state = 2, process, 0)")
     PART("2", "entry", "started_unix_ms", "started_unix_ms", "iif(ended_ns = 0, process, 0)")
     PART("3", "job", "inserted_ms", "max(inserted_ms, ended_ms)", "iif(state = 2, process, 0)")
     PART("4", "question", "asked_ms", "max(asked_ms, answered_ms)", "0")
@@ -110,6 +111,11 @@ static const struct kind {
     {"step",
      "SELECT turn.turn AS turn, step.kind, round, place, step.outcome, step.started_ns, step.ended_ns, step.name"
      " FROM turn JOIN step ON step.turn = turn.row WHERE tenant = ?1 AND session = ?2 ORDER BY row, position"},
+    {"running", BY_IDS("*", "running", "row")},
+    {"running_step",
+     "SELECT running.turn AS turn, s.kind, s.round, s.place, s.outcome, s.started_ns, s.ended_ns, s.name"
+     " FROM running JOIN running_step AS s ON s.running = running.row WHERE tenant = ?1 AND session = ?2"
+     " ORDER BY row, position"},
     {"entry", BY_IDS("*", "entry", "number")},
     {"run", OF_ENTRY("run.*", "run", "run.entry = entry.number", "run.position")},
     {"attempt",

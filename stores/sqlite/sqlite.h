@@ -43,6 +43,9 @@ enum {
   TP__INSERT_TURN,
   TP__INSERT_STEP,
   TP__TRIM_TURNS,
+  TP__INSERT_RUNNING,
+  TP__INSERT_RUNNING_STEP,
+  TP__DELETE_RUNNING,
   TP__DELETE_RUNS,
   TP__TAKE_TOOL_START,
   TP__INSERT_TOOL_START,
@@ -72,6 +75,7 @@ typedef struct tp__waiting {
     TP__WAITS_ENTRIES,
     TP__WAITS_LATE,
     TP__WAITS_TURN,
+    TP__WAITS_RUNNING,
     TP__WAITS_AUDIT,
     TP__WAITS_ATTEMPT,
     TP__WAITS_CONTENT,
@@ -159,6 +163,30 @@ bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *rec
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
+/** What records.c and running.c have in common: the columns of a turn and of a step, in the order of their statements,
+ *  and tp_turn_record.step of tp__rows. */
+extern const tp__columns tp__sqlite_turn_columns, tp__sqlite_step_columns;
+#define TP__TURN_COLUMNS                                                                                            \
+  "process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms, load_ns, model_ns,"        \
+  " tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros, phase, steps_dropped,"   \
+  " subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace, session, thread, turn, task," \
+  " run"
+bool tp__sqlite_show_step(const void *source, size_t index, tp_turn_step *step);
+
+/* ---- turns that run (running.c) ---- */
+tp_status tp__sqlite_turn_running(void *ctx, const tp_turn_record *record); /* in records.c */
+tp_status tp__sqlite_turns_running(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx,
+                                   tp_fault *fault);
+int tp__sqlite_write_running_locked(tp__sqlite_store *s, const tp__waiting *node);
+/** It has ended. Inside of a transaction. */
+int tp__sqlite_delete_running_locked(tp__sqlite_store *s, uint64_t process, uint64_t number);
+/** Notes that a process has died, and interrupts its turns. Inside of a transaction.
+ *  @param audits_before  the last audit row before this recovery.  @param by_itself  the machine goes on since. */
+int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int64_t audits_before, bool by_itself,
+                                      tp_store_recovery *recovery);
+tp_status tp__sqlite_turn_is_cut(void *ctx, uint64_t process_run_id, const tp_text *ids, size_t id_count,
+                                 bool *ret_is_cut, tp_fault *fault);
+
 /* ---- attempts (attempts.c) ---- */
 tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *record);
 tp_status tp__sqlite_attempts(void *ctx, const tp_attempt_query *query, tp_attempt_record_fn each, void *each_ctx,
@@ -226,6 +254,8 @@ tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, t
 void tp__sqlite_store_disown(tp__sqlite_store *s);
 /** @param ret_process_id  the number of the process whose run this is, while it is alive; else 0. */
 int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, int64_t *ret_process_id);
+/** @param ret_is_left  whether the process of this run is gone, and no recovery has seen that yet. */
+int tp__sqlite_left_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, bool *ret_is_left);
 /** @param ret_process_id  of one that is alive and has the file open with another store; 0: there is none. */
 int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id);
 
@@ -235,6 +265,15 @@ void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s);
 /** Reports, inside of a transaction, each function that was called when a process died.
  *  @param ret_count  counts them.  @return SQLITE_OK or an error. */
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count);
+/** What was under way when a process died; the strings are borrowed. */
+typedef struct tp__suspect {
+  const char *what, *did; /* "the tool", "was called" */
+  const char *name;       /* of a subscription, a tool, a model */
+  const char *turn, *tenant, *session;
+  tp_phase_id phase; /* 0: none */
+} tp__suspect;
+/** Writes an audit row of it, inside of a transaction. */
+int tp__sqlite_write_suspect_locked(tp__sqlite_store *s, const tp__suspect *suspect);
 /** Removes the files of processes that have no row any more. */
 void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s);
 

@@ -96,16 +96,23 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__TRIM_RUNS] = "DELETE FROM run WHERE entry <= ?1",
     [TP__TRIM_ENTRIES] = "DELETE FROM entry WHERE number <= ?1",
     [TP__INSERT_TURN] =
-        "INSERT INTO turn (process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms,"
-        " load_ns, model_ns, tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros,"
-        " phase, steps_dropped, subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace,"
-        " session, thread, turn, task, run)"
+        "INSERT INTO turn (" TP__TURN_COLUMNS
+        ")"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
         " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
     [TP__INSERT_STEP] =
         "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
+    [TP__INSERT_RUNNING] =
+        "INSERT INTO running (" TP__TURN_COLUMNS
+        ", state)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
+        " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
+    [TP__INSERT_RUNNING_STEP] =
+        "INSERT INTO running_step (running, position, kind, round, place, outcome, started_ns, ended_ns, name)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    [TP__DELETE_RUNNING] = "DELETE FROM running WHERE process = ?1 AND number = ?2",
     [TP__TAKE_TOOL_START] =
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
         " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"
@@ -415,6 +422,9 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .records = tp__sqlite_records,
                          .turn_record = tp__sqlite_turn_record,
                          .turns = tp__sqlite_turns,
+                         .turn_running = tp__sqlite_turn_running,
+                         .turns_running = tp__sqlite_turns_running,
+                         .turn_is_cut = tp__sqlite_turn_is_cut,
                          .audit = tp__sqlite_audit,
                          .audits = tp__sqlite_audits,
                          .attempt = tp__sqlite_attempt,
@@ -444,6 +454,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                            .record = tp__sqlite_record_refused,
                            .records = tp__sqlite_records,
                            .turns = tp__sqlite_turns,
+                           .turns_running = tp__sqlite_turns_running,
                            .audits = tp__sqlite_audits,
                            .attempts = tp__sqlite_attempts,
                            .contents = tp__sqlite_contents,

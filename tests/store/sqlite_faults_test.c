@@ -548,9 +548,43 @@ static tp_status record_state(tp_store *store, uint64_t run_id, uint64_t id, uin
   return store->record(store->ctx, &entry);
 }
 
-/* Two jobs, of which one runs, and two entries, of which one runs. */
+static bool step_of_left_turn(const void *source, size_t index, tp_turn_step *step) {
+  static const tp_turn_step steps[] = {
+      {.kind = TP_STEP_TOOL, .started_ns = 1, .ended_ns = 2, .name = {"over", 4}},
+      {.kind = TP_STEP_LOAD, .started_ns = 1},
+      {.kind = TP_STEP_MODEL, .started_ns = 1, .name = {"gpt", 3}},
+      {.kind = TP_STEP_TOOL, .started_ns = 1, .name = {"build", 5}},
+      {.kind = TP_STEP_QUESTION, .started_ns = 1, .name = {"asked", 5}},
+  };
+  (void)source;
+  if (index >= COUNT(steps)) return false;
+  *step = steps[index];
+  step->struct_size = sizeof *step;
+  return true;
+}
+
+/* Which turn it is. */
+static const tp_text left_ids[TP_ID_COUNT] = {
+    [TP_ID_TENANT] = {"t", 1}, [TP_ID_SESSION] = {"s", 1}, [TP_ID_TURN] = {"left", 4}};
+
+static tp_status leave_turn_running(tp_store *store, uint64_t run_id) {
+  const tp_turn_record record = {.struct_size = sizeof record,
+                                 .process_run_id = run_id,
+                                 .number = 3,
+                                 .ids = left_ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .started_ns = 1,
+                                 .ended_ns = 5,
+                                 .step_count = 5,
+                                 .step = step_of_left_turn,
+                                 .state = TP_STATE_RUNNING};
+  return store->turn_running(store->ctx, &record);
+}
+
+/* Two jobs, of which one runs, two entries, of which one runs, and a turn. */
 static bool leave_things_running(tp_store *store, uint64_t run_id) {
   uint64_t id;
+  if (leave_turn_running(store, run_id) != TP_OK) return false;
   return insert(store, "a", &id, NULL) == TP_OK && insert(store, "b", &id, NULL) == TP_OK && claim(store, 1) == TP_OK &&
          record_state(store, run_id, 1, TP_STATE_SUCCEEDED, 2) == TP_OK &&
          record_state(store, run_id, 2, TP_STATE_RUNNING, 0) == TP_OK && store->commit(store->ctx, NULL) == TP_OK;
@@ -583,7 +617,52 @@ static bool count_states(void *ctx, const tp_entry_record *entry) {
   return true;
 }
 
-static void assert_recovered(tp_store *store) {
+typedef struct left_turns {
+  int count;
+  uint32_t state;
+  size_t open;
+} left_turns;
+
+static bool note_left_turn(void *ctx, const tp_turn_record *record) {
+  left_turns *left = ctx;
+  left->count++;
+  left->state = record->state;
+  for (size_t i = 0; i < record->step_count; i++) {
+    tp_turn_step step = {.struct_size = sizeof step};
+    left->open += record->step(record->step_source, i, &step) && step.ended_ns == 0;
+  }
+  return true;
+}
+
+static void assert_left_turn(tp_store *store, uint32_t state) {
+  left_turns left = {.count = 0};
+  tp_turn_query all = {.struct_size = sizeof all};
+  assert_int_equal(store->turns_running(store->ctx, &all, note_left_turn, &left, NULL), TP_OK);
+  assert_int_equal(left.count, 1);
+  assert_int_equal(left.state, state);
+  assert_int_equal(left.open, 4); /* what it was doing is kept */
+}
+
+static bool count_suspects(void *ctx, const tp_audit *row) {
+  int *found = ctx;
+  if (strcmp(row->action, "crash_suspect") != 0) return true;
+  assert_string_equal(row->turn, "left");
+  assert_string_equal(row->session, "s");
+  assert_string_equal(row->tenant, "t");
+  if (strcmp(row->detail, "a request to the model `gpt` was open when its process died") == 0) *found += 1;
+  else if (strcmp(row->detail, "the tool `build` was called when its process died") == 0) *found += 10;
+  else *found += 100;
+  return true;
+}
+
+static void assert_suspects(tp_store *store, int want) {
+  int found = 0;
+  tp_audit_query all = {.struct_size = sizeof all};
+  assert_int_equal(store->audits(store->ctx, &all, count_suspects, &found, NULL), TP_OK);
+  assert_int_equal(found, want);
+}
+
+static void assert_recovered(tp_store *store, bool by_itself) {
   tp_store_recovery found = recover(store), again = {.struct_size = sizeof again};
   states seen = {0};
   tp_record_query query = {.struct_size = sizeof query};
@@ -591,6 +670,10 @@ static void assert_recovered(tp_store *store) {
   assert_int_equal(found.jobs_requeued, 1);
   assert_int_equal(found.jobs_dead, 0);
   assert_int_equal(found.entries_interrupted, 1);
+  assert_int_equal(found.turns_interrupted, 1);
+  assert_int_equal(found.crash_suspects, by_itself ? 2 : 0);
+  assert_left_turn(store, TP_STATE_INTERRUPTED);
+  assert_suspects(store, by_itself ? 11 : 0);
   assert_int_equal(store->records(store->ctx, &query, count_states, &seen, NULL), TP_OK);
   assert_int_equal(seen.interrupted, 1);
   assert_int_equal(seen.failed, 1);
@@ -599,14 +682,92 @@ static void assert_recovered(tp_store *store) {
   assert_int_equal(claim(store, 2), TP_OK);
   assert_int_equal(claim(store, 2), TP_OK);
   assert_int_equal(store->recover(store->ctx, &again, NULL), TP_OK);
-  assert_int_equal(again.owners + again.jobs_requeued + again.entries_interrupted, 0);
+  assert_int_equal(again.owners + again.jobs_requeued + again.entries_interrupted + again.turns_interrupted, 0);
+  assert_suspects(store, by_itself ? 11 : 0);
+}
+
+static void assert_states(tp_store *store, int interrupted, int failed, int others) {
+  states seen = {0};
+  tp_record_query query = {.struct_size = sizeof query};
+  assert_int_equal(store->records(store->ctx, &query, count_states, &seen, NULL), TP_OK);
+  assert_int_equal(seen.interrupted, interrupted);
+  assert_int_equal(seen.failed, failed);
+  assert_int_equal(seen.others, others);
+}
+
+/* A command that only reads sees what a recovery will leave; the next start writes it. */
+TEST(what_a_killed_process_left_running_is_read_as_interrupted_before_a_recovery) {
+  child c = start(run_until_killed);
+  tp_store *store = open_with(0);
+  assert_left_turn(store, TP_STATE_RUNNING);
+  assert_states(store, 0, 0, 2);
+  end(c, SIGKILL);
+  assert_left_turn(store, TP_STATE_INTERRUPTED);
+  assert_states(store, 1, 1, 1);
+  assert_suspects(store, 0);
+  tp_store_free(store);
+}
+
+/* ---- a turn that the history has, and its record ---- */
+
+static bool is_cut(tp_store *store, uint64_t process, const tp_text *ids) {
+  bool cut = false;
+  assert_int_equal(store->turn_is_cut(store->ctx, process, ids, TP_ID_COUNT, &cut, NULL), TP_OK);
+  return cut;
+}
+
+static void put_turn_record(tp_store *store, uint64_t process, int64_t started_ms) {
+  const tp_turn_record record = {.struct_size = sizeof record,
+                                 .process_run_id = process,
+                                 .number = (uint64_t)started_ms,
+                                 .ids = left_ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .outcome = 1,
+                                 .started_unix_ms = started_ms};
+  assert_int_equal(store->turn_record(store->ctx, &record), TP_OK);
+}
+
+TEST(turn_is_cut_when_its_process_died_and_left_no_record_of_it) {
+  const int64_t after_ms = 4102444800000; /* after the death was noted */
+  child c = start(run_until_killed);
+  tp_store *store = open_with(0);
+  assert_false(is_cut(store, 11, left_ids)); /* its process runs */
+  end(c, SIGKILL);
+  assert_true(is_cut(store, 11, left_ids));
+  assert_false(is_cut(store, 77, left_ids)); /* of which nothing is known: it was closed */
+  (void)recover(store);
+  assert_true(is_cut(store, 11, left_ids));
+  assert_false(is_cut(store, 12, left_ids));
+  put_turn_record(store, 9, 1); /* an earlier run of it, in another process */
+  assert_true(is_cut(store, 11, left_ids));
+  put_turn_record(store, 12, after_ms); /* the run that made up for it */
+  assert_false(is_cut(store, 11, left_ids));
+  tp_text others[TP_ID_COUNT];
+  static const tp_id_kind kinds[] = {TP_ID_TENANT, TP_ID_SESSION, TP_ID_TURN};
+  for (size_t i = 0; i < COUNT(kinds); i++) {
+    memcpy(others, left_ids, sizeof others);
+    others[kinds[i]] = (tp_text)TEXT("other");
+    assert_true(is_cut(store, 11, others));
+  }
+  tp_store_free(store);
+}
+
+TEST(turn_is_not_cut_when_its_process_gave_its_record_before_it_died) {
+  child c = start(run_until_killed);
+  tp_store *store = open_with(0);
+  put_turn_record(store, 11, 1);
+  end(c, SIGKILL);
+  assert_false(is_cut(store, 11, left_ids));
+  (void)recover(store);
+  assert_false(is_cut(store, 11, left_ids));
+  tp_store_free(store);
 }
 
 TEST(what_a_killed_process_left_running_is_requeued_or_interrupted) {
   child c = start(run_until_killed);
   end(c, SIGKILL);
   tp_store *store = open_with(0);
-  assert_recovered(store);
+  assert_recovered(store, true);
   tp_store_free(store);
 }
 
@@ -616,7 +777,7 @@ TEST(a_process_that_was_killed_and_is_not_waited_for_is_gone) {
   kill(c.id, SIGKILL);
   assert_int_equal(waitid(P_PID, (id_t)c.id, &info, WEXITED | WNOWAIT), 0); /* it stays a zombie */
   tp_store *store = open_with(0);
-  assert_recovered(store);
+  assert_recovered(store, true);
   tp_store_free(store);
   end(c, 0);
 }
@@ -625,7 +786,8 @@ TEST(a_process_that_runs_keeps_what_it_runs) {
   child c = start(run_until_killed);
   tp_store *store = open_with(0);
   tp_store_recovery found = recover(store);
-  assert_int_equal(found.owners + found.jobs_requeued + found.entries_interrupted, 0);
+  assert_int_equal(found.owners + found.jobs_requeued + found.entries_interrupted + found.turns_interrupted, 0);
+  assert_left_turn(store, TP_STATE_RUNNING);
   assert_int_equal(claim(store, 2), TP_OK);
   assert_int_equal(claim(store, 2), TP_ERR_NOT_FOUND);
   tp_store_free(store);
@@ -641,7 +803,7 @@ TEST(a_process_is_known_by_its_number_its_start_and_the_boot) {
     assert_true(leave_things_running(left, 11));
     tp_store_free(left); /* its row stays, since a job and an entry run */
     tp_store *store = open_with(0);
-    assert_recovered(store);
+    assert_recovered(store, i == 0);
     tp_store_free(store);
     remove_directory(NULL);
     make_directory(NULL);

@@ -1044,6 +1044,155 @@ static void put_state(tp_store *store, uint64_t id, uint8_t state, int64_t ended
   assert_int_equal(store->record(store->ctx, &record), TP_OK);
 }
 
+/* ---- turns that run ---- */
+
+/* The turn with number n has n % 3 steps that have ended, and an open one. */
+static bool running_step(const void *source, size_t index, tp_turn_step *step) {
+  uint64_t ended = *(const uint64_t *)source % 3;
+  if (index > ended) return false;
+  *step = (tp_turn_step){.struct_size = sizeof *step,
+                         .started_ns = 10 + (int64_t)index,
+                         .ended_ns = index < ended ? 20 : 0,
+                         .kind = index < ended ? TP_STEP_TOOL : TP_STEP_MODEL,
+                         .round = 1 + (uint32_t)index,
+                         .name = tp_text_of(index < ended ? "tool" : "model")};
+  return true;
+}
+
+static tp_turn_record running_record(uint64_t number, int64_t noted_ms, const tp_text *ids) {
+  return (tp_turn_record){.struct_size = sizeof(tp_turn_record),
+                          .process_run_id = RUN_ID,
+                          .number = number,
+                          .ids = ids,
+                          .id_count = TP_ID_COUNT,
+                          .started_ns = 5,
+                          .ended_ns = noted_ms * TP_MS,
+                          .started_unix_ms = WALL_MS,
+                          .ended_unix_ms = WALL_MS + noted_ms,
+                          .iterations = (uint32_t)noted_ms,
+                          .step_count = number % 3 + 1,
+                          .step = running_step,
+                          .step_source = &number,
+                          .parent_turn = TEXT("parent"),
+                          .state = TP_STATE_RUNNING};
+}
+
+static void note_running(tp_store *store, uint64_t number, int64_t noted_ms) {
+  char turn[32];
+  snprintf(turn, sizeof turn, "turn-%llu", (unsigned long long)number);
+  const tp_text ids[TP_ID_COUNT] = {
+      [TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = TEXT("s"), [TP_ID_TENANT] = TEXT("t")};
+  tp_turn_record record = running_record(number, noted_ms, ids);
+  record.step_source = &number;
+  assert_int_equal(store->turn_running(store->ctx, &record), TP_OK);
+  memset(turn, 'x', sizeof turn);
+}
+
+static void end_running(tp_store *store, uint64_t process, uint64_t number) {
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("ended")};
+  const tp_turn_record record = {.struct_size = sizeof record,
+                                 .process_run_id = process,
+                                 .number = 900 + number,
+                                 .ids = ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .outcome = 1,
+                                 .running_number = number};
+  assert_int_equal(store->turn_record(store->ctx, &record), TP_OK);
+}
+
+static bool list_running(void *ctx, const tp_turn_record *record) {
+  listing *l = ctx;
+  char want[32];
+  tp_turn_step step = {.struct_size = sizeof step};
+  size_t last = record->number % 3;
+  snprintf(want, sizeof want, "turn-%llu", (unsigned long long)record->number);
+  l->bad += record->struct_size != sizeof *record || record->state != TP_STATE_RUNNING || record->outcome != 0 ||
+            record->process_run_id != RUN_ID || record->started_ns != 5 || record->step_count != last + 1 ||
+            record->ended_unix_ms != WALL_MS + record->iterations || record->started_unix_ms != WALL_MS ||
+            !tp_text_is(record->ids[TP_ID_TURN], want) || !tp_text_is(record->ids[TP_ID_TENANT], "t") ||
+            !tp_text_is(record->parent_turn, "parent");
+  l->bad += !record->step(record->step_source, last, &step) || step.ended_ns != 0 || step.kind != TP_STEP_MODEL ||
+            step.round != last + 1 || !tp_text_is(step.name, "model");
+  l->bad += last > 0 && (!record->step(record->step_source, 0, &step) || step.ended_ns != 20);
+  l->bad += record->step(record->step_source, last + 1, &step);
+  l->ids[l->count++] = record->number * 1000 + record->iterations;
+  return l->count != l->stop_at;
+}
+
+static listing read_running(tp_store *store, const tp_turn_query *query, size_t stop_at) {
+  listing l = {.stop_at = stop_at};
+  assert_int_equal(store->turns_running(store->ctx, query, list_running, &l, NULL), TP_OK);
+  assert_int_equal(l.bad, 0);
+  return l;
+}
+
+static void assert_running(tp_store *store, const tp_turn_query *query, const uint64_t *want, size_t count) {
+  listing l = read_running(store, query, 0);
+  assert_int_equal(l.count, count);
+  for (size_t i = 0; i < count; i++) assert_int_equal(l.ids[i], want[i]);
+}
+#define ASSERT_RUNNING(store, query, ...) \
+  assert_running(store, query, (uint64_t[]){__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+TEST(turn_that_runs_has_its_newest_record_until_it_ends) {
+  tp_store *store = open_store(64);
+  tp_turn_query all = {.struct_size = sizeof all};
+  assert_int_equal(read_running(store, &all, 0).count, 0);
+  for (uint64_t n = 1; n <= 4; n++) note_running(store, n, (int64_t)n);
+  ASSERT_RUNNING(store, &all, 4004, 3003, 2002, 1001);
+  note_running(store, 2, 9);
+  note_running(store, 2, 10);
+  ASSERT_RUNNING(store, &all, 2010, 4004, 3003, 1001);
+  assert_int_equal(read_turns(store, &all, 0).count, 0); /* none has ended */
+  end_running(store, RUN_ID, 4);
+  end_running(store, RUN_ID, 0);     /* it had no record while it ran */
+  end_running(store, RUN_ID + 1, 1); /* of another process */
+  ASSERT_RUNNING(store, &all, 2010, 3003, 1001);
+  tp_store_free(store);
+}
+
+TEST(turns_that_run_are_read_by_what_they_are) {
+  tp_store *store = open_store(64);
+  for (uint64_t n = 1; n <= 6; n++) note_running(store, n, (int64_t)n);
+  tp_text turn[TP_ID_COUNT] = {[TP_ID_TURN] = TEXT("turn-3")}, other[TP_ID_COUNT] = {[TP_ID_SESSION] = TEXT("x")};
+  tp_text all_of[TP_ID_COUNT] = {[TP_ID_SESSION] = TEXT("s"), [TP_ID_TENANT] = TEXT("t")};
+  tp_turn_query by_turn = {.struct_size = sizeof by_turn, .ids = turn, .id_count = TP_ID_COUNT};
+  ASSERT_RUNNING(store, &by_turn, 3003);
+  tp_turn_query by_other = {.struct_size = sizeof by_other, .ids = other, .id_count = TP_ID_COUNT};
+  assert_int_equal(read_running(store, &by_other, 0).count, 0);
+  tp_turn_query page = {.struct_size = sizeof page, .ids = all_of, .id_count = TP_ID_COUNT, .limit = 2};
+  ASSERT_RUNNING(store, &page, 6006, 5005);
+  page.before_process_run_id = RUN_ID;
+  page.before_number = 5;
+  ASSERT_RUNNING(store, &page, 4004, 3003);
+  page.before_number = 77; /* it has ended meanwhile */
+  assert_int_equal(read_running(store, &page, 0).count, 0);
+  tp_turn_query by_time = {
+      .struct_size = sizeof by_time, .from_unix_ms = WALL_MS + 2, .to_unix_ms = WALL_MS + 4, .only_failed = 1};
+  ASSERT_RUNNING(store, &by_time, 4004, 3003, 2002);
+  by_time.to_unix_ms = 0;
+  ASSERT_RUNNING(store, &by_time, 6006, 5005, 4004, 3003, 2002);
+  assert_int_equal(read_running(store, &by_time, 3).count, 3);
+  listing l = {.count = 0};
+  assert_int_equal(store->turns_running(store->ctx, &(tp_turn_query){0}, list_running, &l, NULL), TP_ERR_VERSION);
+  assert_int_equal(store->turn_running(store->ctx, &(tp_turn_record){0}), TP_ERR_VERSION);
+  tp_store_free(store);
+}
+
+TEST(turns_that_run_stay_when_a_durable_store_is_opened_again) {
+  if (!kind->reopen) return;
+  tp_store *store = open_store(64);
+  note_running(store, 1, 1);
+  note_running(store, 2, 2);
+  end_running(store, RUN_ID, 1);
+  tp_store_free(store);
+  store = reopen_store(64);
+  tp_turn_query all = {.struct_size = sizeof all};
+  ASSERT_RUNNING(store, &all, 2002);
+  assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
+  tp_store_free(store);
+}
+
 typedef struct last_entry {
   size_t count, runs;
   int64_t ended_ns;
