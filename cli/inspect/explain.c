@@ -106,6 +106,22 @@ static void print_asked(const cli_trace *t, cli_output *output) {
   }
 }
 
+/* What is under way, or was when the process died: the steps are open above. */
+static void print_under_way(const cli_trace *t, cli_output *output) {
+  if (t->called.count + t->suspect_count == 0) return;
+  cli_print_string(output, "\n");
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_string(output, t->suspect_count ? "when its process died" : "under way");
+  cli_paint_off(output);
+  cli_print_string(output, "\n");
+  cli_called_print(&t->called, output);
+  for (size_t i = t->suspect_count; i-- > 0;) {
+    cli_print_string(output, "  crash_suspect ");
+    cli_print_cut(output, tp_text_of(t->suspects[i]), SIZE_MAX);
+    cli_print_string(output, "\n");
+  }
+}
+
 static void print_explain(const cli_trace *t, cli_output *output) {
   cli_trace_print_head(t, output);
   cli_printf(output, "\n  %-*s %-*s%*s%*s%*s%*s  %-*s %s\n", NAME_WIDTH, "subscription", OUTCOME_WIDTH + 1, "outcome",
@@ -118,6 +134,7 @@ static void print_explain(const cli_trace *t, cli_output *output) {
     if (i < t->entry_count) print_entry(t, &t->entries[i], output);
   }
   print_asked(t, output);
+  print_under_way(t, output);
 }
 
 /* ---- for programs ---- */
@@ -179,13 +196,13 @@ static void add_entry(cli_map *p, const cli_trace *t, const cli_trace_entry *e) 
 static void add_step(cli_map *p, const cli_trace *t, const tp_turn_step *step) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "kind", tp_step_kind_name((tp_step_kind)step->kind));
-  if (step->kind == TP_STEP_TOOL) cli_map_add_text(p, "tool", step->name);
+  if (step->kind == TP_STEP_TOOL || step->kind == TP_STEP_QUESTION) cli_map_add_text(p, "tool", step->name);
   if (step->kind == TP_STEP_MODEL) cli_map_add_text(p, "model", step->name);
   cli_map_add_int(p, "round", step->round);
   cli_map_add_int(p, "place", step->place);
   cli_map_add_string(p, "outcome", cli_step_outcome(step));
   cli_map_add_int(p, "at_ns", step->started_ns - t->began_ns);
-  cli_map_add_int(p, "duration_ns", step->ended_ns - step->started_ns);
+  if (step->ended_ns) cli_map_add_int(p, "duration_ns", step->ended_ns - step->started_ns);
   cli_map_close(p);
 }
 
@@ -211,6 +228,10 @@ static void print_explain_json(const cli_trace *t, cli_output *output) {
   cli_map_open_list(&p, "people");
   for (size_t i = t->asked_count; i-- > 0;) add_asked(&p, &t->asked[i]);
   cli_map_close(&p);
+  if (!t->has_record) cli_called_add(&p, &t->called);
+  if (t->suspect_count) cli_map_open_list(&p, "crash_suspects");
+  for (size_t i = t->suspect_count; i-- > 0;) cli_map_add_string(&p, NULL, t->suspects[i]);
+  if (t->suspect_count) cli_map_close(&p);
   cli_map_print(&p, output);
 }
 

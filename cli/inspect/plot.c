@@ -69,17 +69,18 @@ static void add_run(cli_plot *plot, const cli_trace_entry *e, const cli_trace_ru
 static void add_step(cli_plot *plot, const tp_turn_step *step) {
   char words[CLI_STEP_NAME_SIZE];
   const char *name = cli_step_name(step, words, sizeof words);
-  plot->bars[plot->bar_count++] = (cli_plot_bar){.group = step->kind == TP_STEP_TOOL    ? CLI_PLOT_TOOLS
-                                                          : step->kind == TP_STEP_MODEL ? CLI_PLOT_MODEL
-                                                                                        : CLI_PLOT_HISTORY,
-                                                 .ready_ns = since(plot->trace, step->started_ns),
-                                                 .started_ns = since(plot->trace, step->started_ns),
-                                                 .ended_ns = end_of(plot->trace, step->started_ns, step->ended_ns),
-                                                 .deadline_ns = -1,
-                                                 .late_ns = -1,
-                                                 .label = cli_pool_copy(&plot->pool, tp_text_of(name)),
-                                                 .is_bad = cli_step_failed(step),
-                                                 .step = step};
+  plot->bars[plot->bar_count++] =
+      (cli_plot_bar){.group = step->kind == TP_STEP_TOOL || step->kind == TP_STEP_QUESTION ? CLI_PLOT_TOOLS
+                              : step->kind == TP_STEP_MODEL                                ? CLI_PLOT_MODEL
+                                                                                           : CLI_PLOT_HISTORY,
+                     .ready_ns = since(plot->trace, step->started_ns),
+                     .started_ns = since(plot->trace, step->started_ns),
+                     .ended_ns = end_of(plot->trace, step->started_ns, step->ended_ns),
+                     .deadline_ns = -1,
+                     .late_ns = -1,
+                     .label = cli_pool_copy(&plot->pool, tp_text_of(name)),
+                     .is_bad = cli_step_failed(step),
+                     .step = step};
 }
 
 /* ---- lanes ---- */
@@ -192,6 +193,7 @@ const char *cli_plot_bar_kind(const cli_plot_bar *bar) {
   if (bar->run) return "handler";
   if (bar->entry) return "phase";
   if (bar->step->kind == TP_STEP_MESSAGE) return "message";
+  if (bar->step->kind == TP_STEP_QUESTION) return "question";
   return bar->step->kind == TP_STEP_TOOL ? "tool" : bar->step->kind == TP_STEP_MODEL ? "model" : "history";
 }
 

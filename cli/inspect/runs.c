@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/inspect/follow.h"
+#include "cli/inspect/running.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
@@ -30,7 +31,8 @@ typedef struct listing {
   uint64_t state;          /* tp_state; 0: any */
   uint64_t process, entry; /* of show RUN; 0: any */
   size_t shown;
-  bool has_more; /* the limit was reached */
+  bool has_more;     /* the limit was reached */
+  bool may_be_crash; /* of show: a turn that has no end was seen, or none that has one */
 } listing;
 
 /* ---- a run ---- */
@@ -120,6 +122,42 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
   return true;
 }
 
+/* What a turn does that has not ended: a line before those of its runs. */
+static bool show_running(void *ctx, const tp_turn_record *turn) {
+  listing *list = ctx;
+  char time[40], id[160];
+  cli_output *output = list->output;
+  list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
+  if (list->has_more || output->error) return false;
+  if (list->state && turn->state != list->state) return true;
+  list->shown++;
+  if (list->arguments->json) {
+    cli_map p = {0};
+    cli_running_add(&p, turn);
+    cli_map_print(&p, output);
+    return true;
+  }
+  snprintf(id, sizeof id, "%.*s", (int)turn->ids[TP_ID_TURN].size,
+           turn->ids[TP_ID_TURN].size ? turn->ids[TP_ID_TURN].data : "");
+  cli_printf(output, "%s  ", cli_data_time(turn->started_unix_ms, time));
+  print_cell(output, id, TURN_WIDTH);
+  print_cell(output, "the turn", PHASE_WIDTH);
+  cli_paint_on(output, turn->state == TP_STATE_RUNNING ? CLI_WARN : CLI_BAD);
+  cli_printf(output, "%s after %s", cli_running_word(turn),
+             cli_duration((double)cli_running_ns(turn, turn->started_ns)).text);
+  cli_paint_off(output);
+  cli_print_string(output, turn->state == TP_STATE_RUNNING ? ", in: " : ", was in: ");
+  cli_running_print_steps(turn, output);
+  cli_print_string(output, "\n");
+  return true;
+}
+
+/* They have no phase and no handler. */
+static bool lists_running(const listing *list) {
+  bool may_be = !list->state || list->state == TP_STATE_RUNNING || list->state == TP_STATE_INTERRUPTED;
+  return may_be && list->phase_count == 0 && !list->arguments->handler && !list->arguments->follow;
+}
+
 /* Without a bound, and at once. */
 static bool show_followed(void *ctx, const tp_entry_record *entry) {
   listing *list = ctx;
@@ -177,7 +215,12 @@ static int list_runs(listing *list) {
   if (list->arguments->follow)
     return cli_follow(list->data, list->arguments->operand, &query, cli_limit(list->arguments, CLI_FOLLOW_LIMIT),
                       show_followed, list);
-  tp_status read = list->data->store->records(list->data->store->ctx, &query, show_entry, list, &fault);
+  const tp_store *store = list->data->store;
+  tp_turn_query turns = {
+      .struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT, .from_unix_ms = query.from_unix_ms};
+  tp_status read = TP_OK;
+  if (lists_running(list)) read = store->turns_running(store->ctx, &turns, show_running, list, &fault);
+  if (read == TP_OK && !list->has_more) read = store->records(store->ctx, &query, show_entry, list, &fault);
   if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
   if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");
   if (list->has_more) cli_error("there are more; --limit 0 shows all");
@@ -265,6 +308,76 @@ static bool show_turn(void *ctx, const tp_turn_record *turn) {
   return !list->output->error;
 }
 
+/* ---- one that has not ended ---- */
+
+static void print_running(const listing *list, const tp_turn_record *turn) {
+  cli_output *output = list->output;
+  char time[40];
+  cli_printf(output, "turn %s since %s", cli_running_word(turn), cli_data_time(turn->started_unix_ms, time));
+  cli_printf(output, ", as of %s\n", cli_data_time(turn->ended_unix_ms, time));
+  print_text(output, "turn", turn->ids[TP_ID_TURN]);
+  print_text(output, "run for", turn->parent_turn);
+  print_text(output, "session", turn->ids[TP_ID_SESSION]);
+  print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
+  cli_printf(output, "  %-13s ", turn->state == TP_STATE_RUNNING ? "in" : "was in");
+  cli_running_print_steps(turn, output);
+  cli_printf(output, "\n  duration      %s\n", cli_duration((double)cli_running_ns(turn, turn->started_ns)).text);
+  cli_printf(output, "  requests      %u, tool calls %u, tokens %lld in, %lld out\n", turn->iterations,
+             turn->tool_calls, (long long)turn->input_tokens, (long long)turn->output_tokens);
+}
+
+static bool show_unended(void *ctx, const tp_turn_record *turn) {
+  listing *list = ctx;
+  list->shown++;
+  list->may_be_crash = true;
+  if (list->arguments->json) {
+    cli_map p = {0};
+    cli_running_add(&p, turn);
+    cli_map_print(&p, list->output);
+  } else {
+    print_running(list, turn);
+  }
+  return !list->output->error;
+}
+
+/* What is called of a turn, and what the audit says was when its process died. */
+static bool show_suspect(void *ctx, const tp_audit *row) {
+  listing *list = ctx;
+  if (strcmp(row->action, "crash_suspect") != 0 || strcmp(row->turn, list->arguments->operands[1]) != 0) return true;
+  if (list->arguments->session && (!row->session || strcmp(row->session, list->arguments->session) != 0)) return true;
+  if (list->arguments->json) {
+    cli_map p = {0};
+    cli_map_add_string(&p, "crash_suspect", row->detail);
+    cli_map_add_int(&p, "unix_ms", row->unix_ms);
+    cli_map_print(&p, list->output);
+    return true;
+  }
+  cli_print_string(list->output, "  crash_suspect ");
+  cli_print_cut(list->output, tp_text_of(row->detail), SIZE_MAX);
+  cli_print_string(list->output, "\n");
+  return true;
+}
+
+static tp_status show_under_way(listing *list, tp_fault *fault) {
+  cli_pool pool = {0};
+  cli_called_list called = {0};
+  const cli_arguments *a = list->arguments;
+  const tp_store *store = list->data->store;
+  tp_status status = cli_called_read(list->data, a->operands[1], a->session, &pool, &called, fault);
+  if (status == TP_OK && called.count > 0 && a->json) {
+    cli_map p = {0};
+    cli_called_add(&p, &called);
+    cli_map_print(&p, list->output);
+  } else if (status == TP_OK) {
+    cli_called_print(&called, list->output);
+  }
+  list->shown += called.count;
+  free(called.items);
+  cli_pool_free(&pool);
+  tp_audit_query audits = {.struct_size = sizeof audits};
+  return status == TP_OK && list->may_be_crash ? store->audits(store->ctx, &audits, show_suspect, list, fault) : status;
+}
+
 /* One entry with every subscription of its phase. */
 static bool show_whole(void *ctx, const tp_entry_record *entry) {
   listing *list = ctx;
@@ -313,7 +426,11 @@ static int show(listing *list, const char *word) {
   if (!is_run) ids[TP_ID_SESSION] = tp_text_of(list->arguments->session);
   tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
   tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
-  tp_status status = is_run ? TP_OK : store->turns(store->ctx, &turns, show_turn, list, &fault);
+  tp_status status = is_run ? TP_OK : store->turns_running(store->ctx, &turns, show_unended, list, &fault);
+  size_t unended = list->shown;
+  if (status == TP_OK && !is_run) status = store->turns(store->ctx, &turns, show_turn, list, &fault);
+  if (list->shown == unended) list->may_be_crash = true;
+  if (status == TP_OK && !is_run) status = show_under_way(list, &fault);
   if (status == TP_OK) status = store->records(store->ctx, &entries, show_whole, list, &fault);
   if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
   if (list->shown > 0) return CLI_OK;

@@ -118,15 +118,19 @@ const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
     snprintf(buffer, size, "model request %u%s%.64s", step->round, step->name.size > 0 ? ", " : "",
              step->name.size > 0 ? step->name.data : "");
   else if (step->kind == TP_STEP_MESSAGE) snprintf(buffer, size, "message added to the turn");
+  else if (step->kind == TP_STEP_QUESTION)
+    snprintf(buffer, size, "question about %.96s", step->name.size > 0 ? step->name.data : "a call");
   else snprintf(buffer, size, "history %s", tp_step_kind_name((tp_step_kind)step->kind));
   return buffer;
 }
 
 bool cli_step_failed(const tp_turn_step *step) {
+  if (!step->ended_ns) return false;
   return step->outcome != (step->kind == TP_STEP_TOOL ? (int32_t)TP_TOOL_OK : (int32_t)TP_OK);
 }
 
 const char *cli_step_outcome(const tp_turn_step *step) {
+  if (!step->ended_ns) return "open";
   if (step->kind == TP_STEP_TOOL) return tp_tool_result_name((tp_tool_result_kind)step->outcome);
   return step->outcome == TP_OK ? "ok" : tp_status_text((tp_status)step->outcome);
 }
@@ -134,6 +138,7 @@ const char *cli_step_outcome(const tp_turn_step *step) {
 /* ---- the turn ---- */
 
 const char *cli_trace_outcome(const cli_trace *t) {
+  if (t->state) return tp_state_name(t->state);
   return t->has_record ? tp_turn_outcome_name(t->outcome) : "not ended: it runs, or its process ended first";
 }
 
@@ -154,7 +159,7 @@ void cli_trace_print_head(const cli_trace *t, cli_output *output) {
   cli_paint_on(output, is_good ? CLI_GOOD : CLI_BAD);
   cli_print_string(output, cli_trace_outcome(t));
   cli_paint_off(output);
-  cli_printf(output, "  %s  at %s", cli_duration((double)(t->ended_ns - t->began_ns)).text,
+  cli_printf(output, "  %s%s  at %s", t->state ? "after " : "", cli_duration((double)(t->ended_ns - t->began_ns)).text,
              cli_data_time(t->started_unix_ms, time));
   print_text(output, "  session ", t->session);
   print_text(output, "  tenant ", t->tenant);
@@ -169,6 +174,7 @@ void cli_trace_add_head(const cli_trace *t, cli_map *p) {
   cli_map_add_string(p, "session", t->session);
   if (t->tenant[0]) cli_map_add_string(p, "tenant", t->tenant);
   cli_map_add_string(p, "outcome", t->has_record ? tp_turn_outcome_name(t->outcome) : "not_ended");
+  if (t->state) cli_map_add_string(p, "turn_state", tp_state_name(t->state));
   if (t->reason[0]) cli_map_add_string(p, "reason", t->reason);
   if (t->subscription[0]) cli_map_add_string(p, "ended_by", t->subscription);
   cli_map_add_int(p, "started_unix_ms", t->started_unix_ms);

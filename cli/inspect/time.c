@@ -164,7 +164,8 @@ static blame_list blame_all(const cli_trace *t) {
   for (size_t i = 0; i < t->step_count; i++)
     if (t->steps[i].kind != TP_STEP_MESSAGE) /* a moment */
       list.items[list.count++] =
-          (blamed){.step = &t->steps[i], .duration_ns = t->steps[i].ended_ns - t->steps[i].started_ns};
+          (blamed){.step = &t->steps[i],
+                   .duration_ns = (t->steps[i].ended_ns ? t->steps[i].ended_ns : t->ended_ns) - t->steps[i].started_ns};
   if (list.count) qsort(list.items, list.count, sizeof *list.items, slowest_first);
   return list;
 }

@@ -53,14 +53,8 @@ static void take_ids(reading *r, const tp_text *ids) {
   r->trace->tenant = copy(r, ids[TP_ID_TENANT]);
 }
 
-static bool take_turn(void *ctx, const tp_turn_record *turn) {
-  reading *r = ctx;
+static void take_record(reading *r, const tp_turn_record *turn) {
   cli_trace *t = r->trace;
-  if (r->has_turn) {
-    t->reads_more = true;
-    return false;
-  }
-  r->has_turn = t->has_record = true;
   t->process_run_id = turn->process_run_id;
   t->outcome = (tp_turn_outcome)turn->outcome;
   t->reason = copy(r, turn->reason);
@@ -76,6 +70,36 @@ static bool take_turn(void *ctx, const tp_turn_record *turn) {
   t->tool_calls = turn->tool_calls;
   take_ids(r, turn->ids);
   take_steps(r, turn);
+}
+
+static bool take_turn(void *ctx, const tp_turn_record *turn) {
+  reading *r = ctx;
+  cli_trace *t = r->trace;
+  if (r->has_turn) {
+    t->reads_more = true;
+    return false;
+  }
+  r->has_turn = t->has_record = true;
+  take_record(r, turn);
+  return true;
+}
+
+/* A turn of this id that has not ended is newer than one that has, unless it began before that. */
+static bool take_running(void *ctx, const tp_turn_record *turn) {
+  reading *r = ctx;
+  cli_trace *t = r->trace;
+  if (r->has_turn) {
+    t->reads_more = true;
+    if (t->state || turn->started_unix_ms < t->started_unix_ms) return false;
+    free(t->steps);
+    t->steps = NULL;
+    t->step_count = 0;
+  }
+  r->has_turn = true;
+  t->has_record = false;
+  t->state = (tp_state)turn->state;
+  take_record(r, turn);
+  t->ended_ns = t->began_ns + cli_running_ns(turn, t->began_ns);
   return true;
 }
 
@@ -134,7 +158,7 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
                          .phase = copy(r, tp_text_of(cli_data_phase(r->data, from->phase, phase))),
                          .phase_id = from->phase,
                          .status = (tp_status)from->status};
-  if (!t->has_record && from->started_unix_ms < t->started_unix_ms) t->started_unix_ms = from->started_unix_ms;
+  if (!r->has_turn && from->started_unix_ms < t->started_unix_ms) t->started_unix_ms = from->started_unix_ms;
   take_runs(r, from, e);
   return true;
 }
@@ -195,6 +219,12 @@ static bool is_about(const tp_audit *row, const cli_trace_entry *e, const cli_tr
   return strcmp(row->action, "failure") == 0 && row->state == run->row.state && row->reason == run->row.reason;
 }
 
+static void add_suspect(reading *r, const tp_audit *row) {
+  cli_trace *t = r->trace;
+  t->suspects = cli_reserve(t->suspects, t->suspect_count, &t->suspect_capacity, sizeof *t->suspects);
+  t->suspects[t->suspect_count++] = copy(r, tp_text_of(row->detail));
+}
+
 static bool is_asked(const char *action) {
   return strcmp(action, "ask") == 0 || strcmp(action, "answer") == 0 || strcmp(action, "edit") == 0;
 }
@@ -213,6 +243,7 @@ static bool take_audit(void *ctx, const tp_audit *row) {
   reading *r = ctx;
   cli_trace *t = r->trace;
   if (!row->subscription || !row->turn || strcmp(row->turn, t->turn_id) != 0) return true;
+  if (strcmp(row->action, "crash_suspect") == 0) add_suspect(r, row);
   if (is_asked(row->action)) {
     add_asked(r, row);
     return true;
@@ -232,10 +263,11 @@ static tp_status read_audit(reading *r, tp_fault *fault) {
   const tp_store *store = r->data->store;
   const cli_trace *t = r->trace;
   if (!store->audits) return TP_OK;
+  bool may_be_later = t->state == TP_STATE_INTERRUPTED || !r->has_turn; /* a recovery writes rows when it comes */
   int64_t from_ms = t->started_unix_ms - CLOCK_STEP_MS, duration_ms = (t->ended_ns - t->began_ns) / 1000000;
   tp_audit_query query = {.struct_size = sizeof query,
                           .from_unix_ms = from_ms > 0 ? from_ms : 0,
-                          .to_unix_ms = t->started_unix_ms + duration_ms + CLOCK_STEP_MS};
+                          .to_unix_ms = may_be_later ? 0 : t->started_unix_ms + duration_ms + CLOCK_STEP_MS};
   return store->audits(store->ctx, &query, take_audit, r, fault);
 }
 
@@ -246,12 +278,15 @@ static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *
   tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
   tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
   tp_status status = store->turns(store->ctx, &turns, take_turn, r, fault);
+  if (status == TP_OK) status = store->turns_running(store->ctx, &turns, take_running, r, fault);
   if (status == TP_OK) status = store->records(store->ctx, &entries, take_entry, r, fault);
   if (status != TP_OK || (r->trace->entry_count == 0 && !r->has_turn)) return status;
   if (r->trace->entry_count > 0) qsort(r->trace->entries, r->trace->entry_count, sizeof *r->trace->entries, by_begin);
   if (!r->has_turn) bound_by_entries(r->trace);
   if (!r->trace->began_ns) r->trace->began_ns = r->trace->ended_ns; /* it ended in its session's queue */
   status = read_contents(r, fault);
+  if (status == TP_OK && !r->trace->has_record)
+    status = cli_called_read(r->data, r->trace->turn_id, r->trace->session, &r->trace->pool, &r->trace->called, fault);
   return status == TP_OK ? read_audit(r, fault) : status;
 }
 
@@ -279,6 +314,8 @@ void cli_trace_free(cli_trace *trace) {
   free(trace->entries);
   free(trace->steps);
   free(trace->asked);
+  free(trace->suspects);
+  free(trace->called.items);
   cli_pool_free(&trace->pool);
 }
 

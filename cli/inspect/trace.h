@@ -8,6 +8,7 @@
 #include "cli/common/data.h"
 #include "cli/common/map.h"
 #include "cli/common/pool.h"
+#include "cli/inspect/running.h"
 
 #define CLI_NO_RUN SIZE_MAX
 
@@ -52,6 +53,7 @@ typedef struct cli_trace {
   const char *turn_id, *session, *tenant;
   uint64_t process_run_id;
   bool has_record; /* the turn has ended, and outcome to tool_calls are those of its record */
+  tp_state state;  /* RUNNING, INTERRUPTED: by a record of what it did, as ended_ns found it; 0: there is none */
   bool reads_more; /* there is another turn of this id */
   tp_turn_outcome outcome;
   const char *reason, *subscription; /* why and who ended it; "" */
@@ -66,6 +68,9 @@ typedef struct cli_trace {
   uint64_t steps_dropped;
   cli_trace_asked *asked; /* the newest first */
   size_t asked_count, asked_capacity;
+  const char **suspects; /* what the audit says was under way when its process died, the newest first */
+  size_t suspect_count, suspect_capacity;
+  cli_called_list called; /* its functions that are called, or were when its process died */
 } cli_trace;
 
 /** Reads the turn that COMMAND DIR TURN names, the newest of its id.
@@ -101,7 +106,7 @@ enum { CLI_STEP_NAME_SIZE = 128 };
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size);
 const char *cli_step_outcome(const tp_turn_step *step);
 bool cli_step_failed(const tp_turn_step *step);
-/** How the turn ended: "completed", "still runs, or its process ended first". */
+/** How the turn ended: "completed", "running", "interrupted". */
 const char *cli_trace_outcome(const cli_trace *trace);
 /** "turn rooms-1  completed  144 ms  session …" and why. */
 void cli_trace_print_head(const cli_trace *trace, cli_output *output);
