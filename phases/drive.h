@@ -43,6 +43,8 @@ struct tp__drive {
   bool has_own_id;                    /* the host gave it, so the history may have the turn */
   bool is_known;                      /* the history has the turn: it ends at once, and leaves no record */
   bool is_answered;                   /* and its result is the stored one */
+  bool is_owed;                       /* and its turn.post_turn has not come, since its process died: it comes now */
+  uint64_t owed_process, owed_number; /* of the run that the history has */
   int64_t request_hash;               /* known_turn.c: of what was asked; of a turn with an id of the host's */
   tp_turn_request request;      /* limits; its ids are in the turn's identity, model and parameters in the arena */
   tp__past *own_past;           /* referenced: the messages of its request, instead of its session's; or NULL */

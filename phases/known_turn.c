@@ -2,6 +2,7 @@
 #include "phases/known_turn.h"
 
 #include "phases/steps.h"
+#include "phases/store_call.h"
 #include "runtime/base/hash_table.h"
 #include "runtime/value/value.h"
 
@@ -25,6 +26,10 @@ enum {
   ENDING_FINISH_WORD = ENDING_INTS,
   ENDING_SUBSCRIPTION,
   ENDING_BARE_REASON,
+  ENDING_TEXTS_END,
+  ENDING_PROCESS =
+      ENDING_TEXTS_END, /* of the run that ended, and the turn's number there: 0 in what was stored before */
+  ENDING_NUMBER,
   ENDING_ITEMS
 };
 
@@ -56,6 +61,8 @@ bool tp__known_turn_ending(tp__drive *d, tp_text *ret_ending) {
   tp_write_text(&writer, d->finish_word);
   tp_write_text(&writer, d->refusing_subscription);
   tp_write_text(&writer, d->bare_reason);
+  tp_write_int(&writer, (int64_t)tp__runtime_run_id(d->session->runtime));
+  tp_write_int(&writer, (int64_t)d->turn->core.number);
   bool ok = tp_writer_finish(&writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_ending);
   tp__value_writer_fini(&writer);
   return ok;
@@ -66,6 +73,7 @@ typedef struct known {
   size_t first, last; /* of the messages */
   int64_t ints[ENDING_INTS];
   bool has_ending;
+  uint64_t process, number; /* of the run that ended; 0: not known */
 } known;
 
 static bool is_ending(const known *k) {
@@ -99,10 +107,13 @@ static void read_messages(const tp__messages *list, known *k) {
 
 static void read_ending(const tp__messages *list, known *k) {
   tp_text ending = list->items[k->last]->ending;
-  k->has_ending = tp_value_kind_of(ending) == TP_VALUE_ARRAY && tp_value_count(ending) >= ENDING_ITEMS;
+  k->has_ending = tp_value_kind_of(ending) == TP_VALUE_ARRAY && tp_value_count(ending) >= ENDING_TEXTS_END;
   for (size_t i = 0; k->has_ending && i < ENDING_INTS; i++) k->ints[i] = tp_value_int(tp_value_at(ending, i), 0);
   if (k->has_ending) k->has_ending = is_ending(k);
   if (!k->has_ending) read_messages(list, k);
+  if (!k->has_ending || tp_value_count(ending) < ENDING_ITEMS) return;
+  k->process = (uint64_t)tp_value_int(tp_value_at(ending, ENDING_PROCESS), 0);
+  k->number = (uint64_t)tp_value_int(tp_value_at(ending, ENDING_NUMBER), 0);
 }
 
 /* Whether a message ends its turn: of a turn that ran twice each run has one. */
@@ -123,7 +134,7 @@ static bool find(const tp__messages *list, tp_text id, known *ret_known) {
 /* ---- the answer ---- */
 
 /* Messages that were added to the turn while it waited in its session's queue find it over. */
-static void end_with(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_text reason) {
+static void know_end(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_text reason) {
   TP__ASSERT((outcome == TP_TURN_COMPLETED) == (code == TP_OK));
   d->outcome = outcome;
   d->code = code;
@@ -131,6 +142,10 @@ static void end_with(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_t
   d->is_known = true;
   tp__added_close(d);
   (void)!tp__added_keep_unanswered(d, &d->messages); /* each is reported; no batch has them */
+}
+
+static void end_with(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_text reason) {
+  know_end(d, outcome, code, reason);
   tp__drive_go(d, TP__STEP_END);
 }
 
@@ -164,6 +179,64 @@ static bool take_result(tp__drive *d, const tp__messages *list, const known *k) 
   return tp__arena_text(&d->arena, text, &d->response_text) && tp__arena_text(&d->arena, reason, &d->reason);
 }
 
+/* ---- what a run did not come to, whose process died at its end ---- */
+
+/** Whether the run that the history has came to its turn.post_turn: asked of the store. */
+typedef struct cut_look {
+  tp__store_call call;
+  tp__drive *drive; /* does not end before this does */
+  uint64_t process;
+  bool is_cut; /* the work's, until it is answered */
+} cut_look;
+
+static tp_status look_work(tp__store_call *call, void *store, tp_fault *fault) {
+  cut_look *look = TP__CONTAINER(call, cut_look, call);
+  const tp_store *functions = tp__runtime_store(call->turn->runtime);
+  return functions->turn_is_cut(store, look->process, call->turn->ids, TP_ID_COUNT, &look->is_cut, fault);
+}
+
+/* Its jobs have the keys that they would have had, so that those which were stored come once. */
+static void look_ended(tp__store_call *call, tp_status status) {
+  cut_look *look = TP__CONTAINER(call, cut_look, call);
+  tp__drive *d = look->drive;
+  if (status != TP_OK)
+    tp__log(call->turn->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status, .ids = call->turn->ids},
+            "whether turn.post_turn of a stored turn is owed was not found out: %s", tp_status_text(status));
+  d->is_owed = status == TP_OK && look->is_cut;
+  if (d->is_owed)
+    tp__drive_note(d, TP_PHASE_TURN_POST_TURN, TP_SEVERITY_INFO, "turn.owed", NULL,
+                   tp_text_of("the process of this turn died at its end: its turn.post_turn comes now"));
+  tp__drive_go(d, d->is_owed ? TP__STEP_POST_TURN : TP__STEP_END);
+}
+
+/* What the calls of the turn came to, for turn.post_turn. */
+static bool take_calls(tp__drive *d, const tp__messages *list, const known *k) {
+  for (size_t i = k->first; i <= k->last; i++) {
+    if (list->items[i]->role != TP_ROLE_TOOL) continue;
+    if (tp__messages_add(&d->messages, list->items[i]) != TP_OK) return false;
+    d->tool_event_count++;
+  }
+  return true;
+}
+
+/* @return whether the store is asked; then the turn goes on from there. */
+static bool look_for_cut(tp__drive *d, const tp__messages *list, const known *k) {
+  enum { LOOK_LIMIT_MS = 30000 };
+  bool is_own = k->process == tp__runtime_run_id(d->session->runtime);
+  bool has_readers = tp__turn_plan(&d->turn->core, TP_PHASE_TURN_POST_TURN) != NULL;
+  if (!k->process || is_own || !has_readers || !tp__runtime_store(d->session->runtime)->turn_is_cut) return false;
+  tp__store_call *call = take_calls(d, list, k) ? tp__store_call_new(d->turn, sizeof(cut_look), "records") : NULL;
+  if (!call) return false;
+  cut_look *look = TP__CONTAINER(call, cut_look, call);
+  look->drive = d;
+  look->process = d->owed_process = k->process;
+  d->owed_number = k->number;
+  call->work = look_work;
+  call->on_end = look_ended;
+  tp__store_call_start(call, tp__deadline_after_ms(tp__now_ns(), LOOK_LIMIT_MS));
+  return true;
+}
+
 /* A turn that was stopped from outside has no end of its own: it runs again. */
 static bool ended_by_itself(const known *k) {
   return k->ints[ENDING_OUTCOME] != TP_TURN_CANCELLED && k->ints[ENDING_OUTCOME] != TP_TURN_TIMED_OUT;
@@ -185,7 +258,8 @@ static bool answer_from(tp__drive *d, const tp__messages *list, const known *k) 
     tp__drive_note(d, 0, TP_SEVERITY_INFO, "turn.known", NULL,
                    tp_text_of("the history has this turn: its result is the stored one, and nothing was run"));
     d->is_answered = true;
-    end_with(d, (tp_turn_outcome)k->ints[ENDING_OUTCOME], (tp_status)k->ints[ENDING_CODE], d->reason);
+    know_end(d, (tp_turn_outcome)k->ints[ENDING_OUTCOME], (tp_status)k->ints[ENDING_CODE], d->reason);
+    if (!look_for_cut(d, list, k)) tp__drive_go(d, TP__STEP_END);
   }
   return true;
 }

@@ -261,8 +261,17 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
   return finish(d, writer, true, ret_value);
 }
 
+/* A turn whose process dies from here on may come to turn.post_turn once more: its jobs have the same keys then. */
+static void name_jobs(tp__drive *d) {
+  tp__turn *turn = &d->turn->core;
+  if (!d->has_own_id) return;
+  turn->jobs_process = d->is_owed ? d->owed_process : tp__runtime_run_id(turn->runtime);
+  turn->jobs_turn = d->is_owed ? d->owed_number : turn->number;
+}
+
 bool tp__fill_post_turn(tp__drive *d) {
   tp_text events;
+  name_jobs(d);
   tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
   tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d, d->user_text));
   tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d, d->response_text));

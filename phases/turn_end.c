@@ -37,7 +37,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
 /* What its store keeps of the turn. */
 static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp_runtime *runtime = d->session->runtime;
-  if (!tp__runtime_store(runtime)->turn_record || d->is_known) return; /* a known one has its record */
+  if (!tp__runtime_store(runtime)->turn_record || (d->is_known && !d->is_owed)) return; /* a known one has its record */
   TP__ASSERT(result->started_ns == d->started_ns);
   tp_turn_record record = tp__drive_record(d, result->ended_ns);
   record.number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1;
@@ -87,6 +87,7 @@ static void end_turn(tp__drive *d) {
 void tp__step_end(tp__drive *d) {
   tp_session *session = d->session;
   tp__running_end(d);
+  d->turn->core.jobs_process = d->turn->core.jobs_turn = 0;
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   if (d->on_end || d->submission) tp__session_ending(session);

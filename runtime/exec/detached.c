@@ -188,7 +188,7 @@ tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
   const tp__node *node = &e->plan->nodes[index];
   tp_runtime *runtime = e->turn->runtime;
   tp__payload payload = payload_of(e);
-  if (node->flags & TP__NODE_BACKGROUND) return tp__jobs_add(runtime, e->plan, node, e->id, &payload, e->sets);
+  if (node->flags & TP__NODE_BACKGROUND) return tp__jobs_add(e, node, &payload);
   tp__detached_spec spec = {.plan = e->plan,
                             .node = node,
                             .snapshot = e->turn->snapshot,

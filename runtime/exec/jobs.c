@@ -607,15 +607,20 @@ static void set_policies(tp_job *job, const tp__node *node) {
   if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
 }
 
-/* Entries are numbered within a runtime; its mark distinguishes them from those of another process or runtime. */
-static tp_text key_of(const tp__jobs *jobs, char *buffer, size_t size, uint64_t entry_id, const char *subscription) {
-  int length = snprintf(buffer, size, "%016llx-%llu-%s", (unsigned long long)jobs->mark, (unsigned long long)entry_id,
-                        subscription);
+/* Entries and turns are numbered within a runtime; its mark distinguishes them from those of another process or
+ * runtime. The key of a job that may be made once more after a crash is that of its turn. */
+static tp_text key_of(const tp__entry *e, char *buffer, size_t size, const char *subscription) {
+  const tp__turn *turn = e->turn;
+  bool is_of_turn = turn->jobs_turn != 0;
+  uint64_t mark = is_of_turn ? turn->jobs_process : tp__runtime_run_id(turn->runtime);
+  int length = snprintf(buffer, size, "%016llx-%s%llu-%s", (unsigned long long)mark, is_of_turn ? "turn" : "",
+                        (unsigned long long)(is_of_turn ? turn->jobs_turn : e->id), subscription);
   return (tp_text){buffer, (size_t)length < size ? (size_t)length : size - 1};
 }
 
-tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
-                       const tp__payload *payload, const void *sets) {
+tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__payload *payload) {
+  tp_runtime *runtime = e->turn->runtime;
+  const void *sets = e->sets;
   tp_writer writer;
   tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
   tp__payload with_sets = *payload;
@@ -625,10 +630,10 @@ tp_reason tp__jobs_add(tp_runtime *runtime, const tp__plan *plan, const tp__node
     status = tp_writer_finish(&writer, &with_sets.sets);
   }
   char buffer[TP_ID_BYTES_MAX + 64];
-  tp_text key = key_of(tp__runtime_jobs(runtime), buffer, sizeof buffer, entry_id, node->subscription_name);
+  tp_text key = key_of(e, buffer, sizeof buffer, node->subscription_name);
   tp_job job = {.struct_size = sizeof job,
                 .inserted_ms = tp__unix_ms(),
-                .phase = plan->phase,
+                .phase = e->plan->phase,
                 .handler = tp_text_of(node->handler_name),
                 .subscription = tp_text_of(node->subscription_name),
                 .idempotency_key = key,

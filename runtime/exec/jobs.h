@@ -13,6 +13,7 @@
 #include "runtime/record/payload.h"
 
 struct tp_runtime;
+struct tp__entry;
 struct tp__turn;
 
 typedef struct tp__jobs {
@@ -55,9 +56,8 @@ void tp__jobs_stop(tp__jobs *jobs);
 bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
-/** Stores a job for a Background subscription and wakes the worker. @return NONE when it is committed. */
-tp_reason tp__jobs_add(struct tp_runtime *runtime, const tp__plan *plan, const tp__node *node, uint64_t entry_id,
-                       const tp__payload *payload, const void *sets);
+/** Stores a job for a Background subscription of an entry and wakes the worker. @return NONE when it is committed. */
+tp_reason tp__jobs_add(const struct tp__entry *entry, const tp__node *node, const tp__payload *payload);
 /** Stores a job that a handler of the turn asked for by a background_job contribution; a refusal is logged. It names a
  *  handler, so any phase of that handler's may run it. */
 tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);

@@ -83,6 +83,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   turn->parent = turn->origin = NULL;
   turn->inbox = NULL;
   turn->last_entry_id = turn->last_of_batch = 0;
+  turn->jobs_process = turn->jobs_turn = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
   turn->cached_entry = NULL;
@@ -93,7 +94,7 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
 /* A turn that has ended: fields that are idle by then are not written, nor are ids where it had none. What is left of
  * its batch of entry ids is the next turn's. */
 static void reset(tp__turn *turn) {
-  TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && !turn->inbox &&
+  TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && !turn->inbox && !turn->jobs_turn &&
              tp__list_empty(&turn->entries));
   tp__strand_reset(&turn->strand);
   turn->sets = NULL;

@@ -72,7 +72,9 @@ struct tp__turn {
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
-  char identity[176];                            /* the arena's first bytes: ids seldom need more */
+  uint64_t jobs_process, jobs_turn; /* owner: in the keys of jobs that its subscriptions make, so that they are the same
+                                       when they are made once more; 0: the entry's are */
+  char identity[160];               /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");
