@@ -10,7 +10,8 @@
  *   flaky      denies every third time
  *   together   waits till it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
- *   ledger     a background job, which writes a line to the file TURNPHASE_LEDGER and takes TURNPHASE_LEDGER_MS
+ *   ledger     a background job, which writes a line to the file TURNPHASE_LEDGER and takes TURNPHASE_LEDGER_MS, and
+ *              the tool `book`, which is not idempotent and writes its argument to the file TURNPHASE_BOOK
  *   ledger_fails  the same, and it fails for good
  *   tools      the tools shell, deploy, Bash and Write; the last writes a file
  *   cycle      subscriptions after each other;  missing  one of a handler that is not there */
@@ -109,6 +110,30 @@ static tp_answer write_file(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, tp_text_of("written"));
 }
 
+/* {"line": …}, in one piece. */
+static tp_answer write_book(void *ctx, tp_tool_run *run) {
+  char line[256];
+  const char *path = getenv("TURNPHASE_BOOK");
+  tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "line"));
+  FILE *file = fopen(path ? path : "/dev/null", "a");
+  (void)ctx;
+  if (!file) return tp_tool_error(run, tp_text_of("the book cannot be written"));
+  snprintf(line, sizeof line, "%.*s\n", (int)text.size, text.size ? text.data : "");
+  fputs(line, file);
+  fclose(file);
+  return tp_tool_ok(run, tp_text_of("booked"));
+}
+
+static const tp_tool book = {
+    .struct_size = sizeof(tp_tool), .name = "book", .description = "writes a line", .run = write_book};
+
+static tp_answer contributes_book(void *ctx, tp_call *call) {
+  const tp_tool *list[] = {&book};
+  (void)ctx;
+  return tp_call_emit_tool_bundle(call, "book", list, 1, NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                        : tp_call_fail(call, 1, "no tools");
+}
+
 static const tp_tool tools[] = {
     {.struct_size = sizeof(tp_tool), .name = "shell", .description = "runs nothing", .run = run_tool},
     {.struct_size = sizeof(tp_tool), .name = "deploy", .description = "deploys nothing", .run = run_tool},
@@ -190,6 +215,7 @@ static const row rows[] = {
      .phase = TP_PHASE_TURN_POST_TURN,
      .execution = TP_EXECUTION_BACKGROUND,
      .attempts = 1000},
+    {.domain = "ledger", .id = "t.book", .run = contributes_book, .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION},
     {.domain = "ledger_fails",
      .id = "t.ledger",
      .run = fails,
@@ -212,7 +238,8 @@ static tp_status add_handler(tp_edit *edit, const row *r, tp_fault *fault) {
       .idempotent = true,
       .placement = r->run == waits_for_others || r->run == writes_ledger ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE};
   if (r->run == wants_call || r->run == denies_every_third) handler.capabilities = TP_CAPABILITY_DECIDE;
-  if (r->run == contributes_tools) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
+  if (r->run == contributes_tools || r->run == contributes_book)
+    handler.capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
   if (r->failure == TP_FAILURE_FALLBACK) handler.capabilities = TP_CAPABILITY_CONTRIBUTE_PROMPT_CONTEXT;
   return tp_edit_add_handler(edit, &handler, fault);
 }
