@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <unistd.h>
 
+#include "domains/mcp/http.h"
 #include "support/clock.h"
 
 enum { POLL_MS_MAX = 60000 };
@@ -14,13 +15,15 @@ static struct {
   /* under lock */
   pid_t process; /* that the thread belongs to */
   bool runs, stops, ready;
+  bool is_ending;             /* the thread was detached, and has not ended */
   tp__mcp_session **sessions; /* each referenced */
   size_t count, capacity;
   pthread_t thread, loop_thread;
   bool has_loop_thread;
   CURLM *multi; /* used by the I/O thread only, but for waking it; there while a session is */
   tp_process_loop *loop;
-} io = {.lock = TP__LOCK_INITIALIZER(TP__LOCK_mcp_io)};
+  tp__lock_condition ended; /* is_ending */
+} io = {.lock = TP__LOCK_INITIALIZER(TP__LOCK_mcp_io), .ended = TP__LOCK_CONDITION_INITIALIZER};
 
 /* ---- the thread ---- */
 
@@ -62,11 +65,18 @@ static void *run(void *multi) {
   pthread_setname_np(pthread_self(), "tp-mcp");
   while (goes_on()) {
     int64_t next_ns = tick_all(), now_ns = tp__monotonic_ns(), left_ms = POLL_MS_MAX;
+    int64_t http_ns = tp__mcp_http_step(multi, now_ns);
+    if (http_ns < next_ns) next_ns = http_ns;
     if (next_ns - now_ns < left_ms * TP__NS_IN_MS)
       left_ms = next_ns <= now_ns ? 0 : (next_ns - now_ns + TP__NS_IN_MS - 1) / TP__NS_IN_MS;
     curl_multi_poll(multi, NULL, 0, (int)left_ms, NULL);
   }
+  tp__mcp_http_end(multi);
   curl_multi_cleanup(multi);
+  tp__lock_acquire(&io.lock);
+  io.is_ending = false;
+  tp__lock_condition_broadcast(&io.ended);
+  tp__lock_release(&io.lock);
   return NULL;
 }
 
@@ -75,6 +85,7 @@ static void *run(void *multi) {
 static tp_status start_locked(tp_fault *fault) {
   TP__LOCKED(&io.lock);
   assert(!io.runs && !io.loop && io.count == 0);
+  while (io.is_ending) tp__lock_condition_wait(&io.ended, &io.lock);
   if (!io.ready) io.ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   if (!io.ready) return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "libcurl cannot be used");
   tp_status status = tp_process_loop_new(NULL, &io.loop, fault);
@@ -120,6 +131,7 @@ void tp__mcp_io_leave(tp__mcp_session *session) {
   tp_process_loop *loop = io.loop;
   if (stops) {
     io.stops = true;
+    io.is_ending = is_own;
     curl_multi_wakeup(io.multi);
     tp__heap_free(io.sessions, io.capacity * sizeof *io.sessions);
     io.sessions = NULL;

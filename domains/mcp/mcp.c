@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "domains/mcp/http.h"
 #include "domains/mcp/result.h"
 #include "domains/mcp/session.h"
 #include "domains/mcp/stdio.h"
@@ -296,7 +297,8 @@ static tp_status server_new(tp_runtime *runtime, const tp_mcp_options *options, 
     tp__mcp_settings_fini(&settings);
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a server");
   }
-  status = tp__mcp_session_new(runtime, &settings, &tp__mcp_stdio, &own->session, fault);
+  const tp__mcp_transport *transport = settings.options.url ? &tp__mcp_http : &tp__mcp_stdio;
+  status = tp__mcp_session_new(runtime, &settings, transport, &own->session, fault);
   if (status == TP_OK) *ret_server = own;
   else tp__heap_free(own, sizeof *own);
   return status;

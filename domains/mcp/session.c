@@ -151,6 +151,8 @@ static void pause_locked(tp__mcp_session *s, after *a, const char *words) {
   tp__mcp_io_wake();
 }
 
+static void subscribe_locked(tp__mcp_session *s);
+
 static void ready_locked(tp__mcp_session *s, after *a) {
   TP__LOCKED(&s->lock);
   assert(s->listing && !a->waiters);
@@ -168,6 +170,7 @@ static void ready_locked(tp__mcp_session *s, after *a) {
   a->tools = s->tools;
   s->waiters = NULL;
   tp__mcp_tools_ref(a->tools);
+  if (s->has_list_changed && tp__mcp_version_has(s->version, TP__MCP_HAS_META)) subscribe_locked(s);
 }
 
 /* ---- sending ---- */
@@ -239,6 +242,19 @@ static tp_status notify_locked(tp__mcp_session *s, const char *method, const tp_
   return send_locked(s, -1, method, NULL);
 }
 
+/* ---- the server's own messages ---- */
+
+static void subscription_ended(void *ctx, const tp__mcp_answer *answer) { /* the list is as it was read until then */
+  (void)ctx, (void)answer;
+}
+
+static void subscribe_locked(tp__mcp_session *s) {
+  TP__LOCKED(&s->lock);
+  static const char wanted[] = "\x81\xB0toolsListChanged\xC3"; /* {"toolsListChanged": true} */
+  const tp__mcp_pair pairs[] = {{"notifications", {wanted, sizeof wanted - 1}, true}};
+  (void)!request_locked(s, "subscriptions/listen", pairs, 1, subscription_ended, s, NULL, NULL);
+}
+
 /* ---- the handshake ---- */
 
 static void list_locked(tp__mcp_session *s, tp_text cursor, after *a);
@@ -259,6 +275,8 @@ static void speaks_locked(tp__mcp_session *s, tp_mcp_version version, after *a) 
   s->version = version;
   s->is_probing = false;
   s->probe_deadline_ns = INT64_MAX;
+  if (s->transport->listen_locked && tp__mcp_version_has(version, TP__MCP_HAS_INITIALIZE))
+    s->transport->listen_locked(s);
   list_locked(s, (tp_text){"", 0}, a);
 }
 
@@ -469,7 +487,7 @@ static void answer_request(tp__mcp_session *s, const tp__mcp_message *m, const c
   bool is_unknown = !request && (id <= 0 || id > s->last_id); /* else it was given up, or is answered twice */
   if (is_unknown && m->kind != TP__MCP_ERROR)
     tp__mcp_session_note_locked(s, "the server %s answers a request that was never made", s->settings.options.name);
-  else if (!request && m->kind == TP__MCP_ERROR && m->id.size == 0)
+  else if (!request && m->kind == TP__MCP_ERROR && m->id.size == 0 && s->state == TP__MCP_READY)
     tp__mcp_session_note_locked(s, "the server %s reports: %.*s", s->settings.options.name, tp__cut(m->words, 200),
                                 m->words.size ? m->words.data : "");
   release(s, &a);
@@ -548,6 +566,54 @@ void tp__mcp_session_take(tp__mcp_session *s, tp_text json) {
   }
 }
 
+bool tp__mcp_session_waits(tp__mcp_session *s, int64_t id) {
+  tp__lock_acquire(&s->lock);
+  const struct tp__mcp_request *each = s->requests;
+  while (each && each->id != id) each = each->next;
+  tp__lock_release(&s->lock);
+  return each != NULL;
+}
+
+bool tp__mcp_session_has(tp__mcp_session *s, int has) {
+  tp__lock_acquire(&s->lock);
+  bool is_so = tp__mcp_version_has(s->version, has);
+  tp__lock_release(&s->lock);
+  return is_so;
+}
+
+tp_text tp__mcp_session_schema_locked(const tp__mcp_session *s, tp_text name) {
+  TP__LOCKED(&s->lock);
+  for (size_t i = 0; s->tools && i < s->tools->count; i++)
+    if (tp__is_word(name, s->tools->items[i].name)) return s->tools->items[i].schema;
+  return (tp_text){"", 0};
+}
+
+void tp__mcp_session_renew(tp__mcp_session *s, int64_t id) {
+  static const char words[] = "it has lost the session, which is begun again";
+  const tp__mcp_answer answer = {.words = words};
+  after a = {0};
+  tp_fault fault = {0};
+  tp__lock_acquire(&s->lock);
+  struct tp__mcp_request *request = take_request_locked(s, id);
+  if (s->state == TP__MCP_READY) {
+    take_waiting_locked(s, &a, words);
+    s->transport->kill_locked(s);
+    s->state = TP__MCP_STARTING;
+    s->was_ready = true;
+    s->version = TP_MCP_VERSION_NONE;
+    s->start_deadline_ns = tp__monotonic_ns() + s->settings.options.start_limit_ms * TP__NS_IN_MS;
+    if (s->transport->start_locked(s, &fault) == TP_OK) initialize_locked(s, &a);
+    else pause_locked(s, &a, fault.message);
+    tp__mcp_io_wake();
+  } else if (s->state == TP__MCP_STARTING) {
+    pause_locked(s, &a, "it loses sessions as soon as they begin");
+  }
+  release(s, &a);
+  if (!request) return;
+  request->on_answer(request->ctx, &answer);
+  tp__heap_free(request, sizeof *request);
+}
+
 void tp__mcp_session_fail_request(tp__mcp_session *s, int64_t id, const char *words) {
   const tp__mcp_answer answer = {.words = words};
   after a = {0};
@@ -618,7 +684,8 @@ bool tp__mcp_session_give_up(tp__mcp_session *s, int64_t id, const char *reason)
   tp__lock_acquire(&s->lock);
   struct tp__mcp_request *request = take_request_locked(s, id);
   if (request && s->transport->give_up_locked) s->transport->give_up_locked(s, id);
-  else if (request) (void)!notify_locked(s, "notifications/cancelled", pairs, 2);
+  if (request && (!s->transport->give_up_locked || tp__mcp_version_has(s->version, TP__MCP_HAS_INITIALIZE)))
+    (void)!notify_locked(s, "notifications/cancelled", pairs, 2);
   tp__lock_release(&s->lock);
   if (request) tp__heap_free(request, sizeof *request);
   return request != NULL;

@@ -77,6 +77,8 @@ typedef struct tp__mcp_transport {
    *  @param params  of the request, for headers; or empty. */
   tp_status (*send_locked)(tp__mcp_session *session, int64_t id, const char *method, tp_text params, tp_text json,
                            tp_fault *fault);
+  /** The handshake of a version with a session is over: messages of the server's own are wanted. NULL: they come. */
+  void (*listen_locked)(tp__mcp_session *session);
   /** A request was given up; NULL: nothing is to be done. */
   void (*give_up_locked)(tp__mcp_session *session, int64_t id);
   /** Ends it, or asks it to end: then tp__mcp_session_lost() follows.   @return whether that follows. */
@@ -155,6 +157,15 @@ bool tp__mcp_session_give_up(tp__mcp_session *session, int64_t id, const char *r
 
 /** What a transport read. @param json  one line, body or event. Threads: one at a time. */
 void tp__mcp_session_take(tp__mcp_session *session, tp_text json);
+/** Whether a request waits for its answer. */
+bool tp__mcp_session_waits(tp__mcp_session *session, int64_t id);
+/** Whether its version has all of tp__mcp_has. */
+bool tp__mcp_session_has(tp__mcp_session *session, int has);
+/** The schema of one of its tools; empty: there is none of the name. Valid while the lock is held. */
+tp_text tp__mcp_session_schema_locked(const tp__mcp_session *session, tp_text name);
+/** The server does not know the session any more that the request was a part of: the request fails, and the session is
+ *  initialized again, once. */
+void tp__mcp_session_renew(tp__mcp_session *session, int64_t id);
 /** The answer to one request will not come. */
 void tp__mcp_session_fail_request(tp__mcp_session *session, int64_t id, const char *words);
 /** What the server writes cannot be read any more: it is ended at once. */
