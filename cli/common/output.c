@@ -63,13 +63,17 @@ static void write_folded(cli_output *output) {
 
 /* Where lines are folded, one is gathered till its end is there. */
 static void gather(cli_output *output, const char *text, size_t size) {
-  for (size_t i = 0; i < size; i++) {
-    if (text[i] == '\n') {
+  while (size > 0) {
+    const char *end = memchr(text, '\n', size);
+    size_t piece = end ? (size_t)(end - text) : size;
+    cli_buffer_add(&output->line, text, piece);
+    if (end) {
       write_folded(output);
       write_out(output, "\n", 1);
-      continue;
+      piece++;
     }
-    cli_buffer_add(&output->line, &text[i], 1);
+    text += piece;
+    size -= piece;
   }
 }
 

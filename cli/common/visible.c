@@ -22,6 +22,7 @@ static bool is_hidden(uint32_t code) {
                 {0x180B, 0x180F},   {0x200B, 0x200B},   {0x200E, 0x200F},  {0x2028, 0x202E}, {0x2060, 0x206F},
                 {0x3164, 0x3164},   {0xFE00, 0xFE0E},   {0xFEFF, 0xFEFF},  {0xFFA0, 0xFFA0}, {0xFFF0, 0xFFFB},
                 {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+  if (code < hidden[0].first) return false; /* most of what is printed */
   for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
     if (code >= hidden[i].first && code <= hidden[i].last) return true;
   return false;

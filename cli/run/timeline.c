@@ -23,19 +23,24 @@ static double ms(int64_t ns) { return (double)ns / 1e6; }
 
 /* ---- printing text ---- */
 
-/* Prints up to width code points, and none that a terminal would obey or hide. @return how many bytes. */
+/* Prints up to width code points, and none that a terminal would obey or hide; what stands between two of these in one
+ * piece. @return how many bytes. */
 static size_t print_some(cli_output *output, tp_text text, size_t width) {
-  size_t at = 0;
+  size_t at = 0, from = 0;
   for (size_t count = 0; at < text.size && count < width; count++) {
     uint32_t code;
     cli_visibility visibility;
     char number[CLI_ESCAPE_SIZE];
     size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility != CLI_VISIBLE) {
+      cli_print(output, text.data + from, at - from);
+      from = at + size;
+    }
     if (visibility == CLI_CONTROL) cli_print(output, " ", 1);
-    else if (visibility == CLI_HIDDEN) cli_print(output, number, cli_visible_escape(code, number));
-    else cli_print(output, text.data + at, size);
+    if (visibility == CLI_HIDDEN) cli_print(output, number, cli_visible_escape(code, number));
     at += size;
   }
+  if (from < at) cli_print(output, text.data + from, at - from);
   return at;
 }
 
