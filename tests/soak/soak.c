@@ -3,12 +3,14 @@
  * soak SECONDS DIRECTORY [SEED]: a server that runs for long, with everything around it that goes wrong for a while.
  *
  * 64 connections run turns of short sessions, with history, records, jobs and memories in SQLite, guards of a directory
- * that is committed again and again, programs as hooks, tools, questions that another thread answers, and cancels. The
- * wall clock jumps, and the disk is full for half a second now and then. At the end:
+ * that is committed again and again, programs as hooks, for each call and resident, tools, questions that another
+ * thread answers, and cancels. The wall clock jumps, and the disk is full for half a second now and then. At the end:
  *   a turn that was acknowledged is in its session's history once, and one that was not at most once;
  *   a job that was acknowledged ran, or waits in the store for the next process;
+ *   what an acknowledged turn gave the memory is there, or its job waits or is dead;
  *   the file of the store is whole; no descriptor and no program is left;
- *   memory did not grow from the second quarter of the time to the last, where that is at least 12 seconds.
+ *   memory, descriptors and children did not grow from the second quarter of the time to the last, where that is at
+ *   least 12 seconds.
  * Prints a line every ten seconds. Exit: 0 all of that holds, 1 not, 2 usage. */
 #include <dirent.h>
 #include <pthread.h>
@@ -29,7 +31,7 @@
 enum { CONNECTIONS = 64, SESSION_TURNS_MAX = 20, TURNS_MAX = 4000000, SAMPLES_MAX = 4000 };
 
 /* What a turn has come to. A turn is its number: its message says `word NUMBER`. */
-enum { BEGUN = 1, ACKNOWLEDGED = 2, JOB_TAKEN = 4, JOB_RAN = 8 };
+enum { BEGUN = 1, ACKNOWLEDGED = 2, JOB_TAKEN = 4, JOB_RAN = 8, MEMORY_TAKEN = 16, REMEMBERED = 32 };
 
 typedef struct soak {
   const char *directory;
@@ -98,6 +100,22 @@ static size_t open_descriptors(void) {
   return count;
 }
 
+static size_t children(void) {
+  char name[64], text[16384] = "";
+  size_t count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  if (!tasks) give_up("/proc/self/task", "cannot be read");
+  for (struct dirent *entry; (entry = readdir(tasks));) {
+    snprintf(name, sizeof name, "/proc/self/task/%.16s/children", entry->d_name);
+    FILE *file = fopen(name, "r");
+    size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+    for (size_t i = 0; i < size; i++) count += text[i] == ' ';
+    if (file) fclose(file);
+  }
+  closedir(tasks);
+  return count;
+}
+
 /* ---- the model ---- */
 
 static uint32_t number_in(tp_text text) {
@@ -109,7 +127,7 @@ static uint32_t number_in(tp_text text) {
 /* The first answer of a turn calls a tool or none, by the turn's number; the answer after the result is text. The map
  * {"what": "x"} stands for any arguments. */
 static void answer(void *ctx, const tp_model_request *request, tp_token token) {
-  static const char *const tools[] = {"note", "note", "ask_first", "forbidden", "watched"};
+  static const char *const tools[] = {"note", "note", "ask_first", "forbidden", "watched", "resident"};
   const tp_message *last = request->messages[request->message_count - 1];
   uint32_t number = last->role == TP_ROLE_USER ? number_in(last->text) : 0;
   tp_tool_call call = {
@@ -147,9 +165,11 @@ static tp_answer count_job(void *ctx, tp_call *call) {
 
 static void hear(void *ctx, const tp_event *event) {
   (void)ctx;
-  if (event->kind != TP_EVENT_RUN || strcmp(event->run->subscription, "count_job") != 0) return;
+  if (event->kind != TP_EVENT_RUN || event->run->state != TP_STATE_BACKGROUNDED) return;
+  bool of_memory = strcmp(event->run->subscription, "memory.post_turn_extractor") == 0;
+  if (!of_memory && strcmp(event->run->subscription, "count_job") != 0) return;
   uint32_t number = (uint32_t)strtoul(event->ids[TP_ID_TURN].data + 1, NULL, 10);
-  if (event->run->state == TP_STATE_BACKGROUNDED && number < TURNS_MAX) atomic_fetch_or(&s.turns[number], JOB_TAKEN);
+  if (number < TURNS_MAX) atomic_fetch_or(&s.turns[number], of_memory ? MEMORY_TAKEN : JOB_TAKEN);
 }
 
 static void write_file(const char *name, const char *text) {
@@ -329,11 +349,36 @@ static void report_problem(void *ctx, tp_text problem) {
   broken++;
 }
 
+static uint32_t count_of(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *row = NULL;
+  if (sqlite3_prepare_v2(db, sql, -1, &row, NULL) != SQLITE_OK || sqlite3_step(row) != SQLITE_ROW)
+    give_up(sql, sqlite3_errmsg(db));
+  uint32_t count = (uint32_t)sqlite3_column_int(row, 0);
+  sqlite3_finalize(row);
+  return count;
+}
+
+/* What the memory has of a turn is there once for each of its parts: its table says so. */
+static void mark_remembered(void) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *rows = NULL;
+  if (sqlite3_open_v2(s.memory, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
+      sqlite3_prepare_v2(db, "SELECT turn FROM memory", -1, &rows, NULL) != SQLITE_OK)
+    give_up(s.memory, "cannot be read");
+  while (sqlite3_step(rows) == SQLITE_ROW) {
+    uint32_t number = (uint32_t)strtoul((const char *)sqlite3_column_text(rows, 0) + 1, NULL, 10);
+    expect(number > 0 && number < TURNS_MAX && s.turns[number] & BEGUN, "a memory of no turn", number);
+    if (number < TURNS_MAX) atomic_fetch_or(&s.turns[number], REMEMBERED);
+  }
+  sqlite3_finalize(rows);
+  sqlite3_close(db);
+}
+
 static void check_history(void) {
   sqlite3 *db = NULL;
   sqlite3_stmt *rows = NULL;
   uint8_t *seen = calloc(TURNS_MAX, 1);
-  uint32_t taken = 0, open = 0, not_run = 0;
+  uint32_t taken = 0, open = 0, not_run = 0, kept = 0, left = 0, not_kept = 0;
   if (!seen || sqlite3_open_v2(s.database, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
       sqlite3_prepare_v2(db, "SELECT text FROM message WHERE role = ?", -1, &rows, NULL) != SQLITE_OK)
     give_up(s.database, "cannot be read");
@@ -345,39 +390,54 @@ static void check_history(void) {
     if (number < TURNS_MAX && seen[number] < 255) seen[number]++;
   }
   sqlite3_finalize(rows);
-  if (sqlite3_prepare_v2(db, "SELECT count(*) FROM job WHERE handler = 'count_job' AND state IN (1, 2)", -1, &rows,
-                         NULL) != SQLITE_OK ||
-      sqlite3_step(rows) != SQLITE_ROW)
-    give_up(s.database, "cannot be read");
-  open = (uint32_t)sqlite3_column_int(rows, 0);
-  sqlite3_finalize(rows);
+  open = count_of(db, "SELECT count(*) FROM job WHERE handler = 'count_job' AND state IN (1, 2)");
+  left = count_of(db, "SELECT count(*) FROM job WHERE handler = 'memory.post_turn_extractor' AND state <> 3");
   sqlite3_close(db);
+  mark_remembered();
   for (uint32_t n = 1; n <= s.turn_count && n < TURNS_MAX; n++) {
     if (s.turns[n] & ACKNOWLEDGED) expect(seen[n] == 1, "an acknowledged turn is not in the history once", n);
     expect(seen[n] <= 1, "a turn is in the history twice", n);
     taken += (s.turns[n] & JOB_TAKEN) != 0;
     not_run += (s.turns[n] & (JOB_TAKEN | JOB_RAN)) == JOB_TAKEN;
+    kept += (s.turns[n] & MEMORY_TAKEN) != 0;
+    not_kept += (s.turns[n] & (ACKNOWLEDGED | MEMORY_TAKEN | REMEMBERED)) == (ACKNOWLEDGED | MEMORY_TAKEN);
   }
   free(seen);
   expect(taken > 0 && s.acknowledged > 0 && s.reloads > 0, "nothing was put to the test: jobs taken", taken);
   expect(not_run <= open, "jobs that were taken neither ran nor wait", not_run);
-  printf("%u jobs were taken, %u of them wait\n", taken, open);
+  expect(kept > 0 && not_kept <= left, "memories that were taken are neither there nor jobs", not_kept);
+  printf("%u jobs were taken, %u of them wait; %u turns were to be remembered, %u jobs of the memory are left\n", taken,
+         open, kept, left);
 }
 
-/* The mean of the last quarter may be above that of the second by a tenth and 4 MiB. */
-static void check_memory(const size_t *kib, size_t count) {
+typedef struct sample {
+  size_t kib, descriptors, children;
+} sample;
+
+/* The mean of the last quarter may be above that of the second by a tenth and 4 MiB; of descriptors and children, which
+ * are few and come and go, by a fifth and some. */
+static void check_memory(const sample *samples, size_t count) {
   size_t quarter = count / 4;
-  double before = 0, after = 0;
+  double before = 0, after = 0, fds[2] = {0}, programs[2] = {0};
   if (quarter < 3) return;
   for (size_t i = 0; i < quarter; i++) {
-    before += (double)kib[quarter + i] / (double)quarter;
-    after += (double)kib[count - quarter + i] / (double)quarter;
+    const sample *early = &samples[quarter + i], *late = &samples[count - quarter + i];
+    before += (double)early->kib / (double)quarter;
+    after += (double)late->kib / (double)quarter;
+    fds[0] += (double)early->descriptors / (double)quarter;
+    fds[1] += (double)late->descriptors / (double)quarter;
+    programs[0] += (double)early->children / (double)quarter;
+    programs[1] += (double)late->children / (double)quarter;
   }
-  printf("resident: %.0f KiB in the second quarter, %.0f in the last\n", before, after);
+  printf("resident: %.0f KiB in the second quarter, %.0f in the last; descriptors: %.1f, %.1f; children: %.1f, %.1f\n",
+         before, after, fds[0], fds[1], programs[0], programs[1]);
   expect(after <= before * 1.1 + 4096, "memory grows", (uint64_t)after);
+  expect(fds[1] <= fds[0] * 1.2 + 16, "descriptors grow", (uint64_t)fds[1]);
+  expect(programs[1] <= programs[0] * 1.2 + 8, "children grow", (uint64_t)programs[1]);
 }
 
 static void prepare(const char *directory) {
+  char text[1024];
   tp_history *history = NULL;
   tp_fault fault;
   s.directory = directory;
@@ -391,14 +451,22 @@ static void prepare(const char *directory) {
   write_file("watch.yaml",
              "id: watched\nevent: tool.pre\nmatch: {ability_scope: watched}\n"
              "handler: {command: [sh, -c, \"cat >/dev/null; echo '{}'\"]}\n");
+  write_file(
+      "resident.sh",
+      "while read -r line; do id=${line#*\"id\":}; echo \"{\\\"id\\\":${id%%[,\\}]*},\\\"result\\\":{}}\"; done\n");
+  snprintf(text, sizeof text,
+           "id: resident\nevent: tool.pre\nmatch: {ability_scope: resident}\n"
+           "handler: {kind: worker, command: [sh, %s/resident.sh]}\n",
+           s.hooks);
+  write_file("resident.yaml", text);
   must(tp_sqlite_history_open(s.database, &history, &fault), "history", &fault);
   must(tp_history_share(NULL, history, &s.history, &fault), "history", &fault);
 }
 
 int main(int argc, char **argv) {
   static connection connections[CONNECTIONS];
-  static size_t kib[SAMPLES_MAX];
-  static const char *const names[] = {"note", "ask_first", "forbidden", "watched"};
+  static sample samples[SAMPLES_MAX];
+  static const char *const names[] = {"note", "ask_first", "forbidden", "watched", "resident"};
   size_t sample_count = 0;
   tp_store *store = NULL;
   tp_sqlite_questions *questions = NULL;
@@ -461,14 +529,14 @@ int main(int argc, char **argv) {
     give_up("soak", "no thread");
   for (double began = now_s(), said = began; now_s() - began < seconds;) {
     pause_ms(1000);
-    if (sample_count < SAMPLES_MAX) kib[sample_count++] = resident_kib();
+    if (sample_count < SAMPLES_MAX) samples[sample_count++] = (sample){resident_kib(), open_descriptors(), children()};
     if (now_s() - said < 10) continue;
     said = now_s();
     printf(
         "%5.0f s: %u turns, %u acknowledged, %u cancelled, %u refused, %u questions, %u reloads, %zu KiB, %zu "
-        "descriptors\n",
+        "descriptors, %zu children\n",
         said - began, s.turn_count, s.acknowledged, s.cancelled, s.refused, s.questions, s.reloads,
-        kib[sample_count - 1], open_descriptors());
+        samples[sample_count - 1].kib, samples[sample_count - 1].descriptors, samples[sample_count - 1].children);
     fflush(stdout);
   }
   s.ends = true;
@@ -488,7 +556,7 @@ int main(int argc, char **argv) {
   must(tp_sqlite_store_verify(store, report_problem, NULL, &fault), "verify", &fault);
   tp_store_free(store);
   check_history();
-  check_memory(kib, sample_count);
+  check_memory(samples, sample_count);
   expect(open_descriptors() == descriptors, "a descriptor is left", open_descriptors());
   expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a program is left", 0);
   printf(
