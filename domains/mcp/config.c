@@ -187,7 +187,11 @@ static bool is_used(const entry *e, const tp_mcp_config *config, tp_text server)
 }
 
 static tp_status add_server(tp_runtime *runtime, entry *e, const tp_mcp_config *config, tp_text server) {
-  tp_mcp_options options = {.struct_size = sizeof options, .name = e->name, .workspace = config->workspace};
+  tp_mcp_options options = {.struct_size = sizeof options,
+                            .name = e->name,
+                            .workspace = config->workspace,
+                            .pins = config->pins,
+                            .changed = config->changed};
   tp_status status = TP_OK;
   if (tp_value_kind_of(server) != TP_VALUE_MAP)
     return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "the server %s is not an object", e->name);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "domains/mcp/pins.h"
 #include "support/sha256.h"
 
 enum { PAGES_MAX = 100, TOOLS_MAX = 4096, NAME_MAX_OF_MODELS = 64, HASH_DIGITS = 8 };
@@ -316,6 +317,7 @@ void tp__mcp_list_finish_locked(tp__mcp_session *s, tp__mcp_tools *tools) {
   TP__LOCKED(&s->lock);
   if (tools->count > 0) qsort(tools->items, tools->count, sizeof *tools->items, by_name);
   name_tools_locked(s, tools);
+  tp__mcp_pins_apply_locked(s, tools);
 }
 
 /* ---- roots ---- */

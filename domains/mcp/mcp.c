@@ -11,11 +11,13 @@
 #include "domains/mcp/result.h"
 #include "domains/mcp/session.h"
 #include "domains/mcp/stdio.h"
+#include "turnphase/inspect.h"
 
 enum {
   BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
   TOOL_BYTES = 512,             /* counted for each, besides its texts */
-  LIMIT_SLACK_MS = 1000         /* of the handler after start_limit_ms */
+  LIMIT_SLACK_MS = 1000,        /* of the handler after start_limit_ms */
+  ROUNDS_MAX = 8                /* in which a server wants to know more before it answers a call */
 };
 
 /* ---- a call ---- */
@@ -23,31 +25,88 @@ enum {
 /* A run of a tool without an answer. References: the deferral's, the request's, and the function's that makes both. */
 typedef struct call {
   tp__references refs;
+  const tp__mcp_tool *tool;
+  tp__mcp_tools *tools;     /* that it is in; referenced */
   tp__mcp_session *session; /* referenced */
   tp_token token;
-  int64_t id; /* of the request; 0: none. Written before the token can be cancelled: by the function that defers */
+  tp__bytes arguments; /* a value: for a request that is made again with what the server wants to know */
+  int rounds;
+  int64_t id; /* of the newest request; 0: none. Written and read by the session, under its lock */
 } call;
 
 static void call_unref(void *ctx) {
   call *c = ctx;
   if (!tp__references_unref(&c->refs)) return;
+  tp__mcp_tools_unref(c->tools);
   tp__mcp_session_unref(c->session);
+  tp__bytes_fini(&c->arguments);
   tp__heap_free(c, sizeof *c);
 }
 
 static void call_cancelled(void *ctx) {
   call *c = ctx;
-  if (c->id == 0 || !tp__mcp_session_give_up(c->session, c->id, "the call was cancelled or has passed its limit"))
-    return;
+  if (!tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit")) return;
   (void)!tp_token_abandon(c->token, NULL);
   call_unref(c);
+}
+
+static void call_answered(void *ctx, const tp__mcp_answer *answer);
+
+/* {KEY: answer} for what the server wants to know. @return false, with words, for what this client does not have. */
+static bool write_inputs(const call *c, tp_text inputs, tp_writer *writer, char *words, size_t size) {
+  tp_write_map(writer, tp_value_count(inputs));
+  for (tp_value_walk walk = {0}; tp_value_next(inputs, &walk);) {
+    char shown[64];
+    tp_text method = tp_value_text(tp_value_get(walk.value, "method"));
+    tp_write_text(writer, walk.key);
+    if (tp__mcp_session_write_input(c->session, method, writer)) continue;
+    tp__show(shown, sizeof shown, method);
+    snprintf(words, size, "The server %s wants %s, which this client does not have. The call was not finished.",
+             c->session->settings.options.name, shown);
+    return false;
+  }
+  return true;
+}
+
+/* The request again, under a new id, with what the server wants to know and its state as it is.
+ * @return false, with words: the call has failed. */
+static bool ask_again(call *c, tp_text result, char *words, size_t size) {
+  tp_text inputs = tp_value_get(result, "inputRequests"), state = tp_value_get(result, "requestState"), value = {"", 0};
+  tp__mcp_pair pairs[4] = {{"name", tp_text_of(c->tool->name), false},
+                           {"arguments", tp__bytes_text(&c->arguments), true}};
+  size_t count = 2;
+  tp_writer *writer = NULL;
+  tp_fault fault = {0};
+  snprintf(words, size, "The server %s asks without end, or in a form that is none. The call was not finished.",
+           c->session->settings.options.name);
+  bool has_inputs = tp_value_kind_of(inputs) == TP_VALUE_MAP;
+  if (++c->rounds > ROUNDS_MAX || (!has_inputs && state.size == 0)) return false;
+  if (has_inputs) {
+    bool is_written = tp_writer_new(NULL, &writer) == TP_OK && write_inputs(c, inputs, writer, words, size) &&
+                      tp_writer_finish(writer, &value) == TP_OK;
+    if (!is_written) {
+      tp_writer_free(writer);
+      return false;
+    }
+    pairs[count++] = (tp__mcp_pair){"inputResponses", value, true};
+  }
+  if (state.size > 0) pairs[count++] = (tp__mcp_pair){"requestState", state, true};
+  tp_status status = tp__mcp_session_request(c->session, "tools/call", pairs, count, call_answered, c, &c->id, &fault);
+  tp_writer_free(writer);
+  if (status != TP_OK) snprintf(words, size, "%s", fault.message);
+  return status == TP_OK;
 }
 
 static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   call *c = ctx;
   const tp__mcp_message *m = answer->message;
-  char text[TP_FAULT_MESSAGE_SIZE + 256], shown[TP_FAULT_MESSAGE_SIZE];
-  if (m && m->kind == TP__MCP_RESULT) {
+  char text[TP_FAULT_MESSAGE_SIZE + 256] = "", shown[TP_FAULT_MESSAGE_SIZE];
+  if (m && m->kind == TP__MCP_RESULT &&
+      tp__is_word(tp_value_text(tp_value_get(m->result, "resultType")), "input_required")) {
+    if (tp_token_open(c->token) && ask_again(c, m->result, text, sizeof text))
+      return; /* the new request has the call */
+    (void)!tp_tool_complete(c->token, true, tp_text_of(text), NULL);
+  } else if (m && m->kind == TP__MCP_RESULT) {
     tp__mcp_result_complete(c->token, m->result);
   } else {
     if (m) {
@@ -72,6 +131,14 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   tp__references_init(&c->refs);
   tp__mcp_session_ref(session);
   c->session = session;
+  tp__mcp_tools_ref(tool->list);
+  c->tools = tool->list;
+  c->tool = tool;
+  tp__bytes_put_text(&c->arguments, tp_tool_run_arguments(run));
+  if (c->arguments.failed) {
+    call_unref(c);
+    return tp_tool_error(run, tp_text_of("There is no memory for the call."));
+  }
   const tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
   const tp__mcp_pair pairs[] = {{"name", tp_text_of(tool->name), false},
@@ -210,8 +277,21 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
   if (pointers) tp__heap_free(pointers, (given + 1) * sizeof *pointers);
 }
 
+/* What has changed since it was pinned, once for each list. */
+static void audit_changed(const tp__mcp_session *s, const tp__mcp_tools *tools) {
+  char owner[TP_ID_BYTES_MAX + 1], detail[255];
+  snprintf(owner, sizeof owner, "mcp.%s", s->settings.options.name);
+  for (size_t i = 0; i < tools->count; i++) {
+    if (!tools->items[i].is_changed) continue;
+    snprintf(detail, sizeof detail, "%s is not as it was pinned: now %.16s", tools->items[i].full_name,
+             tools->items[i].hash);
+    (void)!tp_runtime_audit_add(s->runtime, owner, "mcp.changed", tp_text_of(detail), TP_ERR_DENIED, NULL);
+  }
+}
+
 static void tools_ready(void *ctx, tp__mcp_tools *tools, const char *words) {
   wait *w = ctx;
+  if (tools && tp__mcp_session_take_changed(w->session, tools)) audit_changed(w->session, tools);
   emit(w, tools, words);
   wait_unref(w);
 }
@@ -236,6 +316,52 @@ static tp_answer contribute(void *ctx, tp_call *tp) {
   return answer;
 }
 
+/* ---- tools that have changed ---- */
+
+static tp_answer judge_call(void *ctx, tp_call *tp) {
+  tp__mcp_session *session = ctx;
+  const tp_mcp_options *o = &session->settings.options;
+  char reason[256];
+  if (!tp__mcp_session_is_changed(session, tp_call_text(tp, TP_FIELD_TOOL))) return TP_ANSWER_DONE;
+  snprintf(reason, sizeof reason, "This tool of the MCP server %s is not the one that was pinned (turnphase mcp pin).",
+           o->name);
+  return o->changed == TP_MCP_CHANGED_DENY ? tp_call_deny(tp, reason) : tp_call_ask(tp, reason);
+}
+
+static void session_unref(void *ctx) { tp__mcp_session_unref(ctx); }
+
+static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_TOOL_PRE;
+  char pattern[TP_ID_BYTES_MAX + 1];
+  snprintf(pattern, sizeof pattern, "mcp__%s__*", session->settings.options.name);
+  const char *const patterns[] = {pattern};
+  const tp_match match = {.struct_size = sizeof match, .tools = patterns, .tool_count = 1};
+  const tp_handler handler = {.struct_size = sizeof handler,
+                              .id = id,
+                              .summary = "asks about tools that are not as they were pinned",
+                              .run = judge_call,
+                              .ctx = session,
+                              .destroy = session_unref,
+                              .phases = &phase,
+                              .phase_count = 1,
+                              .contract_version = 1,
+                              .placement = TP_PLACEMENT_INLINE,
+                              .idempotent = true};
+  const tp_subscription subscription = {.struct_size = sizeof subscription,
+                                        .id = id,
+                                        .handler = id,
+                                        .phase = phase,
+                                        .failure = TP_FAILURE_REQUIRED,
+                                        .match = &match};
+  tp__mcp_session_ref(session);
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status != TP_OK) {
+    tp__mcp_session_unref(session);
+    return status;
+  }
+  return tp_edit_add_subscription(edit, &subscription, fault);
+}
+
 /* ---- registration ---- */
 
 static void server_destroy(void *ctx) {
@@ -246,13 +372,14 @@ static void server_destroy(void *ctx) {
 }
 
 typedef struct names {
-  char owner[TP_ID_BYTES_MAX + 1], handler[TP_ID_BYTES_MAX + 1];
+  char owner[TP_ID_BYTES_MAX + 1], handler[TP_ID_BYTES_MAX + 1], gate[TP_ID_BYTES_MAX + 1];
 } names;
 
 static names names_of(const char *server_name) {
   names n;
   snprintf(n.owner, sizeof n.owner, "mcp.%s", server_name);
   snprintf(n.handler, sizeof n.handler, "mcp.%s.tools", server_name);
+  snprintf(n.gate, sizeof n.gate, "mcp.%s.gate", server_name);
   return n;
 }
 
@@ -285,7 +412,8 @@ static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
     server_destroy(own);
     return status;
   }
-  return tp_edit_add_subscription(edit, &subscription, fault);
+  status = tp_edit_add_subscription(edit, &subscription, fault);
+  return status == TP_OK && o->pins ? add_gate(edit, own->session, n.gate, fault) : status;
 }
 
 static tp_status server_new(tp_runtime *runtime, const tp_mcp_options *options, server **ret_server, tp_fault *fault) {
@@ -331,21 +459,31 @@ tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, tp_faul
   return status;
 }
 
+/* @param with_gate  it was added with pins. */
+static tp_status remove_once(tp_runtime *runtime, const names *n, bool with_gate, tp_fault *fault) {
+  const tp_owner owner = {.struct_size = sizeof owner, .name = n->owner, .trust = TP_TRUST_HOST};
+  tp_edit *edit = NULL;
+  tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);
+  if (status != TP_OK) return status;
+  status = tp_edit_remove_subscription(edit, n->handler, fault);
+  if (status == TP_OK) status = tp_edit_remove_handler(edit, n->handler, fault);
+  if (status == TP_OK && with_gate) status = tp_edit_remove_subscription(edit, n->gate, fault);
+  if (status == TP_OK && with_gate) status = tp_edit_remove_handler(edit, n->gate, fault);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
+  if (status != TP_OK) tp_edit_discard(edit);
+  return status;
+}
+
 tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) {
   tp_status status;
+  bool with_gate = true;
   if (!runtime) return tp__refuse(fault, TP_ERR_USAGE, NULL, "runtime is NULL");
   if (!name || strlen(name) > TP_ID_BYTES_MAX - sizeof "mcp..tools")
     return tp__refuse(fault, TP_ERR_BAD_ID, name, "there can be no MCP server of this name");
   const names n = names_of(name);
-  const tp_owner owner = {.struct_size = sizeof owner, .name = n.owner, .trust = TP_TRUST_HOST};
-  do {
-    tp_edit *edit = NULL;
-    status = tp_edit_begin(runtime, &owner, &edit, fault);
-    if (status != TP_OK) return status;
-    status = tp_edit_remove_subscription(edit, n.handler, fault);
-    if (status == TP_OK) status = tp_edit_remove_handler(edit, n.handler, fault);
-    if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
-    if (status != TP_OK) tp_edit_discard(edit);
-  } while (status == TP_ERR_CONFLICT);
-  return status;
+  while (true) {
+    status = remove_once(runtime, &n, with_gate, fault);
+    if (status == TP_ERR_NOT_FOUND && with_gate) with_gate = false; /* it may have been added without */
+    else if (status != TP_ERR_CONFLICT) return status;
+  }
 }

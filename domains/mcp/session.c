@@ -496,22 +496,27 @@ static void answer_request(tp__mcp_session *s, const tp__mcp_message *m, const c
   tp__heap_free(request, sizeof *request);
 }
 
+bool tp__mcp_session_write_input(const tp__mcp_session *s, tp_text method, tp_writer *writer) {
+  if (tp__is_word(method, "ping")) {
+    tp_write_map(writer, 0);
+  } else if (tp__is_word(method, "roots/list") && s->settings.options.workspace) {
+    tp__mcp_list_write_roots(s, writer);
+  } else if (tp__is_word(method, "elicitation/create")) { /* no person is asked */
+    tp_write_map(writer, 1);
+    tp_write_string(writer, "action");
+    tp_write_string(writer, "decline");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 /* What a server asks of its client. */
 static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
   tp__lock_acquire(&s->lock);
   tp_fault fault = {0};
-  if (tp__is_word(m->method, "ping")) {
-    tp__mcp_begin_result(s->writer, m->id);
-    tp_write_map(s->writer, 0);
-  } else if (tp__is_word(m->method, "roots/list") && s->settings.options.workspace) {
-    tp__mcp_begin_result(s->writer, m->id);
-    tp__mcp_list_write_roots(s, s->writer);
-  } else if (tp__is_word(m->method, "elicitation/create")) {
-    tp__mcp_begin_result(s->writer, m->id); /* without a person who could be asked */
-    tp_write_map(s->writer, 1);
-    tp_write_string(s->writer, "action");
-    tp_write_string(s->writer, "decline");
-  } else {
+  tp__mcp_begin_result(s->writer, m->id);
+  if (!tp__mcp_session_write_input(s, m->method, s->writer)) {
     tp__mcp_write_error(s->writer, m->id, TP__MCP_METHOD_NOT_FOUND, tp_text_of("this client does not have the method"),
                         (tp_text){"", 0});
   }
@@ -586,6 +591,25 @@ tp_text tp__mcp_session_schema_locked(const tp__mcp_session *s, tp_text name) {
   for (size_t i = 0; s->tools && i < s->tools->count; i++)
     if (tp__is_word(name, s->tools->items[i].name)) return s->tools->items[i].schema;
   return (tp_text){"", 0};
+}
+
+bool tp__mcp_session_is_changed(tp__mcp_session *s, tp_text full_name) {
+  bool is_changed = false;
+  tp__lock_acquire(&s->lock);
+  for (size_t i = 0; s->tools && i < s->tools->count; i++)
+    if (tp__is_word(full_name, s->tools->items[i].full_name)) is_changed = s->tools->items[i].is_changed;
+  tp__lock_release(&s->lock);
+  return is_changed;
+}
+
+bool tp__mcp_session_take_changed(tp__mcp_session *s, tp__mcp_tools *tools) {
+  tp__lock_acquire(&s->lock);
+  bool has_changed = false;
+  for (size_t i = 0; !tools->is_audited && i < tools->count; i++)
+    has_changed = has_changed || tools->items[i].is_changed;
+  tools->is_audited = true;
+  tp__lock_release(&s->lock);
+  return has_changed;
 }
 
 void tp__mcp_session_renew(tp__mcp_session *s, int64_t id) {
@@ -678,10 +702,11 @@ tp_status tp__mcp_session_request(tp__mcp_session *s, const char *method, const 
   return status;
 }
 
-bool tp__mcp_session_give_up(tp__mcp_session *s, int64_t id, const char *reason) {
+bool tp__mcp_session_give_up(tp__mcp_session *s, const int64_t *ret_id, const char *reason) {
   char bytes[9];
-  const tp__mcp_pair pairs[] = {{"requestId", number_value(id, bytes), true}, {"reason", tp_text_of(reason), false}};
   tp__lock_acquire(&s->lock);
+  int64_t id = *ret_id;
+  const tp__mcp_pair pairs[] = {{"requestId", number_value(id, bytes), true}, {"reason", tp_text_of(reason), false}};
   struct tp__mcp_request *request = take_request_locked(s, id);
   if (request && s->transport->give_up_locked) s->transport->give_up_locked(s, id);
   if (request && (!s->transport->give_up_locked || tp__mcp_version_has(s->version, TP__MCP_HAS_INITIALIZE)))

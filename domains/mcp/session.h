@@ -38,6 +38,7 @@ typedef struct tp__mcp_tools {
   tp__mcp_session *session; /* referenced */
   tp__mcp_tool *items;      /* in the order of their names */
   size_t count, capacity;
+  bool is_audited;   /* what has changed is in the audit; under the session's lock */
   tp_writer **pages; /* that the values are in */
   size_t page_count, page_capacity;
 } tp__mcp_tools;
@@ -152,8 +153,9 @@ bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, v
 tp_status tp__mcp_session_request(tp__mcp_session *session, const char *method, const tp__mcp_pair *pairs,
                                   size_t pair_count, tp__mcp_answer_fn on_answer, void *ctx, int64_t *ret_id,
                                   tp_fault *fault);
-/** Gives a request up: its server is notified. @return whether it had no answer yet; then on_answer will not come. */
-bool tp__mcp_session_give_up(tp__mcp_session *session, int64_t id, const char *reason);
+/** Gives a request up: its server is notified.   @param id  as tp__mcp_session_request() set it.
+ *  @return whether it had no answer yet; then on_answer will not come. */
+bool tp__mcp_session_give_up(tp__mcp_session *session, const int64_t *id, const char *reason);
 
 /** What a transport read. @param json  one line, body or event. Threads: one at a time. */
 void tp__mcp_session_take(tp__mcp_session *session, tp_text json);
@@ -174,6 +176,14 @@ void tp__mcp_session_broken(tp__mcp_session *session, const char *words);
 void tp__mcp_session_lost(tp__mcp_session *session, const char *words);
 /** Timers. @return when the next one passes. Threads: io's. */
 int64_t tp__mcp_session_tick(tp__mcp_session *session, int64_t now_ns);
+
+/** Whether a tool of the newest list is not as it was pinned.   @param full_name  as models know it. */
+bool tp__mcp_session_is_changed(tp__mcp_session *session, tp_text full_name);
+/** True the first time, if tools of the list have changed: the caller adds the rows of the audit. */
+bool tp__mcp_session_take_changed(tp__mcp_session *session, tp__mcp_tools *tools);
+/** Writes the answer to what a server asks of its client.
+ *  @return false for a method that this client does not have; then nothing was written. */
+bool tp__mcp_session_write_input(const tp__mcp_session *session, tp_text method, tp_writer *writer);
 
 /** Keeps a line for the diagnostics of the next turn. */
 void tp__mcp_session_note_locked(tp__mcp_session *session, const char *format, ...) TP__PRINTF(2, 3);

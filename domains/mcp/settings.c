@@ -96,7 +96,9 @@ static tp_status check(const tp_mcp_options *o, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_USAGE, o->name, "allow and deny are lists of as many patterns as they say");
   if (o->workspace && o->workspace[0] != '/')
     return tp__refuse(fault, TP_ERR_USAGE, o->name, "workspace is an absolute path, not \"%s\"", o->workspace);
-  if (o->reserved_ != 0) return tp__refuse(fault, TP_ERR_USAGE, o->name, "tp_mcp_options.reserved_ must be zero");
+  if ((unsigned)o->changed > TP_MCP_CHANGED_DENY)
+    return tp__refuse(fault, TP_ERR_USAGE, o->name, "tp_mcp_options.changed is ask or deny (0 or 1), not %u",
+                      (unsigned)o->changed);
   return TP_OK;
 }
 
@@ -118,7 +120,7 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
   settings->argument_count = list_count(o->arguments);
   settings->environment_count = list_count(o->environment);
   settings->header_count = list_count(o->headers);
-  const char **strings[] = {&o->name, &o->directory, &o->url, &o->workspace};
+  const char **strings[] = {&o->name, &o->directory, &o->url, &o->workspace, &o->pins};
   bool is_whole = true;
   for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) is_whole = copy_string(strings[i]) && is_whole;
   is_whole = copy_list(&o->arguments, settings->argument_count) && is_whole;
@@ -133,7 +135,7 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
 
 void tp__mcp_settings_fini(tp__mcp_settings *settings) {
   tp_mcp_options *o = &settings->options;
-  const char *strings[] = {o->name, o->directory, o->url, o->workspace};
+  const char *strings[] = {o->name, o->directory, o->url, o->workspace, o->pins};
   for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) free_string(strings[i]);
   free_list(o->arguments, settings->argument_count);
   free_list(o->environment, settings->environment_count);

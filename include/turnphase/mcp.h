@@ -35,6 +35,13 @@ typedef enum tp_mcp_version {
 /** "2025-11-25", …; "none"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_mcp_version_name(tp_mcp_version version);
 
+/** What becomes of a call of a tool that is not as it was pinned. */
+typedef enum tp_mcp_changed {
+  TP_MCP_CHANGED_ASK = 0,  /* a person is asked about each; without a channel to ask it is denied */
+  TP_MCP_CHANGED_DENY = 1, /* it is denied */
+  TP_MCP_CHANGED_FORCE_32 = 0x7fffffff
+} tp_mcp_changed;
+
 /** A server. Zero means default. Everything is copied. */
 typedef struct tp_mcp_options {
   size_t struct_size;
@@ -62,8 +69,8 @@ typedef struct tp_mcp_options {
   uint32_t max_concurrent;
   /** Of one message that is read; 0: 16 MiB; at most 64 MiB. A program that writes a longer line is ended. */
   uint32_t message_bytes_max;
-  /** Zero. */
-  uint32_t reserved_;
+  /** With pins. */
+  tp_mcp_changed changed;
   /** Patterns (as of tp_match) of the tools' names as the server has them: only these are used. NULL: all. */
   const char *const *allow;
   size_t allow_count;
@@ -72,10 +79,16 @@ typedef struct tp_mcp_options {
   size_t deny_count;
   /** The directory that the server is given as its root when it asks (roots/list); an absolute path. NULL: none. */
   const char *workspace;
+  /** An existing directory in which mcp-NAME.json keeps SHA-256 of each tool's name, description, schema and
+   *  annotations, as they were when the server was first seen. A tool that differs later, or is new, is a diagnostic,
+   *  an audit row `mcp.changed`, and what `changed` says. Removing the file pins the tools anew. A file that cannot be
+   *  read makes each tool a changed one. NULL: nothing is pinned. */
+  const char *pins;
 } tp_mcp_options;
 
 /** Adds a server in one commit: owner mcp.NAME, trust host. It registers
  *    mcp.NAME.tools    turn.pre_tool_materialization: the tools of the server, and diagnostics of what was left out
+ *    mcp.NAME.gate     tool.pre, required, with pins only: asks about tools that have changed, or denies them
  *  It is removed with tp_mcp_remove(), or with the runtime; then its program is ended: end-of-file, after a second
  *  SIGTERM, after half a second more SIGKILL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_BAD_ID for wrong options; TP_ERR_DUPLICATE_ID: there is a server
@@ -104,6 +117,11 @@ typedef struct tp_mcp_config {
    *  here, such as autoApprove. May be NULL. */
   tp_mcp_note_fn on_note;
   void *on_note_ctx;
+  /** As tp_mcp_options.pins and changed, of each. */
+  const char *pins;
+  tp_mcp_changed changed;
+  /** Zero. */
+  uint32_t reserved_;
 } tp_mcp_config;
 
 /** Adds the servers of a file, as tp_mcp_add() each. In their texts ${NAME} is the environment variable, and

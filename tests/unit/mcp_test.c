@@ -10,6 +10,7 @@
 #include "tests/support/json_value.h"
 #include "tests/support/leftovers.h"
 #include <sys/stat.h>
+#include "turnphase/inspect.h"
 #include "turnphase/mcp.h"
 #include "turnphase/task.h"
 
@@ -283,7 +284,7 @@ TEST(options_that_cannot_be_are_refused) {
       {{.name = "s", .arguments = program, .message_bytes_max = 1u << 30}, "message_bytes_max"},
       {{.name = "s", .arguments = program, .allow_count = 1}, "lists"},
       {{.name = "s", .arguments = program, .workspace = "a"}, "absolute"},
-      {{.name = "s", .arguments = program, .reserved_ = 1}, "reserved_"},
+      {{.name = "s", .arguments = program, .changed = (tp_mcp_changed)2}, "ask or deny"},
   };
   world *w = *state;
   tp_fault fault = {0};
@@ -485,4 +486,82 @@ TEST(a_file_that_cannot_be_read_says_where) {
   assert_int_equal(tp_mcp_config_add(w->runtime, &none, NULL, &fault), TP_ERR_USAGE);
   assert_int_equal(tp_mcp_config_add(w->runtime, &missing, NULL, &fault), TP_ERR_IO);
   assert_int_equal(tp_mcp_config_add(w->runtime, NULL, NULL, &fault), TP_ERR_USAGE);
+}
+
+/* ---- pins ---- */
+
+static bool find_row(void *ctx, const tp_audit *row) {
+  if (strcmp(row->action, "mcp.changed") == 0) (*(int *)ctx)++;
+  return true;
+}
+
+TEST(a_tool_that_changes_is_asked_about_and_its_siblings_are_not) {
+  world *w = *state;
+  char pins[] = "/tmp/mcp_pins_XXXXXX", file[64];
+  int rows = 0;
+  assert_non_null(mkdtemp(pins));
+  snprintf(file, sizeof file, "%s/mcp-s.json", pins);
+  add_server(w, "s", "", OPTIONS(.pins = pins));
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'as ever'}"), "as ever");
+  assert_int_equal(access(file, R_OK), 0);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+
+  add_server(w, "s", "described=Says", OPTIONS(.pins = pins)); /* no person can be asked */
+  call(w, "mcp__s__echo", "{'text':'no'}");
+  assert_int_equal(w->kind, TP_TOOL_DENIED);
+  assert_string_equal(call(w, "mcp__s__value", "{}"), "{\"rain_mm\":7}");
+  expect_diagnostic(w, "the tool echo of the server s is not the one that was pinned: it is asked about");
+  tp_runtime_audit(w->runtime, TP_VISIBILITY_INTERNAL, find_row, &rows);
+  assert_int_equal(rows, 1);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+
+  add_server(w, "s", "described=Says", OPTIONS(.pins = pins, .changed = TP_MCP_CHANGED_DENY));
+  assert_non_null(strstr(call(w, "mcp__s__echo", "{'text':'no'}"), "is not the one that was pinned"));
+  assert_int_equal(w->kind, TP_TOOL_DENIED);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+
+  add_server(w, "s", "pages=2", OPTIONS(.pins = pins)); /* one more tool */
+  call(w, "mcp__s__page0", "{}");
+  assert_int_equal(w->kind, TP_TOOL_DENIED);
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'as it was'}"), "as it was");
+  expect_diagnostic(w, "was not there when its tools were pinned");
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+
+  write_config(file, "{'tools': ");
+  add_server(w, "s", "", OPTIONS(.pins = pins));
+  call(w, "mcp__s__value", "{}");
+  assert_int_equal(w->kind, TP_TOOL_DENIED);
+  expect_diagnostic(w, "each of its tools counts as changed");
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  assert_int_equal(unlink(file), 0);
+  assert_int_equal(rmdir(pins), 0);
+}
+
+TEST(pins_that_cannot_be_kept_are_a_diagnostic) {
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(.pins = "/nowhere"));
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'x'}"), "x");
+  expect_diagnostic(w, "cannot be pinned in /nowhere/mcp-s.json: No such file or directory");
+}
+
+/* ---- servers that want to know more ---- */
+
+TEST(a_call_is_made_again_with_what_its_server_wants) {
+  static const struct {
+    const char *words, *text;
+  } rows[] = {
+      {"new wants=state", "yes"},
+      {"new wants=person", "yes"},
+      {"new wants=sampling", "wants sampling/createMessage, which this client does not have"},
+      {"new wants=endless", "asks without end"},
+      {"new wants=nothing", "asks without end, or in a form that is none"},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    add_server(w, "s", rows[i].words, OPTIONS(0));
+    call(w, "mcp__s__echo", "{'text':'yes'}");
+    if (!strstr(w->text, rows[i].text)) fail_msg("%s: %s", rows[i].words, w->text);
+    assert_int_equal(w->kind, strcmp(rows[i].text, "yes") == 0 ? TP_TOOL_OK : TP_TOOL_HANDLER_ERROR);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
 }
