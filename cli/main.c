@@ -132,7 +132,9 @@ static const cli_command commands[] = {
          "list           the tools of the servers, as a turn would have them\n"
          "call TOOL      calls one with every gate of a turn; exit as of tool call\n"
          "check [SERVER] what tool.pre says of each tool, called without arguments: allow, ask or deny, by whom\n"
-         "               and why. 1: the server has no tool",
+         "               and why. 1: the server has no tool\n"
+         "pin SERVER     what its tools are now is what they shall be: with --data, which pins them when they are\n"
+         "               first seen",
      .run = cli_mcp},
     {.bit = CLI_RUNS,
      .name = "runs",

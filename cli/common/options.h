@@ -117,6 +117,9 @@ typedef enum cli_tasks { CLI_TASKS_NONE = 0, CLI_TASKS_TOOLS = 1, CLI_TASKS_ACTI
 /** How a history that is too long is made shorter. */
 typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_COMPACT_DROP = 2 } cli_compact;
 
+/** What becomes of calls of tools that are not as they were pinned: as tp_mcp_changed. */
+typedef enum cli_mcp_changed { CLI_MCP_CHANGED_ASK = 0, CLI_MCP_CHANGED_DENY = 1 } cli_mcp_changed;
+
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
   cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs;
@@ -145,6 +148,7 @@ typedef struct cli_arguments {
   cli_budgets budgets;
   cli_compact compact;
   cli_tasks tasks;
+  cli_mcp_changed mcp_changed;
   tp_if_exists if_exists;
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;

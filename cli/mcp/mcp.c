@@ -3,10 +3,13 @@
  * The command mcp, and the options with which other commands name servers. */
 #include "cli/mcp/mcp.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
@@ -49,7 +52,7 @@ static bool split(char *text, const char **words, size_t most) {
   return true;
 }
 
-static int add_server(tp_runtime *runtime, const char *word) {
+static int add_server(tp_runtime *runtime, const cli_arguments *arguments, const char *word) {
   const char *equals = strchr(word, '='), *words[WORDS_MAX + 1];
   char name[64], *rest = equals ? strdup(equals + 1) : NULL;
   tp_fault fault = {0};
@@ -59,7 +62,10 @@ static int add_server(tp_runtime *runtime, const char *word) {
     return CLI_USAGE;
   }
   snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
-  tp_mcp_options options = {.struct_size = sizeof options, .name = name};
+  tp_mcp_options options = {.struct_size = sizeof options,
+                            .name = name,
+                            .pins = arguments->data,
+                            .changed = (tp_mcp_changed)arguments->mcp_changed};
   bool is_url = strncmp(rest, "http://", 7) == 0 || strncmp(rest, "https://", 8) == 0;
   if (is_url) options.url = rest;
   else options.arguments = words;
@@ -73,9 +79,13 @@ static int add_server(tp_runtime *runtime, const char *word) {
   return status;
 }
 
-static int add_config(tp_runtime *runtime, const char *path) {
-  const tp_mcp_config config = {
-      .struct_size = sizeof config, .path = path, .on_note = print_note, .on_note_ctx = (void *)(uintptr_t)path};
+static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const char *path) {
+  const tp_mcp_config config = {.struct_size = sizeof config,
+                                .path = path,
+                                .on_note = print_note,
+                                .on_note_ctx = (void *)(uintptr_t)path,
+                                .pins = arguments->data,
+                                .changed = (tp_mcp_changed)arguments->mcp_changed};
   tp_fault fault = {0};
   tp_status status = tp_mcp_config_add(runtime, &config, NULL, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
@@ -84,9 +94,9 @@ static int add_config(tp_runtime *runtime, const char *path) {
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
   int status = CLI_OK;
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_configs.count; i++)
-    status = add_config(runtime, arguments->mcp_configs.items[i]);
+    status = add_config(runtime, arguments, arguments->mcp_configs.items[i]);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
-    status = add_server(runtime, arguments->mcp_servers.items[i]);
+    status = add_server(runtime, arguments, arguments->mcp_servers.items[i]);
   return status;
 }
 
@@ -203,16 +213,40 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
   return status;
 }
 
+/* The tools of a server are what they are now. */
+static int pin_server(const cli_arguments *arguments, cli_output *output) {
+  if (!arguments->data || !arguments->operands[1]) {
+    cli_error("mcp pin: name one server, and the --data DIR that has its pins");
+    return CLI_USAGE;
+  }
+  char name[80];
+  snprintf(name, sizeof name, "mcp-%.60s.json", arguments->operands[1]);
+  if (strchr(name, '/')) {
+    cli_error("mcp pin: '%s' is no name of a server", arguments->operands[1]);
+    return CLI_USAGE;
+  }
+  int status = cli_data_make(arguments->data);
+  char *path = cli_data_path(arguments->data, name);
+  if (status == CLI_OK && unlink(path) != 0 && errno != ENOENT) {
+    cli_error("%s: %s", path, strerror(errno));
+    status = CLI_IO;
+  }
+  free(path);
+  return status == CLI_OK ? check_servers(arguments, output) : status;
+}
+
 int cli_mcp(const cli_arguments *arguments, cli_output *output) {
   const char *word = arguments->operand ? arguments->operand : "";
   bool is_tool = strcmp(word, "list") == 0 || strcmp(word, "call") == 0;
-  if (!is_tool && strcmp(word, "check") != 0) {
-    cli_error("mcp: the action is list, call or check, not '%s'", word);
+  bool is_pin = strcmp(word, "pin") == 0;
+  if (!is_tool && !is_pin && strcmp(word, "check") != 0) {
+    cli_error("mcp: the action is list, call, check or pin, not '%s'", word);
     return CLI_USAGE;
   }
   if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) {
     cli_error("mcp %s: name servers by --mcp NAME=COMMAND or --mcp-config FILE.json", word);
     return CLI_USAGE;
   }
+  if (is_pin) return pin_server(arguments, output);
   return is_tool ? cli_tool(arguments, output) : check_servers(arguments, output);
 }

@@ -228,6 +228,7 @@ TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
     const char *says;
   } cases[] = {{{"mcp", "list"}, 2, "name servers by --mcp"},
                {{"mcp", "serve-all"}, 2, "list, call"},
+               {{"mcp", "pin", "--mcp", "a=b"}, 2, "name one server"},
                {{"mcp", "list", "--mcp", "nothing"}, 2, "NAME=COMMAND"},
                {{"mcp", "list", "--mcp", "a=\"b"}, 2, "each quote an end"},
                {{"mcp", "list", "--mcp", "a__b=c"}, 78, "1 to 32 letters"},
@@ -271,5 +272,31 @@ TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
   assert_holds(&c.out, "deny   mcp__s__fail");
   assert_holds(&c.out, "allow  mcp__s__value");
   assert_holds(&c.out, "Not this one.");
+  command_free(&c);
+}
+
+TEST(a_tool_that_changed_is_denied_until_it_is_pinned_anew) {
+  char data[512];
+  snprintf(data, sizeof data, "%s", scratch_path("pinned"));
+  command c = {.arguments = {"mcp", "list", "--no-memory", "--mcp", server(""), "--data", data}};
+  assert_status(&c, 0);
+  command_free(&c);
+  const char *changed = server("described=Says");
+  c = (command){.arguments = {"mcp", "call", "mcp__s__echo", "--no-memory", "--mcp", changed, "--data", data,
+                              "--mcp-changed", "deny", "-a", "-"},
+                .input = "{\"text\": \"no\"}"};
+  assert_status(&c, 77);
+  assert_holds(&c.out, "is not the one that was pinned");
+  assert_holds(&c.err, "the tool echo of the server s is not the one that was pinned: it is denied");
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "pin", "s", "--no-memory", "--mcp", changed, "--data", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "allow  mcp__s__echo");
+  command_free(&c);
+  c = (command){
+      .arguments = {"mcp", "call", "mcp__s__echo", "--no-memory", "--mcp", changed, "--data", data, "-a", "-"},
+      .input = "{\"text\": \"yes\"}"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "yes");
   command_free(&c);
 }
