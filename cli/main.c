@@ -297,7 +297,8 @@ static const cli_command commands[] = {
                     "stats DIR         counts records, jobs, messages and bytes\n"
                     "hash DIR FILE     the keyed hash of a text, as explain --json shows those of what passed through\n"
                     "prune DIR         deletes records that are older than --age, or the oldest until the file is no\n"
-                    "                  larger than --size; history, open jobs and dead letters stay",
+                    "                  larger than --size, and turns of the history older than --history-age; open\n"
+                    "                  jobs and dead letters stay",
      .run = cli_store},
     {.bit = CLI_MEMORY,
      .name = "memory",

@@ -128,7 +128,7 @@ typedef struct cli_arguments {
   cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
-  const char *format, *output, *age, *size, *reason, *by, *action;
+  const char *format, *output, *age, *history_age, *size, *reason, *by, *action;
   const char *operand;                    /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;

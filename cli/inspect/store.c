@@ -265,9 +265,9 @@ static int read_size(const char *text, uint64_t *ret_bytes) {
   return CLI_USAGE;
 }
 
-static int read_age(const char *text, int64_t *ret_unix_ms) {
+static int read_age(const char *option, const char *text, int64_t *ret_unix_ms) {
   if (!text || cli_date_read_since(text, ret_unix_ms)) return CLI_OK;
-  cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", text);
+  cli_error("%s takes 12h, 30d or 2026-11-22, not '%s'", option, text);
   return CLI_USAGE;
 }
 
@@ -277,11 +277,12 @@ static int store_prune(work *w, uint64_t id) {
   tp_sqlite_prune request = {.struct_size = sizeof request, .progress = note_progress, .ctx = &progress};
   uint64_t rows = 0;
   tp_fault fault = {0};
-  int status = read_age(w->arguments->age, &request.before_unix_ms);
+  int status = read_age("--age", w->arguments->age, &request.before_unix_ms);
+  if (status == CLI_OK) status = read_age("--history-age", w->arguments->history_age, &request.history_before_unix_ms);
   if (status == CLI_OK) status = read_size(w->arguments->size, &request.bytes_max);
   if (status != CLI_OK) return status;
-  if (!w->arguments->age && !w->arguments->size) {
-    cli_error("store prune needs --age or --size: what is to be deleted?");
+  if (!w->arguments->age && !w->arguments->size && !w->arguments->history_age) {
+    cli_error("store prune needs --age, --size or --history-age: what is to be deleted?");
     return CLI_USAGE;
   }
   cli_progress_start(&progress, "pruning");

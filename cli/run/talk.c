@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/run/changed.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
+#include "support/clock.h"
 #include "support/lock.h"
 #include "turnphase/sqlite.h"
 
@@ -67,6 +69,25 @@ static int open_history(cli_talk *talk) {
   return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
 }
 
+/* An age, not a day: a day would be older with each of the process. */
+static int read_history_age(const cli_talk *talk, uint32_t *ret_age_s) {
+  const char *age = talk->arguments->history_age;
+  int64_t since_ms = 0;
+  if (!age) return CLI_OK;
+  if (!talk->store_path) {
+    cli_error("--history-age is for the history of --data DIR");
+    return CLI_USAGE;
+  }
+  bool is_age = age[strcspn(age, "smhd")] && cli_date_read_since(age, &since_ms);
+  int64_t age_s = is_age ? (tp__wall_ms() - since_ms) / 1000 : 0;
+  if (age_s > 0 && age_s <= UINT32_MAX) {
+    *ret_age_s = (uint32_t)age_s;
+    return CLI_OK;
+  }
+  cli_error("--history-age takes 12h or 365d, not '%s'", age);
+  return CLI_USAGE;
+}
+
 /* @param ret_store  NULL where nothing is kept. */
 static int open_store(cli_talk *talk, tp_store **ret_store) {
   tp_fault fault = {0};
@@ -76,7 +97,8 @@ static int open_store(cli_talk *talk, tp_store **ret_store) {
                                      .log_ctx = (void *)(uintptr_t)talk->arguments,
                                      .content_hashes = 1};
   *ret_store = NULL;
-  if (!talk->store_path) return CLI_OK;
+  int exit_status = read_history_age(talk, &options.history_age_max_s);
+  if (exit_status != CLI_OK || !talk->store_path) return exit_status;
   tp_status status = tp_sqlite_store_open(&options, ret_store, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
 }

@@ -92,6 +92,15 @@ typedef struct tp_sqlite_store_options {
   uint32_t content_hashes;
   /** Size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB; at least 64 KiB. */
   uint32_t page_cache_bytes;
+  /** Of the history in this file: turns whose messages are all older are deleted, from the beginning of their
+   *  session on; 0: no bound. Applied when records are written, at most once a minute, and logged. A session stays
+   *  whole while a turn of it runs in any process, as far as the file's records report it (TP_DURABILITY_MEMORY has
+   *  none of what runs), or a question of it is open. A session that is open and idle goes on with what it has read; a
+   *  session that is opened later reads what is left. The id of a deleted turn is not known any more
+   *  (tp_turn_request.if_exists). */
+  uint32_t history_age_max_s;
+  /** Must be zero. */
+  uint32_t reserved_;
 } tp_sqlite_store_options;
 
 /** A store in a file (mode 0600, WAL, synchronous FULL). A file that holds only a history, or has an earlier schema, is
@@ -166,11 +175,13 @@ typedef struct tp_sqlite_prune {
   void (*progress)(void *ctx, uint64_t rows_deleted);
   /** Of progress. */
   void *ctx;
+  /** Deletes older turns of the history, by the rules of history_age_max_s; 0: none. */
+  int64_t history_before_unix_ms;
 } tp_sqlite_prune;
 
 /** Deletes records by the rules of the store's retention, until there is nothing left to delete, and returns the free
- *  space to the file system. History, open jobs and dead letters stay. Other threads and processes may use the file
- *  meanwhile: each step is a short transaction.
+ *  space to the file system. Open jobs and dead letters stay, and the history without history_before_unix_ms. Other
+ *  threads and processes may use the file meanwhile: each step is a short transaction.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE_READONLY for a
  *          store that is read only; TP_ERR_STORE…, TP_ERR_IO: rows that were deleted before stay deleted.
  *  Threads: any.   Blocks: on the file. */

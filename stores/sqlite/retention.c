@@ -5,7 +5,7 @@
  * commit nor a job waits for long: a step deletes a part of the rows, and gives a bounded number of free pages back. */
 #include <stdio.h>
 
-#include "stores/sqlite/sqlite.h"
+#include "stores/sqlite/history_age.h"
 
 enum {
   ROWS_A_STEP = 2000, /* of each table at most, by age */
@@ -140,11 +140,43 @@ static bool should_check_age(tp__sqlite_store *s) {
   return true;
 }
 
-tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault) {
+/* ---- the history ---- */
+
+static bool should_age_history(tp__sqlite_store *s) {
+  enum { ROUND_EVERY_MS = 60000 };
+  int64_t now_ms = tp__wall_ms();
+  if (!s->options.history_age_max_s) return false;
+  if (now_ms >= s->history_aged_ms && now_ms - s->history_aged_ms < ROUND_EVERY_MS) return false;
+  s->history_aged_ms = now_ms;
+  return true;
+}
+
+/* Whole rounds: the mutex is free between two steps. */
+static tp_status age_history(tp__sqlite_store *s, tp_fault *fault) {
+  tp__aged aged = {.has_more = true};
+  char message[TP_FAULT_MESSAGE_SIZE];
+  int rc = SQLITE_OK;
+  tp_status status = TP_OK;
+  while (aged.has_more && rc == SQLITE_OK) {
+    tp__lock_acquire(&s->mutex);
+    int64_t oldest_ms = tp__wall_ms() - (int64_t)s->options.history_age_max_s * 1000;
+    rc = tp__sqlite_age_history_locked(s, oldest_ms, &aged);
+    if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old turns of the history", rc, fault);
+    tp__lock_release(&s->mutex);
+  }
+  snprintf(message, sizeof message,
+           "%s: %llu messages of %llu sessions were older than history_age_max_s (%u), and are deleted; %llu sessions "
+           "stay, since something works on them",
+           s->path, (unsigned long long)aged.messages, (unsigned long long)aged.sessions, s->options.history_age_max_s,
+           (unsigned long long)aged.sessions_in_use);
+  if (aged.messages > 0) tp__writer_log(&s->writer, TP_LOG_INFO, TP_OK, message);
+  return status;
+}
+
+static tp_status retain_records(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault) {
   extent e = {0};
   tp_status status = TP_OK;
   *ret_none_left = false;
-  if (!s->options.age_max_s && !s->options.bytes_max) return TP_OK;
   tp__lock_acquire(&s->mutex);
   int rc = measure(s->db, &e);
   bool by_age = should_check_age(s);
@@ -156,6 +188,14 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old records", rc, fault);
   tp__lock_release(&s->mutex);
   return status;
+}
+
+tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault) {
+  const tp_sqlite_store_options *o = &s->options;
+  *ret_none_left = false;
+  tp_status status = should_age_history(s) ? age_history(s, fault) : TP_OK;
+  if (status != TP_OK || (!o->age_max_s && !o->bytes_max && !o->history_age_max_s)) return status;
+  return retain_records(s, ret_none_left, fault);
 }
 
 /* The log of what is not yet in the file is part of what a directory takes: it is written back sooner for a small
@@ -226,6 +266,15 @@ tp_status tp_sqlite_store_prune(const tp_store *store, const tp_sqlite_prune *th
     deleted += rows;
     if (request.progress) request.progress(request.ctx, deleted);
   } while (rc == SQLITE_OK && rows > 0);
+  for (tp__aged aged = {.has_more = request.history_before_unix_ms != 0}; aged.has_more && rc == SQLITE_OK;) {
+    uint64_t before = aged.messages;
+    tp__lock_acquire(&s->mutex);
+    rc = tp__sqlite_age_history_locked(s, request.history_before_unix_ms, &aged);
+    if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "delete old turns of the history", rc, fault);
+    tp__lock_release(&s->mutex);
+    deleted += aged.messages - before;
+    if (request.progress) request.progress(request.ctx, deleted);
+  }
   if (rc == SQLITE_OK && (rc = give_all_back(s)) != SQLITE_OK)
     status = tp__store_fail(s, s->db, "free its pages", rc, fault);
   if (ret_rows_deleted) *ret_rows_deleted = deleted;

@@ -116,6 +116,7 @@ typedef struct tp__sqlite_store {
   size_t breadcrumb_count;
   int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
   bool age_has_more;        /* and there were more than one step deletes */
+  int64_t history_aged_ms;  /* when the last round of history_age.c began */
 } tp__sqlite_store;
 
 /** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write

@@ -312,6 +312,8 @@ static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_
   if (options->content_hashes > 1)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.content_hashes is %u: it must be 0 or 1",
                       options->content_hashes);
+  if (options->reserved_)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_options.reserved_ must be zero");
   if (options->page_cache_bytes && options->page_cache_bytes < PAGE_CACHE_LEAST)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_store_options.page_cache_bytes is %u: give at least %d (64 KiB), or 0",
