@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the module `value` costs: the arguments of a tool call, checked, read, written and made canonical. */
+#include <msgpack/unpack.h>
+
 #include "bench/modules/module.h"
 
 typedef struct value_bench {
@@ -38,6 +40,16 @@ static int64_t walk(void *ctx, uint32_t times) {
   MODULE_TIMED(times, tp_value_walk w = {0}; while (tp_value_next(module->value, &w)) MODULE_KEEP(w.value.size));
 }
 
+/* What msgpack-c does for the same: a tree of objects in memory of its own. */
+static int64_t unpack(void *ctx, uint32_t times) {
+  value_bench *module = ctx;
+  msgpack_unpacked unpacked;
+  size_t at = 0;
+  msgpack_unpacked_init(&unpacked);
+  MODULE_TIMED(times, at = 0; MODULE_KEEP(msgpack_unpack_next(&unpacked, module->value.data, module->value.size, &at));
+               msgpack_unpacked_destroy(&unpacked));
+}
+
 static int64_t write(void *ctx, uint32_t times) {
   value_bench *module = ctx;
   tp_text value;
@@ -69,6 +81,7 @@ int main(int argc, char **argv) {
   module_add(&row, "check", check, &module);
   module_add(&row, "get, the second of four", get, &module);
   module_add(&row, "walk over all", walk, &module);
+  module_add(&row, "msgpack-c: unpack", unpack, &module);
   module_add(&row, "write", write, &module);
   module_add(&row, "canonical form", canonical, &module);
   module_add(&row, "is a sentence UTF-8", utf8, &module);
