@@ -163,6 +163,64 @@ def what_was_ignored_stays_so(root):
     assert json.loads(lines[-1])['result'] == 'cancelled', lines
 
 
-CASES = [run_is_ended, program_that_hears_no_signal_is_gone, chat_is_ended, chat_that_waits_for_a_line_is_ended,
-         call_is_ended, second_one_ends_at_once, what_was_ignored_stays_so]
+def look(directory, *words):
+    done = subprocess.run([COMMAND, *words], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          check=True)
+    return done.stdout.decode()
+
+
+def assert_shown(directory, word, doing):
+    """The turn in each command that reads it, for people and for programs."""
+    runs, show = look(directory, 'runs', 'data'), look(directory, 'show', 'data', 't1')
+    explain, plot = look(directory, 'explain', 'data', 't1'), look(directory, 'plot', 'data', 't1', '--format', 'svg')
+    assert f'{word} after ' in runs and f'{doing} tool slow, ' in runs, runs
+    assert f'turn {word} since ' in show and 'tool slow, ' in show, show
+    assert f'turn t1  {word}  after ' in explain and 'tool slow, call 1 of response 1' in explain, explain
+    assert 'slow' in plot, plot
+    line = json.loads(look(directory, 'runs', 'data', '--json').splitlines()[0])
+    assert line['turn_state'] == word and line['ids']['turn'] == 't1', line
+    assert [(step['kind'], step['tool']) for step in line['open']] == [('tool', 'slow')], line
+    whole = json.loads(look(directory, 'explain', 'data', 't1', '--json'))
+    assert whole['turn_state'] == word and whole['outcome'] == 'not_ended', whole
+    open_steps = [step for step in whole['steps'] if step['outcome'] == 'open']
+    assert [step['tool'] for step in open_steps] == ['slow'] and 'duration_ns' not in open_steps[0], whole
+    assert json.loads(look(directory, 'show', 'data', 't1', '--json').splitlines()[0])['turn_state'] == word
+    for state, count in (('running', word == 'running'), ('interrupted', word == 'interrupted'), ('failed', 0)):
+        lines = look(directory, 'runs', 'data', '--json', '--state', state).splitlines()
+        assert len([line for line in lines if 'turn_state' in line]) == count, (state, lines)
+    assert 'turn_state' not in look(directory, 'runs', 'data', '--json', '--phase', 'turn.intake')
+    assert 'turn_state' not in look(directory, 'runs', 'data', '--json', '--turn', 't2')
+
+
+def suspects(directory):
+    rows = look(directory, 'audit', 'data', '--action', 'crash_suspect', '--json').splitlines()
+    return [(row['hook'], row['turn']) for row in map(json.loads, rows)]
+
+
+def what_runs_and_what_ran_at_a_crash_is_shown(root):
+    for durability in ('async', 'sync'):
+        process, program, directory = begin(root, durability, RUN + ['--data', 'data', '--durability', durability])
+        wait_for(lambda: 'running after' in look(directory, 'runs', 'data'), process)
+        assert_shown(directory, 'running', 'in:')
+        process.kill()
+        process.communicate()
+        wait_for(lambda: not is_alive(program))
+        assert_shown(directory, 'interrupted', 'was in:')  # before any process has recovered it
+        assert suspects(directory) == []
+        plain = ['run', '--script', 'plain.yaml', '--no-memory', '--data', 'data', 'next.jsonl']
+        with open(os.path.join(directory, 'next.jsonl'), 'w') as file:
+            file.write('{"session": "other", "turn": "t9", "user": "hi"}\n')
+        look(directory, *plain)
+        assert_shown(directory, 'interrupted', 'was in:')
+        assert suspects(directory) == [('slow', 't1')]
+        said = 'crash_suspect the tool `slow` was called when its process died'
+        assert said in look(directory, 'show', 'data', 't1') and said in look(directory, 'explain', 'data', 't1')
+        whole = json.loads(look(directory, 'explain', 'data', 't1', '--json'))
+        assert whole['crash_suspects'] == ['the tool `slow` was called when its process died'], whole
+        assert 'crash_suspect' not in look(directory, 'show', 'data', 't9')
+
+
+CASES = [run_is_ended, what_runs_and_what_ran_at_a_crash_is_shown, program_that_hears_no_signal_is_gone,
+         chat_is_ended, chat_that_waits_for_a_line_is_ended, call_is_ended, second_one_ends_at_once,
+         what_was_ignored_stays_so]
 sys.exit(cases.run(CASES, lambda directory: directory))
