@@ -96,8 +96,22 @@ static void note_record(world *w, uint64_t entry_id) {
   w->record_count++;
 }
 
+/* Of an entry that has not ended: any states, and never after its end. The memory store keeps none of them. */
+static tp_status note_open_entry(world *w, const tp_entry_record *record) {
+  if (world_recorded(w, record->entry_id))
+    world_fail(w, "no entry is open after its end", "entry %llu", (unsigned long long)record->entry_id);
+  for (size_t i = 0; i < record->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (!record->run(record->source, i, &run) || run.state < TP_STATE_QUEUED || run.state > TP_STATE_SKIPPED)
+      world_fail(w, "every run of an open entry has a state", "entry %llu, row %zu",
+                 (unsigned long long)record->entry_id, i);
+  }
+  return store_refuses(w) ? TP_ERR_STORE : TP_OK;
+}
+
 static tp_status store_record(void *ctx, const tp_entry_record *record) {
   world *w = ctx;
+  if (!record->ended_ns) return note_open_entry(w, record);
   note_record(w, record->entry_id);
   for (size_t i = 0; i < record->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
@@ -115,8 +129,33 @@ static tp_status store_turn_record(void *ctx, const tp_turn_record *record) {
     world_fail(w, "a turn's record is whole", "number %llu", (unsigned long long)number);
   if (number < WORLD_TURNS && w->turn_recorded[number]++)
     world_fail(w, "one record per turn", "number %llu is recorded again", (unsigned long long)number);
+  if (record->running_number < WORLD_TURNS) w->turn_is_over[record->running_number] = record->running_number > 0;
   tp__sim_point();
   return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->ctx, record);
+}
+
+/* Of a turn that has not ended: steps that have, then open ones; never after its end. */
+static tp_status store_turn_running(void *ctx, const tp_turn_record *record) {
+  world *w = ctx;
+  bool is_open = false, is_whole = record->number && record->state == TP_STATE_RUNNING && !record->outcome &&
+                                   record->started_ns > 0 && record->ended_ns >= record->started_ns;
+  for (size_t i = 0; i < record->step_count; i++) {
+    tp_turn_step step = {.struct_size = sizeof step};
+    is_whole = is_whole && record->step(record->step_source, i, &step) && step.kind && !(is_open && step.ended_ns);
+    is_open = step.ended_ns == 0;
+  }
+  if (!is_whole) world_fail(w, "the record of a turn that runs is whole", "%llu", (unsigned long long)record->number);
+  if (record->number < WORLD_TURNS && w->turn_is_over[record->number])
+    world_fail(w, "no turn runs after its end", "number %llu", (unsigned long long)record->number);
+  tp__sim_point();
+  return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_running(w->inner->ctx, record);
+}
+
+static tp_status store_commit(void *ctx, tp_fault *fault) { return (void)ctx, (void)fault, TP_OK; }
+
+static tp_status store_turns_running(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx,
+                                     tp_fault *fault) {
+  return ((world *)ctx)->inner->turns_running(((world *)ctx)->inner->ctx, query, each, each_ctx, fault);
 }
 static tp_status store_audit(void *ctx, const tp_audit *row) {
   world *w = ctx;
@@ -200,6 +239,10 @@ static tp_status make_store(world *w) {
                         .open = store_open,
                         .record = store_record,
                         .turn_record = store_turn_record,
+                        .turn_running = store_turn_running,
+                        .commit = store_commit,
+                        .turns_running = store_turns_running,
+                        .durable = w->s->node_count % 2, /* as far as it says */
                         .audit = store_audit,
                         .record_late = store_record_late,
                         .job_insert = store_job_insert,
@@ -398,11 +441,14 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   TP__TRY(history_open(w));
   TP__TRY(make_store(w));
   options.store = &w->store;
+  if (w->store.durable) options.durability = TP_DURABILITY_ASYNC; /* what runs is shown, too */
   options.shared_history = w->history;
   tool_work_set_people(w, &options);
   if (w->s->tasks) options.ask_limit_ms = TASK_WORK_ASK_MS;
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
+  /* A drain leaves the jobs of a durable store to the next process, which is not played. */
+  if (status == TP_OK) ((tp_store *)(uintptr_t)tp__runtime_store(w->runtime))->durable = 0;
   if (!w->store_taken) tp_store_free(w->inner);
   if (status == TP_OK) status = taker_open(w);
   if (status == TP_OK) status = register_all(w, fault);

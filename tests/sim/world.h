@@ -141,6 +141,7 @@ struct world {
   uint32_t store_opens;
   uint32_t store_destroys;
   uint8_t turn_recorded[WORLD_TURNS]; /* by number */
+  bool turn_is_over[WORLD_TURNS];     /* by the number that it had while it ran */
   uint32_t in_audit;
   bool store_taken;
   uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
