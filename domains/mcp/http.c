@@ -262,6 +262,7 @@ static void transfer_ended(transfer *t, CURLcode code, int64_t now_ns) {
     return;
   }
   if (!t->is_stream && code == CURLE_OK && t->text.size > 0 && t->id > 0) take_text(t, tp__bytes_text(&t->text));
+  if (t->kind == POST && t->id < 0) tp__mcp_session_delivered(t->session);
   if (t->id <= 0 || !tp__mcp_session_waits(t->session, t->id)) return;
   if (status == 404 && t->has_session) {
     tp__mcp_session_renew(t->session, t->id);
@@ -477,7 +478,8 @@ static void http_free(tp__mcp_session *session) {
   if (session->link) tp__heap_free(session->link, sizeof(link));
 }
 
-const tp__mcp_transport tp__mcp_http = {.start_locked = http_start_locked,
+const tp__mcp_transport tp__mcp_http = {.confirms = true,
+                                        .start_locked = http_start_locked,
                                         .send_locked = http_send_locked,
                                         .listen_locked = http_listen_locked,
                                         .give_up_locked = http_give_up_locked,

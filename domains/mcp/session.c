@@ -47,7 +47,7 @@ static void session_check_locked(const tp__mcp_session *s) {
   /* Only a session that starts reads a first list, and one that is ready has one. */
   assert(s->state != TP__MCP_READY || (s->tools && s->is_connected));
   assert(s->state == TP__MCP_STARTING || s->start_deadline_ns == INT64_MAX);
-  assert(s->state == TP__MCP_STARTING || !s->is_probing);
+  assert(s->state == TP__MCP_STARTING || (!s->is_probing && !s->awaits_delivery));
   assert(s->state == TP__MCP_PAUSED || s->restart_ns == INT64_MAX);
   /* Nobody waits for what does not come. */
   assert(s->state == TP__MCP_STARTING || !s->waiters);
@@ -123,7 +123,7 @@ static void take_waiting_locked(tp__mcp_session *s, after *a, const char *words)
   s->requests = NULL;
   s->waiters = NULL;
   s->listing = NULL;
-  s->is_probing = s->is_listing = s->list_again = false;
+  s->is_probing = s->is_listing = s->list_again = s->awaits_delivery = false;
   s->start_deadline_ns = s->probe_deadline_ns = INT64_MAX;
 }
 
@@ -273,7 +273,7 @@ static void take_server_locked(tp__mcp_session *s, tp_text info, tp_text capabil
 static void speaks_locked(tp__mcp_session *s, tp_mcp_version version, after *a) {
   TP__LOCKED(&s->lock);
   s->version = version;
-  s->is_probing = false;
+  s->is_probing = s->awaits_delivery = false;
   s->probe_deadline_ns = INT64_MAX;
   if (s->transport->listen_locked && tp__mcp_version_has(version, TP__MCP_HAS_INITIALIZE))
     s->transport->listen_locked(s);
@@ -348,8 +348,9 @@ static void initialize_answered(void *ctx, const tp__mcp_answer *answer) {
   } else {
     take_server_locked(s, tp_value_get(m->result, "serverInfo"), tp_value_get(m->result, "capabilities"));
     s->version = version;
-    (void)!notify_locked(s, "notifications/initialized", NULL, 0); /* its end is another event */
-    speaks_locked(s, version, &a);
+    s->awaits_delivery = s->transport->confirms;
+    tp_status sent = notify_locked(s, "notifications/initialized", NULL, 0); /* its end is another event */
+    if (!s->awaits_delivery || sent != TP_OK) speaks_locked(s, version, &a);
   }
   release(s, &a);
 }
@@ -569,6 +570,13 @@ void tp__mcp_session_take(tp__mcp_session *s, tp_text json) {
     else if (m.kind == TP__MCP_BROKEN && m.id.size == 0) take_stray(s, json, fault.message);
     else answer_request(s, &m, fault.message);
   }
+}
+
+void tp__mcp_session_delivered(tp__mcp_session *s) {
+  after a = {0};
+  tp__lock_acquire(&s->lock);
+  if (s->awaits_delivery) speaks_locked(s, s->version, &a);
+  release(s, &a);
 }
 
 bool tp__mcp_session_waits(tp__mcp_session *s, int64_t id) {

@@ -78,6 +78,9 @@ typedef struct tp__mcp_transport {
    *  @param params  of the request, for headers; or empty. */
   tp_status (*send_locked)(tp__mcp_session *session, int64_t id, const char *method, tp_text params, tp_text json,
                            tp_fault *fault);
+  /** Each message goes its own way, and one may overtake another: after a message without an answer
+   *  tp__mcp_session_delivered() follows. */
+  bool confirms;
   /** The handshake of a version with a session is over: messages of the server's own are wanted. NULL: they come. */
   void (*listen_locked)(tp__mcp_session *session);
   /** A request was given up; NULL: nothing is to be done. */
@@ -116,6 +119,7 @@ struct tp__mcp_session {
   int64_t start_deadline_ns, probe_deadline_ns, restart_ns, kill_ns; /* INT64_MAX: none */
   int64_t ready_ns;
   bool leaves_at_end;                /* it was closed on a thread of io */
+  bool awaits_delivery;              /* of notifications/initialized, before anything else is sent */
   char words[TP_FAULT_MESSAGE_SIZE]; /* why it is PAUSED */
   char server_name[128], server_version[64];
   bool has_tools, has_list_changed;
@@ -168,6 +172,8 @@ tp_text tp__mcp_session_schema_locked(const tp__mcp_session *session, tp_text na
 /** The server does not know the session any more that the request was a part of: the request fails, and the session is
  *  initialized again, once. */
 void tp__mcp_session_renew(tp__mcp_session *session, int64_t id);
+/** A message without an answer has arrived, or could not be sent. */
+void tp__mcp_session_delivered(tp__mcp_session *session);
 /** The answer to one request will not come. */
 void tp__mcp_session_fail_request(tp__mcp_session *session, int64_t id, const char *words);
 /** What the server writes cannot be read any more: it is ended at once. */

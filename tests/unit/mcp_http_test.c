@@ -186,6 +186,13 @@ static const char *request_with(world *w, const char *words) {
 
 static world w;
 
+static int place_of(world *in, const char *words) {
+  const char *request = request_with(in, words);
+  int place = 0;
+  while (in->endpoint->requests[place] != request) place++;
+  return place;
+}
+
 static bool has_header(const char *request, const char *name, const char *value) {
   const char *found = endpoint_header(request, name);
   return found && strncmp(found, value, strlen(value)) == 0 && found[strlen(value)] == '\r';
@@ -200,6 +207,7 @@ TEST(a_session_is_kept_and_ended) {
   assert_true(has_header(request, "Authorization", "Bearer secret"));
   assert_true(has_header(request, "Accept", "application/json, text/event-stream"));
   assert_null(endpoint_header(request, "Mcp-Method"));
+  assert_true(place_of(&w, "notifications/initialized") < place_of(&w, "\"tools/list\"")); /* none overtakes it */
   assert_true(has_header(request_with(&w, "notifications/initialized"), "Mcp-Session-Id", "session-1"));
   assert_true(has_header(request_with(&w, "GET /"), "Mcp-Session-Id", "session-1"));
   assert_int_equal(tp_mcp_remove(w.runtime, "s", NULL), TP_OK);
