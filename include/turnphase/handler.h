@@ -621,6 +621,18 @@ typedef enum tp_execution {
   TP_EXECUTION_FORCE_32 = 0x7fffffff
 } tp_execution;
 
+/** What an entry does with a detached run for which there is no space: the store has as many open jobs as it takes
+ *  (jobs_max), or too many calls wait for a handler thread (tp_runtime_options.handler_queue_max). */
+typedef enum tp_backlog {
+  TP_BACKLOG_DEFAULT = 0, /* WAIT for Background, REFUSE for FireAndRecord */
+  TP_BACKLOG_WAIT = 1,   /* Background only: the entry, and so its turn, waits for space, the oldest entry first, for at
+                             most tp_runtime_options.backlog_wait_ms; then as REFUSE. No thread waits meanwhile. Nested
+                             turns do not wait: a tool or a job that runs one holds a thread */
+  TP_BACKLOG_REFUSE = 2, /* the run has failed (TP_REASON_SHED), and its failure policy follows */
+  TP_BACKLOG_SHED = 3,   /* the run is skipped (TP_REASON_BACKLOG), which fails nothing and leaves a diagnostic */
+  TP_BACKLOG_FORCE_32 = 0x7fffffff
+} tp_backlog;
+
 /** What follows when a handler does not answer. */
 typedef enum tp_failure {
   TP_FAILURE_DEFAULT = 0,     /* the phase's */
@@ -784,6 +796,10 @@ typedef struct tp_subscription {
   const tp_match *match;
   /** Any text of the owner, shown by inspection. */
   const char *metadata;
+  /** Detached ones: what follows without space for the run. */
+  tp_backlog backlog;
+  /** Must be zero. */
+  uint32_t reserved_;
 } tp_subscription;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
@@ -795,6 +811,7 @@ TP_API const char *tp_severity_name(tp_severity severity);
 TP_API const char *tp_execution_name(tp_execution execution);
 TP_API const char *tp_failure_name(tp_failure failure);
 TP_API const char *tp_backoff_name(tp_backoff backoff);
+TP_API const char *tp_backlog_name(tp_backlog backlog);
 TP_API const char *tp_visibility_name(tp_visibility visibility);
 /** "native" (for DEFAULT, too), "script", … Threads: any. */
 TP_API const char *tp_handler_kind_name(tp_handler_kind kind);

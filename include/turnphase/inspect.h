@@ -181,7 +181,7 @@ typedef struct tp_runtime_stats {
   uint64_t jobs_open;
   /** Jobs that failed for good: dead letters. */
   uint64_t jobs_dead;
-  /** Jobs that the store did not take. */
+  /** Jobs that the store did not take; where an entry waited for space, once its wait was over. */
   uint64_t jobs_refused;
   /** Now: those whose close has not ended. */
   uint64_t sessions_open;
@@ -207,6 +207,10 @@ typedef struct tp_runtime_stats {
   uint64_t breakers_opened;
   /** Runs of background jobs that were postponed (tp_call_postpone()), and do not count as attempts. */
   uint64_t jobs_postponed;
+  /** Detached runs that were skipped for want of space (TP_BACKLOG_SHED). */
+  uint64_t jobs_shed;
+  /** Now: entries that wait for space in the backlog of jobs (TP_BACKLOG_WAIT). */
+  uint64_t jobs_in_line;
 } tp_runtime_stats;
 /** With a struct_size that is not set nothing is written. After tp_runtime_free() and in the child of a fork every
  *  counter is 0. Threads: any. */

@@ -182,6 +182,8 @@ typedef struct tp_runtime_options {
   /** For how long in all a handler may postpone a job (tp_call_postpone()) before its attempts count; 0: 24 h. What is
    *  summed are the job's pauses, so time in which no process runs, or a clock that is set, does not count. */
   uint64_t job_postpone_ms;
+  /** How long an entry waits for space in a full backlog of jobs (TP_BACKLOG_WAIT); 0: 30,000. */
+  uint64_t backlog_wait_ms;
 } tp_runtime_options;
 
 /** Makes a runtime. Starts no thread and opens nothing: tp_runtime_start() does.
@@ -509,6 +511,10 @@ typedef struct tp_hook {
   const char *origin_file;
   uint32_t origin_line;
   tp_handler_kind kind;
+  /** Detached ones: what follows without space for the run. */
+  tp_backlog backlog;
+  /** Must be zero. */
+  uint32_t reserved_;
 } tp_hook;
 
 /** Registers one function in one commit: owner "host", trust host. The hook, its match and the tools of its fallback

@@ -197,6 +197,7 @@ typedef enum tp_reason {
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry had failed or was denied before it */
   TP_REASON_NO_SLACK = 35,     /* skipped: no time was left, or required handlers after it need the time */
   TP_REASON_KILL_SWITCH = 36,  /* skipped: the operator switched it off */
+  TP_REASON_BACKLOG = 37,      /* skipped: there was no space for it, and its subscription sheds (TP_BACKLOG_SHED) */
   TP_REASON_FORCE_32 = 0x7fffffff
 } tp_reason;
 

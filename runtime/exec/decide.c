@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/decide.h"
 
-enum cause_class { SUCCESS, NO_DUTY, DUTY_LEFT, CANCELLED, FAILURE };
+enum cause_class { SUCCESS, NO_DUTY, SHED, DUTY_LEFT, CANCELLED, FAILURE };
 
 static enum cause_class class_of(tp_reason cause) {
   switch (cause) {
@@ -11,6 +11,8 @@ static enum cause_class class_of(tp_reason cause) {
     case TP_REASON_KILL_SWITCH:
     case TP_REASON_PHASE_FAILED:
       return NO_DUTY; /* it did not have to run */
+    case TP_REASON_BACKLOG:
+      return SHED; /* by its own policy */
     case TP_REASON_DEPENDENCY:
     case TP_REASON_NO_SLACK:
       return DUTY_LEFT; /* skipped, but a guard never vanishes silently */
@@ -28,6 +30,8 @@ tp__decision tp__decide(tp_execution execution, tp_failure failure, tp_reason ca
     case SUCCESS:
     case NO_DUTY:
       return TP__DECIDE_GO_ON;
+    case SHED:
+      return TP__DECIDE_DIAGNOSE;
     case DUTY_LEFT:
       return required ? TP__DECIDE_FAIL : TP__DECIDE_GO_ON;
     case CANCELLED:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/detached.h"
 
+#include "runtime/exec/backlog.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/jobs.h"
 #include "runtime/exec/records.h"
@@ -188,7 +189,8 @@ tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
   const tp__node *node = &e->plan->nodes[index];
   tp_runtime *runtime = e->turn->runtime;
   tp__payload payload = payload_of(e);
-  if (node->flags & TP__NODE_BACKGROUND) return tp__jobs_add(e, node, &payload);
+  if (node->flags & TP__NODE_BACKGROUND)
+    return tp__jobs_add(e, node, &payload, tp__backlog_of(node) != TP_BACKLOG_REFUSE);
   tp__detached_spec spec = {.plan = e->plan,
                             .node = node,
                             .snapshot = e->turn->snapshot,

@@ -4,12 +4,15 @@
  * all inline takes no lock here. */
 #include "runtime/exec/entry.h"
 
+#include "runtime/base/bug.h"
+#include "runtime/exec/backlog.h"
 #include "runtime/exec/begin.h"
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/call.h"
 #include "runtime/exec/detached.h"
 #include "runtime/exec/inline.h"
+#include "runtime/exec/jobs.h"
 #include "runtime/exec/node_attempt.h"
 #include "runtime/exec/record_commit.h"
 #include "runtime/exec/records.h"
@@ -259,16 +262,57 @@ static void submit_node(tp__entry *e, const tp__node *node, uint32_t index, tp__
   e->now_ns = stamp(e); /* the submit is not part of the next handler's time */
 }
 
-static void detach(tp__entry *e, uint32_t index, tp__run *run) {
-  tp_reason refused = tp__detached_start(e, index);
-  run->row.started_ns = run->row.ended_ns = e->now_ns;
-  if (refused == TP_REASON_KILL_SWITCH) { /* switched off since this entry looked */
+/* By its policy it has failed, or is left out. */
+static void refuse_detached(tp__entry *e, uint32_t index, tp__run *run) {
+  const tp__node *node = &e->plan->nodes[index];
+  bool is_job = node->flags & TP__NODE_BACKGROUND;
+  run->message = is_job ? "the backlog of jobs is full (jobs_max)" : "too many calls wait for a handler thread";
+  if (tp__backlog_of(node) == TP_BACKLOG_SHED) {
+    tp__jobs_shed(tp__runtime_jobs(e->turn->runtime));
     run->row.attempts = 0;
-    tp__entry_settle(e, index, TP_STATE_SKIPPED, refused);
+    tp__entry_settle(e, index, TP_STATE_SKIPPED, TP_REASON_BACKLOG);
     return;
   }
-  tp__entry_settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
-  e->now_ns = stamp(e); /* neither is storing a job, or starting a run */
+  if (is_job && tp__backlog_of(node) == TP_BACKLOG_WAIT) tp__jobs_refuse(e->turn->runtime, node, run->message);
+  tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_SHED);
+}
+
+/* @param until_ns  of one that has waited for space, and is the first in line; 0: of one that has not. */
+static void detach(tp__entry *e, uint32_t index, tp__run *run, int64_t until_ns) {
+  const tp__node *node = &e->plan->nodes[index];
+  const uint32_t news = tp__backlog_news(e->turn->runtime);
+  bool has_waited = until_ns > 0, waits_behind = !has_waited && tp__backlog_has_line(e, node);
+  bool skips = has_waited && TP__BUG(TP__BUG_LINE_SKIPPED);
+  tp_reason refused = waits_behind ? TP_REASON_SHED : skips ? TP_REASON_NONE : tp__detached_start(e, index);
+  if (refused == TP_REASON_SHED && tp__backlog_waits(e, node)) {
+    uint64_t wait_ms = tp__runtime_options(e->turn->runtime)->backlog_wait_ms;
+    if (!has_waited) until_ns = tp__deadline_after_ms(tp__now_ns(), wait_ms);
+    if (tp__backlog_wait(e, index, &(tp__backlog_place){until_ns, news, has_waited})) return;
+  }
+  if (has_waited) e->now_ns = stamp(e);
+  run->row.started_ns = run->row.ended_ns = e->now_ns;
+  if (refused == TP_REASON_SHED) {
+    refuse_detached(e, index, run);
+  } else if (refused == TP_REASON_KILL_SWITCH) { /* switched off since this entry looked */
+    run->row.attempts = 0;
+    tp__entry_settle(e, index, TP_STATE_SKIPPED, refused);
+  } else {
+    tp__entry_settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
+    e->now_ns = stamp(e); /* neither is storing a job, or starting a run */
+  }
+}
+
+bool tp__entry_detach_again(tp__entry *e, uint32_t index, int64_t until_ns) {
+  TP__OWNED(&e->turn->strand);
+  TP__ASSERT(!e->ended && until_ns > 0);
+  tp__run *run = tp__run_make(e, index);
+  if (e->state == TP__ENTRY_OPEN) {
+    detach(e, index, run, until_ns);
+  } else {
+    run->row.attempts = 0; /* it never began */
+    tp__entry_settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
+  }
+  return !run->settled;
 }
 
 /* A node that waited to be tried again does not ask for its duty again. */
@@ -304,7 +348,7 @@ static void step(tp__entry *e, uint32_t index) {
     tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_BREAKER_OPEN);
   } else if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
-    detach(e, index, run);
+    detach(e, index, run, 0);
   } else if (e->now_ns >= tp__entry_node_deadline(e, index, run)) { /* required, or tried again: no time is left */
     run->row.ended_ns = e->now_ns;
     tp__entry_settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);

@@ -254,6 +254,9 @@ static inline int64_t tp__node_timeout(const tp__node *node) {
 /** An inline node was called, here or by a helper, and its answer is exceptional. */
 void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns);
 
+/** A node that waited for space in the backlog is the first in line, and there may be some: stores its job, unless the
+ *  entry is decided. @return true: there was none, and it waits until until_ns, as before. */
+bool tp__entry_detach_again(tp__entry *entry, uint32_t index, int64_t until_ns);
 /** Runs what became ready; ends the entry when nothing is left. */
 void tp__entry_advance(tp__entry *entry);
 /** Copies fields with their texts. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "runtime/base/bug.h"
+#include "runtime/exec/backlog.h"
 #include "runtime/exec/detached.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/value/value.h"
@@ -56,6 +57,7 @@ tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, const tp_runtime_op
   jobs->postpone_ms = options->job_postpone_ms < INT64_MAX ? (int64_t)options->job_postpone_ms : INT64_MAX;
   tp__list_init(&jobs->ended);
   tp__list_init(&jobs->waits);
+  tp__list_init(&jobs->line);
   tp__list_init(&jobs->live);
   jobs->news = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
@@ -231,6 +233,7 @@ static void lost(void *ctx, const tp_job *job) {
   note_dead(((running_job *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
             tp_text_of("its last lease ran out"));
   notify(((running_job *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
+  tp__backlog_offer(((running_job *)ctx)->jobs->runtime);
 }
 
 static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
@@ -270,7 +273,8 @@ static void finish(tp__jobs *jobs, running_job *job) {
   if (status != TP_OK)
     tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "the end of a job was not stored: %s",
             tp_status_text(status));
-  else if (job->end != TP_JOB_END_RELEASED) notify_end(job, state, now_ms);
+  else if (job->end != TP_JOB_END_RELEASED || job->reason == TP_REASON_POSTPONED) notify_end(job, state, now_ms);
+  if (status == TP_OK && state != TP_JOB_QUEUED) tp__backlog_offer(runtime);
   tp__release(tp__runtime_allocator(runtime), job->texts, job->texts ? job->texts_size : 0);
   tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
 }
@@ -439,6 +443,10 @@ static bool run_timed_locked(tp__jobs *jobs) {
     jobs->poll_at_ns = tp__deadline_after_ms(now_ns, POLL_MS);
     jobs->news++;
     changed_locked(jobs);
+    tp__mutex_unlock(&jobs->mutex);
+    tp__backlog_offer(jobs->runtime); /* other processes end jobs, too */
+    tp__mutex_lock(&jobs->mutex);
+    return true;
   }
   if (tp__list_empty(&jobs->live) || now_ns < jobs->renew_at_ns) return false;
   tp__mutex_unlock(&jobs->mutex);
@@ -557,7 +565,27 @@ static tp_reason reason_of_refusal(tp_status status) {
   }
 }
 
-static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
+static void refuse(tp_runtime *runtime, tp_text handler, tp_status status, const char *why) {
+  tp__jobs *jobs = tp__runtime_jobs(runtime);
+  tp__mutex_lock(&jobs->mutex);
+  jobs->refused_count++;
+  tp__mutex_unlock(&jobs->mutex);
+  tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
+          "a background job of handler `%.*s` was not stored: %s", (int)handler.size, handler.size ? handler.data : "",
+          why);
+}
+
+void tp__jobs_refuse(tp_runtime *runtime, const tp__node *node, const char *why) {
+  refuse(runtime, tp_text_of(node->handler_name), TP_ERR_FULL, why);
+}
+
+void tp__jobs_shed(tp__jobs *jobs) {
+  tp__mutex_lock(&jobs->mutex);
+  jobs->shed_count++;
+  tp__mutex_unlock(&jobs->mutex);
+}
+
+static tp_reason insert(tp_runtime *runtime, const tp_job *job, bool waits) {
   uint64_t id;
   bool existed;
   tp_fault fault = {0};
@@ -566,12 +594,8 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   tp_status status =
       tp__store_left(&frame, tp__runtime_store(runtime)->job_insert(store_ctx, job, &id, &existed, &fault));
   if (status != TP_OK) {
-    tp__mutex_lock(&tp__runtime_jobs(runtime)->mutex);
-    tp__runtime_jobs(runtime)->refused_count++;
-    tp__mutex_unlock(&tp__runtime_jobs(runtime)->mutex);
-    tp__log(runtime, TP_LOG_ERROR, &(tp__log_subject){.status = status},
-            "a background job of handler `%.*s` was not stored: %s", (int)job->handler.size,
-            job->handler.size ? job->handler.data : "", fault.message[0] ? fault.message : tp_status_text(status));
+    if (status != TP_ERR_FULL || !waits)
+      refuse(runtime, job->handler, status, fault.message[0] ? fault.message : tp_status_text(status));
     return reason_of_refusal(status);
   }
   if (!existed) {
@@ -585,14 +609,14 @@ static tp_reason insert(tp_runtime *runtime, const tp_job *job) {
   return TP_REASON_NONE;
 }
 
-static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload) {
+static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload, bool waits) {
   tp_writer writer;
   tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
   tp__payload_write(payload, &writer);
   tp_reason reason = TP_REASON_NO_MEMORY;
   /* What could not be read back is not acknowledged. */
   if (tp_writer_finish(&writer, &job->payload) == TP_OK)
-    reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job) : TP_REASON_MALFORMED;
+    reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job, waits) : TP_REASON_MALFORMED;
   tp__value_writer_fini(&writer);
   return reason;
 }
@@ -618,7 +642,7 @@ static tp_text key_of(const tp__entry *e, char *buffer, size_t size, const char 
   return (tp_text){buffer, (size_t)length < size ? (size_t)length : size - 1};
 }
 
-tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__payload *payload) {
+tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__payload *payload, bool waits) {
   tp_runtime *runtime = e->turn->runtime;
   const void *sets = e->sets;
   tp_writer writer;
@@ -639,7 +663,7 @@ tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__paylo
                 .idempotency_key = key,
                 .order_key = payload->ids[TP_ID_SESSION]};
   set_policies(&job, node);
-  tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets) : TP_REASON_NO_MEMORY;
+  tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets, waits) : TP_REASON_NO_MEMORY;
   tp__value_writer_fini(&writer);
   return reason;
 }
@@ -665,7 +689,7 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
     set_policies(&job, node);
     tp__snapshot_unpin(snapshot);
   }
-  return insert_with(turn->runtime, &job, &payload);
+  return insert_with(turn->runtime, &job, &payload, false);
 }
 
 /* ---- waiting ---- */
@@ -721,6 +745,8 @@ tp__job_counts tp__jobs_counts(tp__jobs *jobs) {
   counts.refused = jobs->refused_count;
   counts.interrupted = jobs->interrupted_count;
   counts.postponed = jobs->postponed_count;
+  counts.shed = jobs->shed_count;
+  counts.in_line = tp__a32_load_relaxed(&jobs->line_count);
   tp__mutex_unlock(&jobs->mutex);
   tp__inside frame;
   void *store_ctx = tp__store_enter(&frame, jobs->runtime);

@@ -35,13 +35,18 @@ typedef struct tp__jobs {
   /* under mutex */
   tp__link ended; /* running jobs whose end the store does not know yet */
   tp__link waits; /* those of tp__jobs_wait_submit() */
+  tp__link line;  /* entries that wait for space (backlog.h), the first first */
   uint32_t wait_count;
   uint32_t running;
   uint64_t run_count, dead_count, refused_count, postponed_count;
+  uint64_t shed_count;
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
   uint64_t news;              /* counts inserts and commits: something may have become claimable */
   bool stop;
   bool is_pumped; /* from the start until the stop has ended: steps are the pump's */
+  /* atomic */
+  tp__a32 line_count; /* relaxed: how many are in line */
+  tp__a32 space_news; /* acquire: how often there was space; changed under mutex */
 } tp__jobs;
 
 /** @param options  complete. */
@@ -56,8 +61,14 @@ void tp__jobs_stop(tp__jobs *jobs);
 bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
-/** Stores a job for a Background subscription of an entry and wakes the worker. @return NONE when it is committed. */
-tp_reason tp__jobs_add(const struct tp__entry *entry, const tp__node *node, const tp__payload *payload);
+/** Stores a job for a Background subscription of an entry and wakes the worker.
+ *  @param waits  where there is no space (SHED) it is not refused yet: neither counted nor logged.
+ *  @return NONE when it is committed. */
+tp_reason tp__jobs_add(const struct tp__entry *entry, const tp__node *node, const tp__payload *payload, bool waits);
+/** Counts and logs a job of the node that the store did not take. */
+void tp__jobs_refuse(struct tp_runtime *runtime, const tp__node *node, const char *why);
+/** Counts a detached run that was left out for want of space. */
+void tp__jobs_shed(tp__jobs *jobs);
 /** Stores a job that a handler of the turn asked for by a background_job contribution; a refusal is logged. It names a
  *  handler, so any phase of that handler's may run it. */
 tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
@@ -76,6 +87,8 @@ typedef struct tp__job_counts {
   uint64_t refused;     /* inserts that the store did not take */
   uint64_t interrupted; /* of the dead: their last attempt was cancelled by a drain */
   uint64_t postponed;   /* of the run: attempts that do not count */
+  uint64_t shed;        /* detached runs that were left out for want of space */
+  uint64_t in_line;     /* now: entries that wait for it */
 } tp__job_counts;
 tp__job_counts tp__jobs_counts(tp__jobs *jobs);
 

@@ -26,6 +26,7 @@ enum {
   ABANDONED_BYTES = 64 << 20,
   JOB_LEASE_MS = 60000,
   JOB_LEASE_MS_LEAST = 300,
+  BACKLOG_WAIT_MS = 30000,
   JOB_POSTPONE_MS = 24 * 3600 * 1000,
   HOST_PHASES_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST
 };
@@ -224,6 +225,7 @@ static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *
   default_to(&options->abandoned_threads_max, options->handler_threads);
   if (options->abandoned_bytes_max == 0) options->abandoned_bytes_max = ABANDONED_BYTES;
   default_to(&options->job_lease_ms, JOB_LEASE_MS);
+  if (options->backlog_wait_ms == 0) options->backlog_wait_ms = BACKLOG_WAIT_MS;
   if (options->job_postpone_ms == 0) options->job_postpone_ms = JOB_POSTPONE_MS;
   if (options->job_lease_ms < JOB_LEASE_MS_LEAST)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_runtime_options.job_lease_ms is %u: the least is %d",

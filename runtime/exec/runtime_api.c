@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The public API of the runtime, as far as it only calls another module; in the child of a fork it fails. */
+#include "runtime/exec/backlog.h"
 #include "runtime/exec/runtime_object.h"
 
 /* A reader changes nothing that its caller can see, but takes locks. */
@@ -255,6 +256,7 @@ static tp_status change_job(tp_runtime *runtime,
   tp__inside frame;
   tp_status status = tp__store_left(&frame, change(tp__store_enter(&frame, runtime), id, tp__unix_ms(), fault));
   if (status == TP_OK) tp__jobs_wake(&runtime->jobs);
+  if (status == TP_OK) tp__backlog_offer(runtime);
   return status;
 }
 
@@ -320,6 +322,8 @@ static void count_all(tp_runtime *runtime, tp_runtime_stats *all) {
   all->jobs_dead = jobs.dead;
   all->jobs_refused = jobs.refused;
   all->jobs_postponed = jobs.postponed;
+  all->jobs_shed = jobs.shed;
+  all->jobs_in_line = jobs.in_line;
   all->denials = tp__a64_load_relaxed(&runtime->counters.denials);
   all->failures = tp__a64_load_relaxed(&runtime->counters.failures);
   all->attempts_shed = tp__a64_load_relaxed(&runtime->counters.attempts_shed);

@@ -127,6 +127,7 @@ static void add_node(digest *d, const tp__plan *plan, const tp__node *node) {
   add_number(d, (uint64_t)node->timeout_ns);
   add_number(d, node->permits);
   add_policies(d, node->sub);
+  if (node->sub->desc.backlog) add_number(d, node->sub->desc.backlog);
   add_numbers(d, plan->edges + node->first_edge, node->edge_count);
   add_numbers(d, plan->deps + node->first_dep, node->dep_count);
 }

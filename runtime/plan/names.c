@@ -20,6 +20,11 @@ const char *tp_backoff_name(tp_backoff backoff) {
   return TP__NAME_AT(names, backoff, "unknown");
 }
 
+const char *tp_backlog_name(tp_backlog backlog) {
+  static const char *const names[] = {"default", "wait", "refuse", "shed"};
+  return TP__NAME_AT(names, backlog, "unknown");
+}
+
 const char *tp_visibility_name(tp_visibility visibility) {
   static const char *const names[] = {"internal", "debug", "user_audit", "user_visible"};
   return TP__NAME_AT(names, visibility, "unknown");

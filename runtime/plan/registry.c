@@ -292,7 +292,9 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
       .before_count = hook->before_count,
       .needs_count = hook->needs_count,
       .match = hook->match,
-      .metadata = hook->metadata};
+      .metadata = hook->metadata,
+      .backlog = hook->backlog,
+      .reserved_ = hook->reserved_};
   TP__TRY(tp_edit_add_handler(edit, &handler, fault));
   return tp_edit_add_subscription(edit, &subscription, fault);
 }

@@ -41,6 +41,7 @@ static tp_status enums_check(const tp_subscription *desc, tp_fault *fault) {
   } enums[] = {{"execution", (int)desc->execution, TP_EXECUTION_BACKGROUND},
                {"failure", (int)desc->failure, TP_FAILURE_REQUIRED},
                {"backoff", (int)desc->backoff, TP_BACKOFF_EXPONENTIAL},
+               {"backlog", (int)desc->backlog, TP_BACKLOG_SHED},
                {"sequential", (int)desc->sequential, TP_SEQUENTIAL_OFF},
                {"visibility", (int)desc->visibility, TP_VISIBILITY_USER_VISIBLE}};
   for (size_t i = 0; i < sizeof enums / sizeof *enums; i++) {
@@ -73,6 +74,7 @@ tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *
   if (!tp__id_valid(desc->handler)) return REFUSE(desc, TP_ERR_BAD_ID, "handler is no id: name a registered handler");
   if (desc->fallback_verdict == 0) desc->fallback_verdict = TP_VERDICT_NONE;
   TP__TRY(enums_check(desc, fault));
+  if (desc->reserved_) return REFUSE(desc, TP_ERR_USAGE, "reserved_ is %u: zero-fill the struct", desc->reserved_);
   if (desc->fallback_count > 0 && !desc->fallback)
     return REFUSE(desc, TP_ERR_USAGE, "fallback_count is %zu, but fallback is NULL", desc->fallback_count);
   if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return REFUSE(desc, TP_ERR_UTF8, "metadata is not UTF-8");

@@ -250,6 +250,16 @@ static tp_status check_fallback(const checker *c) {
   return check_fallback_kinds(c);
 }
 
+static tp_status check_backlog(const checker *c) {
+  tp_backlog backlog = c->sub->desc.backlog;
+  if (backlog == TP_BACKLOG_DEFAULT || c->node->flags & TP__NODE_BACKGROUND) return TP_OK;
+  if (c->node->flags & TP__NODE_DETACHED && backlog != TP_BACKLOG_WAIT) return TP_OK;
+  return REFUSE(c, TP_ERR_USAGE,
+                "backlog is %s, and its execution is %s: background may wait, refuse and shed, fire_and_record refuse "
+                "and shed, and others are in no backlog",
+                tp_backlog_name(backlog), tp_execution_name(c->node->execution));
+}
+
 static tp_status check_match(const checker *c) {
   const tp_match *match = &c->sub->match;
   tp_field_id field = tp__match_missing_field(c->registry, c->sub->desc.phase, match);
@@ -290,6 +300,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
   TP__TRY(check_retry(&c));
   TP__TRY(check_inbox(&c));
   TP__TRY(check_fallback(&c));
+  TP__TRY(check_backlog(&c));
   TP__TRY(check_match(&c));
   return disabled ? TP_OK : check_budget(&c);
 }

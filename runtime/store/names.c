@@ -59,7 +59,8 @@ const char *tp_reason_name(tp_reason reason) {
                                       [TP_REASON_DEPENDENCY] = "dependency",
                                       [TP_REASON_PHASE_FAILED] = "phase_failed",
                                       [TP_REASON_NO_SLACK] = "no_slack",
-                                      [TP_REASON_KILL_SWITCH] = "kill_switch"};
+                                      [TP_REASON_KILL_SWITCH] = "kill_switch",
+                                      [TP_REASON_BACKLOG] = "backlog"};
   return TP__NAME_AT(names, reason, "unknown");
 }
 

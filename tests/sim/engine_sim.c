@@ -23,10 +23,12 @@ typedef struct arguments {
   bool prove, replay, verbose;
 } arguments;
 
-static const char *const bug_names[] = {
-    "none",         "lost_wakeup",  "recycled_slot", "left_queued", "two_owners",      "not_woken",      "early_end",
-    "lost_cancel",  "lost_destroy", "task_held",     "other_inbox", "left_in_line",    "pump_not_woken", "load_endless",
-    "delta_passes", "pair_broken",  "message_left",  "rest_left",   "postponed_counts"};
+static const char *const bug_names[] = {"none",           "lost_wakeup",  "recycled_slot",    "left_queued",
+                                        "two_owners",     "not_woken",    "early_end",        "lost_cancel",
+                                        "lost_destroy",   "task_held",    "other_inbox",      "left_in_line",
+                                        "pump_not_woken", "load_endless", "delta_passes",     "pair_broken",
+                                        "message_left",   "rest_left",    "postponed_counts", "space_unnoticed",
+                                        "line_skipped"};
 static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
@@ -178,7 +180,7 @@ static bool is_found(enum tp__bug bug) {
 
 static int prove(void) {
   int missed = 0;
-  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_POSTPONED_COUNTS; bug++) {
+  for (int bug = TP__BUG_LOST_WAKEUP; bug <= TP__BUG_LINE_SKIPPED; bug++) {
     if (is_found((enum tp__bug)bug)) continue;
     printf("%s was NOT found in %llu seeds\n", bug_names[bug], (unsigned long long)args.seeds);
     missed++;
@@ -204,7 +206,8 @@ static const char help[] =
     "  --bug NAME         plants lost_wakeup, recycled_slot, left_queued, two_owners,\n"
     "                        not_woken, early_end, lost_cancel, lost_destroy, task_held, other_inbox,\n"
     "                        left_in_line, pump_not_woken, load_endless, delta_passes, pair_broken,\n"
-    "                        message_left, rest_left or postponed_counts\n"
+    "                        message_left, rest_left, postponed_counts, space_unnoticed\n"
+    "                        or line_skipped\n"
     "  --prove            plants each in turn; 0 when all are found within the seeds\n"
     "  --replay           plays the seeds once more, last first, and wants the same traces\n"
     "  --verbose          a line for each run\n"

@@ -90,6 +90,11 @@ static void check_accounting(case_ *c) {
 
 static bool is_failure(tp_reason reason) { return reason != TP_REASON_NONE && reason < TP_REASON_MATCH; }
 
+/* For space in the store; an entry that fails meanwhile takes it out of the line. */
+static bool may_wait_in_line(const case_ *c, const script_node *node) {
+  return c->w->s->jobs_max > 0 && node->execution == TP_EXECUTION_BACKGROUND;
+}
+
 static void check_run(case_ *c, uint32_t row) {
   const tp_run_record *run = &c->runs[row];
   const script_node *node = node_of(c, c->order[row]);
@@ -108,7 +113,7 @@ static void check_run(case_ *c, uint32_t row) {
       fits = run->reason == TP_REASON_TIMEOUT && !node->detached;
       break;
     case TP_STATE_CANCELLED:
-      fits = run->reason == TP_REASON_CANCELLED && !node->detached;
+      fits = run->reason == TP_REASON_CANCELLED && (!node->detached || (may_wait_in_line(c, node) && !run->attempts));
       break;
     case TP_STATE_SKIPPED:
       fits = run->reason >= TP_REASON_MATCH && run->attempts == 0;

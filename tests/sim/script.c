@@ -327,6 +327,14 @@ static void draw_pump(drawer *d) {
   if (s->options.pump) s->options.engine_workers = s->options.handler_threads = s->options.detached_threads = 0;
 }
 
+/* Where nothing hangs the jobs make space in time. */
+static void draw_backlog(drawer *d) {
+  script *s = d->s;
+  if (s->fault_level != FAULTS_NONE || !one_in(d, 3)) return;
+  s->jobs_max = 1 + (uint32_t)below(d, 3);
+  s->backlog = (tp_backlog)below(d, TP_BACKLOG_SHED + 1);
+}
+
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   drawer d = {.state = seed * UINT64_C(0xD1342543DE82EF95) + nodes_max, .s = s};
   next_of(&d.state);
@@ -360,4 +368,5 @@ void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy) {
   s->tasks = one_in(&d, 4) && !s->options.no_engine_workers;
   draw_pump(&d);
   s->history_loads_later = one_in(&d, 2);
+  draw_backlog(&d);
 }

@@ -145,6 +145,8 @@ typedef struct script {
   uint32_t editor_count;     /* hosts that commit beside all that runs */
   uint32_t reader_count;     /* hosts whose turns look at what they see of it */
   bool session_work;         /* a session that several hosts use */
+  uint32_t jobs_max;         /* of the store; 0: no job finds it full */
+  tp_backlog backlog;        /* of the session's jobs */
   bool nested;               /* a session whose turns run turns of others */
   bool compaction;           /* a session whose history is made shorter */
   bool tasks;                /* tasks are submitted */

@@ -103,6 +103,7 @@ static void check_job(session_work *c, const session_work_turn *turn, uint32_t a
     world_fail(c->w, "a job knows its attempt, and what is postponed is none",
                "of %s: call %u, %u postponed, is attempt %u", turn->id, turn->jobs, turn->postponed, attempt);
   if (c->working > 1) world_fail(c->w, "one job of a session at a time", "of %s: beside another one", turn->id);
+  if (c->w->s->jobs_max && c->w->s->backlog > TP_BACKLOG_WAIT) return; /* one before it may never have been stored */
   for (uint32_t h = 0; h < c->host_count; h++)
     for (uint32_t i = 0; i < SESSION_WORK_TURNS_MAX; i++) {
       const session_work_turn *other = &c->hosts[h].turns[i];
@@ -182,7 +183,11 @@ tp_status session_work_register(world *w, tp_edit *edit) {
        .run = hear_unregister,
        .is_inline = true,
        .alias = "on_unregister_agent"}};
-  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) TP__TRY(world_subscribe(w, edit, &hooks[i]));
+  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
+    world_hook hook = hooks[i];
+    if (hook.background) hook.backlog = w->s->backlog;
+    TP__TRY(world_subscribe(w, edit, &hook));
+  }
   return TP_OK;
 }
 
@@ -445,9 +450,30 @@ static void check_turns(const session_work_host *host) {
   }
 }
 
+/* A job is done, or it was refused or left out by the policy for a full backlog, and counted. */
+static void check_jobs(const session_work *c) {
+  world *w = c->w;
+  uint64_t missing = 0;
+  const tp_backlog backlog = w->s->jobs_max ? w->s->backlog : TP_BACKLOG_WAIT;
+  for (uint32_t h = 0; h < c->host_count; h++)
+    for (uint32_t i = 0; i < c->hosts[h].turn_count; i++)
+      missing += c->hosts[h].turns[i].posts > 0 && !c->hosts[h].turns[i].job_done;
+  if (!world_is_fault_free(w) || w->s->drain_ns) return;
+  /* Turns of other sessions have this job, too, and nested ones do not wait. */
+  const uint64_t counted = backlog == TP_BACKLOG_REFUSE ? w->jobs_refused
+                           : backlog == TP_BACKLOG_SHED ? w->jobs_shed
+                                                        : 0;
+  if (missing > counted || (backlog != TP_BACKLOG_SHED && w->jobs_shed > 0))
+    world_fail(w, "a job is done, or was refused by its policy and counted",
+               "of %llu that are missing %llu were refused and %llu shed, and the policy is %s",
+               (unsigned long long)missing, (unsigned long long)w->jobs_refused, (unsigned long long)w->jobs_shed,
+               tp_backlog_name(backlog));
+}
+
 void session_work_ended(const session_work *c) {
   world *w = c->w;
   for (uint32_t i = 0; i < c->host_count; i++) check_turns(&c->hosts[i]);
+  check_jobs(c);
   if (c->models_destroyed != c->model_taken)
     world_fail(w, "a model is destroyed exactly once", "a session workload's: %u times", c->models_destroyed);
   bool sure = phases_are_certain(w) && !w->s->options.turns_max;

@@ -231,7 +231,7 @@ static void store_destroy(void *ctx) {
 
 static tp_status make_store(world *w) {
   tp_allocator allocator = tp__sim_allocator();
-  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = 64};
+  tp_store_memory_options options = {.struct_size = sizeof options, .records_max = 64, .jobs_max = w->s->jobs_max};
   TP__TRY(tp_store_memory_new(&allocator, &options, &w->inner, NULL));
   w->store = (tp_store){.struct_size = sizeof w->store,
                         .ctx = w,
@@ -365,6 +365,7 @@ static tp_status subscribe(tp_edit *edit, const world_hook *hook, const char *id
                                   .phase_name = phase == hook->phase ? hook->alias : NULL,
                                   .attempts = hook->attempts,
                                   .failure = hook->failure,
+                                  .backlog = hook->backlog,
                                   .execution = hook->background ? TP_EXECUTION_BACKGROUND : TP_EXECUTION_DEFAULT};
   return tp_edit_add_subscription(edit, &subscription, NULL);
 }
@@ -783,6 +784,10 @@ static void run_hosts(world *w) {
 static void look_after_drain(world *w) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(w->runtime, &stats);
+  w->jobs_refused = stats.jobs_refused;
+  w->jobs_shed = stats.jobs_shed;
+  if (stats.jobs_in_line > 0)
+    world_fail(w, "drain ends", "it left %llu entries in line for space", (unsigned long long)stats.jobs_in_line);
   if (stats.turns_open > w->destructor_turns)
     world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
   if (stats.attempts_abandoned < w->handlers_running)

@@ -150,7 +150,8 @@ struct world {
   uint32_t single_running; /* functions of TOOL_SINGLE that run */
   bool registered;         /* the commit went through */
   bool draining, freed;
-  int64_t drain_ns; /* when the first drain began; 0: not yet */
+  uint64_t jobs_refused, jobs_shed; /* when it was drained */
+  int64_t drain_ns;                 /* when the first drain began; 0: not yet */
   size_t bytes_open;
   tp__sim_report report;
   char failure[640]; /* the first property that did not hold; empty: all held */
@@ -183,6 +184,7 @@ typedef struct world_hook {
   uint32_t also;     /* a second phase of the handler; 0: none */
   uint32_t attempts;
   tp_failure failure;
+  tp_backlog backlog;
 } world_hook;
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);
 

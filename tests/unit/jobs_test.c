@@ -496,34 +496,6 @@ TEST(payload_of_a_dead_letter_stays_and_its_message_is_redacted) {
   close_runtime(runtime);
 }
 
-TEST(full_backlog_is_a_failure_that_is_counted_and_logged) {
-  tp_runtime *runtime = open_logging((tp_runtime_options){.jobs_max = 2});
-  latch leave = LATCH;
-  notes n = NOTES;
-  n.waits_for = &leave;
-  hook h = background(&n);
-  add_hooks(runtime, &h, 1);
-  tp_session *session = open_session(runtime, "s");
-  post(session, "1");
-  post(session, "2");
-  assert_int_equal(stats_of(runtime).jobs_open, 2);
-  tp_turn *turn;
-  assert_int_equal(tp_turn_begin(session, NULL, &turn, NULL), TP_OK);
-  tp_phase_result result = run_phase(turn, POST, NULL);
-  assert_run(&result, "job", TP_STATE_FAILED, TP_REASON_SHED);
-  tp_turn_end(turn);
-  assert_int_equal(stats_of(runtime).jobs_refused, 1);
-  assert_int_equal(errors_logged, 1);
-  assert_non_null(strstr(last_error, "jobs_max"));
-  latch_hit(&leave);
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
-  post(session, "3"); /* there is space again */
-  assert_int_equal(tp_jobs_wait(runtime, "s", 10000, NULL), TP_OK);
-  assert_string_equal(n.text, "1 2 3 ");
-  tp_session_close(session, NULL, NULL);
-  close_runtime(runtime);
-}
-
 static int32_t never_matches(void *ctx, const tp_match_view *view) {
   (void)ctx;
   (void)view;

@@ -59,6 +59,15 @@ static tp_status offer_call(fixture *h, const void *given, tp_fault *fault) {
   return tp_tools_run(h->turn, calls, 1, &results, fault);
 }
 
+static tp_status offer_hook(fixture *h, const void *given, tp_fault *fault) {
+  return tp_hook_add(h->runtime, given, fault);
+}
+
+static tp_status offer_subscription(fixture *h, const void *given, tp_fault *fault) {
+  tp_status status = tp_edit_add_subscription(h->edit, given, fault);
+  return status == TP_OK ? tp_edit_remove_subscription(h->edit, "s", NULL) : status;
+}
+
 static tp_status offer_session(fixture *h, const void *given, tp_fault *fault) {
   tp_session *session;
   tp_status status = tp_session_open(h->runtime, given, &session, fault);
@@ -156,6 +165,9 @@ static tp_status offer_finish(fixture *h, const void *given, tp_fault *fault) {
 static const tp_phase_id tool_phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
 static const tp_handler a_handler = {
     .struct_size = sizeof a_handler, .id = "offered", .run = play, .phases = &tool_phase, .phase_count = 1};
+static const tp_hook a_hook = {.struct_size = sizeof a_hook, .phase = "turn.intake", .run = play};
+static const tp_subscription a_subscription = {
+    .struct_size = sizeof a_subscription, .id = "s", .handler = "h", .phase = TP_PHASE_TURN_INTAKE};
 static const tp_edge an_edge = {.struct_size = sizeof an_edge, .target = "t", .optional = true};
 static const tp_domain a_domain = {.struct_size = sizeof a_domain,
                                    .header_version = TP_VERSION_NUMBER,
@@ -192,6 +204,8 @@ static const struct reserved_case {
   bool says; /* there is a fault, and it names reserved_ */
 } cases[] = {
     CASE(tp_handler, a_handler, offer_handler, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_hook, a_hook, offer_hook, TP_ERR_USAGE, TP_OK, true),
+    CASE(tp_subscription, a_subscription, offer_subscription, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_edge, an_edge, offer_edge, TP_ERR_USAGE, TP_OK, true),
     CASE(tp_tool_answer, an_answer, offer_answer, TP_ERR_USAGE, TP_ERR_STALE, true),
     CASE(tp_part, a_part, offer_part, TP_ERR_USAGE, TP_OK, true),
