@@ -252,17 +252,12 @@ static int find_memories(tp_memory *memory, const char *path, memories *m) {
   return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
 }
 
-/* One that another process deleted meanwhile is gone as well. */
+/* All or none; one that another process deleted meanwhile is gone as well. */
 static int delete_memories(tp_memory *memory, const char *path, const memories *m) {
   tp_fault fault = {0};
   assert(memory && m->w->query.tenant && m->count <= m->capacity);
-  for (size_t i = 0; i < m->count; i++) {
-    tp_status status = tp_memory_forget(memory, m->ids[i], &fault);
-    if (status == TP_OK || status == TP_ERR_NOT_FOUND) continue;
-    cli_error("%zu of %zu memories were erased; call this again for the rest", i, m->count);
-    return cli_fault(path, status, &fault);
-  }
-  return CLI_OK;
+  tp_status status = tp_memory_forget_all(memory, m->ids, m->count, NULL, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
 }
 
 static int forget_in(work *w, bool has_store, tp_memory *memory, const char *path) {

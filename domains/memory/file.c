@@ -259,6 +259,13 @@ tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) {
   return answer(memory, status, "forget", fault);
 }
 
+tp_status tp_memory_forget_all(tp_memory *memory, const int64_t *ids, size_t count, size_t *ret_count,
+                               tp_fault *fault) {
+  if (!memory) return refuse_null(fault);
+  if (!ids && count > 0) return tp__refuse(fault, TP_ERR_USAGE, NULL, "ids is NULL, but count is not 0");
+  return answer(memory, tp__memory_forget_all(memory->store, ids, count, ret_count), "forget", fault);
+}
+
 static tp_status wrong_entry(size_t index, tp_status status, const char *what, tp_fault *fault) {
   return tp__refuse(fault, status, NULL, "entries[%zu]: %s", index, what);
 }

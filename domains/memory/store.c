@@ -350,16 +350,52 @@ static int write_forgetting(void *ctx) {
   return rc == SQLITE_OK ? delete_words_locked(f->store) : rc;
 }
 
+/* After what was deleted is committed. */
+static int overwrite_log(tp__memory_store *store) {
+  assert(store->writer && store->reader);
+  if (store->reader != store->writer) tp__lock_acquire(&store->reader->mutex); /* no snapshot of ours keeps the log */
+  tp__lock_acquire(&store->writer->mutex);
+  int rc = truncate_log_locked(store);
+  tp__lock_release(&store->writer->mutex);
+  if (store->reader != store->writer) tp__lock_release(&store->reader->mutex);
+  return rc;
+}
+
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   forgetting f = {store, scope, id, false};
   tp_status status = tp__memory_write(store, write_forgetting, &f);
   if (status != TP_OK) return status;
-  if (store->reader != store->writer) tp__lock_acquire(&store->reader->mutex); /* no snapshot of ours keeps the log */
-  tp__lock_acquire(&store->writer->mutex);
-  int log = truncate_log_locked(store);
-  tp__lock_release(&store->writer->mutex);
-  if (store->reader != store->writer) tp__lock_release(&store->reader->mutex);
+  int log = overwrite_log(store);
   return f.was_there || log == SQLITE_BUSY ? tp__sqlite_status(log) : TP_ERR_NOT_FOUND;
+}
+
+typedef struct forgetting_all {
+  tp__memory_store *store;
+  const int64_t *ids;
+  size_t count, forgotten;
+} forgetting_all;
+
+static int write_forgetting_all(void *ctx) {
+  forgetting_all *f = ctx;
+  sqlite3 *db = f->store->writer->db;
+  sqlite3_stmt *s = NULL;
+  int rc = sqlite3_prepare_v2(db, "DELETE FROM memory WHERE id = ?1", -1, &s, NULL);
+  f->forgotten = 0;
+  for (size_t i = 0; i < f->count && rc == SQLITE_OK; i++) {
+    rc = tp__sqlite_run(s, tp__sqlite_bind_ints(s, &f->ids[i], 1));
+    if (rc == SQLITE_OK && sqlite3_changes(db) > 0) f->forgotten++;
+  }
+  sqlite3_finalize(s);
+  return rc == SQLITE_OK && f->forgotten > 0 ? delete_words_locked(f->store) : rc;
+}
+
+tp_status tp__memory_forget_all(tp__memory_store *store, const int64_t *ids, size_t count, size_t *ret_count) {
+  assert(store && (ids || count == 0));
+  forgetting_all f = {store, ids, count, 0};
+  tp_status status = tp__memory_write(store, write_forgetting_all, &f);
+  if (status == TP_OK) status = tp__sqlite_status(overwrite_log(store));
+  if (ret_count) *ret_count = status == TP_OK || status == TP_ERR_STORE_BUSY ? f.forgotten : 0;
+  return status;
 }
 
 typedef struct importing {

@@ -72,6 +72,9 @@ tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *sco
  *  @return TP_ERR_NOT_FOUND also for a memory of another scope; TP_ERR_STORE_BUSY also when it is deleted, but another
  *          process reads and so keeps the log. */
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id);
+/** The same for several of any scope, in one transaction.
+ *  @return TP_OK, also when none is there; TP_ERR_STORE_BUSY as above. */
+tp_status tp__memory_forget_all(tp__memory_store *store, const int64_t *ids, size_t count, size_t *ret_count);
 
 /* ---- over all scopes, for tp_memory ---- */
 

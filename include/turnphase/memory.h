@@ -169,6 +169,14 @@ TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn
  *          because another process reads the file: call again until it returns TP_OK or TP_ERR_NOT_FOUND.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) TP_MUST_USE;
+/** Deletes memories as tp_memory_forget() does, in one transaction: all that are there or, where it fails, none.
+ *  @param ids        count of them; one that is not there is passed over.
+ *  @param ret_count  how many were there; may be NULL.
+ *  @return TP_OK, also when none is there; TP_ERR_STORE_BUSY when they are deleted, but their copies in the write-ahead
+ *          log are not: call again until it returns TP_OK.
+ *  Threads: any; one at a time inside. */
+TP_API tp_status tp_memory_forget_all(tp_memory *memory, const int64_t *ids, size_t count, size_t *ret_count,
+                                      tp_fault *fault) TP_MUST_USE;
 /** Stores entries, all or none, durable on return. An entry whose tenant, scope, name, session, turn and part are there
  *  already is replaced under its id, with the time at which it was first said.
  *  @param entries  count pointers, in the order in which they were said; copied.
