@@ -122,19 +122,23 @@ static const cli_command commands[] = {
      .name = "mcp",
      .operand = "ACTION TOOL|SERVER",
      .operands_max = 2,
-     .summary = "list the tools of MCP servers, call one, and see what the gates say of them",
+     .summary = "tools of MCP servers: list, call, see what the gates say, and serve them guarded",
      .examples =
          "  turnphase mcp list --mcp files='npx -y @modelcontextprotocol/server-filesystem .'\n"
          "  turnphase mcp list --mcp-config .mcp.json --json | jq -r .tool\n"
          "  echo '{\"path\": \".\"}' | turnphase mcp call mcp__files__list_directory --mcp-config .mcp.json -a -\n"
-         "  turnphase mcp check files --mcp-config .mcp.json --hooks .system/hooks\n",
+         "  turnphase mcp check files --mcp-config .mcp.json --hooks .system/hooks\n"
+         "  turnphase mcp serve --mcp-config .mcp.json --hooks .system/hooks --data ./kept\n"
+         "  turnphase mcp serve --http 127.0.0.1:8808 --files . --ask data --data ./kept\n",
      .description =
          "list           the tools of the servers, as a turn would have them\n"
          "call TOOL      calls one with every gate of a turn; exit as of tool call\n"
          "check [SERVER] what tool.pre says of each tool, called without arguments: allow, ask or deny, by whom\n"
          "               and why. 1: the server has no tool\n"
          "pin SERVER     what its tools are now is what they shall be: with --data, which pins them when they are\n"
-         "               first seen",
+         "               first seen\n"
+         "serve          offers the tools to a client that speaks MCP, on standard input and output or over\n"
+         "               HTTP: each call goes through the gates and is recorded; SIGTERM waits for open calls",
      .run = cli_mcp},
     {.bit = CLI_RUNS,
      .name = "runs",

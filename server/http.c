@@ -602,13 +602,14 @@ static tp_status listen_at(tp__http *http, tp_fault *fault) {
     at.v6.sin6_port = htons(o->port);
     size = sizeof at.v6;
   } else {
-    return tp__refuse(fault, TP_ERR_USAGE, o->address, "is no numeric address: 127.0.0.1, ::1, 0.0.0.0, …");
+    return tp__refuse(fault, TP_ERR_USAGE, o->address, "%s is no numeric address, such as 127.0.0.1, ::1 or 0.0.0.0",
+                      o->address);
   }
   int fd = http->listen_fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return tp__refuse_errno(fault, TP_ERR_IO, o->address, errno, "no socket");
   (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (bind(fd, &at.any, size) != 0 || listen(fd, BACKLOG) != 0 || getsockname(fd, &at.any, &size) != 0)
-    return tp__refuse_errno(fault, TP_ERR_IO, o->address, errno, "cannot listen on port %u", o->port);
+    return tp__refuse_errno(fault, TP_ERR_IO, o->address, errno, "cannot listen on %s, port %u", o->address, o->port);
   http->port = ntohs(at.any.sa_family == AF_INET ? at.v4.sin_port : at.v6.sin6_port);
   return TP_OK;
 }

@@ -122,7 +122,8 @@ typedef enum cli_mcp_changed { CLI_MCP_CHANGED_ASK = 0, CLI_MCP_CHANGED_DENY = 1
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
-  cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs;
+  cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs,
+      origins, exposes;
   cli_model_names models;
   cli_model_names facts, embedders, hook_models; /* at most one each */
   cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */
@@ -137,6 +138,8 @@ typedef struct cli_arguments {
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
   const char *environment, *key, *job_id, *triggered_by, *system;
+  const char *http, *keys;          /* of mcp serve; NULL: not given */
+  uint32_t ask_wait_s;              /* 0: not given */
   const char *schema, *schema_json; /* of the answers; NULL: none */
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;
@@ -159,7 +162,7 @@ typedef struct cli_arguments {
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
-  bool until_empty, all, keeps_questions, yes;
+  bool until_empty, all, keeps_questions, yes, stdio;
 } cli_arguments;
 
 /** A row of the command table. */

@@ -8,6 +8,8 @@
 
 /** Adds the servers of --mcp and --mcp-config. @return CLI_OK, or an exit status after saying what is wrong. */
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments);
+/** The action serve: offers tools to clients that speak MCP. */
+int cli_mcp_serve(const cli_arguments *arguments, cli_output *output);
 /** Says on standard error what turns find out about the servers, where nothing else shows diagnostics. */
 void cli_mcp_listen(tp_runtime *runtime, const cli_arguments *arguments);
 

@@ -171,6 +171,11 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
 
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime) {
+  return cli_host_open_with(arguments, memory_path, store, ask ? cli_ask_put : NULL, ask, ret_runtime);
+}
+
+int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_question_fn ask,
+                       void *ask_ctx, tp_runtime **ret_runtime) {
   tp_budget of_tenant, of_day;
   tp_runtime_options options = {.struct_size = sizeof options,
                                 .tenant_day_budget = cli_budget_fill(&arguments->budgets.tenant, &of_tenant),
@@ -178,8 +183,8 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
                                 .log = cli_log,
                                 .log_ctx = (void *)(uintptr_t)arguments,
                                 .engine_workers = arguments->workers,
-                                .ask = ask ? cli_ask_put : NULL,
-                                .ask_ctx = ask,
+                                .ask = ask,
+                                .ask_ctx = ask_ctx,
                                 .store = store,
                                 .durability = durability_of(arguments, store),
                                 .timestamps = arguments->timestamps,

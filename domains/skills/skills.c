@@ -279,3 +279,34 @@ tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp
   unref(d);
   return status;
 }
+
+/* @return false: `each` stopped, or the skill cannot be read. */
+static bool pass_skill(int directory, const char *name, tp_skill_fn each, void *ctx, tp_status *status,
+                       tp_fault *fault) {
+  tp__skill skill = {0};
+  assert(*status == TP_OK);
+  *status = tp__skill_read(directory, name, &skill, fault);
+  const tp_skill shown = {
+      .struct_size = sizeof shown, .name = tp_text_of(name), .summary = skill.summary, .body = skill.body};
+  bool goes_on = *status == TP_OK && each(ctx, &shown);
+  tp__skill_fini(&skill);
+  return goes_on;
+}
+
+tp_status tp_skills_each(const char *directory, const char *only, tp_skill_fn each, void *ctx, tp_fault *fault) {
+  domain *d = NULL;
+  if (!directory || !directory[0] || !each)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_skills_each() needs a directory and a callback");
+  if (only && !tp__skill_name_valid(tp_text_of(only)))
+    return tp__refuse(fault, TP_ERR_NOT_FOUND, only, "no skill has such a name");
+  tp_status status = domain_new(directory, &d, fault);
+  tp__skill_names *names = status == TP_OK ? malloc(sizeof *names) : NULL;
+  if (status == TP_OK && !names) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the names");
+  if (status == TP_OK && only) (void)pass_skill(d->directory, only, each, ctx, &status, fault);
+  else if (status == TP_OK) status = tp__skill_list(d->directory, names, fault);
+  for (size_t i = 0; status == TP_OK && !only && i < names->count; i++)
+    if (!pass_skill(d->directory, names->items[i], each, ctx, &status, fault)) break;
+  free(names);
+  if (d) unref(d);
+  return status;
+}

@@ -45,5 +45,20 @@ typedef struct tp_skills_options {
  *  Threads: the one that uses the edit. */
 TP_API tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp_fault *fault) TP_MUST_USE;
 
+/** A skill of a directory, as its file is now. Made by the library; borrowed till the callback returns. */
+typedef struct tp_skill {
+  size_t struct_size;
+  tp_text name, summary, body;
+} tp_skill;
+/** false stops. Threads: the calling one. */
+typedef bool (*tp_skill_fn)(void *ctx, const tp_skill *skill);
+/** Reads the skills of a directory, in the order of their names.
+ *  @param only  a name: the others are not read; NULL: all.
+ *  @return TP_OK, also when it stopped; TP_ERR_USAGE; TP_ERR_NOT_FOUND for a name that no skill has; for the directory
+ *          and what is in it as tp_skills_register().
+ *  Threads: any.  Blocks: reads the files. */
+TP_API tp_status tp_skills_each(const char *directory, const char *only, tp_skill_fn each, void *ctx,
+                                tp_fault *fault) TP_MUST_USE;
+
 TP_END_DECLS
 #endif

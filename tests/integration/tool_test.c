@@ -300,3 +300,109 @@ TEST(a_tool_that_changed_is_denied_until_it_is_pinned_anew) {
   assert_holds(&c.out, "yes");
   command_free(&c);
 }
+
+/* ---- mcp serve ---- */
+
+#define MCP_META                                                   \
+  "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":"        \
+  "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":" \
+  "{}}"
+#define MCP_CALL(id, tool, arguments)                                                         \
+  "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":\"" tool \
+  "\",\"arguments\":" arguments "," MCP_META "}}\n"
+
+TEST(serve_has_the_protocol_on_standard_output_and_nothing_else) {
+  command c = {.arguments = {"mcp", "serve", "--files", files(), "--data", scratch_path("served")},
+               .input = MCP_CALL("1", "files_read", "{\"path\":\"note.txt\"}")
+                   MCP_CALL("2", "files_write", "{\"path\":\"x\",\"text\":\"y\"}")};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"text\":\"line one");
+  assert_holds(&c.out, "\"isError\":true");
+  assert_holds(&c.out, "none can be asked");
+  for (const char *line = c.out.data; *line; line = strchr(line, '\n') + 1) assert_int_equal(*line, '{');
+  command_free(&c);
+  c = (command){.arguments = {"audit", scratch_path("served"), "--action", "ask"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "files.write_guard");
+  command_free(&c);
+}
+
+TEST(serve_guards_the_tools_of_servers) {
+  const char *settings =
+      "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"mcp__s__value\", \"hooks\": [{\"type\": \"command\", \"command\": "
+      "\"echo 'Not this one.' >&2; exit 2\"}]}]}}";
+  char directory[512];
+  scratch_string("served.json", settings);
+  snprintf(directory, sizeof directory, "%s", scratch_path("served-hooks"));
+  command c = {.arguments = {"hooks", "import", scratch_path("served.json"), "--write", directory}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"hooks", "trust", directory}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "serve", "--mcp", server(""), "--hooks", directory},
+                .input = MCP_CALL("1", "s__value", "{}")};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"isError\":true");
+  assert_holds(&c.out, "Not this one.");
+  command_free(&c);
+}
+
+TEST(serve_does_not_start_with_what_is_wrong) {
+  static const struct {
+    const char *arguments[8];
+    int status;
+    const char *words;
+  } rows[] = {
+      {{"mcp", "serve", "more"}, 2, "no more words"},
+      {{"mcp", "serve", "--http", "8808"}, 2, "ADDRESS:PORT"},
+      {{"mcp", "serve", "--http", "127.0.0.1:99999"}, 2, "ADDRESS:PORT"},
+      {{"mcp", "serve", "--http", "127.0.0.1:0", "--stdio"}, 2, "not both"},
+      {{"mcp", "serve", "--keys", "/dev/null"}, 2, "--http"},
+      {{"mcp", "serve", "--http", "127.0.0.1:0", "--keys", "/dev/null"}, 78, "no key"},
+      {{"mcp", "serve", "--ask", "data"}, 2, "--data"},
+      {{"mcp", "serve", "--expose", "all"}, 2, "memory or tasks"},
+      {{"mcp", "serve", "--http", "0.0.0.0:0"}, 0, "0.0.0.0"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command c = {0};
+    memcpy(c.arguments, rows[i].arguments, sizeof rows[i].arguments);
+    command_run(&c);
+    assert_holds(&c.err, rows[i].words);
+    assert_int_equal(c.out.size, 0);
+    if (rows[i].status) assert_int_equal(c.status, rows[i].status);
+    else assert_int_not_equal(c.status, 0);
+    command_free(&c);
+  }
+  mkdir(scratch_path("broken"), 0700);
+  scratch_string("broken/guard.yaml", "id: [\n");
+  char directory[512];
+  snprintf(directory, sizeof directory, "%s", scratch_path("broken"));
+  command c = {.arguments = {"mcp", "serve", "--files", files(), "--hooks", directory},
+               .input = MCP_CALL("1", "files_read", "{\"path\":\"note.txt\"}")};
+  command_run(&c);
+  assert_int_not_equal(c.status, 0);
+  assert_int_equal(c.out.size, 0); /* it never serves unguarded */
+  command_free(&c);
+}
+
+TEST(serve_offers_skills_as_prompts) {
+  char directory[512];
+  mkdir(scratch_path("prompts"), 0700);
+  scratch_string("prompts/review.md", "---\ndescription: Looks twice\n---\nRead it twice.\n");
+  snprintf(directory, sizeof directory, "%s", scratch_path("prompts"));
+  command c = {.arguments = {"mcp", "serve", "--skills", directory},
+               .input =
+                   "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\",\"params\":{" MCP_META
+                   "}}\n"
+                   "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/get\",\"params\":{\"name\":\"review\","
+                   "\"arguments\":{\"text\":\"the last\"}," MCP_META
+                   "}}\n"
+                   "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"prompts/get\",\"params\":{\"name\":\"../x\"," MCP_META
+                   "}}\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "\"name\":\"review\",\"description\":\"Looks twice\"");
+  assert_holds(&c.out, "Read it twice.\\n\\nthe last");
+  assert_holds(&c.out, "-32602");
+  command_free(&c);
+}

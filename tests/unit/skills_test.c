@@ -298,3 +298,35 @@ TEST(options_that_are_wrong_are_refused) {
   assert_int_equal(register_from(runtime, &grown.options, &fault), TP_OK);
   close_runtime(runtime);
 }
+
+/* ---- for hosts that list them elsewhere ---- */
+
+static bool note_skill(void *ctx, const tp_skill *skill) {
+  char *all = ctx;
+  size_t used = strlen(all);
+  snprintf(all + used, 512 - used, "%.*s: %.*s: %.*s\n", (int)skill->name.size, skill->name.data,
+           (int)skill->summary.size, skill->summary.data, (int)skill->body.size, skill->body.data);
+  return strncmp(skill->name.data, "stop", 4) != 0;
+}
+
+TEST(skills_of_a_directory_are_read_all_or_one) {
+  char all[512] = "";
+  tp_fault fault = {0};
+  make_skills();
+  remove_skill("open.md");
+  assert_int_equal(tp_skills_each(skills, NULL, note_skill, all, &fault), TP_OK);
+  assert_non_null(strstr(all, "brief: "));
+  assert_non_null(strstr(all, "review: Looks at a change: # Review\n\nRead it twice."));
+  write_skill("stop.md", "one\n");
+  write_skill("zebra.md", "two\n");
+  all[0] = 0;
+  assert_int_equal(tp_skills_each(skills, NULL, note_skill, all, &fault), TP_OK);
+  assert_null(strstr(all, "zebra"));
+  all[0] = 0;
+  assert_int_equal(tp_skills_each(skills, "zebra", note_skill, all, &fault), TP_OK);
+  assert_string_equal(all, "zebra: two: two\n");
+  assert_int_equal(tp_skills_each(skills, "missing", note_skill, all, &fault), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_skills_each(skills, "../zebra", note_skill, all, &fault), TP_ERR_NOT_FOUND);
+  assert_int_equal(tp_skills_each("/nowhere", NULL, note_skill, all, &fault), TP_ERR_IO);
+  assert_int_equal(tp_skills_each(NULL, NULL, note_skill, all, &fault), TP_ERR_USAGE);
+}

@@ -263,14 +263,14 @@ static bool is_this_machine(const char *address) {
 static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) {
   if (!o->stdio && !o->http_address)
     return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio or http_address must be set");
-  if (o->http_port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "http_port", "is at most 65535");
+  if (o->http_port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "http_port", "http_port is at most 65535");
   for (const char *const *key = o->keys; key && *key; key++)
     if (strlen(*key) < 16)
       return tp__refuse(fault, TP_ERR_USAGE, "keys",
                         "a key has at least 16 characters: openssl rand -hex 32 makes one");
   if (o->http_address && !is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
     return tp__refuse(fault, TP_ERR_USAGE, o->http_address,
-                      "is reached from other machines: set keys, or listen on 127.0.0.1");
+                      "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->http_address);
   return TP_OK;
 }
 

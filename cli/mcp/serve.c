@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mcp serve: the tools of a runtime for clients that speak MCP. Standard output has the protocol and nothing else. The
+ * main thread waits for a signal, or for the end of standard input; SIGTERM, SIGINT and SIGHUP let open calls end, a
+ * second one ends the process as it does by itself. */
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/common/data.h"
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/message.h"
+#include "cli/common/quantity.h"
+#include "cli/mcp/mcp.h"
+#include "cli/run/host.h"
+#include "support/bytes.h"
+#ifdef CLI_WITH_MCP
+#include "turnphase/mcp_server.h"
+#include "turnphase/skills.h"
+#include "turnphase/sqlite.h"
+
+enum { DRAIN_LIMIT_MS = 10000, KEYS_MAX = 1024 };
+
+typedef struct serving {
+  const cli_arguments *arguments;
+  tp_runtime *runtime;
+  tp_mcp_server *server;
+  tp_store *store;
+  tp_sqlite_questions *questions;
+  char *store_path, *memory_path, *address, *keys_text;
+  const char *keys[KEYS_MAX + 1];
+  sigset_t signals;
+  int signal_fd, end_fd;
+} serving;
+
+/* ---- skills as prompts ---- */
+
+typedef struct prompts {
+  tp_writer *writer;
+  size_t count;
+} prompts;
+
+static bool count_skill(void *ctx, const tp_skill *skill) {
+  (void)skill;
+  ((prompts *)ctx)->count++;
+  return true;
+}
+
+static void write_pair(tp_writer *writer, const char *key, tp_text text) {
+  tp_write_string(writer, key);
+  tp_write_text(writer, text);
+}
+
+static bool write_skill(void *ctx, const tp_skill *skill) {
+  tp_writer *w = ((prompts *)ctx)->writer;
+  tp_write_map(w, 3);
+  write_pair(w, "name", skill->name);
+  write_pair(w, "description", skill->summary);
+  tp_write_string(w, "arguments");
+  tp_write_array(w, 1);
+  tp_write_map(w, 3);
+  write_pair(w, "name", tp_text_of("text"));
+  write_pair(w, "description", tp_text_of("What follows the instructions"));
+  tp_write_string(w, "required");
+  tp_write_bool(w, false);
+  return true;
+}
+
+static int offer_skills(serving *s) {
+  prompts p = {0};
+  tp_fault fault = {0};
+  tp_text items = {0};
+  const char *directory = s->arguments->skills;
+  if (!directory) return CLI_OK;
+  cli_need(tp_writer_new(NULL, &p.writer));
+  tp_status status = tp_skills_each(directory, NULL, count_skill, &p, &fault);
+  tp_write_array(p.writer, p.count);
+  if (status == TP_OK) status = tp_skills_each(directory, NULL, write_skill, &p, &fault);
+  if (status == TP_OK) status = tp_writer_finish(p.writer, &items);
+  if (status == TP_OK) status = tp_mcp_server_set_list(s->server, TP_MCP_LIST_PROMPTS, items, &fault);
+  tp_writer_free(p.writer);
+  return status == TP_OK ? CLI_OK : cli_fault(directory, status, &fault);
+}
+
+/** A prompt that a client asks for. */
+typedef struct asked {
+  tp_mcp_call *call;
+  tp_text text; /* that follows the instructions */
+} asked;
+
+static bool answer_prompt(void *ctx, const tp_skill *skill) {
+  const asked *a = ctx;
+  tp_writer *writer = NULL;
+  tp_text result = {0};
+  tp__bytes text = {0};
+  tp__bytes_put_text(&text, skill->body);
+  if (a->text.size > 0) tp__bytes_put_string(&text, "\n\n");
+  tp__bytes_put_text(&text, a->text);
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_write_map(writer, 2);
+  write_pair(writer, "description", skill->summary);
+  tp_write_string(writer, "messages");
+  tp_write_array(writer, 1);
+  tp_write_map(writer, 2);
+  write_pair(writer, "role", tp_text_of("user"));
+  tp_write_string(writer, "content");
+  tp_write_map(writer, 2);
+  write_pair(writer, "type", tp_text_of("text"));
+  write_pair(writer, "text", tp__bytes_text(&text));
+  cli_need(tp_writer_finish(writer, &result));
+  tp_mcp_call_answer(a->call, result);
+  tp__bytes_fini(&text);
+  tp_writer_free(writer);
+  return true;
+}
+
+static void get_prompt(void *ctx, tp_mcp_call *call, tp_text name, tp_text arguments) {
+  const serving *s = ctx;
+  asked a = {.call = call, .text = tp_value_text(tp_value_get(arguments, "text"))};
+  char *copy = cli_alloc(name.size + 1);
+  tp_fault fault = {0};
+  memcpy(copy, name.data, name.size);
+  copy[name.size] = '\0';
+  tp_status status = tp_skills_each(s->arguments->skills, copy, answer_prompt, &a, &fault);
+  if (status != TP_OK) tp_mcp_call_fail(call, -32602, fault.message, (tp_text){0});
+  free(copy);
+}
+
+/* ---- what is checked before anything starts ---- */
+
+static int refuse(const char *what) {
+  cli_error("%s", what);
+  return CLI_USAGE;
+}
+
+static int check_exposed(cli_arguments *a) {
+  a->no_memory = true;
+  for (size_t i = 0; i < a->exposes.count; i++) {
+    if (strcmp(a->exposes.items[i], "memory") == 0) {
+      a->no_memory = false;
+    } else if (strcmp(a->exposes.items[i], "tasks") == 0) {
+      if (a->tasks == CLI_TASKS_NONE) a->tasks = CLI_TASKS_TOOLS;
+    } else {
+      cli_error("--expose is memory or tasks, not '%s'; files and skills are named by --files DIR and --skills DIR",
+                a->exposes.items[i]);
+      return CLI_USAGE;
+    }
+  }
+  return CLI_OK;
+}
+
+static int check(cli_arguments *a) {
+  if (a->operand_count > 1) return refuse("mcp serve takes no more words");
+  if (a->http && a->stdio) return refuse("mcp serve: give --stdio or --http ADDRESS:PORT, not both");
+  if (!a->http && (a->keys || a->origins.count > 0)) return refuse("--keys and --origin are for --http ADDRESS:PORT");
+  if (a->keeps_questions && !a->data) return refuse("--ask data needs --data DIR: that is where questions wait");
+  if (a->ask_wait_s && !a->keeps_questions) return refuse("--ask-wait is for --ask data");
+  return check_exposed(a);
+}
+
+/* "127.0.0.1:8808", "[::1]:0". */
+static int read_address(serving *s, uint32_t *ret_port) {
+  const char *text = s->arguments->http, *colon = text ? strrchr(text, ':') : NULL;
+  char *end = NULL;
+  if (!text) return CLI_OK;
+  unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+  if (!colon || !end || end == colon + 1 || *end || port > UINT16_MAX || colon == text) {
+    cli_error("--http is ADDRESS:PORT, such as 127.0.0.1:8808, not '%s'", text);
+    return CLI_USAGE;
+  }
+  size_t size = (size_t)(colon - text);
+  bool is_bracketed = text[0] == '[' && text[size - 1] == ']';
+  s->address = cli_alloc(size + 1);
+  memcpy(s->address, text + is_bracketed, size - 2 * is_bracketed);
+  s->address[size - 2 * is_bracketed] = '\0';
+  if (strcmp(s->address, "localhost") == 0) memcpy(s->address, "127.0.0.1", 10);
+  *ret_port = (uint32_t)port;
+  return CLI_OK;
+}
+
+static int read_keys(serving *s) {
+  tp_text text = {0};
+  size_t count = 0;
+  if (!s->arguments->keys) return CLI_OK;
+  int status = cli_input_read(s->arguments->keys, &text);
+  if (status != CLI_OK) return status;
+  s->keys_text = cli_alloc(text.size + 1);
+  if (text.size > 0) memcpy(s->keys_text, text.data, text.size);
+  s->keys_text[text.size] = '\0';
+  free((void *)(uintptr_t)text.data);
+  char *rest = s->keys_text;
+  for (char *line; (line = strsep(&rest, "\r\n"));)
+    if (*line && *line != '#' && count < KEYS_MAX) s->keys[count++] = line;
+  if (count > 0) return CLI_OK;
+  cli_error("%s has no key: openssl rand -hex 32 makes one", s->arguments->keys);
+  return CLI_CONFIG;
+}
+
+/* ---- start ---- */
+
+static int open_data(serving *s) {
+  const cli_arguments *a = s->arguments;
+  if (!a->data) return CLI_OK;
+  int status = cli_data_make(a->data);
+  if (status != CLI_OK) return status;
+  tp_fault fault = {0};
+  s->store_path = cli_data_path(a->data, "turnphase.db");
+  s->memory_path = cli_data_path(a->data, "memory.db");
+  const tp_sqlite_store_options options = {.struct_size = sizeof options,
+                                           .path = s->store_path,
+                                           .log = cli_log,
+                                           .log_ctx = (void *)(uintptr_t)a,
+                                           .content_hashes = 1};
+  tp_status opened = tp_sqlite_store_open(&options, &s->store, &fault);
+  if (opened != TP_OK) return cli_fault(s->store_path, opened, &fault);
+  if (!a->keeps_questions) return CLI_OK;
+  const tp_sqlite_questions_options channel = {
+      .struct_size = sizeof channel, .path = s->store_path, .log = cli_log, .log_ctx = (void *)(uintptr_t)a};
+  opened = tp_sqlite_questions_open(&channel, &s->questions, &fault);
+  return opened == TP_OK ? CLI_OK : cli_fault(s->store_path, opened, &fault);
+}
+
+static void note_end(void *ctx) {
+  const serving *s = ctx;
+  const uint64_t one = 1;
+  (void)!write(s->end_fd, &one, sizeof one);
+}
+
+/* Before any other thread is begun, since the threads of the runtime inherit that these are not for them. */
+static int take_signals(serving *s) {
+  sigemptyset(&s->signals);
+  sigaddset(&s->signals, SIGTERM);
+  sigaddset(&s->signals, SIGINT);
+  struct sigaction action;
+  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&s->signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
+  s->signal_fd = signalfd(-1, &s->signals, SFD_CLOEXEC);
+  s->end_fd = eventfd(0, EFD_CLOEXEC);
+  if (s->signal_fd >= 0 && s->end_fd >= 0) return CLI_OK;
+  cli_error("there are no file descriptors left to wait with");
+  return CLI_UNAVAILABLE;
+}
+
+static int start_server(serving *s, uint32_t port) {
+  const cli_arguments *a = s->arguments;
+  tp_fault fault = {0};
+  const tp_mcp_server_options options = {.struct_size = sizeof options,
+                                         .stdio = !s->address,
+                                         .input = STDIN_FILENO,
+                                         .output = STDOUT_FILENO,
+                                         .http_address = s->address,
+                                         .http_port = port,
+                                         .keys_required = a->keys != NULL,
+                                         .keys = s->keys,
+                                         .origins = a->origins.items,
+                                         .has_channel = s->questions != NULL,
+                                         .ask_wait_ms = a->ask_wait_s * 1000,
+                                         .get_prompt = a->skills ? get_prompt : NULL,
+                                         .on_end = note_end,
+                                         .ctx = s};
+  tp_status status = tp_mcp_server_start(s->runtime, &options, &s->server, &fault);
+  if (status != TP_OK) return cli_fault("mcp serve", status, &fault);
+  bool is_v6 = s->address && strchr(s->address, ':');
+  if (s->address)
+    cli_error("serving http://%s%s%s:%u/mcp", is_v6 ? "[" : "", s->address, is_v6 ? "]" : "",
+              tp_mcp_server_port(s->server));
+  return offer_skills(s);
+}
+
+/* @return the number of the signal; 0: the client has closed its end. */
+static int wait_for_end(const serving *s) {
+  struct pollfd waits[] = {{.fd = s->signal_fd, .events = POLLIN}, {.fd = s->end_fd, .events = POLLIN}};
+  struct signalfd_siginfo info;
+  while (poll(waits, 2, -1) < 0) {}
+  if (!(waits[0].revents & POLLIN)) return 0;
+  return read(s->signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : SIGTERM;
+}
+
+static void close_serving(serving *s) {
+  tp_mcp_server_free(s->server, DRAIN_LIMIT_MS);
+  if (s->runtime) {
+    tp_drain_report report = {.struct_size = sizeof report};
+    (void)!tp_runtime_drain(s->runtime, DRAIN_LIMIT_MS, &report, NULL);
+    tp_runtime_free(s->runtime);
+  }
+  tp_sqlite_questions_close(s->questions);
+  if (s->signal_fd >= 0) close(s->signal_fd);
+  if (s->end_fd >= 0) close(s->end_fd);
+  free(s->store_path);
+  free(s->memory_path);
+  free(s->address);
+  free(s->keys_text);
+}
+
+int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
+  cli_arguments arguments = *theirs;
+  serving s = {.arguments = &arguments, .signal_fd = -1, .end_fd = -1};
+  uint32_t port = 0;
+  (void)output;
+  int status = check(&arguments);
+  if (status == CLI_OK) status = read_address(&s, &port);
+  if (status == CLI_OK) status = read_keys(&s);
+  if (status == CLI_OK) status = take_signals(&s);
+  if (status == CLI_OK) status = open_data(&s);
+  if (status == CLI_OK) {
+    tp_question_fn ask = s.questions ? tp_sqlite_questions_put : NULL;
+    status = cli_host_open_with(&arguments, s.memory_path, s.store, ask, s.questions, &s.runtime);
+    s.store = NULL; /* taken, whatever came of it */
+  }
+  if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);
+  if (status == CLI_OK) status = start_server(&s, port);
+  if (status == CLI_OK) (void)wait_for_end(&s);
+  if (s.signal_fd >= 0) pthread_sigmask(SIG_UNBLOCK, &s.signals, NULL);
+  if (s.store) tp_store_free(s.store);
+  close_serving(&s);
+  return status;
+}
+
+#else
+
+int cli_mcp_serve(const cli_arguments *arguments, cli_output *output) {
+  (void)arguments, (void)output;
+  cli_error("this turnphase was built without turnphase-mcp, which mcp serve needs");
+  return CLI_CONFIG;
+}
+
+#endif
