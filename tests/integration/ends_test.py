@@ -19,6 +19,10 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 FILES = {
     'hooks/slow.yaml': 'kind: tool\nname: slow\ndescription: slow\ncommand: [sh, hooks/slow.sh]\n',
     'hooks/slow.sh': 'echo $$ > pid.new && mv pid.new pid; exec sleep 600\n',
+    'hooks/quick.yaml': 'kind: tool\nname: quick\ndescription: quick\ncommand: [sh, hooks/quick.sh]\n',
+    'hooks/quick.sh': 'exit 0\n',
+    'two-model.yaml': 'responses:\n  - tool_calls: [{id: a, name: slow, arguments: {}}, '
+                      '{id: b, name: quick, arguments: {}}]\n  - text: never\n',
     'hooks/deaf.yaml': 'kind: tool\nname: deaf\ndescription: deaf\ncommand: [sh, hooks/deaf.sh]\n',
     'hooks/deaf.sh': 'trap "" TERM HUP INT; echo $$ > pid.new && mv pid.new pid; while :; do sleep 1; done\n',
     'model.yaml': 'responses:\n  - tool_calls: [{id: a, name: slow, arguments: {}}]\n  - text: never\n',
@@ -84,6 +88,7 @@ def end(process, program, number):
 
 
 RUN = ['run', '--script', 'model.yaml', *HOOKS, '--json', 'talk.yaml']
+TWO = ['run', '--script', 'two-model.yaml', *HOOKS, '--json', 'talk.yaml']
 DEAF = ['run', '--script', 'deaf-model.yaml', *HOOKS, '--json', 'talk.yaml']
 CHAT = ['chat', '--script', 'model.yaml', *HOOKS, '--json']
 CALL = ['tool', 'call', 'slow', *HOOKS, '--json']
@@ -169,6 +174,11 @@ def look(directory, *words):
     return done.stdout.decode()
 
 
+def open_tools(directory):
+    lines = [json.loads(line) for line in look(directory, 'runs', 'data', '--json').splitlines()]
+    return [step['tool'] for line in lines if 'turn_state' in line for step in line['open'] if 'tool' in step]
+
+
 def assert_shown(directory, word, doing):
     """The turn in each command that reads it, for people and for programs."""
     runs, show = look(directory, 'runs', 'data'), look(directory, 'show', 'data', 't1')
@@ -199,8 +209,8 @@ def suspects(directory):
 
 def what_runs_and_what_ran_at_a_crash_is_shown(root):
     for durability in ('async', 'sync'):
-        process, program, directory = begin(root, durability, RUN + ['--data', 'data', '--durability', durability])
-        wait_for(lambda: 'running after' in look(directory, 'runs', 'data'), process)
+        process, program, directory = begin(root, durability, TWO + ['--data', 'data', '--durability', durability])
+        wait_for(lambda: open_tools(directory) == ['slow'], process)  # quick has ended
         assert_shown(directory, 'running', 'in:')
         process.kill()
         process.communicate()
