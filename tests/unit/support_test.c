@@ -577,11 +577,15 @@ TEST(texts_are_shown_without_secrets_and_credentials_of_urls) {
       {"http://h, mail me@x", "http://h, mail me@x"},
       {"://", "://"},
       {"http://abcdef@h", "http://[key]@h"},
+      {"http://abcdef:rest@h", "http://[key]@h"},
+      {"a longest-1 z", "a [key] z"}, /* the longer one was added first */
       {"a://b://c:d@e", "a://b://[key]@e"},
   };
   tp__secrets secrets = {0};
   tp__secrets_add(&secrets, tp_text_of("abcdef"));
   tp__secrets_add(&secrets, tp_text_of("abcdefgh"));
+  tp__secrets_add(&secrets, tp_text_of("longest-1"));
+  tp__secrets_add(&secrets, tp_text_of("longest"));
   tp__secrets_add(&secrets, tp_text_of("xyz"));
   tp__secrets_add(&secrets, (tp_text){NULL, 0});
   tp__secrets_add_url(&secrets, tp_text_of("https://us:pass-1@h/p?api-version=2024-10-21&sig=a%2Fb=c&value-1&e=&&"));
