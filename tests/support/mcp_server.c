@@ -163,13 +163,14 @@ static void call_tool(const char *id, const char *line) {
   } else if (strcmp(name, "refuse") == 0) {
     refuse(id, -32602, "not like this");
   } else if (strcmp(name, "parts") == 0) {
-    answer(id,
-           "{\"content\":[{\"type\":\"text\",\"text\":\"one\"},{\"type\":\"image\",\"data\":\"iVBORw==\",\"mimeType\":"
-           "\"image/png\"},{\"type\":\"text\",\"text\":\"two\"},{\"type\":\"resource_link\",\"uri\":\"file:///"
-           "r\",\"name\":"
-           "\"r\"},{\"type\":\"resource\",\"resource\":{\"uri\":\"file:///t\",\"mimeType\":\"text/"
-           "plain\",\"text\":\"inside\"}},"
-           "{\"type\":\"audio\",\"data\":\"*\",\"mimeType\":\"audio/wav\"},{\"type\":\"hologram\"}]}");
+    answer(
+        id,
+        "{\"content\":[{\"type\":\"text\",\"text\":\"one\"},{\"type\":\"image\",\"data\":\"iVBORw==\",\"mimeType\":"
+        "\"image/png\"},{\"type\":\"text\",\"text\":\"two\"},{\"type\":\"resource_link\",\"size\":-1,\"uri\":\"file:///"
+        "r\",\"name\":"
+        "\"r\"},{\"type\":\"resource\",\"resource\":{\"uri\":\"file:///t\",\"mimeType\":\"text/"
+        "plain\",\"text\":\"inside\"}},"
+        "{\"type\":\"audio\",\"data\":\"*\",\"mimeType\":\"audio/wav\"},{\"type\":\"hologram\"}]}");
   } else if (strcmp(name, "value") == 0) {
     answer(id, "{\"content\":[],\"structuredContent\":{\"rain_mm\":7}}");
   } else if (strcmp(name, "die") == 0) {

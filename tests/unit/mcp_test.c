@@ -217,6 +217,21 @@ TEST(a_program_is_found_in_path) {
   assert_string_equal(call(w, "mcp__s__echo", "{'text':'found'}"), "found");
 }
 
+static bool has_type(void *ctx, const tp_tool_listing *listing) {
+  bool *all = ctx;
+  *all = *all && (listing->tool->schema.size == 0 ||
+                  tp_text_is(tp_value_text(tp_value_get(listing->tool->schema, "type")), "object"));
+  return true;
+}
+
+TEST(a_schema_without_a_type_is_one_of_an_object) {
+  world *w = *state;
+  bool all = true;
+  add_server(w, "s", "", OPTIONS(0));
+  assert_int_equal(tp_runtime_tools(w->runtime, has_type, &all, NULL, NULL), TP_OK);
+  assert_true(all);
+}
+
 TEST(allow_and_deny_choose_tools) {
   static const char *const allow[] = {"e*", "f*"}, *const deny[] = {"env"};
   world *w = *state;
