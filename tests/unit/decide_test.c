@@ -33,6 +33,7 @@ static const row table[] = {
     {TP_REASON_NO_MEMORY,      {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_STORE,          {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_SHUTDOWN,       {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
+    {TP_REASON_POSTPONED,      {DI, FB, FA}, {DI, FB, FA}, {DI, DI, FA},    {DI, DI, FA}},
     /* A cancelled run's fallback is not used: the entry is being given up. */
     {TP_REASON_CANCELLED,      {DI, DI, FA}, {DI, DI, FA}, {DI, DI, FA},    {DI, DI, FA}},
     {TP_REASON_MATCH,          {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
@@ -40,6 +41,8 @@ static const row table[] = {
     {TP_REASON_PHASE_FAILED,   {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
     {TP_REASON_NO_SLACK,       {GO, GO, FA}, {GO, GO, FA}, {GO, GO, FA},    {GO, GO, FA}},
     {TP_REASON_KILL_SWITCH,    {GO, GO, GO}, {GO, GO, GO}, {GO, GO, GO},    {GO, GO, GO}},
+    /* Shed by its own policy: not even a required one fails its entry. */
+    {TP_REASON_BACKLOG,        {DI, DI, DI}, {DI, DI, DI}, {DI, DI, DI},    {DI, DI, DI}},
 };
 /* clang-format on */
 
