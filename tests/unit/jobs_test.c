@@ -309,14 +309,14 @@ TEST(postponed_job_shows_why_and_for_how_long) {
   fickle f;
   tp_job job = {.id = 0};
   start_fickle(&f, &row);
-  while (stats_of(f.runtime).jobs_postponed < 2) sleep_ms(1);
+  while (stats_of(f.runtime).jobs_postponed < 3) sleep_ms(1);
   while (job.state != TP_JOB_QUEUED || job.postponed_ms == 0)
     assert_int_equal(tp_jobs_list(f.runtime, NULL, note_postponed, &job, NULL), TP_OK);
   assert_int_equal(job.reason, TP_REASON_POSTPONED);
   assert_string_equal(tp_reason_name((tp_reason)job.reason), "postponed");
   assert_int_equal(job.code, 7);
   assert_int_equal(job.attempt, 0);
-  assert_in_range(job.postponed_ms, 100, 1000);
+  assert_in_range(job.postponed_ms, 100, 200 * stats_of(f.runtime).jobs_postponed); /* none is longer yet */
   assert_true(job.claimable_ms > job.inserted_ms && job.claimable_ms < job.inserted_ms + 60000);
   tp_session_close(f.session, NULL, NULL);
   tp_drain_report report = {.struct_size = sizeof report};
