@@ -162,6 +162,43 @@ static bool fits(tp__memory_words *words, const char *pattern, found *f) {
   return true;
 }
 
+/* ---- words with which no pattern begins ---- */
+
+/* Most words of a text begin no pattern, and a turn recalls some hundred of them: by its first letter and its size a
+ * word is sorted out before it is compared with each pattern. Bit n: a first word of n bytes. */
+static uint32_t first_sizes[26];
+
+static int letter_of(char c) {
+  int lower = (unsigned char)c | 0x20;
+  return lower >= 'a' && lower <= 'z' ? lower - 'a' : -1;
+}
+
+static void note_first(const char *word, size_t size) {
+  assert(size > 0 && size < 32 && letter_of(word[0]) >= 0);
+  first_sizes[letter_of(word[0])] |= 1u << size;
+}
+
+__attribute__((constructor)) static void note_first_words(void) {
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const char *at = rows[i].pattern;
+    assert(at[0] == '#' || letter_of(at[0]) >= 0); /* no other placeholder comes first */
+    for (size_t size; at[0] != '#' && (size = strcspn(at, "| ")) > 0; at += size + 1) {
+      note_first(at, size);
+      if (at[size] != '|') break;
+    }
+  }
+  note_first("a", 1);
+  note_first("an", 2);
+  for (size_t i = 0; i < sizeof number_names / sizeof number_names[0]; i++)
+    note_first(number_names[i], strlen(number_names[i]));
+}
+
+static bool may_begin(tp_text word) {
+  int letter = word.size ? letter_of(word.data[0]) : -1;
+  if (letter >= 0) return word.size < 32 && (first_sizes[letter] >> word.size & 1);
+  return word.size > 0 && word.data[0] >= '0' && word.data[0] <= '9' && word.size <= 4;
+}
+
 /* ---- reckoning ---- */
 
 static void be_days(tp__memory_times *t, tp__memory_span span, int64_t first, int count) {
@@ -273,7 +310,7 @@ static bool at_time(tp__memory_times *t, tp_text word) {
 
 bool tp__memory_times_next(tp__memory_times *t) {
   while (tp__memory_words_next(&t->words)) {
-    if (at_time(t, t->words.word)) return true;
+    if (may_begin(t->words.word) && at_time(t, t->words.word)) return true;
     t->before = t->words.word;
   }
   return false;
