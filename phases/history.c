@@ -20,6 +20,10 @@ tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.load_cancel belongs to load_start, which is NULL");
   if (!ret_history->append && !ret_history->append_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set append, append_start or both");
+  if (ret_history->append && ret_history->append_start && ret_history->append_paired != ret_history->append)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_history: turns use append_start, which does not belong to this append (append_paired): clear "
+                    "append_start, or set append_paired");
   if (ret_history->append_cancel && !ret_history->append_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.append_cancel belongs to append_start, which is NULL");
   return TP_OK;

@@ -76,7 +76,7 @@ typedef struct tp_history {
   /** Notifies that the turn no longer waits for a load_start: at most once per token. May be NULL. */
   void (*load_cancel)(void *ctx, tp_token token);
   /** Appends a batch atomically: all of it or nothing. Required where there is no append_start. Where there are both, a
-   *  turn uses append_start, and append is for callers that have no token. */
+   *  turn uses append_start, and append is for callers that have no token: see append_paired. */
   tp_status (*append)(void *ctx, const tp_history_append *request, tp_fault *fault);
   /** Begins an append and returns at once; exactly one tp_history_complete() with the token follows, from any thread,
    *  also before append_start returns. It is called on the thread that owns the turn, so it must not block,
@@ -94,6 +94,10 @@ typedef struct tp_history {
                              tp_fault *fault);
   /** Exactly once, when the runtime does not use it any more. May be NULL. */
   void (*destroy)(void *ctx);
+  /** The append that belongs to append_start; read where both are set, and then TP_ERR_USAGE unless it is append. So a
+   *  copy of a history of which only append was replaced is refused: its turns would go past the new append. Clear
+   *  append_start, too, or replace all three. */
+  tp_status (*append_paired)(void *ctx, const tp_history_append *request, tp_fault *fault);
 } tp_history;
 
 /** Ends an append that append_start began.

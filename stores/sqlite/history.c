@@ -528,6 +528,7 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
     return status;
   }
   h->face.append_start = history_append_start;
+  h->face.append_paired = history_append;
   *ret_history = &h->face;
   return TP_OK;
 }

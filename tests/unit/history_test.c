@@ -471,7 +471,7 @@ static tp_status refuse_append(void *ctx, const tp_history_append *request, tp_f
 TEST(turn_begins_its_append_where_it_could_wait_for_it) {
   later l = {.begun = LATCH, .mutex = PTHREAD_MUTEX_INITIALIZER, .at_once = true};
   tp_history history = later_history(&l);
-  history.append = refuse_append;
+  history.append = history.append_paired = refuse_append;
   tp_shared_history *shared = share(&history);
   tp_runtime_options options = {.struct_size = sizeof options, .shared_history = shared};
   tp_runtime *runtime = open_runtime(&options);

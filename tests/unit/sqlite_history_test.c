@@ -781,3 +781,49 @@ TEST_MAIN(count, arguments) {
   put_machine_in_place();
   return test_main(count, arguments);
 }
+
+/* ---- a copy of the table, of which some functions are a host's ---- */
+
+static tp_status host_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
+  return TP_OK;
+}
+
+static tp_status host_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  (void)ctx, (void)request, (void)fault;
+  return TP_OK;
+}
+
+static void host_append_start(void *ctx, const tp_history_append *request, tp_token token) {
+  (void)ctx, (void)request;
+  (void)!tp_history_complete(token, TP_OK, NULL, NULL);
+}
+
+TEST(a_copy_whose_append_would_not_be_called_is_refused) {
+  enum { THEIRS, HOSTS, NONE };
+  static const struct {
+    int append, append_start, paired, load;
+    tp_status status;
+  } rows[] = {{THEIRS, THEIRS, THEIRS, THEIRS, TP_OK},       {THEIRS, THEIRS, THEIRS, HOSTS, TP_OK},
+              {THEIRS, HOSTS, THEIRS, THEIRS, TP_OK},        {THEIRS, NONE, THEIRS, THEIRS, TP_OK},
+              {NONE, THEIRS, THEIRS, THEIRS, TP_OK},         {NONE, THEIRS, NONE, THEIRS, TP_OK},
+              {HOSTS, NONE, THEIRS, THEIRS, TP_OK},          {HOSTS, NONE, NONE, THEIRS, TP_OK},
+              {HOSTS, HOSTS, HOSTS, HOSTS, TP_OK},           {HOSTS, HOSTS, THEIRS, THEIRS, TP_ERR_USAGE},
+              {HOSTS, THEIRS, THEIRS, THEIRS, TP_ERR_USAGE}, {HOSTS, THEIRS, NONE, THEIRS, TP_ERR_USAGE},
+              {THEIRS, THEIRS, NONE, THEIRS, TP_ERR_USAGE},  {THEIRS, THEIRS, HOSTS, THEIRS, TP_ERR_USAGE},
+              {NONE, NONE, THEIRS, THEIRS, TP_ERR_USAGE}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    tp_history *theirs = open_history(), copy = *theirs;
+    tp_shared_history *shared = NULL;
+    tp_fault fault = {0};
+    if (rows[r].append != THEIRS) copy.append = rows[r].append == HOSTS ? host_append : NULL;
+    if (rows[r].append_start != THEIRS) copy.append_start = rows[r].append_start == HOSTS ? host_append_start : NULL;
+    if (rows[r].paired != THEIRS) copy.append_paired = rows[r].paired == HOSTS ? host_append : NULL;
+    if (rows[r].load == HOSTS) copy.load = host_load;
+    tp_status status = tp_history_share(NULL, &copy, &shared, &fault);
+    if (status != rows[r].status) fail_msg("row %zu: %s", r, tp_status_text(status));
+    if (status == TP_OK) tp_shared_history_unref(shared);
+    else assert_non_null(strstr(fault.message, "append_start"));
+    if (status != TP_OK) tp_history_free(theirs);
+  }
+}
