@@ -525,6 +525,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {
+    if (options->index_bytes_max) tp__memory_store_bound_indexes(domain->store, options->index_bytes_max);
     status = tp__memory_tools_init(domain);
     if (status == TP_OK) status = take_embedder(domain, embedder);
     if (status != TP_OK) tp__refuse(fault, status, NULL, "no memory for the memory's tools and embedder");

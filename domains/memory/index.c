@@ -285,7 +285,7 @@ static void bound_bytes(tp__memory_store *store) {
   for (tp__memory_index **at = &store->indexes->older; *at;) {
     tp__memory_index *index = *at;
     bytes += index->bytes;
-    if (bytes <= TP__MEMORY_INDEX_BYTES_MAX) {
+    if (bytes <= store->index_bytes_max) {
       at = &index->older;
       continue;
     }

@@ -2,7 +2,7 @@
  *
  * index: the postings of one scope in memory. SQLite is the durable source: an index is built from it on first use,
  * takes up what was added since, and is built anew when a memory was changed or deleted, by whichever process. The
- * indexes of a store hold at most TP__MEMORY_INDEX_BYTES_MAX together; the least recently used goes first. All of it is
+ * indexes of a store hold at most index_bytes_max together; the least recently used goes first. All of it is
  * used under the store's mutex. */
 #ifndef TP__MEMORY_INDEX_H
 #define TP__MEMORY_INDEX_H
@@ -10,8 +10,8 @@
 #include "domains/memory/store_internal.h"
 
 enum {
-  TP__MEMORY_INDEX_BYTES_MAX = 256 * 1024 * 1024,
-  TP__MEMORY_NONE = -1 /* no line, term or speaker */
+  TP__MEMORY_INDEX_BYTES_MAX = 256 * 1024 * 1024, /* where the host gives no bound */
+  TP__MEMORY_NONE = -1                            /* no line, term or speaker */
 };
 
 /** What a line is, one bit each. */

@@ -127,6 +127,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
   if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   memset(store, 0, sizeof *store);
+  store->index_bytes_max = TP__MEMORY_INDEX_BYTES_MAX;
   tp__lock_init(&store->connections[0].mutex, TP__LOCK_memory);
   tp__lock_init(&store->connections[1].mutex, TP__LOCK_memory_read);
   tp_status status = open_connections(store, path, fault);
@@ -145,6 +146,11 @@ void tp__memory_store_close(tp__memory_store *store) {
   connection_fini(&store->connections[1]);
   connection_fini(&store->connections[0]); /* the last one to close empties the log */
   sqlite3_free(store);
+}
+
+void tp__memory_store_bound_indexes(tp__memory_store *store, size_t bytes_max) {
+  assert(bytes_max > 0 && !store->indexes);
+  store->index_bytes_max = bytes_max;
 }
 
 /* ---- statements ---- */

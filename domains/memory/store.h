@@ -51,6 +51,8 @@ void tp__memory_list_cut(tp__memory_list *list, size_t count);
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault);
 /** Accepts NULL. */
 void tp__memory_store_close(tp__memory_store *store);
+/** Of the indexes in memory, but for the one in use; before other threads know the store. */
+void tp__memory_store_bound_indexes(tp__memory_store *store, size_t bytes_max);
 
 /* The functions below return TP_OK or what tp__sqlite_status() says; TP_ERR_NOT_FOUND where it is named. Lists are
  * appended to, and left as they are on failure. */

@@ -53,6 +53,7 @@ struct tp__memory_store {
   tp__memory_connection connections[2];
   /* never changes after open */
   tp__memory_connection *writer;
+  size_t index_bytes_max;
   tp__memory_connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
   tp__group group;               /* of what is kept: jobs that wait for the disk share one sync */
   /* ---- under the reader's mutex */

@@ -74,6 +74,10 @@ typedef struct tp_memory_options {
    *  destroy and does not name TP_INBOX_OF_SESSION; the inbox is kept until the last handler is destroyed. NULL:
    *  messages are stored, and no facts are extracted. */
   const tp_model *model;
+  /** Bytes of the indexes in memory of all scopes that are recalled from, some 250 for each memory; 0: 268,435,456. The
+   *  index that was not used for longest goes first and is made again from the file, which takes some 3 µs for each
+   *  memory of its scope. The index in use stays, also where it is larger alone. */
+  size_t index_bytes_max;
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

@@ -743,3 +743,45 @@ TEST_MAIN(count, arguments) {
   put_allocator_in_place();
   return test_main(count, arguments);
 }
+
+/* ---- what indexes take ---- */
+
+/* Of so many scopes, each recalled from in turn. @return the bytes of all indexes but that in use. */
+static size_t bytes_of_others(void) {
+  size_t bytes = 0;
+  for (const tp__memory_index *index = store->indexes->older; index; index = index->older) bytes += index->bytes;
+  return bytes;
+}
+
+TEST(indexes_keep_to_their_bound_and_are_made_again) {
+  enum { SCOPES = 12, MEMORIES = 20 };
+  static const size_t bounds[] = {1, 100, 1000, 5000, 20000, 50000, 100000, 200000, 1 << 20, 1 << 28};
+  tp__memory_scope scopes[SCOPES];
+  char names[SCOPES][16];
+  for (int i = 0; i < SCOPES; i++) {
+    snprintf(names[i], sizeof names[i], "home-%d", i);
+    scopes[i] = (tp__memory_scope){home.tenant, home.kind, text_of(names[i])};
+    for (int m = 0; m < MEMORIES; m++) {
+      char turn[16];
+      snprintf(turn, sizeof turn, "t%d", m);
+      put_in(&scopes[i], "s", turn, m == i ? "A violin was bought in Oslo." : "The bridge is closed.");
+    }
+  }
+  size_t kept_before = 0;
+  for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++) {
+    tp__memory_indexes_free(store);
+    tp__memory_store_bound_indexes(store, bounds[b]);
+    size_t kept = 0;
+    for (int round = 0; round < 2; round++)
+      for (int i = 0; i < SCOPES; i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, "t%d ", i);
+        assert_string_equal(recalled(&scopes[i], "violin", 1), expected);
+        assert_true(bytes_of_others() <= bounds[b]);
+      }
+    for (const tp__memory_index *index = store->indexes; index; index = index->older) kept++;
+    assert_true(kept >= kept_before && kept >= 1 && kept <= SCOPES);
+    kept_before = kept;
+  }
+  assert_int_equal(kept_before, SCOPES);
+}
