@@ -9,10 +9,13 @@
 #include "bench/latch.h"
 #include "bench/report.h"
 #include "turnphase/sqlite.h"
+#ifdef BENCH_WITH_MEMORY
+#include "turnphase/memory.h"
+#endif
 
-#define ROWS "sessions "
+#define ROWS "sessions memory steady "
 
-enum { SESSIONS_MAX = 64, TURNS_A_SESSION = 100, ROUNDS = 7, TURNS_A_SESSION_QUICK = 2, ROUNDS_QUICK = 1 };
+enum { SESSIONS_MAX = 512, TURNS_A_SESSION = 100, ROUNDS = 7, TURNS_A_SESSION_QUICK = 2, ROUNDS_QUICK = 1 };
 
 static char folder[256];
 static int file_count;
@@ -26,10 +29,25 @@ typedef struct crowd {
   struct crowd_session {
     struct crowd *crowd;
     tp_session *session;
-    uint32_t left; /* turns; of the thread that ends them, one after the other */
+    char workspace[32]; /* its own: so many users, each with memories of its own */
+    uint32_t left;      /* turns; of the thread that ends them, one after the other */
+    uint64_t random;    /* of the words that are said */
   } sessions[SESSIONS_MAX];
   bench_latch ended;
 } crowd;
+
+/* What is said: words of which most are said by others, too, as in a language. */
+static tp_text say(struct crowd_session *s, char *buffer, size_t size) {
+  enum { WORDS = 8, RARE = 5000 };
+  size_t at = 0;
+  for (int i = 0; i < WORDS; i++) {
+    s->random = s->random * 6364136223846793005u + 1442695040888963407u;
+    uint32_t dice = (uint32_t)(s->random >> 33), word = dice % RARE;
+    if (dice % 4 == 0) word %= 50;
+    at += (size_t)snprintf(buffer + at, size - at, "%sword%u", i ? " " : "", word);
+  }
+  return (tp_text){buffer, at};
+}
 
 static void submit(struct crowd_session *s);
 
@@ -41,7 +59,8 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
 }
 
 static void submit(struct crowd_session *s) {
-  tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};
+  char buffer[128];
+  tp_turn_request request = {.struct_size = sizeof request, .text = say(s, buffer, sizeof buffer)};
   tp_submission *submission;
   tp_fault fault;
   bench_must(tp_turn_submit(s->session, &request, turn_ended, s, &submission, &fault), &fault);
@@ -60,8 +79,12 @@ static void open_crowd(crowd *c, tp_runtime_options *options, uint32_t session_c
     tp_model borrowed = *c->model;
     borrowed.destroy = NULL; /* it stays ours */
     snprintf(id, sizeof id, "bench-%u", i);
-    tp_session_options session = {.struct_size = sizeof session, .id = id, .model = &borrowed};
-    c->sessions[i].crowd = c;
+    struct crowd_session *s = &c->sessions[i];
+    snprintf(s->workspace, sizeof s->workspace, "home-%u", i);
+    tp_session_options session = {
+        .struct_size = sizeof session, .id = id, .workspace = s->workspace, .model = &borrowed};
+    s->crowd = c;
+    s->random = i + 1;
     bench_must(tp_session_open(c->runtime, &session, &c->sessions[i].session, &fault), &fault);
   }
 }
@@ -80,10 +103,14 @@ static double run_crowd(crowd *c, uint32_t turns_a_session) {
 
 static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 
-static void close_crowd(crowd *c) {
+static void close_sessions(crowd *c) {
   bench_latch_set(&c->ended, c->session_count);
   for (uint32_t i = 0; i < c->session_count; i++) tp_session_close(c->sessions[i].session, session_closed, &c->ended);
   bench_latch_wait(&c->ended);
+}
+
+static void close_crowd(crowd *c) {
+  close_sessions(c);
   tp_runtime_free(c->runtime);
   tp_model_free(c->model);
 }
@@ -135,6 +162,177 @@ static void sessions(bench_program *program) {
     }
 }
 
+/* ---- memory: what each turn leaves in a memory ---- */
+
+#ifdef BENCH_WITH_MEMORY
+
+enum { DRAIN_MS = 5000, MEMORY_TURNS = 8192, MEMORY_ROUNDS = 3, STEADY_TURNS = 200000, STEADY_PARTS = 10 };
+
+/** What is on the disk when a turn ends: nothing, or its messages and its job. */
+typedef struct form {
+  const char *name;
+  bool is_durable;
+} form;
+static const form forms[] = {{"asynchronous", false}, {"durable", true}};
+
+typedef struct outcome {
+  double rate; /* turns a second, until all that they left behind is on the disk or the drain gave up */
+  double lost; /* memories */
+  double left; /* memories of which the store has the job still */
+  double drain_ms;
+} outcome;
+
+typedef struct trial {
+  crowd crowd;
+  bool with_memory;
+  const form *form;
+  char memory[300], store[300];
+  uint64_t turns;
+} trial;
+
+static bool add_memories(void *ctx, const tp_memory_scope *scope) {
+  *(uint64_t *)ctx += scope->memories;
+  return true;
+}
+
+static uint64_t count_memories(const char *path) {
+  tp_memory *memory;
+  tp_fault fault;
+  uint64_t count = 0;
+  bench_must(tp_memory_open(path, &memory, &fault), &fault);
+  bench_must(tp_memory_scopes(memory, add_memories, &count, &fault), &fault);
+  tp_memory_close(memory);
+  return count;
+}
+
+static bool count_job(void *ctx, const tp_job *job) {
+  (void)job;
+  ++*(uint64_t *)ctx;
+  return true;
+}
+
+/* Jobs that the next process runs. */
+static uint64_t count_jobs(const char *path) {
+  tp_store *store;
+  tp_fault fault;
+  uint64_t count = 0;
+  tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  tp_job_query query = {.struct_size = sizeof query, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
+  bench_must(tp_sqlite_store_open(&options, &store, &fault), &fault);
+  bench_must(store->jobs(store->ctx, &query, count_job, &count, &fault), &fault);
+  store->destroy(store->ctx);
+  return count;
+}
+
+static void open_trial(trial *t, const form *f, bool with_memory, uint32_t sessions) {
+  tp_fault fault;
+  tp_store *store = NULL;
+  tp_runtime_options options = {.struct_size = sizeof options, .shared_history = open_history(!f->is_durable)};
+  snprintf(t->store, sizeof t->store, "%s/%d.db", folder, file_count++);
+  tp_sqlite_store_options store_options = {.struct_size = sizeof store_options, .path = t->store};
+  if (f->is_durable) bench_must(tp_sqlite_store_open(&store_options, &store, &fault), &fault);
+  options.store = store;
+  t->form = f;
+  t->with_memory = with_memory;
+  t->turns = 0;
+  open_crowd(&t->crowd, &options, sessions);
+  tp_shared_history_unref(options.shared_history);
+  snprintf(t->memory, sizeof t->memory, "%s/%d.db", folder, file_count++);
+  if (!with_memory) return;
+  tp_edit *edit;
+  tp_memory_options memory = {.struct_size = sizeof memory, .path = t->memory};
+  bench_must(tp_edit_begin(t->crowd.runtime, NULL, &edit, &fault), &fault);
+  bench_must(tp_memory_register(edit, &memory, &fault), &fault);
+  bench_must(tp_edit_commit(edit, NULL, &fault), &fault);
+}
+
+static double run_trial(trial *t, uint32_t turns_a_session) {
+  t->turns += (uint64_t)t->crowd.session_count * turns_a_session;
+  return run_crowd(&t->crowd, turns_a_session);
+}
+
+/* The clean end of a server: what was acknowledged and has not reached the memory by then is lost. */
+static void close_trial(trial *t, outcome *o) {
+  tp_fault fault;
+  int64_t began = bench_now_ns();
+  close_sessions(&t->crowd);
+  bench_must(tp_runtime_drain(t->crowd.runtime, DRAIN_MS, NULL, &fault), &fault);
+  o->drain_ms = (double)(bench_now_ns() - began) / 1e6;
+  tp_runtime_free(t->crowd.runtime);
+  tp_model_free(t->crowd.model);
+  if (!t->with_memory) return;
+  o->left = t->form->is_durable ? (double)count_jobs(t->store) : 0;
+  o->lost = (double)t->turns - (double)count_memories(t->memory) - o->left;
+}
+
+static outcome try_memory(const form *f, bool with_memory, uint32_t sessions, uint32_t turns_a_session) {
+  static trial t;
+  outcome o = {0};
+  open_trial(&t, f, with_memory, sessions);
+  double run_s = (double)sessions * turns_a_session / run_trial(&t, turns_a_session);
+  close_trial(&t, &o);
+  o.rate = (double)t.turns / (run_s + o.drain_ms / 1e3);
+  return o;
+}
+
+static void memory_at(bench_program *program, const form *f, uint32_t sessions) {
+  double rates[2][MEMORY_ROUNDS], drains[MEMORY_ROUNDS], lost = 0, left = 0;
+  char what[128];
+  uint32_t rounds = program->quick ? ROUNDS_QUICK : MEMORY_ROUNDS;
+  uint32_t turns =
+      program->quick ? TURNS_A_SESSION_QUICK : (sessions == 1 ? MEMORY_TURNS / 16 : MEMORY_TURNS) / sessions;
+  for (uint32_t round = 0; round < rounds; round++)
+    for (int with = 0; with < 2; with++) {
+      outcome o = try_memory(f, with, sessions, turns);
+      rates[with][round] = o.rate;
+      if (with) drains[round] = o.drain_ms;
+      lost += o.lost;
+      left += o.left;
+    }
+  double without = bench_spread_of(rates[0], rounds).median, with = bench_spread_of(rates[1], rounds).median;
+  snprintf(what, sizeof what, "%u sessions, %s, without memory", sessions, f->name);
+  bench_figure(program, "memory", what, without, "turns a second", 0);
+  snprintf(what, sizeof what, "%u sessions, %s, with memory", sessions, f->name);
+  bench_figure(program, "memory", what, with, "turns a second", 0);
+  bench_figure(program, "memory", "how many times that is less", without / with, "times", 4);
+  bench_figure(program, "memory", "its drain", bench_spread_of(drains, rounds).median, "ms", 0);
+  bench_figure(program, "memory", "memories that the next process makes, in all runs", left, "memories", 0);
+  bench_figure(program, "memory", "memories lost in all runs, and one more", 1 + lost, "memories", 1);
+}
+
+static void memory(bench_program *program) {
+  static const uint32_t counts[] = {1, 64, 512};
+  if (!bench_wanted(program, "memory")) return;
+  for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) memory_at(program, &forms[f], counts[n]);
+}
+
+/* ---- steady: a server that goes on for long ---- */
+
+static void steady(bench_program *program) {
+  enum { SESSIONS = 64 };
+  static trial t;
+  outcome o;
+  uint32_t turns = (program->quick ? STEADY_TURNS / 100 : STEADY_TURNS) / STEADY_PARTS / SESSIONS;
+  double first = 0, rate = 0;
+  char what[96];
+  if (!bench_wanted(program, "steady")) return;
+  open_trial(&t, &forms[0], true, SESSIONS);
+  for (int part = 0; part < STEADY_PARTS; part++) {
+    rate = run_trial(&t, turns);
+    if (part == 0) first = rate;
+    snprintf(what, sizeof what, "64 sessions, asynchronous, with memory, turns %u to %u", part * turns * SESSIONS,
+             (part + 1) * turns * SESSIONS);
+    bench_figure(program, "steady", what, rate, "turns a second", 0);
+  }
+  close_trial(&t, &o);
+  bench_figure(program, "steady", "how many times slower the last ones are than the first", first / rate, "times", 1.5);
+  bench_figure(program, "steady", "its drain", o.drain_ms, "ms", 0);
+  bench_figure(program, "steady", "memories lost, and one more", 1 + o.lost, "memories", 1);
+}
+
+#endif
+
 int main(int argc, char **argv) {
   bench_program program;
   const char *tmp = getenv("TMPDIR");
@@ -143,6 +341,10 @@ int main(int argc, char **argv) {
   snprintf(folder, sizeof folder, "%s/turnphase_bench_XXXXXX", tmp ? tmp : "/tmp");
   if (!mkdtemp(folder)) return 70;
   sessions(&program);
+#ifdef BENCH_WITH_MEMORY
+  memory(&program);
+  steady(&program);
+#endif
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command) == 0 ? bench_close(&program) : 70;
 }
