@@ -178,12 +178,15 @@ int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int6
 
 /* ---- turns that were cut at their end ---- */
 
+/* A turn begins by the coarse clock of the kernel, which stands up to a tick behind that by which a death is noted. */
+#define COARSE_MS "20"
+
 /* A record of the turn is that of the run itself, or of a later one, which began after the death was noted. */
 static int is_cut(const tp__sqlite_store *s, sqlite3 *db, int64_t process, const tp_text ids[3], bool *ret_is_cut) {
   static const char sql[] =
       "SELECT (SELECT unix_ms FROM died WHERE process = ?1), EXISTS (SELECT 1 FROM turn WHERE turn = ?4"
       " AND session = ?3 AND tenant = ?2"
-      " AND (process = ?1 OR started_unix_ms >= (SELECT unix_ms FROM died WHERE process = ?1)))";
+      " AND (process = ?1 OR started_unix_ms >= (SELECT unix_ms - " COARSE_MS " FROM died WHERE process = ?1)))";
   sqlite3_stmt *row = NULL;
   bool is_left = false;
   int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);

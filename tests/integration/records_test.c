@@ -574,7 +574,7 @@ TEST(wrong_words_are_refused_with_what_helps) {
       {2, {"jobs", "redrive", "DIR", "x"}, "number of a job"},
       {2, {"jobs", "list", "DIR", "1"}, "data directory"},
       {2, {"jobs", "list", "DIR", "--state", "happy"}, "queued"},
-      {2, {"store", "prune", "DIR"}, "--age or --size"},
+      {2, {"store", "prune", "DIR"}, "--age, --size or --history-age"},
       {2, {"store", "prune", "DIR", "--age", "old"}, "--age takes"},
       {2, {"store", "prune", "DIR", "--size", "12X"}, "--size takes"},
       {2, {"store", "shrink", "DIR"}, "shrink"},
