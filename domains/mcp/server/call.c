@@ -67,7 +67,13 @@ static void call_unref(tp_mcp_call *call) {
   clear_inputs(call);
   tp__bytes_fini(&call->kept);
   tp__bytes_fini(&call->error_data);
+  tp_mcp_server *server = call->server;
   tp__heap_free(call, sizeof *call);
+  tp__lock_acquire(&server->lock); /* the server may be freed after this */
+  assert(server->live_count > server->call_count);
+  server->live_count--;
+  tp__lock_condition_broadcast(&server->changed);
+  tp__lock_release(&server->lock);
 }
 
 static void set_parked_locked(tp_mcp_call *call, int64_t until_ms) {
@@ -103,6 +109,7 @@ static tp_mcp_call *call_new(tp__mcp_exchange *exchange) {
   memcpy(call->principal, exchange->principal, sizeof call->principal);
   tp__lock_acquire(&server->lock);
   bool is_full = server->call_count >= TP__MCP_CALLS_MAX;
+  server->live_count++;
   if (!is_full) {
     call->exchange = exchange;
     call->next = server->calls;

@@ -335,7 +335,7 @@ static bool wait_for_calls(tp_mcp_server *server, int64_t until_ms) {
 
 static void wait_for_all(tp_mcp_server *server) {
   tp__lock_acquire(&server->lock);
-  while (server->call_count > 0) tp__lock_condition_wait(&server->changed, &server->lock);
+  while (server->live_count > 0) tp__lock_condition_wait(&server->changed, &server->lock);
   tp__lock_release(&server->lock);
 }
 

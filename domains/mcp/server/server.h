@@ -102,7 +102,8 @@ struct tp_mcp_server {
   tp__lock_condition changed;
   /* under lock */
   tp_mcp_call *calls;
-  size_t call_count, parked_count;
+  size_t call_count, parked_count;  /* of the calls in the list */
+  size_t live_count;                /* and those that are out of it, and are answered still */
   tp__mcp_server_session *sessions; /* those of HTTP */
   size_t session_count;
   tp__mcp_server_session *stdio_session; /* NULL: not initialized */
