@@ -360,16 +360,8 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
 
 void cli_arguments_free(cli_arguments *arguments) {
   assert(arguments->operand_count <= sizeof arguments->operands / sizeof *arguments->operands);
-  free(arguments->loads.items);
-  free(arguments->phases.items);
-  free(arguments->tools.items);
-  free(arguments->pass_env.items);
-  free(arguments->webhooks.items);
-  free(arguments->hooks.items);
-  free(arguments->mcp_servers.items);
-  free(arguments->mcp_configs.items);
-  free(arguments->data_files.items);
-  free(arguments->code_files.items);
+  for (size_t i = 0; i < OPTION_COUNT; i++)
+    if (rows[i].target.take == take_words) free(((cli_words *)member_of(arguments, &rows[i]))->items);
   free(arguments->models.items);
   free(arguments->facts.items);
   free(arguments->embedders.items);
