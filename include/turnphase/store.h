@@ -641,7 +641,9 @@ typedef struct tp_job_finish {
   size_t struct_size;
   uint64_t id, claim;
   int64_t now_ms;
-  int64_t retry_at_ms;  /* with RETRY and RELEASED: when it may be claimed again */
+  /** With RETRY and RELEASED: when it may be claimed again, at most a minute from now_ms. After a claim with an earlier
+   *  now_ms than the last (a clock was set back) a job that is to wait for longer may be claimed at once. */
+  int64_t retry_at_ms;
   uint32_t end;         /* tp_job_end */
   uint32_t reason;      /* tp_reason; 0 with SUCCEEDED */
   uint32_t code;        /* the handler's own number */

@@ -15,6 +15,7 @@ enum {
   POLL_MS = 500,
   STORE_PAUSE_MS = 5000,
   BACKOFF_MS_MAX = 60000,
+  CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
   MESSAGE_BYTES_MAX = 200,
   WAITS_MAX = 1024
 };
@@ -435,6 +436,16 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
   return next_ns;
 }
 
+/* The wall clock was set: leases, which are times of that clock, end too early or too late now. @return whether it was,
+ * since the last look. */
+static bool clock_was_set_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
+  int64_t before_ns = jobs->wall_ns, step_ns;
+  jobs->wall_ns = tp__unix_offset_ns();
+  step_ns = jobs->wall_ns - before_ns;
+  return before_ns != 0 && (step_ns > CLOCK_STEP_NS || step_ns < -CLOCK_STEP_NS);
+}
+
 /* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
 static bool run_timed_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
@@ -447,6 +458,10 @@ static bool run_timed_locked(tp__jobs *jobs) {
     tp__backlog_offer(jobs->runtime); /* other processes end jobs, too */
     tp__mutex_lock(&jobs->mutex);
     return true;
+  }
+  if (clock_was_set_locked(jobs)) { /* before anything is claimed: a job that runs here is not to be claimed here */
+    jobs->renew_at_ns = now_ns;
+    jobs->news++;
   }
   if (tp__list_empty(&jobs->live) || now_ns < jobs->renew_at_ns) return false;
   tp__mutex_unlock(&jobs->mutex);
@@ -484,6 +499,7 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   tp__mutex_unlock(&jobs->mutex);
   bool again = claim_one(jobs, &next_ms);
   int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
+  if (wait_ms > BACKOFF_MS_MAX) wait_ms = BACKOFF_MS_MAX; /* by a clock that was set meanwhile it may be due before */
   jobs->look_again_ns = again     ? 0
                         : next_ms ? tp__deadline_after_ms(tp__now_ns(), wait_ms > 0 ? (uint64_t)wait_ms : 1)
                                   : TP__NEVER;

@@ -29,6 +29,7 @@ typedef struct tp__jobs {
   int64_t renew_at_ns;   /* while there are some */
   bool renewal_failed;   /* that of some job did, and it was logged */
   int64_t poll_at_ns;    /* of a durable store: when it is looked at again whatever happens here */
+  int64_t wall_ns;       /* by how much the wall clock stands above the monotonic one, as last seen */
   uint64_t seen;         /* the news that it claimed with */
   int64_t look_again_ns; /* when it claims though there are no news; TP__NEVER */
   bool cancelled;        /* after the stop: what runs */

@@ -61,7 +61,8 @@ typedef struct tp__job_queue {
   const tp_allocator *allocator;
   uint64_t open_max, ended_max; /* ended_max: of those that succeeded or were discarded, and of dead letters */
   uint64_t last_id, last_claim, open_count;
-  uint64_t seed; /* of the hashes */
+  int64_t looked_ms; /* the time by which was last looked for what may be claimed */
+  uint64_t seed;     /* of the hashes */
   tp__hash_table by_id, by_key, orders;
   tp__link all, done, dead, classes;
   uint64_t done_count, dead_count;

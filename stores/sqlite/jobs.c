@@ -365,7 +365,9 @@ static tp_status claim_locked(tp__sqlite_store *s, const tp_job_claim *request, 
   int64_t id = 0;
   bool accepted = false;
   tp_status status = TP_OK;
-  int rc = bury_lost_locked(s, request);
+  int rc = request->now_ms < s->claimed_ms ? tp__sqlite_bound_pauses_locked(s, request->now_ms) : SQLITE_OK;
+  s->claimed_ms = request->now_ms;
+  if (rc == SQLITE_OK) rc = bury_lost_locked(s, request);
   while (rc == SQLITE_OK && status == TP_OK && !*ret_job) { /* one that another one has by now: the next */
     rc = candidate_locked(s, &refused, request->now_ms, &id);
     if (rc != SQLITE_ROW) break;

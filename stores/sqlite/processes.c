@@ -186,15 +186,13 @@ static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *re
   return rc;
 }
 
-/* No job pauses for longer between two attempts: one that would was put back by a process whose clock stood ahead of
- * this one's. It waits as long as the longest pause. */
-static int bound_pauses_locked(tp__sqlite_store *s) {
+int tp__sqlite_bound_pauses_locked(tp__sqlite_store *s, int64_t now_ms) {
   TP__LOCKED(&s->mutex);
   enum { PAUSE_MS_MAX = 60000 };
-  const int64_t latest_ms = tp__wall_ms() + PAUSE_MS_MAX;
-  assert(latest_ms > 0);
-  return tp__sqlite_once(s->db, "UPDATE job SET claimable_ms = ?1, due_ms = ?1 WHERE state = 1 AND claimable_ms > ?1",
-                         &latest_ms, 1, NULL);
+  assert(now_ms > 0);
+  const int64_t values[] = {now_ms, now_ms + PAUSE_MS_MAX};
+  return tp__sqlite_once(s->db, "UPDATE job SET claimable_ms = ?1, due_ms = ?1 WHERE state = 1 AND claimable_ms > ?2",
+                         values, 2, NULL);
 }
 
 static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
@@ -218,7 +216,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
     if (rc == SQLITE_OK) rc = tp__sqlite_once(s->db, "DELETE FROM process WHERE id = ?1", &process, 1, NULL);
   }
   sqlite3_finalize(rows);
-  return rc == SQLITE_DONE ? bound_pauses_locked(s) : rc;
+  return rc == SQLITE_DONE ? tp__sqlite_bound_pauses_locked(s, tp__wall_ms()) : rc;
 }
 
 tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault) {

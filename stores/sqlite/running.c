@@ -147,11 +147,13 @@ static int suspect_steps_locked(tp__sqlite_store *s, int64_t process, int64_t au
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Those of the newest that died. */
+/* Those of the newest that died, each with the newest record of a turn that there was: no clock orders them. */
 static int note_death_locked(tp__sqlite_store *s, int64_t process) {
   TP__LOCKED(&s->mutex);
-  const int64_t values[] = {process, tp__wall_ms()}, most = DIED_MAX;
-  int rc = tp__sqlite_once(s->db, "INSERT OR IGNORE INTO died (process, unix_ms) VALUES (?1, ?2)", values, 2, NULL);
+  const int64_t most = DIED_MAX;
+  int rc =
+      tp__sqlite_once(s->db, "INSERT OR IGNORE INTO died (process, turn) SELECT ?1, coalesce(max(row), 0) FROM turn",
+                      &process, 1, NULL);
   if (rc == SQLITE_OK)
     rc = tp__sqlite_once(s->db, "DELETE FROM died WHERE row <= (SELECT max(row) FROM died) - ?1", &most, 1, NULL);
   return rc;
@@ -178,15 +180,12 @@ int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int6
 
 /* ---- turns that were cut at their end ---- */
 
-/* A turn begins by the coarse clock of the kernel, which stands up to a tick behind that by which a death is noted. */
-#define COARSE_MS "20"
-
-/* A record of the turn is that of the run itself, or of a later one, which began after the death was noted. */
+/* A record of the turn is that of the run itself, or of a later one, which was stored after the death was noted. */
 static int is_cut(const tp__sqlite_store *s, sqlite3 *db, int64_t process, const tp_text ids[3], bool *ret_is_cut) {
   static const char sql[] =
-      "SELECT (SELECT unix_ms FROM died WHERE process = ?1), EXISTS (SELECT 1 FROM turn WHERE turn = ?4"
+      "SELECT (SELECT turn FROM died WHERE process = ?1), EXISTS (SELECT 1 FROM turn WHERE turn = ?4"
       " AND session = ?3 AND tenant = ?2"
-      " AND (process = ?1 OR started_unix_ms >= (SELECT unix_ms - " COARSE_MS " FROM died WHERE process = ?1)))";
+      " AND (process = ?1 OR row > (SELECT turn FROM died WHERE process = ?1)))";
   sqlite3_stmt *row = NULL;
   bool is_left = false;
   int rc = sqlite3_prepare_v2(db, sql, -1, &row, NULL);

@@ -111,17 +111,17 @@
   ", PRIMARY KEY (turn, position)) WITHOUT ROWID;"          \
   "CREATE TRIGGER turn_deleted AFTER DELETE ON turn BEGIN DELETE FROM step WHERE turn = OLD.row; END;"
 
-#define RUNNING_TABLES                                                                                              \
-  "CREATE TABLE running (row INTEGER PRIMARY KEY, state INTEGER NOT NULL, " TURN_COLUMNS                            \
-  ");"                                                                                                              \
-  "CREATE UNIQUE INDEX running_number ON running (process, number);"                                                \
-  "CREATE TABLE running_step (running INTEGER NOT NULL, " STEP_COLUMNS                                              \
-  ", PRIMARY KEY (running, position))"                                                                              \
-  "  WITHOUT ROWID;"                                                                                                \
-  "CREATE TRIGGER running_deleted AFTER DELETE ON running BEGIN"                                                    \
-  "  DELETE FROM running_step WHERE running = OLD.row; END;"                                                        \
-  "CREATE TABLE died (row INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL UNIQUE, unix_ms INTEGER NOT " \
-  "NULL);"
+#define RUNNING_TABLES                                                                                               \
+  "CREATE TABLE running (row INTEGER PRIMARY KEY, state INTEGER NOT NULL, " TURN_COLUMNS                             \
+  ");"                                                                                                               \
+  "CREATE UNIQUE INDEX running_number ON running (process, number);"                                                 \
+  "CREATE TABLE running_step (running INTEGER NOT NULL, " STEP_COLUMNS                                               \
+  ", PRIMARY KEY (running, position))"                                                                               \
+  "  WITHOUT ROWID;"                                                                                                 \
+  "CREATE TRIGGER running_deleted AFTER DELETE ON running BEGIN"                                                     \
+  "  DELETE FROM running_step WHERE running = OLD.row; END;"                                                         \
+  "CREATE TABLE died (row INTEGER PRIMARY KEY AUTOINCREMENT, process INTEGER NOT NULL UNIQUE, turn INTEGER NOT NULL" \
+  ");"
 
 #define ATTEMPT_TABLES                                                                                             \
   "CREATE TABLE attempt (row INTEGER PRIMARY KEY, process INTEGER NOT NULL, entry INTEGER NOT NULL,"               \

@@ -114,6 +114,7 @@ typedef struct tp__sqlite_store {
   char boot_id[65];
   tp_breadcrumb *breadcrumbs; /* mapped; NULL: none */
   size_t breadcrumb_count;
+  int64_t claimed_ms;       /* the time of the last claim: an earlier one comes by a clock that was set back */
   int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
   bool age_has_more;        /* and there were more than one step deletes */
   int64_t history_aged_ms;  /* when the last round of history_age.c began */
@@ -181,6 +182,10 @@ tp_status tp__sqlite_turns_running(void *ctx, const tp_turn_query *query, tp_tur
 int tp__sqlite_write_running_locked(tp__sqlite_store *s, const tp__waiting *node);
 /** It has ended. Inside of a transaction. */
 int tp__sqlite_delete_running_locked(tp__sqlite_store *s, uint64_t process, uint64_t number);
+/** No pause between two attempts is longer than a minute: a job that would wait for longer was put back by another
+ *  clock, and is due. */
+int tp__sqlite_bound_pauses_locked(tp__sqlite_store *s, int64_t now_ms);
+
 /** Notes that a process has died, and interrupts its turns. Inside of a transaction.
  *  @param audits_before  the last audit row before this recovery.  @param by_itself  the machine goes on since. */
 int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int64_t audits_before, bool by_itself,

@@ -342,3 +342,81 @@ TEST(others_take_at_most_twice_as_long_beside_a_flood) {
     assert_true(beside.bytes_late - beside.bytes_early <= 1024 * (beside.ended + TENANTS * TURNS));
   }
 }
+
+/* ---- the wall clock is set while jobs run and wait ---- */
+
+typedef struct clocked {
+  world w;
+  int64_t step_ms;
+  bool fails_first;
+  uint32_t calls, inside, inside_max;
+} clocked;
+
+static tp_answer work_a_while(void *ctx, tp_call *call) {
+  clocked *c = ctx;
+  c->calls++;
+  if (++c->inside > c->inside_max) c->inside_max = c->inside;
+  pass_us(500000);
+  c->inside--;
+  if (c->fails_first && c->calls == 1) return tp_call_fail_retryable(call, 1, "once more");
+  return TP_ANSWER_DONE;
+}
+
+static void main_of_clocked(void *arg) {
+  clocked *c = arg;
+  world *w = &c->w;
+  static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
+  static const uint32_t phase = TP_PHASE_TURN_POST_TURN;
+  const tp_runtime_options options = {.struct_size = sizeof options, .allocator = tp__sim_allocator()};
+  const tp_handler handler = {.struct_size = sizeof handler,
+                              .id = "job",
+                              .run = work_a_while,
+                              .ctx = c,
+                              .phases = &phase,
+                              .phase_count = 1,
+                              .idempotent = true};
+  const tp_subscription sub = {.struct_size = sizeof sub,
+                               .id = "job",
+                               .handler = "job",
+                               .phase = phase,
+                               .execution = TP_EXECUTION_BACKGROUND,
+                               .attempts = 3,
+                               .backoff = TP_BACKOFF_EXPONENTIAL,
+                               .backoff_ms = 1000};
+  tp_edit *edit = NULL;
+  tp_phase_result result = {.struct_size = sizeof result};
+  EXPECT(w, tp_runtime_new(&options, &w->runtime, NULL) == TP_OK);
+  tp_status status = tp_edit_begin(w->runtime, &owner, &edit, NULL);
+  if (status == TP_OK) status = tp_edit_add_handler(edit, &handler, NULL);
+  if (status == TP_OK) status = tp_edit_add_subscription(edit, &sub, NULL);
+  if (status == TP_OK) status = tp_edit_commit(edit, NULL, NULL);
+  EXPECT(w, status == TP_OK);
+  tp_turn *turn = begin(w, &status);
+  EXPECT(w, status == TP_OK && tp_phase_run(turn, phase, NULL, &result, NULL) == TP_OK);
+  while (c->calls == 0) pass_us(1000);
+  if (c->fails_first) pass_us(600000); /* it waits for its second attempt */
+  int64_t began_ns = tp__now_ns();
+  tp__sim_wall_jump_ms(c->step_ms);
+  EXPECT(w, tp_phase_run(turn, phase, NULL, &result, NULL) == TP_OK); /* news: the job thread looks */
+  EXPECT(w, tp_jobs_wait(w->runtime, "", 600000, NULL) == TP_OK);
+  EXPECT(w, tp__now_ns() - began_ns <= 62 * 1000 * (int64_t)TP__NS_PER_MS);
+  tp_turn_end(turn);
+  tp_runtime_free(w->runtime);
+}
+
+TEST(clock_that_is_set_makes_no_job_run_twice_or_wait_for_long) {
+  static const int64_t day_ms = 86400000;
+  static const struct {
+    int64_t step_ms;
+    bool fails_first;
+  } rows[] = {{day_ms, false}, {-day_ms, false}, {3600000, false}, {-3600000, false}, {365 * day_ms, false},
+              {day_ms, true},  {-day_ms, true},  {3600000, true},  {-3600000, true},  {-365 * day_ms, true},
+              {-90000, true},  {400, true},      {-400, true},     {400, false}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+      clocked c = {.step_ms = rows[i].step_ms, .fails_first = rows[i].fails_first};
+      judge(main_of_clocked, &c.w, seed);
+      assert_int_equal(c.calls, rows[i].fails_first ? 3 : 2);
+      assert_in_range(c.inside_max, 1, 2);
+    }
+}

@@ -544,6 +544,43 @@ TEST(retry_waits_its_time_and_dies_after_the_last_attempt) {
   tp_store_free(store);
 }
 
+/* Between two claims the wall clock is set. A lease stays as it is: its holder renews it (runtime/exec/jobs.c). */
+TEST(clock_that_is_set_back_leaves_no_job_beyond_the_longest_pause) {
+  enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE };
+  static const int64_t day = 24 * (int64_t)HOUR, now = 400 * (int64_t)24 * HOUR;
+  static const struct {
+    int64_t pause, back;
+    bool is_due;
+  } rows[] = {{30 * SECOND, 0, false},
+              {30 * SECOND, SECOND, false},
+              {30 * SECOND, 29 * SECOND, false},
+              {30 * SECOND, 31 * SECOND, true},
+              {MINUTE, SECOND, true},
+              {200, MINUTE, true},
+              {200, 50 * SECOND, false},
+              {200, HOUR, true},
+              {MINUTE, day, true},
+              {30 * SECOND, 365 * day, true},
+              {0, day, true},
+              {MINUTE, -day, true}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_store *store = open_store(0);
+    claimed c, running;
+    int64_t next;
+    (void)insert(store, "waits", "o1", false);
+    assert_int_equal(claim(store, now, &c, &next), TP_OK);
+    if (rows[i].back >= 0) { /* ahead, its lease would be over */
+      (void)insert(store, "runs", "o2", false);
+      assert_int_equal(claim(store, now, &running, &next), TP_OK);
+    }
+    assert_int_equal(finish_to(store, &c, TP_JOB_END_RETRY, now + rows[i].pause, TP_JOB_QUEUED), TP_OK);
+    assert_int_equal(claim(store, now - rows[i].back, &c, &next), rows[i].is_due ? TP_OK : TP_ERR_NOT_FOUND);
+    if (rows[i].is_due) assert_string_equal(c.key, "waits");
+    else assert_int_equal(claim(store, now + rows[i].pause, &c, &next), TP_OK);
+    tp_store_free(store);
+  }
+}
+
 TEST(lease_that_ran_out_is_claimed_again_and_the_old_claim_is_stale) {
   tp_store *store = open_store(0);
   insert(store, "k", "o", false);
