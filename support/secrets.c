@@ -151,6 +151,7 @@ static size_t secret_size(tp_text text, const tp__secrets *secrets) {
 
 void tp__put_without(tp__bytes *bytes, tp_text text, const tp__secrets *secrets) {
   assert(bytes && (text.data || text.size == 0));
+  if (text.size == 0) return;
   const char *end = text.data + text.size, *url = after_scheme(text);
   size_t from = 0;
   for (size_t at = 0; at < text.size;) {

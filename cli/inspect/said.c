@@ -8,6 +8,7 @@
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
+#include "support/text.h"
 
 /* ---- a run ---- */
 
@@ -111,15 +112,17 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
 
 /* ---- a step ---- */
 
+/* A name of a step has no NUL at its end. */
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
   assert(size > 0);
-  if (step->kind == TP_STEP_TOOL) return step->name.data;
-  if (step->kind == TP_STEP_MODEL)
-    snprintf(buffer, size, "model request %u%s%.64s", step->round, step->name.size > 0 ? ", " : "",
-             step->name.size > 0 ? step->name.data : "");
+  const char *name = step->name.size > 0 ? step->name.data : "";
+  int all = (int)step->name.size, bytes = tp__cut_word(step->name, 96);
+  if (step->kind == TP_STEP_TOOL) snprintf(buffer, size, "%.*s", all, name);
+  else if (step->kind == TP_STEP_MODEL)
+    snprintf(buffer, size, "model request %u%s%.*s", step->round, bytes > 0 ? ", " : "", bytes < 64 ? bytes : 64, name);
   else if (step->kind == TP_STEP_MESSAGE) snprintf(buffer, size, "message added to the turn");
-  else if (step->kind == TP_STEP_QUESTION)
-    snprintf(buffer, size, "question about %.96s", step->name.size > 0 ? step->name.data : "a call");
+  else if (step->kind == TP_STEP_QUESTION && bytes > 0) snprintf(buffer, size, "question about %.*s", bytes, name);
+  else if (step->kind == TP_STEP_QUESTION) snprintf(buffer, size, "question about a call");
   else snprintf(buffer, size, "history %s", tp_step_kind_name((tp_step_kind)step->kind));
   return buffer;
 }

@@ -5,6 +5,7 @@
 #include "domains/mcp/server/server.h"
 #include "support/clock.h"
 #include "support/sha256.h"
+#include "support/text.h"
 #include "turnphase/task.h"
 
 enum { INPUTS_MAX = 16, SHOWN_BYTES = 2000, HASH_BYTES = 65, BOUND_BYTES = 240 };
@@ -170,7 +171,7 @@ void tp_mcp_call_fail(tp_mcp_call *call, int64_t code, const char *message, tp_t
   if (is_first) {
     call->failed = true;
     call->error_code = code;
-    snprintf(call->error_words, sizeof call->error_words, "%s", message ? message : "");
+    (void)tp__copy_cut(call->error_words, sizeof call->error_words, tp_text_of(message));
     tp__bytes_put_text(&call->error_data, data);
   }
   tp__lock_release(&call->server->lock);

@@ -326,6 +326,7 @@ static void write_subscription(tp_writer *writer, const void *ctx) {
 
 static void notify_session_locked(tp_mcp_server *server, const tp__mcp_server_session *session, const char *method) {
   TP__LOCKED(&server->lock);
+  (void)server; /* without checks */
   if (session && session->stream && session->version != TP_MCP_VERSION_NONE)
     tp__mcp_send_notification(session->stream, method, 0, NULL, NULL);
 }
