@@ -120,13 +120,14 @@ static const char *after_scheme(tp_text text) {
 }
 
 void tp__secrets_add_url(tp__secrets *secrets, tp_text url) {
+  if (url.size == 0) return;
   const char *rest = after_scheme(url);
   if (!rest) rest = url.data;
   size_t size = credentials_size((tp_text){rest, url.size - (size_t)(rest - url.data)});
   const char *colon = size > 0 ? memchr(rest, ':', size) : NULL;
   if (colon) add_part(secrets, (tp_text){colon + 1, size - (size_t)(colon + 1 - rest)});
   else if (size > 0) add_part(secrets, (tp_text){rest, size});
-  const char *query = url.size > 0 ? memchr(url.data, '?', url.size) : NULL, *end = url.data + url.size;
+  const char *query = memchr(url.data, '?', url.size), *end = url.data + url.size;
   while (query && query < end) {
     const char *next = memchr(query + 1, '&', (size_t)(end - query - 1));
     if (!next) next = end;

@@ -603,6 +603,9 @@ typedef void (*tp_job_fn)(void *ctx, const tp_job *job);
 /** Receives jobs, oldest first; false stops. Threads: the calling one. */
 typedef bool (*tp_job_each_fn)(void *ctx, const tp_job *job);
 
+/** The longest pause between two attempts of a job. */
+enum tp_job_limits { TP_JOB_PAUSE_MS_MAX = 60000 };
+
 /** How a claim ended. */
 typedef enum tp_job_end {
   TP_JOB_END_SUCCEEDED = 1,
@@ -641,8 +644,8 @@ typedef struct tp_job_finish {
   size_t struct_size;
   uint64_t id, claim;
   int64_t now_ms;
-  /** With RETRY and RELEASED: when it may be claimed again, at most a minute from now_ms. After a claim with an earlier
-   *  now_ms than the last (a clock was set back) a job that is to wait for longer may be claimed at once. */
+  /** With RETRY and RELEASED: when it may be claimed again, at most TP_JOB_PAUSE_MS_MAX from now_ms. After a claim with
+   *  an earlier now_ms than the last (a clock was set back) a job that is to wait for longer may be claimed at once. */
   int64_t retry_at_ms;
   uint32_t end;         /* tp_job_end */
   uint32_t reason;      /* tp_reason; 0 with SUCCEEDED */

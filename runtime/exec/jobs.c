@@ -14,7 +14,6 @@ enum {
   PAUSE_MS = 200,
   POLL_MS = 500,
   STORE_PAUSE_MS = 5000,
-  BACKOFF_MS_MAX = 60000,
   CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
   MESSAGE_BYTES_MAX = 200,
   WAITS_MAX = 1024
@@ -189,7 +188,7 @@ static void take_claimed(void *ctx, const tp_job *claimed) {
 /* What it waits for comes back in its own time: a while more than before, however often it was asked for. */
 static int64_t postponed_pause_ms(const running_job *job) {
   int64_t pause = job->desc.postponed_ms / 4;
-  return pause < PAUSE_MS ? PAUSE_MS : pause < BACKOFF_MS_MAX ? pause : BACKOFF_MS_MAX;
+  return pause < PAUSE_MS ? PAUSE_MS : pause < TP_JOB_PAUSE_MS_MAX ? pause : TP_JOB_PAUSE_MS_MAX;
 }
 
 /* The subscription's backoff, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
@@ -197,10 +196,10 @@ static int64_t pause_ms(const running_job *job) {
   if (job->reason == TP_REASON_POSTPONED) return postponed_pause_ms(job);
   int64_t pause = job->desc.backoff == TP_BACKOFF_NONE ? 0 : job->desc.backoff_ms;
   for (uint32_t i = 1; job->desc.backoff == TP_BACKOFF_EXPONENTIAL && i < job->desc.attempt; i++)
-    if (pause < BACKOFF_MS_MAX) pause *= 2;
+    if (pause < TP_JOB_PAUSE_MS_MAX) pause *= 2;
   bool soon = job->end == TP_JOB_END_RELEASED || job->state == TP_STATE_CANCELLED;
   if (soon && pause < PAUSE_MS) pause = PAUSE_MS;
-  return pause < BACKOFF_MS_MAX ? pause : BACKOFF_MS_MAX;
+  return pause < TP_JOB_PAUSE_MS_MAX ? pause : TP_JOB_PAUSE_MS_MAX;
 }
 
 static int64_t with_jitter_ms(int64_t pause) {
@@ -251,7 +250,7 @@ static void finish(tp__jobs *jobs, running_job *job) {
   const tp_store *store = tp__runtime_store(runtime);
   tp_text message = {job->message, job->message_size};
   int64_t now_ms = tp__unix_ms(), pause = with_jitter_ms(pause_ms(job));
-  TP__ASSERT(pause >= 0 && pause <= BACKOFF_MS_MAX && job->desc.postponed_ms >= 0);
+  TP__ASSERT(pause >= 0 && pause <= TP_JOB_PAUSE_MS_MAX && job->desc.postponed_ms >= 0);
   tp_job_finish request = {.struct_size = sizeof request,
                            .id = job->desc.id,
                            .claim = job->desc.claim,
@@ -499,7 +498,8 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   tp__mutex_unlock(&jobs->mutex);
   bool again = claim_one(jobs, &next_ms);
   int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
-  if (wait_ms > BACKOFF_MS_MAX) wait_ms = BACKOFF_MS_MAX; /* by a clock that was set meanwhile it may be due before */
+  if (wait_ms > TP_JOB_PAUSE_MS_MAX)
+    wait_ms = TP_JOB_PAUSE_MS_MAX; /* by a clock that was set meanwhile it may be due before */
   jobs->look_again_ns = again     ? 0
                         : next_ms ? tp__deadline_after_ms(tp__now_ns(), wait_ms > 0 ? (uint64_t)wait_ms : 1)
                                   : TP__NEVER;

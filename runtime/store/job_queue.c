@@ -340,17 +340,16 @@ static bool is_lost(const tp__queued_job *job) {
   return is_running(job) && job->desc.attempt >= job->desc.attempts_max;
 }
 
-/* No pause between two attempts is longer (runtime/exec/jobs.c): where the clock was set back, a job that would wait
- * for longer may be claimed. */
+/* Where the clock was set back, a job that would wait for longer than any pause may be claimed. */
 static void bound_pauses(tp__job_queue *queue, int64_t now_ms) {
-  enum { PAUSE_MS_MAX = 60000 };
+  int64_t last_ms = now_ms < INT64_MAX - TP_JOB_PAUSE_MS_MAX ? now_ms + TP_JOB_PAUSE_MS_MAX : INT64_MAX;
   tp__job_heap *heap = &queue->waiting;
   bool went_back = now_ms < queue->looked_ms;
   queue->looked_ms = now_ms;
   if (!went_back) return;
   for (size_t i = 0; i < heap->count; i++) {
     tp__queued_job *job = heap->items[i];
-    if (!is_running(job) && job->desc.claimable_ms - PAUSE_MS_MAX > now_ms) job->desc.claimable_ms = now_ms;
+    if (!is_running(job) && job->desc.claimable_ms > last_ms) job->desc.claimable_ms = now_ms;
     sift_up(heap, i, job); /* those before it are a heap */
   }
 }

@@ -36,8 +36,8 @@ static int find_sessions(sqlite3 *db, int64_t after, int64_t oldest_ms, found *f
 
 static int is_worked_on(tp__sqlite_store *s, int64_t session, bool *ret_is) {
   static const char sql[] =
-      "SELECT process FROM session JOIN turn ON turn.session = session.name AND turn.tenant = session.tenant"
-      " WHERE session.id = ?1 AND ended_ns = 0 UNION "
+      "SELECT process FROM session JOIN running ON running.session = session.name AND running.tenant = session.tenant"
+      " WHERE session.id = ?1 AND state = 2 UNION "
       "SELECT process FROM session JOIN entry ON entry.session = session.name AND entry.tenant = session.tenant"
       " WHERE session.id = ?1 AND ended_ns = 0";
   sqlite3_stmt *rows = NULL;

@@ -188,9 +188,8 @@ static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *re
 
 int tp__sqlite_bound_pauses_locked(tp__sqlite_store *s, int64_t now_ms) {
   TP__LOCKED(&s->mutex);
-  enum { PAUSE_MS_MAX = 60000 };
-  assert(now_ms > 0);
-  const int64_t values[] = {now_ms, now_ms + PAUSE_MS_MAX};
+  const int64_t values[] = {now_ms,
+                            now_ms < INT64_MAX - TP_JOB_PAUSE_MS_MAX ? now_ms + TP_JOB_PAUSE_MS_MAX : INT64_MAX};
   return tp__sqlite_once(s->db, "UPDATE job SET claimable_ms = ?1, due_ms = ?1 WHERE state = 1 AND claimable_ms > ?2",
                          values, 2, NULL);
 }

@@ -151,11 +151,6 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
   static const struct {
     const char *name, *work, *ends;
   } cases[] = {
-      {"a turn that runs",
-       "INSERT INTO turn SELECT NULL, %lld, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', 't', '', '', "
-       "'s',"
-       " '', 'x', '', '', 0, '', 0, ''",
-       "UPDATE turn SET ended_ns = 1"},
       {"a phase that runs", "INSERT INTO entry SELECT 1, %lld, 1, 0, 1, 0, 1, 1, 0, 't', '', '', 's', '', 'x', '', ''",
        "UPDATE entry SET ended_ns = 1"},
       {"a question that is open",
@@ -166,9 +161,8 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
        "INSERT INTO question SELECT NULL, 0, 1, 1, 9e15, 0, 0, 't', '', 's', 'x', '', '', x'', '', '', '', '', '', x''"
        " WHERE %lld",
        "UPDATE question SET expires_ms = 5"},
-      {"a turn of a process that is gone", "INSERT INTO process VALUES (%lld + 1, 999999999, 1, 1, 'another boot')",
-       "INSERT INTO turn SELECT NULL, max(id), 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', '', 't', '', '',"
-       " 's', '', 'x', '', '', 0, '', 0, '' FROM process"},
+      {"a phase of a process that is gone", "INSERT INTO process VALUES (%lld + 1, 999999999, 1, 1, 'another boot')",
+       "INSERT INTO entry SELECT 1, max(id), 1, 0, 1, 0, 1, 1, 0, 't', '', '', 's', '', 'x', '', '' FROM process"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char sql[512];
@@ -189,6 +183,44 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
       assert_int_equal(prune(store, 10), 1);
     }
     assert_int_equal(number_in(path, "SELECT count(*) FROM session"), 0);
+    sqlite3_close(db);
+    tp_store_free(store);
+    remove_store();
+  }
+}
+
+/* By the store's own records, as turns make them (phases/running.c); of a turn that waits no phase is open. */
+TEST(a_session_whose_turn_runs_stays_whole_until_the_turn_or_its_process_has_ended) {
+  static const enum { ENDS, DIES, IS_OF_ANOTHER } cases[] = {ENDS, DIES, IS_OF_ANOTHER};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    bool is_own = cases[i] != DIES;
+    tp_store *store = open_store(0);
+    own(store);
+    sqlite3 *db = open_rows();
+    say(db, "t", "s", "x", 20);
+    tp_text ids[TP_ID_COUNT] = {{NULL, 0}};
+    ids[TP_ID_TENANT] = tp_text_of(cases[i] == IS_OF_ANOTHER ? "t2" : "t");
+    ids[TP_ID_SESSION] = tp_text_of("s");
+    ids[TP_ID_TURN] = tp_text_of("y");
+    tp_turn_record record = {.struct_size = sizeof record,
+                             .process_run_id = is_own ? 7 : 8,
+                             .number = 1,
+                             .ids = ids,
+                             .id_count = TP_ID_COUNT,
+                             .started_ns = 1,
+                             .ended_ns = 2,
+                             .ended_unix_ms = 1,
+                             .state = TP_STATE_RUNNING};
+    if (!is_own) execute(db, "INSERT INTO process VALUES (8, 999999999, 1, 1, 'another boot')");
+    assert_int_equal(store->turn_running(store->ctx, &record), TP_OK);
+    assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+    assert_int_equal(prune(store, 10), cases[i] == ENDS ? 0 : 1);
+    record.running_number = 1;
+    record.state = 0;
+    assert_int_equal(store->turn_record(store->ctx, &record), TP_OK);
+    assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+    assert_int_equal(prune(store, 10), cases[i] == ENDS ? 1 : 0);
+    assert_int_equal(number_in(path, "SELECT count(*) FROM message"), 0);
     sqlite3_close(db);
     tp_store_free(store);
     remove_store();
