@@ -176,9 +176,9 @@ typedef struct form {
 static const form forms[] = {{"asynchronous", false}, {"durable", true}};
 
 typedef struct outcome {
-  double rate; /* turns a second, until all that they left behind is on the disk or the drain gave up */
+  double rate; /* turns a second, until all their work is on the disk or the drain gave up */
   double lost; /* memories */
-  double left; /* memories of which the store has the job still */
+  double left; /* memories whose job is still in the store */
   double drain_ms;
 } outcome;
 

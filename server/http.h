@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http: the HTTP/1.1 front of a server. libmicrohttpd is behind this one file: no other file knows it.
+ * http: the HTTP/1.1 front of a server. Only this file calls libmicrohttpd.
  *
  * One thread of the front waits on epoll for all connections; no connection has a thread. A request whose body has come
  * is passed to the host's `request`, and the connection is suspended until the host answers from any thread: whole

@@ -29,7 +29,7 @@ typedef struct cli_interrupt {
 void cli_interrupt_start(cli_interrupt *interrupt);
 /** From here on SIGINT cancels a turn and does not end the command. */
 void cli_interrupt_turns_only(cli_interrupt *interrupt);
-/** What a signal cancels from here on: at once, if there was one before. NULL: nothing. Borrowed till the next. */
+/** What a signal cancels from here on: at once, if there was one before. NULL: nothing. Borrowed until the next. */
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission);
 /** With cli_interrupt_turns_only(): whether there was one in this turn. Threads: any. */
 bool cli_interrupted_turn(cli_interrupt *interrupt);

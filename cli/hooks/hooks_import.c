@@ -503,7 +503,7 @@ static void make_parents(const char *directory) {
   }
 }
 
-/* Headers and variables of a file that is its owner's alone stay so. */
+/* Headers and variables of a file that only its owner may read stay so. */
 static mode_t mode_of(const importer *m, size_t index) {
   cli_settings *settings;
   struct stat found;

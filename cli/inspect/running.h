@@ -10,7 +10,7 @@
 
 /** A function that is called, or was when its process died. */
 typedef struct cli_called {
-  const char *name, *handler, *phase; /* of a subscription; of a tool the first alone, the others are "" */
+  const char *name, *handler, *phase; /* of a subscription; a tool has only the name, the others are "" */
   const char *turn, *session;
   int64_t process_id, started_unix_ms;
   bool is_alive; /* the process */

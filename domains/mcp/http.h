@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http: a server behind an URL: streamable HTTP. Each message is a POST of its own, whose answer is one JSON text or a
+ * http: a server that has a URL: streamable HTTP. Each message is a POST of its own, whose answer is one JSON text or a
  * stream of events; versions with a session have its id in each, and a stream of the server's own messages (GET). The
  * transfers are carried out by io's thread: it takes new ones and what was cancelled at each of its steps. */
 #ifndef TP__MCP_HTTP_H

@@ -55,7 +55,7 @@ typedef enum tp__mcp_state {
   TP__MCP_CLOSED
 } tp__mcp_state;
 
-/** What came of a request. Borrowed till the callback returns. */
+/** What came of a request. Borrowed until the callback returns. */
 typedef struct tp__mcp_answer {
   const tp__mcp_message *message; /* RESULT or ERROR; NULL: there is no answer, and words say why */
   const char *words;

@@ -153,7 +153,7 @@ TP_API tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *opti
                                tp_fault *fault) TP_MUST_USE;
 
 /** The content hash: 64 hexadecimal digits (SHA-256) over every byte and every name of the hashed files.
- *  Borrowed till tp_hooks_free(). Threads: any. */
+ *  Borrowed until tp_hooks_free(). Threads: any. */
 TP_API const char *tp_hooks_hash(const tp_hooks *hooks);
 
 /** What a file is to the hooks of a directory. */

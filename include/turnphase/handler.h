@@ -334,7 +334,7 @@ TP_API tp_caller tp_call_caller(const tp_call *call);
 TP_API tp_text tp_call_caller_job(const tp_call *call);
 TP_API tp_text tp_call_triggered_by(const tp_call *call);
 /** Where the turn works, such as dev, staging or prod: tp_turn_request.environment, else that of the session, else
- *  that of the turn whose call runs it; empty where none of them has one, and in a background job. Borrowed till the
+ *  that of the turn whose call runs it; empty where none of them has one, and in a background job. Borrowed until the
  *  handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_environment(const tp_call *call);

@@ -100,10 +100,10 @@ TP_API tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, 
  *  @return as tp_hook_remove().  Threads: any. */
 TP_API tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
-/** Receives a line about what a file says that has no effect. Borrowed till it returns. Threads: the caller's. */
+/** Receives a line about what a file says that has no effect. Borrowed until it returns. Threads: the caller's. */
 typedef void (*tp_mcp_note_fn)(void *ctx, const char *note);
 
-/** Servers as files of other hosts name them. Borrowed till return. */
+/** Servers as files of other hosts name them. Borrowed until return. */
 typedef struct tp_mcp_config {
   size_t struct_size;
   /** A file such as .mcp.json: {"mcpServers": {NAME: {"command", "args", "env", "cwd"}}}, or with "url" and "headers".

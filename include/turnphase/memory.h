@@ -76,7 +76,7 @@ typedef struct tp_memory_options {
   const tp_model *model;
   /** Bytes of the indexes in memory of all scopes that are recalled from, some 250 for each memory; 0: 268,435,456. The
    *  index that was not used for longest goes first and is made again from the file, which takes some 3 µs for each
-   *  memory of its scope. The index in use stays, also where it is larger alone. */
+   *  memory of its scope. The index in use stays, even one that is larger than this. */
   size_t index_bytes_max;
 } tp_memory_options;
 

@@ -578,7 +578,7 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 
 /* ---- domains: libraries that a host loads ------------------------------------------------------------------------ */
 
-/** What a domain registers with. Borrowed till return. struct_size is set by the library. */
+/** What a domain registers with. Borrowed until return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
   /** For queries, and for tp_runtime_listen(), which a domain calls last, after everything that may fail; a domain

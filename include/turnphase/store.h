@@ -511,7 +511,7 @@ typedef struct tp_content_query {
 
 /* ---- tasks ---- */
 
-/** A task: a tool call that was allowed and may be run later, once (task.h). Borrowed till the call or callback
+/** A task: a tool call that was allowed and may be run later, once (task.h). Borrowed until the call or callback
  *  returns. */
 typedef struct tp_task_record {
   size_t struct_size;

@@ -801,7 +801,7 @@ TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, cons
                                      tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission,
                                      tp_fault *fault) TP_MUST_USE;
 /** Of a call in a nested turn: the id of the turn whose call runs it; else empty. It is empty in a background job: a
- *  job that runs turns must prevent by other means that these turns store the same job again and again. Borrowed till
+ *  job that runs turns must prevent by other means that these turns store the same job again and again. Borrowed until
  *  the handler returns.
  *  Threads: that of the call. */
 TP_API tp_text tp_call_parent_turn(const tp_call *call);

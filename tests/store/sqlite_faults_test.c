@@ -739,7 +739,7 @@ TEST(turn_is_cut_when_its_process_died_and_left_no_record_of_it) {
   (void)recover(store);
   assert_true(is_cut(store, 11, left_ids));
   assert_false(is_cut(store, 12, left_ids));
-  put_turn_record(store, 12, 2); /* the run that made up for it: its clock stands behind */
+  put_turn_record(store, 12, 2); /* the run that made up for it: its clock was late */
   assert_false(is_cut(store, 11, left_ids));
   tp_text others[TP_ID_COUNT];
   static const tp_id_kind kinds[] = {TP_ID_TENANT, TP_ID_SESSION, TP_ID_TURN};

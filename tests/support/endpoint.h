@@ -447,7 +447,7 @@ static inline void endpoint_await_closed(endpoint *e) {
   pthread_mutex_unlock(&e->mutex);
 }
 
-/* The request at index, with head and body; it must have come. Borrowed till endpoint_close(). */
+/* The request at index, with head and body; it must have come. Borrowed until endpoint_close(). */
 static inline const char *endpoint_request(endpoint *e, size_t index) {
   pthread_mutex_lock(&e->mutex);
   const char *request = index < ENDPOINT_REQUESTS_KEPT ? e->requests[index] : NULL;

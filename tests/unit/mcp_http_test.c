@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Servers of MCP behind an URL: sessions and their loss, both kinds of answers, streams that are resumed, the headers
+ * Servers of MCP that have a URL: sessions and their loss, both kinds of answers, streams that are resumed, the headers
  * of 2026-07-28, and a table of answers that are none. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
