@@ -43,6 +43,32 @@ void tp__heap_string_free(char *string) {
   if (string) tp__heap_free(string, strlen(string) + 1);
 }
 
+size_t tp__string_count(const char *const *strings) {
+  size_t count = 0;
+  while (strings && strings[count]) count++;
+  return count;
+}
+
+char **tp__heap_copy_strings(const char *const *strings, size_t count) {
+  char **copies = tp__heap_alloc((count + 1) * sizeof *copies);
+  size_t copied = 0;
+  for (; copies && copied < count; copied++) {
+    copies[copied] = tp__heap_copy((tp_text){strings[copied], strlen(strings[copied])});
+    if (!copies[copied]) break;
+  }
+  if (!copies || copied == count) return copies;
+  for (size_t i = 0; i < copied; i++) tp__heap_string_free(copies[i]);
+  tp__heap_free(copies, (count + 1) * sizeof *copies);
+  return NULL;
+}
+
+void tp__heap_strings_free(char **strings) {
+  if (!strings) return;
+  size_t count = tp__string_count((const char *const *)strings);
+  for (size_t i = 0; i < count; i++) tp__heap_string_free(strings[i]);
+  tp__heap_free(strings, (count + 1) * sizeof *strings);
+}
+
 bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size) {
   assert(item_size > 0 && (*array || *capacity == 0));
   if (need <= *capacity) return true;

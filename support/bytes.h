@@ -22,6 +22,13 @@ void tp__heap_free(void *memory, size_t size);
 char *tp__heap_copy(tp_text text);
 /** @param string  may be NULL. */
 void tp__heap_string_free(char *string);
+/** Copies of count strings and a NULL after them. @return NULL without memory for all of them.
+ *  Freed by tp__heap_strings_free(). */
+char **tp__heap_copy_strings(const char *const *strings, size_t count);
+/** @param strings  ended by NULL, or NULL. */
+void tp__heap_strings_free(char **strings);
+/** How many strings there are before the NULL.   @param strings  may be NULL: 0. */
+size_t tp__string_count(const char *const *strings);
 
 /** Grows an array to at least need items; existing items are kept, new ones are not zeroed. False when there is no
  *  memory, or so many items have no size. */

@@ -147,7 +147,7 @@ static transfer *transfer_new(tp__mcp_session *session, transfer_kind kind, int6
   bool is_made =
       t->easy != NULL && add_header(t, "Content-Type: application/json") && add_header(t, "Expect:") &&
       add_header(t, kind == LISTEN ? "Accept: text/event-stream" : "Accept: application/json, text/event-stream");
-  for (size_t i = 0; is_made && i < session->settings.header_count; i++) is_made = add_header(t, o->headers[i]);
+  for (size_t i = 0; is_made && o->headers && o->headers[i]; i++) is_made = add_header(t, o->headers[i]);
   if (is_made) return t;
   transfer_free(t);
   return NULL;
@@ -185,12 +185,16 @@ static void submit(transfer *t) {
   tp__mcp_io_wake();
 }
 
-/* Those of the session that are for the request; -1: all but a DELETE. */
+enum { ALL_BUT_DELETE = -1, ALL = -2 };
+
+/* Those of the session that are for the request, or all. */
 static void cancel(const tp__mcp_session *session, int64_t id) {
   tp__lock_acquire(&http.lock);
   for (int list = 0; list < 2; list++)
-    for (transfer *t = list ? http.all : http.first_new; t; t = t->next)
-      if (t->session == session && (id < 0 ? t->kind != DELETE : t->id == id)) t->is_cancelled = true;
+    for (transfer *t = list ? http.all : http.first_new; t; t = t->next) {
+      bool is_meant = id == ALL || (id == ALL_BUT_DELETE ? t->kind != DELETE : t->id == id);
+      if (t->session == session && is_meant) t->is_cancelled = true;
+    }
   tp__lock_release(&http.lock);
   tp__mcp_io_wake();
 }
@@ -252,7 +256,7 @@ static bool begin_resumed(transfer *t) {
   return is_added;
 }
 
-static void transfer_ended(transfer *t, CURLcode code, int64_t now_ns) {
+static void transfer_ended(transfer *t, CURLcode code) {
   char words[TP_FAULT_MESSAGE_SIZE] = "";
   long status = 0;
   curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -274,7 +278,6 @@ static void transfer_ended(transfer *t, CURLcode code, int64_t now_ns) {
              (unsigned)t->session->settings.options.message_bytes_max);
   else if (status != 200) say_status(t, status, words, sizeof words);
   else snprintf(words, sizeof words, "its %s ended without an answer", t->is_stream ? "stream" : "response");
-  (void)now_ns;
   tp__mcp_session_fail_request(t->session, t->id, words);
 }
 
@@ -325,7 +328,7 @@ static void take_ended(CURLM *multi, int64_t now_ns) {
       t->is_active = false;
       continue;
     }
-    if (!take_cancelled(t)) transfer_ended(t, code, now_ns);
+    if (!take_cancelled(t)) transfer_ended(t, code);
     else if (t->kind == DELETE) tp__mcp_session_lost(t->session, "it was closed");
     drop(multi, t);
   }
@@ -452,7 +455,7 @@ static void http_give_up_locked(tp__mcp_session *session, int64_t id) {
 static bool http_stop_locked(tp__mcp_session *session) {
   TP__LOCKED(&session->lock);
   link *l = session->link;
-  cancel(session, -1);
+  cancel(session, ALL_BUT_DELETE);
   if (!l || !l->session_id[0] || l->is_ending) return l && l->is_ending;
   transfer *t = transfer_new(session, DELETE, -1);
   bool is_made = t && add_pair(t, "Mcp-Session-Id", l->session_id) &&
@@ -466,12 +469,7 @@ static bool http_stop_locked(tp__mcp_session *session) {
 
 static void http_kill_locked(tp__mcp_session *session) {
   TP__LOCKED(&session->lock);
-  tp__lock_acquire(&http.lock);
-  for (int list = 0; list < 2; list++)
-    for (transfer *t = list ? http.all : http.first_new; t; t = t->next)
-      if (t->session == session) t->is_cancelled = true;
-  tp__lock_release(&http.lock);
-  tp__mcp_io_wake();
+  cancel(session, ALL);
 }
 
 static void http_free(tp__mcp_session *session) {

@@ -23,33 +23,13 @@ static bool copy_string(const char **at) {
   return *at != NULL;
 }
 
-static size_t list_count(const char *const *list) {
-  size_t count = 0;
-  while (list && list[count]) count++;
-  return count;
-}
-
-/* A list ended by NULL. What could not be copied is NULL, and ends the list. */
 static bool copy_list(const char *const **at, size_t count) {
   if (!*at) return true;
-  const char **copy = tp__heap_alloc((count + 1) * sizeof(char *));
-  bool is_whole = copy != NULL;
-  for (size_t i = 0; is_whole && i < count; i++) {
-    copy[i] = (*at)[i];
-    is_whole = copy_string(&copy[i]);
-  }
-  *at = copy;
-  return is_whole;
+  *at = (const char *const *)tp__heap_copy_strings(*at, count);
+  return *at != NULL;
 }
 
-static void free_string(const char *string) { tp__heap_string_free((char *)(uintptr_t)string); }
-
-/* A copy that lacks memory for its later items was made for `count` all the same. */
-static void free_list(const char *const *list, size_t count) {
-  if (!list) return;
-  for (size_t i = 0; i < count && list[i]; i++) free_string(list[i]);
-  tp__heap_free((void *)(uintptr_t)list, (count + 1) * sizeof(char *));
-}
+static void free_list(const char *const *list) { tp__heap_strings_free((char **)(uintptr_t)list); }
 
 /* ---- what is refused ---- */
 
@@ -117,15 +97,12 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
   set_default(&o->result_bytes_max, RESULT_BYTES_MAX);
   set_default(&o->max_concurrent, CONCURRENT);
   set_default(&o->message_bytes_max, MESSAGE_BYTES);
-  settings->argument_count = list_count(o->arguments);
-  settings->environment_count = list_count(o->environment);
-  settings->header_count = list_count(o->headers);
   const char **strings[] = {&o->name, &o->directory, &o->url, &o->workspace, &o->pins};
   bool is_whole = true;
   for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) is_whole = copy_string(strings[i]) && is_whole;
-  is_whole = copy_list(&o->arguments, settings->argument_count) && is_whole;
-  is_whole = copy_list(&o->environment, settings->environment_count) && is_whole;
-  is_whole = copy_list(&o->headers, settings->header_count) && is_whole;
+  is_whole = copy_list(&o->arguments, tp__string_count(o->arguments)) && is_whole;
+  is_whole = copy_list(&o->environment, tp__string_count(o->environment)) && is_whole;
+  is_whole = copy_list(&o->headers, tp__string_count(o->headers)) && is_whole;
   is_whole = copy_list(&o->allow, o->allow_count) && is_whole;
   is_whole = copy_list(&o->deny, o->deny_count) && is_whole;
   if (is_whole) return TP_OK;
@@ -136,11 +113,11 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
 void tp__mcp_settings_fini(tp__mcp_settings *settings) {
   tp_mcp_options *o = &settings->options;
   const char *strings[] = {o->name, o->directory, o->url, o->workspace, o->pins};
-  for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) free_string(strings[i]);
-  free_list(o->arguments, settings->argument_count);
-  free_list(o->environment, settings->environment_count);
-  free_list(o->headers, settings->header_count);
-  free_list(o->allow, o->allow_count);
-  free_list(o->deny, o->deny_count);
+  for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) tp__heap_string_free((char *)(uintptr_t)strings[i]);
+  free_list(o->arguments);
+  free_list(o->environment);
+  free_list(o->headers);
+  free_list(o->allow);
+  free_list(o->deny);
   *settings = (tp__mcp_settings){0};
 }

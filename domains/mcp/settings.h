@@ -11,7 +11,6 @@
 /** Every string and list of the options is the struct's own. Zero-filled is none. */
 typedef struct tp__mcp_settings {
   tp_mcp_options options;
-  size_t argument_count, environment_count, header_count;
 } tp__mcp_settings;
 
 /** Copies options, with the defaults in place of 0.

@@ -227,6 +227,33 @@ TEST_WITH(bytes_grow_and_end_with_a_nul, use_counting, use_malloc) {
   tp__bytes_fini(&bytes);
 }
 
+TEST_WITH(strings_are_copied_all_or_not_at_all, use_counting, use_malloc) {
+  static const char *const strings[] = {"one", "", "three", NULL};
+  assert_int_equal(tp__string_count(NULL), 0);
+  assert_int_equal(tp__string_count(strings), 3);
+  for (size_t refused = 0; refused < 4; refused++) {
+    allocations_left = refused;
+    assert_null(tp__heap_copy_strings(strings, 3));
+    assert_int_equal(bytes_held, 0);
+  }
+  allocations_left = SIZE_MAX;
+  for (size_t count = 0; count <= 3; count++) { /* fewer than there are: a list that is counted needs no NULL */
+    char **copies = tp__heap_copy_strings(strings, count);
+    assert_non_null(copies);
+    for (size_t i = 0; i < count; i++) {
+      assert_string_equal(copies[i], strings[i]);
+      assert_ptr_not_equal(copies[i], strings[i]);
+    }
+    assert_null(copies[count]);
+    tp__heap_strings_free(copies);
+  }
+  char **none = tp__heap_copy_strings(NULL, 0);
+  assert_non_null(none);
+  assert_null(none[0]);
+  tp__heap_strings_free(none);
+  tp__heap_strings_free(NULL);
+}
+
 TEST_WITH(a_lack_of_memory_sticks, use_counting, use_malloc) {
   for (size_t refused = 0; refused < 4; refused++) {
     tp__bytes bytes = {0};

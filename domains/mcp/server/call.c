@@ -797,18 +797,27 @@ static tp_mcp_call *take_late(tp_mcp_server *server, int64_t now_ms, late *ret_l
   return call;
 }
 
+/* Drops the caller's reference. */
+static void cancel_one(tp_mcp_call *call, tp__mcp_exchange *exchange) {
+  deliver(call);
+  tp__lock_acquire(&call->server->lock);
+  tp_submission *submission = call->submission;
+  tp__lock_release(&call->server->lock);
+  tp_submission_cancel(submission);
+  if (exchange) exchange->sink->drop(exchange->sink);
+  tp__mcp_exchange_free(exchange);
+  call_unref(call);
+}
+
 void tp__mcp_call_sweep(tp_mcp_server *server) {
   int64_t now_ms = tp__monotonic_ms();
   tp__mcp_exchange *exchange;
   late how = LATE_NOT;
   for (tp_mcp_call *call; (call = take_late(server, now_ms, &how, &exchange));) {
     if (how == LATE_WAIT) answer_waiting(call, exchange);
-    if (how == LATE_PARKED) {
-      deliver(call);
-      tp_submission_cancel(call->submission);
-    }
-    if (how == LATE_KEPT) call_unref(call);
-    call_unref(call);
+    if (how == LATE_KEPT) call_unref(call); /* the list's */
+    if (how == LATE_PARKED) cancel_one(call, NULL);
+    else call_unref(call);
   }
 }
 
@@ -837,17 +846,6 @@ static tp_mcp_call *take_cancelled(tp_mcp_server *server, const tp__mcp_sink *si
   }
   tp__lock_release(&server->lock);
   return call;
-}
-
-static void cancel_one(tp_mcp_call *call, tp__mcp_exchange *exchange) {
-  deliver(call);
-  tp__lock_acquire(&call->server->lock);
-  tp_submission *submission = call->submission;
-  tp__lock_release(&call->server->lock);
-  tp_submission_cancel(submission);
-  if (exchange) exchange->sink->drop(exchange->sink);
-  tp__mcp_exchange_free(exchange);
-  call_unref(call);
 }
 
 /* A stream of subscriptions/listen ends as a call does. */

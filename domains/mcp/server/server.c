@@ -242,21 +242,7 @@ void tp_mcp_server_tools_changed(tp_mcp_server *server) {
 
 /* ---- start and end ---- */
 
-static char **copy_strings(const char *const *strings) {
-  size_t count = 0;
-  while (strings && strings[count]) count++;
-  char **copies = tp__heap_alloc((count + 1) * sizeof *copies);
-  for (size_t i = 0; copies && i < count; i++) copies[i] = tp__heap_copy(tp_text_of(strings[i]));
-  return copies;
-}
-
-static void free_strings(char **strings) {
-  size_t count = 0;
-  while (strings && strings[count]) tp__heap_string_free(strings[count++]);
-  if (strings) tp__heap_free(strings, (count + 1) * sizeof *strings);
-}
-
-static bool is_this_machine(const char *address) {
+bool tp__mcp_is_this_machine(const char *address) {
   return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
@@ -268,7 +254,7 @@ static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) 
     if (strlen(*key) < 16)
       return tp__refuse(fault, TP_ERR_USAGE, "keys",
                         "a key has at least 16 characters: openssl rand -hex 32 makes one");
-  if (o->http_address && !is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
+  if (o->http_address && !tp__mcp_is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
     return tp__refuse(fault, TP_ERR_USAGE, o->http_address,
                       "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->http_address);
   return TP_OK;
@@ -280,8 +266,8 @@ static tp_status fill(tp_mcp_server *server, const tp_mcp_server_options *o, tp_
   server->name = tp__heap_copy(tp_text_of(o->name ? o->name : "turnphase"));
   server->version = tp__heap_copy(tp_text_of(o->version ? o->version : tp_version()));
   if (o->instructions) server->instructions = tp__heap_copy(tp_text_of(o->instructions));
-  server->keys = copy_strings(o->keys);
-  server->origins = copy_strings(o->origins);
+  server->keys = tp__heap_copy_strings(o->keys, tp__string_count(o->keys));
+  server->origins = tp__heap_copy_strings(o->origins, tp__string_count(o->origins));
   server->options.http_address = o->http_address ? tp__heap_copy(tp_text_of(o->http_address)) : NULL;
   server->options.keys = server->options.origins = NULL;
   if (getrandom(server->secret, sizeof server->secret, 0) != (ssize_t)sizeof server->secret)
@@ -315,8 +301,8 @@ static void server_free(tp_mcp_server *server) {
   tp__heap_string_free(server->version);
   tp__heap_string_free(server->instructions);
   tp__heap_string_free((char *)(uintptr_t)server->options.http_address);
-  free_strings(server->keys);
-  free_strings(server->origins);
+  tp__heap_strings_free(server->keys);
+  tp__heap_strings_free(server->origins);
   tp__lock_condition_fini(&server->changed);
   tp__lock_fini(&server->lock);
   tp__heap_free(server, sizeof *server);

@@ -121,6 +121,8 @@ struct tp_mcp_server {
 void tp__mcp_sink_ref(tp__mcp_sink *sink);
 void tp__mcp_sink_unref(tp__mcp_sink *sink);
 void tp__mcp_server_session_unref(tp__mcp_server_session *session);
+/** Whether only this machine reaches what listens on the address. */
+bool tp__mcp_is_this_machine(const char *address);
 /** 32 hexadecimal digits and a NUL. @return false: there is no randomness. */
 bool tp__mcp_random(char ret_text[33]);
 /** Queues what may block; the item is taken. */

@@ -529,8 +529,7 @@ tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {
   web *w = tp__heap_alloc(sizeof *w);
   if (!w) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for HTTP");
   w->server = server;
-  w->is_local =
-      strncmp(server->options.http_address, "127.", 4) == 0 || strcmp(server->options.http_address, "::1") == 0;
+  w->is_local = tp__mcp_is_this_machine(server->options.http_address);
   const tp__http_options options = {.address = server->options.http_address,
                                     .port = (uint16_t)server->options.http_port,
                                     .body_bytes_max = TP__MCP_MESSAGE_BYTES_MAX,
