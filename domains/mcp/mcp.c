@@ -209,55 +209,51 @@ static size_t count_that_fit(const tp__mcp_tools *tools) {
   return count;
 }
 
-/* The lines that were noted, one diagnostic each. */
-static size_t add_notes(tp__bytes *notes, tp_contribution *items, size_t most) {
+static tp_contribution warning(tp_text text) {
+  return (tp_contribution){.struct_size = sizeof(tp_contribution),
+                           .kind = TP_CONTRIBUTION_DIAGNOSTIC,
+                           .key = tp_text_of("mcp.server"),
+                           .text = text,
+                           .severity = TP_SEVERITY_WARNING};
+}
+
+/* The lines that were noted, one diagnostic each; and how many were not. */
+static size_t add_notes(const tp__mcp_notes *notes, const char *server_name, tp_contribution *items, char words[128]) {
   size_t count = 0;
-  if (notes->size == 0 || notes->failed) return 0;
-  tp_text left = tp__bytes_text(notes);
-  while (left.size > 0 && count < most) {
-    const char *end = memchr(left.data, '\n', left.size);
-    size_t size = end ? (size_t)(end - left.data) : left.size;
-    items[count++] = (tp_contribution){.struct_size = sizeof(tp_contribution),
-                                       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                                       .key = tp_text_of("mcp.server"),
-                                       .text = {left.data, size},
-                                       .severity = TP_SEVERITY_WARNING};
-    left = (tp_text){left.data + size + (end != NULL), left.size - size - (end != NULL)};
-  }
+  tp_text left = tp__bytes_text(&notes->lines), line;
+  while (tp__mcp_next_line(&left, &line)) items[count++] = warning(line);
+  if (notes->left_out == 0) return count;
+  snprintf(words, 128, "%u more messages about the server %s are left out", (unsigned)notes->left_out, server_name);
+  items[count++] = warning(tp_text_of(words));
   return count;
 }
 
 /* Each tool that is taken holds its list. */
 static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
-  enum { NOTES_MAX = 32 };
+  enum { ITEMS_MAX = TP__MCP_NOTES_MAX + 3 };
   const tp_mcp_options *o = &w->session->settings.options;
-  tp_contribution items[NOTES_MAX + 2];
-  const tp_contribution *list[NOTES_MAX + 2];
-  size_t tool_count = tools ? count_that_fit(tools) : 0, count = 0;
-  char text[TP_FAULT_MESSAGE_SIZE + 128];
-  tp_tool *made = tp__heap_alloc((tool_count + 1) * sizeof *made);
-  const tp_tool **pointers = tp__heap_alloc((tool_count + 1) * sizeof *pointers);
-  tp__bytes notes = {0};
+  tp_contribution items[ITEMS_MAX];
+  const tp_contribution *list[ITEMS_MAX];
+  const size_t fitting = tools ? count_that_fit(tools) : 0;
+  char text[TP_FAULT_MESSAGE_SIZE + 128] = "", left_out[128];
+  tp_tool *made = tp__heap_alloc((fitting + 1) * sizeof *made);
+  const tp_tool **pointers = tp__heap_alloc((fitting + 1) * sizeof *pointers);
+  size_t tool_count = made && pointers ? fitting : 0;
+  tp__mcp_notes notes = {0};
   tp_fault fault = {0};
-  if (!made || !pointers) tool_count = 0;
   for (size_t i = 0; i < tool_count; i++) {
     made[i] = make_tool(o, &tools->items[i]);
     pointers[i] = &made[i];
     tp__mcp_tools_ref(tools);
   }
   tp__mcp_session_notes_take(w->session, &notes);
-  count = add_notes(&notes, items, NOTES_MAX);
+  size_t count = add_notes(&notes, o->name, items, left_out);
   if (!tools && count == 0) snprintf(text, sizeof text, "the server %s is not there: %s", o->name, words);
+  else if (tool_count < fitting) snprintf(text, sizeof text, "no memory for the tools of the server %s", o->name);
   else if (tools && tool_count < tools->count)
     snprintf(text, sizeof text, "of the %zu tools of the server %s the first %zu are used: the others do not fit",
              tools->count, o->name, tool_count);
-  else text[0] = '\0';
-  if (text[0])
-    items[count++] = (tp_contribution){.struct_size = sizeof *items,
-                                       .kind = TP_CONTRIBUTION_DIAGNOSTIC,
-                                       .key = tp_text_of("mcp.server"),
-                                       .text = tp_text_of(text),
-                                       .severity = TP_SEVERITY_WARNING};
+  if (text[0]) items[count++] = warning(tp_text_of(text));
   if (tool_count > 0)
     items[count++] = (tp_contribution){.struct_size = sizeof *items,
                                        .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
@@ -271,10 +267,10 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
                               .contribution_count = count};
   bool is_taken = tp_token_complete(w->token, &outcome, &fault) == TP_OK;
   for (size_t i = 0; !is_taken && i < tool_count; i++) tp__mcp_tools_unref(tools);
-  tp__bytes_fini(&notes);
-  size_t given = tools ? count_that_fit(tools) : 0; /* as they were allocated */
-  if (made) tp__heap_free(made, (given + 1) * sizeof *made);
-  if (pointers) tp__heap_free(pointers, (given + 1) * sizeof *pointers);
+  if (!is_taken) tp__mcp_session_notes_return(w->session, &notes); /* the turn is over: the next one shows them */
+  tp__bytes_fini(&notes.lines);
+  tp__heap_free(made, (fitting + 1) * sizeof *made);
+  tp__heap_free(pointers, (fitting + 1) * sizeof *pointers);
 }
 
 /* What has changed since it was pinned, once for each list. */

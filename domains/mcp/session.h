@@ -95,6 +95,14 @@ typedef struct tp__mcp_transport {
 
 struct tp__mcp_request;
 
+enum { TP__MCP_NOTES_MAX = 32 };
+/** Diagnostics. Zero-filled is none. */
+typedef struct tp__mcp_notes {
+  tp__bytes lines;   /* each with its line feed */
+  uint32_t count;    /* of these lines; at most TP__MCP_NOTES_MAX */
+  uint32_t left_out; /* how many others there were */
+} tp__mcp_notes;
+
 struct tp__mcp_session {
   /* never change */
   tp__references refs;
@@ -123,7 +131,7 @@ struct tp__mcp_session {
   char words[TP_FAULT_MESSAGE_SIZE]; /* why it is PAUSED */
   char server_name[128], server_version[64];
   bool has_tools, has_list_changed;
-  tp__bytes notes;      /* diagnostics that no turn has shown yet: lines */
+  tp__mcp_notes notes;  /* that no turn has shown yet */
   void *link;           /* the transport's own */
   tp_writer *writer;    /* of messages */
   tp_writer *constants; /* value: [clientInfo, clientCapabilities] */
@@ -191,9 +199,13 @@ bool tp__mcp_session_take_changed(tp__mcp_session *session, tp__mcp_tools *tools
  *  @return false for a method that this client does not have; then nothing was written. */
 bool tp__mcp_session_write_input(const tp__mcp_session *session, tp_text method, tp_writer *writer);
 
+/** The next line of notes.   @param left  what follows, moved on.   @return false: there is none. */
+bool tp__mcp_next_line(tp_text *left, tp_text *ret_line);
 /** Keeps a line for the diagnostics of the next turn. */
 void tp__mcp_session_note_locked(tp__mcp_session *session, const char *format, ...) TP__PRINTF(2, 3);
-/** Takes these lines. */
-void tp__mcp_session_notes_take(tp__mcp_session *session, tp__bytes *ret_notes);
+/** Takes these lines. The caller ends them, or returns them. */
+void tp__mcp_session_notes_take(tp__mcp_session *session, tp__mcp_notes *ret_notes);
+/** Nobody has seen them: the next turn gets them, before what came since.   @param notes  taken. */
+void tp__mcp_session_notes_return(tp__mcp_session *session, tp__mcp_notes *notes);
 
 #endif

@@ -10,6 +10,9 @@
 #include "tests/support/json_value.h"
 #include "tests/support/leftovers.h"
 #include <sys/stat.h>
+#include "domains/mcp/session.h"
+#include "domains/mcp/stdio.h"
+#include "support/text.h"
 #include "turnphase/inspect.h"
 #include "turnphase/mcp.h"
 #include "turnphase/task.h"
@@ -406,6 +409,66 @@ TEST(a_program_that_is_not_there_is_a_diagnostic) {
     expect_diagnostic(w, "the server s is not there: ");
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
   }
+}
+
+/* ---- notes ---- */
+
+static void expect_notes(const tp__mcp_notes *notes, uint32_t count, uint32_t left_out, const char *first,
+                         const char *last) {
+  tp_text left = tp__bytes_text(&notes->lines), line;
+  uint32_t seen = 0;
+  assert_int_equal(notes->count, count);
+  assert_int_equal(notes->left_out, left_out);
+  while (tp__mcp_next_line(&left, &line)) {
+    if (seen++ == 0) assert_true(tp__is_word(line, first));
+    if (seen == count) assert_true(tp__is_word(line, last));
+  }
+  assert_int_equal(seen, count);
+  assert_int_equal(left.size, 0);
+}
+
+static void put_notes(tp__mcp_session *session, int from, int to) {
+  tp__lock_acquire(&session->lock);
+  for (int i = from; i < to; i++) tp__mcp_session_note_locked(session, "note\n%d", i); /* a line all the same */
+  tp__lock_release(&session->lock);
+}
+
+TEST(notes_wait_for_the_turn_that_shows_them) {
+  world *w = *state;
+  tp__mcp_settings settings = {0};
+  tp__mcp_session *session = NULL;
+  tp__mcp_notes notes;
+  const tp_mcp_options options = {
+      .struct_size = sizeof options, .name = "s", .arguments = (const char *const[]){"true", NULL}};
+  assert_int_equal(tp__mcp_settings_init(&settings, &options, NULL), TP_OK);
+  assert_int_equal(tp__mcp_session_new(w->runtime, &settings, &tp__mcp_stdio, &session, NULL), TP_OK);
+  tp__mcp_session_notes_take(session, &notes);
+  expect_notes(&notes, 0, 0, "", "");
+  put_notes(session, 0, 40);
+  tp__mcp_session_notes_take(session, &notes);
+  expect_notes(&notes, TP__MCP_NOTES_MAX, 8, "note 0", "note 31");
+  put_notes(session, 40, 43);
+  tp__mcp_session_notes_return(session, &notes); /* the turn was over */
+  tp__mcp_session_notes_take(session, &notes);
+  expect_notes(&notes, TP__MCP_NOTES_MAX, 11, "note 0", "note 31");
+  tp__bytes_fini(&notes.lines);
+  put_notes(session, 0, 2);
+  tp__mcp_session_notes_take(session, &notes);
+  put_notes(session, 2, 4);
+  tp__mcp_session_notes_return(session, &notes);
+  tp__mcp_session_notes_take(session, &notes);
+  expect_notes(&notes, 4, 0, "note 0", "note 3");
+  tp__mcp_session_notes_return(session, &notes); /* and are freed with the session */
+  tp__mcp_session_close(session);
+  tp__mcp_session_unref(session);
+}
+
+TEST(more_messages_than_a_turn_shows_are_counted) {
+  world *w = *state;
+  add_server(w, "s", "nameless=100", OPTIONS(0));
+  assert_string_equal(list(w), TOOLS_OF("s"));
+  expect_diagnostic(w, "is left out: it has no name");
+  expect_diagnostic(w, "68 more messages about the server s are left out");
 }
 
 /* ---- files of other hosts ---- */
