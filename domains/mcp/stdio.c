@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "domains/mcp/io.h"
+#include "domains/mcp/lines.h"
 
 enum { ERRORS_MAX = 64 << 10, GRACE_MS = 500 };
 
@@ -24,7 +25,7 @@ typedef struct child {
   tp__mcp_session *session; /* referenced */
   uint64_t process;         /* under the session's lock */
   /* the loop's thread only */
-  tp__bytes line;
+  tp__mcp_lines lines;
   bool is_flooding; /* a line was longer than a message may be: it is being ended */
 } child;
 
@@ -86,33 +87,26 @@ static bool find_program(const char *name, const char *path, tp__bytes *ret_file
 
 /* ---- what the program writes ---- */
 
+static void take_line(void *ctx, tp_text line) {
+  child *c = ctx;
+  if (!c->is_flooding) tp__mcp_session_take(c->session, line);
+}
+
 /* A line that never ends, or no memory for one. */
-static void end_flood(child *c) {
+static void end_flood(void *ctx, bool is_too_long) {
+  child *c = ctx;
   char words[128];
-  snprintf(words, sizeof words, "it wrote a line of more than %u bytes",
-           (unsigned)c->session->settings.options.message_bytes_max);
+  if (c->is_flooding) return;
+  if (is_too_long) snprintf(words, sizeof words, "it wrote a line of more than %zu bytes", c->lines.bytes_max);
+  else snprintf(words, sizeof words, "there is no memory for a line that it wrote");
   c->is_flooding = true;
-  tp__bytes_fini(&c->line);
   tp__mcp_session_broken(c->session, words);
 }
 
 static void program_wrote(void *ctx, tp_text piece) {
   child *c = ctx;
-  size_t most = c->session->settings.options.message_bytes_max;
   tp__mcp_io_note_loop();
-  while (piece.size > 0 && !c->is_flooding) {
-    const char *end = memchr(piece.data, '\n', piece.size);
-    size_t size = end ? (size_t)(end - piece.data) : piece.size;
-    if (end && c->line.size == 0) {
-      tp__mcp_session_take(c->session, (tp_text){piece.data, size});
-    } else {
-      if (c->line.size + size <= most) tp__bytes_put(&c->line, piece.data, size);
-      if (c->line.failed || c->line.size + (end ? 0 : 1) > most || size > most) end_flood(c);
-      else if (end) tp__mcp_session_take(c->session, tp__bytes_text(&c->line));
-      if (end) tp__bytes_clear(&c->line);
-    }
-    piece = (tp_text){piece.data + size + (end != NULL), piece.size - size - (end != NULL)};
-  }
+  if (!c->is_flooding) tp__mcp_lines_feed(&c->lines, piece);
 }
 
 static void program_ended(void *ctx, const tp_process_result *result) {
@@ -131,7 +125,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp__lock_acquire(&session->lock);
   if (session->link == c) session->link = NULL;
   tp__lock_release(&session->lock);
-  tp__bytes_fini(&c->line);
+  tp__mcp_lines_fini(&c->lines);
   tp__heap_free(c, sizeof *c);
   tp__mcp_session_lost(session, words);
   tp__mcp_session_unref(session);
@@ -174,6 +168,8 @@ static tp_status stdio_start_locked(tp__mcp_session *session, tp_fault *fault) {
   if (!c) return tp__refuse(fault, TP_ERR_NO_MEMORY, session->settings.options.name, "no memory for a program");
   tp__mcp_session_ref(session);
   c->session = session;
+  c->lines = (tp__mcp_lines){
+      .on_line = take_line, .on_lost = end_flood, .ctx = c, .bytes_max = session->settings.options.message_bytes_max};
   session->link = c;
   tp_status status = start_program(session, c, (const char **)(uintptr_t)session->settings.options.arguments, fault);
   if (status == TP_OK) return TP_OK;

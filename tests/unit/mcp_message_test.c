@@ -2,6 +2,7 @@
  *
  * The codec of MCP: what is read as which kind of message, what is refused and how it is answered, what is written,
  * _meta, and the headers of HTTP by the examples of the specification. */
+#include "domains/mcp/lines.h"
 #include "domains/mcp/message.h"
 #include "tests/support/test.h"
 #include "tests/unit/value_support.h"
@@ -42,6 +43,52 @@ static const tp__mcp_message *read_first(world *w, const char *json, tp_mcp_vers
 }
 
 /* ---- versions ---- */
+
+/* ---- lines ---- */
+
+static void heard_line(void *ctx, tp_text line) { tp__bytes_printf(ctx, "[%.*s]", (int)line.size, line.data); }
+static void heard_loss(void *ctx, bool is_too_long) { tp__bytes_put_string(ctx, is_too_long ? "!" : "?"); }
+
+TEST(lines_are_the_same_in_whatever_pieces_they_come) {
+  static const struct {
+    const char *text;
+    size_t bytes_max;
+    const char *heard;
+  } rows[] = {
+      {"", 4, ""},
+      {"a", 4, ""}, /* not a line yet */
+      {"a\n", 4, "[a]"},
+      {"\n\n", 4, "[][]"},
+      {"ab\ncd\n", 4, "[ab][cd]"},
+      {"abcd\n", 4, "[abcd]"},
+      {"abcde\n", 4, "!"},
+      {"abcde", 4, "!"}, /* said as soon as it is known */
+      {"abcdefghijklmnopqrstuvwxyz\n", 4, "!"},
+      {"abcdefghijklmnopqrstuvwxyz\nab\n", 4, "![ab]"},
+      {"ab\nabcdefgh\n\nabcdefgh\ncd\n", 4, "[ab]![]![cd]"},
+      {"a\r\n", 1, "!"},
+      {"a\n", 1, "[a]"},
+      {"abcdefgh\nabcdefg\n", 7, "![abcdefg]"},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++)
+    for (size_t first = 0; first <= strlen(rows[i].text); first++)
+      for (size_t each = 1; each <= strlen(rows[i].text) + 1; each++) {
+        tp__bytes heard = {0};
+        tp__mcp_lines lines = {
+            .on_line = heard_line, .on_lost = heard_loss, .ctx = &heard, .bytes_max = rows[i].bytes_max};
+        tp_text left = tp_text_of(rows[i].text);
+        for (size_t size = first; left.size > 0; size = each) {
+          if (size > left.size) size = left.size;
+          tp__mcp_lines_feed(&lines, (tp_text){left.data, size});
+          left = (tp_text){left.data + size, left.size - size};
+          assert_true(lines.line.size <= rows[i].bytes_max && (!lines.skips || lines.line.capacity == 0));
+        }
+        if (strcmp(tp__bytes_string(&heard), rows[i].heard) != 0)
+          fail_msg("%s in pieces of %zu and %zu: %s", rows[i].text, first, each, heard.data);
+        tp__mcp_lines_fini(&lines);
+        tp__bytes_fini(&heard);
+      }
+}
 
 TEST(a_version_has_what_the_table_says) {
   static const struct {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "domains/mcp/lines.h"
 #include "domains/mcp/server/server.h"
 #include "support/clock.h"
 
@@ -21,8 +22,7 @@ typedef struct pipe_sink {
   pthread_t thread;
   bool runs;
   /* the thread's only */
-  tp__bytes line;
-  bool skips; /* the rest of a line that is too long */
+  tp__mcp_lines lines;
   tp__lock lock;
   /* under lock */
   tp__bytes out;
@@ -38,6 +38,7 @@ static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned s
   if (!p->closed && p->out.size - p->out_at + json.size < OUT_BYTES_MAX) {
     tp__bytes_put_text(&p->out, json);
     tp__bytes_put_string(&p->out, "\n");
+    p->closed = p->out.failed; /* half a message can be mended by nothing that follows */
   } else {
     p->closed = true; /* its client reads nothing */
   }
@@ -51,7 +52,7 @@ static void pipe_free(tp__mcp_sink *sink) {
   pipe_sink *p = (pipe_sink *)sink;
   assert(!p->runs);
   if (p->wake_fd >= 0) close(p->wake_fd);
-  tp__bytes_fini(&p->line);
+  tp__mcp_lines_fini(&p->lines);
   tp__bytes_fini(&p->out);
   tp__lock_fini(&p->lock);
   tp__heap_free(p, sizeof *p);
@@ -66,14 +67,28 @@ static tp__mcp_server_session *session_of(tp_mcp_server *server, const tp__mcp_m
   return is_modern ? NULL : server->stdio_session;
 }
 
-static void take_line(pipe_sink *p, tp_text line) {
+static void refuse_lost(void *ctx, bool is_too_long) {
+  pipe_sink *p = ctx;
+  tp__mcp_message message = {.kind = TP__MCP_BROKEN, .code = TP__MCP_INVALID_REQUEST};
+  if (!is_too_long) message.code = TP__MCP_INTERNAL_ERROR;
+  tp__mcp_answer_broken(&p->sink, &message,
+                        is_too_long ? "a message is longer than this server takes" : "there is no memory for a message",
+                        false);
+}
+
+static void take_line(void *ctx, tp_text line) {
+  pipe_sink *p = ctx;
   tp_writer *writer = NULL;
   tp__mcp_packet packet;
   tp__mcp_message message = {0};
   tp_fault fault = {0};
   bool taken = false;
   while (line.size > 0 && strchr(" \t\r", line.data[line.size - 1])) line.size--;
-  if (line.size == 0 || tp_writer_new(NULL, &writer) != TP_OK) return;
+  if (line.size == 0) return;
+  if (tp_writer_new(NULL, &writer) != TP_OK) {
+    refuse_lost(p, false);
+    return;
+  }
   tp__lock_acquire(&p->server->lock);
   tp_mcp_version version = p->server->stdio_session->version;
   tp__lock_release(&p->server->lock);
@@ -85,30 +100,6 @@ static void take_line(pipe_sink *p, tp_text line) {
     else taken = tp__mcp_dispatch(p->server, &p->sink, session_of(p->server, &message), "stdio", &message, writer);
   }
   if (!taken) tp_writer_free(writer);
-}
-
-static void refuse_long(pipe_sink *p) {
-  const tp__mcp_message message = {.kind = TP__MCP_BROKEN, .code = TP__MCP_INVALID_REQUEST};
-  tp__mcp_answer_broken(&p->sink, &message, "a message is longer than this server takes", false);
-}
-
-static void take_bytes(pipe_sink *p, const char *data, size_t size) {
-  while (size > 0) {
-    const char *end = memchr(data, '\n', size);
-    size_t part = end ? (size_t)(end - data) : size;
-    if (!p->skips) tp__bytes_put(&p->line, data, part);
-    if (!p->skips && (p->line.failed || p->line.size > TP__MCP_MESSAGE_BYTES_MAX)) {
-      refuse_long(p);
-      p->skips = true;
-      tp__bytes_fini(&p->line);
-    }
-    if (!end) return;
-    if (!p->skips) take_line(p, tp__bytes_text(&p->line));
-    tp__bytes_clear(&p->line);
-    p->skips = false;
-    data = end + 1;
-    size -= part + 1;
-  }
 }
 
 /* ---- the thread ---- */
@@ -148,7 +139,7 @@ static bool read_in(pipe_sink *p) {
   char bytes[READ_BYTES];
   ssize_t size = read(p->input, bytes, sizeof bytes);
   if (size < 0) return errno == EAGAIN || errno == EINTR;
-  if (size > 0) take_bytes(p, bytes, (size_t)size);
+  if (size > 0) tp__mcp_lines_feed(&p->lines, (tp_text){bytes, (size_t)size});
   return size > 0;
 }
 
@@ -203,6 +194,8 @@ tp_status tp__mcp_stdio_start(tp_mcp_server *server, tp_fault *fault) {
   p->sink.free = pipe_free;
   p->sink.can_stream = true;
   p->server = server;
+  p->lines =
+      (tp__mcp_lines){.on_line = take_line, .on_lost = refuse_lost, .ctx = p, .bytes_max = TP__MCP_MESSAGE_BYTES_MAX};
   p->input = server->options.input;
   p->output = server->options.output;
   tp__lock_init(&p->lock, TP__LOCK_mcp_sink);
