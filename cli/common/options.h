@@ -140,6 +140,7 @@ typedef struct cli_arguments {
   const char *environment, *key, *job_id, *triggered_by, *system;
   const char *http, *keys;          /* of mcp serve; NULL: not given */
   uint32_t ask_wait_s;              /* 0: not given */
+  uint32_t mcp_defer;               /* 0: not given */
   const char *schema, *schema_json; /* of the answers; NULL: none */
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;

@@ -91,12 +91,25 @@ static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const
   return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
 }
 
+/* Tools that are found first. */
+static int add_defer(tp_runtime *runtime, const cli_arguments *arguments) {
+  const tp_mcp_defer_options options = {.struct_size = sizeof options, .above = arguments->mcp_defer};
+  tp_fault fault = {0};
+  tp_status status = tp_mcp_defer_add(runtime, &options, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault("--mcp-defer", status, &fault);
+}
+
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
   int status = CLI_OK;
+  if (arguments->mcp_defer > 0 && arguments->mcp_servers.count + arguments->mcp_configs.count == 0) {
+    cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE.json");
+    return CLI_USAGE;
+  }
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_configs.count; i++)
     status = add_config(runtime, arguments, arguments->mcp_configs.items[i]);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
     status = add_server(runtime, arguments, arguments->mcp_servers.items[i]);
+  if (status == CLI_OK && arguments->mcp_defer > 0) status = add_defer(runtime, arguments);
   return status;
 }
 
@@ -104,8 +117,8 @@ int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
 
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
   (void)runtime;
-  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) return CLI_OK;
-  cli_error("this turnphase was built without turnphase-mcp: --mcp and --mcp-config need it");
+  if (arguments->mcp_servers.count + arguments->mcp_configs.count + arguments->mcp_defer == 0) return CLI_OK;
+  cli_error("this turnphase was built without turnphase-mcp: --mcp, --mcp-config and --mcp-defer need it");
   return CLI_CONFIG;
 }
 

@@ -134,5 +134,41 @@ typedef struct tp_mcp_config {
 TP_API tp_status tp_mcp_config_add(tp_runtime *runtime, const tp_mcp_config *config, size_t *ret_count,
                                    tp_fault *fault) TP_MUST_USE;
 
+/* ---- tools that are found first --------------------------------------------------------------------------------- */
+
+/** When requests leave tools of servers out until they are found. Zero means default. */
+typedef struct tp_mcp_defer_options {
+  size_t struct_size;
+  /** A request whose tools of servers, those of all servers together, are more than these shows only the ones that were
+   *  found. 0: 40. */
+  uint32_t above;
+  /** Found tools in one request; those that were found first leave it. 0: 64. */
+  uint32_t found_max;
+  /** The name of the tool that searches; it must not begin with mcp__. NULL: mcp_search. */
+  const char *tool;
+} tp_mcp_defer_options;
+
+/** Adds the search in one commit: owner mcp-defer, trust host, granted privileged_hooks. A tool of a server has a
+ *  name that begins with mcp__; other tools are always shown. It registers
+ *    mcp-defer.tool     turn.pre_tool_materialization: the tool that searches
+ *    mcp-defer.request  model.request: which tools a request shows
+ *  Where there are more tools of servers than `above`, the system text of a request lists their names, which never
+ *  depends on what was found, and its tools are: all others, then what was found, in that order. Otherwise the tool
+ *  that searches is left out. A tool is found when a result of a search in the request's messages names it, or when a
+ *  call of it is in them, also a refused one. So what was found stays found as long as the history has it: in later
+ *  turns, in another process, not after a compaction that dropped it, and not in nested turns. Nothing else is kept.
+ *  A call of a tool that was not found is not run, and comes to no gate: no model has seen its schema. Its result says
+ *  so, and the next request has the tool. A found tool passes every gate, as before. A turn whose agent may not use the
+ *  tool that searches leaves nothing out.
+ *  @param options  borrowed; NULL: all defaults.
+ *  @return TP_OK; TP_ERR_DUPLICATE_ID: it is there already; TP_ERR_USAGE, TP_ERR_BAD_ID, TP_ERR_VERSION for wrong
+ *          options; TP_ERR_NO_MEMORY; what tp_edit_commit() returns, except TP_ERR_CONFLICT.
+ *  Threads: any.  Blocks: no. */
+TP_API tp_status tp_mcp_defer_add(tp_runtime *runtime, const tp_mcp_defer_options *options,
+                                  tp_fault *fault) TP_MUST_USE;
+/** Removes the search: requests show all tools again.
+ *  @return as tp_hook_remove().  Threads: any. */
+TP_API tp_status tp_mcp_defer_remove(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
+
 TP_END_DECLS
 #endif

@@ -296,7 +296,7 @@ TP_API tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, 
 TP_API tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
                                 tp_fault *fault);
 /** Lists the tools of the turn whose call this is that are in its agent's scope, in the order in which a model sees
- *  them, without running a phase.
+ *  them, without running a phase. The tools of the listings are borrowed as long as the run is valid.
  *  @param run  of a tool of placement inline, that has not deferred.
  *  @return TP_OK; TP_ERR_USAGE for any other run.
  *  Threads: that of the run.  Blocks: no. */

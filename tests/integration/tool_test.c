@@ -233,7 +233,9 @@ TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
                {{"mcp", "list", "--mcp", "a=\"b"}, 2, "each quote an end"},
                {{"mcp", "list", "--mcp", "a__b=c"}, 78, "1 to 32 letters"},
                {{"mcp", "list", "--mcp", "a="}, 78, "exactly one"},
-               {{"mcp", "list", "--mcp-config", "/nowhere.json"}, 74, "/nowhere.json"}};
+               {{"mcp", "list", "--mcp-config", "/nowhere.json"}, 74, "/nowhere.json"},
+               {{"plan", "--mcp-defer", "5"}, 2, "--mcp-defer is for the tools of --mcp"},
+               {{"plan", "--mcp-defer", "0"}, 2, "1"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command c = {0};
     for (size_t w = 0; w < 4; w++) c.arguments[w] = cases[i].arguments[w];
@@ -272,6 +274,24 @@ TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
   assert_holds(&c.out, "deny   mcp__s__fail");
   assert_holds(&c.out, "allow  mcp__s__value");
   assert_holds(&c.out, "Not this one.");
+  command_free(&c);
+}
+
+TEST(tools_of_servers_are_found_first) {
+  static const char finds[] =
+      "responses:\n"
+      "  - tool_calls: [{name: mcp__s__echo, arguments: {text: early}}]\n"
+      "  - tool_calls: [{name: mcp_search, arguments: {query: what rain fell}}, {name: mcp_search, arguments: {query: "
+      "zz}}]\n"
+      "  - tool_calls: [{name: mcp__s__echo, arguments: {text: in time}}]\n"
+      "  - text: Done.\n";
+  command c = {.arguments = {"run", "--no-memory", "--script", scratch_string("finds.yaml", finds), "--mcp", server(""),
+                             "--mcp-defer", "3"},
+               .input = "{\"session\": \"s\", \"turn\": \"1\", \"user\": \"Go.\"}\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "it is not among the tools of the request");
+  assert_holds(&c.out, "None of the 9 tools of servers has one of these words");
+  assert_holds(&c.out, "in time");
   command_free(&c);
 }
 
