@@ -322,7 +322,8 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
   assert(argc >= 0 && argv && arguments);
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
-  *arguments = (cli_arguments){.turns = TURNS,
+  *arguments = (cli_arguments){.command = command->bit,
+                               .turns = TURNS,
                                .warm_up = WARM_UP,
                                .concurrency = 1,
                                .limit = CLI_LIMIT_NOT_GIVEN,

@@ -122,6 +122,7 @@ typedef enum cli_mcp_changed { CLI_MCP_CHANGED_ASK = 0, CLI_MCP_CHANGED_DENY = 1
 
 /** What the command line said. Texts are the command line's own. */
 typedef struct cli_arguments {
+  unsigned command; /* CLI_PLAN, … */
   cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs,
       origins, exposes;
   cli_model_names models;
@@ -141,6 +142,7 @@ typedef struct cli_arguments {
   const char *http, *keys;          /* of mcp serve; NULL: not given */
   uint32_t ask_wait_s;              /* 0: not given */
   uint32_t mcp_defer;               /* 0: not given */
+  const char *mcp_profile;          /* a conversation that names servers; NULL: none */
   const char *schema, *schema_json; /* of the answers; NULL: none */
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;

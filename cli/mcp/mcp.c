@@ -16,12 +16,16 @@
 #include "cli/common/quantity.h"
 #include "cli/run/host.h"
 #ifdef CLI_WITH_MCP
-#include "turnphase/mcp.h"
+#include "cli/mcp/profile.h"
 #endif
 
 enum { WORDS_MAX = 64, NAME_WIDTH = 32, VERDICT_WIDTH = 6, DRAIN_LIMIT_MS = 30000 };
 
 /* ---- the servers of the command line ---- */
+
+static bool has_servers(const cli_arguments *arguments) {
+  return arguments->mcp_servers.count + arguments->mcp_configs.count > 0 || arguments->mcp_profile;
+}
 
 #ifdef CLI_WITH_MCP
 
@@ -79,7 +83,7 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, const
   return status;
 }
 
-static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const char *path) {
+static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const char *path, uint32_t *ret_defer) {
   const tp_mcp_config config = {.struct_size = sizeof config,
                                 .path = path,
                                 .on_note = print_note,
@@ -87,13 +91,15 @@ static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const
                                 .pins = arguments->data,
                                 .changed = (tp_mcp_changed)arguments->mcp_changed};
   tp_fault fault = {0};
+  if (path == arguments->mcp_profile || cli_mcp_is_profile(path))
+    return cli_mcp_profile_add(runtime, path, &config, ret_defer);
   tp_status status = tp_mcp_config_add(runtime, &config, NULL, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
 }
 
 /* Tools that are found first. */
-static int add_defer(tp_runtime *runtime, const cli_arguments *arguments) {
-  const tp_mcp_defer_options options = {.struct_size = sizeof options, .above = arguments->mcp_defer};
+static int add_defer(tp_runtime *runtime, uint32_t above) {
+  const tp_mcp_defer_options options = {.struct_size = sizeof options, .above = above};
   tp_fault fault = {0};
   tp_status status = tp_mcp_defer_add(runtime, &options, &fault);
   return status == TP_OK ? CLI_OK : cli_fault("--mcp-defer", status, &fault);
@@ -101,15 +107,22 @@ static int add_defer(tp_runtime *runtime, const cli_arguments *arguments) {
 
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
   int status = CLI_OK;
-  if (arguments->mcp_defer > 0 && arguments->mcp_servers.count + arguments->mcp_configs.count == 0) {
-    cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE.json");
+  uint32_t defer = 0;
+  if (arguments->mcp_defer > 0 && !has_servers(arguments)) {
+    cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE");
     return CLI_USAGE;
   }
+  if (arguments->mcp_profile) status = add_config(runtime, arguments, arguments->mcp_profile, &defer);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_configs.count; i++)
-    status = add_config(runtime, arguments, arguments->mcp_configs.items[i]);
+    status = add_config(runtime, arguments, arguments->mcp_configs.items[i], &defer);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
     status = add_server(runtime, arguments, arguments->mcp_servers.items[i]);
-  if (status == CLI_OK && arguments->mcp_defer > 0) status = add_defer(runtime, arguments);
+  if (defer > 0 && !(arguments->command & (CLI_RUN | CLI_CHAT | CLI_PLAN))) {
+    cli_error("mcp_defer has no effect here: it is for requests to a model (run, chat)");
+    return status;
+  }
+  if (arguments->mcp_defer > 0) defer = arguments->mcp_defer;
+  if (status == CLI_OK && defer > 0) status = add_defer(runtime, defer);
   return status;
 }
 
@@ -117,8 +130,10 @@ int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
 
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
   (void)runtime;
-  if (arguments->mcp_servers.count + arguments->mcp_configs.count + arguments->mcp_defer == 0) return CLI_OK;
-  cli_error("this turnphase was built without turnphase-mcp: --mcp, --mcp-config and --mcp-defer need it");
+  if (!has_servers(arguments) && arguments->mcp_defer == 0) return CLI_OK;
+  cli_error(
+      "this turnphase was built without turnphase-mcp: --mcp, --mcp-config, --mcp-defer and `mcp` of a conversation "
+      "need it");
   return CLI_CONFIG;
 }
 
@@ -131,7 +146,7 @@ static void print_diagnostic(void *ctx, const tp_event *event) {
 }
 
 void cli_mcp_listen(tp_runtime *runtime, const cli_arguments *arguments) {
-  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) return;
+  if (!has_servers(arguments)) return;
   const tp_listener listener = {
       .struct_size = sizeof listener, .on_event = print_diagnostic, .kinds = 1u << TP_EVENT_DIAGNOSTIC};
   (void)!tp_runtime_listen(runtime, &listener, NULL, NULL); /* without memory the lists say less */
@@ -257,8 +272,8 @@ int cli_mcp(const cli_arguments *arguments, cli_output *output) {
     cli_error("mcp: the action is list, call, check, pin or serve, not '%s'", word);
     return CLI_USAGE;
   }
-  if (arguments->mcp_servers.count + arguments->mcp_configs.count == 0) {
-    cli_error("mcp %s: name servers by --mcp NAME=COMMAND or --mcp-config FILE.json", word);
+  if (!has_servers(arguments)) {
+    cli_error("mcp %s: name servers by --mcp NAME=COMMAND or --mcp-config FILE", word);
     return CLI_USAGE;
   }
   if (is_pin) return pin_server(arguments, output);

@@ -28,6 +28,7 @@ typedef struct reader {
   cli_conversation *into;
   const cli_arguments *arguments;
   uint32_t line;   /* of JSON Lines; 0 in YAML */
+  bool is_file;    /* not standard input */
   char where[320]; /* "session spring, turn 3: " in YAML; empty in JSON Lines */
 } reader;
 
@@ -349,12 +350,18 @@ static int read_agents(reader *r, tp_text agents) {
 
 static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   tp_fault fault = {0};
-  tp_text value, sessions = {0}, agents = {0};
+  tp_text value, sessions = {0}, agents = {0}, servers = {0}, defer = {0};
   tp_status decoded = tp_yaml_decode(text, r->into->name, writer, &fault);
   if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
   if (decoded != TP_OK) return cli_fault(r->into->name, decoded, &fault);
-  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions}, {"agents", TP_VALUE_ARRAY, false, &agents}};
+  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions},
+                          {"agents", TP_VALUE_ARRAY, false, &agents},
+                          {"mcp", TP_VALUE_MAP, false, &servers},
+                          {"mcp_defer", TP_VALUE_DOUBLE, false, &defer}};
   int status = read_map(r, "a conversation", value, fields, sizeof fields / sizeof fields[0]);
+  r->into->has_servers = servers.data || defer.data;
+  if (status == CLI_OK && r->into->has_servers && !r->is_file)
+    status = refuse(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
   if (status == CLI_OK) status = read_agents(r, agents);
   size_t number = 0;
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(sessions, &walk);)
@@ -430,7 +437,7 @@ int cli_conversation_read(const char *path, const cli_arguments *arguments, cli_
   int status = cli_input_read(path, &text);
   if (status != CLI_OK) return status;
   *conversation = (cli_conversation){.name = cli_input_name(path)};
-  reader r = {.into = conversation, .arguments = arguments};
+  reader r = {.into = conversation, .arguments = arguments, .is_file = path && strcmp(path, "-") != 0};
   tp_writer *writer;
   cli_need(tp_writer_new(NULL, &writer));
   status = is_yaml(conversation->name, text) ? read_yaml(&r, text, writer)

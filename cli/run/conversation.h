@@ -37,6 +37,7 @@ typedef struct cli_conversation {
   size_t count, capacity;
   cli_agent *agents;
   size_t agent_count, agents_capacity;
+  bool has_servers; /* of MCP: they are read by cli_mcp_profile_add() */
   cli_pool pool;
 } cli_conversation;
 

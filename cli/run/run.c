@@ -40,6 +40,7 @@ enum {
 /** All that a run holds. */
 typedef struct player {
   const cli_arguments *arguments;
+  cli_arguments with_profile; /* the same, where the conversation names servers */
   cli_output *output;
   cli_conversation conversation;
   char *schema; /* of the answers; NULL: none */
@@ -133,6 +134,11 @@ static int open_player(player *p) {
   if (status == CLI_OK) status = cli_talk_check(p->arguments, "run", !may_name_models);
   if (status == CLI_OK) status = take_schema(p);
   if (status == CLI_OK) status = cli_conversation_read(p->arguments->operand, p->arguments, &p->conversation);
+  if (status == CLI_OK && p->conversation.has_servers) {
+    p->with_profile = *p->arguments;
+    p->with_profile.mcp_profile = file;
+    p->arguments = &p->with_profile;
+  }
   if (status == CLI_OK) status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);

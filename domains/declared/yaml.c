@@ -396,3 +396,33 @@ tp_status tp_yaml_decode(tp_text text, const char *name, tp_writer *writer, tp_f
   tp__yaml_fini(&yaml);
   return TP_OK;
 }
+
+static tp_status find_place(const tp__yaml *yaml, const char *const *keys, size_t count, tp__place *ret_place,
+                            tp_fault *fault) {
+  uint32_t at = 0;
+  for (size_t i = 0; i < count; i++) {
+    at = yaml->items[at].kind == TP_VALUE_MAP ? tp__yaml_get(yaml, at, keys[i]) : 0;
+    if (at == 0) return tp__refuse(fault, TP_ERR_NOT_FOUND, keys[i], "there is no key %.64s", keys[i]);
+  }
+  assert(at > 0 && at < yaml->count);
+  *ret_place = yaml->items[at - 1].place; /* a value follows its key */
+  return TP_OK;
+}
+
+tp_status tp_yaml_place(tp_text text, const char *const *keys, size_t count, uint32_t *ret_line, uint32_t *ret_column,
+                        tp_fault *fault) {
+  tp__yaml yaml;
+  tp__place place;
+  if (!keys || count == 0 || !ret_line)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "a place is that of a key: keys or ret_line is NULL");
+  for (size_t i = 0; i < count; i++)
+    if (!keys[i]) return tp__refuse(fault, TP_ERR_USAGE, NULL, "key %zu of %zu is NULL", i + 1, count);
+  tp_status status = tp__yaml_read(text, NULL, &tp__malloc_allocator, &yaml, fault);
+  if (status != TP_OK) return status;
+  status = find_place(&yaml, keys, count, &place, fault);
+  tp__yaml_fini(&yaml);
+  if (status != TP_OK) return status;
+  *ret_line = place.line;
+  if (ret_column) *ret_column = place.column;
+  return TP_OK;
+}

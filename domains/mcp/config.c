@@ -23,6 +23,8 @@ typedef struct entry {
   const char *strings[STRINGS_MAX];
   size_t string_count;
   const char *arguments[STRINGS_MAX], *environment[STRINGS_MAX], *headers[STRINGS_MAX];
+  const char *allow[STRINGS_MAX], *deny[STRINGS_MAX];
+  char member[64]; /* that is read; empty: none */
   tp_fault *fault;
 } entry;
 
@@ -92,8 +94,16 @@ static tp_status refuse_kind(const entry *e, const char *member, const char *kin
   return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "%s of the server %s is not %s", member, e->name, kind);
 }
 
+/* A number in the place of a text is common in YAML. */
+static tp_status refuse_no_text(const entry *e, const char *member, const char *kind, tp_text value) {
+  if (tp_value_kind_of(value) == TP_VALUE_ARRAY || tp_value_kind_of(value) == TP_VALUE_MAP)
+    return refuse_kind(e, member, kind);
+  return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "%s of the server %s is not %s: put the value into quotes",
+                    member, e->name, kind);
+}
+
 static tp_status take_text(entry *e, const char *member, tp_text value, const char **ret_string) {
-  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse_kind(e, member, "a text");
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse_no_text(e, member, "a text", value);
   return take_string(e, member, "", tp_value_text(value), ret_string);
 }
 
@@ -102,7 +112,8 @@ static tp_status take_list(entry *e, const char *member, tp_text value, const ch
   tp_status status = TP_OK;
   if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return refuse_kind(e, member, "an array of texts");
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(value, &walk);) {
-    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return refuse_kind(e, member, "an array of texts");
+    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT)
+      return refuse_no_text(e, member, "an array of texts", walk.value);
     if (count + 1 >= STRINGS_MAX) return refuse_kind(e, member, "as short as it may be");
     status = take_string(e, member, "", tp_value_text(walk.value), &list[count++]);
   }
@@ -116,7 +127,8 @@ static tp_status take_pairs(entry *e, const char *member, tp_text value, const c
   if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse_kind(e, member, "an object of texts");
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(value, &walk);) {
     tp__bytes prefix = {0};
-    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT) return refuse_kind(e, member, "an object of texts");
+    if (tp_value_kind_of(walk.value) != TP_VALUE_TEXT)
+      return refuse_no_text(e, member, "an object of texts", walk.value);
     if (count + 1 >= STRINGS_MAX) return refuse_kind(e, member, "as short as it may be");
     tp__bytes_put_text(&prefix, walk.key);
     tp__bytes_put_string(&prefix, divider);
@@ -147,9 +159,66 @@ static void note(const tp_mcp_config *config, const char *format, ...) {
   config->on_note(config->on_note_ctx, words);
 }
 
+/* ---- options of this library ---- */
+
+static const char own_members[] =
+    "command args env cwd url headers type disabled allow deny start_limit_ms call_limit_ms result_bytes_max "
+    "max_concurrent message_bytes_max changed workspace pins";
+
+static tp_status take_number(const entry *e, tp_text value, uint32_t *ret_number) {
+  int64_t number = tp_value_int(value, -1);
+  if (number < 1 || number > UINT32_MAX) return refuse_kind(e, e->member, "a whole number from 1 to 4294967295");
+  *ret_number = (uint32_t)number;
+  return TP_OK;
+}
+
+static tp_status take_changed(const entry *e, tp_text value, tp_mcp_changed *ret_changed) {
+  tp_text word = tp_value_kind_of(value) == TP_VALUE_TEXT ? tp_value_text(value) : (tp_text){"", 0};
+  if (!tp__is_one_of(word, "ask deny")) return refuse_kind(e, "changed", "ask or deny");
+  *ret_changed = tp__is_word(word, "deny") ? TP_MCP_CHANGED_DENY : TP_MCP_CHANGED_ASK;
+  return TP_OK;
+}
+
+static tp_status take_patterns(entry *e, tp_text value, const char **list, const char *const **ret_list,
+                               size_t *ret_count) {
+  tp_status status = take_list(e, e->member, value, list, 0);
+  for (size_t i = 0; status == TP_OK && list[i]; i++)
+    if (!list[i][0] || strlen(list[i]) > TP_PATTERN_BYTES_MAX)
+      return refuse_kind(e, e->member, "a list of patterns of 1 to 255 bytes");
+  *ret_list = list;
+  *ret_count = tp_value_count(value);
+  return status;
+}
+
+/* @return TP_ERR_NOT_FOUND: it is none of them. */
+static tp_status take_own_member(entry *e, tp_text key, tp_text value, tp_mcp_options *o) {
+  const struct {
+    const char *key;
+    uint32_t *at;
+  } numbers[] = {{"start_limit_ms", &o->start_limit_ms},
+                 {"call_limit_ms", &o->call_limit_ms},
+                 {"result_bytes_max", &o->result_bytes_max},
+                 {"max_concurrent", &o->max_concurrent},
+                 {"message_bytes_max", &o->message_bytes_max}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (tp__is_word(key, numbers[i].key)) return take_number(e, value, numbers[i].at);
+  if (tp__is_word(key, "allow")) return take_patterns(e, value, e->allow, &o->allow, &o->allow_count);
+  if (tp__is_word(key, "deny")) return take_patterns(e, value, e->deny, &o->deny, &o->deny_count);
+  if (tp__is_word(key, "changed")) return take_changed(e, value, &o->changed);
+  if (tp__is_word(key, "workspace")) return take_text(e, "workspace", value, &o->workspace);
+  if (tp__is_word(key, "pins")) return take_text(e, "pins", value, &o->pins);
+  return TP_ERR_NOT_FOUND;
+}
+
+/* ---- members ---- */
+
 static tp_status take_member(entry *e, const tp_mcp_config *config, tp_text key, tp_text value, tp_mcp_options *o) {
-  char shown[64];
-  tp__show(shown, sizeof shown, key);
+  char *shown = e->member;
+  tp__show(shown, sizeof e->member, key);
+  if (config->has_options) {
+    tp_status status = take_own_member(e, key, value, o);
+    if (status != TP_ERR_NOT_FOUND) return status;
+  }
   if (tp__is_word(key, "command")) {
     o->arguments = e->arguments;
     return take_text(e, "command", value, &e->arguments[0]);
@@ -168,6 +237,9 @@ static tp_status take_member(entry *e, const tp_mcp_config *config, tp_text key,
   if (tp__is_one_of(key, "type transport disabled enabled")) return TP_OK; /* read before */
   if (is_of_others(key))
     note(config, "the server %s: %s has no effect here: hooks and questions decide", e->name, shown);
+  else if (config->has_options)
+    return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "a server has no member \"%s\", only: %s", shown,
+                      own_members);
   else note(config, "the server %s: %s is not known here, and has no effect", e->name, shown);
   return TP_OK;
 }
@@ -198,6 +270,11 @@ static tp_status add_server(tp_runtime *runtime, entry *e, const tp_mcp_config *
   if (!is_used(e, config, server)) return TP_ERR_STALE;
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(server, &walk);)
     status = take_member(e, config, walk.key, walk.value, &options);
+  if (status != TP_OK && e->fault) {
+    char subject[sizeof e->fault->subject];
+    snprintf(subject, sizeof subject, "%.60s.%s", e->name, e->member);
+    snprintf(e->fault->subject, sizeof e->fault->subject, "%s", subject);
+  }
   if (status == TP_OK && !e->arguments[0] && !options.url)
     status = tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "the server %s has neither a command nor a url", e->name);
   return status == TP_OK ? tp_mcp_add(runtime, &options, e->fault) : status;

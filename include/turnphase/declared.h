@@ -23,6 +23,14 @@ TP_BEGIN_DECLS
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
  *  Threads: any. */
 TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
+/** Finds the place of a key in a YAML document, so that a reader of its value can say where something is wrong.
+ *  @param keys  count keys, of the root's map, of the map under that key, and so on; count >= 1.
+ *  @param ret_line    of the last key, from 1.
+ *  @param ret_column  in code points, from 1; may be NULL.
+ *  @return TP_OK; TP_ERR_NOT_FOUND: no map has such a key there; TP_ERR_USAGE without a key; as tp_yaml_decode().
+ *  Threads: any. */
+TP_API tp_status tp_yaml_place(tp_text yaml, const char *const *keys, size_t count, uint32_t *ret_line,
+                               uint32_t *ret_column, tp_fault *fault) TP_MUST_USE;
 
 /** Makes a script model from its YAML form:
  *    repeat: true                      # optional: after the last response from the start again

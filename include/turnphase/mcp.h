@@ -120,16 +120,21 @@ typedef struct tp_mcp_config {
   /** As tp_mcp_options.pins and changed, of each. */
   const char *pins;
   tp_mcp_changed changed;
+  /** Set where the servers may have the options of this library as members, too, named as in tp_mcp_options: allow and
+   *  deny (arrays of patterns), start_limit_ms, call_limit_ms, result_bytes_max, max_concurrent, message_bytes_max,
+   *  changed ("ask" or "deny"), workspace and pins. Then an unknown member is refused, since it may be a misspelt
+   *  guard. */
+  bool has_options;
   /** Zero. */
-  uint32_t reserved_;
+  uint8_t reserved_[3];
 } tp_mcp_config;
 
 /** Adds the servers of a file, as tp_mcp_add() each. In their texts ${NAME} is the environment variable, and
  *  ${NAME:-default} the default where that is not set or empty.
  *  @param ret_count  how many were added, also when one is refused after them; may be NULL.
- *  @return TP_OK; TP_ERR_IO, TP_ERR_TOO_LARGE (above 1 MiB, 256 servers), TP_ERR_MALFORMED with the place in the file
- *          or the server and its member; TP_ERR_NOT_FOUND for a variable that is not set; TP_ERR_USAGE,
- *          TP_ERR_VERSION; what tp_mcp_add() returns.
+ *  @return TP_OK; TP_ERR_IO, TP_ERR_TOO_LARGE (above 1 MiB, 256 servers); TP_ERR_MALFORMED with the place in the file
+ *          or, as the fault's subject, "SERVER.MEMBER" or "SERVER"; TP_ERR_NOT_FOUND for a variable that is not set;
+ *          TP_ERR_USAGE, TP_ERR_VERSION; what tp_mcp_add() returns.
  *  Threads: any.  Blocks: reads the file. */
 TP_API tp_status tp_mcp_config_add(tp_runtime *runtime, const tp_mcp_config *config, size_t *ret_count,
                                    tp_fault *fault) TP_MUST_USE;

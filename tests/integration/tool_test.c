@@ -277,6 +277,72 @@ TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
   command_free(&c);
 }
 
+TEST(a_profile_names_servers_with_options) {
+  char good[1024], conversation[2048];
+  snprintf(
+      good, sizeof good,
+      "mcp_defer: 1\nmcp:\n  s:\n    command: %s\n    args: []\n    allow: [echo, value]\n    call_limit_ms: 5000\n",
+      getenv("TURNPHASE_MCP_SERVER"));
+  command c = {.arguments = {"mcp", "list", "--no-memory", "--mcp-config", scratch_string("p.yaml", good)}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "mcp__s__echo");
+  assert_null(strstr(c.out.data, "mcp__s__fail"));
+  assert_null(strstr(c.out.data, "mcp_search"));
+  assert_holds(&c.err, "mcp_defer has no effect here");
+  command_free(&c);
+  /* the conversation itself */
+  static const char finds[] =
+      "responses:\n"
+      "  - tool_calls: [{name: mcp_search, arguments: {query: echo}}]\n"
+      "  - tool_calls: [{name: mcp__s__echo, arguments: {text: heard}}]\n"
+      "  - text: Done.\n";
+  snprintf(conversation, sizeof conversation, "%ssessions:\n  - {id: a, turns: [{user: Go.}]}\n", good);
+  c = (command){.arguments = {"run", "--no-memory", "--script", scratch_string("finds.yaml", finds),
+                              scratch_string("talk.yaml", conversation)}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "heard");
+  command_free(&c);
+  c = (command){.arguments = {"run", "--no-memory", "--script", scratch_string("finds.yaml", finds)},
+                .input = conversation};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "mcp is read from a file: name it");
+  command_free(&c);
+}
+
+TEST(a_profile_that_is_wrong_says_where) {
+  static const struct {
+    const char *yaml;
+    int status;
+    const char *says;
+  } cases[] = {
+      {"mcp: {s: {command: x}}\nmcp: {}\n", 78, "p.yaml:2:1: "},
+      {"mcp:\n  s: {command: x\n", 78, "p.yaml:3:1: "},
+      {"- mcp\n", 78, "p.yaml: a profile is a map"},
+      {"{}\n", 78, "p.yaml: mcp is a map of servers"},
+      {"\nmcp: [a]\n", 78, "p.yaml:2:1: mcp is a map of servers"},
+      {"mcp: {}\n", 78, "p.yaml:1:1: mcp is a map of servers"},
+      {"mcp: {s: {command: x}}\nservers: {}\n", 78, "p.yaml:2:1: a profile has no key \"servers\", only mcp"},
+      {"mcp: {s: {command: x}}\nmcp_defer: many\n", 78, "p.yaml:2:1: mcp_defer is a number of tools"},
+      {"mcp: {s: {command: x}}\nmcp_defer: 0\n", 78, "p.yaml:2:1: mcp_defer is a number of tools"},
+      {"mcp:\n  s:\n    command: x\n    alow: [a]\n", 78, "p.yaml:4:5: a server has no member \"alow\""},
+      {"mcp:\n  s:\n    command: x\n    env: {PORT: 80}\n", 78, "p.yaml:4:5: env of the server s"},
+      {"mcp:\n  s:\n    command: x\n    deny: none\n", 78, "p.yaml:4:5: deny of the server s"},
+      {"mcp:\n  s:\n    args: [x]\n", 78, "p.yaml:2:3: the server s has neither"},
+      {"mcp:\n  t: {command: y}\n  a.b: {command: x}\n", 78, "p.yaml:3:3: the name of an MCP server"},
+      {"mcp:\n  s: npx\n", 78, "p.yaml:2:3: the server s is not an object"},
+      {"mcp:\n  s:\n    command: ${MCP_NOT_SET}\n", 78, "p.yaml:3:5: command of the server s needs"},
+      {"mcp:\n  s:\n    command: x\n    url: 'http://a'\n", 78, "p.yaml:2:3: an MCP server has a program"},
+      {"mcp:\n  s:\n    command: x\n    start_limit_ms: 300001\n", 78, "p.yaml:2:3: start_limit_ms is at most"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command c = {.arguments = {"mcp", "list", "--no-memory", "--mcp-config", scratch_string("p.yaml", cases[i].yaml)}};
+    command_run(&c);
+    if (c.status != cases[i].status || !strstr(c.err.data, cases[i].says))
+      fail_msg("%zu: %d: %s", i, c.status, c.err.data);
+    command_free(&c);
+  }
+}
+
 TEST(tools_of_servers_are_found_first) {
   static const char finds[] =
       "responses:\n"

@@ -566,6 +566,57 @@ TEST(a_file_that_cannot_be_read_says_where) {
   assert_int_equal(tp_mcp_config_add(w->runtime, NULL, NULL, &fault), TP_ERR_USAGE);
 }
 
+TEST(servers_of_this_library_have_its_options) {
+  static const struct {
+    const char *servers;
+    tp_status status;
+    const char *subject, *words;
+  } rows[] = {
+      {"{'one': {'command': 'x', 'alow': ['echo']}}", TP_ERR_MALFORMED, "one.alow", "has no member \"alow\", only:"},
+      {"{'one': {'command': 'x', 'timeout': 5}}", TP_ERR_MALFORMED, "one.timeout", "call_limit_ms"},
+      {"{'one': {'command': 'x', 'call_limit_ms': 0}}", TP_ERR_MALFORMED, "one.call_limit_ms", "from 1 to 4294967295"},
+      {"{'one': {'command': 'x', 'call_limit_ms': -5}}", TP_ERR_MALFORMED, "one.call_limit_ms", "a whole number"},
+      {"{'one': {'command': 'x', 'max_concurrent': 4294967296}}", TP_ERR_MALFORMED, "one.max_concurrent", "number"},
+      {"{'one': {'command': 'x', 'max_concurrent': '4'}}", TP_ERR_MALFORMED, "one.max_concurrent", "number"},
+      {"{'one': {'command': 'x', 'result_bytes_max': 1.5}}", TP_ERR_MALFORMED, "one.result_bytes_max", "number"},
+      {"{'one': {'command': 'x', 'allow': 'echo'}}", TP_ERR_MALFORMED, "one.allow", "is not an array of texts"},
+      {"{'one': {'command': 'x', 'deny': {'a': 'b'}}}", TP_ERR_MALFORMED, "one.deny", "is not an array of texts"},
+      {"{'one': {'command': 'x', 'deny': ['']}}", TP_ERR_MALFORMED, "one.deny", "patterns of 1 to 255 bytes"},
+      {"{'one': {'command': 'x', 'changed': 'allow'}}", TP_ERR_MALFORMED, "one.changed", "is not ask or deny"},
+      {"{'one': {'command': 'x', 'changed': 1}}", TP_ERR_MALFORMED, "one.changed", "is not ask or deny"},
+      {"{'one': {'command': 'x', 'env': {'PORT': 80}}}", TP_ERR_MALFORMED, "one.env", "put the value into quotes"},
+      {"{'one': {'command': 'x', 'workspace': 'here'}}", TP_ERR_USAGE, "one", "absolute path"},
+      {"{'one': {'command': 'x', 'start_limit_ms': 300001}}", TP_ERR_USAGE, "one", "start_limit_ms is at most"},
+  };
+  world *w = *state;
+  tp_fault fault = {0};
+  char servers[1024];
+  tp_mcp_config config = {.struct_size = sizeof config, .has_options = true};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    fault = (tp_fault){0};
+    config.servers = json_value(w->writer, rows[i].servers);
+    tp_status status = tp_mcp_config_add(w->runtime, &config, NULL, &fault);
+    if (status != rows[i].status || strcmp(fault.subject, rows[i].subject) != 0 ||
+        !strstr(fault.message, rows[i].words))
+      fail_msg("%s: %s: %s: %s", rows[i].servers, tp_status_name(status), fault.subject, fault.message);
+  }
+  snprintf(servers, sizeof servers,
+           "{'one': {'command': '%s', 'env': {'MCP_MARKER': 'x'}, 'allow': ['e*', 'fail'], 'deny': ['env'], "
+           "'start_limit_ms': 5000, 'call_limit_ms': 200, 'result_bytes_max': 40, 'max_concurrent': 2, "
+           "'message_bytes_max': 100000, 'changed': 'deny', 'workspace': '/', 'autoApprove': []}}",
+           getenv("TURNPHASE_MCP_SERVER"));
+  config.servers = json_value(w->writer, servers);
+  assert_int_equal(tp_mcp_config_add(w->runtime, &config, NULL, &fault), TP_OK);
+  assert_string_equal(list(w), "mcp__one__echo mcp__one__fail ");
+  assert_non_null(
+      strstr(call(w, "mcp__one__echo", "{'text':'a text of more than forty bytes, which is cut'}"), "bytes left out"));
+  config.has_options = false; /* a file of other hosts */
+  servers[2] = 't';
+  config.servers = json_value(w->writer, servers);
+  assert_int_equal(tp_mcp_config_add(w->runtime, &config, NULL, &fault), TP_OK);
+  assert_non_null(strstr(list(w), "mcp__tne__env "));
+}
+
 /* ---- pins ---- */
 
 static bool find_row(void *ctx, const tp_audit *row) {

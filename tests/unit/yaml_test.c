@@ -195,6 +195,33 @@ TEST(items_know_their_places) {
 
 /* ---- refusing ---- */
 
+TEST(a_key_has_a_place) {
+  static const struct {
+    const char *keys[4];
+    size_t count;
+    uint32_t line, column; /* 0: there is none */
+  } rows[] = {
+      {{"a"}, 1, 2, 1},      {{"a", "b"}, 2, 3, 3},           {{"a", "b", "ü"}, 3, 4, 5}, {{"a", "b", "d"}, 3, 5, 5},
+      {{"e"}, 1, 6, 1},      {{"a", "x"}, 2, 0, 0},           {{"x"}, 1, 0, 0},           {{"e", "f"}, 2, 0, 0},
+      {{"g", "h"}, 2, 7, 5}, {{"a", "b", "ü", "i"}, 4, 0, 0},
+  };
+  static const char text[] = "# first\na:\n  b:\n    'ü': 1\n    d: {}\ne: [f]\ng: {h: 1}\n";
+  tp_fault fault;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    uint32_t line = 0, column = 0;
+    tp_status status = tp_yaml_place(tp_text_of(text), rows[i].keys, rows[i].count, &line, &column, &fault);
+    assert_int_equal(status, rows[i].line ? TP_OK : TP_ERR_NOT_FOUND);
+    if (rows[i].line) assert_int_equal(line, rows[i].line);
+    if (rows[i].line) assert_int_equal(column, rows[i].column);
+  }
+  uint32_t line;
+  assert_int_equal(tp_yaml_place(tp_text_of("a: ["), rows[0].keys, 1, &line, NULL, &fault), TP_ERR_MALFORMED);
+  assert_int_equal(tp_yaml_place(tp_text_of(text), rows[0].keys, 0, &line, NULL, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_yaml_place(tp_text_of(text), NULL, 1, &line, NULL, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_yaml_place(tp_text_of(text), (const char *const[]){NULL}, 1, &line, NULL, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_yaml_place(tp_text_of(text), rows[0].keys, 1, NULL, NULL, &fault), TP_ERR_USAGE);
+}
+
 TEST(bad_yaml_is_refused_with_line_and_column) {
   static const struct {
     const char *yaml;
