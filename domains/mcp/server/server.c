@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "runtime/base/check.h"
+#include "support/access.h"
 #include "support/clock.h"
 #include "turnphase/turn.h"
 
@@ -242,10 +243,6 @@ void tp_mcp_server_tools_changed(tp_mcp_server *server) {
 
 /* ---- start and end ---- */
 
-bool tp__mcp_is_this_machine(const char *address) {
-  return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
-}
-
 static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) {
   if (!o->stdio && !o->http_address)
     return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio or http_address must be set");
@@ -254,7 +251,7 @@ static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) 
     if (strlen(*key) < 16)
       return tp__refuse(fault, TP_ERR_USAGE, "keys",
                         "a key has at least 16 characters: openssl rand -hex 32 makes one");
-  if (o->http_address && !tp__mcp_is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
+  if (o->http_address && !tp__is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
     return tp__refuse(fault, TP_ERR_USAGE, o->http_address,
                       "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->http_address);
   return TP_OK;

@@ -121,8 +121,6 @@ struct tp_mcp_server {
 void tp__mcp_sink_ref(tp__mcp_sink *sink);
 void tp__mcp_sink_unref(tp__mcp_sink *sink);
 void tp__mcp_server_session_unref(tp__mcp_server_session *session);
-/** Whether only this machine reaches what listens on the address. */
-bool tp__mcp_is_this_machine(const char *address);
 /** 32 hexadecimal digits and a NUL. @return false: there is no randomness. */
 bool tp__mcp_random(char ret_text[33]);
 /** Queues what may block; the item is taken. */
@@ -198,8 +196,6 @@ void tp__mcp_state_write(const unsigned char secret[32], const char *nonce, int6
 /** @return whether it is ours, not expired and bound to that; ret_nonce gets its nonce. */
 bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, int64_t now_ms, const char *bound,
                         char ret_nonce[33]);
-/** Whether a text is one of the keys, in a time that does not depend on which. @return the index; -1. */
-int tp__mcp_key_find(char *const *keys, tp_text text);
 
 /* ---- stdio.c, web.c ---- */
 

@@ -72,15 +72,3 @@ bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, int64_t no
   ret_nonce[NONCE] = 0;
   return true;
 }
-
-int tp__mcp_key_find(char *const *keys, tp_text text) {
-  static const unsigned char secret[DIGEST];
-  char given[HEX + 1], known[HEX + 1];
-  int found = -1;
-  hmac(secret, text.size ? text.data : "", text.size, given);
-  for (int i = 0; keys && keys[i]; i++) {
-    hmac(secret, keys[i], strlen(keys[i]), known);
-    if (is_equal(given, known, HEX)) found = i;
-  }
-  return found;
-}

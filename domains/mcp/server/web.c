@@ -5,6 +5,7 @@
 
 #include "domains/mcp/server/server.h"
 #include "server/http.h"
+#include "support/access.h"
 #include "support/clock.h"
 
 #define PATH "/mcp"
@@ -177,18 +178,6 @@ static void on_gone(void *ctx, void *data) {
 
 /* ---- who may ---- */
 
-/* "localhost", "127.0.0.1" or "[::1]", with a port or without. */
-static bool is_local_host(tp_text host) {
-  static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    size_t size = strlen(names[i]);
-    if (host.size >= size && strncasecmp(host.data, names[i], size) == 0 &&
-        (host.size == size || host.data[size] == ':'))
-      return true;
-  }
-  return false;
-}
-
 static bool is_origin_allowed(const tp_mcp_server *server, tp_text origin) {
   const char *scheme = origin.size > 0 ? memmem(origin.data, origin.size, "://", 3) : NULL;
   if (origin.size == 0) return true;
@@ -196,7 +185,7 @@ static bool is_origin_allowed(const tp_mcp_server *server, tp_text origin) {
     if (tp__is_word(origin, server->origins[i])) return true;
   if (!scheme) return false;
   size_t at = (size_t)(scheme - origin.data) + 3;
-  return is_local_host((tp_text){origin.data + at, origin.size - at});
+  return tp__is_local_host((tp_text){origin.data + at, origin.size - at});
 }
 
 static void refuse(tp__http_request *request, unsigned status, const char *why) {
@@ -214,7 +203,7 @@ static bool admit(web *w, tp__http_request *request, char ret_principal[TP__MCP_
   const tp_mcp_server *server = w->server;
   tp_text key = tp__http_header(request, "Authorization");
   snprintf(ret_principal, TP__MCP_PRINCIPAL_BYTES, "http");
-  bool is_local = !w->is_local || is_local_host(tp__http_header(request, "Host"));
+  bool is_local = !w->is_local || tp__is_local_host(tp__http_header(request, "Host"));
   if (!is_local || tp__http_header_count(request, "Origin") > 1 ||
       !is_origin_allowed(server, tp__http_header(request, "Origin"))) {
     refuse(request, 403, "this host or origin may not call");
@@ -222,7 +211,7 @@ static bool admit(web *w, tp__http_request *request, char ret_principal[TP__MCP_
   }
   if (server->keys[0] || server->options.keys_required) {
     bool is_bearer = key.size > 7 && strncasecmp(key.data, "Bearer ", 7) == 0;
-    int index = is_bearer ? tp__mcp_key_find(server->keys, (tp_text){key.data + 7, key.size - 7}) : -1;
+    int index = is_bearer ? tp__key_find(server->keys, (tp_text){key.data + 7, key.size - 7}) : -1;
     if (index < 0) {
       refuse(request, 401, "a key is needed: Authorization: Bearer KEY");
       return false;
@@ -529,7 +518,7 @@ tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {
   web *w = tp__heap_alloc(sizeof *w);
   if (!w) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for HTTP");
   w->server = server;
-  w->is_local = tp__mcp_is_this_machine(server->options.http_address);
+  w->is_local = tp__is_this_machine(server->options.http_address);
   const tp__http_options options = {.address = server->options.http_address,
                                     .port = (uint16_t)server->options.http_port,
                                     .body_bytes_max = TP__MCP_MESSAGE_BYTES_MAX,
