@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server.h: the library turnphase-server: an HTTP server over a runtime, for the clients that people have: they change
+ * their base URL, and their requests become turns with guards, memory, tools and records. It speaks the API of OpenAI:
+ *
+ *   POST /v1/chat/completions    one answer, or a stream
+ *   GET  /v1/models              the agents of the runtime
+ *   GET  /health/live, /health/ready, /health
+ *
+ * The field `model` of a request names an agent. A request belongs to no conversation: its messages are the whole of
+ * it. With the header X-Session-Id it belongs to the session of that id and of the key's tenant: then a request with
+ * one message of the user goes on with the session's history, and one with more messages has its own.
+ *
+ * A client that leaves cancels its turn. docs/serve.md has every field and every status that a client meets. One thread
+ * serves all connections; no request has a thread. Threads: any, but for what a function says. */
+#ifndef TURNPHASE_SERVER_H
+#define TURNPHASE_SERVER_H
+
+#include "turnphase/store.h"
+#include "turnphase/turn.h"
+
+TP_BEGIN_DECLS
+
+typedef struct tp_server tp_server;
+
+/** A key of clients. It is passed by pointer, in lists of pointers; strings are copied. */
+typedef struct tp_server_key {
+  size_t struct_size;
+  /** At least 16 characters, which the client sends as Authorization: Bearer KEY. */
+  const char *key;
+  /** Of the sessions of its clients; NULL: tp_server_options.tenant. */
+  const char *tenant;
+} tp_server_key;
+
+/** Zero means default. Strings are copied. */
+typedef struct tp_server_options {
+  size_t struct_size;
+  /** A numeric address; NULL: 127.0.0.1. One that other machines reach needs keys. */
+  const char *address;
+  /** 0: any; tp_server_port(). */
+  uint32_t port;
+  /** Every request needs a key, though keys is empty. */
+  bool keys_required;
+  /** A client that leaves does not cancel its turn. */
+  bool goes_on;
+  uint8_t reserved_[2];
+  /** key_count pointers; none: every client of the address may call. */
+  const tp_server_key *const *keys;
+  size_t key_count;
+  /** Of sessions whose key names none; NULL: none. */
+  const char *tenant;
+  /** Of sessions, as tp_session_options.environment; NULL: none. */
+  const char *environment;
+  /** The agent of requests whose `model` is no agent's name; NULL: they are refused. */
+  const char *default_agent;
+  /** How long a turn takes at most; 0: the runtime's default. */
+  uint32_t turn_limit_ms;
+  /** Sessions of clients that are open at once; 0: 10,000. The one that was not used for the longest time is closed for
+   *  a new one; when all are in use, the request is refused. */
+  uint32_t sessions_max;
+  /** Of the body of a request; 0: 33,554,432. */
+  size_t body_bytes_max;
+  /** Connections at once; 0: 16,384. Later clients wait. */
+  uint32_t connections_max;
+  /** How long a request may take to arrive; 0: 30,000. */
+  uint32_t receive_limit_ms;
+  uint32_t reserved2_;
+  /** Of the sessions of clients; referenced. NULL: the runtime's. */
+  tp_shared_history *shared_history;
+} tp_server_options;
+
+/** Starts a server.
+ *  @param runtime  kept until tp_server_free(). Agents, handlers and tools may be added and removed meanwhile.
+ *  @param options  NULL: the defaults.
+ *  @return TP_OK; TP_ERR_USAGE for an address that is none, one of another machine without keys, a key that is too
+ *          short; TP_ERR_IO when it cannot listen there; TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY; TP_ERR_VERSION.
+ *  Threads: any. */
+TP_API tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options, tp_server **ret_server,
+                                 tp_fault *fault) TP_MUST_USE;
+/** Where it listens. Threads: any. */
+TP_API uint32_t tp_server_port(const tp_server *server);
+/** Begins to end: it is not ready any more, and new turns are refused (503); turns that run go on. So a balancer in
+ *  front of it can send its clients elsewhere before tp_server_free(). Accepts NULL.  Threads: any. */
+TP_API void tp_server_drain(tp_server *server);
+/** Accepts nothing new, waits until the turns have ended, at most limit_ms, then cancels them; closes its sessions and
+ *  frees the server. Before the runtime is drained and freed; not from a callback. Accepts NULL.
+ *  Threads: any.  Blocks: limit_ms, and the ends of turns and sessions. */
+TP_API void tp_server_free(tp_server *server, uint32_t limit_ms);
+
+TP_END_DECLS
+#endif

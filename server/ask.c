@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ask: what a body asks for. Every field has a row that says what becomes of it; a field without one is refused, since
+ * what is accepted has an effect, or is documented to have none (docs/serve.md). null is as if the field were not
+ * there. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/server.h"
+#include "turnphase/value.h"
+
+enum { MESSAGES_MAX = 100000, CALLS_MAX = 100000, SHOWN = 64 };
+
+typedef struct reader {
+  tp__ask *ask;
+  tp__refusal *refusal;
+  size_t parameter_count;
+  char where[SHOWN]; /* "messages[3]" */
+} reader;
+
+typedef bool (*take_fn)(reader *r, tp_text value);
+
+/** What becomes of a field. */
+typedef struct field {
+  const char *name;
+  tp_value_kind kind; /* NONE: any */
+  take_fn take;       /* NULL: it has no effect */
+} field;
+
+/* ---- helpers ---- */
+
+static bool refuse(const reader *r, const char *param, const char *format, ...) TP__PRINTF(3, 4);
+static bool refuse(const reader *r, const char *param, const char *format, ...) {
+  char words[TP_FAULT_MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  (void)vsnprintf(words, sizeof words, format, arguments);
+  va_end(arguments);
+  return tp__refusal_fill(r->refusal, 400, "invalid_value", param, "%s", words);
+}
+
+static bool refuse_memory(const reader *r) {
+  return tp__refusal_fill(r->refusal, 503, "overloaded", NULL, "no memory for the request");
+}
+
+static const char *kind_name(tp_value_kind kind) {
+  static const char *const names[] = {"nothing",  "null",  "a boolean", "an integer", "a number",
+                                      "a string", "bytes", "an array",  "an object"};
+  return (size_t)kind < sizeof names / sizeof *names ? names[kind] : names[0];
+}
+
+static bool is_kind(tp_text value, tp_value_kind kind) {
+  tp_value_kind is = tp_value_kind_of(value);
+  return kind == TP_VALUE_NONE || is == kind || (kind == TP_VALUE_DOUBLE && is == TP_VALUE_INT);
+}
+
+/* The member of a map, or NONE where it is not there, or null. */
+static tp_text member(tp_text map, const char *key) {
+  tp_text value = tp_value_get(map, key);
+  return tp_value_kind_of(value) == TP_VALUE_NULL ? (tp_text){0} : value;
+}
+
+static tp_text text_member(tp_text map, const char *key) { return tp_value_text(member(map, key)); }
+
+/* ---- content ---- */
+
+static bool is_text_part(tp_text type) {
+  return tp__is_word(type, "text") || tp__is_word(type, "input_text") || tp__is_word(type, "output_text");
+}
+
+/* A text, or parts that are texts. */
+static bool read_content(reader *r, tp_text content, tp__bytes *out) {
+  tp_value_kind kind = tp_value_kind_of(content);
+  if (kind == TP_VALUE_TEXT) tp__bytes_put_text(out, tp_value_text(content));
+  if (kind == TP_VALUE_TEXT || kind == TP_VALUE_NONE || kind == TP_VALUE_NULL) return true;
+  if (kind != TP_VALUE_ARRAY)
+    return refuse(r, "messages", "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
+  size_t count = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(content, &walk);) {
+    tp_text type = text_member(walk.value, "type"), text = {0};
+    if (is_text_part(type)) text = text_member(walk.value, "text");
+    else if (tp__is_word(type, "refusal")) text = text_member(walk.value, "refusal");
+    else
+      return refuse(r, "messages", "%s.content has a part of type '%.*s', and this server takes texts", r->where,
+                    tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+    if (count++ > 0) tp__bytes_put(out, "\n", 1);
+    tp__bytes_put_text(out, text);
+  }
+  return true;
+}
+
+/* ---- messages ---- */
+
+static tp_role role_of(tp_text role) {
+  if (tp__is_word(role, "user")) return TP_ROLE_USER;
+  if (tp__is_word(role, "assistant")) return TP_ROLE_ASSISTANT;
+  if (tp__is_word(role, "tool")) return TP_ROLE_TOOL;
+  return tp__is_word(role, "system") || tp__is_word(role, "developer") ? TP_ROLE_SYSTEM : (tp_role)0;
+}
+
+/* Arguments that are no JSON stay as the model wrote them. */
+static bool read_call(reader *r, tp_text value, tp_tool_call *call) {
+  tp_text function = member(value, "function"), arguments = text_member(function, "arguments");
+  *call = (tp_tool_call){
+      .struct_size = sizeof *call, .id = text_member(value, "id"), .name = text_member(function, "name")};
+  if (call->id.size == 0 || call->name.size == 0)
+    return refuse(r, "messages", "%s.tool_calls: each has an id and a function with a name", r->where);
+  call->arguments = arguments;
+  call->malformed = true;
+  return true;
+}
+
+static bool read_calls(reader *r, tp_text calls, tp_message *message) {
+  tp__ask *ask = r->ask;
+  size_t count = tp_value_count(calls);
+  if (count == 0) return true;
+  if (ask->call_count + count > ask->call_capacity) return refuse_memory(r);
+  message->calls = ask->call_list + ask->call_count;
+  for (tp_value_walk walk = {0}; tp_value_next(calls, &walk);) {
+    tp_tool_call *call = &ask->calls[ask->call_count];
+    if (!read_call(r, walk.value, call)) return false;
+    ask->call_list[ask->call_count++] = call;
+  }
+  message->call_count = count;
+  return true;
+}
+
+static bool read_message(reader *r, tp_text value, size_t index) {
+  tp__ask *ask = r->ask;
+  tp_message *message = &ask->messages[ask->message_count];
+  tp__bytes *text = &ask->texts[ask->message_count];
+  tp_text role = text_member(value, "role");
+  snprintf(r->where, sizeof r->where, "messages[%zu]", index);
+  *message = (tp_message){.struct_size = sizeof *message, .role = role_of(role)};
+  *text = (tp__bytes){0};
+  if (tp_value_kind_of(value) != TP_VALUE_MAP || !message->role)
+    return refuse(r, "messages", "%s.role is system, developer, user, assistant or tool, not '%.*s'", r->where,
+                  tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
+  ask->message_list[ask->message_count++] = message;
+  if (!read_content(r, member(value, "content"), text)) return false;
+  message->text = tp__bytes_text(text);
+  message->call_id = text_member(value, "tool_call_id");
+  if (message->role != TP_ROLE_TOOL) message->call_id = (tp_text){0};
+  else if (message->call_id.size == 0) return refuse(r, "messages", "%s.tool_call_id is missing", r->where);
+  tp_text calls = member(value, "tool_calls");
+  if (message->role == TP_ROLE_ASSISTANT && !read_calls(r, calls, message)) return false;
+  return !text->failed || refuse_memory(r);
+}
+
+static size_t count_calls(tp_text messages) {
+  size_t count = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);)
+    count += tp_value_count(tp_value_get(walk.value, "tool_calls"));
+  return count;
+}
+
+/* Of results the runtime wants the tool's name, which the API does not have. */
+static void name_results(tp__ask *ask) {
+  for (size_t i = 0; i < ask->message_count; i++) {
+    tp_message *result = &ask->messages[i];
+    if (result->role != TP_ROLE_TOOL) continue;
+    for (size_t k = ask->call_count; k > 0 && result->name.size == 0; k--)
+      if (tp__same(ask->calls[k - 1].id, result->call_id)) result->name = ask->calls[k - 1].name;
+  }
+}
+
+/* What was decoded of arguments replaces their text. */
+static bool decode_arguments(reader *r) {
+  tp__ask *ask = r->ask;
+  tp_text all;
+  if (ask->call_count == 0) return true;
+  if (tp_writer_new(NULL, &ask->arguments) != TP_OK) return refuse_memory(r);
+  tp_write_array(ask->arguments, ask->call_count);
+  for (size_t i = 0; i < ask->call_count; i++) {
+    tp_tool_call *call = &ask->calls[i];
+    bool is_empty = call->arguments.size == 0;
+    if (!is_empty && tp_json_decode(call->arguments, ask->arguments, NULL) == TP_OK) call->malformed = false;
+    else tp_write_null(ask->arguments);
+    if (is_empty) call->malformed = false;
+  }
+  if (tp_writer_finish(ask->arguments, &all) != TP_OK) return refuse_memory(r);
+  size_t i = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(all, &walk); i++) {
+    tp_tool_call *call = &ask->calls[i];
+    bool is_map = tp_value_kind_of(walk.value) == TP_VALUE_MAP;
+    if (is_map) call->arguments = walk.value;
+    else if (!call->malformed && call->arguments.size > 0) call->malformed = true;
+  }
+  return true;
+}
+
+static bool take_messages(reader *r, tp_text messages) {
+  tp__ask *ask = r->ask;
+  size_t count = tp_value_count(messages), calls = count_calls(messages), index = 0;
+  if (count == 0 || count > MESSAGES_MAX || calls > CALLS_MAX)
+    return refuse(r, "messages", "messages has 1 to %d messages, with at most %d calls", MESSAGES_MAX, CALLS_MAX);
+  ask->message_capacity = count;
+  ask->call_capacity = calls;
+  ask->messages = tp__heap_alloc(count * sizeof *ask->messages);
+  ask->message_list = tp__heap_alloc(count * sizeof *ask->message_list);
+  ask->texts = tp__heap_alloc(count * sizeof *ask->texts);
+  if (calls > 0) ask->calls = tp__heap_alloc(calls * sizeof *ask->calls);
+  if (calls > 0) ask->call_list = tp__heap_alloc(calls * sizeof *ask->call_list);
+  if (!ask->messages || !ask->message_list || !ask->texts || (calls > 0 && (!ask->calls || !ask->call_list)))
+    return refuse_memory(r);
+  for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);)
+    if (!read_message(r, walk.value, index++)) return false;
+  return true;
+}
+
+/* ---- fields ---- */
+
+static bool take_model(reader *r, tp_text value) {
+  r->ask->model = tp_value_text(value);
+  return true;
+}
+
+static bool take_stream(reader *r, tp_text value) {
+  r->ask->streams = tp_value_bool(value, false);
+  return true;
+}
+
+static bool take_stream_options(reader *r, tp_text value) {
+  r->ask->wants_usage = tp_value_bool(member(value, "include_usage"), false);
+  return true;
+}
+
+static bool take_n(reader *r, tp_text value) {
+  return tp_value_int(value, 0) == 1 || refuse(r, "n", "n is 1: this server gives one answer to a request");
+}
+
+static bool take_logprobs(reader *r, tp_text value) {
+  return !tp_value_bool(value, false) || refuse(r, "logprobs", "logprobs are not given by this server");
+}
+
+static bool take_tools(reader *r, tp_text value) {
+  return tp_value_count(value) == 0 ||
+         refuse(r, "tools", "tools of the client are not taken: this server has tools of its own");
+}
+
+static bool take_modalities(reader *r, tp_text value) {
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if (!tp__is_word(tp_value_text(walk.value), "text"))
+      return refuse(r, "modalities", "modalities: this server answers with text");
+  return true;
+}
+
+static bool take_response_format(reader *r, tp_text value) {
+  tp_text type = text_member(value, "type");
+  if (type.size == 0 || tp__is_word(type, "text")) return true;
+  tp_text schema = member(member(value, "json_schema"), "schema");
+  if (tp__is_word(type, "json_object")) {
+    tp__bytes_put_string(&r->ask->schema, "{\"type\":\"object\"}");
+  } else if (tp__is_word(type, "json_schema") && tp_value_kind_of(schema) == TP_VALUE_MAP) {
+    tp_writer *writer = NULL;
+    tp_text json = {0};
+    if (tp_writer_new(NULL, &writer) != TP_OK) return refuse_memory(r);
+    if (tp_json_encode(schema, writer, &json, NULL) == TP_OK) tp__bytes_put_text(&r->ask->schema, json);
+    tp_writer_free(writer);
+    if (json.size == 0) return refuse_memory(r);
+  } else {
+    return refuse(r, "response_format", "response_format is text, json_object, or json_schema with json_schema.schema");
+  }
+  return !r->ask->schema.failed || refuse_memory(r);
+}
+
+/* It is for the provider, as it is. */
+static bool take_parameter(reader *r, tp_text value) {
+  (void)value;
+  r->parameter_count++;
+  return true;
+}
+
+static const field chat_fields[] = {
+    {"messages", TP_VALUE_ARRAY, take_messages},
+    {"model", TP_VALUE_TEXT, take_model},
+    {"stream", TP_VALUE_BOOL, take_stream},
+    {"stream_options", TP_VALUE_MAP, take_stream_options},
+    {"response_format", TP_VALUE_MAP, take_response_format},
+    {"tools", TP_VALUE_ARRAY, take_tools},
+    {"functions", TP_VALUE_ARRAY, take_tools},
+    {"n", TP_VALUE_INT, take_n},
+    {"logprobs", TP_VALUE_BOOL, take_logprobs},
+    {"modalities", TP_VALUE_ARRAY, take_modalities},
+    {"temperature", TP_VALUE_DOUBLE, take_parameter},
+    {"top_p", TP_VALUE_DOUBLE, take_parameter},
+    {"top_k", TP_VALUE_INT, take_parameter},
+    {"min_p", TP_VALUE_DOUBLE, take_parameter},
+    {"max_tokens", TP_VALUE_INT, take_parameter},
+    {"max_completion_tokens", TP_VALUE_INT, take_parameter},
+    {"presence_penalty", TP_VALUE_DOUBLE, take_parameter},
+    {"frequency_penalty", TP_VALUE_DOUBLE, take_parameter},
+    {"repetition_penalty", TP_VALUE_DOUBLE, take_parameter},
+    {"seed", TP_VALUE_INT, take_parameter},
+    {"stop", TP_VALUE_NONE, take_parameter},
+    {"logit_bias", TP_VALUE_MAP, take_parameter},
+    {"reasoning_effort", TP_VALUE_TEXT, take_parameter},
+    {"verbosity", TP_VALUE_TEXT, take_parameter},
+    /* Without an effect: they are for the accounts and caches of one provider. */
+    {"user", TP_VALUE_TEXT, NULL},
+    {"metadata", TP_VALUE_MAP, NULL},
+    {"store", TP_VALUE_BOOL, NULL},
+    {"service_tier", TP_VALUE_TEXT, NULL},
+    {"safety_identifier", TP_VALUE_TEXT, NULL},
+    {"prompt_cache_key", TP_VALUE_TEXT, NULL},
+    {"prompt_cache_retention", TP_VALUE_TEXT, NULL},
+    {"parallel_tool_calls", TP_VALUE_BOOL, NULL},
+};
+enum { CHAT_FIELDS = sizeof chat_fields / sizeof *chat_fields };
+
+static const field *field_of(const field *fields, size_t count, tp_text name) {
+  for (size_t i = 0; i < count; i++)
+    if (tp__is_word(name, fields[i].name)) return &fields[i];
+  return NULL;
+}
+
+static bool take_field(reader *r, const field *fields, size_t count, tp_text name, tp_text value) {
+  const field *f = field_of(fields, count, name);
+  if (tp_value_kind_of(value) == TP_VALUE_NULL) return true;
+  if (!f) {
+    char shown[SHOWN];
+    tp__show(shown, sizeof shown, name);
+    return tp__refusal_fill(r->refusal, 400, "unknown_parameter", NULL,
+                            "Unrecognized request argument supplied: %s. docs/serve.md has those of this server",
+                            shown);
+  }
+  if (!is_kind(value, f->kind))
+    return refuse(r, f->name, "%s is %s, not %s", f->name, kind_name(f->kind), kind_name(tp_value_kind_of(value)));
+  return !f->take || f->take(r, value);
+}
+
+static bool read_parameters(reader *r, const field *fields, size_t count, tp_text body) {
+  tp__ask *ask = r->ask;
+  if (r->parameter_count == 0) return true;
+  if (tp_writer_new(NULL, &ask->parameters) != TP_OK) return refuse_memory(r);
+  tp_write_map(ask->parameters, r->parameter_count);
+  for (tp_value_walk walk = {0}; tp_value_next(body, &walk);) {
+    const field *f = field_of(fields, count, walk.key);
+    if (!f || f->take != take_parameter || tp_value_kind_of(walk.value) == TP_VALUE_NULL) continue;
+    tp_write_text(ask->parameters, walk.key);
+    tp_write_value(ask->parameters, walk.value);
+  }
+  return tp_writer_finish(ask->parameters, &ask->parameters_value) == TP_OK || refuse_memory(r);
+}
+
+static bool read_fields(reader *r, const field *fields, size_t count, tp_text body) {
+  tp_fault fault = {0};
+  tp_text value = {0};
+  tp__ask *ask = r->ask;
+  if (tp_writer_new(NULL, &ask->body) != TP_OK) return refuse_memory(r);
+  tp_status status = tp_json_decode(body, ask->body, &fault);
+  if (status == TP_OK) status = tp_writer_finish(ask->body, &value);
+  if (status == TP_ERR_NO_MEMORY) return refuse_memory(r);
+  if (status != TP_OK)
+    return tp__refusal_fill(r->refusal, 400, "invalid_json", NULL, "the body is no JSON that this server reads: %s",
+                            fault.message);
+  if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse(r, NULL, "the body is a JSON object");
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if (!take_field(r, fields, count, walk.key, walk.value)) return false;
+  return read_parameters(r, fields, count, value);
+}
+
+/* ---- chat completions ---- */
+
+/* The last message is the turn's text; what stands before it is the whole of the conversation, unless only the user has
+ * said something: then a session goes on with its own. */
+static bool split_messages(reader *r) {
+  tp__ask *ask = r->ask;
+  if (ask->message_count == 0) return refuse(r, "messages", "messages is missing");
+  const tp_message *last = &ask->messages[ask->message_count - 1];
+  if (last->role != TP_ROLE_USER) return refuse(r, "messages", "the last message is the user's");
+  if (last->text.size == 0) return refuse(r, "messages", "the last message is empty");
+  tp__bytes_put_text(&ask->text, last->text);
+  ask->message_count--;
+  ask->goes_on = true;
+  for (size_t i = 0; i < ask->message_count; i++) ask->goes_on &= ask->messages[i].role == TP_ROLE_SYSTEM;
+  for (size_t i = 0; ask->goes_on && i < ask->message_count; i++) {
+    if (i > 0) tp__bytes_put(&ask->system, "\n\n", 2);
+    tp__bytes_put_text(&ask->system, ask->messages[i].text);
+  }
+  return (!ask->text.failed && !ask->system.failed) || refuse_memory(r);
+}
+
+bool tp__ask_read_chat(tp__ask *ask, tp_text body, tp__refusal *refusal) {
+  reader r = {.ask = ask, .refusal = refusal};
+  assert(!ask->body && ask->message_count == 0);
+  if (!read_fields(&r, chat_fields, CHAT_FIELDS, body)) return false;
+  if (!decode_arguments(&r)) return false;
+  name_results(ask);
+  return split_messages(&r);
+}
+
+void tp__ask_fini(tp__ask *ask) {
+  tp_writer_free(ask->body);
+  tp_writer_free(ask->parameters);
+  tp_writer_free(ask->arguments);
+  tp__bytes_fini(&ask->text);
+  tp__bytes_fini(&ask->system);
+  tp__bytes_fini(&ask->schema);
+  for (size_t i = 0; ask->texts && i < ask->message_capacity; i++) tp__bytes_fini(&ask->texts[i]);
+  tp__heap_free(ask->texts, ask->message_capacity * sizeof *ask->texts);
+  tp__heap_free(ask->messages, ask->message_capacity * sizeof *ask->messages);
+  tp__heap_free(ask->message_list, ask->message_capacity * sizeof *ask->message_list);
+  tp__heap_free(ask->calls, ask->call_capacity * sizeof *ask->calls);
+  tp__heap_free(ask->call_list, ask->call_capacity * sizeof *ask->call_list);
+  *ask = (tp__ask){0};
+}

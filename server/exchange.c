@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange: one request of a client that becomes a turn, from the submit to the last byte. The status line waits for
+ * the first piece of the answer: until then a guard may still refuse, and the client reads a status.
+ *
+ * The thread that owns the turn writes pieces; the front's thread notices that the client has left or reads again. Both
+ * hold the turn's lock. What a stream does not take waits in the exchange, up to TAIL_MAX: a client that reads more
+ * slowly than the model writes loses its turn then. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/server.h"
+#include "support/clock.h"
+
+enum { TAIL_MAX = 4 << 20, ID_DIGITS = 24 };
+
+/* ---- life ---- */
+
+static void turn_unref(tp__server_turn *turn) {
+  if (!tp__references_unref(&turn->refs)) return;
+  assert(!turn->exchange && !turn->previous && !turn->next);
+  tp_submission_unref(turn->submission);
+  tp__bytes_fini(&turn->text);
+  tp__bytes_fini(&turn->thinking);
+  tp__lock_fini(&turn->lock);
+  tp__heap_free(turn, sizeof *turn);
+}
+
+static tp__server_turn *turn_new(tp_server *server) {
+  tp__server_turn *turn = tp__heap_alloc(sizeof *turn);
+  if (!turn) return NULL;
+  tp__references_init(&turn->refs);
+  tp__lock_init(&turn->lock, TP__LOCK_server_turn);
+  turn->server = server;
+  return turn;
+}
+
+void tp__exchange_released(void *ctx, void *data) {
+  tp__exchange *exchange = data;
+  (void)ctx;
+  if (!exchange) return;
+  assert(!exchange->request);
+  turn_unref(exchange->turn);
+  tp__bytes_fini(&exchange->tail);
+  tp__bytes_fini(&exchange->model);
+  tp__heap_free(exchange, sizeof *exchange);
+}
+
+/* Its request's data, with a reference to the turn. */
+static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *request, const tp__form *form,
+                                  const char *prefix, const tp__ask *ask) {
+  char digits[ID_DIGITS + 1];
+  tp__exchange *exchange = tp__heap_alloc(sizeof *exchange);
+  if (!exchange) return NULL;
+  exchange->turn = turn;
+  exchange->form = form;
+  exchange->streams = ask->streams;
+  exchange->wants_usage = ask->wants_usage;
+  exchange->created = tp__wall_ms() / 1000;
+  tp__bytes_put_text(&exchange->model, ask->model);
+  if (exchange->model.failed || !tp__server_random(digits, ID_DIGITS)) {
+    tp__bytes_fini(&exchange->model);
+    tp__heap_free(exchange, sizeof *exchange);
+    return NULL;
+  }
+  snprintf(exchange->id, sizeof exchange->id, "%s%s", prefix, digits);
+  exchange->request = request;
+  tp__references_ref(&turn->refs);
+  turn->exchange = exchange;
+  tp__http_set_data(request, exchange);
+  return exchange;
+}
+
+/* ---- what is sent ---- */
+
+static void end_stream_locked(tp__exchange *exchange) {
+  TP__LOCKED(&exchange->turn->lock);
+  tp__http_request *request = exchange->request;
+  exchange->request = NULL;
+  exchange->turn->exchange = NULL;
+  tp__http_stream_end(request); /* it may free the exchange */
+}
+
+static void answer_locked(tp__exchange *exchange, unsigned status, const tp__http_field *fields, tp_text body) {
+  TP__LOCKED(&exchange->turn->lock);
+  tp__http_request *request = exchange->request;
+  exchange->request = NULL;
+  exchange->turn->exchange = NULL;
+  tp__http_answer(request, status, fields, body); /* it may free the exchange */
+}
+
+static void refuse_locked(tp__exchange *exchange, const tp__refusal *refusal) {
+  TP__LOCKED(&exchange->turn->lock);
+  tp__http_request *request = exchange->request;
+  exchange->request = NULL;
+  exchange->turn->exchange = NULL;
+  tp__refusal_answer(refusal, request);
+}
+
+/* @return false: the client is too slow, or there is no memory. */
+static bool put_locked(tp__exchange *exchange, const tp__bytes *out) {
+  static const tp__http_field fields[] = {{"Content-Type", "text/event-stream; charset=utf-8"},
+                                          {"Cache-Control", "no-cache"},
+                                          {"X-Accel-Buffering", "no"},
+                                          {NULL, NULL}};
+  TP__LOCKED(&exchange->turn->lock);
+  assert(exchange->request && !exchange->tail_ends);
+  if (out->failed) return false;
+  if (!exchange->began) tp__http_stream_begin(exchange->request, 200, fields);
+  exchange->began = true;
+  tp_status status = TP_ERR_FULL;
+  if (exchange->tail.size == 0) status = tp__http_stream_put(exchange->request, tp__bytes_text(out));
+  if (status != TP_ERR_FULL) return status != TP_ERR_NO_MEMORY;
+  tp__bytes_put_text(&exchange->tail, tp__bytes_text(out));
+  return !exchange->tail.failed && exchange->tail.size <= TAIL_MAX;
+}
+
+static void end_put_locked(tp__exchange *exchange) {
+  TP__LOCKED(&exchange->turn->lock);
+  if (exchange->tail.size > 0) exchange->tail_ends = true;
+  else end_stream_locked(exchange);
+}
+
+static void cancel(tp__server_turn *turn) {
+  tp__lock_acquire(&turn->lock);
+  turn->cancelled = true;
+  tp_submission *submission = turn->submission; /* the turn's until it is freed */
+  tp__lock_release(&turn->lock);
+  tp_submission_cancel(submission);
+}
+
+/* ---- what the runtime notifies ---- */
+
+static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
+  bool fits = true;
+  if (piece.size == 0) return;
+  tp__lock_acquire(&turn->lock);
+  tp__exchange *exchange = turn->exchange;
+  bool shows = exchange && exchange->streams && (is_thinking || !turn->holds_text);
+  if (exchange && !exchange->streams) tp__bytes_put_text(is_thinking ? &turn->thinking : &turn->text, piece);
+  if (shows) {
+    tp__bytes out = {0};
+    exchange->form->piece(exchange, &out, piece, is_thinking);
+    fits = put_locked(exchange, &out);
+    tp__bytes_fini(&out);
+  }
+  tp__lock_release(&turn->lock);
+  if (!fits) cancel(turn);
+}
+
+/* Text before a call of a tool and the answer after it are two paragraphs. */
+static void add_text(tp__server_turn *turn, tp_text piece) {
+  if (piece.size > 0 && turn->separates) add_piece(turn, tp_text_of("\n\n"), false);
+  if (piece.size > 0) turn->separates = false;
+  add_piece(turn, piece, false);
+}
+
+void tp__exchange_event(void *ctx, const tp_event *event) {
+  tp__server_turn *turn = tp_event_data(event, TP_ID_TURN);
+  (void)ctx;
+  if (!turn) return;
+  switch (event->kind) {
+    case TP_EVENT_MODEL_BEGIN:
+      turn->separates = turn->had_delta;
+      turn->had_delta = false;
+      break;
+    case TP_EVENT_MODEL_DELTA:
+      turn->had_delta = true;
+      add_text(turn, event->text);
+      break;
+    case TP_EVENT_THINKING:
+      add_piece(turn, event->text, true);
+      break;
+    case TP_EVENT_MODEL_END: /* a model without deltas has its whole text here */
+      if (!turn->had_delta && event->status == TP_OK) add_text(turn, event->text);
+      turn->had_delta = turn->had_delta || event->text.size > 0;
+      break;
+    default:
+      break;
+  }
+}
+
+static void end_completed_locked(tp__exchange *exchange, const tp_turn_result *result) {
+  static const tp__http_field fields[] = {{"Content-Type", "application/json"}, {NULL, NULL}};
+  tp__server_turn *turn = exchange->turn;
+  TP__LOCKED(&turn->lock);
+  bool is_last_only = turn->holds_text || result->is_stored || (turn->text.size == 0 && !exchange->has_piece);
+  tp__answer answer = {.text = is_last_only ? result->text : tp__bytes_text(&turn->text),
+                       .thinking = tp__bytes_text(&turn->thinking),
+                       .finish = result->finish,
+                       .input_tokens = result->input_tokens,
+                       .output_tokens = result->output_tokens};
+  tp__bytes out = {0};
+  if (exchange->streams && is_last_only && answer.text.size > 0)
+    exchange->form->piece(exchange, &out, answer.text, false);
+  if (exchange->streams) {
+    exchange->form->end(exchange, &out, &answer);
+    (void)put_locked(exchange, &out);
+    end_put_locked(exchange);
+  } else {
+    exchange->form->whole(exchange, &out, &answer);
+    bool failed = out.failed || turn->text.failed || turn->thinking.failed;
+    answer_locked(exchange, failed ? 503 : 200, failed ? NULL : fields, failed ? (tp_text){0} : tp__bytes_text(&out));
+  }
+  tp__bytes_fini(&out);
+}
+
+static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *result) {
+  tp__server_turn *turn = exchange->turn;
+  TP__LOCKED(&turn->lock);
+  tp__refusal refusal;
+  tp__refusal_of_turn(turn->server->runtime, &refusal, result);
+  if (!exchange->began) {
+    refuse_locked(exchange, &refusal);
+    return;
+  }
+  tp__bytes out = {0};
+  exchange->form->fail(exchange, &out, &refusal);
+  (void)put_locked(exchange, &out);
+  end_put_locked(exchange);
+  tp__bytes_fini(&out);
+}
+
+static void unlist(tp__server_turn *turn) {
+  tp_server *server = turn->server;
+  tp__lock_acquire(&server->lock);
+  *(turn->previous ? &turn->previous->next : &server->turns) = turn->next;
+  if (turn->next) turn->next->previous = turn->previous;
+  turn->previous = turn->next = NULL;
+  assert(server->turn_count > 0);
+  server->turn_count--;
+  tp__lock_condition_broadcast(&server->changed);
+  tp__lock_release(&server->lock);
+}
+
+static void on_end(void *ctx, const tp_turn_result *result) {
+  tp__server_turn *turn = ctx;
+  tp__lock_acquire(&turn->lock);
+  turn->ended = true;
+  if (turn->exchange && result->outcome == TP_TURN_COMPLETED) end_completed_locked(turn->exchange, result);
+  else if (turn->exchange) end_failed_locked(turn->exchange, result);
+  tp__lock_release(&turn->lock);
+  tp__server_session_release(turn->session);
+  unlist(turn);
+  turn_unref(turn);
+}
+
+/* ---- what the front notifies ---- */
+
+void tp__exchange_gone(void *ctx, void *data) {
+  tp__exchange *exchange = data;
+  (void)ctx;
+  if (!exchange) return;
+  tp__server_turn *turn = exchange->turn;
+  tp__references_ref(&turn->refs); /* the exchange may end meanwhile */
+  tp__lock_acquire(&turn->lock);
+  bool is_open = turn->exchange == exchange;
+  tp__bytes_fini(&exchange->tail);
+  bool ends = is_open && exchange->tail_ends;
+  if (ends) end_stream_locked(exchange);
+  bool cancels = is_open && !ends && !turn->server->options.goes_on;
+  tp__lock_release(&turn->lock);
+  if (cancels) cancel(turn);
+  turn_unref(turn);
+}
+
+void tp__exchange_drained(void *ctx, tp__http_request *request, void *data) {
+  tp__exchange *exchange = data;
+  (void)ctx;
+  if (!exchange) return;
+  tp__server_turn *turn = exchange->turn;
+  tp__references_ref(&turn->refs);
+  tp__lock_acquire(&turn->lock);
+  if (turn->exchange == exchange && exchange->tail.size > 0 &&
+      tp__http_stream_put(request, tp__bytes_text(&exchange->tail)) != TP_ERR_FULL) {
+    tp__bytes_clear(&exchange->tail);
+    if (exchange->tail_ends) end_stream_locked(exchange);
+  }
+  tp__lock_release(&turn->lock);
+  turn_unref(turn);
+}
+
+void tp__server_turns_cancel(tp_server *server) {
+  tp__lock_acquire(&server->lock);
+  for (tp__server_turn *next, *turn = server->turns; turn; turn = next) {
+    tp__references_ref(&turn->refs);
+    tp__lock_release(&server->lock);
+    cancel(turn);
+    tp__lock_acquire(&server->lock);
+    next = turn->next; /* NULL also where it has ended meanwhile: the caller calls again */
+    tp__lock_release(&server->lock);
+    turn_unref(turn);
+    tp__lock_acquire(&server->lock);
+  }
+  tp__lock_release(&server->lock);
+}
+
+/* ---- begin ---- */
+
+static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__bytes *schema, tp__bytes *system,
+                         const tp_agent *agent, tp_turn_request *request) {
+  bool goes_on = turn->session->is_kept && ask->goes_on;
+  tp_text standing = tp_value_text(tp_value_get(tp_agent_config_get(agent), "system"));
+  *request = (tp_turn_request){.struct_size = sizeof *request,
+                               .id = turn->exchange->id,
+                               .text = tp__bytes_text(&ask->text),
+                               .parameters = ask->parameters_value,
+                               .limit_ms = turn->server->options.turn_limit_ms,
+                               .data = (void *)(uintptr_t)turn};
+  if (ask->schema.size > 0) {
+    tp__bytes_put_text(schema, tp__bytes_text(&ask->schema));
+    request->answer_schema = tp__bytes_string(schema);
+  }
+  if (goes_on && ask->system.size > 0) {
+    tp__bytes_put_text(system, standing);
+    if (standing.size > 0) tp__bytes_put(system, "\n\n", 2);
+    tp__bytes_put_text(system, tp__bytes_text(&ask->system));
+    request->system = tp__bytes_text(system);
+  }
+  if (goes_on || ask->message_count == 0) return;
+  request->messages = ask->message_list;
+  request->message_count = ask->message_count;
+}
+
+static tp_status submit(tp__server_turn *turn, const tp__ask *ask, const tp_agent *agent, tp_fault *fault) {
+  tp_server *server = turn->server;
+  tp__bytes schema = {0}, system = {0};
+  tp_turn_request request;
+  tp_submission *submission = NULL;
+  fill_request(ask, turn, &schema, &system, agent, &request);
+  tp__references_ref(&turn->refs); /* that of its run */
+  tp__lock_acquire(&server->lock);
+  turn->next = server->turns;
+  if (turn->next) turn->next->previous = turn;
+  server->turns = turn;
+  server->turn_count++;
+  tp__lock_release(&server->lock);
+  tp_status status = schema.failed || system.failed ? TP_ERR_NO_MEMORY : TP_OK;
+  if (status == TP_OK) status = tp_turn_submit(turn->session->session, &request, on_end, turn, &submission, fault);
+  tp__bytes_fini(&schema);
+  tp__bytes_fini(&system);
+  tp__lock_acquire(&turn->lock);
+  turn->submission = submission;
+  bool cancelled = turn->cancelled;
+  tp__lock_release(&turn->lock);
+  if (cancelled) tp_submission_cancel(submission);
+  if (status == TP_OK) return status;
+  tp__server_session_release(turn->session);
+  unlist(turn);
+  turn_unref(turn);
+  return status;
+}
+
+static void refuse_status(tp__server_turn *turn, tp_status status, const tp_fault *fault) {
+  tp__refusal refusal;
+  tp__refusal_of_status(&refusal, status, fault);
+  tp__lock_acquire(&turn->lock);
+  refuse_locked(turn->exchange, &refusal);
+  tp__lock_release(&turn->lock);
+}
+
+/* @return with a reference; NULL: the refusal says why. */
+static tp_agent *find_agent(const tp_server *server, tp_text name, tp__refusal *refusal) {
+  char id[TP_ID_BYTES_MAX + 1];
+  tp_agent *agent = NULL;
+  if (name.size > 0 && name.size < sizeof id && !memchr(name.data, 0, name.size)) {
+    (void)tp__copy_cut(id, sizeof id, name);
+    agent = tp_agent_find(server->runtime, id);
+  }
+  if (!agent && server->options.default_agent) agent = tp_agent_find(server->runtime, server->options.default_agent);
+  if (!agent && name.size == 0) (void)tp__refusal_fill(refusal, 400, "invalid_value", "model", "model is missing");
+  else if (!agent)
+    (void)tp__refusal_fill(refusal, 404, "model_not_found", "model",
+                           "The model '%.*s' does not exist; GET /v1/models lists those that do",
+                           tp__cut(name, TP_ID_BYTES_MAX), name.data);
+  return agent;
+}
+
+void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
+                        const tp__ask *ask, const char *tenant) {
+  tp__refusal refusal;
+  tp_fault fault = {0};
+  tp_agent *agent = find_agent(server, ask->model, &refusal);
+  if (!agent) {
+    tp__refusal_answer(&refusal, request);
+    return;
+  }
+  tp__server_turn *turn = turn_new(server);
+  if (!turn || !exchange_new(turn, request, form, prefix, ask)) {
+    if (turn) turn_unref(turn);
+    tp_agent_unref(agent);
+    (void)tp__refusal_fill(&refusal, 503, "overloaded", NULL, "no memory for the request");
+    tp__refusal_answer(&refusal, request);
+    return;
+  }
+  turn->holds_text = ask->schema.size > 0;
+  tp_status status = tp__server_session_take(server, tenant, ask->session, agent, &turn->session, &fault);
+  if (status == TP_OK) status = submit(turn, ask, agent, &fault);
+  if (status != TP_OK) refuse_status(turn, status, &fault);
+  tp_agent_unref(agent);
+  turn_unref(turn);
+}

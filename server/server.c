@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/server.h"
+#include "support/access.h"
+#include "support/clock.h"
+
+enum {
+  SESSIONS_MAX = 10000,
+  BODY_BYTES_MAX = 32 << 20,
+  CONNECTIONS_MAX = 16384,
+  KEY_BYTES_MIN = 16,
+  CANCEL_LOOK_MS = 20
+};
+#define KEEP_ALIVE ": \n\n"
+
+/* ---- who may ---- */
+
+/* @param ret_tenant  of the key's sessions; "" for none.   @return false: the request was refused. */
+static bool admit(const tp_server *server, tp__http_request *request, const char **ret_tenant, tp__refusal *refusal) {
+  tp_text key = tp__http_header(request, "Authorization");
+  *ret_tenant = server->options.tenant ? server->options.tenant : "";
+  if (server->is_local && !tp__is_local_host(tp__http_header(request, "Host")))
+    return tp__refusal_fill(refusal, 403, "wrong_host", NULL, "this server answers to localhost and 127.0.0.1 only");
+  if (!server->keys[0] && !server->options.keys_required) return true;
+  bool is_bearer = key.size > 7 && strncasecmp(key.data, "Bearer ", 7) == 0;
+  int index = is_bearer ? tp__key_find(server->keys, (tp_text){key.data + 7, key.size - 7}) : -1;
+  if (index < 0)
+    return tp__refusal_fill(refusal, 401, "invalid_api_key", NULL, "a key is needed: Authorization: Bearer KEY");
+  if (server->tenants[index][0]) *ret_tenant = server->tenants[index];
+  return true;
+}
+
+/* ---- routes ---- */
+
+typedef void (*route_fn)(tp_server *server, tp__http_request *request, const char *tenant);
+
+static void answer_json(tp__http_request *request, unsigned status, tp_text body) {
+  static const tp__http_field fields[] = {
+      {"Content-Type", "application/json"}, {"Cache-Control", "no-store"}, {NULL, NULL}};
+  tp__http_answer(request, status, fields, body);
+}
+
+static void take_chat(tp_server *server, tp__http_request *request, const char *tenant) {
+  tp__ask ask = {0};
+  tp__refusal refusal;
+  if (tp__ask_read_chat(&ask, tp__http_body(request), &refusal)) {
+    ask.session = tp__http_header(request, "X-Session-Id");
+    tp__exchange_begin(server, request, &tp__chat_form, "chatcmpl-", &ask, tenant);
+  } else {
+    tp__refusal_answer(&refusal, request);
+  }
+  tp__ask_fini(&ask);
+}
+
+static bool put_model(void *ctx, tp_agent *agent) {
+  tp__bytes *out = ctx;
+  if (out->size > 0) tp__bytes_put(out, ",", 1);
+  tp__bytes_put_string(out, "{\"id\":");
+  tp__put_json(out, tp_text_of(tp_agent_id(agent)));
+  tp__bytes_put_string(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"turnphase\"}");
+  return true;
+}
+
+static void take_models(tp_server *server, tp__http_request *request, const char *tenant) {
+  tp__bytes list = {0}, out = {0};
+  (void)tenant;
+  (void)tp_runtime_agents(server->runtime, put_model, &list);
+  tp__bytes_put_string(&out, "{\"object\":\"list\",\"data\":[");
+  tp__bytes_put_text(&out, tp__bytes_text(&list));
+  tp__bytes_put_string(&out, "]}\n");
+  bool failed = list.failed || out.failed;
+  answer_json(request, failed ? 503 : 200, failed ? (tp_text){0} : tp__bytes_text(&out));
+  tp__bytes_fini(&list);
+  tp__bytes_fini(&out);
+}
+
+static void take_live(tp_server *server, tp__http_request *request, const char *tenant) {
+  (void)server, (void)tenant;
+  answer_json(request, 200, tp_text_of("{\"status\":\"ok\"}\n"));
+}
+
+static bool is_draining(tp_server *server) {
+  tp__lock_acquire(&server->lock);
+  bool drains = server->drains;
+  tp__lock_release(&server->lock);
+  return drains;
+}
+
+static void take_ready(tp_server *server, tp__http_request *request, const char *tenant) {
+  (void)tenant;
+  bool drains = is_draining(server);
+  answer_json(request, drains ? 503 : 200,
+              tp_text_of(drains ? "{\"status\":\"draining\"}\n" : "{\"status\":\"ok\"}\n"));
+}
+
+/** A path, compared byte by byte, and what takes it. */
+static const struct route {
+  const char *path, *method;
+  route_fn take;
+  bool is_open;   /* without a key */
+  bool is_a_turn; /* refused while the server drains */
+} routes[] = {
+    {"/v1/chat/completions", "POST", take_chat, false, true},
+    {"/v1/models", "GET", take_models, false, false},
+    {"/health", "GET", take_ready, true, false},
+    {"/health/live", "GET", take_live, true, false},
+    {"/health/ready", "GET", take_ready, true, false},
+};
+
+static const struct route *route_of(const tp__http_request *request, tp__refusal *refusal) {
+  const char *allow = NULL;
+  for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    if (strcmp(tp__http_path(request), routes[i].path) != 0) continue;
+    if (strcmp(tp__http_method(request), routes[i].method) == 0) return &routes[i];
+    allow = routes[i].method;
+  }
+  if (allow) (void)tp__refusal_fill(refusal, 405, "method_not_allowed", NULL, "the method is %s here", allow);
+  else (void)tp__refusal_fill(refusal, 404, "unknown_url", NULL, "there is nothing at this path");
+  refusal->allow = allow;
+  return NULL;
+}
+
+static void on_request(void *ctx, tp__http_request *request) {
+  tp_server *server = ctx;
+  tp__refusal refusal;
+  const char *tenant;
+  const struct route *route = route_of(request, &refusal);
+  bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
+  if (passes && route->is_a_turn && is_draining(server))
+    passes = tp__refusal_fill(&refusal, 503, "shutting_down", NULL, "the server ends: it takes no more requests");
+  if (passes) route->take(server, request, route->is_open ? "" : tenant);
+  else tp__refusal_answer(&refusal, request);
+}
+
+/* ---- start and end ---- */
+
+static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
+  if (o->port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "port", "port is at most 65535");
+  if (o->key_count > 0 && !o->keys)
+    return tp__refuse(fault, TP_ERR_USAGE, "keys", "%zu keys are announced, and the list is NULL", o->key_count);
+  if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
+    return tp__refuse(fault, TP_ERR_USAGE, o->address,
+                      "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->address);
+  return TP_OK;
+}
+
+static tp_status take_key(tp_server *server, size_t index, const tp_server_key *theirs, tp_fault *fault) {
+  tp_server_key key;
+  if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, "keys", "keys[%zu] is NULL", index);
+  tp_status status = tp__struct_read(&key, sizeof key, theirs, "tp_server_key", fault);
+  if (status != TP_OK) return status;
+  if (!key.key || strlen(key.key) < KEY_BYTES_MIN)
+    return tp__refuse(fault, TP_ERR_USAGE, "keys", "a key has at least %d characters: openssl rand -hex 32 makes one",
+                      KEY_BYTES_MIN);
+  server->keys[index] = tp__heap_copy(tp_text_of(key.key));
+  server->tenants[index] = tp__heap_copy(tp_text_of(key.tenant));
+  bool copied = server->keys[index] && server->tenants[index];
+  return copied ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the keys");
+}
+
+static tp_status fill(tp_server *server, const tp_server_options *o, tp_fault *fault) {
+  tp_server_options *ours = &server->options;
+  *ours = *o;
+  ours->keys = NULL;
+  if (o->shared_history) ours->shared_history = tp_shared_history_ref(o->shared_history);
+  ours->address = tp__heap_copy(tp_text_of(o->address ? o->address : "127.0.0.1"));
+  ours->tenant = o->tenant ? tp__heap_copy(tp_text_of(o->tenant)) : NULL;
+  ours->environment = o->environment ? tp__heap_copy(tp_text_of(o->environment)) : NULL;
+  ours->default_agent = o->default_agent ? tp__heap_copy(tp_text_of(o->default_agent)) : NULL;
+  if (!ours->sessions_max) ours->sessions_max = SESSIONS_MAX;
+  if (!ours->body_bytes_max) ours->body_bytes_max = BODY_BYTES_MAX;
+  if (!ours->connections_max) ours->connections_max = CONNECTIONS_MAX;
+  server->keys = tp__heap_alloc((o->key_count + 1) * sizeof *server->keys);
+  server->tenants = tp__heap_alloc((o->key_count + 1) * sizeof *server->tenants);
+  if (!ours->address || !ours->tenant != !o->tenant || !ours->environment != !o->environment ||
+      !ours->default_agent != !o->default_agent || !server->keys || !server->tenants)
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  server->is_local = tp__is_this_machine(ours->address);
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < o->key_count; i++) status = take_key(server, i, o->keys[i], fault);
+  return status;
+}
+
+static tp_status listen_for(tp_server *server, tp_fault *fault) {
+  const tp_server_options *o = &server->options;
+  const tp__http_options http = {.address = o->address,
+                                 .port = (uint16_t)o->port,
+                                 .body_bytes_max = o->body_bytes_max,
+                                 .connections_max = o->connections_max,
+                                 .receive_limit_ms = o->receive_limit_ms,
+                                 .keep_alive = KEEP_ALIVE};
+  const tp__http_handlers handlers = {.request = on_request,
+                                      .gone = tp__exchange_gone,
+                                      .drained = tp__exchange_drained,
+                                      .released = tp__exchange_released,
+                                      .ctx = server};
+  return tp__http_start(&http, &handlers, &server->http, fault);
+}
+
+static void free_words(char **words, size_t count) {
+  for (size_t i = 0; words && i < count; i++) {
+    if (words[i]) explicit_bzero(words[i], strlen(words[i]));
+    if (words[i]) tp__heap_free(words[i], strlen(words[i]) + 1);
+  }
+  tp__heap_free(words, (count + 1) * sizeof *words);
+}
+
+static void server_free(tp_server *server) {
+  assert(!server->turns && server->turn_count == 0 && server->open_count == 0);
+  free_words(server->keys, server->options.key_count);
+  free_words(server->tenants, server->options.key_count);
+  tp_shared_history_unref(server->options.shared_history);
+  tp__heap_string_free((char *)(uintptr_t)server->options.address);
+  tp__heap_string_free((char *)(uintptr_t)server->options.tenant);
+  tp__heap_string_free((char *)(uintptr_t)server->options.environment);
+  tp__heap_string_free((char *)(uintptr_t)server->options.default_agent);
+  tp__lock_condition_fini(&server->changed);
+  tp__lock_fini(&server->lock);
+  tp__heap_free(server, sizeof *server);
+}
+
+tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options, tp_server **ret_server,
+                          tp_fault *fault) {
+  tp_server_options ours;
+  if (!runtime || !ret_server)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_server_start() needs a runtime and a place for the server");
+  tp_status status = tp__struct_read(&ours, sizeof ours, options, "tp_server_options", fault);
+  if (status == TP_OK) status = check_options(&ours, fault);
+  if (status != TP_OK) return status;
+  tp_server *server = tp__heap_alloc(sizeof *server);
+  if (!server) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  server->runtime = runtime;
+  tp__lock_init(&server->lock, TP__LOCK_server);
+  tp__lock_condition_init(&server->changed);
+  status = fill(server, &ours, fault);
+  if (status == TP_OK) status = listen_for(server, fault);
+  if (status == TP_OK) *ret_server = server;
+  else server_free(server);
+  return status;
+}
+
+uint32_t tp_server_port(const tp_server *server) { return server ? tp__http_port(server->http) : 0; }
+
+void tp_server_drain(tp_server *server) {
+  if (!server) return;
+  tp__lock_acquire(&server->lock);
+  server->drains = true;
+  tp__lock_release(&server->lock);
+}
+
+/* @return whether all turns have ended. */
+static bool wait_for_turns(tp_server *server, int64_t until_ms) {
+  bool in_time = true;
+  tp__lock_acquire(&server->lock);
+  while (server->turn_count > 0 && in_time)
+    in_time = tp__lock_condition_wait_until(&server->changed, &server->lock, until_ms * TP__NS_IN_MS);
+  bool ended = server->turn_count == 0;
+  tp__lock_release(&server->lock);
+  return ended;
+}
+
+void tp_server_free(tp_server *server, uint32_t limit_ms) {
+  if (!server) return;
+  tp_server_drain(server);
+  tp__http_stop_accepting(server->http);
+  bool ended = wait_for_turns(server, tp__monotonic_ms() + (int64_t)limit_ms);
+  while (!ended) {
+    tp__server_turns_cancel(server);
+    ended = wait_for_turns(server, tp__monotonic_ms() + CANCEL_LOOK_MS);
+  }
+  tp__http_free(server->http);
+  while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */
+  tp__server_sessions_close(server);
+  server_free(server);
+}

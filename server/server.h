@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server: what the files of the library turnphase-server share. A request of a client that becomes a turn is an
+ * exchange; the turn outlives its exchange when the client leaves. A form writes what a client of one API reads.
+ *
+ * Ownership: a turn has a reference for each of its exchanges, and one until its end was notified. An exchange is the
+ * data of its HTTP request, and is freed when that is released.
+ * Locks: the server's for its lists, one of each turn for everything that its exchange sends. No function of the
+ * runtime is called under either. */
+#ifndef TP__SERVER_SERVER_H
+#define TP__SERVER_SERVER_H
+
+#include "runtime/base/check.h"
+#include "server/http.h"
+#include "support/fault.h"
+#include "support/lock.h"
+#include "support/references.h"
+#include "turnphase/server.h"
+
+enum { TP__EXCHANGE_ID_BYTES = 64 };
+
+typedef struct tp__exchange tp__exchange;
+typedef struct tp__server_turn tp__server_turn;
+typedef struct tp__server_session tp__server_session;
+
+/** Why a client gets no answer: in the form that its library reads. */
+typedef struct tp__refusal {
+  unsigned status;                /* of HTTP */
+  const char *type;               /* "invalid_request_error" */
+  const char *code;               /* "model_not_found"; NULL: none */
+  const char *param;              /* the field of the body; NULL: none */
+  const char *phase;              /* of the hook; NULL: none */
+  const char *allow;              /* methods, of a 405; NULL: none */
+  char hook[TP_ID_BYTES_MAX + 1]; /* that denied or failed; empty: none */
+  bool ran;                       /* the turn began: a client that sends it again repeats what it did */
+  char message[TP_FAULT_MESSAGE_SIZE];
+} tp__refusal;
+
+/** How a turn answered. */
+typedef struct tp__answer {
+  tp_text text, thinking;
+  tp_finish finish;
+  int64_t input_tokens, output_tokens;
+} tp__answer;
+
+/** What a client of one API reads. Each adds to `out`, under the lock of the exchange's turn. */
+typedef struct tp__form {
+  /** A piece of the answer, or of what the model thinks, of a stream. */
+  void (*piece)(tp__exchange *exchange, tp__bytes *out, tp_text piece, bool is_thinking);
+  /** The end of a stream. */
+  void (*end)(tp__exchange *exchange, tp__bytes *out, const tp__answer *answer);
+  /** The end of a stream that failed after its begin. */
+  void (*fail)(tp__exchange *exchange, tp__bytes *out, const tp__refusal *refusal);
+  /** The whole answer, where it is no stream. */
+  void (*whole)(tp__exchange *exchange, tp__bytes *out, const tp__answer *answer);
+} tp__form;
+
+struct tp__exchange {
+  /* never change */
+  tp__server_turn *turn;
+  const tp__form *form;
+  bool streams, wants_usage;
+  char id[TP__EXCHANGE_ID_BYTES];
+  int64_t created;
+  tp__bytes model; /* as the client named it */
+  /* under the turn's lock */
+  tp__http_request *request; /* NULL: it was ended */
+  bool began;                /* the stream */
+  bool has_piece, has_thought;
+  tp__bytes tail; /* of a stream that does not take it yet */
+  bool tail_ends; /* and it is the last */
+};
+
+struct tp__server_turn {
+  tp__references refs;
+  /* never change */
+  tp_server *server;
+  tp__server_session *session; /* until the end */
+  bool holds_text;             /* the answer is shown when it is complete: it must fit a schema */
+  /* the owner of the turn only */
+  bool had_delta, separates; /* the next piece begins another answer of the model */
+  tp__lock lock;
+  /* under lock */
+  tp__exchange *exchange; /* NULL: nobody listens */
+  tp__bytes text, thinking;
+  tp_submission *submission; /* NULL: not yet, or no more */
+  bool cancelled, ended;     /* its end was notified */
+  /* under the server's lock */
+  tp__server_turn *previous, *next;
+};
+
+/** What a body asks for; it points into the body's value, or is of the heap. tp__ask_fini(). */
+typedef struct tp__ask {
+  tp_writer *body; /* has the value */
+  tp_writer *parameters, *arguments;
+  tp_text model, session;
+  bool streams, wants_usage;
+  tp__bytes text, system; /* of the turn */
+  tp_text parameters_value;
+  tp_message *messages; /* that come before the text */
+  const tp_message **message_list;
+  size_t message_count, message_capacity;
+  tp_tool_call *calls;
+  const tp_tool_call **call_list;
+  size_t call_count, call_capacity;
+  tp__bytes *texts; /* of the heap, one for each message */
+  tp__bytes schema; /* JSON; empty: none */
+  bool goes_on;     /* with the session's history, where there is a session */
+} tp__ask;
+
+/** A session that the server has opened. */
+struct tp__server_session {
+  tp_session *session;
+  tp_server *server;
+  char *tenant, *id;
+  const char *agent_id;
+  bool is_kept; /* the client has named it */
+  /* under the server's lock */
+  unsigned users;
+  bool closes;
+  tp__server_session *bucket_next;   /* of those that are kept */
+  tp__server_session *older, *newer; /* of those that are kept and have no user */
+};
+
+enum { TP__SESSION_BUCKETS = 4096 };
+
+struct tp_server {
+  /* never change */
+  tp_runtime *runtime;
+  tp_server_options options;
+  tp__http *http;
+  char **keys, **tenants; /* NULL at the end of keys; of each key its tenant, "" for none */
+  bool is_local;          /* listens on an address of this machine only */
+  tp__lock lock;
+  tp__lock_condition changed;
+  /* under lock */
+  tp__server_turn *turns;
+  size_t turn_count;
+  tp__server_session *buckets[TP__SESSION_BUCKETS];
+  tp__server_session *oldest, *newest;
+  size_t session_count; /* those of the buckets */
+  size_t open_count;    /* all whose close has not ended */
+  bool drains;
+};
+
+/* ---- refusal.c ---- */
+
+/** Fills a refusal and returns false, so that a refusal is one line. */
+bool tp__refusal_fill(tp__refusal *refusal, unsigned status, const char *code, const char *param, const char *format,
+                      ...) TP__PRINTF(5, 6);
+/** What a status of the runtime means to a client. */
+void tp__refusal_of_status(tp__refusal *refusal, tp_status status, const tp_fault *fault);
+/** How a turn ended that did not complete. */
+void tp__refusal_of_turn(const tp_runtime *runtime, tp__refusal *refusal, const tp_turn_result *result);
+/** {"error": {…}}, added to out. */
+void tp__refusal_put(const tp__refusal *refusal, tp__bytes *out);
+/** Ends the request with it. */
+void tp__refusal_answer(const tp__refusal *refusal, tp__http_request *request);
+/** Adds a text as JSON, with its quotation marks; what is not UTF-8 is replaced. */
+void tp__put_json(tp__bytes *out, tp_text text);
+
+/* ---- ask.c ---- */
+
+/** Reads a body of /v1/chat/completions. @return false: the refusal says why. The caller calls tp__ask_fini() in either
+ *  case. */
+bool tp__ask_read_chat(tp__ask *ask, tp_text body, tp__refusal *refusal);
+void tp__ask_fini(tp__ask *ask);
+
+/* ---- chat.c ---- */
+
+extern const tp__form tp__chat_form;
+
+/* ---- session.c ---- */
+
+/** A session for one turn, or with an id one that is kept. Ended by tp__server_session_release().
+ *  @param id  empty: of this turn only. */
+tp_status tp__server_session_take(tp_server *server, const char *tenant, tp_text id, tp_agent *agent,
+                                  tp__server_session **ret_session, tp_fault *fault) TP_MUST_USE;
+void tp__server_session_release(tp__server_session *session);
+/** Closes all that are kept, and waits until every close has ended. */
+void tp__server_sessions_close(tp_server *server);
+
+/* ---- exchange.c ---- */
+
+/** Makes a turn of a request and submits it, or answers the request with the reason.
+ *  @param prefix  of the id that the client reads, such as "chatcmpl-". */
+void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
+                        const tp__ask *ask, const char *tenant);
+void tp__exchange_gone(void *ctx, void *data);
+void tp__exchange_drained(void *ctx, tp__http_request *request, void *data);
+void tp__exchange_released(void *ctx, void *data);
+/** What happens in turns of this server; a tp_event_fn. */
+void tp__exchange_event(void *ctx, const tp_event *event);
+void tp__server_turns_cancel(tp_server *server);
+/** Random lower-case hexadecimal digits and a NUL. @return false: there is no randomness. */
+bool tp__server_random(char *ret_text, size_t digits);
+
+#endif

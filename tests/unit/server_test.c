@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The server for clients of the OpenAI API (turnphase/server.h), spoken to by sockets: what its answers and streams
+ * have, which status each end of a turn becomes, whose keys may, sessions, clients that leave, and what no client
+ * should send. */
+#include "tests/support/world.h"
+#include "tests/support/inbox.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/web_client.h"
+#include "turnphase/server.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define CHAT "/v1/chat/completions"
+#define HI "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"
+#define HI_STREAMED                                                                         \
+  "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true," \
+  "\"stream_options\":{\"include_usage\":true}}"
+
+typedef struct served {
+  WORLD;
+  tp_server *server;
+  uint32_t port;
+  size_t descriptors;
+} served;
+
+/* What is not answered is not needed any more. */
+static void abandon(void *ctx, tp_token token) {
+  ((recorder *)ctx)->cancels++;
+  (void)!tp_token_abandon(token, NULL);
+}
+
+/* A runtime with the agent `a`, whose model plays the replies. */
+static void serve_with(served *s, world_options world, tp_server_options options) {
+  recorder *model = recorder_new(world.replies, world.reply_count);
+  tp_model scripted = *recorder_model(model, true);
+  tp_fault fault = {0};
+  scripted.cancel = abandon;
+  memset(s, 0, sizeof *s);
+  s->descriptors = open_descriptors();
+  world.reply_count = 0;
+  const tp_agent_config agent = {
+      .struct_size = sizeof agent, .id = "a", .system = world.agent.system, .model = &scripted};
+  world.agent = (tp_agent_config){0};
+  world_open(&s->stage, &world);
+  if (tp_agent_add(s->runtime, &agent, &s->agent, &fault) != TP_OK) fail_msg("%s", fault.message);
+  s->model = model;
+  options.struct_size = sizeof options;
+  if (tp_server_start(s->runtime, &options, &s->server, &fault) != TP_OK) fail_msg("%s", fault.message);
+  s->port = tp_server_port(s->server);
+}
+
+static void serve(served *s, const reply *replies, size_t count) {
+  serve_with(s, (world_options){.replies = replies, .reply_count = count}, (tp_server_options){0});
+}
+
+/* Nothing is left: no turn, no session, no token, no descriptor. */
+static void end_serving(served *s) {
+  tp_server_free(s->server, 10000);
+  assert_int_equal(tp_runtime_sessions(s->runtime, NULL, NULL), 0);
+  expect_no_tokens(s->runtime);
+  world_close(&s->stage);
+  await_descriptors(s->descriptors);
+}
+
+static web_answer chat(const served *s, const char *headers, const char *body) {
+  return web_ask(s->port, "POST", CHAT, headers, body);
+}
+
+static void expect_in(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("'%s' is not in: %s", part, text);
+}
+
+static void expect_not_in(const char *text, const char *part) {
+  if (strstr(text, part)) fail_msg("'%s' is in: %s", part, text);
+}
+
+static void expect_error(web_answer answer, int status, const char *type, const char *code) {
+  char want[256];
+  if (answer.status != status) fail_msg("%d, not %d: %s", answer.status, status, answer.body);
+  snprintf(want, sizeof want, "\"type\":\"%s\"", type);
+  expect_in(answer.body, want);
+  snprintf(want, sizeof want, "\"code\":\"%s\"", code);
+  expect_in(answer.body, want);
+}
+
+/* ---- answers ---- */
+
+static const reply one[] = {{.text = "Hello.", .input_tokens = 7, .output_tokens = 2}};
+static const reply pieces[] = {{.text = "Hello \"you\"\n.", .delta = "Hello \"you\"\n.", .input_tokens = 7}};
+
+TEST(an_answer_has_what_clients_read) {
+  served s;
+  serve(&s, one, COUNT(one));
+  web_answer answer = chat(&s, "", HI);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.head, "Content-Type: application/json");
+  expect_in(answer.body, "\"id\":\"chatcmpl-");
+  expect_in(answer.body, "\"object\":\"chat.completion\"");
+  expect_in(answer.body, "\"model\":\"a\"");
+  expect_in(answer.body, "\"message\":{\"role\":\"assistant\",\"content\":\"Hello.\"");
+  expect_in(answer.body, "\"finish_reason\":\"stop\"");
+  expect_in(answer.body, "\"prompt_tokens\":7,\"completion_tokens\":2,\"total_tokens\":9");
+  end_serving(&s);
+}
+
+TEST(a_stream_begins_with_the_role_and_ends_with_finish_reason_usage_and_done) {
+  served s;
+  serve(&s, pieces, COUNT(pieces));
+  web_answer answer = chat(&s, "", HI_STREAMED);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.head, "text/event-stream");
+  const char *role = strstr(answer.body, "\"delta\":{\"role\":\"assistant\"");
+  const char *text = strstr(answer.body, "\"delta\":{\"content\":\"Hello \\\"you\\\"\\n.\"}");
+  const char *finish = strstr(answer.body, "\"finish_reason\":\"stop\"");
+  const char *usage = strstr(answer.body, "\"choices\":[],\"usage\":{\"prompt_tokens\":7");
+  const char *done = strstr(answer.body, "data: [DONE]");
+  assert_true(role && text && finish && usage && done);
+  assert_true(role < text && text < finish && finish < usage && usage < done);
+  end_serving(&s);
+}
+
+TEST(the_models_are_the_agents) {
+  served s;
+  serve(&s, one, COUNT(one));
+  web_answer answer = web_ask(s.port, "GET", "/v1/models", "", NULL);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "{\"object\":\"list\",\"data\":[{\"id\":\"a\",\"object\":\"model\"");
+  expect_error(chat(&s, "", "{\"model\":\"b\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 404,
+               "invalid_request_error", "model_not_found");
+  end_serving(&s);
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1}, (tp_server_options){.default_agent = "a"});
+  answer = chat(&s, "", "{\"model\":\"b\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"model\":\"b\"");
+  end_serving(&s);
+}
+
+TEST(the_model_reads_the_messages_of_the_request) {
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1, .agent.system = "Standing."},
+             (tp_server_options){0});
+  web_answer answer = chat(
+      &s, "",
+      "{\"model\":\"a\",\"temperature\":0.5,\"messages\":[{\"role\":\"user\",\"content\":\"first\"},{\"role\":"
+      "\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":"
+      "\"look\",\"arguments\":\"{\\\"n\\\":1}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"seen\"},"
+      "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"and\"},{\"type\":\"text\",\"text\":\"now\"}]}]}");
+  assert_int_equal(answer.status, 200);
+  assert_string_equal(s.model->requests[0], "S<Standing.>U<first>A<>C<look>T<seen>=<c1>U<and\nnow>");
+  end_serving(&s);
+}
+
+/* ---- statuses ---- */
+
+static tp_answer deny(void *ctx, tp_call *call) {
+  (void)ctx;
+  return tp_call_deny(call, "not here");
+}
+static tp_answer break_down(void *ctx, tp_call *call) {
+  (void)ctx;
+  return tp_call_fail(call, 1, "the policy service does not answer");
+}
+
+static web_answer chat_with(served *s, const hook *guard, const reply *says, const char *body) {
+  serve_with(s, (world_options){.replies = says, .reply_count = 1, .hooks = guard, .hook_count = guard ? 1 : 0},
+             (tp_server_options){0});
+  return chat(s, "", body);
+}
+
+TEST(a_denial_is_403_and_names_its_guard) {
+  const hook guard = {.id = "guard", .phase = TP_PHASE_TURN_INTAKE, .run = deny};
+  served s;
+  web_answer answer = chat_with(&s, &guard, one, HI_STREAMED);
+  expect_error(answer, 403, "permission_error", "denied");
+  expect_in(answer.body, "\"message\":\"not here\"");
+  expect_in(answer.body, "\"hook\":\"guard\",\"phase\":\"turn.intake\"");
+  expect_in(answer.head, "x-should-retry: false");
+  end_serving(&s);
+}
+
+TEST(a_required_guard_that_fails_is_503) {
+  const hook guard = {
+      .id = "guard", .phase = TP_PHASE_TURN_INTAKE, .run = break_down, .sub.failure = TP_FAILURE_REQUIRED};
+  served s;
+  expect_error(chat_with(&s, &guard, one, HI), 503, "server_error", "guard_failed");
+  end_serving(&s);
+}
+
+TEST(each_failure_of_a_model_has_its_status) {
+  static const struct {
+    tp_status fails;
+    int status;
+    const char *type, *code;
+  } rows[] = {{TP_ERR_MODEL, 502, "server_error", "model_error"},
+              {TP_ERR_MODEL_UNAVAILABLE, 503, "server_error", "model_unavailable"},
+              {TP_ERR_CONTEXT_LENGTH, 400, "invalid_request_error", "context_length_exceeded"}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const reply fails = {.fails = rows[i].fails};
+    served s;
+    expect_error(chat_with(&s, NULL, &fails, HI), rows[i].status, rows[i].type, rows[i].code);
+    end_serving(&s);
+  }
+}
+
+TEST(a_stream_that_fails_after_its_begin_has_the_error_in_it) {
+  const reply fails = {.delta = "Half", .fails = TP_ERR_MODEL};
+  served s;
+  web_answer answer = chat_with(&s, NULL, &fails, HI_STREAMED);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"content\":\"Half\"");
+  expect_in(answer.body, "data: {\"error\":{\"message\":");
+  expect_in(answer.body, "\"code\":\"model_error\"");
+  expect_not_in(answer.body, "\"finish_reason\":\"stop\"");
+  end_serving(&s);
+}
+
+TEST(a_deadline_is_504) {
+  const reply never = {.never = true};
+  served s;
+  serve_with(&s, (world_options){.replies = &never, .reply_count = 1}, (tp_server_options){.turn_limit_ms = 1});
+  expect_error(chat(&s, "", HI), 504, "server_error", "timeout");
+  end_serving(&s);
+}
+
+TEST(a_runtime_that_is_full_is_429_with_the_time_of_a_retry) {
+  const reply never = {.never = true};
+  served s;
+  serve_with(
+      &s,
+      (world_options){.replies = &never, .reply_count = 1, .runtime = {.turns_running_max = 1, .turns_waiting_max = 1}},
+      (tp_server_options){0});
+  int first = web_dial(s.port), second = web_dial(s.port);
+  web_say_request(first, "POST", CHAT, "", HI);
+  latch_wait(&s.model->started, 1);
+  web_say_request(second, "POST", CHAT, "", HI);
+  tp_runtime_stats stats = {.struct_size = sizeof stats};
+  while (stats.turns_waiting == 0) tp_runtime_stats_get(s.runtime, &stats);
+  web_answer answer = chat(&s, "", HI);
+  expect_error(answer, 429, "rate_limit_error", "rate_limit_exceeded");
+  expect_in(answer.head, "Retry-After: 1");
+  close(first);
+  close(second);
+  end_serving(&s);
+}
+
+TEST(a_server_that_drains_takes_no_turns_and_is_not_ready) {
+  served s;
+  serve(&s, one, COUNT(one));
+  assert_int_equal(web_ask(s.port, "GET", "/health/ready", "", NULL).status, 200);
+  tp_server_drain(s.server);
+  expect_error(chat(&s, "", HI), 503, "server_error", "shutting_down");
+  assert_int_equal(web_ask(s.port, "GET", "/health/ready", "", NULL).status, 503);
+  assert_int_equal(web_ask(s.port, "GET", "/health", "", NULL).status, 503);
+  assert_int_equal(web_ask(s.port, "GET", "/health/live", "", NULL).status, 200);
+  end_serving(&s);
+}
+
+/* ---- keys ---- */
+
+static void note_tenant(void *ctx, const tp_event *event) {
+  char *to = ctx;
+  snprintf(to, 32, "%.*s", (int)event->ids[TP_ID_TENANT].size, event->ids[TP_ID_TENANT].data);
+}
+
+TEST(a_key_is_needed_and_decides_the_tenant) {
+  static const char first[] = "first-key-0123456789", second[] = "second-key-0123456789";
+  const tp_server_key a = {.struct_size = sizeof a, .key = first, .tenant = "acme"},
+                      b = {.struct_size = sizeof b, .key = second};
+  const tp_server_key *const keys[] = {&a, &b};
+  static const char *const wrong[] = {"",
+                                      "Authorization: Bearer first-key-012345678\r\n",
+                                      "Authorization: Bearer first-key-01234567890\r\n",
+                                      "Authorization: Bearer \r\n",
+                                      "Authorization: Bearer\r\n",
+                                      "Authorization: Basic first-key-0123456789\r\n",
+                                      "Authorization: first-key-0123456789\r\n",
+                                      "Authorization: Bearer FIRST-KEY-0123456789\r\n"};
+  char tenant[32] = "";
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1},
+             (tp_server_options){.keys = keys, .key_count = 2, .tenant = "others"});
+  const tp_listener listener = {
+      .struct_size = sizeof listener, .on_event = note_tenant, .ctx = tenant, .kinds = 1u << TP_EVENT_TURN_END};
+  assert_int_equal(tp_runtime_listen(s.runtime, &listener, NULL, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    web_answer answer = chat(&s, wrong[i], HI);
+    expect_error(answer, 401, "authentication_error", "invalid_api_key");
+    expect_in(answer.head, "WWW-Authenticate: Bearer");
+  }
+  assert_int_equal(web_ask(s.port, "GET", "/v1/models", "", NULL).status, 401);
+  assert_int_equal(web_ask(s.port, "GET", "/health/live", "", NULL).status, 200);
+  assert_int_equal(s.model->asked, 0);
+  assert_int_equal(chat(&s, "Authorization: Bearer first-key-0123456789\r\n", HI).status, 200);
+  assert_string_equal(tenant, "acme");
+  assert_int_equal(chat(&s, "authorization: bearer second-key-0123456789\r\n", HI).status, 200);
+  assert_string_equal(tenant, "others");
+  end_serving(&s);
+}
+
+TEST(a_page_of_another_name_that_leads_here_is_refused) {
+  served s;
+  serve(&s, one, COUNT(one));
+  int fd = web_dial(s.port);
+  web_say(fd, "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+  expect_error(web_answer_of(web_hear(fd, NULL)), 403, "permission_error", "wrong_host");
+  close(fd);
+  end_serving(&s);
+}
+
+TEST(what_is_wrong_with_the_options_is_refused) {
+  const tp_server_key short_key = {.struct_size = sizeof short_key, .key = "short"},
+                      no_key = {.struct_size = sizeof no_key};
+  const tp_server_key *const shorts[] = {&short_key}, *const nones[] = {&no_key}, *const nulls[] = {NULL};
+  const struct {
+    tp_server_options options;
+    tp_status status;
+  } rows[] = {{{.address = "0.0.0.0"}, TP_ERR_USAGE},
+              {{.address = "here"}, TP_ERR_USAGE},
+              {{.port = 65536}, TP_ERR_USAGE},
+              {{.keys = shorts, .key_count = 1}, TP_ERR_USAGE},
+              {{.keys = nones, .key_count = 1}, TP_ERR_USAGE},
+              {{.keys = nulls, .key_count = 1}, TP_ERR_USAGE},
+              {{.key_count = 1}, TP_ERR_USAGE}};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_server_options options = rows[i].options;
+    tp_fault fault = {0};
+    tp_server *server = NULL;
+    options.struct_size = sizeof options;
+    assert_int_equal(tp_server_start(runtime, &options, &server, &fault), rows[i].status);
+    assert_true(fault.message[0] && !server);
+  }
+  close_runtime(runtime);
+}
+
+/* ---- sessions ---- */
+
+TEST(a_session_goes_on_with_its_history_when_the_user_says_one_thing) {
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1, .agent.system = "Standing."},
+             (tp_server_options){0});
+  const char *session = "X-Session-Id: monday\r\n";
+  assert_int_equal(chat(&s, session, HI).status, 200);
+  assert_int_equal(chat(&s, session,
+                        "{\"model\":\"a\",\"messages\":[{\"role\":\"developer\",\"content\":\"Be short.\"},{\"role\":"
+                        "\"user\",\"content\":\"again\"}]}")
+                       .status,
+                   200);
+  assert_string_equal(s.model->requests[1], "S<Standing.\n\nBe short.>U<hi>A<Hello.>U<again>");
+  assert_int_equal(chat(&s, session,
+                        "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\","
+                        "\"content\":\"y\"},{\"role\":\"user\",\"content\":\"z\"}]}")
+                       .status,
+                   200);
+  assert_string_equal(s.model->requests[2], "S<Standing.>U<x>A<y>U<z>");
+  assert_int_equal(tp_runtime_sessions(s.runtime, NULL, NULL), 1);
+  end_serving(&s);
+}
+
+TEST(a_session_is_its_tenants) {
+  const tp_server_key a = {.struct_size = sizeof a, .key = "first-key-0123456789", .tenant = "acme"},
+                      b = {.struct_size = sizeof b, .key = "second-key-0123456789", .tenant = "other"};
+  const tp_server_key *const keys[] = {&a, &b};
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1}, (tp_server_options){.keys = keys, .key_count = 2});
+  assert_int_equal(chat(&s, "Authorization: Bearer first-key-0123456789\r\nX-Session-Id: s\r\n", HI).status, 200);
+  assert_int_equal(chat(&s, "Authorization: Bearer second-key-0123456789\r\nX-Session-Id: s\r\n", HI).status, 200);
+  assert_string_equal(s.model->requests[1], "S<>U<hi>");
+  end_serving(&s);
+}
+
+TEST(the_session_that_was_not_used_for_longest_makes_space) {
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1}, (tp_server_options){.sessions_max = 2});
+  for (int i = 0; i < 12; i++) {
+    char header[64];
+    snprintf(header, sizeof header, "X-Session-Id: s%d\r\n", i);
+    assert_int_equal(chat(&s, header, HI).status, 200);
+  }
+  assert_int_equal(s.model->asked, 12);
+  end_serving(&s);
+}
+
+TEST(an_id_that_is_none_is_refused) {
+  served s;
+  serve(&s, one, COUNT(one));
+  expect_error(chat(&s, "X-Session-Id: a b\r\n", HI), 400, "invalid_request_error", "invalid_value");
+  end_serving(&s);
+}
+
+/* ---- clients that leave ---- */
+
+TEST(a_client_that_leaves_cancels_its_turn) {
+  const reply never = {.delta = "x", .never = true};
+  served s;
+  serve(&s, &never, 1);
+  for (int i = 0; i < 20; i++) {
+    int fd = web_dial(s.port);
+    web_say_request(fd, "POST", CHAT, "", i % 2 ? HI : HI_STREAMED);
+    latch_wait(&s.model->started, i + 1);
+    close(fd);
+  }
+  for (int i = 0; i < 20000 && s.model->cancels < 20; i++) sleep_ms(1);
+  assert_int_equal(s.model->cancels, 20);
+  end_serving(&s);
+}
+
+TEST(a_server_that_ends_cancels_what_does_not_end) {
+  const reply never = {.delta = "x", .never = true};
+  served s;
+  serve(&s, &never, 1);
+  int fd = web_dial(s.port);
+  web_say_request(fd, "POST", CHAT, "", HI_STREAMED);
+  latch_wait(&s.model->started, 1);
+  tp_server_free(s.server, 1);
+  s.server = NULL;
+  expect_in(web_hear(fd, NULL), "\"code\":\"cancelled\"");
+  close(fd);
+  end_serving(&s);
+}
+
+/* ---- what no client should send ---- */
+
+TEST(a_body_that_cannot_be_used_is_refused_with_its_field) {
+  static const struct {
+    const char *body, *code, *words;
+  } rows[] = {
+      {"", "invalid_json", "the body is no JSON"},
+      {"{", "invalid_json", "the body is no JSON"},
+      {"[]", "invalid_value", "JSON object"},
+      {"null", "invalid_value", "JSON object"},
+      {"{\"model\":\"a\"}", "invalid_value", "messages is missing"},
+      {"{\"model\":\"a\",\"messages\":null}", "invalid_value", "messages is missing"},
+      {"{\"model\":\"a\",\"messages\":[]}", "invalid_value", "messages has 1"},
+      {"{\"model\":\"a\",\"messages\":{}}", "invalid_value", "messages is an array, not an object"},
+      {"{\"model\":\"a\",\"messages\":[1]}", "invalid_value", "messages[0].role"},
+      {"{\"model\":\"a\",\"messages\":[{}]}", "invalid_value", "messages[0].role"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"god\",\"content\":\"x\"}]}", "invalid_value", "not 'god'"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":1}]}", "invalid_value", "messages[0].content"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}", "invalid_value", "empty"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"film\"}]}]}", "invalid_value",
+       "film"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"}]}", "invalid_value", "last message"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "invalid_value", "tool_call_id"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"x\"},{\"role\":\"user\","
+       "\"content\":\"y\"}]}",
+       "invalid_value", "messages[0]"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\"}]},{\"role\":\"user\","
+       "\"content\":\"y\"}]}",
+       "invalid_value", "tool_calls"},
+      {"{\"model\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_value", "model is a string"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_value", "model is missing"},
+      {"{\"model\":\"a\",\"n\":2,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_value", "n is 1"},
+      {"{\"model\":\"a\",\"logprobs\":true,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_value",
+       "logprobs"},
+      {"{\"model\":\"a\",\"stream\":\"yes\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_value",
+       "stream is a boolean"},
+      {"{\"model\":\"a\",\"temprature\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "unknown_parameter",
+       "temprature"},
+      {"{\"model\":\"a\",\"response_format\":{\"type\":\"xml\"},\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+       "invalid_value", "response_format"},
+      {"{\"model\":\"a\",\"model\":\"b\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "invalid_json",
+       "already"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"\xff\"}]}", "invalid_json", "no JSON"},
+      {"{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"\\ud800\"}]}", "invalid_json", "no JSON"},
+  };
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    web_answer answer = chat(&s, "", rows[i].body);
+    expect_error(answer, 400, "invalid_request_error", rows[i].code);
+    expect_in(answer.body, rows[i].words);
+  }
+  assert_int_equal(s.model->asked, 0);
+  end_serving(&s);
+}
+
+TEST(a_path_is_compared_as_it_came) {
+  static const char *const paths[] = {"/",
+                                      "/v1",
+                                      "/v1/",
+                                      "/v1/models/",
+                                      "//v1/models",
+                                      "/v1/../v1/models",
+                                      "/v1/%6dodels",
+                                      "/V1/models",
+                                      "/v1/models%00",
+                                      "/v1/chat/completions/x"};
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(paths); i++)
+    expect_error(web_ask(s.port, "GET", paths[i], "", NULL), 404, "invalid_request_error", "unknown_url");
+  web_answer answer = web_ask(s.port, "GET", CHAT, "", NULL);
+  expect_error(answer, 405, "invalid_request_error", "method_not_allowed");
+  expect_in(answer.head, "Allow: POST");
+  expect_error(web_ask(s.port, "POST", "/v1/models", "", "{}"), 405, "invalid_request_error", "method_not_allowed");
+  end_serving(&s);
+}
+
+TEST(a_body_above_the_limit_is_refused_before_it_is_read) {
+  served s;
+  serve_with(&s, (world_options){.replies = one, .reply_count = 1}, (tp_server_options){.body_bytes_max = 1000});
+  int fd = web_dial(s.port);
+  web_say(fd, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n{");
+  assert_int_equal(web_answer_of(web_hear(fd, "}}")).status, 413);
+  close(fd);
+  assert_int_equal(s.model->asked, 0);
+  end_serving(&s);
+}
+
+TEST(requests_that_follow_each_other_on_a_connection_are_answered_in_order) {
+  static const char request[] =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 61\r\n\r\n"
+      "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"hiya!!\"}]}";
+  served s;
+  serve(&s, one, COUNT(one));
+  int fd = web_dial(s.port);
+  char both[1024];
+  snprintf(both, sizeof both, "%s%sGET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", request,
+           request);
+  web_say(fd, both);
+  const char *text = web_hear(fd, NULL), *first = strstr(text, "Hello."),
+             *second = first ? strstr(first + 1, "Hello.") : NULL;
+  assert_true(second && strstr(second, "{\"status\":\"ok\"}"));
+  close(fd);
+  end_serving(&s);
+}
