@@ -140,6 +140,18 @@ static const cli_command commands[] = {
          "serve          offers the tools to a client that speaks MCP, on standard input and output or over\n"
          "               HTTP: each call goes through the gates and is recorded; SIGTERM waits for open calls",
      .run = cli_mcp},
+    {.bit = CLI_SERVE,
+     .name = "serve",
+     .summary = "serve turns to clients of the OpenAI API, over HTTP",
+     .examples =
+         "  turnphase serve --model script:model.yaml\n"
+         "  turnphase serve --model openai:gpt-4o --hooks .system/hooks --data ./kept\n"
+         "  turnphase serve --model openai:NAME --base-url http://localhost:8000/v1 --http 0.0.0.0:80 --keys keys\n",
+     .description =
+         "Clients change their base URL to http://127.0.0.1:8080/v1, and each of their requests becomes a turn:\n"
+         "hooks guard it, tools and memory are there, and --data keeps its records. SIGTERM lets turns that run\n"
+         "end; SIGHUP looks at the hooks again. docs/serve.md has all that clients may send.",
+     .run = cli_serve},
     {.bit = CLI_RUNS,
      .name = "runs",
      .operand = "DIR",

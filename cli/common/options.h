@@ -32,10 +32,11 @@ enum {
   CLI_SESSIONS = 8388608,
   CLI_FORGET = 16777216,
   CLI_MCP = 33554432,
+  CLI_SERVE = 67108864,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
-              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP
+              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP | CLI_SERVE
 };
 
 enum { CLI_OPERANDS_MAX = 9 };
@@ -139,7 +140,7 @@ typedef struct cli_arguments {
   tp_caller caller;           /* MANUAL_CLI without --caller */
   const char *call_arguments; /* a file; NULL: not given */
   const char *environment, *key, *job_id, *triggered_by, *system;
-  const char *http, *keys;          /* of mcp serve; NULL: not given */
+  const char *http, *keys;          /* of serve and mcp serve; NULL: not given */
   uint32_t ask_wait_s;              /* 0: not given */
   uint32_t mcp_defer;               /* 0: not given */
   const char *mcp_profile;          /* a conversation that names servers; NULL: none */
@@ -165,7 +166,7 @@ typedef struct cli_arguments {
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
-  bool until_empty, all, keeps_questions, yes, stdio;
+  bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on;
 } cli_arguments;
 
 /** A row of the command table. */
@@ -203,6 +204,7 @@ int cli_plan(const cli_arguments *arguments, cli_output *output);
 int cli_phases(const cli_arguments *arguments, cli_output *output);
 int cli_run(const cli_arguments *arguments, cli_output *output);
 int cli_runs(const cli_arguments *arguments, cli_output *output);
+int cli_serve(const cli_arguments *arguments, cli_output *output);
 int cli_sessions(const cli_arguments *arguments, cli_output *output);
 int cli_show(const cli_arguments *arguments, cli_output *output);
 int cli_store(const cli_arguments *arguments, cli_output *output);

@@ -4,16 +4,14 @@
  * main thread waits for a signal, or for the end of standard input; SIGTERM, SIGINT and SIGHUP let open calls end, a
  * second one ends the process as it does by itself. */
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "cli/common/data.h"
 #include "cli/common/exit_status.h"
-#include "cli/common/input.h"
+#include "cli/common/listen.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/mcp/mcp.h"
@@ -24,7 +22,7 @@
 #include "turnphase/skills.h"
 #include "turnphase/sqlite.h"
 
-enum { DRAIN_LIMIT_MS = 10000, KEYS_MAX = 1024 };
+enum { DRAIN_LIMIT_MS = 10000 };
 
 typedef struct serving {
   const cli_arguments *arguments;
@@ -32,10 +30,10 @@ typedef struct serving {
   tp_mcp_server *server;
   tp_store *store;
   tp_sqlite_questions *questions;
-  char *store_path, *memory_path, *address, *keys_text;
-  const char *keys[KEYS_MAX + 1];
-  sigset_t signals;
-  int signal_fd, end_fd;
+  char *store_path, *memory_path, *address;
+  cli_keys keys;
+  cli_signals signals;
+  int end_fd;
 } serving;
 
 /* ---- skills as prompts ---- */
@@ -163,44 +161,6 @@ static int check(cli_arguments *a) {
   return check_exposed(a);
 }
 
-/* "127.0.0.1:8808", "[::1]:0". */
-static int read_address(serving *s, uint32_t *ret_port) {
-  const char *text = s->arguments->http, *colon = text ? strrchr(text, ':') : NULL;
-  char *end = NULL;
-  if (!text) return CLI_OK;
-  unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-  if (!colon || !end || end == colon + 1 || *end || port > UINT16_MAX || colon == text) {
-    cli_error("--http is ADDRESS:PORT, such as 127.0.0.1:8808, not '%s'", text);
-    return CLI_USAGE;
-  }
-  size_t size = (size_t)(colon - text);
-  bool is_bracketed = text[0] == '[' && text[size - 1] == ']';
-  s->address = cli_alloc(size + 1);
-  memcpy(s->address, text + is_bracketed, size - 2 * is_bracketed);
-  s->address[size - 2 * is_bracketed] = '\0';
-  if (strcmp(s->address, "localhost") == 0) memcpy(s->address, "127.0.0.1", 10);
-  *ret_port = (uint32_t)port;
-  return CLI_OK;
-}
-
-static int read_keys(serving *s) {
-  tp_text text = {0};
-  size_t count = 0;
-  if (!s->arguments->keys) return CLI_OK;
-  int status = cli_input_read(s->arguments->keys, &text);
-  if (status != CLI_OK) return status;
-  s->keys_text = cli_alloc(text.size + 1);
-  if (text.size > 0) memcpy(s->keys_text, text.data, text.size);
-  s->keys_text[text.size] = '\0';
-  free((void *)(uintptr_t)text.data);
-  char *rest = s->keys_text;
-  for (char *line; (line = strsep(&rest, "\r\n"));)
-    if (*line && *line != '#' && count < KEYS_MAX) s->keys[count++] = line;
-  if (count > 0) return CLI_OK;
-  cli_error("%s has no key: openssl rand -hex 32 makes one", s->arguments->keys);
-  return CLI_CONFIG;
-}
-
 /* ---- start ---- */
 
 static int open_data(serving *s) {
@@ -231,17 +191,9 @@ static void note_end(void *ctx) {
   (void)!write(s->end_fd, &one, sizeof one);
 }
 
-/* Before any other thread is begun, since the threads of the runtime inherit that these are not for them. */
-static int take_signals(serving *s) {
-  sigemptyset(&s->signals);
-  sigaddset(&s->signals, SIGTERM);
-  sigaddset(&s->signals, SIGINT);
-  struct sigaction action;
-  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&s->signals, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
-  s->signal_fd = signalfd(-1, &s->signals, SFD_CLOEXEC);
+static int open_end(serving *s) {
   s->end_fd = eventfd(0, EFD_CLOEXEC);
-  if (s->signal_fd >= 0 && s->end_fd >= 0) return CLI_OK;
+  if (s->end_fd >= 0) return CLI_OK;
   cli_error("there are no file descriptors left to wait with");
   return CLI_UNAVAILABLE;
 }
@@ -256,7 +208,7 @@ static int start_server(serving *s, uint32_t port) {
                                          .http_address = s->address,
                                          .http_port = port,
                                          .keys_required = a->keys != NULL,
-                                         .keys = s->keys,
+                                         .keys = s->keys.items,
                                          .origins = a->origins.items,
                                          .has_channel = s->questions != NULL,
                                          .ask_wait_ms = a->ask_wait_s * 1000,
@@ -274,11 +226,9 @@ static int start_server(serving *s, uint32_t port) {
 
 /* @return the number of the signal; 0: the client has closed its end. */
 static int wait_for_end(const serving *s) {
-  struct pollfd waits[] = {{.fd = s->signal_fd, .events = POLLIN}, {.fd = s->end_fd, .events = POLLIN}};
-  struct signalfd_siginfo info;
+  struct pollfd waits[] = {{.fd = s->signals.fd, .events = POLLIN}, {.fd = s->end_fd, .events = POLLIN}};
   while (poll(waits, 2, -1) < 0) {}
-  if (!(waits[0].revents & POLLIN)) return 0;
-  return read(s->signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : SIGTERM;
+  return waits[0].revents & POLLIN ? cli_signals_next(&s->signals) : 0;
 }
 
 static void close_serving(serving *s) {
@@ -289,23 +239,23 @@ static void close_serving(serving *s) {
     tp_runtime_free(s->runtime);
   }
   tp_sqlite_questions_close(s->questions);
-  if (s->signal_fd >= 0) close(s->signal_fd);
   if (s->end_fd >= 0) close(s->end_fd);
   free(s->store_path);
   free(s->memory_path);
   free(s->address);
-  free(s->keys_text);
+  cli_keys_free(&s->keys);
 }
 
 int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
   cli_arguments arguments = *theirs;
-  serving s = {.arguments = &arguments, .signal_fd = -1, .end_fd = -1};
+  serving s = {.arguments = &arguments, .signals.fd = -1, .end_fd = -1};
   uint32_t port = 0;
   (void)output;
   int status = check(&arguments);
-  if (status == CLI_OK) status = read_address(&s, &port);
-  if (status == CLI_OK) status = read_keys(&s);
-  if (status == CLI_OK) status = take_signals(&s);
+  if (status == CLI_OK && arguments.http) status = cli_listen_read(arguments.http, &s.address, &port);
+  if (status == CLI_OK && arguments.keys) status = cli_keys_read(arguments.keys, &s.keys);
+  if (status == CLI_OK) status = cli_signals_take(&s.signals);
+  if (status == CLI_OK) status = open_end(&s);
   if (status == CLI_OK) status = open_data(&s);
   if (status == CLI_OK) {
     tp_question_fn ask = s.questions ? tp_sqlite_questions_put : NULL;
@@ -315,7 +265,7 @@ int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
   if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);
   if (status == CLI_OK) status = start_server(&s, port);
   if (status == CLI_OK) (void)wait_for_end(&s);
-  if (s.signal_fd >= 0) pthread_sigmask(SIG_UNBLOCK, &s.signals, NULL);
+  cli_signals_give_back(&s.signals);
   if (s.store) tp_store_free(s.store);
   close_serving(&s);
   return status;

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * serve: turns for clients of the OpenAI API, over HTTP. The main thread waits for signals: SIGTERM and SIGINT let
+ * turns that run end, a second one ends the process as it does by itself; SIGHUP looks at the hooks again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/exit_status.h"
+#include "cli/common/input.h"
+#include "cli/common/listen.h"
+#include "cli/common/message.h"
+#include "cli/common/pool.h"
+#include "cli/mcp/mcp.h"
+#include "cli/run/conversation.h"
+#include "cli/run/talk.h"
+#include "runtime/base/check.h"
+#ifdef CLI_WITH_HTTP
+#include "turnphase/server.h"
+
+enum { DRAIN_LIMIT_MS = 30000 };
+#define ADDRESS "127.0.0.1:8080"
+
+typedef struct serving {
+  const cli_arguments *arguments;
+  cli_talk talk;
+  tp_agent *agent;
+  tp_server *server;
+  char *address;
+  uint32_t port;
+  cli_keys keys;
+  tp_server_key key_list[CLI_KEYS_MAX];
+  const tp_server_key *key_pointers[CLI_KEYS_MAX];
+  cli_signals signals;
+} serving;
+
+static int check(const cli_arguments *a) {
+  const cli_budget *session = &a->budgets.session;
+  if (session->requests || session->tokens || session->cost_micros) {
+    cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
+    return CLI_USAGE;
+  }
+  return cli_talk_check(a, "serve", true);
+}
+
+/* "KEY" or "KEY TENANT", a line. */
+static int read_keys(serving *s) {
+  if (!s->arguments->keys) return CLI_OK;
+  int status = cli_keys_read(s->arguments->keys, &s->keys);
+  for (size_t i = 0; status == CLI_OK && i < s->keys.count; i++) {
+    char *tenant = (char *)(uintptr_t)s->keys.items[i], *key = strsep(&tenant, " \t");
+    if (tenant) tenant += strspn(tenant, " \t");
+    if (tenant && !cli_is_id(tp_text_of(tenant))) {
+      cli_error("%s, key %zu: the tenant must have 1 to 128 bytes without white space", s->arguments->keys, i + 1);
+      status = CLI_CONFIG;
+    }
+    s->key_list[i] = (tp_server_key){.struct_size = sizeof s->key_list[i], .key = key, .tenant = tenant};
+    s->key_pointers[i] = &s->key_list[i];
+  }
+  return status;
+}
+
+static int add_agent(serving *s) {
+  cli_models models;
+  tp_fault fault = {0};
+  int status = cli_models_open(&s->arguments->models, &models);
+  if (status != CLI_OK) return status;
+  const tp_agent_config config = {.struct_size = sizeof config,
+                                  .id = CLI_OWN_AGENT,
+                                  .system = s->arguments->system,
+                                  .model = models.items[0],
+                                  .fallbacks = (const tp_model *const *)models.items + 1,
+                                  .fallback_count = models.count - 1};
+  assert(models.count > 0);
+  tp_status added = tp_agent_add(s->talk.runtime, &config, &s->agent, &fault);
+  if (added == TP_OK) return CLI_OK;
+  cli_models_free(&models);
+  return cli_fault(CLI_OWN_AGENT, added, &fault);
+}
+
+static int open_runtime(serving *s) {
+  cli_models none = {.count = 0};
+  int status = cli_talk_open(&s->talk, s->arguments, &none);
+  if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, s->arguments);
+  return status == CLI_OK ? add_agent(s) : status;
+}
+
+static int start_server(serving *s) {
+  const cli_arguments *a = s->arguments;
+  tp_fault fault = {0};
+  const tp_server_options options = {.struct_size = sizeof options,
+                                     .address = s->address,
+                                     .port = s->port,
+                                     .keys_required = a->keys != NULL,
+                                     .keys = s->key_pointers,
+                                     .key_count = s->keys.count,
+                                     .tenant = a->tenant,
+                                     .environment = cli_environment(a),
+                                     .default_agent = a->only_models ? NULL : CLI_OWN_AGENT,
+                                     .turn_limit_ms = a->limits.time_s * 1000,
+                                     .goes_on = a->goes_on,
+                                     .shared_history = s->talk.history};
+  tp_status status = tp_server_start(s->talk.runtime, &options, &s->server, &fault);
+  if (status != TP_OK) return cli_fault("serve", status, &fault);
+  bool is_v6 = strchr(s->address, ':') != NULL;
+  cli_error("serving http://%s%s%s:%u/v1", is_v6 ? "[" : "", s->address, is_v6 ? "]" : "", tp_server_port(s->server));
+  return CLI_OK;
+}
+
+static void wait_for_end(const serving *s) {
+  while (cli_signals_next(&s->signals) == SIGHUP) cli_follower_retry(s->talk.follower);
+}
+
+static void close_serving(serving *s) {
+  tp_server_free(s->server, DRAIN_LIMIT_MS);
+  if (s->agent) tp_agent_remove(s->agent);
+  cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
+  cli_talk_close(&s->talk);
+  cli_keys_free(&s->keys);
+  free(s->address);
+}
+
+int cli_serve(const cli_arguments *arguments, cli_output *output) {
+  serving *s = cli_alloc(sizeof *s);
+  (void)output;
+  *s = (serving){.arguments = arguments, .signals.fd = -1};
+  int status = check(arguments);
+  if (status == CLI_OK) status = cli_listen_read(arguments->http ? arguments->http : ADDRESS, &s->address, &s->port);
+  if (status == CLI_OK) status = read_keys(s);
+  if (status == CLI_OK) status = cli_signals_take(&s->signals);
+  if (status == CLI_OK) status = open_runtime(s);
+  if (status == CLI_OK) status = start_server(s);
+  if (status == CLI_OK) wait_for_end(s);
+  cli_signals_give_back(&s->signals);
+  close_serving(s);
+  free(s);
+  return status;
+}
+
+#else
+
+int cli_serve(const cli_arguments *arguments, cli_output *output) {
+  (void)arguments, (void)output;
+  cli_error("this turnphase was built without turnphase-server (libmicrohttpd), which serve needs");
+  return CLI_CONFIG;
+}
+
+#endif
