@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests of the Python package on the module of a build: run.py MODULE FOLDER [TEST…].
+
+The package is made in FOLDER of links to its sources and to the module.
+"""
+
+import os
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def main():
+    module, folder, *names = sys.argv[1:]
+    package = pathlib.Path(folder) / 'turnphase'
+    package.mkdir(parents=True, exist_ok=True)
+    for source in [*(HERE.parent / 'turnphase').iterdir(), pathlib.Path(module).resolve()]:
+        if source.suffix in ('.py', '.pyi', '.typed', '.so'):
+            link = package / source.name
+            if not link.is_symlink() or os.readlink(link) != str(source):
+                link.unlink(missing_ok=True)
+                link.symlink_to(source)
+    os.environ['PYTHONPATH'] = folder
+    sys.path[:0] = [str(HERE), folder]
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromNames(names) if names else loader.discover(str(HERE), 'test_*.py')
+    return not unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful()
+
+
+if __name__ == '__main__':
+    sys.dont_write_bytecode = True
+    sys.exit(main())

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ends in the wrong moment: tasks, objects, forks, the interpreter."""
+
+import asyncio
+import gc
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+import weakref
+
+from support import AsyncTest, Runtime, calls, one_turn, says_hello, turnphase
+from turnphase import Allow
+
+logging.getLogger('turnphase').setLevel(logging.CRITICAL)
+
+
+def program(text):
+    """(exit code, output) of a program in an interpreter of its own."""
+    run = subprocess.run(
+        [sys.executable, '-X', 'dev', '-c', textwrap.dedent(text)], capture_output=True, text=True, timeout=60
+    )
+    return run.returncode, run.stdout + run.stderr
+
+
+SETUP = """
+    import asyncio, os, sys, threading
+    import turnphase
+    begun = asyncio.Event()
+
+    async def hangs(request):
+        begun.set()
+        await asyncio.Event().wait()
+"""
+
+
+class Ends(AsyncTest):
+    async def test_many_cancelled_tasks(self):
+        count = 1000
+
+        async def model(request):
+            await asyncio.Event().wait()
+
+        async with Runtime() as runtime:
+            sessions = [runtime.session(model=model) for _ in range(20)]
+            turns = [session.turn('x') for session in sessions for _ in range(count // 20)]
+            tasks = [asyncio.ensure_future(turn._wait()) for turn in turns]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            self.assertTrue(all(isinstance(end, asyncio.CancelledError) for end in ends))
+            results = await asyncio.gather(*(turn._wait() for turn in turns))
+            self.assertEqual({result.outcome for result in results}, {'cancelled'})
+            for session in sessions:
+                await session.close()
+            while runtime._tasks:
+                await asyncio.sleep(0)
+            self.assertEqual([kept for kept in runtime._kept.values() if isinstance(kept, turnphase.Turn)], [])
+
+    async def test_nothing_is_kept_of_turns_and_registrations(self):
+        async with Runtime() as runtime:
+
+            @runtime.guard()
+            async def guard(call):
+                return Allow()
+
+            @runtime.tool
+            async def act() -> str:
+                return 'x'
+
+            async def turns(count):
+                for _ in range(count):
+                    await one_turn(runtime, calls('act'))
+                    runtime.hook('tool.pre', id='passing')(lambda call: None)
+                    runtime.remove_hook('passing')
+                await one_turn(runtime)
+                gc.collect()
+
+            await turns(20)
+            kept, objects, descriptors = len(runtime._kept), len(gc.get_objects()), len(os.listdir('/proc/self/fd'))
+            await turns(100)
+            self.assertLess(len(runtime._kept), kept + 20)
+            self.assertLess(len(gc.get_objects()), objects + 300)
+            self.assertLessEqual(len(os.listdir('/proc/self/fd')), descriptors)
+        gone = weakref.ref(runtime)
+        del runtime, guard, act, turns
+        gc.collect()
+        self.assertIsNone(gone())
+
+    async def test_a_call_that_is_collected_fails_at_once(self):
+        """Python drops a coroutine that nothing can wake: what waits for it must not wait for its limit."""
+        dropped = []
+        async with Runtime() as runtime:
+
+            def begin(function, turn, token, work):
+                dropped.append(token)
+                del work
+                gc.collect()
+
+            runtime._begin = begin
+            result = await asyncio.wait_for(one_turn(runtime), 30)
+            self.assertEqual((result.outcome, len(dropped) > 0), ('failed', True))
+
+    async def test_collections_during_turns(self):
+        threshold = gc.get_threshold()
+        gc.set_threshold(1, 1, 1)
+        try:
+            async with Runtime() as runtime:
+
+                @runtime.guard()
+                async def guard(call):
+                    call.payload()
+                    return Allow()
+
+                runtime.tool(name='act', thread=False)(lambda: {'a': [1]})
+                results = await asyncio.gather(*(one_turn(runtime, calls('act')) for _ in range(10)))
+        finally:
+            gc.set_threshold(*threshold)
+        self.assertEqual({result.outcome for result in results}, {'completed'})
+
+    async def test_two_runtimes_in_one_loop(self):
+        async with Runtime() as one, Runtime() as two:
+            one.tool(name='who')(lambda: 'one')
+            two.tool(name='who')(lambda: 'two')
+            texts = await asyncio.gather(*(one_turn(runtime, calls('who')) for runtime in (one, two, one)))
+            self.assertEqual([text.text for text in texts], ['done: one', 'done: two', 'done: one'])
+            session = one.session(model=says_hello)
+            agent = await two.agent('a', model=says_hello)
+            with self.assertRaises(turnphase.Error):
+                one.session(agent=agent)
+            await session.close()
+
+    async def test_leaving_with_an_exception_cancels_what_runs(self):
+        begun = asyncio.Event()
+
+        async def model(request):
+            begun.set()
+            await asyncio.Event().wait()
+
+        with self.assertRaises(ZeroDivisionError):
+            async with Runtime() as runtime:
+                turn = runtime.session(model=model).turn('x').start()
+                await begun.wait()
+                raise ZeroDivisionError
+        self.assertEqual(turn.result.outcome, 'cancelled')
+        with self.assertRaises(turnphase.UsageError):
+            runtime.session(model=model)
+
+
+class Processes(unittest.TestCase):
+    def test_the_interpreter_ends_in_mid_turn(self):
+        for way in ('sys.exit(7)', 'raise SystemExit(7)', 'os._exit(7)'):
+            with self.subTest(way):
+                code, output = program(
+                    SETUP
+                    + """
+    async def main():
+        runtime = turnphase.Runtime()
+        await runtime.__aenter__()
+        turn = runtime.session(model=hangs).turn('x').start()
+        await begun.wait()
+        %s
+
+    asyncio.run(main())
+"""
+                    % way
+                )
+                self.assertEqual(code, 7, output)
+
+    def test_the_interpreter_ends_while_a_thread_runs_a_tool(self):
+        code, output = program(
+            SETUP
+            + """
+    async def model(request):
+        return turnphase.Response(calls=[turnphase.ToolCall('act')])
+
+    leave = threading.Event()
+
+    async def main():
+        runtime = turnphase.Runtime()
+        loop = asyncio.get_running_loop()
+
+        @runtime.tool
+        def act(run: turnphase.ToolRun) -> str:
+            loop.call_soon_threadsafe(begun.set)
+            leave.wait()
+            return run.name
+
+        await runtime.__aenter__()
+        turn = runtime.session(model=model).turn('x').start()
+        await begun.wait()
+        runtime._free()
+        leave.set()
+        sys.exit(7)
+
+    asyncio.run(main())
+"""
+        )
+        self.assertEqual(code, 7, output)
+        self.assertNotIn('Fatal', output)
+
+    def test_the_child_of_a_fork_is_refused(self):
+        code, output = program(
+            SETUP
+            + """
+    async def main():
+        async with turnphase.Runtime() as runtime:
+            session = runtime.session(model=hangs)
+            turn = session.turn('x').start()
+            await begun.wait()
+            child = os.fork()
+            if child == 0:
+                for use in (lambda: runtime.session(), lambda: session.turn('y').start(), lambda: turn.cancel(),
+                            lambda: runtime._core.take(1), lambda: runtime.tool(lambda: 'x')):
+                    try:
+                        use()
+                        os._exit(1)
+                    except turnphase.ForkedError:
+                        pass
+                own = turnphase.Runtime()
+                own._free()
+                runtime._free()
+                del own, runtime, session, turn
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            turn.cancel()
+            assert (await turn).outcome == 'cancelled'
+
+    asyncio.run(main())
+"""
+        )
+        self.assertEqual(code, 0, output)
+
+    def test_the_module_is_loaded_again(self):
+        code, output = program("""
+    import asyncio, sys
+    for _ in range(3):
+        import turnphase
+
+        async def main():
+            async with turnphase.Runtime() as runtime:
+                async with runtime.session(model=turnphase.Script(['a'])) as session:
+                    assert (await session.turn('x')).text == 'a'
+
+        asyncio.run(main())
+        for name in [name for name in sys.modules if name.startswith('turnphase')]:
+            del sys.modules[name]
+""")
+        self.assertEqual(code, 0, output)
+
+
+if __name__ == '__main__':
+    unittest.main()

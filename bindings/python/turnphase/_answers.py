@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hooks, tools and models answer, and what turns report."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping
+
+from . import _errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Allow:
+    """The verdict allow of a hook."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deny:
+    """The verdict deny of a hook, with a reason that is safe to show."""
+
+    reason: str = ''
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """The verdict ask of a hook: a person decides."""
+
+    reason: str = ''
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """A hook could not do its work: its failure policy decides what follows."""
+
+    reason: str = ''
+    retryable: bool = False
+
+
+Verdict = Allow | Deny | Ask | Failed | None
+
+
+@dataclasses.dataclass(slots=True)
+class Part:
+    """An image, a sound, a file, a link or a text of a tool's answer. kind: text, file, image, audio, link."""
+
+    kind: str
+    text: str | None = None
+    bytes: bytes | None = None
+    uri: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Answer:
+    """All that a tool can answer: what the model reads, a structured result for the host, and parts."""
+
+    text: str = ''
+    value: Any = None
+    parts: list[Part] = dataclasses.field(default_factory=list)
+    is_error: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class ToolCall:
+    """A tool call of a model's response."""
+
+    name: str
+    arguments: Any = None
+    id: str = ''
+    malformed: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Response:
+    """The response of a model."""
+
+    text: str = ''
+    calls: list[ToolCall] = dataclasses.field(default_factory=list)
+    stop_reason: str = ''
+    finish: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    provider_data: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Thinking:
+    """A piece of what a model thinks, among the pieces that it yields."""
+
+    text: str
+
+
+@dataclasses.dataclass(slots=True)
+class Message:
+    """One message of a conversation. role: user, assistant, tool, system or end."""
+
+    role: str
+    text: str = ''
+    calls: list[ToolCall] = dataclasses.field(default_factory=list)
+    call_id: str = ''
+    name: str = ''
+    is_error: bool = False
+    parts: list[Any] = dataclasses.field(default_factory=list)
+    value: Any = None
+    provider_data: Any = None
+    turn_id: str = ''
+    ending: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class Tool:
+    """A tool as a model is shown it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclasses.dataclass(slots=True)
+class ModelRequest:
+    """A request to a model."""
+
+    messages: list[Message]
+    tools: list[Tool]
+    system: str = ''
+    model: str = ''
+    attempt: int = 1
+    time_left_ms: int = 0
+    parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
+    files: list[str] = dataclasses.field(default_factory=list)
+    answer_schema: dict[str, Any] | None = None
+    session_id: str = ''
+    turn_id: str = ''
+
+
+@dataclasses.dataclass(slots=True)
+class Result:
+    """How a turn ended. outcome: completed, failed, denied, cancelled or timed_out."""
+
+    outcome: str = 'none'
+    code: int = 0
+    text: str = ''
+    reason: str = ''
+    bare_reason: str = ''
+    turn_id: str = ''
+    subscription: str = ''
+    phase: str = ''
+    state: str = ''
+    why: str = ''
+    iterations: int = 0
+    tool_calls: int = 0
+    finish: str = 'unknown'
+    finish_word: str = ''
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    started_ns: int = 0
+    ended_ns: int = 0
+    value: Any = None
+    is_stored: bool = False
+
+    def check(self) -> Result:
+        """@return the result itself. @raises the exception of its code where the turn did not complete."""
+        if self.outcome != 'completed':
+            name, category = _NAMES.get(self.outcome, ('', _CATEGORIES.get(self.code // 100, '')))
+            raise _errors.of(self.code, name, category, self.reason or self.outcome, self.subscription, self.phase)
+        return self
+
+
+_NAMES = {
+    'denied': ('TP_ERR_DENIED', 'hook'),
+    'cancelled': ('TP_ERR_CANCELLED', 'canceled'),
+    'timed_out': ('TP_ERR_TIMEOUT', 'timeout'),
+}
+_CATEGORIES = {1: 'usage', 2: 'limit', 3: 'timeout', 4: 'canceled', 5: 'hook', 6: 'store', 7: 'system', 8: 'internal'}
+
+
+@dataclasses.dataclass(slots=True)
+class Event:
+    """Something that happened in a turn; `kind` says which members it has (tp_event_kind of turnphase/turn.h)."""
+
+    kind: str = ''
+    text: str = ''
+    phase: str = ''
+    sequence: int = 0
+    unix_ms: int = 0
+    status: int = 0
+    subscription: str = ''
+    call_index: int = 0
+    tool_call: ToolCall | None = None
+    tool_result: dict[str, Any] | None = None
+    contribution: dict[str, Any] | None = None
+    question: dict[str, Any] | None = None
+    run: dict[str, Any] | None = None
+    job: dict[str, Any] | None = None
+    model: str = ''
+    finish: str = ''
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int = 0
+    lost: int = 0
+    agent_id: str = ''
+    session_id: str = ''
+    turn_id: str = ''
+    parent_turn: str = ''
+
+
+@dataclasses.dataclass(slots=True)
+class Question:
+    """A question to a person about a tool call. Answered by what the `on_question` function returns."""
+
+    tool: str
+    arguments: Any
+    reason: str = ''
+    subscription: str = ''
+    session_id: str = ''
+    turn_id: str = ''
+
+
+@dataclasses.dataclass(slots=True)
+class Decision:
+    """What a person decided; `arguments` replaces those of the call."""
+
+    allow: bool
+    reason: str = ''
+    person: str = ''
+    arguments: dict[str, Any] | None = None
+
+
+def made(kind: type[Any], shown: Mapping[str, Any]) -> Any:
+    """The object of a dict; members that a newer library adds are left out."""
+    return kind(**{key: value for key, value in shown.items() if key in kind.__dataclass_fields__})
+
+
+def calls_of(shown: Mapping[str, Any]) -> list[ToolCall]:
+    return [made(ToolCall, call) for call in shown.get('calls', ())]
+
+
+def message_of(shown: dict[str, Any]) -> Message:
+    message: Message = made(Message, shown)
+    message.calls = calls_of(shown)
+    return message
+
+
+def request_of(shown: dict[str, Any]) -> ModelRequest:
+    messages = [message_of(message) for message in shown.pop('messages', ())]
+    tools = [
+        Tool(tool['name'], tool.get('description', ''), tool.get('schema', {'type': 'object'}))
+        for tool in shown.pop('tools', ())
+    ]
+    request: ModelRequest = made(ModelRequest, {**shown, 'messages': messages, 'tools': tools})
+    return request
+
+
+def event_of(shown: dict[str, Any]) -> Event:
+    event: Event = made(Event, shown)
+    if event.tool_call is not None:
+        event.tool_call = made(ToolCall, shown['tool_call'])
+    return event
+
+
+def dict_of(answer: Any) -> dict[str, Any]:
+    """The dict of a dataclass for the library: what is empty is left out."""
+    return {
+        name: value for name in answer.__dataclass_fields__ if (value := getattr(answer, name)) not in (None, '', 0)
+    }
+
+
+def call_dict(call: ToolCall) -> dict[str, Any]:
+    made_dict = {'name': call.name, 'id': call.id, 'malformed': call.malformed}
+    if call.arguments is not None and not call.malformed:
+        made_dict['arguments'] = call.arguments
+    return made_dict
+
+
+def response_dict(response: Response) -> dict[str, Any]:
+    shown = {
+        name: getattr(response, name)
+        for name in ('text', 'stop_reason', 'finish', 'input_tokens', 'output_tokens', 'cost_micros', 'provider_data')
+    }
+    shown['calls'] = [call if isinstance(call, dict) else call_dict(call) for call in response.calls]
+    return {name: value for name, value in shown.items() if value not in (None, '', 0, [])}
