@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much of the evidence is recalled on real conversations (LoCoMo's, which are no part of this tree): every
- * utterance is remembered, then each question of categories 1 to 4 that names evidence is asked. mean is the share of
- * its evidence among the first entries, any whether there is one at all. Beside it, in the same run, what a full-text
- * query finds by itself, alone and with two neighbours of each hit.
+ * How much of the evidence is recalled on real conversations, which are no part of this tree: every utterance is
+ * remembered, then each question is asked. LoCoMo's are people who chat; its questions are those of categories 1 to 4
+ * that name evidence. BEAM's are a user and an assistant with messages of some 2 KB, and the user's or both are kept;
+ * its questions are those of five abilities whose evidence is kept. mean is the share of its evidence among the first
+ * entries, any whether there is one at all. Beside it, in the same run, what a full-text query finds by itself, alone
+ * and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency
@@ -30,11 +32,21 @@
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
 
-enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 5, PREFIX_BYTES = 40, WAYS = 5 };
+enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 6, PREFIX_BYTES = 40, WAYS = 5, KEPT_BYTES_MAX = 4096 };
 
 static const char *const cut_names[CUTS] = {"5", "10", "16", "2800 B", "12000 B"};
 static const char *const way_names[WAYS] = {"recall", "FTS5", "FTS5 with two neighbours", "no names, I and you",
                                             "no names at all"};
+
+/** Conversations of one form: people who chat in short lines; a user and an assistant with messages of some 2 KB. */
+typedef enum kind { LOCOMO, BEAM_USER, BEAM_BOTH, BEAM_LONG, KINDS } kind;
+static const char *const kind_names[KINDS] = {"LoCoMo, three", "BEAM 100K, user", "BEAM 100K, both", "BEAM 500K, user"};
+static const char *const beam_categories[CATEGORIES] = {NULL,
+                                                        "contradiction_resolution",
+                                                        "information_extraction",
+                                                        "knowledge_update",
+                                                        "multi_session_reasoning",
+                                                        "temporal_reasoning"};
 
 /** Who says what: with names before the lines; or the first party is the user and the other the assistant. */
 typedef enum parties { NAMED, TWO_PARTIES } parties;
@@ -46,10 +58,11 @@ typedef struct tally {
   int questions;
 } tally;
 
-static tally tallies[WAYS][CATEGORIES];
+static tally tallies[KINDS][WAYS][CATEGORIES];
+static kind present_kind;
 static sqlite3 *reader;
 static FILE *features;
-static double spent, worst;
+static double spent[KINDS], worst[KINDS];
 static const tp__memory_scope scope = {.tenant = {"acme", 4}, .kind = {"workspace", 9}, .name = {"home", 4}};
 
 static void must(bool true_one, const char *words) {
@@ -90,10 +103,12 @@ static int64_t said_of(tp_text words) {
   return (int64_t)timegm(&tm) * 1000;
 }
 
+static const char fts_sql[] =
+    "DROP TABLE IF EXISTS fts; CREATE VIRTUAL TABLE fts USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
+    " tokenize='porter unicode61 remove_diacritics 2')";
+
 static void remember_all(tp__memory_store *store, const char *json, parties who) {
-  execute(
-      "DROP TABLE IF EXISTS fts; CREATE VIRTUAL TABLE fts USING fts5 (text, turn UNINDEXED, session UNINDEXED,"
-      " tokenize='porter unicode61 remove_diacritics 2')");
+  execute(fts_sql);
   sqlite3_stmt *row = query(
       "SELECT s.key, u.value ->> 'dia_id', (u.value ->> 'speaker') || ': ' || (u.value ->> 'text'),"
       " json_extract(?1, '$.' || s.key || '_date_time'), u.value ->> 'text',"
@@ -162,12 +177,12 @@ static void count_entries(int way, int category, const evidence *e, const entrie
     for (int i = 0; i < list->count && i < counts[c] && (used += list->bytes[i]) <= bytes[c]; i++)
       found += list->good[i];
     for (int k = 0; k <= category; k += category) {
-      tallies[way][k].mean[c] += (double)found / e->count;
-      tallies[way][k].any[c] += found > 0;
+      tallies[present_kind][way][k].mean[c] += (double)found / e->count;
+      tallies[present_kind][way][k].any[c] += found > 0;
     }
   }
-  tallies[way][0].questions++;
-  tallies[way][category].questions++;
+  tallies[present_kind][way][0].questions++;
+  tallies[present_kind][way][category].questions++;
 }
 
 static void ask_memory(int way, tp__memory_store *store, tp_text question, int category, const evidence *e) {
@@ -178,8 +193,8 @@ static void ask_memory(int way, tp__memory_store *store, tp_text question, int c
   must(tp__memory_recall(store, &scope, question, ENTRIES_MAX, &list) == TP_OK, "not recalled");
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
   double duration_ms = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
-  if (way == 0) spent += duration_ms;
-  if (way == 0 && duration_ms > worst) worst = duration_ms;
+  if (way == 0) spent[present_kind] += duration_ms;
+  if (way == 0 && duration_ms > worst[present_kind]) worst[present_kind] = duration_ms;
   for (size_t i = 0; i < list.count; i++) {
     answer.good[i] = is_evidence(e, list.items[i].turn);
     answer.bytes[i] = list.items[i].text.size + PREFIX_BYTES;
@@ -273,7 +288,7 @@ static char *with_pronouns(const char *question, const char *json) {
 
 static bool read_conversation(const char *directory, int number, char *json, size_t size) {
   char path[4096];
-  snprintf(path, sizeof path, "%s/%s.json", directory, numbers[number]);
+  snprintf(path, sizeof path, "%s/locomo/%s.json", directory, numbers[number]);
   FILE *file = fopen(path, "rb");
   if (!file) return false;
   json[fread(json, 1, size - 1, file)] = '\0';
@@ -312,6 +327,93 @@ static bool ask_all(const char *directory, int number) {
   tp__memory_store_close(unnamed);
   tp__memory_store_close(store);
   return true;
+}
+
+/* ---- BEAM: tab-separated lines, which its README explains ---- */
+
+enum { FIELDS_MAX = 6, BEAM_FILES = 20, MESSAGE_MAX = 1 << 17 };
+
+/* Cuts a line at its tabs, the last field being the rest. @return the number of fields. */
+static int cut_fields(char *line, char *fields[FIELDS_MAX]) {
+  int count = 0;
+  line[strcspn(line, "\n")] = '\0';
+  while (line && count < FIELDS_MAX) {
+    fields[count++] = line;
+    line = count < FIELDS_MAX ? strchr(line, '\t') : NULL;
+    if (line) *line++ = '\0';
+  }
+  return count;
+}
+
+static void remember_message(tp__memory_store *store, char *const fields[FIELDS_MAX], sqlite3_stmt *add) {
+  tp_text text = tp_text_of(fields[5]);
+  tp__memory memory = {.said_ms = strtoll(fields[4], NULL, 10),
+                       .session = tp_text_of(fields[1]),
+                       .turn = tp_text_of(fields[2]),
+                       .part = tp_text_of(fields[3][0] == 'a' ? tp__memory_assistant : ""),
+                       .text = {text.data, tp__memory_cut(text, KEPT_BYTES_MAX)}};
+  must(tp__memory_put(store, &scope, &memory, NULL) == TP_OK, "not remembered");
+  const tp_text columns[] = {memory.turn, text, memory.session};
+  for (int i = 0; i < 3; i++) sqlite3_bind_text(add, i + 1, columns[i].data, (int)columns[i].size, SQLITE_TRANSIENT);
+  sqlite3_step(add);
+  sqlite3_reset(add);
+}
+
+/* Evidence that was not remembered, such as what the assistant said, is none. */
+static evidence read_numbers(char *ids) {
+  evidence found = {.count = 0};
+  sqlite3_stmt *has = query("SELECT 1 FROM fts WHERE turn = ?1", NULL);
+  for (char *rest = NULL, *id = strtok_r(ids, ",", &rest); id && found.count < 32; id = strtok_r(NULL, ",", &rest)) {
+    bool known = strlen(id) >= sizeof found.ids[0];
+    for (int i = 0; i < found.count; i++) known = known || strcmp(found.ids[i], id) == 0;
+    sqlite3_bind_text(has, 1, id, -1, SQLITE_STATIC);
+    if (!known && sqlite3_step(has) == SQLITE_ROW) memcpy(found.ids[found.count++], id, strlen(id) + 1);
+    sqlite3_reset(has);
+  }
+  sqlite3_finalize(has);
+  return found;
+}
+
+static void ask_beam(tp__memory_store *store, int conversation, int number, char *const fields[FIELDS_MAX]) {
+  int category = 1;
+  while (category < CATEGORIES && strcmp(fields[1], beam_categories[category]) != 0) category++;
+  if (category == CATEGORIES) return; /* its evidence is no few messages: an order, a summary, an instruction */
+  evidence e = read_numbers(fields[2]);
+  tp_text question = tp_text_of(fields[3]);
+  if (e.count == 0) return;
+  ask_memory(0, store, question, category, &e);
+  ask_fts(1, question, category, &e);
+  ask_fts(2, question, category, &e);
+  float head[] = {(float)(1000 * (int)present_kind + conversation), (float)number, (float)category, (float)e.count};
+  if (features) write_features(store, question, head, &e);
+}
+
+static bool ask_beam_file(const char *directory, int conversation) {
+  static char line[MESSAGE_MAX];
+  char path[4096], *fields[FIELDS_MAX];
+  tp__memory_store *store = NULL;
+  snprintf(path, sizeof path, "%s/beam/%s/%d.tsv", directory, present_kind == BEAM_LONG ? "500K" : "100K",
+           conversation);
+  FILE *file = fopen(path, "r");
+  if (!file) return false;
+  must(tp__memory_store_open(NULL, &store, NULL) == TP_OK, "no store");
+  execute(fts_sql);
+  sqlite3_stmt *add = query("INSERT INTO fts (turn, text, session) VALUES (?1, ?2, ?3)", NULL);
+  for (int number = 0; fgets(line, sizeof line, file); number++) {
+    int count = cut_fields(line, fields);
+    if (count == 6 && (fields[3][0] == 'u' || present_kind == BEAM_BOTH)) remember_message(store, fields, add);
+    else if (count == 4) ask_beam(store, conversation, number, fields); /* questions stand after all messages */
+  }
+  sqlite3_finalize(add);
+  fclose(file);
+  tp__memory_store_close(store);
+  return true;
+}
+
+static void ask_all_beam(const char *directory) {
+  for (present_kind = BEAM_USER; present_kind < KINDS; present_kind++)
+    for (int i = 1; i <= BEAM_FILES; i++) (void)ask_beam_file(directory, i); /* 500K has 17 */
+  present_kind = LOCOMO;
 }
 
 /* ---- latency ---- */
@@ -482,24 +584,31 @@ static bool measure_latency(const char *directory) {
   return true;
 }
 
-static void print_all(void) {
-  printf("%-26s %-9s %9s", "", "category", "questions");
-  for (int c = 0; c < CUTS; c++) printf("  %-13s", cut_names[c]);
-  printf("\n");
+static void print_kind(kind k) {
   for (int way = 0; way < WAYS; way++)
-    for (int k = 0; k < CATEGORIES; k++) {
-      const tally *t = &tallies[way][k];
-      printf("%-26s %-9.*s %9d", k ? "" : way_names[way], k ? 1 : 3, k ? &"01234"[k] : "all", t->questions);
-      for (int c = 0; c < CUTS && t->questions; c++)
-        printf("  %.3f / %.3f", t->mean[c] / t->questions, t->any[c] / t->questions);
+    for (int c = 0; c < CATEGORIES; c++) {
+      const tally *t = &tallies[k][way][c];
+      if (t->questions == 0) continue;
+      printf("%-16s %-25s %-9.*s %5d", c || way ? "" : kind_names[k], c ? "" : way_names[way], c ? 1 : 3,
+             c ? &"012345"[c] : "all", t->questions);
+      for (int i = 0; i < CUTS; i++) printf("  %.3f / %.3f", t->mean[i] / t->questions, t->any[i] / t->questions);
       printf("\n");
     }
-  printf("Each cell: mean / any. A recall costs %.3f ms of CPU, at most %.3f ms.\n", spent / tallies[0][0].questions,
-         worst);
+  if (tallies[k][0][0].questions)
+    printf("%-16s a recall costs %.3f ms of CPU, at most %.3f ms\n", "", spent[k] / tallies[k][0][0].questions,
+           worst[k]);
+}
+
+static void print_all(void) {
+  printf("%-16s %-25s %-9s %5s", "", "", "category", "asked");
+  for (int c = 0; c < CUTS; c++) printf("  %-13s", cut_names[c]);
+  printf("\n");
+  for (int k = 0; k < KINDS; k++) print_kind((kind)k);
+  printf("Each cell: mean / any.\n");
 }
 
 int main(int count, char **arguments) {
-  const char *directory = "../shared/data/locomo";
+  const char *directory = "../shared/data";
   bool latency = false, there = true;
   for (int i = 1; i < count; i++)
     if (strcmp(arguments[i], "--features") == 0 && i + 1 < count) features = fopen(arguments[++i], "wb");
@@ -508,6 +617,7 @@ int main(int count, char **arguments) {
   must(sqlite3_open(":memory:", &reader) == SQLITE_OK, "no SQLite");
   if (latency) there = measure_latency(directory);
   for (int i = 0; there && !latency && i < CONVERSATIONS; i++) there = ask_all(directory, i);
+  if (there && !latency) ask_all_beam(directory);
   if (!there) fprintf(stderr, "recall: the conversations are not in %s\n", directory);
   else if (!latency) print_all();
   if (features) fclose(features);
