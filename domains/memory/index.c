@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/memory/index.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "domains/memory/terms.h"
@@ -137,17 +136,36 @@ typedef struct line_reader {
   uint32_t line;
 } line_reader;
 
+/* Passages are cut at the first word beyond their bytes. */
+static int cut_passage(line_reader *r, size_t at) {
+  tp__memory_index *index = r->index;
+  tp__memory_line *line = &index->lines[r->line];
+  if (line->passage_count && (line->passage_count > UINT16_MAX ||
+                              at < index->passages[index->passage_count - 1] + (size_t)TP__MEMORY_PASSAGE_BYTES))
+    return SQLITE_OK;
+  if (!grow((void **)&index->passages, &index->passage_capacity, index->passage_count + 1, sizeof *index->passages,
+            &index->bytes))
+    return SQLITE_NOMEM;
+  if (line->passage_count++ == 0) line->passage = (uint32_t)index->passage_count;
+  index->passages[index->passage_count++] = line->passage_count > 1 ? (uint32_t)at : 0;
+  return SQLITE_OK;
+}
+
 static int add_posting(line_reader *r, int32_t number) {
   tp__memory_term *term = &r->index->terms[number];
-  if (term->count && term->postings[term->count - 1].line == r->line) {
-    term->postings[term->count - 1].times++;
+  tp__memory_posting *last = term->count ? &term->postings[term->count - 1] : NULL;
+  const bool again = last && last->line == r->line;
+  const uint16_t passage = (uint16_t)(r->index->lines[r->line].passage_count - 1);
+  if (again && last->passage == passage) {
+    if (last->times < UINT16_MAX) last->times++;
     return SQLITE_OK;
   }
   size_t capacity = term->capacity;
   if (!grow((void **)&term->postings, &capacity, term->count + 1u, sizeof *term->postings, &r->index->bytes))
     return SQLITE_NOMEM;
   term->capacity = (uint32_t)capacity;
-  term->postings[term->count++] = (tp__memory_posting){r->line, 1};
+  term->postings[term->count++] = (tp__memory_posting){r->line, 1, passage};
+  term->lines += !again;
   return SQLITE_OK;
 }
 
@@ -170,7 +188,8 @@ static int take_word(void *ctx, tp_text stem, tp_text word) {
   } else {
     line->words++;
   }
-  return add_posting(r, number);
+  int rc = cut_passage(r, (size_t)(word.data - r->text.data));
+  return rc == SQLITE_OK ? add_posting(r, number) : rc;
 }
 
 static bool ends_asking(tp_text text) {
@@ -201,15 +220,19 @@ static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool
 
 /* Its words are in the windows of those before it, and theirs in its own. */
 static void widen_windows(tp__memory_index *index, uint32_t at) {
+  static const float NEAR_WORDS = 30; /* a line of so many words has half as much of its neighbours as a short one */
   tp__memory_line *line = &index->lines[at];
-  line->length = (float)log(1.0 + line->words);
+  tp__memory_links *links = &index->links[at];
+  const float lengths = (float)line->words / NEAR_WORDS;
+  links->near = 1 / (1 + lengths * lengths);
   line->window_words = 1 + (float)line->words;
   int32_t previous = index->links[at].previous;
   for (int i = 0; i < TP__MEMORY_LINES_BEFORE && previous != TP__MEMORY_NONE; i++) {
     tp__memory_line *other = &index->lines[previous];
-    line->window_words += tp__memory_share_before[i] * (float)other->words;
-    if (i < TP__MEMORY_LINES_AFTER) other->window_words += tp__memory_share_after[i] * (float)line->words;
-    previous = index->links[previous].previous;
+    const tp__memory_links *their = &index->links[previous];
+    line->window_words += tp__memory_share_before[i] * links->near * (float)other->words;
+    if (i < TP__MEMORY_LINES_AFTER) other->window_words += tp__memory_share_after[i] * their->near * (float)line->words;
+    previous = their->previous;
   }
 }
 
@@ -225,12 +248,13 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
   tp__memory_line *line = &index->lines[at];
   *line = (tp__memory_line){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2)};
   line->speaker = TP__MEMORY_NONE;
-  index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE};
+  index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE, 1};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
                 (tp__memory_is_assistant(tp__sqlite_column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
   int rc = join_session(index, tp__sqlite_column(row, 1), at, sqlite3_column_int(row, 5) != 0);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
+  if (rc == SQLITE_OK) rc = cut_passage(&reader, 0);
   if (rc == SQLITE_OK) widen_windows(index, at);
   index->words += index->lines[at].words;
   index->line_count++;
@@ -254,7 +278,9 @@ static void index_free(tp__memory_index *index) {
   sqlite3_free(index->sessions);
   sqlite3_free(index->lines);
   sqlite3_free(index->links);
+  sqlite3_free(index->passages);
   sqlite3_free(index->scratch);
+  sqlite3_free(index->passage_scratch);
   names_fini(&index->terms_names);
   names_fini(&index->session_names);
   sqlite3_free(index);

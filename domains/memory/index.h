@@ -11,7 +11,8 @@
 
 enum {
   TP__MEMORY_INDEX_BYTES_MAX = 256 * 1024 * 1024, /* where the host gives no bound */
-  TP__MEMORY_NONE = -1                            /* no line, term or speaker */
+  TP__MEMORY_NONE = -1,                           /* no line, term or speaker */
+  TP__MEMORY_PASSAGE_BYTES = 320                  /* two of them, cut behind a word, fit an excerpt */
 };
 
 /** What a line is, one bit each. */
@@ -33,19 +34,22 @@ typedef struct tp__memory_line {
   uint32_t words;
   uint32_t place; /* in its session, from 0 */
   uint32_t flags;
-  float window_words; /* the words of its window's lines, each with its share, and 1 */
-  float length;       /* log(1 + words) */
+  uint32_t passage;       /* its first one */
+  uint32_t passage_count; /* at least 1 */
+  float window_words;     /* the words of its window's lines, each with its share, and 1 */
 } tp__memory_line;
 
 /** The lines kept before and after a line in its session; TP__MEMORY_NONE. Apart from the lines, since a recall walks
  *  along many of them. */
 typedef struct tp__memory_links {
   int32_t previous, next;
+  float near; /* what its neighbours count for it: the less, the longer it is itself */
 } tp__memory_links;
 
 typedef struct tp__memory_posting {
   uint32_t line;
-  uint32_t times;
+  uint16_t times;   /* at most UINT16_MAX */
+  uint16_t passage; /* of the line, from 0; the last one has what stands after UINT16_MAX */
 } tp__memory_posting;
 
 /** Strings with numbers from 0, in the order they came. */
@@ -57,8 +61,9 @@ typedef struct tp__memory_names {
 } tp__memory_names;
 
 typedef struct tp__memory_term {
-  tp__memory_posting *postings; /* in the order of the lines */
+  tp__memory_posting *postings; /* in the order of the lines and their passages */
   uint32_t count, capacity;
+  uint32_t lines;  /* that hold it */
   uint32_t spoken; /* lines whose speaker has this name */
 } tp__memory_term;
 
@@ -73,12 +78,16 @@ typedef struct tp__memory_index {
   tp__memory_line *lines;
   tp__memory_links *links; /* of each line */
   size_t line_count, line_capacity, link_capacity;
+  uint32_t *passages; /* where each begins in the text of its line, in bytes */
+  size_t passage_count, passage_capacity;
   tp__memory_names terms_names, session_names;
   tp__memory_term *terms;
   tp__memory_session *sessions;
   size_t term_capacity, session_capacity;
   void *scratch; /* score.c's, for scratch_lines lines; all zero between two uses */
   size_t scratch_lines;
+  void *passage_scratch; /* the same, for scratch_passages passages */
+  size_t scratch_passages;
   uint64_t words; /* of all lines */
   size_t bytes;   /* that it holds, about */
 } tp__memory_index;

@@ -11,18 +11,6 @@
 
 /* ---- excerpts of long texts ---- */
 
-/* Every term stands in quotes, and no term holds a quote, so no word of a text means anything to the index. */
-static char *write_query(tp__memory_store *store, int64_t scope, tp_text text) {
-  tp__memory_terms terms;
-  tp__memory_terms_of(text, &terms);
-  sqlite3_str *s = sqlite3_str_new(store->reader->db);
-  sqlite3_str_appendf(s, "scope : \"%lld\" AND text : (", (long long)scope);
-  for (size_t i = 0; i < terms.count; i++)
-    sqlite3_str_appendf(s, "%s\"%.*s\"", i ? " OR " : "", (int)terms.items[i].size, terms.items[i].data);
-  sqlite3_str_appendchar(s, 1, ')');
-  return sqlite3_str_finish(s);
-}
-
 size_t tp__memory_cut(tp_text text, size_t max) {
   assert(text.data || text.size == 0);
   if (text.size <= max) return text.size;
@@ -37,37 +25,45 @@ typedef struct look {
   const tp__memory_index *index;
   tp_text text;
   double *parts; /* NULL: they are not wanted */
-  char *query;   /* the MATCH expression of excerpts; NULL: not needed so far */
 } look;
 
-/* The excerpt of a match is where its words are densest; a neighbour's is its head. Both are shorter than the text,
- * whose block is kept. */
-static int shorten(look *l, bool matches, tp__memory *memory) {
-  if (memory->text.size <= TP__MEMORY_RECALL_TEXT_MAX) return SQLITE_OK;
-  sqlite3_stmt *s = l->store->reader->statements[TP__MEMORY_SQL_EXCERPT];
-  char *text = (char *)memory->text.data;
-  int rc = SQLITE_DONE;
-  if (matches) {
-    if (!l->query) l->query = write_query(l->store, l->scope.id, l->text);
-    if (!l->query) return SQLITE_NOMEM;
-    rc = sqlite3_bind_text(s, 1, l->query, -1, SQLITE_STATIC);
-    if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2, memory->id);
-    if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  }
-  const char *excerpt = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
-  if (excerpt && (size_t)sqlite3_column_bytes(s, 0) <= memory->text.size) {
-    memory->text.size = (size_t)sqlite3_column_bytes(s, 0);
-    memcpy(text, excerpt, memory->text.size);
-  }
-  tp__sqlite_release(s);
-  memory->text.size = tp__memory_cut(memory->text, TP__MEMORY_RECALL_TEXT_MAX);
-  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* Bytes up to the end of a word: a word of more than so many is cut at a code point. */
+static size_t cut_at_word(tp_text text, size_t max) {
+  enum { WORD_MAX = 40 };
+  size_t size = tp__memory_cut(text, max), end = size;
+  if (size == text.size) return size;
+  while (end > 0 && size - end < WORD_MAX && !is_space(text.data[end])) end--;
+  return end > 0 && is_space(text.data[end]) ? end : size;
+}
+
+/* The excerpt begins where the words are densest; that of a neighbour, which has none, is its head. An ellipsis stands
+ * for what is left out. The excerpt is shorter than the text, whose block is kept. */
+static void shorten(const look *l, const tp__memory_scored *scored, tp__memory *memory) {
+  static const char ellipsis[] = "\xE2\x80\xA6";
+  enum { MARK = sizeof ellipsis - 1, EXCERPT = TP__MEMORY_RECALL_TEXT_MAX - 2 * MARK };
+  tp_text text = memory->text;
+  char *into = (char *)text.data;
+  if (text.size <= TP__MEMORY_RECALL_TEXT_MAX) return;
+  const tp__memory_line *line = &l->index->lines[scored->line];
+  size_t from = l->index->passages[line->passage + scored->passage];
+  assert(scored->passage < line->passage_count);
+  if (from > text.size - EXCERPT) from = text.size - EXCERPT;
+  while (from > 0 && ((unsigned char)text.data[from] & 0xC0) == 0x80) from--;
+  if (from <= MARK) from = 0;
+  size_t size = cut_at_word((tp_text){text.data + from, text.size - from}, EXCERPT);
+  const bool ends = from + size < text.size;
+  memmove(into + (from ? MARK : 0), text.data + from, size);
+  if (from) memcpy(into, ellipsis, MARK);
+  memory->text.size = (from ? MARK : 0) + size + (ends ? MARK : 0);
+  if (ends) memcpy(into + memory->text.size - MARK, ellipsis, MARK);
 }
 
 /* ---- the search ---- */
 
 static int32_t rank_of(double score) {
-  assert(score >= 0);
+  assert(isfinite(score));
   double rank = round(1000 * score);
   return rank < 1 ? 1 : rank > 1000000 ? 1000000 : (int32_t)rank;
 }
@@ -86,8 +82,7 @@ static int fetch_back(look *l, const tp__memory_scored *scored, size_t count, tp
     tp__memory *memory = &list->items[list->count - 1];
     memory->rank = rank_of(scored[i].score);
     if (l->parts) write_parts(&scored[i], l->parts + (list->count - 1 - before) * TP__MEMORY_PART_COUNT);
-    rc = shorten(l, scored[i].matches, memory);
-    if (rc != SQLITE_OK) return rc;
+    shorten(l, &scored[i], memory);
   }
   return SQLITE_OK;
 }
@@ -103,7 +98,6 @@ static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp_
   if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->text, max, &scored, &count);
   if (rc == SQLITE_OK) rc = fetch_back(l, scored, count, list);
   sqlite3_free(scored);
-  sqlite3_free(l->query);
   return rc;
 }
 

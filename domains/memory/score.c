@@ -42,7 +42,7 @@ static bool is_speaker(const tp__memory_index *index, int32_t term) {
 
 /* The rarer in the scope, the more. Never negative. */
 static double worth_of(const tp__memory_index *index, int32_t term) {
-  double with = index->terms[term].count, all = (double)index->line_count;
+  double with = index->terms[term].lines, all = (double)index->line_count;
   return log(1.0 + (all - with + 0.5) / (with + 0.5));
 }
 
@@ -150,15 +150,16 @@ typedef struct cell {
   bool touched;
 } cell;
 
+static const float SCALE = 1 / 17.5f; /* of what is summed over words: the parts are then about 1 */
 static const float SHARE_OF_ALL = 1 + 0.7f + 0.4f + 0.2f + 0.4f + 0.2f;
 
 typedef struct scorer {
-  float scale; /* of what is summed over words */
   float weights[TP__MEMORY_PART_COUNT];
   const question *q;
   const tp__memory_index *index;
   cell *cells;
   uint32_t *touched, *present; /* lines with a cell in use; lines near the present word */
+  float *passages;             /* of each that begins there and the one after it, BM25; of lines with several */
   size_t touched_count, present_count;
 } scorer;
 
@@ -174,41 +175,62 @@ static void add_times(scorer *s, int32_t line, float times) {
 /* What a line holds counts for itself and for the lines in whose windows it is. */
 static void spread(scorer *s, const tp__memory_posting *p) {
   float times = (float)p->times;
+  const tp__memory_links *links = s->index->links, *own = &links[p->line];
   add_times(s, (int32_t)p->line, times);
-  int32_t line = s->index->links[p->line].next;
-  for (int i = 0; i < TP__MEMORY_LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = s->index->links[line].next)
-    add_times(s, line, tp__memory_share_before[i] * times);
-  line = s->index->links[p->line].previous;
-  for (int i = 0; i < TP__MEMORY_LINES_AFTER && line != TP__MEMORY_NONE; i++, line = s->index->links[line].previous)
-    add_times(s, line, tp__memory_share_after[i] * times);
+  int32_t line = own->next;
+  for (int i = 0; i < TP__MEMORY_LINES_BEFORE && line != TP__MEMORY_NONE; i++, line = links[line].next)
+    add_times(s, line, tp__memory_share_before[i] * times * links[line].near);
+  line = own->previous;
+  for (int i = 0; i < TP__MEMORY_LINES_AFTER && line != TP__MEMORY_NONE; i++, line = links[line].previous)
+    add_times(s, line, tp__memory_share_after[i] * times * links[line].near);
 }
 
 static void note_own(scorer *s, const tp__memory_posting *p, float worth) {
   cell *c = &s->cells[p->line];
-  c->own_times = (float)p->times;
-  c->own_cover += worth;
+  if (c->own_times == 0) c->own_cover += worth;
+  c->own_times += (float)p->times;
 }
 
-/* BM25's saturation, k = 1.2 and b = 0.4: times * (k + 1) / (times + k * (1 - b + b * length)). */
-static const float K = 1.2f, B = 0.4f;
+/* BM25's saturation, k = 1.2: times * (k + 1) / (times + k * (1 - b + b * length)). b is that of a line's own words,
+ * and less for a window, whose length is that of several lines. */
+static const float K = 1.2f, B = 0.4f, B_OWN = 0.75f;
 
 static float saturated(float times, float norm) { return times * (K + 1) / (times + norm); }
+
+/* A passage counts with the one after it, so that no boundary parts two words.
+ *  @param next  the posting after it; NULL: there is none. */
+static void score_passage(scorer *s, const tp__memory_posting *p, const tp__memory_posting *previous,
+                          const tp__memory_posting *next, float worth, float norm) {
+  const tp__memory_line *line = &s->index->lines[p->line];
+  if (line->passage_count == 1) return;
+  float *at = &s->passages[line->passage + p->passage], times = (float)p->times;
+  bool goes_on = next && next->line == p->line && next->passage == p->passage + 1;
+  bool began = previous && previous->line == p->line && previous->passage + 1 == p->passage;
+  *at += worth * saturated(times + (goes_on ? (float)next->times : 0), norm);
+  if (p->passage > 0 && !began) at[-1] += worth * saturated(times, norm);
+}
+
+enum { PASSAGE_WORDS = 50 }; /* of two passages, about */
 
 static void score_word(scorer *s, int32_t word) {
   const float worth = (float)s->q->words[word].worth;
   const tp__memory_term *term = &s->index->terms[s->q->words[word].term];
   const tp__memory_line *lines = s->index->lines;
   const float average = s->index->words > 0 ? (float)s->index->words / (float)s->index->line_count : 1;
-  const float least = K * (1 - B), by_window = K * B / (SHARE_OF_ALL * average), by_own = K * B / average;
+  const float least = K * (1 - B), by_window = K * B / (SHARE_OF_ALL * average), by_own = K * B_OWN / average;
+  const float own_least = K * (1 - B_OWN), in_passage = K * (1 - B + B * (PASSAGE_WORDS / average));
   s->present_count = 0;
   for (uint32_t i = 0; i < term->count; i++) spread(s, &term->postings[i]);
   for (uint32_t i = 0; i < term->count; i++) note_own(s, &term->postings[i], worth);
+  for (uint32_t i = 0; i < term->count; i++)
+    score_passage(s, &term->postings[i], i ? &term->postings[i - 1] : NULL,
+                  i + 1 < term->count ? &term->postings[i + 1] : NULL, worth, in_passage);
   for (size_t i = 0; i < s->present_count; i++) {
     const tp__memory_line *line = &lines[s->present[i]];
     cell *c = &s->cells[s->present[i]];
     c->window += worth * saturated(c->times, least + by_window * line->window_words);
-    if (c->own_times > 0) c->own += worth * saturated(c->own_times, least + by_own * (float)line->words);
-    c->cover += worth;
+    if (c->own_times > 0) c->own += worth * saturated(c->own_times, own_least + by_own * (float)line->words);
+    c->cover += c->own_times > 0 ? worth : worth * s->index->links[s->present[i]].near;
     c->times = c->own_times = 0;
   }
 }
@@ -238,6 +260,17 @@ static float speaker_part(const question *q, const tp__memory_line *line) {
   return 0;
 }
 
+/* @param ret_best  the best passage of the line, from 0. A line of one passage is it. */
+static float passage_sum(const scorer *s, uint32_t at, uint32_t *ret_best) {
+  const tp__memory_line *line = &s->index->lines[at];
+  const float *passages = s->passages + line->passage;
+  *ret_best = 0;
+  if (line->passage_count == 1) return s->cells[at].own;
+  for (uint32_t i = 1; i < line->passage_count; i++)
+    if (passages[i] > passages[*ret_best]) *ret_best = i;
+  return passages[*ret_best];
+}
+
 static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   const question *q = s->q;
   const tp__memory_line *line = &s->index->lines[at];
@@ -246,20 +279,20 @@ static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   const int32_t before = s->index->links[at].previous;
   const tp__memory_line *previous = before != TP__MEMORY_NONE ? &s->index->lines[before] : NULL;
   bool answers = previous && has(previous, TP__MEMORY_LINE_ASKS);
-  parts[TP__MEMORY_PART_window] = c->window * s->scale;
-  parts[TP__MEMORY_PART_own] = c->own * s->scale;
-  parts[TP__MEMORY_PART_cover] = c->cover * s->scale;
+  parts[TP__MEMORY_PART_window] = c->window * SCALE;
+  parts[TP__MEMORY_PART_own] = c->own * SCALE;
+  parts[TP__MEMORY_PART_passage] = passage_sum(s, at, &scored->passage) * SCALE;
+  parts[TP__MEMORY_PART_cover] = c->cover * SCALE;
+  parts[TP__MEMORY_PART_own_cover] = c->own_cover * SCALE;
   parts[TP__MEMORY_PART_speaker] = speaker_part(q, line);
   parts[TP__MEMORY_PART_date] = date_part(q, line);
-  parts[TP__MEMORY_PART_answers] = answers ? s->cells[before].own_cover * s->scale : 0;
-  parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS);
+  parts[TP__MEMORY_PART_answers] = answers ? s->cells[before].own_cover * SCALE * s->index->links[at].near : 0;
+  parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS) ? s->index->links[at].near : 0;
   parts[TP__MEMORY_PART_place] = 1.0f / (1.0f + (float)line->place);
-  parts[TP__MEMORY_PART_length] = line->length / 4;
   float sum = 0;
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) sum += s->weights[i] * parts[i];
   scored->score = sum;
   scored->line = at;
-  scored->matches = c->own_cover > 0;
 }
 
 /* ---- the best ---- */
@@ -288,22 +321,25 @@ static float at_most(const scorer *s, tp__memory_part part, float value) {
   return s->weights[part] > 0 ? s->weights[part] * value : 0;
 }
 
-/* What no line can have beyond its sums, whatever weights are fitted: a text of 4,096 bytes has a length below 2. */
+/* What no line can have beyond its sums, whatever weights are fitted. */
 static float ceiling_of(const scorer *s) {
   const question *q = s->q;
   const bool speaks = q->speaker_count || q->of_user || q->of_assistant;
-  const float all = (float)q->full * s->scale, rounding = 1e-3f;
-  return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_length, 2) +
-         at_most(s, TP__MEMORY_PART_asks, 1) + at_most(s, TP__MEMORY_PART_speaker, speaks) +
-         at_most(s, TP__MEMORY_PART_date, q->month || q->year) + at_most(s, TP__MEMORY_PART_answers, all);
+  const float all = (float)q->full * SCALE, rounding = 1e-3f;
+  return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_asks, 1) +
+         at_most(s, TP__MEMORY_PART_speaker, speaks) + at_most(s, TP__MEMORY_PART_date, q->month || q->year) +
+         at_most(s, TP__MEMORY_PART_answers, all);
 }
 
 /* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
-static bool is_hopeless(const scorer *s, const cell *c, float ceiling, float worst) {
+static bool is_hopeless(const scorer *s, uint32_t at, float ceiling, float worst) {
   const float *w = s->weights;
-  float sums =
-      w[TP__MEMORY_PART_window] * c->window + w[TP__MEMORY_PART_own] * c->own + w[TP__MEMORY_PART_cover] * c->cover;
-  return sums * s->scale + ceiling < worst;
+  const cell *c = &s->cells[at];
+  uint32_t passage;
+  float sums = w[TP__MEMORY_PART_window] * c->window + w[TP__MEMORY_PART_own] * c->own +
+               w[TP__MEMORY_PART_passage] * passage_sum(s, at, &passage) + w[TP__MEMORY_PART_cover] * c->cover +
+               w[TP__MEMORY_PART_own_cover] * c->own_cover;
+  return sums * SCALE + ceiling < worst;
 }
 
 static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, size_t *ret_count) {
@@ -312,7 +348,7 @@ static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, s
   if (!best) return SQLITE_NOMEM;
   const float ceiling = ceiling_of(s);
   for (size_t i = 0; i < s->touched_count; i++) {
-    if (i >= capacity && is_hopeless(s, &s->cells[s->touched[i]], ceiling, best[0].score)) continue;
+    if (i >= capacity && is_hopeless(s, s->touched[i], ceiling, best[0].score)) continue;
     fill(s, s->touched[i], &one);
     if (i < capacity) best[i] = one;
     if (i + 1 == capacity) qsort(best, capacity, sizeof *best, compare_worst_first);
@@ -326,22 +362,38 @@ static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, s
   return SQLITE_OK;
 }
 
-/* A block of megabytes for each recall would be mapped, faulted in and unmapped each time. */
+/* A block of megabytes for each recall would be mapped, faulted in and unmapped each time.
+ * @return false without memory: it is as it was. */
+static bool find_block(void **block, size_t *held, size_t needed, size_t capacity, size_t size, size_t *bytes) {
+  if (*held >= needed) return true;
+  assert(capacity >= needed);
+  void *bigger = sqlite3_malloc64(capacity * size);
+  if (!bigger) return false;
+  memset(bigger, 0, capacity * size);
+  sqlite3_free(*block);
+  *bytes += (capacity - *held) * size;
+  *block = bigger;
+  *held = capacity;
+  return true;
+}
+
 static bool find_scratch(tp__memory_index *index, scorer *s) {
-  if (index->scratch_lines < index->line_count) {
-    const size_t lines = index->line_capacity, size = sizeof(cell) + 2 * sizeof(uint32_t);
-    void *block = sqlite3_malloc64(lines * size);
-    if (!block) return false;
-    memset(block, 0, lines * size);
-    sqlite3_free(index->scratch);
-    index->bytes += (lines - index->scratch_lines) * size;
-    index->scratch = block;
-    index->scratch_lines = lines;
-  }
+  if (!find_block(&index->scratch, &index->scratch_lines, index->line_count, index->line_capacity,
+                  sizeof(cell) + 2 * sizeof(uint32_t), &index->bytes) ||
+      !find_block(&index->passage_scratch, &index->scratch_passages, index->passage_count, index->passage_capacity,
+                  sizeof(float), &index->bytes))
+    return false;
   s->cells = index->scratch;
   s->touched = (uint32_t *)(s->cells + index->scratch_lines);
   s->present = s->touched + index->scratch_lines;
+  s->passages = index->passage_scratch;
   return true;
+}
+
+static void clear(scorer *s, uint32_t at) {
+  const tp__memory_line *line = &s->index->lines[at];
+  s->cells[at] = (cell){0};
+  if (line->passage_count > 1) memset(s->passages + line->passage, 0, line->passage_count * sizeof *s->passages);
 }
 
 int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
@@ -352,12 +404,11 @@ int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text t
   *ret_count = 0;
   int rc = read_question(store, index, text, &q);
   if (rc != SQLITE_OK || q.count == 0 || max == 0) return rc;
-  static const double FULL_SCALE = 3.5; /* many words say more than few, but less than each */
-  scorer s = {.q = &q, .index = index, .scale = q.full > 0 ? (float)(1 / (FULL_SCALE * sqrt(q.full))) : 1};
+  scorer s = {.q = &q, .index = index};
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) s.weights[i] = (float)tp__memory_part_rows[i].weight;
   if (!find_scratch(index, &s)) return SQLITE_NOMEM;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
   rc = choose(&s, max, ret_scored, ret_count);
-  for (size_t i = 0; i < s.touched_count; i++) s.cells[s.touched[i]] = (cell){0};
+  for (size_t i = 0; i < s.touched_count; i++) clear(&s, s.touched[i]);
   return rc;
 }

@@ -24,7 +24,7 @@ extern const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT];
 /** A memory that is thought of: a line that holds a word of the text, or has one near that does. */
 typedef struct tp__memory_scored {
   uint32_t line;
-  bool matches; /* it holds a word of the text itself */
+  uint32_t passage; /* where its words are densest, from 0: there and in the next one */
   float score;
   float parts[TP__MEMORY_PART_COUNT]; /* before their weights */
 } tp__memory_scored;

@@ -32,8 +32,6 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_NEWEST] =
         "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.scope = ?1 AND m.id < ?2 ORDER BY m.id DESC LIMIT ?3",
     [TP__MEMORY_SQL_DELETE] = "DELETE FROM memory WHERE id = ?1 AND scope = ?2 RETURNING id",
-    [TP__MEMORY_SQL_EXCERPT] =
-        "SELECT snippet(recall, 0, '', '', '\xE2\x80\xA6', 64) FROM recall WHERE recall MATCH ?1 AND rowid = ?2",
     [TP__MEMORY_SQL_LINES] = "SELECT m.id, m.session, m.said_ms, m.text, m.part, f.memory IS NOT NULL" MEMORY_ROWS
                              " WHERE m.scope = ?1 AND m.id > ?2 AND ifnull(f.replaced_ms, 0) = 0 ORDER BY m.id",
     [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",

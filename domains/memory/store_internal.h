@@ -22,8 +22,7 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_GET,
   TP__MEMORY_SQL_NEWEST,
   TP__MEMORY_SQL_DELETE,
-  TP__MEMORY_SQL_EXCERPT, /* recall.c */
-  TP__MEMORY_SQL_LINES,   /* index.c */
+  TP__MEMORY_SQL_LINES, /* index.c */
   TP__MEMORY_SQL_NEWER,
   TP__MEMORY_SQL_OLDER,
   TP__MEMORY_SQL_FIND,

@@ -16,6 +16,7 @@
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 #include "tests/support/directory.h"
+#include "turnphase/value.h"
 
 /* ---- an allocator of SQLite's that refuses when a test says so ---- */
 
@@ -372,6 +373,61 @@ TEST(a_long_memory_is_cut_to_where_its_words_are) {
   tp__memory_list_fini(&list);
 }
 
+/* Wherever the words stand, they are in the excerpt, and an ellipsis where something is left out. */
+TEST(an_excerpt_holds_the_words_wherever_they_stand) {
+  static const size_t places[] = {0, 10, 340, 350, 360, 690, 700, 710, 1500, 2300, 2640, 2980, 2990};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    char text[3001], turn[16];
+    for (size_t at = 0; at < 3000; at += 10) memcpy(text + at, "filler \xc3\xbc\x20", 10);
+    memcpy(text + places[i], "xylophone ", 10);
+    text[3000] = '\0';
+    snprintf(turn, sizeof turn, "t%zu", i);
+    const tp__memory_scope own = {.tenant = text_of(turn), .kind = text_of("workspace"), .name = text_of("home")};
+    put_in(&own, "s1", turn, text);
+    tp__memory_list list = {0};
+    assert_int_equal(tp__memory_recall(store, &own, text_of("xylophone"), 8, &list), TP_OK);
+    assert_int_equal(list.count, 1);
+    tp_text cut = list.items[0].text;
+    assert_true(cut.size <= TP__MEMORY_RECALL_TEXT_MAX && cut.size > 600 && tp_utf8_valid(cut, NULL));
+    assert_non_null(memmem(cut.data, cut.size, "xylophone", 9));
+    const bool starts = memcmp(cut.data, text, 10) == 0, ends = memcmp(cut.data + cut.size - 10, text + 2990, 10) == 0;
+    assert_int_equal(memcmp(cut.data, "\xe2\x80\xa6", 3) == 0, !starts);
+    assert_int_equal(memcmp(cut.data + cut.size - 3, "\xe2\x80\xa6", 3) == 0, !ends);
+    tp__memory_list_fini(&list);
+  }
+}
+
+TEST(two_words_near_each_other_are_worth_more_than_apart) {
+  char near[2001], apart[2001];
+  for (size_t at = 0; at < 2000; at += 10) {
+    memcpy(near + at, "plainword ", 10);
+    memcpy(apart + at, "plainword ", 10);
+  }
+  near[2000] = apart[2000] = '\0';
+  memcpy(near + 1000, " zither xylophone ", 18);
+  memcpy(apart + 100, " zither ", 8);
+  memcpy(apart + 1900, " xylophone ", 11);
+  put_in(&home, "s1", "apart", apart);
+  put_in(&home, "s2", "near", near);
+  put_in(&home, "s3", "none", "Other words.");
+  assert_string_equal(recalled(&home, "zither xylophone", 2), "near apart ");
+}
+
+/* A long line says itself what it is about: what stands beside it counts little. */
+TEST(a_long_line_has_little_of_its_neighbours) {
+  char text[1001];
+  for (size_t at = 0; at < 1000; at += 10) memcpy(text + at, "wordy tex ", 10);
+  text[1000] = '\0';
+  put_in(&home, "s1", "t1", "The xylophone and the zither.");
+  put_in(&home, "s1", "long", text);
+  put_in(&home, "s2", "t3", "The xylophone and the zither.");
+  put_in(&home, "s2", "short", "In the attic.");
+  put_in(&home, "s3", "none", "Other words.");
+  const char *turns = recalled(&home, "xylophone zither", 4);
+  assert_non_null(strstr(turns, "short "));
+  assert_true(!strstr(turns, "long ") || strstr(turns, "short ") < strstr(turns, "long "));
+}
+
 TEST(a_long_neighbour_is_cut_at_a_code_point) {
   char text[2001];
   for (size_t i = 0; i < 1998; i += 3) memcpy(text + i, "\xe4\xb8\xad", 3);
@@ -382,7 +438,7 @@ TEST(a_long_neighbour_is_cut_at_a_code_point) {
   assert_int_equal(tp__memory_recall(store, &home, text_of("xylophone"), 8, &list), TP_OK);
   assert_int_equal(list.count, 2);
   for (size_t i = 0; i < 2; i++)
-    if (list.items[i].text.size > 100) assert_int_equal(list.items[i].text.size, 699); /* 233 of three bytes */
+    if (list.items[i].text.size > 100) assert_int_equal(list.items[i].text.size, 696); /* 232 of three bytes */
   tp__memory_list_fini(&list);
 }
 

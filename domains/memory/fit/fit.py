@@ -6,9 +6,11 @@
   domains/memory/fit/fit.py /tmp/features.bin [--write] [--ablate]
 
 The weights maximize the likelihood that evidence comes first (softmax over the candidate lines of each question) with
-a small penalty on their squares, by gradient descent from zero: the same features give the same weights. Printed are
-the figures with the weights fitted on all conversations, and leave-one-conversation-out, each conversation scored with
-weights fitted on the others. --ablate does the latter without each part in turn. --write writes weights.def."""
+a small penalty on their squares, by gradient descent from zero: the same features give the same weights, one set for
+all kinds of conversation. A question of LoCoMo counts as much as two of BEAM, of which there are more. Printed are the
+figures of each kind with the weights fitted on all conversations, and held out: each conversation of LoCoMo, and each
+fifth of BEAM's, whichever side of them is remembered, scored with weights fitted on the others. --ablate does the
+latter without each part in turn. --write writes weights.def."""
 import re
 import sys
 
@@ -17,8 +19,13 @@ import numpy as np
 TABLE = __file__.rsplit("/", 2)[0] + "/weights.def"
 HEAD = 6
 PENALTY = 1e-2
-STEPS = 600
+STEPS = 300
 CUTS = (5, 10, 16, 2800, 12000)
+KINDS = ("LoCoMo", "BEAM 100K, user", "BEAM 100K, both", "BEAM 500K, user")
+COUNTS = (2, 1, 1, 1)  # of a question of each kind, in the fit
+ROWS = 150             # candidate lines of a question, and its evidence
+EXCERPT = 740          # bytes of an entry at most
+FIRST_WEIGHT = 0.4     # of the first part: ranks stay comparable with those of vectors
 
 
 def read_table():
@@ -29,8 +36,16 @@ def read_questions(path, parts):
     rows = np.fromfile(path, dtype="<f4").reshape(-1, HEAD + parts).astype(np.float64)
     keys = rows[:, 0] * 10000 + rows[:, 1]
     starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-    return [{"conversation": int(q[0, 0]), "category": int(q[0, 2]), "evidence": q[0, 3], "bytes": q[:, 4],
-             "good": q[:, 5] > 0, "parts": q[:, HEAD:]} for q in np.split(rows, starts[1:])]
+    return [question_of(q) for q in np.split(rows, starts[1:])]
+
+
+def question_of(rows):
+    kind, conversation = divmod(int(rows[0, 0]), 1000)
+    near = np.zeros(len(rows), bool)
+    near[np.argsort(-rows[:, HEAD:].clip(0, 2).sum(axis=1), kind="stable")[:ROWS]] = True
+    rows = rows[near | (rows[:, 5] > 0)]
+    return {"kind": kind, "held": (kind > 0, conversation % 5 if kind else conversation), "evidence": rows[0, 3],
+            "bytes": np.minimum(rows[:, 4], EXCERPT), "good": rows[:, 5] > 0, "parts": rows[:, HEAD:]}
 
 
 def fit(questions, used):
@@ -38,16 +53,17 @@ def fit(questions, used):
     scale = np.concatenate([q["parts"] for q in questions]).std(axis=0)
     scale = np.where(scale > 0, scale, 1)
     use = np.where(used, 1 / scale, 0)
-    rows, owner, good, kept = [], [], [], 0
+    rows, owner, good, counts, kept = [], [], [], [], 0
     for q in questions:
         if q["good"].any():
             rows.append(q["parts"] * use)
             owner.append(np.full(len(q["good"]), kept))
             good.append(q["good"])
+            counts.append(COUNTS[q["kind"]])
             kept += 1
     rows, owner, good = np.concatenate(rows), np.concatenate(owner), np.concatenate(good)
     starts = np.searchsorted(owner, np.arange(kept))
-    pieces = np.bincount(owner, good, kept)
+    pieces = np.bincount(owner, good, kept) / counts * np.mean(counts)
     weight = np.zeros(rows.shape[1])
     mean = np.zeros_like(weight)
     square = np.zeros_like(weight)
@@ -69,24 +85,25 @@ def fit(questions, used):
 
 
 def figures(questions, weights_of):
-    total = np.zeros((len(CUTS), 2))
+    """Of each kind there is."""
+    total = {}
     for q in questions:
         order = np.argsort(-(q["parts"] @ weights_of(q)), kind="stable")[:64]
         good, used = q["good"][order], np.cumsum(q["bytes"][order])
-        for i, cut in enumerate(CUTS):
-            found = good[:cut].sum() if cut < 100 else good[used <= cut].sum()
-            total[i] += found / q["evidence"], found > 0
-    return total / len(questions)
+        cells = total.setdefault(q["kind"], [])
+        found = [good[:cut].sum() if cut < 100 else good[used <= cut].sum() for cut in CUTS]
+        cells.append([(f / q["evidence"], f > 0) for f in found])
+    return {kind: np.mean(cells, axis=0) for kind, cells in total.items()}
 
 
-def leave_one_out(questions, used):
-    held = sorted({q["conversation"] for q in questions})
-    weights = {c: fit([q for q in questions if q["conversation"] != c], used) for c in held}
-    return weights
+def hold_out(questions, used):
+    weights = {h: fit([q for q in questions if q["held"] != h], used) for h in {q["held"] for q in questions}}
+    return figures(questions, lambda q: weights[q["held"]])
 
 
 def show(name, values):
-    print(f"{name:24}" + "".join(f"  {m:.3f} / {a:.3f}" for m, a in values))
+    for kind in sorted(values):
+        print(f"{name:18}{KINDS[kind]:17}" + "".join(f"  {m:.3f} / {a:.3f}" for m, a in values[kind]))
 
 
 def main():
@@ -94,25 +111,21 @@ def main():
     names = [name for name, _, _ in table]
     questions = read_questions(sys.argv[1], len(table))
     every = np.ones(len(names), bool)
-    print(" " * 24 + "".join(f"  {cut:<13}" for cut in CUTS) + "  (mean / any)")
+    print(" " * 35 + "".join(f"  {cut:<13}" for cut in CUTS) + "  (mean / any)")
     shipped = np.array([float(w) for _, w, _ in table])
     show("table", figures(questions, lambda q: shipped))
-    held = leave_one_out(questions, every)
-    out = figures(questions, lambda q: held[q["conversation"]])
-    show("leave one out", out)
-    for c in held:
-        show(f"  conversation {c}", figures([q for q in questions if q["conversation"] == c], lambda q: held[c]))
+    out = hold_out(questions, every)
+    show("held out", out)
     weights = fit(questions, every)
     show("fitted on all", figures(questions, lambda q: weights))
     if "--ablate" in sys.argv:
         for i, name in enumerate(names):
             used = every.copy()
             used[i] = False
-            less = leave_one_out(questions, used)
-            value = figures(questions, lambda q: less[q["conversation"]])
-            show(f"without {name}", value)
-            print(f"{'':24}  worth {out[1, 0] - value[1, 0]:+.4f} at 10, {out[2, 0] - value[2, 0]:+.4f} at 16")
-    weights /= weights[0]
+            value = hold_out(questions, used)
+            print(f"{name:18}" + "".join(f"  {out[k][1, 0] - value[k][1, 0]:+.4f} {out[k][2, 0] - value[k][2, 0]:+.4f}"
+                                       for k in sorted(out)) + "  worth at 10 and 16, of each kind")
+    weights *= FIRST_WEIGHT / weights[0]
     for name, weight in zip(names, weights):
         print(f"  {name:10} {weight:8.4f}")
     if "--write" in sys.argv:
