@@ -49,8 +49,9 @@ void tp__drive_cancel(tp__drive *d) {
     (void)!tp__drive_cancel_queued(d);
     return;
   }
+  tp__drive_cancel_busy(d);
   if (d->model_call) tp__model_call_cancel(d->model_call);
-  bool appends = d->step == TP__STEP_COMMIT; /* whatever happens, what was done is kept */
+  bool appends = d->step == TP__STEP_COMMIT || d->step == TP__STEP_END; /* whatever happens, what was done is kept */
   if (d->host_call && !appends) tp__attempt_expire(&d->host_call->base, TP__CANCELLED);
 }
 
@@ -111,6 +112,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->call = nesting ? nesting->attempt : NULL;
   d->call_timer.fire = call_looked_at;
   tp__list_init(&d->call_timer.link);
+  tp__drive_init_busy(d);
   tp__turn_ids ids = tp__session_ids(session);
   ids.nesting = nesting;
   tp_status status = TP_ERR_NO_MEMORY;

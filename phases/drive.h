@@ -35,6 +35,11 @@ struct tp__drive {
   tp__timer_entry limit_timer;   /* of a turn that waits */
   const tp__attempt *call;       /* of a nested turn, when the call's thread waits for it; else NULL */
   tp__timer_entry call_timer;    /* when to look whether that was cancelled */
+  tp__timer_entry busy_timer;    /* when to ask again for a session that a turn of another process has */
+  int64_t busy_until_ns;         /* then it asks no more; 0: it has not waited for the session */
+  int64_t busy_pause_ns;         /* between two loads */
+  bool has_appended;             /* or tried to */
+  bool is_fenced;                /* a store has said that the session was taken over: nothing more is begun */
   bool begun;
   bool shows_running;                 /* running.h: its store keeps what it does before it has ended */
   bool was_running;                   /* and was given a record of it */
@@ -148,6 +153,12 @@ tp_status tp__drive_enqueue_or_abort(tp__drive *drive, bool last, tp_fault *faul
 bool tp__drive_cancel_queued(tp__drive *drive);
 /** The turn has ended: another one begins where it was admitted. */
 void tp__drive_release_quota(tp__drive *drive);
+
+/* ---- step_work.c: a turn that waits for a session that a turn of another process has ---- */
+
+void tp__drive_init_busy(tp__drive *drive);
+/** Its owner: a turn that was cancelled waits no more. */
+void tp__drive_cancel_busy(tp__drive *drive);
 
 /* ---- when it waited, for its record (step_times.c) ---- */
 

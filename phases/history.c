@@ -14,8 +14,15 @@ tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp
   *ret_history = (tp_history){0};
   if (!theirs) return TP_OK;
   TP__TRY(tp__options_read(ret_history, sizeof *ret_history, theirs, "tp_history", fault));
-  if (!ret_history->load == !ret_history->load_start)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set load or load_start, and not both");
+  if (!ret_history->load && !ret_history->load_start)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set load, load_start or both");
+  if (ret_history->load && ret_history->load_start && ret_history->load_paired != ret_history->load)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_history: turns use load_start, which does not belong to this load (load_paired): clear "
+                    "load_start, or set load_paired");
+  if (ret_history->shared > 1) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.shared is 0 or 1");
+  if (!ret_history->shared != !ret_history->release)
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history: set shared and release, or neither");
   if (ret_history->load_cancel && !ret_history->load_start)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_history.load_cancel belongs to load_start, which is NULL");
   if (!ret_history->append && !ret_history->append_start)

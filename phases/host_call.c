@@ -76,12 +76,36 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_unref(attempt);
 }
 
+static void release_claim(tp_session *session, const tp_history_claim *claim) {
+  const tp_history_release request = {.struct_size = sizeof request,
+                                      .tenant = tp_text_of(session->tenant),
+                                      .session = tp_text_of(session->id),
+                                      .claim = claim};
+  assert(claim->fence && session->history.release);
+  session->history.release(session->history.ctx, &request);
+}
+
+void tp__host_call_take_claim(tp__host_call *call) {
+  TP__OWNED(&call->turn->strand);
+  assert(call->claim.fence && !call->session->has_claim);
+  call->session->claim = call->claim;
+  call->session->has_claim = true;
+  call->claim.fence = 0;
+}
+
+void tp__session_release_claim(tp_session *session) {
+  if (!session->has_claim) return;
+  session->has_claim = false;
+  release_claim(session, &session->claim);
+}
+
 static void release(tp__attempt *attempt) {
   tp__host_call *c = of(attempt);
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  end_to_count(c); /* it never ran, or its token was not completed */
+  if (c->claim.fence) release_claim(session, &c->claim); /* the turn did not wait for it */
+  end_to_count(c);                                       /* it never ran, or its token was not completed */
   tp__past_unref(c->past);
   tp__past_unref(c->made);
   tp__arena_fini(&c->arena);
@@ -142,11 +166,19 @@ tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char 
   return new_call(turn, session, name, &class);
 }
 
-tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name) {
+tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name, bool claims) {
   tp__host_call *c = new_call(turn, session, name, session->history.load_start ? &load_class : &class);
   if (!c) return NULL;
   c->load = (tp_history_load){
       .struct_size = sizeof c->load, .tenant = tp_text_of(session->tenant), .session = tp_text_of(session->id)};
+  c->claim.struct_size = sizeof c->claim;
+  if (claims) {
+    assert(session->history.shared && !session->has_claim);
+    c->load.owner = tp__runtime_owner(turn->core.runtime);
+    c->load.number = session->claim.number;
+    c->load.after = session->claim.position;
+    c->load.claim = &c->claim;
+  }
   c->made = tp__past_new(tp__runtime_allocator(turn->core.runtime));
   if (c->made) return c;
   tp__host_call_drop(c);

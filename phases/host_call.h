@@ -22,6 +22,7 @@ struct tp__host_call {
   tp__past *made;                         /* referenced: what it makes: loaded or compacted; NULL: nothing */
   tp_history_append request;              /* of append_start: lives till its token is completed */
   tp_history_load load;                   /* of load and load_start: likewise */
+  tp_history_claim claim;                 /* that load fills; until the owner takes it, the call's to release */
   /** On the owner, once. status: the work's, or TP_ERR_TIMEOUT, TP_ERR_NO_THREAD: then the work's memory is not to be
    *  looked at. */
   void (*on_end)(tp__host_call *call, tp_status status);
@@ -36,8 +37,13 @@ struct tp__host_call {
 /** @return NULL without memory. */
 tp__host_call *tp__host_call_new(tp_turn *turn, tp_session *session, const char *name);
 /** The same for a load of the session's history, with `load` and `made`. Its work, of a history without load_start, is
- *  the caller's to set. */
-tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name);
+ *  the caller's to set.
+ *  @param claims  of a history that is shared: the load claims the session, and gives only what is new. */
+tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const char *name, bool claims);
+/** Owner: the claim of a load that succeeded is the session's turn's now. */
+void tp__host_call_take_claim(tp__host_call *call);
+/** Owner: ends the claim of the session's turn, if it has one that no append has ended. */
+void tp__session_release_claim(tp_session *session);
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call.
  *  @param end_ns  it ends at the latest then; TP__NEVER: after its own limit. */
 void tp__host_call_start(tp__host_call *call, int64_t end_ns);

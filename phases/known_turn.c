@@ -291,7 +291,7 @@ bool tp__known_turn_answer(tp__drive *d) {
   }
   if (!has) return false;
   if (find(&past->list, id, &k)) return answer_from(d, &past->list, &k);
-  if (tp__session_has_history(d->session)) tp__drive_load(d, loaded);
+  if (tp__session_has_history(d->session)) tp__drive_load(d, false, loaded);
   else refuse(d, "has run, and its messages were compacted: give a new turn an id of its own");
   return true;
 }

@@ -13,8 +13,11 @@ typedef struct conversation {
   size_t size;
   uint32_t refs;          /* under mutex: of the list, and of each call that works on it */
   uint64_t message_count; /* under mutex: what was appended to the end */
-  tp__arena arena;        /* the messages */
-  tp__messages messages;  /* the session's call's */
+  /* under mutex: the newest claim */
+  uint64_t fence, owner;
+  bool running;          /* a turn of the owner has the session */
+  tp__arena arena;       /* the messages */
+  tp__messages messages; /* the session's call's */
 } conversation;
 
 typedef struct memory_history {
@@ -102,20 +105,79 @@ static void unref(memory_history *h, conversation *c) {
 
 /* ---- the functions ---- */
 
+/* A runtime that has the session lives as long as its turn, which appends or releases: there are no leases. */
+static tp_status claim_locked(conversation *c, const tp_history_load *request, tp_fault *fault) {
+  uint64_t process = request->owner->process_run_id;
+  if (c->running && c->owner != process)
+    return tp__fail(fault, TP_ERR_BUSY, NULL, "a turn of another runtime of this process has session `%.*s`",
+                    (int)request->session.size, request->session.data);
+  c->owner = process;
+  c->running = true;
+  bool goes_on = request->number == c->number && request->after <= c->message_count;
+  request->claim->number = c->number;
+  request->claim->fence = ++c->fence;
+  request->claim->position = c->message_count;
+  request->claim->first = goes_on ? request->after : 0;
+  return TP_OK;
+}
+
+/* @param ret_conversation  referenced; NULL: there is none.  @param ret_first  of the messages to give. */
+static tp_status begin_load(memory_history *h, const tp_history_load *request, conversation **ret_conversation,
+                            size_t *ret_first, tp_fault *fault) {
+  tp_status status = TP_OK;
+  tp__mutex_lock(&h->mutex);
+  conversation *c = find_locked(h, request->tenant, request->session);
+  if (!c && request->owner && !(c = add_locked(h, request->tenant, request->session)))
+    status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
+  if (c && request->owner) status = claim_locked(c, request, fault);
+  if (status != TP_OK) c = NULL;
+  if (c) c->refs++;
+  tp__mutex_unlock(&h->mutex);
+  *ret_conversation = c;
+  *ret_first = c && request->owner ? (size_t)request->claim->first : 0;
+  return status;
+}
+
 /* One session's calls come one at a time, so its messages do not move while they are given. */
 static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   memory_history *h = ctx;
-  tp_status status = TP_OK;
-  (void)fault;
-  tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
-  if (c) c->refs++;
-  tp__mutex_unlock(&h->mutex);
+  conversation *c;
+  size_t first;
+  TP__TRY(begin_load(h, request, &c, &first, fault));
   if (!c) return TP_OK;
-  for (size_t i = 0; i < c->messages.count && status == TP_OK; i++)
+  tp_status status = TP_OK;
+  for (size_t i = first; i < c->messages.count && status == TP_OK; i++)
     status = request->each(request->ctx, c->messages.items[i]);
   unref(h, c);
   return status;
+}
+
+static void load_start(void *ctx, const tp_history_load *request, tp_token token) {
+  memory_history *h = ctx;
+  conversation *c;
+  size_t first;
+  tp_fault fault = {0};
+  tp_status status = begin_load(h, request, &c, &first, &fault);
+  size_t count = c ? c->messages.count - first : 0;
+  const tp_message *const *messages = count ? (const tp_message *const *)c->messages.items + first : NULL;
+  (void)!tp_history_complete_load(token, status, messages, count, status == TP_OK ? NULL : &fault, NULL);
+  if (c) unref(h, c);
+}
+
+static bool has_claim_locked(const conversation *c, const tp_history_claim *claim) {
+  return c->running && c->number == claim->number && c->fence == claim->fence && c->message_count == claim->position;
+}
+
+static void release(void *ctx, const tp_history_release *request) {
+  memory_history *h = ctx;
+  tp__mutex_lock(&h->mutex);
+  conversation *c = find_locked(h, request->tenant, request->session);
+  if (c && !has_claim_locked(c, request->claim)) c = NULL;
+  if (c) c->running = false;
+  bool is_empty = c && c->message_count == 0; /* it was made for this claim */
+  if (is_empty) remove_locked(h, c);
+  tp__mutex_unlock(&h->mutex);
+  if (is_empty) unref(h, c);
 }
 
 /* All of it or nothing. */
@@ -131,17 +193,22 @@ static tp_status add_messages(conversation *c, const tp_history_append *request,
 
 static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
   memory_history *h = ctx;
-  if (request->message_count == 0) return TP_OK;
+  if (request->message_count == 0 && !request->claim) return TP_OK;
   tp__mutex_lock(&h->mutex);
   conversation *c = find_locked(h, request->tenant, request->session);
-  if (!c) c = add_locked(h, request->tenant, request->session);
-  if (c) c->refs++;
+  bool is_fenced = request->claim && !(c && has_claim_locked(c, request->claim));
+  if (!c && !is_fenced) c = add_locked(h, request->tenant, request->session);
+  if (c && !is_fenced) c->refs++;
   tp__mutex_unlock(&h->mutex);
+  if (is_fenced)
+    return tp__fail(fault, TP_ERR_FENCED, NULL, "session `%.*s` was taken over or deleted while its turn ran",
+                    (int)request->session.size, request->session.data);
   if (!c) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
   tp_status status = add_messages(c, request, fault);
   tp__mutex_lock(&h->mutex);
   c->message_count = c->messages.count;
-  bool is_empty = c->message_count == 0; /* it was made for this batch */
+  if (status == TP_OK && request->claim) c->running = false;
+  bool is_empty = c->message_count == 0 && !c->running; /* it was made for this batch, or its claim */
   if (is_empty) {
     remove_locked(h, c);
     c->refs--;
@@ -155,8 +222,11 @@ static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_
   memory_history *h = ctx;
   tp__mutex_lock(&h->mutex);
   conversation *c = find_locked(h, request->tenant, request->session);
+  bool is_busy = c && c->running;
+  if (c && (is_busy || c->message_count == 0)) c = NULL;
   if (c) remove_locked(h, c);
   tp__mutex_unlock(&h->mutex);
+  if (is_busy) return tp__fail(fault, TP_ERR_BUSY, NULL, "a turn of another runtime of this process has the session");
   if (!c) return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "the history has no messages of such a session");
   unref(h, c);
   return TP_OK;
@@ -225,6 +295,10 @@ tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_his
   h->face = (tp_history){.struct_size = sizeof h->face,
                          .ctx = h,
                          .load = load,
+                         .load_start = load_start,
+                         .load_paired = load,
+                         .shared = 1,
+                         .release = release,
                          .append = append,
                          .delete_session = delete_session,
                          .list_sessions = list_sessions,

@@ -80,6 +80,8 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
   session->compaction = options->compaction;
   session->compact = options->compact;
   session->compact_ctx = options->compact_ctx;
+  session->busy = (tp_busy)options->busy;
+  session->busy_wait_ms = options->busy_wait_ms;
   session->queued_max = options->turns_queued_max ? options->turns_queued_max : QUEUED_MAX;
   session->data = options->data;
   return TP_OK;
@@ -124,6 +126,15 @@ static tp_status choose_history(const tp_session_options *options, tp_runtime *r
   *ret_history = *tp__shared_history_get(*ret_shared);
   ret_history->destroy = NULL;
   return TP_OK;
+}
+
+static tp_status check_busy(const tp_session_options *options, const tp_history *history, tp_fault *fault) {
+  const char *wrong = NULL;
+  if (options->busy > TP_BUSY_WAIT) wrong = "busy is no tp_busy";
+  else if (options->busy_wait_ms && options->busy != TP_BUSY_WAIT) wrong = "busy_wait_ms is set without TP_BUSY_WAIT";
+  else if (options->busy == TP_BUSY_WAIT && !history->shared)
+    wrong = "busy is TP_BUSY_WAIT, and the history is not shared with other processes (tp_history.shared)";
+  return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
 
 static tp_status join_history(tp_session *session) {
@@ -246,6 +257,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp_history history;
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
+  TP__TRY(check_busy(&options, &history, fault));
   tp_session *session = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
   session->layer = tp__agent_layer_of(runtime);

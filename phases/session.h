@@ -35,6 +35,8 @@ struct tp_session {
   tp_compact_fn compact; /* NULL: none */
   void *compact_ctx;
   uint32_t queued_max;
+  tp_busy busy;
+  uint32_t busy_wait_ms;    /* 0: until the turn's limit */
   tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
   tp__account *account;     /* NULL: the runtime counts nothing by day */
   tp__allowance budget;
@@ -68,14 +70,20 @@ struct tp_session {
   bool started;                 /* history loaded, session.start fired */
   tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
   tp_status last_code;
-  tp__usage used; /* of its budget */
-  tp__past *past; /* referenced */
+  tp__usage used;         /* of its budget */
+  tp_history_claim claim; /* of a history that is shared; its position is that of the first message not in past */
+  bool has_claim;         /* the running turn's: until it appends, or ends without that */
+  tp__past *past;         /* referenced */
   tp__reminders reminders;
 };
 
 /** Whether it loads and appends; else its past is all that there is. */
 static inline bool tp__session_has_history(const tp_session *session) {
   return session->history.load || session->history.load_start;
+}
+/** Of the running turn's claim; 0: it has none. */
+static inline uint64_t tp__session_fence(const tp_session *session) {
+  return session->has_claim ? session->claim.fence : 0;
 }
 static inline tp__turn_ids tp__session_ids(tp_session *session) {
   return (tp__turn_ids){.tenant = session->tenant,

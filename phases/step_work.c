@@ -12,7 +12,9 @@
 
 enum { MODEL_ATTEMPTS = 3 };
 
-/* ---- the session's first turn ---- */
+enum { BUSY_PAUSE_NS_MIN = 5 * TP__NS_PER_MS, BUSY_PAUSE_NS_MAX = 250 * TP__NS_PER_MS };
+
+/* ---- what the history has, and the session does not ---- */
 
 static tp_status keep_loaded(void *ctx, const tp_message *theirs) {
   tp_message message;
@@ -47,36 +49,111 @@ static void begin_turn(tp__drive *d) {
   tp__drive_go(d, d->session->started ? TP__STEP_INTAKE : TP__STEP_SESSION_START);
 }
 
-static void load_ended(tp__host_call *call, tp_status status) {
-  tp__drive *d = call->ctx;
-  tp__drive_loaded(d, status);
-  if (status != TP_OK) {
-    tp__drive_load_failed(d, call, status);
-    return;
+/* ---- a session that a turn of another process has ---- */
+
+/* @return whether the turn waits, and asks again then. */
+static bool wait_for_session(tp__drive *d) {
+  const tp_session *session = d->session;
+  const tp__turn *core = &d->turn->core;
+  int64_t now_ns = tp__now_ns();
+  if (session->busy != TP_BUSY_WAIT || core->is_cancelled) return false;
+  if (!d->busy_until_ns) {
+    int64_t limit_ns = session->busy_wait_ms ? tp__deadline_after_ms(now_ns, session->busy_wait_ms) : TP__NEVER;
+    d->busy_until_ns = limit_ns < core->deadline_ns ? limit_ns : core->deadline_ns;
+    d->busy_pause_ns = BUSY_PAUSE_NS_MIN;
   }
-  tp__past_unref(d->session->past);
-  d->session->past = call->made;
-  call->made = NULL;
-  begin_turn(d);
+  if (now_ns >= d->busy_until_ns) return false;
+  int64_t left_ns = d->busy_until_ns - now_ns;
+  tp__strand_timer_add(&d->turn->core.strand, &d->busy_timer,
+                       now_ns + (d->busy_pause_ns < left_ns ? d->busy_pause_ns : left_ns));
+  d->busy_pause_ns = d->busy_pause_ns < BUSY_PAUSE_NS_MAX / 2 ? 2 * d->busy_pause_ns : BUSY_PAUSE_NS_MAX;
+  return true;
 }
 
-void tp__drive_load(tp__drive *d, void (*on_end)(tp__host_call *call, tp_status status)) {
-  tp__host_call *call = tp__host_call_new_load(d->turn, d->session, "history.load");
+static void busy_fired(tp__timer_entry *timer, int64_t now_ns) {
+  (void)now_ns;
+  tp__drive *d = TP__CONTAINER(timer, tp__drive, busy_timer);
+  TP__ASSERT(d->step == TP__STEP_LOAD && !d->host_call);
+  if (!tp__drive_out_of_time(d)) tp__step_load(d);
+}
+
+void tp__drive_init_busy(tp__drive *d) {
+  d->busy_timer.fire = busy_fired;
+  tp__list_init(&d->busy_timer.link);
+}
+
+void tp__drive_cancel_busy(tp__drive *d) {
+  if (tp__list_empty(&d->busy_timer.link)) return;
+  tp__strand_timer_remove(&d->busy_timer);
+  (void)tp__drive_out_of_time(d);
+}
+
+/* ---- the begin of a turn ---- */
+
+/* A claim from outside is believed as far as it goes with what was asked for. */
+static tp_status check_claim(const tp__host_call *call, const char **ret_why) {
+  const tp_history_claim *claim = &call->claim;
+  *ret_why = NULL;
+  if (!claim->fence || !claim->number) *ret_why = "load has claimed nothing, and tp_history.shared is 1";
+  else if (claim->first != 0 && (claim->first != call->load.after || claim->number != call->load.number))
+    *ret_why = "load gave messages from a position that was not asked for";
+  else if (claim->first > claim->position) *ret_why = "load gave messages from after the end";
+  return *ret_why ? TP_ERR_STORE : TP_OK;
+}
+
+/* All of the past, or what other processes have added to it. */
+static tp_status take_loaded(tp__drive *d, tp__host_call *call) {
+  tp_session *session = d->session;
+  const tp__messages *list = &call->made->list;
+  if (call->claim.first > 0) {
+    size_t before = session->past->list.count;
+    for (size_t i = 0; i < list->count; i++) {
+      if (tp__messages_add(&session->past->list, list->items[i]) == TP_OK) continue;
+      session->past->list.count = before;
+      return TP_ERR_NO_MEMORY;
+    }
+  } else {
+    tp__past_unref(session->past);
+    session->past = call->made;
+    call->made = NULL;
+  }
+  if (call->load.owner) tp__host_call_take_claim(call);
+  return TP_OK;
+}
+
+static void load_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  const char *why = NULL;
+  if (status == TP_ERR_BUSY && call->load.owner && wait_for_session(d)) {
+    d->host_call = NULL;
+    return;
+  }
+  if (status == TP_OK && call->load.owner && (status = check_claim(call, &why)) != TP_OK) call->message = why;
+  tp__drive_loaded(d, status);
+  d->busy_until_ns = 0;
+  if (status == TP_OK) status = take_loaded(d, call);
+  if (status == TP_OK) begin_turn(d);
+  else tp__drive_load_failed(d, call, status);
+}
+
+void tp__drive_load(tp__drive *d, bool claims, void (*on_end)(tp__host_call *call, tp_status status)) {
+  tp__host_call *call = tp__host_call_new_load(d->turn, d->session, "history.load", claims);
   if (!call) {
     tp__drive_no_memory(d);
     return;
   }
-  call->work = d->session->history.load ? load_work : NULL;
+  call->work = d->session->history.load_start ? NULL : load_work;
   call->on_end = on_end;
   call->ctx = d;
   d->host_call = call;
-  d->waits_since_ns = tp__now_ns();
+  if (!d->busy_until_ns) d->waits_since_ns = tp__now_ns(); /* else it has waited since the first load */
   tp__host_call_start(call, d->turn->core.deadline_ns);
 }
 
 void tp__step_load(tp__drive *d) {
-  if (d->session->started || !tp__session_has_history(d->session)) begin_turn(d);
-  else tp__drive_load(d, load_ended);
+  bool shared = d->session->history.shared;
+  if (!tp__session_has_history(d->session) || (d->session->started && !shared)) begin_turn(d);
+  else tp__drive_load(d, shared, load_ended);
 }
 
 /* ---- the model ---- */
@@ -283,8 +360,9 @@ static void tools_ended(tp__dispatch *dispatch) {
   bool ok = take_results(d);
   d->tool_calls += (uint32_t)d->call_count;
   tp__dispatch_free(dispatch);
-  if (ok) tp__drive_go(d, TP__STEP_TOOL_BATCH);
-  else tp__drive_no_memory(d);
+  if (!ok) tp__drive_no_memory(d);
+  else if (d->is_fenced) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
+  else tp__drive_go(d, TP__STEP_TOOL_BATCH);
 }
 
 void tp__step_tools(tp__drive *d) {
@@ -301,21 +379,45 @@ void tp__step_tools(tp__drive *d) {
 /* The messages behind those that count. They stay the past's, also when it gets others in their place. @return false
  * without memory. */
 static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
-  const tp_message **batch = tp__arena_alloc(&call->arena, count * sizeof *batch);
-  if (!batch) return false;
-  memcpy(batch, past->list.items + past->list.count, count * sizeof *batch);
+  const tp_message **batch = tp__arena_alloc(&call->arena, (count + 1) * sizeof *batch);
+  tp_history_claim *claim = call->session->has_claim ? tp__arena_alloc(&call->arena, sizeof *claim) : NULL;
+  if (!batch || (call->session->has_claim && !claim)) return false;
+  if (claim) *claim = call->session->claim;
+  if (count > 0) memcpy(batch, past->list.items + past->list.count, count * sizeof *batch);
   call->past = tp__past_ref(past);
   call->request = (tp_history_append){.struct_size = sizeof call->request,
                                       .tenant = tp_text_of(call->session->tenant),
                                       .session = tp_text_of(call->session->id),
                                       .messages = batch,
-                                      .message_count = count};
+                                      .message_count = count,
+                                      .claim = claim};
   return true;
 }
 
 static tp_status append_work(tp__host_call *call) {
   const tp_history *history = &call->session->history;
   return history->append(history->ctx, &call->request, &call->fault);
+}
+
+static void start_append(tp__drive *d, tp__host_call *call, void (*on_end)(tp__host_call *call, tp_status status)) {
+  call->work = d->session->history.append_start ? NULL : append_work;
+  call->on_end = on_end;
+  call->ctx = d;
+  d->host_call = call;
+  d->waits_since_ns = tp__now_ns();
+  tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
+}
+
+bool tp__drive_end_claim(tp__drive *d, void (*on_end)(tp__host_call *call, tp_status status)) {
+  tp_session *session = d->session;
+  if (!session->has_claim || d->has_appended) return false;
+  tp__host_call *call = tp__host_call_new(d->turn, session, "history.append");
+  if (!call || !make_append(call, session->past, 0)) {
+    if (call) tp__host_call_drop(call);
+    return false;
+  }
+  start_append(d, call, on_end);
+  return true;
 }
 
 /* Files are left out: they may be why the turn failed, and would make every later turn fail. */
@@ -390,6 +492,10 @@ static void append_ended(tp__host_call *call, tp_status status) {
   d->append_ns = now_ns - d->waits_since_ns;
   tp__drive_note_step(d, TP_STEP_APPEND, d->waits_since_ns, now_ns, status);
   if (status == TP_OK) d->session->past->list.count += call->request.message_count;
+  if (status == TP_OK && d->session->has_claim) {
+    d->session->claim.position += call->request.message_count;
+    d->session->has_claim = false; /* it ended with the append */
+  }
   after_commit(d, status, call->message);
 }
 
@@ -406,7 +512,8 @@ void tp__step_commit(tp__drive *d) {
   size_t added = past->list.count - before;
   bool kept = tp__session_has_history(d->session);
   if (status != TP_OK || kept) past->list.count = before; /* they count when the history has them */
-  if (status != TP_OK || !kept) {
+  if (status != TP_OK || !kept || (d->session->history.shared && !d->session->has_claim)) {
+    TP__ASSERT(!kept || status != TP_OK || d->outcome != TP_TURN_COMPLETED); /* it had no session to run in */
     after_commit(d, status, NULL);
     return;
   }
@@ -416,10 +523,6 @@ void tp__step_commit(tp__drive *d) {
     after_commit(d, TP_ERR_NO_MEMORY, NULL);
     return;
   }
-  call->work = d->session->history.append_start ? NULL : append_work;
-  call->on_end = append_ended;
-  call->ctx = d;
-  d->host_call = call;
-  d->waits_since_ns = tp__now_ns();
-  tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
+  d->has_appended = true;
+  start_append(d, call, append_ended);
 }

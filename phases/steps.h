@@ -65,11 +65,14 @@ void tp__drive_count(tp__drive *drive, const tp_model_response *response);
 /** Makes the user's message the first of the turn's. @return false without memory. */
 bool tp__drive_add_user_message(tp__drive *drive);
 
-/** step_work.c: loads the session's history anew. on_end tells tp__drive_loaded() first, and of a failure then
- *  tp__drive_load_failed(), which stops the turn. */
-void tp__drive_load(tp__drive *drive, void (*on_end)(tp__host_call *call, tp_status status));
+/** step_work.c: loads the session's history anew, or claims the session and loads what is new of it. on_end calls
+ *  tp__drive_loaded() first, and of a failure then tp__drive_load_failed(), which stops the turn. */
+void tp__drive_load(tp__drive *drive, bool claims, void (*on_end)(tp__host_call *call, tp_status status));
 void tp__drive_loaded(tp__drive *drive, tp_status status);
 void tp__drive_load_failed(tp__drive *drive, const tp__host_call *call, tp_status status);
+/** step_work.c: ends the claim of a turn that has tried no append, so that other processes can claim the session before
+ *  the end of the turn is reported.   @return whether on_end follows; else the turn has no such claim. */
+bool tp__drive_end_claim(tp__drive *drive, void (*on_end)(tp__host_call *call, tp_status status));
 
 /* step_fill.c, step_result.c, step_work.c, added.c, compaction_step.c, turn_end.c, session_end.c: what the rows
  * name. */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tool_durable.h"
 
+#include "phases/drive.h"
 #include "phases/parts.h"
 #include "phases/people.h"
+#include "phases/session.h"
 #include "phases/store_call.h"
 #include "turnphase/store.h"
 
 enum { STORE_LIMIT_MS = 30000 };
 
 static const char not_stored[] = "the store did not keep that this call begins, so it was not run; try again later";
+static const char fenced[] = "another process has taken the session over, so this call was not run";
 static const char interrupted[] =
     "an earlier run of this turn began this call, and its result is not stored: check whether it had an effect before "
     "it is called again";
@@ -86,7 +89,9 @@ static void start_ended(tp__store_call *call, tp_status status) {
   slot->dispatch->stale = true;
   if (status != TP_OK) {
     log_failure(k, "start", status);
-    tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(not_stored));
+    bool is_fenced = status == TP_ERR_FENCED;
+    if (is_fenced && slot->dispatch->turn->drive) slot->dispatch->turn->drive->is_fenced = true;
+    tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(is_fenced ? fenced : not_stored));
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->start_id = k->start_id;
     tp__toolcall_started(slot);
@@ -120,6 +125,7 @@ static void start(commit *k, tp_status (*work)(tp__store_call *call, void *store
 
 void tp__toolcall_commit_start(tp__tool_slot *slot) {
   const tp_tool_call *call = tp__toolcall_of(slot);
+  const tp__drive *drive = slot->dispatch->turn->drive;
   commit *k = commit_new(slot);
   tp_text arguments, call_id;
   bool copied = k && tp__arena_text(&k->call.arena, call->arguments, &arguments) &&
@@ -138,7 +144,8 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .id_count = TP_ID_COUNT,
                                     .call_id = call_id,
                                     .tool = slot->tool->name,
-                                    .arguments = arguments};
+                                    .arguments = arguments,
+                                    .fence = drive ? tp__session_fence(drive->session) : 0};
   start(k, put_start, start_ended);
 }
 

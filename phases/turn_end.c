@@ -84,10 +84,11 @@ static void end_turn(tp__drive *d) {
   tp__turn_over(d->turn);
 }
 
-void tp__step_end(tp__drive *d) {
+static void end_step(tp__drive *d) {
   tp_session *session = d->session;
   tp__running_end(d);
   d->turn->core.jobs_process = d->turn->core.jobs_turn = 0;
+  tp__session_release_claim(session); /* where no append has ended it */
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   if (d->on_end || d->submission) tp__session_ending(session);
@@ -96,6 +97,17 @@ void tp__step_end(tp__drive *d) {
   tp__drive_release_quota(d); /* after it: the session's next turn waits like the others */
   end_turn(d);
   if (last) tp__session_over(session);
+}
+
+static void claim_ended(tp__host_call *call, tp_status status) {
+  tp__drive *d = call->ctx;
+  d->host_call = NULL;
+  if (status == TP_OK) d->session->has_claim = false;
+  end_step(d);
+}
+
+void tp__step_end(tp__drive *d) {
+  if (!tp__drive_end_claim(d, claim_ended)) end_step(d);
 }
 
 void tp__drive_end_unbegun(tp__drive *d) {

@@ -14,6 +14,20 @@ TP_BEGIN_DECLS
  *  which returns it. Threads: the one that calls load. */
 typedef tp_status (*tp_message_fn)(void *ctx, const tp_message *message);
 
+/** A turn's claim of a session in a shared history (tp_history.shared): the turn has the session until it appends,
+ *  until the claim is released, or until the lease of its process ends. load fills it; append and release take it back.
+ *  Its position counts all messages that were ever appended, also those that were deleted for their age. */
+typedef struct tp_history_claim {
+  size_t struct_size;
+  uint64_t number;   /* of the session; not 0; a session that was deleted and begun anew has another one */
+  uint64_t fence;    /* not 0; rises with each claim of the session: the owner's epoch */
+  uint64_t position; /* of the next message */
+  uint64_t first;    /* of the first message that load gave: tp_history_load.after, or 0 when it gave all */
+  uint64_t retry_ms; /* with TP_ERR_BUSY: the rest of the holder's lease; 0: not known */
+} tp_history_claim;
+
+struct tp_store_owner;
+
 /** The session whose messages are loaded. Made by the library; borrowed till load returns, or till the token of
  *  load_start is completed or the runtime freed. */
 typedef struct tp_history_load {
@@ -21,6 +35,15 @@ typedef struct tp_history_load {
   tp_text tenant, session;
   tp_message_fn each; /* called for each message, in order, before load returns; NULL of load_start */
   void *ctx;          /* of each */
+  /** Of a turn that begins, in a history that is shared: the process that claims the session. NULL: the messages are
+   *  only read, all of them, and nothing is claimed. */
+  const struct tp_store_owner *owner;
+  /** The session and the position that the owner has loaded before: only messages from there on are given, unless the
+   *  session has another number or fewer messages. 0: it has none. */
+  uint64_t number, after;
+  /** With owner: filled when the session is claimed, also where giving the messages fails after that; else its fence
+   *  stays 0. With TP_ERR_BUSY only retry_ms is filled. */
+  tp_history_claim *claim;
 } tp_history_load;
 
 /** A batch to append. Made by the library; all of it is borrowed till append returns, or till the token of
@@ -30,7 +53,18 @@ typedef struct tp_history_append {
   tp_text tenant, session;
   const tp_message *const *messages;
   size_t message_count;
+  /** The turn's claim, which ends with a successful append, also with one of no messages. Nothing is appended, and the
+   *  result is TP_ERR_FENCED, when the session has another number, fence or position now. NULL: the batch is appended
+   *  whatever came before. */
+  const tp_history_claim *claim;
 } tp_history_append;
+
+/** A claim that ends without an append. Made by the library; borrowed till release returns. */
+typedef struct tp_history_release {
+  size_t struct_size;
+  tp_text tenant, session;
+  const tp_history_claim *claim;
+} tp_history_release;
 
 /** The session whose messages are deleted. Made by the library. */
 typedef struct tp_history_delete {
@@ -65,7 +99,8 @@ typedef struct tp_history {
   size_t struct_size;
   void *ctx;
   /** Gives every message of the session in order to each. An unknown session has none. Required where there is no
-   *  load_start, refused beside it. */
+   *  load_start. Where there are both, a turn uses load_start, and load is for callers that have no token: see
+   *  load_paired. */
   tp_status (*load)(void *ctx, const tp_history_load *request, tp_fault *fault);
   /** In place of load: begins it and returns at once; exactly one tp_history_complete_load() with the token follows,
    *  from any thread, also before load_start returns. It is called on the thread that owns the turn, so it must not
@@ -98,6 +133,18 @@ typedef struct tp_history {
    *  copy of a history of which only append was replaced is refused: its turns would go past the new append. Clear
    *  append_start, too, or replace all three. */
   tp_status (*append_paired)(void *ctx, const tp_history_append *request, tp_fault *fault);
+  /** 1: other runtimes or processes may append to a session. Then each turn begins with a load, which claims the
+   *  session (tp_history_load.owner), and ends with an append or a release. A claim is refused with TP_ERR_BUSY, and a
+   *  fault that names the holder, while a turn of another process has the session and the lease of that process has not
+   *  ended. 0: the messages are loaded once, with the session's first turn, and the session must have no other user. */
+  uint32_t shared;
+  uint32_t reserved_; /* zero */
+  /** Ends a claim, when no turn waits for that: of a load that came too late, or after an append that failed. A claim
+   *  that ended before is ignored. It must not block, and may come on any thread. Required where shared is 1, refused
+   *  elsewhere. */
+  void (*release)(void *ctx, const tp_history_release *request);
+  /** The load that belongs to load_start, for callers that have no token; set both, or neither. */
+  tp_status (*load_paired)(void *ctx, const tp_history_load *request, tp_fault *fault);
 } tp_history;
 
 /** Ends an append that append_start began.
@@ -537,6 +584,9 @@ typedef struct tp_tool_start_record {
   size_t id_count;
   tp_text call_id, tool;
   tp_text arguments; /* a value: content, of which a store keeps no more than a keyed hash */
+  /** Of the turn's claim (tp_history_claim) of its session; 0: it has none. A store that has the history, too, returns
+   *  TP_ERR_FENCED where the session has another fence now: a turn whose session was taken over begins no call. */
+  uint64_t fence;
 } tp_tool_start_record;
 
 /** The end of a tool call. */

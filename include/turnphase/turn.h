@@ -347,6 +347,13 @@ typedef tp_status (*tp_compact_fn)(void *ctx, const tp_compaction_request *reque
  *  1,500. tp_message.value does not count: no model reads it.  Threads: any. */
 TP_API int64_t tp_message_tokens(const tp_message *message);
 
+/** What a turn does when a turn of another runtime or process has its session in a shared history. */
+typedef enum tp_busy {
+  TP_BUSY_REFUSE = 0, /* it fails with TP_ERR_BUSY, whose message names the holder and the rest of its lease */
+  TP_BUSY_WAIT = 1,   /* it waits until the session is free, or the holder's lease has ended */
+  TP_BUSY_FORCE_32 = 0x7fffffff
+} tp_busy;
+
 /** Options of a session. Strings are copied; on success model and history are taken, shared_history is referenced. */
 typedef struct tp_session_options {
   size_t struct_size;
@@ -402,6 +409,11 @@ typedef struct tp_session_options {
   tp_inbox *inbox;
   /** Of all its turns from now on, whatever the day; NULL: none. */
   const tp_budget *budget;
+  /** What a turn does when a turn of another process has the session: tp_busy. TP_BUSY_WAIT is TP_ERR_USAGE with a
+   *  history that is not shared (tp_history.shared), since there would be nothing to wait for. */
+  uint32_t busy;
+  /** With TP_BUSY_WAIT: for how long at most; 0: until the turn's own limit. TP_ERR_USAGE without it. */
+  uint32_t busy_wait_ms;
 } tp_session_options;
 
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is

@@ -97,6 +97,7 @@ void tp__runtime_layer_set(tp_runtime *runtime, void *layer) {
   runtime->layer = layer;
 }
 uint64_t tp__runtime_run_id(const tp_runtime *runtime) { return runtime->jobs.mark; }
+const tp_store_owner *tp__runtime_owner(const tp_runtime *runtime) { return &runtime->owner; }
 tp_text tp__runtime_turn_prefix(const tp_runtime *runtime) {
   return (tp_text){runtime->turn_prefix, sizeof runtime->turn_prefix};
 }
@@ -583,18 +584,18 @@ static void take_breadcrumbs(tp_runtime *runtime) {
 }
 
 static tp_status name_owner(tp_runtime *runtime, tp_fault *fault) {
-  char boot_id[64];
   tp__inside frame;
-  tp_store_owner owner = {.struct_size = sizeof owner,
-                          .process_run_id = runtime->jobs.mark,
-                          .process_id = tp__process_id(),
-                          .process_started = tp__process_started(),
-                          .opened_unix_ms = tp__unix_ms(),
-                          .boot_id = {boot_id, tp__boot_id(boot_id, sizeof boot_id)},
-                          .durability = runtime->options.durability,
-                          .record_queue_bytes = runtime->options.record_queue_bytes};
+  runtime->owner =
+      (tp_store_owner){.struct_size = sizeof runtime->owner,
+                       .process_run_id = runtime->jobs.mark,
+                       .process_id = tp__process_id(),
+                       .process_started = tp__process_started(),
+                       .opened_unix_ms = tp__unix_ms(),
+                       .boot_id = {runtime->boot_id, tp__boot_id(runtime->boot_id, sizeof runtime->boot_id)},
+                       .durability = runtime->options.durability,
+                       .record_queue_bytes = runtime->options.record_queue_bytes};
   if (!runtime->store.open) return TP_OK;
-  return tp__store_left(&frame, runtime->store.open(tp__store_enter(&frame, runtime), &owner, fault));
+  return tp__store_left(&frame, runtime->store.open(tp__store_enter(&frame, runtime), &runtime->owner, fault));
 }
 
 static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {

@@ -86,6 +86,8 @@ void *tp__runtime_layer(const tp_runtime *runtime);
 void tp__runtime_layer_set(tp_runtime *runtime, void *layer);
 /** A random number: distinguishes what processes store. */
 uint64_t tp__runtime_run_id(const tp_runtime *runtime);
+/** The process, as stores and shared histories are told of it. Never changes after the start. */
+const tp_store_owner *tp__runtime_owner(const tp_runtime *runtime);
 /** "turn-", 16 digits and "-". */
 tp_text tp__runtime_turn_prefix(const tp_runtime *runtime);
 struct tp__blocks *tp__runtime_blocks(tp_runtime *runtime);

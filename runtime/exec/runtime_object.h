@@ -32,6 +32,8 @@ struct tp_runtime {
   tp__helpers helpers;
   tp__breaker_state breaker_state;
   void *layer;                /* the agent layer: set once by it */
+  tp_store_owner owner;       /* set by the start, before the store is opened; never changes then */
+  char boot_id[64];           /* of owner */
   tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
   /* atomic */
   tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */

@@ -66,6 +66,11 @@ static const tp_history *history_of(int kind) {
   if (kind == PAST) return NULL;
   face = *kept;
   face.destroy = NULL;
+  if (kind >= TOKENS) { /* with functions that claim nothing */
+    face.shared = 0;
+    face.release = NULL;
+    face.load_start = NULL;
+  }
   if (kind == TOKENS) {
     face.load = NULL;
     face.append = NULL;

@@ -826,6 +826,7 @@ TEST(history_that_fails_fails_the_turn_and_the_next_works) {
   static const reply replies[] = {{.text = "hi"}};
   assert_int_equal(tp_history_memory_new(NULL, &shared_history, NULL), TP_OK);
   tp_session_options options = {.history = borrow_history()};
+  borrowed_history.load_start = NULL;
   borrowed_history.load = load_or_not;
   borrowed_history.append = append_or_not;
   act started = {0};
