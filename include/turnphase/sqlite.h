@@ -17,7 +17,8 @@ TP_BEGIN_DECLS
  *  Not in the child of a fork while the parent has the same file open: SQLite's locks do not cross a fork.
  *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free(). A
  *  deletion removes rows and overwrites their bytes, but not at once the copies in the write-ahead log
- *  (tp_sqlite_sessions_erase() does); the number of a deleted session may be reused.
+ *  (tp_sqlite_sessions_erase() does). Sessions are shared with other processes (tp_history.shared): see
+ *  docs/stores.md.
  *  @return TP_OK; TP_ERR_STORE_SCHEMA (newer or foreign schema), TP_ERR_STORE_CORRUPT, TP_ERR_STORE_BUSY,
  *          TP_ERR_STORE_READONLY, TP_ERR_STORE_FULL, TP_ERR_IO, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, with the path in
  *          the fault.
@@ -36,7 +37,18 @@ typedef struct tp_sqlite_history_options {
   tp_log_fn log;
   /** Of log; both until the history is destroyed. */
   void *log_ctx;
+  /** For how long a process that stands still keeps the sessions of its running turns from other processes; 0: 15,000.
+   *  While it runs, its leases are renewed every third of that; a process that has ended has none. */
+  uint32_t lease_ms;
+  /** Zero. */
+  uint32_t reserved_;
 } tp_sqlite_history_options;
+
+/** tp_sqlite_history_open() with options: path, and lease_ms.
+ *  @return as tp_sqlite_history_open(); TP_ERR_USAGE for options of a queue, which it has not; TP_ERR_VERSION.
+ *  Threads: any. */
+TP_API tp_status tp_sqlite_history_open_sync(const tp_sqlite_history_options *options, tp_history **ret_history,
+                                             tp_fault *fault) TP_MUST_USE;
 
 /** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one
  *  thread writes all batches of the queue, of all sessions, in one transaction, about 5 ms after the first. When the
@@ -243,6 +255,7 @@ typedef struct tp_sqlite_session {
   int64_t first_unix_ms, last_unix_ms; /* its oldest and newest activity; 0: not known */
   int64_t process_id;                  /* of a live process that runs a turn or a job of it; 0: none is known */
   tp_text tenant, session;
+  int64_t lease_ms; /* the rest of that process's lease, while its turn has the session; 0: no turn has it */
 } tp_sqlite_session;
 /** False stops. Threads: the calling one. */
 typedef bool (*tp_sqlite_session_fn)(void *ctx, const tp_sqlite_session *session);

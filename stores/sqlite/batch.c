@@ -56,6 +56,11 @@ static void put_request(block *b, const tp_history_append *from, tp_history_appe
   *ret_copy = *from;
   ret_copy->tenant = put(b, from->tenant);
   ret_copy->session = put(b, from->session);
+  if (from->claim) {
+    tp_history_claim *claim = take(b, sizeof *claim);
+    if (claim) *claim = *from->claim;
+    ret_copy->claim = claim;
+  }
   const tp_message **list = take(b, from->message_count * sizeof *list);
   tp_message *messages = take(b, from->message_count * sizeof *messages);
   for (size_t i = 0; i < from->message_count; i++) {

@@ -14,6 +14,7 @@ typedef struct tp__batch {
   struct tp__batch *before, *after; /* the owner's list */
   tp__group_work work;              /* where a turn waits for it */
   tp_token token;                   /* of that turn */
+  bool is_fenced;                   /* the session was taken over: nothing of it was written */
   void *owner;
   tp_history_append request; /* all that it points to lies in the block */
 } tp__batch;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "stores/sqlite/batch.h"
+#include "stores/sqlite/claims.h"
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/statement.h"
 #include "support/clock.h"
@@ -27,6 +28,7 @@ typedef struct reader {
 enum {
   INSERT_SESSION,
   FIND_SESSION,
+  NEXT_POSITION,
   INSERT_MESSAGE,
   INSERT_CALL,
   DELETE_CALLS,
@@ -40,21 +42,30 @@ typedef struct history {
   char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
   tp__group group;   /* of any other one */
+  tp__claims claims;
   tp__lock mutex;
   /* ---- under mutex */
+
   sqlite3 *db;
   sqlite3_stmt *statements[WRITE_STATEMENTS];
   /* ---- under lists_mutex */
   tp__lock lists_mutex;
   reader *idle;       /* kept for the next load; NULL while one is using it */
   tp__batch *waiting; /* batches that are not written yet */
+  uint64_t *lost;     /* sessions of which a queued batch was fenced: their next load gives everything */
+  size_t lost_count, lost_capacity;
+  bool is_lost; /* there was no memory for the number of one: no load goes on where the one before ended */
 } history;
 
 static const char *const write_sql[WRITE_STATEMENTS] = {
-    [INSERT_SESSION] = "INSERT INTO session (tenant, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-    [FIND_SESSION] = "SELECT id FROM session WHERE tenant = ?1 AND name = ?2",
+    [INSERT_SESSION] =
+        "INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES (?1, ?2, 0, 0, 0, 0)"
+        " ON CONFLICT DO NOTHING",
+    [NEXT_POSITION] = "UPDATE session SET next = next + ?2 WHERE id = ?1 RETURNING next - ?2",
+    [FIND_SESSION] = "SELECT id, next, epoch FROM session WHERE tenant = ?1 AND name = ?2",
     [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value,"
-                        " provider_data, ending, unix_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"),
+                        " provider_data, ending, unix_ms, position)"
+                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"),
     [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
     [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
@@ -64,12 +75,13 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
 static const char *const messages_sql =
     "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts, value, provider_data,"
     " ending FROM session"
-    " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 ORDER BY message.id";
+    " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 AND position >= ?3"
+    " ORDER BY position";
 static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
 static const char *const sessions_sql =
     "SELECT id, tenant, name, (SELECT count(*) FROM message WHERE message.session = session.id) FROM session"
-    " WHERE id > ?1 AND (?3 IS NULL OR tenant = ?3) ORDER BY id LIMIT ?2";
+    " WHERE id > ?1 AND (?3 IS NULL OR tenant = ?3) AND next > 0 ORDER BY id LIMIT ?2";
 
 #define MESSAGE(member) TP__COLUMN(tp_message, member)
 static const tp__column message_columns[] = {MESSAGE(role),
@@ -100,13 +112,16 @@ static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session
   return tp__sqlite_bind_texts(statement, 1, (const tp_text[]){tenant, session}, 2);
 }
 
-/* @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
-static int find_session_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
+/* @param ret_next  of its next message.  @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
+static int find_session_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id, int64_t *ret_next) {
   TP__LOCKED(&h->mutex);
   sqlite3_stmt *find = h->statements[FIND_SESSION];
   int rc = bind_session(find, tenant, session);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  if (rc == SQLITE_ROW) *ret_id = sqlite3_column_int64(find, 0);
+  if (rc == SQLITE_ROW) {
+    *ret_id = sqlite3_column_int64(find, 0);
+    *ret_next = sqlite3_column_int64(find, 1);
+  }
   tp__sqlite_release(find);
   return rc;
 }
@@ -114,8 +129,9 @@ static int find_session_locked(history *h, tp_text tenant, tp_text session, int6
 static int session_id_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id) {
   TP__LOCKED(&h->mutex);
   sqlite3_stmt *insert = h->statements[INSERT_SESSION];
+  int64_t next = 0;
   int rc = tp__sqlite_run(insert, bind_session(insert, tenant, session));
-  if (rc == SQLITE_OK) rc = find_session_locked(h, tenant, session, ret_id);
+  if (rc == SQLITE_OK) rc = find_session_locked(h, tenant, session, ret_id, &next);
   return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
 }
 
@@ -128,13 +144,14 @@ static int insert_call_locked(history *h, int64_t message, size_t position, cons
   return tp__sqlite_run(s, rc);
 }
 
-static int insert_message_locked(history *h, int64_t session, const tp_message *message) {
+static int insert_message_locked(history *h, int64_t session, int64_t position, const tp_message *message) {
   TP__LOCKED(&h->mutex);
-  assert(session > 0);
+  assert(session > 0 && position >= 0);
   sqlite3_stmt *s = h->statements[INSERT_MESSAGE];
   int rc = sqlite3_bind_int64(s, 1, session);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(s, 2, &messages, message);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 2 + messages.count, tp__wall_ms());
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 3 + messages.count, position);
   rc = tp__sqlite_run(s, rc);
   int64_t id = sqlite3_last_insert_rowid(h->db);
   for (size_t i = 0; rc == SQLITE_OK && i < message->call_count; i++)
@@ -142,13 +159,62 @@ static int insert_message_locked(history *h, int64_t session, const tp_message *
   return rc;
 }
 
-static int insert_batch_locked(history *h, const tp_history_append *request) {
+/* Without a claim the messages come after whatever there is. */
+static int take_positions_locked(history *h, const tp_history_append *request, int64_t *ret_id, int64_t *ret_position) {
   TP__LOCKED(&h->mutex);
-  int64_t session_id = 0;
-  int rc = session_id_locked(h, request->tenant, request->session, &session_id);
-  for (size_t i = 0; rc == SQLITE_OK && i < request->message_count; i++)
-    rc = insert_message_locked(h, session_id, request->messages[i]);
+  sqlite3_stmt *next = h->statements[NEXT_POSITION];
+  int rc = h->claims.is_weak ? SQLITE_NOMEM : session_id_locked(h, request->tenant, request->session, ret_id);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(next, (const int64_t[]){*ret_id, (int64_t)request->message_count}, 2);
+  if (rc == SQLITE_OK) rc = sqlite3_step(next);
+  if (rc == SQLITE_ROW) {
+    *ret_position = sqlite3_column_int64(next, 0);
+    rc = sqlite3_step(next);
+  }
+  tp__sqlite_release(next);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Of a turn that has looked at the session, and claimed nothing: no other turn has come in between. */
+static int check_look_locked(history *h, const tp_history_append *request, bool *ret_is_fenced) {
+  TP__LOCKED(&h->mutex);
+  const tp_history_claim *claim = request->claim;
+  sqlite3_stmt *find = h->statements[FIND_SESSION];
+  int64_t id = 0, next = 0, epoch = 0;
+  int rc = bind_session(find, request->tenant, request->session);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  if (rc == SQLITE_ROW) {
+    id = sqlite3_column_int64(find, 0);
+    next = sqlite3_column_int64(find, 1);
+    epoch = sqlite3_column_int64(find, 2);
+  }
+  tp__sqlite_release(find);
+  *ret_is_fenced = (uint64_t)next != claim->position || (uint64_t)epoch + 1 != claim->fence ||
+                   (claim->number != TP__SESSION_NEW && (uint64_t)id != claim->number);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* @param ret_is_fenced  nothing was written. */
+static int insert_batch_locked(history *h, const tp_history_append *request, bool *ret_is_fenced) {
+  TP__LOCKED(&h->mutex);
+  const tp_history_claim *claim = request->claim;
+  bool has_looked = claim && h->writer.started, has_claimed = claim && !has_looked;
+  int64_t session_id = claim ? (int64_t)claim->number : 0, position = claim ? (int64_t)claim->position : 0;
+  *ret_is_fenced = false;
+  int rc = has_looked    ? check_look_locked(h, request, ret_is_fenced)
+           : has_claimed ? tp__claims_end_locked(&h->claims, claim, request->message_count, ret_is_fenced)
+                         : SQLITE_OK;
+  if (rc == SQLITE_OK && !has_claimed && !*ret_is_fenced)
+    rc = take_positions_locked(h, request, &session_id, &position);
+  for (size_t i = 0; rc == SQLITE_OK && !*ret_is_fenced && i < request->message_count; i++)
+    rc = insert_message_locked(h, session_id, position + (int64_t)i, request->messages[i]);
   return rc;
+}
+
+static tp_status fenced(const history *h, const tp_history_append *request, tp_fault *fault) {
+  return tp__refuse(fault, TP_ERR_FENCED, h->path,
+                    "%s: session `%.*s` was taken over by another process, or deleted, while its turn ran: nothing of "
+                    "the turn was appended",
+                    h->path, (int)request->session.size, request->session.data);
 }
 
 /* Some failures end the transaction by themselves, the others here: nothing of it stays. */
@@ -162,30 +228,33 @@ static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fau
 typedef struct append {
   history *h;
   const tp_history_append *request;
+  bool is_fenced;
 } append;
 
 static int write_append(void *ctx) {
   append *a = ctx;
-  return insert_batch_locked(a->h, a->request);
+  return insert_batch_locked(a->h, a->request, &a->is_fenced);
 }
 
 static const char append_doing[] = "append to a session";
 
 static tp_status history_append(void *ctx, const tp_history_append *request, tp_fault *fault) {
-  append a = {ctx, request};
+  append a = {ctx, request, false};
   tp__group_work work = {.write = write_append, .ctx = &a, .doing = append_doing};
-  return request->message_count ? tp__group_run(&a.h->group, &work, fault) : TP_OK;
+  tp_status status = request->message_count || request->claim ? tp__group_run(&a.h->group, &work, fault) : TP_OK;
+  return status == TP_OK && a.is_fenced ? fenced(a.h, request, fault) : status;
 }
 
 /* ---- append, and go on when it is on the disk ---- */
 
 static int write_batch(void *ctx) {
   tp__batch *batch = ctx;
-  return insert_batch_locked(batch->owner, &batch->request);
+  return insert_batch_locked(batch->owner, &batch->request, &batch->is_fenced);
 }
 
 static void batch_ended(tp__group_work *work) {
   tp__batch *batch = work->ctx;
+  if (work->status == TP_OK && batch->is_fenced) work->status = fenced(batch->owner, &batch->request, &work->fault);
   (void)!tp_history_complete(batch->token, work->status, &work->fault, NULL);
   sqlite3_free(batch);
 }
@@ -194,15 +263,51 @@ static void batch_ended(tp__group_work *work) {
 static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
   history *h = ctx;
   tp_fault fault = {0};
-  tp__batch *batch = request->message_count ? tp__batch_new(request) : NULL;
+  bool is_empty = request->message_count == 0 && !request->claim;
+  tp__batch *batch = is_empty ? NULL : tp__batch_new(request);
   if (!batch) {
-    tp_status status = request->message_count ? TP_ERR_NO_MEMORY : TP_OK;
+    tp_status status = is_empty ? TP_OK : TP_ERR_NO_MEMORY;
     (void)!tp_history_complete(token, status, &fault, NULL);
     return;
   }
   batch->owner = h;
   batch->token = token;
   batch->work = (tp__group_work){.write = write_batch, .ctx = batch, .doing = append_doing, .end = batch_ended};
+  tp__group_submit(&h->group, &batch->work);
+}
+
+/* ---- a claim that ends without an append: a batch of no messages ---- */
+
+static void release_ended(tp__group_work *work) { sqlite3_free(work->ctx); }
+
+/* Without memory for a copy it is written at once, as one that no thread waits for would be. */
+static void release_here(history *h, const tp_history_append *request) {
+  bool is_fenced;
+  tp__lock_acquire(&h->mutex);
+  int rc = tp__sqlite_begin(h->db);
+  if (rc == SQLITE_OK) rc = insert_batch_locked(h, request, &is_fenced);
+  (void)tp__sqlite_end(h->db, rc);
+  tp__lock_release(&h->mutex);
+}
+
+static tp_history_append release_request(const tp_history_release *request) {
+  return (tp_history_append){.struct_size = sizeof(tp_history_append),
+                             .tenant = request->tenant,
+                             .session = request->session,
+                             .claim = request->claim};
+}
+
+static void history_release(void *ctx, const tp_history_release *request) {
+  history *h = ctx;
+  tp_history_append empty = release_request(request);
+  tp__batch *batch = tp__batch_new(&empty);
+  if (!batch) {
+    release_here(h, &empty);
+    return;
+  }
+  batch->owner = h;
+  batch->work =
+      (tp__group_work){.write = write_batch, .ctx = batch, .doing = "release a session", .end = release_ended};
   tp__group_submit(&h->group, &batch->work);
 }
 
@@ -236,16 +341,58 @@ static void unlist_locked(history *h, tp__batch *batch) {
   TP__CHECK(history_check_lists_locked(h));
 }
 
+/* What the process has of the session is not what the file has. */
+static void note_lost_locked(history *h, uint64_t number) {
+  TP__LOCKED(&h->lists_mutex);
+  if (h->lost_count == h->lost_capacity) {
+    size_t capacity = h->lost_capacity ? 2 * h->lost_capacity : 4;
+    uint64_t *lost = sqlite3_realloc64(h->lost, capacity * sizeof *lost);
+    if (!lost) {
+      h->is_lost = true;
+      return;
+    }
+    h->lost = lost;
+    h->lost_capacity = capacity;
+  }
+  h->lost[h->lost_count++] = number;
+}
+
+static bool take_lost_locked(history *h, uint64_t number) {
+  TP__LOCKED(&h->lists_mutex);
+  size_t kept = 0, before = h->lost_count;
+  for (size_t i = 0; i < before; i++)
+    if (h->lost[i] != number) h->lost[kept++] = h->lost[i];
+  h->lost_count = kept;
+  return h->is_lost || kept < before;
+}
+
+/* A turn that was acknowledged is lost where its process stood still until another one had its session. */
+static void log_lost(history *h, tp__queued *list) {
+  tp_fault fault = {0};
+  for (tp__queued *node = list; node; node = node->next) {
+    const tp__batch *batch = (const tp__batch *)node;
+    if (!batch->is_fenced) continue;
+    tp__lock_acquire(&h->lists_mutex);
+    note_lost_locked(h, batch->request.claim->number);
+    tp__lock_release(&h->lists_mutex);
+    (void)!fenced(h, &batch->request, &fault);
+    tp__writer_log(&h->writer, TP_LOG_ERROR, TP_ERR_FENCED, fault.message);
+  }
+}
+
 /* On the writer's thread. */
 static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
   history *h = ctx;
   tp__lock_acquire(&h->mutex);
   int rc = tp__sqlite_begin(h->db);
-  for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next)
-    rc = insert_batch_locked(h, &((tp__batch *)node)->request);
+  for (tp__queued *node = list; node && rc == SQLITE_OK; node = node->next) {
+    tp__batch *batch = (tp__batch *)node;
+    rc = insert_batch_locked(h, &batch->request, &batch->is_fenced);
+  }
   tp_status status = end_locked(h, rc, "append to a session", fault);
   tp__lock_release(&h->mutex);
   if (status != TP_OK) return status;
+  log_lost(h, list);
   tp__lock_acquire(&h->lists_mutex);
   for (tp__queued *node = list; node; node = node->next) unlist_locked(h, (tp__batch *)node);
   tp__lock_release(&h->lists_mutex);
@@ -275,6 +422,12 @@ static tp_status queue(history *h, const tp_history_append *request, tp_fault *f
   sqlite3_free(batch);
   return tp__refuse(fault, TP_ERR_STORE_FULL, h->path, "%s: the queue of turns that wait to be written is full",
                     h->path);
+}
+
+/* It has only looked. */
+static void history_release_nothing(void *ctx, const tp_history_release *request) {
+  (void)ctx;
+  (void)request;
 }
 
 static void history_append_queued(void *ctx, const tp_history_append *request, tp_token token) {
@@ -308,28 +461,38 @@ static int delete_rows_locked(history *h, int statement, int64_t session) {
   return tp__sqlite_run(h->statements[statement], sqlite3_bind_int64(h->statements[statement], 1, session));
 }
 
-static int delete_locked(history *h, const tp_history_delete *request, bool *ret_found) {
+/** What became of a deletion. */
+typedef struct deletion {
+  bool found;         /* the session had messages */
+  int64_t process_id; /* of a live process whose turn has the session: nothing was deleted; 0: none */
+} deletion;
+
+static int delete_locked(history *h, const tp_history_delete *request, deletion *d) {
   TP__LOCKED(&h->mutex);
-  int64_t session = 0;
+  int64_t session = 0, next = 0;
   int rc = tp__sqlite_begin(h->db);
-  if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session);
-  *ret_found = rc == SQLITE_ROW;
-  if (rc == SQLITE_ROW) rc = delete_rows_locked(h, DELETE_CALLS, session);
-  if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_MESSAGES, session);
-  if (*ret_found && rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_SESSION, session);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  if (rc == SQLITE_OK) rc = find_session_locked(h, request->tenant, request->session, &session, &next);
+  if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
+  rc = tp__claims_find_live_locked(&h->claims, session, &d->process_id);
+  if (rc != SQLITE_OK || d->process_id) return rc;
+  d->found = next > 0;
+  rc = delete_rows_locked(h, DELETE_CALLS, session);
+  if (rc == SQLITE_OK) rc = delete_rows_locked(h, DELETE_MESSAGES, session);
+  return rc == SQLITE_OK ? delete_rows_locked(h, DELETE_SESSION, session) : rc;
 }
 
 static tp_status history_delete(void *ctx, const tp_history_delete *request, tp_fault *fault) {
   history *h = ctx;
-  bool found = false;
+  deletion d = {false, 0};
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status != TP_OK) return status;
   tp__lock_acquire(&h->mutex);
-  int rc = delete_locked(h, request, &found);
+  int rc = delete_locked(h, request, &d);
   status = end_locked(h, rc, "delete a session", fault);
   tp__lock_release(&h->mutex);
-  if (status != TP_OK || found) return status;
+  if (status != TP_OK || d.found) return status;
+  if (d.process_id)
+    return tp__refuse(fault, TP_ERR_BUSY, h->path, "a turn of process %lld has the session", (long long)d.process_id);
   return tp__refuse(fault, TP_ERR_NOT_FOUND, h->path, "the history has no messages of such a session");
 }
 
@@ -405,13 +568,58 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
   return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
 }
 
-static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
-  history *h = ctx;
+/* Whether the newest batch that waits is of the turn that the session had before: then nothing can be new. */
+static bool goes_on(history *h, const tp_history_load *request) {
+  bool does = false;
+  tp__lock_acquire(&h->lists_mutex);
+  const tp__batch *batch = h->waiting; /* the newest comes first */
+  while (batch &&
+         !(tp__same(batch->request.session, request->session) && tp__same(batch->request.tenant, request->tenant)))
+    batch = batch->after;
+  const tp_history_claim *claim = batch ? batch->request.claim : NULL;
+  if (claim && claim->number == request->number && claim->position + batch->request.message_count == request->after) {
+    *request->claim = *claim;
+    request->claim->position = request->claim->first = request->after;
+    does = true;
+  }
+  tp__lock_release(&h->lists_mutex);
+  return does;
+}
+
+/* Of a history that is asynchronous. A turn need not wait for the file, so it claims nothing, and what another process
+ * has appended meanwhile is found when the batch is written. */
+static tp_status look_at_session(history *h, const tp_history_load *request, tp_fault *fault) {
   reader *r = NULL;
+  if (goes_on(h, request)) return TP_OK;
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
+  tp__lock_acquire(&h->lists_mutex);
+  bool is_lost = take_lost_locked(h, request->number);
+  tp__lock_release(&h->lists_mutex);
+  tp_history_load anew = *request;
+  if (is_lost) anew.number = anew.after = 0;
+  status = tp__claims_look(&h->claims, r->db, &anew, fault);
+  give_back_reader(h, r);
+  return status;
+}
+
+/* A batch that a turn no longer waits for is fenced by the claim: it needs no waiting for. */
+static tp_status claim_session(history *h, const tp_history_load *request, tp_fault *fault) {
+  return h->writer.started ? look_at_session(h, request, fault) : tp__claims_claim(&h->claims, request, fault);
+}
+
+static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  history *h = ctx;
+  reader *r = NULL;
+  const tp_history_claim *claim = request->owner ? request->claim : NULL;
+  tp_status status =
+      claim ? claim_session(h, request, fault) : finish_appends(h, request->tenant, request->session, fault);
+  if (status == TP_OK && claim && claim->first == claim->position) return TP_OK; /* nothing is new */
+  if (status == TP_OK) status = take_reader(h, &r, fault);
+  if (status != TP_OK) return status;
   int rc = bind_session(r->messages, request->tenant, request->session);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(r->messages, 3, claim ? (int64_t)claim->first : 0);
   if (rc == SQLITE_OK) status = deliver(r, h->path, request, fault);
   else status = tp__sqlite_fail(r->db, h->path, "load a session", rc, fault);
   give_back_reader(h, r);
@@ -464,7 +672,9 @@ static void history_destroy(void *ctx) {
   if (tp__group_end_later(&h->group, history_destroy, h)) return;
   tp__writer_fini(&h->writer);
   tp__group_fini(&h->group);
+  tp__claims_fini(&h->claims);
   reader_free(h->idle);
+  sqlite3_free(h->lost);
   for (int i = 0; i < WRITE_STATEMENTS; i++) sqlite3_finalize(h->statements[i]);
   sqlite3_close(h->db);
   tp__lock_fini(&h->lists_mutex);
@@ -496,12 +706,13 @@ static history *history_new(const char *path) {
   return NULL;
 }
 
-static tp_status open_history(const char *path, history **ret_history, tp_fault *fault) {
+static tp_status open_history(const char *path, uint32_t lease_ms, history **ret_history, tp_fault *fault) {
   if (!path || !path[0]) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a history needs the path of its file");
   history *h = history_new(path);
   if (!h) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   tp_status status = tp__sqlite_open(path, &tp__sqlite_store_schema, &h->db, fault);
   if (status == TP_OK) status = prepare_all(h, fault);
+  if (status == TP_OK) status = tp__claims_init(&h->claims, &h->mutex, h->db, h->path, lease_ms, fault);
   if (status != TP_OK) {
     history_destroy(h);
     return status;
@@ -512,15 +723,16 @@ static tp_status open_history(const char *path, history **ret_history, tp_fault 
                          .append = history_append,
                          .delete_session = history_delete,
                          .list_sessions = history_list,
-                         .destroy = history_destroy};
+                         .destroy = history_destroy,
+                         .shared = 1,
+                         .release = history_release};
   *ret_history = h;
   return TP_OK;
 }
 
-tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
+static tp_status open_synchronous(const char *path, uint32_t lease_ms, tp_history **ret_history, tp_fault *fault) {
   history *h;
-  if (!ret_history) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
-  tp_status status = open_history(path, &h, fault);
+  tp_status status = open_history(path, lease_ms, &h, fault);
   if (status != TP_OK) return status;
   status = tp__group_init(&h->group, &h->mutex, h->db, h->path, true, fault);
   if (status != TP_OK) {
@@ -533,6 +745,26 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
   return TP_OK;
 }
 
+tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_fault *fault) {
+  if (!ret_history) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open: ret_history is NULL");
+  return open_synchronous(path, 0, ret_history, fault);
+}
+
+/* What is only of a queue would have no effect. */
+tp_status tp_sqlite_history_open_sync(const tp_sqlite_history_options *theirs, tp_history **ret_history,
+                                      tp_fault *fault) {
+  tp_sqlite_history_options options;
+  if (!theirs || !ret_history)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open_sync: options and ret_history are needed");
+  tp_status status = tp__struct_read(&options, sizeof options, theirs, "tp_sqlite_history_options", fault);
+  if (status != TP_OK) return status;
+  if (options.queue_bytes_max || options.log)
+    return tp__refuse(fault, TP_ERR_USAGE, options.path,
+                      "tp_sqlite_history_open_sync has no queue: queue_bytes_max and log are for "
+                      "tp_sqlite_history_open_async");
+  return open_synchronous(options.path, options.lease_ms, ret_history, fault);
+}
+
 tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, tp_history **ret_history,
                                        tp_fault *fault) {
   enum { QUEUE_BYTES_MAX = 8 << 20 };
@@ -541,7 +773,7 @@ tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, 
   if (!theirs || !ret_history)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_history_open_async: options and ret_history are needed");
   tp_status status = tp__struct_read(&options, sizeof options, theirs, "tp_sqlite_history_options", fault);
-  if (status == TP_OK) status = open_history(options.path, &h, fault);
+  if (status == TP_OK) status = open_history(options.path, options.lease_ms, &h, fault);
   if (status != TP_OK) return status;
   if (!options.queue_bytes_max) options.queue_bytes_max = QUEUE_BYTES_MAX;
   status = tp__writer_init(&h->writer, &writer_class, h, h->path, options.queue_bytes_max, options.log, options.log_ctx,
@@ -552,6 +784,7 @@ tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *theirs, 
   }
   h->face.append = NULL;
   h->face.append_start = history_append_queued;
+  h->face.release = history_release_nothing;
   *ret_history = &h->face;
   return TP_OK;
 }

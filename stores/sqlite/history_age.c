@@ -8,6 +8,10 @@
  * whole until that has ended. */
 #include "stores/sqlite/history_age.h"
 
+#include <string.h>
+
+#include "stores/sqlite/claims.h"
+
 enum { WINDOW = 500 };
 
 /** A session in the window. */
@@ -41,7 +45,13 @@ static int is_worked_on(tp__sqlite_store *s, int64_t session, bool *ret_is) {
       "SELECT process FROM session JOIN entry ON entry.session = session.name AND entry.tenant = session.tenant"
       " WHERE session.id = ?1 AND ended_ns = 0";
   sqlite3_stmt *rows = NULL;
-  int rc = sqlite3_prepare_v2(s->db, sql, -1, &rows, NULL);
+  int64_t owner = 0;
+  tp__holder holder = {0, 0};
+  int rc = tp__sqlite_once(s->db, "SELECT owner FROM session WHERE id = ?1 AND running = 1", &session, 1, &owner);
+  if (rc == SQLITE_OK && owner)
+    rc = tp__sqlite_find_holder(s->db, owner, (tp_text){s->boot_id, strlen(s->boot_id)}, &holder);
+  *ret_is = holder.process_id != 0;
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(s->db, sql, -1, &rows, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(rows, &session, 1);
   while (rc == SQLITE_OK && !*ret_is && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
     int64_t process_id = 0;

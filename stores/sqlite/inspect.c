@@ -82,6 +82,8 @@ static const char *const checks[] = {
     "SELECT 'the runs of entry ' || entry || ' have no entry' FROM run"
     " WHERE entry NOT IN (SELECT number FROM entry) GROUP BY entry LIMIT 100",
     "SELECT 'message ' || id || ' has no session' FROM message WHERE session NOT IN (SELECT id FROM session) LIMIT 100",
+    "SELECT 'message ' || message.id || ' stands after the end of its session' FROM message"
+    " JOIN session ON session.id = message.session WHERE position >= next LIMIT 100",
     "SELECT 'tool calls of message ' || message || ' have no message' FROM tool_call"
     " WHERE message NOT IN (SELECT id FROM message) GROUP BY message LIMIT 100",
     "SELECT 'there are ' || (SELECT count(*) FROM job WHERE state = counter.id) || ' jobs of state ' || id ||"

@@ -44,16 +44,24 @@ static process_look look_at(int64_t process_id) {
   return (process_look){strtoll(start, NULL, 10), is_zombie && strtoll(threads, NULL, 10) <= 1};
 }
 
-static bool is_of_other_boot(const tp__sqlite_store *s, tp_text boot_id) {
-  size_t own = strlen(s->boot_id);
-  return own && boot_id.size && !tp__same(boot_id, (tp_text){s->boot_id, own});
+static bool are_other_boots(tp_text boot_id, tp_text own_boot_id) {
+  return own_boot_id.size && boot_id.size && !tp__same(boot_id, own_boot_id);
 }
 
-static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
-  if (is_of_other_boot(s, boot_id)) return true;
+static bool is_of_other_boot(const tp__sqlite_store *s, tp_text boot_id) {
+  return are_other_boots(boot_id, (tp_text){s->boot_id, strlen(s->boot_id)});
+}
+
+bool tp__sqlite_process_is_gone(int64_t process_id, int64_t process_started, tp_text boot_id, tp_text own_boot_id) {
+  if (are_other_boots(boot_id, own_boot_id)) return true;
   if (kill((pid_t)process_id, 0) != 0 && errno == ESRCH) return true;
   process_look look = look_at(process_id);
   return look.has_ended || (look.started != 0 && process_started != 0 && look.started != process_started);
+}
+
+static bool is_gone(const tp__sqlite_store *s, int64_t process_id, int64_t process_started, tp_text boot_id) {
+  tp_text own = {s->boot_id, strlen(s->boot_id)};
+  return tp__sqlite_process_is_gone(process_id, process_started, boot_id, own);
 }
 
 tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *theirs, tp_fault *fault) {

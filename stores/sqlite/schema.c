@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends;
- * unix_ms is when it was appended.
+ * session: one row per (tenant, session): next is the position of its next message; epoch counts its claims, owner is
+ * the process of the newest, and running is 1 while its turn has the session. holder: a process that has such turns;
+ * end_ms is the end of its lease on the monotonic clock. message: rows in the order of their ids, which is the order of
+ * the appends, and of their positions in the session; unix_ms is when it was appended.
  * tool_call: the calls of an assistant message by index.
  *
  * process: one row per run of a process that has the file open, or that ended without closing it.
@@ -23,13 +25,17 @@
 #include "stores/sqlite/schema.h"
 
 #define HISTORY_TABLES                                                                                          \
-  "CREATE TABLE session (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"                     \
+  "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"       \
+  "  next INTEGER NOT NULL, owner INTEGER NOT NULL, epoch INTEGER NOT NULL, running INTEGER NOT NULL,"          \
   "  UNIQUE (tenant, name));"                                                                                   \
+  "CREATE INDEX session_running ON session (owner) WHERE running = 1;"                                          \
+  "CREATE TABLE holder (process INTEGER PRIMARY KEY, process_id INTEGER NOT NULL,"                              \
+  "  process_started INTEGER NOT NULL, end_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                        \
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
   "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
   "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL,"                \
-  "  ending BLOB NOT NULL, unix_ms INTEGER NOT NULL);"                                                          \
-  "CREATE INDEX message_session ON message (session);"                                                          \
+  "  ending BLOB NOT NULL, unix_ms INTEGER NOT NULL, position INTEGER NOT NULL);"                               \
+  "CREATE UNIQUE INDEX message_position ON message (session, position);"                                        \
   "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
   "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
   "  WITHOUT ROWID;"

@@ -6,22 +6,23 @@
 
 #include <string.h>
 
+#include "stores/sqlite/claims.h"
 #include "support/text.h"
 
 /* ---- what there is of each ---- */
 
 /* A row for each session that a table has: what it counts, when that began and ended, and a process that has not ended
  * a part of it. */
-#define PART(what, table, first, last, process)                                                                        \
-  " UNION ALL SELECT tenant, session, " what ", count(*), min(" first "), max(" last "), max(" process ") FROM " table \
-  " GROUP BY tenant, session"
+#define PART(what, table, first, last, process)                                                        \
+  " UNION ALL SELECT tenant, session, " what ", count(*), min(" first "), max(" last "), max(" process \
+  "), 0 FROM " table " GROUP BY tenant, session"
 #define OF_MESSAGES(which, order) \
   "(SELECT " which " FROM message WHERE message.session = session.id ORDER BY id " order " LIMIT 1)"
 
 static const char sessions_sql[] =
-    "WITH part (tenant, session, what, number, first, last, process) AS ("
+    "WITH part (tenant, session, what, number, first, last, process, owner) AS ("
     "SELECT tenant, name, 0, (SELECT count(*) FROM message WHERE message.session = session.id),"
-    " " OF_MESSAGES("unix_ms", "ASC") ", " OF_MESSAGES("unix_ms", "DESC") ", 0 FROM session"
+    " " OF_MESSAGES("unix_ms", "ASC") ", " OF_MESSAGES("unix_ms", "DESC") ", 0, iif(running, owner, 0) FROM session"
     PART("1", "turn", "started_unix_ms", "ended_unix_ms", "iif(ended_ns = 0, process, 0)")
     PART("1", "running", "started_unix_ms", "ended_unix_ms", "iif(state = 2, process, 0)")
     PART("2", "entry", "started_unix_ms", "started_unix_ms", "iif(ended_ns = 0, process, 0)")
@@ -33,7 +34,7 @@ static const char sessions_sql[] =
     ") SELECT sum(iif(what = 0, number, 0)), sum(iif(what = 1, number, 0)), sum(iif(what = 2, number, 0)),"
     " sum(iif(what = 3, number, 0)), sum(iif(what = 4, number, 0)), sum(iif(what = 5, number, 0)),"
     " sum(iif(what = 6, number, 0)), sum(iif(what = 7, number, 0)), coalesce(min(nullif(first, 0)), 0),"
-    " coalesce(max(last), 0) AS last_ms, max(process), tenant, session FROM part"
+    " coalesce(max(last), 0) AS last_ms, max(process), tenant, session, max(owner) FROM part"
     " WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR session = ?2) GROUP BY tenant, session"
     " HAVING ?3 = 0 OR (last_ms > 0 AND last_ms < ?3) ORDER BY last_ms, tenant, session LIMIT ?4";
 
@@ -41,11 +42,22 @@ static const char sessions_sql[] =
 static const tp__column session_columns[] = {
     SESSION(messages),   SESSION(turns),  SESSION(entries), SESSION(jobs),          SESSION(questions),
     SESSION(tasks),      SESSION(calls),  SESSION(audits),  SESSION(first_unix_ms), SESSION(last_unix_ms),
-    SESSION(process_id), SESSION(tenant), SESSION(session)};
+    SESSION(process_id), SESSION(tenant), SESSION(session), SESSION(lease_ms)};
 static const tp__columns sessions = TP__COLUMNS(tp_sqlite_session, session_columns);
 
 static int bind_string(sqlite3_stmt *statement, int index, const char *string) {
   return string ? tp__sqlite_bind_text(statement, index, tp_text_of(string)) : SQLITE_OK; /* else NULL: any */
+}
+
+/* In the column of lease_ms is the process whose turn has the session. */
+static int add_holder(const tp__sqlite_store *s, sqlite3 *db, tp_sqlite_session *session) {
+  tp__holder holder = {0, 0};
+  int64_t owner = session->lease_ms;
+  int rc = SQLITE_OK;
+  if (owner) rc = tp__sqlite_find_holder(db, owner, (tp_text){s->boot_id, strlen(s->boot_id)}, &holder);
+  session->lease_ms = holder.lease_ms;
+  if (holder.process_id) session->process_id = holder.process_id;
+  return rc;
 }
 
 int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_session_query *query,
@@ -63,6 +75,7 @@ int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_se
     tp_sqlite_session session;
     tp__sqlite_read_struct(rows, 0, &sessions, &session);
     rc = tp__sqlite_live_process(s, db, session.process_id, &session.process_id);
+    if (rc == SQLITE_OK) rc = add_holder(s, db, &session);
     if (rc == SQLITE_OK) goes_on = each(ctx, &session);
   }
   sqlite3_finalize(rows);
@@ -105,8 +118,8 @@ static const struct kind {
      "SELECT message.id, unix_ms, CASE role WHEN 1 THEN 'user' WHEN 2 THEN 'assistant' WHEN 3 THEN 'tool'"
      " ELSE 'end' END AS role, is_error, turn, text, call_id, message.name, parts, value,"
      " provider_data, ending " OF_HISTORY HISTORY_IDS},
-    {"tool_call", "SELECT message, position, tool_call.id, tool_call.name, malformed, arguments " OF_HISTORY
-                  " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", position"},
+    {"tool_call", "SELECT message, tool_call.position, tool_call.id, tool_call.name, malformed, arguments " OF_HISTORY
+                  " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", tool_call.position"},
     {"turn", BY_IDS("*", "turn", "row")},
     {"step",
      "SELECT turn.turn AS turn, step.kind, round, place, step.outcome, step.started_ns, step.ended_ns, step.name"

@@ -47,6 +47,7 @@ enum {
   TP__INSERT_RUNNING_STEP,
   TP__DELETE_RUNNING,
   TP__DELETE_RUNS,
+  TP__FIND_FENCE,
   TP__TAKE_TOOL_START,
   TP__INSERT_TOOL_START,
   TP__TRIM_TOOL_STARTS,
@@ -258,6 +259,8 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *owner, tp_fault *fault);
 tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
 void tp__sqlite_store_disown(tp__sqlite_store *s);
+/** @param boot_id  of the process; own_boot_id: of the machine now. Empty: not known. */
+bool tp__sqlite_process_is_gone(int64_t process_id, int64_t process_started, tp_text boot_id, tp_text own_boot_id);
 /** @param ret_process_id  the number of the process whose run this is, while it is alive; else 0. */
 int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, int64_t *ret_process_id);
 /** @param ret_is_left  whether the process of this run is gone, and no recovery has seen that yet. */

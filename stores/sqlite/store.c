@@ -113,6 +113,7 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "INSERT INTO running_step (running, position, kind, round, place, outcome, started_ns, ended_ns, name)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [TP__DELETE_RUNNING] = "DELETE FROM running WHERE process = ?1 AND number = ?2",
+    [TP__FIND_FENCE] = "SELECT epoch FROM session WHERE tenant = ?1 AND name = ?2",
     [TP__TAKE_TOOL_START] =
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
         " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"

@@ -63,17 +63,39 @@ static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start,
 typedef struct starting {
   tp__sqlite_store *s;
   tp_tool_start_record start;
-  tp_status hashed; /* TP_OK, or why nothing was written */
+  tp_status hashed; /* TP_OK, or why nothing was written: no hash, or the turn is fenced */
   tp_fault fault;
   tp_tool_end_record *end; /* of an earlier run; NULL: none */
   int64_t row;
 } starting;
 
+/* Whether another turn has claimed the session since; of a session that the file does not have it is not known. */
+static int look_for_fence_locked(tp__sqlite_store *s, const tp_tool_start_record *start, bool *ret_is_fenced) {
+  TP__LOCKED(&s->mutex);
+  sqlite3_stmt *find = s->statements[TP__FIND_FENCE];
+  tp_text texts[] = {{NULL, 0}, {NULL, 0}};
+  if (TP_ID_TENANT < start->id_count) texts[0] = start->ids[TP_ID_TENANT];
+  if (TP_ID_SESSION < start->id_count) texts[1] = start->ids[TP_ID_SESSION];
+  int rc = tp__sqlite_bind_texts(find, 1, texts, 2);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  *ret_is_fenced = rc == SQLITE_ROW && (uint64_t)sqlite3_column_int64(find, 0) != start->fence;
+  tp__sqlite_release(find);
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 static int write_start(void *ctx) {
   starting *w = ctx;
   unsigned char hash[TP__HASH_BYTES];
+  bool is_fenced = false;
   sqlite3_free(w->end);
   w->end = NULL;
+  int looked = w->start.fence ? look_for_fence_locked(w->s, &w->start, &is_fenced) : SQLITE_OK;
+  if (looked != SQLITE_OK) return looked;
+  if (is_fenced) {
+    w->hashed = tp__refuse(&w->fault, TP_ERR_FENCED, w->s->path,
+                           "%s: the session was taken over by another process while its turn ran", w->s->path);
+    return SQLITE_OK;
+  }
   w->hashed = tp__sqlite_hash_locked(w->s, w->start.arguments, hash, &w->fault);
   if (w->hashed != TP_OK) return SQLITE_OK;
   int rc = take_earlier_locked(w->s, &w->start, hash, &w->end);

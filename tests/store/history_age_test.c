@@ -47,12 +47,14 @@ static void say(sqlite3 *db, const char *tenant, const char *session, const char
   char sql[1024];
   snprintf(
       sql, sizeof sql,
-      "INSERT INTO session (tenant, name) VALUES ('%s', '%s') ON CONFLICT DO NOTHING;"
+      "INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES ('%s', '%s', 0, 0, 0, 0)"
+      " ON CONFLICT DO NOTHING;"
+      "UPDATE session SET next = next + 1 WHERE tenant = '%s' AND name = '%s';"
       "INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value, provider_data, ending,"
-      " unix_ms) SELECT id, 1, 0, '%s', '%s', '', '', x'', x'', x'', x'', %lld FROM session WHERE tenant = '%s' AND"
-      " name = '%s';"
+      " unix_ms, position) SELECT id, 1, 0, '%s', '%s', '', '', x'', x'', x'', x'', %lld, next - 1 FROM session"
+      " WHERE tenant = '%s' AND name = '%s';"
       "INSERT INTO tool_call VALUES (last_insert_rowid(), 0, 'c', 't', 0, x'80')",
-      tenant, session, turn, turn, (long long)(now_ms() - (int64_t)days * DAY_MS), tenant, session);
+      tenant, session, tenant, session, turn, turn, (long long)(now_ms() - (int64_t)days * DAY_MS), tenant, session);
   execute(db, sql);
 }
 

@@ -922,7 +922,7 @@ TEST(rows_that_do_not_agree_are_found) {
       "DELETE FROM entry WHERE id = 1",
       "UPDATE counter SET value = 9 WHERE id = 2",
       "UPDATE job SET is_first = 0 WHERE state = 2",
-      "INSERT INTO message VALUES (1, 77, 1, 0, '', '', '', '', x'', x'', x'', x'', 0)",
+      "INSERT INTO message VALUES (1, 77, 1, 0, '', '', '', '', x'', x'', x'', x'', 0, 0)",
       "INSERT INTO tool_call VALUES (77, 0, '', '', 0, '')",
       "UPDATE job SET state = 3, is_first = 0 WHERE state = 1",
   };

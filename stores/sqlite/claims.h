@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * claims: which turn of which process has a session of the history. A row of `session` names its owner, the epoch of
+ * the newest claim (the fence), the position of the next message, and whether a turn runs. A row of `holder` is a
+ * process that has such turns, with the end of its lease, which a thread moves every third of the lease. A process
+ * without running turns has no row, and its thread sleeps.
+ *
+ * A claim is refused while the holder lives: its process is not gone, and its lease has not ended. So a process that
+ * died is succeeded at once, and one that stands still when its lease has ended. Leases are on the monotonic clock of
+ * the machine, which no person sets; a file that SQLite keeps is of one machine. A claim is committed without a sync of
+ * the disk: no process survives what would undo it. The lock is that of the connection. */
+#ifndef TP__SQLITE_CLAIMS_H
+#define TP__SQLITE_CLAIMS_H
+
+#include "stores/sqlite/sqlite.h"
+
+enum {
+  TP__FIND_CLAIMED,
+  TP__NEW_CLAIMED,
+  TP__CLAIM_SESSION,
+  TP__FIND_HOLDER,
+  TP__RENEW_HOLDER,
+  TP__BEAT_HOLDER,
+  TP__DELETE_HOLDER,
+  TP__SWEEP_HOLDERS,
+  TP__END_CLAIM,
+  TP__FORGET_CLAIMED,
+  TP__CLAIM_STATEMENTS
+};
+
+#define TP__SESSION_NEW ((uint64_t)INT64_MAX)
+
+/** A process of this one that has, or had a moment ago, running turns: a runtime. */
+typedef struct tp__lease {
+  int64_t process; /* its process_run_id */
+  int64_t end_ms;
+} tp__lease;
+
+typedef struct tp__claims {
+  /* never changes after init */
+  tp__lock *connection; /* the lock of db, and of what follows */
+  sqlite3 *db;
+  const char *path;
+  int64_t lease_ms;
+  /* ---- under the connection's lock */
+  sqlite3_stmt *statements[TP__CLAIM_STATEMENTS];
+  tp__lease *leases;
+  size_t count, capacity;
+  pthread_t thread;
+  tp__lock_condition wanted; /* of the thread: it ends, or has a lease again */
+  bool has_thread, ending;
+  bool is_weak; /* the connection could not be set back to syncing its commits: nothing is written meanwhile */
+} tp__claims;
+
+/** @param lease_ms  0: 15 s.   @return TP_OK, or why a statement could not be prepared. */
+tp_status tp__claims_init(tp__claims *claims, tp__lock *connection, sqlite3 *db, const char *path, uint32_t lease_ms,
+                          tp_fault *fault);
+/** Ends the thread, and the leases. Accepts one that is zero. Without the lock. */
+void tp__claims_fini(tp__claims *claims);
+/** Looks at the session of a load on another connection, and claims nothing: of a history that does not wait for its
+ *  file. Then claim->fence is one more than the epoch, and claim->number is TP__SESSION_NEW where there is no session.
+ *  @return as tp__claims_claim(). */
+tp_status tp__claims_look(const tp__claims *claims, sqlite3 *db, const tp_history_load *request, tp_fault *fault);
+/** Claims the session of a load, in a transaction of its own.
+ *  @param request  its owner and claim are set; claim is filled, first included.
+ *  @return TP_OK; TP_ERR_BUSY, with the holder in the fault; TP_ERR_NO_THREAD; what the file says. Without the lock. */
+tp_status tp__claims_claim(tp__claims *claims, const tp_history_load *request, tp_fault *fault);
+/** Ends a claim, inside of a transaction: count messages are appended at its position.
+ *  @param ret_is_fenced  the session is not the claim's any more: nothing was changed. */
+int tp__claims_end_locked(tp__claims *claims, const tp_history_claim *claim, size_t count, bool *ret_is_fenced);
+/** Whether a running turn of a live process has the session. @param ret_process_id  0: none has. */
+int tp__claims_find_live_locked(tp__claims *claims, int64_t session, int64_t *ret_process_id);
+
+/** A claim of a session as readers of the file see it. */
+typedef struct tp__holder {
+  int64_t process_id; /* of a live process whose turn has the session; 0: none */
+  int64_t lease_ms;   /* the rest of its lease */
+} tp__holder;
+/** @param owner  the session's.  @return SQLITE_OK or the error. On a connection that no other thread uses. */
+int tp__sqlite_find_holder(sqlite3 *db, int64_t owner, tp_text boot_id, tp__holder *ret_holder);
+
+#endif
