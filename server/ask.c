@@ -11,12 +11,13 @@
 #include "server/server.h"
 #include "turnphase/value.h"
 
-enum { MESSAGES_MAX = 100000, CALLS_MAX = 100000, SHOWN = 64 };
+enum { MESSAGES_MAX = 100000, CALLS_MAX = 100000, TOOLS_MAX = 128, SHOWN = 64 };
 
 typedef struct reader {
   tp__ask *ask;
   tp__refusal *refusal;
   size_t parameter_count;
+  bool no_tools;
   char where[SHOWN]; /* "messages[3]" */
 } reader;
 
@@ -70,23 +71,59 @@ static bool is_text_part(tp_text type) {
   return tp__is_word(type, "text") || tp__is_word(type, "input_text") || tp__is_word(type, "output_text");
 }
 
-/* A text, or parts that are texts. */
+/* Where an image is: {"image_url": {"url": …}} of chat completions, {"image_url": …} of responses. */
+static tp_text image_of(tp_text part) {
+  tp_text image = member(part, "image_url");
+  return tp_value_kind_of(image) == TP_VALUE_MAP ? text_member(image, "url") : tp_value_text(image);
+}
+
+/* A path would be read by the provider on this machine. */
+static bool is_url(tp_text url) {
+  return (tp__begins(url, "data:image/") || tp__begins(url, "https://") || tp__begins(url, "http://")) &&
+         !memchr(url.data, 0, url.size);
+}
+
+static bool is_image_part(tp_text type) { return tp__is_word(type, "image_url") || tp__is_word(type, "input_image"); }
+
+static size_t count_images(tp_text content) {
+  size_t count = 0;
+  if (tp_value_kind_of(content) != TP_VALUE_ARRAY) return 0;
+  for (tp_value_walk walk = {0}; tp_value_next(content, &walk);)
+    count += is_image_part(text_member(walk.value, "type"));
+  return count;
+}
+
+static bool read_part(reader *r, tp_text part, tp__bytes *out) {
+  tp_text type = text_member(part, "type"), text = {0};
+  if (is_image_part(type)) {
+    if (is_url(image_of(part))) return true;
+    return refuse(r, "messages", "%s.content: an image is a URL that begins with data:image/ or https://", r->where);
+  }
+  if (is_text_part(type)) text = text_member(part, "text");
+  else if (tp__is_word(type, "refusal")) text = text_member(part, "refusal");
+  else
+    return refuse(r, "messages", "%s.content has a part of type '%.*s', and this server takes texts and images",
+                  r->where, tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+  if (out->size > 0 && text.size > 0) tp__bytes_put(out, "\n", 1);
+  tp__bytes_put_text(out, text);
+  return true;
+}
+
+/* A text, or parts. Images are written as parts of the message: an array, which is empty where there are none. */
 static bool read_content(reader *r, tp_text content, tp__bytes *out) {
   tp_value_kind kind = tp_value_kind_of(content);
+  size_t images = count_images(content);
+  tp_write_array(r->ask->parts, images);
   if (kind == TP_VALUE_TEXT) tp__bytes_put_text(out, tp_value_text(content));
   if (kind == TP_VALUE_TEXT || kind == TP_VALUE_NONE || kind == TP_VALUE_NULL) return true;
   if (kind != TP_VALUE_ARRAY)
     return refuse(r, "messages", "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
-  size_t count = 0;
   for (tp_value_walk walk = {0}; tp_value_next(content, &walk);) {
-    tp_text type = text_member(walk.value, "type"), text = {0};
-    if (is_text_part(type)) text = text_member(walk.value, "text");
-    else if (tp__is_word(type, "refusal")) text = text_member(walk.value, "refusal");
-    else
-      return refuse(r, "messages", "%s.content has a part of type '%.*s', and this server takes texts", r->where,
-                    tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
-    if (count++ > 0) tp__bytes_put(out, "\n", 1);
-    tp__bytes_put_text(out, text);
+    if (!read_part(r, walk.value, out)) return false;
+    if (!is_image_part(text_member(walk.value, "type"))) continue;
+    tp_write_map(r->ask->parts, 1);
+    tp_write_string(r->ask->parts, "image");
+    tp_write_text(r->ask->parts, image_of(walk.value));
   }
   return true;
 }
@@ -191,11 +228,23 @@ static bool decode_arguments(reader *r) {
   return true;
 }
 
-static bool take_messages(reader *r, tp_text messages) {
+static bool finish_parts(reader *r) {
   tp__ask *ask = r->ask;
-  size_t count = tp_value_count(messages), calls = count_calls(messages), index = 0;
-  if (count == 0 || count > MESSAGES_MAX || calls > CALLS_MAX)
-    return refuse(r, "messages", "messages has 1 to %d messages, with at most %d calls", MESSAGES_MAX, CALLS_MAX);
+  tp_text all;
+  size_t i = 0;
+  if (tp_writer_finish(ask->parts, &all) != TP_OK) return refuse_memory(r);
+  for (tp_value_walk walk = {0}; tp_value_next(all, &walk); i++) {
+    bool takes = ask->messages[i].role == TP_ROLE_USER || ask->messages[i].role == TP_ROLE_TOOL;
+    if (tp_value_count(walk.value) == 0) continue;
+    snprintf(r->where, sizeof r->where, "messages[%zu]", i);
+    if (!takes) return refuse(r, "messages", "%s: images stand in messages of the user", r->where);
+    ask->messages[i].parts = walk.value;
+  }
+  return true;
+}
+
+static bool begin_messages(reader *r, size_t count, size_t calls) {
+  tp__ask *ask = r->ask;
   ask->message_capacity = count;
   ask->call_capacity = calls;
   ask->messages = tp__heap_alloc(count * sizeof *ask->messages);
@@ -203,11 +252,22 @@ static bool take_messages(reader *r, tp_text messages) {
   ask->texts = tp__heap_alloc(count * sizeof *ask->texts);
   if (calls > 0) ask->calls = tp__heap_alloc(calls * sizeof *ask->calls);
   if (calls > 0) ask->call_list = tp__heap_alloc(calls * sizeof *ask->call_list);
-  if (!ask->messages || !ask->message_list || !ask->texts || (calls > 0 && (!ask->calls || !ask->call_list)))
+  bool has_writer = tp_writer_new(NULL, &ask->parts) == TP_OK;
+  if (!has_writer || !ask->messages || !ask->message_list || !ask->texts ||
+      (calls > 0 && (!ask->calls || !ask->call_list)))
     return refuse_memory(r);
+  tp_write_array(ask->parts, count);
+  return true;
+}
+
+static bool take_messages(reader *r, tp_text messages) {
+  size_t count = tp_value_count(messages), calls = count_calls(messages), index = 0;
+  if (count == 0 || count > MESSAGES_MAX || calls > CALLS_MAX)
+    return refuse(r, "messages", "messages has 1 to %d messages, with at most %d calls", MESSAGES_MAX, CALLS_MAX);
+  if (!begin_messages(r, count, calls)) return false;
   for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);)
     if (!read_message(r, walk.value, index++)) return false;
-  return true;
+  return finish_parts(r);
 }
 
 /* ---- fields ---- */
@@ -235,9 +295,61 @@ static bool take_logprobs(reader *r, tp_text value) {
   return !tp_value_bool(value, false) || refuse(r, "logprobs", "logprobs are not given by this server");
 }
 
+static bool take_functions(reader *r, tp_text value) {
+  return tp_value_count(value) == 0 || refuse(r, "functions", "functions are not taken: name them in tools");
+}
+
+/* A tool of chat completions has its members in `function`. */
+static bool read_tool(reader *r, tp_text tool) {
+  tp_text type = text_member(tool, "type"), function = member(tool, "function");
+  tp_text of = tp_value_kind_of(function) == TP_VALUE_MAP ? function : tool;
+  tp_text name = text_member(of, "name"), schema = member(of, "parameters");
+  tp_writer *w = r->ask->tools_writer;
+  if (!tp__is_word(type, "function"))
+    return refuse(r, "tools",
+                  "tools: a tool of type '%.*s' is not taken: this server runs its own tools, and hands "
+                  "functions to the client",
+                  tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+  if (name.size == 0 || name.size > TP_ID_BYTES_MAX || memchr(name.data, 0, name.size))
+    return refuse(r, "tools", "tools: each has a name of 1 to %d bytes", TP_ID_BYTES_MAX);
+  tp_write_map(w, 3);
+  tp_write_string(w, "name");
+  tp_write_text(w, name);
+  tp_write_string(w, "description");
+  tp_write_text(w, text_member(of, "description"));
+  tp_write_string(w, "schema");
+  if (tp_value_kind_of(schema) == TP_VALUE_MAP && tp_value_count(schema) > 0) {
+    tp_write_value(w, schema);
+    return true;
+  }
+  tp_write_map(w, 1);
+  tp_write_string(w, "type");
+  tp_write_string(w, "object");
+  return true;
+}
+
 static bool take_tools(reader *r, tp_text value) {
-  return tp_value_count(value) == 0 ||
-         refuse(r, "tools", "tools of the client are not taken: this server has tools of its own");
+  tp__ask *ask = r->ask;
+  if (tp_value_count(value) == 0) return true;
+  if (tp_value_count(value) > TOOLS_MAX) return refuse(r, "tools", "tools has at most %d tools", TOOLS_MAX);
+  if (tp_writer_new(NULL, &ask->tools_writer) != TP_OK) return refuse_memory(r);
+  tp_write_array(ask->tools_writer, tp_value_count(value));
+  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
+    if (!read_tool(r, walk.value)) return false;
+  return tp_writer_finish(ask->tools_writer, &ask->tools) == TP_OK || refuse_memory(r);
+}
+
+/* What it demands would hold for every request of the turn, also for the one that is to give the answer. */
+static bool take_tool_choice(reader *r, tp_text value) {
+  tp_text word = tp_value_text(value);
+  r->no_tools = tp__is_word(word, "none");
+  return r->no_tools || tp__is_word(word, "auto") ||
+         refuse(r, "tool_choice", "tool_choice is auto or none: this server demands no call");
+}
+
+static bool take_parallel(reader *r, tp_text value) {
+  r->parameter_count += !tp_value_bool(value, true);
+  return true;
 }
 
 static bool take_modalities(reader *r, tp_text value) {
@@ -280,7 +392,9 @@ static const field chat_fields[] = {
     {"stream_options", TP_VALUE_MAP, take_stream_options},
     {"response_format", TP_VALUE_MAP, take_response_format},
     {"tools", TP_VALUE_ARRAY, take_tools},
-    {"functions", TP_VALUE_ARRAY, take_tools},
+    {"functions", TP_VALUE_ARRAY, take_functions},
+    {"tool_choice", TP_VALUE_NONE, take_tool_choice},
+    {"parallel_tool_calls", TP_VALUE_BOOL, take_parallel},
     {"n", TP_VALUE_INT, take_n},
     {"logprobs", TP_VALUE_BOOL, take_logprobs},
     {"modalities", TP_VALUE_ARRAY, take_modalities},
@@ -306,7 +420,6 @@ static const field chat_fields[] = {
     {"safety_identifier", TP_VALUE_TEXT, NULL},
     {"prompt_cache_key", TP_VALUE_TEXT, NULL},
     {"prompt_cache_retention", TP_VALUE_TEXT, NULL},
-    {"parallel_tool_calls", TP_VALUE_BOOL, NULL},
 };
 enum { CHAT_FIELDS = sizeof chat_fields / sizeof *chat_fields };
 
@@ -338,7 +451,8 @@ static bool read_parameters(reader *r, const field *fields, size_t count, tp_tex
   tp_write_map(ask->parameters, r->parameter_count);
   for (tp_value_walk walk = {0}; tp_value_next(body, &walk);) {
     const field *f = field_of(fields, count, walk.key);
-    if (!f || f->take != take_parameter || tp_value_kind_of(walk.value) == TP_VALUE_NULL) continue;
+    bool is_parallel = f && f->take == take_parallel && !tp_value_bool(walk.value, true);
+    if (!f || (f->take != take_parameter && !is_parallel) || tp_value_kind_of(walk.value) == TP_VALUE_NULL) continue;
     tp_write_text(ask->parameters, walk.key);
     tp_write_value(ask->parameters, walk.value);
   }
@@ -364,22 +478,49 @@ static bool read_fields(reader *r, const field *fields, size_t count, tp_text bo
 
 /* ---- chat completions ---- */
 
+/* The images of the message that is the turn's, as the files of the turn. */
+static bool take_files(reader *r, const tp_message *message) {
+  tp__ask *ask = r->ask;
+  if (message->parts.size == 0) return true;
+  if (tp_writer_new(NULL, &ask->files_writer) != TP_OK) return refuse_memory(r);
+  tp_write_array(ask->files_writer, tp_value_count(message->parts));
+  for (tp_value_walk walk = {0}; tp_value_next(message->parts, &walk);)
+    tp_write_value(ask->files_writer, tp_value_get(walk.value, "image"));
+  return tp_writer_finish(ask->files_writer, &ask->files) == TP_OK || refuse_memory(r);
+}
+
+/* Results with which the messages end, or that the last message of the user follows. */
+static void find_results(tp__ask *ask, size_t end) {
+  size_t from = end;
+  while (from > 0 && ask->messages[from - 1].role == TP_ROLE_TOOL) from--;
+  ask->result_at = from;
+  ask->results = end - from;
+}
+
 /* The last message is the turn's text; what stands before it is the whole of the conversation, unless only the user has
- * said something: then a session goes on with its own. */
+ * said something: then a session goes on with its own. Results of a turn that does not wait for them any more are a
+ * conversation like any other: the model is asked to go on. */
 static bool split_messages(reader *r) {
   tp__ask *ask = r->ask;
   if (ask->message_count == 0) return refuse(r, "messages", "messages is missing");
-  const tp_message *last = &ask->messages[ask->message_count - 1];
-  if (last->role != TP_ROLE_USER) return refuse(r, "messages", "the last message is the user's");
-  if (last->text.size == 0) return refuse(r, "messages", "the last message is empty");
-  tp__bytes_put_text(&ask->text, last->text);
-  ask->message_count--;
-  ask->goes_on = true;
+  tp_message *last = &ask->messages[ask->message_count - 1];
+  bool ends_with_results = last->role == TP_ROLE_TOOL;
+  if (last->role != TP_ROLE_USER && !ends_with_results)
+    return refuse(r, "messages", "the last message is the user's, or the result of a tool");
+  find_results(ask, ask->message_count - !ends_with_results);
+  if (!ends_with_results) {
+    if (last->text.size == 0 && last->parts.size == 0) return refuse(r, "messages", "the last message is empty");
+    if (!take_files(r, last)) return false;
+    tp__bytes_put_text(&ask->text, last->text);
+    ask->message_count--;
+  }
+  ask->goes_on = !ends_with_results;
   for (size_t i = 0; i < ask->message_count; i++) ask->goes_on &= ask->messages[i].role == TP_ROLE_SYSTEM;
   for (size_t i = 0; ask->goes_on && i < ask->message_count; i++) {
     if (i > 0) tp__bytes_put(&ask->system, "\n\n", 2);
     tp__bytes_put_text(&ask->system, ask->messages[i].text);
   }
+  if (r->no_tools) ask->tools = (tp_text){0};
   return (!ask->text.failed && !ask->system.failed) || refuse_memory(r);
 }
 
@@ -396,6 +537,9 @@ void tp__ask_fini(tp__ask *ask) {
   tp_writer_free(ask->body);
   tp_writer_free(ask->parameters);
   tp_writer_free(ask->arguments);
+  tp_writer_free(ask->tools_writer);
+  tp_writer_free(ask->parts);
+  tp_writer_free(ask->files_writer);
   tp__bytes_fini(&ask->text);
   tp__bytes_fini(&ask->system);
   tp__bytes_fini(&ask->schema);

@@ -11,6 +11,8 @@ static const char *finish_reason_of(tp_finish finish) {
     case TP_FINISH_FILTER:
     case TP_FINISH_REFUSAL:
       return "content_filter";
+    case TP_FINISH_TOOL_CALLS:
+      return "tool_calls";
     default:
       return "stop";
   }
@@ -60,8 +62,29 @@ static void put_piece(tp__exchange *exchange, tp__bytes *out, tp_text piece, boo
   end_delta(out, NULL);
 }
 
+/* @param indexes  each begins with its index, as in a stream. */
+static void put_calls(tp__bytes *out, const tp__answer *answer, bool indexes) {
+  tp__bytes_put_string(out, "\"tool_calls\":[");
+  for (size_t i = 0; i < answer->call_count; i++) {
+    const tp__client_call *call = &answer->calls[i];
+    tp__bytes_put_string(out, i > 0 ? ",{" : "{");
+    if (indexes) tp__bytes_printf(out, "\"index\":%zu,", i);
+    tp__bytes_printf(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+    tp__put_json(out, tp__bytes_text(&call->name));
+    tp__bytes_put_string(out, ",\"arguments\":");
+    tp__put_json(out, tp__bytes_text(&call->arguments));
+    tp__bytes_put_string(out, "}}");
+  }
+  tp__bytes_put_string(out, "]");
+}
+
 static void put_end(tp__exchange *exchange, tp__bytes *out, const tp__answer *answer) {
   put_role(exchange, out);
+  if (answer->call_count > 0) {
+    begin_delta(exchange, out);
+    put_calls(out, answer, true);
+    end_delta(out, NULL);
+  }
   begin_delta(exchange, out);
   end_delta(out, finish_reason_of(answer->finish));
   if (exchange->wants_usage) {
@@ -87,7 +110,10 @@ static void put_failure(tp__exchange *exchange, tp__bytes *out, const tp__refusa
 static void put_whole(tp__exchange *exchange, tp__bytes *out, const tp__answer *answer) {
   put_head(exchange, out, "chat.completion");
   tp__bytes_put_string(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-  tp__put_json(out, answer->text);
+  if (answer->text.size > 0 || answer->call_count == 0) tp__put_json(out, answer->text);
+  else tp__bytes_put_string(out, "null");
+  if (answer->call_count > 0) tp__bytes_put(out, ",", 1);
+  if (answer->call_count > 0) put_calls(out, answer, false);
   if (answer->thinking.size > 0) {
     tp__bytes_put_string(out, ",\"reasoning_content\":");
     tp__put_json(out, answer->thinking);

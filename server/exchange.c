@@ -16,9 +16,10 @@ enum { TAIL_MAX = 4 << 20, ID_DIGITS = 24 };
 
 /* ---- life ---- */
 
-static void turn_unref(tp__server_turn *turn) {
+void tp__server_turn_unref(tp__server_turn *turn) {
   if (!tp__references_unref(&turn->refs)) return;
-  assert(!turn->exchange && !turn->previous && !turn->next);
+  assert(!turn->exchange && !turn->is_listed && !turn->is_waiting);
+  tp__client_calls_fini(turn);
   tp_submission_unref(turn->submission);
   tp__bytes_fini(&turn->text);
   tp__bytes_fini(&turn->thinking);
@@ -26,12 +27,20 @@ static void turn_unref(tp__server_turn *turn) {
   tp__heap_free(turn, sizeof *turn);
 }
 
-static tp__server_turn *turn_new(tp_server *server) {
+static tp__server_turn *turn_new(tp_server *server, const tp__ask *ask) {
   tp__server_turn *turn = tp__heap_alloc(sizeof *turn);
   if (!turn) return NULL;
+  tp__bytes_put_text(&turn->tools_copy, ask->tools);
+  if (turn->tools_copy.failed || !tp__server_random(turn->key, TP__TURN_KEY_DIGITS)) {
+    tp__bytes_fini(&turn->tools_copy);
+    tp__heap_free(turn, sizeof *turn);
+    return NULL;
+  }
   tp__references_init(&turn->refs);
   tp__lock_init(&turn->lock, TP__LOCK_server_turn);
   turn->server = server;
+  turn->tools = tp__bytes_text(&turn->tools_copy);
+  turn->holds_text = ask->schema.size > 0;
   return turn;
 }
 
@@ -40,13 +49,13 @@ void tp__exchange_released(void *ctx, void *data) {
   (void)ctx;
   if (!exchange) return;
   assert(!exchange->request);
-  turn_unref(exchange->turn);
+  tp__server_turn_unref(exchange->turn);
   tp__bytes_fini(&exchange->tail);
   tp__bytes_fini(&exchange->model);
   tp__heap_free(exchange, sizeof *exchange);
 }
 
-/* Its request's data, with a reference to the turn. */
+/* Its request's data, with a reference to the turn, which has no other exchange. */
 static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *request, const tp__form *form,
                                   const char *prefix, const tp__ask *ask) {
   char digits[ID_DIGITS + 1];
@@ -66,9 +75,17 @@ static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *reque
   snprintf(exchange->id, sizeof exchange->id, "%s%s", prefix, digits);
   exchange->request = request;
   tp__references_ref(&turn->refs);
-  turn->exchange = exchange;
-  tp__http_set_data(request, exchange);
-  return exchange;
+  tp__lock_acquire(&turn->lock);
+  bool is_free = !turn->exchange;
+  if (is_free) turn->exchange = exchange;
+  tp__lock_release(&turn->lock);
+  if (is_free) {
+    tp__http_set_data(request, exchange);
+    return exchange;
+  }
+  exchange->request = NULL; /* the caller answers it */
+  tp__exchange_released(NULL, exchange);
+  return NULL;
 }
 
 /* ---- what is sent ---- */
@@ -121,7 +138,7 @@ static void end_put_locked(tp__exchange *exchange) {
   else end_stream_locked(exchange);
 }
 
-static void cancel(tp__server_turn *turn) {
+void tp__server_turn_cancel(tp__server_turn *turn) {
   tp__lock_acquire(&turn->lock);
   turn->cancelled = true;
   tp_submission *submission = turn->submission; /* the turn's until it is freed */
@@ -131,28 +148,29 @@ static void cancel(tp__server_turn *turn) {
 
 /* ---- what the runtime notifies ---- */
 
+/* Text before a call of a tool and the answer after it are two paragraphs. */
+/* Text before a call of a tool and the answer after it are two paragraphs. */
 static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
   bool fits = true;
   if (piece.size == 0) return;
   tp__lock_acquire(&turn->lock);
   tp__exchange *exchange = turn->exchange;
   bool shows = exchange && exchange->streams && (is_thinking || !turn->holds_text);
-  if (exchange && !exchange->streams) tp__bytes_put_text(is_thinking ? &turn->thinking : &turn->text, piece);
+  bool keeps = exchange && (!exchange->streams || exchange->form->keeps_text);
+  bool separates = exchange && !is_thinking && turn->separates && exchange->has_text;
+  if (!is_thinking) turn->separates = false;
+  if (exchange && !is_thinking) exchange->has_text = true;
+  if (keeps && separates) tp__bytes_put(&turn->text, "\n\n", 2);
+  if (keeps) tp__bytes_put_text(is_thinking ? &turn->thinking : &turn->text, piece);
   if (shows) {
     tp__bytes out = {0};
+    if (separates) exchange->form->piece(exchange, &out, tp_text_of("\n\n"), false);
     exchange->form->piece(exchange, &out, piece, is_thinking);
     fits = put_locked(exchange, &out);
     tp__bytes_fini(&out);
   }
   tp__lock_release(&turn->lock);
-  if (!fits) cancel(turn);
-}
-
-/* Text before a call of a tool and the answer after it are two paragraphs. */
-static void add_text(tp__server_turn *turn, tp_text piece) {
-  if (piece.size > 0 && turn->separates) add_piece(turn, tp_text_of("\n\n"), false);
-  if (piece.size > 0) turn->separates = false;
-  add_piece(turn, piece, false);
+  if (!fits) tp__server_turn_cancel(turn);
 }
 
 void tp__exchange_event(void *ctx, const tp_event *event) {
@@ -161,48 +179,82 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
   if (!turn) return;
   switch (event->kind) {
     case TP_EVENT_MODEL_BEGIN:
-      turn->separates = turn->had_delta;
+      turn->separates = true;
       turn->had_delta = false;
       break;
     case TP_EVENT_MODEL_DELTA:
       turn->had_delta = true;
-      add_text(turn, event->text);
+      add_piece(turn, event->text, false);
       break;
     case TP_EVENT_THINKING:
       add_piece(turn, event->text, true);
       break;
     case TP_EVENT_MODEL_END: /* a model without deltas has its whole text here */
-      if (!turn->had_delta && event->status == TP_OK) add_text(turn, event->text);
-      turn->had_delta = turn->had_delta || event->text.size > 0;
+      if (!turn->had_delta && event->status == TP_OK) add_piece(turn, event->text, false);
+      tp__lock_acquire(&turn->lock);
+      turn->input_tokens += event->input_tokens;
+      turn->output_tokens += event->output_tokens;
+      tp__lock_release(&turn->lock);
+      break;
+    case TP_EVENT_TOOL_END:
+      tp__lock_acquire(&turn->lock);
+      turn->over++;
+      tp__client_calls_look_locked(turn);
+      tp__lock_release(&turn->lock);
       break;
     default:
       break;
   }
 }
 
-static void end_completed_locked(tp__exchange *exchange, const tp_turn_result *result) {
+/* Sends the answer, and ends the exchange. */
+static void end_answered_locked(tp__exchange *exchange, const tp__answer *answer, bool has_shown) {
   static const tp__http_field fields[] = {{"Content-Type", "application/json"}, {NULL, NULL}};
   tp__server_turn *turn = exchange->turn;
   TP__LOCKED(&turn->lock);
-  bool is_last_only = turn->holds_text || result->is_stored || (turn->text.size == 0 && !exchange->has_piece);
-  tp__answer answer = {.text = is_last_only ? result->text : tp__bytes_text(&turn->text),
-                       .thinking = tp__bytes_text(&turn->thinking),
-                       .finish = result->finish,
-                       .input_tokens = result->input_tokens,
-                       .output_tokens = result->output_tokens};
   tp__bytes out = {0};
-  if (exchange->streams && is_last_only && answer.text.size > 0)
-    exchange->form->piece(exchange, &out, answer.text, false);
+  if (exchange->streams && !has_shown && answer->text.size > 0)
+    exchange->form->piece(exchange, &out, answer->text, false);
   if (exchange->streams) {
-    exchange->form->end(exchange, &out, &answer);
+    exchange->form->end(exchange, &out, answer);
     (void)put_locked(exchange, &out);
     end_put_locked(exchange);
   } else {
-    exchange->form->whole(exchange, &out, &answer);
+    exchange->form->whole(exchange, &out, answer);
     bool failed = out.failed || turn->text.failed || turn->thinking.failed;
     answer_locked(exchange, failed ? 503 : 200, failed ? NULL : fields, failed ? (tp_text){0} : tp__bytes_text(&out));
   }
   tp__bytes_fini(&out);
+  tp__bytes_clear(&turn->text);
+  tp__bytes_clear(&turn->thinking);
+}
+
+static void end_completed_locked(tp__exchange *exchange, const tp_turn_result *result) {
+  tp__server_turn *turn = exchange->turn;
+  TP__LOCKED(&turn->lock);
+  bool has_shown = exchange->has_text && !turn->holds_text;
+  const tp__answer answer = {.text = has_shown ? tp__bytes_text(&turn->text) : result->text,
+                             .thinking = tp__bytes_text(&turn->thinking),
+                             .finish = result->finish,
+                             .input_tokens = result->input_tokens - turn->reported_input_tokens,
+                             .output_tokens = result->output_tokens - turn->reported_output_tokens};
+  end_answered_locked(exchange, &answer, has_shown);
+}
+
+void tp__exchange_hand_over_locked(tp__server_turn *turn) {
+  TP__LOCKED(&turn->lock);
+  tp__exchange *exchange = turn->exchange;
+  if (!exchange) return; /* its client has left: the calls end at their limit, or are answered by another request */
+  const tp__answer answer = {.text = tp__bytes_text(&turn->text),
+                             .thinking = tp__bytes_text(&turn->thinking),
+                             .calls = turn->calls,
+                             .call_count = turn->call_count,
+                             .finish = TP_FINISH_TOOL_CALLS,
+                             .input_tokens = turn->input_tokens - turn->reported_input_tokens,
+                             .output_tokens = turn->output_tokens - turn->reported_output_tokens};
+  turn->reported_input_tokens = turn->input_tokens;
+  turn->reported_output_tokens = turn->output_tokens;
+  end_answered_locked(exchange, &answer, !turn->holds_text);
 }
 
 static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *result) {
@@ -221,15 +273,15 @@ static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *resu
   tp__bytes_fini(&out);
 }
 
-static void unlist(tp__server_turn *turn) {
+/* The turn is counted until its session is released: the server ends when no turn is left. */
+static void unlist_and_release(tp__server_turn *turn) {
   tp_server *server = turn->server;
   tp__lock_acquire(&server->lock);
-  *(turn->previous ? &turn->previous->next : &server->turns) = turn->next;
-  if (turn->next) turn->next->previous = turn->previous;
-  turn->previous = turn->next = NULL;
-  assert(server->turn_count > 0);
-  server->turn_count--;
-  tp__lock_condition_broadcast(&server->changed);
+  tp__client_calls_unlist_locked(turn);
+  tp__lock_release(&server->lock);
+  tp__server_session_release(turn->session);
+  tp__lock_acquire(&server->lock);
+  tp__server_turn_unlist_locked(turn);
   tp__lock_release(&server->lock);
 }
 
@@ -240,9 +292,8 @@ static void on_end(void *ctx, const tp_turn_result *result) {
   if (turn->exchange && result->outcome == TP_TURN_COMPLETED) end_completed_locked(turn->exchange, result);
   else if (turn->exchange) end_failed_locked(turn->exchange, result);
   tp__lock_release(&turn->lock);
-  tp__server_session_release(turn->session);
-  unlist(turn);
-  turn_unref(turn);
+  unlist_and_release(turn);
+  tp__server_turn_unref(turn);
 }
 
 /* ---- what the front notifies ---- */
@@ -260,8 +311,8 @@ void tp__exchange_gone(void *ctx, void *data) {
   if (ends) end_stream_locked(exchange);
   bool cancels = is_open && !ends && !turn->server->options.goes_on;
   tp__lock_release(&turn->lock);
-  if (cancels) cancel(turn);
-  turn_unref(turn);
+  if (cancels) tp__server_turn_cancel(turn);
+  tp__server_turn_unref(turn);
 }
 
 void tp__exchange_drained(void *ctx, tp__http_request *request, void *data) {
@@ -277,7 +328,7 @@ void tp__exchange_drained(void *ctx, tp__http_request *request, void *data) {
     if (exchange->tail_ends) end_stream_locked(exchange);
   }
   tp__lock_release(&turn->lock);
-  turn_unref(turn);
+  tp__server_turn_unref(turn);
 }
 
 void tp__server_turns_cancel(tp_server *server) {
@@ -285,11 +336,11 @@ void tp__server_turns_cancel(tp_server *server) {
   for (tp__server_turn *next, *turn = server->turns; turn; turn = next) {
     tp__references_ref(&turn->refs);
     tp__lock_release(&server->lock);
-    cancel(turn);
+    tp__server_turn_cancel(turn);
     tp__lock_acquire(&server->lock);
     next = turn->next; /* NULL also where it has ended meanwhile: the caller calls again */
     tp__lock_release(&server->lock);
-    turn_unref(turn);
+    tp__server_turn_unref(turn);
     tp__lock_acquire(&server->lock);
   }
   tp__lock_release(&server->lock);
@@ -302,8 +353,9 @@ static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__by
   bool goes_on = turn->session->is_kept && ask->goes_on;
   tp_text standing = tp_value_text(tp_value_get(tp_agent_config_get(agent), "system"));
   *request = (tp_turn_request){.struct_size = sizeof *request,
-                               .id = turn->exchange->id,
+                               .id = ask->turn_id[0] ? ask->turn_id : turn->exchange->id,
                                .text = tp__bytes_text(&ask->text),
+                               .files = ask->files,
                                .parameters = ask->parameters_value,
                                .limit_ms = turn->server->options.turn_limit_ms,
                                .data = (void *)(uintptr_t)turn};
@@ -317,6 +369,7 @@ static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__by
     tp__bytes_put_text(system, tp__bytes_text(&ask->system));
     request->system = tp__bytes_text(system);
   }
+  if (request->text.size == 0 && ask->results > 0) request->text = tp_text_of("Go on with these results.");
   if (goes_on || ask->message_count == 0) return;
   request->messages = ask->message_list;
   request->message_count = ask->message_count;
@@ -330,10 +383,7 @@ static tp_status submit(tp__server_turn *turn, const tp__ask *ask, const tp_agen
   fill_request(ask, turn, &schema, &system, agent, &request);
   tp__references_ref(&turn->refs); /* that of its run */
   tp__lock_acquire(&server->lock);
-  turn->next = server->turns;
-  if (turn->next) turn->next->previous = turn;
-  server->turns = turn;
-  server->turn_count++;
+  tp__server_turn_list_locked(turn);
   tp__lock_release(&server->lock);
   tp_status status = schema.failed || system.failed ? TP_ERR_NO_MEMORY : TP_OK;
   if (status == TP_OK) status = tp_turn_submit(turn->session->session, &request, on_end, turn, &submission, fault);
@@ -345,9 +395,8 @@ static tp_status submit(tp__server_turn *turn, const tp__ask *ask, const tp_agen
   tp__lock_release(&turn->lock);
   if (cancelled) tp_submission_cancel(submission);
   if (status == TP_OK) return status;
-  tp__server_session_release(turn->session);
-  unlist(turn);
-  turn_unref(turn);
+  unlist_and_release(turn);
+  tp__server_turn_unref(turn);
   return status;
 }
 
@@ -376,27 +425,47 @@ static tp_agent *find_agent(const tp_server *server, tp_text name, tp__refusal *
   return agent;
 }
 
+/* Results of a turn that waits for them. @return false: there is none. */
+static bool go_on(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
+                  const tp__ask *ask, const char *tenant) {
+  tp__refusal refusal;
+  tp__server_turn *turn = tp__client_calls_find(server, ask, tenant);
+  if (!turn) return false;
+  tp__exchange *exchange = exchange_new(turn, request, form, prefix, ask);
+  if (!exchange) {
+    (void)tp__refusal_fill(&refusal, 409, "session_busy", NULL, "another request answers these calls");
+    tp__refusal_answer(&refusal, request);
+  } else if (!tp__client_calls_answer(turn, ask, &refusal)) {
+    tp__lock_acquire(&turn->lock);
+    if (turn->exchange == exchange) refuse_locked(exchange, &refusal);
+    tp__lock_release(&turn->lock);
+  }
+  tp__server_turn_unref(turn);
+  return true;
+}
+
 void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
                         const tp__ask *ask, const char *tenant) {
   tp__refusal refusal;
   tp_fault fault = {0};
+  if (go_on(server, request, form, prefix, ask, tenant)) return;
   tp_agent *agent = find_agent(server, ask->model, &refusal);
   if (!agent) {
     tp__refusal_answer(&refusal, request);
     return;
   }
-  tp__server_turn *turn = turn_new(server);
+  tp__server_turn *turn = turn_new(server, ask);
   if (!turn || !exchange_new(turn, request, form, prefix, ask)) {
-    if (turn) turn_unref(turn);
+    if (turn) tp__server_turn_unref(turn);
     tp_agent_unref(agent);
     (void)tp__refusal_fill(&refusal, 503, "overloaded", NULL, "no memory for the request");
     tp__refusal_answer(&refusal, request);
     return;
   }
-  turn->holds_text = ask->schema.size > 0;
   tp_status status = tp__server_session_take(server, tenant, ask->session, agent, &turn->session, &fault);
+  if (status == TP_OK) tp__client_calls_cancel(server, turn->session);
   if (status == TP_OK) status = submit(turn, ask, agent, &fault);
   if (status != TP_OK) refuse_status(turn, status, &fault);
   tp_agent_unref(agent);
-  turn_unref(turn);
+  tp__server_turn_unref(turn);
 }

@@ -60,6 +60,7 @@ static const struct row {
     {TP_ERR_USAGE, 400, "invalid_value"},
     {TP_ERR_UTF8, 400, "invalid_value"},
     {TP_ERR_MALFORMED, 400, "invalid_value"},
+    {TP_ERR_TOOL_CONFLICT, 400, "tool_conflict"},
     {TP_ERR_BAD_SCHEMA, 400, "invalid_schema"},
 };
 

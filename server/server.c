@@ -6,6 +6,7 @@
 #include "server/server.h"
 #include "support/access.h"
 #include "support/clock.h"
+#include "support/sha256.h"
 
 enum {
   SESSIONS_MAX = 10000,
@@ -43,11 +44,27 @@ static void answer_json(tp__http_request *request, unsigned status, tp_text body
   tp__http_answer(request, status, fields, body);
 }
 
+/* The key is the id of the turn, by its hash, since an id has a form. A request without a session gets one for the key:
+ * so the same request finds its turn. */
+static void take_idempotency(tp__ask *ask, tp_text key, char session[TP__EXCHANGE_ID_BYTES]) {
+  char hex[65];
+  tp__sha256 hash;
+  if (key.size == 0) return;
+  tp__sha256_init(&hash);
+  tp__sha256_add(&hash, key.data, key.size);
+  tp__sha256_finish(&hash, hex);
+  snprintf(ask->turn_id, sizeof ask->turn_id, "key-%.40s", hex);
+  snprintf(session, TP__EXCHANGE_ID_BYTES, "key-%.40s", hex);
+  if (ask->session.size == 0) ask->session = tp_text_of(session);
+}
+
 static void take_chat(tp_server *server, tp__http_request *request, const char *tenant) {
   tp__ask ask = {0};
   tp__refusal refusal;
   if (tp__ask_read_chat(&ask, tp__http_body(request), &refusal)) {
+    char session[TP__EXCHANGE_ID_BYTES];
     ask.session = tp__http_header(request, "X-Session-Id");
+    take_idempotency(&ask, tp__http_header(request, "Idempotency-Key"), session);
     tp__exchange_begin(server, request, &tp__chat_form, "chatcmpl-", &ask, tenant);
   } else {
     tp__refusal_answer(&refusal, request);
@@ -236,9 +253,14 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   tp__lock_init(&server->lock, TP__LOCK_server);
   tp__lock_condition_init(&server->changed);
   status = fill(server, &ours, fault);
+  if (status == TP_OK) status = tp__client_tools_add(server, fault);
   if (status == TP_OK) status = listen_for(server, fault);
-  if (status == TP_OK) *ret_server = server;
-  else server_free(server);
+  if (status == TP_OK) {
+    *ret_server = server;
+    return status;
+  }
+  tp__client_tools_remove(server);
+  server_free(server);
   return status;
 }
 
@@ -266,6 +288,7 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   if (!server) return;
   tp_server_drain(server);
   tp__http_stop_accepting(server->http);
+  tp__client_calls_cancel(server, NULL); /* their clients cannot come back */
   bool ended = wait_for_turns(server, tp__monotonic_ms() + (int64_t)limit_ms);
   while (!ended) {
     tp__server_turns_cancel(server);
@@ -274,5 +297,6 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   tp__http_free(server->http);
   while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */
   tp__server_sessions_close(server);
+  tp__client_tools_remove(server);
   server_free(server);
 }

@@ -17,7 +17,7 @@
 #include "support/references.h"
 #include "turnphase/server.h"
 
-enum { TP__EXCHANGE_ID_BYTES = 64 };
+enum { TP__EXCHANGE_ID_BYTES = 64, TP__TURN_KEY_DIGITS = 24 };
 
 typedef struct tp__exchange tp__exchange;
 typedef struct tp__server_turn tp__server_turn;
@@ -36,15 +36,25 @@ typedef struct tp__refusal {
   char message[TP_FAULT_MESSAGE_SIZE];
 } tp__refusal;
 
+/** A call of a tool that the client runs. */
+typedef struct tp__client_call {
+  char id[TP__EXCHANGE_ID_BYTES]; /* as the client reads it: it names the turn, and nobody guesses it */
+  tp__bytes name, arguments;      /* JSON */
+  tp_token token;
+} tp__client_call;
+
 /** How a turn answered. */
 typedef struct tp__answer {
   tp_text text, thinking;
+  const tp__client_call *calls; /* that the client is to run */
+  size_t call_count;
   tp_finish finish;
   int64_t input_tokens, output_tokens;
 } tp__answer;
 
 /** What a client of one API reads. Each adds to `out`, under the lock of the exchange's turn. */
 typedef struct tp__form {
+  bool keeps_text; /* the end of a stream has the whole text once more */
   /** A piece of the answer, or of what the model thinks, of a stream. */
   void (*piece)(tp__exchange *exchange, tp__bytes *out, tp_text piece, bool is_thinking);
   /** The end of a stream. */
@@ -66,7 +76,7 @@ struct tp__exchange {
   /* under the turn's lock */
   tp__http_request *request; /* NULL: it was ended */
   bool began;                /* the stream */
-  bool has_piece, has_thought;
+  bool has_piece, has_thought, has_text;
   tp__bytes tail; /* of a stream that does not take it yet */
   bool tail_ends; /* and it is the last */
 };
@@ -75,25 +85,38 @@ struct tp__server_turn {
   tp__references refs;
   /* never change */
   tp_server *server;
-  tp__server_session *session; /* until the end */
-  bool holds_text;             /* the answer is shown when it is complete: it must fit a schema */
+  tp__server_session *session;       /* until the end */
+  bool holds_text;                   /* the answer is shown when it is complete: it must fit a schema */
+  char key[TP__TURN_KEY_DIGITS + 1]; /* of the ids of its calls */
+  tp_text tools;                     /* value: an array as in the request; empty: none */
+  tp__bytes tools_copy;
   /* the owner of the turn only */
   bool had_delta, separates; /* the next piece begins another answer of the model */
   tp__lock lock;
   /* under lock */
   tp__exchange *exchange; /* NULL: nobody listens */
   tp__bytes text, thinking;
-  tp_submission *submission; /* NULL: not yet, or no more */
+  int64_t input_tokens, output_tokens;                   /* of the requests so far */
+  int64_t reported_input_tokens, reported_output_tokens; /* in the usage of earlier exchanges */
+  tp__client_call *calls;                                /* of the newest response, that wait for the client */
+  size_t call_count, call_capacity;
+  size_t expected, over;     /* calls of the newest response; those that have ended */
+  uint32_t calls_made;       /* of the whole turn */
+  bool waits;                /* for results of the client */
+  tp_submission *submission; /* NULL: not yet */
   bool cancelled, ended;     /* its end was notified */
   /* under the server's lock */
   tp__server_turn *previous, *next;
+  tp__server_turn *known_next, *waiting_next; /* of the buckets */
+  bool is_listed, is_waiting;
 };
 
 /** What a body asks for; it points into the body's value, or is of the heap. tp__ask_fini(). */
 typedef struct tp__ask {
   tp_writer *body; /* has the value */
   tp_writer *parameters, *arguments;
-  tp_text model, session;
+  tp_text model, session, tools; /* tools: a value, an array of maps of name, description and schema */
+  tp_writer *tools_writer;
   bool streams, wants_usage;
   tp__bytes text, system; /* of the turn */
   tp_text parameters_value;
@@ -104,8 +127,13 @@ typedef struct tp__ask {
   const tp_tool_call **call_list;
   size_t call_count, call_capacity;
   tp__bytes *texts; /* of the heap, one for each message */
-  tp__bytes schema; /* JSON; empty: none */
-  bool goes_on;     /* with the session's history, where there is a session */
+  tp_writer *parts; /* has those of all messages, an array of arrays */
+  tp_writer *files_writer;
+  tp_text files;                       /* of the turn's message: a value, an array of texts; or empty */
+  size_t result_at, results;           /* the results of the client's tools with which the messages end */
+  char turn_id[TP__EXCHANGE_ID_BYTES]; /* empty: that of the exchange */
+  tp__bytes schema;                    /* JSON; empty: none */
+  bool goes_on;                        /* with the session's history, where there is a session */
 } tp__ask;
 
 /** A session that the server has opened. */
@@ -118,24 +146,29 @@ struct tp__server_session {
   /* under the server's lock */
   unsigned users;
   bool closes;
+  tp__server_turn *waiting;          /* the turn that waits for results of the client */
   tp__server_session *bucket_next;   /* of those that are kept */
   tp__server_session *older, *newer; /* of those that are kept and have no user */
 };
 
-enum { TP__SESSION_BUCKETS = 4096 };
+enum { TP__SESSION_BUCKETS = 4096, TP__TURN_BUCKETS = 4096 };
 
 struct tp_server {
   /* never change */
   tp_runtime *runtime;
   tp_server_options options;
   tp__http *http;
-  char **keys, **tenants; /* NULL at the end of keys; of each key its tenant, "" for none */
-  bool is_local;          /* listens on an address of this machine only */
+  char **keys, **tenants;                         /* NULL at the end of keys; of each key its tenant, "" for none */
+  char owner[24], tools_hook[40], calls_hook[40]; /* of the hooks, and their ids */
+  bool has_hooks;
+  bool is_local; /* listens on an address of this machine only */
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
   tp__server_turn *turns;
-  size_t turn_count;
+  size_t turn_count, waiting_count;
+  tp__server_turn *known[TP__TURN_BUCKETS];   /* all turns, by address: the runtime has turns of the host, too */
+  tp__server_turn *waiting[TP__TURN_BUCKETS]; /* those that wait for results of their client, by key */
   tp__server_session *buckets[TP__SESSION_BUCKETS];
   tp__server_session *oldest, *newest;
   size_t session_count; /* those of the buckets */
@@ -180,7 +213,33 @@ void tp__server_session_release(tp__server_session *session);
 /** Closes all that are kept, and waits until every close has ended. */
 void tp__server_sessions_close(tp_server *server);
 
+/* ---- client_tool.c ---- */
+
+/** Adds the hooks that give turns the tools of their clients. */
+tp_status tp__client_tools_add(tp_server *server, tp_fault *fault) TP_MUST_USE;
+void tp__client_tools_remove(tp_server *server);
+/** A call has ended: those that wait are handed to the client when they are all that is left. The turn is locked. */
+void tp__client_calls_look_locked(tp__server_turn *turn);
+void tp__client_calls_fini(tp__server_turn *turn);
+/** Of the turn whose calls a request answers; NULL: there is none, and the request begins a turn of its own.
+ *  @return with a reference. */
+tp__server_turn *tp__client_calls_find(tp_server *server, const tp__ask *ask, const char *tenant);
+/** Gives the turn the results of the request. Its exchange is attached. @return false: the refusal says why. */
+bool tp__client_calls_answer(tp__server_turn *turn, const tp__ask *ask, tp__refusal *refusal);
+/** Cancels the turns that wait for their clients: those of a session, or with NULL all. */
+void tp__client_calls_cancel(tp_server *server, tp__server_session *session);
+/** The turn waits for its client no more. The server is locked. */
+void tp__client_calls_unlist_locked(tp__server_turn *turn);
+/** Lists and unlists a turn among those of the server. The server is locked. */
+void tp__server_turn_list_locked(tp__server_turn *turn);
+void tp__server_turn_unlist_locked(tp__server_turn *turn);
+
 /* ---- exchange.c ---- */
+
+void tp__server_turn_unref(tp__server_turn *turn);
+void tp__server_turn_cancel(tp__server_turn *turn);
+/** Ends the exchange of a turn that goes on with the calls that wait. */
+void tp__exchange_hand_over_locked(tp__server_turn *turn);
 
 /** Makes a turn of a request and submits it, or answers the request with the reason.
  *  @param prefix  of the id that the client reads, such as "chatcmpl-". */

@@ -74,6 +74,12 @@ static void expect_not_in(const char *text, const char *part) {
   if (strstr(text, part)) fail_msg("'%s' is in: %s", part, text);
 }
 
+static void expect_times(const char *text, const char *part, int times) {
+  int count = 0;
+  for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) count++;
+  if (count != times) fail_msg("'%s' is %d times in: %s", part, count, text);
+}
+
 static void expect_error(web_answer answer, int status, const char *type, const char *code) {
   char want[256];
   if (answer.status != status) fail_msg("%d, not %d: %s", answer.status, status, answer.body);
@@ -116,6 +122,10 @@ TEST(a_stream_begins_with_the_role_and_ends_with_finish_reason_usage_and_done) {
   const char *done = strstr(answer.body, "data: [DONE]");
   assert_true(role && text && finish && usage && done);
   assert_true(role < text && text < finish && finish < usage && usage < done);
+  expect_times(answer.body, "Hello ", 1);
+  end_serving(&s);
+  serve(&s, one, COUNT(one)); /* a model without deltas */
+  expect_times(chat(&s, "", HI_STREAMED).body, "Hello.", 1);
   end_serving(&s);
 }
 
@@ -523,5 +533,319 @@ TEST(requests_that_follow_each_other_on_a_connection_are_answered_in_order) {
              *second = first ? strstr(first + 1, "Hello.") : NULL;
   assert_true(second && strstr(second, "{\"status\":\"ok\"}"));
   close(fd);
+  end_serving(&s);
+}
+
+/* ---- tools of the client ---- */
+
+#define TOOLS                                                                                                    \
+  "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\",\"parameters\":" \
+  "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}}},{\"type\":\"function\",\"function\":"   \
+  "{\"name\":\"go\"}}]"
+#define ASK_WITH_TOOLS "{\"model\":\"a\"," TOOLS ",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+static const char n_is_7[] = "\x81\xa1n\x07";
+static const reply calls_then_answers[] = {
+    {.text = "Let me look.",
+     .calls = {{.id = {"x", 1}, .name = {"look", 4}, .arguments = {n_is_7, 4}}, {.id = {"y", 1}, .name = {"go", 2}}},
+     .call_count = 2,
+     .input_tokens = 5,
+     .output_tokens = 3},
+    {.text = "Seen.", .input_tokens = 11, .output_tokens = 1}};
+
+/* The index-th id of a call in an answer. */
+static void call_id(const char *body, int index, char ret_id[64]) {
+  const char *at = body;
+  for (int i = 0; i <= index; i++) {
+    at = strstr(at, "\"id\":\"call_");
+    if (!at) fail_msg("there are no %d calls in: %s", index + 1, body);
+    at += 6;
+  }
+  snprintf(ret_id, 64, "%.*s", (int)strcspn(at, "\""), at);
+}
+
+/* The next request of a client: what it said, the calls, and results of its tools. */
+static void write_results(char *body, size_t size, const char *first, const char *second, const char *more) {
+  snprintf(body, size,
+           "{\"model\":\"a\"," TOOLS
+           ",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":\"Let me "
+           "look.\",\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"look\",\"arguments\":"
+           "\"{\\\"n\\\":7}\"}},{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"go\",\"arguments\":"
+           "\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"%s\",\"content\":\"one\"},{\"role\":\"tool\","
+           "\"tool_call_id\":\"%s\",\"content\":\"two\"}%s]}",
+           first, second, first, second, more);
+}
+
+TEST(a_call_of_a_tool_of_the_client_is_handed_to_it_and_the_turn_goes_on) {
+  char first[64], second[64], body[2048];
+  served s;
+  serve(&s, calls_then_answers, 2);
+  web_answer answer = chat(&s, "", ASK_WITH_TOOLS "}");
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"content\":\"Let me look.\"");
+  expect_in(answer.body, "\"finish_reason\":\"tool_calls\"");
+  expect_in(answer.body, "\"type\":\"function\",\"function\":{\"name\":\"look\",\"arguments\":\"{\\\"n\\\":7}\"}}");
+  expect_in(answer.body, "\"function\":{\"name\":\"go\",\"arguments\":\"{}\"}}");
+  expect_in(answer.body, "\"prompt_tokens\":5,\"completion_tokens\":3");
+  call_id(answer.body, 0, first);
+  call_id(answer.body, 1, second);
+  write_results(body, sizeof body, first, second, "");
+  answer = chat(&s, "", body);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"content\":\"Seen.\"");
+  expect_in(answer.body, "\"finish_reason\":\"stop\"");
+  expect_in(answer.body, "\"prompt_tokens\":11,\"completion_tokens\":1");
+  assert_int_equal(s.model->asked, 2);
+  assert_int_equal(s.model->tool_counts[0], 2);
+  assert_string_equal(s.model->requests[1], "S<>U<hi>A<Let me look.>C<look>C<go>T<one>=<x>T<two>=<y>");
+  end_serving(&s);
+}
+
+TEST(a_stream_hands_calls_over_too) {
+  char first[64], second[64], body[2048];
+  served s;
+  serve(&s, calls_then_answers, 2);
+  web_answer answer = chat(&s, "", ASK_WITH_TOOLS ",\"stream\":true}");
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call_");
+  expect_in(answer.body, "{\"index\":1,\"id\":\"call_");
+  expect_in(answer.body, "\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]");
+  call_id(answer.body, 0, first);
+  call_id(answer.body, 1, second);
+  write_results(body, sizeof body, first, second, ",{\"role\":\"user\",\"content\":\"be quick\"}");
+  answer = chat(&s, "", body);
+  expect_in(answer.body, "\"content\":\"Seen.\"");
+  assert_string_equal(s.model->requests[1], "S<>U<hi>A<Let me look.>C<look>C<go>T<one>=<x>T<two>=<y>U<be quick>");
+  end_serving(&s);
+}
+
+static tp_answer deny_go(void *ctx, tp_call *call) {
+  (void)ctx;
+  return tp_text_is(tp_call_text(call, TP_FIELD_TOOL), "go") ? tp_call_deny(call, "not go") : tp_call_allow(call);
+}
+
+TEST(a_call_that_a_guard_denies_is_not_handed_over) {
+  const hook guard = {.id = "guard", .phase = TP_PHASE_TOOL_PRE, .run = deny_go};
+  char first[64], body[2048];
+  served s;
+  serve_with(&s, (world_options){.replies = calls_then_answers, .reply_count = 2, .hooks = &guard, .hook_count = 1},
+             (tp_server_options){0});
+  web_answer answer = chat(&s, "", ASK_WITH_TOOLS "}");
+  expect_in(answer.body, "\"name\":\"look\"");
+  expect_not_in(answer.body, "\"name\":\"go\"");
+  call_id(answer.body, 0, first);
+  snprintf(
+      body, sizeof body,
+      "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
+      "\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":\"look\",\"arguments\":\"\"}}]},"
+      "{\"role\":\"tool\",\"tool_call_id\":\"%s\",\"content\":\"one\"}]}",
+      first, first);
+  answer = chat(&s, "", body);
+  expect_in(answer.body, "\"content\":\"Seen.\"");
+  expect_in(s.model->requests[1], "T<one>=<x>T!<");
+  expect_in(s.model->requests[1], "not go");
+  end_serving(&s);
+}
+
+static tp_answer run_go(void *ctx, tp_tool_run *run) {
+  (void)ctx;
+  return tp_tool_ok(run, tp_text_of("gone"));
+}
+
+TEST(a_tool_of_the_server_runs_beside_one_of_the_client) {
+  const tp_tool go = {.struct_size = sizeof go, .name = "go", .run = run_go};
+  const tp_tool *const tools[] = {&go};
+  char first[64], body[2048];
+  served s;
+  serve_with(&s, (world_options){.replies = calls_then_answers, .reply_count = 2, .tools = tools, .tool_count = 1},
+             (tp_server_options){0});
+  web_answer answer = chat(&s, "",
+                           "{\"model\":\"a\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\"}}],"
+                           "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+  expect_in(answer.body, "\"name\":\"look\"");
+  expect_not_in(answer.body, "\"name\":\"go\"");
+  call_id(answer.body, 0, first);
+  snprintf(body, sizeof body,
+           "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"tool\",\"tool_call_id\":"
+           "\"%s\",\"content\":\"one\"}]}",
+           first);
+  expect_in(chat(&s, "", body).body, "\"content\":\"Seen.\"");
+  expect_in(s.model->requests[1], "T<one>=<x>T<gone>=<y>");
+  expect_error(chat(&s, "", ASK_WITH_TOOLS "}"), 400, "invalid_request_error", "tool_conflict");
+  end_serving(&s);
+}
+
+TEST(results_that_do_not_fit_the_calls_are_refused_and_the_turn_waits) {
+  char first[64], second[64], body[2048];
+  served s;
+  serve(&s, calls_then_answers, 2);
+  web_answer answer = chat(&s, "", ASK_WITH_TOOLS "}");
+  call_id(answer.body, 0, first);
+  call_id(answer.body, 1, second);
+  write_results(body, sizeof body, first, first, "");
+  expect_error(chat(&s, "", body), 400, "invalid_request_error", "invalid_value");
+  write_results(body, sizeof body, first, second, ",{\"role\":\"tool\",\"tool_call_id\":\"z\",\"content\":\"\"}");
+  expect_error(chat(&s, "", body), 400, "invalid_request_error", "invalid_value");
+  write_results(body, sizeof body, first, second, "");
+  expect_in(chat(&s, "", body).body, "\"content\":\"Seen.\"");
+  end_serving(&s);
+}
+
+TEST(results_of_a_turn_that_does_not_wait_are_a_conversation) {
+  char body[2048];
+  served s;
+  serve(&s, calls_then_answers + 1, 1);
+  write_results(body, sizeof body, "call_1", "call_2", "");
+  expect_in(chat(&s, "", body).body, "\"content\":\"Seen.\"");
+  assert_string_equal(s.model->requests[0],
+                      "S<>U<hi>A<Let me look.>C<look>C<go>T<one>=<call_1>T<two>=<call_2>U<Go on with these results.>");
+  end_serving(&s);
+}
+
+TEST(calls_belong_to_the_tenant_of_their_turn) {
+  const tp_server_key a = {.struct_size = sizeof a, .key = "first-key-0123456789", .tenant = "acme"},
+                      b = {.struct_size = sizeof b, .key = "second-key-0123456789", .tenant = "other"};
+  const tp_server_key *const keys[] = {&a, &b};
+  char first[64], second[64], body[2048];
+  served s;
+  serve_with(&s, (world_options){.replies = calls_then_answers, .reply_count = 2},
+             (tp_server_options){.keys = keys, .key_count = 2});
+  web_answer answer = chat(&s, "Authorization: Bearer first-key-0123456789\r\n", ASK_WITH_TOOLS "}");
+  call_id(answer.body, 0, first);
+  call_id(answer.body, 1, second);
+  write_results(body, sizeof body, first, second, "");
+  assert_int_equal(chat(&s, "Authorization: Bearer second-key-0123456789\r\n", body).status, 200);
+  expect_in(s.model->requests[1], "Go on with these results."); /* another conversation */
+  assert_int_equal(chat(&s, "Authorization: Bearer first-key-0123456789\r\n", body).status, 200);
+  expect_not_in(s.model->requests[2], "Go on with these results.");
+  end_serving(&s);
+}
+
+TEST(a_session_that_goes_on_without_the_results_cancels_the_calls) {
+  const char *session = "X-Session-Id: s\r\n";
+  served s;
+  serve(&s, calls_then_answers, 2);
+  expect_in(chat(&s, session, ASK_WITH_TOOLS "}").body, "\"finish_reason\":\"tool_calls\"");
+  expect_in(chat(&s, session, HI).body, "\"content\":\"Seen.\"");
+  end_serving(&s);
+}
+
+TEST(turns_whose_clients_do_not_come_back_end_with_the_server) {
+  served s;
+  serve(&s, calls_then_answers, 1);
+  for (int i = 0; i < 20; i++) expect_in(chat(&s, "", ASK_WITH_TOOLS "}").body, "\"tool_calls\"");
+  end_serving(&s);
+}
+
+TEST(what_a_request_says_of_tools_has_an_effect_or_is_refused) {
+  static const struct {
+    const char *fields, *words; /* NULL: 200 without tools */
+  } rows[] = {{TOOLS ",\"tool_choice\":\"none\"", NULL},
+              {"\"tools\":[]", NULL},
+              {"\"tools\":null", NULL},
+              {"\"functions\":[]", NULL},
+              {TOOLS ",\"tool_choice\":\"required\"", "tool_choice"},
+              {TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"go\"}}", "tool_choice"},
+              {"\"tools\":[{\"type\":\"web_search\"}]", "web_search"},
+              {"\"tools\":[{\"type\":\"function\"}]", "a name"},
+              {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]", "a name"},
+              {"\"tools\":[1]", "not taken"},
+              {"\"functions\":[{\"name\":\"go\"}]", "functions"}};
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char body[2048];
+    snprintf(body, sizeof body, "{\"model\":\"a\",%s,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
+             rows[i].fields);
+    web_answer answer = chat(&s, "", body);
+    if (rows[i].words) expect_error(answer, 400, "invalid_request_error", "invalid_value");
+    else assert_int_equal(answer.status, 200);
+    if (rows[i].words) expect_in(answer.body, rows[i].words);
+  }
+  for (size_t i = 0; i < s.model->asked; i++) assert_int_equal(s.model->tool_counts[i], 0);
+  end_serving(&s);
+}
+
+TEST(text_before_a_call_and_the_answer_after_it_are_two_paragraphs) {
+  static const reply with_deltas[] = {
+      {.text = "Let me.", .delta = "Let me.", .calls = {{.id = {"x", 1}, .name = {"go", 2}}}, .call_count = 1},
+      {.text = "Seen.", .delta = "Seen."}};
+  const tp_tool go = {.struct_size = sizeof go, .name = "go", .run = run_go};
+  const tp_tool *const tools[] = {&go};
+  served s;
+  serve_with(&s, (world_options){.replies = with_deltas, .reply_count = 2, .tools = tools, .tool_count = 1},
+             (tp_server_options){0});
+  expect_in(chat(&s, "", HI).body, "\"content\":\"Let me.\\n\\nSeen.\"");
+  end_serving(&s);
+  serve_with(&s, (world_options){.replies = with_deltas, .reply_count = 2, .tools = tools, .tool_count = 1},
+             (tp_server_options){0});
+  web_answer answer = chat(&s, "", HI_STREAMED);
+  expect_times(answer.body, "Let me.", 1);
+  expect_times(answer.body, "\"content\":\"\\n\\n\"", 1);
+  expect_times(answer.body, "Seen.", 1);
+  end_serving(&s);
+}
+
+/* ---- images, schemas, keys of requests ---- */
+
+TEST(an_image_is_a_url_and_never_a_path) {
+  static const char *const wrong[] = {"/etc/passwd", "file:///etc/passwd",         "picture.png", "",
+                                      "../x.png",    "data:text/plain;base64,eA=="};
+  char body[1024];
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(wrong); i++) {
+    snprintf(body, sizeof body,
+             "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"see\"},"
+             "{\"type\":\"image_url\",\"image_url\":{\"url\":\"%s\"}}]}]}",
+             wrong[i]);
+    expect_error(chat(&s, "", body), 400, "invalid_request_error", "invalid_value");
+  }
+  assert_int_equal(s.model->asked, 0);
+  assert_int_equal(
+      chat(&s, "",
+           "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{"
+           "\"url\":\"https://x.example/a.png\"}},{\"type\":\"text\",\"text\":\"see\"}]},{\"role\":\"assistant\","
+           "\"content\":\"ok\"},{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":"
+           "\"data:image/png;base64,iVBORw0KGgo=\",\"detail\":\"low\"}},{\"type\":\"text\",\"text\":\"and\"}]}]}")
+          .status,
+      200);
+  assert_string_equal(s.model->requests[0], "S<>U<see>A<ok>U<and>");
+  end_serving(&s);
+}
+
+TEST(an_answer_that_must_fit_a_schema_is_asked_again_and_shown_once) {
+  static const reply tries[] = {{.text = "no", .delta = "no"}, {.text = "{\"a\":1}", .delta = "{\"a\":1}"}};
+  static const char format[] =
+      "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"strict\":true,\"schema\":{"
+      "\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}}}";
+  for (int streams = 0; streams < 2; streams++) {
+    char body[1024];
+    served s;
+    serve(&s, tries, 2);
+    snprintf(body, sizeof body,
+             "{\"model\":\"a\",\"stream\":%s,%s,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
+             streams ? "true" : "false", format);
+    web_answer answer = chat(&s, "", body);
+    assert_int_equal(answer.status, 200);
+    expect_in(answer.body, "\"content\":\"{\\\"a\\\":1}\"");
+    expect_not_in(answer.body, "\"no\"");
+    expect_times(answer.body, "{\\\"a\\\":1}", 1);
+    assert_int_equal(s.model->asked, 2);
+    end_serving(&s);
+  }
+}
+
+TEST(the_same_request_with_the_same_key_is_answered_from_the_history) {
+  const char *key = "Idempotency-Key: order 66 / first\r\n";
+  served s;
+  serve(&s, one, COUNT(one));
+  for (int i = 0; i < 3; i++) expect_in(chat(&s, key, HI).body, "\"content\":\"Hello.\"");
+  expect_in(chat(&s, key, HI_STREAMED).body, "\"content\":\"Hello.\"");
+  assert_int_equal(s.model->asked, 1);
+  expect_error(chat(&s, key, "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"other\"}]}"), 409,
+               "invalid_request_error", "idempotency_conflict");
+  expect_in(chat(&s, "Idempotency-Key: another\r\n", HI).body, "\"content\":\"Hello.\"");
+  assert_int_equal(s.model->asked, 2);
   end_serving(&s);
 }
