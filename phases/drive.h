@@ -20,7 +20,7 @@ typedef enum tp__step {
   TP__STEPS
 } tp__step;
 
-enum { TP__DRIVE_FIELDS_MAX = 10 };
+enum { TP__DRIVE_FIELDS_MAX = 12 };
 
 typedef struct tp__repeat tp__repeat;
 

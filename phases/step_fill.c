@@ -8,13 +8,19 @@
 #include "runtime/exec/blocks.h"
 #include "runtime/value/value.h"
 
-enum { PREVIEW_BYTES = 4096 };
+enum { PREVIEW_BYTES = 4096, WHOLE_BYTES = 256 << 10 };
 enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
 
 /* What is redacted later, as a memory is, must not end within a secret. */
-static tp_text preview(const tp__drive *d, tp_text text) {
+static tp_text beginning(const tp__drive *d, tp_text text, size_t bytes) {
   bool is_redacted = tp__runtime_redactor(d->session->runtime)->redact != NULL;
-  return (tp_text){text.data, is_redacted ? tp__utf8_cut_word(text, PREVIEW_BYTES) : tp__utf8_cut(text, PREVIEW_BYTES)};
+  return (tp_text){text.data, is_redacted ? tp__utf8_cut_word(text, bytes) : tp__utf8_cut(text, bytes)};
+}
+
+/* The whole is there only where the preview is not all: most messages are short, and each job has a copy. */
+static void show_text(tp__drive *d, uint32_t preview, uint32_t whole, tp_text text) {
+  tp__drive_text(d, preview, beginning(d, text, PREVIEW_BYTES));
+  if (text.size > PREVIEW_BYTES) tp__drive_text(d, whole, beginning(d, text, WHOLE_BYTES));
 }
 
 static void begin(const tp__drive *d, tp_writer *writer) {
@@ -273,8 +279,8 @@ bool tp__fill_post_turn(tp__drive *d) {
   tp_text events;
   name_jobs(d);
   tp__drive_text(d, TP_FIELD_OUTCOME, tp_text_of(tp_turn_outcome_name(d->outcome)));
-  tp__drive_text(d, TP_FIELD_USER_PREVIEW, preview(d, d->user_text));
-  tp__drive_text(d, TP_FIELD_ASSISTANT_PREVIEW, preview(d, d->response_text));
+  show_text(d, TP_FIELD_USER_PREVIEW, TP_FIELD_USER_TEXT, d->user_text);
+  show_text(d, TP_FIELD_ASSISTANT_PREVIEW, TP_FIELD_ASSISTANT_TEXT, d->response_text);
   if (tool_events(d, &events)) tp__drive_value(d, TP_FIELD_TOOL_EVENTS, events);
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   tp__drive_int(d, TP_FIELD_ITERATIONS, d->iterations);

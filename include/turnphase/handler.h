@@ -65,8 +65,8 @@ enum tp_field_ids {
   TP_FIELD_TOKENS_AFTER = 34,      /* int: what the new history may have */
   TP_FIELD_OUTCOME = 35,           /* text: completed, failed, denied, cancelled, timed_out;
                                      session.end: of the last turn that ran, absent without one */
-  TP_FIELD_USER_PREVIEW = 36,      /* text: bounded */
-  TP_FIELD_ASSISTANT_PREVIEW = 37, /* text: bounded */
+  TP_FIELD_USER_PREVIEW = 36,      /* text: its first 4096 bytes */
+  TP_FIELD_ASSISTANT_PREVIEW = 37, /* text: its first 4096 bytes */
   TP_FIELD_TOOL_EVENTS = 38,       /* value: array of maps */
   TP_FIELD_REASON = 39,            /* text; session.end: the host's (tp_session_end.reason); without one the
                                      tp_turn_ending_name() of a last turn that did not complete, else closed, phase or
@@ -98,18 +98,20 @@ enum tp_field_ids {
                                       user and a tool parts (part.h). What is empty is missing. Replaced, each message
                                       is what its map says; one that is unchanged, id included, keeps what its
                                       provider gave with it. At least one message */
-  TP_FIELD_TOOLS = 58,      /* value: array of maps, the tools that the model is shown: name, description, schema.
+  TP_FIELD_TOOLS = 58,          /* value: array of maps, the tools that the model is shown: name, description, schema.
                                       Replaced, each is the name of one of them, or a map in which description and
                                       schema may be others; a call of one that is missing is not run */
-  TP_FIELD_PARAMETERS = 59, /* value: map of at most 1 MiB, for the provider (temperature, …) */
-  TP_FIELD_RESPONSE = 60,   /* value: not there; a map with text, calls (as those of a message), stop_reason, finish
+  TP_FIELD_PARAMETERS = 59,     /* value: map of at most 1 MiB, for the provider (temperature, …) */
+  TP_FIELD_RESPONSE = 60,       /* value: not there; a map with text, calls (as those of a message), stop_reason, finish
                                       (tp_finish_name()), input_tokens, output_tokens and cost_micros is the model's
                                       answer, and the model is not asked. text or calls must be there, and an id in
                                       a call need not. A null in its place removes it */
-  TP_FIELD_THINKING = 61,   /* text: what the model thought, for people; not there: nothing. It goes with
+  TP_FIELD_THINKING = 61,       /* text: what the model thought, for people; not there: nothing. It goes with
                                       response_text: another text removes it, unless the same handler replaces it */
-  TP_FIELD_HOST = 256,      /* a host's own phases number their fields from here */
-  TP_FIELD_LIMIT = 512      /* ids are below this */
+  TP_FIELD_USER_TEXT = 62,      /* text: what user_preview begins, its first 256 KiB; not there: the preview is all */
+  TP_FIELD_ASSISTANT_TEXT = 63, /* text: the same of assistant_preview */
+  TP_FIELD_HOST = 256,          /* a host's own phases number their fields from here */
+  TP_FIELD_LIMIT = 512          /* ids are below this */
 };
 
 /** The objects that a turn belongs to. tp_call_id() reads their ids, tp_call_data() the host's pointers. */

@@ -22,7 +22,8 @@ TEST(every_field_is_found_by_its_name_and_has_a_kind) {
 }
 
 TEST(what_is_no_field_has_neither_name_nor_kind) {
-  static const uint32_t strange[] = {0, TP_FIELD_THINKING + 1, 63, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777, UINT32_MAX};
+  static const uint32_t strange[] = {0,         TP_FIELD_ASSISTANT_TEXT + 1, 65, TP_FIELD_HOST, TP_FIELD_LIMIT, 47777,
+                                     UINT32_MAX};
   for (size_t i = 0; i < COUNT(strange); i++) {
     assert_null(tp_field_name(strange[i]));
     assert_int_equal(tp_field_kind(strange[i]), TP_FIELD_KIND_NONE);
@@ -86,9 +87,9 @@ static const attempt refused[] = {
      .says = {"47777", "turn.intake", "unknown"}},
     {.phase = INTAKE, .fields = {{.id = 0, .kind = TP_FIELD_KIND_TEXT}}, .count = 1, .says = {"unknown"}},
     {.phase = INTAKE,
-     .fields = {{.id = TP_FIELD_THINKING + 1, .kind = TP_FIELD_KIND_TEXT}},
+     .fields = {{.id = TP_FIELD_ASSISTANT_TEXT + 1, .kind = TP_FIELD_KIND_TEXT}},
      .count = 1,
-     .says = {"62", "unknown"}},
+     .says = {"64", "unknown"}},
     {.phase = INTAKE,
      .fields = {{.id = TP_FIELD_TEXT, .text = TEXT("hello")}},
      .count = 1,
@@ -209,7 +210,7 @@ TEST(phase_takes_what_is_right) {
 }
 
 TEST(row_of_the_host_names_only_fields_that_exist) {
-  static const uint32_t strange[] = {TP_FIELD_THINKING + 1, 255, TP_FIELD_LIMIT};
+  static const uint32_t strange[] = {TP_FIELD_ASSISTANT_TEXT + 1, 255, TP_FIELD_LIMIT};
   for (size_t i = 0; i < COUNT(strange); i++) {
     tp_phase row = {
         .struct_size = sizeof row, .name = "own", .mode = TP_MODE_OBSERVE, .fields = &strange[i], .field_count = 1};
