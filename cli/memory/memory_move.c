@@ -3,6 +3,7 @@
  * Export and import: JSON Lines, an entry each, oldest first. A file is read and checked whole before anything is kept;
  * then it is kept in batches, each all or none. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
@@ -63,10 +64,12 @@ static int refuse(const incoming *in, const char *key, const char *words) {
 }
 
 static int take_text(incoming *in, const char *key, tp_text value, tp_text *ret_text) {
-  enum { BYTES_MAX = 4096 };
+  enum { NAME_BYTES_MAX = 4096, TEXT_BYTES_MAX = 128 * 1024 };
+  const bool is_text = strcmp(key, "text") == 0;
   tp_text text = tp_value_text(value);
   if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse(in, key, "must be text");
-  if (text.size > BYTES_MAX) return refuse(in, key, "has more than 4096 bytes");
+  if (text.size > (size_t)(is_text ? TEXT_BYTES_MAX : NAME_BYTES_MAX))
+    return refuse(in, key, is_text ? "has more than 131072 bytes" : "has more than 4096 bytes");
   *ret_text = (tp_text){cli_pool_copy(&in->pool, text), text.size};
   return CLI_OK;
 }

@@ -10,9 +10,10 @@
 #include "domains/memory/store.h"
 
 enum {
-  TP__MEMORY_FACTS_MAX = 16,       /* of one turn */
-  TP__MEMORY_FACTS_KNOWN_MAX = 40, /* that a model is shown */
-  TP__MEMORY_SUBJECT_MAX = 128,    /* bytes */
+  TP__MEMORY_FACTS_TEXT_MAX = 16 * 1024, /* bytes of a message that facts are extracted from */
+  TP__MEMORY_FACTS_MAX = 16,             /* of one turn */
+  TP__MEMORY_FACTS_KNOWN_MAX = 40,       /* that a model is shown */
+  TP__MEMORY_SUBJECT_MAX = 128,          /* bytes */
   TP__MEMORY_STATEMENT_MAX = 1000
 };
 

@@ -275,12 +275,15 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
   if (!theirs) return wrong_entry(index, TP_ERR_USAGE, "is NULL", fault);
   tp_status status = tp__struct_read(&e, sizeof e, theirs, "tp_memory_entry", fault);
   if (status != TP_OK) return status;
+  enum { TEXT = 6 };
   const tp_text texts[] = {e.tenant, e.scope, e.name, e.session, e.turn, e.part, e.text, e.subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     if (!tp_utf8_valid(texts[i], NULL)) return wrong_entry(index, TP_ERR_UTF8, "a text is not UTF-8", fault);
-    if (texts[i].size > TP__MEMORY_NOTE_BYTES_MAX)
-      return wrong_entry(index, TP_ERR_TOO_LARGE, "a text has more than 4096 bytes", fault);
+    if (i != TEXT && texts[i].size > TP__MEMORY_NOTE_BYTES_MAX)
+      return wrong_entry(index, TP_ERR_TOO_LARGE, "what names it has more than 4096 bytes", fault);
   }
+  if (e.text.size > TP__MEMORY_TEXT_BYTES_MAX)
+    return wrong_entry(index, TP_ERR_TOO_LARGE, "its text has more than 131072 bytes", fault);
   if (e.said_unix_ms <= 0) return wrong_entry(index, TP_ERR_USAGE, "said_unix_ms must be above 0", fault);
   if (e.subject.size > TP__MEMORY_SUBJECT_MAX)
     return wrong_entry(index, TP_ERR_TOO_LARGE, "its subject has more than 128 bytes", fault);

@@ -7,6 +7,7 @@
 
 #include "domains/memory/memory.h"
 #include "domains/memory/extract.h"
+#include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"
 #include "domains/memory/recall.h"
@@ -339,14 +340,38 @@ static tp_status make_vectors(tp__memory_domain *domain, tp_call *call, const tp
   return status == TP_OK ? TP_OK : embedder_failed(call, status);
 }
 
+/* @param becomes  what the beginning of the message becomes. */
+static tp_status note_cut(tp_call *call, size_t size, size_t max, const char *becomes) {
+  char words[96];
+  if (size <= max) return TP_OK;
+  snprintf(words, sizeof words, "of a message of %zu bytes the first %zu are %s", size, max, becomes);
+  return tp_call_emit_audit(call, "memory.cut", words, NULL);
+}
+
 static tp_status keep(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                       const tp__memory *memory) {
-  char buffer[TP__MEMORY_REDACT_SIZE];
   tp__memory redacted = *memory;
   if (tp__memory_is_blank(memory->text)) return TP_OK;
-  redacted.text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, sizeof buffer);
-  redacted.text.size = (size_t)tp__cut(redacted.text, TP__MEMORY_NOTE_BYTES_MAX);
-  return tp__memory_is_blank(redacted.text) ? TP_OK : tp__memory_put(domain->store, scope, &redacted, NULL);
+  const size_t size = memory->text.size + TP__MEMORY_REDACT_SIZE;
+  char *buffer = sqlite3_malloc64(size);
+  if (!buffer) return TP_ERR_NO_MEMORY;
+  redacted.text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, size);
+  redacted.text.size = tp__memory_cut(redacted.text, TP__MEMORY_TEXT_BYTES_MAX);
+  tp_status status = tp__memory_is_blank(redacted.text) ? TP_OK : tp__memory_put(domain->store, scope, &redacted, NULL);
+  sqlite3_free(buffer);
+  return status == TP_OK ? note_cut(call, memory->text.size, TP__MEMORY_TEXT_BYTES_MAX, "kept") : status;
+}
+
+/* The preview where it is all. */
+static tp_text text_of(const tp_call *call, uint32_t whole, uint32_t preview) {
+  return tp_call_text(call, tp_call_has(call, whole) ? whole : preview);
+}
+
+/* Facts are extracted from the beginning of a message: what a model reads costs, and a fact needs its quote. */
+static tp__memory_said said_for_facts(const tp_call *call, const tp__memory *memory) {
+  tp__memory_said said = {*memory, tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW)};
+  said.memory.text.size = tp__memory_cut(said.memory.text, TP__MEMORY_FACTS_TEXT_MAX);
+  return said;
 }
 
 /* A denied turn was refused for what its text held, so that is not kept. The user's words come first: the lines of a
@@ -363,11 +388,13 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory memory = {.said_ms = said_ms,
                        .session = tp_call_id(call, TP_ID_SESSION),
                        .turn = tp_call_id(call, TP_ID_TURN),
-                       .text = tp_call_text(call, TP_FIELD_USER_PREVIEW)};
-  const tp__memory_said said = {memory, tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW)};
+                       .text = text_of(call, TP_FIELD_USER_TEXT, TP_FIELD_USER_PREVIEW)};
+  const tp__memory_said said = said_for_facts(call, &memory);
   tp_status status = keep(domain, call, &scope, &memory);
+  if (status == TP_OK && domain->has_model)
+    status = note_cut(call, memory.text.size, TP__MEMORY_FACTS_TEXT_MAX, "read for facts");
   memory.part = tp_text_of(tp__memory_assistant);
-  memory.text = said.answer;
+  memory.text = text_of(call, TP_FIELD_ASSISTANT_TEXT, TP_FIELD_ASSISTANT_PREVIEW);
   if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, &scope, &memory);
   tp_status facts = TP_OK;
   bool again = false;

@@ -19,7 +19,7 @@ enum {
   TP__MEMORY_RECALL_MAX = 64,          /* entries of prompt context that a turn takes in all */
   TP__MEMORY_RECALL_BYTES_MAX = 12000, /* bytes of their lines that it takes in all */
   TP__MEMORY_TOOL_COUNT = 5,
-  TP__MEMORY_NOTE_BYTES_MAX = 4096, /* longest text that memory_remember takes, and that is kept */
+  TP__MEMORY_NOTE_BYTES_MAX = 4096, /* longest text that memory_remember takes; of a list, what is shown of each */
   TP__MEMORY_REDACT_SIZE = 8192     /* for a text that a host's redact makes longer */
 };
 

@@ -18,6 +18,8 @@ typedef struct tp__memory_scope {
   tp_text name; /* the id of that kind */
 } tp__memory_scope;
 
+enum { TP__MEMORY_TEXT_BYTES_MAX = 128 * 1024 }; /* of a memory; of what is longer the rest is not kept */
+
 /** One remembered text. */
 typedef struct tp__memory {
   int64_t id;      /* above 0; never used again for another */

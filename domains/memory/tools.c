@@ -39,8 +39,9 @@ static tp_answer answer(tp_tool_run *run, sqlite3_str *text) {
   return outcome;
 }
 
-/* One line for each memory; or the words for none. Frees the list. */
-static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, const char *none) {
+/* One line for each memory, with text_max bytes of it; or the words for none. Frees the list. */
+static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, size_t text_max,
+                             const char *none) {
   if (status != TP_OK || list->count == 0) {
     tp__memory_list_fini(list);
     return status != TP_OK ? refuse_status(run, status) : tp_tool_ok(run, tp_text_of(none));
@@ -50,7 +51,7 @@ static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list
     char id[TP__MEMORY_ID_SIZE];
     tp__memory_id_write(list->items[i].id, id);
     sqlite3_str_appendf(text, "%s%s ", i ? "\n" : "", id);
-    tp__memory_line_write(text, &list->items[i], SIZE_MAX);
+    tp__memory_line_write(text, &list->items[i], text_max);
   }
   tp__memory_list_fini(list);
   return answer(run, text);
@@ -69,7 +70,7 @@ static tp_answer memory_search(void *ctx, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   tp_status status = tp__memory_recall(domain->store, &scope, query, limit_of(arguments), &list);
-  return answer_list(run, status, &list, "No memory matches.");
+  return answer_list(run, status, &list, SIZE_MAX, "No memory matches.");
 }
 
 static tp_answer memory_get(void *ctx, tp_tool_run *run) {
@@ -79,7 +80,7 @@ static tp_answer memory_get(void *ctx, tp_tool_run *run) {
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
   tp_status status = tp__memory_get(domain->store, &scope, id, &list);
   if (status == TP_OK) status = tp__memory_facts_history(domain->store, &scope, id, &list);
-  return answer_list(run, status, &list, "");
+  return answer_list(run, status, &list, SIZE_MAX, "");
 }
 
 static tp_answer memory_list(void *ctx, tp_tool_run *run) {
@@ -90,7 +91,8 @@ static tp_answer memory_list(void *ctx, tp_tool_run *run) {
   int64_t id = tp__memory_id_read(before);
   if (before.size && id == 0) return refuse_status(run, TP_ERR_NOT_FOUND);
   tp_status status = tp__memory_newest(domain->store, &scope, id, limit_of(arguments), &list);
-  return answer_list(run, status, &list, before.size ? "There are no older memories." : "Nothing is remembered yet.");
+  return answer_list(run, status, &list, TP__MEMORY_NOTE_BYTES_MAX,
+                     before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
 
 static tp_answer memory_remember(void *ctx, tp_tool_run *run) {

@@ -126,13 +126,18 @@ static int write_batch(void *ctx) {
   return write_upto_locked(w->store, b->scope, w->embedder->name, b->list.items[b->list.count - 1].id);
 }
 
+/* Models read some hundred words; an endpoint may refuse what is longer, and each text after it would wait for ever. */
+static tp_text beginning_of(tp_text text) {
+  return (tp_text){text.data, tp__memory_cut(text, TP__MEMORY_EMBED_BYTES_MAX)};
+}
+
 static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *embedder,
                              const tp__memory_embed_work *work, const batch *b) {
   const size_t count = b->list.count;
   tp_text texts[TP__MEMORY_BATCH_MAX];
   float *vectors = sqlite3_malloc64(count * embedder->dimensions * sizeof *vectors);
   if (!vectors) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < count; i++) texts[i] = b->list.items[i].text;
+  for (size_t i = 0; i < count; i++) texts[i] = beginning_of(b->list.items[i].text);
   tp_status status = embed(embedder, work, texts, count, false, vectors);
   vector_writing w = {store, b, embedder, vectors};
   if (status == TP_OK) status = tp__memory_write(store, write_batch, &w);

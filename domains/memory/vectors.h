@@ -12,7 +12,8 @@ enum {
   TP__MEMORY_DIMENSIONS_MAX = 4096,
   TP__MEMORY_EMBEDDER_NAME_MAX = 128,
   TP__MEMORY_BATCH_MAX = 256,
-  TP__MEMORY_MEANING_WEIGHT = 1000 /* what a cosine of 1 adds to a rank. Not fitted: the bench has no embedder */
+  TP__MEMORY_EMBED_BYTES_MAX = 4096, /* of a memory, that its vector is made of */
+  TP__MEMORY_MEANING_WEIGHT = 1000   /* what a cosine of 1 adds to a rank. Not fitted: the bench has no embedder */
 };
 
 /** What cancels the work of an embedder. */

@@ -327,6 +327,56 @@ TEST(blank_messages_are_not_remembered) {
   assert_holds(noted.contexts, "memory:1<t2>");
 }
 
+/* A message of size bytes with a word at a place. */
+static char *long_message(size_t size, size_t at, const char *word) {
+  char *text = malloc(size + 1);
+  assert_non_null(text);
+  for (size_t i = 0; i < size; i++) text[i] = "filling up "[i % 11];
+  if (at + strlen(word) <= size) memcpy(text + at, word, strlen(word));
+  text[size] = '\0';
+  return text;
+}
+
+static bool note_size(void *ctx, const tp_memory_entry *entry) {
+  *(size_t *)ctx = entry->text.size;
+  return true;
+}
+
+TEST(a_message_is_kept_whole_wherever_its_words_stand) {
+  static const size_t places[] = {0, 4080, 4089, 4095, 4097, 8200, 16380, 65536, 131000};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    char turn[16], word[32];
+    snprintf(turn, sizeof turn, "t%zu", i);
+    snprintf(word, sizeof word, " xylophone%zu ", i);
+    char *text = long_message(places[i] + 5000, places[i], word);
+    say("one", turn, text);
+    free(text);
+    snprintf(word, sizeof word, "Where is xylophone%zu?", i);
+    say("two", "ask", word);
+    snprintf(word, sizeof word, "xylophone%zu", i);
+    assert_holds(noted.contexts, word);
+  }
+}
+
+TEST(of_a_message_beyond_the_bound_the_beginning_is_kept) {
+  static const size_t sizes[] = {4096, 4097, 131072, 131073, 262144, 300000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char turn[16];
+    snprintf(turn, sizeof turn, "t%zu", i);
+    char *text = long_message(sizes[i], sizes[i], "");
+    say("one", turn, text);
+    free(text);
+  }
+  tp_memory *memory = NULL;
+  assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    size_t size = 0;
+    assert_int_equal(tp_memory_get(memory, (int64_t)i + 1, note_size, &size, NULL), TP_OK);
+    assert_int_equal(size, sizes[i] < 131072 ? sizes[i] : 131072);
+  }
+  tp_memory_close(memory);
+}
+
 /* The line of a long memory is cut to its words, so that sixteen of them fit the turn's budget. */
 TEST(long_memories_stay_within_the_budget_of_the_turn) {
   char text[3500], turn[16];

@@ -113,7 +113,7 @@ TEST(a_search_explains_each_score_and_is_in_one_scope) {
 /* ---- keeping ---- */
 
 TEST(a_list_with_one_wrong_entry_is_refused_whole) {
-  static char big[4097];
+  static char big[128 * 1024 + 1];
   memset(big, 'x', sizeof big);
   tp_memory_entry good = entry_of("home", "t1", "one"), wrong[6];
   for (size_t i = 0; i < 6; i++) wrong[i] = entry_of("home", "t2", "two");
