@@ -20,7 +20,8 @@ const char *tp_event_name(tp_event_kind kind) {
                                       [TP_EVENT_LOST] = "lost",
                                       [TP_EVENT_JOB] = "job",
                                       [TP_EVENT_THINKING] = "thinking",
-                                      [TP_EVENT_MESSAGE] = "message"};
+                                      [TP_EVENT_MESSAGE] = "message",
+                                      [TP_EVENT_TOOL_PROGRESS] = "tool_progress"};
   return TP__NAME_AT(names, kind, "unknown");
 }
 

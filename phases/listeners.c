@@ -5,7 +5,7 @@
 #include "phases/event_inbox.h"
 #include "runtime/inbox/destroy.h"
 
-enum { EVENT_KINDS_END = TP_EVENT_MESSAGE + 1 };
+enum { EVENT_KINDS_END = TP_EVENT_TOOL_PROGRESS + 1 };
 static const uint64_t jobs = UINT64_C(1) << TP_EVENT_JOB; /* of no turn: only for who asks for them */
 
 /* ---- references ---- */

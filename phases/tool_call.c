@@ -245,6 +245,20 @@ static void run_settled(void *ctx, const tp__tool_end *answer) {
   ended(slot, kind, &said, answer->ended_ns - answer->started_ns);
 }
 
+static void run_progressed(void *ctx, const tp_tool_progress *progress) {
+  const tp__tool_slot *slot = ctx;
+  TP__ASSERT(slot->run && !slot->settled);
+  tp__event(slot->dispatch->turn, &(tp_event){.kind = TP_EVENT_TOOL_PROGRESS,
+                                              .visibility = TP_VISIBILITY_USER_VISIBLE,
+                                              .call_index = slot->index,
+                                              .tool_call = tp__toolcall_of(slot),
+                                              .text = progress->message,
+                                              .done = progress->done,
+                                              .total = progress->total});
+}
+
+static const tp__tool_waits waits = {.settled = run_settled, .progressed = run_progressed};
+
 /* An inline tool has returned, and has not deferred. */
 static void run_returned(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
@@ -271,7 +285,7 @@ static void run_inline(tp__tool_slot *slot) {
   stamp(d);
   if (slot->run) {
     changed(slot);
-    tp__tool_run_await(slot->run, d->run.deadline_ns, run_settled, slot);
+    tp__tool_run_await(slot->run, d->run.deadline_ns, &waits, slot);
     return;
   }
   run_returned(slot);
@@ -307,7 +321,7 @@ static void begin_run(tp__tool_slot *slot) {
   }
   d->stale = true;
   changed(slot);
-  tp_reason refused = tp__tool_run_start(&d->run, slot->tool, run_settled, slot, &slot->run);
+  tp_reason refused = tp__tool_run_start(&d->run, slot->tool, &waits, slot, &slot->run);
   if (refused) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_refused(slot->tool, refused));
 }
 

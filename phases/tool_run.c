@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+
 #include "phases/agent.h"
 #include "phases/parts.h"
 #include "phases/tools.h"
@@ -17,8 +19,9 @@ struct tp__tool_attempt {
   tp__attempt base;
   tp__turn *turn; /* referenced */
   size_t block_size;
-  tp__tool_settled_fn settled;
-  void *settled_ctx;
+  const tp__tool_waits *waits; /* the owner's; NULL: it has settled, or nobody waits yet */
+  void *waits_ctx;
+  tp__a32 reports;      /* how many are on their way to the owner */
   tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
   size_t bytes_max, parts_bytes_max;
   /* of a function on another thread */
@@ -308,8 +311,10 @@ static const tp__tool_reply *reply_of(const tp__tool_attempt *attempt) {
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
 static void settled(tp__attempt *base, tp__attempt_end end) {
   TP__OWNED(&of(base)->turn->strand);
-  TP__ASSERT(of(base)->settled);
+  TP__ASSERT(of(base)->waits);
   tp__tool_attempt *attempt = of(base);
+  const tp__tool_waits *waits = attempt->waits;
+  attempt->waits = NULL; /* reports that are on their way are too late */
   tp__tool_end ended = {.end = end,
                         .refusal = base->refusal,
                         .started_ns = tp__attempt_called_ns(base),
@@ -323,7 +328,7 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
   bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;
   ended.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
-  attempt->settled(attempt->settled_ctx, &ended);
+  waits->settled(attempt->waits_ctx, &ended);
   tp__attempt_unref(base);
 }
 
@@ -401,6 +406,88 @@ static void free_unused(tp__tool_attempt *attempt) {
   tp__attempt_unref(&attempt->base);
 }
 
+/* ---- how far a run is ---- */
+
+enum { REPORTS_MAX = 64, REPORT_BYTES_MAX = 1024 };
+
+/* A report on its way to the owner. The message's bytes are after it. */
+typedef struct report {
+  tp__message message;
+  tp__tool_attempt *attempt; /* referenced */
+  size_t block_size;
+  tp_tool_progress progress;
+} report;
+
+/* It was taken off the way. */
+static void report_free(report *r) {
+  tp__tool_attempt *attempt = r->attempt;
+  tp__block_give(tp__runtime_blocks(attempt->turn->runtime), r, r->block_size);
+  tp__a32_sub_acq_rel(&attempt->reports, 1);
+  tp__attempt_unref(&attempt->base);
+}
+
+static void report_delivered(tp__message *message) {
+  report *r = TP__CONTAINER(message, report, message);
+  const tp__tool_attempt *attempt = r->attempt;
+  TP__OWNED(&attempt->turn->strand);
+  if (attempt->waits) attempt->waits->progressed(attempt->waits_ctx, &r->progress);
+  report_free(r);
+}
+
+static tp_status read_progress(const tp_tool_progress *theirs, tp_tool_progress *ret_progress, tp_fault *fault) {
+  tp_tool_progress progress;
+  if (!theirs) return tp__fail_null(fault, "progress");
+  TP__TRY(tp__options_read(&progress, sizeof progress, theirs, "tp_tool_progress", fault));
+  if (!(progress.done >= 0 && progress.done <= DBL_MAX && progress.total >= 0 && progress.total <= DBL_MAX))
+    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_progress.done and total are finite and not negative");
+  if (progress.message.size > REPORT_BYTES_MAX)
+    return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_tool_progress.message has %zu bytes: at most %d",
+                    progress.message.size, REPORT_BYTES_MAX);
+  if (!tp_utf8_valid(progress.message, NULL))
+    return tp__fail(fault, TP_ERR_UTF8, NULL, "tp_tool_progress.message is not UTF-8");
+  *ret_progress = progress;
+  return TP_OK;
+}
+
+/* The caller holds a reference to the attempt. */
+static tp_status send_report(tp__tool_attempt *attempt, const tp_tool_progress *progress, tp_fault *fault) {
+  TP__ASSERT(progress->message.size <= REPORT_BYTES_MAX);
+  tp__blocks *blocks = tp__runtime_blocks(attempt->turn->runtime);
+  size_t size = progress->message.size, block_size;
+  if (tp__a32_load_relaxed(&attempt->reports) >= REPORTS_MAX)
+    return tp__fail(fault, TP_ERR_FULL, NULL, "%d reports of this call wait for the turn's owner; report again later",
+                    REPORTS_MAX);
+  report *r = tp__block_take(blocks, sizeof *r + size, &block_size);
+  if (!r) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the progress of a call");
+  *r = (report){
+      .message.deliver = report_delivered, .attempt = attempt, .block_size = block_size, .progress = *progress};
+  if (size > 0) r->progress.message.data = memcpy(r + 1, progress->message.data, size);
+  tp__a32_add_relaxed(&attempt->reports, 1);
+  tp__a32_add_relaxed(&attempt->base.refs, 1);
+  if (tp__strand_push(attempt->base.strand, &r->message)) return TP_OK;
+  report_free(r);
+  return tp__fail(fault, TP_ERR_STALE, NULL, "the turn of this call has ended");
+}
+
+tp_status tp_tool_report(tp_token token, const tp_tool_progress *theirs, tp_fault *fault) {
+  tp_tool_progress progress;
+  TP__TRY(read_progress(theirs, &progress, fault));
+  tp__attempt *base = tp__token_hold(token, &class);
+  if (!base) return tp__token_refuse(token, &class, fault);
+  tp_status status = send_report(of(base), &progress, fault);
+  tp__token_release(base);
+  return status;
+}
+
+tp_status tp_tool_run_progress(const tp_tool_run *run, const tp_tool_progress *theirs, tp_fault *fault) {
+  tp_tool_progress progress;
+  if (!run) return tp__fail_null(fault, "run");
+  TP__TRY(read_progress(theirs, &progress, fault));
+  if (!run->attempt)
+    return tp__fail(fault, TP_ERR_USAGE, run->name, "an inline tool reports its progress after it has deferred");
+  return send_report(run->attempt, &progress, fault);
+}
+
 /* ---- an inline tool, on the owner ---- */
 
 /* It waits for something after all: here is the attempt that the token leads to. */
@@ -445,10 +532,10 @@ tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind) {
   return NULL;
 }
 
-void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled_fn, void *ctx) {
-  TP__ASSERT(settled_fn && !attempt->settled);
-  attempt->settled = settled_fn;
-  attempt->settled_ctx = ctx;
+void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, const tp__tool_waits *waits, void *ctx) {
+  TP__ASSERT(waits && !attempt->waits);
+  attempt->waits = waits;
+  attempt->waits_ctx = ctx;
   tp__attempt_await(&attempt->base, deadline_ns);
 }
 
@@ -468,8 +555,8 @@ static bool copy_run(tp__tool_attempt *a, const tp_tool_run *run) {
   return true;
 }
 
-tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled_fn,
-                             void *ctx, tp__tool_attempt **ret_attempt) {
+tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, const tp__tool_waits *waits, void *ctx,
+                             tp__tool_attempt **ret_attempt) {
   if (!tool->run && !tool->inbox) return TP_REASON_NO_INBOX;
   tp__tool_attempt *a = new_attempt(run);
   if (!a) return TP_REASON_NO_MEMORY;
@@ -479,8 +566,8 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
   }
   a->function = tool->run;
   a->ctx = tool->ctx;
-  a->settled = settled_fn;
-  a->settled_ctx = ctx;
+  a->waits = waits;
+  a->waits_ctx = ctx;
   tp__attempt *base = &a->base;
   base->pool_item.lane = TP__LANE_LAYER;
   base->pool_item.permits = tool->permits;

@@ -62,14 +62,19 @@ typedef struct tp__tool_end {
   int64_t started_ns, ended_ns; /* 0: its function was not called, or it was not taken from its inbox */
 } tp__tool_end;
 
-/** On the owner, once; the attempt goes away when it returns. */
-typedef void (*tp__tool_settled_fn)(void *ctx, const tp__tool_end *end);
+/** Who waits for a run. Both on the owner. */
+typedef struct tp__tool_waits {
+  /** Once; the attempt goes away when it returns. */
+  void (*settled)(void *ctx, const tp__tool_end *end);
+  /** How far it is; not after settled. What it points to is borrowed. */
+  void (*progressed)(void *ctx, const tp_tool_progress *progress);
+} tp__tool_waits;
 
 /** Owner: an inline tool that was called here did more than answer: it deferred, failed, or both.
  *  @return NULL: run->reply is the answer; else the attempt of a run that waits for its token, to be given to
  *          tp__tool_run_await() before the owner does anything else. */
 tp__tool_attempt *tp__tool_run_exceptional(tp_tool_run *run, tp_answer kind);
-void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, tp__tool_settled_fn settled, void *ctx);
+void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, const tp__tool_waits *waits, void *ctx);
 
 /** Copies a text into the arena, cut to its head and tail where it is too long. @return false without memory. */
 bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy);
@@ -81,7 +86,7 @@ bool tp__tool_content_copy(tp__arena *arena, const tp__tool_content *said, size_
 
 /** Owner: hands the tool to a handler thread or to its inbox. What run points to is copied. settled comes later, never
  *  before this returns. @return NONE, or why it was not started: then settled is not called. */
-tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, tp__tool_settled_fn settled, void *ctx,
+tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool, const tp__tool_waits *waits, void *ctx,
                              tp__tool_attempt **ret_attempt);
 /** The thread that runs the function. @return NULL: it runs on the owner, and has not deferred. */
 tp__attempt *tp__tool_run_attempt(const tp_tool_run *run);

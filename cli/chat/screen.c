@@ -155,6 +155,16 @@ static void show_tool_begin(screen *s, tp_text event) {
   cli_print_string(s->output, "\n");
 }
 
+/* "  … weather 3 of 10 asking the second station". */
+static void show_tool_progress(screen *s, tp_text event) {
+  char words[96];
+  size_t used = print_left(s, CLI_FAINT, "…", cli_event_text(tp_value_get(event, "tool_call"), "name"));
+  cli_event_progress(event, words, sizeof words);
+  print_faint(s, words);
+  print_rest(s, cli_event_text(event, "text"), used + strlen(words));
+  cli_print_string(s->output, "\n");
+}
+
 /* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */
 static void show_tool_end(screen *s, tp_text event) {
   tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind"),
@@ -223,6 +233,7 @@ void cli_screen_show(screen *s, tp_text event) {
     s->streamed = true;
   } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
   else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
+  else if (cli_text_is(kind, "tool_progress")) show_tool_progress(s, event);
   else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
   else if (cli_text_is(kind, "message")) show_message(s, event);
   else if (!s->verbose) return;

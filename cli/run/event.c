@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/event.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,7 +148,8 @@ static void append_event(cli_events *events, cli_map *map) {
 
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request) {
   const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
-  bool of_tool = event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_END;
+  bool of_tool =
+      event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_PROGRESS || event->kind == TP_EVENT_TOOL_END;
   cli_map p = {0};
   cli_map_add_string(&p, "event", tp_event_name(event->kind));
   cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
@@ -168,6 +170,10 @@ void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_even
   }
   if (of_tool) cli_map_add_int(&p, "call_index", event->call_index);
   if (event->tool_call) add_call(&p, event->tool_call);
+  if (event->kind == TP_EVENT_TOOL_PROGRESS) {
+    cli_map_add_double(&p, "done", event->done);
+    if (event->total > 0) cli_map_add_double(&p, "total", event->total);
+  }
   if (event->tool_result) add_result(&p, event->tool_result);
   if (event->contribution) add_contribution(&p, event->contribution);
   if (request) add_request(&p, request);
@@ -233,6 +239,14 @@ tp_text cli_events_get(const cli_events *events, size_t index) {
 }
 
 tp_text cli_event_text(tp_text event, const char *key) { return tp_value_text(tp_value_get(event, key)); }
+
+void cli_event_progress(tp_text event, char *words, size_t size) {
+  double total = tp_value_double(tp_value_get(event, "total"), 0);
+  int used = snprintf(words, size, " %.6g", tp_value_double(tp_value_get(event, "done"), 0));
+  assert(used > 0 && (size_t)used < size);
+  if (total > 0) snprintf(words + used, size - (size_t)used, " of %.6g ", total);
+  else snprintf(words + used, size - (size_t)used, " ");
+}
 
 int64_t cli_event_int(tp_text event, const char *key) { return tp_value_int(tp_value_get(event, key), 0); }
 

@@ -43,6 +43,8 @@ int cli_turn_exit(const tp_turn_result *result);
 tp_text cli_events_get(const cli_events *events, size_t index);
 /** The text, or the int (else 0), under a key of an event or of a map in it. */
 tp_text cli_event_text(tp_text event, const char *key);
+/** " 3 of 10 " or " 3 " of an event tool_progress. */
+void cli_event_progress(tp_text event, char *words, size_t size);
 int64_t cli_event_int(tp_text event, const char *key);
 bool cli_text_is(tp_text text, const char *word); /* NULL: false */
 /** Prints every event as one line of JSON. */

@@ -355,6 +355,17 @@ static void print_call_begin(timeline *t, tp_text event) {
   cli_print_string(t->output, ", begins\n");
 }
 
+static void print_call_progress(timeline *t, tp_text event) {
+  char words[96];
+  print_key(t, cli_event_int(event, "time_ns"), "tool");
+  cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
+  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "tool_call"), "name"), CUT_WIDTH);
+  cli_event_progress(event, words, sizeof words);
+  cli_printf(t->output, ", at%s", words);
+  cli_print_cut(t->output, cli_event_text(event, "text"), CUT_WIDTH);
+  cli_print_string(t->output, "\n");
+}
+
 static void print_calls(timeline *t) {
   if (t->calls.count == 0) return;
   int64_t first_ns = INT64_MAX, last_ns = 0;
@@ -546,6 +557,7 @@ static void print_event(timeline *t, size_t index) {
   else if (cli_text_is(kind, "run")) append_index(&t->runs, index);
   else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
   else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
+  else if (cli_text_is(kind, "tool_progress")) print_call_progress(t, event);
   else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, index);
   else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
   else if (cli_text_is(kind, "model_end")) {

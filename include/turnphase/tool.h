@@ -196,6 +196,27 @@ TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, t
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete_with(tp_token token, const tp_tool_answer *answer, tp_fault *fault);
 
+/** How far a run is. */
+typedef struct tp_tool_progress {
+  size_t struct_size;
+  /** As the tool counts: finite, not negative; total is 0 where it is not known. */
+  double done, total;
+  /** What it does now, for people: at most 1,024 bytes of UTF-8; may be empty. */
+  tp_text message;
+} tp_tool_progress;
+
+/** Reports how far a run is, as an event TP_EVENT_TOOL_PROGRESS; everything is copied. It changes no limit.
+ *  @return TP_OK, also without a listener; TP_ERR_USAGE for an inline tool that has not deferred, and for wrong
+ *          numbers; TP_ERR_TOO_LARGE, TP_ERR_UTF8, TP_ERR_VERSION; TP_ERR_FULL: 64 reports of this call wait for the
+ *          turn's owner; TP_ERR_STALE: its turn has ended; TP_ERR_NO_MEMORY. A report that comes after the call was
+ *          given up has no event.
+ *  Threads: that of the run.  Blocks: no. */
+TP_API tp_status tp_tool_run_progress(const tp_tool_run *run, const tp_tool_progress *progress, tp_fault *fault);
+/** The same of a run that has deferred, or that was taken from an inbox.
+ *  @return also TP_ERR_STALE when the token was completed, and TP_ERR_USAGE for a token of something else.
+ *  Threads: any, at any time.  Blocks: no. */
+TP_API tp_status tp_tool_report(tp_token token, const tp_tool_progress *progress, tp_fault *fault);
+
 /** A tool call of a model's response. It is passed by pointer, in lists of pointers. */
 typedef struct tp_tool_call {
   size_t struct_size;

@@ -58,6 +58,8 @@ typedef enum tp_event_kind {
   TP_EVENT_MESSAGE = 19, /* once for each message that was added to a turn that began: text; status: TP_OK when it has
                             entered the turn, as turn.intake left it; TP_ERR_DENIED when that phase did not let it in,
                             with subscription and phase; TP_ERR_STALE when the turn ended before it */
+  TP_EVENT_TOOL_PROGRESS = 20, /* how far a run is (tp_tool_run_progress()): tool_call; done, total; text: the
+                                  message. Between TOOL_BEGIN and TOOL_END of its call */
   TP_EVENT_FORCE_32 = 0x7fffffff
 } tp_event_kind;
 
@@ -85,7 +87,7 @@ typedef struct tp_event {
   tp_status status;
   /** Of the subscription that it comes from; USER_VISIBLE where it comes from none. */
   tp_visibility visibility;
-  /** TOOL_BEGIN, TOOL_END: index of the call in its response. */
+  /** TOOL_BEGIN, TOOL_PROGRESS, TOOL_END: index of the call in its response. */
   uint32_t call_index;
   tp_text text;
   /** That made the contribution; PHASE_END, MESSAGE: that denied, asked or failed. */
@@ -119,6 +121,8 @@ typedef struct tp_event {
   /** Zero. */
   uint32_t reserved_;
   tp_text finish_word;
+  /** TOOL_PROGRESS: as the tool counts; total is 0 where it is not known. */
+  double done, total;
 } tp_event;
 /** The host's own pointer, as tp_call_data(). Of an event from an inbox: as it was when the event happened.
  *  Threads: the one that the event was given to. */

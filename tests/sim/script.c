@@ -85,7 +85,8 @@ static void draw_machine(drawer *d, int policy) {
   s->options.breaker_open_ms = 1 + (uint32_t)below(d, 50);
   if (s->fault_level != FAULTS_NONE && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
   if (s->fault_level >= FAULTS_CLOCK && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
-  s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 3000000};
+  /* A drain looks each millisecond: a function that hangs for seconds on the thread that pumps makes many steps. */
+  s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 12000000};
   s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
   if (s->fault_level >= FAULTS_CLOCK) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
   if (s->fault_level != FAULTS_REFUSALS) return;

@@ -23,10 +23,24 @@ static void give_by_mistake(const tool_work_call *call) {
     FAIL(call, "a tool's token is a tool's alone", "it gave %s", tp_status_name(status));
 }
 
-static tp_status give(const tool_work_call *call, tool_work_words words) {
+/* Before and, of a token that is over, after the answer. */
+static void report(tool_work_call *call) {
+  const tp_tool_progress progress = {
+      .struct_size = sizeof progress, .done = (double)call->index, .message = tp_text_of(tool_work_progress_words)};
+  bool was_over = call->accepted > 0;
+  call->reported++; /* its event may come before this returns */
+  tp_status status = tp_tool_report(call->token, &progress, NULL);
+  if (status != TP_OK && status != TP_ERR_STALE && status != TP_ERR_NO_MEMORY)
+    FAIL(call, "progress is taken or stale", "it gave %s", tp_status_name(status));
+  if (was_over && status != TP_ERR_STALE)
+    FAIL(call, "no progress after the answer", "it gave %s", tp_status_name(status));
+}
+
+static tp_status give(tool_work_call *call, tool_work_words words) {
   tp_text text = {call->text, call->text_size};
   if (words == WORDS_SECOND) return tp_tool_complete(call->token, false, tp_text_of(tool_work_second_words), NULL);
   if (call->hand != HAND_TOOL) give_by_mistake(call);
+  if (call->later_ns % 3 == 1) report(call);
   return tp_tool_complete(call->token, call->fails, text, NULL);
 }
 

@@ -95,6 +95,7 @@ typedef struct tool_work_call {
   int64_t called_ns, returned_ns, end_ns;
   uint32_t calls, cancels, destroys, accepted;
   uint32_t event_begins, event_ends;
+  uint32_t reported, progress_heard;
   bool deferred, refused; /* its deferral was taken; was not */
   bool token_over, in_cancel;
   bool completing; /* by its token: from here on it may be over */
@@ -196,7 +197,7 @@ void tool_work_check_asked(const tool_work_call *call);
 
 /* ---- tool_work_oracle.c ---- */
 
-extern const char tool_work_second_words[], tool_work_hasty_words[];
+extern const char tool_work_second_words[], tool_work_hasty_words[], tool_work_progress_words[];
 int64_t tool_work_turn_limit_ns(const tool_work *e);
 /** An inline tool is called. */
 void tool_work_called(const tool_work_call *call, int64_t left_ms);

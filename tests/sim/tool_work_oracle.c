@@ -9,6 +9,7 @@
 
 enum { TURN_LIMIT_MS = 600000, TOOL_LIMIT_MS = 120000, ALLOWANCE_NS = TP__NS_PER_MS };
 
+const char tool_work_progress_words[] = "on its way";
 const char tool_work_second_words[] = "as another thread says, that was faster";
 const char tool_work_hasty_words[] = "at once all the same";
 
@@ -375,9 +376,20 @@ static void heard_end(tool_work_call *call, const tp_event *event) {
   check_name(call, event->tool_result);
 }
 
+/* What give() has reported, and no other call's. */
+static void heard_progress(tool_work_call *call, const tp_event *event) {
+  if (!call->event_begins || call->event_ends)
+    FAIL(call, "progress comes between begin and end", "%u begins, %u ends", call->event_begins, call->event_ends);
+  if (++call->progress_heard > call->reported || event->done != (double)call->index ||
+      !tp_text_is(event->text, tool_work_progress_words))
+    FAIL(call, "an event shows its call's progress", "%u of %u reports, %g done", call->progress_heard, call->reported,
+         event->done);
+}
+
 void tool_work_heard(tool_work *e, const tp_event *event) {
   if (!world_heard(e->w, &e->heard, event)) return;
-  if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_END) return;
+  if (event->kind != TP_EVENT_TOOL_BEGIN && event->kind != TP_EVENT_TOOL_PROGRESS && event->kind != TP_EVENT_TOOL_END)
+    return;
   tool_work_batch *batch = &e->batches[e->now];
   if (e->over || !batch->begun || batch->ends || event->call_index >= batch->count) {
     world_fail(e->w, "no event of a call outside of its dispatch", "call %u of batch %u of tool workload %u",
@@ -389,6 +401,7 @@ void tool_work_heard(tool_work *e, const tp_event *event) {
   if (!tp_text_equal(event->tool_call->id, id) || !tp_text_is(event->tool_call->name, tool_work_tool_name(call->tool)))
     FAIL(call, "an event shows its call", "'%.*s'", (int)event->tool_call->name.size, event->tool_call->name.data);
   if (event->kind == TP_EVENT_TOOL_BEGIN) heard_begin(call, event);
+  else if (event->kind == TP_EVENT_TOOL_PROGRESS) heard_progress(call, event);
   else heard_end(call, event);
 }
 
