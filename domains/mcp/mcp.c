@@ -50,6 +50,16 @@ static void call_cancelled(void *ctx) {
   call_unref(c);
 }
 
+static bool call_progressed(void *ctx, double done, double total, tp_text message) {
+  enum { MESSAGE_BYTES_MAX = 1024 };
+  const call *c = ctx;
+  const tp_tool_progress progress = {.struct_size = sizeof progress,
+                                     .done = done,
+                                     .total = total,
+                                     .message = {message.data, (size_t)tp__cut(message, MESSAGE_BYTES_MAX)}};
+  return tp_tool_report(c->token, &progress, NULL) != TP_ERR_USAGE; /* what comes too fast is left out */
+}
+
 static void call_answered(void *ctx, const tp__mcp_answer *answer);
 
 /* {KEY: answer} for what the server wants to know. @return false, with words, for what this client does not have. */
@@ -91,7 +101,8 @@ static bool ask_again(call *c, tp_text result, char *words, size_t size) {
     pairs[count++] = (tp__mcp_pair){"inputResponses", value, true};
   }
   if (state.size > 0) pairs[count++] = (tp__mcp_pair){"requestState", state, true};
-  tp_status status = tp__mcp_session_request(c->session, "tools/call", pairs, count, call_answered, c, &c->id, &fault);
+  tp_status status = tp__mcp_session_request(c->session, "tools/call", pairs, count, call_progressed, call_answered, c,
+                                             &c->id, &fault);
   tp_writer_free(writer);
   if (status != TP_OK) snprintf(words, size, "%s", fault.message);
   return status == TP_OK;
@@ -149,7 +160,8 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
     call_unref(c);
   } else {
     tp__references_ref(&c->refs); /* the request's */
-    if (tp__mcp_session_request(session, "tools/call", pairs, 2, call_answered, c, &c->id, &fault) != TP_OK) {
+    if (tp__mcp_session_request(session, "tools/call", pairs, 2, call_progressed, call_answered, c, &c->id, &fault) !=
+        TP_OK) {
       (void)!tp_tool_complete(c->token, true, tp_text_of(fault.message), NULL);
       call_unref(c);
     }

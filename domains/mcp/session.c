@@ -22,6 +22,7 @@ enum {
 struct tp__mcp_request {
   struct tp__mcp_request *next;
   int64_t id;
+  tp__mcp_progress_fn on_progress; /* may be NULL */
   tp__mcp_answer_fn on_answer;
   void *ctx;
 };
@@ -407,6 +408,7 @@ static void start_locked(tp__mcp_session *s, after *a) {
   s->restart_ns = INT64_MAX;
   s->version = TP_MCP_VERSION_NONE;
   s->strays = 0;
+  s->has_bad_progress = false;
   s->start_deadline_ns = now_ns + limit_ns;
   s->is_connected = true;
   if (s->transport->start_locked(s, &fault) != TP_OK) {
@@ -553,10 +555,26 @@ static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
   tp__lock_release(&s->lock);
 }
 
+/* Of a request that has its answer, or that was given up, it is too late. */
+static void progress_locked(tp__mcp_session *s, tp_text params) {
+  TP__LOCKED(&s->lock);
+  int64_t id = tp__mcp_id_number(tp_value_get(params, "progressToken"));
+  const struct tp__mcp_request *request = s->requests;
+  while (request && request->id != id) request = request->next;
+  if (!request || !request->on_progress) return;
+  double done = tp_value_double(tp_value_get(params, "progress"), -1);
+  double total = tp_value_double(tp_value_get(params, "total"), 0);
+  tp_text message = tp_value_text(tp_value_get(params, "message"));
+  if (request->on_progress(request->ctx, done, total, message) || s->has_bad_progress) return;
+  s->has_bad_progress = true;
+  tp__mcp_session_note_locked(s, "the server %s reports progress that is no number from 0", s->settings.options.name);
+}
+
 static void take_notification(tp__mcp_session *s, const tp__mcp_message *m) {
   after a = {0};
   tp__lock_acquire(&s->lock);
   if (tp__is_word(m->method, "notifications/tools/list_changed")) list_changed_locked(s, &a);
+  else if (tp__is_word(m->method, "notifications/progress")) progress_locked(s, m->params);
   release(s, &a);
 }
 
@@ -722,7 +740,8 @@ void tp__mcp_session_lost(tp__mcp_session *s, const char *words) {
 /* ---- what tools do ---- */
 
 tp_status tp__mcp_session_request(tp__mcp_session *s, const char *method, const tp__mcp_pair *pairs, size_t pair_count,
-                                  tp__mcp_answer_fn on_answer, void *ctx, int64_t *ret_id, tp_fault *fault) {
+                                  tp__mcp_progress_fn on_progress, tp__mcp_answer_fn on_answer, void *ctx,
+                                  int64_t *ret_id, tp_fault *fault) {
   tp_status status;
   size_t open = 0;
   tp__lock_acquire(&s->lock);
@@ -734,6 +753,7 @@ tp_status tp__mcp_session_request(tp__mcp_session *s, const char *method, const 
     status = tp__refuse(fault, TP_ERR_FULL, NULL, "The server %s has not answered %d requests. The call was not sent.",
                         s->settings.options.name, REQUESTS_MAX);
   else status = request_locked(s, method, pairs, pair_count, on_answer, ctx, ret_id, fault);
+  if (status == TP_OK) s->requests->on_progress = on_progress; /* no answer is read while the lock is held */
   tp__lock_release(&s->lock);
   return status;
 }

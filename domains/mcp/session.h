@@ -62,6 +62,9 @@ typedef struct tp__mcp_answer {
 } tp__mcp_answer;
 /** Threads: the one that reads, or ends the session. No lock is held. */
 typedef void (*tp__mcp_answer_fn)(void *ctx, const tp__mcp_answer *answer);
+/** How far a request is. @param message  may be empty. @return false: this is no progress.
+ *  Threads: the one that reads; the session's lock is held. */
+typedef bool (*tp__mcp_progress_fn)(void *ctx, double done, double total, tp_text message);
 
 /** A pair of the params of a request. */
 typedef struct tp__mcp_pair {
@@ -124,6 +127,7 @@ struct tp__mcp_session {
   struct tp__mcp_waiter *waiters;
   uint32_t failures;                                                 /* in a row */
   uint32_t strays;                                                   /* lines that were no messages, since the start */
+  bool has_bad_progress;                                             /* and a note says so */
   int64_t start_deadline_ns, probe_deadline_ns, restart_ns, kill_ns; /* INT64_MAX: none */
   int64_t ready_ns;
   bool leaves_at_end;                /* it was closed on a thread of io */
@@ -158,13 +162,14 @@ bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, v
 
 /** Sends a request of a session that is READY.
  *  @param pairs      of its params, without `_meta`.
+ *  @param on_progress  may be NULL.
  *  @param on_answer  called once, unless the request is given up; not when this fails.
  *  @param ret_id     set before on_answer can come.
  *  @return TP_OK; TP_ERR_STALE: it is not ready, the fault says why; TP_ERR_FULL; TP_ERR_NO_MEMORY; what the transport
  *          returns. */
 tp_status tp__mcp_session_request(tp__mcp_session *session, const char *method, const tp__mcp_pair *pairs,
-                                  size_t pair_count, tp__mcp_answer_fn on_answer, void *ctx, int64_t *ret_id,
-                                  tp_fault *fault);
+                                  size_t pair_count, tp__mcp_progress_fn on_progress, tp__mcp_answer_fn on_answer,
+                                  void *ctx, int64_t *ret_id, tp_fault *fault);
 /** Gives a request up: its server is notified.   @param id  as tp__mcp_session_request() set it.
  *  @return whether it had no answer yet; then on_answer will not come. */
 bool tp__mcp_session_give_up(tp__mcp_session *session, const int64_t *id, const char *reason);

@@ -19,6 +19,7 @@
  *   ask            asks its client (ping, roots/list, elicitation/create, an unknown method) before it answers a call
  *   file=PATH      adds a byte to the file at each start
  *   described=TEXT describes echo so               no-echo  does not have it
+ *   progress       reports how far a call is, three times, and then what is none
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
  *                  endless: never
  *
@@ -146,6 +147,18 @@ static bool has_inputs(const char *id, const char *line) {
   return false;
 }
 
+static void report_progress(const char *line) {
+  static const char *const reports[] = {"\"progress\":1,\"total\":4,\"message\":\"one\"", "\"progress\":2.5", NULL,
+                                        "\"progress\":4,\"total\":4,\"message\":\"\\u00c4\"",
+                                        "\"progress\":\"much\"", "\"progress\":-1", "\"total\":1"};
+  char token[32];
+  member(line, "progressToken", token, sizeof token);
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    printf("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,%s}}\n",
+           reports[i] ? token : "4711", reports[i] ? reports[i] : "\"progress\":3");
+  fflush(stdout);
+}
+
 static void call_tool(const char *id, const char *line) {
   char name[64], text[1024];
   const char *params = strstr(line, "\"params\":");
@@ -153,6 +166,7 @@ static void call_tool(const char *id, const char *line) {
   unquote(name);
   member(line, "text", text, sizeof text);
   if (option("ask")) ask_client();
+  if (option("progress")) report_progress(line);
   if (option("wants") && !has_inputs(id, line)) return;
   if (++calls == number("exit-after")) exit(7);
   if (strcmp(name, "echo") == 0) {

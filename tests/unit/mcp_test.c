@@ -26,6 +26,7 @@ typedef struct world {
   size_t descriptors;
   pthread_mutex_t lock;
   char diagnostics[TEXT_SIZE]; /* under lock; a line each */
+  char progress[TEXT_SIZE];    /* of calls; under lock */
   /* of the last call */
   char text[TEXT_SIZE], value[TEXT_SIZE], parts[TEXT_SIZE];
   tp_tool_result_kind kind;
@@ -34,6 +35,13 @@ typedef struct world {
 
 static void note(void *ctx, const tp_event *event) {
   world *w = ctx;
+  if (event->kind == TP_EVENT_TOOL_PROGRESS) {
+    pthread_mutex_lock(&w->lock);
+    size_t used = strlen(w->progress);
+    snprintf(w->progress + used, sizeof w->progress - used, "%g/%g:%.*s ", event->done, event->total,
+             (int)event->text.size, event->text.size ? event->text.data : "");
+    pthread_mutex_unlock(&w->lock);
+  }
   if (event->kind != TP_EVENT_DIAGNOSTIC) return;
   pthread_mutex_lock(&w->lock);
   size_t used = strlen(w->diagnostics);
@@ -257,6 +265,20 @@ TEST(a_changed_list_is_that_of_the_next_turn) {
   assert_string_equal(call(w, "mcp__s__change", "{}"), "changed");
   for (int round = 0; round < 1000 && !strstr(list(w), "mcp__s__added "); round++) usleep(1000);
   assert_non_null(strstr(w->listing, "mcp__s__added "));
+}
+
+TEST(a_server_says_how_far_a_call_is) {
+  world *w = *state;
+  static const char *const eras[] = {"progress", "new progress"};
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    w->progress[0] = w->diagnostics[0] = '\0';
+    add_server(w, "s", eras[i], OPTIONS(0));
+    assert_string_equal(call(w, "mcp__s__echo", "{\"text\": \"done\"}"), "done");
+    assert_string_equal(w->progress, "1/4:one 2.5/0: 4/4:Ä ");
+    list(w);
+    expect_diagnostic(w, "the server s reports progress that is no number from 0");
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
 }
 
 TEST(a_server_may_ask_its_client) {
