@@ -73,6 +73,14 @@ static tp_answer run_waiting(void *ctx, tp_tool_run *run) {
   return answer;
 }
 
+static tp_answer run_reporting(void *ctx, tp_tool_run *run) {
+  const tp_tool_progress first = {.struct_size = sizeof first, .done = 1, .total = 2, .message = TEXT("half")},
+                         second = {.struct_size = sizeof second, .done = 2};
+  if (tp_tool_run_progress(run, &first, NULL) != TP_OK || tp_tool_run_progress(run, &second, NULL) != TP_OK)
+    return tp_tool_error(run, tp_text_of("no progress"));
+  return run_tool(ctx, run);
+}
+
 static tp_answer gate(void *ctx, tp_call *call) {
   tp_text name = tp_call_text(call, TP_FIELD_TOOL);
   (void)ctx;
@@ -94,14 +102,14 @@ static void decide(world *w, tp_verdict verdict) {
 }
 
 static void add_tools(world *w) {
-  static const char *const names[] = {"echo", "denied", "asked", "waits", "mcp__up__echo"};
+  static const char *const names[] = {"echo", "denied", "asked", "waits", "mcp__up__echo", "reports"};
   for (size_t i = 0; i < COUNT(names); i++) {
     tp_tool tool = {.struct_size = sizeof tool,
                     .name = names[i],
                     .description = "does it",
-                    .run = i == 3 ? run_waiting : run_tool,
+                    .run = i == 3 ? run_waiting : i == 5 ? run_reporting : run_tool,
                     .ctx = w,
-                    .placement = TP_PLACEMENT_INLINE,
+                    .placement = i == 5 ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE,
                     .schema_json =
                         "{\"type\":\"object\",\"properties\":{\"word\":{\"type\":\"string\","
                         "\"x-mcp-header\":\"Word\"}}}"};
@@ -464,6 +472,22 @@ TEST(the_end_cancels_what_is_left_and_answers_it) {
   w->server = NULL;
   expect(hear(w), "the server is stopping");
   assert_int_equal(w->cancels, 1);
+  close_world(w);
+}
+
+TEST(a_client_that_gives_a_token_is_told_how_far_its_call_is) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  initialize(w, "{}");
+  say(w, CALL("2", "reports", ",\"_meta\":{\"progressToken\":\"p\"}"));
+  expect(hear(w), "notifications/progress");
+  expect(w->text, "\"progressToken\":\"p\",\"progress\":1.0,\"total\":2.0,\"message\":\"half\"");
+  expect(hear(w), "\"progressToken\":\"p\",\"progress\":2.0}");
+  expect(hear(w), "ran with nothing");
+  ask_for(w, CALL("3", "reports", ""), "ran with nothing"); /* without a token there is nothing between */
+  say(w, CALL("4", "reports", ",\"_meta\":{\"progressToken\":7}"));
+  expect(hear(w), "\"progressToken\":7,\"progress\":1.0");
+  expect(hear(w), "\"progressToken\":7,\"progress\":2.0");
+  expect(hear(w), "ran with nothing");
   close_world(w);
 }
 

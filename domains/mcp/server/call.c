@@ -918,7 +918,7 @@ tp_mcp_call *tp_mcp_call_of(const tp_tool_run *run) { return run ? tp_tool_run_d
 typedef struct progress_of {
   tp_text token;
   double progress, total;
-  const char *message;
+  tp_text message;
 } progress_of;
 
 static void write_progress(tp_writer *writer, const void *ctx) {
@@ -928,19 +928,32 @@ static void write_progress(tp_writer *writer, const void *ctx) {
   tp_write_string(writer, "progress");
   tp_write_double(writer, p->progress);
   if (p->total > 0) tp_write_string(writer, "total"), tp_write_double(writer, p->total);
-  if (p->message) tp_write_string(writer, "message"), tp_write_string(writer, p->message);
+  if (p->message.size > 0) tp_write_string(writer, "message"), tp_write_text(writer, p->message);
+}
+
+static void send_progress_locked(const tp_mcp_call *call, double progress, double total, tp_text message) {
+  TP__LOCKED(&call->server->lock);
+  const tp__mcp_exchange *e = call->exchange;
+  if (!e || e->meta.progress_token.size == 0) return;
+  if (!tp__mcp_version_has(e->version, TP__MCP_HAS_STREAMS)) message = (tp_text){0};
+  progress_of p = {e->meta.progress_token, progress, total, message};
+  tp__mcp_send_notification(e->sink, "notifications/progress", 2U + (total > 0) + (message.size > 0), write_progress,
+                            &p);
 }
 
 void tp_mcp_call_progress(tp_mcp_call *call, double progress, double total, const char *message) {
   if (!call) return;
   tp__lock_acquire(&call->server->lock);
-  tp__mcp_exchange *e = call->exchange;
-  if (e && e->meta.progress_token.size > 0) {
-    bool has_message = message && tp__mcp_version_has(e->version, TP__MCP_HAS_STREAMS);
-    progress_of p = {e->meta.progress_token, progress, total, has_message ? message : NULL};
-    tp__mcp_send_notification(e->sink, "notifications/progress", 2U + (total > 0) + has_message, write_progress, &p);
-  }
+  send_progress_locked(call, progress, total, tp_text_of(message));
   tp__lock_release(&call->server->lock);
+}
+
+void tp__mcp_call_progressed(tp_mcp_server *server, const void *data, double progress, double total, tp_text message) {
+  tp__lock_acquire(&server->lock);
+  const tp_mcp_call *call = server->calls; /* the data may be another host's: it is compared only */
+  while (call && call != data) call = call->next;
+  if (call) send_progress_locked(call, progress, total, message);
+  tp__lock_release(&server->lock);
 }
 
 typedef struct line_of {

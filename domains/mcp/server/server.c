@@ -216,6 +216,42 @@ static void *run_worker(void *ctx) {
   return NULL;
 }
 
+/* ---- progress ---- */
+
+static void hear_progress(void *ctx, const tp_event *event) {
+  tp__mcp_call_progressed(ctx, tp_event_data(event, TP_ID_TURN), event->done, event->total, event->text);
+}
+
+static void hears_no_more(void *ctx) {
+  tp_mcp_server *server = ctx;
+  tp__lock_acquire(&server->lock);
+  server->hears = false;
+  tp__lock_condition_broadcast(&server->changed);
+  tp__lock_release(&server->lock);
+}
+
+static tp_status begin_to_hear(tp_mcp_server *server, tp_fault *fault) {
+  const tp_listener listener = {.struct_size = sizeof listener,
+                                .on_event = hear_progress,
+                                .destroy = hears_no_more,
+                                .ctx = server,
+                                .kinds = UINT64_C(1) << TP_EVENT_TOOL_PROGRESS};
+  server->hears = true;
+  tp_status status = tp_runtime_listen(server->runtime, &listener, &server->hears_id, fault);
+  server->hears = status == TP_OK;
+  return status;
+}
+
+static void end_hearing(tp_mcp_server *server) {
+  tp__lock_acquire(&server->lock);
+  bool hears = server->hears;
+  tp__lock_release(&server->lock);
+  if (hears) (void)!tp_runtime_unlisten(server->runtime, server->hears_id, NULL);
+  tp__lock_acquire(&server->lock);
+  while (server->hears) tp__lock_condition_wait(&server->changed, &server->lock);
+  tp__lock_release(&server->lock);
+}
+
 /* ---- lists of the host ---- */
 
 tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items, tp_fault *fault) {
@@ -332,6 +368,7 @@ void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms) {
   tp__mcp_call_drop_kept(server);
   tp__mcp_call_cancel_all(server);
   wait_for_all(server);
+  end_hearing(server);
   end_worker(server);
   if (server->stdio) tp__mcp_stdio_stop(server);
   if (server->web) tp__mcp_web_stop(server);
@@ -358,6 +395,7 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
     server->worker_runs = error == 0;
     if (error) status = tp__refuse_errno(fault, TP_ERR_NO_THREAD, NULL, error, "no thread for the server");
   }
+  if (status == TP_OK) status = begin_to_hear(server, fault);
   if (status == TP_OK && ours.http_address) status = tp__mcp_web_start(server, fault);
   if (status == TP_OK && ours.stdio) status = tp__mcp_stdio_start(server, fault);
   if (status == TP_OK) *ret_server = server;

@@ -98,9 +98,11 @@ struct tp_mcp_server {
   void *web;                /* of web.c; NULL: none */
   pthread_t worker;
   bool worker_runs;
+  uint64_t hears_id; /* of the listener for progress */
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
+  bool hears; /* that listener is there, or may be called still */
   tp_mcp_call *calls;
   size_t call_count, parked_count;  /* of the calls in the list */
   size_t live_count;                /* and those that are out of it, and are answered still */
@@ -162,6 +164,9 @@ int tp__mcp_level(tp_text text);
 unsigned tp__mcp_can_of(tp_text capabilities);
 
 /* ---- call.c ---- */
+
+/** The run of the tool of a turn with this data reports how far it is: its client is told, if it is a call's. */
+void tp__mcp_call_progressed(tp_mcp_server *server, const void *data, double progress, double total, tp_text message);
 
 /** Each takes the exchange. */
 void tp__mcp_call_tool(tp__mcp_exchange *exchange);
