@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "domains/mcp/changed.h"
 #include "domains/mcp/io.h"
 #include "domains/mcp/list.h"
 #include "support/clock.h"
@@ -38,6 +39,7 @@ typedef struct after {
   struct tp__mcp_request *failed; /* are answered with words */
   struct tp__mcp_waiter *waiters; /* get the tools, or words */
   tp__mcp_tools *tools;           /* referenced; for the waiters */
+  bool has_changed;               /* the tools that turns get */
   char words[TP_FAULT_MESSAGE_SIZE];
 } after;
 
@@ -108,7 +110,7 @@ void tp__mcp_session_notes_return(tp__mcp_session *s, tp__mcp_notes *notes) {
 
 /* ---- what follows the lock ---- */
 
-static void run_after(after *a) {
+static void run_after(const tp__mcp_session *s, after *a) {
   const tp__mcp_answer none = {.words = a->words};
   while (a->failed) {
     struct tp__mcp_request *request = a->failed;
@@ -123,12 +125,13 @@ static void run_after(after *a) {
     tp__heap_free(waiter, sizeof *waiter);
   }
   tp__mcp_tools_unref(a->tools);
+  if (a->has_changed) tp__mcp_changed_tell(s->runtime);
 }
 
 static void release(tp__mcp_session *s, after *a) {
   TP__CHECK(session_check_locked(s));
   tp__lock_release(&s->lock);
-  run_after(a);
+  run_after(s, a);
 }
 
 /* ---- states ---- */
@@ -169,6 +172,7 @@ static void pause_locked(tp__mcp_session *s, after *a, const char *words) {
   assert(s->state == TP__MCP_STARTING || s->state == TP__MCP_READY);
   if (s->state == TP__MCP_READY && tp__monotonic_ns() - s->ready_ns > PAUSE_MS_MAX * TP__NS_IN_MS) s->failures = 0;
   s->failures++;
+  a->has_changed = a->has_changed || s->state == TP__MCP_READY;
   s->was_ready = s->was_ready || s->state == TP__MCP_READY;
   snprintf(s->words, sizeof s->words, "%s", words);
   s->restart_ns = tp__monotonic_ns() + pause_ms(s->failures) * TP__NS_IN_MS;
@@ -190,6 +194,7 @@ static void ready_locked(tp__mcp_session *s, after *a) {
   s->tools = s->listing;
   s->listing = NULL;
   s->is_listing = false;
+  a->has_changed = s->state == TP__MCP_READY || s->was_ready; /* at its first start nobody had others */
   if (s->state != TP__MCP_STARTING) return;
   s->state = TP__MCP_READY;
   s->ready_ns = tp__monotonic_ns();
@@ -888,6 +893,7 @@ void tp__mcp_session_close(tp__mcp_session *s) {
   tp__lock_acquire(&s->lock);
   assert(s->state != TP__MCP_CLOSED);
   take_waiting_locked(s, &a, "it is being closed");
+  a.has_changed = s->tools != NULL;
   s->state = TP__MCP_CLOSED;
   s->restart_ns = INT64_MAX;
   tp__mcp_tools *tools = s->tools;

@@ -148,9 +148,13 @@ static bool has_inputs(const char *id, const char *line) {
 }
 
 static void report_progress(const char *line) {
-  static const char *const reports[] = {"\"progress\":1,\"total\":4,\"message\":\"one\"", "\"progress\":2.5", NULL,
+  static const char *const reports[] = {"\"progress\":1,\"total\":4,\"message\":\"one\"",
+                                        "\"progress\":2.5",
+                                        NULL,
                                         "\"progress\":4,\"total\":4,\"message\":\"\\u00c4\"",
-                                        "\"progress\":\"much\"", "\"progress\":-1", "\"total\":1"};
+                                        "\"progress\":\"much\"",
+                                        "\"progress\":-1",
+                                        "\"total\":1"};
   char token[32];
   member(line, "progressToken", token, sizeof token);
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)

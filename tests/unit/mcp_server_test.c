@@ -107,7 +107,9 @@ static void add_tools(world *w) {
     tp_tool tool = {.struct_size = sizeof tool,
                     .name = names[i],
                     .description = "does it",
-                    .run = i == 3 ? run_waiting : i == 5 ? run_reporting : run_tool,
+                    .run = i == 3   ? run_waiting
+                           : i == 5 ? run_reporting
+                                    : run_tool,
                     .ctx = w,
                     .placement = i == 5 ? TP_PLACEMENT_THREAD : TP_PLACEMENT_INLINE,
                     .schema_json =
@@ -201,6 +203,11 @@ static void initialize(world *w, const char *capabilities) {
   snprintf(line, sizeof line, OLD_INITIALIZE("2025-11-25", "%s"), capabilities);
   ask_for(w, line, "\"protocolVersion\":\"2025-11-25\"");
   say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+}
+
+/* The next line with the part, among others. */
+static void wait_for(world *w, const char *part) {
+  while (!strstr(hear(w), part)) {}
 }
 
 /* Copies what follows a key of the last answer, up to the next quote. */
@@ -472,6 +479,34 @@ TEST(the_end_cancels_what_is_left_and_answers_it) {
   w->server = NULL;
   expect(hear(w), "the server is stopping");
   assert_int_equal(w->cancels, 1);
+  close_world(w);
+}
+
+TEST(clients_are_notified_when_a_server_behind_the_gateway_has_other_tools) {
+  world *w = calloc(1, sizeof *w);
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+  const tp_mcp_options up = {.struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, NULL}};
+  open_runtime_of(w, false);
+  assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+  start(w, (tp_mcp_server_options){.stdio = true});
+  say(w,
+      "{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":"
+      "{\"toolsListChanged\":true}," NEW "}}");
+  expect(hear(w), "acknowledged");
+  say(w, CALL("1", "far__change", "," NEW)); /* it says so itself */
+  wait_for(w, "tools/list_changed");
+  say(w, CALL("2", "far__die", "," NEW)); /* they are gone */
+  wait_for(w, "tools/list_changed");
+  say(w, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/list\",\"params\":{" NEW "}}");
+  wait_for(w, "\"tools\":[");
+  expect_not(w->text, "far__");
+  wait_for(w, "tools/list_changed"); /* it was started again */
+  say(w, "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"tools/list\",\"params\":{" NEW "}}");
+  wait_for(w, "\"tools\":[");
+  expect(w->text, "far__die");
+  assert_int_equal(tp_mcp_remove(w->runtime, "far", NULL), TP_OK);
+  wait_for(w, "tools/list_changed");
   close_world(w);
 }
 

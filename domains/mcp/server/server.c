@@ -216,6 +216,8 @@ static void *run_worker(void *ctx) {
   return NULL;
 }
 
+static void upstream_changed(void *ctx) { tp_mcp_server_tools_changed(ctx); }
+
 /* ---- progress ---- */
 
 static void hear_progress(void *ctx, const tp_event *event) {
@@ -318,6 +320,12 @@ static void end_worker(tp_mcp_server *server) {
   tp__lock_release(&server->lock);
   if (server->worker_runs) pthread_join(server->worker, NULL);
   server->worker_runs = false;
+  for (tp__mcp_work *next, *work = server->first_work; work; work = next) { /* there was no worker */
+    assert(!work->exchange && !work->call);
+    next = work->next;
+    tp__heap_free(work, sizeof *work);
+  }
+  server->first_work = server->last_work = NULL;
 }
 
 static void server_free(tp_mcp_server *server) {
@@ -363,6 +371,7 @@ void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms) {
   tp__lock_acquire(&server->lock);
   server->stops = true;
   tp__lock_release(&server->lock);
+  tp__mcp_changed_leave(&server->watch);
   if (server->web) tp__mcp_web_stop_accepting(server);
   (void)wait_for_calls(server, tp__monotonic_ms() + (int64_t)limit_ms);
   tp__mcp_call_drop_kept(server);
@@ -389,6 +398,8 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
   tp__lock_init(&server->lock, TP__LOCK_mcp_server);
   tp__lock_condition_init(&server->changed);
   status = fill(server, &ours, fault);
+  server->watch = (tp__mcp_watch){.runtime = runtime, .on_changed = upstream_changed, .ctx = server};
+  tp__mcp_changed_enter(&server->watch); /* before the first list: what changes meanwhile is read by the worker */
   if (status == TP_OK) status = refresh_tools(server, NULL, fault);
   if (status == TP_OK) {
     int error = tp__thread_spawn(&server->worker, run_worker, server);

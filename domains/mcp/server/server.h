@@ -14,6 +14,7 @@
 #ifndef TP__MCP_SERVER_H
 #define TP__MCP_SERVER_H
 
+#include "domains/mcp/changed.h"
 #include "domains/mcp/message.h"
 #include "support/lock.h"
 #include "support/references.h"
@@ -99,6 +100,7 @@ struct tp_mcp_server {
   pthread_t worker;
   bool worker_runs;
   uint64_t hears_id; /* of the listener for progress */
+  tp__mcp_watch watch;
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
