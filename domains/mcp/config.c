@@ -263,7 +263,9 @@ static tp_status add_server(tp_runtime *runtime, entry *e, const tp_mcp_config *
                             .name = e->name,
                             .workspace = config->workspace,
                             .pins = config->pins,
-                            .changed = config->changed};
+                            .changed = config->changed,
+                            .ask = config->ask,
+                            .ask_ctx = config->ask_ctx};
   tp_status status = TP_OK;
   if (tp_value_kind_of(server) != TP_VALUE_MAP)
     return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "the server %s is not an object", e->name);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "domains/mcp/asked.h"
 #include "domains/mcp/http.h"
 #include "domains/mcp/result.h"
 #include "domains/mcp/session.h"
@@ -17,12 +18,14 @@ enum {
   BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
   TOOL_BYTES = 512,             /* counted for each, besides its texts */
   LIMIT_SLACK_MS = 1000,        /* of the handler after start_limit_ms */
+  INPUTS_MAX = 16,              /* that a server wants in one round */
   ROUNDS_MAX = 8                /* in which a server wants to know more before it answers a call */
 };
 
 /* ---- a call ---- */
 
-/* A run of a tool without an answer. References: the deferral's, the request's, and the function's that makes both. */
+/* A run of a tool without an answer. References: the deferral's, the function's that makes the request, and one of the
+ * request or, between two of them, of the questions to people: who has it makes the next request, or completes. */
 typedef struct call {
   tp__references refs;
   const tp__mcp_tool *tool;
@@ -30,8 +33,14 @@ typedef struct call {
   tp__mcp_session *session; /* referenced */
   tp_token token;
   tp__bytes arguments; /* a value: for a request that is made again with what the server wants to know */
+  tp__mcp_origin origin;
   int rounds;
   int64_t id; /* of the newest request; 0: none. Written and read by the session, under its lock */
+  /* between two requests, of who has the reference */
+  tp__bytes wanted;     /* value: the result that wants to know more */
+  tp_writer *responses; /* NULL: nothing is wanted */
+  size_t input;         /* the next one */
+  bool asks;            /* a person is asked: who takes it, goes on. Under the session's lock */
 } call;
 
 static void call_unref(void *ctx) {
@@ -40,14 +49,26 @@ static void call_unref(void *ctx) {
   tp__mcp_tools_unref(c->tools);
   tp__mcp_session_unref(c->session);
   tp__bytes_fini(&c->arguments);
+  tp__bytes_fini(&c->wanted);
+  tp_writer_free(c->responses);
   tp__heap_free(c, sizeof *c);
+}
+
+/* @return the value before. */
+static bool set_asks(call *c, bool asks) {
+  tp__lock_acquire(&c->session->lock);
+  bool before = c->asks;
+  c->asks = asks;
+  tp__lock_release(&c->session->lock);
+  return before;
 }
 
 static void call_cancelled(void *ctx) {
   call *c = ctx;
-  if (!tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit")) return;
+  bool is_taken = tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit");
+  if (!is_taken && !set_asks(c, false)) return;
   (void)!tp_token_abandon(c->token, NULL);
-  call_unref(c);
+  if (is_taken) call_unref(c); /* the request's; what a person is asked has another */
 }
 
 static bool call_progressed(void *ctx, double done, double total, tp_text message) {
@@ -62,51 +83,106 @@ static bool call_progressed(void *ctx, double done, double total, tp_text messag
 
 static void call_answered(void *ctx, const tp__mcp_answer *answer);
 
-/* {KEY: answer} for what the server wants to know. @return false, with words, for what this client does not have. */
-static bool write_inputs(const call *c, tp_text inputs, tp_writer *writer, char *words, size_t size) {
-  tp_write_map(writer, tp_value_count(inputs));
-  for (tp_value_walk walk = {0}; tp_value_next(inputs, &walk);) {
-    char shown[64];
-    tp_text method = tp_value_text(tp_value_get(walk.value, "method"));
-    tp_write_text(writer, walk.key);
-    if (tp__mcp_session_write_input(c->session, method, writer)) continue;
-    tp__show(shown, sizeof shown, method);
-    snprintf(words, size, "The server %s wants %s, which this client does not have. The call was not finished.",
-             c->session->settings.options.name, shown);
-    return false;
-  }
-  return true;
-}
-
-/* The request again, under a new id, with what the server wants to know and its state as it is.
- * @return false, with words: the call has failed. */
-static bool ask_again(call *c, tp_text result, char *words, size_t size) {
-  tp_text inputs = tp_value_get(result, "inputRequests"), state = tp_value_get(result, "requestState"), value = {"", 0};
+static tp_status send_call(call *c, const tp__mcp_pair *more, size_t more_count, tp_fault *fault) {
   tp__mcp_pair pairs[4] = {{"name", tp_text_of(c->tool->name), false},
                            {"arguments", tp__bytes_text(&c->arguments), true}};
-  size_t count = 2;
-  tp_writer *writer = NULL;
-  tp_fault fault = {0};
-  snprintf(words, size, "The server %s asks without end, or in a form that is none. The call was not finished.",
-           c->session->settings.options.name);
-  bool has_inputs = tp_value_kind_of(inputs) == TP_VALUE_MAP;
-  if (++c->rounds > ROUNDS_MAX || (!has_inputs && state.size == 0)) return false;
-  if (has_inputs) {
-    bool is_written = tp_writer_new(NULL, &writer) == TP_OK && write_inputs(c, inputs, writer, words, size) &&
-                      tp_writer_finish(writer, &value) == TP_OK;
-    if (!is_written) {
-      tp_writer_free(writer);
-      return false;
-    }
-    pairs[count++] = (tp__mcp_pair){"inputResponses", value, true};
-  }
-  if (state.size > 0) pairs[count++] = (tp__mcp_pair){"requestState", state, true};
-  tp_status status = tp__mcp_session_request(c->session, "tools/call", pairs, count, call_progressed, call_answered, c,
-                                             &c->id, &fault);
-  tp_writer_free(writer);
-  if (status != TP_OK) snprintf(words, size, "%s", fault.message);
-  return status == TP_OK;
+  const tp__mcp_asker asker = {
+      .on_progress = call_progressed, .on_answer = call_answered, .ctx = c, .origin = &c->origin};
+  assert(more_count <= 2);
+  for (size_t i = 0; i < more_count; i++) pairs[2 + i] = more[i];
+  return tp__mcp_session_request(c->session, "tools/call", pairs, 2 + more_count, &asker, &c->id, fault);
 }
+
+/* ---- what a server wants to know before it answers a call ---- */
+
+static void fail_call(call *c, const char *words) {
+  (void)!tp_tool_complete(c->token, true, tp_text_of(words), NULL); /* stale: it was given up meanwhile */
+  call_unref(c);
+}
+
+/* The request again, under a new id, with what the server wants to know and its state as it is. */
+static void call_again(call *c) {
+  tp_text state = tp_value_get(tp__bytes_text(&c->wanted), "requestState"), value = {"", 0};
+  tp__mcp_pair more[2];
+  size_t count = 0;
+  tp_fault fault = {.message = "There is no memory for the call."};
+  if (c->responses) {
+    if (tp_writer_finish(c->responses, &value) != TP_OK) {
+      fail_call(c, fault.message);
+      return;
+    }
+    more[count++] = (tp__mcp_pair){"inputResponses", value, true};
+  }
+  if (state.size > 0) more[count++] = (tp__mcp_pair){"requestState", state, true};
+  if (send_call(c, more, count, &fault) != TP_OK) fail_call(c, fault.message);
+}
+
+static void collect_inputs(call *c);
+
+static void input_answered(void *ctx, tp_text result) {
+  call *c = ctx;
+  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+    call_unref(c);
+  } else if (result.size == 0) {
+    fail_call(c, "There is no memory for the call.");
+  } else {
+    tp_write_value(c->responses, result);
+    collect_inputs(c);
+  }
+}
+
+/* {KEY: answer}, one after the other. */
+static void collect_inputs(call *c) {
+  char words[TP_FAULT_MESSAGE_SIZE], shown[64];
+  tp_text inputs = tp_value_get(tp__bytes_text(&c->wanted), "inputRequests");
+  while (c->input < tp_value_count(inputs)) {
+    tp_text key = tp_value_key_at(inputs, c->input), input = tp_value_at(inputs, c->input);
+    tp_text method = tp_value_text(tp_value_get(input, "method"));
+    c->input++;
+    tp_write_text(c->responses, key);
+    if (tp__is_word(method, "elicitation/create")) {
+      (void)set_asks(c, true);
+      if (!tp_token_open(c->token) && set_asks(c, false)) break; /* given up before it was set */
+      tp__mcp_asked_begin(c->session, tp_value_get(input, "params"), &c->origin, input_answered, c);
+      return;
+    }
+    if (tp__mcp_session_write_input(c->session, method, c->responses)) continue;
+    tp__show(shown, sizeof shown, method);
+    snprintf(words, sizeof words, "The server %s wants %s, which this client does not have. The call was not finished.",
+             c->session->settings.options.name, shown);
+    fail_call(c, words);
+    return;
+  }
+  if (tp_token_open(c->token)) call_again(c);
+  else fail_call(c, "the call was given up");
+}
+
+/* The call has the result that wants to know more. */
+static void take_wanted(call *c, tp_text result) {
+  char words[256];
+  tp_text inputs = tp_value_get(result, "inputRequests");
+  bool has_inputs = tp_value_kind_of(inputs) == TP_VALUE_MAP;
+  size_t count = has_inputs ? tp_value_count(inputs) : 0;
+  bool is_form = count <= INPUTS_MAX && (has_inputs || tp_value_get(result, "requestState").size > 0);
+  tp_writer_free(c->responses);
+  c->responses = NULL;
+  c->input = 0;
+  tp__bytes_clear(&c->wanted);
+  tp__bytes_put_text(&c->wanted, result);
+  if (++c->rounds > ROUNDS_MAX || !is_form) {
+    snprintf(words, sizeof words,
+             "The server %s asks without end, or in a form that is none. The call was not finished.",
+             c->session->settings.options.name);
+    fail_call(c, words);
+  } else if (c->wanted.failed || (has_inputs && tp_writer_new(NULL, &c->responses) != TP_OK)) {
+    fail_call(c, "There is no memory for the call.");
+  } else {
+    if (has_inputs) tp_write_map(c->responses, count);
+    collect_inputs(c);
+  }
+}
+
+/* ---- its answer ---- */
 
 static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   call *c = ctx;
@@ -114,9 +190,8 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   char text[TP_FAULT_MESSAGE_SIZE + 256] = "", shown[TP_FAULT_MESSAGE_SIZE];
   if (m && m->kind == TP__MCP_RESULT &&
       tp__is_word(tp_value_text(tp_value_get(m->result, "resultType")), "input_required")) {
-    if (tp_token_open(c->token) && ask_again(c, m->result, text, sizeof text))
-      return; /* the new request has the call */
-    (void)!tp_tool_complete(c->token, true, tp_text_of(text), NULL);
+    take_wanted(c, m->result); /* which has the call now */
+    return;
   } else if (m && m->kind == TP__MCP_RESULT) {
     tp__mcp_result_complete(c->token, m->result);
   } else {
@@ -152,16 +227,14 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   }
   const tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
-  const tp__mcp_pair pairs[] = {{"name", tp_text_of(tool->name), false},
-                                {"arguments", tp_tool_run_arguments(run), true}};
+  c->origin = (tp__mcp_origin){.tool = tool->full_name, .data = tp_tool_run_data(run, TP_ID_TURN)};
   tp__references_ref(&c->refs); /* the deferral's */
   tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
   if (c->token.bits == 0) {
     call_unref(c);
   } else {
     tp__references_ref(&c->refs); /* the request's */
-    if (tp__mcp_session_request(session, "tools/call", pairs, 2, call_progressed, call_answered, c, &c->id, &fault) !=
-        TP_OK) {
+    if (send_call(c, NULL, 0, &fault) != TP_OK) {
       (void)!tp_tool_complete(c->token, true, tp_text_of(fault.message), NULL);
       call_unref(c);
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "domains/mcp/asked.h"
 #include "domains/mcp/changed.h"
 #include "domains/mcp/io.h"
 #include "domains/mcp/list.h"
@@ -16,16 +17,16 @@ enum {
   PAUSE_MS_MAX = 60000,
   REQUESTS_MAX = 4096,
   STRAYS_MAX = 1000, /* lines that are no messages: then the server is ended */
-  CLOSE_MS = 1000    /* from end-of-file to a signal */
+  TOOL_NAME_BYTES = 65,
+  ASKS_MAX = 16,  /* that wait for people */
+  CLOSE_MS = 1000 /* from end-of-file to a signal */
 };
 
 /** A request without an answer. */
 struct tp__mcp_request {
   struct tp__mcp_request *next;
   int64_t id;
-  tp__mcp_progress_fn on_progress; /* may be NULL */
-  tp__mcp_answer_fn on_answer;
-  void *ctx;
+  tp__mcp_asker asker;
 };
 
 struct tp__mcp_waiter {
@@ -115,7 +116,7 @@ static void run_after(const tp__mcp_session *s, after *a) {
   while (a->failed) {
     struct tp__mcp_request *request = a->failed;
     a->failed = request->next;
-    request->on_answer(request->ctx, &none);
+    request->asker.on_answer(request->asker.ctx, &none);
     tp__heap_free(request, sizeof *request);
   }
   while (a->waiters) {
@@ -125,7 +126,7 @@ static void run_after(const tp__mcp_session *s, after *a) {
     tp__heap_free(waiter, sizeof *waiter);
   }
   tp__mcp_tools_unref(a->tools);
-  if (a->has_changed) tp__mcp_changed_tell(s->runtime);
+  if (a->has_changed) tp__mcp_changed_notify(s->runtime);
 }
 
 static void release(tp__mcp_session *s, after *a) {
@@ -252,11 +253,11 @@ static tp_status send_locked(tp__mcp_session *s, int64_t id, const char *method,
 }
 
 static tp_status request_locked(tp__mcp_session *s, const char *method, const tp__mcp_pair *pairs, size_t count,
-                                tp__mcp_answer_fn on_answer, void *ctx, int64_t *ret_id, tp_fault *fault) {
+                                const tp__mcp_asker *asker, int64_t *ret_id, tp_fault *fault) {
   TP__LOCKED(&s->lock);
   struct tp__mcp_request *request = tp__heap_alloc(sizeof *request);
   if (!request) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
-  *request = (struct tp__mcp_request){.next = s->requests, .id = ++s->last_id, .on_answer = on_answer, .ctx = ctx};
+  *request = (struct tp__mcp_request){.next = s->requests, .id = ++s->last_id, .asker = *asker};
   if (ret_id) *ret_id = request->id;
   tp__mcp_begin_request(s->writer, request->id, method);
   write_params_locked(s, method, request->id, pairs, count);
@@ -286,7 +287,8 @@ static void subscribe_locked(tp__mcp_session *s) {
   TP__LOCKED(&s->lock);
   static const char wanted[] = "\x81\xB0toolsListChanged\xC3"; /* {"toolsListChanged": true} */
   const tp__mcp_pair pairs[] = {{"notifications", {wanted, sizeof wanted - 1}, true}};
-  (void)!request_locked(s, "subscriptions/listen", pairs, 1, subscription_ended, s, NULL, NULL);
+  (void)!request_locked(s, "subscriptions/listen", pairs, 1,
+                        &(tp__mcp_asker){.on_answer = subscription_ended, .ctx = s}, NULL, NULL);
 }
 
 /* ---- the handshake ---- */
@@ -400,7 +402,8 @@ static void initialize_locked(tp__mcp_session *s, after *a) {
   const tp__mcp_pair pairs[] = {{"protocolVersion", version, false},
                                 {"capabilities", tp_value_at(constants, 1), true},
                                 {"clientInfo", tp_value_at(constants, 0), true}};
-  if (request_locked(s, "initialize", pairs, 3, initialize_answered, s, NULL, &fault) != TP_OK)
+  if (request_locked(s, "initialize", pairs, 3, &(tp__mcp_asker){.on_answer = initialize_answered, .ctx = s}, NULL,
+                     &fault) != TP_OK)
     pause_locked(s, a, fault.message);
 }
 
@@ -412,6 +415,7 @@ static void start_locked(tp__mcp_session *s, after *a) {
   s->state = TP__MCP_STARTING;
   s->restart_ns = INT64_MAX;
   s->version = TP_MCP_VERSION_NONE;
+  s->starts++;
   s->strays = 0;
   s->has_bad_progress = false;
   s->start_deadline_ns = now_ns + limit_ns;
@@ -424,7 +428,8 @@ static void start_locked(tp__mcp_session *s, after *a) {
   } else {
     s->is_probing = true;
     s->probe_deadline_ns = now_ns + limit_ns / 4;
-    if (request_locked(s, "server/discover", NULL, 0, discover_answered, s, NULL, &fault) != TP_OK)
+    if (request_locked(s, "server/discover", NULL, 0, &(tp__mcp_asker){.on_answer = discover_answered, .ctx = s}, NULL,
+                       &fault) != TP_OK)
       pause_locked(s, a, fault.message);
   }
   tp__mcp_io_wake();
@@ -489,7 +494,8 @@ static void list_locked(tp__mcp_session *s, tp_text cursor, after *a) {
       return;
     }
   }
-  if (request_locked(s, "tools/list", pairs, cursor.size > 0, list_answered, s, NULL, &fault) != TP_OK &&
+  if (request_locked(s, "tools/list", pairs, cursor.size > 0, &(tp__mcp_asker){.on_answer = list_answered, .ctx = s},
+                     NULL, &fault) != TP_OK &&
       s->state == TP__MCP_STARTING)
     pause_locked(s, a, fault.message);
 }
@@ -528,7 +534,7 @@ static void answer_request(tp__mcp_session *s, const tp__mcp_message *m, const c
                                 m->words.size ? m->words.data : "");
   release(s, &a);
   if (!request) return;
-  request->on_answer(request->ctx, &answer);
+  request->asker.on_answer(request->asker.ctx, &answer);
   tp__heap_free(request, sizeof *request);
 }
 
@@ -537,22 +543,81 @@ bool tp__mcp_session_write_input(const tp__mcp_session *s, tp_text method, tp_wr
     tp_write_map(writer, 0);
   } else if (tp__is_word(method, "roots/list") && s->settings.options.workspace) {
     tp__mcp_list_write_roots(s, writer);
-  } else if (tp__is_word(method, "elicitation/create")) { /* no person is asked */
-    tp_write_map(writer, 1);
-    tp_write_string(writer, "action");
-    tp_write_string(writer, "decline");
   } else {
     return false;
   }
   return true;
 }
 
+/* A request of the server's that a person answers. */
+typedef struct server_asks {
+  tp__mcp_session *session; /* referenced */
+  tp__bytes id;             /* value */
+  uint64_t start;           /* of the session in which it was made */
+} server_asks;
+
+static void person_answered(void *ctx, tp_text result) {
+  server_asks *asks = ctx;
+  tp__mcp_session *s = asks->session;
+  tp__lock_acquire(&s->lock);
+  assert(s->asks > 0);
+  s->asks--;
+  if (s->starts == asks->start && (s->state == TP__MCP_READY || s->state == TP__MCP_STARTING)) {
+    if (result.size > 0) {
+      tp__mcp_begin_result(s->writer, tp__bytes_text(&asks->id));
+      tp_write_value(s->writer, result);
+    } else {
+      tp__mcp_write_error(s->writer, tp__bytes_text(&asks->id), TP__MCP_INTERNAL_ERROR, tp_text_of("no memory"),
+                          (tp_text){"", 0});
+    }
+    (void)!send_locked(s, -1, "", NULL); /* a server that is gone wants no answer */
+  }
+  tp__lock_release(&s->lock);
+  tp__bytes_fini(&asks->id);
+  tp__heap_free(asks, sizeof *asks);
+  tp__mcp_session_unref(s);
+}
+
+/* @return false: there is no memory, or too much is asked at once. */
+static bool ask_person(tp__mcp_session *s, const tp__mcp_message *m) {
+  server_asks *asks = tp__heap_alloc(sizeof *asks);
+  char tool[TOOL_NAME_BYTES] = "";
+  tp__mcp_origin origin = {.tool = tool};
+  if (!asks) return false;
+  tp__bytes_put_text(&asks->id, m->id);
+  tp__lock_acquire(&s->lock);
+  asks->start = s->starts;
+  bool is_asked = !asks->id.failed && s->asks < ASKS_MAX;
+  s->asks += is_asked;
+  const struct tp__mcp_request *newest = s->requests;
+  while (newest && !newest->asker.origin) newest = newest->next;
+  if (newest) {
+    (void)tp__copy_cut(tool, sizeof tool, tp_text_of(newest->asker.origin->tool));
+    origin.data = newest->asker.origin->data;
+  }
+  tp__lock_release(&s->lock);
+  if (!is_asked) {
+    tp__bytes_fini(&asks->id);
+    tp__heap_free(asks, sizeof *asks);
+    return false;
+  }
+  tp__mcp_session_ref(s);
+  asks->session = s;
+  tp__mcp_asked_begin(s, m->params, newest ? &origin : NULL, person_answered, asks);
+  return true;
+}
+
 /* What a server asks of its client. */
 static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
+  bool is_for_person = tp__is_word(m->method, "elicitation/create");
+  if (is_for_person && ask_person(s, m)) return;
   tp__lock_acquire(&s->lock);
   tp_fault fault = {0};
   tp__mcp_begin_result(s->writer, m->id);
-  if (!tp__mcp_session_write_input(s, m->method, s->writer)) {
+  if (is_for_person) {
+    tp__mcp_write_error(s->writer, m->id, TP__MCP_INTERNAL_ERROR,
+                        tp_text_of("too many questions wait for a person, or there is no memory"), (tp_text){"", 0});
+  } else if (!tp__mcp_session_write_input(s, m->method, s->writer)) {
     tp__mcp_write_error(s->writer, m->id, TP__MCP_METHOD_NOT_FOUND, tp_text_of("this client does not have the method"),
                         (tp_text){"", 0});
   }
@@ -566,11 +631,11 @@ static void progress_locked(tp__mcp_session *s, tp_text params) {
   int64_t id = tp__mcp_id_number(tp_value_get(params, "progressToken"));
   const struct tp__mcp_request *request = s->requests;
   while (request && request->id != id) request = request->next;
-  if (!request || !request->on_progress) return;
+  if (!request || !request->asker.on_progress) return;
   double done = tp_value_double(tp_value_get(params, "progress"), -1);
   double total = tp_value_double(tp_value_get(params, "total"), 0);
   tp_text message = tp_value_text(tp_value_get(params, "message"));
-  if (request->on_progress(request->ctx, done, total, message) || s->has_bad_progress) return;
+  if (request->asker.on_progress(request->asker.ctx, done, total, message) || s->has_bad_progress) return;
   s->has_bad_progress = true;
   tp__mcp_session_note_locked(s, "the server %s reports progress that is no number from 0", s->settings.options.name);
 }
@@ -693,7 +758,7 @@ void tp__mcp_session_renew(tp__mcp_session *s, int64_t id) {
   }
   release(s, &a);
   if (!request) return;
-  request->on_answer(request->ctx, &answer);
+  request->asker.on_answer(request->asker.ctx, &answer);
   tp__heap_free(request, sizeof *request);
 }
 
@@ -707,7 +772,7 @@ void tp__mcp_session_fail_request(tp__mcp_session *s, int64_t id, const char *wo
   else if (is_handshake) pause_locked(s, &a, words);
   release(s, &a);
   if (!request) return;
-  request->on_answer(request->ctx, &answer);
+  request->asker.on_answer(request->asker.ctx, &answer);
   tp__heap_free(request, sizeof *request);
 }
 
@@ -745,8 +810,7 @@ void tp__mcp_session_lost(tp__mcp_session *s, const char *words) {
 /* ---- what tools do ---- */
 
 tp_status tp__mcp_session_request(tp__mcp_session *s, const char *method, const tp__mcp_pair *pairs, size_t pair_count,
-                                  tp__mcp_progress_fn on_progress, tp__mcp_answer_fn on_answer, void *ctx,
-                                  int64_t *ret_id, tp_fault *fault) {
+                                  const tp__mcp_asker *asker, int64_t *ret_id, tp_fault *fault) {
   tp_status status;
   size_t open = 0;
   tp__lock_acquire(&s->lock);
@@ -757,8 +821,7 @@ tp_status tp__mcp_session_request(tp__mcp_session *s, const char *method, const 
   else if (open >= REQUESTS_MAX)
     status = tp__refuse(fault, TP_ERR_FULL, NULL, "The server %s has not answered %d requests. The call was not sent.",
                         s->settings.options.name, REQUESTS_MAX);
-  else status = request_locked(s, method, pairs, pair_count, on_answer, ctx, ret_id, fault);
-  if (status == TP_OK) s->requests->on_progress = on_progress; /* no answer is read while the lock is held */
+  else status = request_locked(s, method, pairs, pair_count, asker, ret_id, fault);
   tp__lock_release(&s->lock);
   return status;
 }

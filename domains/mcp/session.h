@@ -66,6 +66,20 @@ typedef void (*tp__mcp_answer_fn)(void *ctx, const tp__mcp_answer *answer);
  *  Threads: the one that reads; the session's lock is held. */
 typedef bool (*tp__mcp_progress_fn)(void *ctx, double done, double total, tp_text message);
 
+/** Whose call a request is. What it points to stays until the request has its answer, or was given up; the data is
+ *  compared only. */
+typedef struct tp__mcp_origin {
+  const char *tool; /* as models know it */
+  const void *data; /* of its turn */
+} tp__mcp_origin;
+/** Who makes a request. */
+typedef struct tp__mcp_asker {
+  tp__mcp_progress_fn on_progress; /* may be NULL */
+  tp__mcp_answer_fn on_answer;     /* called once, unless the request is given up; not when it could not be sent */
+  void *ctx;
+  const tp__mcp_origin *origin; /* NULL: it is no call */
+} tp__mcp_asker;
+
 /** A pair of the params of a request. */
 typedef struct tp__mcp_pair {
   const char *key;
@@ -127,6 +141,8 @@ struct tp__mcp_session {
   struct tp__mcp_waiter *waiters;
   uint32_t failures;                                                 /* in a row */
   uint32_t strays;                                                   /* lines that were no messages, since the start */
+  uint64_t starts;                                                   /* how often it was started */
+  uint32_t asks;                                                     /* of the server, that wait for a person */
   bool has_bad_progress;                                             /* and a note says so */
   int64_t start_deadline_ns, probe_deadline_ns, restart_ns, kill_ns; /* INT64_MAX: none */
   int64_t ready_ns;
@@ -161,15 +177,13 @@ typedef void (*tp__mcp_ready_fn)(void *ctx, tp__mcp_tools *tools, const char *wo
 bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, void *ctx);
 
 /** Sends a request of a session that is READY.
- *  @param pairs      of its params, without `_meta`.
- *  @param on_progress  may be NULL.
- *  @param on_answer  called once, unless the request is given up; not when this fails.
- *  @param ret_id     set before on_answer can come.
+ *  @param pairs   of its params, without `_meta`.
+ *  @param asker   what it points to stays until the answer.
+ *  @param ret_id  set before on_answer can come.
  *  @return TP_OK; TP_ERR_STALE: it is not ready, the fault says why; TP_ERR_FULL; TP_ERR_NO_MEMORY; what the transport
  *          returns. */
 tp_status tp__mcp_session_request(tp__mcp_session *session, const char *method, const tp__mcp_pair *pairs,
-                                  size_t pair_count, tp__mcp_progress_fn on_progress, tp__mcp_answer_fn on_answer,
-                                  void *ctx, int64_t *ret_id, tp_fault *fault);
+                                  size_t pair_count, const tp__mcp_asker *asker, int64_t *ret_id, tp_fault *fault);
 /** Gives a request up: its server is notified.   @param id  as tp__mcp_session_request() set it.
  *  @return whether it had no answer yet; then on_answer will not come. */
 bool tp__mcp_session_give_up(tp__mcp_session *session, const int64_t *id, const char *reason);
@@ -200,7 +214,7 @@ int64_t tp__mcp_session_tick(tp__mcp_session *session, int64_t now_ns);
 bool tp__mcp_session_is_changed(tp__mcp_session *session, tp_text full_name);
 /** True the first time, if tools of the list have changed: the caller adds the rows of the audit. */
 bool tp__mcp_session_take_changed(tp__mcp_session *session, tp__mcp_tools *tools);
-/** Writes the answer to what a server asks of its client.
+/** Writes the answer to what a server asks of its client, and no person.
  *  @return false for a method that this client does not have; then nothing was written. */
 bool tp__mcp_session_write_input(const tp__mcp_session *session, tp_text method, tp_writer *writer);
 

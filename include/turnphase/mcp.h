@@ -42,6 +42,40 @@ typedef enum tp_mcp_changed {
   TP_MCP_CHANGED_FORCE_32 = 0x7fffffff
 } tp_mcp_changed;
 
+/** Something that a server wants to know from a person, and that has no answer yet. */
+typedef struct tp_mcp_asked tp_mcp_asked;
+
+/** What a server asks (elicitation/create). All of it is the server's: show it as such. Borrowed until the callback
+ *  returns. */
+typedef struct tp_mcp_question {
+  size_t struct_size;
+  /** For tp_mcp_answer(). */
+  tp_mcp_asked *asked;
+  const char *server;
+  /** The tool whose call is under way, as models know it. Of a version with a session a server does not say which
+   *  call it asks about: then it is that of the newest call. Empty: there is none. */
+  tp_text tool;
+  tp_text message;
+  /** Value: the schema of the content, an object whose members are texts, numbers, booleans or choices; or empty. */
+  tp_text schema;
+  /** A page that the person is to visit, in place of a form; or empty. Show it, and open nothing by yourself: what is
+   *  accepted is that the person goes there. */
+  tp_text url;
+} tp_mcp_question;
+
+/** Asks a person, and returns at once. One tp_mcp_answer() follows, from any thread, also before this returns. The time
+ *  that the person takes counts in the limit of the call; an answer that comes after its end has no effect.
+ *  Threads: the library's; it must not block. */
+typedef void (*tp_mcp_ask_fn)(void *ctx, const tp_mcp_question *question);
+
+/** What the person did. */
+typedef enum tp_mcp_action {
+  TP_MCP_ACCEPT = 1,
+  TP_MCP_DECLINE = 2, /* said no */
+  TP_MCP_CANCEL = 3,  /* decided nothing */
+  TP_MCP_ACTION_FORCE_32 = 0x7fffffff
+} tp_mcp_action;
+
 /** A server. Zero means default. Everything is copied. */
 typedef struct tp_mcp_options {
   size_t struct_size;
@@ -84,7 +118,17 @@ typedef struct tp_mcp_options {
    *  an audit row `mcp.changed`, and what `changed` says. Removing the file pins the tools anew. A file that cannot be
    *  read makes each tool a changed one. NULL: nothing is pinned. */
   const char *pins;
+  /** Gets what the server asks a person. A client of a gateway (mcp_server.h) that can show forms is asked first, about
+   *  its own calls. NULL: everything else is declined. */
+  tp_mcp_ask_fn ask;
+  void *ask_ctx;
 } tp_mcp_options;
+
+/** Answers what a server asked, once; the pointer must not be used afterwards.
+ *  @param content  value: a map, with ACCEPT; or empty.
+ *  @return TP_OK; TP_ERR_USAGE; what tp_value_check() returns: then there is no answer yet.
+ *  Threads: any.  Blocks: no. */
+TP_API tp_status tp_mcp_answer(tp_mcp_asked *asked, tp_mcp_action action, tp_text content, tp_fault *fault) TP_MUST_USE;
 
 /** Adds a server in one commit: owner mcp.NAME, trust host. It registers
  *    mcp.NAME.tools    turn.pre_tool_materialization: the tools of the server, and diagnostics of what was left out
@@ -127,6 +171,9 @@ typedef struct tp_mcp_config {
   bool has_options;
   /** Zero. */
   uint8_t reserved_[3];
+  /** As tp_mcp_options.ask, of each. */
+  tp_mcp_ask_fn ask;
+  void *ask_ctx;
 } tp_mcp_config;
 
 /** Adds the servers of a file, as tp_mcp_add() each. In their texts ${NAME} is the environment variable, and

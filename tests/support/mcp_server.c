@@ -20,6 +20,7 @@
  *   file=PATH      adds a byte to the file at each start
  *   described=TEXT describes echo so               no-echo  does not have it
  *   progress       reports how far a call is, three times, and then what is none
+ *   forms=N        asks a person N times before it answers a call, in the way of its era; echo then says the answers
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
  *                  endless: never
  *
@@ -74,7 +75,7 @@ static void unquote(char *value) {
 }
 
 static void answer(const char *id, const char *format, ...) {
-  char result[4096];
+  char result[8192];
   va_list args;
   va_start(args, format);
   vsnprintf(result, sizeof result, format, args);
@@ -131,6 +132,42 @@ static void ask_client(void) {
   }
 }
 
+#define FORM \
+  "{\"message\":\"Which?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}}"
+
+/* What stands after a key, with ' in place of ", as the answer of a call. */
+static void say_answers(const char *id, const char *line, const char *key) {
+  char said[6000];
+  const char *at = strstr(line, key);
+  snprintf(said, sizeof said, "%.*s", at ? (int)strcspn(at, "\r\n") : 0, at ? at : "");
+  for (char *c = said; *c; c++)
+    if (*c == '"') *c = '\'';
+  answer(id, "{\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}", said);
+}
+
+static void ask_forms(const char *id, const char *line) {
+  char reply[4096] = "", wanted[6000] = "";
+  if (is_new && strstr(line, "inputResponses")) {
+    say_answers(id, line, "\"inputResponses\"");
+    return;
+  }
+  for (long i = 1; i <= number("forms"); i++) {
+    size_t used = strlen(wanted);
+    snprintf(wanted + used, sizeof wanted - used, "%s\"f%ld\":{\"method\":\"elicitation/create\",\"params\":" FORM "}",
+             i > 1 ? "," : "", i);
+    if (is_new) continue;
+    printf("{\"jsonrpc\":\"2.0\",\"id\":\"f%ld\",\"method\":\"elicitation/create\",\"params\":" FORM "}\n", i);
+    fflush(stdout);
+  }
+  if (is_new) {
+    answer(id, "{\"resultType\":\"input_required\",\"inputRequests\":{%s}}", wanted);
+    return;
+  }
+  for (long i = number("forms"); i > 0; i--)
+    if (!fgets(reply, sizeof reply, stdin)) exit(0);
+  say_answers(id, reply, "\"result\"");
+}
+
 /* @return whether the call has what the server wants. */
 static bool has_inputs(const char *id, const char *line) {
   const char *wants = option("wants");
@@ -172,6 +209,10 @@ static void call_tool(const char *id, const char *line) {
   if (option("ask")) ask_client();
   if (option("progress")) report_progress(line);
   if (option("wants") && !has_inputs(id, line)) return;
+  if (option("forms")) {
+    ask_forms(id, line);
+    return;
+  }
   if (++calls == number("exit-after")) exit(7);
   if (strcmp(name, "echo") == 0) {
     answer(id, "{\"content\":[{\"type\":\"text\",\"text\":%s}]}", text[0] ? text : "\"\"");

@@ -486,7 +486,8 @@ TEST(clients_are_notified_when_a_server_behind_the_gateway_has_other_tools) {
   world *w = calloc(1, sizeof *w);
   const char *program = getenv("TURNPHASE_MCP_SERVER");
   if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
-  const tp_mcp_options up = {.struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, NULL}};
+  const tp_mcp_options up = {
+      .struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, NULL}};
   open_runtime_of(w, false);
   assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
   start(w, (tp_mcp_server_options){.stdio = true});
@@ -508,6 +509,46 @@ TEST(clients_are_notified_when_a_server_behind_the_gateway_has_other_tools) {
   assert_int_equal(tp_mcp_remove(w->runtime, "far", NULL), TP_OK);
   wait_for(w, "tools/list_changed");
   close_world(w);
+}
+
+TEST(a_client_answers_what_a_server_behind_the_gateway_asks) {
+  static const char *const eras[] = {"forms=1", "new"};
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    world *w = calloc(1, sizeof *w);
+    char number[16], held[512], line[1024];
+    const tp_mcp_options up = {
+        .struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, eras[i], "forms=1", NULL}};
+    open_runtime_of(w, false);
+    assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+    start(w, (tp_mcp_server_options){.stdio = true});
+    /* one that can show forms, of a version with a handshake */
+    initialize(w, FORMS);
+    ask_for(w, CALL("2", "far__echo", ",\"arguments\":{\"text\":\"x\"}"), "elicitation/create");
+    expect(w->text, "\"message\":\"Which?\"");
+    copy_member(w, "\"id\":", number, sizeof number);
+    snprintf(line, sizeof line,
+             "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}}",
+             number);
+    ask_for(w, line, "'action':'accept','content':{'name':'Ada'}");
+    /* one without a handshake repeats the call; what it sends unasked is no answer */
+    ask_for(w,
+            CALL("3", "far__echo",
+                 ",\"arguments\":{\"text\":\"x\"},\"inputResponses\":{\"asked\":{\"action\":\"accept\"}}," META(FORMS)),
+            "input_required");
+    expect(w->text, "Which?");
+    copy_member(w, "\"requestState\":\"", held, sizeof held);
+    snprintf(line, sizeof line,
+             CALL("4", "far__echo",
+                  ",\"arguments\":{\"text\":\"x\"},\"requestState\":\"%s\",\"inputResponses\":{\"asked\":"
+                  "{\"action\":\"decline\"}}," META(FORMS)),
+             held);
+    ask_for(w, line, "'action':'decline'");
+    /* one without forms */
+    ask_for(w, CALL("5", "far__echo", ",\"arguments\":{\"text\":\"x\"}," NEW), "'action':'decline'");
+    close_world(w);
+  }
 }
 
 TEST(a_client_that_gives_a_token_is_told_how_far_its_call_is) {

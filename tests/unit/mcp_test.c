@@ -716,3 +716,133 @@ TEST(a_call_is_made_again_with_what_its_server_wants) {
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
   }
 }
+
+/* ---- what a server asks a person ---- */
+
+typedef struct person {
+  tp_mcp_action action;
+  const char *content; /* JSON; NULL: none */
+  bool is_later;       /* it is answered by another thread */
+  tp_writer *writer;
+  int asked;
+  char shown[512];
+  tp_mcp_asked *open[16]; /* what was asked, where it is later */
+  latch has_open;
+} person;
+
+static void answer_person(person *p, tp_mcp_asked *asked) {
+  tp_text content = p->content ? json_value(p->writer, p->content) : (tp_text){NULL, 0};
+  tp_text other = {.data = "\x90", .size = 1};
+  tp_fault fault = {0};
+  /* what cannot be an answer leaves the question open */
+  assert_int_equal(tp_mcp_answer(asked, (tp_mcp_action)0, (tp_text){NULL, 0}, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_answer(asked, (tp_mcp_action)4, (tp_text){NULL, 0}, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_answer(asked, TP_MCP_ACCEPT, other, &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_answer(asked, TP_MCP_DECLINE, json_value(p->writer, "{}"), &fault), TP_ERR_USAGE);
+  assert_int_equal(tp_mcp_answer(NULL, TP_MCP_DECLINE, (tp_text){NULL, 0}, &fault), TP_ERR_USAGE);
+  if (p->content) content = json_value(p->writer, p->content);
+  assert_int_equal(tp_mcp_answer(asked, p->action, content, NULL), TP_OK);
+}
+
+static void ask_person(void *ctx, const tp_mcp_question *question) {
+  person *p = ctx;
+  char *schema = json_text(question->schema);
+  p->asked++;
+  snprintf(p->shown, sizeof p->shown, "%s %.*s %.*s %s %zu", question->server, (int)question->tool.size,
+           question->tool.data, (int)question->message.size, question->message.data, schema, question->url.size);
+  free(schema);
+  if (!p->is_later) {
+    answer_person(p, question->asked);
+    return;
+  }
+  p->open[p->asked - 1] = question->asked;
+  latch_hit(&p->has_open);
+}
+
+static void *answer_later(void *arg) {
+  person *p = arg;
+  latch_wait(&p->has_open, 1);
+  answer_person(p, p->open[0]);
+  return NULL;
+}
+
+TEST(a_person_answers_what_a_server_asks) {
+  static const struct {
+    const char *words;
+    tp_mcp_action action;
+    const char *content;
+    bool is_later;
+    const char *text;
+  } rows[] = {
+      {"forms=1", TP_MCP_ACCEPT, "{\"name\": \"Ada\"}", false,
+       "'result':{'action':'accept','content':{'name':'Ada'}}}"},
+      {"forms=1", TP_MCP_ACCEPT, NULL, false, "'result':{'action':'accept'}}"},
+      {"forms=1", TP_MCP_DECLINE, NULL, false, "'result':{'action':'decline'}}"},
+      {"forms=1", TP_MCP_CANCEL, NULL, false, "'result':{'action':'cancel'}}"},
+      {"forms=1", TP_MCP_DECLINE, NULL, true, "'result':{'action':'decline'}}"},
+      {"forms=3", TP_MCP_ACCEPT, "{}", false, "'result':{'action':'accept','content':{}}}"},
+      {"new forms=1", TP_MCP_ACCEPT, "{\"name\": \"Ada\"}", false,
+       "'inputResponses':{'f1':{'action':'accept','content':{'name':'Ada'}}}"},
+      {"new forms=1", TP_MCP_DECLINE, NULL, true, "'inputResponses':{'f1':{'action':'decline'}}"},
+      {"new forms=2", TP_MCP_CANCEL, NULL, false,
+       "'inputResponses':{'f1':{'action':'cancel'},'f2':{'action':'cancel'}}"},
+      {"new forms=16", TP_MCP_DECLINE, NULL, false, "'f16':{'action':'decline'}}"},
+      {"new forms=17", TP_MCP_DECLINE, NULL, false, "in a form that is none"},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    person p = {.action = rows[i].action, .content = rows[i].content, .is_later = rows[i].is_later, .has_open = LATCH};
+    pthread_t later;
+    assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
+    add_server(w, "s", rows[i].words, OPTIONS(.ask = ask_person, .ask_ctx = &p));
+    if (p.is_later) assert_int_equal(pthread_create(&later, NULL, answer_later, &p), 0);
+    call(w, "mcp__s__echo", "{\"text\": \"x\"}");
+    if (p.is_later) pthread_join(later, NULL);
+    if (!strstr(w->text, rows[i].text)) fail_msg("%s, %zu: %s", rows[i].words, i, w->text);
+    if (p.asked)
+      assert_string_equal(p.shown,
+                          "s mcp__s__echo Which? "
+                          "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}} 0");
+    assert_int_equal(p.asked, strstr(rows[i].words, "17") ? 0 : atoi(strchr(rows[i].words, '=') + 1));
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+    tp_writer_free(p.writer);
+  }
+}
+
+TEST(without_a_person_it_is_declined) {
+  world *w = *state;
+  add_server(w, "old", "forms=1", OPTIONS(0));
+  add_server(w, "new", "new forms=1", OPTIONS(0));
+  assert_non_null(strstr(call(w, "mcp__old__echo", "{\"text\": \"x\"}"), "'result':{'action':'decline'}"));
+  assert_non_null(strstr(call(w, "mcp__new__echo", "{\"text\": \"x\"}"), "'f1':{'action':'decline'}"));
+}
+
+TEST(more_questions_than_people_can_have_are_refused) {
+  world *w = *state;
+  person p = {.action = TP_MCP_DECLINE, .is_later = true, .has_open = LATCH};
+  assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
+  add_server(w, "s", "forms=17", OPTIONS(.ask = ask_person, .ask_ctx = &p));
+  assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 300), TP_OK); /* nobody answers */
+  assert_int_equal(p.asked, 16);
+  assert_int_equal(w->kind, TP_TOOL_TIMED_OUT);
+  for (int i = 0; i < p.asked; i++) answer_person(&p, p.open[i]);
+  tp_writer_free(p.writer);
+}
+
+TEST(a_call_that_ends_while_a_person_is_asked_leaves_nothing) {
+  static const char *const eras[] = {"forms=1", "new forms=1"};
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    person p = {.action = TP_MCP_ACCEPT, .is_later = true, .has_open = LATCH};
+    assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
+    add_server(w, "s", eras[i], OPTIONS(.ask = ask_person, .ask_ctx = &p));
+    list(w);
+    assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 200), TP_OK);
+    assert_int_equal(w->kind, TP_TOOL_TIMED_OUT);
+    latch_wait(&p.has_open, 1);
+    if (i == 1) assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+    answer_person(&p, p.open[0]); /* of no effect */
+    if (i == 0) assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+    tp_writer_free(p.writer);
+  }
+}

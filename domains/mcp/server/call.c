@@ -625,6 +625,24 @@ tp_status tp_mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, 
   return ask(call, inputs, count, true, on_answers, ctx, fault);
 }
 
+tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data) {
+  tp__lock_acquire(&server->lock);
+  tp_mcp_call *call = server->calls; /* the data may be another host's: it is compared only */
+  while (call && call != data) call = call->next;
+  if (call) call_ref(call);
+  tp__lock_release(&server->lock);
+  return call;
+}
+
+void tp__mcp_call_unref(tp_mcp_call *call) { call_unref(call); }
+
+bool tp__mcp_call_pass_on(tp_mcp_call *call, const char *method, tp_text params, tp_mcp_inputs_fn on_answer,
+                          void *ctx) {
+  const tp_mcp_input wanted = {.struct_size = sizeof wanted, .key = "asked", .method = method, .params = params};
+  const tp_mcp_input *const inputs[] = {&wanted};
+  return ask(call, inputs, 1, false, on_answer, ctx, NULL) == TP_OK;
+}
+
 bool tp_mcp_call_can(tp_mcp_call *call, const char *capability) {
   if (!call || !capability) return false;
   unsigned wanted = strcmp(capability, "elicitation") == 0 ? TP__MCP_CAN_FORM | TP__MCP_CAN_URL
@@ -949,11 +967,12 @@ void tp_mcp_call_progress(tp_mcp_call *call, double progress, double total, cons
 }
 
 void tp__mcp_call_progressed(tp_mcp_server *server, const void *data, double progress, double total, tp_text message) {
+  tp_mcp_call *call = tp__mcp_call_find(server, data);
+  if (!call) return;
   tp__lock_acquire(&server->lock);
-  const tp_mcp_call *call = server->calls; /* the data may be another host's: it is compared only */
-  while (call && call != data) call = call->next;
-  if (call) send_progress_locked(call, progress, total, message);
+  send_progress_locked(call, progress, total, message);
   tp__lock_release(&server->lock);
+  call_unref(call);
 }
 
 typedef struct line_of {

@@ -217,6 +217,7 @@ static void *run_worker(void *ctx) {
 }
 
 static void upstream_changed(void *ctx) { tp_mcp_server_tools_changed(ctx); }
+static tp_mcp_call *find_call(void *ctx, const void *data) { return tp__mcp_call_find(ctx, data); }
 
 /* ---- progress ---- */
 
@@ -398,7 +399,7 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
   tp__lock_init(&server->lock, TP__LOCK_mcp_server);
   tp__lock_condition_init(&server->changed);
   status = fill(server, &ours, fault);
-  server->watch = (tp__mcp_watch){.runtime = runtime, .on_changed = upstream_changed, .ctx = server};
+  server->watch = (tp__mcp_watch){.runtime = runtime, .on_changed = upstream_changed, .find = find_call, .ctx = server};
   tp__mcp_changed_enter(&server->watch); /* before the first list: what changes meanwhile is read by the worker */
   if (status == TP_OK) status = refresh_tools(server, NULL, fault);
   if (status == TP_OK) {
