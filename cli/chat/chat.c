@@ -435,6 +435,7 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
   if (chat.terminal) cli_interrupt_turns_only(&chat.interrupt);
   look_at_width(&chat);
   chat.may_ask = chat.terminal && cli_ask_start(&chat.ask);
+  chat.talk.person = chat.may_ask ? &chat.ask : NULL;
   int status = open_chat(&chat);
   if (status == CLI_OK) {
     if (chat.terminal) greet(&chat);

@@ -16,6 +16,7 @@
 #include "cli/common/quantity.h"
 #include "cli/run/host.h"
 #ifdef CLI_WITH_MCP
+#include "cli/mcp/form.h"
 #include "cli/mcp/profile.h"
 #endif
 
@@ -56,7 +57,7 @@ static bool split(char *text, const char **words, size_t most) {
   return true;
 }
 
-static int add_server(tp_runtime *runtime, const cli_arguments *arguments, const char *word) {
+static int add_server(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person, const char *word) {
   const char *equals = strchr(word, '='), *words[WORDS_MAX + 1];
   char name[64], *rest = equals ? strdup(equals + 1) : NULL;
   tp_fault fault = {0};
@@ -69,7 +70,9 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, const
   tp_mcp_options options = {.struct_size = sizeof options,
                             .name = name,
                             .pins = arguments->data,
-                            .changed = (tp_mcp_changed)arguments->mcp_changed};
+                            .changed = (tp_mcp_changed)arguments->mcp_changed,
+                            .ask = person ? cli_form_put : NULL,
+                            .ask_ctx = person};
   bool is_url = strncmp(rest, "http://", 7) == 0 || strncmp(rest, "https://", 8) == 0;
   if (is_url) options.url = rest;
   else options.arguments = words;
@@ -83,13 +86,16 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, const
   return status;
 }
 
-static int add_config(tp_runtime *runtime, const cli_arguments *arguments, const char *path, uint32_t *ret_defer) {
+static int add_config(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person, const char *path,
+                      uint32_t *ret_defer) {
   const tp_mcp_config config = {.struct_size = sizeof config,
                                 .path = path,
                                 .on_note = print_note,
                                 .on_note_ctx = (void *)(uintptr_t)path,
                                 .pins = arguments->data,
-                                .changed = (tp_mcp_changed)arguments->mcp_changed};
+                                .changed = (tp_mcp_changed)arguments->mcp_changed,
+                                .ask = person ? cli_form_put : NULL,
+                                .ask_ctx = person};
   tp_fault fault = {0};
   if (path == arguments->mcp_profile || cli_mcp_is_profile(path))
     return cli_mcp_profile_add(runtime, path, &config, ret_defer);
@@ -105,18 +111,18 @@ static int add_defer(tp_runtime *runtime, uint32_t above) {
   return status == TP_OK ? CLI_OK : cli_fault("--mcp-defer", status, &fault);
 }
 
-int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
+int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person) {
   int status = CLI_OK;
   uint32_t defer = 0;
   if (arguments->mcp_defer > 0 && !has_servers(arguments)) {
     cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE");
     return CLI_USAGE;
   }
-  if (arguments->mcp_profile) status = add_config(runtime, arguments, arguments->mcp_profile, &defer);
+  if (arguments->mcp_profile) status = add_config(runtime, arguments, person, arguments->mcp_profile, &defer);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_configs.count; i++)
-    status = add_config(runtime, arguments, arguments->mcp_configs.items[i], &defer);
+    status = add_config(runtime, arguments, person, arguments->mcp_configs.items[i], &defer);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
-    status = add_server(runtime, arguments, arguments->mcp_servers.items[i]);
+    status = add_server(runtime, arguments, person, arguments->mcp_servers.items[i]);
   if (defer > 0 && !(arguments->command & (CLI_RUN | CLI_CHAT | CLI_PLAN))) {
     cli_error("mcp_defer has no effect here: it is for requests to a model (run, chat)");
     return status;
@@ -128,8 +134,8 @@ int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
 
 #else
 
-int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments) {
-  (void)runtime;
+int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person) {
+  (void)runtime, (void)person;
   if (!has_servers(arguments) && arguments->mcp_defer == 0) return CLI_OK;
   cli_error(
       "this turnphase was built without turnphase-mcp: --mcp, --mcp-config, --mcp-defer and `mcp` of a conversation "

@@ -5,9 +5,12 @@
 #define CLI_MCP_MCP_H
 
 #include "cli/common/options.h"
+#include "cli/run/ask.h"
 
-/** Adds the servers of --mcp and --mcp-config. @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments);
+/** Adds the servers of --mcp and --mcp-config.
+ *  @param person  who answers what they ask; NULL: no person.
+ *  @return CLI_OK, or an exit status after saying what is wrong. */
+int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person);
 /** The action serve: offers tools to clients that speak MCP. */
 int cli_mcp_serve(const cli_arguments *arguments, cli_output *output);
 /** Says on standard error what turns find out about the servers, where nothing else shows diagnostics. */

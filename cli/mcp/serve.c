@@ -259,7 +259,7 @@ int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
   if (status == CLI_OK) status = open_data(&s);
   if (status == CLI_OK) {
     tp_question_fn ask = s.questions ? tp_sqlite_questions_put : NULL;
-    status = cli_host_open_with(&arguments, s.memory_path, s.store, ask, s.questions, &s.runtime);
+    status = cli_host_open_with(&arguments, s.memory_path, s.store, ask, s.questions, NULL, &s.runtime);
     s.store = NULL; /* taken, whatever came of it */
   }
   if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);

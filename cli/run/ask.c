@@ -13,11 +13,14 @@
 #include "cli/common/pool.h"
 #include "cli/common/visible.h"
 
-enum { LOOK_MS = 100, LINE_BYTES = 8192 }; /* a terminal gives at most 4,096 of a line */
+enum { LOOK_MS = 100 };
 
 /* What it shows is one text, made where the question is put: the call is the library's. */
 struct cli_question {
   cli_question *next;
+  void (*put)(cli_ask *ask, void *ctx); /* NULL: it is about a call, and has what follows `ctx` */
+  void (*dropped)(void *ctx);
+  void *ctx;
   tp_token token;
   char *shown, *tool, *hash;
   size_t shown_size;
@@ -87,6 +90,18 @@ static cli_question *new_question(const tp_question *question) {
   return NULL;
 }
 
+/* @return false: it has stopped. */
+static bool add_question(cli_ask *ask, cli_question *q) {
+  tp__lock_acquire(&ask->mutex);
+  bool is_open = !ask->stops;
+  cli_question **last = &ask->first;
+  while (*last) last = &(*last)->next;
+  if (is_open) *last = q;
+  tp__lock_condition_signal(&ask->changed);
+  tp__lock_release(&ask->mutex);
+  return is_open;
+}
+
 void cli_ask_put(void *ctx, const tp_question *question) {
   cli_ask *ask = ctx;
   cli_question *q = new_question(question);
@@ -95,12 +110,18 @@ void cli_ask_put(void *ctx, const tp_question *question) {
     (void)!tp_token_abandon(question->token, NULL);
     return;
   }
-  tp__lock_acquire(&ask->mutex);
-  cli_question **last = &ask->first;
-  while (*last) last = &(*last)->next;
-  *last = q;
-  tp__lock_condition_signal(&ask->changed);
-  tp__lock_release(&ask->mutex);
+  (void)add_question(ask, q); /* while the turn runs it has not stopped */
+}
+
+bool cli_ask_run(cli_ask *ask, void (*put)(cli_ask *ask, void *ctx), void (*dropped)(void *ctx), void *ctx) {
+  cli_question *q = calloc(1, sizeof *q);
+  if (!q) return false;
+  q->put = put;
+  q->dropped = dropped;
+  q->ctx = ctx;
+  if (add_question(ask, q)) return true;
+  free(q);
+  return false;
 }
 
 static bool stops(cli_ask *ask) {
@@ -144,13 +165,13 @@ static void add_always(cli_ask *ask, const char *tool) {
   if (name) ask->always[ask->always_count++] = name;
 }
 
-/* Looks now and then whether the question is still open.
+/* Looks now and then whether the question, if there is one, is still open.
  * @return false: it is over, or the terminal is gone. */
 static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
   struct pollfd terminal = {.fd = ask->terminal, .events = POLLIN};
-  while (!stops(ask) && tp_token_open(q->token)) {
+  while (!stops(ask) && (!q || tp_token_open(q->token))) {
     if (poll(&terminal, 1, LOOK_MS) <= 0) continue;
-    ssize_t size = read(ask->terminal, line, LINE_BYTES - 1);
+    ssize_t size = read(ask->terminal, line, CLI_ASK_LINE_BYTES - 1);
     if (size <= 0) return false;
     line[size] = '\0';
     line[strcspn(line, "\r\n")] = '\0';
@@ -158,6 +179,9 @@ static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
   }
   return false;
 }
+
+bool cli_ask_line(cli_ask *ask, char line[CLI_ASK_LINE_BYTES]) { return read_line(ask, NULL, line); }
+void cli_ask_show(tp_text text) { put_visible(stderr, text); }
 
 /* @param edited  a map in place of the arguments that were shown; empty: these. */
 static void answer(const cli_question *q, tp_verdict verdict, tp_text edited) {
@@ -191,7 +215,7 @@ static bool edit(cli_ask *ask, const cli_question *q, char *line) {
 
 /* What was typed before the question is no answer to it. Asks again until the answer is one of these. */
 static void put_to_person(cli_ask *ask, const cli_question *q) {
-  char line[LINE_BYTES];
+  char line[CLI_ASK_LINE_BYTES];
   const tp_text none = {NULL, 0};
   (void)tcflush(ask->terminal, TCIFLUSH);
   fwrite(q->shown, 1, q->shown_size, stderr);
@@ -218,7 +242,10 @@ static void put_to_person(cli_ask *ask, const cli_question *q) {
 static void *serve(void *arg) {
   cli_ask *ask = arg;
   for (cli_question *q; (q = next_question(ask));) {
-    if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, (tp_text){NULL, 0});
+    if (q->put) {
+      (void)tcflush(ask->terminal, TCIFLUSH);
+      q->put(ask, q->ctx);
+    } else if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, (tp_text){NULL, 0});
     else if (tp_token_open(q->token)) put_to_person(ask, q);
     free_question(q);
   }
@@ -246,6 +273,7 @@ void cli_ask_stop(cli_ask *ask) {
   if (ask->runs) pthread_join(ask->thread, NULL);
   for (cli_question *q; (q = ask->first);) {
     ask->first = q->next;
+    if (q->dropped) q->dropped(q->ctx);
     free_question(q);
   }
   for (size_t i = 0; i < ask->always_count; i++) free(ask->always[i]);

@@ -9,6 +9,8 @@
 #include "support/lock.h"
 #include "turnphase/turnphase.h"
 
+enum { CLI_ASK_LINE_BYTES = 8192 }; /* a terminal gives at most 4,096 of a line */
+
 typedef struct cli_question cli_question;
 
 typedef struct cli_ask {
@@ -28,6 +30,14 @@ typedef struct cli_ask {
 bool cli_ask_start(cli_ask *ask);
 /** tp_question_fn; ctx is the cli_ask. */
 void cli_ask_put(void *ctx, const tp_question *question);
+/** Runs put on the thread that has the terminal, when it is its turn; at the stop dropped in its place. One of the two
+ *  is called, once, unless this fails. @return false: it has stopped, or there is no memory. Threads: any. */
+bool cli_ask_run(cli_ask *ask, void (*put)(cli_ask *ask, void *ctx), void (*dropped)(void *ctx), void *ctx);
+/** For put: the next line that the person types, without its end.
+ *  @return false: the terminal is gone, or the command ends. */
+bool cli_ask_line(cli_ask *ask, char line[CLI_ASK_LINE_BYTES]);
+/** For put: prints a text of others on standard error. What a terminal would obey or hide is written as its number. */
+void cli_ask_show(tp_text text);
 /** Whether a question waits for a line of the terminal, which nobody else may read then. Threads: any. */
 bool cli_ask_is_open(cli_ask *ask);
 /** Gives up what is still open. */

@@ -171,11 +171,11 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
 
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime) {
-  return cli_host_open_with(arguments, memory_path, store, ask ? cli_ask_put : NULL, ask, ret_runtime);
+  return cli_host_open_with(arguments, memory_path, store, ask ? cli_ask_put : NULL, ask, ask, ret_runtime);
 }
 
 int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_question_fn ask,
-                       void *ask_ctx, tp_runtime **ret_runtime) {
+                       void *ask_ctx, cli_ask *person, tp_runtime **ret_runtime) {
   tp_budget of_tenant, of_day;
   tp_runtime_options options = {.struct_size = sizeof options,
                                 .tenant_day_budget = cli_budget_fill(&arguments->budgets.tenant, &of_tenant),
@@ -221,7 +221,7 @@ int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, 
     status = add_domain(runtime, "skills", register_skills, (void *)(uintptr_t)arguments->skills, arguments->skills);
   if (status == CLI_OK && arguments->tasks != CLI_TASKS_NONE)
     status = add_domain(runtime, "tasks", register_tasks, (void *)(uintptr_t)arguments, "tasks");
-  if (status == CLI_OK) status = cli_mcp_add(runtime, arguments);
+  if (status == CLI_OK) status = cli_mcp_add(runtime, arguments, person);
   for (size_t i = 0; status == CLI_OK && i < arguments->loads.count; i++)
     status = load(runtime, arguments->loads.items[i]);
   if (status == CLI_OK && arguments->hooks.count > 0) status = cli_hooks_load(runtime, arguments);

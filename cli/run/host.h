@@ -16,9 +16,10 @@ int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_st
 /** The same with a person who is asked by gates of every turn. @param ask  started; NULL: no person can be asked. */
 int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path, tp_store *store, cli_ask *ask,
                          tp_runtime **ret_runtime);
-/** The same with a channel for questions. @param ask  NULL: none. */
+/** The same with a channel for questions. @param ask  NULL: none. @param person  who answers what MCP servers ask;
+ *  started; NULL: no person can be asked. */
 int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_question_fn ask,
-                       void *ask_ctx, tp_runtime **ret_runtime);
+                       void *ask_ctx, cli_ask *person, tp_runtime **ret_runtime);
 /** Prints what the library logs: errors and warnings, and with --verbose the rest. A tp_log_fn. @param ctx  the
  *  cli_arguments. */
 void cli_log(void *ctx, const tp_log_record *record);

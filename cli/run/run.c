@@ -410,6 +410,7 @@ int cli_run(const cli_arguments *arguments, cli_output *output) {
   player p = {.arguments = arguments, .output = output, .began_ms = tp__wall_ms()};
   cli_interrupt_start(&p.interrupt);
   p.may_ask = !arguments->keeps_questions && cli_ask_start(&p.ask);
+  p.talk.person = p.may_ask ? &p.ask : NULL;
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
   int status = open_player(&p);
   if (status == CLI_OK) {

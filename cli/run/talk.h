@@ -7,6 +7,7 @@
 
 #include "cli/common/options.h"
 #include "cli/hooks/hooks.h"
+#include "cli/run/ask.h"
 #include "cli/run/model.h"
 #include "cli/run/watch.h"
 
@@ -22,6 +23,7 @@ typedef struct cli_talk {
   size_t agent_count, agents_capacity;
   cli_watch watch;
   char *store_path, *memory_path; /* NULL: in memory */
+  cli_ask *person;                /* set before it is opened; NULL: no person answers what MCP servers ask */
 } cli_talk;
 
 /** Checks the options that name models, and ids.

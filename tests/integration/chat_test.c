@@ -655,3 +655,56 @@ TEST(sigint_ends_a_script) {
   command_free(&c);
   endpoint_close(e);
 }
+
+/* ---- a server of MCP that asks ---- */
+
+TEST(a_person_answers_what_a_server_of_MCP_asks) {
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) skip();
+  char server[600];
+  const char *model = scratch_string("asks.yaml",
+                                     "responses:\n"
+                                     "  - tool_calls: [{id: c1, name: mcp__s__echo, arguments: {text: x}}]\n"
+                                     "  - text: First.\n"
+                                     "  - tool_calls: [{id: c2, name: mcp__s__echo, arguments: {text: x}}]\n"
+                                     "  - text: Second.\n");
+  snprintf(server, sizeof server, "s=%s forms=1 rich", program);
+  terminal *t = CHAT_AT(120, "--script", model, "--no-memory", "--mcp", server);
+  terminal_await(t, PROMPT);
+  terminal_say(t, "go");
+  terminal_await(t, "y, or n (declines): ");
+  from(t, "turnphase: the MCP server s asks, in the call of mcp__s__echo:\n  Which<U+001B>[31m one?\n");
+  terminal_say(t, "perhaps");
+  terminal_await(t, "Answer y or n: ");
+  terminal_say(t, "y");
+  terminal_await(t, "  Your name\n  name (string): ");
+  terminal_say(t, "");
+  terminal_await(t, "that must be an answer\n  Your name\n  name (string): ");
+  terminal_say(t, "Ada");
+  terminal_await(t, "age (integer, may be empty): ");
+  terminal_say(t, "1.5");
+  terminal_await(t, "that must be a whole number\n  age (integer, may be empty): ");
+  terminal_say(t, "36");
+  terminal_await(t, "height (number, may be empty): ");
+  terminal_say(t, "tall");
+  terminal_await(t, "that must be a number\n  height (number, may be empty): ");
+  terminal_say(t, "1.5");
+  terminal_await(t, "sure (y or n): ");
+  terminal_say(t, "n");
+  terminal_await(t, "note (string, may be empty): ");
+  terminal_say(t, "");
+  terminal_await(t, "colour (red | blue, may be empty): ");
+  terminal_say(t, "green");
+  terminal_await(t, "that must be one of the choices\n  colour (red | blue, may be empty): ");
+  terminal_say(t, "blue");
+  terminal_await(t, PROMPT);
+  from(t, "'result':{'action':'accept','content':{'name':'Ada','age':36,'height':1.5,'sure':false,'colo");
+  terminal_say(t, "again");
+  terminal_await(t, "y, or n (declines): ");
+  terminal_say(t, "n");
+  terminal_await(t, PROMPT);
+  from(t, "'result':{'action':'decline'}");
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+}

@@ -21,6 +21,7 @@
  *   described=TEXT describes echo so               no-echo  does not have it
  *   progress       reports how far a call is, three times, and then what is none
  *   forms=N        asks a person N times before it answers a call, in the way of its era; echo then says the answers
+ *   rich           the form of forms has a member of each kind
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
  *                  endless: never
  *
@@ -132,8 +133,15 @@ static void ask_client(void) {
   }
 }
 
-#define FORM \
-  "{\"message\":\"Which?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}}"
+static const char *form(void) {
+  return option("rich")
+             ? "{\"message\":\"Which\\u001b[31m one?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{"
+               "\"name\":{\"type\":\"string\",\"description\":\"Your name\"},\"age\":{\"type\":\"integer\"},"
+               "\"height\":{\"type\":\"number\"},\"sure\":{\"type\":\"boolean\"},\"note\":{\"type\":\"string\"},"
+               "\"colour\":{\"type\":\"string\",\"enum\":[\"red\",\"blue\"]}},\"required\":[\"name\",\"sure\"]}}"
+             : "{\"message\":\"Which?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":"
+               "\"string\"}}}}";
+}
 
 /* What stands after a key, with ' in place of ", as the answer of a call. */
 static void say_answers(const char *id, const char *line, const char *key) {
@@ -153,10 +161,10 @@ static void ask_forms(const char *id, const char *line) {
   }
   for (long i = 1; i <= number("forms"); i++) {
     size_t used = strlen(wanted);
-    snprintf(wanted + used, sizeof wanted - used, "%s\"f%ld\":{\"method\":\"elicitation/create\",\"params\":" FORM "}",
-             i > 1 ? "," : "", i);
+    snprintf(wanted + used, sizeof wanted - used, "%s\"f%ld\":{\"method\":\"elicitation/create\",\"params\":%s}",
+             i > 1 ? "," : "", i, form());
     if (is_new) continue;
-    printf("{\"jsonrpc\":\"2.0\",\"id\":\"f%ld\",\"method\":\"elicitation/create\",\"params\":" FORM "}\n", i);
+    printf("{\"jsonrpc\":\"2.0\",\"id\":\"f%ld\",\"method\":\"elicitation/create\",\"params\":%s}\n", i, form());
     fflush(stdout);
   }
   if (is_new) {
