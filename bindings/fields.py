@@ -27,6 +27,8 @@ VALUES = {
     'tp_decision': 'arguments', 'tp_added_message': 'files', 'tp_job': 'payload'}
 # Members whose content are bytes.
 BYTES = {'tp_part': 'bytes'}
+# Values that are text where another member says so.
+RAW = {('tp_tool_call', 'arguments'): 'malformed'}
 # What a binding sets itself, or what only the library reads.
 OWN = {'struct_size', 'ctx', 'data', 'inbox', 'allocator', 'turn', 'copied', 'id_count', 'ids', 'phases', 'phase_count'}
 # With callbacks: the binding makes them.
@@ -74,7 +76,7 @@ class Tables:
         if target == 'tp_text':
             which = [words for words, table in (('VALUE', VALUES), ('BYTES', BYTES))
                      if name in table.get(struct, '').split()]
-            return which[0] if which else 'TEXT', 'NULL', None
+            return which[0] if which else 'TEXT', 'NULL', RAW.get((struct, name))
         if kind == 'enum' and target != 'tp_status':
             return 'ENUM', self.enum(target), None
         if kind in ('string', 'bool'):
@@ -97,7 +99,7 @@ class Tables:
         self.made.add(name)
         self.headers.add(self.structs[name]['header'])
         kinds = [(member, self.kind_of(name, member)) for member in self.structs[name]['members']]
-        counts = {found[2] for _, found in kinds if found and found[2]}
+        counts = {found[2] for _, found in kinds if found and found[2] and found[0] != 'VALUE'}
         rows = ['  {"%s", TPB_%s, %d, offsetof(%s, %s), %s, %s},' % (
             member['name'], found[0], member['size'], name, member['name'],
             '(int32_t)offsetof(%s, %s)' % (name, found[2]) if found[2] else '-1', found[1])

@@ -28,7 +28,7 @@ typedef enum tpb_kind {
   TPB_ENUM,    /* 32 bits; a name of the table, or a number */
   TPB_TEXT,    /* tp_text: UTF-8 */
   TPB_BYTES,   /* tp_text: bytes */
-  TPB_VALUE,   /* tp_text: a value */
+  TPB_VALUE,   /* tp_text: a value, or text */
   TPB_STRINGS, /* array of const char *, ended by NULL and counted where the struct has a count */
   TPB_STRUCT,  /* pointer to a struct of the table */
   TPB_STRUCTS  /* array of pointers to structs of the table, counted */
@@ -46,7 +46,7 @@ typedef struct tpb_field {
   tpb_kind kind;
   uint32_t size;
   size_t offset;
-  int32_t count_offset; /* -1: none */
+  int32_t count_offset; /* of a list; of a VALUE that of a bool which is set when it is text; -1: none */
   const void *table;    /* tpb_enum, tpb_struct or NULL */
 } tpb_field;
 typedef struct tpb_struct {

@@ -161,6 +161,15 @@ static void name_member(const tpb_struct *table, const char *name) {
   Py_XDECREF(trace);
 }
 
+/* Whether a value is text: of a call whose arguments could not be decoded. */
+static bool is_raw(PyObject *dict, const tpb_struct *table, const tpb_field *field) {
+  if (field->kind != TPB_VALUE || field->count_offset < 0) return false;
+  const tpb_field *flag = table->fields;
+  while (flag->offset != (size_t)field->count_offset) flag++;
+  PyObject *value = PyDict_GetItemString(dict, flag->name);
+  return value && PyObject_IsTrue(value) == 1;
+}
+
 bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *keep) {
   PyObject *key, *value;
   Py_ssize_t at = 0;
@@ -181,7 +190,8 @@ bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *k
     }
     if (value == Py_None) continue;
     if (PyList_Append(keep, value) != 0) return false;
-    if (!read_member(value, field, target, keep)) {
+    if (!(is_raw(dict, table, field) ? tpy_text(value, (tp_text *)((char *)target + field->offset))
+                                     : read_member(value, field, target, keep))) {
       name_member(table, name);
       return false;
     }
@@ -229,7 +239,8 @@ static PyObject *show_member(const char *source, const tpb_field *field) {
       memcpy(&text, member, sizeof text);
       if (!text.size) return NULL;
       if (field->kind == TPB_BYTES) return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
-      return field->kind == TPB_TEXT ? tpy_str(text) : tpy_object(text);
+      if (field->kind == TPB_TEXT || (field->count_offset >= 0 && source[field->count_offset])) return tpy_str(text);
+      return tpy_object(text);
     case TPB_STRUCT:
       memcpy(&data, member, sizeof data);
       return data ? tpy_show(data, field->table) : NULL;

@@ -163,7 +163,10 @@ static PyObject *work_get(PyObject *self, PyObject *key) {
   if (!tp_call_has(work->call, field)) Py_RETURN_NONE;
   if (tp_field_kind(field) == TP_FIELD_KIND_INT) return PyLong_FromLongLong(tp_call_int(work->call, field));
   const tp_text text = tp_call_text(work->call, field);
-  return tp_field_kind(field) == TP_FIELD_KIND_VALUE ? tpy_object(text) : tpy_str(text);
+  bool is_text = tp_field_kind(field) != TP_FIELD_KIND_VALUE;
+  if (field == TP_FIELD_ARGUMENTS) /* text where the provider could not decode them */
+    is_text = tp_value_kind_of(text) != TP_VALUE_MAP || tp_value_check(text, NULL) != TP_OK;
+  return is_text ? tpy_str(text) : tpy_object(text);
 }
 
 static PyObject *work_payload(PyObject *self, PyObject *unused) {

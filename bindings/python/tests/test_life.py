@@ -20,7 +20,7 @@ logging.getLogger('turnphase').setLevel(logging.CRITICAL)
 def program(text):
     """(exit code, output) of a program in an interpreter of its own."""
     run = subprocess.run(
-        [sys.executable, '-X', 'dev', '-c', textwrap.dedent(text)], capture_output=True, text=True, timeout=60
+        [sys.executable, '-P', '-X', 'dev', '-c', textwrap.dedent(text)], capture_output=True, text=True, timeout=60
     )
     return run.returncode, run.stdout + run.stderr
 

@@ -468,6 +468,23 @@ class Tools(AsyncTest):
             await self.read(act, wrong)
         self.assertEqual(ran, [])
 
+    async def test_arguments_that_could_not_be_decoded_are_text(self):
+        seen = []
+
+        async def model(request):
+            if request.messages[-1].role == 'user':
+                return Response(calls=[ToolCall('act', '{"n": ', malformed=True)])
+            seen.append(request.messages[-2].calls[0])
+            return request.messages[-1].text
+
+        async with Runtime() as runtime:
+            runtime.tool(name='act')(lambda: 'x')
+            async with runtime.session(model=model) as session:
+                begins = [event.tool_call async for event in session.turn('x', events=['tool_begin', 'tool_end'])]
+        self.assertEqual(
+            [(call.arguments, call.malformed) for call in begins + seen], [('{"n": ', True)] * len(begins + seen)
+        )
+
     async def test_the_run_is_a_parameter(self):
         async def act(run: ToolRun, n: int = 3) -> str:
             return f'{run.name} {run.call_id != ""} {run.session_id != ""} {n} {run.time_left_ms > 0}'

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+from typing import Any
 
 from . import _errors
 
@@ -230,28 +230,28 @@ class Decision:
     arguments: dict[str, Any] | None = None
 
 
-def made(kind: type[Any], shown: Mapping[str, Any]) -> Any:
+def made(kind: type[Any], shown: dict[str, Any]) -> Any:
     """The object of a dict; members that a newer library adds are left out."""
-    return kind(**{key: value for key, value in shown.items() if key in kind.__dataclass_fields__})
-
-
-def calls_of(shown: Mapping[str, Any]) -> list[ToolCall]:
-    return [made(ToolCall, call) for call in shown.get('calls', ())]
+    try:
+        return kind(**shown)
+    except TypeError:
+        return kind(**{key: value for key, value in shown.items() if key in kind.__dataclass_fields__})
 
 
 def message_of(shown: dict[str, Any]) -> Message:
+    if 'calls' in shown:
+        shown['calls'] = [made(ToolCall, call) for call in shown['calls']]
     message: Message = made(Message, shown)
-    message.calls = calls_of(shown)
     return message
 
 
 def request_of(shown: dict[str, Any]) -> ModelRequest:
-    messages = [message_of(message) for message in shown.pop('messages', ())]
-    tools = [
-        Tool(tool['name'], tool.get('description', ''), tool.get('schema', {'type': 'object'}))
-        for tool in shown.pop('tools', ())
+    shown['messages'] = [message_of(message) for message in shown.get('messages', ())]
+    shown['tools'] = [
+        Tool(tool['name'], tool.get('description', ''), tool.get('schema') or {'type': 'object'})
+        for tool in shown.get('tools', ())
     ]
-    request: ModelRequest = made(ModelRequest, {**shown, 'messages': messages, 'tools': tools})
+    request: ModelRequest = made(ModelRequest, shown)
     return request
 
 
@@ -264,22 +264,18 @@ def event_of(shown: dict[str, Any]) -> Event:
 
 def dict_of(answer: Any) -> dict[str, Any]:
     """The dict of a dataclass for the library: what is empty is left out."""
-    return {
-        name: value for name in answer.__dataclass_fields__ if (value := getattr(answer, name)) not in (None, '', 0)
-    }
+    return {name: value for name in answer.__slots__ if (value := getattr(answer, name))}
 
 
 def call_dict(call: ToolCall) -> dict[str, Any]:
-    made_dict = {'name': call.name, 'id': call.id, 'malformed': call.malformed}
-    if call.arguments is not None and not call.malformed:
-        made_dict['arguments'] = call.arguments
-    return made_dict
+    shown = {'name': call.name, 'id': call.id, 'malformed': call.malformed}
+    if call.arguments is not None:
+        shown['arguments'] = call.arguments
+    return shown
 
 
 def response_dict(response: Response) -> dict[str, Any]:
-    shown = {
-        name: getattr(response, name)
-        for name in ('text', 'stop_reason', 'finish', 'input_tokens', 'output_tokens', 'cost_micros', 'provider_data')
-    }
-    shown['calls'] = [call if isinstance(call, dict) else call_dict(call) for call in response.calls]
-    return {name: value for name, value in shown.items() if value not in (None, '', 0, [])}
+    shown = dict_of(response)
+    if response.calls:
+        shown['calls'] = [call if isinstance(call, dict) else call_dict(call) for call in response.calls]
+    return shown

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 
 class Error(Exception):
     """What the library refuses. `name` is the status ("TP_ERR_CYCLE"), `subject` the id of what is at fault."""
@@ -19,11 +21,11 @@ class Error(Exception):
         phase: str = '',
         line: int = 0,
         column: int = 0,
-        errno: int = 0,
+        system_error: int = 0,
     ) -> None:
         super().__init__(message)
         self.code, self.name, self.subject, self.phase = code, name, subject, phase
-        self.line, self.column, self.errno = line, column, errno
+        self.line, self.column, self.system_error = line, column, system_error
 
     def __str__(self) -> str:
         place = f' (line {self.line}, column {self.column})' if self.line else ''
@@ -43,7 +45,7 @@ class LimitError(Error):
     category = 'limit'
 
 
-class TimeoutError(Error, TimeoutError):  # noqa: A001
+class TimeoutError(Error, builtins.TimeoutError):
     category = 'timeout'
 
 
@@ -120,8 +122,10 @@ def of(
     phase: str = '',
     line: int = 0,
     column: int = 0,
-    errno: int = 0,
+    system_error: int = 0,
 ) -> Error:
     """The exception of a status."""
     kind = _NAMED.get(name) or _CLASSES.get(category, Error)
-    return kind(message, code=code, name=name, subject=subject, phase=phase, line=line, column=column, errno=errno)
+    return kind(
+        message, code=code, name=name, subject=subject, phase=phase, line=line, column=column, system_error=system_error
+    )

@@ -910,7 +910,14 @@ class Runtime:
 
     @overload
     def tool(
-        self, *, name: str | None = ..., description: str | None = ..., thread: bool | None = ..., **options: Any
+        self,
+        function: None = ...,
+        /,
+        *,
+        name: str | None = ...,
+        description: str | None = ...,
+        thread: bool | None = ...,
+        **options: Any,
     ) -> Callable[[F], F]: ...
 
     def tool(

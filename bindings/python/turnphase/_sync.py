@@ -27,7 +27,8 @@ class SyncSession:
         async def run() -> Result:
             return await self.session.turn(text, **options)
 
-        return self._runtime._run(run())
+        result: Result = self._runtime._run(run())
+        return result
 
     def stream(self, text: str, *, events: Sequence[str] = (), **options: Any) -> Iterator[Event]:
         """Runs a turn, and yields its events. The turn goes on only while the next one is waited for."""
