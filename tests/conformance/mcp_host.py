@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host with one of the client libraries of Python, for tests/mcp_hosts.py:
+
+    python3 mcp_host.py mcp|pydantic-ai|langchain COMMAND…
+
+Starts the gateway COMMAND, and prints a line of JSON for what it gets, as mcp_host.mjs."""
+
+import asyncio
+import json
+import sys
+
+library, command = sys.argv[1], sys.argv[2:]
+
+
+def say(key, value):
+    print(json.dumps({key: value}), flush=True)
+
+
+def seen(result):
+    text = ' '.join(part.text for part in result.content if part.type == 'text')
+    return {'isError': bool(result.isError), 'text': text}
+
+
+async def play_mcp():
+    from mcp import ClientSession, StdioServerParameters, types
+    from mcp.client.stdio import stdio_client
+
+    async def accept(context, params):
+        return types.ElicitResult(action='accept', content={'allow': True})
+
+    async with stdio_client(StdioServerParameters(command=command[0], args=command[1:])) as (read, write):
+        async with ClientSession(read, write, elicitation_callback=accept) as session:
+            await session.initialize()
+            say('tools', [tool.name for tool in (await session.list_tools()).tools])
+            say('call', seen(await session.call_tool('e__echo', {'message': 'hi'})))
+            say('denied', seen(await session.call_tool('e__get-env', {})))
+            say('asked', seen(await session.call_tool('files_write', {'path': 'mcp.txt', 'text': 'x'})))
+
+
+async def play_pydantic():
+    from fastmcp.client.transports import StdioTransport
+    from pydantic_ai.mcp import MCPToolset
+    server = MCPToolset(StdioTransport(command[0], command[1:]))
+
+    async def call(name, given):
+        try:
+            return {'isError': False, 'text': str(await server.direct_call_tool(name, given))}
+        except Exception as error:  # of the library: what the model would read
+            return {'isError': True, 'text': str(error)}
+
+    async with server:
+        say('tools', [tool.name for tool in await server.list_tools()])
+        say('call', await call('e__echo', {'message': 'hi'}))
+        say('denied', await call('e__get-env', {}))
+
+
+async def play_langchain():
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+    client = MultiServerMCPClient({'g': {'transport': 'stdio', 'command': command[0], 'args': command[1:]}})
+    tools = {tool.name: tool for tool in await client.get_tools()}
+
+    async def call(name, given):
+        try:
+            return {'isError': False, 'text': str(await tools[name].ainvoke(given))}
+        except Exception as error:  # of the library: what the model would read
+            return {'isError': True, 'text': str(error)}
+
+    say('tools', list(tools))
+    say('call', await call('e__echo', {'message': 'hi'}))
+    say('denied', await call('e__get-env', {}))
+
+
+asyncio.run({'mcp': play_mcp, 'pydantic-ai': play_pydantic, 'langchain': play_langchain}[library]())
