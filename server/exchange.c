@@ -149,7 +149,6 @@ void tp__server_turn_cancel(tp__server_turn *turn) {
 /* ---- what the runtime notifies ---- */
 
 /* Text before a call of a tool and the answer after it are two paragraphs. */
-/* Text before a call of a tool and the answer after it are two paragraphs. */
 static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
   bool fits = true;
   if (piece.size == 0) return;

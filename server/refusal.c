@@ -116,7 +116,7 @@ void tp__put_json(tp__bytes *out, tp_text text) {
   for (size_t i = 0, from = 0; i <= text.size; i++) {
     unsigned char c = i < text.size ? (unsigned char)text.data[i] : 0;
     if (i < text.size && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) continue;
-    tp__bytes_put(out, text.data + from, i - from);
+    if (i > from) tp__bytes_put(out, text.data + from, i - from);
     from = i + 1;
     if (i == text.size) break;
     if (c == '"' || c == '\\') tp__bytes_put(out, (char[]){'\\', (char)c}, 2);
