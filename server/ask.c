@@ -15,9 +15,13 @@ enum { MESSAGES_MAX = 100000, CALLS_MAX = 100000, TOOLS_MAX = 128, SHOWN = 64 };
 
 typedef struct reader {
   tp__ask *ask;
+  const char *list; /* "messages" or "input" */
   tp__refusal *refusal;
   size_t parameter_count;
   bool no_tools;
+  tp_text effort;     /* of reasoning, for the provider; empty: none */
+  size_t *message_of; /* of each item of an input, its message; SIZE_MAX: none */
+  size_t item_count;
   char where[SHOWN]; /* "messages[3]" */
 } reader;
 
@@ -28,6 +32,7 @@ typedef struct field {
   const char *name;
   tp_value_kind kind; /* NONE: any */
   take_fn take;       /* NULL: it has no effect */
+  const char *as;     /* the parameter's name for providers, which is that of chat completions; NULL: name */
 } field;
 
 /* ---- helpers ---- */
@@ -97,13 +102,13 @@ static bool read_part(reader *r, tp_text part, tp__bytes *out) {
   tp_text type = text_member(part, "type"), text = {0};
   if (is_image_part(type)) {
     if (is_url(image_of(part))) return true;
-    return refuse(r, "messages", "%s.content: an image is a URL that begins with data:image/ or https://", r->where);
+    return refuse(r, r->list, "%s.content: an image is a URL that begins with data:image/ or https://", r->where);
   }
   if (is_text_part(type)) text = text_member(part, "text");
   else if (tp__is_word(type, "refusal")) text = text_member(part, "refusal");
   else
-    return refuse(r, "messages", "%s.content has a part of type '%.*s', and this server takes texts and images",
-                  r->where, tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+    return refuse(r, r->list, "%s.content has a part of type '%.*s', and this server takes texts and images", r->where,
+                  tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
   if (out->size > 0 && text.size > 0) tp__bytes_put(out, "\n", 1);
   tp__bytes_put_text(out, text);
   return true;
@@ -117,7 +122,7 @@ static bool read_content(reader *r, tp_text content, tp__bytes *out) {
   if (kind == TP_VALUE_TEXT) tp__bytes_put_text(out, tp_value_text(content));
   if (kind == TP_VALUE_TEXT || kind == TP_VALUE_NONE || kind == TP_VALUE_NULL) return true;
   if (kind != TP_VALUE_ARRAY)
-    return refuse(r, "messages", "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
+    return refuse(r, r->list, "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
   for (tp_value_walk walk = {0}; tp_value_next(content, &walk);) {
     if (!read_part(r, walk.value, out)) return false;
     if (!is_image_part(text_member(walk.value, "type"))) continue;
@@ -143,7 +148,7 @@ static bool read_call(reader *r, tp_text value, tp_tool_call *call) {
   *call = (tp_tool_call){
       .struct_size = sizeof *call, .id = text_member(value, "id"), .name = text_member(function, "name")};
   if (call->id.size == 0 || call->name.size == 0)
-    return refuse(r, "messages", "%s.tool_calls: each has an id and a function with a name", r->where);
+    return refuse(r, r->list, "%s.tool_calls: each has an id and a function with a name", r->where);
   call->arguments = arguments;
   call->malformed = true;
   return true;
@@ -180,7 +185,7 @@ static bool read_message(reader *r, tp_text value, size_t index) {
   message->text = tp__bytes_text(text);
   message->call_id = text_member(value, "tool_call_id");
   if (message->role != TP_ROLE_TOOL) message->call_id = (tp_text){0};
-  else if (message->call_id.size == 0) return refuse(r, "messages", "%s.tool_call_id is missing", r->where);
+  else if (message->call_id.size == 0) return refuse(r, r->list, "%s.tool_call_id is missing", r->where);
   tp_text calls = member(value, "tool_calls");
   if (message->role == TP_ROLE_ASSISTANT && !read_calls(r, calls, message)) return false;
   return !text->failed || refuse_memory(r);
@@ -234,11 +239,12 @@ static bool finish_parts(reader *r) {
   size_t i = 0;
   if (tp_writer_finish(ask->parts, &all) != TP_OK) return refuse_memory(r);
   for (tp_value_walk walk = {0}; tp_value_next(all, &walk); i++) {
-    bool takes = ask->messages[i].role == TP_ROLE_USER || ask->messages[i].role == TP_ROLE_TOOL;
     if (tp_value_count(walk.value) == 0) continue;
-    snprintf(r->where, sizeof r->where, "messages[%zu]", i);
-    if (!takes) return refuse(r, "messages", "%s: images stand in messages of the user", r->where);
-    ask->messages[i].parts = walk.value;
+    tp_message *message = &ask->messages[r->message_of ? r->message_of[i] : i];
+    snprintf(r->where, sizeof r->where, "%s[%zu]", r->list, i);
+    if (message->role != TP_ROLE_USER && message->role != TP_ROLE_TOOL)
+      return refuse(r, r->list, "%s: images stand in messages of the user", r->where);
+    message->parts = walk.value;
   }
   return true;
 }
@@ -359,10 +365,9 @@ static bool take_modalities(reader *r, tp_text value) {
   return true;
 }
 
-static bool take_response_format(reader *r, tp_text value) {
-  tp_text type = text_member(value, "type");
+/* @param schema  the member that has it. */
+static bool read_format(reader *r, const char *param, tp_text type, tp_text schema) {
   if (type.size == 0 || tp__is_word(type, "text")) return true;
-  tp_text schema = member(member(value, "json_schema"), "schema");
   if (tp__is_word(type, "json_object")) {
     tp__bytes_put_string(&r->ask->schema, "{\"type\":\"object\"}");
   } else if (tp__is_word(type, "json_schema") && tp_value_kind_of(schema) == TP_VALUE_MAP) {
@@ -373,9 +378,13 @@ static bool take_response_format(reader *r, tp_text value) {
     tp_writer_free(writer);
     if (json.size == 0) return refuse_memory(r);
   } else {
-    return refuse(r, "response_format", "response_format is text, json_object, or json_schema with json_schema.schema");
+    return refuse(r, param, "%s: the format is text, json_object, or json_schema with a schema", param);
   }
   return !r->ask->schema.failed || refuse_memory(r);
+}
+
+static bool take_response_format(reader *r, tp_text value) {
+  return read_format(r, "response_format", text_member(value, "type"), member(member(value, "json_schema"), "schema"));
 }
 
 /* It is for the provider, as it is. */
@@ -386,40 +395,40 @@ static bool take_parameter(reader *r, tp_text value) {
 }
 
 static const field chat_fields[] = {
-    {"messages", TP_VALUE_ARRAY, take_messages},
-    {"model", TP_VALUE_TEXT, take_model},
-    {"stream", TP_VALUE_BOOL, take_stream},
-    {"stream_options", TP_VALUE_MAP, take_stream_options},
-    {"response_format", TP_VALUE_MAP, take_response_format},
-    {"tools", TP_VALUE_ARRAY, take_tools},
-    {"functions", TP_VALUE_ARRAY, take_functions},
-    {"tool_choice", TP_VALUE_NONE, take_tool_choice},
-    {"parallel_tool_calls", TP_VALUE_BOOL, take_parallel},
-    {"n", TP_VALUE_INT, take_n},
-    {"logprobs", TP_VALUE_BOOL, take_logprobs},
-    {"modalities", TP_VALUE_ARRAY, take_modalities},
-    {"temperature", TP_VALUE_DOUBLE, take_parameter},
-    {"top_p", TP_VALUE_DOUBLE, take_parameter},
-    {"top_k", TP_VALUE_INT, take_parameter},
-    {"min_p", TP_VALUE_DOUBLE, take_parameter},
-    {"max_tokens", TP_VALUE_INT, take_parameter},
-    {"max_completion_tokens", TP_VALUE_INT, take_parameter},
-    {"presence_penalty", TP_VALUE_DOUBLE, take_parameter},
-    {"frequency_penalty", TP_VALUE_DOUBLE, take_parameter},
-    {"repetition_penalty", TP_VALUE_DOUBLE, take_parameter},
-    {"seed", TP_VALUE_INT, take_parameter},
-    {"stop", TP_VALUE_NONE, take_parameter},
-    {"logit_bias", TP_VALUE_MAP, take_parameter},
-    {"reasoning_effort", TP_VALUE_TEXT, take_parameter},
-    {"verbosity", TP_VALUE_TEXT, take_parameter},
+    {"messages", TP_VALUE_ARRAY, take_messages, NULL},
+    {"model", TP_VALUE_TEXT, take_model, NULL},
+    {"stream", TP_VALUE_BOOL, take_stream, NULL},
+    {"stream_options", TP_VALUE_MAP, take_stream_options, NULL},
+    {"response_format", TP_VALUE_MAP, take_response_format, NULL},
+    {"tools", TP_VALUE_ARRAY, take_tools, NULL},
+    {"functions", TP_VALUE_ARRAY, take_functions, NULL},
+    {"tool_choice", TP_VALUE_NONE, take_tool_choice, NULL},
+    {"parallel_tool_calls", TP_VALUE_BOOL, take_parallel, NULL},
+    {"n", TP_VALUE_INT, take_n, NULL},
+    {"logprobs", TP_VALUE_BOOL, take_logprobs, NULL},
+    {"modalities", TP_VALUE_ARRAY, take_modalities, NULL},
+    {"temperature", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"top_p", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"top_k", TP_VALUE_INT, take_parameter, NULL},
+    {"min_p", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"max_tokens", TP_VALUE_INT, take_parameter, NULL},
+    {"max_completion_tokens", TP_VALUE_INT, take_parameter, NULL},
+    {"presence_penalty", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"frequency_penalty", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"repetition_penalty", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"seed", TP_VALUE_INT, take_parameter, NULL},
+    {"stop", TP_VALUE_NONE, take_parameter, NULL},
+    {"logit_bias", TP_VALUE_MAP, take_parameter, NULL},
+    {"reasoning_effort", TP_VALUE_TEXT, take_parameter, NULL},
+    {"verbosity", TP_VALUE_TEXT, take_parameter, NULL},
     /* Without an effect: they are for the accounts and caches of one provider. */
-    {"user", TP_VALUE_TEXT, NULL},
-    {"metadata", TP_VALUE_MAP, NULL},
-    {"store", TP_VALUE_BOOL, NULL},
-    {"service_tier", TP_VALUE_TEXT, NULL},
-    {"safety_identifier", TP_VALUE_TEXT, NULL},
-    {"prompt_cache_key", TP_VALUE_TEXT, NULL},
-    {"prompt_cache_retention", TP_VALUE_TEXT, NULL},
+    {"user", TP_VALUE_TEXT, NULL, NULL},
+    {"metadata", TP_VALUE_MAP, NULL, NULL},
+    {"store", TP_VALUE_BOOL, NULL, NULL},
+    {"service_tier", TP_VALUE_TEXT, NULL, NULL},
+    {"safety_identifier", TP_VALUE_TEXT, NULL, NULL},
+    {"prompt_cache_key", TP_VALUE_TEXT, NULL, NULL},
+    {"prompt_cache_retention", TP_VALUE_TEXT, NULL, NULL},
 };
 enum { CHAT_FIELDS = sizeof chat_fields / sizeof *chat_fields };
 
@@ -446,6 +455,7 @@ static bool take_field(reader *r, const field *fields, size_t count, tp_text nam
 
 static bool read_parameters(reader *r, const field *fields, size_t count, tp_text body) {
   tp__ask *ask = r->ask;
+  r->parameter_count += r->effort.size > 0;
   if (r->parameter_count == 0) return true;
   if (tp_writer_new(NULL, &ask->parameters) != TP_OK) return refuse_memory(r);
   tp_write_map(ask->parameters, r->parameter_count);
@@ -453,8 +463,13 @@ static bool read_parameters(reader *r, const field *fields, size_t count, tp_tex
     const field *f = field_of(fields, count, walk.key);
     bool is_parallel = f && f->take == take_parallel && !tp_value_bool(walk.value, true);
     if (!f || (f->take != take_parameter && !is_parallel) || tp_value_kind_of(walk.value) == TP_VALUE_NULL) continue;
-    tp_write_text(ask->parameters, walk.key);
+    if (f->as) tp_write_string(ask->parameters, f->as);
+    else tp_write_text(ask->parameters, walk.key);
     tp_write_value(ask->parameters, walk.value);
+  }
+  if (r->effort.size > 0) {
+    tp_write_string(ask->parameters, "reasoning_effort");
+    tp_write_text(ask->parameters, r->effort);
   }
   return tp_writer_finish(ask->parameters, &ask->parameters_value) == TP_OK || refuse_memory(r);
 }
@@ -502,14 +517,14 @@ static void find_results(tp__ask *ask, size_t end) {
  * conversation like any other: the model is asked to go on. */
 static bool split_messages(reader *r) {
   tp__ask *ask = r->ask;
-  if (ask->message_count == 0) return refuse(r, "messages", "messages is missing");
+  if (ask->message_count == 0) return refuse(r, r->list, "%s is missing", r->list);
   tp_message *last = &ask->messages[ask->message_count - 1];
   bool ends_with_results = last->role == TP_ROLE_TOOL;
   if (last->role != TP_ROLE_USER && !ends_with_results)
-    return refuse(r, "messages", "the last message is the user's, or the result of a tool");
+    return refuse(r, r->list, "the last message is the user's, or the result of a tool");
   find_results(ask, ask->message_count - !ends_with_results);
   if (!ends_with_results) {
-    if (last->text.size == 0 && last->parts.size == 0) return refuse(r, "messages", "the last message is empty");
+    if (last->text.size == 0 && last->parts.size == 0) return refuse(r, r->list, "the last message is empty");
     if (!take_files(r, last)) return false;
     tp__bytes_put_text(&ask->text, last->text);
     ask->message_count--;
@@ -525,12 +540,212 @@ static bool split_messages(reader *r) {
 }
 
 bool tp__ask_read_chat(tp__ask *ask, tp_text body, tp__refusal *refusal) {
-  reader r = {.ask = ask, .refusal = refusal};
+  reader r = {.ask = ask, .refusal = refusal, .list = "messages"};
   assert(!ask->body && ask->message_count == 0);
   if (!read_fields(&r, chat_fields, CHAT_FIELDS, body)) return false;
   if (!decode_arguments(&r)) return false;
   name_results(ask);
   return split_messages(&r);
+}
+
+/* ---- responses ---- */
+
+static bool take_instructions(reader *r, tp_text value) {
+  r->ask->instructions = tp_value_text(value);
+  return true;
+}
+
+static bool take_previous(reader *r, tp_text value) {
+  r->ask->previous = tp_value_text(value);
+  return true;
+}
+
+static bool take_conversation(reader *r, tp_text value) {
+  r->ask->session = tp_value_kind_of(value) == TP_VALUE_MAP ? text_member(value, "id") : tp_value_text(value);
+  return r->ask->session.size > 0 || refuse(r, "conversation", "conversation is a string or an object with an id");
+}
+
+static bool take_store(reader *r, tp_text value) {
+  r->ask->stores = tp_value_bool(value, true);
+  return true;
+}
+
+static bool take_background(reader *r, tp_text value) {
+  return !tp_value_bool(value, false) || refuse(r, "background", "background responses are not given by this server");
+}
+
+static bool take_reasoning(reader *r, tp_text value) {
+  r->effort = text_member(value, "effort");
+  return true;
+}
+
+static bool take_text(reader *r, tp_text value) {
+  tp_text format = member(value, "format");
+  return read_format(r, "text", text_member(format, "type"), member(format, "schema"));
+}
+
+static bool take_max_calls(reader *r, tp_text value) {
+  int64_t count = tp_value_int(value, 0);
+  if (count < 1 || count > INT32_MAX) return refuse(r, "max_tool_calls", "max_tool_calls is at least 1");
+  r->ask->tool_calls_max = (uint32_t)count;
+  return true;
+}
+
+/* What an item of an input is. */
+typedef enum item_kind { ITEM_NONE, ITEM_MESSAGE, ITEM_CALL, ITEM_RESULT, ITEM_REASONING } item_kind;
+
+static item_kind item_of(tp_text item) {
+  tp_text type = text_member(item, "type");
+  if (tp__is_word(type, "message") || (type.size == 0 && text_member(item, "role").size > 0)) return ITEM_MESSAGE;
+  if (tp__is_word(type, "function_call")) return ITEM_CALL;
+  if (tp__is_word(type, "function_call_output")) return ITEM_RESULT;
+  return tp__is_word(type, "reasoning") ? ITEM_REASONING : ITEM_NONE;
+}
+
+static tp_message *add_message(reader *r, tp_role role) {
+  tp__ask *ask = r->ask;
+  tp_message *message = &ask->messages[ask->message_count];
+  *message = (tp_message){.struct_size = sizeof *message, .role = role};
+  ask->message_list[ask->message_count++] = message;
+  return message;
+}
+
+/* Calls belong to the message of the assistant before them, or to one of their own. */
+static bool read_call_item(reader *r, tp_text item) {
+  tp__ask *ask = r->ask;
+  tp_message *last = ask->message_count > 0 ? &ask->messages[ask->message_count - 1] : NULL;
+  if (!last || last->role != TP_ROLE_ASSISTANT) last = add_message(r, TP_ROLE_ASSISTANT);
+  tp_tool_call *call = &ask->calls[ask->call_count];
+  *call = (tp_tool_call){.struct_size = sizeof *call,
+                         .id = text_member(item, "call_id"),
+                         .name = text_member(item, "name"),
+                         .arguments = text_member(item, "arguments"),
+                         .malformed = true};
+  if (call->id.size == 0 || call->name.size == 0)
+    return refuse(r, "input", "%s: a function_call has a call_id and a name", r->where);
+  if (!last->calls) last->calls = ask->call_list + ask->call_count;
+  ask->call_list[ask->call_count++] = call;
+  last->call_count++;
+  return true;
+}
+
+static bool read_item(reader *r, tp_text item, item_kind kind) {
+  tp__ask *ask = r->ask;
+  tp_text role = text_member(item, "role");
+  tp_role of = kind == ITEM_RESULT ? TP_ROLE_TOOL : role_of(role);
+  if (kind == ITEM_CALL) return read_call_item(r, item);
+  if (!of || (kind == ITEM_MESSAGE && of == TP_ROLE_TOOL))
+    return refuse(r, "input", "%s.role is system, developer, user or assistant, not '%.*s'", r->where,
+                  tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
+  tp_message *message = add_message(r, of);
+  tp__bytes *text = &ask->texts[ask->message_count - 1];
+  if (!read_content(r, member(item, kind == ITEM_RESULT ? "output" : "content"), text)) return false;
+  message->text = tp__bytes_text(text);
+  if (kind == ITEM_RESULT) message->call_id = text_member(item, "call_id");
+  if (kind == ITEM_RESULT && message->call_id.size == 0) return refuse(r, "input", "%s.call_id is missing", r->where);
+  return !text->failed || refuse_memory(r);
+}
+
+static bool read_items(reader *r, tp_text items) {
+  size_t count = tp_value_count(items), i = 0;
+  r->message_of = tp__heap_alloc(count * sizeof *r->message_of);
+  r->item_count = count;
+  if (!r->message_of) return refuse_memory(r);
+  for (tp_value_walk walk = {0}; tp_value_next(items, &walk); i++) {
+    item_kind kind = item_of(walk.value);
+    tp_text type = text_member(walk.value, "type");
+    snprintf(r->where, sizeof r->where, "input[%zu]", i);
+    if (kind == ITEM_NONE)
+      return refuse(r, "input", "%s: an item of type '%.*s' is not taken", r->where, tp__cut(type, SHOWN),
+                    type.size > 0 ? type.data : "");
+    bool has_content = kind == ITEM_MESSAGE || kind == ITEM_RESULT;
+    if (!has_content) tp_write_array(r->ask->parts, 0);
+    if (kind != ITEM_REASONING && !read_item(r, walk.value, kind)) return false;
+    r->message_of[i] = r->ask->message_count > 0 ? r->ask->message_count - 1 : 0;
+  }
+  return finish_parts(r);
+}
+
+static bool take_input(reader *r, tp_text input) {
+  tp__ask *ask = r->ask;
+  tp_value_kind kind = tp_value_kind_of(input);
+  size_t count = tp_value_count(input), calls = 0;
+  if (kind == TP_VALUE_TEXT) {
+    if (!begin_messages(r, 1, 0)) return false;
+    tp_message *message = add_message(r, TP_ROLE_USER);
+    tp__bytes_put_text(&ask->texts[0], tp_value_text(input));
+    message->text = tp__bytes_text(&ask->texts[0]);
+    return !ask->texts[0].failed || refuse_memory(r);
+  }
+  if (kind != TP_VALUE_ARRAY || count == 0 || count > MESSAGES_MAX)
+    return refuse(r, "input", "input is a string, or an array of 1 to %d items", MESSAGES_MAX);
+  for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) calls += item_of(walk.value) == ITEM_CALL;
+  return begin_messages(r, count, calls) && read_items(r, input);
+}
+
+static const field response_fields[] = {
+    {"input", TP_VALUE_NONE, take_input, NULL},
+    {"model", TP_VALUE_TEXT, take_model, NULL},
+    {"instructions", TP_VALUE_TEXT, take_instructions, NULL},
+    {"stream", TP_VALUE_BOOL, take_stream, NULL},
+    {"previous_response_id", TP_VALUE_TEXT, take_previous, NULL},
+    {"conversation", TP_VALUE_NONE, take_conversation, NULL},
+    {"store", TP_VALUE_BOOL, take_store, NULL},
+    {"background", TP_VALUE_BOOL, take_background, NULL},
+    {"text", TP_VALUE_MAP, take_text, NULL},
+    {"reasoning", TP_VALUE_MAP, take_reasoning, NULL},
+    {"tools", TP_VALUE_ARRAY, take_tools, NULL},
+    {"tool_choice", TP_VALUE_NONE, take_tool_choice, NULL},
+    {"parallel_tool_calls", TP_VALUE_BOOL, take_parallel, NULL},
+    {"max_tool_calls", TP_VALUE_INT, take_max_calls, NULL},
+    {"temperature", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"top_p", TP_VALUE_DOUBLE, take_parameter, NULL},
+    {"max_output_tokens", TP_VALUE_INT, take_parameter, "max_tokens"},
+    /* Without an effect: they are for the accounts, caches and answers of one provider. */
+    {"include", TP_VALUE_ARRAY, NULL, NULL},
+    {"stream_options", TP_VALUE_MAP, NULL, NULL},
+    {"truncation", TP_VALUE_TEXT, NULL, NULL},
+    {"user", TP_VALUE_TEXT, NULL, NULL},
+    {"metadata", TP_VALUE_MAP, NULL, NULL},
+    {"service_tier", TP_VALUE_TEXT, NULL, NULL},
+    {"safety_identifier", TP_VALUE_TEXT, NULL, NULL},
+    {"prompt_cache_key", TP_VALUE_TEXT, NULL, NULL},
+    {"prompt_cache_retention", TP_VALUE_TEXT, NULL, NULL},
+};
+enum { RESPONSE_FIELDS = sizeof response_fields / sizeof *response_fields };
+
+/* Instructions stand before the system messages of the input. */
+static bool join_instructions(reader *r) {
+  tp__ask *ask = r->ask;
+  tp__bytes joined = {0};
+  if (ask->instructions.size == 0) return true;
+  tp__bytes_put_text(&joined, ask->instructions);
+  if (ask->system.size > 0) tp__bytes_put(&joined, "\n\n", 2);
+  tp__bytes_put_text(&joined, tp__bytes_text(&ask->system));
+  tp__bytes_fini(&ask->system);
+  ask->system = joined;
+  return !joined.failed || refuse_memory(r);
+}
+
+static bool read_response(reader *r, tp_text body) {
+  tp__ask *ask = r->ask;
+  if (!read_fields(r, response_fields, RESPONSE_FIELDS, body) || !decode_arguments(r)) return false;
+  name_results(ask);
+  if (!split_messages(r) || !join_instructions(r)) return false;
+  if (ask->previous.size > 0 && ask->session.size > 0)
+    return refuse(r, "previous_response_id", "give previous_response_id or conversation, not both");
+  if (ask->previous.size > 0 && !ask->goes_on && ask->results == 0)
+    return refuse(r, "input", "with previous_response_id the input has one message of the user, or results of calls");
+  return true;
+}
+
+bool tp__ask_read_response(tp__ask *ask, tp_text body, tp__refusal *refusal) {
+  reader r = {.ask = ask, .refusal = refusal, .list = "input"};
+  assert(!ask->body && ask->message_count == 0);
+  ask->stores = true;
+  bool reads = read_response(&r, body);
+  tp__heap_free(r.message_of, r.item_count * sizeof *r.message_of);
+  return reads;
 }
 
 void tp__ask_fini(tp__ask *ask) {

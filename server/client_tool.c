@@ -179,8 +179,41 @@ void tp__client_calls_look_locked(tp__server_turn *turn) {
 
 /* ---- the hooks ---- */
 
+/** The newest turn of a conversation that completed. */
+typedef struct newest {
+  tp_text own, last, before;
+} newest;
+
+static bool look_at_message(void *ctx, const tp_message *message) {
+  newest *n = ctx;
+  if (message->turn_id.size == 0 || tp__same(message->turn_id, n->own)) return true;
+  if (!tp__same(message->turn_id, n->last)) {
+    n->before = n->last;
+    n->last = message->turn_id;
+  }
+  if (message->role == TP_ROLE_END) n->last = n->before; /* it failed, or was cancelled */
+  return true;
+}
+
+/* A response continues the newest one of its session, whose turn has its id; later exchanges of that turn have a number
+ * after it. */
+static bool follows_previous(tp_call *call, const tp__server_turn *turn) {
+  newest n = {.own = tp_call_id(call, TP_ID_TURN)};
+  if (!turn->previous_id[0]) return true;
+  (void)tp_call_messages(call, look_at_message, &n);
+  const char *number = strchr(turn->previous_id + 5, '_');
+  size_t size = number ? (size_t)(number - turn->previous_id) : strlen(turn->previous_id);
+  return tp__same(n.last, (tp_text){turn->previous_id, size});
+}
+
 static tp_answer emit_tools(void *ctx, tp_call *call) {
   tp__server_turn *turn = turn_of(ctx, tp_call_data(call, TP_ID_TURN));
+  if (turn && !follows_previous(call, turn)) {
+    tp__lock_acquire(&turn->lock);
+    turn->lost_previous = true;
+    tp__lock_release(&turn->lock);
+    return tp_call_fail(call, TP_ERR_NOT_FOUND, "the response that this one continues is not the newest");
+  }
   tp_tool tools[CALLS_MAX];
   const tp_tool *list[CALLS_MAX];
   char names[CALLS_MAX][TP_ID_BYTES_MAX + 1];

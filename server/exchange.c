@@ -41,6 +41,7 @@ static tp__server_turn *turn_new(tp_server *server, const tp__ask *ask) {
   turn->server = server;
   turn->tools = tp__bytes_text(&turn->tools_copy);
   turn->holds_text = ask->schema.size > 0;
+  (void)tp__copy_cut(turn->previous_id, sizeof turn->previous_id, ask->previous);
   return turn;
 }
 
@@ -52,6 +53,9 @@ void tp__exchange_released(void *ctx, void *data) {
   tp__server_turn_unref(exchange->turn);
   tp__bytes_fini(&exchange->tail);
   tp__bytes_fini(&exchange->model);
+  tp__bytes_fini(&exchange->previous);
+  tp__bytes_fini(&exchange->item_text);
+  tp__bytes_fini(&exchange->output);
   tp__heap_free(exchange, sizeof *exchange);
 }
 
@@ -66,9 +70,12 @@ static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *reque
   exchange->streams = ask->streams;
   exchange->wants_usage = ask->wants_usage;
   exchange->created = tp__wall_ms() / 1000;
+  exchange->stores = ask->stores;
   tp__bytes_put_text(&exchange->model, ask->model);
-  if (exchange->model.failed || !tp__server_random(digits, ID_DIGITS)) {
+  tp__bytes_put_text(&exchange->previous, ask->previous);
+  if (exchange->model.failed || exchange->previous.failed || !tp__server_random(digits, ID_DIGITS)) {
     tp__bytes_fini(&exchange->model);
+    tp__bytes_fini(&exchange->previous);
     tp__heap_free(exchange, sizeof *exchange);
     return NULL;
   }
@@ -78,6 +85,9 @@ static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *reque
   tp__lock_acquire(&turn->lock);
   bool is_free = !turn->exchange;
   if (is_free) turn->exchange = exchange;
+  if (is_free && turn->exchanges++ > 0 && form->numbers_exchanges)
+    snprintf(exchange->id, sizeof exchange->id, "%.53s_%u", turn->id, turn->exchanges);
+  else if (turn->exchanges == 1) memcpy(turn->id, exchange->id, sizeof turn->id);
   tp__lock_release(&turn->lock);
   if (is_free) {
     tp__http_set_data(request, exchange);
@@ -155,7 +165,7 @@ static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
   tp__lock_acquire(&turn->lock);
   tp__exchange *exchange = turn->exchange;
   bool shows = exchange && exchange->streams && (is_thinking || !turn->holds_text);
-  bool keeps = exchange && (!exchange->streams || exchange->form->keeps_text);
+  bool keeps = exchange && !exchange->streams;
   bool separates = exchange && !is_thinking && turn->separates && exchange->has_text;
   if (!is_thinking) turn->separates = false;
   if (exchange && !is_thinking) exchange->has_text = true;
@@ -260,7 +270,11 @@ static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *resu
   tp__server_turn *turn = exchange->turn;
   TP__LOCKED(&turn->lock);
   tp__refusal refusal;
-  tp__refusal_of_turn(turn->server->runtime, &refusal, result);
+  if (turn->lost_previous)
+    (void)tp__refusal_fill(&refusal, 400, "previous_response_not_found", "previous_response_id",
+                           "Previous response with id '%s' is not the newest of a conversation that this server has",
+                           turn->previous_id);
+  else tp__refusal_of_turn(turn->server->runtime, &refusal, result);
   if (!exchange->began) {
     refuse_locked(exchange, &refusal);
     return;
@@ -349,27 +363,27 @@ void tp__server_turns_cancel(tp_server *server) {
 
 static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__bytes *schema, tp__bytes *system,
                          const tp_agent *agent, tp_turn_request *request) {
-  bool goes_on = turn->session->is_kept && ask->goes_on;
   tp_text standing = tp_value_text(tp_value_get(tp_agent_config_get(agent), "system"));
   *request = (tp_turn_request){.struct_size = sizeof *request,
-                               .id = ask->turn_id[0] ? ask->turn_id : turn->exchange->id,
+                               .id = ask->turn_id[0] ? ask->turn_id : turn->id,
                                .text = tp__bytes_text(&ask->text),
                                .files = ask->files,
                                .parameters = ask->parameters_value,
                                .limit_ms = turn->server->options.turn_limit_ms,
+                               .tool_calls_max = ask->tool_calls_max,
                                .data = (void *)(uintptr_t)turn};
   if (ask->schema.size > 0) {
     tp__bytes_put_text(schema, tp__bytes_text(&ask->schema));
     request->answer_schema = tp__bytes_string(schema);
   }
-  if (goes_on && ask->system.size > 0) {
+  if (ask->system.size > 0) {
     tp__bytes_put_text(system, standing);
     if (standing.size > 0) tp__bytes_put(system, "\n\n", 2);
     tp__bytes_put_text(system, tp__bytes_text(&ask->system));
     request->system = tp__bytes_text(system);
   }
   if (request->text.size == 0 && ask->results > 0) request->text = tp_text_of("Go on with these results.");
-  if (goes_on || ask->message_count == 0) return;
+  if (ask->goes_on || ask->message_count == 0) return;
   request->messages = ask->message_list;
   request->message_count = ask->message_count;
 }
@@ -429,7 +443,12 @@ static bool go_on(tp_server *server, tp__http_request *request, const tp__form *
                   const tp__ask *ask, const char *tenant) {
   tp__refusal refusal;
   tp__server_turn *turn = tp__client_calls_find(server, ask, tenant);
-  if (!turn) return false;
+  if (!turn && (ask->previous.size == 0 || ask->goes_on)) return false;
+  if (!turn) { /* the calls that these results belong to are in no message */
+    (void)tp__refusal_fill(&refusal, 400, "calls_ended", "input", "the calls of these results have ended");
+    tp__refusal_answer(&refusal, request);
+    return true;
+  }
   tp__exchange *exchange = exchange_new(turn, request, form, prefix, ask);
   if (!exchange) {
     (void)tp__refusal_fill(&refusal, 409, "session_busy", NULL, "another request answers these calls");

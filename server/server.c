@@ -55,7 +55,7 @@ static void take_idempotency(tp__ask *ask, tp_text key, char session[TP__EXCHANG
   tp__sha256_finish(&hash, hex);
   snprintf(ask->turn_id, sizeof ask->turn_id, "key-%.40s", hex);
   snprintf(session, TP__EXCHANGE_ID_BYTES, "key-%.40s", hex);
-  if (ask->session.size == 0) ask->session = tp_text_of(session);
+  if (ask->session.size == 0 && ask->previous.size == 0) ask->session = tp_text_of(session);
 }
 
 static void take_chat(tp_server *server, tp__http_request *request, const char *tenant) {
@@ -69,6 +69,44 @@ static void take_chat(tp_server *server, tp__http_request *request, const char *
   } else {
     tp__refusal_answer(&refusal, request);
   }
+  tp__ask_fini(&ask);
+}
+
+enum { RESP_DIGITS = 24 };
+#define NO_SESSION "000000000000000000000000"
+
+/* The id of a response names its session, so that a later one continues it, also after a restart of the server.
+ * @param prefix   of the id.   @param session  its memory.   @return false: the refusal says why. */
+static bool find_chain(tp__ask *ask, char prefix[40], char session[40], tp__refusal *refusal) {
+  char digits[RESP_DIGITS + 1] = NO_SESSION;
+  tp_text previous = ask->previous;
+  bool is_ours = tp__begins(previous, "resp_") && previous.size >= 5 + 2 * RESP_DIGITS;
+  if (is_ours) memcpy(digits, previous.data + 5, RESP_DIGITS);
+  if (previous.size > 0 && (!is_ours || strcmp(digits, NO_SESSION) == 0))
+    return tp__refusal_fill(refusal, 400, "previous_response_not_found", "previous_response_id",
+                            "Previous response with id '%.*s' was not stored: its input had more than one message, it "
+                            "had store: false, or it belongs to a conversation that is to be named",
+                            tp__cut(previous, TP__EXCHANGE_ID_BYTES), previous.data);
+  bool begins_chain = previous.size == 0 && ask->session.size == 0 && ask->stores && ask->goes_on;
+  if (begins_chain && !tp__server_random(digits, RESP_DIGITS))
+    return tp__refusal_fill(refusal, 503, "overloaded", NULL, "there is no randomness");
+  ask->stores = ask->stores && (begins_chain || previous.size > 0);
+  snprintf(prefix, 40, "resp_%s", digits);
+  snprintf(session, 40, "resp-%s", digits);
+  if (begins_chain || previous.size > 0) ask->session = tp_text_of(session);
+  return true;
+}
+
+static void take_response(tp_server *server, tp__http_request *request, const char *tenant) {
+  tp__ask ask = {0};
+  tp__refusal refusal;
+  char prefix[40], chain[40], key[TP__EXCHANGE_ID_BYTES];
+  bool reads = tp__ask_read_response(&ask, tp__http_body(request), &refusal);
+  if (reads && ask.session.size == 0 && ask.previous.size == 0) ask.session = tp__http_header(request, "X-Session-Id");
+  if (reads) take_idempotency(&ask, tp__http_header(request, "Idempotency-Key"), key);
+  reads = reads && find_chain(&ask, prefix, chain, &refusal);
+  if (reads) tp__exchange_begin(server, request, &tp__responses_form, prefix, &ask, tenant);
+  else tp__refusal_answer(&refusal, request);
   tp__ask_fini(&ask);
 }
 
@@ -120,11 +158,9 @@ static const struct route {
   bool is_open;   /* without a key */
   bool is_a_turn; /* refused while the server drains */
 } routes[] = {
-    {"/v1/chat/completions", "POST", take_chat, false, true},
-    {"/v1/models", "GET", take_models, false, false},
-    {"/health", "GET", take_ready, true, false},
-    {"/health/live", "GET", take_live, true, false},
-    {"/health/ready", "GET", take_ready, true, false},
+    {"/v1/chat/completions", "POST", take_chat, false, true}, {"/v1/responses", "POST", take_response, false, true},
+    {"/v1/models", "GET", take_models, false, false},         {"/health", "GET", take_ready, true, false},
+    {"/health/live", "GET", take_live, true, false},          {"/health/ready", "GET", take_ready, true, false},
 };
 
 static const struct route *route_of(const tp__http_request *request, tp__refusal *refusal) {

@@ -54,7 +54,7 @@ typedef struct tp__answer {
 
 /** What a client of one API reads. Each adds to `out`, under the lock of the exchange's turn. */
 typedef struct tp__form {
-  bool keeps_text; /* the end of a stream has the whole text once more */
+  bool numbers_exchanges; /* the exchanges of a turn have the id of the turn, and a number */
   /** A piece of the answer, or of what the model thinks, of a stream. */
   void (*piece)(tp__exchange *exchange, tp__bytes *out, tp_text piece, bool is_thinking);
   /** The end of a stream. */
@@ -72,23 +72,29 @@ struct tp__exchange {
   bool streams, wants_usage;
   char id[TP__EXCHANGE_ID_BYTES];
   int64_t created;
-  tp__bytes model; /* as the client named it */
+  tp__bytes model, previous; /* as the client named them */
+  bool stores;
   /* under the turn's lock */
   tp__http_request *request; /* NULL: it was ended */
   bool began;                /* the stream */
-  bool has_piece, has_thought, has_text;
-  tp__bytes tail; /* of a stream that does not take it yet */
-  bool tail_ends; /* and it is the last */
+  bool has_piece, has_text;
+  uint64_t sequence;           /* of its events */
+  unsigned item;               /* index of the output that is being written */
+  int item_kind;               /* of responses.c */
+  tp__bytes item_text, output; /* of that; JSON of those that are complete */
+  tp__bytes tail;              /* of a stream that does not take it yet */
+  bool tail_ends;              /* and it is the last */
 };
 
 struct tp__server_turn {
   tp__references refs;
   /* never change */
   tp_server *server;
-  tp__server_session *session;       /* until the end */
-  bool holds_text;                   /* the answer is shown when it is complete: it must fit a schema */
-  char key[TP__TURN_KEY_DIGITS + 1]; /* of the ids of its calls */
-  tp_text tools;                     /* value: an array as in the request; empty: none */
+  tp__server_session *session;             /* until the end */
+  bool holds_text;                         /* the answer is shown when it is complete: it must fit a schema */
+  char key[TP__TURN_KEY_DIGITS + 1];       /* of the ids of its calls */
+  char previous_id[TP__EXCHANGE_ID_BYTES]; /* the response that it continues; empty: none */
+  tp_text tools;                           /* value: an array as in the request; empty: none */
   tp__bytes tools_copy;
   /* the owner of the turn only */
   bool had_delta, separates; /* the next piece begins another answer of the model */
@@ -100,11 +106,14 @@ struct tp__server_turn {
   int64_t reported_input_tokens, reported_output_tokens; /* in the usage of earlier exchanges */
   tp__client_call *calls;                                /* of the newest response, that wait for the client */
   size_t call_count, call_capacity;
-  size_t expected, over;     /* calls of the newest response; those that have ended */
-  uint32_t calls_made;       /* of the whole turn */
-  bool waits;                /* for results of the client */
-  tp_submission *submission; /* NULL: not yet */
-  bool cancelled, ended;     /* its end was notified */
+  size_t expected, over;          /* calls of the newest response; those that have ended */
+  uint32_t calls_made;            /* of the whole turn */
+  bool waits;                     /* for results of the client */
+  tp_submission *submission;      /* NULL: not yet */
+  char id[TP__EXCHANGE_ID_BYTES]; /* that of its first exchange */
+  unsigned exchanges;
+  bool lost_previous;    /* the response that it continues is not the newest of its session */
+  bool cancelled, ended; /* its end was notified */
   /* under the server's lock */
   tp__server_turn *previous, *next;
   tp__server_turn *known_next, *waiting_next; /* of the buckets */
@@ -115,7 +124,10 @@ struct tp__server_turn {
 typedef struct tp__ask {
   tp_writer *body; /* has the value */
   tp_writer *parameters, *arguments;
-  tp_text model, session, tools; /* tools: a value, an array of maps of name, description and schema */
+  tp_text instructions, previous; /* of a response; empty: none */
+  bool stores;                    /* a response may be continued */
+  uint32_t tool_calls_max;        /* 0: the runtime's */
+  tp_text model, session, tools;  /* tools: a value, an array of maps of name, description and schema */
   tp_writer *tools_writer;
   bool streams, wants_usage;
   tp__bytes text, system; /* of the turn */
@@ -197,11 +209,17 @@ void tp__put_json(tp__bytes *out, tp_text text);
 /** Reads a body of /v1/chat/completions. @return false: the refusal says why. The caller calls tp__ask_fini() in either
  *  case. */
 bool tp__ask_read_chat(tp__ask *ask, tp_text body, tp__refusal *refusal);
+/** Likewise a body of /v1/responses. */
+bool tp__ask_read_response(tp__ask *ask, tp_text body, tp__refusal *refusal);
 void tp__ask_fini(tp__ask *ask);
 
 /* ---- chat.c ---- */
 
 extern const tp__form tp__chat_form;
+
+/* ---- responses.c ---- */
+
+extern const tp__form tp__responses_form;
 
 /* ---- session.c ---- */
 

@@ -4,6 +4,7 @@
  * their base URL, and their requests become turns with guards, memory, tools and records. It speaks the API of OpenAI:
  *
  *   POST /v1/chat/completions    one answer, or a stream
+ *   POST /v1/responses           likewise, and a response continues an earlier one
  *   GET  /v1/models              the agents of the runtime
  *   GET  /health/live, /health/ready, /health
  *

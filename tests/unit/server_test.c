@@ -849,3 +849,272 @@ TEST(the_same_request_with_the_same_key_is_answered_from_the_history) {
   assert_int_equal(s.model->asked, 2);
   end_serving(&s);
 }
+
+/* ---- responses ---- */
+
+#define RESPONSES "/v1/responses"
+
+static web_answer respond(const served *s, const char *headers, const char *body) {
+  return web_ask(s->port, "POST", RESPONSES, headers, body);
+}
+
+static void id_of(const char *body, char ret_id[80]) {
+  const char *at = strstr(body, "\"id\":\"resp_");
+  if (!at) fail_msg("there is no id in: %s", body);
+  snprintf(ret_id, 80, "%.*s", (int)strcspn(at + 6, "\""), at + 6);
+}
+
+/* The types of the events, each with a blank after it; each event is numbered from 0. */
+static void types_of(const char *body, char *ret_types, size_t size) {
+  int number = 0;
+  ret_types[0] = '\0';
+  for (const char *at = strstr(body, "event: "); at; at = strstr(at + 1, "event: ")) {
+    size_t used = strlen(ret_types);
+    char want[64];
+    snprintf(ret_types + used, size - used, "%.*s ", (int)strcspn(at + 7, "\n"), at + 7);
+    snprintf(want, sizeof want, "\"sequence_number\":%d,", number++);
+    const char *found = strstr(at, want);
+    if (!found || found - at > 200) fail_msg("event %d has not its number: %.200s", number - 1, at);
+  }
+}
+
+TEST(a_response_has_what_clients_read) {
+  served s;
+  serve(&s, one, COUNT(one));
+  web_answer answer =
+      respond(&s, "", "{\"model\":\"a\",\"input\":\"hi\",\"instructions\":\"Be short.\",\"include\":[]}");
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, "\"object\":\"response\"");
+  expect_in(answer.body, "\"status\":\"completed\"");
+  expect_in(answer.body, "\"type\":\"message\",\"status\":\"completed\",\"role\":\"assistant\"");
+  expect_in(answer.body, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":\"Hello.\"}");
+  expect_in(answer.body, "\"usage\":{\"input_tokens\":7,");
+  expect_in(answer.body, "\"total_tokens\":9}");
+  assert_string_equal(s.model->requests[0], "S<Be short.>U<hi>");
+  end_serving(&s);
+}
+
+TEST(the_events_of_a_response_come_in_their_order) {
+  static const char text[] =
+      "response.created response.in_progress response.output_item.added response.content_part.added "
+      "response.output_text.delta response.output_text.done response.content_part.done response.output_item.done ";
+  char types[2048], want[2048];
+  served s;
+  serve(&s, pieces, COUNT(pieces));
+  web_answer answer = respond(&s, "", "{\"model\":\"a\",\"input\":\"hi\",\"stream\":true}");
+  types_of(answer.body, types, sizeof types);
+  snprintf(want, sizeof want, "%sresponse.completed ", text);
+  assert_string_equal(types, want);
+  const char *completed = strstr(answer.body, "event: response.completed");
+  expect_in(completed, "\"text\":\"Hello \\\"you\\\"\\n.\"");
+  expect_in(completed, "\"usage\":{\"input_tokens\":7");
+  expect_in(completed, "data: [DONE]");
+  end_serving(&s);
+  serve(&s, calls_then_answers, 2);
+  answer = respond(&s, "",
+                   "{\"model\":\"a\",\"input\":\"hi\",\"stream\":true,\"tools\":[{\"type\":\"function\",\"name\":"
+                   "\"look\",\"parameters\":{\"type\":\"object\"}},{\"type\":\"function\",\"name\":\"go\"}]}");
+  types_of(answer.body, types, sizeof types);
+  static const char call[] =
+      "response.output_item.added response.function_call_arguments.delta "
+      "response.function_call_arguments.done response.output_item.done ";
+  snprintf(want, sizeof want, "%s%s%sresponse.completed ", text, call, call);
+  assert_string_equal(types, want);
+  completed = strstr(answer.body, "event: response.completed");
+  expect_times(completed, "\"type\":\"function_call\"", 2);
+  expect_times(completed, "Let me look.", 1);
+  end_serving(&s);
+}
+
+TEST(a_response_that_fails_in_its_stream_has_an_error_that_clients_throw) {
+  const reply fails = {.delta = "Half", .fails = TP_ERR_MODEL};
+  char types[2048];
+  served s;
+  serve(&s, &fails, 1);
+  web_answer answer = respond(&s, "", "{\"model\":\"a\",\"input\":\"hi\",\"stream\":true}");
+  types_of(answer.body, types, sizeof types);
+  expect_in(types, "response.output_text.delta response.failed error ");
+  expect_in(strstr(answer.body, "event: error"), "\"error\":{\"message\":\"");
+  end_serving(&s);
+}
+
+static void think(void *ctx, const tp_model_request *request, tp_token token) {
+  tp_model_response response = {
+      .struct_size = sizeof response, .text = tp_text_of("So."), .stop_reason = tp_text_of("stop")};
+  (void)ctx, (void)request;
+  (void)!tp_model_thinking(token, tp_text_of("Hm"), NULL);
+  (void)!tp_model_delta(token, tp_text_of("So."), NULL);
+  (void)!tp_model_complete(token, &response, NULL);
+}
+
+TEST(what_a_model_thinks_is_apart_from_its_answer) {
+  const tp_model thinker = {.struct_size = sizeof thinker, .start = think, .placement = TP_PLACEMENT_INLINE};
+  const tp_agent_config config = {.struct_size = sizeof config, .id = "t", .model = &thinker};
+  tp_agent *agent;
+  char types[2048];
+  served s;
+  serve(&s, one, COUNT(one));
+  assert_int_equal(tp_agent_add(s.runtime, &config, &agent, NULL), TP_OK);
+  web_answer answer = respond(&s, "", "{\"model\":\"t\",\"input\":\"hi\",\"stream\":true}");
+  types_of(answer.body, types, sizeof types);
+  expect_in(types,
+            "response.output_item.added response.reasoning_summary_part.added "
+            "response.reasoning_summary_text.delta response.reasoning_summary_text.done "
+            "response.reasoning_summary_part.done response.output_item.done response.output_item.added "
+            "response.content_part.added response.output_text.delta");
+  answer = respond(&s, "", "{\"model\":\"t\",\"input\":\"hi\"}");
+  expect_in(answer.body, "\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"Hm\"}]}");
+  expect_in(answer.body, "\"text\":\"So.\"");
+  const char *body = "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+  expect_in(chat(&s, "", body).body, "\"content\":\"So.\",\"reasoning_content\":\"Hm\"");
+  tp_server_free(s.server, 1000);
+  s.server = NULL;
+  tp_agent_remove(agent);
+  end_serving(&s);
+}
+
+TEST(a_response_continues_the_newest_of_its_conversation) {
+  char first[80], second[80], body[512];
+  served s;
+  serve(&s, one, COUNT(one));
+  id_of(respond(&s, "", "{\"model\":\"a\",\"input\":\"hi\"}").body, first);
+  snprintf(body, sizeof body, "{\"model\":\"a\",\"input\":\"again\",\"previous_response_id\":\"%s\"}", first);
+  web_answer answer = respond(&s, "", body);
+  assert_int_equal(answer.status, 200);
+  expect_in(answer.body, first);
+  id_of(answer.body, second);
+  assert_string_equal(s.model->requests[1], "S<>U<hi>A<Hello.>U<again>");
+  expect_error(respond(&s, "", body), 400, "invalid_request_error", "previous_response_not_found");
+  snprintf(
+      body, sizeof body,
+      "{\"model\":\"a\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"third\"}]}],"
+      "\"previous_response_id\":\"%s\"}",
+      second);
+  assert_int_equal(respond(&s, "", body).status, 200); /* a refused one in between counts for nothing */
+  expect_in(s.model->requests[2], "U<again>A<Hello.>");
+  expect_in(s.model->requests[2], "U<third>");
+  end_serving(&s);
+}
+
+TEST(a_response_that_is_not_there_is_continued_by_nobody) {
+  static const char *const ids[] = {"x",
+                                    "resp_",
+                                    "resp_1",
+                                    "resp_000000000000000000000000000000000000000000000000",
+                                    "resp_111111111111111111111111111111111111111111111111",
+                                    "resp_../../../../../../../../../../../../../../../../.",
+                                    "chatcmpl-111111111111111111111111111111111111111111111"};
+  char id[80], body[512];
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    snprintf(body, sizeof body, "{\"model\":\"a\",\"input\":\"hi\",\"previous_response_id\":\"%s\"}", ids[i]);
+    expect_error(respond(&s, "", body), 400, "invalid_request_error", "previous_response_not_found");
+  }
+  assert_int_equal(s.model->asked, 0);
+  static const char *const kept_by_none[] = {
+      "{\"model\":\"a\",\"input\":\"hi\",\"store\":false}",
+      "{\"model\":\"a\",\"input\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"y\"},"
+      "{\"role\":\"user\",\"content\":\"z\"}]}"};
+  for (size_t i = 0; i < COUNT(kept_by_none); i++) {
+    web_answer answer = respond(&s, "", kept_by_none[i]);
+    expect_in(answer.body, "\"store\":false");
+    id_of(answer.body, id);
+    snprintf(body, sizeof body, "{\"model\":\"a\",\"input\":\"hi\",\"previous_response_id\":\"%s\"}", id);
+    expect_error(respond(&s, "", body), 400, "invalid_request_error", "previous_response_not_found");
+  }
+  end_serving(&s);
+}
+
+TEST(results_of_calls_continue_a_response) {
+  char id[80], first[64], second[64], body[1024];
+  served s;
+  serve(&s, calls_then_answers, 2);
+  web_answer answer = respond(&s, "",
+                              "{\"model\":\"a\",\"input\":\"hi\",\"tools\":[{\"type\":\"function\",\"name\":\"look\"},"
+                              "{\"type\":\"function\",\"name\":\"go\"}]}");
+  const char *calls = strstr(answer.body, "\"call_id\":\"");
+  if (!calls) fail_msg("no calls in: %s", answer.body);
+  snprintf(first, sizeof first, "%.*s", (int)strcspn(calls + 11, "\""), calls + 11);
+  calls = strstr(calls + 1, "\"call_id\":\"");
+  if (!calls) fail_msg("one call in: %s", answer.body);
+  snprintf(second, sizeof second, "%.*s", (int)strcspn(calls + 11, "\""), calls + 11);
+  id_of(answer.body, id);
+  snprintf(body, sizeof body,
+           "{\"model\":\"a\",\"previous_response_id\":\"%s\",\"input\":[{\"type\":\"function_call_output\",\"call_id\":"
+           "\"%s\",\"output\":\"two\"},{\"type\":\"function_call_output\",\"call_id\":\"%s\",\"output\":\"one\"}]}",
+           id, second, first);
+  answer = respond(&s, "", body);
+  expect_in(answer.body, "\"text\":\"Seen.\"");
+  expect_in(s.model->requests[1], "T<one>=<x>T<two>=<y>");
+  id_of(answer.body, id);
+  expect_error(respond(&s, "", body), 400, "invalid_request_error", "calls_ended");
+  snprintf(body, sizeof body, "{\"model\":\"a\",\"input\":\"more\",\"previous_response_id\":\"%s\"}", id);
+  assert_int_equal(respond(&s, "", body).status, 200);
+  expect_in(s.model->requests[2], "A<Seen.>U<more>");
+  end_serving(&s);
+}
+
+TEST(an_input_of_items_is_a_conversation) {
+  served s;
+  serve(&s, one, COUNT(one));
+  web_answer answer = respond(
+      &s, "",
+      "{\"model\":\"a\",\"max_output_tokens\":9,\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":\"u\"},"
+      "{\"type\":\"reasoning\",\"id\":\"rs_1\",\"summary\":[]},{\"type\":\"message\",\"role\":\"assistant\","
+      "\"content\":[{\"type\":\"output_text\",\"text\":\"t\"}]},{\"type\":\"function_call\",\"call_id\":\"c1\","
+      "\"name\":"
+      "\"look\",\"arguments\":\"{}\"},{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"go\",\"arguments\":"
+      "\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"1\"},{\"type\":\"function_call_"
+      "output\","
+      "\"call_id\":\"c2\",\"output\":[{\"type\":\"input_text\",\"text\":\"2\"}]},{\"role\":\"user\",\"content\":[{"
+      "\"type\":"
+      "\"input_image\",\"image_url\":\"https://x.example/a.png\"},{\"type\":\"input_text\",\"text\":\"v\"}]}]}");
+  assert_int_equal(answer.status, 200);
+  assert_string_equal(s.model->requests[0], "S<>U<u>A<t>C<look>C<go>T<1>=<c1>T<2>=<c2>U<v>");
+  end_serving(&s);
+}
+
+TEST(a_response_that_cannot_be_given_is_refused_with_its_field) {
+  static const struct {
+    const char *fields, *words;
+  } rows[] = {{"\"x\":1", "argument supplied: x"},
+              {"\"input\":1", "input is a string"},
+              {"\"input\":[]", "input is a string"},
+              {"\"input\":null", "input is missing"},
+              {"\"input\":\"\"", "empty"},
+              {"\"input\":[1]", "input[0]"},
+              {"\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]", "item_reference"},
+              {"\"input\":[{\"role\":\"tool\",\"content\":\"x\"}]", "input[0].role"},
+              {"\"input\":[{\"type\":\"function_call_output\",\"output\":\"x\"}]", "call_id"},
+              {"\"input\":[{\"type\":\"function_call\",\"name\":\"x\"}]", "call_id"},
+              {"\"input\":\"x\",\"background\":true", "background"},
+              {"\"input\":\"x\",\"max_tool_calls\":0", "max_tool_calls"},
+              {"\"input\":\"x\",\"conversation\":{}", "conversation"},
+              {"\"input\":\"x\",\"conversation\":\"c\",\"previous_response_id\":\"r\"", "not both"},
+              {"\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]", "web_search"},
+              {"\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\"}}", "text"}};
+  served s;
+  serve(&s, one, COUNT(one));
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char body[512];
+    snprintf(body, sizeof body, "{\"model\":\"a\",%s}", rows[i].fields);
+    web_answer answer = respond(&s, "", body);
+    if (answer.status != 400) fail_msg("%s: %d", body, answer.status);
+    expect_in(answer.body, rows[i].words);
+  }
+  assert_int_equal(s.model->asked, 0);
+  end_serving(&s);
+}
+
+TEST(a_conversation_is_a_session) {
+  served s;
+  serve(&s, one, COUNT(one));
+  static const char named[] = "{\"model\":\"a\",\"input\":\"hi\",\"conversation\":{\"id\":\"c\"}}";
+  assert_int_equal(respond(&s, "", named).status, 200);
+  assert_int_equal(respond(&s, "", named).status, 200);
+  assert_string_equal(s.model->requests[1], "S<>U<hi>A<Hello.>U<hi>");
+  assert_int_equal(respond(&s, "X-Session-Id: c\r\n", "{\"model\":\"a\",\"input\":\"hi\"}").status, 200);
+  expect_times(s.model->requests[2], "U<hi>", 3);
+  end_serving(&s);
+}
