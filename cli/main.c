@@ -176,17 +176,19 @@ static const cli_command commands[] = {
      .run = cli_show},
     {.bit = CLI_SESSIONS,
      .name = "sessions",
-     .operand = "list|show|export|delete DIR SESSION",
-     .operands_max = 3,
-     .summary = "list the sessions of a data directory, show, export and erase them",
+     .operand = "list|show|export|fork|delete DIR SESSION",
+     .operands_max = 4,
+     .summary = "list the sessions of a data directory, show, export, fork and erase them",
      .examples = "  turnphase sessions list ./kept --tenant acme\n"
                  "  turnphase sessions export ./kept monday > monday.jsonl\n"
+                 "  turnphase sessions fork ./kept monday monday-b --turn monday-3\n"
                  "  turnphase sessions delete ./kept monday\n"
                  "  turnphase sessions delete ./kept --age 365d --yes --json\n",
      .description =
          "list DIR              the sessions, the one with the oldest activity first\n"
          "show DIR SESSION      what was said in one, its turns, jobs, questions and tasks\n"
          "export DIR SESSION    everything of one as JSON Lines\n"
+         "fork DIR SESSION NEW  begin a session NEW with what was said in SESSION, up to the end of --turn\n"
          "delete DIR [SESSION]  erase one, those of --tenant, or those of which nothing is newer than --age:\n"
          "                      history, records, jobs, questions and tasks, and every copy in the directory;\n"
          "                      not the memories (forget). 75 while a process works on the directory",

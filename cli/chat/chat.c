@@ -343,6 +343,7 @@ static int open_session(cli_chat *chat) {
                                 .environment = cli_environment(chat->arguments),
                                 .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
+                                .busy = (uint32_t)chat->arguments->busy,
                                 .ask = chat->may_ask ? cli_ask_put : NULL,
                                 .ask_ctx = chat->may_ask ? &chat->ask : NULL};
   cli_talk_compact(chat->arguments, &options);

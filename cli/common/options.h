@@ -157,6 +157,7 @@ typedef struct cli_arguments {
   cli_tasks tasks;
   cli_mcp_changed mcp_changed;
   tp_if_exists if_exists;
+  tp_busy busy;
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */

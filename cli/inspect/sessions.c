@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/inspect/progress.h"
+#include "cli/run/conversation.h"
 #include "cli/run/event.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
@@ -46,6 +47,7 @@ static void add_session(cli_map *p, const tp_sqlite_session *s) {
   if (s->first_unix_ms) cli_map_add_int(p, "first_unix_ms", s->first_unix_ms);
   if (s->last_unix_ms) cli_map_add_int(p, "last_unix_ms", s->last_unix_ms);
   if (s->process_id) cli_map_add_int(p, "process_id", s->process_id);
+  if (s->lease_ms) cli_map_add_int(p, "lease_ms", s->lease_ms);
 }
 
 static void print_session(cli_output *output, const tp_sqlite_session *s) {
@@ -58,6 +60,9 @@ static void print_session(cli_output *output, const tp_sqlite_session *s) {
              (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
              (unsigned long long)s->questions, (unsigned long long)s->tasks);
   if (s->process_id) cli_printf(output, "  in use by process %lld", (long long)s->process_id);
+  if (s->lease_ms)
+    cli_printf(output, ", whose turn has it for %lld.%lld s more", (long long)(s->lease_ms / 1000),
+               (long long)(s->lease_ms % 1000 / 100));
   cli_print_string(output, "\n");
 }
 
@@ -144,8 +149,7 @@ static bool show_row(void *ctx, const char *kind, tp_text row) {
 }
 
 /* The session that is named; of which tenant is asked where several have one of that name. */
-static int each_row(work *w, tp_sqlite_row_fn each) {
-  tp_fault fault = {0};
+static int find_one(work *w) {
   assert(w->query.session && w->shown == 0);
   int status = sum_sessions(w);
   if (status != CLI_OK) return status;
@@ -154,12 +158,53 @@ static int each_row(work *w, tp_sqlite_row_fn each) {
     else cli_error("there is no session %s", w->query.session);
     return w->shown ? CLI_USAGE : CLI_NEGATIVE;
   }
+  return CLI_OK;
+}
+
+static int each_row(work *w, tp_sqlite_row_fn each) {
+  tp_fault fault = {0};
+  int status = find_one(w);
+  if (status != CLI_OK) return status;
   tp_status read = tp_sqlite_session_rows(w->data.store, w->tenant, w->query.session, each, w, &fault);
   return read == TP_OK ? CLI_OK : cli_fault(w->data.path, read, &fault);
 }
 
 static int sessions_show(work *w) { return each_row(w, w->arguments->json ? export_row : show_row); }
 static int sessions_export(work *w) { return each_row(w, export_row); }
+
+/* ---- forking ---- */
+
+static int sessions_fork(work *w) {
+  tp_fault fault = {0};
+  uint64_t messages = 0;
+  const char *new_session = w->arguments->operands[3];
+  if (!cli_is_id(tp_text_of(new_session))) {
+    cli_error("sessions fork: NEW must have 1 to 128 bytes of UTF-8 without white space");
+    return CLI_USAGE;
+  }
+  int status = find_one(w);
+  if (status != CLI_OK) return status;
+  const tp_sqlite_fork request = {.struct_size = sizeof request,
+                                  .tenant = w->tenant,
+                                  .session = w->query.session,
+                                  .new_session = new_session,
+                                  .turn = w->arguments->turn};
+  tp_status forked = tp_sqlite_session_fork(w->data.store, &request, &messages, &fault);
+  if (forked == TP_ERR_NOT_FOUND || forked == TP_ERR_DUPLICATE_ID) {
+    cli_error("%s", fault.message);
+    return CLI_NEGATIVE;
+  }
+  if (forked != TP_OK) return cli_fault(w->data.path, forked, &fault);
+  if (!w->arguments->json) {
+    cli_printf(w->output, "%s has %llu messages of %s\n", new_session, (unsigned long long)messages, w->query.session);
+    return CLI_OK;
+  }
+  cli_map p = {0};
+  cli_map_add_text(&p, "tenant", tp_text_of(w->tenant));
+  cli_map_add_string(&p, "session", new_session);
+  cli_map_add_int(&p, "messages", (int64_t)messages);
+  return cli_map_print(&p, w->output);
+}
 
 /* ---- erasing ---- */
 
@@ -315,6 +360,7 @@ int cli_sessions(const cli_arguments *arguments, cli_output *output) {
   } actions[] = {{"list", 1, 1, sessions_list},
                  {"show", 2, 2, sessions_show},
                  {"export", 2, 2, sessions_export},
+                 {"fork", 3, 3, sessions_fork},
                  {"delete", 1, 2, sessions_delete}};
   work w = {.arguments = arguments, .output = output};
   for (size_t i = 0; arguments->operand && i < sizeof actions / sizeof actions[0]; i++) {
@@ -322,6 +368,7 @@ int cli_sessions(const cli_arguments *arguments, cli_output *output) {
     size_t given = arguments->operand_count - 1;
     if (given < actions[i].least || given > actions[i].most) break;
     if (arguments->yes && actions[i].run != sessions_delete) break;
+    if (arguments->turn && actions[i].run != sessions_fork) break;
     if (arguments->limit != CLI_LIMIT_NOT_GIVEN && actions[i].run != sessions_list) break;
     int status = read_query(&w, given > 1 ? arguments->operands[2] : NULL);
     if (status == CLI_OK) status = cli_data_open(arguments->operands[1], &w.data);
@@ -331,7 +378,8 @@ int cli_sessions(const cli_arguments *arguments, cli_output *output) {
     return status;
   }
   cli_error(
-      "sessions takes list DIR, show|export DIR SESSION or delete DIR [SESSION] --yes; see: turnphase sessions"
+      "sessions takes list DIR, show|export DIR SESSION, fork DIR SESSION NEW [--turn ID] or delete DIR [SESSION]"
+      " --yes; see: turnphase sessions"
       " --help");
   return CLI_USAGE;
 }

@@ -124,6 +124,7 @@ static bool is_over_limit(const tp_turn_result *result) {
 
 int cli_turn_exit(const tp_turn_result *result) {
   if (is_over_limit(result)) return CLI_OVER_LIMIT;
+  if (result->outcome == TP_TURN_FAILED && result->code == TP_ERR_BUSY) return CLI_RETRY;
   return went_wrong(result->outcome) || cli_is_cut(result) ? CLI_NEGATIVE : CLI_OK;
 }
 

@@ -37,7 +37,8 @@ void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t 
 const char *cli_finish_note(const tp_turn_result *result);
 /** Whether the turn completed and its last answer is not what the model would have said: cut, filtered, refused, …. */
 bool cli_is_cut(const tp_turn_result *result);
-/** The exit status for how a turn ended: CLI_OK, CLI_NEGATIVE, CLI_OVER_LIMIT. */
+/** The exit status for how a turn ended: CLI_OK, CLI_NEGATIVE, CLI_OVER_LIMIT; CLI_RETRY where a turn of another
+ *  process has the session. */
 int cli_turn_exit(const tp_turn_result *result);
 /** The event at index, a map; borrowed till the next add or clear. */
 tp_text cli_events_get(const cli_events *events, size_t index);

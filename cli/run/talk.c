@@ -41,6 +41,10 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
               arguments->durability == TP_DURABILITY_SYNC ? "sync" : "async");
     status = CLI_USAGE;
   }
+  if (status == CLI_OK && arguments->busy && !arguments->data) {
+    cli_error("--busy wait needs --data DIR: no other process has what is kept in memory");
+    status = CLI_USAGE;
+  }
   if (status == CLI_OK && arguments->history_tokens && !arguments->compact) {
     cli_error("--history-tokens needs --compact: what is to become of a history that is longer?");
     status = CLI_USAGE;

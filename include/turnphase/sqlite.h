@@ -280,6 +280,28 @@ typedef bool (*tp_sqlite_row_fn)(void *ctx, const char *kind, tp_text row);
 TP_API tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session,
                                         tp_sqlite_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
+/** A session that begins with what another one has. */
+typedef struct tp_sqlite_fork {
+  size_t struct_size;
+  /** NULL: none; of both sessions. */
+  const char *tenant;
+  /** Required, both. */
+  const char *session, *new_session;
+  /** The last turn that the new session has; NULL: all. */
+  const char *turn;
+} tp_sqlite_fork;
+
+/** Begins a new session with the messages of another one, up to the end of a turn: the newest run of that turn. Turns
+ *  keep their ids and times, so that a turn which the new session has is answered from it, and no call runs again. The
+ *  records, jobs and questions stay those of the old session. A turn that runs in the old session is not copied.
+ *  @param ret_messages  how many were copied; may be NULL.
+ *  @return TP_OK; TP_ERR_NOT_FOUND: no such session with messages, or it has no such turn; TP_ERR_DUPLICATE_ID where
+ *          the history has a session of the new id; TP_ERR_BAD_ID; TP_ERR_USAGE, TP_ERR_VERSION for a wrong request;
+ *          TP_ERR_STORE_READONLY; TP_ERR_STORE…, TP_ERR_IO. With anything but TP_OK nothing was changed.
+ *  Threads: any.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_session_fork(const tp_store *store, const tp_sqlite_fork *request, uint64_t *ret_messages,
+                                        tp_fault *fault) TP_MUST_USE;
+
 /** A request to erase sessions. The first three as in tp_sqlite_session_query. */
 typedef struct tp_sqlite_erase {
   size_t struct_size;

@@ -599,6 +599,69 @@ static int files_with(const char *data, const char *text) {
   return WEXITSTATUS(system(command_line));
 }
 
+TEST(session_is_forked_at_a_turn) {
+  static const char talk[] =
+      "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"one\"}\n{\"session\": \"s\", \"turn\": \"t2\", \"user\": "
+      "\"two\"}\n";
+  static const char again[] =
+      "{\"session\": \"f\", \"turn\": \"t1\", \"user\": \"one\"}\n{\"session\": \"f\", \"turn\": \"t3\", \"user\": "
+      "\"three\"}\n";
+  const char *data = scratch_path("forked"), *model = scratch_string("model.yaml", script);
+  command c = {.arguments = {"run", "--script", model, "--data", data}, .input = talk};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"sessions", "fork", data, "s", "f", "--turn", "t1", "--json"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "{\"tenant\":\"\",\"session\":\"f\",\"messages\":2}");
+  command_free(&c);
+  assert_int_equal(COUNT_OF(data, 1, "sessions", "fork", "DIR", "s", "f"), 0);
+  assert_int_equal(COUNT_OF(data, 1, "sessions", "fork", "DIR", "s", "g", "--turn", "t9"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s", "g h"), 0);
+  assert_int_equal(COUNT_OF(data, 2, "sessions", "list", "DIR", "--turn", "t1"), 0);
+  /* A turn that the fork has is answered from it, and the fork goes on without the other's second turn. */
+  c = (command){.arguments = {"run", "--script", model, "--data", data}, .input = again};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"sessions", "show", data, "f"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "user: one\nassistant: I see.\nuser: three\nassistant: I see.\n");
+  command_free(&c);
+}
+
+TEST(session_that_a_turn_of_another_process_has_is_refused_and_its_process_named) {
+  static const char talk[] = "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"one\"}\n";
+  static const char more[] = "{\"session\": \"s\", \"turn\": \"t2\", \"user\": \"two\"}\n";
+  const char *data = scratch_path("busy"), *model = scratch_string("model.yaml", script);
+  struct timespec now;
+  char rows[256], holder[64];
+  command c = {.arguments = {"run", "--script", model, "--data", data}, .input = talk};
+  assert_status(&c, 0);
+  command_free(&c);
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  snprintf(rows, sizeof rows,
+           "INSERT INTO holder (process, process_id, process_started, end_ms, boot_id) VALUES (7, %d, 0, %lld, '');"
+           "UPDATE session SET owner = 7, running = 1",
+           (int)getpid(), (long long)now.tv_sec * 1000 + 600000);
+  sql(data, "turnphase.db", rows);
+  snprintf(holder, sizeof holder, "process %d", (int)getpid());
+  c = (command){.arguments = {"run", "--script", model, "--data", data}, .input = more};
+  assert_status(&c, 75);
+  assert_holds(&c.out, holder);
+  command_free(&c);
+  c = (command){.arguments = {"sessions", "list", data}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, holder);
+  command_free(&c);
+  sql(data, "turnphase.db", "UPDATE holder SET process_id = 999999999"); /* no process has that number */
+  c = (command){.arguments = {"run", "--script", model, "--data", data, "--busy", "wait"}, .input = more};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"run", "--script", model, "--busy", "wait"}, .input = more};
+  assert_status(&c, 2);
+  command_free(&c);
+}
+
 TEST(session_is_shown_exported_and_erased_with_its_memories) {
   static const char talk[] =
       "{\"session\": \"s\", \"turn\": \"t\", \"tenant\": \"ann\", \"user\": \"plant-ann is here\"}\n"

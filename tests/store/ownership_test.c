@@ -9,8 +9,13 @@
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
 
-enum { HOSTS = 3, WORDS = 1024, LEASE_MS = 300 };
+#include <sqlite3.h>
+
+enum { HOSTS = 3, WORDS = 1024, SHORT_MS = 300 };
 enum { SYNC, ASYNC, MEMORY, KINDS };
+
+/* Of the histories that are opened: no test waits for its end but those that set it. */
+static uint32_t lease_ms = 60000;
 
 /* ---- a host ---- */
 
@@ -73,7 +78,7 @@ static tp_status open_session_of(host *h, tp_busy busy, uint32_t busy_wait_ms, t
 static void open_host(host *h, int kind, tp_shared_history *in_memory, tp_busy busy, uint32_t busy_wait_ms) {
   tp_fault fault = {0};
   *h = (host){.kind = kind, .asked = LATCH};
-  tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = LEASE_MS};
+  tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = lease_ms};
   tp_status status = TP_OK;
   if (kind == SYNC) status = tp_sqlite_history_open_sync(&options, &h->history, &fault);
   if (kind == ASYNC) {
@@ -202,7 +207,7 @@ static void play_script(int kind, const char *script) {
   tp_shared_history *in_memory = NULL;
   char said[WORDS] = "";
   bool t_has_run = false;
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   if (kind == MEMORY) {
     assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
     assert_int_equal(tp_history_share(NULL, history, &in_memory, NULL), TP_OK);
@@ -249,10 +254,21 @@ TEST(turn_of_each_host_is_shown_what_all_hosts_said) {
 
 /* ---- at once ---- */
 
+static bool copy_session(void *ctx, const tp_sqlite_session *session) {
+  memcpy(ctx, session, sizeof *session);
+  return true;
+}
+
+static tp_sqlite_session list_one(tp_store *store) {
+  tp_sqlite_session session = {.messages = 77};
+  assert_int_equal(tp_sqlite_sessions_list(store, NULL, copy_session, &session, NULL), TP_OK);
+  return session;
+}
+
 static void open_two(host hosts[2], int kind, tp_busy busy, uint32_t busy_wait_ms) {
   tp_history *history = NULL;
   tp_shared_history *in_memory = NULL;
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   if (kind == MEMORY) {
     assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
     assert_int_equal(tp_history_share(NULL, history, &in_memory, NULL), TP_OK);
@@ -285,7 +301,7 @@ TEST(second_turn_at_once_is_refused_with_the_holder_and_its_lease) {
     assert_int_equal(e.code, TP_ERR_BUSY);
     snprintf(holder, sizeof holder, kinds[k] == SYNC ? "process %d" : "another runtime", (int)getpid());
     assert_non_null(strstr(e.reason, holder));
-    assert_true(kinds[k] == MEMORY || strstr(e.reason, "lease ends in 0."));
+    assert_true(kinds[k] == MEMORY || strstr(e.reason, "its lease ends in "));
     assert_string_equal(hosts[1].seen, "");
     let_answer(&hosts[0]);
     assert_int_equal(wait_for(first).outcome, TP_TURN_COMPLETED);
@@ -333,7 +349,7 @@ TEST(wait_that_could_have_no_effect_is_refused) {
     bool shared;
   } wrong[] = {{TP_BUSY_WAIT, 0, false}, {TP_BUSY_REFUSE, 5, true}, {2, 0, true}};
   tp_runtime *runtime = open_runtime(NULL);
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   for (size_t i = 0; i < COUNT(wrong); i++) {
     tp_history *history = NULL;
     tp_session *session = NULL;
@@ -482,18 +498,145 @@ TEST(claims_are_exclusive_and_append_once_in_each_history) {
   assert_int_equal(tp_history_memory_new(NULL, &history, NULL), TP_OK);
   check_claims(history);
   tp_history_free(history);
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   check_claims(history);
   tp_history_free(history);
   remove_directory(NULL);
 }
 
+/* ---- a session that begins with what another one has ---- */
+
+static tp_status write_down(void *ctx, const tp_message *m) {
+  char *to = ctx;
+  size_t used = strlen(to);
+  snprintf(to + used, WORDS - used, "%s:%.*s:%.*s%s%.*s ", m->role == TP_ROLE_USER ? "U" : "A", (int)m->turn_id.size,
+           m->turn_id.data, (int)m->text.size, m->text.data, m->call_count ? "+" : "",
+           m->call_count ? (int)m->calls[0]->name.size : 0, m->call_count ? m->calls[0]->name.data : "");
+  return TP_OK;
+}
+
+static void assert_has(tp_history *history, const char *tenant, const char *session, const char *wanted) {
+  char has[WORDS] = "";
+  const tp_history_load load = {.struct_size = sizeof load,
+                                .tenant = tp_text_of(tenant),
+                                .session = tp_text_of(session),
+                                .each = write_down,
+                                .ctx = has};
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  assert_string_equal(has, wanted);
+}
+
+static void append_turn(tp_history *history, const char *tenant, const char *session, const char *turn) {
+  const tp_tool_call call = {.struct_size = sizeof call, .id = TEXT("c"), .name = TEXT("look")};
+  const tp_tool_call *const calls[] = {&call};
+  const tp_message user = {.struct_size = sizeof user, .role = TP_ROLE_USER, .turn_id = tp_text_of(turn)};
+  const tp_message answer_of = {.struct_size = sizeof answer_of,
+                                .role = TP_ROLE_ASSISTANT,
+                                .turn_id = tp_text_of(turn),
+                                .text = TEXT("yes"),
+                                .calls = calls,
+                                .call_count = 1};
+  const tp_message *const messages[] = {&user, &answer_of};
+  const tp_history_append request = {.struct_size = sizeof request,
+                                     .tenant = tp_text_of(tenant),
+                                     .session = tp_text_of(session),
+                                     .messages = messages,
+                                     .message_count = 2};
+  assert_int_equal(history->append(history->ctx, &request, NULL), TP_OK);
+}
+
+static tp_status fork_of(tp_store *store, const char *tenant, const char *session, const char *new_session,
+                         const char *turn, uint64_t *ret_messages) {
+  const tp_sqlite_fork request = {
+      .struct_size = sizeof request, .tenant = tenant, .session = session, .new_session = new_session, .turn = turn};
+  return tp_sqlite_session_fork(store, &request, ret_messages, NULL);
+}
+
+TEST(fork_has_all_up_to_its_turn_and_is_a_session_of_its_own) {
+  const struct {
+    const char *tenant, *session, *new_session, *turn;
+    tp_status status;
+    const char *has;
+  } cases[] = {{"", "s", "all", NULL, TP_OK, "U:1: A:1:yes+look U:2: A:2:yes+look U:3: A:3:yes+look "},
+               {"", "s", "first", "1", TP_OK, "U:1: A:1:yes+look "},
+               {"", "s", "second", "2", TP_OK, "U:1: A:1:yes+look U:2: A:2:yes+look "},
+               {"", "first", "again", "1", TP_OK, "U:1: A:1:yes+look "},
+               {NULL, "s", "no-tenant", "1", TP_OK, "U:1: A:1:yes+look "},
+               {"t", "s", "theirs", NULL, TP_OK, "U:9: A:9:yes+look "},
+               {"", "aged", "young", "5", TP_OK, "U:5: A:5:yes+look "}, /* its first turn was deleted for its age */
+               {"", "s", "s", NULL, TP_ERR_DUPLICATE_ID, NULL},
+               {"", "s", "first", NULL, TP_ERR_DUPLICATE_ID, NULL},
+               {"", "s", "x", "9", TP_ERR_NOT_FOUND, NULL},
+               {"", "none", "x", NULL, TP_ERR_NOT_FOUND, NULL},
+               {"none", "s", "x", NULL, TP_ERR_NOT_FOUND, NULL},
+               {"", "s", "", NULL, TP_ERR_BAD_ID, NULL},
+               {"", "s", NULL, NULL, TP_ERR_BAD_ID, NULL},
+               {"", "s", "a b", NULL, TP_ERR_BAD_ID, NULL},
+               {"", "s", "a\x80", NULL, TP_ERR_BAD_ID, NULL},
+               {"", NULL, "x", NULL, TP_ERR_USAGE, NULL}};
+  tp_history *history = NULL;
+  tp_store *store = NULL;
+  make_directory_in_memory(NULL);
+  const tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  for (int i = 1; i <= 3; i++) append_turn(history, "", "s", (const char *const[]){"1", "2", "3"}[i - 1]);
+  append_turn(history, "t", "s", "9");
+  append_turn(history, "", "aged", "4");
+  append_turn(history, "", "aged", "5");
+  sqlite3 *db;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(db,
+                                "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE turn = '4');"
+                                "DELETE FROM message WHERE turn = '4'",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
+  sqlite3_close(db);
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    uint64_t messages = 77, each = 0;
+    tp_status status =
+        fork_of(store, cases[i].tenant, cases[i].session, cases[i].new_session, cases[i].turn, &messages);
+    if (status != cases[i].status) fail_msg("case %zu: %s", i, tp_status_name(status));
+    for (const char *at = cases[i].has; at && *at; at++) each += *at == ' ';
+    assert_int_equal(messages, cases[i].has ? each : 77);
+    if (!cases[i].has) continue;
+    const char *tenant = cases[i].tenant ? cases[i].tenant : "";
+    assert_has(history, tenant, cases[i].new_session, cases[i].has);
+    append_turn(history, tenant, cases[i].new_session, "8"); /* at the next position, and only there */
+  }
+  assert_has(history, "", "s", cases[0].has);
+  assert_has(history, "", "first", "U:1: A:1:yes+look U:8: A:8:yes+look ");
+  assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
+  assert_int_equal(fork_of(NULL, "", "s", "x", NULL, NULL), TP_ERR_USAGE);
+  tp_history_free(history);
+  tp_store_free(store);
+  remove_directory(NULL);
+}
+
+TEST(session_that_runs_is_listed_with_its_process_and_lease) {
+  host hosts[2];
+  tp_store *store = NULL;
+  open_two(hosts, SYNC, TP_BUSY_REFUSE, 0);
+  const tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
+  tp_submission *first = hold(&hosts[0], "one~");
+  tp_sqlite_session session = list_one(store);
+  assert_true(session.process_id == getpid() && session.lease_ms > 0 && session.lease_ms <= lease_ms);
+  let_answer(&hosts[0]);
+  assert_int_equal(wait_for(first).code, TP_OK);
+  session = list_one(store);
+  assert_true(session.process_id == 0 && session.lease_ms == 0 && session.messages == 2);
+  tp_store_free(store);
+  close_two(hosts);
+}
+
 /* ---- processes that die, or stand still, in a turn ---- */
 
 /* The child says when its model is asked, and answers when it is sent a line. */
-static int child_main(const char *file) {
+static int child_main(const char *file, const char *lease) {
   static host h;
+  lease_ms = (uint32_t)atoi(lease);
   snprintf(path, sizeof path, "%s", file);
   open_host(&h, SYNC, NULL, TP_BUSY_REFUSE, 0);
   tp_submission *submission = submit(&h, "child~", 0);
@@ -527,10 +670,10 @@ static void make_file(const char *suffix) {
 TEST(session_of_a_process_that_died_in_its_turn_is_free_at_once) {
   host h;
   char line[CHILD_LINE];
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   open_host(&h, SYNC, NULL, TP_BUSY_REFUSE, 0);
   assert_int_equal(say(&h, "one").code, TP_OK);
-  child c = child_start((const char *const[]){path, NULL});
+  child c = child_start((const char *const[]){path, "60000", NULL});
   read_line(c, line, sizeof line);
   assert_string_equal(line, "asked one child~ \n");
   ended e = say(&h, "two");
@@ -549,10 +692,10 @@ TEST(session_of_a_process_that_died_in_its_turn_is_free_at_once) {
 TEST(process_that_stood_still_past_its_lease_appends_nothing) {
   host h;
   char line[CHILD_LINE];
-  make_directory(NULL);
+  make_directory_in_memory(NULL);
   open_host(&h, SYNC, NULL, TP_BUSY_WAIT, 0);
   assert_int_equal(say(&h, "one").code, TP_OK);
-  child c = child_start((const char *const[]){path, NULL});
+  child c = child_start((const char *const[]){path, "300", NULL});
   read_line(c, line, sizeof line);
   kill(c.id, SIGSTOP);
   assert_int_equal(say(&h, "two").code, TP_OK); /* it waits for the end of the lease */
@@ -572,20 +715,38 @@ TEST(process_that_stood_still_past_its_lease_appends_nothing) {
   remove_directory(NULL);
 }
 
-/* While the process runs, its lease is renewed, however long its turn takes. */
-TEST(lease_of_a_turn_is_renewed) {
+static int64_t lease_end(void) {
+  sqlite3 *db;
+  sqlite3_stmt *row = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 10000);
+  assert_int_equal(sqlite3_prepare_v2(db, "SELECT coalesce(max(end_ms), 0) FROM holder", -1, &row, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_step(row), SQLITE_ROW);
+  int64_t end_ms = sqlite3_column_int64(row, 0);
+  sqlite3_finalize(row);
+  sqlite3_close(db);
+  return end_ms;
+}
+
+/* While a turn runs its process moves the end of its lease, and when none runs any more it has no lease. */
+TEST(lease_is_renewed_while_a_turn_runs_and_not_after_it) {
   host hosts[2];
-  open_two(hosts, SYNC, TP_BUSY_WAIT, 3 * LEASE_MS);
+  lease_ms = SHORT_MS;
+  open_two(hosts, SYNC, TP_BUSY_REFUSE, 0);
+  lease_ms = 60000;
   tp_submission *first = hold(&hosts[0], "one~");
-  ended e = say(&hosts[1], "two"); /* it waits three leases long */
-  assert_int_equal(e.code, TP_ERR_BUSY);
+  int64_t end_ms = lease_end();
+  assert_true(end_ms > 0);
+  while (lease_end() <= end_ms) usleep(5000);
   let_answer(&hosts[0]);
   assert_int_equal(wait_for(first).code, TP_OK);
+  while (lease_end() != 0) usleep(5000);
+  assert_int_equal(say(&hosts[1], "two").code, TP_OK);
   close_two(hosts);
 }
 
 TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
-  if (child_is(count, arguments, words)) return child_main(words[0]);
+  if (child_is(count, arguments, words)) return child_main(words[0], words[1]);
   return test_main(count, arguments);
 }
