@@ -72,18 +72,21 @@ void tp__mcp_find_begin(tp__mcp_find *find, tp_text query) {
   find->query = query;
   take_words(find, false);
   if (find->word_count == 0) take_words(find, true);
+  for (size_t i = 0; i < find->word_count; i++) find->begins[(unsigned char)lower(find->words[i].data[0])] = true;
 }
 
 /* ---- a tool ---- */
 
 static void compare_words(const tp__mcp_find *find, tp__mcp_fit *fit, tp_text text, uint8_t level) {
-  for (tp_text word; next_word(&text, &word);)
+  for (tp_text word; next_word(&text, &word);) {
+    if (!find->begins[(unsigned char)lower(word.data[0])]) continue; /* most words are none of the query's */
     for (size_t i = 0; i < find->word_count; i++) {
       if (fit->levels[i] >= level) continue;
       uint8_t alike = likeness(find->words[i], word);
       uint8_t reached = alike == 2 ? level : alike == 1 ? (uint8_t)(level - 1) : 0;
       if (reached > fit->levels[i]) fit->levels[i] = reached;
     }
+  }
 }
 
 /* Names of parameters, and what is said of them. */

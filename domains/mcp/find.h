@@ -28,6 +28,7 @@ typedef struct tp__mcp_find {
   tp_text query;
   tp_text words[TP__MCP_FIND_WORDS_MAX];
   size_t word_count;
+  bool begins[256];    /* by the first byte of a word, in small letters */
   bool words_left_out; /* the query has more */
   tp__mcp_fit *fits;
   size_t count, capacity;

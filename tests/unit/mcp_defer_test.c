@@ -284,6 +284,13 @@ TEST(a_request_shows_what_was_found_after_all_others) {
        3,
        {BASE, BASE "mcp__mail__send ", BASE "mcp__db__query ", BASE "mcp__db__query "},
        "ok ok out_of_scope "},
+      {"a search finds no more than may be shown",
+       4,
+       1,
+       {SEARCH("file")},
+       1,
+       {BASE, BASE "mcp__fs__delete_file "},
+       "ok "},
       {"tools of the host are always there", 4, 0, {CALL("look")}, 1, {BASE, BASE}, "ok "},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -362,6 +369,8 @@ TEST(a_search_finds_by_words_of_names_descriptions_and_parameters) {
       {"mcp__mail__send", "mcp__mail__send", NULL},
       {"please use mcp__wx__forecast, read_file", "mcp__wx__forecast mcp__fs__read_file", NULL},
       {"send", "mcp__mail__send", "mcp__db"},
+      {"delete file removes good mcp__mail__send", "mcp__mail__send mcp__fs__delete_file", NULL}, /* a name is first */
+      {"delete file removes good send", "mcp__mail__send mcp__fs__delete_file", NULL},
       {"Öl", "mcp__wx__forecast", "mcp__db"},
       {"the", "mcp__db__query", "mcp__fs"}, /* a common word counts where there is no other */
 
