@@ -104,11 +104,82 @@ typedef struct stem_walk {
   void *ctx;
 } stem_walk;
 
+/* The letters at the start of a text that are all of scripts without spaces, or all of others. */
+static tp_text run_of(tp_text text, bool *ret_unspaced) {
+  size_t size = 0;
+  tp_text run = {text.data, 0};
+  *ret_unspaced = tp__memory_is_unspaced(tp__memory_point(text, &size));
+  while (run.size + size <= text.size) {
+    run.size += size;
+    if (run.size == text.size) break;
+    tp_text left = {text.data + run.size, text.size - run.size};
+    if (tp__memory_is_unspaced(tp__memory_point(left, &size)) != *ret_unspaced) break;
+  }
+  return run;
+}
+
+/* Each two letters that follow one another; one that stands by itself. */
+static int on_pairs(const stem_walk *walk, tp_text run, tp_text word) {
+  size_t first = 0, second = 0;
+  tp__memory_point(run, &first);
+  if (first == run.size) return walk->on_word(walk->ctx, run, word);
+  for (int rc = SQLITE_OK;; run.data += first, run.size -= first, first = second) {
+    tp__memory_point((tp_text){run.data + first, run.size - first}, &second);
+    rc = walk->on_word(walk->ctx, (tp_text){run.data, first + second}, word);
+    if (rc != SQLITE_OK || first + second == run.size) return rc;
+  }
+}
+
+/* What SQLite's tokenizer leaves of a letter: points and accents that people leave out, and forms of one letter.
+ * @return 0: the letter falls away. */
+static uint32_t fold_point(uint32_t point) {
+  static const uint32_t pairs[][2] = {
+      {0x3AC, 0x3B1}, {0x3AD, 0x3B5}, {0x3AE, 0x3B7}, {0x3AF, 0x3B9}, {0x3CC, 0x3BF}, {0x3CD, 0x3C5}, {0x3CE, 0x3C9},
+      {0x3CA, 0x3B9}, {0x3CB, 0x3C5}, {0x390, 0x3B9}, {0x3B0, 0x3C5}, {0x3C2, 0x3C3}, {0x451, 0x435}, {0x439, 0x438},
+      {0x457, 0x456}, {0x622, 0x627}, {0x623, 0x627}, {0x625, 0x627}, {0x671, 0x627}, {0x629, 0x647}, {0x649, 0x6CC},
+      {0x64A, 0x6CC}, {0x643, 0x6A9}, {0x131, 'i'},   {0x142, 'l'},   {0xF8, 'o'},    {0x111, 'd'},   {0x5DA, 0x5DB},
+      {0x5DD, 0x5DE}, {0x5DF, 0x5E0}, {0x5E3, 0x5E4}, {0x5E5, 0x5E6}};
+  if ((point >= 0x300 && point <= 0x36F) || (point >= 0x591 && point <= 0x5C7) || point == 0x640 ||
+      (point >= 0x64B && point <= 0x65F) || point == 0x670 || (point >= 0x6D6 && point <= 0x6ED))
+    return 0;
+  for (size_t i = 0; point > 0x7F && point < 0x700 && i < sizeof pairs / sizeof *pairs; i++)
+    if (pairs[i][0] == point) return pairs[i][1];
+  return point;
+}
+
+/* Of a token that is longer than the buffer the beginning. No letter becomes longer. */
+static tp_text fold(tp_text token, char *buffer, size_t max) {
+  size_t used = 0, size = 0;
+  for (; token.size > 0 && used + 4 <= max; token.data += size, token.size -= size) {
+    uint32_t point = tp__memory_point(token, &size), folded = fold_point(point);
+    if (folded == point) memcpy(buffer + used, token.data, size);
+    if (folded == point) used += size;
+    else if (folded > 0 && folded < 0x80) buffer[used++] = (char)folded;
+    else if (folded > 0) {
+      buffer[used++] = (char)(0xC0 | folded >> 6); /* all of them are below U+0800 */
+      buffer[used++] = (char)(0x80 | (folded & 0x3F));
+    }
+  }
+  return (tp_text){buffer, used};
+}
+
 static int on_token(void *ctx, int flags, const char *token, int size, int start, int end) {
   const stem_walk *walk = ctx;
+  const tp_text word = {walk->text.data + start, (size_t)(end - start)};
+  char folded[1024];
+  tp_text left = {token, (size_t)size};
+  int rc = SQLITE_OK;
+  for (int i = 0; i < size && left.data == token; i++)
+    if ((unsigned char)token[i] >= 0xC0) left = fold(left, folded, sizeof folded);
   if (flags & FTS5_TOKEN_COLOCATED) return SQLITE_OK;
-  return walk->on_word(walk->ctx, (tp_text){token, (size_t)size},
-                       (tp_text){walk->text.data + start, (size_t)(end - start)});
+  while (rc == SQLITE_OK && left.size > 0) {
+    bool unspaced;
+    tp_text run = run_of(left, &unspaced);
+    rc = unspaced ? on_pairs(walk, run, word) : walk->on_word(walk->ctx, run, word);
+    left.data += run.size;
+    left.size -= run.size;
+  }
+  return rc;
 }
 
 int tp__memory_stems(tp__memory_store *store, tp_text text, tp__memory_stem_fn on_word, void *ctx) {

@@ -53,14 +53,53 @@ static void want(question *q, int32_t term, double share) {
   q->words[q->count++] = (wanted){term, share * worth_of(q->index, term)};
 }
 
-/* A word that was never said may be the beginning of words that were said. */
+static bool begins(tp_text text, tp_text with) {
+  return text.size > with.size && memcmp(text.data, with.data, with.size) == 0;
+}
+
+static bool ends(tp_text text, tp_text with) {
+  return text.size > with.size && memcmp(text.data + text.size - with.size, with.data, with.size) == 0;
+}
+
+/* A word that was never said may be the beginning of words that were said. One letter of a script without spaces may
+ * stand anywhere in the pairs that were said. */
 static void want_longer(question *q, tp_text stem) {
-  enum { STEM_BYTES_MIN = 5, LONGER_MAX = 4 };
-  size_t found = 0;
-  if (stem.size < STEM_BYTES_MIN) return;
-  for (size_t i = 0; i < q->index->terms_names.count && found < LONGER_MAX; i++) {
+  enum { STEM_BYTES_MIN = 5, LONGER_MAX = 4, PAIRS_MAX = 16 };
+  size_t found = 0, size = 0;
+  const bool is_letter = stem.size > 0 && tp__memory_is_unspaced(tp__memory_point(stem, &size)) && size == stem.size;
+  if (stem.size < STEM_BYTES_MIN && !is_letter) return;
+  for (size_t i = 0; i < q->index->terms_names.count && found < (is_letter ? PAIRS_MAX : LONGER_MAX); i++) {
     tp_text other = tp__memory_term_text(q->index, (int32_t)i);
-    if (other.size <= stem.size || memcmp(other.data, stem.data, stem.size) != 0) continue;
+    if (!begins(other, stem) && !(is_letter && ends(other, stem))) continue;
+    want(q, (int32_t)i, 0.5);
+    found++;
+  }
+}
+
+/* Letters that two words have in common at their starts, and those that each has after them. */
+static size_t common_letters(tp_text a, tp_text b, size_t *ret_rest) {
+  size_t same = 0, letters = 0, rest[2] = {0, 0};
+  while (same < a.size && same < b.size && a.data[same] == b.data[same]) same++;
+  while (same > 0 && same < a.size && ((unsigned char)a.data[same] & 0xC0) == 0x80) same--;
+  for (size_t i = 0; i < same; i++) letters += ((unsigned char)a.data[i] & 0xC0) != 0x80;
+  for (size_t i = same; i < a.size; i++) rest[0] += ((unsigned char)a.data[i] & 0xC0) != 0x80;
+  for (size_t i = same; i < b.size; i++) rest[1] += ((unsigned char)b.data[i] & 0xC0) != 0x80;
+  *ret_rest = rest[0] > rest[1] ? rest[0] : rest[1];
+  return letters;
+}
+
+/* English words have a stemmer. Others that share their first letters and differ in a short ending are forms of one
+ * word often enough. */
+static void want_forms(question *q, tp_text stem, tp_text word) {
+  enum { FORMS_MAX = 8, LETTERS_MIN = 4, ENDING_MAX = 3 };
+  size_t found = 0, rest = 0, ascii = 0;
+  while (ascii < word.size && (unsigned char)word.data[ascii] < 0x80) ascii++;
+  if (ascii == word.size || stem.size < LETTERS_MIN || tp__memory_is_unspaced(tp__memory_point(stem, &rest))) return;
+  for (size_t i = 0; i < q->index->terms_names.count && found < FORMS_MAX; i++) {
+    tp_text other = tp__memory_term_text(q->index, (int32_t)i);
+    if (other.size < LETTERS_MIN || other.data[0] != stem.data[0] || other.data[1] != stem.data[1]) continue;
+    size_t letters = common_letters(stem, other, &rest);
+    if (rest == 0 || letters < LETTERS_MIN || rest > ENDING_MAX || 2 * rest > letters) continue;
     want(q, (int32_t)i, 0.5);
     found++;
   }
@@ -68,11 +107,11 @@ static void want_longer(question *q, tp_text stem) {
 
 static int take_stem(void *ctx, tp_text stem, tp_text word) {
   question *q = ctx;
-  (void)word;
   int32_t term = tp__memory_term_find(q->index, stem);
   if (term == TP__MEMORY_NONE) want_longer(q, stem);
   else if (!is_speaker(q->index, term)) want(q, term, 1);
   else if (q->speaker_count < TP__MEMORY_TERMS_MAX) q->speakers[q->speaker_count++] = term;
+  want_forms(q, stem, word);
   return SQLITE_OK;
 }
 

@@ -92,7 +92,8 @@ static void connection_fini(tp__memory_connection *c) {
 }
 
 static int make_stemmer(tp__memory_store *store) {
-  const char *arguments[] = {"unicode61", "remove_diacritics", "2"};
+  /* Marks are letters: in Thai and the scripts of India they are vowels. */
+  const char *arguments[] = {"unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"};
   fts5_api *api = NULL;
   void *ctx = NULL;
   sqlite3_stmt *statement = NULL;
@@ -102,7 +103,7 @@ static int make_stemmer(tp__memory_store *store) {
   int end = sqlite3_finalize(statement);
   if (rc != SQLITE_ROW || !api) return end != SQLITE_OK ? end : rc == SQLITE_ROW ? SQLITE_ERROR : rc;
   rc = api->xFindTokenizer(api, "porter", &ctx, &store->tokenizer);
-  if (rc == SQLITE_OK) rc = store->tokenizer.xCreate(ctx, arguments, 3, &store->stemmer);
+  if (rc == SQLITE_OK) rc = store->tokenizer.xCreate(ctx, arguments, 5, &store->stemmer);
   return rc;
 }
 

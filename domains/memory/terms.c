@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "domains/memory/terms.h"
 
+#include <assert.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,8 @@ bool tp__memory_is_stop_word(tp_text word) {
   return bsearch(&word, stop_words, count, sizeof stop_words[0], compare_word) != NULL;
 }
 
-/* The code point at the start of text and its length. Bytes that are not UTF-8 are taken one by one as letters. */
-static uint32_t decode(tp_text text, size_t *ret_size) {
+uint32_t tp__memory_point(tp_text text, size_t *ret_size) {
+  assert(text.size > 0);
   const unsigned char *b = (const unsigned char *)text.data;
   size_t size = b[0] < 0x80 ? 1 : b[0] >= 0xF0 ? 4 : b[0] >= 0xE0 ? 3 : b[0] >= 0xC0 ? 2 : 1;
   *ret_size = 1;
@@ -54,6 +55,17 @@ static uint32_t decode(tp_text text, size_t *ret_size) {
   }
   *ret_size = size;
   return point;
+}
+
+bool tp__memory_is_unspaced(uint32_t point) {
+  static const uint32_t ranges[][2] = {
+      {0x0E00, 0x0FFF}, {0x1000, 0x109F}, {0x1100, 0x11FF}, {0x1780, 0x17FF},   {0x3005, 0x3007},  {0x3040, 0x30FF},
+      {0x3130, 0x318F}, {0x31F0, 0x31FF}, {0x3400, 0x4DBF}, {0x4E00, 0x9FFF},   {0xA9E0, 0xA9FF},  {0xAA60, 0xAA7F},
+      {0xAC00, 0xD7FF}, {0xF900, 0xFAFF}, {0xFF66, 0xFF9F}, {0x1B000, 0x1B16F}, {0x20000, 0x3FFFF}};
+  if (point < ranges[0][0]) return false;
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    if (point >= ranges[i][0] && point <= ranges[i][1]) return true;
+  return false;
 }
 
 /* Beyond ASCII only what is surely no letter separates: Latin-1 signs, general and CJK punctuation, symbols, emoji. The
@@ -82,7 +94,7 @@ static bool skip_separators(tp_text *left) {
   bool clause = false;
   while (left->size) {
     size_t size;
-    uint32_t point = decode(*left, &size);
+    uint32_t point = tp__memory_point(*left, &size);
     if (is_letter(point)) break;
     clause = clause || !(is_space(point) || is_apostrophe(point));
     skip(left, size);
@@ -96,7 +108,7 @@ bool tp__memory_words_next(tp__memory_words *words) {
   words->word = (tp_text){words->left.data, 0};
   while (words->left.size) {
     size_t size;
-    if (!is_letter(decode(words->left, &size))) break;
+    if (!is_letter(tp__memory_point(words->left, &size))) break;
     words->word.size += size;
     skip(&words->left, size);
   }
@@ -125,14 +137,32 @@ static bool has_term(const tp__memory_terms *terms, tp_text word) {
   return false;
 }
 
+/* Whole code points of a text that is not empty, at most max bytes. */
+static size_t bytes_of_points(tp_text text, size_t max) {
+  size_t bytes = 0, size = 0;
+  for (tp_text left = text; left.size > 0; skip(&left, size)) {
+    tp__memory_point(left, &size);
+    if (bytes + size > max) break;
+    bytes += size;
+  }
+  return bytes;
+}
+
 void tp__memory_terms_of(tp_text text, tp__memory_terms *ret_terms) {
   if (text.size > TP__MEMORY_TERMS_TEXT_MAX) text.size = TP__MEMORY_TERMS_TEXT_MAX;
   tp__memory_words words = {.left = text};
   ret_terms->count = 0;
   while (ret_terms->count < TP__MEMORY_TERMS_MAX && tp__memory_words_next(&words)) {
     tp_text word = words.word;
-    if (word.size > TP__MEMORY_TERM_BYTES_MAX || tp__memory_is_stop_word(word) || has_term(ret_terms, word)) continue;
-    ret_terms->items[ret_terms->count++] = word;
+    size_t size;
+    bool comes_in_pieces = tp__memory_is_unspaced(tp__memory_point(word, &size));
+    if (word.size > TP__MEMORY_TERM_BYTES_MAX && !comes_in_pieces) continue;
+    while (word.size > 0 && ret_terms->count < TP__MEMORY_TERMS_MAX) {
+      tp_text piece = {word.data, bytes_of_points(word, TP__MEMORY_TERM_BYTES_MAX)};
+      skip(&word, piece.size);
+      if (tp__memory_is_stop_word(piece) || has_term(ret_terms, piece)) continue;
+      ret_terms->items[ret_terms->count++] = piece;
+    }
   }
 }
 

@@ -23,6 +23,12 @@ typedef struct tp__memory_words {
 /** @return false at the end. */
 bool tp__memory_words_next(tp__memory_words *words);
 
+/** The code point at the start of a text that is not empty, and its length. A byte that is no UTF-8 is an 'x'. */
+uint32_t tp__memory_point(tp_text text, size_t *ret_size);
+/** True for a letter of a script that has no spaces between words, or endings on most of them: Han, Kana, Hangul, Thai,
+ *  Lao, Khmer, Burmese, Tibetan. Of such text pairs of letters are compared. */
+bool tp__memory_is_unspaced(uint32_t point);
+
 /** True when two words are equal but for the case of ASCII letters. */
 bool tp__memory_same_word(tp_text a, tp_text b);
 /** True when the word is one of "alternatives|like|these". */
@@ -31,7 +37,8 @@ bool tp__memory_is_one_of(tp_text word, const char *alternatives, size_t size);
 /** True for an English word that says nothing about what a text is about, and for what an apostrophe leaves behind. */
 bool tp__memory_is_stop_word(tp_text word);
 
-/** The distinct words of a text without stop words, in the order they come. Slices of the text. */
+/** The distinct words of a text without stop words, in the order they come; a long run of a script without spaces comes
+ *  in pieces. Slices of the text. */
 typedef struct tp__memory_terms {
   tp_text items[TP__MEMORY_TERMS_MAX];
   size_t count;

@@ -442,6 +442,72 @@ TEST(a_long_neighbour_is_cut_at_a_code_point) {
   tp__memory_list_fini(&list);
 }
 
+/* ---- words of other languages ---- */
+
+static const struct {
+  const char *said, *other, *asked;
+} languages[] = {
+    {"今天我们玩了成语接龙游戏，很开心。", "明天去北京开会。", "成语接龙"},
+    {"我的密码保存在书桌的抽屉里。", "他喜欢喝咖啡。", "密码在哪个抽屉"},
+    {"我家的猫叫小白。", "天气很好。", "猫"},
+    {"來週五在臺北有一場音樂會。", "我喜歡看書。", "音樂會"},
+    {"来週の金曜日に京都へ旅行します。", "今日はパンを食べました。", "京都旅行"},
+    {"コーヒーよりお茶が好きです。", "明日は雨です。", "お茶は好き？"},
+    {"오늘 끝말잇기 게임을 했다.", "내일은 비가 온다.", "끝말잇기"},
+    {"비밀번호는 서랍에 있어요.", "점심은 김밥이었다.", "비밀번호가 어디"},
+    {"ฉันชอบกินข้าวผัดกุ้งที่ตลาด", "พรุ่งนี้ฝนจะตก", "ข้าวผัด"},
+    {"ຂ້ອຍມັກກິນເຂົ້າຈີ່", "ມື້ອື່ນຝົນຕົກ", "ເຂົ້າຈີ່"},
+    {"ខ្ញុំចូលចិត្តរៀនភាសាខ្មែរ", "ស្អែកមានភ្លៀង", "ភាសាខ្មែរ"},
+    {"ကျွန်တော် မြန်မာစာ သင်နေတယ်", "မနက်ဖြန် မိုးရွာမယ်", "မြန်မာစာ"},
+    {"Пароль меняется ежеквартально.", "Завтра будет дождь.", "паролем"},
+    {"Ключи лежат под ковриком.", "Кошка спит на диване.", "где ключами под коврик"},
+    {"Ключ лежить під килимком.", "Завтра буде дощ.", "килимком"},
+    {"Срещата е в понеделник.", "Времето е хубаво.", "срещата"},
+    {"Ο κωδικός αλλάζει κάθε μήνα.", "Αύριο θα βρέξει.", "κωδικοσ"},
+    {"كَلِمَة المرور تتغير كل شهر.", "غدا سوف تمطر.", "كلمة"},
+    {"أحمد يعيش في القاهرة.", "الطقس جميل.", "احمد"},
+    {"رمز عبور هر ماه عوض می‌شود.", "فردا باران می‌بارد.", "عبور"},
+    {"הסיסמה משתנה כל חודש.", "מחר ירד גשם.", "הסיסמה"},
+    {"मेरा पासवर्ड हर महीने बदलता है।", "कल बारिश होगी।", "पासवर्ड"},
+    {"আমার পাসওয়ার্ড প্রতি মাসে বদলায়।", "কাল বৃষ্টি হবে।", "পাসওয়ার্ড"},
+    {"என் கடவுச்சொல் மாறும்.", "நாளை மழை பெய்யும்.", "கடவுச்சொல்"},
+    {"Le café est servi après le déjeuner.", "Il pleut demain.", "cafe"},
+    {"Tối nay chúng ta ăn phở ở Hà Nội.", "Ngày mai trời mưa.", "Ha Noi"},
+    {"Zmieniamy hasła co kwartał.", "Jutro pada deszcz.", "hasło"},
+    {"Şifre İstanbul'daki çekmecede.", "Yarın yağmur yağacak.", "istanbul"},
+    {"A jelszót havonta cseréljük.", "Holnap esik.", "jelszó"},
+    {"Gatan heter Østergade.", "Det regnar imorgon.", "ostergade"},
+    {"我们用Python写了爬虫。", "他去上海。", "Python"},
+};
+
+TEST(words_of_other_languages_are_found) {
+  size_t missed = 0;
+  for (size_t i = 0; i < sizeof languages / sizeof *languages; i++) {
+    char tenant[16];
+    snprintf(tenant, sizeof tenant, "l%zu", i);
+    const tp__memory_scope own = {.tenant = text_of(tenant), .kind = text_of("workspace"), .name = text_of("home")};
+    put_in(&own, "s1", "said", languages[i].said);
+    put_in(&own, "s2", "other", languages[i].other);
+    const char *turns = recalled(&own, languages[i].asked, 2);
+    if (strncmp(turns, "said ", 5) != 0) print_error("%s: \"%s\"\n", languages[i].asked, turns), missed++;
+    turns = recalled(&own, "qwertz", 2);
+    assert_string_equal(turns, "");
+  }
+  assert_int_equal(missed, 0);
+}
+
+TEST(a_long_run_without_spaces_is_found_by_any_part_of_it) {
+  static const char letters[] = "一二三四五六七八九十百千万东西南北春夏秋冬天地日月星云雨雪风";
+  put_in(&home, "s1", "said", letters);
+  for (size_t at = 0; at + 6 < sizeof letters - 1; at += 3) {
+    char asked[8];
+    snprintf(asked, sizeof asked, "%.6s", letters + at);
+    assert_string_equal(recalled(&home, asked, 1), "said ");
+  }
+  assert_string_equal(recalled(&home, letters, 1), "said ");
+  assert_string_equal(recalled(&home, "东一", 1), "");
+}
+
 /* ---- the order of relevance ---- */
 
 TEST(the_answer_that_shares_no_word_is_recalled_with_its_question) {
