@@ -142,9 +142,11 @@ static const cli_command commands[] = {
      .run = cli_mcp},
     {.bit = CLI_SERVE,
      .name = "serve",
+     .operand = "AGENTS.yaml",
      .summary = "serve turns to clients of the OpenAI API, over HTTP",
      .examples =
          "  turnphase serve --model script:model.yaml\n"
+         "  turnphase serve agents.yaml --data ./kept\n"
          "  turnphase serve --model openai:gpt-4o --hooks .system/hooks --data ./kept\n"
          "  turnphase serve --model openai:NAME --base-url http://localhost:8000/v1 --http 0.0.0.0:80 --keys keys\n",
      .description =

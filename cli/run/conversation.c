@@ -354,7 +354,7 @@ static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   tp_status decoded = tp_yaml_decode(text, r->into->name, writer, &fault);
   if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
   if (decoded != TP_OK) return cli_fault(r->into->name, decoded, &fault);
-  const field fields[] = {{"sessions", TP_VALUE_ARRAY, true, &sessions},
+  const field fields[] = {{"sessions", TP_VALUE_ARRAY, !r->arguments->agents_only, &sessions},
                           {"agents", TP_VALUE_ARRAY, false, &agents},
                           {"mcp", TP_VALUE_MAP, false, &servers},
                           {"mcp_defer", TP_VALUE_DOUBLE, false, &defer}};
@@ -422,6 +422,7 @@ static int check_all(reader *r) {
   cli_conversation *c = r->into;
   r->where[0] = '\0';
   r->line = 0;
+  if (c->count == 0 && r->arguments->agents_only) return CLI_OK;
   if (c->count == 0) return refuse(r, "there is no turn in it");
   const cli_turn **sorted = cli_alloc(c->count * sizeof *sorted);
   for (size_t i = 0; i < c->count; i++) sorted[i] = &c->turns[i];

@@ -21,9 +21,12 @@ enum { DRAIN_LIMIT_MS = 30000 };
 #define ADDRESS "127.0.0.1:8080"
 
 typedef struct serving {
-  const cli_arguments *arguments;
+  cli_arguments arguments; /* with what serve demands of its file of agents */
+  cli_conversation file;   /* its agents; has_file */
+  bool has_file;
   cli_talk talk;
-  tp_agent *agent;
+  tp_agent **agents;
+  size_t agent_count, agents_capacity;
   tp_server *server;
   char *address;
   uint32_t port;
@@ -39,18 +42,18 @@ static int check(const cli_arguments *a) {
     cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
     return CLI_USAGE;
   }
-  return cli_talk_check(a, "serve", true);
+  return cli_talk_check(a, "serve", !a->operand);
 }
 
 /* "KEY" or "KEY TENANT", a line. */
 static int read_keys(serving *s) {
-  if (!s->arguments->keys) return CLI_OK;
-  int status = cli_keys_read(s->arguments->keys, &s->keys);
+  if (!s->arguments.keys) return CLI_OK;
+  int status = cli_keys_read(s->arguments.keys, &s->keys);
   for (size_t i = 0; status == CLI_OK && i < s->keys.count; i++) {
     char *tenant = (char *)(uintptr_t)s->keys.items[i], *key = strsep(&tenant, " \t");
     if (tenant) tenant += strspn(tenant, " \t");
     if (tenant && !cli_is_id(tp_text_of(tenant))) {
-      cli_error("%s, key %zu: the tenant must have 1 to 128 bytes without white space", s->arguments->keys, i + 1);
+      cli_error("%s, key %zu: the tenant must have 1 to 128 bytes without white space", s->arguments.keys, i + 1);
       status = CLI_CONFIG;
     }
     s->key_list[i] = (tp_server_key){.struct_size = sizeof s->key_list[i], .key = key, .tenant = tenant};
@@ -59,33 +62,76 @@ static int read_keys(serving *s) {
   return status;
 }
 
-static int add_agent(serving *s) {
+/* The file of agents: a conversation without sessions. */
+static int read_file(serving *s) {
+  const char *file = s->arguments.operand;
+  if (!file) return CLI_OK;
+  s->arguments.agents_only = true;
+  int status = cli_conversation_read(file, &s->arguments, &s->file);
+  if (status != CLI_OK) return status;
+  s->has_file = true;
+  if (s->file.has_servers) s->arguments.mcp_profile = file;
+  const cli_limits none = {0};
+  for (size_t i = 0; i < s->file.agent_count; i++)
+    if (memcmp(&s->file.agents[i].limits, &none, sizeof none) != 0) {
+      cli_error(
+          "%s: agent %s: serve has no limits of agents: --max-time, --budget and the fields of requests limit turns",
+          file, s->file.agents[i].id);
+      return CLI_CONFIG;
+    }
+  if (s->file.count == 0 && s->file.agent_count > 0) return CLI_OK;
+  cli_error("%s: serve takes a file with agents, and without sessions", file);
+  return CLI_CONFIG;
+}
+
+/* @param names  NULL: the models of the command line, opened once more, since each agent owns its own. */
+static int add_agent(serving *s, const char *id, const char *system, const cli_model_names *names) {
   cli_models models;
   tp_fault fault = {0};
-  int status = cli_models_open(&s->arguments->models, &models);
+  tp_agent *agent;
+  int status = cli_models_open(names->count > 0 ? names : &s->arguments.models, &models);
   if (status != CLI_OK) return status;
   const tp_agent_config config = {.struct_size = sizeof config,
-                                  .id = CLI_OWN_AGENT,
-                                  .system = s->arguments->system,
+                                  .id = id,
+                                  .system = system,
                                   .model = models.items[0],
                                   .fallbacks = (const tp_model *const *)models.items + 1,
                                   .fallback_count = models.count - 1};
   assert(models.count > 0);
-  tp_status added = tp_agent_add(s->talk.runtime, &config, &s->agent, &fault);
-  if (added == TP_OK) return CLI_OK;
-  cli_models_free(&models);
-  return cli_fault(CLI_OWN_AGENT, added, &fault);
+  tp_status added = tp_agent_add(s->talk.runtime, &config, &agent, &fault);
+  if (added != TP_OK) {
+    cli_models_free(&models);
+    return cli_fault(id, added, &fault);
+  }
+  s->agents = cli_reserve(s->agents, s->agent_count, &s->agents_capacity, sizeof(tp_agent *));
+  s->agents[s->agent_count++] = agent;
+  return CLI_OK;
+}
+
+static int add_agents(serving *s) {
+  int status = CLI_OK;
+  if (s->arguments.models.count > 0) status = add_agent(s, CLI_OWN_AGENT, s->arguments.system, &s->arguments.models);
+  for (size_t i = 0; status == CLI_OK && i < s->file.agent_count; i++)
+    status = add_agent(s, s->file.agents[i].id, s->file.agents[i].system, &s->file.agents[i].models);
+  return status;
 }
 
 static int open_runtime(serving *s) {
   cli_models none = {.count = 0};
-  int status = cli_talk_open(&s->talk, s->arguments, &none);
-  if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, s->arguments);
-  return status == CLI_OK ? add_agent(s) : status;
+  int status = cli_talk_open(&s->talk, &s->arguments, &none);
+  if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
+  return status == CLI_OK ? add_agents(s) : status;
+}
+
+/* Who answers where a request names no agent: that of the command line, else the only one. */
+static const char *default_agent(const serving *s) {
+  bool has_own = s->arguments.models.count > 0;
+  if (s->arguments.only_models || s->agent_count == 0) return NULL;
+  return has_own || s->agent_count == 1 ? tp_agent_id(s->agents[0]) : NULL;
 }
 
 static int start_server(serving *s) {
-  const cli_arguments *a = s->arguments;
+  const cli_arguments *a = &s->arguments;
   tp_fault fault = {0};
   const tp_server_options options = {.struct_size = sizeof options,
                                      .address = s->address,
@@ -95,7 +141,7 @@ static int start_server(serving *s) {
                                      .key_count = s->keys.count,
                                      .tenant = a->tenant,
                                      .environment = cli_environment(a),
-                                     .default_agent = a->only_models ? NULL : CLI_OWN_AGENT,
+                                     .default_agent = default_agent(s),
                                      .turn_limit_ms = a->limits.time_s * 1000,
                                      .goes_on = a->goes_on,
                                      .shared_history = s->talk.history};
@@ -112,9 +158,11 @@ static void wait_for_end(const serving *s) {
 
 static void close_serving(serving *s) {
   tp_server_free(s->server, DRAIN_LIMIT_MS);
-  if (s->agent) tp_agent_remove(s->agent);
+  for (size_t i = s->agent_count; i > 0; i--) tp_agent_remove(s->agents[i - 1]);
+  free(s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
   cli_talk_close(&s->talk);
+  if (s->has_file) cli_conversation_free(&s->file);
   cli_keys_free(&s->keys);
   free(s->address);
 }
@@ -122,8 +170,11 @@ static void close_serving(serving *s) {
 int cli_serve(const cli_arguments *arguments, cli_output *output) {
   serving *s = cli_alloc(sizeof *s);
   (void)output;
-  *s = (serving){.arguments = arguments, .signals.fd = -1};
+  *s = (serving){.arguments = *arguments, .signals.fd = -1};
   int status = check(arguments);
+  if (status == CLI_OK) status = read_file(s);
+  if (status == CLI_OK)
+    status = cli_models_check(arguments, "serve", !s->has_file || cli_conversation_needs_model(&s->file));
   if (status == CLI_OK) status = cli_listen_read(arguments->http ? arguments->http : ADDRESS, &s->address, &s->port);
   if (status == CLI_OK) status = read_keys(s);
   if (status == CLI_OK) status = cli_signals_take(&s->signals);
