@@ -20,9 +20,7 @@ static const char *const claim_sql[TP__CLAIM_STATEMENTS] = {
     [TP__RENEW_HOLDER] =
         "INSERT OR REPLACE INTO holder (process, process_id, process_started, end_ms, boot_id)"
         " VALUES (?1, ?2, ?3, ?4, ?5)",
-    [TP__BEAT_HOLDER] =
-        "UPDATE holder SET end_ms = ?2 WHERE process = ?1"
-        " AND EXISTS (SELECT 1 FROM session WHERE owner = ?1 AND running = 1)",
+    [TP__BEAT_HOLDER] = "UPDATE holder SET end_ms = ?2 WHERE process = ?1",
     [TP__DELETE_HOLDER] = "DELETE FROM holder WHERE process = ?1",
     [TP__SWEEP_HOLDERS] =
         "DELETE FROM holder WHERE process <> ?1 AND end_ms < ?2"
@@ -82,15 +80,49 @@ static tp__lease *find_lease_locked(tp__claims *c, int64_t process) {
   return NULL;
 }
 
-static bool reserve_lease_locked(tp__claims *c) {
+/* Space for one more item. @return the items; NULL without memory. */
+static void *reserve(void *items, size_t count, size_t *capacity, size_t size) {
+  if (count < *capacity) return items;
+  size_t wanted = *capacity ? 2 * *capacity : 4;
+  void *grown = sqlite3_realloc64(items, wanted * size);
+  if (grown) *capacity = wanted;
+  return grown;
+}
+
+static bool reserve_locked(tp__claims *c) {
   TP__LOCKED(c->connection);
-  if (c->count < c->capacity) return true;
-  size_t capacity = c->capacity ? 2 * c->capacity : 4;
-  tp__lease *leases = sqlite3_realloc64(c->leases, capacity * sizeof *leases);
-  if (!leases) return false;
-  c->leases = leases;
-  c->capacity = capacity;
-  return true;
+  tp__lease *leases = reserve(c->leases, c->count, &c->capacity, sizeof *leases);
+  if (leases) c->leases = leases;
+  tp__claimed *claimed = reserve(c->claimed, c->claimed_count, &c->claimed_capacity, sizeof *claimed);
+  if (claimed) c->claimed = claimed;
+  return leases && claimed;
+}
+
+/* ---- what is claimed here ---- */
+
+/* @param fence  0: of whatever claim. */
+static void forget_claim_locked(tp__claims *c, uint64_t number, uint64_t fence) {
+  TP__LOCKED(c->connection);
+  for (size_t i = 0; i < c->claimed_count; i++) {
+    if (c->claimed[i].number != number || (fence && c->claimed[i].fence != fence)) continue;
+    c->claimed[i] = c->claimed[--c->claimed_count];
+    return;
+  }
+}
+
+/* In place of an earlier claim of the session. */
+static void note_claim_locked(tp__claims *c, int64_t process, const tp_history_claim *claim) {
+  TP__LOCKED(c->connection);
+  forget_claim_locked(c, claim->number, 0);
+  assert(c->claimed_count < c->claimed_capacity);
+  c->claimed[c->claimed_count++] = (tp__claimed){process, claim->number, claim->fence};
+}
+
+static bool has_claims_locked(const tp__claims *c, int64_t process) {
+  TP__LOCKED(c->connection);
+  size_t i = 0;
+  while (i < c->claimed_count && c->claimed[i].process != process) i++;
+  return i < c->claimed_count;
 }
 
 static void note_lease_locked(tp__claims *c, int64_t process, int64_t end_ms) {
@@ -145,11 +177,10 @@ static bool beat_locked(tp__claims *c, tp__lease *lease) {
   TP__LOCKED(c->connection);
   int64_t end_ms = tp__monotonic_ms() + c->lease_ms;
   sqlite3_stmt *beat = c->statements[TP__BEAT_HOLDER], *delete = c->statements[TP__DELETE_HOLDER];
-  bool runs = false;
+  bool runs = has_claims_locked(c, lease->process);
   int rc = begin_weak_locked(c);
-  if (rc == SQLITE_OK)
+  if (rc == SQLITE_OK && runs)
     rc = tp__sqlite_run(beat, tp__sqlite_bind_ints(beat, (const int64_t[]){lease->process, end_ms}, 2));
-  if (rc == SQLITE_OK) runs = sqlite3_changes(c->db) > 0;
   if (rc == SQLITE_OK && !runs) rc = tp__sqlite_run(delete, tp__sqlite_bind_ints(delete, &lease->process, 1));
   rc = end_weak_locked(c, rc);
   if (rc == SQLITE_OK && runs) lease->end_ms = end_ms;
@@ -249,7 +280,7 @@ tp_status tp__claims_claim(tp__claims *c, const tp_history_load *request, tp_fau
   assert(request->owner && request->claim && request->owner->process_run_id);
   tp__lock_acquire(c->connection);
   tp_status status = need_thread_locked(c, fault);
-  if (status == TP_OK && !reserve_lease_locked(c))
+  if (status == TP_OK && !reserve_locked(c))
     status = tp__sqlite_fail(NULL, c->path, "claim a session", SQLITE_NOMEM, fault);
   if (status == TP_OK) {
     int rc = begin_weak_locked(c);
@@ -258,8 +289,9 @@ tp_status tp__claims_claim(tp__claims *c, const tp_history_load *request, tp_fau
     if (rc != SQLITE_OK) status = tp__sqlite_fail(c->db, c->path, "claim a session", rc, fault);
   }
   if (status == TP_OK && w.lease_end_ms) note_lease_locked(c, (int64_t)request->owner->process_run_id, w.lease_end_ms);
-  tp__lock_release(c->connection);
   if (status != TP_OK) request->claim->fence = 0;
+  if (request->claim->fence) note_claim_locked(c, (int64_t)request->owner->process_run_id, request->claim);
+  tp__lock_release(c->connection);
   return status == TP_OK && w.holder.process_id ? refuse_busy(c, &w, fault) : status;
 }
 
@@ -291,6 +323,7 @@ int tp__claims_end_locked(tp__claims *c, const tp_history_claim *claim, size_t c
   const int64_t id = (int64_t)claim->number;
   const int64_t values[] = {id, (int64_t)claim->fence, (int64_t)claim->position, (int64_t)count};
   if (c->is_weak) return SQLITE_NOMEM;
+  forget_claim_locked(c, claim->number, claim->fence); /* where this fails, the lease ends */
   int rc = tp__sqlite_run(end, tp__sqlite_bind_ints(end, values, 4));
   *ret_is_fenced = rc == SQLITE_OK && sqlite3_changes(c->db) == 0;
   if (rc == SQLITE_OK && !*ret_is_fenced && count == 0 && claim->position == 0)
@@ -330,5 +363,6 @@ void tp__claims_fini(tp__claims *c) {
   for (int i = 0; i < TP__CLAIM_STATEMENTS; i++) sqlite3_finalize(c->statements[i]);
   tp__lock_condition_fini(&c->wanted);
   sqlite3_free(c->leases);
+  sqlite3_free(c->claimed);
   *c = (tp__claims){0};
 }

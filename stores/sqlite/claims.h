@@ -30,7 +30,13 @@ enum {
 
 #define TP__SESSION_NEW ((uint64_t)INT64_MAX)
 
-/** A process of this one that has, or had a moment ago, running turns: a runtime. */
+/** A session that a running turn of this process has. */
+typedef struct tp__claimed {
+  int64_t process; /* its runtime's process_run_id */
+  uint64_t number, fence;
+} tp__claimed;
+
+/** A runtime of this process that has, or had a moment ago, running turns. */
 typedef struct tp__lease {
   int64_t process; /* its process_run_id */
   int64_t end_ms;
@@ -46,6 +52,8 @@ typedef struct tp__claims {
   sqlite3_stmt *statements[TP__CLAIM_STATEMENTS];
   tp__lease *leases;
   size_t count, capacity;
+  tp__claimed *claimed;
+  size_t claimed_count, claimed_capacity;
   pthread_t thread;
   tp__lock_condition wanted; /* of the thread: it ends, or has a lease again */
   bool has_thread, ending;

@@ -28,7 +28,6 @@
   "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"       \
   "  next INTEGER NOT NULL, owner INTEGER NOT NULL, epoch INTEGER NOT NULL, running INTEGER NOT NULL,"          \
   "  UNIQUE (tenant, name));"                                                                                   \
-  "CREATE INDEX session_running ON session (owner) WHERE running = 1;"                                          \
   "CREATE TABLE holder (process INTEGER PRIMARY KEY, process_id INTEGER NOT NULL,"                              \
   "  process_started INTEGER NOT NULL, end_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                        \
   "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
