@@ -40,18 +40,6 @@ fetch_koffi() {
   flock -u 9
 }
 
-# The extension module, built once for each description of the API.
-build_cffi() { # PYTHON
-  mkdir -p "$made"
-  exec 9>"$made/lock"
-  flock 9
-  if ! cat "$abi" "$folder/build.py" | cmp -s - "$made/built"; then
-    "$1" "$folder/build.py" "$made" >"$made/build.log" 2>&1 || { cat "$made/build.log"; exit 1; }
-    cat "$abi" "$folder/build.py" >"$made/built"
-  fi
-  flock -u 9
-}
-
 # A sanitizer's run-time library must be loaded before all else, so by the program.
 [ "$sanitizer" = none ] || skip "a library with a sanitizer ($sanitizer) does not load into a program without"
 
@@ -59,14 +47,6 @@ case $language in
   ctypes)
     installed python3
     exec python3 "$folder/guard.py" ;;
-  cffi)
-    installed python3 cc
-    for python in python3 /usr/bin/python3; do # Debian's module is for Debian's Python
-      "$python" -c 'import cffi; cffi.FFI().compile' 2>/dev/null || continue
-      build_cffi "$python"
-      PYTHONPATH=$made exec "$python" "$folder/$example.py"
-    done
-    skip "no cffi for Python here (./dev setup --bindings)" ;;
   luajit)
     installed luajit
     exec luajit "$folder/guard.lua" ;;
