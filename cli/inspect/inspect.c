@@ -24,7 +24,8 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
 /* An empty table is reported: an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
   return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks.count > 0 || arguments->files ||
-         arguments->skills;
+         arguments->skills || arguments->tasks != CLI_TASKS_NONE || arguments->mcp_servers.count > 0 ||
+         arguments->mcp_configs.count > 0;
 }
 
 int cli_plan(const cli_arguments *arguments, cli_output *output) {

@@ -290,6 +290,11 @@ TEST(a_profile_names_servers_with_options) {
   assert_null(strstr(c.out.data, "mcp_search"));
   assert_holds(&c.err, "mcp_defer has no effect here");
   command_free(&c);
+  c = (command){.arguments = {"plan", "--no-memory", "--mcp-config", scratch_path("p.yaml")}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "mcp-defer.request");
+  assert_string_equal(c.err.data ? c.err.data : "", "");
+  command_free(&c);
   /* the conversation itself */
   static const char finds[] =
       "responses:\n"
