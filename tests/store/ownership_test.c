@@ -438,10 +438,13 @@ static int count_sessions(tp_history *history) {
 }
 
 static void check_claims(tp_history *history) {
-  tp_history_claim first = {.number = 0}, second = {.number = 0}, old;
+  tp_history_claim first = {.number = 0}, second = {.number = 0}, old = {.number = 0};
   int given;
   assert_int_equal(history->shared, 1);
+  assert_int_equal(claim_as(history, 0, &old, &given, NULL), TP_OK);
+  assert_int_equal(append_as(history, &old, 0), TP_OK); /* of a session that has no message nothing stays */
   assert_int_equal(claim_as(history, 0, &first, &given, NULL), TP_OK);
+  assert_true(first.number > old.number);
   assert_true(first.number && first.fence && first.position == 0 && first.first == 0);
   assert_int_equal(count_sessions(history), 0); /* it has no messages */
   assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_ERR_BUSY);
