@@ -141,7 +141,7 @@ class Ends(AsyncTest):
             await asyncio.Event().wait()
 
         with self.assertRaises(ZeroDivisionError):
-            async with Runtime() as runtime:
+            async with Runtime(drain_ms=600000) as runtime:
                 turn = runtime.session(model=model).turn('x').start()
                 await begun.wait()
                 raise ZeroDivisionError

@@ -366,6 +366,48 @@ class Guards(AsyncTest):
         runtime.guard(id='one')(hook)
         await runtime.close()
 
+    async def test_nothing_is_kept_of_what_was_refused(self):
+        async with Runtime() as runtime, runtime.session(model=says_hello) as session:
+            kept = dict(runtime._kept)
+            for refused in (
+                lambda: runtime.guard('tool.never')(says_hello),
+                lambda: runtime.tool(name='a b')(lambda: 'x'),
+                lambda: session.turn('x', id='a b').start(),
+                lambda: session.turn('x', id='a b').__aiter__(),
+                lambda: runtime.session('a b', model=says_hello),
+            ):
+                with self.assertRaises(turnphase.UsageError):
+                    refused()
+            with self.assertRaises(turnphase.UsageError):
+                await runtime.agent('a b', model=says_hello)
+            self.assertEqual(runtime._kept, kept)
+
+    async def test_what_raises_is_logged_with_its_trace(self):
+        def fails(call):
+            raise ValueError('why')
+
+        def says():
+            raise turnphase.ToolError('the model reads it')
+
+        async with Runtime() as runtime:
+            runtime.hook('tool.pre', id='fails', failure='best_effort')(fails)
+            runtime.tool(name='act')(says)
+            with self.assertLogs('turnphase', logging.WARNING) as logs:
+                await one_turn(runtime, calls('act'))
+        traces = [record for record in logs.records if record.exc_info]
+        self.assertEqual([str(record.exc_info[1]) for record in traces], ['why'])
+
+    async def test_a_guard_is_required_where_its_phase_is_not(self):
+        async def raises(call):
+            raise ValueError
+
+        outcomes = []
+        for name in ('hook', 'guard'):
+            async with Runtime() as runtime:
+                getattr(runtime, name)('turn.pre_prompt_context', limit_ms=60000)(raises)
+                outcomes.append((await one_turn(runtime)).outcome)
+        self.assertEqual(outcomes, ['completed', 'failed'])
+
     async def test_patterns_choose_calls(self):
         seen = []
         async with Runtime() as runtime:
@@ -598,6 +640,15 @@ class Turns(AsyncTest):
         self.assertEqual(sum(event.lost for event in events), 15)
         self.assertEqual(len([event for event in events if event.kind == 'model_delta']), 5)
 
+    async def test_each_reader_gets_the_events_of_its_turn(self):
+        async with Runtime() as runtime, runtime.session(model=says_hello) as session:
+
+            async def read(text):
+                return {event.text for event in [event async for event in session.turn(text, events=['model_end'])]}
+
+            texts = await asyncio.gather(*(read(text) for text in 'abc'))
+        self.assertEqual(texts, [{'hello a'}, {'hello b'}, {'hello c'}])
+
     async def test_messages_are_added_to_a_turn(self):
         waits = asyncio.Event()
         seen = []
@@ -663,9 +714,10 @@ class Turns(AsyncTest):
                 asked.append((question.tool, question.arguments, question.reason))
                 if question.arguments['to'] == 'raise':
                     raise ValueError
-                return Decision(question.arguments['to'] == 'ada', 'checked', 'eve')
+                other = {'to': 'ada@home'} if question.arguments['to'] == 'ada' else None
+                return Decision(question.arguments['to'] == 'ada', 'checked', 'eve', other)
 
-            for to, words in (('ada', 'sent to ada'), ('bob', 'checked'), ('raise', 'no one was asked')):
+            for to, words in (('ada', 'sent to ada@home'), ('bob', 'checked'), ('raise', 'no one was asked')):
                 self.assertIn(words, (await one_turn(runtime, calls(('mail', {'to': to})))).text)
         self.assertEqual(asked[0], ('mail', {'to': 'ada'}, 'mail leaves'))
 
