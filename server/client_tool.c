@@ -262,6 +262,9 @@ static tp_answer count_calls(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
+static void unref_server(void *ctx) { tp__server_unref(ctx); }
+
+/* Turns of the host that began before the server ended call the hooks still. */
 static tp_status add_hook(tp_server *server, tp_edit *edit, const char *name, tp_phase_id phase, tp_handler_fn run,
                           tp_failure failure, char *ret_id, tp_fault *fault) {
   snprintf(ret_id, sizeof server->calls_hook, "%s.%s", server->owner, name);
@@ -269,13 +272,17 @@ static tp_status add_hook(tp_server *server, tp_edit *edit, const char *name, tp
                               .id = ret_id,
                               .run = run,
                               .ctx = server,
+                              .destroy = unref_server,
                               .phases = &phase,
                               .phase_count = 1,
                               .placement = TP_PLACEMENT_INLINE};
   const tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = ret_id, .handler = ret_id, .phase = phase, .failure = failure};
+  tp__references_ref(&server->refs);
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
+  if (status == TP_OK) return tp_edit_add_subscription(edit, &subscription, fault);
+  tp__server_unref(server);
+  return status;
 }
 
 static tp_status change_hooks(tp_server *server, bool adds, tp_fault *fault) {

@@ -261,7 +261,8 @@ static void free_words(char **words, size_t count) {
   tp__heap_free(words, (count + 1) * sizeof *words);
 }
 
-static void server_free(tp_server *server) {
+void tp__server_unref(tp_server *server) {
+  if (!tp__references_unref(&server->refs)) return;
   assert(!server->turns && server->turn_count == 0 && server->open_count == 0);
   free_words(server->keys, server->options.key_count);
   free_words(server->tenants, server->options.key_count);
@@ -285,6 +286,7 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   if (status != TP_OK) return status;
   tp_server *server = tp__heap_alloc(sizeof *server);
   if (!server) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  tp__references_init(&server->refs);
   server->runtime = runtime;
   tp__lock_init(&server->lock, TP__LOCK_server);
   tp__lock_condition_init(&server->changed);
@@ -296,7 +298,7 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
     return status;
   }
   tp__client_tools_remove(server);
-  server_free(server);
+  tp__server_unref(server);
   return status;
 }
 
@@ -334,5 +336,5 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */
   tp__server_sessions_close(server);
   tp__client_tools_remove(server);
-  server_free(server);
+  tp__server_unref(server);
 }

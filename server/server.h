@@ -166,6 +166,7 @@ struct tp__server_session {
 enum { TP__SESSION_BUCKETS = 4096, TP__TURN_BUCKETS = 4096 };
 
 struct tp_server {
+  tp__references refs; /* of the host, and of each hook until the last turn that has it has ended */
   /* never change */
   tp_runtime *runtime;
   tp_server_options options;
@@ -187,6 +188,10 @@ struct tp_server {
   size_t open_count;    /* all whose close has not ended */
   bool drains;
 };
+
+/* ---- server.c ---- */
+
+void tp__server_unref(tp_server *server);
 
 /* ---- refusal.c ---- */
 

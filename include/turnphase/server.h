@@ -12,6 +12,9 @@
  * it. With the header X-Session-Id it belongs to the session of that id and of the key's tenant: then a request with
  * one message of the user goes on with the session's history, and one with more messages has its own.
  *
+ * The pointer of a turn (tp_call_data() with TP_ID_TURN) is the server's own in turns of its clients: a host whose
+ * handlers read that of its own turns looks at the session first.
+ *
  * A client that leaves cancels its turn. docs/serve.md has every field and every status that a client meets. One thread
  * serves all connections; no request has a thread. Threads: any, but for what a function says. */
 #ifndef TURNPHASE_SERVER_H

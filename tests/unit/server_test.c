@@ -429,6 +429,30 @@ TEST(a_server_that_ends_cancels_what_does_not_end) {
   end_serving(&s);
 }
 
+/* A turn of the host, which began with the hooks of the server, and goes on after its end. */
+TEST(a_turn_of_the_host_outlives_the_server) {
+  const reply never = {.never = true};
+  served s;
+  serve(&s, &never, 1);
+  tp_session *session;
+  tp_submission *submission;
+  int mine = 7; /* the host's data of the turn, which no hook of the server reads */
+  const tp_session_options options = {.struct_size = sizeof options, .id = "host", .agent = s.agent};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("hi"), .data = &mine};
+  assert_int_equal(tp_session_open(s.runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_turn_submit(session, &request, NULL, NULL, &submission, NULL), TP_OK);
+  latch_wait(&s.model->started, 1);
+  tp_server_free(s.server, 1000);
+  s.server = NULL;
+  const tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("late")};
+  assert_int_equal(tp_model_complete(s.model->token, &response, NULL), TP_OK); /* model.post is the server's */
+  assert_int_equal(tp_submission_wait(submission, 20000, NULL, NULL), TP_OK);
+  tp_submission_unref(submission);
+  tp_session_close(session, NULL, NULL);
+  while (tp_runtime_sessions(s.runtime, NULL, NULL) > 0) sleep_ms(1);
+  end_serving(&s);
+}
+
 /* ---- what no client should send ---- */
 
 TEST(a_body_that_cannot_be_used_is_refused_with_its_field) {
