@@ -375,7 +375,6 @@ bool tp__client_calls_answer(tp__server_turn *turn, const tp__ask *ask, tp__refu
   }
   if (fits) turn->waits = false;
   if (fits) calls_clear_locked(turn);
-  if (fits) turn->expected = 0;
   tp_submission *submission = turn->submission;
   tp__lock_release(&turn->lock);
   if (!fits) return false;

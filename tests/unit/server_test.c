@@ -192,7 +192,10 @@ TEST(a_required_guard_that_fails_is_503) {
   const hook guard = {
       .id = "guard", .phase = TP_PHASE_TURN_INTAKE, .run = break_down, .sub.failure = TP_FAILURE_REQUIRED};
   served s;
-  expect_error(chat_with(&s, &guard, one, HI), 503, "server_error", "guard_failed");
+  web_answer answer = chat_with(&s, &guard, one, HI);
+  expect_error(answer, 503, "server_error", "guard_failed");
+  expect_in(answer.head, "x-should-retry: false"); /* the turn began */
+  expect_not_in(answer.head, "Retry-After");
   end_serving(&s);
 }
 
@@ -343,6 +346,15 @@ TEST(what_is_wrong_with_the_options_is_refused) {
   close_runtime(runtime);
 }
 
+static void think(void *ctx, const tp_model_request *request, tp_token token) {
+  tp_model_response response = {
+      .struct_size = sizeof response, .text = tp_text_of("So."), .stop_reason = tp_text_of("stop")};
+  (void)ctx, (void)request;
+  (void)!tp_model_thinking(token, tp_text_of("Hm"), NULL);
+  (void)!tp_model_delta(token, tp_text_of("So."), NULL);
+  (void)!tp_model_complete(token, &response, NULL);
+}
+
 /* ---- sessions ---- */
 
 TEST(a_session_goes_on_with_its_history_when_the_user_says_one_thing) {
@@ -379,6 +391,24 @@ TEST(a_session_is_its_tenants) {
   end_serving(&s);
 }
 
+TEST(a_session_belongs_to_one_agent) {
+  const tp_model other = {.struct_size = sizeof other, .start = think, .placement = TP_PLACEMENT_INLINE};
+  const tp_agent_config config = {.struct_size = sizeof config, .id = "b", .model = &other};
+  tp_agent *agent;
+  served s;
+  serve(&s, one, COUNT(one));
+  assert_int_equal(tp_agent_add(s.runtime, &config, &agent, NULL), TP_OK);
+  assert_int_equal(chat(&s, "X-Session-Id: s\r\n", HI).status, 200);
+  web_answer answer =
+      chat(&s, "X-Session-Id: s\r\n", "{\"model\":\"b\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+  expect_error(answer, 400, "invalid_request_error", "invalid_value");
+  expect_in(answer.body, "belongs to the model a");
+  tp_server_free(s.server, 1000);
+  s.server = NULL;
+  tp_agent_remove(agent);
+  end_serving(&s);
+}
+
 TEST(the_session_that_was_not_used_for_longest_makes_space) {
   served s;
   serve_with(&s, (world_options){.replies = one, .reply_count = 1}, (tp_server_options){.sessions_max = 2});
@@ -412,6 +442,21 @@ TEST(a_client_that_leaves_cancels_its_turn) {
   }
   for (int i = 0; i < 20000 && s.model->cancels < 20; i++) sleep_ms(1);
   assert_int_equal(s.model->cancels, 20);
+  end_serving(&s);
+}
+
+TEST(a_turn_goes_on_without_its_client_where_the_host_wants_it) {
+  const reply never = {.delta = "x", .never = true};
+  served s;
+  serve_with(&s, (world_options){.replies = &never, .reply_count = 1}, (tp_server_options){.goes_on = true});
+  int fd = web_dial(s.port);
+  web_say_request(fd, "POST", CHAT, "X-Session-Id: s\r\n", HI_STREAMED);
+  latch_wait(&s.model->started, 1);
+  close(fd);
+  assert_int_equal(web_ask(s.port, "GET", "/health/live", "", NULL).status, 200);
+  const tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("late")};
+  assert_int_equal(tp_model_complete(s.model->token, &response, NULL), TP_OK);
+  assert_int_equal(s.model->cancels, 0);
   end_serving(&s);
 }
 
@@ -960,15 +1005,6 @@ TEST(a_response_that_fails_in_its_stream_has_an_error_that_clients_throw) {
   expect_in(types, "response.output_text.delta response.failed error ");
   expect_in(strstr(answer.body, "event: error"), "\"error\":{\"message\":\"");
   end_serving(&s);
-}
-
-static void think(void *ctx, const tp_model_request *request, tp_token token) {
-  tp_model_response response = {
-      .struct_size = sizeof response, .text = tp_text_of("So."), .stop_reason = tp_text_of("stop")};
-  (void)ctx, (void)request;
-  (void)!tp_model_thinking(token, tp_text_of("Hm"), NULL);
-  (void)!tp_model_delta(token, tp_text_of("So."), NULL);
-  (void)!tp_model_complete(token, &response, NULL);
 }
 
 TEST(what_a_model_thinks_is_apart_from_its_answer) {
