@@ -348,7 +348,7 @@ TEST(a_message_is_kept_whole_wherever_its_words_stand) {
     char turn[16], word[32];
     snprintf(turn, sizeof turn, "t%zu", i);
     snprintf(word, sizeof word, " xylophone%zu ", i);
-    char *text = long_message(places[i] + 5000, places[i], word);
+    char *text = long_message(places[i] + 600, places[i], word);
     say("one", turn, text);
     free(text);
     snprintf(word, sizeof word, "Where is xylophone%zu?", i);

@@ -404,11 +404,12 @@ TEST(two_words_near_each_other_are_worth_more_than_apart) {
     memcpy(apart + at, "plainword ", 10);
   }
   near[2000] = apart[2000] = '\0';
-  memcpy(near + 1000, " zither xylophone ", 18);
+  memcpy(near + 942, " zither ", 8);
+  memcpy(near + 970, " xylophone ", 11); /* in the next passage */
   memcpy(apart + 100, " zither ", 8);
   memcpy(apart + 1900, " xylophone ", 11);
-  put_in(&home, "s1", "apart", apart);
   put_in(&home, "s2", "near", near);
+  put_in(&home, "s1", "apart", apart);
   put_in(&home, "s3", "none", "Other words.");
   assert_string_equal(recalled(&home, "zither xylophone", 2), "near apart ");
 }
@@ -423,9 +424,16 @@ TEST(a_long_line_has_little_of_its_neighbours) {
   put_in(&home, "s2", "t3", "The xylophone and the zither.");
   put_in(&home, "s2", "short", "In the attic.");
   put_in(&home, "s3", "none", "Other words.");
-  const char *turns = recalled(&home, "xylophone zither", 4);
-  assert_non_null(strstr(turns, "short "));
-  assert_true(!strstr(turns, "long ") || strstr(turns, "short ") < strstr(turns, "long "));
+  double parts[8 * TP__MEMORY_PART_COUNT], covers[2] = {0, 0}; /* of the short one, of the long one */
+  tp__memory_list list = {0};
+  assert_int_equal(tp__memory_recall_explained(store, &home, text_of("xylophone zither"), 8, &list, parts), TP_OK);
+  for (size_t at = 0; at < list.count; at++) {
+    const double cover = parts[at * TP__MEMORY_PART_COUNT + TP__MEMORY_PART_cover];
+    if (tp__is_word(list.items[at].turn, "short")) covers[0] = cover;
+    if (tp__is_word(list.items[at].turn, "long")) covers[1] = cover;
+  }
+  tp__memory_list_fini(&list);
+  assert_true(covers[0] > 0 && covers[1] < covers[0] / 10);
 }
 
 TEST(a_long_neighbour_is_cut_at_a_code_point) {
@@ -494,6 +502,13 @@ TEST(words_of_other_languages_are_found) {
     assert_string_equal(turns, "");
   }
   assert_int_equal(missed, 0);
+}
+
+TEST(words_that_share_only_a_short_start_are_other_words) {
+  put_in(&home, "s1", "said", "Кот спит. Стол стоит. Вода.");
+  assert_string_equal(recalled(&home, "код", 1), "");
+  assert_string_equal(recalled(&home, "стул", 1), "");
+  assert_string_equal(recalled(&home, "водопроводчик", 1), "");
 }
 
 TEST(a_long_run_without_spaces_is_found_by_any_part_of_it) {
