@@ -423,8 +423,9 @@ typedef struct tp_session_options {
 /** Opens a session. The history is loaded, and session.start run, in the first step of its first driven turn. An id is
  *  open once in a tenant: a second open is refused until the on_end of the first one's close.
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_BAD_ID, TP_ERR_NO_MEMORY; TP_ERR_BUSY for an id that is open, or that is being
- *          deleted from the shared history; TP_ERR_USAGE for two histories or a wrong one; TP_ERR_SHUTDOWN once a drain
- *          has begun; what tp_runtime_start() returns. With anything but TP_OK model and history were not taken.
+ *          deleted from the shared history; TP_ERR_USAGE for two histories or a wrong one, and for an agent or an
+ *          inbox of another runtime; TP_ERR_SHUTDOWN once a drain has begun; what tp_runtime_start() returns. With
+ *          anything but TP_OK model and history were not taken.
  *  Threads: any.  Blocks: no. */
 TP_API tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *options, tp_session **ret_session,
                                  tp_fault *fault) TP_MUST_USE;

@@ -1946,3 +1946,21 @@ TEST(abandoning_the_token_of_a_model_fails_the_turn_at_once) {
   tp_turn_result_free(result);
   world_close(&w.stage);
 }
+
+TEST(an_agent_of_another_runtime_opens_no_session) {
+  tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
+  tp_agent *agent;
+  tp_session *session = NULL;
+  tp_fault fault = {0};
+  const tp_agent_config config = {.struct_size = sizeof config, .id = "a"};
+  assert_int_equal(tp_agent_add(other, &config, &agent, NULL), TP_OK);
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .agent = agent};
+  assert_int_equal(tp_session_open(runtime, &options, &session, &fault), TP_ERR_USAGE);
+  assert_string_equal(fault.message, "tp_session_options.agent is of another runtime");
+  assert_null(session);
+  assert_int_equal(tp_session_open(other, &options, &session, NULL), TP_OK);
+  tp_session_close(session, NULL, NULL);
+  tp_agent_remove(agent);
+  close_runtime(other);
+  close_runtime(runtime);
+}
