@@ -67,7 +67,7 @@ static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_output
   cli_print_string(output, e->phase);
   cli_paint_off(output);
   print_at(t, output, e->started_ns, e->ended_ns);
-  cli_print_string(output, e->is_detached ? "  behind the turn" : "");
+  cli_print_string(output, e->is_detached ? "  after the turn" : "");
   cli_paint_on(output, CLI_BAD);
   cli_printf(output, "%s%s", status_of(e)[0] ? "  " : "", status_of(e));
   cli_paint_off(output);

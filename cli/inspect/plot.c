@@ -181,8 +181,8 @@ static void free_plot(cli_plot *plot) {
 
 const char *cli_plot_lane_name(const cli_plot_lane *lane, char *buffer, size_t size) {
   assert(lane->group < CLI_PLOT_GROUPS && size > 0);
-  static const char *const names[CLI_PLOT_GROUPS] = {"phases", "turn thread", "handlers",       "model",
-                                                     "tools",  "history",     "behind the turn"};
+  static const char *const names[CLI_PLOT_GROUPS] = {"phases", "turn thread", "handlers",      "model",
+                                                     "tools",  "history",     "after the turn"};
   if (!lane->number) return names[lane->group];
   snprintf(buffer, size, "%s %zu", lane->is_thread ? "thread" : names[lane->group], lane->number);
   return buffer;

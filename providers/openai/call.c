@@ -284,7 +284,7 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
   bool by_rate = rate_ns > c->start_ns;
   if (by_rate) c->start_ns = rate_ns;
   if (c->start_ns == now_ns) return;
-  if (c->start_ns > c->deadline_ns) fail_late(c, "behind the turn's deadline; give turns more time (limit_ms)", now_ns);
+  if (c->start_ns > c->deadline_ns) fail_late(c, "after the turn's deadline; give turns more time (limit_ms)", now_ns);
   else if (by_rate && rate_ns - now_ns > config_of(c)->retry_after_ms_max * TP__NS_IN_MS)
     fail_late(c, "behind retry_after_ms_max: raise requests_per_minute or tokens_per_minute, or ask less often",
               now_ns);

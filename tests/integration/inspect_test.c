@@ -56,7 +56,7 @@ TEST(explain_names_the_late_handler_and_the_guard_that_denied) {
   assert_line(&c, "tool train_times", "call 1 of response 1");
   assert_line(&c, "model request 2, script", "ok");
   assert_line(&c, "memory.post_turn_extractor", "backgrounded");
-  assert_holds(&c.out, "behind the turn");
+  assert_holds(&c.out, "after the turn");
   command_free(&c);
   c = run_on(data, "explain", "rooms-2", NULL);
   assert_line(&c, "tool.pre", "denied");
@@ -181,7 +181,7 @@ TEST(picture_has_lanes_bars_and_what_went_wrong) {
                                       ">tools 1<",
                                       ">tools 3<",
                                       ">history<",
-                                      ">behind the turn<",
+                                      ">after the turn<",
                                       ">trip.events<",
                                       ">train_times<",
                                       ">turn.pre_prompt_context<",
@@ -229,7 +229,7 @@ TEST(bars_lie_in_lanes_where_there_is_space) {
     assert_true(until[lane] >= ts);
     bars++;
   }
-  assert_in_range(deadlines, 1, 3); /* most lie far behind the turn */
+  assert_in_range(deadlines, 1, 3); /* most lie far after the turn */
   assert_in_range(names, 10, 20);
   size_t lanes_of_threads = 0;
   for (size_t lane = 1; lane < 64; lane++) {

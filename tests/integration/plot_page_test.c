@@ -74,7 +74,7 @@ static void assert_is_shown(const char *label) {
 
 TEST(lanes_and_labels_are_in_the_page) {
   static const char *const lanes[] = {"phases",  "turn thread", "model",   "tools 1",
-                                      "tools 2", "tools 3",     "history", "behind the turn"};
+                                      "tools 2", "tools 3",     "history", "after the turn"};
   static const char *const labels[] = {"trip.events", "train_times", "find_room", "weather", "turn.pre_prompt_context"};
   char words[64];
   for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++) {

@@ -88,7 +88,7 @@ TEST(a_pause_beyond_the_deadline_is_not_begun) {
   const endpoint_reply replies[] = {{.status = 503, .body = "{}"}, GOOD};
   provider *p = provider_open(replies, 2, OPTIONS(.retry_wait_ms = 60000), false);
   assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL_UNAVAILABLE,
-                "attempt 2 would be sent in 60000 ms, behind the turn's deadline; give turns more time (limit_ms)");
+                "attempt 2 would be sent in 60000 ms, after the turn's deadline; give turns more time (limit_ms)");
   assert_int_equal(requests(p), 1);
   provider_close(p);
 }

@@ -72,7 +72,7 @@ TEST(one_that_would_come_too_late_fails_at_once) {
   assert_completed(provider_turn(p, NULL), "Hello, w\xc3\xb6rld");
   int64_t began_ns = now_ns();
   assert_failed(provider_turn(p, &(tp_turn_request){.limit_ms = 30000}), TP_ERR_MODEL_UNAVAILABLE,
-                "ms, behind the turn's deadline");
+                "ms, after the turn's deadline");
   assert_true(now_ns() - began_ns < 20 * S);
   provider_close(p);
   p = provider_open(&good, 1, OPTIONS(.requests_per_minute = 1, .retry_after_ms_max = 100), false);
