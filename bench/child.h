@@ -17,7 +17,7 @@ typedef struct bench_child {
   pid_t pid;
 } bench_child;
 
-/** Starts `arguments`, NULL behind the last one, and waits until it has said its name.
+/** Starts `arguments`, NULL after the last one, and waits until it has said its name.
  *  @return false, with nothing left, when it cannot be started or ends without a word. */
 bool bench_child_open(bench_child *child, const char *const *arguments);
 void bench_child_close(bench_child *child);

@@ -2,7 +2,7 @@
  *
  * The floor of many turns at once. Two workers with a private queue each and an inbox that is drained whole by one
  * exchange; the host links the turns of a worker into one list and submits it by one exchange too. A turn is one block
- * of memory: its outcomes lie behind its head, and its worker writes to no other one. A phase that has ended puts its
+ * of memory: its outcomes lie after its head, and its worker writes to no other one. A phase that has ended puts its
  * turn at the end of its worker's queue, as a host does that submits the next one. */
 #include <pthread.h>
 #include <stdlib.h>

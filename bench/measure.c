@@ -272,7 +272,7 @@ static void repeat(const bench_settings *settings, series *l, uint32_t repetitio
   l->samples[repetition] = (double)l->duration_ns / l->times;
 }
 
-/* Another order each time: no contestant always comes behind the same one. */
+/* Another order each time: no contestant always comes after the same one. */
 static void shuffle(size_t *order, size_t count, uint64_t *state) {
   for (size_t i = 0; i < count; i++) order[i] = i;
   for (size_t i = count; i > 1; i--) {

@@ -20,7 +20,7 @@ typedef struct bench_program {
 } bench_program;
 
 /** Reads the options, prints help or the rows and ends the program if that is asked for, and prints the machine.
- *  @param rows  the names of its rows, each with a blank behind it: "W1 W2 growth ". */
+ *  @param rows  the names of its rows, each with a blank after it: "W1 W2 growth ". */
 void bench_open(bench_program *program, const char *name, const char *summary, const char *rows, int argc, char **argv);
 /** @return what main() is to return: 1 when --check was given and a bound is broken. */
 int bench_close(const bench_program *program);

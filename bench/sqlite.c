@@ -291,7 +291,7 @@ typedef struct host {
   uint32_t turns, phases; /* of a run */
 } host;
 
-/* What the writer does behind the turns is not their time: it is waited for between two runs. */
+/* What the writer does after the turns is not their time: it is waited for between two runs. */
 static int64_t host_run(void *ctx, uint32_t times) {
   host *h = ctx;
   int64_t duration_ns = 0;

@@ -170,7 +170,7 @@ static void take_out_locked(tp__admission *a, tp__admission_place *place) {
   WATCH(tenant, IDLE);
 }
 
-/* The first tenant's oldest; the tenant goes behind the others. */
+/* The first tenant's oldest; the tenant goes after the others. */
 static tp__admission_place *take_next_locked(tp__admission *a) {
   TP__LOCKED(&a->mutex);
   if (tp__list_empty(&a->active)) return NULL;

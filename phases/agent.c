@@ -55,7 +55,7 @@ tp_agent *tp_agent_find(tp_runtime *runtime, const char *id) {
   return found;
 }
 
-/* The first visible one behind `after`, which may have left the list meanwhile: then the walk ends, as that of one who
+/* The first visible one after `after`, which may have left the list meanwhile: then the walk ends, as that of one who
  * came before it would. Referenced. */
 static tp_agent *next_of(tp__agent_layer *layer, tp_agent *after) {
   tp_agent *next = NULL;

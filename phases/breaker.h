@@ -34,7 +34,7 @@ tp_status tp__breakers_init(tp__breakers *breakers, const tp_allocator *allocato
                             uint32_t open_ms);
 void tp__breakers_fini(tp__breakers *breakers);
 
-/** Whether a request may go to the provider: not while its breaker is open, and behind that time once per interval.
+/** Whether a request may go to the provider: not while its breaker is open, and after that time once per interval.
  *  @param provider  NULL: yes. */
 bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t now_ns);
 /** A request failed. Without memory for a row it does not count.

@@ -97,7 +97,7 @@ static bool is_answered_by(const tp_message *const *results, size_t count, tp_te
   return false;
 }
 
-/* The calls of one message against the results right behind it. */
+/* The calls of one message against the results right after it. */
 static bool has_results(const tp_message *const *messages, size_t behind) {
   const tp_message *asked = messages[0], *const *results = messages + 1;
   if (behind < asked->call_count) return false;

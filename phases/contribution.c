@@ -294,7 +294,7 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
 
 /* ---- copying ---- */
 
-/* Of a tool that was checked. Its JSON becomes a value, so that nothing behind here knows of JSON. */
+/* Of a tool that was checked. Its JSON becomes a value, so that nothing after here knows of JSON. */
 static tp_status copy_schema(tp__arena *arena, tp_tool *tool) {
   tp_allocator allocator = tp__allocator_of(arena->allocator);
   tp_writer writer;

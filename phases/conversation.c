@@ -7,7 +7,7 @@
 
 enum { MESSAGES_MAX = 100000, CALLS_MAX = 1000, BYTES_MAX = 64 << 20 };
 
-/* The checks so far: the calls of the last assistant message, of which the messages behind it answer each. */
+/* The checks so far: the calls of the last assistant message, of which the messages after it answer each. */
 typedef struct check {
   const tp_message *const *messages;
   size_t asked_at; /* the assistant message */

@@ -67,7 +67,7 @@ struct tp__drive {
   tp__step step, next;
   bool stepping;
   size_t block_size;
-  tp__arena arena; /* begins behind the drive, in its block */
+  tp__arena arena; /* begins after the drive, in its block */
   tp__phase_run phase;
   tp_field fields[TP__DRIVE_FIELDS_MAX];
   uint32_t field_count;

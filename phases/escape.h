@@ -6,7 +6,7 @@
 
 #include "runtime/base/base.h"
 
-/** The offset of the next `<` at or behind from that opens or closes one of our tags, or may do so together with what
+/** The offset of the next `<` at or after from that opens or closes one of our tags, or may do so together with what
  *  follows the text; text.size when there is none. Linear: a scan of the whole text costs its size. */
 size_t tp__escape_find(tp_text text, size_t from);
 

@@ -81,7 +81,7 @@ static bool copy_job(copy *c, const tp_job *job) {
   return true;
 }
 
-/* Behind copy_call(): the call and the ids are those of the event. */
+/* After copy_call(): the call and the ids are those of the event. */
 static bool copy_question(copy *c, const tp_question *question) {
   c->question = *question;
   c->event.question = &c->question;
@@ -191,7 +191,7 @@ static void marker_end(tp__inbox_note *event) {
   tp__inbox_unref(inbox);
 }
 
-/* From here on events are put again, behind it. */
+/* From here on events are put again, after it. */
 static bool marker_take(tp__inbox_note *event) {
   tp__event_inbox *through = of_marker(event);
   static const tp_text no_ids[TP_ID_COUNT];

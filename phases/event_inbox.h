@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * event_inbox: the events of one listener on their way into an inbox, copied. From the first event that finds no space
- * or no memory, all behind it but ends of turns are counted and not put, until the host has taken the one event that
+ * or no memory, all after it but ends of turns are counted and not put, until the host has taken the one event that
  * stands for them (TP_EVENT_LOST): so that event stands where they would, in the order of each turn, and needs no
  * memory of its own. Where the host has that event, and has not returned it, the end of a turn says itself what was
  * lost before it. Lock: `event_inbox`, for that count; the inbox's is taken inside of it. References: an item in the

@@ -9,7 +9,7 @@
 typedef struct conversation {
   tp__hash_link in_table; /* under mutex */
   uint64_t number;
-  tp_text tenant, session; /* behind the struct */
+  tp_text tenant, session; /* after the struct */
   size_t size;
   uint32_t refs;          /* under mutex: of the list, and of each call that works on it */
   uint64_t message_count; /* under mutex: what was appended to the end */

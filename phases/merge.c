@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * merge.c: the merge of one entry. It puts the contributions into one list per kind, in plan order, lets each kind
- * sort its list, and puts its own diagnostics behind those of the handlers. */
+ * sort its list, and puts its own diagnostics after those of the handlers. */
 #include "phases/merge_part.h"
 #include "phases/phases.h"
 

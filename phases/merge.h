@@ -2,7 +2,7 @@
  *
  * merge: the contributions of one entry, made into one result. It is a pure function of what tp__merge names:
  * the inputs stand in plan order, whenever they came, and every order below is total, so equal inputs give equal bytes.
- * Whatever does not come through whole leaves a diagnostic; those of the merge stand behind those of the handlers.
+ * Whatever does not come through whole leaves a diagnostic; those of the merge stand after those of the handlers.
  * Memory is the given arena's; nothing is locked and nothing outside the arena is written; any thread.
  *
  * What is kept till the result is no longer used: the strings of the inputs, their items and all that these point to.

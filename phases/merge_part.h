@@ -43,7 +43,7 @@ void tp__merge_sort(tp__merged_item **items, size_t count, tp__merge_compare com
 /** Gives pointers to the items of a list, sorted. Never NULL on success. */
 tp_status tp__merge_sorted(tp__merge_state *state, const tp__merge_list *list, tp__merge_compare compare,
                            tp__merged_item ***ret_sorted);
-/** Sorts, and calls again for each item behind the first of its equals. */
+/** Sorts, and calls again for each item after the first of its equals. */
 tp_status tp__merge_equals(tp__merge_state *state, const tp__merge_list *list, tp__merge_compare compare,
                            tp_status (*again)(tp__merge_state *state, const tp__merged_item *first,
                                               tp__merged_item *item),

@@ -11,7 +11,7 @@ static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b)
   return order ? order : tp__compare_key(a, b); /* total: each id is there once by now */
 }
 
-/* Chains the parts of each section behind its first one and leaves the first ones in the array. */
+/* Chains the parts of each section after its first one and leaves the first ones in the array. */
 static size_t join_parts(tp__merged_item **sorted, size_t count) {
   size_t heads = 0;
   tp__merged_item *last = NULL;

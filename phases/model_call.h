@@ -20,7 +20,7 @@ struct tp__model_call {
   tp_model_request request;
   int64_t deadline_ns; /* the turn's */
   /* written by the thread that completes the token, read by the owner when it has settled */
-  tp__arena answer_arena;      /* begins behind the call, in its block */
+  tp__arena answer_arena;      /* begins after the call, in its block */
   tp_model_response response;  /* in answer_arena */
   tp_status failure;           /* TP_OK: response is set */
   const char *failure_message; /* in answer_arena; may be NULL */

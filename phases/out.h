@@ -19,7 +19,7 @@ void tp__out_string(tp__out *out, const char *string);
 void tp__out_char(tp__out *out, char byte);
 void tp__out_int(tp__out *out, int64_t number);
 
-/** Runs write twice and gives what it put, in the arena, with a NUL behind it.
+/** Runs write twice and gives what it put, in the arena, with a NUL after it.
  *  @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void *ctx), const void *ctx,
                         tp_text *ret_text);

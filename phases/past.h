@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * past: what was said before a turn: the messages of its session, or those of its request. A model is shown
- * them by pointers, which are kept: a request adds its own behind them, and only what is new since the request before
+ * them by pointers, which are kept: a request adds its own after them, and only what is new since the request before
  * is looked at. Nothing moves while a request reads it, also one that was given up: it references what it reads.
  *
  * Changed by the owner of the session's running turn alone; references and views by any thread. No lock. */
@@ -24,7 +24,7 @@ typedef struct tp__past {
   tp__a32 refs;
   const tp_allocator *allocator;
   tp__arena arena;
-  tp__messages list; /* in the arena; its count changes behind what was shown and measured, or not at all */
+  tp__messages list; /* in the arena; its count changes after what was shown and measured, or not at all */
   tp__shown unescaped;
   tp__shown escaped; /* beside blocks of ours: nothing that others said may look like one */
   size_t measured;   /* of the messages: */

@@ -69,7 +69,7 @@ tp_permission tp__people_permission(const tp_turn *turn, const tp_tool_call *cal
 /* ---- the turn's deadline ---- */
 
 /* The time from the first open question to the end of the last one is added to the deadline. Meanwhile the deadline
- * lies behind every question's limit, so that the calls beside them go on as well. */
+ * lies after every question's limit, so that the calls beside them go on as well. */
 static void begin_waiting(tp_turn *turn, int64_t now_ns, int64_t until_ns) {
   if (turn->questions_open++ == 0) {
     turn->asked_since_ns = now_ns;

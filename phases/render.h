@@ -16,11 +16,11 @@
  *  @param standing  the host's own: it is not escaped. Without sections it is the result, as it is. */
 tp_status tp__render_system(tp__arena *arena, tp_text standing, const tp__merged_list *sections, tp_text *ret_text);
 
-/** A text and behind it a block of this tag with one line for each pair of a map, its value as JSON, which nothing in
+/** A text and after it a block of this tag with one line for each pair of a map, its value as JSON, which nothing in
  *  it can end; its keys are names (tp__agent_config_check()). An empty map, or none: the text is the result. */
 tp_status tp__render_map(tp__arena *arena, tp_text text, const char *tag, tp_text map, tp_text *ret_text);
 
-/** A text and behind it a scope block with the lists of tools and skills as JSON, which no name can end. An empty text
+/** A text and after it a scope block with the lists of tools and skills as JSON, which no name can end. An empty text
  *  in place of a list: it has no line; without both the text is the result, as it is. */
 tp_status tp__render_scope(tp__arena *arena, tp_text text, tp_text tools, tp_text skills, tp_text *ret_text);
 
@@ -52,7 +52,7 @@ tp_status tp__render_blocked(tp__arena *arena, const char *subscription, tp_text
 /** A message with what joins it. */
 typedef struct tp__render_parts {
   tp_text context;   /* the block of tp__render_context(): stands first */
-  tp_text signals;   /* the block of tp__render_signals(): before a user's message, behind a call's result */
+  tp_text signals;   /* the block of tp__render_signals(): before a user's message, after a call's result */
   bool is_result;    /* text is the result of a call */
   tp_text text;      /* the message itself; escaped when a block joins it, else the result as it is */
   tp_text reminders; /* the frames of tp__render_reminders(): stand last */

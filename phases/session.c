@@ -379,11 +379,11 @@ void tp_session_unref(tp_session *session) {
   if (session) tp__session_unref(session);
 }
 
-/* ---- walking: both lists one behind the other are in the order of the numbers ---- */
+/* ---- walking: both lists one after the other are in the order of the numbers ---- */
 
 static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_session, link); }
 
-/* The first one, at this place of either list or behind it. */
+/* The first one, at this place of either list or after it. */
 static tp_session *from_locked(tp__agent_layer *layer, tp__link *link) {
   TP__LOCKED(&layer->sessions_mutex);
   if (link == &layer->ending) link = layer->sessions.next;

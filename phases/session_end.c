@@ -144,7 +144,7 @@ static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, 
   }
 }
 
-/* Has session.end run behind what is queued. Only the one who set end_asked; then the session may be gone.
+/* Has session.end run after what is queued. Only the one who set end_asked; then the session may be gone.
  * here: by the calling thread. */
 static void queue_end(tp__drive *drive, bool here) {
   drive->closes_session = true;

@@ -155,7 +155,7 @@ bool tp__fill_model_pre(tp__drive *d) {
 
 /* ---- the response and its calls ---- */
 
-/* The calls of the response; behind their dispatch with what they came to. @param text  of the result.
+/* The calls of the response; after their dispatch with what they came to. @param text  of the result.
  * @param bytes_max  of its value: a longer one is left out. */
 static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text,
                        size_t bytes_max) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
- * the turn is stored. What each leads to stands right behind it. */
+ * the turn is stored. What each leads to stands right after it. */
 #include "phases/added.h"
 #include "phases/held_answer.h"
 #include "phases/known_turn.h"
@@ -376,7 +376,7 @@ void tp__step_tools(tp__drive *d) {
 
 /* ---- the end ---- */
 
-/* The messages behind those that count. They stay the past's, also when it gets others in their place. @return false
+/* The messages after those that count. They stay the past's, also when it gets others in their place. @return false
  * without memory. */
 static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
   const tp_message **batch = tp__arena_alloc(&call->arena, (count + 1) * sizeof *batch);

@@ -67,7 +67,7 @@ static void note_refusal(tp__drive *d) {
   if (!tp__arena_text(&d->arena, result->reason, &d->bare_reason)) d->bare_reason = (tp_text){NULL, 0};
 }
 
-/* True when the turn is to stop behind the phase that ended: cancelled, out of time, or the phase failed. */
+/* True when the turn is to stop after the phase that ended: cancelled, out of time, or the phase failed. */
 static bool stopped_by_phase(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   if (tp__drive_out_of_time(d)) return true;

@@ -325,7 +325,7 @@ static void begin_run(tp__tool_slot *slot) {
   if (refused) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_refused(slot->tool, refused));
 }
 
-/* tool.rewrite has answered in its place: the phases behind it see that as they see a tool's answer. */
+/* tool.rewrite has answered in its place: the phases after it see that as they see a tool's answer. */
 static void take_ready(tp__tool_slot *slot) {
   if (slot->dispatch->has_result) {
     tp__toolcall_filter(slot, TP_TOOL_OK, &slot->gate->ready);

@@ -10,7 +10,7 @@ typedef struct cancel_request {
   tp__message message;
   tp_turn *turn; /* referenced */
   size_t size;
-  tp_text call_id; /* empty: all; the bytes stand behind the struct */
+  tp_text call_id; /* empty: all; the bytes stand after the struct */
 } cancel_request;
 
 /* ---- on the owner ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool_gate.c: what is around a tool's run: tool.create, tool.rewrite, the schema and tool.pre before it, tool.result
- * and tool.post behind it. */
+ * and tool.post after it. */
 #include "phases/out.h"
 #include "phases/parts.h"
 #include "phases/render.h"
@@ -255,7 +255,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
 
 /* ---- tool.ask ---- */
 
-/* Other arguments make another call, which every gate behind tool.rewrite looks at again. A task keeps what it was
+/* Other arguments make another call, which every gate after tool.rewrite looks at again. A task keeps what it was
  * created with. */
 static bool take_edit(tp__tool_slot *slot, const tp_merged *merged) {
   if (!tp_merged_replaced(merged, TP_FIELD_ARGUMENTS)) return true;

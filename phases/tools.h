@@ -36,7 +36,7 @@ struct tp__tool_entry {
   uint32_t concurrent_max;
   const tp_tool *tool;
   const char *owner;
-  tp_text name; /* with a NUL behind it; lives as long as the runtime */
+  tp_text name; /* with a NUL after it; lives as long as the runtime */
   tp__permits *permits;
 };
 

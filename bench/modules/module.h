@@ -7,7 +7,7 @@
 
 #include "bench/report.h"
 
-/** Times what stands behind it. i counts the runs. */
+/** Times what stands after it. i counts the runs. */
 #define MODULE_TIMED(times, ...)           \
   int64_t module_began = bench_now_ns();   \
   for (uint32_t i = 0; i < (times); i++) { \

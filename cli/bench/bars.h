@@ -8,7 +8,7 @@
 #include "cli/common/output.h"
 
 /** Prints a line for each row between the least and the greatest value: where the row begins, its bar, its count. The
- *  rows up to the 99th percentile are as fine as fits; the tail behind it has a row for each power of two. */
+ *  rows up to the 99th percentile are as fine as fits; the tail after it has a row for each power of two. */
 void cli_bars_print(cli_output *output, const cli_histogram *histogram);
 
 #endif

@@ -141,7 +141,7 @@ static void print_phases(const cli_report *report, size_t width, cli_output *out
 
 /* ---- subscriptions ---- */
 
-/* Behind it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
+/* After it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
 static void print_ends(cli_output *output, const cli_statistics_run *run) {
   const char *before = "   ", *before_reason = " (";
   uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;

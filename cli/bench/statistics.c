@@ -3,7 +3,7 @@
  * statistics.c: what handlers cost a phase is the time in which at least one of them ran: those that run side by side
  * are counted once, and what is waited for between them is the runtime's.
  *
- * An inline handler is called by the turn's own thread, one after the other, and the time-stamp behind one is that
+ * An inline handler is called by the turn's own thread, one after the other, and the time-stamp after one is that
  * before the next: its record holds a step of the runtime, too. The baseline measures that step; it is subtracted. */
 #include "cli/bench/statistics.h"
 

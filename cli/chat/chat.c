@@ -111,7 +111,7 @@ static void remember_files(cli_chat *chat, tp_text parts) {
     if (tp_value_get(walk.value, "file").size > 0) tp_write_value(writer, tp_value_get(walk.value, "file"));
 }
 
-/* A file that takes one turn no more takes none behind it. */
+/* A file that takes one turn no more takes none after it. */
 static void check_stored(cli_chat *chat, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;

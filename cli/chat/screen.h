@@ -27,7 +27,7 @@ typedef struct cli_screen {
 
 /** Shows an event of a turn (cli/run/event.h). */
 void cli_screen_show(cli_screen *screen, tp_text event);
-/** Shows what a turn came to, behind its last event. */
+/** Shows what a turn came to, after its last event. */
 void cli_screen_end(cli_screen *screen, const tp_turn_result *result);
 /** A text of others with its line ends, and without what a terminal would obey or hide. */
 void cli_screen_text(cli_screen *screen, tp_text text);

@@ -23,7 +23,7 @@ enum {
   FILE_BYTES_MAX = 20 << 20
 }; /* turns have fewer phases */
 
-/** A command; rest is what stands behind its name. */
+/** A command; rest is what stands after its name. */
 typedef struct command {
   const char *name, *operand, *help;
   void (*run)(cli_chat *chat, const char *rest);

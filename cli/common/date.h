@@ -6,7 +6,7 @@
 
 #include "turnphase/turnphase.h"
 
-/** Reads "2023-05-08" (midnight), "2023-05-08T13:56", "2023-05-08 13:56:30.250", each time with "Z" or "+02:00" behind
+/** Reads "2023-05-08" (midnight), "2023-05-08T13:56", "2023-05-08 13:56:30.250", each time with "Z" or "+02:00" after
  *  it or in UTC. @return false for anything else, also for a day that its month has not. */
 bool cli_date_read(tp_text text, int64_t *ret_unix_ms);
 

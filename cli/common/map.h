@@ -9,7 +9,7 @@
 
 enum { CLI_MAP_DEPTH_MAX = 8 };
 
-/** A pair of a map, or an element of a list; a map or list has its items behind it. */
+/** A pair of a map, or an element of a list; a map or list has its items after it. */
 typedef struct cli_map_item {
   const char *key; /* NULL: an element */
   enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_MAP, CLI_MAP_LIST } kind;

@@ -47,7 +47,7 @@ enum {
 }; /* rows of a list, and phases before those that are followed, without
                                                     --limit */
 
-/** Words of an option that may be given several times, NULL behind the last; freed by cli_arguments_free(). */
+/** Words of an option that may be given several times, NULL after the last; freed by cli_arguments_free(). */
 typedef struct cli_words {
   const char **items;
   size_t count, capacity;
@@ -180,7 +180,7 @@ typedef struct cli_command {
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;
 
-/** Reads the words behind the command's name; argv[0] is that name.
+/** Reads the words after the command's name; argv[0] is that name.
  *  @return 0, or CLI_USAGE after saying what is wrong. */
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
 void cli_arguments_free(cli_arguments *arguments);

@@ -23,7 +23,7 @@ void cli_need(tp_status status);
 typedef struct cli_pool {
   struct cli_chunk *chunks;
 } cli_pool;
-/** A copy with a NUL behind it. */
+/** A copy with a NUL after it. */
 char *cli_pool_copy(cli_pool *pool, tp_text text);
 void cli_pool_free(cli_pool *pool);
 

@@ -167,7 +167,7 @@ static bool take_line_end(reader *r) {
   return true;
 }
 
-/* Behind the backslash. */
+/* After the backslash. */
 static tp_status take_escape(reader *r, bool is_long, tp__bytes *bytes) {
   static const char letters[] = "btnfr\"\\", meant[] = "\b\t\n\f\r\"\\";
   const char *start = r->at - 1, *letter = r->at < r->end && *r->at ? strchr(letters, *r->at) : NULL;

@@ -568,7 +568,7 @@ static int untrust(const cli_arguments *arguments, cli_output *output) {
 
 static const struct action {
   const char *name;
-  size_t operands; /* behind the action */
+  size_t operands; /* after the action */
   const char *usage;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } actions[] = {

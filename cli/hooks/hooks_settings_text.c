@@ -11,7 +11,7 @@
 #include "cli/common/toml.h"
 #include "cli/hooks/hooks_import.h"
 
-/* Behind the end of a text in quotes, or the end of all. */
+/* After the end of a text in quotes, or the end of all. */
 static size_t skip_string(const char *json, size_t size, size_t at) {
   for (at++; at < size && json[at] != '"'; at++)
     if (json[at] == '\\') at++;

@@ -25,7 +25,7 @@ typedef struct chain {
   size_t count;
 } chain;
 
-/* Of two that ended together the one that began later: it is the one inside, and the other is found behind it. */
+/* Of two that ended together the one that began later: it is the one inside, and the other is found after it. */
 static bool is_later(const chain_link *a, const chain_link *b) {
   if (a->ended_ns != b->ended_ns) return a->ended_ns > b->ended_ns;
   return a->started_ns > b->started_ns;

@@ -144,7 +144,7 @@ static void number_lanes(cli_plot *plot) {
 }
 
 static void measure(cli_plot *plot) {
-  enum { REST_PARTS = 5 }; /* so much of the turn is shown of what comes behind it */
+  enum { REST_PARTS = 5 }; /* so much of the turn is shown of what comes after it */
   plot->turn_ns = plot->all_ns = at_least(plot->trace->ended_ns - plot->trace->began_ns, 1);
   for (size_t i = 0; i < plot->bar_count; i++)
     plot->all_ns = at_least(plot->all_ns, at_least(plot->bars[i].ended_ns, plot->bars[i].late_ns));

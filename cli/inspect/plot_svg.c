@@ -52,7 +52,7 @@ static double height_of(const cli_plot *plot) { return y_of(plot->lane_count) + 
 
 /* ---- the axis ---- */
 
-/* 1, 2 or 5 with zeros behind it, so that there are about eight. */
+/* 1, 2 or 5 with zeros after it, so that there are about eight. */
 static int64_t tick_step(int64_t range_ns) {
   int64_t part = range_ns / 8 + 1, step = 1;
   while (step * 10 <= part) step *= 10;
@@ -117,13 +117,13 @@ static double end_of(const cli_plot *plot, const cli_plot_bar *bar) {
   return x_of(plot, bar->late_ns > bar->ended_ns ? bar->late_ns : bar->ended_ns);
 }
 
-/* The bar behind or before this one in its lane; NULL: there is none. */
+/* The bar after or before this one in its lane; NULL: there is none. */
 static const cli_plot_bar *neighbour(const cli_plot *plot, size_t index, int which) {
   size_t other = index + (size_t)which;
   return other < plot->bar_count && plot->bars[other].lane == plot->bars[index].lane ? &plot->bars[other] : NULL;
 }
 
-/* Inside where it fits, else behind or before the bar, where nothing else is; a bad one is named in any case. *spilt is
+/* Inside where it fits, else after or before the bar, where nothing else is; a bad one is named in any case. *spilt is
  * where the label before this one ends. */
 static void print_label(const cli_plot *plot, size_t index, double *spilt, cli_output *output) {
   const cli_plot_bar *bar = &plot->bars[index], *next = neighbour(plot, index, 1), *before = neighbour(plot, index, -1);

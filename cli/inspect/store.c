@@ -28,10 +28,10 @@ typedef struct work {
   bool has_more;
 } work;
 
-/** A word behind the command's name, and what it does. */
+/** A word after the command's name, and what it does. */
 typedef struct action {
   const char *name;
-  enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE, MAY_HAVE_JOB } operand; /* behind the directory */
+  enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE, MAY_HAVE_JOB } operand; /* after the directory */
   int (*run)(work *w, uint64_t id);
 } action;
 

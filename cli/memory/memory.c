@@ -242,7 +242,7 @@ enum { TAKES_LIMIT = 1, TAKES_BEFORE = 2, TAKES_EXPLAIN = 4, TAKES_SCOPE = 8 };
 
 static const struct action {
   const char *name;
-  size_t least, most; /* operands behind the action */
+  size_t least, most; /* operands after the action */
   unsigned takes;
   bool opens; /* the file itself, and makes it when there is none */
   const char *usage;

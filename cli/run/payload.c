@@ -82,7 +82,7 @@ static void add_int(cli_payload *payload, const tp_phase *phase, uint32_t field,
   payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number};
 }
 
-/* How the call ended; of the two phases behind a call each has its own field for it. */
+/* How the call ended; of the two phases after a call each has its own field for it. */
 static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
   add_int(payload, phase, TP_FIELD_IS_ERROR, failed);
   if (!cli_phase_carries(phase, TP_FIELD_STATUS)) return;

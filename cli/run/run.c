@@ -203,7 +203,7 @@ static void give_up_soon(player *p) {
   if (!p->give_up_ns) p->give_up_ns = tp__monotonic_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
 }
 
-/* A file that takes one turn no more takes none behind it. */
+/* A file that takes one turn no more takes none after it. */
 static void check_stored(player *p, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;

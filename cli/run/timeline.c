@@ -537,7 +537,7 @@ static void append_index(cli_numbers *list, size_t index) {
   list->items[list->count++] = index;
 }
 
-/* The phases behind a call come after the block of the calls. */
+/* The phases after a call come after the block of the calls. */
 static void print_or_defer(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
   if (t->calls.count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The results behind the model's last message are those that it has not read. */
+/* The results after the model's last message are those that it has not read. */
 static size_t first_unread(const tp_model_request *request) {
   size_t first = request->message_count;
   while (first > 0 && request->messages[first - 1]->role != TP_ROLE_ASSISTANT) first--;

@@ -128,7 +128,7 @@ typedef struct tp__hook {
   tp__tool_name *tool_names;
   size_t tool_name_count;
   const char *plugin_root;
-  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1]; /* that of all hooks, and its own behind it */
+  const char *environment[TP__HOOK_ENVIRONMENT_MAX + 1]; /* that of all hooks, and its own after it */
   tp__place place;
 } tp__hook;
 
@@ -193,7 +193,7 @@ void tp__hooks_ref_handler(tp_hooks *hooks);
 void tp__hooks_unref_handler(tp_hooks *hooks);
 /** Zeroed memory that lives as long as the hooks; NULL when there is none. */
 void *tp__hooks_alloc(tp_hooks *hooks, size_t size);
-/** A copy with a NUL behind it. */
+/** A copy with a NUL after it. */
 const char *tp__hooks_copy(tp_hooks *hooks, tp_text text);
 /** NAME=VALUE. */
 const char *tp__hooks_pair(tp_hooks *hooks, const char *name, const char *value);

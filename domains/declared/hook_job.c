@@ -123,7 +123,7 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
          one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
 }
 
-/* The attempt's own deadline is the engine's, which cancels; the process's lies behind it, for a runtime that is gone.
+/* The attempt's own deadline is the engine's, which cancels; the process's lies after it, for a runtime that is gone.
  */
 static uint32_t process_limit_ms(int64_t left_ms) {
   if (left_ms > TP__HOOK_LIMIT_MS_MAX) left_ms = DEFAULT_LIMIT_MS;

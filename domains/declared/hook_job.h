@@ -35,11 +35,11 @@ struct tp__job {
 
 /** @param asked  copied; NULL: nothing.   @return NULL without memory. */
 tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__asked *asked);
-/** What the attempt is deferred with, right behind tp__job_new(). */
+/** What the attempt is deferred with, right after tp__job_new(). */
 tp_deferral tp__job_deferral(tp__job *job);
 /** Starts the program, unless it could not be deferred. The job is the starter's no more.
  *  @param line     what the program can read; taken.
- *  @param left_ms  until the deadline of the attempt, behind which that of the program lies. */
+ *  @param left_ms  until the deadline of the attempt, after which that of the program lies. */
 void tp__job_start(tp__job *job, tp__bytes line, int64_t left_ms);
 /** Shows an end to on_program. */
 void tp__job_notify(const tp__job *job, const tp_process_result *result, const tp_outcome *outcome);

@@ -35,7 +35,7 @@ static bool is_word(char c) {
 
 static void refuse(rewriter *r, const char *why) { r->why = why; }
 
-/* Behind a backslash. */
+/* After a backslash. */
 static void rewrite_escape(rewriter *r) {
   static const struct {
     char letter;
@@ -69,7 +69,7 @@ static void rewrite_class_escape(rewriter *r) {
   else put(r, &c, 1);
 }
 
-/* Behind an opening bracket. */
+/* After an opening bracket. */
 static void rewrite_class(rewriter *r) {
   put(r, "[", 1);
   if (*r->at == '^') put(r, r->at++, 1);

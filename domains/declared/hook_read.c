@@ -77,7 +77,7 @@ static tp_status read_tool_names(tp__hook_reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
-/* What these hosts set, behind what every program gets. */
+/* What these hosts set, after what every program gets. */
 static tp_status make_environment(tp__hook_reader *reader, tp__hook *hook) {
   const struct {
     const char *name, *value;

@@ -50,7 +50,7 @@ bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key)
   return true;
 }
 
-/* A path while it is made: names behind those of the key itself. */
+/* A path while it is made: names after those of the key itself. */
 struct path {
   char bytes[TP__TOOL_KEY_BYTES_MAX];
   size_t size, fixed_size;

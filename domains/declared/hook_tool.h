@@ -32,7 +32,7 @@ struct tp__hook_tool {
 /** Reads a key from its text. @param hooks  keeps what is copied.
  *  @return false for one that is no path, or has an argument anywhere but as its last name. */
 bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key);
-/** Fills the functions of the tool, behind everything else. */
+/** Fills the functions of the tool, after everything else. */
 void tp__hook_tool_finish(tp__hook *hook);
 /** The bundle with the tool; borrows from the hook. */
 tp_contribution tp__hook_tool_bundle(const tp__hook *hook);

@@ -25,7 +25,7 @@ struct scan {
   bool is_text;                 /* the lines of a document, in which quotes are bytes as others */
   bool is_inside, is_at_end;    /* of a substitution, which ends at its parenthesis */
   size_t parens, cases;         /* that are open: a pattern of `case` ends at a parenthesis, too */
-  size_t mark_at;               /* where the mark of a document begins, behind its <<; 0: nowhere */
+  size_t mark_at;               /* where the mark of a document begins, after its <<; 0: nowhere */
   tp_text marks[DOCUMENTS_MAX]; /* of documents that begin with the next line, as they are written */
   size_t mark_count;
   tp__command_fn matches;    /* NULL: each is called instead */

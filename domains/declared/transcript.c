@@ -19,7 +19,7 @@
 /** One session that has a file. */
 struct tp__transcript {
   struct tp__transcript *next;
-  char *tenant, *session; /* behind this struct */
+  char *tenant, *session; /* after this struct */
   char path[TP__TRANSCRIPT_PATH_SIZE];
 };
 

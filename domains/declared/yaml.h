@@ -17,7 +17,7 @@ typedef struct tp__yaml_item {
   tp_value_kind kind;
   tp__place place;
   uint32_t count; /* elements of an array, pairs of a map */
-  uint32_t end;   /* the index behind this item and all that is in it */
+  uint32_t end;   /* the index after this item and all that is in it */
   union {
     bool boolean;
     int64_t integer;

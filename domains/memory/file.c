@@ -114,7 +114,7 @@ tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *theirs, tp_me
   return answer(memory, status, "list", fault);
 }
 
-/* Behind the one memory. */
+/* After the one memory. */
 static tp_status add_history(tp__memory_store *store, tp__memory_list *list) {
   const tp__memory fact = list->items[0]; /* the list moves; the texts do not */
   tp__memory_scope scope = {fact.tenant, fact.kind, fact.name};

@@ -128,7 +128,7 @@ static bool holds(const tp__memory_list *list, int64_t id) {
   return false;
 }
 
-/* Those that the turn does not recall anyway, and behind what it recalls. */
+/* Those that the turn does not recall anyway, and after what it recalls. */
 static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory_late_find *find,
                            const tp__memory_list *recalled, tp__memory_list *late) {
   int32_t rank = recalled->count ? recalled->items[recalled->count - 1].rank : TP__MEMORY_LATE_ENTRIES_MAX + 1;

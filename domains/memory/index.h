@@ -12,7 +12,7 @@
 enum {
   TP__MEMORY_INDEX_BYTES_MAX = 256 * 1024 * 1024, /* where the host gives no bound */
   TP__MEMORY_NONE = -1,                           /* no line, term or speaker */
-  TP__MEMORY_PASSAGE_BYTES = 320                  /* two of them, cut behind a word, fit an excerpt */
+  TP__MEMORY_PASSAGE_BYTES = 320                  /* two of them, cut after a word, fit an excerpt */
 };
 
 /** What a line is, one bit each. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * late: what active_recall found behind its deadline, kept for the session's next turn. In memory, for a bounded number
+ * late: what active_recall found after its deadline, kept for the session's next turn. In memory, for a bounded number
  * of sessions: the oldest goes first. Ids alone are kept: what is deleted meanwhile does not come back. It has a
  * mutex of its own, under which nothing is called. */
 #ifndef TP__MEMORY_LATE_H

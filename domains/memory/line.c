@@ -22,7 +22,7 @@ static void append(sqlite3_str *into, tp_text text) {
   if (text.size) sqlite3_str_append(into, text.data, (int)text.size);
 }
 
-/* Where the date of words of time stands: behind their genitive ("yesterday's"). Its apostrophe may be typographic. */
+/* Where the date of words of time stands: after their genitive ("yesterday's"). Its apostrophe may be typographic. */
 static const char *end_of(const tp__memory_times *times, const char *end) {
   static const char *const genitives[] = {"'s", "\xE2\x80\x99s"};
   const char *at = times->text.data + times->text.size;

@@ -12,9 +12,9 @@ enum { TP__MEMORY_LINE_DATES_MAX = 8 }; /* words of time of a line that get thei
 
 /** Appends "[2023-05-08, session s1] text", or "[2023-05-08, session s1, noted] text" for what a tool remembered,
  *  "[2023-05-08, session s1, assistant] text" for what the assistant said, "[2023-05-08, session s1, fact] text" for a
- *  fact, with ", replaced 2024-01-02" behind it when it does not hold any more.
- *  Behind words of time stands what they mean, reckoned from the day of saying: "last Friday (2023-05-05)".
- *  @param text_max  bytes of the text at most, cut at a code point with an ellipsis behind it. */
+ *  fact, with ", replaced 2024-01-02" after it when it does not hold any more.
+ *  After words of time stands what they mean, reckoned from the day of saying: "last Friday (2023-05-05)".
+ *  @param text_max  bytes of the text at most, cut at a code point with an ellipsis after it. */
 void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max);
 
 /** Who said it: the name before "Name: text", else "user" or "assistant". Borrowed from the memory or static. */

@@ -7,7 +7,7 @@
 
 enum { DENY_READ = 1, DENY_WRITE = 2, DENY_TOOLS = 4 };
 
-/** A rule is tried at the beginning of a clause, behind words like "please", or with ~ anywhere in it. Its words are
+/** A rule is tried at the beginning of a clause, after words like "please", or with ~ anywhere in it. Its words are
  *  separated by spaces and their alternatives by bars; ! stands for "do not", "don't" and "never", and * for up to six
  *  words. The first rule that fits a clause decides for it. "I don't remember this" is none: I is no such word. */
 typedef struct rule {

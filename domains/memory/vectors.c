@@ -87,7 +87,7 @@ static int put_vector_locked(tp__memory_store *store, const tp__memory *memory, 
 
 /** Memories that lack vectors. */
 typedef struct batch {
-  int64_t scope, upto; /* the memories are those behind upto */
+  int64_t scope, upto; /* the memories are those after upto */
   tp__memory_list list;
 } batch;
 
@@ -215,7 +215,7 @@ static void measure(nearness *n, sqlite3_stmt *row) {
   else take_near(n, key.id, rank);
 }
 
-/* @param last  the memory behind which to go on; 0 at the end. */
+/* @param last  the memory after which to go on; 0 at the end. */
 static int measure_some_locked(tp__memory_store *store, const tp__memory_scope *scope, const char *embedder,
                                nearness *n, int64_t *last) {
   TP__LOCKED(&store->reader->mutex);

@@ -26,7 +26,7 @@ bool tp__skill_name_valid(tp_text name) {
 
 /* ---- the text of a file ---- */
 
-/* The next line without its end; *rest goes behind it. */
+/* The next line without its end; *rest goes after it. */
 static tp_text take_line(tp_text *rest) {
   const char *end = rest->size ? memchr(rest->data, '\n', rest->size) : NULL;
   size_t size = end ? (size_t)(end - rest->data) : rest->size;

@@ -95,7 +95,7 @@ static tp_answer list_skills(void *ctx, tp_call *call) {
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* The word behind a slash at the beginning of a line; empty: there is none, or it holds another slash. */
+/* The word after a slash at the beginning of a line; empty: there is none, or it holds another slash. */
 static tp_text command_at(tp_text text, size_t at) {
   static const tp_text none = {NULL, 0};
   if (at >= text.size || text.data[at] != '/') return none;
@@ -109,7 +109,7 @@ static bool begins_like_a_name(tp_text word) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Where the next line begins whose first word is a name behind a slash; the end without any. */
+/* Where the next line begins whose first word is a name after a slash; the end without any. */
 static size_t next_command(tp_text text, size_t from) {
   for (size_t at = from; at < text.size; at++)
     if (text.data[at] == '\n' && tp__skill_name_valid(command_at(text, at + 1))) return at + 1;

@@ -558,7 +558,7 @@ static tp_status open_session(const char *id, tp_session **ret_session, tp_fault
   return tp_session_open(runtime, &options, ret_session, fault);
 }
 
-/* A session for one request is closed at once: its close comes behind its turn. */
+/* A session for one request is closed at once: its close comes after its turn. */
 static tp_status submit(client *c, tp_text session_id, const tp_turn_request *request, tp_fault *fault) {
   char id[2 * TP_ID_BYTES_MAX]; /* one that is cut is still too long, and refused */
   bool stays = session_id.size > 0;

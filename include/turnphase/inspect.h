@@ -21,7 +21,7 @@ typedef enum tp_plan_format {
 } tp_plan_format;
 
 /** Prints the plans of the newest snapshot: for each phase the subscriptions in plan order with level, policies,
- *  limits, placement, edges, the alias that they came through and what the kill switch has switched off; behind them
+ *  limits, placement, edges, the alias that they came through and what the kill switch has switched off; after them
  *  those that are disabled, marked so; critical path, worst case, budget and hash.
  *  @param phase  0: every phase that has subscriptions, enabled or not.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_NO_MEMORY.

@@ -163,7 +163,7 @@ TP_API tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *query,
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *query, tp_text text,
                                   tp_memory_entry_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Shows one memory; behind a fact those that it replaced or that replaced it, newest first, at most 50.
+/** Shows one memory; after a fact those that it replaced or that replaced it, newest first, at most 50.
  *  @return also TP_ERR_NOT_FOUND.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
@@ -200,7 +200,7 @@ typedef bool (*tp_memory_scope_fn)(void *ctx, const tp_memory_scope *scope);
 /** Walks the scopes, by tenant, kind and name. Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** The parts of a score, by index, and what each is; NULL behind the last. Threads: any. */
+/** The parts of a score, by index, and what each is; NULL after the last. Threads: any. */
 TP_API const char *tp_memory_part_name(size_t index);
 TP_API const char *tp_memory_part_summary(size_t index);
 

@@ -5,7 +5,7 @@
  *
  * A skill is a file NAME.md in one directory; NAME has 1 to 64 lower-case letters, digits, - and _. A front matter
  * between two lines `---` is not part of its body; the line `description:` in it, else the first line of the body, is
- * its summary. A message that begins with `/NAME` becomes the body in a frame, with what follows the name behind it:
+ * its summary. A message that begins with `/NAME` becomes the body in a frame, with what follows the name after it:
  *
  *   /review the last commit    <skill name="review">
  *                              …

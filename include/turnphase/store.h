@@ -336,7 +336,7 @@ typedef struct tp_entry_batch {
   size_t packed_bytes;
   /** Fills the record of the entry at *offset (0: of the first), as far as record->struct_size reaches, and moves
    *  *offset to the next one. What the record points to is borrowed as the batch is.
-   *  @return false, and nothing is written, behind the last entry, and for struct_size 0. */
+   *  @return false, and nothing is written, after the last entry, and for struct_size 0. */
   bool (*entry)(const struct tp_entry_batch *batch, size_t *offset, tp_entry_record *record);
 } tp_entry_batch;
 
@@ -953,7 +953,7 @@ typedef struct tp_store_memory_options {
 } tp_store_memory_options;
 
 /** The memory store. Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free(). Its `record`
- *  copies the names of runs; it gives TP_ERR_FULL behind 65,536 different ones or 16 MiB of them.
+ *  copies the names of runs; it gives TP_ERR_FULL after 65,536 different ones or 16 MiB of them.
  *  @param allocator  NULL: malloc and free.   @param options  NULL: all defaults.
  *  @return TP_OK; TP_ERR_VERSION for options of a wrong size; TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.   Threads: any. */
 TP_API tp_status tp_store_memory_new(const tp_allocator *allocator, const tp_store_memory_options *options,

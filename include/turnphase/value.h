@@ -28,7 +28,7 @@ typedef enum tp_value_kind {
   TP_VALUE_FORCE_32 = 0x7fffffff
 } tp_value_kind;
 
-/** Accepts exactly one value with nothing behind it: every declared size is within the bytes, depth at most 32, text is
+/** Accepts exactly one value with nothing after it: every declared size is within the bytes, depth at most 32, text is
  *  UTF-8, map keys are text and unique, no extension types, no integer above INT64_MAX.
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE with the byte offset in the message;
  *          TP_ERR_NO_MEMORY.

@@ -50,7 +50,7 @@ static void write_texts(tp_writer *writer, const tp_memory_embed_request *reques
   for (size_t i = 0; i < request->text_count; i++) tp_write_text(writer, request->texts[i]);
 }
 
-/* Fields of the options' body come behind ours, which it may not set. */
+/* Fields of the options' body come after ours, which it may not set. */
 static void write_body(tp_writer *writer, const embedder *e, const tp_memory_embed_request *request) {
   tp_text more = {e->config.body, e->config.body_size};
   size_t count = 0;

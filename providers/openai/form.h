@@ -32,7 +32,7 @@ typedef struct tp__openai_draft_request {
   tp_text model;
   bool streams;
   const tp__openai_part *parts; /* of all messages */
-  const size_t *first_part;     /* by message, and one more behind the last */
+  const size_t *first_part;     /* by message, and one more after the last */
   tp_writer *writer;
   tp__bytes scratch;
   tp_status status; /* of what could not be written */

@@ -95,7 +95,7 @@ static bool is_assistant(const tp__openai_draft_request *draft, size_t at) {
   return draft->request->messages[at]->role == TP_ROLE_ASSISTANT;
 }
 
-/* The messages from `from` on that are sent as one. @return the index behind them. */
+/* The messages from `from` on that are sent as one. @return the index after them. */
 static size_t group_end(const tp__openai_draft_request *draft, size_t from, size_t *ret_blocks) {
   size_t end = from;
   *ret_blocks = 0;

@@ -70,7 +70,7 @@ void tp__arena_fini(tp__arena *arena);
 /** Memory aligned to 8, uninitialised; NULL when refused. size 0 gives a valid pointer. */
 void *tp__arena_alloc(tp__arena *arena, size_t size);
 void *tp__arena_zero(tp__arena *arena, size_t size);
-/** Copies, with a NUL behind that size does not count. false when refused. */
+/** Copies, with a NUL after that size does not count. false when refused. */
 bool tp__arena_copy(tp__arena *arena, tp_text text, tp_text *ret_copy);
 /** The same. Empty text, which is frequent, needs no memory and no call. */
 static inline bool tp__arena_text(tp__arena *arena, tp_text text, tp_text *ret_copy) {
@@ -112,7 +112,7 @@ static inline void tp__list_remove(tp__link *item) { /* harmless on an item remo
 bool tp__status_is_known(tp_status status);
 /** 1–128 bytes, UTF-8, no white space and no control bytes. */
 bool tp__id_valid(const char *id);
-/** Copies a text to *at, which moves behind it. */
+/** Copies a text to *at, which moves after it. */
 tp_text tp__text_put(char **at, tp_text text);
 /** The word for a value of an enum, from a table by value; otherwise where the table has none. */
 static inline const char *tp__name_at(const char *const *names, size_t count, size_t value, const char *otherwise) {

@@ -10,7 +10,7 @@ enum { WORDS = (TP_PATTERN_BYTES_MAX + 64) / 64 };
 
 struct glob {
   tp_text pattern;
-  uint64_t at[WORDS]; /* behind so many bytes of the pattern */
+  uint64_t at[WORDS]; /* after so many bytes of the pattern */
 };
 
 static bool is_stars(tp_text pattern, size_t at) {

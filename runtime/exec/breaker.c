@@ -23,7 +23,7 @@ static void suspect_until(const tp__entry *e, int64_t until_ns) {
     if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
 }
 
-/* Behind a probe the next calls are looked at for another interval: the probe may run for longer than its phase has
+/* After a probe the next calls are looked at for another interval: the probe may run for longer than its phase has
  * been suspected for. */
 static bool admits(const tp__entry *e, const tp__node *node) {
   tp__circuit *circuit = &node->sub->circuit;

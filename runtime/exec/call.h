@@ -7,7 +7,7 @@
 
 #include "runtime/exec/entry.h"
 
-/** The answer behind what a handler's function returned, with the reason and code that the call has for it. */
+/** The answer after what a handler's function returned, with the reason and code that the call has for it. */
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
 /** When the call must have answered. */
 int64_t tp__call_deadline(const tp_call *call);

@@ -112,7 +112,7 @@ struct tp__entry {
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index); /* a run settled; may be NULL */
   void *ctx;
-  tp__row *rows; /* behind this struct; then follow ready's bits, counters, leaving, marks, runs */
+  tp__row *rows; /* after this struct; then follow ready's bits, counters, leaving, marks, runs */
   /* set when it is laid out, before any attempt (begin.h) */
   uint16_t *leaving; /* a stack of ready nodes that leave this thread: these go first */
   uint16_t *counters;
@@ -221,7 +221,7 @@ static inline uint32_t tp__ready_pop(tp__ready *ready) {
   return first;
 }
 
-/** The next one behind an index. @return UINT32_MAX: there is none. */
+/** The next one after an index. @return UINT32_MAX: there is none. */
 static inline uint32_t tp__ready_behind(const tp__ready *ready, uint32_t index, uint32_t node_count) {
   for (uint32_t from = index + 1; from < node_count; from = (from / 64 + 1) * 64) {
     uint64_t bits = ready->bits[from / 64] >> from % 64;
@@ -237,7 +237,7 @@ static inline void tp__ready_take(tp__ready *ready, uint32_t index) {
   ready->count--;
 }
 
-/** When a node must end in an entry that ends at end_ns: less the longest required path behind it, if it is not
+/** When a node must end in an entry that ends at end_ns: less the longest required path after it, if it is not
  *  required itself. */
 static inline int64_t tp__node_end(const tp__node *node, int64_t end_ns) {
   return node->flags & TP__NODE_REQUIRED ? end_ns : end_ns - node->required_tail_ns;

@@ -22,7 +22,7 @@ enum {
 /* A wait that was submitted. */
 typedef struct job_wait {
   tp__link link;     /* under the lock */
-  tp_text order_key; /* behind the struct */
+  tp_text order_key; /* after the struct */
   int64_t deadline_ns;
   tp_jobs_wait_fn on_end;
   void *ctx;

@@ -10,7 +10,7 @@
 tp_reason tp__node_submit(tp__entry *entry, uint32_t index, int64_t deadline_ns, int64_t timeout_ns);
 /** The attempts of handlers. */
 extern const tp__attempt_class tp__node_attempt_class;
-/** Makes the attempt behind an inline call that defers. */
+/** Makes the attempt after an inline call that defers. */
 tp_status tp__node_defer_inline(tp_call *call, const tp_deferral *deferral, tp_token *ret_token);
 
 /** Frees what ended attempts left in the entry: its last reference is gone. Any thread. */

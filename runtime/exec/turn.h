@@ -104,7 +104,7 @@ void tp__turn_check(const tp__turn *turn);
 void tp__turn_hold(tp__turn *turn);
 void tp__turn_unref(tp__turn *turn);
 /** Prefetches the cache lines that the thread that begins the turn will write: its own two, and the first of the layer
- *  above, which lies behind it. */
+ *  above, which lies after it. */
 static inline void tp__turn_prefetch(const tp__turn *turn) {
   tp__prefetch(&turn->strand);
   tp__prefetch(&turn->runtime);

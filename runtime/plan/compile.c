@@ -322,7 +322,7 @@ static tp_status lay_out(const tp__drafts *drafts, const tp__draft *draft, const
 static void edges_check(const tp__plan *plan, uint32_t index, uint32_t *edges_seen) {
   const tp__node *node = &plan->nodes[index];
   if (node->edge_count == 0) return;
-  /* The edges of a node lie together, behind those of the nodes before it. */
+  /* The edges of a node lie together, after those of the nodes before it. */
   assert(node->first_edge == *edges_seen && node->first_edge + node->edge_count <= plan->edge_count);
   uint32_t before = index;
   for (uint32_t e = node->first_edge; e < node->first_edge + node->edge_count; e++) {

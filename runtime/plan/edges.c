@@ -88,7 +88,7 @@ static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
   draft->edge_flags[draft->edge_count++] = flags;
 }
 
-/* @param later  the targets run behind it: before; else earlier: after and needs. */
+/* @param later  the targets run after it: before; else earlier: after and needs. */
 static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
                             const char *word, bool later, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
@@ -111,7 +111,7 @@ static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fa
 }
 
 /* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one has its place
- * in the line, but no subscription stands behind it, since it is never waited for. */
+ * in the line, but no subscription stands after it, since it is never waited for. */
 static void line_up_sequential(tp__draft *draft) {
   uint32_t previous = TP__NO_PLACE;
   for (uint32_t i = 0; i < draft->node_count; i++) {

@@ -80,7 +80,7 @@ bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value) {
   return index->id_count > 0 && tp__index_get_hashed(index, id, tp__index_hash(id), ret_value);
 }
 
-/* What stands behind the gap moves into it, unless it would come to stand before the place that its hash gives it. */
+/* What stands after the gap moves into it, unless it would come to stand before the place that its hash gives it. */
 size_t tp__index_remove(tp__index *index, const char *id, uint64_t hash) {
   size_t mask = index->slot_count - 1;
   tp__index_slot *gap = slot_of(index, id, hash);

@@ -127,7 +127,7 @@ typedef struct tp__node {
   tp_capability kinds; /* bit 1 << TP_CONTRIBUTION_*: what it may emit here (row, capabilities, detachment) */
   uint32_t first_edge, edge_count; /* in plan->edges */
   int64_t timeout_ns;
-  int64_t required_tail_ns;      /* longest path of required nodes behind it (inline ones count 10 ms an attempt); nodes
+  int64_t required_tail_ns;      /* longest path of required nodes after it (inline ones count 10 ms an attempt); nodes
                                  on the way that are not required, or not awaited, count nothing */
   uint32_t first_dep, dep_count; /* in plan->deps: what its call may see */
   tp_capability capabilities;    /* the handler's */

@@ -36,7 +36,7 @@ typedef struct tp__columns {
 enum { TP__TABLE_COLUMNS_MAX = 12, TP__CELL_SIZE = 160 };
 void tp__print_columns(const tp__columns *table, const tp__printer *printer);
 
-/** What is registered in one phase: its plan, and the disabled ones behind it. Rows are numbered over both. */
+/** What is registered in one phase: its plan, and the disabled ones after it. Rows are numbered over both. */
 typedef struct tp__phase_view {
   tp__snapshot *snapshot;
   const tp_phase *row;
@@ -50,7 +50,7 @@ bool tp__phase_view_of(tp__snapshot *snapshot, uint32_t phase, tp__phase_view *r
 /** Where a printer is among the disabled ones. Begins zero-filled; rising rows are found at once. */
 typedef struct tp__row_cursor {
   uint32_t row;
-  size_t item; /* behind the row's in the members; 0: nowhere */
+  size_t item; /* after the row's in the members; 0: nowhere */
   tp__node node;
 } tp__row_cursor;
 /** The node of a row: of the plan, or what a disabled one would be, which lies in the cursor. */

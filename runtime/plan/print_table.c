@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print_table.c: plans for people: a block for each phase, a line for each subscription in the order in which they run,
- * those that are disabled behind them, then what the phase costs at worst. */
+ * those that are disabled after them, then what the phase costs at worst. */
 #include <stdio.h>
 
 #include "runtime/plan/print.h"

@@ -155,7 +155,7 @@ void tp__members_ref(tp__members *members);
 void tp__members_unref(tp__members *members);
 /** The place of a subscription that is in it. */
 size_t tp__members_find(const tp__members *members, const tp__subscription *subscription);
-/** Behind all others; within the capacity. */
+/** After all others; within the capacity. */
 void tp__members_append(tp__members *members, tp__subscription *subscription, bool disabled);
 /** Drops the items whose sub was set to NULL. */
 void tp__members_close_gaps(tp__members *members);
@@ -364,7 +364,7 @@ tp_status tp__id_check(const char *id, const char *field, tp_fault *fault);
 
 bool tp__group_has(const tp__group_request *group, const tp__subscription *sub);
 /** The last request about a subscription: its own, or that of a group.
- *  @param change  of its id; NULL: none.   @param since  groups count when they were requested behind this call. */
+ *  @param change  of its id; NULL: none.   @param since  groups count when they were requested after this call. */
 tp__requested tp__edit_requested(const tp_edit *edit, const tp__change *change, uint64_t since,
                                  const tp__subscription *sub);
 

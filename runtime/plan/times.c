@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * times.c: what follows from the limits. A path's length is the sum of its nodes' weights; since every edge leads to a
- * higher index, one pass from the end finds the longest path behind each node. Three weightings are asked for: all that
+ * higher index, one pass from the end finds the longest path after each node. Three weightings are asked for: all that
  * is awaited (worst case), what is required (the least budget that makes sense), and what is required with inline
  * handlers at their real duration (how early the others must end). */
 #include "runtime/plan/registry.h"
@@ -49,7 +49,7 @@ static int64_t tail_weight(const tp__node *node) {
   return node_ns(node, is_inline ? INLINE_NS : node->timeout_ns);
 }
 
-/* @param ret_behind  per node the longest path behind it, without its own weight.
+/* @param ret_behind  per node the longest path after it, without its own weight.
  * @return the longest of all, own weights included. */
 static int64_t longest(const tp__plan *plan, int64_t (*weight)(const tp__node *node), int64_t *ret_behind) {
   int64_t all = 0;

@@ -54,7 +54,7 @@ struct child {
   bool is_supervised; /* under mutex */
   /* under mutex; of a resident child, whose input_fd.fd is under mutex, too */
   struct buffer queue; /* waits to be written */
-  bool closes_input;   /* behind the queue */
+  bool closes_input;   /* after the queue */
   /* never changes after the start */
   uint64_t id;
   tp_process_end_fn on_end;
@@ -213,7 +213,7 @@ static void write_input(tp_process_loop *loop, struct child *child) {
   child->input = NULL;
 }
 
-/* Reads at most once: epoll reports again when there is more. What comes behind the decision is discarded.
+/* Reads at most once: epoll reports again when there is more. What comes after the decision is discarded.
  * @return whether there may be more at once. */
 static bool read_output(tp_process_loop *loop, struct child *child, struct source *source, struct buffer *buffer) {
   if (source->fd < 0) return false;

@@ -254,7 +254,7 @@ void tp__attempt_cancel(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_DEFERRED) notify_cancel(attempt);
 }
 
-/* Its slot is abandoned. The caller has a reference of its own, or has the token's alone and touches nothing behind. */
+/* Its slot is abandoned. The caller has a reference of its own, or has the token's alone and touches nothing after. */
 static bool end_token(tp__attempt *attempt) {
   tp_token token = attempt->token;
   if (!tp__slot_late(token)) return false;

@@ -263,7 +263,7 @@ static tp__pool_item *arrive_locked(tp__pool *pool, tp__pool_thread *self) {
   return tp__aptr_exchange_acq_rel(&self->offer, NULL);
 }
 
-/* Offers what may run to idle threads. @return these, to be woken, and behind them those to be woken in any case. */
+/* Offers what may run to idle threads. @return these, to be woken, and after them those to be woken in any case. */
 static tp__pool_thread *offer_locked(tp__pool *pool, tp__pool_thread *woken) {
   tp__pool_item *item;
   while (pool->idle && (item = take_locked(pool, pool->idle))) {

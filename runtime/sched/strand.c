@@ -152,7 +152,7 @@ bool tp__strand_try_acquire(tp__strand *strand) {
   return tp__aptr_cas_acq_rel(&strand->inbox, &expected, NULL);
 }
 
-/* A caller that waits its turn behind the present owner. */
+/* A caller that waits its turn after the present owner. */
 struct tp__waiter {
   tp__message message;
   tp__strand *strand;

@@ -509,7 +509,7 @@ tp__queued_job *tp__job_queue_next(tp__job_queue *queue, tp__queued_job *mark) {
   while (at != &queue->all && in_all(at)->is_mark) at = at->next;
   if (at == &queue->all) return NULL;
   tp__list_remove(&mark->all);
-  tp__list_push(at->next, &mark->all); /* behind it */
+  tp__list_push(at->next, &mark->all); /* after it */
   return in_all(at);
 }
 

@@ -25,7 +25,7 @@ typedef struct tp__job_heap {
 /** The open jobs of an order key. */
 typedef struct tp__job_order {
   tp__hash_link by_key;
-  tp_text key;   /* behind the struct */
+  tp_text key;   /* after the struct */
   tp__link jobs; /* oldest first */
   uint64_t count;
 } tp__job_order;
@@ -33,7 +33,7 @@ typedef struct tp__job_order {
 /** The jobs of one handler and contract version. */
 typedef struct tp__job_class {
   tp__link link;
-  tp_text handler; /* behind the struct */
+  tp_text handler; /* after the struct */
   uint32_t contract_version;
   uint64_t job_count; /* open */
   tp__job_heap ready; /* by id: may be claimed now */
@@ -51,7 +51,7 @@ struct tp__queued_job {
   uint32_t refs; /* the queue's, and one of each reader without the lock */
   bool is_known; /* the queue has it */
   bool is_mark;  /* the place of a reader in `all`: no job */
-  tp_job desc;   /* texts lie behind the struct; payload and message are memory of their own */
+  tp_job desc;   /* texts lie after the struct; payload and message are memory of their own */
   size_t size;
   char *payload, *message;
   size_t payload_size, message_size;
@@ -97,7 +97,7 @@ tp_status tp__job_queue_discard(tp__job_queue *queue, uint64_t id, int64_t now_m
 /** A reference: a job's texts stay while its reader has no lock. */
 static inline void tp__queued_job_hold(tp__queued_job *job) { job->refs++; }
 void tp__queued_job_unref(tp__job_queue *queue, tp__queued_job *job);
-/** Puts a mark in front of the first job above an id; the next one behind it, or NULL. */
+/** Puts a mark in front of the first job above an id; the next one after it, or NULL. */
 void tp__job_queue_mark(tp__job_queue *queue, tp__queued_job *mark, uint64_t after_id);
 tp__queued_job *tp__job_queue_next(tp__job_queue *queue, tp__queued_job *mark);
 static inline void tp__job_queue_unmark(tp__queued_job *mark) { tp__list_remove(&mark->all); }

@@ -5,7 +5,7 @@
  * what a phase cost.
  *
  * A row describes nearly every run in four words, with times counted from the entry's begin; the engine writes it
- * while it runs. What does not fit into a row, and what may still change, is in details behind the rows: the row of
+ * while it runs. What does not fit into a row, and what may still change, is in details after the rows: the row of
  * such a run has their index. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H

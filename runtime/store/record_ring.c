@@ -51,7 +51,7 @@ static tp__record_segment *new_segment(tp__record_ring *ring, size_t need) {
   return segment;
 }
 
-/* A segment with capacity for need bytes behind the newest; a segment of another size is freed, not used again. */
+/* A segment with capacity for need bytes after the newest; a segment of another size is freed, not used again. */
 static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   tp__record_segment *segment = NULL;
   while ((segment = take_oldest(ring, need)) && (segment->capacity < need || segment->capacity > TP__SEGMENT_BYTES))

@@ -53,7 +53,7 @@ typedef struct tp__stored_batch {
   uint32_t entry_count;
 } tp__stored_batch;
 
-/** The batch at an offset. @return the offset behind it. */
+/** The batch at an offset. @return the offset after it. */
 size_t tp__record_segment_batch(const tp__record_segment *segment, size_t offset, tp__stored_batch *ret_batch);
 
 #endif

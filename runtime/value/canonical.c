@@ -15,7 +15,7 @@ struct canonical {
 
 static size_t write_at(struct canonical *canonical, size_t at);
 
-/* The offset behind so many pairs, whose keys are stored. */
+/* The offset after so many pairs, whose keys are stored. */
 static size_t collect_keys(struct canonical *canonical, size_t at, size_t count) {
   for (size_t i = 0; i < count; i++) {
     tp_status status = tp__keys_push(&canonical->keys, at);
@@ -43,7 +43,7 @@ static size_t write_map(struct canonical *canonical, size_t at, size_t count) {
 /* NaN has many bit patterns and one meaning. */
 static double one_nan(double real) { return isnan(real) ? (double)NAN : real; }
 
-/* Writes the value at the offset and returns the offset behind it. */
+/* Writes the value at the offset and returns the offset after it. */
 static size_t write_at(struct canonical *canonical, size_t at) {
   tp_writer *writer = canonical->writer;
   tp__head head = {0};

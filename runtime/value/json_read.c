@@ -139,7 +139,7 @@ static int32_t hex4_at(tp_text json, size_t at) {
 
 static bool is_surrogate(int32_t unit, int32_t first) { return unit >= first && unit <= first + 0x3ff; }
 
-/* Reads the escape whose backslash is at *at, which moves behind it. */
+/* Reads the escape whose backslash is at *at, which moves after it. */
 static tp_status read_escape(const struct reader *r, size_t *at, uint32_t *ret_point) {
   static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
   size_t begin = *at;
@@ -185,7 +185,7 @@ static size_t plain_size(tp_text json, size_t at) {
   return end - at;
 }
 
-/* Looks at the string whose quote is at *at, which moves behind the closing one. */
+/* Looks at the string whose quote is at *at, which moves after the closing one. */
 static tp_status measure_string(const struct reader *r, size_t *at, size_t *ret_size) {
   size_t begin = (*at)++, size = 0;
   for (;;) {
@@ -247,7 +247,7 @@ static tp_status skip_digits(struct reader *r) {
 
 static bool is_at(const struct reader *r, char byte) { return r->at < r->json.size && r->json.data[r->at] == byte; }
 
-/* Moves behind the number. */
+/* Moves after the number. */
 static tp_status scan_number(struct reader *r, bool *ret_is_int) {
   *ret_is_int = true;
   r->at += is_at(r, '-');

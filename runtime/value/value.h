@@ -30,8 +30,8 @@ typedef enum tp__head_flaw {
 typedef struct tp__head {
   tp_value_kind kind;
   size_t size;     /* of the head itself; a number or bool is all head */
-  size_t content;  /* bytes of text or bytes behind it */
-  size_t children; /* values behind it: elements, or keys and values */
+  size_t content;  /* bytes of text or bytes after it */
+  size_t children; /* values after it: elements, or keys and values */
   int64_t integer; /* int, or bool as 0 and 1 */
   double real;
 } tp__head;

@@ -41,7 +41,7 @@ tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int 
  *          was. */
 tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault);
 
-/** Runs a statement of one step once, with integers bound at 1 and behind it.
+/** Runs a statement of one step once, with integers bound at 1 and after it.
  *  @param ret_number  the first column of its row; 0: it gave none, or NULL. May be NULL.
  *  @return SQLITE_OK or the error. */
 int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number);

@@ -12,7 +12,7 @@ static void end_all(tp__group_work *first, const tp__group_work *behind, tp_stat
   }
 }
 
-/* The works from first up to the one behind them, in one transaction: all of them or nothing. @return whether it could
+/* The works from first up to the one after them, in one transaction: all of them or nothing. @return whether it could
  * begin. */
 static bool transact_locked(tp__group *g, tp__group_work *first, const tp__group_work *behind) {
   TP__LOCKED(g->connection);

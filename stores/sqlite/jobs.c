@@ -211,7 +211,7 @@ static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version,
 }
 
 /* The oldest job that may run, of the classes that were not refused; each class is looked up by its name and version
- * behind the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
+ * after the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, int64_t now_ms, int64_t *ret_id) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];

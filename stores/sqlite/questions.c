@@ -11,7 +11,7 @@
 
 enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096, ARGUMENTS_BYTES_MAX = 1 << 20 };
 
-/** A question that a call waits for, with its texts behind it. */
+/** A question that a call waits for, with its texts after it. */
 typedef struct waiting {
   struct waiting *next;
   tp_token token;

@@ -69,7 +69,7 @@ static size_t take_runs(const tp_entry_record *record, tp_run_record *list) {
   return bytes;
 }
 
-/* With a copy of the ids. @param ret_texts  behind the rows: room for so many bytes of texts. */
+/* With a copy of the ids. @param ret_texts  after the rows: room for so many bytes of texts. */
 static tp__waiting *node_new(int kind, const tp_text *ids, size_t id_count, size_t rows_bytes, size_t texts_bytes,
                              char **ret_texts) {
   size_t bytes = sizeof(tp__waiting) + rows_bytes + texts_bytes;
@@ -150,7 +150,7 @@ tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
   return tp__sqlite_queue(ctx, node);
 }
 
-/* In the queue behind its entry, if that waits too. */
+/* In the queue after its entry, if that waits too. */
 tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *theirs) {
   return tp__sqlite_queue_copy(ctx, TP__WAITS_LATE, &late_runs, "tp_late_record", theirs);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a store does not keep: records that are older than its options say, and the oldest ones while the file is
- * larger than they say. The thread that writes records does one step of it behind each transaction, so that neither a
+ * larger than they say. The thread that writes records does one step of it after each transaction, so that neither a
  * commit nor a job waits for long: a step deletes a part of the rows, and gives a bounded number of free pages back. */
 #include <stdio.h>
 

@@ -53,9 +53,9 @@ int tp__sqlite_bind_text(sqlite3_stmt *statement, int index, tp_text text);
 int tp__sqlite_bind_blob(sqlite3_stmt *statement, int index, tp_text bytes);
 /** Binds integers at 1, 2 and so on. */
 int tp__sqlite_bind_ints(sqlite3_stmt *statement, const int64_t *values, int count);
-/** Binds texts at first and behind it. */
+/** Binds texts at first and after it. */
 int tp__sqlite_bind_texts(sqlite3_stmt *statement, int first, const tp_text *texts, int count);
-/** Binds the members of a struct at first and behind it. */
+/** Binds the members of a struct at first and after it. */
 int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns *columns, const void *from);
 /** Ends a use of a cached statement: nothing of the caller's stays bound. */
 void tp__sqlite_release(sqlite3_stmt *statement);
@@ -75,13 +75,13 @@ tp_text tp__sqlite_column(sqlite3_stmt *statement, int index);
 /** Fills a public struct with a row's columns from first on, and with zeros; its texts are borrowed until the
  *  statement's next step. */
 void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *columns, void *ret_struct);
-/** As tp__sqlite_read_struct(), with the texts behind it in one block of sqlite3_malloc64(). @return NULL without
+/** As tp__sqlite_read_struct(), with the texts after it in one block of sqlite3_malloc64(). @return NULL without
  *  memory. */
 void *tp__sqlite_copy_struct(sqlite3_stmt *row, int first, const tp__columns *columns);
 
 /** How many bytes the texts of a struct take. */
 size_t tp__sqlite_texts_bytes(const tp__columns *columns, const void *of);
-/** Copies the texts of a struct to *at, which moves behind them. */
+/** Copies the texts of a struct to *at, which moves after them. */
 void tp__sqlite_put_texts(const tp__columns *columns, void *of, char **at);
 tp_text tp__sqlite_put_text(char **at, tp_text text);
 
@@ -101,9 +101,9 @@ void tp__rows_fini(tp__rows *rows);
 /** A list that is read. */
 typedef struct tp__listing {
   const char *sql;
-  const int64_t *values; /* bound at 1 and behind it */
+  const int64_t *values; /* bound at 1 and after it */
   int count;
-  const tp_text *texts; /* bound at first_text and behind it; an empty one is not bound */
+  const tp_text *texts; /* bound at first_text and after it; an empty one is not bound */
   int first_text;
   size_t text_count;
   const char *parts_sql; /* gives the parts of a row by the number in its first column; NULL: it has none */

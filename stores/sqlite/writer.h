@@ -24,7 +24,7 @@ typedef struct tp__writer_class {
   const char *refused; /* what becomes of one that does not fit: "are dropped" */
   /** All of the list in one transaction, or nothing of it. */
   tp_status (*write)(void *ctx, tp__queued *list, tp_fault *fault);
-  /** Behind a transaction, on the thread. May be NULL. */
+  /** After a transaction, on the thread. May be NULL. */
   void (*written)(void *ctx);
 } tp__writer_class;
 

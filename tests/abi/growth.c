@@ -45,7 +45,7 @@ static void check_ok(tp_status status, const char *what, int line) {
   type name;             \
   fill_##type(&name)
 
-/* A struct that the library fills, and what must stay as it was behind it. */
+/* A struct that the library fills, and what must stay as it was after it. */
 #define MAKE_GUARDED(type, name)         \
   struct {                               \
     type it;                             \

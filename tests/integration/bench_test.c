@@ -371,7 +371,7 @@ TEST(people_see_tables) {
   command_free(&c);
 }
 
-/* The numbers behind the bars of one histogram, up to an empty line. */
+/* The numbers after the bars of one histogram, up to an empty line. */
 static uint64_t sum_of_bars(const char *text) {
   uint64_t sum = 0;
   for (const char *line = text; *line && *line != '\n'; line = strchr(line, '\n') + 1) {

@@ -69,7 +69,7 @@ TEST(ids_are_of_their_session) {
 
 /* ---- wrong ---- */
 
-/** A conversation that is refused, and how its complaint begins behind the file's name. */
+/** A conversation that is refused, and how its complaint begins after the file's name. */
 typedef struct wrong {
   const char *text, *complaint;
 } wrong;

@@ -89,7 +89,7 @@ TEST(events_of_tools_come_in_the_order_in_which_they_ended) {
   assert_int_equal(order, 3);
 }
 
-/* The request behind the calls, as the model had it. */
+/* The request after the calls, as the model had it. */
 TEST(the_model_reads_the_results_in_call_order) {
   static const char *const called[] = {"call-train", "call-rooms", "call-weather"};
   tp_text results = {0};

@@ -52,7 +52,7 @@ TEST(explain_names_the_late_handler_and_the_guard_that_denied) {
   command c = run_on(data, "explain", "rooms-1", NULL);
   assert_line(&c, "trip.events", "timed_out");
   assert_holds(&c.out, "why: missed its deadline of 60.0 ms by");
-  assert_line(&c, "memory.active_recall", "memory.deterministic_recall"); /* behind which it ran */
+  assert_line(&c, "memory.active_recall", "memory.deterministic_recall"); /* after which it ran */
   assert_line(&c, "tool train_times", "call 1 of response 1");
   assert_line(&c, "model request 2, script", "ok");
   assert_line(&c, "memory.post_turn_extractor", "backgrounded");

@@ -337,7 +337,7 @@ static void play_hangs(world *w, tp_placement placement) {
 
 TEST(calls_that_take_too_long_count) { judge(play_hangs); }
 
-/* Behind its probe it stays open, however long that takes: also when no call has ended since it opened. */
+/* After its probe it stays open, however long that takes: also when no call has ended since it opened. */
 static void play_slow_probe(world *w, tp_placement placement) {
   if (placement != TP_PLACEMENT_THREAD) return;
   w->limit_ms = 30000;
@@ -350,7 +350,7 @@ static void play_slow_probe(world *w, tp_placement placement) {
   w->hangs_ms = 20000;
   pass_ms(13000);
   EXPECT(w, run_phase(w, GATHER).run.state == TP_STATE_BACKGROUNDED);
-  pass_ms(4000); /* ten seconds and one behind the opening's interval are over */
+  pass_ms(4000); /* ten seconds and one after the opening's interval are over */
   outcome o = run_phase(w, GATHER);
   EXPECT(w, is_refused(&o) && w->calls == 21);
 }

@@ -2,7 +2,7 @@
  *
  * compaction workload: a session whose history is longer than it may be, with turns that call tools. It is made shorter
  * by dropping, by a summary of the model, or by a host's callback, which also fails, hangs, and loses results; the
- * model calls contexts too long. In each request every call has its results right behind it, and a turn leaves the
+ * model calls contexts too long. In each request every call has its results right after it, and a turn leaves the
  * history by a compaction that succeeded alone. */
 #ifndef SIM_COMPACTION_WORK_H
 #define SIM_COMPACTION_WORK_H

@@ -260,7 +260,7 @@ static void check_dependent(case_ *c, uint32_t row) {
     FAIL(c, "kill switch", "node %d is %s (%s)", index, outcome_name(run), tp_reason_name(run->reason));
 }
 
-/* A breaker opens behind twenty calls, ten of which failed. */
+/* A breaker opens after twenty calls, ten of which failed. */
 static void check_breaker(case_ *c, uint32_t row) {
   int index = c->order[row];
   uint32_t calls = 0;

@@ -128,7 +128,7 @@ static script_way draw_way(drawer *d, script_fault_level fault_level) {
   return WAY_DEFER_AFTER_FREE;
 }
 
-/* Most are short, some end about the deadline, some far behind it. */
+/* Most are short, some end about the deadline, some far after it. */
 static int64_t draw_delay(drawer *d, const script_node *node) {
   uint64_t limit_us = (node->limit_ms ? node->limit_ms : d->s->phase_limit_ms) * UINT64_C(1000);
   uint64_t dice = below(d, 100);

@@ -144,7 +144,7 @@ struct tool_work {
   tp_tool_call *borrowed; /* the calls of the batch that runs, where they are borrowed; NULL: copied */
   const tp_tool_call **borrowed_pointers;
   bool over;                            /* the turn's end was asked for */
-  int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies behind the first by its limit, before the second */
+  int64_t limit_begin_ns, limit_end_ns; /* the turn's deadline lies after the first by its limit, before the second */
   int64_t cancelled_ns;
   bool is_cancelled;    /* the cancel has returned */
   bool calls_cancelled; /* the cancel of calls was asked for */

@@ -69,7 +69,7 @@ static int64_t limit_of(const tool_work_call *call) {
 
 static bool was_cancelled(const tool_work *e) { return e->cancelled_ns || e->w->drain_ns; }
 
-/* One may have been on its way; a call behind it finds the turn over. */
+/* One may have been on its way; a call after it finds the turn over. */
 static void check_may_begin(const tool_work_call *call) {
   tool_work *e = call->batch->e;
   bool late = e->limit_end_ns && !e->has_asked && has_stamps(call) && call->called_ns > e->limit_end_ns;

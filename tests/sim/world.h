@@ -223,7 +223,7 @@ void pumper_run(void *arg);
 void pumper_stop(world *w);
 /** destructor.c: a destructor of the host's, which calls the runtime. */
 void world_destructor(world *w);
-/** The same for a destructor that a host's own call may run behind tp_runtime_free(): of what names an inbox, and of
+/** The same for a destructor that a host's own call may run after tp_runtime_free(): of what names an inbox, and of
  *  what is shared. There it must not use the runtime, which is gone. */
 void world_destructor_by_host(world *w);
 /** idle.c: a host that opens sessions and leaves them. arg: the world. */

@@ -480,7 +480,7 @@ TEST(sessions_are_listed_with_all_that_there_is_of_them) {
   close_world(&w);
 }
 
-/* The first job of an order key holds those behind it, also of others. */
+/* The first job of an order key holds those after it, also of others. */
 TEST(jobs_that_waited_for_an_erased_one_may_run) {
   world w = open_world();
   plant_all(&w);

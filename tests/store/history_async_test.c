@@ -256,7 +256,7 @@ static int be_child(const char *file) {
   talk t;
   char reason[TP_FAULT_MESSAGE_SIZE];
   snprintf(path, sizeof path, "%s", file);
-  open_talk(&t, CHILD_QUEUE); /* a busy machine's disk may be far behind */
+  open_talk(&t, CHILD_QUEUE); /* a busy machine's disk may be far after */
   for (int n = 0;; n++)
     for (int i = 0; i < SESSIONS; i++) {
       tp_status code = say(&t, i, n, reason);

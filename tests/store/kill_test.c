@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SIGKILL in the middle of a workload of turns and jobs. A child of this program runs it on the SQLite store with
- * durability SYNC and writes a line to a pipe behind each promise that was kept: the insert of a job returned, a phase
- * ended, a job was finished. The parent kills it behind the n-th line, opens the file and looks whether all that was
+ * durability SYNC and writes a line to a pipe after each promise that was kept: the insert of a job returned, a phase
+ * ended, a job was finished. The parent kills it after the n-th line, opens the file and looks whether all that was
  * promised so far, by this child and those before it, is there. Then the next child goes on with the same file.
  *
  * 50 kill points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SIGKILL at every n-th system call that writes. A child of this program runs turns with tool calls and background jobs
- * on the SQLite store with durability SYNC, and says what it was promised; it dies before, within or behind its n-th
+ * on the SQLite store with durability SYNC, and says what it was promised; it dies before, within or after its n-th
  * write, truncation or removal of a file. A second child goes on where the first one was. Then no job that was
  * acknowledged is lost or open, no job has ended twice, no tool that is not idempotent ran twice, each call has exactly
  * one result, and the file is whole.
@@ -94,7 +94,7 @@ static void make_replies(reply replies[2], int turn) {
   replies[1] = (reply){.text = "all done"};
 }
 
-static recorder *models[TURNS]; /* freed behind the runtime, whose sessions have them */
+static recorder *models[TURNS]; /* freed after the runtime, whose sessions have them */
 
 static int run_turn(tp_runtime *runtime, int turn) {
   reply replies[2] = {0};

@@ -163,7 +163,7 @@ TEST(a_denial_is_one_with_its_reason) {
   close_world(&w);
 }
 
-/* The first process is gone before the answer, or behind it; the same turn is submitted again. */
+/* The first process is gone before the answer, or after it; the same turn is submitted again. */
 TEST_WITH(an_answer_survives_the_process_that_asked, NULL, NULL) {
   for (int answered_between = 0; answered_between < 2; answered_between++) {
     world w = {0}, again = {0};

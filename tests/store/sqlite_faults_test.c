@@ -987,7 +987,7 @@ static void record_at(tp_store *store, uint64_t id, int64_t started_ms) {
   assert_int_equal(store->audit(store->ctx, &row), TP_OK);
 }
 
-/* A step of retention comes behind each transaction: the next commit is behind it. */
+/* A step of retention comes after each transaction: the next commit is after it. */
 static void commit(tp_store *store) { assert_int_equal(store->commit(store->ctx, NULL), TP_OK); }
 
 static tp_sqlite_store_stats stats_of(tp_store *store) {
@@ -1009,7 +1009,7 @@ TEST(records_that_are_too_old_are_deleted) {
   commit(store);
   tp_sqlite_store_stats stats;
   uint64_t young = YOUNG;
-  do { /* a store looks for old records once a second at most, behind a transaction */
+  do { /* a store looks for old records once a second at most, after a transaction */
     if (young > YOUNG) usleep(20000);
     record_at(store, OLD + ++young, now_ms);
     commit(store);

@@ -64,7 +64,7 @@ static inline void describe(tp__openai_stream *stream, tp__bytes *to) {
 static inline char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
   tp__bytes seen = {0};
   assert_int_equal(tp__openai_stream_init(stream), TP_OK);
-  char *copy_of_bytes = malloc(bytes.size ? bytes.size : 1); /* nothing behind them, for AddressSanitizer */
+  char *copy_of_bytes = malloc(bytes.size ? bytes.size : 1); /* nothing after them, for AddressSanitizer */
   assert_non_null(copy_of_bytes);
   if (bytes.size > 0) memcpy(copy_of_bytes, bytes.data, bytes.size);
   const tp_text exact = {copy_of_bytes, bytes.size};

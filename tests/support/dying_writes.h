@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dying writes: a process that kills itself before, within or behind the n-th system call by which SQLite writes. */
+ * dying writes: a process that kills itself before, within or after the n-th system call by which SQLite writes. */
 #ifndef TEST_DYING_WRITES_H
 #define TEST_DYING_WRITES_H
 

@@ -23,7 +23,7 @@
 
 enum { ENDPOINT_CONNECTIONS_MAX = 512, ENDPOINT_REQUESTS_KEPT = 256 };
 
-/* What comes behind the first stops_at bytes of a body. */
+/* What comes after the first stops_at bytes of a body. */
 typedef enum endpoint_then {
   ENDPOINT_ENDS,   /* the rest, and the end: the connection stays open for the next request */
   ENDPOINT_CLOSES, /* the connection is closed without the end of the body */

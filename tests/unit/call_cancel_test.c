@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The cancel of one call and of all calls of a response: what it ends, what it leaves alone, and what comes behind it.
- * The calls of a dispatch begin before the owner reads a message that was pushed behind their submit, so that a cancel
+ * The calls of a dispatch begin before the owner reads a message that was pushed after their submit, so that a cancel
  * that is asked for at once finds each where it waits. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"

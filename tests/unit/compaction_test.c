@@ -419,7 +419,7 @@ typedef struct script {
   bool keeps_all;
   latch *entered, *waits_for; /* of the first call alone */
   latch left;
-  size_t bytes; /* read of the messages behind waits_for */
+  size_t bytes; /* read of the messages after waits_for */
 } script;
 
 static tp_status compact_as_set(void *ctx, const tp_compaction_request *compaction, tp_fault *fault) {

@@ -2,7 +2,7 @@
  *
  * Conflict keys: calls of one response whose keys conflict run in call order, the others at once; the results say what
  * waited, and for which key. The calls of a dispatch begin in call order on one thread, so that a call without keys
- * behind the others marks that all of them have begun or wait. */
+ * after the others marks that all of them have begun or wait. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

@@ -280,7 +280,7 @@ TEST(senseless_requests_and_options_are_refused_by_the_name_of_the_field) {
 typedef struct walk {
   tp_runtime *runtime;
   char ids[256];
-  const char *closes; /* when it comes to this one it closes it, and the one behind it */
+  const char *closes; /* when it comes to this one it closes it, and the one after it */
   const char *stops_at;
   tp_session *behind;
   latch *closed;

@@ -209,7 +209,7 @@ typedef struct row_work {
   tp__group_work base;
   group_world *world;
   int number;
-  int fails_with; /* an SQLite code behind its insert; SQLITE_OK: none */
+  int fails_with; /* an SQLite code after its insert; SQLITE_OK: none */
   bool waits;     /* in its first write, for may_end */
   int writes;
   char doing[16];

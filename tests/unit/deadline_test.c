@@ -118,7 +118,7 @@ static bool keep_late_second(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-/* Its row has no thread and no limit: the one thing that a row cannot say of it comes behind the record. */
+/* Its row has no thread and no limit: the one thing that a row cannot say of it comes after the record. */
 TEST(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record) {
   tp_runtime *runtime = open_runtime(NULL);
   act first = {0}, late = {.defers = true};
@@ -283,7 +283,7 @@ TEST(turn_deadline_bounds_every_phase) {
   timed t = run_timed(turn, GATHER, 0);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_in_range(t.duration_ms, 20, LATE_MS);
-  /* What begins behind the deadline: the optional is skipped, the required fails closed. */
+  /* What begins after the deadline: the optional is skipped, the required fails closed. */
   tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
   assert_run(&result, "again", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
   result = run_phase(turn, TOOL_PRE, NULL);

@@ -142,7 +142,7 @@ TEST(every_cell_of_the_table_holds) {
   }
 }
 
-/* The dependency's deadline has passed when it becomes ready: its own end is the entry's less the required path behind
+/* The dependency's deadline has passed when it becomes ready: its own end is the entry's less the required path after
  * it. The dependent is required, and so may still run. */
 TEST(no_slack_of_the_dependency) {
   for (int needs = 0; needs < 2; needs++) {

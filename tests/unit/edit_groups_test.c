@@ -111,7 +111,7 @@ TEST(group_without_subscriptions_is_not_found) {
   assert_int_equal(tp_edit_remove_subscription(edit, "d2", NULL), TP_OK);
   OWNER(edit, "ext", false);
   assert_refused(w, edit, TP_ERR_NOT_FOUND, "ext", "`ext`");
-  edit = parts_edit(w); /* those that it adds behind the call are not there yet */
+  edit = parts_edit(w); /* those that it adds after the call are not there yet */
   OWNER(edit, "parts", false);
   subscribe(edit, "b", GATHER, false);
   assert_refused(w, edit, TP_ERR_NOT_FOUND, "parts", "`parts`");

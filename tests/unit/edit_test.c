@@ -692,7 +692,7 @@ TEST(an_older_shorter_descriptor_is_read_as_far_as_it_goes) {
     tp_subscription sub;
     unsigned char bytes[sizeof(tp_subscription)];
   } old;
-  memset(&old, 0xEE, sizeof old); /* what lies behind its end is not read */
+  memset(&old, 0xEE, sizeof old); /* what lies after its end is not read */
   memset(&old, 0, offsetof(tp_subscription, execution));
   old.sub.struct_size = offsetof(tp_subscription, execution);
   old.sub.id = "old";

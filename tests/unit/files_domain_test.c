@@ -76,7 +76,7 @@ static void close_all(void) {
   runtime = NULL;
 }
 
-/* Calls a tool in a turn. Pairs of a name and a text, NULL behind the last; a text of digits is sent as a number. */
+/* Calls a tool in a turn. Pairs of a name and a text, NULL after the last; a text of digits is sent as a number. */
 static const char *call(const char *tool, ...) {
   tp_writer *writer;
   const char *items[8];

@@ -161,7 +161,7 @@ static const row rows[] = {
      "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"UserPromptSubmit\", \"additionalContext\": \"more\"}}'",
      "done", NULL, "more"},
     {"UserPromptSubmit", "exit 1", "failed", NULL, NULL},
-    /* behind a call: it has run */
+    /* after a call: it has run */
     {"PostToolUse", "echo text", "done", NULL, ""},
     {"PostToolUse", "echo look >&2; exit 2", "done", NULL, "look"},
     {"PostToolUse", "echo '{\"decision\": \"block\", \"reason\": \"tests fail\"}'", "done", NULL, "tests fail"},
@@ -518,7 +518,7 @@ TEST(a_matcher_of_another_event_is_about_its_source) {
 #define DEFERS SAYS("\"permissionDecision\": \"defer\"")
 #define CONTEXT(text) SAYS("\"additionalContext\": \"" text "\"")
 
-/* Two guards of one call, the second behind the first. Where the first denies, the call is decided, and the plan starts
+/* Two guards of one call, the second after the first. Where the first denies, the call is decided, and the plan starts
  * nothing more. */
 TEST(the_strictest_of_several_hooks_wins) {
   static const struct {

@@ -147,7 +147,7 @@ TEST(one_program_rewrites_and_decides) {
   tp_writer_free(writer);
 }
 
-/* Of the two events behind a call one has those that succeeded, the other those that failed. */
+/* Of the two events after a call one has those that succeeded, the other those that failed. */
 TEST(result_that_is_an_error_is_of_the_other_event) {
   static const struct {
     const char *event;

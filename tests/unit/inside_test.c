@@ -472,7 +472,7 @@ TEST(destructors_of_a_model_and_a_history_may_call_everything) {
       latch closed = LATCH;
       tp_session_close(session, on_closed, &closed);
       latch_wait(&closed, 1);
-      while (!model.is_done || !history.is_done) sleep_ms(1); /* they may come behind on_end */
+      while (!model.is_done || !history.is_done) sleep_ms(1); /* they may come after on_end */
     }
     close_runtime(runtime);
     assert_called(model);

@@ -184,7 +184,7 @@ TEST(raw_nul_is_refused) {
   tp_writer_free(writer);
 }
 
-/* A NUL directly behind a number or a word was swallowed: what stood behind it was not read, or read as if it stood
+/* A NUL directly after a number or a word was swallowed: what stood after it was not read, or read as if it stood
  * alone. */
 TEST(raw_nul_behind_any_value_is_refused) {
   static const tp_text texts[] = {{"{\"continue\":0\0}", 15},
@@ -534,7 +534,7 @@ TEST(random_values_survive_the_way_through_json) {
 
 /* ---- other parsers ---- */
 
-/* Named as in JSONTestSuite: y_ must be accepted, n_ must be refused, i_ is for the parser to decide: the letter behind
+/* Named as in JSONTestSuite: y_ must be accepted, n_ must be refused, i_ is for the parser to decide: the letter after
  * it is what this one does. What the suite accepts and this parser does not, has i_. */
 static const struct {
   const char *name;

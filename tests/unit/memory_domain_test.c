@@ -45,7 +45,7 @@ typedef struct notes {
   char diagnostics[NOTE_SIZE];
   char system[NOTE_SIZE];  /* of the last request */
   char message[NOTE_SIZE]; /* its last user message */
-  char tools[NOTE_SIZE];   /* the names, each with a blank behind */
+  char tools[NOTE_SIZE];   /* the names, each with a blank after */
 } notes;
 
 static char directory[64];

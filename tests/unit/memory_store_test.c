@@ -315,7 +315,7 @@ TEST(no_text_means_anything_to_the_index) {
   }
 }
 
-/* A term that the index takes for no word at all must not shift the evidence of the terms behind it. */
+/* A term that the index takes for no word at all must not shift the evidence of the terms after it. */
 TEST(a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place) {
   static const char *const strange[] = {
       "\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1", "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe",

@@ -14,7 +14,7 @@ static int64_t said_on(int year, int month, int day) {
   return tp__memory_day(year, month, day) * INT64_C(86400000) + 50000000;
 }
 
-/* "words=date" of each, with a bar behind. */
+/* "words=date" of each, with a bar after. */
 static void describe(const char *text, int64_t said_ms, char *into, size_t size) {
   tp__memory_times times = {.words.left = tp_text_of(text), .today = tp__memory_day_of(said_ms)};
   into[0] = '\0';

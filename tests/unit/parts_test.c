@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of messages: text and files behind the text of a user's message, on their way from the host to the model and
+ * Parts of messages: text and files after the text of a user's message, on their way from the host to the model and
  * into the history. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"

@@ -40,7 +40,7 @@ static request get_request(tp__past *past, bool escaped, const tp_message *own) 
   return r;
 }
 
-/* The texts with a bar behind each. */
+/* The texts with a bar after each. */
 static const char *words(const request *r) {
   static _Thread_local char text[4096];
   text[0] = 0;

@@ -8,7 +8,7 @@
 
 typedef struct person {
   tp_verdict answers;                 /* at once; NONE: not now */
-  bool other_hash, abandons, changes; /* changes: the arguments, behind the library */
+  bool other_hash, abandons, changes; /* changes: the arguments, after the library */
   tp_text edits;                      /* what it makes of the arguments; empty: nothing */
   const char *reason, *name;
   _Atomic int asked;
@@ -198,7 +198,7 @@ TEST(question_is_an_event_before_the_channel_has_it) {
   assert_int_equal(tp_inbox_next(inbox, &work), TP_OK);
   assert_non_null(work);
   watch copied = {.person = &w.person};
-  note_question(&copied, work->event); /* behind the end of the call: it is a copy */
+  note_question(&copied, work->event); /* after the end of the call: it is a copy */
   assert_string_equal(copied.words, want);
   assert_int_equal(tp_work_release(work), TP_OK);
   tp_inbox_free(inbox);

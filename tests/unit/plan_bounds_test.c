@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ends of lists: what stands in memory behind the last element is not read. A registry's memory is full of what
+ * The ends of lists: what stands in memory after the last element is not read. A registry's memory is full of what
  * would change the answer if it were. */
 #include "tests/support/test.h"
 #include "runtime/plan/registry.h"

@@ -82,7 +82,7 @@ typedef struct counter {
   size_t blocks, bytes; /* held now */
   size_t asked;         /* ever */
   size_t refuse_at;     /* this one is refused; 0: none */
-  bool refuse_rest;     /* and all behind it */
+  bool refuse_rest;     /* and all after it */
   uint32_t fill;        /* new memory is full of this word; 0: of 0xA5 */
 } counter;
 

@@ -143,7 +143,7 @@ TEST(broadcast_wakes_all) {
   end_waiting(&m.w);
 }
 
-/* Two threads that hand a turn to each other, signalled behind the mutex: a signal that comes between the look of the
+/* Two threads that hand a turn to each other, signalled after the mutex: a signal that comes between the look of the
  * other one and its sleep must not be lost. */
 typedef struct match {
   waiting w;

@@ -503,7 +503,7 @@ TEST(what_a_resident_child_does_not_read_waits) {
   assert_int_equal(tp_process_loop_new(NULL, &loop, NULL), TP_OK);
   uint64_t id = start_resident(loop, "cat", &r);
   for (int i = 0; i < PIECES; i++) assert_int_equal(tp_process_write(loop, id, (tp_text){piece, PIECE}), TP_OK);
-  tp_process_close_input(loop, id); /* behind what waits */
+  tp_process_close_input(loop, id); /* after what waits */
   assert_int_equal(tp_process_write(loop, id, (tp_text)TEXT("x")), TP_ERR_STALE);
   latch_wait(&r.run.ended, 1);
   assert_int_equal(r.bytes, (size_t)PIECE * PIECES);

@@ -485,7 +485,7 @@ TEST(batch_is_read_from_a_copy_of_its_struct_its_ids_and_its_bytes) {
     record = (tp_entry_record){.struct_size = HALF, .phase = 12345};
     size_t again = offset;
     assert_true(copy.entry(&copy, &again, &record));
-    assert_int_equal(record.phase, 12345); /* behind what its reader knows */
+    assert_int_equal(record.phase, 12345); /* after what its reader knows */
     record.struct_size = sizeof record;
     assert_true(copy.entry(&copy, &offset, &record));
     assert_int_equal(offset, again);

@@ -296,7 +296,7 @@ TEST(texts_leave_redacted_and_never_with_a_part_of_the_secret) {
 
 #define PHRASE "key alpha bravo charlie delta echo foxtrot end"
 
-/* Takes out whole phrases, so that what was far behind comes to the front. */
+/* Takes out whole phrases, so that what was far after comes to the front. */
 static bool remove_phrases(void *ctx, tp_redaction *redaction) {
   (void)ctx;
   for (char *at; (at = memmem(redaction->text, redaction->size, PHRASE, strlen(PHRASE)));) {

@@ -29,7 +29,7 @@ static char *read_seed(const char *name) {
   return text;
 }
 
-/* What stands between `before` and `behind`, each time, up to `until` (NULL: the end), in order. */
+/* What stands between `before` and `after`, each time, up to `until` (NULL: the end), in order. */
 static names find_names(const char *text, const char *before, const char *behind, const char *until) {
   names n = {.count = 0};
   const char *end = until ? strstr(text, until) : text + strlen(text);

@@ -1352,7 +1352,7 @@ TEST(history_that_is_slow_leaves_threads_to_other_tenants) {
   for (int i = 0; i < SESSIONS; i++)
     assert_int_equal(tp_turn_submit(sessions[i], &request, NULL, NULL, &turns[i], NULL), TP_OK);
   latch_wait(&store.entered, 1);
-  /* Without the cap each slow turn would take a thread by now; with it those whose load comes behind an append wait. */
+  /* Without the cap each slow turn would take a thread by now; with it those whose load comes after an append wait. */
   for (int i = 0; i < 100 && intake.calls < SESSIONS; i++) sleep_ms(1);
   assert_int_equal(tp_turn_submit(sessions[SESSIONS], &request, NULL, NULL, &turns[SESSIONS], NULL), TP_OK);
   const tp_turn_result *result;
@@ -1437,7 +1437,7 @@ static void keep_busy(busy_session *b) {
   latch_wait(&b->entered, 1);
 }
 
-/* Its host was notified behind both turns, and session.end came once. */
+/* Its host was notified after both turns, and session.end came once. */
 static void let_finish(busy_session *b) {
   int closed_early = latch_count(&b->closed);
   latch_hit(&b->leave);

@@ -156,7 +156,7 @@ static void append(tp_history *history, const char *session, const char *text) {
   if (status != TP_OK) fail_msg("%s", fault.message);
 }
 
-/** What a load returned: the texts joined, each with a bar behind it. */
+/** What a load returned: the texts joined, each with a bar after it. */
 typedef struct loaded {
   size_t count;
   char text[4096];

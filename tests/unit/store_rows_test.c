@@ -128,7 +128,7 @@ static void commit_one(tp_runtime *runtime, const char *id) {
   if (tp_hook_add(runtime, &h, NULL) != TP_OK) abort();
 }
 
-/* A row may lead to another one: that comes behind it. */
+/* A row may lead to another one: that comes after it. */
 static tp_status rows_audit(void *ctx, const tp_audit *row) {
   rows_store *s = ctx;
   if (!s->opened || row->struct_size != sizeof *row) s->wrong++;

@@ -254,7 +254,7 @@ TEST(bad_bytes_are_refused_with_their_offset) {
       {BYTES("\x92\x01"), TP_ERR_MALFORMED, "at byte 0 "},      /* an element short */
       {BYTES("\x92\x91\x01"), TP_ERR_MALFORMED, "at byte 3 "},  /* further in */
       {BYTES("\x81\xa1k"), TP_ERR_MALFORMED, "at byte 3 of 3"}, /* a key without value */
-      {BYTES("\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "},      /* something behind */
+      {BYTES("\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "},      /* something after */
       {BYTES("\x90\x00"), TP_ERR_MALFORMED, "bytes follow"},
       {BYTES("\x81\x01\x02"), TP_ERR_MALFORMED, "at byte 1 "}, /* keys that are no text */
       {BYTES("\x81\xc4\x01k\x02"), TP_ERR_MALFORMED, "at byte 1 "},

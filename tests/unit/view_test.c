@@ -10,7 +10,7 @@
 typedef struct gathered {
   char policy[32], missing[32], policies[64], contexts[64];
   size_t context_count;
-  bool beyond; /* there was a context behind the last */
+  bool beyond; /* there was a context after the last */
 } gathered;
 
 static void put(char *to, size_t size, tp_text text) { snprintf(to, size, "%.*s", (int)text.size, text.data); }

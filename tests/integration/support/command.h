@@ -23,7 +23,7 @@ extern char **environ;
 
 enum { COMMAND_ARGUMENTS_MAX = 24, COMMAND_LIMIT_S = 100 };
 
-/** Bytes that grow; a NUL stands behind them. */
+/** Bytes that grow; a NUL stands after them. */
 typedef struct bytes {
   char *data;
   size_t size, capacity;
@@ -31,7 +31,7 @@ typedef struct bytes {
 
 /** What to run and what came of it. Zero-filled fields mean: nothing on standard input, output gathered. */
 typedef struct command {
-  const char *arguments[COMMAND_ARGUMENTS_MAX]; /* behind the command's name, then NULL */
+  const char *arguments[COMMAND_ARGUMENTS_MAX]; /* after the command's name, then NULL */
   const char *input;
   size_t input_size;        /* 0: strlen(input) */
   const char *output_path;  /* standard output goes there */
