@@ -46,8 +46,14 @@ int cli_keys_read(const char *file, cli_keys *keys) {
   keys->text[text.size] = '\0';
   free((void *)(uintptr_t)text.data);
   char *rest = keys->text;
-  for (char *line; (line = strsep(&rest, "\r\n"));)
-    if (*line && *line != '#' && keys->count < CLI_KEYS_MAX) keys->items[keys->count++] = line;
+  for (char *line; (line = strsep(&rest, "\r\n"));) {
+    if (!*line || *line == '#') continue;
+    if (keys->count == CLI_KEYS_MAX) {
+      cli_error("%s has more than %d keys", file, CLI_KEYS_MAX);
+      return CLI_CONFIG;
+    }
+    keys->items[keys->count++] = line;
+  }
   if (keys->count > 0) return CLI_OK;
   cli_error("%s has no key: openssl rand -hex 32 makes one", file);
   return CLI_CONFIG;

@@ -465,6 +465,13 @@ TEST(serve_does_not_start_with_what_is_wrong) {
     else assert_int_not_equal(c.status, 0);
     command_free(&c);
   }
+  char keys[1025 * 18 + 1] = "", *at = keys;
+  for (int i = 0; i < 1025; i++) at += sprintf(at, "%017d\n", i);
+  command many = {.arguments = {"mcp", "serve", "--http", "127.0.0.1:0", "--keys", scratch_string("keys", keys)}};
+  command_run(&many);
+  assert_int_equal(many.status, 78);
+  assert_holds(&many.err, "has more than 1024 keys");
+  command_free(&many);
   mkdir(scratch_path("broken"), 0700);
   scratch_string("broken/guard.yaml", "id: [\n");
   char directory[512];
