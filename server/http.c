@@ -499,7 +499,8 @@ static void sweep(tp__http *http) {
     uint32_t limit_ms = c->state == CONNECTION_IDLE ? http->options.idle_limit_ms : http->options.receive_limit_ms;
     bool is_late = c->state != CONNECTION_ANSWERS && now_ms - c->since_ms > (int64_t)limit_ms;
     if (c->state == CONNECTION_ANSWERS && c->request) is_late = sweep_request(c->request, now_ms);
-    if (is_late) (void)shutdown(c->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes it */
+    is_late |= c->left && c->state != CONNECTION_ANSWERS; /* the rest of its request will not come */
+    if (is_late) (void)shutdown(c->fd, SHUT_RDWR);        /* libmicrohttpd sees the end, and closes it */
   }
 }
 

@@ -405,14 +405,31 @@ TEST(what_is_too_large_or_ambiguous_is_refused_and_never_passed) {
   host_free(h);
 }
 
+static const char *const begun[] = {"", "G", "GET /now HTT", "GET /now HTTP/1.1\r\nHost:",
+                                    "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"};
+enum { BEGUN = sizeof begun / sizeof begun[0] };
+
 TEST(a_request_that_never_arrives_whole_is_closed) {
-  static const char *const begun[] = {"", "G", "GET /now HTT", "GET /now HTTP/1.1\r\nHost:",
-                                      "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"};
-  enum { BEGUN = sizeof begun / sizeof begun[0] };
   host *h = host_new((tp__http_options){.receive_limit_ms = 1});
   int fds[BEGUN];
   for (int i = 0; i < BEGUN; i++) say(fds[i] = dial(h), begun[i]);
   for (int i = 0; i < BEGUN; i++) expect_end(fds[i]);
+  host_free(h);
+}
+
+TEST(a_client_that_leaves_within_its_request_is_closed_before_its_limit) {
+  host *h = host_new((tp__http_options){.receive_limit_ms = 600000, .idle_limit_ms = 600000});
+  int fds[BEGUN + 1];
+  for (int i = 0; i < BEGUN; i++) say(fds[i] = dial(h), begun[i]);
+  say(fds[BEGUN] = dial(h), GET("/now")); /* and one that has had its answer */
+  hear(fds[BEGUN], "at once\n");
+  for (int i = 0; i <= BEGUN; i++) shutdown(fds[i], SHUT_WR);
+  for (int i = 0; i <= BEGUN; i++) expect_end(fds[i]);
+  int fd = dial(h); /* its request is whole: it gets the answer */
+  say(fd, GET("/now"));
+  shutdown(fd, SHUT_WR);
+  hear(fd, "at once\n");
+  close(fd);
   host_free(h);
 }
 
