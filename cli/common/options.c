@@ -125,6 +125,7 @@ static bool take_writes(cli_arguments *arguments, const struct row *row, const c
 static bool take_ask(cli_arguments *arguments, const struct row *row, const char *value) {
   int which = find_word(row, value);
   arguments->keeps_questions = which == 1;
+  arguments->asks_terminal = which == 0;
   return which >= 0;
 }
 

@@ -147,8 +147,8 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   talk->without_hooks.hooks = (cli_words){0}; /* they are followed */
   talk->without_hooks.redacts = arguments->hooks;
   if (status == CLI_OK)
-    status =
-        cli_host_open_with(&talk->without_hooks, talk->memory_path, store, NULL, NULL, talk->person, &talk->runtime);
+    status = cli_host_open_with(&talk->without_hooks, talk->memory_path, store, talk->ask, talk->ask_ctx, talk->person,
+                                &talk->runtime);
   if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, &talk->follower);
   if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, arguments->system, models);
   cli_models_free(models);

@@ -23,7 +23,9 @@ typedef struct cli_talk {
   size_t agent_count, agents_capacity;
   cli_watch watch;
   char *store_path, *memory_path; /* NULL: in memory */
-  cli_ask *person;                /* set before it is opened; NULL: no person answers what MCP servers ask */
+  tp_question_fn ask;             /* set before it is opened: the channel of turns whose session has none; or NULL */
+  void *ask_ctx;
+  cli_ask *person; /* set before it is opened; NULL: no person answers what MCP servers ask */
 } cli_talk;
 
 /** Checks the options that name models, and ids.

@@ -12,10 +12,12 @@
 #include "cli/common/pool.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/conversation.h"
+#include "cli/run/host.h"
 #include "cli/run/talk.h"
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
 #include "turnphase/server.h"
+#include "turnphase/sqlite.h"
 
 enum { DRAIN_LIMIT_MS = 30000 };
 #define ADDRESS "127.0.0.1:8080"
@@ -25,6 +27,7 @@ typedef struct serving {
   cli_conversation file;   /* its agents; has_file */
   bool has_file;
   cli_talk talk;
+  tp_sqlite_questions *questions; /* NULL: no person can be asked */
   tp_agent **agents;
   size_t agent_count, agents_capacity;
   tp_server *server;
@@ -40,6 +43,10 @@ static int check(const cli_arguments *a) {
   const cli_budget *session = &a->budgets.session;
   if (session->requests || session->tokens || session->cost_micros) {
     cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
+    return CLI_USAGE;
+  }
+  if (a->asks_terminal || (a->keeps_questions && !a->data)) {
+    cli_error("serve asks nobody at a terminal: --ask data --data DIR keeps questions there, for turnphase ask");
     return CLI_USAGE;
   }
   return cli_talk_check(a, "serve", !a->operand);
@@ -116,9 +123,30 @@ static int add_agents(serving *s) {
   return status;
 }
 
+static void put_question(void *ctx, const tp_question *question) {
+  const serving *s = ctx;
+  assert(s->questions); /* no turn begins before they are open */
+  tp_sqlite_questions_put(s->questions, question);
+}
+
+/* The questions are a part of the file that is there now. */
+static int open_questions(serving *s) {
+  const tp_sqlite_questions_options options = {
+      .struct_size = sizeof options, .path = s->talk.store_path, .log = cli_log, .log_ctx = &s->arguments};
+  tp_fault fault = {0};
+  if (!s->arguments.keeps_questions) return CLI_OK;
+  tp_status status = tp_sqlite_questions_open(&options, &s->questions, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(s->talk.store_path, status, &fault);
+}
+
 static int open_runtime(serving *s) {
   cli_models none = {.count = 0};
+  if (s->arguments.keeps_questions) {
+    s->talk.ask = put_question;
+    s->talk.ask_ctx = s;
+  }
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
+  if (status == CLI_OK) status = open_questions(s);
   if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
   return status == CLI_OK ? add_agents(s) : status;
 }
@@ -162,6 +190,7 @@ static void close_serving(serving *s) {
   free(s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
   cli_talk_close(&s->talk);
+  tp_sqlite_questions_close(s->questions);
   if (s->has_file) cli_conversation_free(&s->file);
   cli_keys_free(&s->keys);
   free(s->address);

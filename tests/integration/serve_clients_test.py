@@ -8,6 +8,7 @@ what no client sends.
 Prints TAP. Clients that are not installed are skipped with their reason.
 """
 
+import concurrent.futures
 import json
 import os
 import signal
@@ -43,18 +44,23 @@ agents:
   - id: looker
     model: script:%s/tools.yaml
 """
+SIGNAL = {'kind': 'ability_guard', 'code': 'REQUIRES_HUMAN', 'payload': {'reason': 'it looks'}}
+GUARD = {'id': 'asks', 'event': 'tool.pre',
+         'handler': {'command': ['sh', '-c', "cat >/dev/null; echo '%s'" % json.dumps({'hook_signals': [SIGNAL]})]}}
 PARAMETERS = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n'],
               'additionalProperties': False}
 HI = [{'role': 'user', 'content': 'hi'}]
 
 
 class Serving:
-    def __init__(self, program, place):
+    def __init__(self, program, place, *options):
+        self.program, self.place = program, place
         for name, text in (('talk', TALK), ('tools', TOOLS), ('agents', AGENTS % (place, place))):
             with open(os.path.join(place, name + '.yaml'), 'w', encoding='utf-8') as file:
                 file.write(text)
         self.process = subprocess.Popen(
-            [program, 'serve', os.path.join(place, 'agents.yaml'), '--http', '127.0.0.1:0', '--no-memory'],
+            [program, 'serve', os.path.join(place, 'agents.yaml'), '--http', '127.0.0.1:0', '--no-memory',
+             *options], cwd=place, env={**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config'},
             stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()
         assert 'serving http://' in line, line
@@ -130,8 +136,44 @@ def what_no_client_sends_is_answered(serving):
             raise AssertionError(f'{body[:20]!r} was taken')
 
 
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {'Content-Type': 'application/json'})
+    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+        return json.loads(answer.read())['choices'][0]
+
+
+def turnphase(serving, *words):
+    ran = subprocess.run([serving.program, *words], cwd=serving.place, capture_output=True, text=True, timeout=LIMIT_S,
+                         env={**os.environ, 'HOME': serving.place, 'XDG_CONFIG_HOME': serving.place + '/config'})
+    assert ran.returncode == 0, ran
+    return ran.stdout
+
+
+def a_call_that_asks_waits_for_a_person(serving):
+    os.mkdir(serving.place + '/hooks')
+    with open(serving.place + '/hooks/asks.yaml', 'w', encoding='utf-8') as file:
+        json.dump(GUARD, file)
+    turnphase(serving, 'hooks', 'trust', 'hooks')
+    asking = Serving(serving.program, serving.place, '--hooks', 'hooks', '--data', 'kept', '--ask', 'data')
+    body = {'model': 'looker', 'messages': HI,
+            'tools': [{'type': 'function', 'function': {'name': 'look', 'parameters': PARAMETERS}}]}
+    try:
+        for decision, finish in (('deny', 'stop'), ('allow', 'tool_calls')):
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                answer = pool.submit(post, asking.url + '/chat/completions', body)
+                while not (shown := turnphase(serving, 'ask', 'list', 'kept', '--json')).strip():
+                    assert not answer.done(), answer.result()
+                number = json.loads(shown.splitlines()[0])['number']
+                turnphase(serving, 'ask', 'answer', 'kept', str(number), decision, '--by', 'ann')
+                assert answer.result()['finish_reason'] == finish, answer.result()
+    finally:
+        asking.stop()
+    assert 'ann' in turnphase(serving, 'audit', 'kept')
+
+
 CASES = [chat_answers_and_streams, tools_are_run_by_the_client, responses_are_put_together_from_events_and_continued,
-         errors_are_those_of_the_client, what_no_client_sends_is_answered]
+         errors_are_those_of_the_client, what_no_client_sends_is_answered,
+         a_call_that_asks_waits_for_a_person]
 
 
 def main(program):
@@ -140,7 +182,7 @@ def main(program):
     with tempfile.TemporaryDirectory() as place:
         serving = Serving(program, place)
         for number, case in enumerate(CASES, 1):
-            needs = None if openai or case is what_no_client_sends_is_answered else 'openai for Python is not installed'
+            needs = None if openai or case in CASES[-2:] else 'openai for Python is not installed'
             failed += not report(number, case, serving, needs)
         failed += not report(len(CASES) + 1, Serving.stop, serving, None)
     return failed
