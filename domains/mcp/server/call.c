@@ -424,7 +424,7 @@ void tp__mcp_call_host(tp__mcp_exchange *exchange) {
   tp_mcp_call *call = begin(exchange, name, is_prompt ? tp_value_get(params, "arguments") : (tp_text){0}, false);
   if (!call) return;
   call_ref(call); /* the host's */
-  tp__mcp_work_add(exchange->server, TP__MCP_WORK_HOST, NULL, call);
+  (void)tp__mcp_work_add(exchange->server, TP__MCP_WORK_HOST, NULL, call);
 }
 
 void tp__mcp_call_run_host(tp_mcp_call *call) {

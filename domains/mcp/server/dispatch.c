@@ -349,7 +349,7 @@ void tp__mcp_notify_changed(tp_mcp_server *server, const char *list) {
 typedef enum era { OLD = 1, NEW = 2, BOTH = 3 } era;
 typedef enum need { NOTHING, PROMPTS, RESOURCES, COMPLETIONS } need;
 
-static void list_tools(tp__mcp_exchange *e) { tp__mcp_work_add(e->server, TP__MCP_WORK_TOOLS, e, NULL); }
+static void list_tools(tp__mcp_exchange *e) { (void)tp__mcp_work_add(e->server, TP__MCP_WORK_TOOLS, e, NULL); }
 static void list_prompts(tp__mcp_exchange *e) { reply_list(e, "prompts", TP_MCP_LIST_PROMPTS); }
 static void list_resources(tp__mcp_exchange *e) { reply_list(e, "resources", TP_MCP_LIST_RESOURCES); }
 static void list_templates(tp__mcp_exchange *e) { reply_list(e, "resourceTemplates", TP_MCP_LIST_TEMPLATES); }

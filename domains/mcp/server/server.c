@@ -129,12 +129,12 @@ bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name,
 
 /* ---- the thread for what may block ---- */
 
-void tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call) {
+bool tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call) {
   tp__mcp_work *work = tp__heap_alloc(sizeof *work);
   if (!work) {
     if (exchange) tp__mcp_reply_error(exchange, TP__MCP_INTERNAL_ERROR, "no memory", (tp_text){0});
     if (call) tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory", (tp_text){0});
-    return;
+    return false;
   }
   *work = (tp__mcp_work){.kind = kind, .exchange = exchange, .call = call};
   tp__lock_acquire(&server->lock);
@@ -142,6 +142,7 @@ void tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exc
   server->last_work = work;
   tp__lock_condition_broadcast(&server->changed);
   tp__lock_release(&server->lock);
+  return true;
 }
 
 static void do_tools(tp_mcp_server *server, tp__mcp_exchange *exchange) {
@@ -163,6 +164,7 @@ static tp__mcp_work *take_work(tp_mcp_server *server, bool *ret_ends) {
   if (work) {
     server->first_work = work->next;
     if (!work->next) server->last_work = NULL;
+    if (work->kind == TP__MCP_WORK_TOOLS && !work->exchange) server->refreshes = false;
   }
   *ret_ends = server->ends && !work;
   tp__lock_release(&server->lock);
@@ -277,7 +279,15 @@ tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_tex
 
 void tp_mcp_server_tools_changed(tp_mcp_server *server) {
   if (!server) return;
-  tp__mcp_work_add(server, TP__MCP_WORK_TOOLS, NULL, NULL);
+  tp__lock_acquire(&server->lock);
+  bool is_new = !server->refreshes;
+  server->refreshes = true;
+  tp__lock_release(&server->lock);
+  if (is_new && !tp__mcp_work_add(server, TP__MCP_WORK_TOOLS, NULL, NULL)) {
+    tp__lock_acquire(&server->lock);
+    server->refreshes = false; /* no memory: the next change, or the next list, finds it out */
+    tp__lock_release(&server->lock);
+  }
 }
 
 /* ---- start and end ---- */

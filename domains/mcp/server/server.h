@@ -113,6 +113,7 @@ struct tp_mcp_server {
   tp__mcp_server_session *stdio_session; /* NULL: not initialized */
   tp__mcp_listener *listeners;
   tp__mcp_work *first_work, *last_work;
+  bool refreshes;     /* a refresh is in that queue: another one would find the same */
   tp__bytes tools;    /* value: what tools/list returns */
   tp__bytes lists[4]; /* values, by tp_mcp_list */
   int64_t next_request;
@@ -127,8 +128,8 @@ void tp__mcp_sink_unref(tp__mcp_sink *sink);
 void tp__mcp_server_session_unref(tp__mcp_server_session *session);
 /** 32 hexadecimal digits and a NUL. @return false: there is no randomness. */
 bool tp__mcp_random(char ret_text[33]);
-/** Queues what may block; the item is taken. */
-void tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call);
+/** Queues what may block; the item is taken. @return false: there is no memory, and who waits for it was told. */
+bool tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call);
 /** The name that gates see of the tool that a client names; ret_schema gets the tool's schema, in the writer.
  *  @return false without memory. */
 bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema);
