@@ -19,6 +19,13 @@ typedef struct form {
   tp__bytes schema; /* value */
 } form;
 
+/* With a NUL, which what is copied need not have. */
+static char *copy(tp_text text) {
+  char *string = calloc(1, text.size + 1);
+  if (string && text.size > 0) memcpy(string, text.data, text.size);
+  return string;
+}
+
 static void free_form(form *f) {
   free(f->server);
   free(f->tool);
@@ -190,9 +197,9 @@ void cli_form_put(void *ctx, const tp_mcp_question *question) {
   if (f) {
     *f = (form){.asked = question->asked,
                 .server = strdup(question->server),
-                .tool = strndup(question->tool.size ? question->tool.data : "", question->tool.size),
-                .message = strndup(question->message.size ? question->message.data : "", question->message.size),
-                .url = strndup(question->url.size ? question->url.data : "", question->url.size)};
+                .tool = copy(question->tool),
+                .message = copy(question->message),
+                .url = copy(question->url)};
     tp__bytes_put_text(&f->schema, question->schema);
   }
   bool has_memory = f && f->server && f->tool && f->message && f->url && !f->schema.failed;
