@@ -179,12 +179,12 @@ static const struct route *route_of(const tp__http_request *request, tp__refusal
 static void on_request(void *ctx, tp__http_request *request) {
   tp_server *server = ctx;
   tp__refusal refusal;
-  const char *tenant;
+  const char *tenant = "";
   const struct route *route = route_of(request, &refusal);
   bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
   if (passes && route->is_a_turn && is_draining(server))
     passes = tp__refusal_fill(&refusal, 503, "shutting_down", NULL, "the server ends: it takes no more requests");
-  if (passes) route->take(server, request, route->is_open ? "" : tenant);
+  if (passes) route->take(server, request, tenant);
   else tp__refusal_answer(&refusal, request);
 }
 

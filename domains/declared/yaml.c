@@ -412,7 +412,7 @@ static tp_status find_place(const tp__yaml *yaml, const char *const *keys, size_
 tp_status tp_yaml_place(tp_text text, const char *const *keys, size_t count, uint32_t *ret_line, uint32_t *ret_column,
                         tp_fault *fault) {
   tp__yaml yaml;
-  tp__place place;
+  tp__place place = {0};
   if (!keys || count == 0 || !ret_line)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "a place is that of a key: keys or ret_line is NULL");
   for (size_t i = 0; i < count; i++)
