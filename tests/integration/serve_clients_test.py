@@ -202,4 +202,4 @@ def report(number, case, serving, skip):
 
 
 if __name__ == '__main__':
-    sys.exit(1 if main(sys.argv[1]) else 0)
+    sys.exit(1 if main(os.path.abspath(sys.argv[1])) else 0)
