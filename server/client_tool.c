@@ -118,7 +118,7 @@ static bool add_call_locked(tp__server_turn *turn, const tp_tool_run *run, tp_to
   return json.size > 0 && !call->name.failed && !call->arguments.failed;
 }
 
-/* The limit of the call has passed, or the turn ends: nobody completes what waits. */
+/* The limit of the call has passed, or the turn ends: no request completes what waits. */
 static void cancel_turn(void *ctx) {
   tp__server_turn *turn = ctx;
   tp_token tokens[CALLS_MAX];

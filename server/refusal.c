@@ -80,7 +80,7 @@ void tp__refusal_of_status(tp__refusal *refusal, tp_status status, const tp_faul
   fill_of(refusal, status, tp_text_of(words));
 }
 
-/* A required guard that did not answer is no denial: nobody knows whether it would have denied. */
+/* A required guard that did not answer is no denial: it is not known whether it would have denied. */
 static void fill_of_guard(const tp_runtime *runtime, tp__refusal *refusal, const tp_turn_result *result) {
   const tp_phase *row = tp_phase_get(runtime, result->phase);
   bool denied = result->state == TP_STATE_SUCCEEDED;

@@ -38,7 +38,7 @@ typedef struct tp__refusal {
 
 /** A call of a tool that the client runs. */
 typedef struct tp__client_call {
-  char id[TP__EXCHANGE_ID_BYTES]; /* as the client reads it: it names the turn, and nobody guesses it */
+  char id[TP__EXCHANGE_ID_BYTES]; /* as the client reads it: it names the turn, and cannot be guessed */
   tp__bytes name, arguments;      /* JSON */
   tp_token token;
 } tp__client_call;
@@ -100,7 +100,7 @@ struct tp__server_turn {
   bool had_delta, separates; /* the next piece begins another answer of the model */
   tp__lock lock;
   /* under lock */
-  tp__exchange *exchange; /* NULL: nobody listens */
+  tp__exchange *exchange; /* NULL: no client listens */
   tp__bytes text, thinking;
   int64_t input_tokens, output_tokens;                   /* of the requests so far */
   int64_t reported_input_tokens, reported_output_tokens; /* in the usage of earlier exchanges */

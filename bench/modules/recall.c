@@ -4,7 +4,7 @@
  * remembered, then each question is asked. LoCoMo's are people who chat; its questions are those of categories 1 to 4
  * that name evidence. BEAM's are a user and an assistant with messages of some 2 KB, and the user's or both are kept;
  * its questions are those of five abilities whose evidence is kept. mean is the share of its evidence among the first
- * entries, any whether there is one at all. Beside it, in the same run, what a full-text query finds by itself, alone
+ * entries, any whether there is one at all. Beside it, in the same run, what a full-text query finds, by itself
  * and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]

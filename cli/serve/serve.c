@@ -46,7 +46,7 @@ static int check(const cli_arguments *a) {
     return CLI_USAGE;
   }
   if (a->asks_terminal || (a->keeps_questions && !a->data)) {
-    cli_error("serve asks nobody at a terminal: --ask data --data DIR keeps questions there, for turnphase ask");
+    cli_error("serve has no terminal to ask at: --ask data --data DIR keeps questions there, for turnphase ask");
     return CLI_USAGE;
   }
   return cli_talk_check(a, "serve", !a->operand);

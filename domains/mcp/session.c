@@ -195,7 +195,7 @@ static void ready_locked(tp__mcp_session *s, after *a) {
   s->tools = s->listing;
   s->listing = NULL;
   s->is_listing = false;
-  a->has_changed = s->state == TP__MCP_READY || s->was_ready; /* at its first start nobody had others */
+  a->has_changed = s->state == TP__MCP_READY || s->was_ready; /* at its first start there were no others */
   if (s->state != TP__MCP_STARTING) return;
   s->state = TP__MCP_READY;
   s->ready_ns = tp__monotonic_ns();

@@ -224,7 +224,7 @@ bool tp__mcp_next_line(tp_text *left, tp_text *ret_line);
 void tp__mcp_session_note_locked(tp__mcp_session *session, const char *format, ...) TP__PRINTF(2, 3);
 /** Takes these lines. The caller ends them, or returns them. */
 void tp__mcp_session_notes_take(tp__mcp_session *session, tp__mcp_notes *ret_notes);
-/** Nobody has seen them: the next turn gets them, before what came since.   @param notes  taken. */
+/** No turn has shown them: the next one gets them, before what came since.   @param notes  taken. */
 void tp__mcp_session_notes_return(tp__mcp_session *session, tp__mcp_notes *notes);
 
 #endif

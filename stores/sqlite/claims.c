@@ -344,7 +344,7 @@ tp_status tp__claims_init(tp__claims *c, tp__lock *connection, sqlite3 *db, cons
   return TP_OK;
 }
 
-/* A turn that still has its session is one that nobody will end: the next owner need not wait for the lease. */
+/* A turn that still has its session is one that will not be ended: the next owner need not wait for the lease. */
 void tp__claims_fini(tp__claims *c) {
   if (!c->connection) return;
   tp__lock_acquire(c->connection);

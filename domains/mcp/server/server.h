@@ -171,7 +171,8 @@ unsigned tp__mcp_can_of(tp_text capabilities);
 /** The call whose turn has this data, which may be another host's: referenced; NULL: it is no call. */
 tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data);
 void tp__mcp_call_unref(tp_mcp_call *call);
-/** Asks the client for one thing in somebody else's name: what the client sends unasked is no answer to it.
+/** Asks the client for one thing in the name of a server behind the gateway: what the client sends unasked is no
+ *  answer to it.
  *  @return false: it cannot be asked, and on_answer is not called. */
 bool tp__mcp_call_pass_on(tp_mcp_call *call, const char *method, tp_text params, tp_mcp_inputs_fn on_answer, void *ctx);
 /** The run of the tool of a turn with this data reports how far it is: its client is told, if it is a call's. */
