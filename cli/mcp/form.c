@@ -19,18 +19,11 @@ typedef struct form {
   tp__bytes schema; /* value */
 } form;
 
-/* With a NUL, which what is copied need not have. */
-static char *copy(tp_text text) {
-  char *string = calloc(1, text.size + 1);
-  if (string && text.size > 0) memcpy(string, text.data, text.size);
-  return string;
-}
-
 static void free_form(form *f) {
-  free(f->server);
-  free(f->tool);
-  free(f->message);
-  free(f->url);
+  tp__heap_string_free(f->server);
+  tp__heap_string_free(f->tool);
+  tp__heap_string_free(f->message);
+  tp__heap_string_free(f->url);
   tp__bytes_fini(&f->schema);
   free(f);
 }
@@ -196,10 +189,10 @@ void cli_form_put(void *ctx, const tp_mcp_question *question) {
   form *f = calloc(1, sizeof *f);
   if (f) {
     *f = (form){.asked = question->asked,
-                .server = strdup(question->server),
-                .tool = copy(question->tool),
-                .message = copy(question->message),
-                .url = copy(question->url)};
+                .server = tp__heap_copy(tp_text_of(question->server)),
+                .tool = tp__heap_copy(question->tool),
+                .message = tp__heap_copy(question->message),
+                .url = tp__heap_copy(question->url)};
     tp__bytes_put_text(&f->schema, question->schema);
   }
   bool has_memory = f && f->server && f->tool && f->message && f->url && !f->schema.failed;
