@@ -98,7 +98,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   size_t block_size;
   tp__drive *d = tp__block_take(tp__runtime_blocks(runtime), sizeof *d, &block_size);
   if (!d) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
-  memset(d, 0, sizeof *d);
+  memset(d, 0, offsetof(tp__drive, fields));
   d->block_size = block_size;
   tp__arena_init(&d->arena, &tp__runtime_blocks(runtime)->as_allocator, d + 1, block_size - sizeof *d, 0);
   d->messages.arena = &d->arena;

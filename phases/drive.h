@@ -69,8 +69,7 @@ struct tp__drive {
   size_t block_size;
   tp__arena arena; /* begins after the drive, in its block */
   tp__phase_run phase;
-  tp_field fields[TP__DRIVE_FIELDS_MAX];
-  uint32_t field_count;
+  uint32_t field_count;       /* of fields */
   tp__host_call *host_call;   /* under way */
   tp__model_call *model_call; /* under way */
   /* the turn so far */
@@ -121,6 +120,8 @@ struct tp__drive {
   bool cost_unknown; /* that a response had no cost was said */
   tp__structured structured;
   tp__repeat *repeats; /* limits.c: the calls of the turn, each once; in the arena */
+  /* not zero at the begin of a turn */
+  tp_field fields[TP__DRIVE_FIELDS_MAX]; /* of the next phase: field_count of them are set */
 };
 
 /** Makes the drive of a turn of the session.
