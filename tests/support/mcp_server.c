@@ -21,6 +21,8 @@
  *   described=TEXT describes echo so               no-echo  does not have it
  *   progress       reports how far a call is, three times, and then what is none
  *   forms=N        asks a person N times before it answers a call, in the way of its era; echo then says the answers
+ *   lists          says list_changed before the questions of forms, whose list is then asked for while they wait
+ *   asks-dying     die asks a person, and ends; an answer that comes to the next start ends that, too
  *   rich           the form of forms has a member of each kind
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
  *                  endless: never
@@ -153,8 +155,15 @@ static void say_answers(const char *id, const char *line, const char *key) {
   answer(id, "{\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}", said);
 }
 
+static void take(const char *line);
+
 static void ask_forms(const char *id, const char *line) {
-  char reply[4096] = "", wanted[6000] = "";
+  char reply[4096] = "", wanted[6000] = "", list[4096] = "";
+  if (option("lists")) {
+    printf("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n");
+    fflush(stdout);
+    if (!fgets(list, sizeof list, stdin)) exit(0);
+  }
   if (is_new && strstr(line, "inputResponses")) {
     say_answers(id, line, "\"inputResponses\"");
     return;
@@ -171,6 +180,7 @@ static void ask_forms(const char *id, const char *line) {
     answer(id, "{\"resultType\":\"input_required\",\"inputRequests\":{%s}}", wanted);
     return;
   }
+  if (option("lists")) take(list);
   for (long i = number("forms"); i > 0; i--)
     if (!fgets(reply, sizeof reply, stdin)) exit(0);
   say_answers(id, reply, "\"result\"");
@@ -243,6 +253,9 @@ static void call_tool(const char *id, const char *line) {
   } else if (strcmp(name, "value") == 0) {
     answer(id, "{\"content\":[],\"structuredContent\":{\"rain_mm\":7}}");
   } else if (strcmp(name, "die") == 0) {
+    if (option("asks-dying"))
+      printf("{\"jsonrpc\":\"2.0\",\"id\":\"f1\",\"method\":\"elicitation/create\",\"params\":%s}\n", form());
+    fflush(stdout);
     fprintf(stderr, "out of order\n");
     exit(3);
   } else if (strcmp(name, "change") == 0) {
@@ -280,6 +293,8 @@ static void take(const char *line) {
     fprintf(stderr, "%s\n", method);
   } else if (method[0]) {
     refuse(id, -32601, "Method not found");
+  } else if (option("asks-dying")) {
+    exit(8);
   }
 }
 

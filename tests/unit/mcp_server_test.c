@@ -532,6 +532,10 @@ TEST(a_client_answers_what_a_server_behind_the_gateway_asks) {
              "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}}",
              number);
     ask_for(w, line, "'action':'accept','content':{'name':'Ada'}");
+    ask_for(w, CALL("21", "far__echo", ",\"arguments\":{\"text\":\"x\"}"), "elicitation/create"); /* its user is gone */
+    copy_member(w, "\"id\":", number, sizeof number);
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-1,\"message\":\"no\"}}", number);
+    ask_for(w, line, "'action':'cancel'");
     /* one without a handshake repeats the call; what it sends unasked is no answer */
     ask_for(w,
             CALL("3", "far__echo",

@@ -275,8 +275,10 @@ TEST(a_server_says_how_far_a_call_is) {
     add_server(w, "s", eras[i], OPTIONS(0));
     assert_string_equal(call(w, "mcp__s__echo", "{\"text\": \"done\"}"), "done");
     assert_string_equal(w->progress, "1/4:one 2.5/0: 4/4:Ä ");
+    call(w, "mcp__s__echo", "{\"text\": \"again\"}");
     list(w);
     expect_diagnostic(w, "the server s reports progress that is no number from 0");
+    assert_null(strstr(strstr(w->diagnostics, "reports progress") + 1, "reports progress")); /* once */
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
   }
 }
@@ -780,6 +782,7 @@ TEST(a_person_answers_what_a_server_asks) {
       {"forms=1", TP_MCP_DECLINE, NULL, false, "'result':{'action':'decline'}}"},
       {"forms=1", TP_MCP_CANCEL, NULL, false, "'result':{'action':'cancel'}}"},
       {"forms=1", TP_MCP_DECLINE, NULL, true, "'result':{'action':'decline'}}"},
+      {"forms=1 lists", TP_MCP_DECLINE, NULL, false, "'result':{'action':'decline'}}"},
       {"forms=3", TP_MCP_ACCEPT, "{}", false, "'result':{'action':'accept','content':{}}}"},
       {"new forms=1", TP_MCP_ACCEPT, "{\"name\": \"Ada\"}", false,
        "'inputResponses':{'f1':{'action':'accept','content':{'name':'Ada'}}}"},
@@ -840,9 +843,23 @@ TEST(a_call_that_ends_while_a_person_is_asked_leaves_nothing) {
     assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 200), TP_OK);
     assert_int_equal(w->kind, TP_TOOL_TIMED_OUT);
     latch_wait(&p.has_open, 1);
+    expect_no_tokens(w->runtime); /* it does not wait for the person */
     if (i == 1) assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
     answer_person(&p, p.open[0]); /* of no effect */
     if (i == 0) assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
     tp_writer_free(p.writer);
   }
+}
+
+TEST(an_answer_to_a_server_that_has_ended_does_not_come_to_its_next_start) {
+  world *w = *state;
+  person p = {.action = TP_MCP_ACCEPT, .is_later = true, .has_open = LATCH};
+  assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
+  add_server(w, "s", "asks-dying", OPTIONS(.ask = ask_person, .ask_ctx = &p));
+  assert_non_null(strstr(call(w, "mcp__s__die", "{}"), "exited with code 3"));
+  latch_wait(&p.has_open, 1);
+  for (int round = 0; round < 1000 && !strstr(list(w), "mcp__s__"); round++) usleep(10000); /* it is started again */
+  answer_person(&p, p.open[0]);
+  for (int i = 0; i < 2; i++) assert_string_equal(call(w, "mcp__s__echo", "{\"text\": \"there\"}"), "there");
+  tp_writer_free(p.writer);
 }
