@@ -844,7 +844,9 @@ TP_API void tp_turn_cancel(tp_turn *turn);
 /** As tp_submission_cancel_calls(), for the calls of tp_tools_run() and tp_tools_submit(). Threads: any, till
  *  tp_turn_end() is called. */
 TP_API tp_status tp_turn_cancel_calls(tp_turn *turn, tp_text call_id, tp_fault *fault);
-/** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL.
+/** Ends it and frees its phase and tool results. No operation may be under way. Accepts NULL. While an attempt of a
+ *  cancelled or late run has not returned, the turn's last records are not given to the store: tp_runtime_drain()
+ *  waits for them.
  *  Threads: one at a time; the last call of the turn. */
 TP_API void tp_turn_end(tp_turn *turn);
 
