@@ -69,19 +69,14 @@ static bool write_skill(void *ctx, const tp_skill *skill) {
   return true;
 }
 
-static int offer_skills(serving *s) {
-  prompts p = {0};
+/* @param writer  keeps what *ret_prompts is. */
+static int list_skills(const char *directory, tp_writer *writer, tp_text *ret_prompts) {
+  prompts p = {.writer = writer};
   tp_fault fault = {0};
-  tp_text items = {0};
-  const char *directory = s->arguments->skills;
-  if (!directory) return CLI_OK;
-  cli_need(tp_writer_new(NULL, &p.writer));
   tp_status status = tp_skills_each(directory, NULL, count_skill, &p, &fault);
-  tp_write_array(p.writer, p.count);
+  tp_write_array(writer, p.count);
   if (status == TP_OK) status = tp_skills_each(directory, NULL, write_skill, &p, &fault);
-  if (status == TP_OK) status = tp_writer_finish(p.writer, &items);
-  if (status == TP_OK) status = tp_mcp_server_set_list(s->server, TP_MCP_LIST_PROMPTS, items, &fault);
-  tp_writer_free(p.writer);
+  if (status == TP_OK) status = tp_writer_finish(writer, ret_prompts);
   return status == TP_OK ? CLI_OK : cli_fault(directory, status, &fault);
 }
 
@@ -199,7 +194,7 @@ static int open_end(serving *s) {
   return CLI_UNAVAILABLE;
 }
 
-static int start_server(serving *s, uint32_t port) {
+static int start_server(serving *s, uint32_t port, tp_text skills) {
   const cli_arguments *a = s->arguments;
   tp_fault fault = {0};
   const tp_mcp_server_options options = {.struct_size = sizeof options,
@@ -215,14 +210,26 @@ static int start_server(serving *s, uint32_t port) {
                                          .ask_wait_ms = a->ask_wait_s * 1000,
                                          .get_prompt = a->skills ? get_prompt : NULL,
                                          .on_end = note_end,
-                                         .ctx = s};
+                                         .ctx = s,
+                                         .prompts = skills};
   tp_status status = tp_mcp_server_start(s->runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("mcp serve", status, &fault);
   bool is_v6 = s->address && strchr(s->address, ':');
   if (s->address)
     cli_error("serving http://%s%s%s:%u/mcp", is_v6 ? "[" : "", s->address, is_v6 ? "]" : "",
               tp_mcp_server_port(s->server));
-  return offer_skills(s);
+  return CLI_OK;
+}
+
+static int start(serving *s, uint32_t port) {
+  const char *directory = s->arguments->skills;
+  tp_text skills = {0};
+  tp_writer *writer = NULL;
+  cli_need(tp_writer_new(NULL, &writer));
+  int status = directory ? list_skills(directory, writer, &skills) : CLI_OK;
+  if (status == CLI_OK) status = start_server(s, port, skills);
+  tp_writer_free(writer);
+  return status;
 }
 
 /* @return the number of the signal; 0: the client has closed its end. */
@@ -264,7 +271,7 @@ int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
     s.store = NULL; /* taken, whatever came of it */
   }
   if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);
-  if (status == CLI_OK) status = start_server(&s, port);
+  if (status == CLI_OK) status = start(&s, port);
   if (status == CLI_OK) (void)wait_for_end(&s);
   cli_signals_give_back(&s.signals);
   if (s.store) tp_store_free(s.store);

@@ -67,12 +67,16 @@ typedef struct tp_mcp_server_options {
    *  tp_mcp_server_free() has begun. May be NULL. */
   void (*on_end)(void *ctx);
   void *ctx;
+  /** The first lists, as tp_mcp_server_set_list() takes them, copied: no client is answered before they are set. Empty:
+   *  none yet. */
+  tp_text prompts, resources, templates;
 } tp_mcp_server_options;
 
 /** Starts a server. What handlers, tools and policies the runtime has is registered before.
  *  @param runtime  kept until tp_mcp_server_free().
  *  @return TP_OK; TP_ERR_USAGE for wrong options: neither stdio nor HTTP, an address that is none, one of another
- *          machine without keys; TP_ERR_NOT_FOUND for HTTP in a library that was built without it; TP_ERR_IO; what
+ *          machine without keys, a list that is no array or has no function that answers for it; what tp_value_check()
+ *          returns; TP_ERR_NOT_FOUND for HTTP in a library that was built without it; TP_ERR_IO; what
  *          tp_runtime_tools() returns, since a server that cannot list its tools does not start; TP_ERR_NO_THREAD;
  *          TP_ERR_NO_MEMORY; TP_ERR_VERSION.
  *  Threads: any.  Blocks: as tp_runtime_tools(). */
@@ -80,8 +84,8 @@ TP_API tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_op
                                      tp_mcp_server **ret_server, tp_fault *fault) TP_MUST_USE;
 /** Where it listens; 0: nowhere. Threads: any. */
 TP_API uint32_t tp_mcp_server_port(const tp_mcp_server *server);
-/** Sets what prompts/list and its like return: a value, an array of maps as the protocol has them, copied; and notifies
- *  clients. @return TP_OK; TP_ERR_USAGE; what tp_value_check() returns; TP_ERR_NO_MEMORY. Threads: any. */
+/** Sets anew what prompts/list and its like return: a value, an array of maps as the protocol has them, copied; and
+ *  notifies clients. @return TP_OK; TP_ERR_USAGE; what tp_value_check() returns; TP_ERR_NO_MEMORY. Threads: any. */
 TP_API tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items,
                                         tp_fault *fault) TP_MUST_USE;
 /** The runtime's tools have changed: clients are notified. Threads: any. */

@@ -415,6 +415,11 @@ static void end_process(void *ctx) {
 
 static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
   bool is_http = argc > 2 && strcmp(argv[1], "http") == 0;
+  const char *resources =
+      "[{\"uri\":\"test://static-text\",\"name\":\"Static text\",\"mimeType\":\"text/plain\"},"
+      "{\"uri\":\"test://static-binary\",\"name\":\"Static binary\",\"mimeType\":\"image/png\"},"
+      "{\"uri\":\"test://watched-resource\",\"name\":\"Watched\",\"mimeType\":\"text/plain\"}]";
+  const char *templates = "[{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\"}]";
   tp_mcp_server_options options = {.struct_size = sizeof options,
                                    .name = "fixture",
                                    .stdio = !is_http,
@@ -426,21 +431,15 @@ static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
                                    .read_resource = read_resource,
                                    .complete = complete,
                                    .on_end = end_process,
-                                   .ctx = pipes};
+                                   .ctx = pipes,
+                                   .prompts = json(prompts),
+                                   .resources = json(resources),
+                                   .templates = json(templates)};
   tp_fault fault = {0};
   if (tp_mcp_server_start(runtime, &options, &server, &fault) != TP_OK) {
     fprintf(stderr, "mcp_fixture: %s: %s\n", fault.subject, fault.message);
     return 1;
   }
-  const char *resources =
-      "[{\"uri\":\"test://static-text\",\"name\":\"Static text\",\"mimeType\":\"text/plain\"},"
-      "{\"uri\":\"test://static-binary\",\"name\":\"Static binary\",\"mimeType\":\"image/png\"},"
-      "{\"uri\":\"test://watched-resource\",\"name\":\"Watched\",\"mimeType\":\"text/plain\"}]";
-  const char *templates = "[{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\"}]";
-  if (tp_mcp_server_set_list(server, TP_MCP_LIST_PROMPTS, json(prompts), &fault) != TP_OK ||
-      tp_mcp_server_set_list(server, TP_MCP_LIST_RESOURCES, json(resources), &fault) != TP_OK ||
-      tp_mcp_server_set_list(server, TP_MCP_LIST_TEMPLATES, json(templates), &fault) != TP_OK)
-    return 1;
   if (is_http) {
     printf("http://127.0.0.1:%u/mcp\n", tp_mcp_server_port(server));
     fflush(stdout);
@@ -452,6 +451,11 @@ int main(int argc, char **argv) {
   int pipes[2];
   char byte;
   bool is_http = argc > 2 && strcmp(argv[1], "http") == 0;
+  const char *resources =
+      "[{\"uri\":\"test://static-text\",\"name\":\"Static text\",\"mimeType\":\"text/plain\"},"
+      "{\"uri\":\"test://static-binary\",\"name\":\"Static binary\",\"mimeType\":\"image/png\"},"
+      "{\"uri\":\"test://watched-resource\",\"name\":\"Watched\",\"mimeType\":\"text/plain\"}]";
+  const char *templates = "[{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\"}]";
   tp_runtime *runtime;
   tp_runtime_options options = {.struct_size = sizeof options};
   for (size_t i = 0; i < SIMPLE; i++) add_tool(simple[i].name, simple[i].run, simple[i].name, NULL);

@@ -308,6 +308,17 @@ TEST(what_is_wrong_is_answered_with_its_error_and_the_next_line_works) {
   close_world(w);
 }
 
+static void give_prompt(void *ctx, tp_mcp_call *call, tp_text name, tp_text arguments) {
+  (void)ctx;
+  (void)name;
+  (void)arguments;
+  tp_mcp_call_fail(call, -32602, "no prompt", (tp_text){0});
+}
+static void give_resource(void *ctx, tp_mcp_call *call, tp_text uri) { give_prompt(ctx, call, uri, uri); }
+
+#define VALUE(bytes) \
+  { bytes, sizeof(bytes) - 1 }
+
 static const struct {
   tp_mcp_server_options options;
   tp_status status;
@@ -317,6 +328,13 @@ static const struct {
     {{.http_address = "::"}, TP_ERR_USAGE},
     {{.http_address = "127.0.0.1", .http_port = 70000}, TP_ERR_USAGE},
     {{.http_address = "127.0.0.1", .keys = (const char *const[]){"short", NULL}}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .prompts = VALUE("\xc0")}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .prompts = VALUE("\x91")}, TP_ERR_MALFORMED},
+    {{.http_address = "127.0.0.1", .read_resource = give_resource, .resources = VALUE("\xc0")}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .read_resource = give_resource, .templates = VALUE("\x80")}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .read_resource = give_resource, .prompts = VALUE("\x90")}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .resources = VALUE("\x90")}, TP_ERR_USAGE},
+    {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .templates = VALUE("\x90")}, TP_ERR_USAGE},
 };
 
 TEST(wrong_options_start_nothing) {
@@ -604,6 +622,41 @@ TEST(clients_are_notified_of_changed_tools) {
   expect(w->text, "\"io.modelcontextprotocol/subscriptionId\":\"s\"");
   say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"s\"," NEW "}}");
   ask_for(w, CALL("9", "echo", "," NEW), "\"id\":9");
+  close_world(w);
+}
+
+/* The requests are there before the server is. */
+TEST(the_first_request_finds_what_is_offered) {
+  world *w = calloc(1, sizeof *w);
+  int in[2], out[2];
+  tp_fault fault = {0};
+  open_runtime_of(w, false);
+  assert_int_equal(pipe(in), 0);
+  assert_int_equal(pipe(out), 0);
+  w->to = in[1];
+  w->from = out[0];
+  for (int i = 0; i < 3; i++) {
+    static const char *const methods[] = {"prompts/list", "resources/list", "resources/templates/list"};
+    char line[300];
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"%s\",\"params\":{" NEW "}}", i,
+             methods[i]);
+    say(w, line);
+  }
+  const tp_mcp_server_options options = {.struct_size = sizeof options,
+                                         .stdio = true,
+                                         .input = in[0],
+                                         .output = out[1],
+                                         .get_prompt = give_prompt,
+                                         .read_resource = give_resource,
+                                         .prompts = VALUE("\x91\x81\xa4name\xa1p"),
+                                         .resources = VALUE("\x91\x81\xa4name\xa1r"),
+                                         .templates = VALUE("\x91\x81\xa4name\xa1t"),
+                                         .on_end = note_end,
+                                         .ctx = w};
+  if (tp_mcp_server_start(w->runtime, &options, &w->server, &fault) != TP_OK) fail_msg("%s", fault.message);
+  expect(hear(w), "\"prompts\":[{\"name\":\"p\"}]");
+  expect(hear(w), "\"resources\":[{\"name\":\"r\"}]");
+  expect(hear(w), "\"resourceTemplates\":[{\"name\":\"t\"}]");
   close_world(w);
 }
 

@@ -259,9 +259,7 @@ static void end_hearing(tp_mcp_server *server) {
 
 /* ---- lists of the host ---- */
 
-tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items, tp_fault *fault) {
-  if (!server || list < TP_MCP_LIST_PROMPTS || list > TP_MCP_LIST_TEMPLATES)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_mcp_server_set_list() needs a server and a list of it");
+static tp_status keep_list(tp_mcp_server *server, tp_mcp_list list, tp_text items, tp_fault *fault) {
   tp_status status = tp_value_check(items, fault);
   if (status != TP_OK) return status;
   if (tp_value_kind_of(items) != TP_VALUE_ARRAY)
@@ -273,8 +271,26 @@ tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_tex
   if (of->failed) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the list");
   of->failed = false;
   tp__lock_release(&server->lock);
+  return status;
+}
+
+tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items, tp_fault *fault) {
+  if (!server || list < TP_MCP_LIST_PROMPTS || list > TP_MCP_LIST_TEMPLATES)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_mcp_server_set_list() needs a server and a list of it");
+  tp_status status = keep_list(server, list, items, fault);
   if (status == TP_OK) tp__mcp_notify_changed(server, list == TP_MCP_LIST_PROMPTS ? "prompts" : "resources");
   return status;
+}
+
+static tp_status keep_first_lists(tp_mcp_server *server, const tp_mcp_server_options *o, tp_fault *fault) {
+  const tp_text lists[] = {[TP_MCP_LIST_PROMPTS] = o->prompts,
+                           [TP_MCP_LIST_RESOURCES] = o->resources,
+                           [TP_MCP_LIST_TEMPLATES] = o->templates};
+  for (tp_mcp_list list = TP_MCP_LIST_PROMPTS; list <= TP_MCP_LIST_TEMPLATES; list++) {
+    tp_status status = lists[list].size > 0 ? keep_list(server, list, lists[list], fault) : TP_OK;
+    if (status != TP_OK) return status;
+  }
+  return TP_OK;
 }
 
 void tp_mcp_server_tools_changed(tp_mcp_server *server) {
@@ -295,6 +311,10 @@ void tp_mcp_server_tools_changed(tp_mcp_server *server) {
 static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) {
   if (!o->stdio && !o->http_address)
     return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio or http_address must be set");
+  if ((o->prompts.size > 0 && !o->get_prompt) ||
+      ((o->resources.size > 0 || o->templates.size > 0) && !o->read_resource))
+    return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options",
+                      "prompts need get_prompt, and resources and templates read_resource");
   if (o->http_port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "http_port", "http_port is at most 65535");
   for (const char *const *key = o->keys; key && *key; key++)
     if (strlen(*key) < 16)
@@ -411,6 +431,7 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
   status = fill(server, &ours, fault);
   server->watch = (tp__mcp_watch){.runtime = runtime, .on_changed = upstream_changed, .find = find_call, .ctx = server};
   tp__mcp_changed_enter(&server->watch); /* before the first list: what changes meanwhile is read by the worker */
+  if (status == TP_OK) status = keep_first_lists(server, &ours, fault);
   if (status == TP_OK) status = refresh_tools(server, NULL, fault);
   if (status == TP_OK) {
     int error = tp__thread_spawn(&server->worker, run_worker, server);
