@@ -75,12 +75,20 @@ static void take_chat(tp_server *server, tp__http_request *request, const char *
 enum { RESP_DIGITS = 24 };
 #define NO_SESSION "000000000000000000000000"
 
+/* They become a part of an id of a session: what this server has not made is not passed on. */
+static bool are_digits(const char *at, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!((at[i] >= '0' && at[i] <= '9') || (at[i] >= 'a' && at[i] <= 'f'))) return false;
+  return true;
+}
+
 /* The id of a response names its session, so that a later one continues it, also after a restart of the server.
  * @param prefix   of the id.   @param session  its memory.   @return false: the refusal says why. */
 static bool find_chain(tp__ask *ask, char prefix[40], char session[40], tp__refusal *refusal) {
   char digits[RESP_DIGITS + 1] = NO_SESSION;
   tp_text previous = ask->previous;
-  bool is_ours = tp__begins(previous, "resp_") && previous.size >= 5 + 2 * RESP_DIGITS;
+  bool is_ours = tp__begins(previous, "resp_") && previous.size >= 5 + 2 * RESP_DIGITS &&
+                 are_digits(previous.data + 5, RESP_DIGITS);
   if (is_ours) memcpy(digits, previous.data + 5, RESP_DIGITS);
   if (previous.size > 0 && (!is_ours || strcmp(digits, NO_SESSION) == 0))
     return tp__refusal_fill(refusal, 400, "previous_response_not_found", "previous_response_id",
