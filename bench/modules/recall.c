@@ -10,6 +10,8 @@
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency
  *
+ * DIRECTORY holds locomo/ and beam/: else what TURNPHASE_CONVERSATIONS names, else ../shared/data.
+ *
  * The same without names: the first party of a conversation is the user, the other the assistant, no line says who
  * spoke, and a question says "I" and "you" where it says their names.
  *
@@ -608,7 +610,7 @@ static void print_all(void) {
 }
 
 int main(int count, char **arguments) {
-  const char *directory = "../shared/data";
+  const char *named = getenv("TURNPHASE_CONVERSATIONS"), *directory = named ? named : "../shared/data";
   bool latency = false, there = true;
   for (int i = 1; i < count; i++)
     if (strcmp(arguments[i], "--features") == 0 && i + 1 < count) features = fopen(arguments[++i], "wb");

@@ -9,6 +9,7 @@
 #include "tests/integration/support/events.h"
 
 #include "domains/memory/recall.h"
+#include "tests/support/conversations.h"
 #include "tests/support/json_text.h"
 
 enum { UTTERANCES = 419, SESSIONS = 19, QUESTIONS = 199, FIRST = 10, CATEGORY_MAX = 4, EVIDENCE_MAX = 32 };
@@ -222,8 +223,7 @@ TEST(a_run_recalls_as_well_as_the_library_alone) {
 
 /* @return false when the data is not there. */
 static bool read_data(void) {
-  const char *source = getenv("TURNPHASE_SOURCE");
-  snprintf(data_path, sizeof data_path, "%s/../shared/data/locomo/26.json", source ? source : ".");
+  conversations_path("locomo/26.json", data_path, sizeof data_path);
   FILE *file = fopen(data_path, "r");
   if (!file) return false;
   bytes text = {0};

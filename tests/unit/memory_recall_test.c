@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/conversations.h"
 #include "tests/support/test.h"
 #include "domains/memory/recall.h"
 
@@ -26,9 +27,8 @@ static sqlite3 *reader;
 static const tp__memory_scope scope = {.tenant = {"acme", 4}, .kind = {"workspace", 9}, .name = {"home", 4}};
 
 static char *read_conversation(void) {
-  const char *root = getenv("TURNPHASE_SOURCE");
   char path[4096];
-  snprintf(path, sizeof path, "%s/../shared/data/locomo/26.json", root ? root : ".");
+  conversations_path("locomo/26.json", path, sizeof path);
   FILE *file = fopen(path, "rb");
   if (!file) return NULL;
   fseek(file, 0, SEEK_END);
@@ -140,7 +140,7 @@ TEST(earlier_questions_do_not_displace_the_evidence) {
 TEST_MAIN(count, arguments) {
   conversation = read_conversation();
   if (!conversation) {
-    puts("1..0 # SKIP the conversation (../shared/data/locomo/26.json) is not there");
+    puts("1..0 # SKIP the conversation (locomo/26.json in TURNPHASE_CONVERSATIONS, else ../shared/data) is not there");
     return 0;
   }
   if (sqlite3_open(":memory:", &reader) != SQLITE_OK) return 1;
