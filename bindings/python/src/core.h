@@ -16,44 +16,11 @@
 #define Py_LIMITED_API 0x030b0000 /* one wheel for Python 3.11 and every later one */
 #include <Python.h>
 
+#include "bindings/logs.h"
+#include "bindings/tables.h"
 #include "turnphase/turnphase.h"
 
 /* ---- structs and dicts ---- */
-
-typedef enum tpb_kind {
-  TPB_STRING,  /* const char * */
-  TPB_UINT,    /* of `size` bytes */
-  TPB_INT,     /* of `size` bytes */
-  TPB_BOOL,    /* bool */
-  TPB_ENUM,    /* 32 bits; a name of the table, or a number */
-  TPB_TEXT,    /* tp_text: UTF-8 */
-  TPB_BYTES,   /* tp_text: bytes */
-  TPB_VALUE,   /* tp_text: a value, or text */
-  TPB_STRINGS, /* array of const char *, ended by NULL and counted where the struct has a count */
-  TPB_STRUCT,  /* pointer to a struct of the table */
-  TPB_STRUCTS  /* array of pointers to structs of the table, counted */
-} tpb_kind;
-typedef struct tpb_enum_value {
-  const char *name; /* NULL: the end */
-  int32_t number;
-} tpb_enum_value;
-typedef struct tpb_enum {
-  const char *name;
-  const tpb_enum_value *values;
-} tpb_enum;
-typedef struct tpb_field {
-  const char *name; /* NULL: the end */
-  tpb_kind kind;
-  uint32_t size;
-  size_t offset;
-  int32_t count_offset; /* of a list; of a VALUE that of a bool which is set when it is text; -1: none */
-  const void *table;    /* tpb_enum, tpb_struct or NULL */
-} tpb_field;
-typedef struct tpb_struct {
-  const char *name;
-  size_t size; /* struct_size is its first member */
-  const tpb_field *fields;
-} tpb_struct;
 
 /** Clears a struct, sets its struct_size, and fills it from a dict, in which None is as if the key were not there.
  *  @param dict  NULL or None: nothing.
@@ -84,12 +51,10 @@ PyObject *tpy_raise(tp_status status, const tp_fault *fault);
 
 /* ---- objects ---- */
 
-typedef struct tpy_logs tpy_logs;
-
 typedef struct tpy_runtime {
   PyObject_HEAD tp_runtime *runtime; /* NULL: freed */
   tp_inbox *inbox;                   /* NULL: freed */
-  tpy_logs *logs;
+  tpb_logs *logs;
   unsigned forks; /* when it was made */
   unsigned calls; /* that have released the GIL */
 } tpy_runtime;
@@ -126,14 +91,8 @@ bool tpy_stores_open(PyObject *path, tp_store **ret_store, tp_shared_history **r
 /** A HANDLER, TOOL or MODEL that was taken, until it is answered. */
 PyObject *tpy_work_new(PyObject *type, tpy_runtime *runtime, const tp_work *work);
 
-/** One log queue of a runtime: the library's threads write to it without the GIL. */
-tpy_logs *tpy_logs_new(void);
-void tpy_logs_free(tpy_logs *logs);
-int tpy_logs_fd(const tpy_logs *logs);
-/** A tp_log_fn. Threads: any. */
-void tpy_logs_write(void *logs, const tp_log_record *record);
 /** A list of dicts: the records that were written since. */
-PyObject *tpy_logs_take(tpy_logs *logs);
+PyObject *tpy_logs_take(tpb_logs *logs);
 
 extern PyType_Spec tpy_runtime_spec, tpy_handle_spec, tpy_work_spec;
 /** Types of the module. */

@@ -133,14 +133,14 @@ static PyObject *runtime_new(PyTypeObject *type, PyObject *arguments, PyObject *
   PyObject *keep = PyList_New(0);
   if (!self || !keep) goto failed;
   self->forks = tpy_forks();
-  self->logs = tpy_logs_new();
+  self->logs = tpb_logs_new();
   if (!self->logs) {
     PyErr_NoMemory();
     goto failed;
   }
   if (!tpy_read(options, &tpb_tp_runtime_options, &read, keep)) goto failed;
   if (database != Py_None && !tpy_stores_open(database, &store, &history)) goto failed;
-  read.log = tpy_logs_write;
+  read.log = tpb_logs_write;
   read.log_ctx = self->logs;
   read.store = store;
   read.shared_history = history;
@@ -173,7 +173,7 @@ static void free_runtime(tpy_runtime *self) {
   if (self->forks != tpy_forks()) return; /* the parent's */
   Py_BEGIN_ALLOW_THREADS tp_runtime_free(runtime);
   tp_inbox_free(inbox);
-  Py_END_ALLOW_THREADS tpy_logs_free(self->logs);
+  Py_END_ALLOW_THREADS tpb_logs_free(self->logs);
   self->logs = NULL;
 }
 
@@ -202,7 +202,7 @@ static PyObject *runtime_fd(PyObject *self, PyObject *unused) {
 
 static PyObject *runtime_log_fd(PyObject *self, PyObject *unused) {
   (void)unused;
-  return usable(self) ? PyLong_FromLong(tpy_logs_fd(((tpy_runtime *)self)->logs)) : NULL;
+  return usable(self) ? PyLong_FromLong(tpb_logs_fd(((tpy_runtime *)self)->logs)) : NULL;
 }
 
 static PyObject *runtime_logs(PyObject *self, PyObject *unused) {
