@@ -10,6 +10,7 @@
 #include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"
+#include "domains/memory/present.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
@@ -162,6 +163,7 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
                            const tp__memory_late_find *find, const tp__memory_list *recalled, tp_writer *writer) {
   tp__memory_list late = {0};
   tp_status status = read_late(domain, scope, find, recalled, &late);
+  if (status == TP_OK) status = tp__memory_drop_present(call, &late);
   if (status == TP_OK && late.count > 0) {
     const int64_t age_ms = tp__monotonic_ms() - find->asked_ms;
     char words[128];
@@ -174,6 +176,23 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
   return status;
 }
 
+/* What stands in the request already is passed over, and what is worth less comes in its place. */
+static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, size_t max,
+                               tp__memory_list *list) {
+  enum { SPARE_MAX = 192, TIMES = 4 };
+  const size_t messages = tp_call_messages(call, NULL, NULL);
+  for (size_t looked = max + (messages < SPARE_MAX ? messages : SPARE_MAX);; looked *= TIMES) {
+    tp_status status = tp__memory_recall(domain->store, scope, tp_call_text(call, TP_FIELD_TEXT), looked, list);
+    const bool is_all = list->count < looked;
+    if (status == TP_OK) status = tp__memory_drop_present(call, list);
+    if (status != TP_OK || is_all || list->count >= max) {
+      if (list->count > max) tp__memory_list_cut(list, max);
+      return status;
+    }
+    tp__memory_list_cut(list, 0);
+  }
+}
+
 static tp_answer deterministic_recall(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
@@ -181,11 +200,10 @@ static tp_answer deterministic_recall(void *ctx, tp_call *call) {
   tp__memory_late_find find = {.count = 0};
   tp_writer *writer = NULL;
   if (!allowed(call, "read")) return TP_ANSWER_DONE;
-  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   tp_status status = take_late(domain, call, &scope, &find);
   size_t max = domain->recall_max > find.count ? domain->recall_max - find.count : 1;
   size_t bytes = TP__MEMORY_RECALL_BYTES_MAX - (find.count ? TP__MEMORY_LATE_BYTES_MAX : 0);
-  if (status == TP_OK) status = tp__memory_recall(domain->store, &scope, text, max, &list);
+  if (status == TP_OK) status = recall_absent(domain, call, &scope, max, &list);
   if (status == TP_OK) status = tp_writer_new(&tp__memory_allocator, &writer);
   if (status == TP_OK) status = emit_list(call, &list, writer, -1, bytes);
   if (status == TP_OK && find.count) status = emit_late(domain, call, &scope, &find, &list, writer);
@@ -243,7 +261,9 @@ static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory
   tp__memory_list list = {0};
   tp_writer *writer = NULL;
   tp_status status =
-      tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector, domain->recall_max, &list);
+      tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector, TP__MEMORY_FUSED_MAX, &list);
+  if (status == TP_OK) status = tp__memory_drop_present(call, &list);
+  if (list.count > domain->recall_max) tp__memory_list_cut(&list, domain->recall_max);
   if (status == TP_OK && tp_call_cancelled(call)) {
     if (tp_call_time_left_ms(call) == 0) keep_late(domain, call, scope, &list, begun_ms);
   } else if (status == TP_OK) {

@@ -166,7 +166,7 @@ tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_sco
 
 /* ---- recall ---- */
 
-enum { BY_WORDS_MAX = 256, BY_MEANING_MAX = 64, VECTORS_AT_ONCE = 2048 };
+enum { BY_WORDS_MAX = 256, BY_MEANING_MAX = TP__MEMORY_FUSED_MAX - BY_WORDS_MAX, VECTORS_AT_ONCE = 2048 };
 
 /** A memory that is near. */
 typedef struct near_one {

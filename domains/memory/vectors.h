@@ -16,6 +16,8 @@ enum {
   TP__MEMORY_MEANING_WEIGHT = 1000   /* what a cosine of 1 adds to a rank. Not fitted: the bench has no embedder */
 };
 
+enum { TP__MEMORY_FUSED_MAX = 320 }; /* memories that words and vectors find together */
+
 /** What cancels the work of an embedder. */
 typedef struct tp__memory_embed_work {
   bool (*cancelled)(const void *ctx);

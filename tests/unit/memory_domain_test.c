@@ -951,6 +951,8 @@ TEST_WITH(each_allocation_of_the_registration_may_be_refused, start_runtime, end
 TEST(each_allocation_of_a_turn_may_be_refused) {
   tp_session *session = open_one = open_session((tp_session_options){.id = "one", .tenant = "a", .workspace = "w"});
   assert_int_equal(say_in(session, "t", "My sister Ingrid moved to Oslo."), TP_TURN_COMPLETED);
+  close_session(session);
+  session = open_one = open_session((tp_session_options){.id = "two", .tenant = "a", .workspace = "w"});
   bool was_refused = true;
   for (long n = 0; was_refused; n += test_refusal_step()) {
     atomic_store(&allocations_left, n);
