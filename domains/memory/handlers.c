@@ -179,9 +179,9 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
 /* What stands in the request already is passed over, and what is worth less comes in its place. */
 static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, size_t max,
                                tp__memory_list *list) {
-  enum { SPARE_MAX = 192, TIMES = 4 };
+  enum { EXTRA_MAX = 192, TIMES = 4 };
   const size_t messages = tp_call_messages(call, NULL, NULL);
-  for (size_t looked = max + (messages < SPARE_MAX ? messages : SPARE_MAX);; looked *= TIMES) {
+  for (size_t looked = max + (messages < EXTRA_MAX ? messages : EXTRA_MAX);; looked *= TIMES) {
     tp_status status = tp__memory_recall(domain->store, scope, tp_call_text(call, TP_FIELD_TEXT), looked, list);
     const bool is_all = list->count < looked;
     if (status == TP_OK) status = tp__memory_drop_present(call, list);
