@@ -23,6 +23,7 @@ void tp__server_turn_unref(tp__server_turn *turn) {
   tp_submission_unref(turn->submission);
   tp__bytes_fini(&turn->text);
   tp__bytes_fini(&turn->thinking);
+  tp__heap_string_free(turn->session_id);
   tp__lock_fini(&turn->lock);
   tp__heap_free(turn, sizeof *turn);
 }
@@ -57,6 +58,34 @@ void tp__exchange_released(void *ctx, void *data) {
   tp__bytes_fini(&exchange->item_text);
   tp__bytes_fini(&exchange->output);
   tp__heap_free(exchange, sizeof *exchange);
+}
+
+void tp__exchange_done(void *ctx, const tp__http_done *done, void *data) {
+  tp_server *server = ctx;
+  const tp__exchange *exchange = data;
+  const tp__server_turn *turn = exchange ? exchange->turn : NULL;
+  int64_t duration_ns = done->ended_ns - done->began_ns;
+  tp_server_request request = {.struct_size = sizeof request,
+                               .unix_ms = tp__wall_ms() - (tp__monotonic_ns() - done->began_ns) / TP__NS_IN_MS,
+                               .answered_ns = done->answered_ns ? done->answered_ns - done->began_ns : -1,
+                               .duration_ns = duration_ns,
+                               .bytes_in = done->bytes_in,
+                               .bytes_out = done->bytes_out,
+                               .status = done->status,
+                               .left = done->left,
+                               .route = tp__server_route_path(done->route),
+                               .tenant = done->who ? done->who : ""};
+  if (turn) {
+    request.streams = exchange->streams;
+    request.id = tp_text_of(exchange->id);
+    request.turn_id = tp_text_of(turn->turn_id);
+    request.session = tp_text_of(turn->session_id);
+    request.agent = tp_text_of(turn->agent_id);
+    request.model = tp__bytes_text(&exchange->model);
+    request.input_tokens = exchange->input_tokens;
+    request.output_tokens = exchange->output_tokens;
+  }
+  if (server->options.on_request) server->options.on_request(server->options.on_request_ctx, &request);
 }
 
 /* Its request's data, with a reference to the turn, which has no other exchange. */
@@ -222,6 +251,8 @@ static void end_answered_locked(tp__exchange *exchange, const tp__answer *answer
   tp__server_turn *turn = exchange->turn;
   TP__LOCKED(&turn->lock);
   tp__bytes out = {0};
+  exchange->input_tokens = answer->input_tokens;
+  exchange->output_tokens = answer->output_tokens;
   if (exchange->streams && !has_shown && answer->text.size > 0)
     exchange->form->piece(exchange, &out, answer->text, false);
   if (exchange->streams) {
@@ -270,6 +301,8 @@ static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *resu
   tp__server_turn *turn = exchange->turn;
   TP__LOCKED(&turn->lock);
   tp__refusal refusal;
+  exchange->input_tokens = result->input_tokens - turn->reported_input_tokens;
+  exchange->output_tokens = result->output_tokens - turn->reported_output_tokens;
   if (turn->lost_previous)
     (void)tp__refusal_fill(&refusal, 400, "previous_response_not_found", "previous_response_id",
                            "Previous response with id '%s' is not the newest of a conversation that this server has",
@@ -365,7 +398,7 @@ static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__by
                          const tp_agent *agent, tp_turn_request *request) {
   tp_text standing = tp_value_text(tp_value_get(tp_agent_config_get(agent), "system"));
   *request = (tp_turn_request){.struct_size = sizeof *request,
-                               .id = ask->turn_id[0] ? ask->turn_id : turn->id,
+                               .id = turn->turn_id,
                                .text = tp__bytes_text(&ask->text),
                                .files = ask->files,
                                .parameters = ask->parameters_value,
@@ -473,7 +506,9 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
     return;
   }
   tp__server_turn *turn = turn_new(server, ask);
-  if (!turn || !exchange_new(turn, request, form, prefix, ask)) {
+  bool has_exchange = turn && exchange_new(turn, request, form, prefix, ask);
+  if (has_exchange) memcpy(turn->turn_id, ask->turn_id[0] ? ask->turn_id : turn->id, sizeof turn->turn_id);
+  if (!has_exchange) {
     if (turn) tp__server_turn_unref(turn);
     tp_agent_unref(agent);
     (void)tp__refusal_fill(&refusal, 503, "overloaded", NULL, "no memory for the request");
@@ -482,6 +517,10 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
   }
   tp_status status = tp__server_session_take(server, tenant, ask->session, agent, &turn->session, &fault);
   if (status == TP_OK) tp__client_calls_cancel(server, turn->session);
+  if (status == TP_OK) {
+    (void)tp__copy_cut(turn->agent_id, sizeof turn->agent_id, tp_text_of(tp_agent_id(agent)));
+    turn->session_id = tp__heap_copy(tp_text_of(tp_session_id(turn->session->session)));
+  }
   if (status == TP_OK) status = submit(turn, ask, agent, &fault);
   if (status != TP_OK) refuse_status(turn, status, &fault);
   tp_agent_unref(agent);

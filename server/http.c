@@ -36,6 +36,7 @@ typedef struct connection {
   int fd;
   connection_state state;
   int64_t since_ms; /* of the state */
+  int64_t line_ns;  /* when the first line of the newest request was read */
   tp__http_request *request;
   bool left; /* its client has sent its end */
   struct connection *previous, *next;
@@ -55,7 +56,8 @@ struct tp__http {
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
-  size_t open; /* requests that were passed and not freed */
+  size_t open;                /* requests that were passed and not freed */
+  tp__http_request *finished; /* that their hosts ended after libmicrohttpd: the front's thread frees them */
   bool quiesce, quiet, stop;
 };
 
@@ -70,8 +72,12 @@ struct tp__http_request {
   size_t discarded;
   bool passed;
   void *data;
+  tp__http_done done; /* what is known of it */
+  tp__http_request *finished_next;
   tp__lock lock;
   /* under lock */
+  uint64_t body_out;             /* bytes of the answer that were passed on, or, without a stream, its size */
+  int64_t answered_ns;           /* 0: not yet */
   struct MHD_Response *response; /* until it is queued */
   unsigned status;
   tp__bytes out; /* out_at <= out.size */
@@ -109,13 +115,25 @@ static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, 
   request->connection = c;
   request->method = method;
   request->path = path;
+  request->done.began_ns = c->line_ns;
   tp__lock_init(&request->lock, TP__LOCK_http_request);
   return request;
 }
 
-/* It was completed, and ended if it was passed. */
+static void notify_done(tp__http_request *request) {
+  const tp__http_handlers *handlers = &request->http->handlers;
+  tp__http_done *done = &request->done;
+  done->bytes_in = request->body.size + request->discarded;
+  done->bytes_out = request->queued ? request->body_out : 0;
+  done->status = request->queued ? request->status : 0;
+  done->answered_ns = request->answered_ns;
+  if (handlers->done) handlers->done(handlers->ctx, done, request->data);
+}
+
+/* It was completed, and ended if it was passed. On the front's thread. */
 static void request_free(tp__http_request *request) {
   tp__http *http = request->http;
+  notify_done(request);
   bool passed = request->passed;
   void *data = request->data;
   assert(!request->suspended && !request->connection);
@@ -168,7 +186,25 @@ static void end(tp__http_request *request) {
   resume_locked(request);
   bool is_last = request->completed;
   tp__lock_release(&request->lock);
-  if (is_last) request_free(request);
+  if (!is_last) return;
+  tp__http *http = request->http;
+  tp__lock_acquire(&http->lock);
+  request->finished_next = http->finished;
+  http->finished = request;
+  wake(http); /* under the lock: the front ends when it has freed this request */
+  tp__lock_release(&http->lock);
+}
+
+/* On the front's thread. */
+static void free_finished(tp__http *http) {
+  tp__lock_acquire(&http->lock);
+  tp__http_request *request = http->finished;
+  http->finished = NULL;
+  tp__lock_release(&http->lock);
+  for (tp__http_request *next; request; request = next) {
+    next = request->finished_next;
+    request_free(request);
+  }
 }
 
 /* ---- what the host sends ---- */
@@ -192,6 +228,7 @@ static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_
     MHD_suspend_connection(request->mhd);
   }
   request->out_at += size;
+  if (request->is_stream) request->body_out += size;
   if (request->out_at == request->out.size) {
     tp__bytes_clear(&request->out);
     request->out_at = 0;
@@ -232,6 +269,7 @@ void tp__http_answer(tp__http_request *request, unsigned status, const tp__http_
     tp__bytes_put_text(&request->out, body);
     if (!request->out.failed) response = response_new(fields, body.size, read_out, request);
   }
+  request->body_out = body.size;
   set_response_locked(request, status, response);
   tp__lock_release(&request->lock);
   end(request);
@@ -312,6 +350,11 @@ unsigned tp__http_header_count(const tp__http_request *request, const char *name
 
 void tp__http_set_data(tp__http_request *request, void *data) { request->data = data; }
 
+void tp__http_set_route(tp__http_request *request, const void *route, const void *who) {
+  request->done.route = route;
+  request->done.who = who;
+}
+
 /* ---- what libmicrohttpd calls, on the front's thread ---- */
 
 static void set_state(connection *c, connection_state state) {
@@ -324,14 +367,19 @@ static connection *connection_of(struct MHD_Connection *mhd) {
   return info ? info->socket_context : NULL;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *mhd, unsigned status, const char *why) {
+/* The request is not passed. */
+static enum MHD_Result refuse(tp__http_request *request, unsigned status, const char *why) {
   static const tp__http_field fields[] = {{"Content-Type", "application/json"}, {"Connection", "close"}, {NULL, NULL}};
   tp__bytes body = {0};
   tp__bytes_printf(&body, "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\"}}\n", why);
   const char *text = tp__bytes_string(&body);
   struct MHD_Response *response = response_new(fields, strlen(text), NULL, (void *)(uintptr_t)text);
-  enum MHD_Result result = response ? MHD_queue_response(mhd, status, response) : MHD_NO;
+  enum MHD_Result result = response ? MHD_queue_response(request->mhd, status, response) : MHD_NO;
   if (response) MHD_destroy_response(response);
+  request->status = status;
+  request->queued = result == MHD_YES;
+  request->body_out = strlen(text);
+  request->answered_ns = tp__monotonic_ns();
   tp__bytes_fini(&body);
   return result;
 }
@@ -340,12 +388,14 @@ static enum MHD_Result begin(connection *c, struct MHD_Connection *mhd, const ch
                              void **ret_request) {
   unsigned lengths = count_headers(mhd, "Content-Length"), codings = count_headers(mhd, "Transfer-Encoding");
   const char *length = MHD_lookup_connection_value(mhd, MHD_HEADER_KIND, "Content-Length");
-  if (lengths + codings > 1) return refuse(mhd, MHD_HTTP_BAD_REQUEST, "the length of the body is given twice");
+  tp__http_request *request = request_new(c, mhd, method, path);
+  c->request = request;
+  *ret_request = request;
+  if (!request) return MHD_NO;
+  if (lengths + codings > 1) return refuse(request, MHD_HTTP_BAD_REQUEST, "the length of the body is given twice");
   if (length && strtoull(length, NULL, 10) > c->http->options.body_bytes_max)
-    return refuse(mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
-  c->request = request_new(c, mhd, method, path);
-  *ret_request = c->request;
-  return c->request ? MHD_YES : MHD_NO;
+    return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
+  return MHD_YES;
 }
 
 static enum MHD_Result take_body(tp__http_request *request, const char *data, size_t *size) {
@@ -370,7 +420,8 @@ static enum MHD_Result answer(tp__http_request *request) {
   if (response) {
     request->response = NULL;
     request->queued = true;
-    request->moved_ms = tp__monotonic_ms();
+    request->answered_ns = tp__monotonic_ns();
+    request->moved_ms = request->answered_ns / TP__NS_IN_MS;
   } else if (request->gone) {
     result = MHD_NO;
   } else {
@@ -387,7 +438,7 @@ static enum MHD_Result answer(tp__http_request *request) {
 
 static enum MHD_Result pass(tp__http_request *request) {
   tp__http *http = request->http;
-  if (request->discarded > 0) return refuse(request->mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
+  if (request->discarded > 0) return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
   set_state(request->connection, CONNECTION_ANSWERS);
   request->passed = true;
   tp__lock_acquire(&http->lock);
@@ -414,6 +465,7 @@ static enum MHD_Result on_access(void *ctx, struct MHD_Connection *mhd, const ch
 static void *on_request_line(void *ctx, const char *uri, struct MHD_Connection *mhd) {
   (void)ctx, (void)uri;
   connection *c = connection_of(mhd);
+  if (c) c->line_ns = tp__monotonic_ns();
   if (c && c->state == CONNECTION_IDLE) set_state(c, CONNECTION_RECEIVES);
   return NULL;
 }
@@ -428,7 +480,9 @@ static void on_completed(void *ctx, struct MHD_Connection *mhd, void **ended, en
     c->request = NULL;
   }
   if (!request) return;
-  if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK) leave(request);
+  request->done.ended_ns = tp__monotonic_ns();
+  request->done.left = how != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+  if (request->done.left) leave(request);
   tp__lock_acquire(&request->lock);
   request->connection = NULL;
   request->completed = true;
@@ -523,6 +577,7 @@ static void run_once(tp__http *http) {
   int count = epoll_wait(http->epoll_fd, events, EVENTS_MAX, timeout_ms);
   for (int i = 0; i < count; i++) look_at(http, &events[i]);
   MHD_run(http->daemon);
+  free_finished(http);
   sweep(http);
 }
 

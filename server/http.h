@@ -13,8 +13,9 @@
  * longer than the limits. It decodes nothing in a path: routes are compared byte by byte.
  *
  * Ownership: from `request` on the request is the host's, until the host ends it: by tp__http_answer() or
- * tp__http_stream_end(), exactly one of both, also after `gone`. After the end, and when no other callback comes,
- * `released` is called once with the data that the host attached: there the host frees it.
+ * tp__http_stream_end(), exactly one of both, also after `gone`. When it has ended and its last byte was sent, or its
+ * client has left, `done` is called once, and then `released`, with the data that the host attached: there the host
+ * frees it. `done` is also called for what the front refuses by itself, unless no head of a request was read.
  *
  * Locks: one for each request; no callback is called under it. Threads: any, but for what reads a request: its head and
  * body are valid until the callback `request` returns. */
@@ -26,8 +27,19 @@
 typedef struct tp__http tp__http;
 typedef struct tp__http_request tp__http_request;
 
-/** What the front calls, on its own thread (released: also on the one that ends the request). None may block; request
- *  is required. */
+/** How a request went. Times are monotonic. */
+typedef struct tp__http_done {
+  unsigned status;         /* that was answered; 0: the client left before */
+  bool left;               /* the connection was closed before the end of the answer */
+  int64_t began_ns;        /* its first line was read */
+  int64_t answered_ns;     /* the answer, or the begin of its stream, was passed on; 0: never */
+  int64_t ended_ns;        /* its last byte was, or the client has left */
+  uint64_t bytes_in;       /* of its body, as far as it was read */
+  uint64_t bytes_out;      /* of the answer's body */
+  const void *route, *who; /* tp__http_set_route(); NULL where it was not called */
+} tp__http_done;
+
+/** What the front calls, on its own thread, under no lock. None may block; request is required. */
 typedef struct tp__http_handlers {
   void (*request)(void *ctx, tp__http_request *request);
   /** Its client has left and reads nothing any more; or the front ends, and sends what the host still sends for at most
@@ -35,6 +47,8 @@ typedef struct tp__http_handlers {
   void (*gone)(void *ctx, void *data);
   /** A stream that has refused takes more. */
   void (*drained)(void *ctx, tp__http_request *request, void *data);
+  /** @param data  that the host attached; NULL: none, or the request was not passed to it. */
+  void (*done)(void *ctx, const tp__http_done *done, void *data);
   void (*released)(void *ctx, void *data);
   void *ctx;
 } tp__http_handlers;
@@ -81,6 +95,8 @@ unsigned tp__http_header_count(const tp__http_request *request, const char *name
 tp_text tp__http_body(const tp__http_request *request);
 /** For `gone`, `drained` and `released`. From `request`, before the host ends the request. */
 void tp__http_set_data(tp__http_request *request, void *data);
+/** For `done`: two pointers of the host's. From `request`, before the host ends the request. */
+void tp__http_set_route(tp__http_request *request, const void *route, const void *who);
 
 /* ---- its answer ---- */
 

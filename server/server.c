@@ -184,12 +184,15 @@ static const struct route *route_of(const tp__http_request *request, tp__refusal
   return NULL;
 }
 
+const char *tp__server_route_path(const void *route) { return route ? ((const struct route *)route)->path : ""; }
+
 static void on_request(void *ctx, tp__http_request *request) {
   tp_server *server = ctx;
   tp__refusal refusal;
   const char *tenant = "";
   const struct route *route = route_of(request, &refusal);
   bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
+  tp__http_set_route(request, route, passes ? tenant : "");
   if (passes && route->is_a_turn && is_draining(server))
     passes = tp__refusal_fill(&refusal, 503, "shutting_down", NULL, "the server ends: it takes no more requests");
   if (passes) route->take(server, request, tenant);
@@ -200,6 +203,8 @@ static void on_request(void *ctx, tp__http_request *request) {
 
 static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
   if (o->port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "port", "port is at most 65535");
+  if (o->on_request_ctx && !o->on_request)
+    return tp__refuse(fault, TP_ERR_USAGE, "on_request_ctx", "on_request_ctx is set, and on_request is NULL");
   if (o->key_count > 0 && !o->keys)
     return tp__refuse(fault, TP_ERR_USAGE, "keys", "%zu keys are announced, and the list is NULL", o->key_count);
   if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
@@ -256,6 +261,7 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
   const tp__http_handlers handlers = {.request = on_request,
                                       .gone = tp__exchange_gone,
                                       .drained = tp__exchange_drained,
+                                      .done = tp__exchange_done,
                                       .released = tp__exchange_released,
                                       .ctx = server};
   return tp__http_start(&http, &handlers, &server->http, fault);

@@ -75,8 +75,9 @@ struct tp__exchange {
   tp__bytes model, previous; /* as the client named them */
   bool stores;
   /* under the turn's lock */
-  tp__http_request *request; /* NULL: it was ended */
-  bool began;                /* the stream */
+  int64_t input_tokens, output_tokens; /* of its usage */
+  tp__http_request *request;           /* NULL: it was ended */
+  bool began;                          /* the stream */
   bool has_piece, has_text;
   uint64_t sequence;           /* of its events */
   unsigned item;               /* index of the output that is being written */
@@ -94,6 +95,9 @@ struct tp__server_turn {
   bool holds_text;                         /* the answer is shown when it is complete: it must fit a schema */
   char key[TP__TURN_KEY_DIGITS + 1];       /* of the ids of its calls */
   char previous_id[TP__EXCHANGE_ID_BYTES]; /* the response that it continues; empty: none */
+  char turn_id[TP__EXCHANGE_ID_BYTES];     /* of the runtime */
+  char agent_id[TP_ID_BYTES_MAX + 1];      /* empty: it was not submitted */
+  char *session_id;                        /* a copy; NULL: it was not submitted */
   tp_text tools;                           /* value: an array as in the request; empty: none */
   tp__bytes tools_copy;
   /* the owner of the turn only */
@@ -191,6 +195,8 @@ struct tp_server {
 
 /* ---- server.c ---- */
 
+/** The path of a route; "" for NULL: a path that is none. */
+const char *tp__server_route_path(const void *route);
 void tp__server_unref(tp_server *server);
 
 /* ---- refusal.c ---- */
@@ -271,6 +277,8 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
 void tp__exchange_gone(void *ctx, void *data);
 void tp__exchange_drained(void *ctx, tp__http_request *request, void *data);
 void tp__exchange_released(void *ctx, void *data);
+/** Notifies the host of a request that has ended. */
+void tp__exchange_done(void *ctx, const tp__http_done *done, void *data);
 /** What happens in turns of this server; a tp_event_fn. */
 void tp__exchange_event(void *ctx, const tp_event *event);
 void tp__server_turns_cancel(tp_server *server);

@@ -36,6 +36,35 @@ typedef struct tp_server_key {
   const char *tenant;
 } tp_server_key;
 
+/** A request of a client that has ended: what a line of an access log has, and nothing that the request or its answer
+ *  says. struct_size is set by the library; borrowed until the callback returns. */
+typedef struct tp_server_request {
+  size_t struct_size;
+  /** The wall clock when its first line was read. */
+  int64_t unix_ms;
+  /** From then until the answer, or its stream, began (-1: it never did), and until its last byte was passed to the
+   *  system, or the client had left. */
+  int64_t answered_ns, duration_ns;
+  /** Of the bodies of the request and of its answer. */
+  uint64_t bytes_in, bytes_out;
+  /** The status that was sent; 0: the client left before. */
+  uint32_t status;
+  /** The connection was closed before the end of the answer. */
+  bool left;
+  bool streams;
+  uint8_t reserved_[2];
+  /** The path of a route, "" for a path that is none; the tenant of its key, or empty. */
+  const char *route, *tenant;
+  /** Of a request that became a turn, or goes on with one; else empty: the id that the client reads, those of the turn,
+   *  its session and its agent, and the client's word for the model. */
+  tp_text id, turn_id, session, agent, model;
+  /** Of the turn's requests to models, as far as this answer has them in its usage. */
+  int64_t input_tokens, output_tokens;
+} tp_server_request;
+/** Receives a request that has ended. It must return within microseconds, and must not block: all connections wait
+ *  for it. Threads: that of the connections, and the one in tp_server_free(); never two at once. */
+typedef void (*tp_server_request_fn)(void *ctx, const tp_server_request *request);
+
 /** Zero means default. Strings are copied. */
 typedef struct tp_server_options {
   size_t struct_size;
@@ -71,6 +100,10 @@ typedef struct tp_server_options {
   uint32_t reserved2_;
   /** Of the sessions of clients; referenced. NULL: the runtime's. */
   tp_shared_history *shared_history;
+  /** For each request whose head was read, after its end; NULL: none. */
+  tp_server_request_fn on_request;
+  /** TP_ERR_USAGE without on_request. */
+  void *on_request_ctx;
 } tp_server_options;
 
 /** Starts a server.

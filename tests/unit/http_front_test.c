@@ -29,7 +29,8 @@ typedef struct host {
   pthread_cond_t changed;
   /* under mutex */
   tp__http_request *held[HELD_MAX];
-  int holds, gone, drained, released;
+  int holds, gone, drained, released, dones;
+  tp__http_done done; /* the newest */
   char body[256], origin[64], method[16];
   size_t body_size;
 } host;
@@ -51,6 +52,7 @@ static void take_request(void *ctx, tp__http_request *request) {
   host *h = ctx;
   tp_text body = tp__http_body(request), origin = tp__http_header(request, "oRigin");
   tp__http_set_data(request, h);
+  tp__http_set_route(request, h, &h->holds);
   pthread_mutex_lock(&h->mutex);
   h->body_size = body.size;
   snprintf(h->body, sizeof h->body, "%.*s", (int)(body.size < 255 ? body.size : 255), body.size ? body.data : "");
@@ -82,6 +84,13 @@ static void note_drained(void *ctx, tp__http_request *request, void *data) {
   host *h = ctx;
   if (request && data == h) count(h, &h->drained);
 }
+static void note_done(void *ctx, const tp__http_done *done, void *data) {
+  host *h = ctx;
+  pthread_mutex_lock(&h->mutex);
+  if (!data || data == h) h->done = *done;
+  pthread_mutex_unlock(&h->mutex);
+  count(h, &h->dones);
+}
 static void note_released(void *ctx, void *data) {
   host *h = ctx;
   if (data == h) count(h, &h->released);
@@ -94,8 +103,12 @@ static tp__http_request *held(host *h, int index) {
 
 static void open_host(host *h, const tp__http_options *options) {
   *h = (host){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-  tp__http_handlers handlers = {
-      .request = take_request, .gone = note_gone, .drained = note_drained, .released = note_released, .ctx = h};
+  tp__http_handlers handlers = {.request = take_request,
+                                .gone = note_gone,
+                                .drained = note_drained,
+                                .done = note_done,
+                                .released = note_released,
+                                .ctx = h};
   tp_fault fault = {0};
   assert_int_equal(tp__http_start(options, &handlers, &h->http, &fault), TP_OK);
   assert_true(tp__http_port(h->http) > 0);
@@ -110,6 +123,7 @@ static host *host_new(tp__http_options options) {
 static void host_free(host *h) {
   tp__http_free(h->http);
   assert_int_equal(h->released >= h->holds, true);
+  assert_int_equal(h->dones >= h->released, true);
   free(h);
 }
 
@@ -516,5 +530,93 @@ TEST(no_connection_is_accepted_after_the_stop_and_open_requests_go_on) {
   tp__http_answer(request, 200, NULL, tp_text_of("still here"));
   hear(fd, "still here");
   close(fd);
+  host_free(h);
+}
+
+/* ---- how a request went ---- */
+
+static tp__http_done done_of(host *h, int index) {
+  wait_for(h, &h->dones, index + 1);
+  pthread_mutex_lock(&h->mutex);
+  tp__http_done done = h->done;
+  pthread_mutex_unlock(&h->mutex);
+  return done;
+}
+
+TEST(a_request_that_was_answered_is_done_with_its_sizes_and_times) {
+  host *h = host_new((tp__http_options){.body_bytes_max = 100});
+  int fd = dial(h);
+  say(fd, "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+  hear(fd, "at once\n");
+  tp__http_done done = done_of(h, 0);
+  assert_int_equal(done.status, 200);
+  assert_false(done.left);
+  assert_int_equal(done.bytes_in, 5);
+  assert_int_equal(done.bytes_out, 8);
+  assert_ptr_equal(done.route, h);
+  assert_ptr_equal(done.who, &h->holds);
+  assert_true(0 < done.began_ns && done.began_ns <= done.answered_ns && done.answered_ns <= done.ended_ns);
+  int64_t before_ns = done.began_ns;
+  say(fd, GET("/held")); /* the same connection */
+  tp__http_stream_begin(held(h, 0), 201, NULL);
+  assert_int_equal(tp__http_stream_put(held(h, 0), tp_text_of("abc")), TP_OK);
+  hear(fd, "abc");
+  tp__http_stream_end(held(h, 0));
+  done = done_of(h, 1);
+  assert_int_equal(done.status, 201);
+  assert_int_equal(done.bytes_out, 3); /* without what chunks add */
+  assert_true(done.began_ns > before_ns);
+  say(fd, GET("/large"));
+  char block[4096];
+  for (size_t size = 0; size < 1 << 20;) {
+    ssize_t got = recv(fd, block, sizeof block, 0);
+    assert_true(got > 0);
+    size += (size_t)got;
+  }
+  assert_int_equal(done_of(h, 2).bytes_out, 1 << 20);
+  close(fd);
+  host_free(h);
+}
+
+TEST(what_the_front_refuses_is_done_without_a_route) {
+  host *h = host_new((tp__http_options){.body_bytes_max = 100});
+  static const struct {
+    const char *head;
+    unsigned status;
+  } rows[] = {{"POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n", 413},
+              {"POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400}};
+  for (int i = 0; i < 2; i++) {
+    int fd = dial(h);
+    say(fd, rows[i].head);
+    hear(fd, "}}\n");
+    tp__http_done done = done_of(h, i);
+    assert_int_equal(done.status, rows[i].status);
+    assert_null(done.route);
+    assert_true(done.bytes_out > 0);
+    close(fd);
+  }
+  assert_int_equal(h->released, 0);
+  host_free(h);
+}
+
+TEST(a_client_that_leaves_is_done_after_its_host_has_ended) {
+  host *h = host_new((tp__http_options){0});
+  int fd = dial(h);
+  say(fd, GET("/held"));
+  tp__http_request *request = held(h, 0);
+  close(fd);
+  wait_for(h, &h->gone, 1);
+  tp__http_answer(request, 200, NULL, tp_text_of("late"));
+  tp__http_done done = done_of(h, 0);
+  assert_true(done.left);
+  assert_int_equal(done.status, 0);
+  assert_int_equal(done.bytes_out, 0);
+  assert_int_equal(done.answered_ns, 0);
+  fd = dial(h); /* and one within its request, which is not passed */
+  say(fd, "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe");
+  close(fd);
+  done = done_of(h, 1);
+  assert_true(done.left);
+  assert_int_equal(done.status, 0);
   host_free(h);
 }

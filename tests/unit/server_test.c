@@ -268,6 +268,53 @@ TEST(a_server_that_drains_takes_no_turns_and_is_not_ready) {
   end_serving(&s);
 }
 
+/* ---- requests that have ended ---- */
+
+typedef struct noted {
+  tp_server_request request; /* the newest; its texts are not read */
+  char turn[64], session[64], model[64], tenant[64];
+  latch ended;
+} noted;
+
+static void note_request(void *ctx, const tp_server_request *request) {
+  noted *n = ctx;
+  n->request = *request;
+  snprintf(n->turn, sizeof n->turn, "%.*s", (int)request->turn_id.size, request->turn_id.data);
+  snprintf(n->session, sizeof n->session, "%.*s", (int)request->session.size, request->session.data);
+  snprintf(n->model, sizeof n->model, "%.*s", (int)request->model.size, request->model.data);
+  snprintf(n->tenant, sizeof n->tenant, "%s", request->tenant);
+  latch_hit(&n->ended);
+}
+
+TEST(a_host_is_notified_of_each_request_that_has_ended) {
+  static const reply says[] = {{.text = "Hello.", .input_tokens = 7, .output_tokens = 2}};
+  noted n = {.ended = LATCH};
+  served s;
+  serve_with(&s, (world_options){.replies = says, .reply_count = 1},
+             (tp_server_options){.tenant = "acme", .on_request = note_request, .on_request_ctx = &n});
+  web_answer answer = chat(&s, "X-Session-Id: s1\r\n", HI);
+  latch_wait(&n.ended, 1);
+  assert_int_equal(n.request.status, 200);
+  assert_int_equal(n.request.bytes_out, strlen(answer.body));
+  assert_int_equal(n.request.bytes_in, strlen(HI));
+  assert_int_equal(n.request.input_tokens, 7);
+  assert_int_equal(n.request.output_tokens, 2);
+  expect_in(answer.body, n.turn);
+  assert_string_equal(n.session, "s1");
+  assert_string_equal(n.model, "a");
+  assert_string_equal(n.tenant, "acme");
+  assert_string_equal(n.request.route, CHAT);
+  (void)chat(&s, "Idempotency-Key: k\r\n", HI);
+  latch_wait(&n.ended, 2);
+  assert_memory_equal(n.turn, "key-", 4);
+  (void)web_ask(s.port, "GET", "/nothing", "", NULL);
+  latch_wait(&n.ended, 3);
+  assert_int_equal(n.request.status, 404);
+  assert_string_equal(n.request.route, "");
+  assert_string_equal(n.turn, "");
+  end_serving(&s);
+}
+
 /* ---- keys ---- */
 
 static void note_tenant(void *ctx, const tp_event *event) {
@@ -333,6 +380,7 @@ TEST(what_is_wrong_with_the_options_is_refused) {
               {{.keys = shorts, .key_count = 1}, TP_ERR_USAGE},
               {{.keys = nones, .key_count = 1}, TP_ERR_USAGE},
               {{.keys = nulls, .key_count = 1}, TP_ERR_USAGE},
+              {{.on_request_ctx = (void *)1}, TP_ERR_USAGE},
               {{.key_count = 1}, TP_ERR_USAGE}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(rows); i++) {
