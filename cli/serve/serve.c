@@ -16,6 +16,7 @@
 #include "cli/run/talk.h"
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
+#include "cli/serve/access_log.h"
 #include "turnphase/server.h"
 #include "turnphase/sqlite.h"
 
@@ -37,6 +38,7 @@ typedef struct serving {
   tp_server_key key_list[CLI_KEYS_MAX];
   const tp_server_key *key_pointers[CLI_KEYS_MAX];
   cli_signals signals;
+  cli_access_log *access_log; /* NULL: none */
 } serving;
 
 static int check(const cli_arguments *a) {
@@ -172,6 +174,8 @@ static int start_server(serving *s) {
                                      .default_agent = default_agent(s),
                                      .turn_limit_ms = a->limits.time_s * 1000,
                                      .goes_on = a->goes_on,
+                                     .on_request = s->access_log ? cli_access_log_put : NULL,
+                                     .on_request_ctx = s->access_log,
                                      .shared_history = s->talk.history};
   tp_status status = tp_server_start(s->talk.runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("serve", status, &fault);
@@ -181,11 +185,15 @@ static int start_server(serving *s) {
 }
 
 static void wait_for_end(const serving *s) {
-  while (cli_signals_next(&s->signals) == SIGHUP) cli_follower_retry(s->talk.follower);
+  while (cli_signals_next(&s->signals) == SIGHUP) {
+    cli_access_log_reopen(s->access_log);
+    cli_follower_retry(s->talk.follower);
+  }
 }
 
 static void close_serving(serving *s) {
   tp_server_free(s->server, DRAIN_LIMIT_MS);
+  cli_access_log_close(s->access_log);
   for (size_t i = s->agent_count; i > 0; i--) tp_agent_remove(s->agents[i - 1]);
   free(s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
@@ -207,6 +215,7 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = cli_listen_read(arguments->http ? arguments->http : ADDRESS, &s->address, &s->port);
   if (status == CLI_OK) status = read_keys(s);
   if (status == CLI_OK) status = cli_signals_take(&s->signals);
+  if (status == CLI_OK && arguments->access_log) status = cli_access_log_open(arguments->access_log, &s->access_log);
   if (status == CLI_OK) status = open_runtime(s);
   if (status == CLI_OK) status = start_server(s);
   if (status == CLI_OK) wait_for_end(s);
