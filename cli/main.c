@@ -9,6 +9,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "cli/common/nearest.h"
 #include "cli/common/options.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/host.h"
@@ -78,6 +79,7 @@ static const cli_command commands[] = {
     {.bit = CLI_HOOKS,
      .name = "hooks",
      .operand = "ACTION OPERAND…",
+     .actions = "list check trust untrust run import stats new",
      .operands_max = CLI_OPERANDS_MAX,
      .summary = "check, trust, try and make declared hooks",
      .examples = "  turnphase hooks new guard no_rm .system/hooks --language python\n"
@@ -102,6 +104,7 @@ static const cli_command commands[] = {
     {.bit = CLI_TOOL,
      .name = "tool",
      .operand = "ACTION TOOL|KEY",
+     .actions = "list call create run",
      .operands_max = 2,
      .summary = "list tools, call one with every gate of a turn, or create and run a task",
      .examples = "  turnphase tool list --load ./tools.so\n"
@@ -121,6 +124,7 @@ static const cli_command commands[] = {
     {.bit = CLI_MCP,
      .name = "mcp",
      .operand = "ACTION TOOL|SERVER",
+     .actions = "list call check pin serve",
      .operands_max = 2,
      .summary = "tools of MCP servers: list, call, see what the gates say, and serve them guarded",
      .examples =
@@ -179,6 +183,7 @@ static const cli_command commands[] = {
     {.bit = CLI_SESSIONS,
      .name = "sessions",
      .operand = "list|show|export|fork|delete DIR SESSION",
+     .actions = "list show export fork delete",
      .operands_max = 4,
      .summary = "list the sessions of a data directory, show, export, fork and erase them",
      .examples = "  turnphase sessions list ./kept --tenant acme\n"
@@ -258,6 +263,7 @@ static const cli_command commands[] = {
     {.bit = CLI_JOBS,
      .name = "jobs",
      .operand = "list|show|redrive|discard DIR JOB",
+     .actions = "list show redrive discard",
      .operands_max = 3,
      .summary = "list background jobs, and run or give up those that failed",
      .examples = "  turnphase jobs list ./kept\n"
@@ -283,6 +289,7 @@ static const cli_command commands[] = {
     {.bit = CLI_ASK,
      .name = "ask",
      .operand = "list|answer DIR NUMBER allow|deny",
+     .actions = "list answer",
      .operands_max = 4,
      .summary = "list questions about tool calls that wait in a data directory, and answer them",
      .examples = "  turnphase run --model anthropic:NAME --data ./kept --ask data talk.yaml &\n"
@@ -307,6 +314,7 @@ static const cli_command commands[] = {
     {.bit = CLI_STORE,
      .name = "store",
      .operand = "verify|stats|hash|prune DIR FILE",
+     .actions = "verify stats hash prune",
      .operands_max = 3,
      .summary = "check the store of a data directory, or count what is in it",
      .examples = "  turnphase store verify ./kept\n"
@@ -323,6 +331,7 @@ static const cli_command commands[] = {
     {.bit = CLI_MEMORY,
      .name = "memory",
      .operand = "ACTION DATA OPERAND…",
+     .actions = "list search show forget export import stats",
      .operands_max = CLI_OPERANDS_MAX,
      .summary = "look into a memory, search it, forget, export and import",
      .examples = "  turnphase memory list ./kept\n"
@@ -358,7 +367,7 @@ static int print_usage(cli_output *output) {
                    "\n"
                    "Usage: turnphase COMMAND [OPTION…]\n\n");
   for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-15s %s\n", commands[i].name, commands[i].summary);
-  cli_print_string(output, "\nturnphase COMMAND --help says more; turnphase --version says which version this is.\n");
+  cli_print_string(output, "\nturnphase help COMMAND says more; turnphase --version says which version this is.\n");
   return CLI_OK;
 }
 
@@ -381,21 +390,43 @@ static int run_command(const cli_command *command, int argc, char **argv, cli_ou
   return status;
 }
 
+static int refuse_command(const char *word) {
+  char hint[CLI_HINT_SIZE];
+  cli_nearest nearest = cli_nearest_to(word);
+  for (size_t i = 0; i < COMMANDS; i++) cli_nearest_try(&nearest, commands[i].name);
+  cli_error("there is no command '%s'%s", word, cli_nearest_hint(&nearest, "", hint));
+  cli_error("see: turnphase --help");
+  return CLI_USAGE;
+}
+
+static int help_of(const char *word, cli_output *output) {
+  const cli_command *command = find_command(word);
+  if (!command) return refuse_command(word);
+  cli_output_init(output, CLI_COLOUR_AUTO);
+  cli_output_fold(output);
+  cli_help(command, output);
+  return CLI_OK;
+}
+
 static int dispatch(int argc, char **argv, cli_output *output) {
   const char *word = argc > 1 ? argv[1] : NULL;
   if (!word) {
     cli_error("which command? see: turnphase --help");
     return CLI_USAGE;
   }
-  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return print_usage(output);
-  if (strcmp(word, "--version") == 0) {
+  bool asks_help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+  bool asks_version = strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
+  if (argc > 2 + asks_help && (asks_help || asks_version)) {
+    cli_error("%s does not take '%s'", word, argv[2 + asks_help]);
+    return CLI_USAGE;
+  }
+  if (asks_help) return argc > 2 ? help_of(argv[2], output) : print_usage(output);
+  if (asks_version) {
     cli_printf(output, "turnphase %s\n", tp_version());
     return CLI_OK;
   }
   const cli_command *command = find_command(word);
-  if (command) return run_command(command, argc - 1, argv + 1, output);
-  cli_error("there is no command '%s'; see: turnphase --help", word);
-  return CLI_USAGE;
+  return command ? run_command(command, argc - 1, argv + 1, output) : refuse_command(word);
 }
 
 /* A core file would have the keys of models and hooks in it. A limit of one byte also stops what a pipe in core_pattern

@@ -38,8 +38,9 @@ int cli_data_make(const char *directory) {
   return access(directory, W_OK | X_OK) == 0 ? CLI_OK : refuse_directory(directory, errno);
 }
 
-static int check_directory(const char *directory) {
+int cli_data_check(const char *directory) {
   struct stat found;
+  errno = 0;
   if (stat(directory, &found) == 0 && S_ISDIR(found.st_mode)) return CLI_OK;
   cli_error_at(directory, 0, 0, "%s; give the directory that run --data was given", strerror(errno ? errno : ENOTDIR));
   return CLI_IO;
@@ -51,8 +52,7 @@ int cli_data_open(const char *directory, cli_data *data) {
     cli_error("which data directory? it is the one that run --data was given");
     return CLI_USAGE;
   }
-  errno = 0;
-  int checked = check_directory(directory);
+  int checked = cli_data_check(directory);
   bool can_write = access(directory, W_OK) == 0;
   if (checked != CLI_OK) return checked;
   data->path = cli_data_path(directory, file_name);

@@ -21,6 +21,8 @@ char *cli_data_path(const char *directory, const char *file);
 /** Makes a directory, where it is not there, for its owner alone, since what is kept there is private.
  *  @return CLI_OK; CLI_IO after saying why it cannot be used. */
 int cli_data_make(const char *directory);
+/** A directory that must be there. @return likewise. */
+int cli_data_check(const char *directory);
 /** Opens the store of a directory, which must be there. @return likewise. */
 int cli_data_open(const char *directory, cli_data *data);
 void cli_data_close(cli_data *data);

@@ -10,6 +10,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/limits.h"
 #include "cli/common/message.h"
+#include "cli/common/nearest.h"
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
 
@@ -248,7 +249,7 @@ static const struct row rows[] = {
 #include "cli/common/options.def"
 #undef OPTION
 };
-enum { OPTION_COUNT = sizeof rows / sizeof rows[0] };
+enum { OPTION_COUNT = sizeof rows / sizeof rows[0], NAMES_MAX = 128 };
 
 /* What getopt_long() gives for an option without a letter. */
 enum { WITHOUT_LETTER = 256 };
@@ -301,6 +302,50 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
   return bad_usage(command);
 }
 
+/* "list, show or redrive". */
+static void print_actions(const char *actions, char *buffer, size_t size) {
+  size_t used = 0;
+  for (const char *at = actions; *at && used < size; at++) {
+    const char *between = *at != ' ' ? NULL : strchr(at + 1, ' ') ? ", " : " or ";
+    used += (size_t)snprintf(buffer + used, size - used, between ? "%s" : "%.1s", between ? between : at);
+  }
+}
+
+static bool has_action(const char *actions, const char *word, cli_nearest *nearest, char names[NAMES_MAX]) {
+  snprintf(names, NAMES_MAX, "%s", actions);
+  char *rest = NULL;
+  for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+    if (strcmp(name, word) == 0) return true;
+    cli_nearest_try(nearest, name);
+  }
+  return false;
+}
+
+static int check_action(const cli_command *command, const cli_arguments *arguments) {
+  char names[NAMES_MAX], listed[2 * NAMES_MAX], hint[CLI_HINT_SIZE];
+  const char *word = arguments->operand ? arguments->operand : "";
+  cli_nearest nearest = cli_nearest_to(word);
+  if (!command->actions || arguments->help || has_action(command->actions, word, &nearest, names)) return CLI_OK;
+  print_actions(command->actions, listed, sizeof listed);
+  if (!arguments->operand) cli_error("%s needs an action: %s", command->name, listed);
+  else
+    cli_error("%s has no action '%s'%s The actions are: %s", command->name, word,
+              nearest.name ? cli_nearest_hint(&nearest, "", hint) : ".", listed);
+  return bad_usage(command);
+}
+
+/* Also an option that other commands take has its name. */
+static int refuse_option(const cli_command *command, const char *word) {
+  char hint[CLI_HINT_SIZE], name[64];
+  size_t length = strcspn(word, "=");
+  snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), word);
+  cli_nearest nearest = cli_nearest_to(name[0] == '-' && name[1] == '-' ? name + 2 : "");
+  for (size_t i = 0; i < OPTION_COUNT; i++)
+    if (rows[i].commands & command->bit) cli_nearest_try(&nearest, rows[i].name);
+  cli_error("%s does not take '%s'%s", command->name, word, cli_nearest_hint(&nearest, "--", hint));
+  return bad_usage(command);
+}
+
 /* A word of its own that stands where the argument of an option should be, and is an option itself. */
 static bool is_option(const char *word, const char *argument) {
   return argument == word && argument[0] == '-' && argument[1] == '-' && argument[2] != '\0';
@@ -338,7 +383,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
       if (value == ':') cli_error("'%s' needs an argument", argv[optind - 1]);
       else if (optopt && optopt < WITHOUT_LETTER && !row_of(optopt))
         cli_error("%s has no option '-%c'", command->name, optopt);
-      else cli_error("%s does not take '%s'", command->name, argv[optind - 1]);
+      else return refuse_option(command, argv[optind - 1]);
       return bad_usage(command);
     }
     if (is_option(argv[optind - 1], optarg)) {
@@ -357,7 +402,8 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
                                                                                       : "hook-model");
     return bad_usage(command);
   }
-  return take_operands(command, argc, argv, arguments);
+  int status = take_operands(command, argc, argv, arguments);
+  return status == CLI_OK ? check_action(command, arguments) : status;
 }
 
 void cli_arguments_free(cli_arguments *arguments) {

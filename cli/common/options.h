@@ -177,12 +177,14 @@ typedef struct cli_arguments {
 typedef struct cli_command {
   unsigned bit; /* CLI_PLAN, … */
   const char *name, *operand, *summary;
+  const char *actions; /* what the first operand is, one blank between them; NULL: it is none of a list */
   size_t operands_max; /* 0: one, where operand names it */
   const char *examples, *description;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;
 
-/** Reads the words after the command's name; argv[0] is that name.
+/** Reads the words after the command's name; argv[0] is that name. The first operand of a command with actions is one
+ *  of them, but where help is asked for.
  *  @return 0, or CLI_USAGE after saying what is wrong. */
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
 void cli_arguments_free(cli_arguments *arguments);

@@ -609,7 +609,7 @@ static int check_options(const struct action *action, const cli_arguments *argum
 
 int cli_hooks(const cli_arguments *arguments, cli_output *output) {
   for (size_t i = 0; i < ACTIONS; i++) {
-    if (!arguments->operand || strcmp(actions[i].name, arguments->operand) != 0) continue;
+    if (strcmp(actions[i].name, arguments->operand) != 0) continue;
     bool takes_more = actions[i].run == cli_hooks_import && arguments->operand_count > 1;
     if (arguments->operand_count != actions[i].operands + 1 && !takes_more) {
       cli_error("usage: turnphase hooks %s %s", actions[i].name, actions[i].usage);
@@ -618,7 +618,5 @@ int cli_hooks(const cli_arguments *arguments, cli_output *output) {
     int status = check_options(&actions[i], arguments);
     return status == CLI_OK ? actions[i].run(arguments, output) : status;
   }
-  if (arguments->operand) cli_error("hooks has no action '%s'; see: turnphase hooks --help", arguments->operand);
-  else cli_error("hooks needs an action; see: turnphase hooks --help");
-  return CLI_USAGE;
+  return CLI_USAGE; /* never: the command table has the same actions */
 }

@@ -137,10 +137,9 @@ static int answer(const cli_arguments *arguments, const char *path) {
 }
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
-  const char *action = arguments->operand ? arguments->operand : "";
-  bool answers = strcmp(action, "answer") == 0;
-  if (!answers && (strcmp(action, "list") != 0 || arguments->operand_count != 2)) {
-    cli_error("ask takes list DIR, or answer DIR NUMBER allow|deny; see: turnphase ask --help");
+  bool answers = strcmp(arguments->operand, "answer") == 0;
+  if (!answers && arguments->operand_count != 2) {
+    cli_error("ask list takes a data directory; see: turnphase ask --help");
     return CLI_USAGE;
   }
   if (answers ? arguments->all || arguments->json : arguments->reason || arguments->by || arguments->call_arguments) {

@@ -363,7 +363,7 @@ int cli_sessions(const cli_arguments *arguments, cli_output *output) {
                  {"fork", 3, 3, sessions_fork},
                  {"delete", 1, 2, sessions_delete}};
   work w = {.arguments = arguments, .output = output};
-  for (size_t i = 0; arguments->operand && i < sizeof actions / sizeof actions[0]; i++) {
+  for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
     if (strcmp(arguments->operand, actions[i].name) != 0) continue;
     size_t given = arguments->operand_count - 1;
     if (given < actions[i].least || given > actions[i].most) break;

@@ -343,11 +343,7 @@ static int run_action(const char *command, const action *actions, size_t count, 
   const action *found = find_action(actions, count, arguments->operand);
   work w = {.arguments = arguments, .output = output};
   uint64_t id = 0;
-  if (!found) {
-    cli_error("%s cannot '%s'; see: turnphase %s --help", command, arguments->operand ? arguments->operand : "",
-              command);
-    return CLI_USAGE;
-  }
+  if (!found) return CLI_USAGE; /* never: the command table has the same actions */
   bool has_all = arguments->operand_count == (found->operand == NOTHING_ELSE ? 2 : 3);
   bool names_job = found->operand == NEEDS_JOB || (found->operand == MAY_HAVE_JOB && arguments->operand_count == 3);
   if (found->operand == MAY_HAVE_JOB && arguments->operand_count == 2) has_all = chooses_jobs(arguments);

@@ -270,14 +270,10 @@ static int pin_server(const cli_arguments *arguments, cli_output *output) {
 }
 
 int cli_mcp(const cli_arguments *arguments, cli_output *output) {
-  const char *word = arguments->operand ? arguments->operand : "";
+  const char *word = arguments->operand;
   if (strcmp(word, "serve") == 0) return cli_mcp_serve(arguments, output);
   bool is_tool = strcmp(word, "list") == 0 || strcmp(word, "call") == 0;
   bool is_pin = strcmp(word, "pin") == 0;
-  if (!is_tool && !is_pin && strcmp(word, "check") != 0) {
-    cli_error("mcp: the action is list, call, check, pin or serve, not '%s'", word);
-    return CLI_USAGE;
-  }
   if (!has_servers(arguments)) {
     cli_error("mcp %s: name servers by --mcp NAME=COMMAND or --mcp-config FILE", word);
     return CLI_USAGE;

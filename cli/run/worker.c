@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/run/job.h"
@@ -101,7 +102,8 @@ int cli_worker(const cli_arguments *theirs, cli_output *output) {
     cli_error("which data directory? it is the one that run --data was given");
     return CLI_USAGE;
   }
-  int status = cli_talk_check(&arguments, "worker", false);
+  int status = cli_data_check(arguments.data);
+  if (status == CLI_OK) status = cli_talk_check(&arguments, "worker", false);
   if (status == CLI_OK) status = take_signals(&w);
   if (status == CLI_OK) status = cli_talk_open(&w.talk, &arguments, &none);
   if (status == CLI_OK) status = listen_to_jobs(&w);

@@ -201,13 +201,10 @@ static int check_options(const cli_arguments *arguments, tool_action action) {
 
 static int check_words(const cli_arguments *arguments, tool_action *ret_action) {
   static const char *const names[ACTIONS] = {[LIST] = "list", [CALL] = "call", [CREATE] = "create", [RUN] = "run"};
-  const char *word = arguments->operand ? arguments->operand : "";
+  const char *word = arguments->operand;
   int found = LIST;
   while (found < ACTIONS && strcmp(word, names[found]) != 0) found++;
-  if (found == ACTIONS) {
-    cli_error("tool: the action is list, call, create or run, not '%s'", word);
-    return CLI_USAGE;
-  }
+  if (found == ACTIONS) return CLI_USAGE; /* never: the command table has the same actions */
   *ret_action = (tool_action)found;
   if (arguments->operand_count == (found == LIST ? 1 : 2)) return check_options(arguments, *ret_action);
   if (found == LIST) return refuse("tool list takes no more words");

@@ -28,10 +28,45 @@ TEST(help_begins_with_examples) {
 }
 
 TEST(version_is_printed) {
-  command c = {.arguments = {"--version"}};
-  assert_status(&c, 0);
-  assert_int_equal(strncmp(c.out.data, "turnphase 0.", 12), 0);
-  command_free(&c);
+  static const char *const words[] = {"--version", "-V"};
+  for (size_t i = 0; i < 2; i++) {
+    command c = {.arguments = {words[i]}};
+    assert_status(&c, 0);
+    assert_int_equal(strncmp(c.out.data, "turnphase 0.", 12), 0);
+    command_free(&c);
+  }
+}
+
+TEST(help_of_a_command_is_its_own) {
+  command own = {.arguments = {"jobs", "--help"}}, asked = {.arguments = {"help", "jobs"}};
+  assert_status(&own, 0);
+  assert_status(&asked, 0);
+  assert_true(own.out.size == asked.out.size && memcmp(own.out.data, asked.out.data, own.out.size) == 0);
+  command_free(&own);
+  command_free(&asked);
+}
+
+/* Each action of each command is known where it is run, too: it says what it needs. */
+TEST(actions_are_known_and_want_their_operands) {
+  static const char *const commands[] = {"hooks", "tool", "mcp", "sessions", "jobs", "ask", "store", "memory"};
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    command none = {.arguments = {commands[i]}};
+    assert_status(&none, 2);
+    assert_holds(&none.err, " needs an action: ");
+    char actions[200], *rest = NULL;
+    const char *list = strstr(none.err.data, "action: ") + strlen("action: ");
+    snprintf(actions, sizeof actions, "%.*s", (int)strcspn(list, "\n"), list);
+    for (char *name = strtok_r(actions, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) {
+      if (strcmp(name, "or") == 0 || strcmp(name, "serve") == 0) continue; /* serve would serve */
+      command c = {.arguments = {commands[i], name, "a", "b", "c", "d", "e"}};
+      if (strcmp(commands[i], "hooks") == 0 && strcmp(name, "import") == 0) c.arguments[2] = NULL;
+      assert_status(&c, 2);
+      assert_holds(&c.err, commands[i]);
+      assert_false(holds(&c.err, "has no action"));
+      command_free(&c);
+    }
+    command_free(&none);
+  }
 }
 
 TEST(exit_statuses_are_listed) {
@@ -99,13 +134,43 @@ TEST(wrong_words_are_a_usage_error_on_standard_error) {
                                          {"hooks", "new", "guard", "a", "d'e"},
                                          {"hooks", "new", "guard", "--language=c"},
                                          {"hooks", "--data", "d"},
-                                         {"exit-status", "x"}};
+                                         {"exit-status", "x"},
+                                         {"--version", "x"},
+                                         {"help", "run", "x"},
+                                         {"help", "bogus"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {NULL}};
     for (int j = 0; j < 6; j++) c.arguments[j] = words[i][j];
     assert_status(&c, 2);
     assert_int_equal(c.out.size, 0);
     assert_int_equal(strncmp(c.err.data, "turnphase: ", 11), 0);
+    command_free(&c);
+  }
+}
+
+TEST(words_that_are_nearly_right_get_the_name_that_was_meant) {
+  static const struct {
+    const char *words[3], *said;
+  } rows[] = {
+      {{"pln"}, "there is no command 'pln'; did you mean 'plan'?"},
+      {{"help", "pln"}, "there is no command 'pln'; did you mean 'plan'?"},
+      {{"chatt"}, "did you mean 'chat'?"},
+      {{"sess"}, "did you mean 'sessions'?"},
+      {{"xyzzy"}, "there is no command 'xyzzy'\n"},
+      {{"run", "--scritp"}, "run does not take '--scritp'; did you mean '--script'?"},
+      {{"runs", "--statte=x"}, "runs does not take '--statte=x'; did you mean '--state'?"},
+      {{"chat", "--temprature"}, "did you mean '--temperature'?"},
+      {{"plan", "--state"}, "plan does not take '--state'\n"}, /* of another command */
+      {{"jobs", "lst"},
+       "jobs has no action 'lst'; did you mean 'list'? The actions are: list, show, redrive or discard"},
+      {{"memory", "serach"}, "did you mean 'search'?"},
+      {{"ask", "foo"}, "ask has no action 'foo'. The actions are: list or answer\n"},
+      {{"mcp", ""}, "mcp has no action ''. The actions are: "},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    command c = {.arguments = {rows[i].words[0], rows[i].words[1], rows[i].words[2]}};
+    assert_status(&c, 2);
+    assert_holds(&c.err, rows[i].said);
     command_free(&c);
   }
 }

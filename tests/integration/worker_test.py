@@ -83,13 +83,16 @@ def leave_open_job(world):
 def wrong_command_lines_say_what_is_wrong(world):
     world.write('file', '')
     for words, status, said in ((['worker'], 2, 'which data directory'), (['worker', 'file'], 74, 'Not a directory'),
+                                (['worker', 'typo'], 74, 'No such file or directory; give the directory that'),
                                 (['worker', 'kept', '--lease', '0'], 2, '--lease'),
                                 (['worker', 'kept', '--jobs', '2000'], 2, '--jobs')):
         _, error = world.ran(*words, exit_status=status)
         assert said in error, error
+    assert not os.path.exists(os.path.join(world.directory, 'typo'))
 
 
-def directory_without_jobs_is_made_and_left_at_once(world):
+def directory_without_jobs_is_left_at_once(world):
+    os.mkdir(os.path.join(world.directory, 'kept'))
     out, error = world.ran('worker', 'kept', '--until-empty')
     assert out == '' and '0 attempts of jobs were run' in error, (out, error)
     assert world.jobs() == []
@@ -111,6 +114,7 @@ def job_that_fails_for_good_gives_73(world):
 
 
 def signal_ends_it_between_jobs(world):
+    os.mkdir(os.path.join(world.directory, 'kept'))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         child = world.begin('worker', 'kept')
         assert 'running the jobs of kept' in child.stderr.readline()
@@ -218,7 +222,7 @@ def every_job_ends_once_whatever_is_killed_or_stopped(world):
     world.ran('store', 'verify', 'kept')
 
 
-CASES = [wrong_command_lines_say_what_is_wrong, directory_without_jobs_is_made_and_left_at_once,
+CASES = [wrong_command_lines_say_what_is_wrong, directory_without_jobs_is_left_at_once,
          open_job_is_run_and_shown, job_that_fails_for_good_gives_73, signal_ends_it_between_jobs,
          job_that_runs_at_a_signal_ends_and_its_end_is_stored, job_of_another_process_is_seen_while_it_waits,
          every_job_ends_once_whatever_is_killed_or_stopped]
