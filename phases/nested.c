@@ -120,6 +120,17 @@ tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const 
   return submit(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
 }
 
+tp_status tp_tool_submit_turn_late(tp_token token, tp_session *session, const tp_turn_request *request,
+                                   tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+  tp__nesting nesting;
+  tp__attempt *attempt;
+  if (!session) return tp__fail_null(fault, "session");
+  TP__TRY(tp__tool_run_hold(token, &attempt, &nesting, fault));
+  tp_status status = submit(nesting, session, request, on_end, ctx, ret_submission, fault);
+  tp__token_release(attempt);
+  return status;
+}
+
 tp_status tp_tool_submit_task(tp_tool_run *tool_run, tp_task_operation operation, const tp_task_spec *spec,
                               tp_task_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   if (!tool_run) return tp__fail_null(fault, "run");

@@ -19,6 +19,7 @@ struct tp__tool_attempt {
   tp__attempt base;
   tp__turn *turn; /* referenced */
   size_t block_size;
+  int64_t deadline_ns;         /* of the call; never changes */
   const tp__tool_waits *waits; /* the owner's; NULL: it has settled, or nobody waits yet */
   void *waits_ctx;
   tp__a32 reports;      /* how many are on their way to the owner */
@@ -382,6 +383,7 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   if (!a) return NULL;
   *a = (tp__tool_attempt){.turn = run->turn,
                           .block_size = block_size,
+                          .deadline_ns = run->deadline_ns,
                           .bytes_max = run->bytes_max,
                           .parts_bytes_max = run->parts_bytes_max};
   if (tp__attempt_init(&a->base, &class, &run->turn->strand) != TP_OK) {
@@ -477,6 +479,14 @@ tp_status tp_tool_report(tp_token token, const tp_tool_progress *theirs, tp_faul
   tp_status status = send_report(of(base), &progress, fault);
   tp__token_release(base);
   return status;
+}
+
+tp_status tp__tool_run_hold(tp_token token, tp__attempt **ret_attempt, tp__nesting *ret_nesting, tp_fault *fault) {
+  tp__attempt *base = tp__token_hold(token, &class);
+  if (!base) return tp__token_refuse(token, &class, fault);
+  *ret_nesting = (tp__nesting){.parent = of(base)->turn, .until_ns = of(base)->deadline_ns};
+  *ret_attempt = base;
+  return TP_OK;
 }
 
 tp_status tp_tool_run_progress(const tp_tool_run *run, const tp_tool_progress *theirs, tp_fault *fault) {

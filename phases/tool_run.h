@@ -90,6 +90,10 @@ tp_reason tp__tool_run_start(const tp_tool_run *run, const tp__tool_entry *tool,
                              tp__tool_attempt **ret_attempt);
 /** The thread that runs the function. @return NULL: it runs on the owner, and has not deferred. */
 tp__attempt *tp__tool_run_attempt(const tp_tool_run *run);
+/** Any thread: what a turn is run for that is nested in the call of an open token.
+ *  @param ret_attempt  tp__token_release() when the turn was made.
+ *  @return TP_OK; as tp_tool_report(). */
+tp_status tp__tool_run_hold(tp_token token, tp__attempt **ret_attempt, tp__nesting *ret_nesting, tp_fault *fault);
 /** Owner: ends it now as cancelled. */
 void tp__tool_run_cancel(tp__tool_attempt *attempt);
 

@@ -817,6 +817,15 @@ TP_API tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const t
 TP_API tp_status tp_tool_submit_turn(tp_tool_run *run, tp_session *session, const tp_turn_request *request,
                                      tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission,
                                      tp_fault *fault) TP_MUST_USE;
+/** tp_tool_submit_turn() after the tool's function has returned: for what is wanted in the middle of a call that has
+ *  deferred, or that was taken from an inbox. The call keeps its permit.
+ *  @param token  of a call of a tool.
+ *  @return as tp_tool_submit_turn(); TP_ERR_STALE when the token was completed or the call given up; TP_ERR_USAGE for a
+ *          token of something else.
+ *  Threads: any, at any time.  Blocks: no. */
+TP_API tp_status tp_tool_submit_turn_late(tp_token token, tp_session *session, const tp_turn_request *request,
+                                          tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission,
+                                          tp_fault *fault) TP_MUST_USE;
 /** Of a call in a nested turn: the id of the turn whose call runs it; else empty. It is empty in a background job: a
  *  job that runs turns must prevent by other means that these turns store the same job again and again. Borrowed until
  *  the handler returns.

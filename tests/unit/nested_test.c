@@ -21,7 +21,11 @@ typedef struct world {
   bool in_itself;        /* nested turns are run in the session "root" */
   bool submits;          /* the tool defers and submits the turn */
   bool on_thread;        /* also then: on a handler thread */
+  bool is_late;          /* another thread submits the turn, by the token */
   latch *entered, *goes; /* the tool hits the one and waits for the other */
+  latch *late_goes;      /* what the other thread waits for */
+  latch submitted;       /* it has submitted, or was refused */
+  latch nested_over;     /* a submitted one has ended */
   _Atomic int sessions, inside, inside_most, hook_runs;
   _Atomic tp_status refusal;       /* what the last nested turn that was not run was refused with */
   _Atomic tp_turn_outcome outcome; /* of the last one that was run */
@@ -99,10 +103,52 @@ static void nested_ended(void *ctx, const tp_turn_result *result) {
   deferred *d = ctx;
   d->w->outcome = result->outcome;
   (void)!tp_tool_complete(d->token, false, result->text, NULL);
+  latch_hit(&d->w->nested_over);
   free(d);
 }
 
+/* What another thread submits when the function of the tool has returned. */
+typedef struct late_turn {
+  deferred *of;
+  tp_session *session;
+  char text[8];
+  latch *goes;
+} late_turn;
+
+static void *submit_late(void *arg) {
+  late_turn *l = arg;
+  const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of(l->text)};
+  const tp_token token = l->of->token;
+  world *w = l->of->w;
+  tp_fault fault = {0};
+  if (l->goes) latch_wait(l->goes, 1);
+  tp_status status = tp_tool_submit_turn_late(token, l->session, &request, nested_ended, l->of, NULL, &fault);
+  if (status != TP_OK) {
+    w->refusal = status;
+    free(l->of);
+    (void)!tp_tool_complete(token, true, tp_text_of(fault.message), NULL);
+  }
+  tp_session_close(l->session, NULL, NULL);
+  latch_hit(&w->submitted);
+  free(l);
+  return NULL;
+}
+
+static tp_answer defer_late(world *w, tp_tool_run *run, tp_session *session, const tp_turn_request *request) {
+  late_turn *l = malloc(sizeof *l);
+  deferred *d = malloc(sizeof *d);
+  pthread_t thread;
+  *d = (deferred){.w = w};
+  *l = (late_turn){.of = d, .session = session, .goes = w->late_goes};
+  snprintf(l->text, sizeof l->text, "%.*s", (int)request->text.size, request->text.data);
+  tp_answer answer = tp_tool_defer(run, NULL, &d->token);
+  if (pthread_create(&thread, NULL, submit_late, l) != 0) abort();
+  pthread_detach(thread);
+  return answer;
+}
+
 static tp_answer submit(world *w, tp_tool_run *run, tp_session *session, const tp_turn_request *request) {
+  if (w->is_late) return defer_late(w, run, session, request);
   deferred *d = malloc(sizeof *d);
   tp_fault fault = {0};
   *d = (deferred){.w = w};
@@ -126,7 +172,7 @@ static tp_answer delegate(void *ctx, tp_tool_run *run) {
   tp_session *session = w->in_itself ? w->session : open_own(w);
   if (w->submits) {
     tp_answer answer = submit(w, run, session, &request);
-    tp_session_close(session, NULL, NULL);
+    if (!w->is_late) tp_session_close(session, NULL, NULL);
     return answer;
   }
   enter(w);
@@ -164,7 +210,7 @@ static void note_begin(void *ctx, const tp_event *event) {
 static void open_world(world *w, tp_runtime_options options) {
   options.struct_size = sizeof options;
   pthread_mutex_init(&w->mutex, NULL);
-  w->begun = (latch)LATCH;
+  w->begun = w->submitted = w->nested_over = (latch)LATCH;
   w->runtime = open_runtime(&options);
   const tp_listener listener = {
       .struct_size = sizeof listener, .on_event = note_begin, .ctx = w, .kinds = UINT64_C(1) << TP_EVENT_TURN_BEGIN};
@@ -317,6 +363,58 @@ TEST(it_sees_the_registrations_of_its_call) {
   assert_int_equal(w.hook_runs, 0);
   run_turn(&w, "go 0", "bottom");
   assert_int_equal(w.hook_runs, 1);
+  close_world(&w);
+}
+
+/* ---- by the token ---- */
+
+TEST(another_thread_submits_it_by_the_token) {
+  for (int on_thread = 0; on_thread < 2; on_thread++) {
+    world w = {.submits = true, .is_late = true, .on_thread = on_thread};
+    open_world(&w, (tp_runtime_options){.handler_threads = 1, .turns_running_max = 1});
+    run_turn(&w, "go 4", "<<<<bottom>>>>");
+    latch_wait(&w.submitted, 4);
+    assert_int_equal(w.begin_count, 5);
+    for (size_t i = 1; i < 5; i++) assert_string_equal(w.begins[i].parent, w.begins[i - 1].turn);
+    close_world(&w);
+  }
+}
+
+TEST(by_the_token_five_deep_is_refused) {
+  world w = {.submits = true, .is_late = true};
+  open_world(&w, (tp_runtime_options){.handler_threads = 1});
+  run_turn(&w, "go 5", "<<<<<turns nest 4 deep: this call is of a turn at that depth>>>>>");
+  latch_wait(&w.submitted, 5);
+  assert_int_equal(w.refusal, TP_ERR_TOO_DEEP);
+  close_world(&w);
+}
+
+/* The call has passed its limit before. */
+TEST(a_token_that_was_given_up_submits_nothing) {
+  latch goes = LATCH;
+  world w = {.submits = true, .is_late = true, .tool.limit_ms = 30, .late_goes = &goes};
+  open_world(&w, (tp_runtime_options){.handler_threads = 1});
+  const tp_turn_result *result;
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 1")};
+  assert_int_equal(tp_turn_run(w.session, &request, &result, NULL), TP_OK);
+  tp_turn_result_free(result);
+  latch_hit(&goes);
+  latch_wait(&w.submitted, 1);
+  assert_int_equal(w.refusal, TP_ERR_STALE);
+  assert_int_equal(w.begin_count, 1);
+  close_world(&w);
+}
+
+/* A turn that hangs ends with the limit of the call. */
+TEST(by_the_token_it_ends_with_its_call) {
+  world w = {.submits = true, .is_late = true, .tool.limit_ms = 50};
+  submitted s = {.ended = LATCH};
+  open_world(&w, (tp_runtime_options){.handler_threads = 1});
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go 9")};
+  assert_int_equal(tp_turn_submit(w.session, &request, turn_ended, &s, NULL, NULL), TP_OK);
+  latch_wait(&s.ended, 1);
+  latch_wait(&w.nested_over, 1);
+  assert_string_equal(tp_turn_outcome_name(w.outcome), "timed_out");
   close_world(&w);
 }
 
