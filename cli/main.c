@@ -338,7 +338,8 @@ static const cli_command commands[] = {
                  "  turnphase memory search ./kept \"Where does Ingrid live?\" --explain\n"
                  "  turnphase memory forget ./kept 12\n"
                  "  turnphase memory export ./kept > kept.jsonl && turnphase memory import ./other kept.jsonl\n",
-     .description = "DATA is a directory as of run --data, or the file itself.\n\n"
+     .description = "DATA is a directory as of run --data, or the file itself; import makes what is not there: a\n"
+                    "directory, or a file where the name ends with .db.\n\n"
                     "list DATA           the memories, newest first\n"
                     "search DATA TEXT    what a turn with this text would recall, best first\n"
                     "show DATA ID        one memory\n"

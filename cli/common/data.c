@@ -46,17 +46,32 @@ int cli_data_check(const char *directory) {
   return CLI_IO;
 }
 
+int cli_data_find(const char *directory, const char *file, char **ret_path) {
+  struct stat found;
+  int status = cli_data_check(directory);
+  if (status != CLI_OK) return status;
+  char *path = cli_data_path(directory, file);
+  if (stat(path, &found) == 0) {
+    *ret_path = path;
+    return CLI_OK;
+  }
+  if (errno == ENOENT)
+    cli_error_at(directory, 0, 0, "nothing was kept here: there is no %s; give the directory that run --data was given",
+                 file);
+  else cli_error_at(path, 0, 0, "%s", strerror(errno));
+  free(path);
+  return CLI_IO;
+}
+
 int cli_data_open(const char *directory, cli_data *data) {
   tp_fault fault = {0};
   if (!directory) {
     cli_error("which data directory? it is the one that run --data was given");
     return CLI_USAGE;
   }
-  int checked = cli_data_check(directory);
-  bool can_write = access(directory, W_OK) == 0;
+  int checked = cli_data_find(directory, file_name, &data->path);
   if (checked != CLI_OK) return checked;
-  data->path = cli_data_path(directory, file_name);
-  data->read_only = !can_write || (access(data->path, W_OK) != 0 && errno != ENOENT);
+  data->read_only = access(directory, W_OK) != 0 || access(data->path, W_OK) != 0;
   tp_sqlite_store_options options = {
       .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};
   tp_status status = tp_sqlite_store_open(&options, &data->store, &fault);

@@ -4,9 +4,11 @@
 #include "cli/inspect/plot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
@@ -226,14 +228,23 @@ static print_fn find_format(const char *name) {
   return NULL;
 }
 
+/* Standard output is the file from here on; a file that cannot be opened leaves it as it is. */
+static int redirect_to(const char *file) {
+  int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  bool is_open = fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0;
+  if (!is_open) cli_error_at(file, 0, 0, "%s", strerror(errno));
+  if (fd >= 0) close(fd);
+  return is_open ? CLI_OK : CLI_IO;
+}
+
 static int print_to(const cli_arguments *arguments, const cli_trace *trace, print_fn print, cli_output *output) {
-  if (arguments->output && !freopen(arguments->output, "w", stdout)) {
-    cli_error_at(arguments->output, 0, 0, "%s", strerror(errno));
-    return CLI_IO;
-  }
+  int status = arguments->output ? redirect_to(arguments->output) : CLI_OK;
+  if (status != CLI_OK) return status;
   cli_plot plot = make_plot(trace);
   print(&plot, output);
   free_plot(&plot);
+  cli_flush(output);
+  if (arguments->output && !output->error) cli_error("the turn is drawn in %s", arguments->output);
   return CLI_OK;
 }
 

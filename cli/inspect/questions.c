@@ -106,20 +106,24 @@ static int read_edit(const char *path, tp_writer **ret_writer, tp_text *ret_valu
   return CLI_CONFIG;
 }
 
-static int answer(const cli_arguments *arguments, const char *path) {
+static int check_answer(const cli_arguments *arguments) {
   const char *word = arguments->operands[2], *verdict = arguments->operands[3];
   char *end = NULL;
-  tp_fault fault = {0};
-  uint64_t number = word ? strtoull(word, &end, 10) : 0;
-  bool allows = verdict && strcmp(verdict, "allow") == 0;
-  if (!number || *end || !verdict || (!allows && strcmp(verdict, "deny") != 0)) {
+  uint64_t number = strtoull(word, &end, 10);
+  bool allows = strcmp(verdict, "allow") == 0;
+  if (!number || *end || (!allows && strcmp(verdict, "deny") != 0)) {
     cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
     return CLI_USAGE;
   }
-  if (arguments->call_arguments && !allows) {
-    cli_error("--arguments go with allow: a call that is denied does not run");
-    return CLI_USAGE;
-  }
+  if (!arguments->call_arguments || allows) return CLI_OK;
+  cli_error("--arguments go with allow: a call that is denied does not run");
+  return CLI_USAGE;
+}
+
+static int answer(const cli_arguments *arguments, const char *path) {
+  uint64_t number = strtoull(arguments->operands[2], NULL, 10);
+  bool allows = strcmp(arguments->operands[3], "allow") == 0;
+  tp_fault fault = {0};
   tp_writer *writer = NULL;
   tp_text edited = {NULL, 0};
   int read = read_edit(arguments->call_arguments, &writer, &edited);
@@ -150,8 +154,10 @@ int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
     cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
     return CLI_USAGE;
   }
-  char *path = cli_data_path(arguments->operands[1], "turnphase.db");
-  int status = answers ? answer(arguments, path) : list(arguments, path, output);
+  char *path = NULL;
+  int status = answers ? check_answer(arguments) : CLI_OK;
+  if (status == CLI_OK) status = cli_data_find(arguments->operands[1], "turnphase.db", &path);
+  if (status == CLI_OK) status = answers ? answer(arguments, path) : list(arguments, path, output);
   free(path);
   return status;
 }

@@ -71,6 +71,8 @@ static int query_jobs(work *w, const tp_job_query *query) {
   return CLI_OK;
 }
 
+static bool chooses_jobs(const cli_arguments *a) { return a->all || a->handler || a->session; }
+
 static int jobs_list(work *w, uint64_t id) {
   (void)id;
   tp_job_query query = {.struct_size = sizeof query,
@@ -78,7 +80,8 @@ static int jobs_list(work *w, uint64_t id) {
                         .order_key = tp_text_of(w->arguments->session)};
   int status = read_states(w->arguments->state, &query.states);
   if (status == CLI_OK) status = query_jobs(w, &query);
-  if (status == CLI_OK && w->shown == 0 && !w->arguments->json) cli_error("there is no such job");
+  if (status == CLI_OK && w->shown == 0 && !w->arguments->json)
+    cli_error(chooses_jobs(w->arguments) || w->arguments->state ? "no job fits" : "no job waits, runs or is dead");
   return status;
 }
 
@@ -322,8 +325,6 @@ static bool read_id(const char *word, uint64_t *ret_id) {
   *ret_id = strtoull(word, NULL, 10);
   return *ret_id > 0;
 }
-
-static bool chooses_jobs(const cli_arguments *a) { return a->all || a->handler || a->session; }
 
 /* What would have no effect is refused. */
 static int check_filter(const action *found, const cli_arguments *a) {

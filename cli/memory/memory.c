@@ -119,7 +119,9 @@ static int list(cli_memory *m) {
   tp_fault fault = {0};
   tp_memory_query query = cli_memory_query(m, CLI_LIMIT);
   query.beyond = m->arguments->before;
-  return exit_of(tp_memory_list(m->memory, &query, on_entry, m, &fault), &fault);
+  int status = exit_of(tp_memory_list(m->memory, &query, on_entry, m, &fault), &fault);
+  if (status == CLI_OK && m->count == 0 && !m->arguments->json) cli_error("no memory fits in %s", m->path);
+  return status;
 }
 
 static int search(cli_memory *m) {
@@ -132,7 +134,9 @@ static int search(cli_memory *m) {
   }
   tp_status status = tp_memory_search(m->memory, &query, text, on_entry, m, &fault);
   int exit_status = exit_of(status, &fault);
-  return exit_status == CLI_OK && m->count == 0 ? CLI_NEGATIVE : exit_status;
+  if (exit_status != CLI_OK || m->count > 0) return exit_status;
+  cli_error("no memory fits; memory list shows what there is");
+  return CLI_NEGATIVE;
 }
 
 /* "12" or "memory:12". @return 0 after saying what is wrong. */
@@ -209,6 +213,8 @@ static int64_t size_of(const char *path, const char *ending) {
   return stat(name, &found) == 0 ? (int64_t)found.st_size : 0;
 }
 
+static const char *of_memories(int64_t count) { return count == 1 ? "memory" : "memories"; }
+
 static int show_stats(cli_memory *m) {
   tp_fault fault = {0};
   stats s = {.m = m, .counts_only = true};
@@ -217,8 +223,8 @@ static int show_stats(cli_memory *m) {
   if (status != TP_OK) return exit_of(status, &fault);
   s.counts_only = false;
   if (!m->arguments->json) {
-    cli_printf(m->output, "%s: %lld memories in %zu scopes, %lld bytes", m->path, (long long)s.memories, s.scopes,
-               (long long)file_bytes);
+    cli_printf(m->output, "%s: %lld %s in %zu %s, %lld bytes", m->path, (long long)s.memories, of_memories(s.memories),
+               s.scopes, s.scopes == 1 ? "scope" : "scopes", (long long)file_bytes);
     cli_printf(m->output, ", %lld in the write-ahead log\n", (long long)log_bytes);
     return exit_of(tp_memory_scopes(m->memory, on_scope, &s, &fault), &fault);
   }
@@ -273,10 +279,18 @@ static int check_options(const struct action *action, const cli_arguments *a) {
   return CLI_USAGE;
 }
 
-/* The file itself, or memory.db of a data directory. A file that is only looked at is never made. */
-static int find_file(const char *data, bool makes, char **ret_path) {
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* The file itself, or memory.db of a data directory. What is only looked at is never made; of what is made, a name in
+ * .db is the file's. */
+static int find_file(const char *data, bool makes, bool *ret_in_directory, char **ret_path) {
   struct stat found;
-  bool is_directory = stat(data, &found) == 0 && S_ISDIR(found.st_mode);
+  bool is_there = stat(data, &found) == 0;
+  bool is_directory = is_there ? S_ISDIR(found.st_mode) : makes && !ends_with(data, ".db");
+  if (is_directory && !makes) return cli_data_find(data, "memory.db", ret_path);
   char *path = is_directory ? cli_data_path(data, "memory.db") : strdup(data);
   if (!path) cli_need(TP_ERR_NO_MEMORY);
   if (!makes && stat(path, &found) != 0) {
@@ -284,6 +298,7 @@ static int find_file(const char *data, bool makes, char **ret_path) {
     free(path);
     return CLI_IO;
   }
+  *ret_in_directory = is_directory;
   *ret_path = path;
   return CLI_OK;
 }
@@ -291,9 +306,13 @@ static int find_file(const char *data, bool makes, char **ret_path) {
 static int run(const struct action *action, const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   char *path;
-  int status = find_file(arguments->operands[1], action->opens, &path);
+  bool in_directory = false;
+  int status = find_file(arguments->operands[1], action->opens, &in_directory, &path);
   if (status != CLI_OK) return status;
-  cli_memory m = {.arguments = arguments, .output = output, .path = path};
+  cli_memory m = {.arguments = arguments,
+                  .output = output,
+                  .path = path,
+                  .makes = action->opens && in_directory ? arguments->operands[1] : NULL};
   tp_status opened = action->opens ? TP_OK : tp_memory_open(path, &m.memory, &fault);
   status = opened == TP_OK ? action->run(&m) : cli_fault(path, opened, &fault);
   tp_memory_close(m.memory);

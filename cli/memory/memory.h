@@ -13,6 +13,7 @@ typedef struct cli_memory {
   cli_output *output;
   tp_memory *memory; /* NULL in import, which opens it when its input is right */
   const char *path;  /* of the file */
+  const char *makes; /* the directory that is to be made for it; NULL: none */
   size_t count;      /* entries seen */
 } cli_memory;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/data.h"
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
@@ -137,7 +138,7 @@ static int import_entries(cli_memory *m, const incoming *in) {
 
 static int print_count(cli_memory *m, size_t count) {
   if (!m->arguments->json) {
-    cli_printf(m->output, "imported: %zu memories\n", count);
+    cli_printf(m->output, "imported: %zu %s\n", count, count == 1 ? "memory" : "memories");
     return CLI_OK;
   }
   cli_map p = {0};
@@ -153,6 +154,7 @@ int cli_memory_import(cli_memory *m) {
   if (status != CLI_OK) return status;
   status = cli_input_lines(in.file, text, &in.line, take_entry, &in);
   tp_fault fault = {0};
+  if (status == CLI_OK && m->makes) status = cli_data_make(m->makes);
   tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;
   if (opened != TP_OK) status = cli_fault(m->path, opened, &fault);
   if (status == CLI_OK) status = import_entries(m, &in);

@@ -91,6 +91,9 @@ static int refuse_key(const reader *r, const char *what, tp_text key, const fiel
   char known[512] = "";
   for (size_t i = 0, at = 0; i < count; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", fields[i].key);
+  if (cli_text_is(key, "responses") || cli_text_is(key, "repeat"))
+    return refuse(r, "%s has no key \"%.*s\": a script of a model has it, and is named by --script FILE", what,
+                  (int)key.size, key.data);
   return refuse(r, "%s has no key \"%.*s\", only %s", what, (int)(key.size < 64 ? key.size : 64), key.data, known);
 }
 

@@ -175,6 +175,14 @@ TEST(words_that_are_nearly_right_get_the_name_that_was_meant) {
   }
 }
 
+TEST(a_script_in_the_place_of_a_conversation_is_recognized) {
+  const char *model = scratch_string("model.yaml", script);
+  command c = {.arguments = {"run", "--script", model, model}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "a script of a model has it, and is named by --script FILE");
+  command_free(&c);
+}
+
 TEST(two_dashes_end_the_options) {
   command c = {.arguments = {"run", "--script", "m.yaml", "--", "--no-such-file"}};
   assert_status(&c, 74);

@@ -326,12 +326,14 @@ TEST(picture_is_written_where_it_is_asked_for) {
   command c = {.arguments = {"plot", data, "rooms-2", "-o", path}};
   assert_status(&c, 0);
   assert_int_equal(c.out.size, 0);
+  assert_holds(&c.err, "the turn is drawn in ");
   assert_int_equal(stat(path, &made), 0);
   assert_true(made.st_size > 10000);
   command_free(&c);
   c = (command){.arguments = {"plot", data, "rooms-2", "-o", "/no/such/place.html"}};
   assert_status(&c, 74);
   assert_holds(&c.err, "/no/such/place.html");
+  assert_false(holds(&c.err, "standard output"));
   command_free(&c);
 }
 
@@ -358,7 +360,7 @@ TEST(wrong_words_are_refused_with_what_helps) {
   assert_all(data, NULL, 2, "needs a data directory and a turn");
   assert_all(data, "", 2, "needs a data directory and a turn"); /* not the runs of all turns as one */
   assert_all(newer, "rooms-1", 78, "use the turnphase that wrote it");
-  assert_all(none, "rooms-1", 74, "there is no such file");
+  assert_all(none, "rooms-1", 74, "nothing was kept here: there is no turnphase.db; give the directory");
   assert_all("/no/such/place", "rooms-1", 74, "--data");
   command c = {.arguments = {"plot", data, "rooms-1", "--format", "png"}};
   assert_status(&c, 2);

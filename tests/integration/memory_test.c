@@ -41,7 +41,7 @@ TEST(memories_are_listed_searched_and_shown) {
   says(MEMORY("search", data, "quagga", "--json", "--explain"), 0, "\"parts\":{\"window\":");
   says(MEMORY("show", data, "memory:1"), 0, "Bob: My sister");
   says(MEMORY("show", data, "2", "--json"), 0, "\"text\":\"Ingrid has a quagga.\"");
-  says(MEMORY("stats", data), 0, "2 memories in 1 scopes");
+  says(MEMORY("stats", data), 0, "2 memories in 1 scope, ");
   says(MEMORY("stats", data, "--json"), 0, "\"memories\":2");
   command none = MEMORY("list", data, "--tenant", "other");
   assert_status(&none, 0);
@@ -66,7 +66,9 @@ TEST(facts_of_a_model_are_listed_and_moved) {
   assert_non_null(exporting.out.data);
   const char *file = scratch_string("moved.jsonl", exporting.out.data ? exporting.out.data : "");
   command_free(&exporting);
-  says(MEMORY("import", scratch_path("moved"), file), 0, "memories");
+  says(MEMORY("import", scratch_path("moved"), file), 0, "imported: ");
+  struct stat made;
+  assert_int_equal(stat(scratch_path("moved/memory.db"), &made), 0); /* a directory as of --data */
   says(MEMORY("search", scratch_path("moved"), "quagga", "--json"), 0, "\"subject\":\"Ingrid\"");
   command without = {.arguments = {"chat", "--script", scratch_string("model.yaml", script), "--facts", "nothing"}};
   assert_status(&without, 2);
@@ -118,6 +120,9 @@ TEST(wrong_imports_are_refused_with_their_line_and_make_no_file) {
     struct stat found;
     says(MEMORY("import", never, scratch_string("wrong.jsonl", wrongs[i][0])), 78, wrongs[i][1]);
     assert_int_not_equal(stat(never, &found), 0);
+    const char *nowhere = scratch_path("nowhere");
+    says(MEMORY("import", nowhere, scratch_string("wrong.jsonl", wrongs[i][0])), 78, wrongs[i][1]);
+    assert_int_not_equal(stat(nowhere, &found), 0);
   }
 }
 
@@ -131,6 +136,13 @@ TEST(wrong_command_lines_are_refused) {
   says(MEMORY("list", data, "--explain"), 2, "memory list does not take --explain");
   says(MEMORY("forget", data, "1", "--tenant", "t"), 2, "memory forget does not take --tenant");
   says(MEMORY("search", data, "quagga", "--limit", "0"), 78, "lower limit");
+  says(MEMORY("search", data, "zebra"), 1, "no memory fits; memory list shows what there is");
+  command none = MEMORY("list", data, "--tenant", "nobody");
+  assert_status(&none, 0);
+  assert_holds(&none.err, "no memory fits in ");
+  command_free(&none);
   says(MEMORY("list", scratch_path("nothing.db")), 74, "nothing.db");
+  assert_int_equal(mkdir(scratch_path("empty"), 0700), 0);
+  says(MEMORY("list", scratch_path("empty")), 74, "nothing was kept here: there is no memory.db");
   says(MEMORY("list", scratch_string("text.db", "This is a text and no database at all.")), 74, "text.db");
 }
