@@ -76,6 +76,15 @@ static tp__server_turn *turn_of(tp_server *server, const void *data) {
   return turn; /* which cannot end while a handler of it runs */
 }
 
+bool tp__client_tool_has(tp_server *server, const void *data, tp_text name) {
+  tp__server_turn *turn = turn_of(server, data);
+  tp_value_walk walk = {0};
+  if (!turn || turn->tools.size == 0) return false;
+  while (tp_value_next(turn->tools, &walk))
+    if (tp__same(tp_value_text(tp_value_get(walk.value, "name")), name)) return true;
+  return false;
+}
+
 /* ---- calls ---- */
 
 static void calls_clear_locked(tp__server_turn *turn) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/metrics.h"
 #include "server/server.h"
 #include "support/clock.h"
 
@@ -60,8 +61,23 @@ void tp__exchange_released(void *ctx, void *data) {
   tp__heap_free(exchange, sizeof *exchange);
 }
 
+static void count_done(tp__metrics *metrics, const tp__http_done *done) {
+  char status[16];
+  tp_text route = tp_text_of(tp__server_route_path(done->route));
+  if (route.size == 0) route = tp_text_of("_other");
+  snprintf(status, sizeof status, "%u", done->status);
+  tp__metrics_add(metrics, TP__METRIC_http_requests, route, tp_text_of(status), 1);
+  tp__metrics_add(metrics, TP__METRIC_http_bytes, route, tp_text_of("in"), done->bytes_in);
+  tp__metrics_add(metrics, TP__METRIC_http_bytes, route, tp_text_of("out"), done->bytes_out);
+  tp__metrics_observe(metrics, TP__METRIC_http_duration, route, done->ended_ns - done->began_ns);
+  if (done->answered_ns > 0)
+    tp__metrics_observe(metrics, TP__METRIC_http_answered, route, done->answered_ns - done->began_ns);
+}
+
 void tp__exchange_done(void *ctx, const tp__http_done *done, void *data) {
   tp_server *server = ctx;
+  count_done(server->metrics, done);
+  if (!server->options.on_request) return;
   const tp__exchange *exchange = data;
   const tp__server_turn *turn = exchange ? exchange->turn : NULL;
   int64_t duration_ns = done->ended_ns - done->began_ns;
@@ -85,7 +101,7 @@ void tp__exchange_done(void *ctx, const tp__http_done *done, void *data) {
     request.input_tokens = exchange->input_tokens;
     request.output_tokens = exchange->output_tokens;
   }
-  if (server->options.on_request) server->options.on_request(server->options.on_request_ctx, &request);
+  server->options.on_request(server->options.on_request_ctx, &request);
 }
 
 /* Its request's data, with a reference to the turn, which has no other exchange. */
@@ -211,6 +227,13 @@ static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
   if (!fits) tp__server_turn_cancel(turn);
 }
 
+static void observe_first(tp__server_turn *turn, const tp_event *event) {
+  if (turn->asked_ns == 0) return;
+  tp__metrics_observe(turn->server->metrics, TP__METRIC_model_first, tp_text_of(turn->model),
+                      event->time_ns - turn->asked_ns);
+  turn->asked_ns = 0;
+}
+
 void tp__exchange_event(void *ctx, const tp_event *event) {
   tp__server_turn *turn = tp_event_data(event, TP_ID_TURN);
   (void)ctx;
@@ -218,13 +241,17 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
   switch (event->kind) {
     case TP_EVENT_MODEL_BEGIN:
       turn->separates = true;
+      turn->asked_ns = event->time_ns;
+      (void)tp__copy_cut(turn->model, sizeof turn->model, event->model);
       turn->had_delta = false;
       break;
     case TP_EVENT_MODEL_DELTA:
       turn->had_delta = true;
+      observe_first(turn, event);
       add_piece(turn, event->text, false);
       break;
     case TP_EVENT_THINKING:
+      observe_first(turn, event);
       add_piece(turn, event->text, true);
       break;
     case TP_EVENT_MODEL_END: /* a model without deltas has its whole text here */

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/metrics.h"
+#include "server/operator.h"
 #include "server/server.h"
 #include "support/access.h"
 #include "support/clock.h"
@@ -163,12 +165,17 @@ static void take_ready(tp_server *server, tp__http_request *request, const char 
 static const struct route {
   const char *path, *method;
   route_fn take;
-  bool is_open;   /* without a key */
-  bool is_a_turn; /* refused while the server drains */
+  bool is_open;           /* without a key */
+  bool is_a_turn;         /* refused while the server drains */
+  tp__operator_fn answer; /* of operators: in place of take */
 } routes[] = {
-    {"/v1/chat/completions", "POST", take_chat, false, true}, {"/v1/responses", "POST", take_response, false, true},
-    {"/v1/models", "GET", take_models, false, false},         {"/health", "GET", take_ready, true, false},
-    {"/health/live", "GET", take_live, true, false},          {"/health/ready", "GET", take_ready, true, false},
+    {.path = "/v1/chat/completions", .method = "POST", .take = take_chat, .is_a_turn = true},
+    {.path = "/v1/responses", .method = "POST", .take = take_response, .is_a_turn = true},
+    {.path = "/v1/models", .method = "GET", .take = take_models},
+    {.path = "/health", .method = "GET", .take = take_ready, .is_open = true},
+    {.path = "/health/live", .method = "GET", .take = take_live, .is_open = true},
+    {.path = "/health/ready", .method = "GET", .take = take_ready, .is_open = true},
+    {.path = "/metrics", .method = "GET", .answer = tp__operator_metrics},
 };
 
 static const struct route *route_of(const tp__http_request *request, tp__refusal *refusal) {
@@ -191,6 +198,12 @@ static void on_request(void *ctx, tp__http_request *request) {
   tp__refusal refusal;
   const char *tenant = "";
   const struct route *route = route_of(request, &refusal);
+  if (route && route->answer) {
+    tp__http_set_route(request, route, "");
+    if (tp__operator_admit(server, request, true, &refusal)) tp__operator_pass(server, request, route->answer);
+    else tp__refusal_answer(&refusal, request);
+    return;
+  }
   bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
   tp__http_set_route(request, route, passes ? tenant : "");
   if (passes && route->is_a_turn && is_draining(server))
@@ -205,6 +218,9 @@ static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
   if (o->port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "port", "port is at most 65535");
   if (o->on_request_ctx && !o->on_request)
     return tp__refuse(fault, TP_ERR_USAGE, "on_request_ctx", "on_request_ctx is set, and on_request is NULL");
+  if (o->admin_key && strlen(o->admin_key) < KEY_BYTES_MIN)
+    return tp__refuse(fault, TP_ERR_USAGE, "admin_key",
+                      "a key has at least %d characters: openssl rand -hex 32 makes one", KEY_BYTES_MIN);
   if (o->key_count > 0 && !o->keys)
     return tp__refuse(fault, TP_ERR_USAGE, "keys", "%zu keys are announced, and the list is NULL", o->key_count);
   if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
@@ -244,6 +260,10 @@ static tp_status fill(tp_server *server, const tp_server_options *o, tp_fault *f
   if (!ours->address || !ours->tenant != !o->tenant || !ours->environment != !o->environment ||
       !ours->default_agent != !o->default_agent || !server->keys || !server->tenants)
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  if (o->admin_key) server->operator_keys[0] = tp__heap_copy(tp_text_of(o->admin_key));
+  ours->admin_key = NULL;
+  if (o->admin_key && !server->operator_keys[0])
+    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
   server->is_local = tp__is_this_machine(ours->address);
   tp_status status = TP_OK;
   for (size_t i = 0; status == TP_OK && i < o->key_count; i++) status = take_key(server, i, o->keys[i], fault);
@@ -280,6 +300,10 @@ void tp__server_unref(tp_server *server) {
   assert(!server->turns && server->turn_count == 0 && server->open_count == 0);
   free_words(server->keys, server->options.key_count);
   free_words(server->tenants, server->options.key_count);
+  if (server->operator_keys[0]) explicit_bzero(server->operator_keys[0], strlen(server->operator_keys[0]));
+  tp__heap_string_free(server->operator_keys[0]);
+  tp__operator_free(server->operators);
+  tp__metrics_free(server->metrics);
   tp_shared_history_unref(server->options.shared_history);
   tp__heap_string_free((char *)(uintptr_t)server->options.address);
   tp__heap_string_free((char *)(uintptr_t)server->options.tenant);
@@ -306,11 +330,14 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   tp__lock_condition_init(&server->changed);
   status = fill(server, &ours, fault);
   if (status == TP_OK) status = tp__client_tools_add(server, fault);
+  if (status == TP_OK) status = tp__operator_start(server, fault);
   if (status == TP_OK) status = listen_for(server, fault);
   if (status == TP_OK) {
     *ret_server = server;
     return status;
   }
+  tp__operator_unlisten(server);
+  tp__operator_stop(server);
   tp__client_tools_remove(server);
   tp__server_unref(server);
   return status;
@@ -347,6 +374,8 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
     ended = wait_for_turns(server, tp__monotonic_ms() + CANCEL_LOOK_MS);
   }
   tp__http_free(server->http);
+  tp__operator_stop(server);
+  tp__operator_unlisten(server);
   while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */
   tp__server_sessions_close(server);
   tp__client_tools_remove(server);

@@ -22,6 +22,10 @@ enum { TP__EXCHANGE_ID_BYTES = 64, TP__TURN_KEY_DIGITS = 24 };
 typedef struct tp__exchange tp__exchange;
 typedef struct tp__server_turn tp__server_turn;
 typedef struct tp__server_session tp__server_session;
+typedef struct tp__operator tp__operator;
+struct tp__operator_request;
+/** Answers a request of an operator, on the thread of the operators. */
+typedef void (*tp__operator_fn)(tp_server *server, struct tp__operator_request *request);
 
 /** Why a client gets no answer: in the form that its library reads. */
 typedef struct tp__refusal {
@@ -101,7 +105,9 @@ struct tp__server_turn {
   tp_text tools;                           /* value: an array as in the request; empty: none */
   tp__bytes tools_copy;
   /* the owner of the turn only */
-  bool had_delta, separates; /* the next piece begins another answer of the model */
+  int64_t asked_ns;                /* when the model was asked last; 0: its first piece has come */
+  char model[TP_ID_BYTES_MAX + 1]; /* that was asked */
+  bool had_delta, separates;       /* the next piece begins another answer of the model */
   tp__lock lock;
   /* under lock */
   tp__exchange *exchange; /* NULL: no client listens */
@@ -175,6 +181,9 @@ struct tp_server {
   tp_runtime *runtime;
   tp_server_options options;
   tp__http *http;
+  struct tp__metrics *metrics; /* NULL only while it starts */
+  tp__operator *operators;
+  char *operator_keys[2];                         /* the one key of operators, or NULL; and NULL */
   char **keys, **tenants;                         /* NULL at the end of keys; of each key its tenant, "" for none */
   char owner[24], tools_hook[40], calls_hook[40]; /* of the hooks, and their ids */
   bool has_hooks;
@@ -250,6 +259,9 @@ void tp__client_tools_remove(tp_server *server);
 /** A call has ended: those that wait are handed to the client when they are all that is left. The turn is locked. */
 void tp__client_calls_look_locked(tp__server_turn *turn);
 void tp__client_calls_fini(tp__server_turn *turn);
+/** Whether a tool is one that the client of a turn has brought.
+ *  @param data  the pointer of a turn that runs, which may be none of this server. */
+bool tp__client_tool_has(tp_server *server, const void *data, tp_text name);
 /** Of the turn whose calls a request answers; NULL: there is none, and the request begins a turn of its own.
  *  @return with a reference. */
 tp__server_turn *tp__client_calls_find(tp_server *server, const tp__ask *ask, const char *tenant);

@@ -142,6 +142,7 @@ typedef struct cli_arguments {
   const char *environment, *key, *job_id, *triggered_by, *system;
   const char *http, *keys;          /* of serve and mcp serve; NULL: not given */
   const char *access_log;           /* of serve; "-": standard output; NULL: none */
+  const char *admin_key;            /* of serve: a file; NULL: none */
   uint32_t ask_wait_s;              /* 0: not given */
   uint32_t mcp_defer;               /* 0: not given */
   const char *mcp_profile;          /* a conversation that names servers; NULL: none */

@@ -34,7 +34,7 @@ typedef struct serving {
   tp_server *server;
   char *address;
   uint32_t port;
-  cli_keys keys;
+  cli_keys keys, admin_keys;
   tp_server_key key_list[CLI_KEYS_MAX];
   const tp_server_key *key_pointers[CLI_KEYS_MAX];
   cli_signals signals;
@@ -69,6 +69,14 @@ static int read_keys(serving *s) {
     s->key_pointers[i] = &s->key_list[i];
   }
   return status;
+}
+
+static int read_admin_key(serving *s) {
+  if (!s->arguments.admin_key) return CLI_OK;
+  int status = cli_keys_read(s->arguments.admin_key, &s->admin_keys);
+  if (status != CLI_OK || s->admin_keys.count == 1) return status;
+  cli_error("%s has %zu keys: operators have one", s->arguments.admin_key, s->admin_keys.count);
+  return CLI_CONFIG;
 }
 
 /* The file of agents: a conversation without sessions. */
@@ -174,6 +182,7 @@ static int start_server(serving *s) {
                                      .default_agent = default_agent(s),
                                      .turn_limit_ms = a->limits.time_s * 1000,
                                      .goes_on = a->goes_on,
+                                     .admin_key = s->admin_keys.items[0],
                                      .on_request = s->access_log ? cli_access_log_put : NULL,
                                      .on_request_ctx = s->access_log,
                                      .shared_history = s->talk.history};
@@ -201,6 +210,7 @@ static void close_serving(serving *s) {
   tp_sqlite_questions_close(s->questions);
   if (s->has_file) cli_conversation_free(&s->file);
   cli_keys_free(&s->keys);
+  cli_keys_free(&s->admin_keys);
   free(s->address);
 }
 
@@ -214,6 +224,7 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
     status = cli_models_check(arguments, "serve", !s->has_file || cli_conversation_needs_model(&s->file));
   if (status == CLI_OK) status = cli_listen_read(arguments->http ? arguments->http : ADDRESS, &s->address, &s->port);
   if (status == CLI_OK) status = read_keys(s);
+  if (status == CLI_OK) status = read_admin_key(s);
   if (status == CLI_OK) status = cli_signals_take(&s->signals);
   if (status == CLI_OK && arguments->access_log) status = cli_access_log_open(arguments->access_log, &s->access_log);
   if (status == CLI_OK) status = open_runtime(s);

@@ -7,6 +7,7 @@
  *   POST /v1/responses           likewise, and a response continues an earlier one
  *   GET  /v1/models              the agents of the runtime
  *   GET  /health/live, /health/ready, /health
+ *   GET  /metrics                what Prometheus reads
  *
  * The field `model` of a request names an agent. A request belongs to no conversation: its messages are the whole of
  * it. With the header X-Session-Id it belongs to the session of that id and of the key's tenant: then a request with
@@ -104,6 +105,9 @@ typedef struct tp_server_options {
   tp_server_request_fn on_request;
   /** TP_ERR_USAGE without on_request. */
   void *on_request_ctx;
+  /** The key of those who operate the server: at least 16 characters. NULL: then GET /metrics answers where clients
+   *  need no key, and is refused elsewhere. */
+  const char *admin_key;
 } tp_server_options;
 
 /** Starts a server.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator of turnphase serve has: the access log, and what signals do.
+"""What an operator of turnphase serve has: the access log, the metrics, and what signals do.
 
     python3 tests/integration/serve_test.py TURNPHASE
 
@@ -180,8 +180,131 @@ def the_log_goes_to_standard_output_and_is_opened_again(program):
         assert len(serving.lines('log.1')) == 1
 
 
+# ---- the exposition formats, read strictly ----
+
+NAME = r'[a-zA-Z_:][a-zA-Z0-9_:]*'
+SAMPLE = re.compile(r'(' + NAME + r')(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"')
+NUMBER = re.compile(r'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]Inf|NaN')
+SUFFIXES = {'histogram': ('_bucket', '_sum', '_count'), 'counter': ('_total',), 'gauge': ('',)}
+
+
+def exposed(text, is_open):
+    """Reads the text format 0.0.4, or OpenMetrics 1.0.0. Returns {(name, labels): value}."""
+    assert text.endswith('\n') and '\r' not in text
+    lines = text[:-1].split('\n')
+    if is_open:
+        assert lines.pop() == '# EOF' and '# EOF' not in lines
+    samples, kinds, helps, family = {}, {}, set(), None
+    for line in lines:
+        assert line, 'an empty line'
+        if line.startswith('#'):
+            match = re.fullmatch(r'# (HELP|TYPE) (' + NAME + r') (.+)', line)
+            assert match, line
+            what, name, rest = match.groups()
+            if what == 'HELP':
+                assert name not in helps and name not in kinds, line
+                helps.add(name)
+                continue
+            assert name not in kinds and rest in SUFFIXES, line
+            assert not (is_open and rest == 'counter' and name.endswith('_total')), line
+            kinds[name], family = rest, name
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        name, labels, value = match.groups()
+        kind = kinds[family]
+        suffixes = ('',) if kind == 'counter' and not is_open else SUFFIXES[kind]
+        assert name in [family + suffix for suffix in suffixes], f'{line} is none of {family}'
+        pairs = LABEL.findall(labels or '')
+        assert ','.join(f'{key}="{text}"' for key, text in pairs) == (labels or ''), line
+        assert len({key for key, _ in pairs}) == len(pairs) and NUMBER.fullmatch(value), line
+        assert (name, tuple(pairs)) not in samples, line
+        assert kind == 'gauge' or float(value) >= 0, line
+        if is_open and name.endswith('_bucket'):
+            bound = dict(pairs)['le']
+            assert bound == '+Inf' or bound == repr(float(bound)), line
+        samples[name, tuple(pairs)] = float(value)
+    assert all(name in helps for name in kinds)
+    check_histograms(samples, kinds)
+    return samples
+
+
+def check_histograms(samples, kinds):
+    for name in (name for name, kind in kinds.items() if kind == 'histogram'):
+        series = {}
+        for (sample, labels), value in samples.items():
+            if sample == name + '_bucket':
+                assert labels[-1][0] == 'le', labels
+                series.setdefault(labels[:-1], []).append((float(labels[-1][1].replace('+Inf', 'inf')), value))
+        assert series, name
+        for labels, buckets in series.items():
+            assert buckets == sorted(buckets) and buckets[-1][0] == float('inf'), (name, buckets)
+            assert [count for _, count in buckets] == sorted(count for _, count in buckets), (name, buckets)
+            count, total = samples[name + '_count', labels], samples[name + '_sum', labels]
+            assert buckets[-1][1] == count, (name, labels)
+            least = sum((after - before) * bound for (bound, _), (_, before), (_, after) in
+                        zip(buckets, buckets, buckets[1:]) if after > before)
+            most = sum((after - before) * bound for (_, before), (bound, after) in
+                       zip([(0, 0), *buckets], buckets) if after > before)
+            assert least * 0.999 <= total <= most, (name, labels, least, total, most)
+
+
+# As Prometheus sends it.
+PREFERS_OPEN = 'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2'
+
+
+def the_numbers_are_right_in_both_formats(program):
+    with Serving(program, '--model', 'script:talk.yaml', '--access-log', 'log') as serving:
+        for _ in range(3):
+            assert serving.chat()[0] == 200
+        assert serving.chat(model=7)[0] == 400
+        assert serving.ask('GET', '/no/such/path')[0] == 404
+        until(lambda: len(serving.lines()) == 5)
+        bytes_out = sum(line['bytes_out'] for line in serving.lines()[:4])
+        for accept, kind in (('', 'text/plain; version=0.0.4'), ('text/plain', 'text/plain; version=0.0.4'),
+                             (PREFERS_OPEN, 'application/openmetrics-text; version=1.0.0')):
+            status, headers, text = serving.ask('GET', '/metrics', headers={'Accept': accept})
+            assert status == 200 and headers['Content-Type'] == kind + '; charset=utf-8', headers
+            seen = exposed(text, 'openmetrics' in kind)
+            chat = ('route', '/v1/chat/completions')
+            for name, labels, value in (
+                    ('turns_total', [('outcome', 'completed')], 3), ('turns_total', [('outcome', 'failed')], 0),
+                    ('turn_duration_seconds_count', [], 3), ('turns_open', [], 0), ('ready', [], 1),
+                    ('model_requests_total', [('model', 'script'), ('result', 'ok')], 3),
+                    ('model_tokens_total', [('model', 'script'), ('direction', 'input')], 21),
+                    ('model_tokens_total', [('model', 'script'), ('direction', 'output')], 6),
+                    ('http_requests_total', [chat, ('status', '200')], 3),
+                    ('http_requests_total', [chat, ('status', '400')], 1),
+                    ('http_requests_total', [('route', '_other'), ('status', '404')], 1),
+                    ('http_request_duration_seconds_count', [chat], 4),
+                    ('http_body_bytes_total', [chat, ('direction', 'out')], bytes_out),
+                    ('handler_runs_total', [('handler', 'server.tools'), ('state', 'succeeded')], 3)):
+                assert seen['turnphase_' + name, tuple(labels)] == value, (name, labels, text)
+
+
+def metrics_need_the_operators_key_where_clients_need_one(program):
+    admin = 'admin-key-0123456789'
+    with Serving(program, '--model', 'script:talk.yaml', '--keys', 'keys') as serving:
+        for headers in ({}, {'Authorization': 'Bearer ' + KEY}):
+            assert serving.ask('GET', '/metrics', headers=headers)[0] == 403
+    with Serving(program, '--model', 'script:talk.yaml', '--keys', 'keys', '--admin-key', 'admin',
+                 files={'admin': admin + '\n'}) as serving:
+        for key, status in ((KEY, 401), (admin, 200), (admin + 'x', 401), (admin[:-1], 401), ('', 401)):
+            assert serving.ask('GET', '/metrics', headers={'Authorization': 'Bearer ' + key})[0] == status, key
+        bearer = {'Authorization': 'Bearer ' + admin}
+        for header, value, status in (('Host', 'evil.example', 403), ('Origin', 'http://evil.example', 403),
+                                      ('Sec-Fetch-Site', 'cross-site', 403), ('Sec-Fetch-Site', 'same-site', 403),
+                                      ('Sec-Fetch-Site', 'none', 200), ('Sec-Fetch-Site', 'same-origin', 200),
+                                      ('Origin', 'null', 403),
+                                      ('Origin', f'http://127.0.0.1:{serving.port}', 200)):
+            assert serving.ask('GET', '/metrics', headers={**bearer, header: value})[0] == status, (header, value)
+        assert serving.chat(headers=bearer)[0] == 401  # it is no key of clients
+
+
 CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_line,
-         the_log_goes_to_standard_output_and_is_opened_again]
+         the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
+         metrics_need_the_operators_key_where_clients_need_one]
 
 
 def main(program):

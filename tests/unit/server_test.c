@@ -381,6 +381,7 @@ TEST(what_is_wrong_with_the_options_is_refused) {
               {{.keys = nones, .key_count = 1}, TP_ERR_USAGE},
               {{.keys = nulls, .key_count = 1}, TP_ERR_USAGE},
               {{.on_request_ctx = (void *)1}, TP_ERR_USAGE},
+              {{.admin_key = "short"}, TP_ERR_USAGE},
               {{.key_count = 1}, TP_ERR_USAGE}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(rows); i++) {
