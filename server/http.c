@@ -481,9 +481,9 @@ static void on_completed(void *ctx, struct MHD_Connection *mhd, void **ended, en
   }
   if (!request) return;
   request->done.ended_ns = tp__monotonic_ns();
-  request->done.left = how != MHD_REQUEST_TERMINATED_COMPLETED_OK;
-  if (request->done.left) leave(request);
+  if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK) leave(request);
   tp__lock_acquire(&request->lock);
+  request->done.left = request->gone || how != MHD_REQUEST_TERMINATED_COMPLETED_OK;
   request->connection = NULL;
   request->completed = true;
   request->suspended = false;

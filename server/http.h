@@ -30,7 +30,7 @@ typedef struct tp__http_request tp__http_request;
 /** How a request went. Times are monotonic. */
 typedef struct tp__http_done {
   unsigned status;         /* that was answered; 0: the client left before */
-  bool left;               /* the connection was closed before the end of the answer */
+  bool left;               /* the client has left before the end of the answer, which may be sent nevertheless */
   int64_t began_ns;        /* its first line was read */
   int64_t answered_ns;     /* the answer, or the begin of its stream, was passed on; 0: never */
   int64_t ended_ns;        /* its last byte was, or the client has left */

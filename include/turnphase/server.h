@@ -50,7 +50,7 @@ typedef struct tp_server_request {
   uint64_t bytes_in, bytes_out;
   /** The status that was sent; 0: the client left before. */
   uint32_t status;
-  /** The connection was closed before the end of the answer. */
+  /** The client has left before the end of the answer. What was ready by then was sent nevertheless. */
   bool left;
   bool streams;
   uint8_t reserved_[2];
