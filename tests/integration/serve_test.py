@@ -262,6 +262,7 @@ def the_numbers_are_right_in_both_formats(program):
         assert serving.chat(model=7)[0] == 400
         assert serving.ask('GET', '/no/such/path')[0] == 404
         until(lambda: len(serving.lines()) == 5)
+        until(lambda: '\nturnphase_sessions_open 0\n' in serving.ask('GET', '/metrics')[2])
         bytes_out = sum(line['bytes_out'] for line in serving.lines()[:4])
         for accept, kind in (('', 'text/plain; version=0.0.4'), ('text/plain', 'text/plain; version=0.0.4'),
                              (PREFERS_OPEN, 'application/openmetrics-text; version=1.0.0')):
@@ -281,7 +282,7 @@ def the_numbers_are_right_in_both_formats(program):
                     ('http_request_duration_seconds_count', [chat], 4),
                     ('http_body_bytes_total', [chat, ('direction', 'out')], bytes_out),
                     ('handler_runs_total', [('handler', 'server.tools'), ('state', 'succeeded')], 3)):
-                assert seen['turnphase_' + name, tuple(labels)] == value, (name, labels, text)
+                assert seen['turnphase_' + name, tuple(labels)] == value, (name, labels)
 
 
 def metrics_need_the_operators_key_where_clients_need_one(program):
