@@ -7,6 +7,10 @@
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
+#ifdef TP_WITH_POSTGRES
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+#endif
 
 typedef struct history_kind {
   const char *name;
@@ -30,10 +34,30 @@ static tp_status open_sqlite_async(tp_history **ret_history) {
   return tp_sqlite_history_open_async(&options, ret_history, NULL);
 }
 
+#ifdef TP_WITH_POSTGRES
+/* Each has a schema of its own. */
+static tp_status open_postgres(tp_history **ret_history) {
+  char schema[16];
+  tp_fault fault = {0};
+  tp_postgres *database = NULL;
+  snprintf(schema, sizeof schema, "s%d", file_count++);
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = postgres_server.conninfo, .schema = schema};
+  tp_status status = tp_postgres_open(&options, &database, &fault);
+  if (status == TP_OK) status = tp_postgres_history(database, ret_history, &fault);
+  if (status != TP_OK) print_message("# %s\n", fault.message);
+  tp_postgres_close(database);
+  return status;
+}
+#endif
+
 static const history_kind histories[] = {
     {"memory", open_memory},
     {"sqlite", open_sqlite},
     {"sqlite, asynchronous", open_sqlite_async},
+#ifdef TP_WITH_POSTGRES
+    {"postgres", open_postgres}, /* the last: it is left out where there is no server */
+#endif
 };
 static const history_kind *kind; /* under test */
 
@@ -303,10 +327,20 @@ FOR_EACH_TEST(choose_kind, NULL);
 
 TEST_MAIN(count, arguments) {
   test_variant variants[COUNT(histories)];
+  size_t kinds = COUNT(variants);
   if (!mkdtemp(folder)) return 1;
   for (size_t i = 0; i < COUNT(variants); i++)
     variants[i] = (test_variant){.name = histories[i].name, .state = (void *)(uintptr_t)&histories[i]};
-  int failed = test_main_for_each(count, arguments, variants, COUNT(variants));
+#ifdef TP_WITH_POSTGRES
+  const char *lack = postgres_lack();
+  if (lack) printf("# skipped: postgres: %s\n", lack);
+  else postgres_make();
+  kinds -= lack != NULL;
+#endif
+  int failed = test_main_for_each(count, arguments, variants, kinds);
+#ifdef TP_WITH_POSTGRES
+  postgres_remove();
+#endif
   char command[64];
   snprintf(command, sizeof command, "rm -rf %s", folder);
   return system(command) == 0 ? failed : 1;

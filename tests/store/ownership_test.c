@@ -8,14 +8,48 @@
 #include "tests/support/directory.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
+#ifdef TP_WITH_POSTGRES
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+#endif
 
 #include <sqlite3.h>
 
 enum { HOSTS = 3, WORDS = 1024, SHORT_MS = 300 };
-enum { SYNC, ASYNC, MEMORY, KINDS };
+enum { SYNC, ASYNC, MEMORY, POSTGRES };
+
+/* Where there is no server, all but the last of each list of kinds are played. */
+static bool has_server;
 
 /* Of the histories that are opened: no test waits for its end but those that set it. */
 static uint32_t lease_ms = 60000;
+
+/* ---- histories that hosts share ---- */
+
+/* A directory is the name of a schema, too: what is in the one before is not seen. */
+static tp_status open_postgres(tp_history **ret_history, tp_fault *fault) {
+#ifdef TP_WITH_POSTGRES
+  tp_postgres *postgres = NULL;
+  const tp_postgres_options options = {.struct_size = sizeof options,
+                                       .conninfo = postgres_server.conninfo,
+                                       .schema = strrchr(directory, '_') + 1,
+                                       .lease_ms = lease_ms};
+  tp_status status = tp_postgres_open(&options, &postgres, fault);
+  if (status == TP_OK) status = tp_postgres_history(postgres, ret_history, fault);
+  tp_postgres_close(postgres);
+  return status;
+#else
+  (void)ret_history, (void)fault;
+  return TP_ERR_USAGE;
+#endif
+}
+
+/* @param kind  of several hosts: one that is opened by each. */
+static tp_status open_history(int kind, tp_history **ret_history, tp_fault *fault) {
+  const tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = lease_ms};
+  if (kind == POSTGRES) return open_postgres(ret_history, fault);
+  return tp_sqlite_history_open_sync(&options, ret_history, fault);
+}
 
 /* ---- a host ---- */
 
@@ -80,7 +114,7 @@ static void open_host(host *h, int kind, tp_shared_history *in_memory, tp_busy b
   *h = (host){.kind = kind, .asked = LATCH};
   tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = lease_ms};
   tp_status status = TP_OK;
-  if (kind == SYNC) status = tp_sqlite_history_open_sync(&options, &h->history, &fault);
+  if (kind == SYNC || kind == POSTGRES) status = open_history(kind, &h->history, &fault);
   if (kind == ASYNC) {
     options.log = keep_lost;
     options.log_ctx = h;
@@ -163,11 +197,11 @@ static const char *const scripts[] = {"ab",   "aba",     "aabb",    "abab",     
 
 static void note_closed(void *ctx) { latch_hit(ctx); }
 
-static void delete_session(host *hosts) {
+static void delete_session(int kind, host *hosts) {
   tp_history *history = NULL;
   tp_shared_history *shared = NULL;
   for (int i = 0; i < HOSTS; i++) (void)count_messages(hosts[i].history);
-  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  assert_int_equal(open_history(kind, &history, NULL), TP_OK);
   assert_int_equal(tp_history_share(NULL, history, &shared, NULL), TP_OK);
   tp_status status = tp_shared_history_delete(shared, NULL, "s", NULL);
   assert_true(status == TP_OK || status == TP_ERR_NOT_FOUND);
@@ -219,7 +253,7 @@ static void play_script(int kind, const char *script) {
     char text[32];
     bool reopens = *at == 'R', has_id = *at == 'T';
     if (*at == 'D') {
-      delete_session(hosts);
+      delete_session(kind, hosts);
       said[0] = '\0';
       t_has_run = false;
       continue;
@@ -244,7 +278,7 @@ static void play_script(int kind, const char *script) {
 }
 
 TEST(turn_of_each_host_is_shown_what_all_hosts_said) {
-  for (int kind = 0; kind < KINDS; kind++)
+  for (int kind = SYNC; kind <= (has_server ? POSTGRES : MEMORY); kind++)
     for (size_t i = 0; i < COUNT(scripts); i++) {
       if (kind == MEMORY && strchr(scripts[i], 'D')) continue; /* all have it open in the one history */
       print_message("# kind %d: %s\n", kind, scripts[i]);
@@ -290,8 +324,8 @@ static tp_submission *hold(host *h, const char *text) {
 }
 
 TEST(second_turn_at_once_is_refused_with_the_holder_and_its_lease) {
-  static const int kinds[] = {SYNC, MEMORY};
-  for (size_t k = 0; k < COUNT(kinds); k++) {
+  static const int kinds[] = {SYNC, MEMORY, POSTGRES};
+  for (size_t k = 0; k < COUNT(kinds) - !has_server; k++) {
     host hosts[2];
     char holder[64];
     open_two(hosts, kinds[k], TP_BUSY_REFUSE, 0);
@@ -299,7 +333,7 @@ TEST(second_turn_at_once_is_refused_with_the_holder_and_its_lease) {
     ended e = say(&hosts[1], "two");
     assert_int_equal(e.outcome, TP_TURN_FAILED);
     assert_int_equal(e.code, TP_ERR_BUSY);
-    snprintf(holder, sizeof holder, kinds[k] == SYNC ? "process %d" : "another runtime", (int)getpid());
+    snprintf(holder, sizeof holder, kinds[k] == MEMORY ? "another runtime" : "process %d", (int)getpid());
     assert_non_null(strstr(e.reason, holder));
     assert_true(kinds[k] == MEMORY || strstr(e.reason, "its lease ends in "));
     assert_string_equal(hosts[1].seen, "");
@@ -312,8 +346,8 @@ TEST(second_turn_at_once_is_refused_with_the_holder_and_its_lease) {
 }
 
 TEST(second_turn_waits_until_the_session_is_free) {
-  static const int kinds[] = {SYNC, MEMORY};
-  for (size_t k = 0; k < COUNT(kinds); k++) {
+  static const int kinds[] = {SYNC, MEMORY, POSTGRES};
+  for (size_t k = 0; k < COUNT(kinds) - !has_server; k++) {
     host hosts[2];
     open_two(hosts, kinds[k], TP_BUSY_WAIT, 0);
     tp_submission *first = hold(&hosts[0], "one~"), *second = submit(&hosts[1], "two", 0);
@@ -327,9 +361,10 @@ TEST(second_turn_waits_until_the_session_is_free) {
 
 TEST(turn_that_waits_for_its_session_can_leave) {
   enum { ITS_BOUND, ITS_LIMIT, CANCEL, WAYS };
-  for (int way = 0; way < WAYS; way++) {
+  for (int i = 0; i < WAYS * (has_server ? 2 : 1); i++) {
     host hosts[2];
-    open_two(hosts, SYNC, TP_BUSY_WAIT, way == ITS_BOUND ? 30 : 0);
+    int way = i % WAYS;
+    open_two(hosts, i < WAYS ? SYNC : POSTGRES, TP_BUSY_WAIT, way == ITS_BOUND ? 30 : 0);
     tp_submission *first = hold(&hosts[0], "one~");
     tp_submission *second = submit(&hosts[1], "two", way == ITS_LIMIT ? 30 : 0);
     if (way == CANCEL) tp_submission_cancel(second);
@@ -505,6 +540,11 @@ TEST(claims_are_exclusive_and_append_once_in_each_history) {
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   check_claims(history);
   tp_history_free(history);
+  if (has_server) {
+    assert_int_equal(open_history(POSTGRES, &history, NULL), TP_OK);
+    check_claims(history);
+    tp_history_free(history);
+  }
   remove_directory(NULL);
 }
 
@@ -751,5 +791,15 @@ TEST(lease_is_renewed_while_a_turn_runs_and_not_after_it) {
 TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (child_is(count, arguments, words)) return child_main(words[0], words[1]);
+#ifdef TP_WITH_POSTGRES
+  const char *lack = postgres_lack();
+  if (lack) printf("# skipped: postgres: %s\n", lack);
+  else postgres_make();
+  has_server = !lack;
+  int failed = test_main(count, arguments);
+  postgres_remove();
+  return failed;
+#else
   return test_main(count, arguments);
+#endif
 }

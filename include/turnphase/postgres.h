@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * postgres.h: the library turnphase-postgres: the history of sessions in a PostgreSQL database (13 or later), which
+ * hosts on several machines share. A handle has two connections and one thread, which writes what waits at the same
+ * time, of any sessions, in one transaction. Threads: any. */
+#ifndef TURNPHASE_POSTGRES_H
+#define TURNPHASE_POSTGRES_H
+
+#include "turnphase/store.h"
+
+TP_BEGIN_DECLS
+
+/** A database, with its connections. Counted: the caller of tp_postgres_open() has a reference, and so has each history
+ *  that was made from it. */
+typedef struct tp_postgres tp_postgres;
+
+/** Options of a database; zero means default. Everything is copied. */
+typedef struct tp_postgres_options {
+  size_t struct_size;
+  /** Required: a connection string of libpq, "postgres://user@host/database" or "host=… dbname=…". What it lacks comes
+   *  from where libpq looks: PGPASSWORD and the other variables of the environment, the password file, a service. Its
+   *  password is in no fault, and in no log record. */
+  const char *conninfo;
+  /** The PostgreSQL schema that has the tables; NULL: "turnphase". At most 63 bytes. */
+  const char *schema;
+  /** What other hosts are shown while a turn of this one has a session; NULL: "process ID on HOSTNAME". */
+  const char *address;
+  /** For how long a host that stands still, or that died, keeps the sessions of its running turns from other hosts; 0:
+   *  15,000. While it runs, its leases are renewed every third of that. The server's clock counts. */
+  uint32_t lease_ms;
+  /** How long a call is tried, through lost connections and restarts of the server, until it fails; 0: 25,000. */
+  uint32_t timeout_ms;
+  /** How long the server may work on one statement, and wait for a lock; a connection that is silent for 2 s more is
+   *  given up. 0: 10,000. */
+  uint32_t statement_ms;
+  /** 1: a schema that is not there is TP_ERR_NOT_FOUND instead of being made, and one of an earlier version is
+   *  TP_ERR_STORE_SCHEMA instead of being upgraded. */
+  uint32_t existing_only;
+  /** Called, without any lock, when a connection is lost, and when there is one again. It must not use the database.
+   *  May be NULL. */
+  tp_log_fn log;
+  /** Of log; both until the last reference ends. */
+  void *log_ctx;
+} tp_postgres_options;
+
+/** Connects, and makes or upgrades the schema: one process at a time does, the others wait for it.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_STORE: no connection, with the server's reason;
+ *          TP_ERR_STORE_SCHEMA: a newer or a foreign schema; TP_ERR_STORE_READONLY: the role lacks a right, or the
+ *          server is a standby; TP_ERR_NOT_FOUND with existing_only; TP_ERR_STORE_BUSY; TP_ERR_STORE_FULL;
+ *          TP_ERR_NO_MEMORY; TP_ERR_NO_THREAD.
+ *  Threads: any.   Blocks: on the server, for at most about timeout_ms. */
+TP_API tp_status tp_postgres_open(const tp_postgres_options *options, tp_postgres **ret_postgres,
+                                  tp_fault *fault) TP_MUST_USE;
+/** Ends the caller's reference. With the last one what waits is still tried, for at most 5 s, and the connections are
+ *  closed. Accepts NULL.   Threads: any. */
+TP_API void tp_postgres_close(tp_postgres *postgres);
+
+/** The history of sessions in the database. It is shared (tp_history.shared): a turn claims its session when it begins,
+ *  and its append compares number, fence and position. A turn that finds nothing new waits for the server twice, and
+ *  holds no thread. What was acknowledged is committed with synchronous_commit on, at least. An append the commit of
+ *  which was not acknowledged, since the connection was lost, is looked for before it is tried again. One that is still
+ *  not acknowledged after timeout_ms fails (TP_ERR_STORE), and then it may be there or not; the turn's claim is
+ *  released when the server answers. Messages may have any bytes; tenants and sessions must be UTF-8 (TP_ERR_UTF8).
+ *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free().
+ *  @return TP_OK; TP_ERR_USAGE; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
+TP_API tp_status tp_postgres_history(tp_postgres *postgres, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
+
+/** Counters of a database since it was opened. The caller sets struct_size; it is filled that far, and struct_size says
+ *  how far. */
+typedef struct tp_postgres_report {
+  size_t struct_size;
+  uint64_t operations;   /* that have ended: loads, appends, releases, deletions, lists, renewals of leases */
+  uint64_t transactions; /* committed; each is one round trip */
+  uint64_t retries;      /* transactions that were tried again */
+  uint64_t connections;  /* made, the first included */
+  uint64_t lost;         /* connections that were lost, or given up */
+} tp_postgres_report;
+
+/** Fills a report.
+ *  @return TP_OK; TP_ERR_USAGE; TP_ERR_VERSION for a wrong struct_size.   Threads: any.   Blocks: no. */
+TP_API tp_status tp_postgres_counts(tp_postgres *postgres, tp_postgres_report *ret_report) TP_MUST_USE;
+
+TP_END_DECLS
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parameters: the parameters of one statement in PostgreSQL's binary form, and the columns of its answer. A set-based
+ * statement has arrays as parameters, one for each column: what is put into an array is counted by its caller. No lock.
+ */
+#ifndef TP__POSTGRES_PARAMETERS_H
+#define TP__POSTGRES_PARAMETERS_H
+
+#include <libpq-fe.h>
+
+#include "support/bytes.h"
+
+enum { TP__PG_PARAMETERS_MAX = 28 };
+
+/** Zero-filled is empty. The memory is kept from statement to statement. */
+typedef struct tp__pg_parameters {
+  int count;
+  tp__bytes values[TP__PG_PARAMETERS_MAX];
+} tp__pg_parameters;
+
+/** The element types of arrays, as they are in every PostgreSQL. */
+typedef enum tp__pg_type {
+  TP__PG_BOOL = 16,
+  TP__PG_BYTEA = 17,
+  TP__PG_INT8 = 20,
+  TP__PG_TEXT = 25,
+} tp__pg_type;
+
+/** Empties them, and frees memory that is too much to keep. */
+void tp__pg_parameters_clear(tp__pg_parameters *parameters);
+void tp__pg_parameters_fini(tp__pg_parameters *parameters);
+void tp__pg_parameter_int(tp__pg_parameters *parameters, int64_t value);
+void tp__pg_parameter_text(tp__pg_parameters *parameters, tp_text text);
+/** Begins an array of count elements. @return where the caller puts just these. */
+tp__bytes *tp__pg_parameter_array(tp__pg_parameters *parameters, tp__pg_type type, size_t count);
+/** Puts an element. */
+void tp__pg_put_int(tp__bytes *array, int64_t value);
+void tp__pg_put_bool(tp__bytes *array, bool value);
+void tp__pg_put_bytes(tp__bytes *array, tp_text bytes);
+
+/** Sends a statement in pipeline mode; its answer comes in binary form. @return false: no memory, or no connection. */
+bool tp__pg_parameters_send(const tp__pg_parameters *parameters, PGconn *connection, const char *sql);
+
+/** A column of a row; NULL reads as 0, false or empty. The text is borrowed until PQclear(). */
+int64_t tp__pg_int(const PGresult *rows, int row, int column);
+bool tp__pg_bool(const PGresult *rows, int row, int column);
+tp_text tp__pg_text(const PGresult *rows, int row, int column);
+
+#endif

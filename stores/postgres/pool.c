@@ -1,0 +1,708 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stores/postgres/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "support/clock.h"
+#include "support/fault.h"
+
+enum {
+  CONNECT_S = 5,
+  SILENCE_MS = 2000, /* over statement_ms, until a connection is given up */
+  ENDING_MS = 5000,  /* for what waits at the end */
+  RETRY_MS = 10,     /* after a transaction that may succeed when it is tried again */
+  BACKOFF_MS = 50,   /* after a connection that failed: doubled up to the next */
+  BACKOFF_MS_MAX = 1000,
+  SKIPPED_MAX = 64,       /* works that a look for the next transaction passes over */
+  FLIGHT_BYTES = 16 << 20 /* a transaction with more takes no further work */
+};
+
+typedef enum channel_state {
+  CHANNEL_AWAY,       /* no connection, or none yet */
+  CHANNEL_CONNECTING, /* PQconnectPoll() goes on */
+  CHANNEL_IDLE,
+  CHANNEL_BUSY,    /* a flight is under way */
+  CHANNEL_CLEARING /* ROLLBACK is under way */
+} channel_state;
+
+/** A lane's connection. Of the pool's thread. */
+typedef struct channel {
+  channel_state state;
+  PGconn *connection; /* not NULL but when it is away */
+  short events;       /* that poll() waits for */
+  int64_t until_ns;   /* AWAY, IDLE: not before; else: it is given up then */
+  int64_t backoff_ms;
+  bool was_lost; /* it was logged */
+  tp__pg_flight flight;
+} channel;
+
+struct tp__pg_pool {
+  /* never changes after new */
+  const tp__pg_target *target;
+  const tp__pg_class *class;
+  void *ctx;
+  int64_t timeout_ms, statement_ms;
+  char statement_text[16];
+  tp_log_fn log;
+  void *log_ctx;
+  int wake; /* eventfd */
+  pthread_t thread;
+  /* of the pool's thread */
+  channel channels[TP__PG_LANES];
+  tp__pg_parameters parameters;
+  tp__pg_work *first, **last; /* works that wait, in their order */
+  bool is_ending;
+  int64_t end_ns; /* while it ends: nothing is tried after it */
+  tp__lock lock;
+  /* ---- under lock */
+  tp__pg_work *incoming, **incoming_last;
+  bool ending, was_awoken;
+  void (*then)(void *ctx); /* of a pool that ended itself */
+  void *then_ctx;
+  tp_postgres_report report;
+};
+
+/* ---- works, from any thread ---- */
+
+void tp__pg_submit(tp__pg_pool *p, tp__pg_work *work) {
+  const uint64_t one = 1;
+  assert(work->lane < TP__PG_LANES && work->doing);
+  work->next = NULL;
+  work->status = TP_OK;
+  work->deadline_ns = work->stays ? INT64_MAX : tp__monotonic_ns() + p->timeout_ms * TP__NS_IN_MS;
+  tp__lock_acquire(&p->lock);
+  *p->incoming_last = work;
+  p->incoming_last = &work->next;
+  bool wakes = !p->was_awoken;
+  p->was_awoken = true;
+  tp__lock_release(&p->lock);
+  if (wakes) (void)!write(p->wake, &one, sizeof one); /* it cannot be full: at most one is written before a read */
+}
+
+tp_status tp__pg_run(tp__pg_pool *p, tp__pg_work *work, tp_fault *fault) {
+  if (pthread_equal(pthread_self(), p->thread))
+    return tp__refuse(fault, TP_ERR_USAGE, p->target->name, "%s: cannot %s in a callback of the database's own thread",
+                      p->target->name, work->doing);
+  work->end = NULL;
+  work->has_ended = false;
+  tp__lock_condition_init(&work->changed);
+  tp__pg_submit(p, work);
+  tp__lock_acquire(&p->lock);
+  while (!work->has_ended) tp__lock_condition_wait(&work->changed, &p->lock);
+  tp__lock_release(&p->lock);
+  tp__lock_condition_fini(&work->changed);
+  if (work->status != TP_OK && fault) *fault = work->fault;
+  return work->status;
+}
+
+static void count(tp__pg_pool *p, uint64_t *counter, uint64_t by) {
+  tp__lock_acquire(&p->lock);
+  *counter += by;
+  tp__lock_release(&p->lock);
+}
+
+void tp__pg_counts(tp__pg_pool *p, tp_postgres_report *report) {
+  tp__lock_acquire(&p->lock);
+  *report = p->report;
+  tp__lock_release(&p->lock);
+}
+
+/* ---- the ends of works ---- */
+
+static void end_work(tp__pg_pool *p, tp__pg_work *work) {
+  void (*end)(tp__pg_work *) = work->end;
+  count(p, &p->report.operations, 1);
+  if (end) {
+    end(work);
+    return;
+  }
+  tp__lock_acquire(&p->lock);
+  work->has_ended = true;
+  tp__lock_condition_signal(&work->changed);
+  tp__lock_release(&p->lock);
+}
+
+static void fail_work(tp__pg_pool *p, tp__pg_work *work, tp_status status, const char *message, const char *sqlstate) {
+  (void)!tp__pg_refuse(p->target, status, work->doing, message, sqlstate, &work->fault);
+  work->status = status;
+  end_work(p, work);
+}
+
+static int64_t deadline_of(const tp__pg_pool *p, const tp__pg_work *work) {
+  return p->is_ending && p->end_ns < work->deadline_ns ? p->end_ns : work->deadline_ns;
+}
+
+/* The last failure of its connection or its transaction is in its fault. */
+static void expire_work(tp__pg_pool *p, tp__pg_work *work) {
+  char message[256];
+  const char *why = work->fault.message[0] ? work->fault.message : "there is no connection yet";
+  snprintf(message, sizeof message, "%.160s%s", why,
+           work->in_doubt ? "; it is not known whether it was done, since an answer was lost" : "");
+  fail_work(p, work, work->status != TP_OK ? work->status : TP_ERR_STORE, message, NULL);
+}
+
+static void expire_works(tp__pg_pool *p, int64_t now_ns) {
+  tp__pg_work **at = &p->first, *ended = NULL, **ended_last = &ended;
+  while (*at) {
+    tp__pg_work *work = *at;
+    if (deadline_of(p, work) > now_ns) {
+      at = &work->next;
+      continue;
+    }
+    *at = work->next;
+    work->next = NULL;
+    *ended_last = work;
+    ended_last = &work->next;
+  }
+  p->last = at;
+  while (ended) {
+    tp__pg_work *work = ended;
+    ended = work->next;
+    expire_work(p, work);
+  }
+}
+
+/* ---- the log ---- */
+
+static void say(tp__pg_pool *p, tp_log_level level, tp_status status, const char *message) {
+  const tp_log_record record = {.struct_size = sizeof record,
+                                .level = level,
+                                .status = status,
+                                .unix_ms = tp__wall_ms(),
+                                .message = message,
+                                .turn_id = {"", 0},
+                                .session_id = {"", 0}};
+  if (p->log) p->log(p->log_ctx, &record);
+}
+
+/* ---- flights ---- */
+
+static void clear_flight(tp__pg_flight *f) {
+  for (int i = 0; i < TP__PG_STATEMENTS_MAX; i++) {
+    PQclear(f->answers[i]);
+    f->answers[i] = NULL;
+  }
+  f->count = f->bytes = 0;
+  f->sent = f->answered = 0;
+  f->has_answer = f->has_failed = false;
+  f->sqlstate[0] = f->message[0] = '\0';
+}
+
+/* The works of a flight wait again, before all others and in their order. */
+static void put_back(tp__pg_pool *p, tp__pg_flight *f) {
+  for (size_t i = f->count; i > 0; i--) {
+    tp__pg_work *work = f->works[i - 1];
+    work->next = p->first;
+    if (!p->first) p->last = &work->next;
+    p->first = work;
+  }
+  f->count = 0;
+}
+
+/* A transaction did not succeed: its works are tried again, or end. */
+static void flight_failed(tp__pg_pool *p, tp__pg_flight *f, tp__pg_meaning meaning, bool in_doubt) {
+  tp__pg_work *works[TP__PG_WORKS_MAX];
+  size_t size = f->count;
+  bool ends = !meaning.is_retried && size == 1;
+  const char *sqlstate = f->sqlstate[0] ? f->sqlstate : NULL;
+  char message[sizeof f->message];
+  memcpy(works, f->works, size * sizeof *works);
+  memcpy(message, f->message, sizeof message);
+  for (size_t i = 0; i < size; i++) {
+    if (in_doubt) works[i]->in_doubt = true;
+    if (!meaning.is_retried) works[i]->is_single = true;
+    works[i]->status = meaning.status;
+    tp__make_printable(message);
+    snprintf(works[i]->fault.message, sizeof works[i]->fault.message, "%s", message);
+  }
+  count(p, &p->report.retries, ends ? 0 : 1);
+  if (!ends) put_back(p, f);
+  f->count = 0;
+  if (ends) fail_work(p, works[0], meaning.status, message, sqlstate);
+}
+
+static void lose(tp__pg_pool *p, channel *l, const char *why) {
+  char message[2 * TP_FAULT_MESSAGE_SIZE];
+  tp_fault fault = {0};
+  bool had_flight = l->state == CHANNEL_BUSY, was_there = l->state != CHANNEL_CONNECTING && l->state != CHANNEL_AWAY;
+  int64_t wait_ms = l->backoff_ms;
+  (void)!tp__pg_refuse(p->target, TP_ERR_STORE, was_there ? "go on" : "connect", why, NULL, &fault);
+  snprintf(l->flight.message, sizeof l->flight.message, "%s", why);
+  l->flight.message[strcspn(l->flight.message, "\n")] = '\0';
+  tp__pg_work *waiting = p->first;
+  for (; waiting && !was_there; waiting = waiting->next) { /* the reason, if no connection comes in time */
+    if (waiting->lane != (tp__pg_lane)(l - p->channels)) continue;
+    waiting->status = TP_ERR_STORE;
+    snprintf(waiting->fault.message, sizeof waiting->fault.message, "%s", l->flight.message);
+  }
+  PQfinish(l->connection);
+  l->connection = NULL;
+  l->state = CHANNEL_AWAY;
+  l->until_ns = tp__monotonic_ns() + wait_ms * TP__NS_IN_MS;
+  l->backoff_ms = wait_ms == 0 ? BACKOFF_MS : wait_ms * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : wait_ms * 2;
+  if (was_there) count(p, &p->report.lost, 1);
+  if (!l->was_lost) {
+    snprintf(message, sizeof message, "a connection is lost, and is tried again: %s", fault.message);
+    say(p, TP_LOG_WARNING, TP_ERR_STORE, message);
+  }
+  l->was_lost = true;
+  l->flight.sqlstate[0] = '\0';
+  if (had_flight) flight_failed(p, &l->flight, tp__pg_meaning_of(NULL), true);
+  clear_flight(&l->flight);
+}
+
+static const char *libpq_error(const channel *l) {
+  const char *message = PQerrorMessage(l->connection);
+  return message && message[0] ? message : "the connection was closed";
+}
+
+bool tp__pg_flight_send(tp__pg_flight *f, const char *sql, int *ret_index) {
+  assert(f->sent < TP__PG_STATEMENTS_MAX);
+  if (ret_index) *ret_index = f->sent;
+  bool sent = tp__pg_parameters_send(f->parameters, f->connection, sql);
+  tp__pg_parameters_clear(f->parameters);
+  if (sent) f->sent++;
+  return sent;
+}
+
+/* What stands in the session of the server does not count, and nothing is left in it: pgbouncer gives it to others. */
+static bool send_settings(tp__pg_pool *p, tp__pg_flight *f) {
+  static const char settings[] =
+      "SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $1::text, true),"
+      " set_config('idle_in_transaction_session_timeout', $1::text, true), set_config('synchronous_commit',"
+      " CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'"
+      " ELSE current_setting('synchronous_commit') END, true)";
+  tp__pg_parameter_text(&p->parameters, tp_text_of(p->statement_text));
+  return tp__pg_flight_send(f, settings, NULL);
+}
+
+/* Reading and writing go on until poll() has to wait. */
+static void flush(tp__pg_pool *p, channel *l) {
+  int left = PQflush(l->connection);
+  if (left < 0) {
+    lose(p, l, libpq_error(l));
+    return;
+  }
+  l->events = left ? POLLIN | POLLOUT : POLLIN;
+}
+
+static void start_silence(const tp__pg_pool *p, channel *l) {
+  l->until_ns = tp__monotonic_ns() + (p->statement_ms + SILENCE_MS) * TP__NS_IN_MS;
+}
+
+static void send_flight(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
+  tp__pg_flight *f = &l->flight;
+  f->connection = l->connection;
+  f->parameters = &p->parameters;
+  tp__pg_parameters_clear(&p->parameters);
+  l->state = CHANNEL_BUSY;
+  start_silence(p, l);
+  bool sent = tp__pg_flight_send(f, "BEGIN ISOLATION LEVEL READ COMMITTED", NULL) && send_settings(p, f) &&
+              p->class->build(p->ctx, lane, f) && tp__pg_flight_send(f, "COMMIT", NULL) &&
+              PQpipelineSync(l->connection) == 1;
+  tp__pg_parameters_clear(&p->parameters);
+  if (sent) flush(p, l);
+  else lose(p, l, libpq_error(l));
+}
+
+/* ---- the choice of the next works ---- */
+
+static bool has_key(const tp__pg_flight *f, uint64_t key) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->works[i]->key == key) return true;
+  return false;
+}
+
+static bool is_under_way(const tp__pg_pool *p, uint64_t key) {
+  for (int i = 0; key && i < TP__PG_LANES; i++)
+    if (has_key(&p->channels[i].flight, key)) return true;
+  return false;
+}
+
+static bool is_anything_under_way(const tp__pg_pool *p) {
+  for (int i = 0; i < TP__PG_LANES; i++)
+    if (p->channels[i].flight.count > 0) return true;
+  return false;
+}
+
+static bool fits(const tp__pg_flight *f, const tp__pg_work *work) {
+  if (f->count == 0) return true;
+  return !work->is_single && !work->exclusive && !f->works[0]->is_single && !f->works[0]->exclusive &&
+         f->count < TP__PG_WORKS_MAX && f->bytes + work->bytes <= FLIGHT_BYTES;
+}
+
+/* Takes the works of a lane that may go now out of those that wait. */
+static void choose(tp__pg_pool *p, tp__pg_lane lane) {
+  uint64_t skipped[SKIPPED_MAX];
+  size_t skipped_count = 0;
+  tp__pg_flight *f = &p->channels[lane].flight;
+  assert(f->count == 0);
+  for (tp__pg_work **at = &p->first; *at && skipped_count < SKIPPED_MAX && f->count < TP__PG_WORKS_MAX;) {
+    tp__pg_work *work = *at;
+    bool goes = work->lane == lane && fits(f, work) && !is_under_way(p, work->key);
+    for (size_t i = 0; goes && work->key && i < skipped_count; i++) goes = skipped[i] != work->key;
+    if (work->exclusive && (at != &p->first || is_anything_under_way(p))) goes = false;
+    if (goes) {
+      *at = work->next;
+      if (!*at) p->last = at;
+      f->works[f->count++] = work;
+      f->bytes += work->bytes;
+    } else {
+      skipped[skipped_count++] = work->key;
+      at = &work->next;
+      if (work->exclusive) break;
+    }
+  }
+}
+
+static bool is_wanted(const tp__pg_pool *p, tp__pg_lane lane) {
+  for (const tp__pg_work *work = p->first; work; work = work->next)
+    if (work->lane == lane) return true;
+  return false;
+}
+
+/* ---- channels ---- */
+
+static void connected(tp__pg_pool *p, channel *l) {
+  bool works = PQsetnonblocking(l->connection, 1) == 0 && PQenterPipelineMode(l->connection) == 1;
+  if (!works) {
+    lose(p, l, libpq_error(l));
+    return;
+  }
+  l->state = CHANNEL_IDLE;
+  l->events = POLLIN;
+  l->until_ns = 0;
+  count(p, &p->report.connections, 1);
+  if (l->was_lost) say(p, TP_LOG_INFO, TP_OK, "there is a connection to the database again");
+  l->was_lost = false;
+}
+
+static void go_on_connecting(tp__pg_pool *p, channel *l) {
+  switch (PQconnectPoll(l->connection)) {
+    case PGRES_POLLING_OK:
+      connected(p, l);
+      break;
+    case PGRES_POLLING_READING:
+      l->events = POLLIN;
+      break;
+    case PGRES_POLLING_WRITING:
+      l->events = POLLOUT;
+      break;
+    default:
+      lose(p, l, libpq_error(l));
+      break;
+  }
+}
+
+static void connect_channel(tp__pg_pool *p, channel *l) {
+  l->connection = tp__pg_connect_start(p->target, CONNECT_S);
+  l->state = CHANNEL_CONNECTING;
+  l->until_ns = tp__monotonic_ns() + CONNECT_S * 1000 * TP__NS_IN_MS;
+  l->events = POLLOUT;
+  if (!l->connection) lose(p, l, "no memory for a connection");
+  else if (PQstatus(l->connection) == CONNECTION_BAD) lose(p, l, libpq_error(l));
+}
+
+/* After a transaction that failed the server is still in it. */
+static void clear_transaction(tp__pg_pool *p, channel *l) {
+  clear_flight(&l->flight);
+  l->flight.connection = l->connection;
+  l->flight.parameters = &p->parameters;
+  l->state = CHANNEL_CLEARING;
+  start_silence(p, l);
+  if (tp__pg_flight_send(&l->flight, "ROLLBACK", NULL) && PQpipelineSync(l->connection) == 1) flush(p, l);
+  else lose(p, l, libpq_error(l));
+}
+
+static bool is_committed(const tp__pg_flight *f) {
+  if (f->has_failed || f->answered != f->sent) return false;
+  return strcmp(PQcmdStatus(f->answers[f->sent - 1]), "COMMIT") == 0;
+}
+
+/* The ends of works may submit others, and end the pool: the flight is over before, and only its answers stay. */
+static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
+  tp__pg_flight *f = &l->flight, ended = {.count = 0};
+  for (size_t i = 0; i < f->count; i++) {
+    f->works[i]->status = TP_OK;
+    f->works[i]->fault = (tp_fault){0};
+  }
+  p->class->settle(p->ctx, lane, f);
+  ended.count = f->count;
+  memcpy(ended.works, f->works, f->count * sizeof *f->works);
+  memcpy(ended.answers, f->answers, sizeof f->answers);
+  memset(f->answers, 0, sizeof f->answers);
+  f->count = 0;
+  for (size_t i = 0; i < ended.count; i++)
+    if (ended.works[i]->again) f->works[f->count++] = ended.works[i];
+  put_back(p, f);
+  clear_flight(f);
+  l->state = CHANNEL_IDLE;
+  l->until_ns = l->backoff_ms = 0;
+  count(p, &p->report.transactions, 1);
+  for (size_t i = 0; i < ended.count; i++) {
+    if (ended.works[i]->again) ended.works[i]->again = false;
+    else end_work(p, ended.works[i]);
+  }
+  clear_flight(&ended);
+}
+
+/* The server has answered all of it. */
+static void flight_answered(tp__pg_pool *p, channel *l) {
+  tp__pg_flight *f = &l->flight;
+  tp__pg_lane lane = (tp__pg_lane)(l - p->channels);
+  if (l->state == CHANNEL_CLEARING) {
+    clear_flight(f);
+    l->state = CHANNEL_IDLE;
+    l->until_ns = tp__monotonic_ns() + RETRY_MS * TP__NS_IN_MS;
+    return;
+  }
+  if (is_committed(f)) {
+    flight_committed(p, l, lane);
+    return;
+  }
+  tp__pg_meaning meaning = tp__pg_meaning_of(f->has_failed ? f->sqlstate : "XX000");
+  if (meaning.reconnects) {
+    char message[sizeof f->message];
+    memcpy(message, f->message, sizeof message);
+    lose(p, l, message);
+    return;
+  }
+  flight_failed(p, f, meaning, false);
+  if (PQtransactionStatus(l->connection) != PQTRANS_IDLE) {
+    clear_transaction(p, l);
+    return;
+  }
+  clear_flight(f);
+  l->state = CHANNEL_IDLE;
+  l->until_ns = tp__monotonic_ns() + RETRY_MS * TP__NS_IN_MS;
+}
+
+static void note_failure(tp__pg_flight *f, const PGresult *answer) {
+  const char *sqlstate = PQresultErrorField(answer, PG_DIAG_SQLSTATE);
+  const char *message = PQresultErrorField(answer, PG_DIAG_MESSAGE_PRIMARY);
+  if (f->has_failed) return;
+  f->has_failed = true;
+  snprintf(f->sqlstate, sizeof f->sqlstate, "%s", sqlstate ? sqlstate : "");
+  snprintf(f->message, sizeof f->message, "%s", message ? message : "the connection was closed");
+}
+
+/* @return false: there is nothing more to read now. */
+static bool read_answer(tp__pg_pool *p, channel *l) {
+  tp__pg_flight *f = &l->flight;
+  if (PQisBusy(l->connection)) return false;
+  PGresult *answer = PQgetResult(l->connection);
+  ExecStatusType kind = PQresultStatus(answer);
+  if (!answer) {
+    if (!f->has_answer) {
+      lose(p, l, libpq_error(l));
+      return false;
+    }
+    f->has_answer = false;
+    f->answered++;
+    return true;
+  }
+  if (kind == PGRES_PIPELINE_SYNC) {
+    PQclear(answer);
+    flight_answered(p, l);
+    return false;
+  }
+  if (kind == PGRES_FATAL_ERROR) note_failure(f, answer);
+  f->has_answer = true;
+  if (f->answered >= TP__PG_STATEMENTS_MAX || f->answers[f->answered]) PQclear(answer);
+  else f->answers[f->answered] = answer;
+  return true;
+}
+
+static void use_channel(tp__pg_pool *p, channel *l, short got) {
+  if (l->state == CHANNEL_CONNECTING) {
+    go_on_connecting(p, l);
+    return;
+  }
+  if (!PQconsumeInput(l->connection)) {
+    /* a reason that the server gave before it closed is still there */
+    while (l->state == CHANNEL_BUSY && read_answer(p, l)) continue;
+    if (l->connection) lose(p, l, libpq_error(l));
+    return;
+  }
+  if (l->state == CHANNEL_IDLE) {
+    if (got & (POLLHUP | POLLERR)) lose(p, l, "the connection was closed");
+    return;
+  }
+  start_silence(p, l);
+  if (got & POLLOUT) flush(p, l);
+  while ((l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING) && read_answer(p, l)) continue;
+}
+
+static void begin_what_waits(tp__pg_pool *p, int64_t now_ns) {
+  for (int i = 0; i < TP__PG_LANES; i++) {
+    channel *l = &p->channels[i];
+    bool is_free = (l->state == CHANNEL_IDLE || l->state == CHANNEL_AWAY) && l->until_ns <= now_ns;
+    if (!is_free || !is_wanted(p, (tp__pg_lane)i)) continue;
+    if (l->state == CHANNEL_AWAY) {
+      connect_channel(p, l);
+      continue;
+    }
+    l->until_ns = 0;
+    choose(p, (tp__pg_lane)i);
+    if (l->flight.count > 0) send_flight(p, l, (tp__pg_lane)i);
+  }
+}
+
+static void give_up_silent_channels(tp__pg_pool *p, int64_t now_ns) {
+  for (int i = 0; i < TP__PG_LANES; i++) {
+    channel *l = &p->channels[i];
+    bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
+    if (waits && l->until_ns <= now_ns) lose(p, l, "the server did not answer in time");
+  }
+}
+
+/* ---- the thread ---- */
+
+static void take_incoming(tp__pg_pool *p) {
+  tp__lock_acquire(&p->lock);
+  if (p->incoming) {
+    *p->last = p->incoming;
+    p->last = p->incoming_last;
+    p->incoming = NULL;
+    p->incoming_last = &p->incoming;
+  }
+  if (p->ending && !p->is_ending) {
+    p->is_ending = true;
+    p->end_ns = tp__monotonic_ns() + ENDING_MS * TP__NS_IN_MS;
+  }
+  tp__lock_release(&p->lock);
+}
+
+static bool is_done(const tp__pg_pool *p) { return p->is_ending && !p->first && !is_anything_under_way(p); }
+
+/* When the thread has something to do without an event. */
+static int64_t next_ns(const tp__pg_pool *p, int64_t tick_ns) {
+  int64_t next = tick_ns;
+  for (const tp__pg_work *work = p->first; work; work = work->next)
+    if (deadline_of(p, work) < next) next = deadline_of(p, work);
+  for (int i = 0; i < TP__PG_LANES; i++) {
+    const channel *l = &p->channels[i];
+    bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
+    if ((waits || (l->until_ns > 0 && is_wanted(p, (tp__pg_lane)i))) && l->until_ns < next) next = l->until_ns;
+  }
+  if (p->is_ending && p->end_ns < next) next = p->end_ns;
+  return next;
+}
+
+static void sleep_until(tp__pg_pool *p, int64_t until_ns) {
+  struct pollfd fds[TP__PG_LANES + 1] = {{.fd = p->wake, .events = POLLIN}};
+  int64_t left_ns = until_ns - tp__monotonic_ns();
+  int wait_ms = until_ns == INT64_MAX           ? -1
+                : left_ns <= 0                  ? 0
+                : left_ns > 3600 * 1000000000LL ? 3600000
+                                                : (int)((left_ns + TP__NS_IN_MS - 1) / TP__NS_IN_MS);
+  for (int i = 0; i < TP__PG_LANES; i++) {
+    const channel *l = &p->channels[i];
+    fds[i + 1] = (struct pollfd){.fd = l->connection ? PQsocket(l->connection) : -1, .events = l->events};
+  }
+  if (poll(fds, TP__PG_LANES + 1, wait_ms) <= 0) return; /* EINTR: again */
+  if (fds[0].revents) {
+    uint64_t number;
+    (void)!read(p->wake, &number, sizeof number);
+    tp__lock_acquire(&p->lock);
+    p->was_awoken = false;
+    tp__lock_release(&p->lock);
+  }
+  for (int i = 0; i < TP__PG_LANES; i++)
+    if (fds[i + 1].revents && p->channels[i].connection) use_channel(p, &p->channels[i], fds[i + 1].revents);
+}
+
+static void fini(tp__pg_pool *p) {
+  for (int i = 0; i < TP__PG_LANES; i++) {
+    clear_flight(&p->channels[i].flight);
+    PQfinish(p->channels[i].connection);
+  }
+  tp__pg_parameters_fini(&p->parameters);
+  if (p->wake >= 0) close(p->wake);
+  tp__lock_fini(&p->lock);
+  tp__heap_free(p, sizeof *p);
+}
+
+static void *run(void *ctx) {
+  tp__pg_pool *p = ctx;
+  for (;;) {
+    take_incoming(p);
+    int64_t now_ns = tp__monotonic_ns(), tick_ns = p->class->tick(p->ctx, now_ns);
+    take_incoming(p);
+    expire_works(p, now_ns);
+    give_up_silent_channels(p, now_ns);
+    if (p->is_ending && p->end_ns <= now_ns) /* what is under way is given up, and then expires */
+      for (int i = 0; i < TP__PG_LANES; i++)
+        if (p->channels[i].state == CHANNEL_BUSY) lose(p, &p->channels[i], "it did not end in time");
+    begin_what_waits(p, now_ns);
+    if (is_done(p)) break;
+    sleep_until(p, next_ns(p, tick_ns));
+  }
+  tp__lock_acquire(&p->lock);
+  void (*then)(void *) = p->then;
+  void *then_ctx = p->then_ctx;
+  tp__lock_release(&p->lock);
+  if (!then) return NULL;
+  fini(p);
+  then(then_ctx);
+  return NULL;
+}
+
+/* ---- life ---- */
+
+tp__pg_pool *tp__pg_pool_new(const tp__pg_target *target, const tp_postgres_options *options, PGconn *connection,
+                             const tp__pg_class *class, void *ctx) {
+  tp__pg_pool *p = tp__heap_alloc(sizeof *p);
+  if (!p) {
+    PQfinish(connection);
+    return NULL;
+  }
+  p->target = target;
+  p->class = class;
+  p->ctx = ctx;
+  p->timeout_ms = options->timeout_ms;
+  p->statement_ms = options->statement_ms;
+  p->log = options->log;
+  p->log_ctx = options->log_ctx;
+  p->last = &p->first;
+  p->incoming_last = &p->incoming;
+  snprintf(p->statement_text, sizeof p->statement_text, "%u", options->statement_ms);
+  tp__lock_init(&p->lock, TP__LOCK_postgres);
+  p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  p->channels[TP__PG_WRITES].connection = connection;
+  p->channels[TP__PG_WRITES].state = CHANNEL_IDLE;
+  connected(p, &p->channels[TP__PG_WRITES]);
+  if (p->wake >= 0 && tp__thread_spawn(&p->thread, run, p) == 0) return p;
+  fini(p);
+  return NULL;
+}
+
+void tp__pg_pool_free(tp__pg_pool *p, void (*then)(void *ctx), void *ctx) {
+  const uint64_t one = 1;
+  if (!p) {
+    then(ctx);
+    return;
+  }
+  bool is_own = pthread_equal(pthread_self(), p->thread);
+  tp__lock_acquire(&p->lock);
+  p->ending = true;
+  if (is_own) {
+    p->then = then;
+    p->then_ctx = ctx;
+  }
+  tp__lock_release(&p->lock);
+  if (is_own) {
+    pthread_detach(p->thread);
+    return;
+  }
+  (void)!write(p->wake, &one, sizeof one);
+  pthread_join(p->thread, NULL);
+  fini(p);
+  then(ctx);
+}

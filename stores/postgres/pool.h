@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool: the connections to a database and the one thread that uses them. Any thread submits works; the pool's thread
+ * takes what waits, as many works as fit, and sends their statements in one transaction, in pipeline mode: one round
+ * trip. What comes meanwhile goes into the next one. No work waits for time to pass. There are two lanes, each with a
+ * connection and at most one transaction under way: one writes, the other one only reads.
+ *
+ * Works with the same key (a session) are done in the order in which they came, one to a transaction. A work that is
+ * exclusive waits for all before it, and has a transaction of its own.
+ *
+ * A transaction that failed is tried again where it may succeed (serialization, lock, lost connection) until the
+ * deadline of each of its works; where it may not, each work is tried by itself, so that one that cannot be written
+ * fails no other one. Where a connection is lost after COMMIT may have been sent, its works are in doubt: their class
+ * must look for what they did before it does it again. Lock: the pool's, under which nothing is called. */
+#ifndef TP__POSTGRES_POOL_H
+#define TP__POSTGRES_POOL_H
+
+#include "stores/postgres/connection.h"
+#include "stores/postgres/parameters.h"
+#include "support/lock.h"
+#include "turnphase/postgres.h"
+
+typedef enum tp__pg_lane { TP__PG_WRITES, TP__PG_READS, TP__PG_LANES } tp__pg_lane;
+
+enum { TP__PG_WORKS_MAX = 128, TP__PG_STATEMENTS_MAX = 16 };
+
+typedef struct tp__pg_work {
+  tp__pg_lane lane;
+  uint64_t key; /* 0: it needs no order */
+  size_t bytes; /* about as many are sent */
+  const char *doing;
+  bool exclusive;
+  bool stays; /* it is tried until the pool ends: it has no deadline */
+  /** It has ended: on the pool's thread, without a lock. The work is the submitter's again. NULL: a thread waits. */
+  void (*end)(struct tp__pg_work *work);
+  /** Set by settle: nothing was done, and it is tried again. */
+  bool again;
+  /* the result */
+  tp_status status;
+  tp_fault fault;
+  /* ---- of the pool's thread, once it was submitted */
+  bool in_doubt;  /* it may have been committed */
+  bool is_single; /* it failed with others */
+  int64_t deadline_ns;
+  struct tp__pg_work *next;
+  /* ---- under the pool's lock */
+  bool has_ended;
+  tp__lock_condition changed; /* of a work that a thread waits for */
+} tp__pg_work;
+
+/** The works of one transaction, its statements, and their answers once it is committed. */
+typedef struct tp__pg_flight {
+  tp__pg_work *works[TP__PG_WORKS_MAX];
+  size_t count, bytes;
+  PGconn *connection;
+  tp__pg_parameters *parameters; /* cleared by each send */
+  int sent, answered;            /* statements */
+  bool has_answer;               /* of the statement that is read */
+  PGresult *answers[TP__PG_STATEMENTS_MAX];
+  char sqlstate[6]; /* of the first that failed; empty: none has */
+  bool has_failed;
+  char message[256];
+} tp__pg_flight;
+
+/** What the works mean. */
+typedef struct tp__pg_class {
+  /** Sends the statements of a flight by tp__pg_flight_send(). @return false: no memory, or no connection. */
+  bool (*build)(void *ctx, tp__pg_lane lane, tp__pg_flight *flight);
+  /** The transaction is committed: sets the status of each work, which was TP_OK. The answers are there until the works
+   *  have ended. */
+  void (*settle)(void *ctx, tp__pg_lane lane, tp__pg_flight *flight);
+  /** Before a thread of the pool sleeps: may submit works. @return when to come again; INT64_MAX: after any work. */
+  int64_t (*tick)(void *ctx, int64_t now_ns);
+} tp__pg_class;
+
+typedef struct tp__pg_pool tp__pg_pool;
+
+/** Starts the thread.
+ *  @param connection  taken: the first of the lane that writes.
+ *  @param options     read; its strings are not.
+ *  @return NULL: no memory, no descriptor or no thread; the connection is closed. */
+tp__pg_pool *tp__pg_pool_new(const tp__pg_target *target, const tp_postgres_options *options, PGconn *connection,
+                             const tp__pg_class *class, void *ctx);
+/** Does what waits, for at most 5 s, and ends the thread; what is left fails with TP_ERR_STORE.
+ *  On the pool's own thread, in the end of a work, it returns at once.
+ *  @param then  called when the pool is gone, on this thread or the pool's. Accepts NULL for the pool. */
+void tp__pg_pool_free(tp__pg_pool *pool, void (*then)(void *ctx), void *ctx);
+/** Any thread; blocks: no. */
+void tp__pg_submit(tp__pg_pool *pool, tp__pg_work *work);
+/** Submits and waits. @return the work's status; TP_ERR_USAGE on the pool's own thread. */
+tp_status tp__pg_run(tp__pg_pool *pool, tp__pg_work *work, tp_fault *fault);
+void tp__pg_counts(tp__pg_pool *pool, tp_postgres_report *report);
+
+/** Sends a statement with the flight's parameters, and clears these.
+ *  @param ret_index  of its answer; set also on failure. */
+bool tp__pg_flight_send(tp__pg_flight *flight, const char *sql, int *ret_index);
+
+#endif

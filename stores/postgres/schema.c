@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * version: one row; its lock is held while the tables are made or upgraded.
+ * process: one row per host that has running turns, with the end of its lease by the server's clock.
+ * session: one row per (tenant, name): next is the position of its next message; epoch counts its claims, owner is the
+ * process of the newest, and running is true while its turn has the session. No index has a column that a turn changes.
+ * message: texts are bytes; calls is a value; batch is the number of the append that it came with, random for each
+ * process, by which an append is recognized when its commit was not acknowledged.
+ * Tenants and names compare by their bytes, whatever the locale of the database, and whatever its next version. */
+#include "stores/postgres/schema.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "stores/postgres/parameters.h"
+#include "support/fault.h"
+
+static const char *const version_1[] = {
+    "CREATE TABLE @.process (id bigint PRIMARY KEY, address text NOT NULL, lease_end timestamptz NOT NULL,"
+    " started timestamptz NOT NULL) WITH (fillfactor = 70)",
+    "CREATE TABLE @.session (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant text COLLATE \"C\" NOT NULL,"
+    " name text COLLATE \"C\" NOT NULL, next bigint NOT NULL, owner bigint NOT NULL, epoch bigint NOT NULL,"
+    " running boolean NOT NULL, UNIQUE (tenant, name)) WITH (fillfactor = 70)",
+    "CREATE TABLE @.message (session bigint NOT NULL, position bigint NOT NULL, role smallint NOT NULL,"
+    " is_error boolean NOT NULL, turn bytea NOT NULL, text bytea NOT NULL, call_id bytea NOT NULL,"
+    " name bytea NOT NULL, parts bytea NOT NULL, value bytea NOT NULL, provider_data bytea NOT NULL,"
+    " ending bytea NOT NULL, calls bytea NOT NULL, batch bigint NOT NULL, appended timestamptz NOT NULL,"
+    " PRIMARY KEY (session, position))",
+    NULL};
+
+/** What upgrades the schema from each version to the next one. */
+static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1};
+
+static const char read_version[] = "SELECT version::bigint FROM @.version WHERE id = 1";
+static const char lock_version[] = "SELECT version::bigint FROM @.version WHERE id = 1 FOR UPDATE";
+
+char *tp__pg_expand(const char *sql, const char *quoted) {
+  tp__bytes bytes = {0};
+  for (const char *at = sql; *at;) {
+    size_t size = strcspn(at, "@");
+    tp__bytes_put(&bytes, at, size);
+    if (at[size]) tp__bytes_put_string(&bytes, quoted);
+    at += size + (at[size] != '\0');
+  }
+  char *expanded = bytes.failed ? NULL : tp__heap_copy(tp__bytes_text(&bytes));
+  tp__bytes_fini(&bytes);
+  return expanded;
+}
+
+/** An opening under way. */
+typedef struct opening {
+  const tp__pg_target *target;
+  PGconn *connection;
+  const char *quoted;
+  char sqlstate[6]; /* of the last statement that failed */
+  tp_fault *fault;
+} opening;
+
+/* @param ret_rows  NULL: none are wanted. */
+static tp_status run(opening *o, const char *sql, PGresult **ret_rows) {
+  char *expanded = tp__pg_expand(sql, o->quoted);
+  if (!expanded) return tp__refuse(o->fault, TP_ERR_NO_MEMORY, NULL, "no memory for a statement");
+  PGresult *rows = PQexecParams(o->connection, expanded, 0, NULL, NULL, NULL, NULL, 1);
+  ExecStatusType got = PQresultStatus(rows); /* of NULL: a fatal error */
+  tp__heap_string_free(expanded);
+  if (got == PGRES_COMMAND_OK || got == PGRES_TUPLES_OK) {
+    if (ret_rows) *ret_rows = rows;
+    else PQclear(rows);
+    return TP_OK;
+  }
+  const char *sqlstate = PQresultErrorField(rows, PG_DIAG_SQLSTATE);
+  const char *message = PQresultErrorField(rows, PG_DIAG_MESSAGE_PRIMARY);
+  memset(o->sqlstate, 0, sizeof o->sqlstate);
+  if (sqlstate && strlen(sqlstate) < sizeof o->sqlstate) memcpy(o->sqlstate, sqlstate, strlen(sqlstate));
+  tp_status status = tp__pg_refuse(o->target, tp__pg_meaning_of(sqlstate).status, "open the schema",
+                                   message ? message : PQerrorMessage(o->connection), sqlstate, o->fault);
+  PQclear(rows);
+  return status;
+}
+
+/* @return also TP_ERR_NOT_FOUND: there is no schema, or no version in it. */
+static tp_status read_version_by(opening *o, const char *sql, int64_t *ret_version) {
+  PGresult *rows = NULL;
+  tp_status status = run(o, sql, &rows);
+  bool is_absent = strcmp(o->sqlstate, "42P01") == 0 || strcmp(o->sqlstate, "3F000") == 0;
+  if (status != TP_OK)
+    return is_absent ? tp__refuse(o->fault, TP_ERR_NOT_FOUND, o->target->name, "%s has no schema %s", o->target->name,
+                                  o->quoted)
+                     : status;
+  bool has_row = PQntuples(rows) == 1;
+  if (has_row) *ret_version = tp__pg_int(rows, 0, 0);
+  PQclear(rows);
+  if (has_row) return TP_OK;
+  return tp__refuse(o->fault, TP_ERR_NOT_FOUND, o->target->name, "%s has no version of schema %s", o->target->name,
+                    o->quoted);
+}
+
+static tp_status refuse_version(const opening *o, int64_t version) {
+  return tp__refuse(o->fault, TP_ERR_STORE_SCHEMA, o->target->name,
+                    "%s: schema %s has version %lld, and this library %d: use %s", o->target->name, o->quoted,
+                    (long long)version, TP__PG_SCHEMA_VERSION,
+                    version > TP__PG_SCHEMA_VERSION ? "a newer turnphase" : "one that may upgrade it once");
+}
+
+/* Two processes that create at once fail each other by unique indexes of the catalog, which IF NOT EXISTS does not
+ * prevent: what failed is tried again, and finds what the other one made. */
+static bool may_have_met_another(const opening *o) {
+  static const char *const states[] = {"23505", "42P06", "42P07", "42710", "40001", "40P01", "XX000"};
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+    if (strcmp(o->sqlstate, states[i]) == 0) return true;
+  return false;
+}
+
+static tp_status make_version(opening *o) {
+  enum { TRIES = 10 };
+  static const char *const statements[] = {
+      "CREATE SCHEMA IF NOT EXISTS @",
+      "CREATE TABLE IF NOT EXISTS @.version (id integer PRIMARY KEY CHECK (id = 1), version integer NOT NULL)",
+      "INSERT INTO @.version (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"};
+  tp_status status = TP_OK;
+  for (int i = 0; i < TRIES; i++) {
+    /* Where the schema is there, the role needs no right to make one, and PostgreSQL asks for it all the same. */
+    status = run(o, statements[0], NULL);
+    bool may_not = status != TP_OK && strcmp(o->sqlstate, "42501") == 0;
+    if (may_not) status = TP_OK;
+    for (size_t s = 1; status == TP_OK && s < sizeof statements / sizeof *statements; s++)
+      status = run(o, statements[s], NULL);
+    if (may_not && status == TP_ERR_STORE_SCHEMA)
+      return tp__refuse(o->fault, TP_ERR_STORE_READONLY, o->target->name,
+                        "%s: there is no schema %s, and the role may not make it: GRANT CREATE ON DATABASE, or let an "
+                        "administrator run CREATE SCHEMA %s AUTHORIZATION the role",
+                        o->target->name, o->quoted, o->quoted);
+    if (status == TP_OK || !may_have_met_another(o)) break;
+  }
+  return status;
+}
+
+/* In a transaction that holds the lock of the version. */
+static tp_status upgrade_in_transaction(opening *o) {
+  int64_t version = 0;
+  tp_status status = read_version_by(o, lock_version, &version);
+  if (status == TP_OK && version > TP__PG_SCHEMA_VERSION) status = refuse_version(o, version);
+  for (; status == TP_OK && version < TP__PG_SCHEMA_VERSION; version++) {
+    const char *const *statements = upgrades[version];
+    while (status == TP_OK && *statements) status = run(o, *statements++, NULL);
+    if (status == TP_OK) status = run(o, "UPDATE @.version SET version = version + 1 WHERE id = 1", NULL);
+  }
+  return status;
+}
+
+static tp_status upgrade(opening *o) {
+  tp_status status = run(o, "BEGIN", NULL);
+  if (status == TP_OK) status = upgrade_in_transaction(o);
+  if (status == TP_OK) return run(o, "COMMIT", NULL);
+  tp_fault *fault = o->fault;
+  o->fault = NULL; /* the first one counts */
+  (void)!run(o, "ROLLBACK", NULL);
+  o->fault = fault;
+  return status;
+}
+
+tp_status tp__pg_schema_open(const tp__pg_target *target, PGconn *connection, const char *quoted, bool existing_only,
+                             tp_fault *fault) {
+  opening o = {.target = target, .connection = connection, .quoted = quoted, .fault = fault};
+  int64_t version = 0;
+  tp_status status = read_version_by(&o, read_version, &version); /* without a lock, which needs a right to write */
+  if (status == TP_OK && version == TP__PG_SCHEMA_VERSION) return TP_OK;
+  if (status == TP_OK && (version > TP__PG_SCHEMA_VERSION || existing_only)) return refuse_version(&o, version);
+  if (status == TP_ERR_NOT_FOUND && !existing_only) status = make_version(&o);
+  return status == TP_OK ? upgrade(&o) : status;
+}

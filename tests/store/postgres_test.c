@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A history in a PostgreSQL database, beyond what every history does (history_test.c, ownership_test.c): how it is
+ * opened, by whom, what is in a fault and what is not, and what a message may have. */
+#include "tests/support/test.h"
+#include "tests/support/host.h"
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+
+enum { SECRET_BYTES = 12 };
+static const char secret[] = "s3cr3t/p@ss%";
+
+/* ---- a database ---- */
+
+static int schema_count;
+static char schema[16];
+static int new_schema(void **state) {
+  (void)state;
+  snprintf(schema, sizeof schema, "s%d", schema_count++);
+  return 0;
+}
+FOR_EACH_TEST(new_schema, NULL);
+
+static tp_status open_as(const char *conninfo, bool existing_only, tp_postgres **ret_database, tp_fault *fault) {
+  const tp_postgres_options options = {.struct_size = sizeof options,
+                                       .conninfo = conninfo,
+                                       .schema = schema,
+                                       .timeout_ms = 2000,
+                                       .existing_only = existing_only};
+  return tp_postgres_open(&options, ret_database, fault);
+}
+
+static tp_postgres *open_database(tp_history **ret_history) {
+  tp_postgres *database = NULL;
+  tp_fault fault = {0};
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = postgres_server.conninfo, .schema = schema};
+  if (tp_postgres_open(&options, &database, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (ret_history) assert_int_equal(tp_postgres_history(database, ret_history, NULL), TP_OK);
+  return database;
+}
+
+/* As the superuser, outside of the library. '@' is the schema. */
+static void run_sql(const char *format) {
+  char sql[2048], *to = sql;
+  for (; *format && to < sql + sizeof sql - sizeof schema; format++) {
+    if (*format == '@') to += sprintf(to, "%s", schema);
+    else *to++ = *format;
+  }
+  *to = '\0';
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  PQsetNoticeReceiver(connection, NULL, NULL);
+  PGresult *result = PQexec(connection, sql);
+  if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
+    fail_msg("%s: %s", sql, PQerrorMessage(connection));
+  PQclear(result);
+  PQfinish(connection);
+}
+
+/* ---- opening ---- */
+
+static void assert_no_secret(const tp_fault *fault) {
+  static const char *const parts[] = {secret, "s3cr3t", "p@ss", "p%40ss", "ss%"};
+  for (size_t i = 0; i < COUNT(parts); i++) {
+    if (strstr(fault->message, parts[i]) || strstr(fault->subject, parts[i]))
+      fail_msg("'%s' shows the password", fault->message);
+  }
+}
+
+TEST(what_is_refused_names_the_remedy_and_never_the_password) {
+  static const struct {
+    const char *conninfo, *says;
+    tp_status status;
+  } cases[] = {
+      {NULL, "needs a connection string", TP_ERR_USAGE},
+      {"", "needs a connection string", TP_ERR_USAGE},
+      {"nonsense", "is not shown", TP_ERR_USAGE},
+      {"host=/nowhere password=s3cr3t p@ss", "is not shown", TP_ERR_USAGE},
+      {"host=/nowhere pasword=s3cr3t", "is not shown", TP_ERR_USAGE},
+      {"postgres://u:s3cr3t/p@ss%@127.0.0.1/d", "%40", TP_ERR_USAGE},
+      {"postgres://u:s3cr3t%2Fp%4@127.0.0.1/d", "is not shown", TP_ERR_USAGE},
+      {"postgres://u:s3cr3t@127.0.0.1:port/d", "cannot connect", TP_ERR_STORE},
+      {"host=/nowhere user=u dbname=d password='s3cr3t/p@ss%'", "database `d` at /nowhere:5432", TP_ERR_STORE},
+      {"postgres://u:s3cr3t%2Fp%40ss%25@127.0.0.1:1/d", "database `d` at 127.0.0.1:1: cannot connect", TP_ERR_STORE},
+      {"host='s3cr3t/p@ss%' password='s3cr3t/p@ss%'", "cannot connect", TP_ERR_STORE},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_postgres *database = NULL;
+    tp_fault fault = {0};
+    tp_status status = open_as(cases[i].conninfo, false, &database, &fault);
+    if (status != cases[i].status) fail_msg("case %zu: %s: %s", i, tp_status_name(status), fault.message);
+    if (!strstr(fault.message, cases[i].says)) fail_msg("case %zu: %s", i, fault.message);
+    assert_no_secret(&fault);
+    assert_null(database);
+  }
+}
+
+TEST(options_that_cannot_be_are_refused) {
+  const char *const schemas[] = {"a@b", "\x80", "0123456789012345678901234567890123456789012345678901234567890123"};
+  tp_postgres *database = NULL;
+  tp_postgres_options options = {.struct_size = sizeof options, .conninfo = postgres_server.conninfo};
+  for (size_t i = 0; i < COUNT(schemas); i++) {
+    options.schema = schemas[i];
+    assert_int_equal(tp_postgres_open(&options, &database, NULL), TP_ERR_USAGE);
+  }
+  options.struct_size = 3;
+  assert_int_equal(tp_postgres_open(&options, &database, NULL), TP_ERR_VERSION);
+  assert_int_equal(tp_postgres_open(NULL, &database, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_history(NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_counts(NULL, NULL), TP_ERR_USAGE);
+  tp_postgres_close(NULL);
+}
+
+TEST(schema_is_made_once_however_many_open_it_at_once) {
+  enum { THREADS = 8 };
+  pthread_t threads[THREADS];
+  void *(*const open_one)(void *) = (void *(*)(void *))(uintptr_t)open_database;
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, open_one, NULL), 0);
+  for (int i = 0; i < THREADS; i++) {
+    void *database;
+    pthread_join(threads[i], &database);
+    tp_postgres_close(database);
+  }
+}
+
+TEST(schema_of_another_version_or_program_is_refused) {
+  static const struct {
+    const char *sql;
+    tp_status status, existing;
+  } steps[] = {{"SELECT 1", TP_OK, TP_ERR_NOT_FOUND}, /* there is none yet: made after the check */
+               {"UPDATE @.version SET version = 2", TP_ERR_STORE_SCHEMA, TP_ERR_STORE_SCHEMA},
+               {"UPDATE @.version SET version = 1", TP_OK, TP_OK},
+               {"DELETE FROM @.version", TP_ERR_STORE_SCHEMA, TP_ERR_NOT_FOUND}, /* its tables are there */
+               {"DROP TABLE @.version; CREATE TABLE @.version (id text)", TP_ERR_STORE_SCHEMA, TP_ERR_STORE_SCHEMA}};
+  for (size_t i = 0; i < COUNT(steps); i++) {
+    tp_fault fault = {0};
+    tp_postgres *database = NULL;
+    run_sql(steps[i].sql);
+    tp_status status = open_as(postgres_server.conninfo, true, &database, &fault);
+    if (status != steps[i].existing) fail_msg("step %zu: %s: %s", i, tp_status_name(status), fault.message);
+    tp_postgres_close(database);
+    database = NULL;
+    status = open_as(postgres_server.conninfo, false, &database, &fault);
+    if (status != steps[i].status) fail_msg("step %zu: %s: %s", i, tp_status_name(status), fault.message);
+    tp_postgres_close(database);
+  }
+}
+
+static void append_text(tp_history *history, const char *session, tp_text text, tp_status wanted, tp_fault *fault) {
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = text};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append request = {
+      .struct_size = sizeof request, .session = tp_text_of(session), .messages = messages, .message_count = 1};
+  tp_status status = history->append(history->ctx, &request, fault);
+  if (status != wanted) fail_msg("%s: %s", tp_status_name(status), fault ? fault->message : "");
+}
+
+TEST(role_needs_the_rights_of_the_page_and_no_others) {
+  char conninfo[160];
+  tp_fault fault = {0};
+  tp_postgres *database = NULL;
+  tp_history *history = NULL;
+  run_sql("CREATE ROLE plain LOGIN");
+  snprintf(conninfo, sizeof conninfo, "host=%s dbname=postgres user=plain", postgres_server.directory);
+  assert_int_equal(open_as(conninfo, false, &database, &fault), TP_ERR_STORE_READONLY);
+  assert_non_null(strstr(fault.message, "GRANT CREATE"));
+  tp_postgres_close(open_database(NULL));
+  assert_int_equal(open_as(conninfo, false, &database, &fault), TP_ERR_STORE_READONLY);
+  assert_non_null(strstr(fault.message, "docs/postgres.md"));
+  run_sql(
+      "GRANT USAGE ON SCHEMA @ TO plain; GRANT SELECT ON @.version TO plain;"
+      "GRANT SELECT ON @.process, @.session, @.message TO plain");
+  assert_int_equal(open_as(conninfo, false, &database, &fault), TP_OK);
+  assert_int_equal(tp_postgres_history(database, &history, NULL), TP_OK);
+  append_text(history, "s", (tp_text)TEXT("x"), TP_ERR_STORE_READONLY, &fault);
+  assert_non_null(strstr(fault.message, "permission denied"));
+  run_sql("GRANT INSERT, UPDATE, DELETE ON @.process, @.session, @.message TO plain");
+  append_text(history, "s", (tp_text)TEXT("x"), TP_OK, &fault);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+/* ---- messages ---- */
+
+static const tp_text odd = TEXT("nul \0, no UTF-8 \x80\xff, 'quotes\" \\ and a \n line");
+
+static bool is_odd(tp_text text) { return text.size == odd.size && memcmp(text.data, odd.data, odd.size) == 0; }
+
+static tp_status compare_message(void *ctx, const tp_message *m) {
+  int *count = ctx;
+  assert_int_equal(m->struct_size, sizeof *m);
+  assert_int_equal(m->role, ++*count);
+  assert_int_equal(m->is_error, *count % 2);
+  assert_true(is_odd(m->turn_id) && is_odd(m->text) && is_odd(m->call_id) && is_odd(m->name) && is_odd(m->parts));
+  assert_true(is_odd(m->value) && is_odd(m->provider_data) && is_odd(m->ending));
+  assert_int_equal(m->call_count, *count);
+  for (size_t i = 0; i < m->call_count; i++) {
+    const tp_tool_call *call = m->calls[i];
+    assert_int_equal(call->struct_size, sizeof *call);
+    assert_true(is_odd(call->id) && is_odd(call->arguments) && call->malformed == (i % 2 == 0));
+    assert_int_equal(call->name.size, i);
+  }
+  return TP_OK;
+}
+
+TEST(message_comes_back_with_all_its_bytes) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  tp_tool_call calls[4];
+  tp_message messages[4];
+  const tp_tool_call *call_list[4];
+  const tp_message *list[4];
+  int count = 0;
+  for (size_t i = 0; i < 4; i++) {
+    calls[i] = (tp_tool_call){
+        .struct_size = sizeof *calls, .id = odd, .name = {odd.data, i}, .arguments = odd, .malformed = i % 2 == 0};
+    messages[i] = (tp_message){.struct_size = sizeof *messages,
+                               .role = (tp_role)(i + 1),
+                               .is_error = (i + 1) % 2,
+                               .turn_id = odd,
+                               .text = odd,
+                               .call_id = odd,
+                               .name = odd,
+                               .parts = odd,
+                               .value = odd,
+                               .provider_data = odd,
+                               .ending = odd,
+                               .calls = call_list,
+                               .call_count = i + 1};
+    call_list[i] = &calls[i];
+    list[i] = &messages[i];
+  }
+  const tp_history_append append = {.struct_size = sizeof append,
+                                    .tenant = TEXT("tenant 'with' \"quotes\""),
+                                    .session = TEXT("s\xc3\xa9"),
+                                    .messages = list,
+                                    .message_count = 4};
+  const tp_history_load load = {.struct_size = sizeof load,
+                                .tenant = append.tenant,
+                                .session = append.session,
+                                .each = compare_message,
+                                .ctx = &count};
+  assert_int_equal(history->append(history->ctx, &append, NULL), TP_OK);
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  assert_int_equal(count, 4);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+static tp_status stop_at_two(void *ctx, const tp_message *m) {
+  (void)m;
+  return ++*(int *)ctx == 2 ? TP_ERR_CANCELLED : TP_OK;
+}
+
+TEST(receiver_that_refuses_a_message_ends_the_load) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  int count = 0;
+  const tp_history_load load = {.struct_size = sizeof load, .session = TEXT("s"), .each = stop_at_two, .ctx = &count};
+  for (int i = 0; i < 3; i++) append_text(history, "s", odd, TP_OK, NULL);
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_ERR_CANCELLED);
+  assert_int_equal(count, 2);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+/* ---- groups ---- */
+
+static tp_status count_message(void *ctx, const tp_message *m) {
+  (void)m;
+  ++*(int *)ctx;
+  return TP_OK;
+}
+
+static int count_of(tp_history *history, const char *session) {
+  int count = 0;
+  const tp_history_load load = {
+      .struct_size = sizeof load, .session = tp_text_of(session), .each = count_message, .ctx = &count};
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  return count;
+}
+
+static tp_postgres_report counts_of(tp_postgres *database) {
+  tp_postgres_report report = {.struct_size = sizeof report};
+  assert_int_equal(tp_postgres_counts(database, &report), TP_OK);
+  return report;
+}
+
+static void begin_append(tp_history *history, const char *session, const char *text) {
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = tp_text_of(text)};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append request = {
+      .struct_size = sizeof request, .session = tp_text_of(session), .messages = messages, .message_count = 1};
+  history->append_start(history->ctx, &request, (tp_token){0});
+}
+
+/* A name that the server cannot take fails its own append, and no other one of its transaction. */
+TEST(appends_that_wait_share_a_transaction_and_one_that_cannot_be_written_fails_by_itself) {
+  enum { SESSIONS = 100 };
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  char name[16];
+  for (int i = 0; i < SESSIONS; i++) {
+    snprintf(name, sizeof name, "s%d", i);
+    begin_append(history, name, "one");
+  }
+  for (int i = 0; i < SESSIONS; i++) {
+    snprintf(name, sizeof name, "s%d", i);
+    assert_int_equal(count_of(history, name), 1);
+  }
+  assert_in_range(counts_of(database).transactions, SESSIONS + 1, SESSIONS + 50); /* a load each */
+  tp_fault fault = {0};
+  for (int i = 0; i < 10; i++) begin_append(history, "s0", "two"); /* of one session: in their order */
+  begin_append(history, "s1\xff", "not UTF-8");
+  for (int i = 1; i < SESSIONS; i++) {
+    snprintf(name, sizeof name, "s%d", i);
+    begin_append(history, name, "three");
+  }
+  append_text(history, "\xff", odd, TP_ERR_UTF8, &fault);
+  assert_int_equal(count_of(history, "s0"), 11);
+  for (int i = 1; i < SESSIONS; i++) {
+    snprintf(name, sizeof name, "s%d", i);
+    assert_int_equal(count_of(history, name), 2);
+  }
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+/* ---- turns ---- */
+
+static void answer(void *ctx, const tp_model_request *request, tp_token token) {
+  static const tp_model_response yes = {.struct_size = sizeof yes, .text = TEXT("yes")};
+  (void)ctx, (void)request;
+  (void)!tp_model_complete(token, &yes, NULL);
+}
+
+TEST(turn_that_finds_nothing_new_waits_for_the_server_twice) {
+  enum { TURNS = 10 };
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  const tp_model model = {.struct_size = sizeof model, .name = "echo", .start = answer};
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = &model, .history = history};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session = NULL;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  uint64_t before = 0;
+  for (int i = 0; i <= TURNS; i++) {
+    const tp_turn_result *result = NULL;
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    assert_int_equal(result->outcome, TP_TURN_COMPLETED);
+    tp_turn_result_free(result);
+    if (i == 0) before = counts_of(database).transactions;
+  }
+  assert_int_equal(counts_of(database).transactions - before, 2 * TURNS);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  tp_postgres_close(database);
+}
+
+TEST_MAIN(count, arguments) {
+  const char *lack = postgres_lack();
+  if (lack) {
+    printf("1..0 # SKIP %s\n", lack);
+    return 0;
+  }
+  postgres_make();
+  int failed = test_main(count, arguments);
+  postgres_remove();
+  return failed;
+}
