@@ -57,6 +57,12 @@ bool tp__fill_session_start(tp__drive *d) {
 
 bool tp__fill_input_and_model(tp__drive *d) { return tp__fill_input(d) && put_model(d); }
 
+/* What is recalled may depend on the day: "yesterday". */
+bool tp__fill_context(tp__drive *d) {
+  tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
+  return tp__fill_input_and_model(d);
+}
+
 /* ---- tools ---- */
 
 /* The names of the turn's tools as an array of texts, in the drive's arena. */

@@ -89,6 +89,7 @@ void tp__step_closed(tp__drive *drive);
 bool tp__fill_session_start(tp__drive *drive);
 bool tp__fill_input(tp__drive *drive);
 bool tp__fill_input_and_model(tp__drive *drive);
+bool tp__fill_context(tp__drive *drive);
 bool tp__fill_tools(tp__drive *drive);
 bool tp__fill_tool_names(tp__drive *drive);
 bool tp__fill_compiled(tp__drive *drive);

@@ -29,6 +29,11 @@ static bool allowed(const tp_call *call, const char *key) {
   return tp__is_word(tp_call_policy(call, memory_word, key), "allow");
 }
 
+/* When the user says the text: "yesterday" in it is reckoned from then. */
+static int64_t said_ms_of(const tp_call *call) {
+  return tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__wall_ms();
+}
+
 /* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
  * status' own: SQLite's may hold content. */
 static tp_answer answer(tp_call *call, tp_status status) {
@@ -182,7 +187,8 @@ static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const t
   enum { EXTRA_MAX = 192, TIMES = 4 };
   const size_t messages = tp_call_messages(call, NULL, NULL);
   for (size_t looked = max + (messages < EXTRA_MAX ? messages : EXTRA_MAX);; looked *= TIMES) {
-    tp_status status = tp__memory_recall(domain->store, scope, tp_call_text(call, TP_FIELD_TEXT), looked, list);
+    tp_status status = tp__memory_recall_explained(domain->store, scope, tp_call_text(call, TP_FIELD_TEXT),
+                                                   said_ms_of(call), looked, list, NULL);
     const bool is_all = list->count < looked;
     if (status == TP_OK) status = tp__memory_drop_present(call, list);
     if (status != TP_OK || is_all || list->count >= max) {
@@ -260,8 +266,8 @@ static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory
                       const float *vector, int64_t begun_ms) {
   tp__memory_list list = {0};
   tp_writer *writer = NULL;
-  tp_status status =
-      tp__memory_recall_fused(domain->store, scope, text, &domain->embedder, vector, TP__MEMORY_FUSED_MAX, &list);
+  tp_status status = tp__memory_recall_fused(domain->store, scope, text, said_ms_of(call), &domain->embedder, vector,
+                                             TP__MEMORY_FUSED_MAX, &list);
   if (status == TP_OK) status = tp__memory_drop_present(call, &list);
   if (list.count > domain->recall_max) tp__memory_list_cut(&list, domain->recall_max);
   if (status == TP_OK && tp_call_cancelled(call)) {
@@ -402,7 +408,7 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   if (!allowed(call, "write") || tp__is_word(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
     return answer(call,
                   tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied", NULL));
-  int64_t said_ms = tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__wall_ms();
+  const int64_t said_ms = said_ms_of(call);
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
   tp__memory memory = {.said_ms = said_ms,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "domains/memory/terms.h"
+#include "domains/memory/times.h"
 #include "stores/sqlite/statement.h"
 
 const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_after[] = {0.4f, 0.2f};
@@ -307,6 +308,25 @@ static void widen_windows(tp__memory_index *index, uint32_t at) {
   }
 }
 
+static bool add_days(void *ctx, tp__memory_days days) {
+  line_reader *r = ctx;
+  tp__memory_index *index = r->index;
+  if (index->days_count >= UINT32_MAX ||
+      !grow((void **)&index->days, &index->days_capacity, index->days_count + 1, sizeof *index->days, &index->bytes))
+    return false;
+  index->days[index->days_count++] = days;
+  return true;
+}
+
+static int take_days(line_reader *r) {
+  tp__memory_line *line = &r->index->lines[r->line];
+  line->said_day = line->said_ms > 0 ? (int32_t)tp__memory_day_of(line->said_ms) : TP__MEMORY_NO_DAY;
+  line->days = (uint32_t)r->index->days_count;
+  if (!tp__memory_dates_of_line(r->text, line->said_day, add_days, r)) return SQLITE_NOMEM;
+  line->days_count = (uint32_t)r->index->days_count - line->days;
+  return SQLITE_OK;
+}
+
 /* A row of id, session, said_ms, text, part, is_fact. */
 static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = tp__sqlite_column(row, 3);
@@ -326,6 +346,7 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
   int rc = join_session(index, tp__sqlite_column(row, 1), at, sqlite3_column_int(row, 5) != 0);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
   if (rc == SQLITE_OK) rc = cut_passage(&reader, 0);
+  if (rc == SQLITE_OK) rc = take_days(&reader);
   if (rc == SQLITE_OK) widen_windows(index, at);
   index->words += index->lines[at].words;
   index->line_count++;
@@ -350,6 +371,7 @@ static void index_free(tp__memory_index *index) {
   sqlite3_free(index->lines);
   sqlite3_free(index->links);
   sqlite3_free(index->passages);
+  sqlite3_free(index->days);
   sqlite3_free(index->scratch);
   sqlite3_free(index->passage_scratch);
   names_fini(&index->terms_names);

@@ -7,6 +7,7 @@
 #ifndef TP__MEMORY_INDEX_H
 #define TP__MEMORY_INDEX_H
 
+#include "domains/memory/dates.h"
 #include "domains/memory/store_internal.h"
 
 enum {
@@ -34,9 +35,11 @@ typedef struct tp__memory_line {
   uint32_t words;
   uint32_t place; /* in its session, from 0 */
   uint32_t flags;
-  uint32_t passage;       /* its first one */
-  uint32_t passage_count; /* at least 1 */
-  float window_words;     /* the words of its window's lines, each with its share, and 1 */
+  uint32_t passage;          /* its first one */
+  uint32_t passage_count;    /* at least 1 */
+  int32_t said_day;          /* TP__MEMORY_NO_DAY: not known */
+  uint32_t days, days_count; /* of the index, that its text names; the first one, and how many */
+  float window_words;        /* the words of its window's lines, each with its share, and 1 */
 } tp__memory_line;
 
 /** The lines kept before and after a line in its session; TP__MEMORY_NONE. Apart from the lines, since a recall walks
@@ -80,6 +83,8 @@ typedef struct tp__memory_index {
   size_t line_count, line_capacity, link_capacity;
   uint32_t *passages; /* where each begins in the text of its line, in bytes */
   size_t passage_count, passage_capacity;
+  tp__memory_days *days; /* that lines name, in the order of the lines */
+  size_t days_count, days_capacity;
   tp__memory_names terms_names, session_names;
   tp__memory_term *terms;
   tp__memory_session *sessions;

@@ -12,12 +12,14 @@ enum {
 };
 
 /** As tp__memory_recall().
+ *  @param asked_ms  when the text is said, Unix milliseconds: "yesterday" is reckoned from it; 0: not known.
  *  @param ret_parts  of each that is appended TP__MEMORY_PART_COUNT weighed parts, space for max; NULL: not wanted. */
-tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
-                                      tp__memory_list *list, double *ret_parts);
+tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
+                                      int64_t asked_ms, size_t max, tp__memory_list *list, double *ret_parts);
 
-/** Memories that hold words of the text, or words of the same stem, and those said near them in the same session; best
- *  first, at most max. A text without words recalls nothing. Appends to the list, with ranks. */
+/** Memories that hold words of the text, or words of the same stem, those said near them in the same session, and those
+ *  said on a day that the text names, or about it; best first, at most max. A text without either recalls nothing.
+ *  Appends to the list, with ranks. */
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
                             tp__memory_list *list);
 

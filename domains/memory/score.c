@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "domains/memory/terms.h"
+#include "domains/memory/times.h"
 
 const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT] = {
 #define PART(name, weight, words) {#name, words, weight},
@@ -25,13 +25,16 @@ typedef struct wanted {
   double worth;
 } wanted;
 
+enum { DAYS_MAX = 64 }; /* of which a question is */
+
 typedef struct question {
   const tp__memory_index *index;
   wanted words[TP__MEMORY_TERMS_MAX];
   int32_t speakers[TP__MEMORY_TERMS_MAX]; /* terms that name one who speaks in the scope */
   size_t count, speaker_count;
-  double full;                /* the worth of all words */
-  int month, day, year;       /* 0: none */
+  double full;                    /* the worth of all words */
+  tp__memory_days days[DAYS_MAX]; /* that it names */
+  size_t day_count;
   bool of_user, of_assistant; /* it asks what one of them said */
 } question;
 
@@ -115,26 +118,29 @@ static int take_stem(void *ctx, tp_text stem, tp_text word) {
   return SQLITE_OK;
 }
 
-static int number_of(tp_text word) {
-  int number = 0;
-  size_t i = 0;
-  for (; i < word.size && i < 4 && word.data[i] >= '0' && word.data[i] <= '9'; i++)
-    number = 10 * number + word.data[i] - '0';
-  bool ordinal = i + 2 == word.size; /* 7th */
-  return i == word.size || (i > 0 && ordinal) ? number : 0;
+static bool take_days(void *ctx, tp__memory_days days) {
+  question *q = ctx;
+  q->days[q->day_count++] = days;
+  return q->day_count < DAYS_MAX;
 }
 
-static void read_date(question *q, tp_text text) {
-  tp__memory_words words = {.left = text};
-  if (words.left.size > TP__MEMORY_TERMS_TEXT_MAX) words.left.size = TP__MEMORY_TERMS_TEXT_MAX;
-  while (tp__memory_words_next(&words)) {
-    tp_text word = words.word;
-    int number = number_of(word), month = tp__memory_month_of(word);
-    if (month && word.data[0] < 'a') q->month = month;
-    if (number >= 1900 && number < 2200) q->year = number;
-    else if (number >= 1 && number <= 31) q->day = number;
+/* A date without a year is one of the years in which something was said, or of those beside them. */
+static void read_dates(question *q, tp_text text, int32_t asked) {
+  enum { YEARS_MAX = 16 };
+  int32_t first = INT32_MAX, last = INT32_MIN;
+  int first_year, last_year;
+  for (size_t i = 0; i < q->index->line_count; i++) {
+    const int32_t said = q->index->lines[i].said_day;
+    if (said == TP__MEMORY_NO_DAY) continue;
+    if (said < first) first = said;
+    if (said > last) last = said;
   }
-  if (!q->month) q->day = 0;
+  if (first > last) return;
+  if (text.size > TP__MEMORY_TERMS_TEXT_MAX) text.size = TP__MEMORY_TERMS_TEXT_MAX;
+  tp__memory_date(first, &first_year, NULL, NULL);
+  tp__memory_date(last, &last_year, NULL, NULL);
+  if (first_year < last_year - YEARS_MAX) first_year = last_year - YEARS_MAX;
+  (void)tp__memory_dates_of_question(text, asked, first_year - 1, last_year + 1, take_days, q);
 }
 
 static bool is_one_of(tp_text word, const char *const *words) {
@@ -164,7 +170,8 @@ static void read_parties(question *q, tp_text text) {
   }
 }
 
-static int read_question(tp__memory_store *store, const tp__memory_index *index, tp_text text, question *q) {
+static int read_question(tp__memory_store *store, const tp__memory_index *index, tp_text text, int32_t asked,
+                         question *q) {
   tp__memory_terms terms;
   int rc = SQLITE_OK;
   *q = (question){.index = index};
@@ -174,7 +181,7 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
   if (q->count == 0) /* it asks for one who speaks, and for nothing else */
     for (size_t i = 0; i < q->speaker_count; i++) want(q, q->speakers[i], 1);
   for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
-  read_date(q, text);
+  read_dates(q, text, asked);
   read_parties(q, text);
   return rc;
 }
@@ -202,13 +209,18 @@ typedef struct scorer {
   size_t touched_count, present_count;
 } scorer;
 
+static void touch(scorer *s, uint32_t line) {
+  cell *c = &s->cells[line];
+  if (c->touched) return;
+  c->touched = true;
+  s->touched[s->touched_count++] = line;
+}
+
 static void add_times(scorer *s, int32_t line, float times) {
   cell *c = &s->cells[line];
   if (c->times == 0) s->present[s->present_count++] = (uint32_t)line;
   c->times += times;
-  if (c->touched) return;
-  c->touched = true;
-  s->touched[s->touched_count++] = (uint32_t)line;
+  touch(s, (uint32_t)line);
 }
 
 /* What a line holds counts for itself and for the lines in whose windows it is. */
@@ -276,17 +288,48 @@ static void score_word(scorer *s, int32_t word) {
 
 /* ---- the parts ---- */
 
+/* What was said on a day that the text names, or about it. People speak of what happened soon after, of a day for two
+ * weeks, of a month for one. A year says little. */
+static float said_then(tp__memory_days days, int32_t said) {
+  enum { SOON = 1, WHILE = 14, LONG_WHILE = 7, SHORT = 14, YEAR = 365 };
+  const int32_t count = days.last - days.first + 1, after = said - days.last;
+  if (said == TP__MEMORY_NO_DAY || said < days.first) return 0;
+  if (count >= YEAR) return after <= 0 ? 0.3f : 0;
+  if (after <= 0 || (count <= 2 && after <= SOON)) return 1;
+  if (count <= SHORT) return after <= WHILE ? 0.7f : 0;
+  return after <= LONG_WHILE ? 0.5f : 0;
+}
+
+static float is_about(tp__memory_days days, tp__memory_days named) {
+  enum { WEEK = 7, MONTH = 31, YEAR = 365 };
+  const int32_t count = days.last - days.first + 1, theirs = named.last - named.first + 1;
+  if (named.last < days.first || named.first > days.last) return 0;
+  if (count >= YEAR) return 0.3f;
+  return theirs <= count || theirs <= WEEK ? 1 : theirs <= MONTH ? 0.5f : 0;
+}
+
 static float date_part(const question *q, const tp__memory_line *line) {
-  enum { DAYS_AFTER = 14 };
-  time_t seconds = (time_t)(line->said_ms / 1000);
-  struct tm said;
-  if ((!q->month && !q->year) || line->said_ms <= 0 || !gmtime_r(&seconds, &said)) return 0;
-  if (q->year && said.tm_year + 1900 != q->year) return 0;
-  if (!q->month) return 0.3f;
-  int apart = said.tm_mon + 1 - q->month;
-  if (!q->day) return apart == 0 ? 1 : apart == 1 && said.tm_mday <= 7 ? 0.5f : 0;
-  int days = 30 * apart + said.tm_mday - q->day;
-  return days < 0 ? 0 : days <= 1 ? 1 : days <= DAYS_AFTER ? 0.7f : 0;
+  float best = 0;
+  for (size_t i = 0; i < q->day_count; i++) {
+    float value = said_then(q->days[i], line->said_day);
+    for (uint32_t k = 0; k < line->days_count && value < 1; k++) {
+      const float about = is_about(q->days[i], q->index->days[line->days + k]);
+      if (about > value) value = about;
+    }
+    if (value > best) best = value;
+  }
+  return best;
+}
+
+/* Whether it was said on a day that the text names, or about it: then it needs no word of the text. */
+static bool is_named(const question *q, const tp__memory_line *line) {
+  for (size_t i = 0; i < q->day_count; i++) {
+    const tp__memory_days days = q->days[i];
+    if (line->said_day >= days.first && line->said_day <= days.last) return true;
+    for (uint32_t k = 0; k < line->days_count; k++)
+      if (is_about(days, q->index->days[line->days + k]) > 0) return true;
+  }
+  return false;
 }
 
 static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
@@ -366,7 +409,7 @@ static float ceiling_of(const scorer *s) {
   const bool speaks = q->speaker_count || q->of_user || q->of_assistant;
   const float all = (float)q->full * SCALE, rounding = 1e-3f;
   return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_asks, 1) +
-         at_most(s, TP__MEMORY_PART_speaker, speaks) + at_most(s, TP__MEMORY_PART_date, q->month || q->year) +
+         at_most(s, TP__MEMORY_PART_speaker, speaks) + at_most(s, TP__MEMORY_PART_date, q->day_count > 0) +
          at_most(s, TP__MEMORY_PART_answers, all);
 }
 
@@ -435,18 +478,24 @@ static void clear(scorer *s, uint32_t at) {
   if (line->passage_count > 1) memset(s->passages + line->passage, 0, line->passage_count * sizeof *s->passages);
 }
 
-int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
+static void touch_named(scorer *s) {
+  for (size_t i = 0; s->q->day_count > 0 && i < s->index->line_count; i++)
+    if (is_named(s->q, &s->index->lines[i])) touch(s, (uint32_t)i);
+}
+
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, int32_t asked, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count) {
   assert(index->line_count <= index->line_capacity && ret_scored && ret_count);
   question q;
   *ret_scored = NULL;
   *ret_count = 0;
-  int rc = read_question(store, index, text, &q);
-  if (rc != SQLITE_OK || q.count == 0 || max == 0) return rc;
+  int rc = read_question(store, index, text, asked, &q);
+  if (rc != SQLITE_OK || q.count + q.day_count == 0 || max == 0) return rc;
   scorer s = {.q = &q, .index = index};
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) s.weights[i] = (float)tp__memory_part_rows[i].weight;
   if (!find_scratch(index, &s)) return SQLITE_NOMEM;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
+  touch_named(&s);
   rc = choose(&s, max, ret_scored, ret_count);
   for (size_t i = 0; i < s.touched_count; i++) clear(&s, s.touched[i]);
   return rc;

@@ -21,7 +21,8 @@ typedef struct tp__memory_part_row {
 
 extern const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT];
 
-/** A memory that is thought of: a line that holds a word of the text, or has one near that does. */
+/** A memory that is thought of: a line that holds a word of the text, has one near that does, or was said on a day that
+ *  the text names, or about it. */
 typedef struct tp__memory_scored {
   uint32_t line;
   uint32_t passage; /* where its words are densest, from 0: there and in the next one */
@@ -29,9 +30,11 @@ typedef struct tp__memory_scored {
   float parts[TP__MEMORY_PART_COUNT]; /* before their weights */
 } tp__memory_scored;
 
-/** @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
+/** @param asked  the day on which the text is said, from which its words of time are reckoned; TP__MEMORY_NO_DAY: they
+ *          mean nothing.
+ *  @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
  *  @return a SQLite code. */
-int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, size_t max,
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, int32_t asked, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count);
 
 #endif

@@ -84,6 +84,16 @@ static bool is_letter(uint32_t point) {
 static bool is_apostrophe(uint32_t point) { return point == '\'' || point == 0x2019; }
 static bool is_space(uint32_t point) { return point == ' ' || point == '\t' || point == '_'; }
 
+/* Nearly every letter is one of these. @return how many stand at the start of the text. */
+static size_t ascii_letters(tp_text text) {
+  size_t count = 0;
+  for (; count < text.size; count++) {
+    const unsigned char c = (unsigned char)text.data[count], lower = c | 0x20;
+    if (!((lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9'))) break;
+  }
+  return count;
+}
+
 static void skip(tp_text *text, size_t size) {
   text->data += size;
   text->size -= size;
@@ -92,7 +102,8 @@ static void skip(tp_text *text, size_t size) {
 /* Reads up to the next letter. @return whether what was read ends a clause: more than spaces and apostrophes. */
 static bool skip_separators(tp_text *left) {
   bool clause = false;
-  while (left->size) {
+  if (left->size && *left->data == ' ') skip(left, 1);
+  while (left->size && ascii_letters((tp_text){left->data, 1}) == 0) {
     size_t size;
     uint32_t point = tp__memory_point(*left, &size);
     if (is_letter(point)) break;
@@ -107,8 +118,10 @@ bool tp__memory_words_next(tp__memory_words *words) {
   words->started = true;
   words->word = (tp_text){words->left.data, 0};
   while (words->left.size) {
-    size_t size;
-    if (!is_letter(tp__memory_point(words->left, &size))) break;
+    size_t size = ascii_letters(words->left);
+    words->word.size += size;
+    skip(&words->left, size);
+    if (words->left.size == 0 || !is_letter(tp__memory_point(words->left, &size))) break;
     words->word.size += size;
     skip(&words->left, size);
   }

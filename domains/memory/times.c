@@ -167,30 +167,39 @@ static bool fits(tp__memory_words *words, const char *pattern, found *f) {
 /* Most words of a text begin no pattern, and a turn recalls some hundred of them: by its first letter and its size a
  * word is sorted out before it is compared with each pattern. Bit n: a first word of n bytes. */
 static uint32_t first_sizes[26];
+/* Of each pattern the letters with which its first word may begin, and DIGIT. */
+static uint32_t first_letters[sizeof rows / sizeof rows[0]];
+enum { DIGIT = 26 };
 
 static int letter_of(char c) {
   int lower = (unsigned char)c | 0x20;
   return lower >= 'a' && lower <= 'z' ? lower - 'a' : -1;
 }
 
-static void note_first(const char *word, size_t size) {
+static void note_first(const char *word, size_t size, uint32_t *letters) {
   assert(size > 0 && size < 32 && letter_of(word[0]) >= 0);
   first_sizes[letter_of(word[0])] |= 1u << size;
+  *letters |= 1u << letter_of(word[0]);
+}
+
+static void note_numbers(uint32_t *letters) {
+  note_first("a", 1, letters);
+  note_first("an", 2, letters);
+  for (size_t i = 0; i < sizeof number_names / sizeof number_names[0]; i++)
+    note_first(number_names[i], strlen(number_names[i]), letters);
+  *letters |= 1u << DIGIT;
 }
 
 __attribute__((constructor)) static void note_first_words(void) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     const char *at = rows[i].pattern;
     assert(at[0] == '#' || letter_of(at[0]) >= 0); /* no other placeholder comes first */
+    if (at[0] == '#') note_numbers(&first_letters[i]);
     for (size_t size; at[0] != '#' && (size = strcspn(at, "| ")) > 0; at += size + 1) {
-      note_first(at, size);
+      note_first(at, size, &first_letters[i]);
       if (at[size] != '|') break;
     }
   }
-  note_first("a", 1);
-  note_first("an", 2);
-  for (size_t i = 0; i < sizeof number_names / sizeof number_names[0]; i++)
-    note_first(number_names[i], strlen(number_names[i]));
 }
 
 static bool may_begin(tp_text word) {
@@ -285,19 +294,26 @@ static bool reckon(tp__memory_times *t, const row *r, const found *f) {
 
 /* ---- the walk ---- */
 
-/* "the last week of May" is not the week before today's; "last day" and "next day" are reckoned from elsewhere. */
+/* "the last week of May", "in May" is not the week before today's; "last day" and "next day" are
+ * reckoned from elsewhere. */
 static bool means_otherwise(const tp__memory_times *t, const row *r, const found *f, const tp__memory_words *behind) {
   if (r->by == BY_NUMBER) return tp__memory_is_one_of(t->before, not_before, strlen(not_before));
   if (r->by != BY_UNIT) return false;
   tp__memory_words next = *behind;
   bool more = tp__memory_words_next(&next) && !next.begins_clause;
-  return f->unit == TP__MEMORY_SPAN_DAY || (more && tp__memory_is_one_of(next.word, "of", 2));
+  const bool of = more && tp__memory_is_one_of(next.word, "of", 2),
+             in = more && tp__memory_is_one_of(next.word, "in", 2);
+  return f->unit == TP__MEMORY_SPAN_DAY || of ||
+         (in && tp__memory_words_next(&next) && tp__memory_month_of(next.word) > 0);
 }
 
 static bool at_time(tp__memory_times *t, tp_text word) {
+  const int letter = letter_of(word.data[0]);
+  const uint32_t begins = 1u << (letter >= 0 ? letter : DIGIT);
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     tp__memory_words words = t->words;
     found f;
+    if (!(first_letters[i] & begins)) continue;
     if (!fits(&words, rows[i].pattern, &f) || means_otherwise(t, &rows[i], &f, &words)) continue;
     if (!reckon(t, &rows[i], &f)) continue;
     t->text = (tp_text){word.data, (size_t)(words.word.data + words.word.size - word.data)};

@@ -239,6 +239,26 @@ TEST(the_answer_that_shares_no_word_is_recalled_with_what_stands_before_it) {
   assert_holds(noted.contexts, "<t2>");
 }
 
+/* 2023-05-18 and the day after, at noon. */
+TEST(yesterday_in_a_question_is_the_day_before_it_was_said) {
+  enum { DAY_MS = 86400000 };
+  const int64_t said_ms = INT64_C(1684411200000);
+  const char *const texts[] = {"Swimming was lovely.", "What did I do yesterday?"};
+  for (int i = 0; i < 2; i++) {
+    tp_session *session =
+        open_session((tp_session_options){.id = i ? "two" : "one", .tenant = "acme", .workspace = "home"});
+    const tp_turn_request request = {
+        .struct_size = sizeof request, .text = tp_text_of(texts[i]), .said_unix_ms = said_ms + i * (int64_t)DAY_MS};
+    const tp_turn_result *result = NULL;
+    noted = (notes){0};
+    assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+    tp_turn_result_free(result);
+    wait_for_jobs();
+    close_session(session);
+  }
+  assert_holds(noted.contexts, "Swimming was lovely.");
+}
+
 TEST(another_workspace_and_another_tenant_recall_nothing) {
   say("one", "t1", "My sister Ingrid moved to Oslo.");
   say_with((tp_session_options){.id = "two", .tenant = "acme", .workspace = "away"}, "t2", "Where does Ingrid live?");

@@ -426,7 +426,7 @@ TEST(a_long_line_has_little_of_its_neighbours) {
   put_in(&home, "s3", "none", "Other words.");
   double parts[8 * TP__MEMORY_PART_COUNT], covers[2] = {0, 0}; /* of the short one, of the long one */
   tp__memory_list list = {0};
-  assert_int_equal(tp__memory_recall_explained(store, &home, text_of("xylophone zither"), 8, &list, parts), TP_OK);
+  assert_int_equal(tp__memory_recall_explained(store, &home, text_of("xylophone zither"), 0, 8, &list, parts), TP_OK);
   for (size_t at = 0; at < list.count; at++) {
     const double cover = parts[at * TP__MEMORY_PART_COUNT + TP__MEMORY_PART_cover];
     if (tp__is_word(list.items[at].turn, "short")) covers[0] = cover;
@@ -597,7 +597,9 @@ TEST(each_score_is_the_sum_of_its_parts) {
   tp__lock_acquire(&store->reader->mutex);
   assert_int_equal(tp__memory_find_scope_locked(store->reader, &home, &row), SQLITE_OK);
   assert_int_equal(tp__memory_index_get(store, &row, &index), SQLITE_OK);
-  assert_int_equal(tp__memory_score(store, index, text_of("Who bought a violin?"), 8, &scored, &count), SQLITE_OK);
+  assert_int_equal(
+      tp__memory_score(store, index, text_of("Who bought a violin?"), TP__MEMORY_NO_DAY, 8, &scored, &count),
+      SQLITE_OK);
   tp__lock_release(&store->reader->mutex);
   assert_int_equal(count, 2);
   for (size_t i = 0; i < count; i++) {

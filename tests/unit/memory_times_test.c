@@ -91,6 +91,7 @@ TEST(what_is_ambiguous_or_no_time_is_left_alone) {
                                       "at last. Friday came",
                                       "last, Friday",
                                       "the last week of May",
+                                      "the last weekend in May",
                                       "the next day",
                                       "the last day",
                                       "half a year ago",
