@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a turn costs: node bench.js PACKAGE [TURNS]. A turn has one guard, two tools and two requests to a model, all
+ * async. The same calls in JavaScript alone are measured in the same run, in turn with it. */
+'use strict';
+
+const { execFileSync } = require('node:child_process');
+const path = require('node:path');
+
+const folder = path.resolve(process.argv[2]);
+const { Runtime, allow } = require(folder);
+const count = Number(process.argv[3] ?? 20000),
+  ROUNDS = 5;
+
+const guard = async (call) => (call.tool === 'delete' ? undefined : allow());
+const tools = {
+  look: async ({ path }) => 'seen ' + path,
+  rain: async ({ city }) => 'rain in ' + city,
+};
+const CALLS = [
+  { name: 'look', arguments: { path: 'a' } },
+  { name: 'rain', arguments: { city: 'Oslo' } },
+];
+const model = async (request) => (request.messages.at(-1).role === 'user' ? { calls: CALLS } : 'done');
+
+/* What a host without the library has in their place. */
+async function plainCall({ name, arguments: given }) {
+  await guard({ tool: name });
+  return tools[name](given);
+}
+
+async function plainTurn() {
+  const messages = [{ role: 'user', text: 'x' }];
+  const response = await model({ messages });
+  const texts = await Promise.all(response.calls.map(plainCall));
+  messages.push(...texts.map((text) => ({ role: 'tool', text })));
+  return await model({ messages });
+}
+
+/* CPU of one turn in us, of the whole process. */
+async function inFlight(width, run) {
+  let left = count;
+  const lane = async (number) => {
+    while (left-- > 0) await run(number);
+  };
+  const before = process.cpuUsage(),
+    began = performance.now();
+  await Promise.all(Array.from({ length: width }, (_, number) => lane(number)));
+  const { user, system } = process.cpuUsage(before);
+  return { cpu: (user + system) / count, second: (count / (performance.now() - began)) * 1e3 };
+}
+
+async function longestDelay(isOver) {
+  let longest = 0;
+  while (!isOver()) {
+    const began = performance.now();
+    await new Promise(setImmediate);
+    longest = Math.max(longest, performance.now() - began);
+  }
+  return longest;
+}
+
+const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+
+async function measureTurns() {
+  const runtime = await Runtime.open();
+  runtime.guard('tool.pre', { id: 'guard' }, guard);
+  for (const [name, run] of Object.entries(tools)) runtime.tool(name, run);
+  const sessions = Array.from({ length: 64 }, () => runtime.session({ model }));
+  const messages = [
+    { role: 'user', text: 'y' },
+    { role: 'assistant', text: 'z' },
+  ]; // else the history grows
+  const turn = async (number) => {
+    if ((await sessions[number].turn('x', { messages })).text !== 'done') throw new Error('a turn went wrong');
+  };
+  for (const width of [1, 64]) {
+    const ours = [],
+      theirs = [],
+      speeds = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const { cpu, second } = await inFlight(width, turn);
+      ours.push(cpu);
+      speeds.push(second);
+      theirs.push((await inFlight(width, plainTurn)).cpu);
+    }
+    console.log(
+      `${String(width).padStart(3)} in flight: ${median(ours).toFixed(1)} us of CPU a turn (` +
+        `${Math.min(...ours).toFixed(1)} to ${Math.max(...ours).toFixed(1)}), ${median(speeds).toFixed(0)} turns/s; ` +
+        `the calls alone ${median(theirs).toFixed(1)} us`,
+    );
+  }
+  let isOver = false;
+  const delay = longestDelay(() => isOver);
+  await inFlight(64, turn);
+  isOver = true;
+  console.log(`longest delay of the loop beside 64 turns: ${(await delay).toFixed(1)} ms`);
+  await runtime.close();
+}
+
+async function measureWaits() {
+  const runtime = await Runtime.open();
+  runtime.tool(
+    'wait',
+    () =>
+      new Promise((resolve) => {
+        setTimeout(resolve, 100, 'x');
+      }),
+  );
+  const waits = async (request) => (request.messages.at(-1).role === 'user' ? { calls: [{ name: 'wait' }] } : 'done');
+  const sessions = Array.from({ length: 1000 }, () => runtime.session({ model: waits }));
+  const began = performance.now();
+  await Promise.all(sessions.map((session) => session.turn('x')));
+  console.log(`1,000 turns with a tool of 100 ms: ${(performance.now() - began).toFixed(0)} ms`);
+  await runtime.close();
+}
+
+function loadMs() {
+  const code = `const began = performance.now(); require(${JSON.stringify(folder)});
+    console.log(performance.now() - began)`;
+  return median(Array.from({ length: 7 }, () => Number(execFileSync(process.execPath, ['-e', code]))));
+}
+
+console.log(`${process.arch}, Node ${process.version}, ${ROUNDS} rounds of ${count}, medians`);
+console.log(`require('turnphase'): ${loadMs().toFixed(1)} ms`);
+measureTurns()
+  .then(measureWaits)
+  .then(() => {
+    console.log(`${(process.resourceUsage().maxRSS / 1024).toFixed(0)} MiB at most`);
+  });
