@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Three hosts share sessions in a PostgreSQL database, and what is between them and the server fails: a proxy cuts
+ * before COMMIT, after it, and anywhere; connections are ended by the server, and the server is killed and begun
+ * again. Each session is a list of unique numbers. Whatever happens: what was acknowledged is in it once, what was
+ * not at most once, and what any turn was given is a beginning of it. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "tests/support/test.h"
+#include "tests/support/host.h"
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+
+/* ---- the proxy ---- */
+
+typedef enum fault_kind {
+  NO_FAULT,
+  BEFORE_COMMIT, /* what a client has sent up to its COMMIT arrives, and no more */
+  AFTER_COMMIT,  /* the server has answered COMMIT, and the answer does not arrive */
+  ANYWHERE,      /* after some bytes of the server */
+  SILENT,        /* nothing arrives any more, and nothing is closed */
+  CUTS
+} fault_kind;
+
+enum { PAIRS_MAX = 64, CHUNK = 65536 };
+
+typedef struct pair {
+  int client, server; /* -1: closed */
+  bool is_silent;
+} pair;
+
+static struct {
+  char directory[96], conninfo[160];
+  int listener, wake[2];
+  pthread_t thread;
+  pair pairs[PAIRS_MAX];
+  _Atomic int next; /* the fault that waits for its place */
+  _Atomic int done; /* faults that were done */
+  size_t left;      /* bytes before ANYWHERE */
+} proxy;
+
+static void close_pair(pair *p) {
+  if (p->client >= 0) close(p->client);
+  if (p->server >= 0) close(p->server);
+  *p = (pair){-1, -1, false};
+}
+
+static void fault_done(pair *p) {
+  if (p) close_pair(p);
+  proxy.next = NO_FAULT;
+  proxy.done++;
+}
+
+static void send_all(int to, const char *bytes, size_t size) {
+  while (size > 0) {
+    ssize_t sent = send(to, bytes, size, MSG_NOSIGNAL);
+    if (sent <= 0) return; /* its own side sees the end */
+    bytes += sent;
+    size -= (size_t)sent;
+  }
+}
+
+/* A chunk of one side goes to the other one, unless the fault that waits has its place here. */
+static void relay(pair *p, bool is_from_client) {
+  static char bytes[CHUNK];
+  int from = is_from_client ? p->client : p->server, to = is_from_client ? p->server : p->client;
+  ssize_t size = recv(from, bytes, sizeof bytes, 0);
+  if (size <= 0) {
+    close_pair(p);
+    return;
+  }
+  if (p->is_silent) return;
+  const char *commit = memmem(bytes, (size_t)size, "COMMIT", 6);
+  int kind = proxy.next;
+  if (kind == BEFORE_COMMIT && is_from_client && commit) {
+    send_all(to, bytes, (size_t)(commit - bytes));
+    fault_done(p);
+  } else if (kind == AFTER_COMMIT && !is_from_client && commit) {
+    fault_done(p);
+  } else if (kind == ANYWHERE && !is_from_client && proxy.left < (size_t)size) {
+    send_all(to, bytes, proxy.left);
+    fault_done(p);
+  } else if (kind == SILENT && is_from_client && commit) {
+    p->is_silent = true;
+    fault_done(NULL);
+  } else {
+    if (kind == ANYWHERE && !is_from_client) proxy.left -= (size_t)size;
+    send_all(to, bytes, (size_t)size);
+  }
+}
+
+static int connect_to_server(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s/.s.PGSQL.5432", postgres_server.directory);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+static void accept_client(void) {
+  int client = accept4(proxy.listener, NULL, NULL, SOCK_CLOEXEC), server = connect_to_server();
+  pair *p = proxy.pairs;
+  while (p < proxy.pairs + PAIRS_MAX && p->client >= 0) p++;
+  if (client < 0 || server < 0 || p == proxy.pairs + PAIRS_MAX) {
+    if (client >= 0) close(client);
+    if (server >= 0) close(server);
+    return;
+  }
+  *p = (pair){client, server, false};
+}
+
+static void *run_proxy(void *unused) {
+  (void)unused;
+  for (;;) {
+    struct pollfd fds[2 * PAIRS_MAX + 2] = {{proxy.listener, POLLIN, 0}, {proxy.wake[0], POLLIN, 0}};
+    for (int i = 0; i < PAIRS_MAX; i++) {
+      fds[2 + 2 * i] = (struct pollfd){proxy.pairs[i].client, POLLIN, 0};
+      fds[3 + 2 * i] = (struct pollfd){proxy.pairs[i].server, POLLIN, 0};
+    }
+    if (poll(fds, COUNT(fds), -1) < 0) continue;
+    if (fds[1].revents) break;
+    for (int i = 0; i < PAIRS_MAX; i++) {
+      pair *p = &proxy.pairs[i];
+      if (p->client >= 0 && fds[2 + 2 * i].revents) relay(p, true);
+      if (p->server >= 0 && fds[3 + 2 * i].revents && fds[3 + 2 * i].fd == p->server) relay(p, false);
+    }
+    if (fds[0].revents) accept_client();
+  }
+  for (int i = 0; i < PAIRS_MAX; i++) close_pair(&proxy.pairs[i]);
+  return NULL;
+}
+
+static void start_proxy(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(proxy.directory, sizeof proxy.directory, "%s/proxy", postgres_server.directory);
+  snprintf(proxy.conninfo, sizeof proxy.conninfo, "host=%s dbname=postgres user=postgres", proxy.directory);
+  assert_int_equal(mkdir(proxy.directory, 0700), 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%.80s/.s.PGSQL.5432", proxy.directory);
+  proxy.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(proxy.listener, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(listen(proxy.listener, 64), 0);
+  assert_int_equal(pipe(proxy.wake), 0);
+  for (int i = 0; i < PAIRS_MAX; i++) proxy.pairs[i] = (pair){-1, -1, false};
+  assert_int_equal(pthread_create(&proxy.thread, NULL, run_proxy, NULL), 0);
+}
+
+static void stop_proxy(void) {
+  assert_int_equal(write(proxy.wake[1], "", 1), 1);
+  pthread_join(proxy.thread, NULL);
+  close(proxy.listener);
+  close(proxy.wake[0]);
+  close(proxy.wake[1]);
+}
+
+/* ---- hosts: they claim, look, and append ---- */
+
+enum { HOSTS = 3, THREADS = 2, SESSIONS = 4, IDS_MAX = 200000, STATEMENT_MS = 500 };
+typedef enum fate { NOT_TRIED, IN_DOUBT, ACKNOWLEDGED } fate;
+
+static _Atomic int next_id;
+static _Atomic int acknowledged;
+static _Atomic bool ends;
+static _Atomic unsigned char fates[IDS_MAX];
+static _Atomic int wrong_loads;
+
+typedef struct list {
+  int *ids;
+  size_t count, capacity;
+} list;
+
+static void add(list *l, int id) {
+  if (l->count == l->capacity) {
+    l->capacity = l->capacity ? 2 * l->capacity : 256;
+    l->ids = realloc(l->ids, l->capacity * sizeof *l->ids);
+  }
+  l->ids[l->count++] = id;
+}
+
+static tp_status take_id(void *ctx, const tp_message *message) {
+  char text[16];
+  snprintf(text, sizeof text, "%.*s", (int)message->text.size, message->text.data);
+  add(ctx, atoi(text));
+  return TP_OK;
+}
+
+/* What a turn was given: with its session, its last number, and how many there were. */
+typedef struct seen {
+  int session, last;
+  size_t count;
+} seen;
+
+typedef struct worker {
+  tp_history *history;
+  tp_store_owner owner;
+  unsigned seed;
+  list known[SESSIONS];
+  uint64_t numbers[SESSIONS];
+  seen *seen;
+  size_t seen_count, seen_capacity;
+  int refused, fenced, failed, turns;
+} worker;
+
+static const char *const names[SESSIONS] = {"a", "b", "c", "d"};
+
+static void note_seen(worker *w, int session) {
+  const list *l = &w->known[session];
+  if (w->seen_count == w->seen_capacity) {
+    w->seen_capacity = w->seen_capacity ? 2 * w->seen_capacity : 256;
+    w->seen = realloc(w->seen, w->seen_capacity * sizeof *w->seen);
+  }
+  w->seen[w->seen_count++] = (seen){session, l->count ? l->ids[l->count - 1] : 0, l->count};
+}
+
+static tp_status claim_session(worker *w, int session, tp_history_claim *claim) {
+  list *known = &w->known[session], fresh = {.ids = NULL};
+  *claim = (tp_history_claim){.struct_size = sizeof *claim};
+  const tp_history_load load = {.struct_size = sizeof load,
+                                .session = tp_text_of(names[session]),
+                                .each = take_id,
+                                .ctx = &fresh,
+                                .owner = &w->owner,
+                                .number = w->numbers[session],
+                                .after = known->count,
+                                .claim = claim};
+  tp_status status = w->history->load(w->history->ctx, &load, NULL);
+  if (status == TP_OK) {
+    if (claim->first == 0) known->count = 0;
+    else if (claim->first != known->count) wrong_loads++;
+    for (size_t i = 0; i < fresh.count; i++) add(known, fresh.ids[i]);
+    if (known->count != claim->position) wrong_loads++;
+    w->numbers[session] = claim->number;
+    note_seen(w, session);
+  }
+  free(fresh.ids);
+  return status;
+}
+
+static tp_status append_id(worker *w, int session, const tp_history_claim *claim, int id) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", id);
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = tp_text_of(text)};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append request = {.struct_size = sizeof request,
+                                     .session = tp_text_of(names[session]),
+                                     .messages = messages,
+                                     .message_count = 1,
+                                     .claim = claim};
+  return w->history->append(w->history->ctx, &request, NULL);
+}
+
+static void take_turn(worker *w) {
+  tp_history_claim claim;
+  int session = rand_r(&w->seed) % SESSIONS;
+  bool has_claim = rand_r(&w->seed) % 8 != 0;
+  tp_status status = has_claim ? claim_session(w, session, &claim) : TP_OK;
+  if (status != TP_OK) {
+    if (status == TP_ERR_BUSY) w->refused++;
+    else w->failed++;
+    return;
+  }
+  const tp_history_release release = {
+      .struct_size = sizeof release, .session = tp_text_of(names[session]), .claim = &claim};
+  if (has_claim && rand_r(&w->seed) % 8 == 0) {
+    w->history->release(w->history->ctx, &release);
+    return;
+  }
+  int id = ++next_id;
+  if (id >= IDS_MAX) abort();
+  fates[id] = IN_DOUBT;
+  w->turns++;
+  status = append_id(w, session, has_claim ? &claim : NULL, id);
+  if (status == TP_OK) {
+    fates[id] = ACKNOWLEDGED;
+    acknowledged++;
+    if (has_claim) add(&w->known[session], id);
+    return;
+  }
+  if (status == TP_ERR_FENCED) {
+    w->fenced++;
+    fates[id] = NOT_TRIED; /* nothing of it may be there */
+  } else {
+    w->failed++;
+  }
+  w->numbers[session] = 0;
+  w->known[session].count = 0;
+  if (has_claim) w->history->release(w->history->ctx, &release);
+}
+
+static void *work(void *ctx) {
+  while (!ends) take_turn(ctx);
+  return NULL;
+}
+
+/* ---- faults ---- */
+
+static void run_sql(const char *sql) {
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  PQclear(PQexec(connection, sql));
+  PQfinish(connection);
+}
+
+/* The hosts go on: each fault is followed by some turns that succeed. */
+static void await_turns(int count) {
+  int before = acknowledged;
+  while (acknowledged < before + count) usleep(500);
+}
+
+static void do_fault(unsigned *seed, int kind) {
+  int before = proxy.done;
+  proxy.left = (size_t)(rand_r(seed) % 3000);
+  proxy.next = kind;
+  while (proxy.done == before) usleep(200);
+  await_turns(3);
+}
+
+static void end_backends(void) {
+  run_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnphase'");
+  await_turns(3);
+}
+
+static void restart(int how) {
+  postgres_stop(how);
+  if (!postgres_start()) abort();
+  await_turns(3);
+}
+
+/* ---- the checker ---- */
+
+static list final_list(tp_history *history, int session) {
+  list l = {.ids = NULL};
+  const tp_history_load load = {
+      .struct_size = sizeof load, .session = tp_text_of(names[session]), .each = take_id, .ctx = &l};
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  return l;
+}
+
+static void check_all(tp_history *history, worker *workers, size_t count) {
+  static unsigned char times[IDS_MAX];
+  list lists[SESSIONS];
+  int wrong = 0;
+  memset(times, 0, sizeof times);
+  for (int s = 0; s < SESSIONS; s++) {
+    lists[s] = final_list(history, s);
+    for (size_t i = 0; i < lists[s].count; i++) times[lists[s].ids[i]]++;
+  }
+  for (int id = 1; id <= next_id; id++) {
+    bool is_right = fates[id] == ACKNOWLEDGED ? times[id] == 1 : times[id] <= (fates[id] == IN_DOUBT);
+    if (!is_right) {
+      print_message("# number %d: fate %d, and %d times in the lists\n", id, fates[id], times[id]);
+      wrong++;
+    }
+  }
+  for (size_t w = 0; w < count; w++)
+    for (size_t i = 0; i < workers[w].seen_count; i++) {
+      const seen *one = &workers[w].seen[i];
+      const list *l = &lists[one->session];
+      if (one->count > l->count || (one->count && l->ids[one->count - 1] != one->last)) {
+        print_message("# a turn saw %zu numbers, the last %d\n", one->count, one->last);
+        wrong++;
+      }
+    }
+  for (int s = 0; s < SESSIONS; s++) free(lists[s].ids);
+  assert_int_equal(wrong, 0);
+  assert_int_equal(wrong_loads, 0);
+}
+
+static tp_postgres *open_through(const char *conninfo, tp_history **ret_history) {
+  tp_postgres *database = NULL;
+  tp_fault fault = {0};
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = conninfo, .lease_ms = 2000, .statement_ms = STATEMENT_MS};
+  if (tp_postgres_open(&options, &database, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(tp_postgres_history(database, ret_history, NULL), TP_OK);
+  return database;
+}
+
+TEST(what_was_acknowledged_is_kept_once_through_every_fault) {
+  enum { FAULTS = 40, WORKERS = HOSTS * THREADS };
+  tp_postgres *databases[HOSTS];
+  static worker workers[WORKERS];
+  pthread_t threads[WORKERS];
+  unsigned seed = 37;
+  int rounds = getenv("TURNPHASE_ROUNDS") ? 10 * FAULTS : FAULTS;
+  start_proxy();
+  for (int i = 0; i < HOSTS; i++) {
+    tp_history *history = NULL;
+    databases[i] = open_through(proxy.conninfo, &history);
+    for (int t = 0; t < THREADS; t++)
+      workers[i * THREADS + t] =
+          (worker){.history = history,
+                   .owner = {.struct_size = sizeof(tp_store_owner), .process_run_id = (uint64_t)(1 + i * THREADS + t)},
+                   .seed = (unsigned)(1 + i * THREADS + t)};
+  }
+  for (int i = 0; i < WORKERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+  for (int i = 0; i < rounds; i++) {
+    int kind = BEFORE_COMMIT + i % 3;
+    if (i % 20 == 7) end_backends();
+    if (i % 20 == 13) restart(SIGQUIT);
+    if (i % 80 == 73) restart(SIGKILL);
+    if (i % 40 == 20) kind = SILENT;
+    do_fault(&seed, kind);
+  }
+  ends = true;
+  uint64_t lost = 0, connections = 0;
+  int turns = 0, refused = 0, fenced = 0, failed = 0;
+  for (int i = 0; i < WORKERS; i++) {
+    pthread_join(threads[i], NULL);
+    turns += workers[i].turns;
+    refused += workers[i].refused;
+    fenced += workers[i].fenced;
+    failed += workers[i].failed;
+  }
+  for (int i = 0; i < HOSTS; i++) {
+    tp_postgres_report report = {.struct_size = sizeof report};
+    assert_int_equal(tp_postgres_counts(databases[i], &report), TP_OK);
+    lost += report.lost;
+    connections += report.connections;
+  }
+  tp_history *direct = NULL;
+  tp_postgres *database = open_through(postgres_server.conninfo, &direct);
+  check_all(direct, workers, WORKERS);
+  print_message("# %d faults and restarts, %d turns, %d acknowledged, %d refused, %d fenced, %d failed, %d lost\n",
+                rounds, turns, (int)acknowledged, refused, fenced, failed, (int)lost);
+  assert_true(lost >= (uint64_t)rounds && connections > lost);
+  assert_int_equal(failed, 0); /* each fault ends before timeout_ms does */
+  tp_history_free(direct);
+  tp_postgres_close(database);
+  for (int i = 0; i < HOSTS; i++) {
+    tp_history_free(workers[i * THREADS].history);
+    tp_postgres_close(databases[i]);
+  }
+  for (int i = 0; i < WORKERS; i++) {
+    free(workers[i].seen);
+    for (int s = 0; s < SESSIONS; s++) free(workers[i].known[s].ids);
+  }
+  stop_proxy();
+}
+
+TEST_MAIN(count, arguments) {
+  const char *lack = postgres_lack();
+  if (lack) {
+    printf("1..0 # SKIP %s\n", lack);
+    return 0;
+  }
+  postgres_make();
+  int failed = test_main(count, arguments);
+  postgres_remove();
+  return failed;
+}
