@@ -198,9 +198,10 @@ static tp_status play(cli_chat *chat, const tp_turn_request *request, tp_fault *
   const tp_turn_result *result = NULL;
   tp_submission *submission;
   cli_follower_retry(chat->talk.follower);
+  cli_interrupt_begin(&chat->interrupt);
   tp_status status = tp_turn_submit(chat->session, request, note_end, chat, &submission, fault);
+  cli_interrupt_watch(&chat->interrupt, status == TP_OK ? submission : NULL);
   if (status != TP_OK) return status;
-  cli_interrupt_watch(&chat->interrupt, submission);
   if (chat->ended >= 0) read_until_end(chat, submission);
   do status = tp_submission_wait(submission, WAIT_MS, &result, fault);
   while (status == TP_ERR_TIMEOUT);
@@ -247,12 +248,15 @@ bool cli_chat_submit_again(cli_chat *chat) {
 /* ---- the conversation ---- */
 
 /* A message that begins with a slash is written with two; that with a skill's name needs one where there are skills and
- * no command has the name. To a program each line is a message. */
+ * no command has the name, as does one of several lines. To a program each line is a message. */
 static void take_text(cli_chat *chat, tp_text text) {
   bool slash = !chat->arguments->json && text.size > 0 && text.data[0] == '/';
-  bool twice = slash && text.size > 1 && text.data[1] == '/';
+  bool twice = slash && text.size > 1 && text.data[1] == '/',
+       has_lines = text.size > 0 && memchr(text.data, '\n', text.size);
+  bool is_command = slash && !twice && (cli_slash_is_command(text) || !(chat->arguments->skills || has_lines));
   if (is_blank(text)) return;
-  if (slash && !twice && (!chat->arguments->skills || cli_slash_is_command(text))) cli_slash_run(chat, text);
+  if (is_command && has_lines) cli_chat_refuse(chat, "a command is one line; a message that begins so has two slashes");
+  else if (is_command) cli_slash_run(chat, text);
   else if (twice) cli_chat_submit(chat, (tp_text){text.data + 1, text.size - 1});
   else cli_chat_submit(chat, text);
 }

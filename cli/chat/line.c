@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
@@ -104,12 +105,47 @@ static unsigned char interrupt(EditLine *edit, int key) {
   return CC_EOF;
 }
 
+/* A text that is pasted is one text, also where it has lines. The terminal puts it between these two (bracketed paste,
+ * of xterm's control sequences), and a line end comes as a carriage return. */
+#define PASTE_BEGIN "\x1b[200~"
+static const wchar_t paste_end[] = L"\x1b[201~";
+enum { PASTE_END_LENGTH = 6 };
+
+static void set_paste(bool on) {
+  fputs(on ? "\x1b[?2004h" : "\x1b[?2004l", stdout);
+  fflush(stdout);
+}
+
+static unsigned char paste(EditLine *edit, int key) {
+  wchar_t *text = NULL;
+  size_t length = 0, capacity = 0, ended = 0;
+  (void)key;
+  for (wchar_t each; ended < PASTE_END_LENGTH && el_wgetc(edit, &each) == 1;) {
+    if (length + 2 > capacity) text = cli_reserve(text, capacity, &capacity, sizeof *text);
+    text[length++] = each == '\r' ? '\n' : each;
+    ended = each == paste_end[ended] ? ended + 1 : each == paste_end[0];
+  }
+  if (ended == PASTE_END_LENGTH) length -= PASTE_END_LENGTH;
+  while (length > 0 && text[length - 1] == '\n') length--; /* else it would look as if it were sent */
+  if (length > 0) text[length] = 0;
+  bool fits = length == 0 || (length <= CLI_LINE_BYTES_MAX && el_winsertstr(edit, text) == 0);
+  free(text);
+  return fits ? CC_REFRESH : CC_REFRESH_BEEP;
+}
+
+static unsigned char begin_line(EditLine *edit, int key) {
+  (void)key;
+  return el_insertstr(edit, "\n") == 0 ? CC_REFRESH : CC_ERROR;
+}
+
 /* As the terminal would do: the program stops with the terminal as it found it. */
 static unsigned char suspend(EditLine *edit, int key) {
   (void)key;
   el_set(edit, EL_PREP_TERM, 0);
+  set_paste(false);
   kill(0, SIGTSTP);
   el_set(edit, EL_PREP_TERM, 1);
+  set_paste(true);
   return CC_REDISPLAY;
 }
 
@@ -138,6 +174,11 @@ static void open_edit(cli_line *line) {
   /* el_wset() keeps these texts; el_set() copies them and never frees the copies. */
   el_wset(line->edit, EL_ADDFN, L"chat-interrupt", L"drop the line", interrupt);
   el_wset(line->edit, EL_ADDFN, L"chat-suspend", L"stop the program", suspend);
+  el_wset(line->edit, EL_ADDFN, L"chat-paste", L"insert what is pasted", paste);
+  el_wset(line->edit, EL_ADDFN, L"chat-line", L"begin a new line of the message", begin_line);
+  el_set(line->edit, EL_BIND, PASTE_BEGIN, "chat-paste", NULL);
+  el_set(line->edit, EL_BIND, "\x1b\r", "chat-line", NULL); /* Alt-Enter */
+  el_set(line->edit, EL_BIND, "\x1b\n", "chat-line", NULL);
   el_set(line->edit, EL_BIND, "^C", "chat-interrupt", NULL);
   el_set(line->edit, EL_BIND, "^Z", "chat-suspend", NULL);
   el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
@@ -149,7 +190,9 @@ static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
   line->interrupted = false;
   el_resize(line->edit);
   el_set(line->edit, EL_PREP_TERM, 1); /* before the prompt: what is typed from then on is shown once */
+  set_paste(true);
   const char *text = el_gets(line->edit, &count);
+  set_paste(false);
   if (line->interrupted || !text || count <= 0) fputc('\n', stdout);
   if (line->interrupted) return line->was_empty ? CLI_LINE_LEAVE : CLI_LINE_INTERRUPT;
   if (!text || count < 0) return count < 0 ? CLI_LINE_FAILED : CLI_LINE_END;

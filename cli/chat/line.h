@@ -10,7 +10,7 @@ typedef struct cli_line cli_line;
 
 typedef enum cli_line_kind {
   CLI_LINE_NONE,      /* of cli_line_typed(): nothing stands there */
-  CLI_LINE_TEXT,      /* a line, without its end */
+  CLI_LINE_TEXT,      /* a line, without its end; with line editing a text that was pasted, or has Alt-Enter, is one */
   CLI_LINE_END,       /* the end of the input: Ctrl-D */
   CLI_LINE_INTERRUPT, /* Ctrl-C in a line that has something in it, which is dropped */
   CLI_LINE_LEAVE,     /* Ctrl-C in an empty line, or where it is not known what is in it */

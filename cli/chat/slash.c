@@ -287,7 +287,9 @@ static void print_help(cli_chat *chat, const char *rest) {
     snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].operand);
     cli_printf(chat->output, "  %-16s %s\n", left, commands[i].help);
   }
-  cli_print_string(chat->output, "  A message that begins with a slash is written with two.\n");
+  cli_print_string(chat->output,
+                   "  A message that begins with a slash is written with two. Alt-Enter begins\n"
+                   "  a new line.\n");
 }
 
 /* The name ends at the first blank. */
@@ -299,7 +301,7 @@ static const command *find(const char *line, size_t size) {
 
 bool cli_slash_is_command(tp_text line) {
   size_t size = 0;
-  while (size < line.size && line.data[size] != ' ' && line.data[size] != '\t') size++;
+  while (size < line.size && !strchr(" \t\n", line.data[size])) size++;
   return find(line.data, size) != NULL;
 }
 

@@ -47,7 +47,7 @@ static bool interrupt_turn(cli_interrupt *interrupt, int number) {
   tp__lock_acquire(&interrupt->mutex);
   bool turns_only = interrupt->turns_only && number == SIGINT && !interrupt->number;
   if (turns_only) {
-    if (!interrupt->submission) ring(interrupt);
+    if (!interrupt->submission && !interrupt->begins) ring(interrupt);
     else if (++interrupt->count == ENDS_AT) _exit(CLI_INTERRUPTED);
     tp_submission_cancel(interrupt->submission);
   }
@@ -94,11 +94,19 @@ void cli_interrupt_turns_only(cli_interrupt *interrupt) {
   tp__lock_release(&interrupt->mutex);
 }
 
+void cli_interrupt_begin(cli_interrupt *interrupt) {
+  tp__lock_acquire(&interrupt->mutex);
+  interrupt->begins = true;
+  interrupt->count = 0;
+  tp__lock_release(&interrupt->mutex);
+}
+
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission) {
   tp__lock_acquire(&interrupt->mutex);
   interrupt->submission = submission;
-  interrupt->count = 0;
-  if (interrupt->number) tp_submission_cancel(submission);
+  interrupt->begins = false;
+  if (!submission) interrupt->count = 0;
+  if (interrupt->number || interrupt->count > 0) tp_submission_cancel(submission);
   tp__lock_release(&interrupt->mutex);
 }
 

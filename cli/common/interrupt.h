@@ -20,6 +20,7 @@ typedef struct cli_interrupt {
   int own;                   /* never changes while it runs: what cli_interrupt_stop() sends to the thread */
   bool stopping;             /* under mutex: the next one is that of cli_interrupt_stop() */
   bool turns_only;           /* under mutex: cli_interrupt_turns_only() */
+  bool begins;               /* under mutex: a turn is being submitted */
   unsigned count;            /* under mutex: with turns_only, of SIGINT in this turn */
   int bell;                  /* never changes while it runs: an eventfd, readable after a SIGINT that met no turn, or,
                                  without turns_only, after any; -1: none */
@@ -29,7 +30,11 @@ typedef struct cli_interrupt {
 void cli_interrupt_start(cli_interrupt *interrupt);
 /** From here on SIGINT cancels a turn and does not end the command. */
 void cli_interrupt_turns_only(cli_interrupt *interrupt);
-/** What a signal cancels from here on: at once, if there was one before. NULL: nothing. Borrowed until the next. */
+/** A turn is about to be submitted: SIGINT is its own from here on, though there is nothing to cancel yet. Followed by
+ *  cli_interrupt_watch(), of NULL where it was not submitted. */
+void cli_interrupt_begin(cli_interrupt *interrupt);
+/** What a signal cancels from here on: at once, if there was one before that ends the command, or one since
+ *  cli_interrupt_begin(). NULL: nothing. Borrowed until the next. */
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission);
 /** With cli_interrupt_turns_only(): whether there was one in this turn. Threads: any. */
 bool cli_interrupted_turn(cli_interrupt *interrupt);

@@ -163,6 +163,57 @@ static void await_read(const terminal *t) {
   close(slave);
 }
 
+/* What is typed or pasted, and the one message that comes of it, as JSON. */
+static const struct {
+  const char *typed, *message;
+} texts_of_lines[] = {
+    {"\x1b[200~a1\ra2\ra3\x1b[201~\r", "a1\\na2\\na3"},
+    {"\x1b[200~b1\nb2\x1b[201~\r", "b1\\nb2"},
+    {"\x1b[200~c1\r\rc2\r\x1b[201~\r", "c1\\n\\nc2"},          /* the last line end begins no line */
+    {"\x1b[200~/usr/lib/d\rd2\x1b[201~\r", "/usr/lib/d\\nd2"}, /* no command */
+    {"\x1b[200~//quit\re2\x1b[201~\r", "/quit\\ne2"},
+    {"See: \x1b[200~f1\rf2\x1b[201~ and so on\r", "See: f1\\nf2 and so on"},
+    {"\x1b[200~T\xc3\xbcr\r\xe6\x9c\xac\x1b[201~\r", "T\xc3\xbcr\\n\xe6\x9c\xac"},
+    {"\x1b[200~g\x1b[200g\x1b[201~\r", "g\\u001b[200g"}, /* nearly its end */
+    {"\x1b[200~h\x1b\x1b[201~\r", "h\\u001b"},
+    {"\x1b[200~\x1b[201~none\r", "none"},
+    {"\x1b[200~\r\r\x1b[201~j\r", "j"},
+    {"k1\x1b\rk2\r", "k1\\nk2"}, /* Alt-Enter */
+};
+enum { TEXTS_OF_LINES = sizeof texts_of_lines / sizeof texts_of_lines[0] };
+
+static void await_answers(terminal *t, size_t wanted) {
+  for (size_t count = 0; count < wanted;) {
+    count = 0;
+    for (const char *at = terminal_text(t); (at = strstr(at, " tokens\n\n> ")); at++) count++;
+    if (count < wanted && !terminal_pump(t)) fail_msg("%zu answers of %zu came:\n%s", count, wanted, t->text);
+  }
+}
+
+TEST(a_text_of_several_lines_is_one_message) {
+  endpoint_reply replies[TEXTS_OF_LINES];
+  if (!getenv("TURNPHASE_LIBEDIT")) skip(); /* the terminal by itself knows lines only */
+  for (size_t i = 0; i < TEXTS_OF_LINES; i++) replies[i] = (endpoint_reply){.body = CHAT_HELLO};
+  endpoint *e = endpoint_open(replies, TEXTS_OF_LINES);
+  terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+  terminal_await(t, PROMPT);
+  assert_non_null(strstr(t->raw, "\x1b[?2004h"));
+  for (size_t i = 0; i < TEXTS_OF_LINES; i++) {
+    terminal_type(t, texts_of_lines[i].typed);
+    await_answers(t, i + 1);
+    char wanted[100];
+    snprintf(wanted, sizeof wanted, "\"content\":\"%s\"}", texts_of_lines[i].message);
+    if (!strstr(endpoint_body(e, i), wanted)) fail_msg("%s is not in %s", wanted, endpoint_body(e, i));
+  }
+  terminal_type(t, "\x1b[200~/quit\rnow\x1b[201~\r");
+  terminal_await(t, "has two slashes\n> ");
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  assert_non_null(strstr(t->raw, "\x1b[?2004l"));
+  terminal_close(t);
+  endpoint_close(e);
+}
+
 TEST(what_is_typed_during_a_turn_enters_it_and_a_command_waits) {
   static const char words[] = DELTA("{\"content\":\"One two\"}");
   static const char all[] = DELTA("{\"content\":\"One two\"}") CHAT_HELLO;
@@ -224,6 +275,7 @@ TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {
   terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
   terminal_await(t, PROMPT);
   terminal_say(t, "Hi");
+  terminal_await(t, "> Hi\n"); /* the terminal drops what nobody has read when Ctrl-C comes */
   endpoint_await(e, &e->request_count, 1);
   terminal_type(t, "\x03");
   terminal_await(t, PROMPT);
@@ -323,7 +375,7 @@ TEST(what_happened_is_looked_at_with_commands) {
   terminal_say(t, line);
   terminal_await(t, "choose another\n> ");
   terminal_say(t, "/help");
-  terminal_await(t, "with two.\n> ");
+  terminal_await(t, "a new line.\n> ");
   terminal_type(t, "\x04");
   assert_int_equal(terminal_wait(t), 0);
   terminal_close(t);
