@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables from which a binding reads and shows public structs: fields.py turnphase.abi.json HEADER.
+"""Writes the tables from which a binding reads and shows public structs: fields.py turnphase.abi.json HEADER, or their
+types for TypeScript: fields.py turnphase.abi.json FILE.d.ts.
 
 Every struct of STRUCTS, and each that one of its members points to, becomes a table of its members. So a new option of
 the library is one of the binding as soon as ./dev symbols has written it. What a binding sets itself (callbacks, ctx,
@@ -50,6 +51,7 @@ class Tables:
     def __init__(self, abi):
         self.structs, self.enums = abi['structs'], abi['enums']
         self.made, self.headers, self.text = set(), set(), []
+        self.types = []  # of TypeScript
 
     def enum(self, name):
         if name not in self.made:
@@ -99,6 +101,7 @@ class Tables:
         self.made.add(name)
         self.headers.add(self.structs[name]['header'])
         kinds = [(member, self.kind_of(name, member)) for member in self.structs[name]['members']]
+        self.types.append((name, [(member, *found) for member, found in kinds if found]))
         counts = {found[2] for _, found in kinds if found and found[2] and found[0] != 'VALUE'}
         rows = ['  {"%s", TPB_%s, %d, offsetof(%s, %s), %s, %s},' % (
             member['name'], found[0], member['size'], name, member['name'],
@@ -109,12 +112,46 @@ class Tables:
                          (name, '\n'.join(rows), name, name, name, name))
 
 
+def camel(name, first=False):
+    text = ''.join(word[:1].upper() + word[1:] for word in name.split('_'))
+    return text if first else name[0] + text[1:]
+
+
+PLAIN = {'STRING': 'string', 'TEXT': 'string', 'UINT': 'number | bigint', 'INT': 'number | bigint', 'BOOL': 'boolean',
+         'BYTES': 'Uint8Array', 'VALUE': 'unknown', 'STRINGS': 'readonly string[]'}
+
+
+def typescript(tables):
+    """What may be given for each struct; names of members are in camelCase, and those of structs begin with Tp."""
+    lines = ['// Written by bindings/fields.py: members of the public structs, as options.']
+    for name, rows in sorted(tables.types):
+        counts = {row[3] for row in rows if row[3] and row[1] != 'VALUE'}
+        lines.append('export interface %s {' % camel(name, True))
+        for member, kind, _, _ in rows:
+            if member['name'] in counts:
+                continue
+            target = re.search(r'tp_\w+', member['type'])
+            if kind == 'ENUM':
+                words = [text for text, _ in enum_values(tables.enums, member['type'])]
+                written = ' | '.join("'%s'" % word for word in words) + ' | number'
+            elif kind in PLAIN:
+                written = PLAIN[kind]
+            else:
+                written = ('readonly %s[]' if kind == 'STRUCTS' else '%s') % camel(target.group(0), True)
+            lines.append('  %s?: %s | null | undefined;' % (camel(member['name']), written))
+        lines.append('}')
+    return '\n'.join(lines) + '\n'
+
+
 def main():
     with open(sys.argv[1], encoding='utf-8') as file:
         tables = Tables(json.load(file))
     for name in STRUCTS:
         tables.struct(name)
     with open(sys.argv[2], 'w', encoding='utf-8') as file:
+        if sys.argv[2].endswith('.d.ts'):
+            file.write(typescript(tables))
+            return
         includes = ['#include "turnphase/%s"' % header for header in sorted(tables.headers)]
         file.write('\n'.join(['/* Written by bindings/fields.py. */', *includes, *tables.text, '']))
 

@@ -12,6 +12,7 @@ function pack(addon, folder) {
   fs.mkdirSync(prebuilt, { recursive: true });
   fs.copyFileSync(addon, path.join(prebuilt, 'turnphase.node'));
   fs.cpSync(path.join(__dirname, 'lib'), path.join(folder, 'lib'), { recursive: true });
+  fs.copyFileSync(path.join(path.dirname(addon), 'options.d.ts'), path.join(folder, 'lib', 'options.d.ts'));
   fs.copyFileSync(path.join(__dirname, 'package.json'), path.join(folder, 'package.json'));
   const root = path.join(__dirname, '../..');
   fs.copyFileSync(path.join(root, 'docs/node.md'), path.join(folder, 'README.md'));
