@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/limits.h"
 #include "cli/common/message.h"
@@ -403,7 +404,8 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
     return bad_usage(command);
   }
   int status = take_operands(command, argc, argv, arguments);
-  return status == CLI_OK ? check_action(command, arguments) : status;
+  if (status == CLI_OK) status = check_action(command, arguments);
+  return status == CLI_OK ? cli_database_check(command, arguments) : status;
 }
 
 void cli_arguments_free(cli_arguments *arguments) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/interrupt.h"
@@ -90,7 +91,7 @@ static int open_questions(player *p) {
 }
 
 static int check_ask(const cli_arguments *arguments) {
-  if (!arguments->keeps_questions || arguments->data) return CLI_OK;
+  if (!arguments->keeps_questions || (arguments->data && !cli_database_is(arguments->data))) return CLI_OK;
   cli_error("--ask data needs --data DIR: that is where questions wait");
   return CLI_USAGE;
 }

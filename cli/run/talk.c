@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
@@ -18,6 +19,7 @@
 #include "cli/run/host.h"
 #include "support/clock.h"
 #include "support/lock.h"
+#include "turnphase/postgres.h"
 #include "turnphase/sqlite.h"
 
 /* ---- opening ---- */
@@ -36,7 +38,8 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
     cli_error("--system is for the models of the command line: give --model, or write system into the agents");
     status = CLI_USAGE;
   }
-  if (status == CLI_OK && arguments->durability > TP_DURABILITY_MEMORY && !arguments->data) {
+  if (status == CLI_OK && arguments->durability > TP_DURABILITY_MEMORY &&
+      (!arguments->data || cli_database_is(arguments->data))) {
     cli_error("--durability %s needs --data DIR: that is where records are kept",
               arguments->durability == TP_DURABILITY_SYNC ? "sync" : "async");
     status = CLI_USAGE;
@@ -54,7 +57,7 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
 
 static int open_data(cli_talk *talk) {
   const char *directory = talk->arguments->data;
-  if (!directory) return CLI_OK;
+  if (!directory || cli_database_is(directory)) return CLI_OK;
   int status = cli_data_make(directory);
   if (status != CLI_OK) return status;
   talk->store_path = cli_data_path(directory, "turnphase.db");
@@ -62,15 +65,37 @@ static int open_data(cli_talk *talk) {
   return CLI_OK;
 }
 
+/* Of a command that was built with turnphase-postgres: cli_database_check() refuses it elsewhere. */
+static tp_status open_database(const cli_talk *talk, tp_history **ret_history, tp_fault *fault) {
+#ifdef CLI_POSTGRES
+  tp_postgres *database = NULL;
+  const tp_postgres_options options = {.struct_size = sizeof options,
+                                       .conninfo = talk->arguments->data,
+                                       .log = cli_log,
+                                       .log_ctx = (void *)(uintptr_t)talk->arguments};
+  tp_status status = tp_postgres_open(&options, &database, fault);
+  if (status == TP_OK) status = tp_postgres_history(database, ret_history, fault);
+  tp_postgres_close(database);
+  return status;
+#else
+  (void)talk, (void)ret_history, (void)fault;
+  return TP_ERR_USAGE;
+#endif
+}
+
 static int open_history(cli_talk *talk) {
   tp_fault fault = {0};
   tp_history *history;
-  tp_status status = talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
-                                      : tp_history_memory_new(NULL, &history, &fault);
+  bool in_database = cli_database_is(talk->arguments->data);
+  if (in_database)
+    cli_error("warning: a database keeps sessions only: records, jobs, tasks and memory are gone when this ends");
+  tp_status status = in_database        ? open_database(talk, &history, &fault)
+                     : talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
+                                        : tp_history_memory_new(NULL, &history, &fault);
   if (status == TP_OK) talk->messages = *history;
   if (status == TP_OK && (status = tp_history_share(NULL, history, &talk->history, &fault)) != TP_OK)
     tp_history_free(history);
-  return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(in_database ? NULL : talk->store_path, status, &fault);
 }
 
 /* An age, not a day: a day would be older with each of the process. */

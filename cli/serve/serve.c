@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/listen.h"
@@ -47,7 +48,7 @@ static int check(const cli_arguments *a) {
     cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
     return CLI_USAGE;
   }
-  if (a->asks_terminal || (a->keeps_questions && !a->data)) {
+  if (a->asks_terminal || (a->keeps_questions && (!a->data || cli_database_is(a->data)))) {
     cli_error("serve has no terminal to ask at: --ask data --data DIR keeps questions there, for turnphase ask");
     return CLI_USAGE;
   }

@@ -120,11 +120,11 @@ static inline void postgres_stop(int how) {
 }
 
 static inline void postgres_remove(void) {
-  char command[128];
+  char line[128];
   postgres_stop(SIGQUIT);
   if (!postgres_server.directory[0]) return;
-  snprintf(command, sizeof command, "rm -rf '%s'", postgres_server.directory);
-  if (system(command) != 0) fprintf(stderr, "%s is left\n", postgres_server.directory);
+  snprintf(line, sizeof line, "rm -rf '%s'", postgres_server.directory);
+  if (system(line) != 0) fprintf(stderr, "%s is left\n", postgres_server.directory);
   postgres_server.directory[0] = '\0';
 }
 
