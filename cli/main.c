@@ -445,7 +445,7 @@ int main(int argc, char **argv) {
   forbid_core_files();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
   int status = dispatch(argc, argv, &output);
-  cli_hook_model_free();
+  cli_only_models_free();
   cli_redactor_free();
   return cli_output_finish(&output, status);
 }

@@ -416,6 +416,7 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->facts.items);
   free(arguments->embedders.items);
   free(arguments->hook_models.items);
+  free(arguments->sampling_models.items);
 }
 
 static void print_option(const struct row *row, cli_output *output) {

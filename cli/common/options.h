@@ -127,8 +127,8 @@ typedef struct cli_arguments {
   cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs,
       origins, exposes;
   cli_model_names models;
-  cli_model_names facts, embedders, hook_models; /* at most one each */
-  cli_model_names *last_models;                  /* the list of the option that came last; NULL: models */
+  cli_model_names facts, embedders, hook_models, sampling_models; /* at most one each */
+  cli_model_names *last_models; /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
   const char *format, *output, *age, *history_age, *size, *reason, *by, *action;

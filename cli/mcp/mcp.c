@@ -15,6 +15,7 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/run/host.h"
+#include "cli/run/model.h"
 #ifdef CLI_WITH_MCP
 #include "cli/mcp/form.h"
 #include "cli/mcp/profile.h"
@@ -57,10 +58,18 @@ static bool split(char *text, const char **words, size_t most) {
   return true;
 }
 
+/* @return NULL: what servers want from a model is refused. */
+static const tp_mcp_sampling *sampling_of(const cli_arguments *arguments, tp_mcp_sampling *sampling) {
+  if (arguments->sampling_models.count == 0) return NULL;
+  *sampling = (tp_mcp_sampling){.struct_size = sizeof *sampling, .model = cli_sampling_model()};
+  return sampling;
+}
+
 static int add_server(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person, const char *word) {
   const char *equals = strchr(word, '='), *words[WORDS_MAX + 1];
   char name[64], *rest = equals ? strdup(equals + 1) : NULL;
   tp_fault fault = {0};
+  tp_mcp_sampling sampling;
   int status = CLI_USAGE;
   if (!rest) {
     cli_error("--mcp is NAME=COMMAND or NAME=URL, such as files='npx -y @modelcontextprotocol/server-filesystem .'");
@@ -72,7 +81,8 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, cli_a
                             .pins = arguments->data,
                             .changed = (tp_mcp_changed)arguments->mcp_changed,
                             .ask = person ? cli_form_put : NULL,
-                            .ask_ctx = person};
+                            .ask_ctx = person,
+                            .sampling = sampling_of(arguments, &sampling)};
   bool is_url = strncmp(rest, "http://", 7) == 0 || strncmp(rest, "https://", 8) == 0;
   if (is_url) options.url = rest;
   else options.arguments = words;
@@ -88,6 +98,7 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, cli_a
 
 static int add_config(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person, const char *path,
                       uint32_t *ret_defer) {
+  tp_mcp_sampling sampling;
   const tp_mcp_config config = {.struct_size = sizeof config,
                                 .path = path,
                                 .on_note = print_note,
@@ -95,7 +106,8 @@ static int add_config(tp_runtime *runtime, const cli_arguments *arguments, cli_a
                                 .pins = arguments->data,
                                 .changed = (tp_mcp_changed)arguments->mcp_changed,
                                 .ask = person ? cli_form_put : NULL,
-                                .ask_ctx = person};
+                                .ask_ctx = person,
+                                .sampling = sampling_of(arguments, &sampling)};
   tp_fault fault = {0};
   if (path == arguments->mcp_profile || cli_mcp_is_profile(path))
     return cli_mcp_profile_add(runtime, path, &config, ret_defer);
@@ -111,9 +123,23 @@ static int add_defer(tp_runtime *runtime, uint32_t above) {
   return status == TP_OK ? CLI_OK : cli_fault("--mcp-defer", status, &fault);
 }
 
+static int open_sampling(const cli_arguments *arguments) {
+  if (arguments->sampling_models.count > 0 && !has_servers(arguments)) {
+    cli_error("--mcp-sampling is for the servers of --mcp NAME=COMMAND and --mcp-config FILE");
+    return CLI_USAGE;
+  }
+  bool is_gateway = arguments->operand && arguments->command == CLI_MCP && strcmp(arguments->operand, "serve") == 0;
+  if (cli_sampling_is_client(arguments) && !is_gateway) {
+    cli_error("--mcp-sampling client is for mcp serve: here there is no client that answers; name a model");
+    return CLI_USAGE;
+  }
+  return cli_sampling_model_open(arguments);
+}
+
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person) {
-  int status = CLI_OK;
+  int status = open_sampling(arguments);
   uint32_t defer = 0;
+  if (status != CLI_OK) return status;
   if (arguments->mcp_defer > 0 && !has_servers(arguments)) {
     cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE");
     return CLI_USAGE;
@@ -136,10 +162,10 @@ int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *pe
 
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person) {
   (void)runtime, (void)person;
-  if (!has_servers(arguments) && arguments->mcp_defer == 0) return CLI_OK;
+  if (!has_servers(arguments) && arguments->mcp_defer == 0 && arguments->sampling_models.count == 0) return CLI_OK;
   cli_error(
-      "this turnphase was built without turnphase-mcp: --mcp, --mcp-config, --mcp-defer and `mcp` of a conversation "
-      "need it");
+      "this turnphase was built without turnphase-mcp: --mcp, --mcp-config, --mcp-defer, --mcp-sampling and `mcp` of a "
+      "conversation need it");
   return CLI_CONFIG;
 }
 

@@ -412,21 +412,41 @@ int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedd
   return open_embedder(arguments->embedders.items, rest, arguments->dimensions, embedder);
 }
 
-/* ---- that of the hooks ---- */
+/* ---- those of the hooks, and of MCP servers ---- */
 
-static cli_models hook_model; /* of the process: runtimes use it until they end */
+/* Of the process: runtimes use them until they end. */
+static cli_models hook_model, sampling_model;
 
-int cli_hook_model_open(const cli_arguments *arguments) {
-  const cli_model_names *names = &arguments->hook_models;
+static int open_only(const cli_arguments *arguments, const char *option, const cli_model_names *names,
+                     cli_models *model) {
   if (arguments->models.count > 0 && !is_named(&arguments->models.items[0])) {
     cli_error("--base-url, --key-env and the limits per minute belong to the model before them: name one");
     return CLI_USAGE;
   }
-  if (names->count == 0 || hook_model.count > 0) return CLI_OK;
+  if (names->count == 0 || model->count > 0) return CLI_OK;
   const char *wrong = cli_model_name_check(names->items);
-  return wrong ? refuse_name("--hook-model", names->items, wrong) : cli_models_open(names, &hook_model);
+  return wrong ? refuse_name(option, names->items, wrong) : cli_models_open(names, model);
+}
+
+int cli_hook_model_open(const cli_arguments *arguments) {
+  return open_only(arguments, "--hook-model", &arguments->hook_models, &hook_model);
 }
 
 const tp_model *cli_hook_model(void) { return hook_model.count > 0 ? hook_model.items[0] : NULL; }
 
-void cli_hook_model_free(void) { cli_models_free(&hook_model); }
+int cli_sampling_model_open(const cli_arguments *arguments) {
+  if (cli_sampling_is_client(arguments)) return CLI_OK;
+  return open_only(arguments, "--mcp-sampling", &arguments->sampling_models, &sampling_model);
+}
+
+bool cli_sampling_is_client(const cli_arguments *arguments) {
+  const cli_model_names *names = &arguments->sampling_models;
+  return names->count > 0 && names->items[0].model && strcmp(names->items[0].model, "client") == 0;
+}
+
+const tp_model *cli_sampling_model(void) { return sampling_model.count > 0 ? sampling_model.items[0] : NULL; }
+
+void cli_only_models_free(void) {
+  cli_models_free(&hook_model);
+  cli_models_free(&sampling_model);
+}

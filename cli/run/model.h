@@ -37,7 +37,11 @@ int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedd
 int cli_hook_model_open(const cli_arguments *arguments);
 /** NULL: none is open. */
 const tp_model *cli_hook_model(void);
-/** After the last runtime has ended. */
-void cli_hook_model_free(void);
+/** The same for the model of --mcp-sampling, which may also be the word client: that is no model. */
+int cli_sampling_model_open(const cli_arguments *arguments);
+const tp_model *cli_sampling_model(void);
+bool cli_sampling_is_client(const cli_arguments *arguments);
+/** Both, after the last runtime has ended. */
+void cli_only_models_free(void);
 
 #endif

@@ -163,7 +163,7 @@ static void note(const tp_mcp_config *config, const char *format, ...) {
 
 static const char own_members[] =
     "command args env cwd url headers type disabled allow deny start_limit_ms call_limit_ms result_bytes_max "
-    "max_concurrent message_bytes_max changed workspace pins";
+    "max_concurrent message_bytes_max changed workspace pins sampling";
 
 static tp_status take_number(const entry *e, tp_text value, uint32_t *ret_number) {
   int64_t number = tp_value_int(value, -1);
@@ -190,6 +190,17 @@ static tp_status take_patterns(entry *e, tp_text value, const char **list, const
   return status;
 }
 
+static tp_status take_sampling(const entry *e, tp_text value, const tp_mcp_sampling **sampling) {
+  if (tp_value_kind_of(value) != TP_VALUE_BOOL) return refuse_kind(e, "sampling", "true or false");
+  if (!tp_value_bool(value, false)) *sampling = NULL;
+  else if (!*sampling)
+    return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name,
+                      "sampling of the server %s is true, but there is no model that answers: name one, such as by "
+                      "--mcp-sampling MODEL",
+                      e->name);
+  return TP_OK;
+}
+
 /* @return TP_ERR_NOT_FOUND: it is none of them. */
 static tp_status take_own_member(entry *e, tp_text key, tp_text value, tp_mcp_options *o) {
   const struct {
@@ -207,6 +218,7 @@ static tp_status take_own_member(entry *e, tp_text key, tp_text value, tp_mcp_op
   if (tp__is_word(key, "changed")) return take_changed(e, value, &o->changed);
   if (tp__is_word(key, "workspace")) return take_text(e, "workspace", value, &o->workspace);
   if (tp__is_word(key, "pins")) return take_text(e, "pins", value, &o->pins);
+  if (tp__is_word(key, "sampling")) return take_sampling(e, value, &o->sampling);
   return TP_ERR_NOT_FOUND;
 }
 
@@ -265,7 +277,8 @@ static tp_status add_server(tp_runtime *runtime, entry *e, const tp_mcp_config *
                             .pins = config->pins,
                             .changed = config->changed,
                             .ask = config->ask,
-                            .ask_ctx = config->ask_ctx};
+                            .ask_ctx = config->ask_ctx,
+                            .sampling = config->sampling};
   tp_status status = TP_OK;
   if (tp_value_kind_of(server) != TP_VALUE_MAP)
     return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "the server %s is not an object", e->name);

@@ -10,6 +10,7 @@
 #include "domains/mcp/asked.h"
 #include "domains/mcp/http.h"
 #include "domains/mcp/result.h"
+#include "domains/mcp/sample.h"
 #include "domains/mcp/session.h"
 #include "domains/mcp/stdio.h"
 #include "turnphase/inspect.h"
@@ -40,8 +41,11 @@ typedef struct call {
   tp__bytes wanted;     /* value: the result that wants to know more */
   tp_writer *responses; /* NULL: nothing is wanted */
   size_t input;         /* the next one */
-  bool asks;            /* a person is asked: who takes it, goes on. Under the session's lock */
+  bool asks;            /* a person or a model is asked: who takes it, goes on. Under the session's lock */
+  char tenant[TP_ID_BYTES_MAX + 1], workspace[TP_ID_BYTES_MAX + 1];
 } call;
+
+static void call_ref(void *ctx) { tp__references_ref(&((call *)ctx)->refs); }
 
 static void call_unref(void *ctx) {
   call *c = ctx;
@@ -65,6 +69,7 @@ static bool set_asks(call *c, bool asks) {
 
 static void call_cancelled(void *ctx) {
   call *c = ctx;
+  tp__mcp_sample_end(c->session, &c->origin);
   bool is_taken = tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit");
   if (!is_taken && !set_asks(c, false)) return;
   (void)!tp_token_abandon(c->token, NULL);
@@ -96,6 +101,7 @@ static tp_status send_call(call *c, const tp__mcp_pair *more, size_t more_count,
 /* ---- what a server wants to know before it answers a call ---- */
 
 static void fail_call(call *c, const char *words) {
+  tp__mcp_sample_end(c->session, &c->origin);
   (void)!tp_tool_complete(c->token, true, tp_text_of(words), NULL); /* stale: it was given up meanwhile */
   call_unref(c);
 }
@@ -119,6 +125,23 @@ static void call_again(call *c) {
 
 static void collect_inputs(call *c);
 
+/* @param words  with an empty result: why there is none. */
+static void model_answered(void *ctx, tp_text result, const char *words) {
+  char text[TP_FAULT_MESSAGE_SIZE + 128];
+  call *c = ctx;
+  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+    call_unref(c);
+  } else if (result.size == 0) {
+    snprintf(text, sizeof text,
+             "The server %s wants an answer of a model, and got none: %s. The call was not finished.",
+             c->session->settings.options.name, words);
+    fail_call(c, text);
+  } else {
+    tp_write_value(c->responses, result);
+    collect_inputs(c);
+  }
+}
+
 static void input_answered(void *ctx, tp_text result) {
   call *c = ctx;
   if (!set_asks(c, false)) { /* it was cancelled meanwhile */
@@ -140,10 +163,17 @@ static void collect_inputs(call *c) {
     tp_text method = tp_value_text(tp_value_get(input, "method"));
     c->input++;
     tp_write_text(c->responses, key);
-    if (tp__is_word(method, "elicitation/create")) {
+    bool is_for_model = c->session->settings.has_sampling && tp__is_word(method, "sampling/createMessage");
+    if (is_for_model || tp__is_word(method, "elicitation/create")) {
+      tp_text params = tp_value_get(input, "params");
       (void)set_asks(c, true);
       if (!tp_token_open(c->token) && set_asks(c, false)) break; /* given up before it was set */
-      tp__mcp_asked_begin(c->session, tp_value_get(input, "params"), &c->origin, input_answered, c);
+      if (is_for_model) {
+        call_ref(c);
+        tp__mcp_sample_begin(c->session, params, &c->origin, model_answered, c);
+      } else {
+        tp__mcp_asked_begin(c->session, params, &c->origin, input_answered, c);
+      }
       return;
     }
     if (tp__mcp_session_write_input(c->session, method, c->responses)) continue;
@@ -192,7 +222,9 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer) {
       tp__is_word(tp_value_text(tp_value_get(m->result, "resultType")), "input_required")) {
     take_wanted(c, m->result); /* which has the call now */
     return;
-  } else if (m && m->kind == TP__MCP_RESULT) {
+  }
+  tp__mcp_sample_end(c->session, &c->origin);
+  if (m && m->kind == TP__MCP_RESULT) {
     tp__mcp_result_complete(c->token, m->result);
   } else {
     if (m) {
@@ -227,9 +259,18 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   }
   const tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
-  c->origin = (tp__mcp_origin){.tool = tool->full_name, .data = tp_tool_run_data(run, TP_ID_TURN)};
+  (void)tp__copy_cut(c->tenant, sizeof c->tenant, tp_tool_run_id(run, TP_ID_TENANT));
+  (void)tp__copy_cut(c->workspace, sizeof c->workspace, tp_tool_run_id(run, TP_ID_WORKSPACE));
+  c->origin = (tp__mcp_origin){.tool = tool->full_name,
+                               .data = tp_tool_run_data(run, TP_ID_TURN),
+                               .tenant = c->tenant,
+                               .workspace = c->workspace,
+                               .owner = c,
+                               .ref = call_ref,
+                               .unref = call_unref};
   tp__references_ref(&c->refs); /* the deferral's */
   tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
+  c->origin.token = c->token;
   if (c->token.bits == 0) {
     call_unref(c);
   } else {
@@ -443,6 +484,37 @@ static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *i
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
+/* ---- what servers want of models ---- */
+
+static tp_status add_sampling(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_MODEL_REQUEST;
+  const tp_handler handler = {.struct_size = sizeof handler,
+                              .id = id,
+                              .summary = "leaves of requests that an MCP server wanted what is the server's",
+                              .run = tp__mcp_sample_shape,
+                              .ctx = session,
+                              .destroy = session_unref,
+                              .phases = &phase,
+                              .phase_count = 1,
+                              .contract_version = 1,
+                              .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD,
+                              .placement = TP_PLACEMENT_INLINE,
+                              .idempotent = true};
+  const tp_subscription subscription = {.struct_size = sizeof subscription,
+                                        .id = id,
+                                        .handler = id,
+                                        .phase = phase,
+                                        .priority = INT32_MIN, /* others see, and may change, what is sent */
+                                        .failure = TP_FAILURE_REQUIRED};
+  tp__mcp_session_ref(session);
+  tp_status status = tp_edit_add_handler(edit, &handler, fault);
+  if (status != TP_OK) {
+    tp__mcp_session_unref(session);
+    return status;
+  }
+  return tp_edit_add_subscription(edit, &subscription, fault);
+}
+
 /* ---- registration ---- */
 
 static void server_destroy(void *ctx) {
@@ -454,6 +526,7 @@ static void server_destroy(void *ctx) {
 
 typedef struct names {
   char owner[TP_ID_BYTES_MAX + 1], handler[TP_ID_BYTES_MAX + 1], gate[TP_ID_BYTES_MAX + 1];
+  char sampling[TP_ID_BYTES_MAX + 1];
 } names;
 
 static names names_of(const char *server_name) {
@@ -461,6 +534,7 @@ static names names_of(const char *server_name) {
   snprintf(n.owner, sizeof n.owner, "mcp.%s", server_name);
   snprintf(n.handler, sizeof n.handler, "mcp.%s.tools", server_name);
   snprintf(n.gate, sizeof n.gate, "mcp.%s.gate", server_name);
+  snprintf(n.sampling, sizeof n.sampling, "mcp.%s.sampling", server_name);
   return n;
 }
 
@@ -494,6 +568,7 @@ static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
     return status;
   }
   status = tp_edit_add_subscription(edit, &subscription, fault);
+  if (status == TP_OK && own->session->settings.has_model) status = add_sampling(edit, own->session, n.sampling, fault);
   return status == TP_OK && o->pins ? add_gate(edit, own->session, n.gate, fault) : status;
 }
 
@@ -520,7 +595,10 @@ static tp_status add_once(tp_runtime *runtime, const tp_mcp_options *options, tp
   tp_status status = server_new(runtime, options, &own, fault);
   if (status != TP_OK) return status;
   const names n = names_of(own->session->settings.options.name);
-  const tp_owner owner = {.struct_size = sizeof owner, .name = n.owner, .trust = TP_TRUST_HOST};
+  const tp_owner owner = {.struct_size = sizeof owner,
+                          .name = n.owner,
+                          .trust = TP_TRUST_HOST,
+                          .grants = own->session->settings.has_model ? TP_GRANT_PRIVILEGED_HOOKS : 0};
   status = tp_edit_begin(runtime, &owner, &edit, fault);
   if (status != TP_OK) {
     server_destroy(own);
@@ -540,16 +618,22 @@ tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, tp_faul
   return status;
 }
 
-/* @param with_gate  it was added with pins. */
-static tp_status remove_once(tp_runtime *runtime, const names *n, bool with_gate, tp_fault *fault) {
+enum { PART_GATE = 1, PART_SAMPLING = 2 };
+
+static tp_status remove_part(tp_edit *edit, const char *id, tp_fault *fault) {
+  tp_status status = tp_edit_remove_subscription(edit, id, fault);
+  return status == TP_OK ? tp_edit_remove_handler(edit, id, fault) : status;
+}
+
+/* @param parts  with which it was added. */
+static tp_status remove_once(tp_runtime *runtime, const names *n, unsigned parts, tp_fault *fault) {
   const tp_owner owner = {.struct_size = sizeof owner, .name = n->owner, .trust = TP_TRUST_HOST};
   tp_edit *edit = NULL;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;
-  status = tp_edit_remove_subscription(edit, n->handler, fault);
-  if (status == TP_OK) status = tp_edit_remove_handler(edit, n->handler, fault);
-  if (status == TP_OK && with_gate) status = tp_edit_remove_subscription(edit, n->gate, fault);
-  if (status == TP_OK && with_gate) status = tp_edit_remove_handler(edit, n->gate, fault);
+  status = remove_part(edit, n->handler, fault);
+  if (status == TP_OK && (parts & PART_GATE)) status = remove_part(edit, n->gate, fault);
+  if (status == TP_OK && (parts & PART_SAMPLING)) status = remove_part(edit, n->sampling, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;
@@ -557,14 +641,14 @@ static tp_status remove_once(tp_runtime *runtime, const names *n, bool with_gate
 
 tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) {
   tp_status status;
-  bool with_gate = true;
+  unsigned parts = PART_GATE | PART_SAMPLING; /* it may have been added without one of them, or both */
   if (!runtime) return tp__refuse(fault, TP_ERR_USAGE, NULL, "runtime is NULL");
-  if (!name || strlen(name) > TP_ID_BYTES_MAX - sizeof "mcp..tools")
+  if (!name || strlen(name) > TP_ID_BYTES_MAX - sizeof "mcp..sampling")
     return tp__refuse(fault, TP_ERR_BAD_ID, name, "there can be no MCP server of this name");
   const names n = names_of(name);
   while (true) {
-    status = remove_once(runtime, &n, with_gate, fault);
-    if (status == TP_ERR_NOT_FOUND && with_gate) with_gate = false; /* it may have been added without */
+    status = remove_once(runtime, &n, parts, fault);
+    if (status == TP_ERR_NOT_FOUND && parts > 0) parts--;
     else if (status != TP_ERR_CONFLICT) return status;
   }
 }

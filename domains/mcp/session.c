@@ -10,6 +10,7 @@
 #include "domains/mcp/changed.h"
 #include "domains/mcp/io.h"
 #include "domains/mcp/list.h"
+#include "domains/mcp/sample.h"
 #include "support/clock.h"
 
 enum {
@@ -17,9 +18,8 @@ enum {
   PAUSE_MS_MAX = 60000,
   REQUESTS_MAX = 4096,
   STRAYS_MAX = 1000, /* lines that are no messages: then the server is ended */
-  TOOL_NAME_BYTES = 65,
-  ASKS_MAX = 16,  /* that wait for people */
-  CLOSE_MS = 1000 /* from end-of-file to a signal */
+  ASKS_MAX = 16,     /* that wait for people and models */
+  CLOSE_MS = 1000    /* from end-of-file to a signal */
 };
 
 /** A request without an answer. */
@@ -549,14 +549,16 @@ bool tp__mcp_session_write_input(const tp__mcp_session *s, tp_text method, tp_wr
   return true;
 }
 
-/* A request of the server's that a person answers. */
+/* A request of the server's that a person or a model answers. */
 typedef struct server_asks {
   tp__mcp_session *session; /* referenced */
   tp__bytes id;             /* value */
   uint64_t start;           /* of the session in which it was made */
 } server_asks;
 
-static void person_answered(void *ctx, tp_text result) {
+/* @param words  with an empty result: why there is none. */
+static void answer_asks(void *ctx, tp_text result, const char *words) {
+  enum { REFUSED = -1 }; /* as the protocol has it for what a user rejects */
   server_asks *asks = ctx;
   tp__mcp_session *s = asks->session;
   tp__lock_acquire(&s->lock);
@@ -567,8 +569,8 @@ static void person_answered(void *ctx, tp_text result) {
       tp__mcp_begin_result(s->writer, tp__bytes_text(&asks->id));
       tp_write_value(s->writer, result);
     } else {
-      tp__mcp_write_error(s->writer, tp__bytes_text(&asks->id), TP__MCP_INTERNAL_ERROR, tp_text_of("no memory"),
-                          (tp_text){"", 0});
+      tp__mcp_write_error(s->writer, tp__bytes_text(&asks->id), words ? REFUSED : TP__MCP_INTERNAL_ERROR,
+                          tp_text_of(words ? words : "no memory"), (tp_text){"", 0});
     }
     (void)!send_locked(s, -1, "", NULL); /* a server that is gone wants no answer */
   }
@@ -578,45 +580,55 @@ static void person_answered(void *ctx, tp_text result) {
   tp__mcp_session_unref(s);
 }
 
+static void person_answered(void *ctx, tp_text result) { answer_asks(ctx, result, NULL); }
+
+/* A server does not say which call it asks about: it is the newest. @return NULL: none is under way. */
+static tp__mcp_origin *newest_call_locked(const tp__mcp_session *s) {
+  TP__LOCKED(&s->lock);
+  const struct tp__mcp_request *newest = s->requests;
+  while (newest && !newest->asker.origin) newest = newest->next;
+  return newest ? newest->asker.origin : NULL;
+}
+
 /* @return false: there is no memory, or too much is asked at once. */
-static bool ask_person(tp__mcp_session *s, const tp__mcp_message *m) {
+static bool ask(tp__mcp_session *s, const tp__mcp_message *m, bool is_for_person) {
   server_asks *asks = tp__heap_alloc(sizeof *asks);
-  char tool[TOOL_NAME_BYTES] = "";
-  tp__mcp_origin origin = {.tool = tool};
   if (!asks) return false;
   tp__bytes_put_text(&asks->id, m->id);
   tp__lock_acquire(&s->lock);
   asks->start = s->starts;
   bool is_asked = !asks->id.failed && s->asks < ASKS_MAX;
   s->asks += is_asked;
-  const struct tp__mcp_request *newest = s->requests;
-  while (newest && !newest->asker.origin) newest = newest->next;
-  if (newest) {
-    (void)tp__copy_cut(tool, sizeof tool, tp_text_of(newest->asker.origin->tool));
-    origin.data = newest->asker.origin->data;
-  }
+  tp__mcp_origin *origin = newest_call_locked(s);
+  if (origin) origin->ref(origin->owner);
   tp__lock_release(&s->lock);
-  if (!is_asked) {
+  if (is_asked) {
+    tp__mcp_session_ref(s);
+    asks->session = s;
+  } else {
     tp__bytes_fini(&asks->id);
     tp__heap_free(asks, sizeof *asks);
-    return false;
   }
-  tp__mcp_session_ref(s);
-  asks->session = s;
-  tp__mcp_asked_begin(s, m->params, newest ? &origin : NULL, person_answered, asks);
-  return true;
+  if (is_asked && !is_for_person) {
+    tp__mcp_sample_begin(s, m->params, origin, answer_asks, asks);
+    return true;
+  }
+  if (is_asked) tp__mcp_asked_begin(s, m->params, origin, person_answered, asks);
+  if (origin) origin->unref(origin->owner);
+  return is_asked;
 }
 
 /* What a server asks of its client. */
 static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
   bool is_for_person = tp__is_word(m->method, "elicitation/create");
-  if (is_for_person && ask_person(s, m)) return;
+  bool is_for_model = s->settings.has_sampling && tp__is_word(m->method, "sampling/createMessage");
+  if ((is_for_person || is_for_model) && ask(s, m, is_for_person)) return;
   tp__lock_acquire(&s->lock);
   tp_fault fault = {0};
   tp__mcp_begin_result(s->writer, m->id);
-  if (is_for_person) {
+  if (is_for_person || is_for_model) {
     tp__mcp_write_error(s->writer, m->id, TP__MCP_INTERNAL_ERROR,
-                        tp_text_of("too many questions wait for a person, or there is no memory"), (tp_text){"", 0});
+                        tp_text_of("too many questions wait for an answer, or there is no memory"), (tp_text){"", 0});
   } else if (!tp__mcp_session_write_input(s, m->method, s->writer)) {
     tp__mcp_write_error(s->writer, m->id, TP__MCP_METHOD_NOT_FOUND, tp_text_of("this client does not have the method"),
                         (tp_text){"", 0});
@@ -899,9 +911,13 @@ static tp_status write_constants(const tp__mcp_session *s) {
   tp_write_string(writer, "turnphase");
   tp_write_string(writer, "version");
   tp_write_string(writer, tp_version());
-  tp_write_map(writer, s->settings.options.workspace ? 2 : 1);
+  tp_write_map(writer, 1U + (s->settings.options.workspace != NULL) + s->settings.has_sampling);
   tp_write_string(writer, "elicitation");
   tp_write_map(writer, 0);
+  if (s->settings.has_sampling) {
+    tp_write_string(writer, "sampling");
+    tp_write_map(writer, 0);
+  }
   if (s->settings.options.workspace) {
     tp_write_string(writer, "roots");
     tp_write_map(writer, 0);

@@ -66,18 +66,29 @@ typedef void (*tp__mcp_answer_fn)(void *ctx, const tp__mcp_answer *answer);
  *  Threads: the one that reads; the session's lock is held. */
 typedef bool (*tp__mcp_progress_fn)(void *ctx, double done, double total, tp_text message);
 
-/** Whose call a request is. What it points to stays until the request has its answer, or was given up; the data is
- *  compared only. */
+struct tp__mcp_sample;
+
+/** Whose call a request is. What it points to stays until the request has its answer, or was given up, and as long as
+ *  its owner is referenced; the data is compared only. */
 typedef struct tp__mcp_origin {
   const char *tool; /* as models know it */
   const void *data; /* of its turn */
+  tp_token token;   /* of the call */
+  const char *tenant, *workspace;
+  void *owner; /* that the origin is a part of */
+  void (*ref)(void *owner);
+  void (*unref)(void *owner);
+  /* of sample.c, under the session's lock */
+  uint32_t sample_count; /* that were begun */
+  int64_t sample_tokens; /* that they have taken */
+  bool is_over;
 } tp__mcp_origin;
 /** Who makes a request. */
 typedef struct tp__mcp_asker {
   tp__mcp_progress_fn on_progress; /* may be NULL */
   tp__mcp_answer_fn on_answer;     /* called once, unless the request is given up; not when it could not be sent */
   void *ctx;
-  const tp__mcp_origin *origin; /* NULL: it is no call */
+  tp__mcp_origin *origin; /* NULL: it is no call */
 } tp__mcp_asker;
 
 /** A pair of the params of a request. */
@@ -142,7 +153,9 @@ struct tp__mcp_session {
   uint32_t failures;                                                 /* in a row */
   uint32_t strays;                                                   /* lines that were no messages, since the start */
   uint64_t starts;                                                   /* how often it was started */
-  uint32_t asks;                                                     /* of the server, that wait for a person */
+  uint32_t asks;                                                     /* of the server, that wait for an answer */
+  struct tp__mcp_sample *samples;                                    /* that have no answer */
+  uint64_t sample_sessions;                                          /* that were opened for them */
   bool has_bad_progress;                                             /* and a note says so */
   int64_t start_deadline_ns, probe_deadline_ns, restart_ns, kill_ns; /* INT64_MAX: none */
   int64_t ready_ns;

@@ -12,7 +12,10 @@ enum {
   RESULT_BYTES_MAX = 100000,
   CONCURRENT = 16,
   MESSAGE_BYTES = 16 << 20,
-  MESSAGE_BYTES_MAX = 64 << 20
+  MESSAGE_BYTES_MAX = 64 << 20,
+  ANSWER_TOKENS = 4096,
+  SAMPLES = 8,
+  SAMPLE_TOKENS = 100000
 };
 
 /* ---- copies ---- */
@@ -82,6 +85,27 @@ static tp_status check(const tp_mcp_options *o, tp_fault *fault) {
   return TP_OK;
 }
 
+static tp_status read_sampling(tp__mcp_settings *settings, tp_fault *fault) {
+  tp_mcp_sampling *sampling = &settings->sampling;
+  tp_mcp_options *o = &settings->options;
+  settings->has_sampling = o->sampling != NULL;
+  if (!o->sampling) return TP_OK;
+  tp_status status = tp__struct_read(sampling, sizeof *sampling, o->sampling, "tp_mcp_sampling", fault);
+  settings->has_model = status == TP_OK && sampling->model;
+  if (settings->has_model)
+    status = tp__struct_read(&settings->model, sizeof settings->model, sampling->model, "tp_model", fault);
+  if (status != TP_OK) return status;
+  if (sampling->tokens_max < 0)
+    return tp__refuse(fault, TP_ERR_USAGE, o->name, "tp_mcp_sampling.tokens_max is not negative");
+  o->sampling = NULL;
+  sampling->model = NULL;
+  settings->model.destroy = NULL;
+  if (sampling->answer_tokens_max == 0) sampling->answer_tokens_max = ANSWER_TOKENS;
+  if (sampling->count_max == 0) sampling->count_max = SAMPLES;
+  if (sampling->tokens_max == 0) sampling->tokens_max = SAMPLE_TOKENS;
+  return TP_OK;
+}
+
 static void set_default(uint32_t *at, uint32_t value) {
   if (*at == 0) *at = value;
 }
@@ -91,6 +115,7 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
   if (!options) return tp__refuse(fault, TP_ERR_USAGE, NULL, "options is NULL: an MCP server has a name");
   tp_status status = tp__struct_read(o, sizeof *o, options, "tp_mcp_options", fault);
   if (status == TP_OK) status = check(o, fault);
+  if (status == TP_OK) status = read_sampling(settings, fault);
   if (status != TP_OK) return status;
   set_default(&o->start_limit_ms, START_LIMIT_MS);
   set_default(&o->call_limit_ms, CALL_LIMIT_MS);

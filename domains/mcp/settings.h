@@ -10,7 +10,11 @@
 
 /** Every string and list of the options is the struct's own. Zero-filled is none. */
 typedef struct tp__mcp_settings {
-  tp_mcp_options options;
+  tp_mcp_options options;   /* sampling is NULL: it is here */
+  bool has_sampling;        /* servers are told so */
+  bool has_model;           /* of sampling */
+  tp_mcp_sampling sampling; /* model is NULL: it is here */
+  tp_model model;           /* without destroy: it stays the host's */
 } tp__mcp_settings;
 
 /** Copies options, with the defaults in place of 0.

@@ -76,6 +76,25 @@ typedef enum tp_mcp_action {
   TP_MCP_ACTION_FORCE_32 = 0x7fffffff
 } tp_mcp_action;
 
+/** What becomes of what a server wants from a model (sampling/createMessage) in the middle of a call. A client of a
+ *  gateway (mcp_server.h) that offers sampling is asked first, about its own calls; what it refuses is refused. Else a
+ *  turn that is nested in the call asks the model: it passes every gate of a turn, is recorded, takes part in budgets,
+ *  and ends at the latest with the call. It has no history and no tools, and its requests have the server's texts and
+ *  nothing of the host: no memory, context or reminder. Zero means default. */
+typedef struct tp_mcp_sampling {
+  size_t struct_size;
+  /** Answers; copied, and not taken: what it points to stays until tp_runtime_free(). NULL: only clients of a gateway
+   *  answer. */
+  const tp_model *model;
+  /** Of one answer: a server that wants more gets at most these; 0: 4,096. */
+  uint32_t answer_tokens_max;
+  /** How often the server may want one during one call, clients of a gateway included; 0: 8. */
+  uint32_t count_max;
+  /** Input and output of all of them during one call, but for those of clients; 0: 100,000. Those that are under way
+   *  when it is reached may exceed it. */
+  int64_t tokens_max;
+} tp_mcp_sampling;
+
 /** A server. Zero means default. Everything is copied. */
 typedef struct tp_mcp_options {
   size_t struct_size;
@@ -122,6 +141,8 @@ typedef struct tp_mcp_options {
    *  its own calls. NULL: everything else is declined. */
   tp_mcp_ask_fn ask;
   void *ask_ctx;
+  /** NULL: the client declares no sampling, and refuses what the server wants from a model. */
+  const tp_mcp_sampling *sampling;
 } tp_mcp_options;
 
 /** Answers what a server asked, once; the pointer must not be used afterwards.
@@ -133,6 +154,8 @@ TP_API tp_status tp_mcp_answer(tp_mcp_asked *asked, tp_mcp_action action, tp_tex
 /** Adds a server in one commit: owner mcp.NAME, trust host. It registers
  *    mcp.NAME.tools    turn.pre_tool_materialization: the tools of the server, and diagnostics of what was left out
  *    mcp.NAME.gate     tool.pre, required, with pins only: asks about tools that have changed, or denies them
+ *    mcp.NAME.sampling model.request, required, with sampling.model only: takes out of requests that a server wanted
+ *                      what is not the server's; then the owner is granted privileged_hooks
  *  It is removed with tp_mcp_remove(), or with the runtime; then its program is ended: end-of-file, after a second
  *  SIGTERM, after half a second more SIGKILL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_BAD_ID for wrong options; TP_ERR_DUPLICATE_ID: there is a server
@@ -166,14 +189,17 @@ typedef struct tp_mcp_config {
   tp_mcp_changed changed;
   /** Set where the servers may have the options of this library as members, too, named as in tp_mcp_options: allow and
    *  deny (arrays of patterns), start_limit_ms, call_limit_ms, result_bytes_max, max_concurrent, message_bytes_max,
-   *  changed ("ask" or "deny"), workspace and pins. Then an unknown member is refused, since it may be a misspelt
-   *  guard. */
+   *  changed ("ask" or "deny"), workspace, pins and sampling (true or false). Then an unknown member is refused, since
+   *  it may be a misspelt guard. */
   bool has_options;
   /** Zero. */
   uint8_t reserved_[3];
   /** As tp_mcp_options.ask, of each. */
   tp_mcp_ask_fn ask;
   void *ask_ctx;
+  /** As tp_mcp_options.sampling, of each that does not have the member sampling: false; NULL: none may have sampling:
+   *  true. */
+  const tp_mcp_sampling *sampling;
 } tp_mcp_config;
 
 /** Adds the servers of a file, as tp_mcp_add() each. In their texts ${NAME} is the environment variable, and

@@ -221,6 +221,21 @@ TEST(servers_of_mcp_are_listed_and_called_like_tools) {
   command_free(&c);
 }
 
+/* The server sees the answer of the script, and the run of the handler that shapes the request is recorded. */
+TEST(a_model_answers_what_a_server_wants) {
+  static const char answers[] = "responses:\n  - text: Of the script.\n";
+  char model[256];
+  snprintf(model, sizeof model, "script:%s", scratch_string("sampled.yaml", answers));
+  command c = {.arguments = {"mcp", "call", "mcp__s__echo", "--no-memory", "--mcp", server("samples=1"),
+                             "--mcp-sampling", model},
+               .input = ""};
+  c.arguments[8] = "-a";
+  c.arguments[9] = scratch_string("sampled.json", "{\"text\": \"x\"}");
+  assert_status(&c, 0);
+  assert_holds(&c.out, "'text':'Of the script.'");
+  command_free(&c);
+}
+
 TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
   static const struct {
     const char *arguments[4];
@@ -235,7 +250,10 @@ TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
                {{"mcp", "list", "--mcp", "a="}, 78, "exactly one"},
                {{"mcp", "list", "--mcp-config", "/nowhere.json"}, 74, "/nowhere.json"},
                {{"plan", "--mcp-defer", "5"}, 2, "--mcp-defer is for the tools of --mcp"},
-               {{"plan", "--mcp-defer", "0"}, 2, "1"}};
+               {{"plan", "--mcp-defer", "0"}, 2, "1"},
+               {{"tool", "list", "--mcp-sampling", "script:x"}, 2, "--mcp-sampling is for the servers of --mcp"},
+               {{"tool", "list", "--mcp=a=b", "--mcp-sampling=client"}, 2, "client is for mcp serve"},
+               {{"tool", "list", "--mcp=a=b", "--mcp-sampling=x"}, 2, "--mcp-sampling is openai:NAME"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command c = {0};
     for (size_t w = 0; w < 4; w++) c.arguments[w] = cases[i].arguments[w];

@@ -21,6 +21,8 @@
  *   described=TEXT describes echo so               no-echo  does not have it
  *   progress       reports how far a call is, three times, and then what is none
  *   forms=N        asks a person N times before it answers a call, in the way of its era; echo then says the answers
+ *   samples=N      the same, but wants an answer of a model; sample=WHAT: of what kind
+ *   wants-and-dies ends when it has asked so
  *   lists          says list_changed before the questions of forms, whose list is then asked for while they wait
  *   asks-dying     die asks a person, and ends; an answer that comes to the next start ends that, too
  *   rich           the form of forms has a member of each kind
@@ -78,7 +80,7 @@ static void unquote(char *value) {
 }
 
 static void answer(const char *id, const char *format, ...) {
-  char result[8192];
+  char result[17000];
   va_list args;
   va_start(args, format);
   vsnprintf(result, sizeof result, format, args);
@@ -145,6 +147,40 @@ static const char *form(void) {
                "\"string\"}}}}";
 }
 
+#define SAID(role, content) "{\"role\":\"" role "\",\"content\":" content "}"
+#define SAYS(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
+#define PIXEL "{\"type\":\"image\",\"data\":\"aQ==\",\"mimeType\":\"image/png\"}"
+
+static const char *sample(void) {
+  static const struct {
+    const char *name, *params;
+  } kinds[] = {
+      {"",
+       "\"systemPrompt\":\"Be short.\",\"maxTokens\":7,\"temperature\":0.5,\"includeContext\":\"thisServer\","
+       "\"messages\":[" SAID("user", SAYS("one")) "," SAID("assistant", SAYS("two")) "," SAID("user",
+                                                                                              SAYS("three")) "]"},
+      {"list", "\"messages\":[" SAID("user", "[" SAYS("one") "," SAYS("two") "]") "]"},
+      {"much", "\"maxTokens\":100000,\"messages\":[" SAID("user", SAYS("hi")) "]"},
+      {"stops", "\"stopSequences\":[\"END\",\"was\"],\"messages\":[" SAID("user", SAYS("hi")) "]"},
+      {"image", "\"messages\":[" SAID("user", "[" PIXEL "," SAYS("what") "]") "]"},
+      {"tools", "\"tools\":[{\"name\":\"x\"}],\"messages\":[" SAID("user", SAYS("hi")) "]"},
+      {"prefill", "\"messages\":[" SAID("user", SAYS("hi")) "," SAID("assistant", SAYS("well")) "]"},
+      {"role", "\"messages\":[" SAID("system", SAYS("hi")) "]"},
+      {"none", "\"messages\":[]"},
+      {"nothing", "\"maxTokens\":5"},
+      {"empty", "\"messages\":[" SAID("user", SAYS("")) "]"},
+      {"unknown", "\"messages\":[" SAID("user", "{\"type\":\"tool_use\"}") "]"},
+      {"broken", "\"messages\":[" SAID("user", "[{\"type\":\"image\",\"data\":\"*\"}," SAYS("x") "]") "]"},
+      {"wrong-stop", "\"stopSequences\":[1],\"messages\":[" SAID("user", SAYS("hi")) "]"},
+      {"wrong-temperature", "\"temperature\":\"hot\",\"messages\":[" SAID("user", SAYS("hi")) "]"},
+  };
+  static char params[2048];
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strcmp(kinds[i].name, option("sample") ? option("sample") : "") == 0)
+      snprintf(params, sizeof params, "{%s}", kinds[i].params);
+  return params;
+}
+
 /* What stands after a key, with ' in place of ", as the answer of a call. */
 static void say_answers(const char *id, const char *line, const char *key) {
   char said[6000];
@@ -158,7 +194,11 @@ static void say_answers(const char *id, const char *line, const char *key) {
 static void take(const char *line);
 
 static void ask_forms(const char *id, const char *line) {
-  char reply[4096] = "", wanted[6000] = "", list[4096] = "";
+  char reply[4096] = "", wanted[16000] = "", list[4096] = "";
+  const bool is_sample = option("samples");
+  const char *method = is_sample ? "sampling/createMessage" : "elicitation/create";
+  const char *params = is_sample ? sample() : form();
+  const long count = number(is_sample ? "samples" : "forms");
   if (option("lists")) {
     printf("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n");
     fflush(stdout);
@@ -168,22 +208,23 @@ static void ask_forms(const char *id, const char *line) {
     say_answers(id, line, "\"inputResponses\"");
     return;
   }
-  for (long i = 1; i <= number("forms"); i++) {
+  for (long i = 1; i <= count; i++) {
     size_t used = strlen(wanted);
-    snprintf(wanted + used, sizeof wanted - used, "%s\"f%ld\":{\"method\":\"elicitation/create\",\"params\":%s}",
-             i > 1 ? "," : "", i, form());
+    snprintf(wanted + used, sizeof wanted - used, "%s\"f%ld\":{\"method\":\"%s\",\"params\":%s}", i > 1 ? "," : "", i,
+             method, params);
     if (is_new) continue;
-    printf("{\"jsonrpc\":\"2.0\",\"id\":\"f%ld\",\"method\":\"elicitation/create\",\"params\":%s}\n", i, form());
+    printf("{\"jsonrpc\":\"2.0\",\"id\":\"f%ld\",\"method\":\"%s\",\"params\":%s}\n", i, method, params);
     fflush(stdout);
   }
   if (is_new) {
     answer(id, "{\"resultType\":\"input_required\",\"inputRequests\":{%s}}", wanted);
     return;
   }
+  if (option("wants-and-dies")) exit(6);
   if (option("lists")) take(list);
-  for (long i = number("forms"); i > 0; i--)
+  for (long i = count; i > 0; i--)
     if (!fgets(reply, sizeof reply, stdin)) exit(0);
-  say_answers(id, reply, "\"result\"");
+  say_answers(id, reply, strstr(reply, "\"error\"") ? "\"error\"" : "\"result\"");
 }
 
 /* @return whether the call has what the server wants. */
@@ -227,7 +268,7 @@ static void call_tool(const char *id, const char *line) {
   if (option("ask")) ask_client();
   if (option("progress")) report_progress(line);
   if (option("wants") && !has_inputs(id, line)) return;
-  if (option("forms")) {
+  if (option("forms") || option("samples")) {
     ask_forms(id, line);
     return;
   }

@@ -573,6 +573,66 @@ TEST(a_client_answers_what_a_server_behind_the_gateway_asks) {
   }
 }
 
+/* ---- what a server behind the gateway wants from a model ---- */
+
+static void never_asked(void *ctx, const tp_model_request *request, tp_token token) {
+  (void)request;
+  ++*(_Atomic int *)ctx;
+  const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("of the host")};
+  (void)!tp_model_complete(token, &response, NULL);
+}
+
+#define SAMPLES "{\"sampling\":{}}"
+#define ARGUMENTS ",\"arguments\":{\"text\":\"x\"}"
+
+TEST(a_client_that_offers_sampling_answers_a_server_behind_the_gateway) {
+  static const char *const eras[] = {"samples=1", "new"};
+  static const char said[] =
+      "{\"role\":\"assistant\",\"content\":{\"type\":\"text\",\"text\":\"of the client\"},\"model\":\"m\"}";
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    world *w = calloc(1, sizeof *w);
+    char number[16], held[512], line[1024];
+    _Atomic int asked = 0;
+    const tp_model model = {
+        .struct_size = sizeof model, .ctx = &asked, .start = never_asked, .placement = TP_PLACEMENT_INLINE};
+    const tp_mcp_sampling sampling = {.struct_size = sizeof sampling, .model = &model};
+    const tp_mcp_options up = {.struct_size = sizeof up,
+                               .name = "far",
+                               .arguments = (const char *const[]){program, eras[i], "samples=1", NULL},
+                               .sampling = &sampling};
+    open_runtime_of(w, false);
+    assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+    start(w, (tp_mcp_server_options){.stdio = true});
+    initialize(w, SAMPLES);
+    ask_for(w, CALL("2", "far__echo", ARGUMENTS), "sampling/createMessage");
+    expect(w->text, "\"systemPrompt\":\"Be short.\"");
+    copy_member(w, "\"id\":", number, sizeof number);
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}", number, said);
+    ask_for(w, line, "'text':'of the client'");
+    ask_for(w, CALL("21", "far__echo", ARGUMENTS), "sampling/createMessage"); /* what its user refuses is refused */
+    copy_member(w, "\"id\":", number, sizeof number);
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-1,\"message\":\"no\"}}", number);
+    ask_for(w, line, "the client refused it");
+    ask_for(w, CALL("3", "far__echo", ARGUMENTS "," META(SAMPLES)), "input_required");
+    copy_member(w, "\"requestState\":\"", held, sizeof held);
+    snprintf(
+        line, sizeof line,
+        CALL("4", "far__echo", ARGUMENTS ",\"requestState\":\"%s\",\"inputResponses\":{\"asked\":%s}," META(SAMPLES)),
+        held, said);
+    ask_for(w, line, "'text':'of the client'");
+    assert_int_equal(asked, 0);
+    ask_for(w, CALL("5", "far__echo", ARGUMENTS "," NEW), "'text':'of the host'"); /* one without */
+    assert_int_equal(asked, 1);
+    /* one that gives its call up while it is asked */
+    ask_for(w, CALL("6", "far__echo", ARGUMENTS), "sampling/createMessage");
+    say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":6}}");
+    ask_for(w, CALL("7", "far__echo", ARGUMENTS "," NEW), "'text':'of the host'");
+    close_world(w);
+  }
+}
+
 TEST(a_client_that_gives_a_token_is_told_how_far_its_call_is) {
   world *w = open_world((tp_mcp_server_options){.stdio = true});
   initialize(w, "{}");

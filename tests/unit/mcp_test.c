@@ -16,6 +16,7 @@
 #include "turnphase/inspect.h"
 #include "turnphase/mcp.h"
 #include "turnphase/task.h"
+#include "turnphase/store.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { WORDS_MAX = 8, TEXT_SIZE = 8192 };
@@ -609,6 +610,8 @@ TEST(servers_of_this_library_have_its_options) {
       {"{'one': {'command': 'x', 'changed': 'allow'}}", TP_ERR_MALFORMED, "one.changed", "is not ask or deny"},
       {"{'one': {'command': 'x', 'changed': 1}}", TP_ERR_MALFORMED, "one.changed", "is not ask or deny"},
       {"{'one': {'command': 'x', 'env': {'PORT': 80}}}", TP_ERR_MALFORMED, "one.env", "put the value into quotes"},
+      {"{'one': {'command': 'x', 'sampling': 'yes'}}", TP_ERR_MALFORMED, "one.sampling", "is not true or false"},
+      {"{'one': {'command': 'x', 'sampling': true}}", TP_ERR_MALFORMED, "one.sampling", "there is no model"},
       {"{'one': {'command': 'x', 'workspace': 'here'}}", TP_ERR_USAGE, "one", "absolute path"},
       {"{'one': {'command': 'x', 'start_limit_ms': 300001}}", TP_ERR_USAGE, "one", "start_limit_ms is at most"},
   };
@@ -862,4 +865,317 @@ TEST(an_answer_to_a_server_that_has_ended_does_not_come_to_its_next_start) {
   answer_person(&p, p.open[0]);
   for (int i = 0; i < 2; i++) assert_string_equal(call(w, "mcp__s__echo", "{\"text\": \"there\"}"), "there");
   tp_writer_free(p.writer);
+}
+
+/* ---- what a server wants from a model ---- */
+
+typedef struct thinker {
+  tp_model model;
+  const char *text;  /* what it answers; NULL: nothing until it is cancelled */
+  const char *calls; /* a tool that it calls; NULL: none */
+  tp_finish finish;
+  _Atomic int asked, cancelled;
+  char shown[4096]; /* what it was asked */
+  size_t tools;
+  latch began;
+} thinker;
+
+static void think(void *ctx, const tp_model_request *request, tp_token token) {
+  thinker *t = ctx;
+  static const char none[] = "\x80";
+  char *parameters = json_text(request->parameters);
+  int used =
+      snprintf(t->shown, sizeof t->shown, "%.*s|%s", (int)request->system.size, request->system.data, parameters);
+  free(parameters);
+  for (size_t i = 0; i < request->message_count; i++)
+    used += snprintf(t->shown + used, sizeof t->shown - (size_t)used, "|%d:%.*s%s", (int)request->messages[i]->role,
+                     (int)request->messages[i]->text.size, request->messages[i]->text.data,
+                     request->messages[i]->parts.size ? "+parts" : "");
+  t->tools = request->tool_count;
+  t->asked++;
+  latch_hit(&t->began);
+  if (!t->text) return;
+  const tp_tool_call call = {.struct_size = sizeof call, .name = tp_text_of(t->calls), .arguments = {none, 1}};
+  const tp_tool_call *const calls[] = {&call};
+  const tp_model_response response = {.struct_size = sizeof response,
+                                      .text = tp_text_of(t->text),
+                                      .calls = calls,
+                                      .call_count = t->calls != NULL,
+                                      .finish = t->finish,
+                                      .input_tokens = 40,
+                                      .output_tokens = 10};
+  (void)!tp_model_complete(token, &response, NULL);
+}
+
+static void stop_thinking(void *ctx, tp_token token) {
+  thinker *t = ctx;
+  (void)token;
+  t->cancelled++;
+}
+
+static tp_mcp_sampling answered_by(thinker *t, tp_mcp_sampling options) {
+  t->model = (tp_model){.struct_size = sizeof t->model,
+                        .name = "thinker",
+                        .ctx = t,
+                        .start = think,
+                        .cancel = stop_thinking,
+                        .placement = TP_PLACEMENT_INLINE};
+  t->began = (latch)LATCH;
+  options.struct_size = sizeof options;
+  options.model = &t->model;
+  return options;
+}
+
+static void ask_thinker(world *w, const char *era, const char *words, thinker *t, tp_mcp_sampling options) {
+  char all[256];
+  const tp_mcp_sampling sampling = answered_by(t, options);
+  snprintf(all, sizeof all, "%s %s", era, words);
+  add_server(w, "s", all, OPTIONS(.sampling = &sampling));
+  call(w, "mcp__s__echo", "{\"text\": \"x\"}");
+  expect_no_tokens(w->runtime);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+}
+
+static const char *const eras[] = {"", "new"};
+
+TEST(a_model_answers_what_a_server_wants) {
+  static const struct {
+    const char *words;
+    tp_finish finish;
+    const char *shown, *answer;
+  } rows[] = {
+      {"samples=1", TP_FINISH_UNKNOWN, "Be short.|{\"max_tokens\":7,\"temperature\":0.5}|1:one|2:two|1:three",
+       "{'role':'assistant','content':{'type':'text','text':'It was me.'},'model':'thinker','stopReason':'endTurn'}"},
+      {"samples=1 sample=list", TP_FINISH_LENGTH, "|{\"max_tokens\":100}|1:one\ntwo", "'stopReason':'maxTokens'"},
+      {"samples=1 sample=much", TP_FINISH_REFUSAL, "|{\"max_tokens\":100}|1:hi", "'stopReason':'refusal'"},
+      {"samples=1 sample=stops", TP_FINISH_STOP, "|{\"max_tokens\":100}|1:hi",
+       "'text':'It '},'model':'thinker','stopReason':'stopSequence'}"},
+      {"samples=1 sample=image", TP_FINISH_STOP, "|{\"max_tokens\":100}|1:+parts|1:what", "'text':'It was me.'"},
+      {"samples=3", TP_FINISH_STOP, "Be short.|{\"max_tokens\":7,\"temperature\":0.5}|1:one|2:two|1:three",
+       "'text':'It was me.'"},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+    thinker t = {.text = "It was me.", .finish = rows[i / 2].finish};
+    ask_thinker(w, eras[i % 2], rows[i / 2].words, &t, (tp_mcp_sampling){.answer_tokens_max = 100});
+    if (!strstr(w->text, rows[i / 2].answer)) fail_msg("%s %s: %s", eras[i % 2], rows[i / 2].words, w->text);
+    assert_int_equal(t.asked, rows[i / 2].words[8] - '0');
+    assert_string_equal(t.shown, rows[i / 2].shown);
+    assert_int_equal(t.tools, 0);
+  }
+}
+
+TEST(what_is_no_question_to_a_model_is_refused) {
+  static const struct {
+    const char *kind, *words;
+  } rows[] = {
+      {"tools", "it has tools, which are not offered"},
+      {"prefill", "its last message is not a text of the user"},
+      {"role", "another role than user and assistant"},
+      {"none", "it has 1 to 1000 messages"},
+      {"nothing", "it has 1 to 1000 messages"},
+      {"empty", "a message is empty"},
+      {"unknown", "a message has other content than texts"},
+      {"broken", "an image or audio is not base64 with a mimeType"},
+      {"wrong-stop", "stopSequences is no array of texts"},
+      {"wrong-temperature", "temperature is no number"},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+    thinker t = {.text = "no"};
+    char words[64];
+    snprintf(words, sizeof words, "samples=1 sample=%s", rows[i / 2].kind);
+    ask_thinker(w, eras[i % 2], words, &t, (tp_mcp_sampling){0});
+    if (!strstr(w->text, rows[i / 2].words)) fail_msg("%s: %s", rows[i / 2].kind, w->text);
+    assert_int_equal(w->kind, i % 2 ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK); /* of old, the server has the error */
+    assert_int_equal(t.asked, 0);
+  }
+}
+
+TEST(a_server_gets_as_many_answers_and_tokens_as_it_may) {
+  static const struct {
+    tp_mcp_sampling options;
+    int asked;
+    const char *words;
+  } rows[] = {
+      {{.count_max = 2}, 2, "as many answers of a model during the call as it may"},
+      {{.tokens_max = 100}, 2, "the call has used the tokens"},
+      {{.tokens_max = 101}, 3, "It was me."},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    thinker t = {.text = "It was me."};
+    ask_thinker(w, "new", "samples=3", &t, rows[i].options); /* one after the other */
+    if (!strstr(w->text, rows[i].words)) fail_msg("%zu: %s", i, w->text);
+    assert_int_equal(t.asked, rows[i].asked);
+  }
+}
+
+/* Gates and memory of a host: the text of a server's turn is judged, and other phases add what no server may read. */
+typedef struct host_hooks {
+  bool denies;
+  _Atomic int intakes, parents;
+} host_hooks;
+
+static tp_answer judge_text(void *ctx, tp_call *tp) {
+  host_hooks *h = ctx;
+  h->intakes++;
+  h->parents += tp_call_parent_turn(tp).size > 0;
+  if (h->denies) return tp_call_deny(tp, "not for servers");
+  const tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("a text that the gate left")};
+  return tp_call_replace(tp, &field, 1, NULL) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(tp, TP_ERR_HOOK, "no");
+}
+
+static tp_answer add_context(void *ctx, tp_call *tp) {
+  (void)ctx;
+  tp_status status = tp_call_emit_prompt_context(tp, "secret", "the user's secret", 0, NULL);
+  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(tp, status, "no context");
+}
+
+static tp_answer add_section(void *ctx, tp_call *tp) {
+  (void)ctx;
+  tp_status status = tp_call_emit_prompt_section(tp, "secret", "Secret", "the user's secret", 0, NULL);
+  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(tp, status, "no section");
+}
+
+static tp_answer add_reminder(void *ctx, tp_call *tp) {
+  (void)ctx;
+  tp_status status = tp_call_emit_reminder(tp, "the user's secret", NULL);
+  return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(tp, status, "no reminder");
+}
+
+static void add_host_hooks(world *w, host_hooks *h) {
+  const tp_hook hooks[] = {
+      {.struct_size = sizeof(tp_hook), .phase = "turn.intake", .run = judge_text, .ctx = h},
+      {.struct_size = sizeof(tp_hook), .phase = "turn.pre_prompt_context", .run = add_context},
+      {.struct_size = sizeof(tp_hook), .phase = "turn.pre_prompt_compile", .run = add_section},
+      {.struct_size = sizeof(tp_hook), .phase = "model.pre", .run = add_reminder},
+  };
+  for (size_t i = 0; i < COUNT(hooks); i++) assert_int_equal(tp_hook_add(w->runtime, &hooks[i], NULL), TP_OK);
+}
+
+TEST(a_request_that_a_server_wanted_has_nothing_of_the_host) {
+  world *w = *state;
+  host_hooks h = {.denies = false};
+  add_host_hooks(w, &h);
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    thinker t = {.text = "It was me."};
+    ask_thinker(w, eras[i], "samples=1", &t, (tp_mcp_sampling){0});
+    if (!t.asked) fail_msg("%s", w->text);
+    assert_string_equal(t.shown,
+                        "Be short.|{\"max_tokens\":7,\"temperature\":0.5}|1:one|2:two|1:a text that the gate left");
+  }
+  assert_int_equal(h.intakes, 2);
+  assert_int_equal(h.parents, 2); /* they are nested turns */
+}
+
+TEST(a_gate_that_denies_the_turn_refuses_the_server) {
+  world *w = *state;
+  host_hooks h = {.denies = true};
+  add_host_hooks(w, &h);
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    thinker t = {.text = "It was me."};
+    ask_thinker(w, eras[i], "samples=1", &t, (tp_mcp_sampling){0});
+    if (!strstr(w->text, "not for servers")) fail_msg("%s", w->text);
+    assert_int_equal(t.asked, 0);
+  }
+}
+
+TEST(a_file_says_which_servers_may_sample) {
+  static const char *const wanted[] = {"'text':'It was me.'", "'text':'It was me.'", "'code':-32601"};
+  static const char *const members[] = {"", ", 'sampling': true", ", 'sampling': false"};
+  world *w = *state;
+  thinker t = {.text = "It was me."};
+  const tp_mcp_sampling sampling = answered_by(&t, (tp_mcp_sampling){0});
+  tp_mcp_config config = {.struct_size = sizeof config, .has_options = true, .sampling = &sampling};
+  for (size_t i = 0; i < COUNT(members); i++) {
+    char servers[512];
+    snprintf(servers, sizeof servers, "{'s': {'command': '%s', 'args': ['samples=1']%s}}",
+             getenv("TURNPHASE_MCP_SERVER"), members[i]);
+    config.servers = json_value(w->writer, servers);
+    assert_int_equal(tp_mcp_config_add(w->runtime, &config, NULL, NULL), TP_OK);
+    if (!strstr(call(w, "mcp__s__echo", "{'text': 'x'}"), wanted[i])) fail_msg("%zu: %s", i, w->text);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
+}
+
+/* No gate is asked about it, and the tool is not run: the server ends at a call of die. */
+TEST(a_model_that_calls_a_tool_for_a_server_runs_none) {
+  world *w = *state;
+  thinker t = {.text = "", .calls = "mcp__s__die"};
+  ask_thinker(w, "new", "samples=1", &t, (tp_mcp_sampling){0});
+  if (!strstr(w->text, "got none: ")) fail_msg("%s", w->text);
+  assert_null(strstr(w->text, "exited"));
+  assert_int_equal(t.asked, 1);
+}
+
+TEST(what_a_server_wants_ends_with_its_call) {
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    thinker t = {.text = NULL};
+    const tp_mcp_sampling sampling = answered_by(&t, (tp_mcp_sampling){0});
+    char words[64];
+    snprintf(words, sizeof words, "%s samples=1", eras[i]);
+    add_server(w, "s", words, OPTIONS(.sampling = &sampling));
+    list(w);
+    assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 300), TP_OK);
+    assert_true(w->kind == TP_TOOL_TIMED_OUT || w->kind == TP_TOOL_HANDLER_ERROR); /* both have the same deadline */
+    latch_wait(&t.began, 1);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+    expect_no_tokens(w->runtime);
+    assert_int_equal(t.cancelled, 1);
+  }
+}
+
+/* It dies while the model thinks: its call fails at once, and the model is told. */
+TEST(a_server_that_dies_ends_what_it_wanted) {
+  world *w = *state;
+  thinker t = {.text = NULL};
+  const tp_mcp_sampling sampling = answered_by(&t, (tp_mcp_sampling){0});
+  add_server(w, "s", "samples=1 wants-and-dies", OPTIONS(.sampling = &sampling));
+  assert_non_null(strstr(call(w, "mcp__s__echo", "{\"text\": \"x\"}"), "exited with code 6"));
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  expect_no_tokens(w->runtime);
+}
+
+static bool count_turns(void *ctx, const tp_turn_record *turn) {
+  *(int *)ctx += turn->parent_turn.size > 0;
+  return true;
+}
+
+TEST(what_a_server_wanted_is_recorded) {
+  world *w = *state;
+  thinker t = {.text = "It was me."};
+  int nested = 0;
+  const tp_turn_query all = {.struct_size = sizeof all};
+  ask_thinker(w, "", "samples=2", &t, (tp_mcp_sampling){0});
+  assert_int_equal(tp_runtime_turns(w->runtime, &all, count_turns, &nested, NULL), TP_OK);
+  assert_int_equal(nested, 2);
+}
+
+TEST(without_a_model_a_server_is_refused) {
+  static const char *const wanted[] = {"'code':-32601", "wants sampling/createMessage, which this client does not have",
+                                       "there is no client that answers it", "there is no client that answers it"};
+  world *w = *state;
+  for (size_t i = 0; i < 4; i++) {
+    const tp_mcp_sampling clients = {.struct_size = sizeof clients};
+    char words[64];
+    snprintf(words, sizeof words, "%s samples=1", eras[i % 2]);
+    add_server(w, "s", words, OPTIONS(.sampling = i < 2 ? NULL : &clients));
+    call(w, "mcp__s__echo", "{\"text\": \"x\"}");
+    if (!strstr(w->text, wanted[i])) fail_msg("%zu: %s", i, w->text);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
+}
+
+TEST(options_of_sampling_that_cannot_be_are_refused) {
+  world *w = *state;
+  tp_fault fault;
+  tp_mcp_sampling sampling = {.struct_size = sizeof sampling, .tokens_max = -1};
+  assert_int_equal(try_add(w, "s", "", OPTIONS(.sampling = &sampling), &fault), TP_ERR_USAGE);
+  sampling = (tp_mcp_sampling){.struct_size = 3};
+  assert_int_equal(try_add(w, "s", "", OPTIONS(.sampling = &sampling), &fault), TP_ERR_VERSION);
+  const tp_model model = {.struct_size = 3};
+  sampling = (tp_mcp_sampling){.struct_size = sizeof sampling, .model = &model};
+  assert_int_equal(try_add(w, "s", "", OPTIONS(.sampling = &sampling), &fault), TP_ERR_VERSION);
 }
