@@ -505,6 +505,109 @@ TEST(an_agent_has_what_its_scope_has) {
   }
 }
 
+/* ---- turns that calls run ---- */
+
+/* Runs a turn in a session of its own, and has its answer. */
+static tp_answer delegate(void *ctx, tp_tool_run *run) {
+  world *w = ctx;
+  const tp_session_options options = {.struct_size = sizeof options, .id = "below", .model = &w->model};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("go")};
+  const tp_turn_result *result = NULL;
+  tp_session *below = NULL;
+  tp_fault fault = {0};
+  tp_status status = tp_session_open(w->runtime, &options, &below, &fault);
+  if (status == TP_OK) status = tp_tool_run_turn(run, below, &request, &result, &fault);
+  tp_session_close(below, NULL, NULL);
+  if (status != TP_OK) return tp_tool_error(run, tp_text_of(fault.message));
+  tp_answer answer = tp_tool_ok(run, result->text);
+  tp_turn_result_free(result);
+  return answer;
+}
+
+/* What the turn around it has found is not there in a nested turn, nor the other way round. */
+TEST(a_nested_turn_begins_with_nothing_found) {
+  world *w = new_world();
+  const tp_tool tool = {
+      .struct_size = sizeof tool, .name = "delegate", .description = "Runs a turn.", .run = delegate, .ctx = w};
+  const step none = {.tools = {NULL}};
+  const step steps[] = {SEARCH("letter"), CALL("delegate"), CALL("mcp__mail__send"), SEARCH("ticket"), none, none};
+  assert_int_equal(tp_tool_add(w->runtime, &tool, NULL), TP_OK);
+  defer(w, (tp_mcp_defer_options){.above = 4});
+  open_session(w, "s", NULL, NULL);
+  say(w, steps, COUNT(steps), NONE);
+  assert_int_equal(w->asked, 6);
+  assert_string_equal(w->shown[0], BASE "delegate ");
+  assert_string_equal(w->shown[1], BASE "delegate mcp__mail__send ");
+  /* the nested one: a call of what only the other turn has found is not run, and comes to no gate */
+  assert_string_equal(w->shown[2], BASE "delegate ");
+  assert_string_equal(w->shown[3], BASE "delegate mcp__mail__send ");
+  assert_string_equal(w->shown[4], BASE "delegate mcp__mail__send mcp__gh__createIssue ");
+  assert_int_equal(w->runs, 0);
+  assert_int_equal(w->guarded, 3); /* two searches, one delegate */
+  /* the turn around it has found no more than before */
+  assert_string_equal(w->shown[5], BASE "delegate mcp__mail__send ");
+  close_world(w);
+}
+
+/* ---- histories that become shorter ---- */
+
+static tp_status keep_all_but_results(void *ctx, const tp_compaction_request *request, tp_fault *fault) {
+  const tp_message said = {.struct_size = sizeof said, .role = TP_ROLE_USER, .text = TEXT("mcp__mail__send was found")};
+  (void)ctx, (void)fault;
+  request->each(request->each_ctx, &said); /* words of a summary are no result of a search */
+  return TP_OK;
+}
+
+static void open_compacted(world *w, tp_compaction how, tp_compact_fn compact, int64_t tokens_max) {
+  const tp_session_options options = {.struct_size = sizeof options,
+                                      .id = "s",
+                                      .model = &w->model,
+                                      .compaction = how,
+                                      .compact = compact,
+                                      .history_tokens_max = tokens_max};
+  tp_fault fault = {0};
+  if (tp_session_open(w->runtime, &options, &w->session, &fault) != TP_OK) fail_msg("%s", fault.message);
+}
+
+TEST(after_a_compaction_that_dropped_the_search_it_is_to_be_found_again) {
+  static const struct {
+    tp_compaction how;
+    tp_compact_fn compact;
+  } rows[] = {
+      {TP_COMPACTION_DROP_OLDEST, NULL}, {TP_COMPACTION_HOST, keep_all_but_results}, {TP_COMPACTION_SUMMARIZE, NULL}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    world *w = new_world();
+    const step find[] = {SEARCH("letter")};
+    defer(w, (tp_mcp_defer_options){.above = 4});
+    open_compacted(w, rows[i].how, rows[i].compact, 10);
+    say(w, find, 1, NONE); /* the search is in its own turn, which is never made shorter */
+    assert_string_equal(w->shown[1], BASE "mcp__mail__send ");
+    say(w, NULL, 0, NONE);
+    const char *last = w->shown[w->asked - 1]; /* before it a model may be asked for the summary */
+    assert_string_equal(last, BASE);
+    const step again[] = {SEARCH("letter"), CALL("mcp__mail__send")};
+    w->runs = 0;
+    say(w, i == 2 ? (const step[]){{.tools = {NULL}}, SEARCH("letter"), CALL("mcp__mail__send")} : again,
+        i == 2 ? 3 : 2, NONE);
+    assert_int_equal(w->runs, 1);
+    close_world(w);
+  }
+}
+
+TEST(a_compaction_that_keeps_the_search_keeps_what_was_found) {
+  world *w = new_world();
+  const step find[] = {SEARCH("letter")};
+  defer(w, (tp_mcp_defer_options){.above = 4});
+  open_compacted(w, TP_COMPACTION_DROP_OLDEST, NULL, 200);
+  for (int i = 0; i < 20; i++) say(w, NULL, 0, NONE); /* a few tokens each: the oldest of them go */
+  say(w, find, 1, NONE);
+  say(w, NULL, 0, NONE);
+  assert_string_equal(w->shown[0], BASE "mcp__mail__send ");
+  for (int i = 0; i < 100 && strstr(w->shown[0], "mcp__mail__send"); i++) say(w, NULL, 0, NONE);
+  assert_string_equal(w->shown[0], BASE); /* it has become one of the oldest */
+  close_world(w);
+}
+
 /* ---- options ---- */
 
 TEST(options_of_a_search_that_cannot_be_are_refused) {
