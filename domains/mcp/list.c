@@ -63,6 +63,8 @@ static bool hash_tool(tp_text described, char ret_hash[65]) {
   tp__sha256_init(&hash);
   for (size_t i = 0; i < sizeof members / sizeof *members; i++)
     add_to_hash(&hash, tp_value_get(described, members[i]), writer);
+  tp_text output = tp_value_get(described, "outputSchema"); /* where there is none, pins stay what they were */
+  if (output.size > 0) add_to_hash(&hash, output, writer);
   tp__sha256_finish(&hash, ret_hash);
   tp_writer_free(writer);
   return true;

@@ -9,6 +9,7 @@
 
 #include "domains/mcp/asked.h"
 #include "domains/mcp/http.h"
+#include "domains/mcp/mcp.h"
 #include "domains/mcp/result.h"
 #include "domains/mcp/sample.h"
 #include "domains/mcp/session.h"
@@ -282,6 +283,13 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   }
   call_unref(c);
   return answer;
+}
+
+tp_text tp__mcp_tool_output_schema(const tp_tool *tool) {
+  if (tool->run != run_tool) return (tp_text){"", 0};
+  const tp__mcp_tool *own = tool->ctx;
+  bool is_of_object = tp__is_word(tp_value_text(tp_value_get(own->output_schema, "type")), "object");
+  return is_of_object ? own->output_schema : (tp_text){"", 0};
 }
 
 /* ---- the tools of a turn ---- */

@@ -27,7 +27,7 @@ typedef struct tp__mcp_tool {
   char *description;                  /* never NULL */
   tp_text schema;                     /* value, with type object; in list->values */
   tp_text output_schema, annotations; /* values, or empty; in list->values */
-  char hash[65];                      /* of name, description, schema and annotations */
+  char hash[65];                      /* of name, description, schemas and annotations */
   bool is_changed;                    /* another than what is pinned */
   struct tp__mcp_tools *list;
 } tp__mcp_tool;

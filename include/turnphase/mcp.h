@@ -132,7 +132,7 @@ typedef struct tp_mcp_options {
   size_t deny_count;
   /** The directory that the server is given as its root when it asks (roots/list); an absolute path. NULL: none. */
   const char *workspace;
-  /** An existing directory in which mcp-NAME.json keeps SHA-256 of each tool's name, description, schema and
+  /** An existing directory in which mcp-NAME.json keeps SHA-256 of each tool's name, description, schemas and
    *  annotations, as they were when the server was first seen. A tool that differs later, or is new, is a diagnostic,
    *  an audit row `mcp.changed`, and what `changed` says. Removing the file pins the tools anew. A file that cannot be
    *  read makes each tool a changed one. NULL: nothing is pinned. */

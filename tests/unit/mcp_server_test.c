@@ -573,6 +573,81 @@ TEST(a_client_answers_what_a_server_behind_the_gateway_asks) {
   }
 }
 
+/* ---- outputSchema ---- */
+
+static tp_answer take_value_away(void *ctx, tp_call *call) {
+  static const char null[] = "\xC0";
+  const tp_field fields[] = {{.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("seven")},
+                             {.id = TP_FIELD_RESULT_VALUE, .kind = TP_FIELD_KIND_VALUE, .text = {null, 1}}};
+  (void)ctx;
+  return tp_call_replace(call, fields, COUNT(fields), NULL) == TP_OK ? TP_ANSWER_DONE
+                                                                     : tp_call_fail(call, TP_ERR_HOOK, "not replaced");
+}
+
+static void add_taker(world *w) {
+  static const uint32_t phase = TP_PHASE_TOOL_RESULT;
+  const hook taker = {.id = "taker", .phase = phase, .run = take_value_away};
+  add_hooks(w->runtime, &taker, 1);
+}
+
+#define RAIN(id, rest) CALL(id, "far__value", rest)
+#define LISTS(rest) "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" rest "}}"
+
+/* A strict client: a tool that is listed with an outputSchema gives its value, or an error. */
+TEST(a_result_has_the_value_that_the_schema_promises_or_is_an_error) {
+  static const struct {
+    const char *option, *lies;
+    bool takes;
+    bool is_listed;
+    const char *result; /* of a client that knows values */
+    bool is_error;
+  } rows[] = {
+      {"outputs", NULL, false, true, "\"structuredContent\":{\"rain_mm\":7}", false},
+      {"outputs", "lies", false, true, "was left out or never given. rain\"", true},
+      {"outputs", NULL, true, true, "was left out or never given. seven\"", true},
+      {"outputs=any", NULL, true, false, "\"text\":\"seven\"", false},
+      {"new", NULL, true, false, "\"text\":\"seven\"", false},
+  };
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    world *w = calloc(1, sizeof *w);
+    const tp_mcp_options up = {.struct_size = sizeof up,
+                               .name = "far",
+                               .arguments = (const char *const[]){program, rows[i].option, rows[i].lies, NULL}};
+    open_runtime_of(w, false);
+    assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+    if (rows[i].takes) add_taker(w);
+    start(w, (tp_mcp_server_options){.stdio = true});
+    initialize(w, "{}");
+    ask_for(w, LISTS(""), "far__value");
+    assert_int_equal(strstr(w->text, "outputSchema") != NULL, rows[i].is_listed);
+    if (rows[i].is_listed) expect(w->text, "\"required\":[\"rain_mm\"]");
+    ask_for(w, RAIN("2", ""), rows[i].result);
+    assert_int_equal(strstr(w->text, "\"isError\":true") != NULL, rows[i].is_error);
+    ask_for(w, RAIN("3", "," NEW), rows[i].result);
+    assert_int_equal(strstr(w->text, "\"isError\":true") != NULL, rows[i].is_error);
+    close_world(w);
+  }
+}
+
+/* A version without values has no schema to be true to. */
+TEST(a_version_without_values_gets_the_text) {
+  world *w = calloc(1, sizeof *w);
+  const char *program = getenv("TURNPHASE_MCP_SERVER");
+  if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+  const tp_mcp_options up = {
+      .struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, "outputs", NULL}};
+  open_runtime_of(w, false);
+  assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+  add_taker(w);
+  start(w, (tp_mcp_server_options){.stdio = true});
+  ask_for(w, OLD_INITIALIZE("2025-03-26", "{}"), "2025-03-26");
+  ask_for(w, RAIN("2", ""), "\"text\":\"seven\"");
+  expect_not(w->text, "isError");
+  close_world(w);
+}
+
 /* ---- what a server behind the gateway wants from a model ---- */
 
 static void never_asked(void *ctx, const tp_model_request *request, tp_token token) {

@@ -683,6 +683,14 @@ TEST(a_tool_that_changes_is_asked_about_and_its_siblings_are_not) {
   expect_diagnostic(w, "was not there when its tools were pinned");
   assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
 
+  assert_int_equal(unlink(file), 0); /* pinned anew, with an outputSchema */
+  for (int i = 0; i < 2; i++) {
+    add_server(w, "s", i == 0 ? "outputs" : "outputs=other", OPTIONS(.pins = pins));
+    call(w, "mcp__s__value", "{}");
+    assert_int_equal(w->kind, i == 0 ? TP_TOOL_OK : TP_TOOL_DENIED);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
+
   write_config(file, "{'tools': ");
   add_server(w, "s", "", OPTIONS(.pins = pins));
   call(w, "mcp__s__value", "{}");

@@ -25,6 +25,7 @@ struct tp_mcp_call {
   char principal[TP__MCP_PRINCIPAL_BYTES];
   char hash[HASH_BYTES]; /* of what is called, with its arguments */
   bool is_tool;
+  bool has_output; /* the tool is listed with an outputSchema */
   /* under the server's lock */
   tp__mcp_exchange *exchange; /* NULL: parked, or answered */
   tp_submission *submission;
@@ -204,13 +205,24 @@ static bool hash_request(tp_mcp_call *call, tp_text method, tp_text name, tp_tex
   return is_written;
 }
 
+/* A client refuses a result without the value that the tool's outputSchema promises: it gets an error that says that
+ * the tool has run (docs/decisions/output-schemas.md). */
 static void end_task(tp_mcp_call *call, bool is_error, tp_text text, tp_text value, tp_text parts) {
+  static const char lacks[] =
+      "The tool was run, but its structured result, which its outputSchema promises, was left out or never given. ";
   tp_writer *writer = NULL;
   tp_text result = {0};
+  tp__bytes words = {0};
   tp_mcp_server *server = call->server;
   tp__lock_acquire(&server->lock);
   tp_mcp_version version = call->exchange ? call->exchange->version : TP__MCP_VERSION_NEWEST;
   tp__lock_release(&server->lock);
+  if (call->has_output && tp__mcp_content_lacks_value(version, is_error, value)) {
+    is_error = true;
+    tp__bytes_put_string(&words, lacks);
+    tp__bytes_put_text(&words, text);
+    text = words.failed ? tp_text_of(lacks) : tp__bytes_text(&words);
+  }
   if (tp_writer_new(NULL, &writer) == TP_OK) {
     tp_write_map(writer, tp__mcp_content_write(NULL, version, is_error, text, value, parts));
     tp__mcp_content_write(writer, version, is_error, text, value, parts);
@@ -219,6 +231,7 @@ static void end_task(tp_mcp_call *call, bool is_error, tp_text text, tp_text val
     tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory for the result", (tp_text){0});
   finish(call, result);
   tp_writer_free(writer);
+  tp__bytes_fini(&words);
 }
 
 /* An unknown tool and a call that could not be begun are errors of the protocol; all else is read by the model. */
@@ -404,7 +417,7 @@ void tp__mcp_call_tool(tp__mcp_exchange *exchange) {
   tp_mcp_call *call = begin(exchange, name, arguments, true);
   if (!call) return;
   call_ref(call); /* the task's */
-  if (tp__mcp_tool_find(call->server, name, &tool, NULL)) {
+  if (tp__mcp_tool_find(call->server, name, &tool, NULL, &call->has_output)) {
     submit(call, tp__bytes_string(&tool), arguments);
   } else {
     tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory for the call", (tp_text){0});

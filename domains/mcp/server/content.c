@@ -69,6 +69,10 @@ static void write_part(tp_writer *writer, tp_mcp_version version, tp_text value)
   }
 }
 
+bool tp__mcp_content_lacks_value(tp_mcp_version version, bool is_error, tp_text value) {
+  return !is_error && tp__mcp_version_has(version, TP__MCP_HAS_STRUCTURED) && tp_value_kind_of(value) != TP_VALUE_MAP;
+}
+
 size_t tp__mcp_content_write(tp_writer *writer, tp_mcp_version version, bool is_error, tp_text text, tp_text value,
                              tp_text parts) {
   bool has_value = tp__mcp_version_has(version, TP__MCP_HAS_STRUCTURED) && value.size > 0 &&

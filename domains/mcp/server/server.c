@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "domains/mcp/mcp.h"
 #include "runtime/base/check.h"
 #include "support/access.h"
 #include "support/clock.h"
@@ -54,7 +55,8 @@ static bool write_tool(void *ctx, const tp_tool_listing *shown) {
   tp_writer *w = l->writer;
   bool has_description = tool->description && *tool->description;
   bool has_schema = tp_value_kind_of(tool->schema) == TP_VALUE_MAP;
-  tp_write_map(w, 2U + has_description);
+  tp_text output = tp__mcp_tool_output_schema(tool);
+  tp_write_map(w, 2U + has_description + (output.size > 0));
   tp_write_string(w, "name");
   tp_write_string(w, shown_name(tool->name));
   if (has_description) tp_write_string(w, "description"), tp_write_string(w, tool->description);
@@ -66,6 +68,7 @@ static bool write_tool(void *ctx, const tp_tool_listing *shown) {
     tp_write_string(w, "type");
     tp_write_string(w, "object");
   }
+  if (output.size > 0) tp_write_string(w, "outputSchema"), tp_write_value(w, output);
   l->count++;
   return true;
 }
@@ -115,11 +118,13 @@ static tp_text find_tool_locked(tp_mcp_server *server, tp_text name) {
 }
 
 /* A name that is offered without the prefix may be that of a tool without one: an own tool comes first. */
-bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema) {
+bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema,
+                       bool *ret_has_output) {
   tp__lock_acquire(&server->lock);
   tp_text tool = find_tool_locked(server, name);
   bool is_upstream = tool.size > 0 && memmem(name.data, name.size, "__", 2) != NULL;
   if (ret_schema) tp__bytes_put_text(ret_schema, tp_value_get(tool, "inputSchema"));
+  if (ret_has_output) *ret_has_output = tp_value_get(tool, "outputSchema").size > 0;
   tp__lock_release(&server->lock);
   if (!ret_name) return !ret_schema->failed;
   if (is_upstream) tp__bytes_put_string(ret_name, PREFIX);

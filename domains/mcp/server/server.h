@@ -130,9 +130,11 @@ void tp__mcp_server_session_unref(tp__mcp_server_session *session);
 bool tp__mcp_random(char ret_text[33]);
 /** Queues what may block; the item is taken. @return false: there is no memory, and who waits for it was told. */
 bool tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call);
-/** The name that gates see of the tool that a client names; ret_schema gets the tool's schema, in the writer.
+/** The name that gates see of the tool that a client names; ret_schema gets the tool's schema; ret_has_output whether
+ *  it is listed with an outputSchema. Each may be NULL.
  *  @return false without memory. */
-bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema);
+bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema,
+                       bool *ret_has_output);
 /** Notifies every client that a list has changed: "tools", "prompts", "resources". */
 void tp__mcp_notify_changed(tp_mcp_server *server, const char *list);
 
@@ -198,6 +200,8 @@ void tp__mcp_call_drop_kept(tp_mcp_server *server);
 
 /* ---- content.c ---- */
 
+/** Whether a result without this value must not be given to a client that has read the tool's outputSchema. */
+bool tp__mcp_content_lacks_value(tp_mcp_version version, bool is_error, tp_text value);
 /** Writes the pairs of a tools/call result. @return their number, or with NULL how many it would write. */
 size_t tp__mcp_content_write(tp_writer *writer, tp_mcp_version version, bool is_error, tp_text text, tp_text value,
                              tp_text parts);

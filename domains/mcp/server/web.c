@@ -382,7 +382,7 @@ static const char *check_params(const post *p, const tp__mcp_message *message) {
   tp__bytes schema = {0};
   tp_text arguments = tp_value_get(message->params, "arguments");
   if (!tp__is_word(message->method, "tools/call") || tp_value_kind_of(arguments) != TP_VALUE_MAP) return NULL;
-  if (tp__mcp_tool_find(p->web->server, tp_value_text(tp_value_get(message->params, "name")), NULL, &schema) &&
+  if (tp__mcp_tool_find(p->web->server, tp_value_text(tp_value_get(message->params, "name")), NULL, &schema, NULL) &&
       schema.size > 0)
     (void)!tp__mcp_headers_of(tp__bytes_text(&schema), arguments, check_param_header, &check, NULL);
   tp__bytes_fini(&schema);
