@@ -677,15 +677,21 @@ TEST(session_that_runs_is_listed_with_its_process_and_lease) {
 /* ---- processes that die, or stand still, in a turn ---- */
 
 /* The child says when its model is asked, and answers when it is sent a line. */
-static int child_main(const char *file, const char *lease) {
+static int child_main(const char *file, const char *lease, const char *kind, const char *conninfo) {
   static host h;
   lease_ms = (uint32_t)atoi(lease);
   snprintf(path, sizeof path, "%s", file);
-  open_host(&h, SYNC, NULL, TP_BUSY_REFUSE, 0);
+  snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(file, '/') - file), file);
+#ifdef TP_WITH_POSTGRES
+  snprintf(postgres_server.conninfo, sizeof postgres_server.conninfo, "%s", conninfo);
+#else
+  (void)conninfo;
+#endif
+  open_host(&h, atoi(kind), NULL, TP_BUSY_REFUSE, 0);
   tp_submission *submission = submit(&h, "child~", 0);
   latch_wait(&h.asked, 1);
   child_say("asked %s\n", h.seen);
-  while (access(file, F_OK) == 0) { /* until its parent has made a file */
+  while (access(file, F_OK) == 0 || atoi(kind) == POSTGRES) { /* until its parent has made a file */
     char name[128];
     snprintf(name, sizeof name, "%s.go", file);
     if (access(name, F_OK) == 0) break;
@@ -696,6 +702,17 @@ static int child_main(const char *file, const char *lease) {
   child_say("ended %d %s\n", (int)e.code, e.reason);
   close_host(&h);
   return 0;
+}
+
+static child start_child(int kind, const char *lease) {
+#ifdef TP_WITH_POSTGRES
+  const char *conninfo = postgres_server.conninfo;
+#else
+  const char *conninfo = "";
+#endif
+  char number[8];
+  snprintf(number, sizeof number, "%d", kind);
+  return child_start((const char *const[]){path, lease, number, conninfo, NULL});
 }
 
 static void read_line(child c, char *line, size_t size) {
@@ -716,7 +733,7 @@ TEST(session_of_a_process_that_died_in_its_turn_is_free_at_once) {
   make_directory_in_memory(NULL);
   open_host(&h, SYNC, NULL, TP_BUSY_REFUSE, 0);
   assert_int_equal(say(&h, "one").code, TP_OK);
-  child c = child_start((const char *const[]){path, "60000", NULL});
+  child c = start_child(SYNC, "60000");
   read_line(c, line, sizeof line);
   assert_string_equal(line, "asked one child~ \n");
   ended e = say(&h, "two");
@@ -732,13 +749,13 @@ TEST(session_of_a_process_that_died_in_its_turn_is_free_at_once) {
   remove_directory(NULL);
 }
 
-TEST(process_that_stood_still_past_its_lease_appends_nothing) {
+static void stand_still(int kind) {
   host h;
   char line[CHILD_LINE];
   make_directory_in_memory(NULL);
-  open_host(&h, SYNC, NULL, TP_BUSY_WAIT, 0);
+  open_host(&h, kind, NULL, TP_BUSY_WAIT, 0);
   assert_int_equal(say(&h, "one").code, TP_OK);
-  child c = child_start((const char *const[]){path, "300", NULL});
+  child c = start_child(kind, "300");
   read_line(c, line, sizeof line);
   kill(c.id, SIGSTOP);
   assert_int_equal(say(&h, "two").code, TP_OK); /* it waits for the end of the lease */
@@ -758,7 +775,34 @@ TEST(process_that_stood_still_past_its_lease_appends_nothing) {
   remove_directory(NULL);
 }
 
-static int64_t lease_end(void) {
+TEST(process_that_stood_still_past_its_lease_appends_nothing) {
+  stand_still(SYNC);
+  if (has_server) stand_still(POSTGRES);
+}
+
+/* A database is of several machines: no host sees whether a process of another one lives. */
+TEST(session_of_a_process_that_died_in_its_turn_is_free_after_its_lease_in_a_database) {
+  host h;
+  char line[CHILD_LINE];
+  if (!has_server) return;
+  make_directory_in_memory(NULL);
+  open_host(&h, POSTGRES, NULL, TP_BUSY_WAIT, 0);
+  assert_int_equal(say(&h, "one").code, TP_OK);
+  int64_t began_ns = now_ns();
+  child c = start_child(POSTGRES, "400");
+  read_line(c, line, sizeof line);
+  assert_string_equal(line, "asked one child~ \n");
+  kill(c.id, SIGKILL);
+  waitpid(c.id, NULL, 0);
+  fclose(c.lines);
+  assert_int_equal(say(&h, "two").code, TP_OK);
+  assert_true(now_ns() - began_ns >= 400 * 1000000LL);
+  assert_string_equal(h.seen, "one two ");
+  close_host(&h);
+  remove_directory(NULL);
+}
+
+static int64_t lease_end_in_file(void) {
   sqlite3 *db;
   sqlite3_stmt *row = NULL;
   assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -771,26 +815,47 @@ static int64_t lease_end(void) {
   return end_ms;
 }
 
+static int64_t lease_end(int kind) {
+  if (kind != POSTGRES) return lease_end_in_file();
+#ifdef TP_WITH_POSTGRES
+  char sql[160];
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  snprintf(sql, sizeof sql, "SELECT coalesce(max(extract(epoch FROM lease_end) * 1000), 0)::bigint FROM \"%s\".process",
+           strrchr(directory, '_') + 1);
+  PGresult *row = PQexec(connection, sql);
+  if (PQresultStatus(row) != PGRES_TUPLES_OK) fail_msg("%s", PQerrorMessage(connection));
+  int64_t end_ms = atoll(PQgetvalue(row, 0, 0));
+  PQclear(row);
+  PQfinish(connection);
+  return end_ms;
+#else
+  return 0;
+#endif
+}
+
 /* While a turn runs its process moves the end of its lease, and when none runs any more it has no lease. */
 TEST(lease_is_renewed_while_a_turn_runs_and_not_after_it) {
-  host hosts[2];
-  lease_ms = SHORT_MS;
-  open_two(hosts, SYNC, TP_BUSY_REFUSE, 0);
-  lease_ms = 60000;
-  tp_submission *first = hold(&hosts[0], "one~");
-  int64_t end_ms = lease_end();
-  assert_true(end_ms > 0);
-  while (lease_end() <= end_ms) usleep(5000);
-  let_answer(&hosts[0]);
-  assert_int_equal(wait_for(first).code, TP_OK);
-  while (lease_end() != 0) usleep(5000);
-  assert_int_equal(say(&hosts[1], "two").code, TP_OK);
-  close_two(hosts);
+  for (int i = 0; i <= has_server; i++) {
+    host hosts[2];
+    int kind = i ? POSTGRES : SYNC;
+    lease_ms = SHORT_MS;
+    open_two(hosts, kind, TP_BUSY_REFUSE, 0);
+    lease_ms = 60000;
+    tp_submission *first = hold(&hosts[0], "one~");
+    int64_t end_ms = lease_end(kind);
+    assert_true(end_ms > 0);
+    while (lease_end(kind) <= end_ms) usleep(5000);
+    let_answer(&hosts[0]);
+    assert_int_equal(wait_for(first).code, TP_OK);
+    while (lease_end(kind) != 0) usleep(5000);
+    assert_int_equal(say(&hosts[1], "two").code, TP_OK);
+    close_two(hosts);
+  }
 }
 
 TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
-  if (child_is(count, arguments, words)) return child_main(words[0], words[1]);
+  if (child_is(count, arguments, words)) return child_main(words[0], words[1], words[2], words[3]);
 #ifdef TP_WITH_POSTGRES
   const char *lack = postgres_lack();
   if (lack) printf("# skipped: postgres: %s\n", lack);
