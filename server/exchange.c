@@ -78,7 +78,7 @@ void tp__exchange_done(void *ctx, const tp__http_done *done, void *data) {
   tp_server *server = ctx;
   count_done(server->metrics, done);
   if (!server->options.on_request) return;
-  const tp__exchange *exchange = data;
+  const tp__exchange *exchange = data && !((tp__client *)data)->watches ? data : NULL;
   const tp__server_turn *turn = exchange ? exchange->turn : NULL;
   int64_t duration_ns = done->ended_ns - done->began_ns;
   tp_server_request request = {.struct_size = sizeof request,
@@ -545,6 +545,7 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
   tp_status status = tp__server_session_take(server, tenant, ask->session, agent, &turn->session, &fault);
   if (status == TP_OK) tp__client_calls_cancel(server, turn->session);
   if (status == TP_OK) {
+    (void)tp__copy_cut(turn->tenant, sizeof turn->tenant, tp_text_of(tenant));
     (void)tp__copy_cut(turn->agent_id, sizeof turn->agent_id, tp_text_of(tp_agent_id(agent)));
     turn->session_id = tp__heap_copy(tp_text_of(tp_session_id(turn->session->session)));
   }

@@ -327,25 +327,54 @@ tp_text tp__http_header(const tp__http_request *request, const char *name) {
 }
 
 typedef struct count_of {
-  const char *name;
+  const char *name; /* NULL: any */
   unsigned count;
 } count_of;
 
-static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value) {
+static enum MHD_Result count_value(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value) {
   count_of *counted = ctx;
   (void)kind, (void)value;
-  counted->count += strcasecmp(name, counted->name) == 0;
+  counted->count += !counted->name || strcasecmp(name, counted->name) == 0;
   return MHD_YES;
 }
 
 static unsigned count_headers(struct MHD_Connection *mhd, const char *name) {
   count_of counted = {.name = name};
-  MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &counted);
+  MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_value, &counted);
   return counted.count;
 }
 
 unsigned tp__http_header_count(const tp__http_request *request, const char *name) {
   return count_headers(request->mhd, name);
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool tp__http_query(const tp__http_request *request, const char *name, char *ret_value, size_t size) {
+  const char *value = MHD_lookup_connection_value(request->mhd, MHD_GET_ARGUMENT_KIND, name);
+  size_t count = 0;
+  for (; value && *value && count + 1 < size; value++) {
+    ret_value[count] = *value;
+    if (*value == '%') {
+      int high = hex_digit(value[1]), low = high < 0 ? -1 : hex_digit(value[2]);
+      if (low < 0 || high + low == 0) return false;
+      ret_value[count] = (char)(high << 4 | low);
+      value += 2;
+    }
+    count++;
+  }
+  ret_value[count] = '\0';
+  return value && !*value && count > 0;
+}
+
+unsigned tp__http_query_count(const tp__http_request *request, const char *name) {
+  count_of counted = {.name = name};
+  MHD_get_connection_values(request->mhd, MHD_GET_ARGUMENT_KIND, count_value, &counted);
+  return counted.count;
 }
 
 void tp__http_set_data(tp__http_request *request, void *data) { request->data = data; }

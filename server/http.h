@@ -93,6 +93,11 @@ const char *tp__http_path(const tp__http_request *request);
 tp_text tp__http_header(const tp__http_request *request, const char *name);
 unsigned tp__http_header_count(const tp__http_request *request, const char *name);
 tp_text tp__http_body(const tp__http_request *request);
+/** A parameter of the query, unescaped.
+ *  @return false: it is missing or empty, has a NUL or a broken escape, or does not fit. */
+bool tp__http_query(const tp__http_request *request, const char *name, char *ret_value, size_t size);
+/** How often a parameter is in the query; NULL: how many there are of any name. */
+unsigned tp__http_query_count(const tp__http_request *request, const char *name);
 /** For `gone`, `drained` and `released`. From `request`, before the host ends the request. */
 void tp__http_set_data(tp__http_request *request, void *data);
 /** For `done`: two pointers of the host's. From `request`, before the host ends the request. */

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/live.h"
 #include "server/metrics.h"
 #include "support/access.h"
+#include "support/clock.h"
 
 enum { WAITING_MAX = 64 };
 
@@ -57,7 +59,7 @@ static void count_run(tp_server *server, const tp_run_record *run) {
     tp__metrics_observe(server->metrics, TP__METRIC_handler_duration, handler, run->ended_ns - run->started_ns);
 }
 
-static const char *status_word(tp_status status) {
+const char *tp__server_status_word(tp_status status) {
   switch (status) {
     case TP_OK:
       return "ok";
@@ -75,13 +77,14 @@ static const char *status_word(tp_status status) {
 static void count_phase(tp_server *server, const tp_event *event) {
   const tp_phase *phase = tp_phase_get(server->runtime, event->phase);
   tp_text name = tp_text_of(phase ? phase->name : "");
-  tp__metrics_add(server->metrics, TP__METRIC_phase_runs, name, tp_text_of(status_word(event->status)), 1);
+  tp__metrics_add(server->metrics, TP__METRIC_phase_runs, name, tp_text_of(tp__server_status_word(event->status)), 1);
   tp__metrics_observe(server->metrics, TP__METRIC_phase_duration, name, event->ended_ns - event->started_ns);
 }
 
 static void on_event(void *ctx, const tp_event *event) {
   tp_server *server = ctx;
   static const tp_text none = {0};
+  if (server->live) tp__live_event(server->live, event);
   switch (event->kind) {
     case TP_EVENT_TURN_END:
       if (event->started_ns > 0)
@@ -107,6 +110,9 @@ static void on_event(void *ctx, const tp_event *event) {
   }
 }
 
+#define BIT(kind) (UINT64_C(1) << TP_EVENT_##kind)
+#define COUNTED (BIT(TURN_END) | BIT(PHASE_END) | BIT(RUN) | BIT(MODEL_END) | BIT(TOOL_END) | BIT(QUESTION))
+
 static void let_go(void *ctx) { tp__server_unref(ctx); }
 
 static tp_status listen_for(tp_server *server, tp_fault *fault) {
@@ -114,9 +120,7 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
                                 .on_event = on_event,
                                 .ctx = server,
                                 .destroy = let_go,
-                                .kinds = UINT64_C(1) << TP_EVENT_TURN_END | UINT64_C(1) << TP_EVENT_PHASE_END |
-                                         UINT64_C(1) << TP_EVENT_RUN | UINT64_C(1) << TP_EVENT_MODEL_END |
-                                         UINT64_C(1) << TP_EVENT_TOOL_END | UINT64_C(1) << TP_EVENT_QUESTION};
+                                .kinds = COUNTED | (server->live ? tp__live_kinds() : 0)};
   tp__references_ref(&server->refs);
   tp_status status = tp_runtime_listen(server->runtime, &listener, &server->operators->listener, fault);
   if (status != TP_OK) tp__server_unref(server);
@@ -185,7 +189,13 @@ tp_status tp__operator_start(tp_server *server, tp_fault *fault) {
     tp__lock_init(&o->lock, TP__LOCK_operator);
     tp__lock_condition_init(&o->changed);
   }
-  if (!o || !server->metrics) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
+  bool has_live = server->operator_keys[0] != NULL;
+  if (has_live) server->live = tp__live_new(server->runtime);
+  if (has_live) tp__page_make(&server->page, &server->page_policy);
+  server->started_ms = tp__wall_ms();
+  bool failed =
+      !o || !server->metrics || (has_live && !server->live) || server->page.failed || server->page_policy.failed;
+  if (failed) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
   tp_status status = listen_for(server, fault);
   if (status != TP_OK) return status;
   int error = tp__thread_spawn(&o->thread, run, server);

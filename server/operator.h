@@ -41,4 +41,12 @@ void tp__operator_pass(tp_server *server, tp__http_request *request, tp__operato
 /** Routes. */
 void tp__operator_metrics(tp_server *server, tp__operator_request *request);
 
+/* ---- page.c ---- */
+
+/** Makes the page of operators, and the policy by which a browser runs its own script and style only. Without memory
+ *  `failed` is set. */
+void tp__page_make(tp__bytes *page, tp__bytes *policy);
+/** Answers with it. On the front's thread. */
+void tp__page_answer(tp_server *server, tp__http_request *request);
+
 #endif

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/admin.h"
+#include "server/live.h"
 #include "server/metrics.h"
 #include "server/operator.h"
 #include "server/server.h"
@@ -165,9 +167,11 @@ static void take_ready(tp_server *server, tp__http_request *request, const char 
 static const struct route {
   const char *path, *method;
   route_fn take;
-  bool is_open;           /* without a key */
-  bool is_a_turn;         /* refused while the server drains */
-  tp__operator_fn answer; /* of operators: in place of take */
+  bool is_open;                                                   /* without a key */
+  bool is_a_turn;                                                 /* refused while the server drains */
+  tp__operator_fn answer;                                         /* of operators, on their thread: in place of take */
+  void (*take_now)(tp_server *server, tp__http_request *request); /* of operators, on the front's thread */
+  bool is_admin;                                                  /* there with a key of operators only */
 } routes[] = {
     {.path = "/v1/chat/completions", .method = "POST", .take = take_chat, .is_a_turn = true},
     {.path = "/v1/responses", .method = "POST", .take = take_response, .is_a_turn = true},
@@ -176,11 +180,28 @@ static const struct route {
     {.path = "/health/live", .method = "GET", .take = take_live, .is_open = true},
     {.path = "/health/ready", .method = "GET", .take = take_ready, .is_open = true},
     {.path = "/metrics", .method = "GET", .answer = tp__operator_metrics},
+    {.path = "/admin", .method = "GET", .take_now = tp__page_answer, .is_admin = true, .is_open = true},
+    {.path = "/admin/events", .method = "GET", .take_now = tp__admin_events, .is_admin = true},
+    {.path = "/admin/state", .method = "GET", .answer = tp__admin_state, .is_admin = true},
+    {.path = "/admin/turns", .method = "GET", .answer = tp__admin_turns, .is_admin = true},
+    {.path = "/admin/turns/cancel", .method = "POST", .answer = tp__admin_cancel, .is_admin = true},
+    {.path = "/admin/questions", .method = "GET", .answer = tp__admin_questions, .is_admin = true},
+    {.path = "/admin/questions/answer", .method = "POST", .answer = tp__admin_answer, .is_admin = true},
+    {.path = "/admin/denials", .method = "GET", .answer = tp__admin_denials, .is_admin = true},
+    {.path = "/admin/handlers", .method = "GET", .answer = tp__admin_handlers, .is_admin = true},
+    {.path = "/admin/breakers", .method = "GET", .answer = tp__admin_breakers, .is_admin = true},
+    {.path = "/admin/handlers/trip", .method = "POST", .answer = tp__admin_trip, .is_admin = true},
+    {.path = "/admin/jobs", .method = "GET", .answer = tp__admin_jobs, .is_admin = true},
+    {.path = "/admin/jobs/redrive", .method = "POST", .answer = tp__admin_redrive, .is_admin = true},
+    {.path = "/admin/jobs/discard", .method = "POST", .answer = tp__admin_discard, .is_admin = true},
+    {.path = "/admin/plan", .method = "GET", .answer = tp__admin_plan, .is_admin = true},
+    {.path = "/admin/drain", .method = "POST", .answer = tp__admin_drain, .is_admin = true},
 };
 
-static const struct route *route_of(const tp__http_request *request, tp__refusal *refusal) {
+static const struct route *route_of(const tp_server *server, const tp__http_request *request, tp__refusal *refusal) {
   const char *allow = NULL;
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    if (routes[i].is_admin && !server->operator_keys[0]) continue;
     if (strcmp(tp__http_path(request), routes[i].path) != 0) continue;
     if (strcmp(tp__http_method(request), routes[i].method) == 0) return &routes[i];
     allow = routes[i].method;
@@ -193,15 +214,37 @@ static const struct route *route_of(const tp__http_request *request, tp__refusal
 
 const char *tp__server_route_path(const void *route) { return route ? ((const struct route *)route)->path : ""; }
 
+static void take_operator(tp_server *server, tp__http_request *request, const struct route *route) {
+  tp__refusal refusal;
+  if (!route->is_open && !tp__operator_admit(server, request, !route->is_admin, &refusal))
+    tp__refusal_answer(&refusal, request);
+  else if (route->take_now) route->take_now(server, request);
+  else tp__operator_pass(server, request, route->answer);
+}
+
+static void on_gone(void *ctx, void *data) {
+  if (data && ((tp__client *)data)->watches) tp__live_watcher_gone(data);
+  else tp__exchange_gone(ctx, data);
+}
+
+static void on_drained(void *ctx, tp__http_request *request, void *data) {
+  if (data && ((tp__client *)data)->watches) tp__live_watcher_drained(data);
+  else tp__exchange_drained(ctx, request, data);
+}
+
+static void on_released(void *ctx, void *data) {
+  if (data && ((tp__client *)data)->watches) tp__live_watcher_free(data);
+  else tp__exchange_released(ctx, data);
+}
+
 static void on_request(void *ctx, tp__http_request *request) {
   tp_server *server = ctx;
   tp__refusal refusal;
   const char *tenant = "";
-  const struct route *route = route_of(request, &refusal);
-  if (route && route->answer) {
+  const struct route *route = route_of(server, request, &refusal);
+  if (route && (route->answer || route->take_now)) {
     tp__http_set_route(request, route, "");
-    if (tp__operator_admit(server, request, true, &refusal)) tp__operator_pass(server, request, route->answer);
-    else tp__refusal_answer(&refusal, request);
+    take_operator(server, request, route);
     return;
   }
   bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
@@ -279,10 +322,10 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
                                  .receive_limit_ms = o->receive_limit_ms,
                                  .keep_alive = KEEP_ALIVE};
   const tp__http_handlers handlers = {.request = on_request,
-                                      .gone = tp__exchange_gone,
-                                      .drained = tp__exchange_drained,
+                                      .gone = on_gone,
+                                      .drained = on_drained,
                                       .done = tp__exchange_done,
-                                      .released = tp__exchange_released,
+                                      .released = on_released,
                                       .ctx = server};
   return tp__http_start(&http, &handlers, &server->http, fault);
 }
@@ -303,6 +346,9 @@ void tp__server_unref(tp_server *server) {
   if (server->operator_keys[0]) explicit_bzero(server->operator_keys[0], strlen(server->operator_keys[0]));
   tp__heap_string_free(server->operator_keys[0]);
   tp__operator_free(server->operators);
+  tp__live_free(server->live);
+  tp__bytes_fini(&server->page);
+  tp__bytes_fini(&server->page_policy);
   tp__metrics_free(server->metrics);
   tp_shared_history_unref(server->options.shared_history);
   tp__heap_string_free((char *)(uintptr_t)server->options.address);

@@ -27,6 +27,11 @@ struct tp__operator_request;
 /** Answers a request of an operator, on the thread of the operators. */
 typedef void (*tp__operator_fn)(tp_server *server, struct tp__operator_request *request);
 
+/** What the data of an HTTP request begins with. */
+typedef struct tp__client {
+  bool watches; /* it is a tp__watcher, else a tp__exchange */
+} tp__client;
+
 /** Why a client gets no answer: in the form that its library reads. */
 typedef struct tp__refusal {
   unsigned status;                /* of HTTP */
@@ -70,6 +75,7 @@ typedef struct tp__form {
 } tp__form;
 
 struct tp__exchange {
+  tp__client client;
   /* never change */
   tp__server_turn *turn;
   const tp__form *form;
@@ -100,6 +106,7 @@ struct tp__server_turn {
   char key[TP__TURN_KEY_DIGITS + 1];       /* of the ids of its calls */
   char previous_id[TP__EXCHANGE_ID_BYTES]; /* the response that it continues; empty: none */
   char turn_id[TP__EXCHANGE_ID_BYTES];     /* of the runtime */
+  char tenant[TP_ID_BYTES_MAX + 1];        /* empty: none, or it was not submitted */
   char agent_id[TP_ID_BYTES_MAX + 1];      /* empty: it was not submitted */
   char *session_id;                        /* a copy; NULL: it was not submitted */
   tp_text tools;                           /* value: an array as in the request; empty: none */
@@ -183,6 +190,9 @@ struct tp_server {
   tp__http *http;
   struct tp__metrics *metrics; /* NULL only while it starts */
   tp__operator *operators;
+  struct tp__live *live;                          /* NULL: operators have no key */
+  tp__bytes page, page_policy;                    /* of operators, and its Content-Security-Policy */
+  int64_t started_ms;                             /* the wall clock */
   char *operator_keys[2];                         /* the one key of operators, or NULL; and NULL */
   char **keys, **tenants;                         /* NULL at the end of keys; of each key its tenant, "" for none */
   char owner[24], tools_hook[40], calls_hook[40]; /* of the hooks, and their ids */
@@ -204,6 +214,8 @@ struct tp_server {
 
 /* ---- server.c ---- */
 
+/** "ok", "denied", "cancelled", "timed_out" or "failed". */
+const char *tp__server_status_word(tp_status status);
 /** The path of a route; "" for NULL: a path that is none. */
 const char *tp__server_route_path(const void *route);
 void tp__server_unref(tp_server *server);

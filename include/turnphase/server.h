@@ -8,6 +8,7 @@
  *   GET  /v1/models              the agents of the runtime
  *   GET  /health/live, /health/ready, /health
  *   GET  /metrics                what Prometheus reads
+ *   GET  /admin, /admin/…        for operators, with a key of their own
  *
  * The field `model` of a request names an agent. A request belongs to no conversation: its messages are the whole of
  * it. With the header X-Session-Id it belongs to the session of that id and of the key's tenant: then a request with
@@ -105,8 +106,9 @@ typedef struct tp_server_options {
   tp_server_request_fn on_request;
   /** TP_ERR_USAGE without on_request. */
   void *on_request_ctx;
-  /** The key of those who operate the server: at least 16 characters. NULL: then GET /metrics answers where clients
-   *  need no key, and is refused elsewhere. */
+  /** The key of those who operate the server: at least 16 characters. With it /admin is there: turns, questions,
+   *  denials, jobs, the plan, a stream of events, what operators do, and a page for a browser (docs/serve.md). NULL:
+   *  /admin is not there, and GET /metrics answers where clients need no key, and is refused elsewhere. */
   const char *admin_key;
 } tp_server_options;
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator of turnphase serve has: the access log, the metrics, and what signals do.
+"""What an operator of turnphase serve has: access log, metrics, /admin and its page, and what signals do.
 
     python3 tests/integration/serve_test.py TURNPHASE
 
 Prints TAP. Nothing waits for time where it can wait for an event.
 """
 
+import base64
+import hashlib
 import http.client
 import json
 import os
@@ -304,9 +306,188 @@ def metrics_need_the_operators_key_where_clients_need_one(program):
         assert serving.chat(headers=bearer)[0] == 401  # it is no key of clients
 
 
+# ---- /admin ----
+
+ADMIN = 'admin-key-0123456789'
+BEARER = {'Authorization': 'Bearer ' + ADMIN}
+HOSTILE = '<img src=x onerror="document.title=1">"\'&</script>\u202e'
+
+
+class Operating(Serving):
+    def __init__(self, program, *options, files=None, **more):
+        super().__init__(program, '--admin-key', 'admin', *options, files={'admin': ADMIN + '\n', **(files or {})},
+                         **more)
+
+    def admin(self, path, body=None, expect=200):
+        status, headers, text = self.ask('POST' if body is not None else 'GET', '/admin/' + path, body, BEARER)
+        assert status == expect, (path, status, text)
+        assert headers['Cache-Control'] == 'no-store' or status != 200, headers
+        return json.loads(text)
+
+    def begin(self, body, headers=None):
+        """A request whose answer is read later."""
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=LIMIT_S)
+        connection.request('POST', '/v1/chat/completions', json.dumps(body), headers or {})
+        return connection
+
+    def events(self, query=''):
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=LIMIT_S)
+        connection.request('GET', '/admin/events' + query, headers=BEARER)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        return events_of(response)
+
+
+def events_of(response):
+    name = None
+    for line in response:
+        line = line.decode().rstrip('\n')
+        if line.startswith('event: '):
+            name = line[len('event: '):]
+        elif line.startswith('data: '):
+            event = json.loads(line[len('data: '):])
+            assert event['kind'] == name, (name, event)
+            yield event
+
+
+def admin_is_not_there_without_a_key_and_only_for_its_key(program):
+    with Serving(program, '--model', 'script:talk.yaml') as serving:
+        for path in ('', '/state', '/turns', '/events', '/drain'):
+            assert serving.ask('GET', '/admin' + path, headers=BEARER)[0] == 404, path
+    with Operating(program, '--model', 'script:talk.yaml', '--keys', 'keys') as serving:
+        for path in ('state', 'turns', 'questions', 'denials', 'handlers', 'jobs', 'plan', 'events'):
+            for key in ('', KEY, ADMIN[:-1], ADMIN + 'x', ADMIN.upper()):
+                assert serving.ask('GET', '/admin/' + path, headers={'Authorization': 'Bearer ' + key})[0] == 401, path
+            for name, value in (('Sec-Fetch-Site', 'cross-site'), ('Origin', 'https://evil.example'), ('Host', 'evil')):
+                assert serving.ask('GET', '/admin/' + path, headers={**BEARER, name: value})[0] == 403, (path, name)
+            assert serving.ask('POST', '/admin/' + path, '{}', BEARER)[0] == 405, path
+        assert serving.ask('POST', '/admin/drain', '{}', {'Origin': 'https://evil.example', **BEARER})[0] == 403
+        assert serving.admin('state')['ready'] is True
+
+
+def a_question_is_seen_and_answered(program):
+    with Operating(program, *ASKING, '--access-log', 'log', files=ASKING_FILES, before=trust) as serving:
+        events = serving.events('?kinds=turn_begin,question,tool_end,turn_end')
+        assert next(events)['kind'] == 'begin'
+        for verdict, reason, finish in (('deny', 'not today', 'stop'), ('allow', '', 'tool_calls')):
+            client = serving.begin(LOOK)
+            assert next(events)['kind'] == 'turn_begin'
+            asked = next(events)
+            assert asked['kind'] == 'question' and asked['tool'] == 'look', asked
+            question, = serving.admin('questions')
+            assert question['key'] == asked['key'] and question['arguments'] == {'n': 7}, question
+            assert question['tool'] == 'look' and question['subscription'] == 'asks', question
+            turn, = serving.admin('turns')
+            assert turn['doing'] == 'question' and turn['what'] == 'look' and turn['turn'] == question['turn'], turn
+            answer = {'key': question['key'], 'verdict': verdict, 'arguments_hash': question['arguments_hash']}
+            for wrong, status in (({'key': 'x'}, 404), ({'verdict': 'maybe'}, 400), ({'verdict': None}, 400),
+                                  ({'arguments_hash': ''}, 400), ({'more': 1}, 400), ({'reason': 7}, 400)):
+                serving.admin('questions/answer', {**answer, **wrong}, expect=status)
+            serving.admin('questions/answer', {**answer, 'reason': reason, 'person': 'ann'})
+            assert serving.admin('questions') == []
+            serving.admin('questions/answer', answer, expect=404)
+            assert json.loads(client.getresponse().read())['choices'][0]['finish_reason'] == finish
+            client.close()
+            if verdict == 'deny':
+                ended = next(events)
+                assert ended['kind'] == 'tool_end' and ended['result'] == 'denied', ended
+                assert next(events)['kind'] == 'turn_end'
+                assert [(d['what'], d['turn']) for d in serving.admin('denials')] == [('look', question['turn'])]
+        turn, = serving.admin('turns')  # it waits for its client
+        serving.admin('turns/cancel', {'session': turn['session'], 'turn': 'other'}, expect=404)
+        serving.admin('turns/cancel', {'session': turn['session'], 'turn': turn['turn'], 'tenant': turn['tenant']})
+        assert until(lambda: next(events)['kind'] == 'turn_end')
+        assert serving.admin('turns') == []
+
+
+def another_hash_denies_and_a_cancel_ends_the_question(program):
+    with Operating(program, *ASKING, files=ASKING_FILES, before=trust) as serving:
+        client = serving.begin(LOOK)
+        question = until(lambda: serving.admin('questions'))[0]
+        serving.admin('questions/answer', {'key': question['key'], 'verdict': 'allow', 'arguments_hash': 'f' * 64})
+        assert json.loads(client.getresponse().read())['choices'][0]['finish_reason'] == 'stop'  # not allowed
+        client = serving.begin(LOOK)
+        question = until(lambda: serving.admin('questions'))[0]
+        turn = until(lambda: serving.admin('turns'))[0]
+        serving.admin('turns/cancel', {key: turn[key] for key in ('tenant', 'session', 'turn')})
+        assert client.getresponse().status >= 400
+        until(lambda: serving.admin('questions') == [])
+
+
+def events_are_filtered_and_a_wrong_filter_is_named(program):
+    with Operating(program, '--model', 'script:talk.yaml', '--tenant', 'acme') as serving:
+        every, mine, other = serving.events(), serving.events('?session=s%31&tenant=acme'), serving.events('?tenant=x')
+        for session in ('s2', 's1'):
+            assert serving.chat(SECRET, {'X-Session-Id': session})[0] == 200
+        seen = []
+        while not seen or seen[-1]['kind'] != 'turn_end' or seen[-1]['session'] != 's1':
+            seen.append(next(every))
+        assert seen[0]['kind'] == 'begin' and {e.get('session') for e in seen[1:]} == {'s1', 's2'}
+        assert {'turn_begin', 'phase_begin', 'phase_end', 'run', 'model_end'} <= {e['kind'] for e in seen}
+        for word in (*SECRET.split(), 'One two'):
+            assert word not in json.dumps(seen)
+        model = next(e for e in seen if e['kind'] == 'model_end')
+        assert (model['model'], model['input_tokens'], model['output_tokens']) == ('script', 7, 2), model
+        assert next(mine)['kind'] == 'begin' and next(mine)['session'] == 's1'
+        assert next(other)['kind'] == 'begin'
+        for query in ('?kinds=model_delta', '?kinds=', '?kinds=run,,job', '?what=1', '?turn=%00', '?turn=%4',
+                      '?turn=%zz', '?session=a&session=b', '?turn=' + 'x' * 200):
+            assert serving.ask('GET', '/admin/events' + query, headers=BEARER)[0] == 400, query
+
+
+def the_rest_of_admin_answers(program):
+    with Operating(program, '--model', 'script:talk.yaml', '--data', 'kept', '--hooks', 'hooks', files={
+            'hooks/quiet.yaml': json.dumps({'id': 'quiet', 'event': 'turn.intake',
+                                            'handler': {'command': ['sh', '-c', 'cat >/dev/null']}})},
+            before=trust) as serving:
+        assert serving.chat()[0] == 200
+        until(lambda: serving.admin('state')['turns_open'] == 0)
+        state = serving.admin('state')
+        assert state['turns_completed'] == 1 and state['started_ms'] <= state['now_ms'], state
+        handler = next(h for h in serving.admin('handlers') if h['handler'] == 'quiet')
+        assert handler['count'] == 1 and 0 < handler['mean_us'] <= handler['max_us'] <= handler['total_us'] + 1, handler
+        plan = serving.admin('plan')
+        assert 'quiet' in json.dumps(plan) and plan['phases'], plan
+        assert serving.admin('jobs') == []
+        serving.admin('jobs/redrive', {'id': 7}, expect=404)
+        serving.admin('jobs/discard', {'id': 7}, expect=404)
+        for body in ({}, {'id': 0}, {'id': -1}, {'id': '7'}, {'id': 1.5}, [], 'x', {'id': 7, 'x': 1}):
+            serving.admin('jobs/redrive', body, expect=400)
+        serving.admin('handlers/trip', {'subscription': 'none', 'tripped': True}, expect=404)
+        for tripped in (True, False):
+            serving.admin('handlers/trip', {'subscription': 'quiet', 'tripped': tripped})
+            assert [b['tripped'] for b in serving.admin('breakers') if b['subscription'] == 'quiet'] == [tripped]
+        serving.admin('drain', {'x': 1}, expect=400)
+        serving.admin('drain', {})
+        assert serving.chat()[0] == 503 and serving.ask('GET', '/health/ready')[0] == 503
+        assert serving.admin('state')['ready'] is False
+        audit = subprocess.run([program, 'audit', 'kept'], cwd=serving.place, env=serving.env, text=True, check=True,
+                               capture_output=True, timeout=LIMIT_S).stdout
+        for word in ('redrive', 'discard', 'trip', 'drain'):
+            assert re.search(r'operator.*\b' + word + r'\b|\b' + word + r'\b.*operator', audit), audit
+
+
+def the_page_may_run_its_own_script_only(program):
+    with Operating(program, '--model', 'script:talk.yaml') as serving:
+        status, headers, text = serving.ask('GET', '/admin')
+        assert status == 200 and headers['Content-Type'] == 'text/html; charset=utf-8'
+        policy = dict(part.strip().split(' ', 1) for part in headers['Content-Security-Policy'].split(';'))
+        assert policy['default-src'] == "'none'" and policy['frame-ancestors'] == "'none'", policy
+        for tag, rule in (('script', 'script-src'), ('style', 'style-src')):
+            inner = re.findall(rf'<{tag}>(.*?)</{tag}>', text, re.S)
+            assert len(inner) == 1 and len(re.findall(rf'<{tag}\b', text)) == 1, tag
+            digest = base64.b64encode(hashlib.sha256(inner[0].encode()).digest()).decode()
+            assert policy[rule] == f"'sha256-{digest}'", policy
+        assert not re.search(r'\son\w+\s*=\s*["\']|https?://|\bstyle="|innerHTML|document\.write|eval\(', text)
+        assert serving.ask('GET', '/admin', headers={'Host': 'evil.example'})[0] == 403
+
+
 CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_line,
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
-         metrics_need_the_operators_key_where_clients_need_one]
+         metrics_need_the_operators_key_where_clients_need_one,
+         admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
+         another_hash_denies_and_a_cancel_ends_the_question, events_are_filtered_and_a_wrong_filter_is_named,
+         the_rest_of_admin_answers, the_page_may_run_its_own_script_only]
 
 
 def main(program):
@@ -318,7 +499,9 @@ def main(program):
             print(f'ok {number} - {case.__name__}' + (f' # SKIP {skip}' if skip else ''), flush=True)
         except Exception as error:  # pylint: disable=broad-except
             failed += 1
-            print(f'not ok {number} - {case.__name__}\n# {type(error).__name__}: {error}', flush=True)
+            line = error.__traceback__.tb_next.tb_lineno
+            why = str(error)[:600]
+            print(f'not ok {number} - {case.__name__}\n# line {line}: {type(error).__name__}: {why}', flush=True)
     return failed
 
 
