@@ -1117,6 +1117,17 @@ TEST(a_model_that_calls_a_tool_for_a_server_runs_none) {
   assert_int_equal(t.asked, 1);
 }
 
+typedef struct cancelled_call {
+  tp_tool_result_kind kind;
+  latch ended;
+} cancelled_call;
+
+static void call_ended(void *ctx, const tp_task_result *result) {
+  cancelled_call *c = ctx;
+  c->kind = result->kind;
+  latch_hit(&c->ended);
+}
+
 TEST(what_a_server_wants_ends_with_its_call) {
   world *w = *state;
   for (size_t i = 0; i < COUNT(eras); i++) {
@@ -1125,10 +1136,16 @@ TEST(what_a_server_wants_ends_with_its_call) {
     char words[64];
     snprintf(words, sizeof words, "%s samples=1", eras[i]);
     add_server(w, "s", words, OPTIONS(.sampling = &sampling));
-    list(w);
-    assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 300), TP_OK);
-    assert_true(w->kind == TP_TOOL_TIMED_OUT || w->kind == TP_TOOL_HANDLER_ERROR); /* both have the same deadline */
+    cancelled_call c = {.ended = LATCH};
+    tp_submission *submission = NULL;
+    const tp_task_spec spec = {
+        .struct_size = sizeof spec, .tool = "mcp__s__echo", .arguments = json_value(w->writer, "{\"text\": \"x\"}")};
+    assert_int_equal(tp_task_submit(w->runtime, TP_TASK_CALL, &spec, call_ended, &c, &submission, NULL), TP_OK);
     latch_wait(&t.began, 1);
+    tp_submission_cancel(submission);
+    latch_wait(&c.ended, 1);
+    assert_int_equal(c.kind, TP_TOOL_CANCELLED);
+    tp_submission_unref(submission);
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
     expect_no_tokens(w->runtime);
     assert_int_equal(t.cancelled, 1);
