@@ -250,7 +250,8 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
   tp__lock_acquire(&store->reader->mutex);
   int rc = tp__memory_find_scope_locked(store->reader, &scope, &row);
   if (rc == SQLITE_OK) rc = tp__memory_index_get(store, &row, &index);
-  if (rc == SQLITE_OK) rc = tp__memory_score(store, index, text, TP__MEMORY_NO_DAY, SIZE_MAX, &scored, &count);
+  if (rc == SQLITE_OK)
+    rc = tp__memory_score(store, index, &(tp__memory_question){.text = text}, SIZE_MAX, &scored, &count);
   must(rc == SQLITE_OK, "not scored");
   for (size_t i = 0; i < count; i++) {
     tp__memory_list one = {0};
@@ -526,7 +527,8 @@ static double fused_ms(tp__memory_store *store, const char *question) {
   float vector[DIMENSIONS];
   must(tp__memory_embed_query(&noise, &work, tp_text_of(question), vector) == TP_OK, "no vector");
   double from = now_ms(CLOCK_THREAD_CPUTIME_ID);
-  must(tp__memory_recall_fused(store, &scope, tp_text_of(question), 0, &noise, vector, ENTRIES_MAX, &list) == TP_OK,
+  must(tp__memory_recall_fused(store, &scope, &(tp__memory_question){.text = tp_text_of(question)}, &noise, vector,
+                               ENTRIES_MAX, &list) == TP_OK,
        "not recalled");
   double duration_ms = now_ms(CLOCK_THREAD_CPUTIME_ID) - from;
   tp__memory_list_fini(&list);

@@ -434,11 +434,18 @@ static bool report_dates(const reporting *t, tp_text text) {
   return true;
 }
 
+/* "How are you today?" asks for no memories of today, nor "this year" for all of its. */
+static bool is_present(const reporting *t, const tp__memory_times *times) {
+  const bool week = times->span == TP__MEMORY_SPAN_WEEK || times->span == TP__MEMORY_SPAN_WEEKEND;
+  return t->is_question && !week && times->first <= t->today && t->today <= times->last;
+}
+
 static bool report_times(const reporting *t, tp_text text) {
   tp__memory_times times = {.words.left = text, .today = t->today};
-  while (t->today != TP__MEMORY_NO_DAY && tp__memory_times_next(&times))
-    if (!times.says_itself && !t->each(t->ctx, (tp__memory_days){(int32_t)times.first, (int32_t)times.last}))
-      return false;
+  while (t->today != TP__MEMORY_NO_DAY && tp__memory_times_next(&times)) {
+    if (times.says_itself || is_present(t, &times)) continue;
+    if (!t->each(t->ctx, (tp__memory_days){(int32_t)times.first, (int32_t)times.last})) return false;
+  }
   return true;
 }
 

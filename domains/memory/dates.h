@@ -26,7 +26,7 @@ typedef bool (*tp__memory_days_fn)(void *ctx, tp__memory_days days);
 bool tp__memory_dates_of_line(tp_text text, int32_t said, tp__memory_days_fn each, void *ctx);
 
 /** The days that a question names: a date without a year in each of the years from first_year to last_year. A month by
- *  itself counts, and a year.
+ *  itself counts, and a year; what means now ("today", "this year") does not.
  *  @return as above. */
 bool tp__memory_dates_of_question(tp_text text, int32_t asked, int first_year, int last_year, tp__memory_days_fn each,
                                   void *ctx);

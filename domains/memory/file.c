@@ -193,7 +193,8 @@ static tp_status search_in(tp_memory *memory, const tp__memory *in, size_t limit
   tp__memory_list list = {0};
   double *parts = sqlite3_malloc64(limit * TP__MEMORY_PART_COUNT * sizeof *parts);
   tp_status status = TP_ERR_NO_MEMORY;
-  if (parts) status = tp__memory_recall_explained(memory->store, &scope, text, tp__wall_ms(), limit, &list, parts);
+  const tp__memory_question asked = {.text = text, .asked_ms = tp__wall_ms()};
+  if (parts) status = tp__memory_recall_explained(memory->store, &scope, &asked, limit, &list, parts);
   bool more = status == TP_OK;
   for (size_t i = 0; more && i < list.count; i++) {
     tp_memory_entry entry = entry_of(&list.items[i]);

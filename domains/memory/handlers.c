@@ -34,6 +34,10 @@ static int64_t said_ms_of(const tp_call *call) {
   return tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__wall_ms();
 }
 
+static tp__memory_question question_of(const tp__memory_domain *domain, const tp_call *call) {
+  return (tp__memory_question){tp_call_text(call, TP_FIELD_TEXT), said_ms_of(call), domain->recall_floor};
+}
+
 /* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
  * status' own: SQLite's may hold content. */
 static tp_answer answer(tp_call *call, tp_status status) {
@@ -186,9 +190,9 @@ static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const t
                                tp__memory_list *list) {
   enum { EXTRA_MAX = 192, TIMES = 4 };
   const size_t messages = tp_call_messages(call, NULL, NULL);
+  const tp__memory_question asked = question_of(domain, call);
   for (size_t looked = max + (messages < EXTRA_MAX ? messages : EXTRA_MAX);; looked *= TIMES) {
-    tp_status status = tp__memory_recall_explained(domain->store, scope, tp_call_text(call, TP_FIELD_TEXT),
-                                                   said_ms_of(call), looked, list, NULL);
+    tp_status status = tp__memory_recall_explained(domain->store, scope, &asked, looked, list, NULL);
     const bool is_all = list->count < looked;
     if (status == TP_OK) status = tp__memory_drop_present(call, list);
     if (status != TP_OK || is_all || list->count >= max) {
@@ -262,12 +266,13 @@ static void keep_late(tp__memory_domain *domain, tp_call *call, const tp__memory
   tp__memory_late_put(domain->late, scope, tp_call_id(call, TP_ID_SESSION), &find);
 }
 
-static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, tp_text text,
-                      const float *vector, int64_t begun_ms) {
+static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, const float *vector,
+                      int64_t begun_ms) {
   tp__memory_list list = {0};
+  const tp__memory_question asked = question_of(domain, call);
   tp_writer *writer = NULL;
-  tp_status status = tp__memory_recall_fused(domain->store, scope, text, said_ms_of(call), &domain->embedder, vector,
-                                             TP__MEMORY_FUSED_MAX, &list);
+  tp_status status =
+      tp__memory_recall_fused(domain->store, scope, &asked, &domain->embedder, vector, TP__MEMORY_FUSED_MAX, &list);
   if (status == TP_OK) status = tp__memory_drop_present(call, &list);
   if (list.count > domain->recall_max) tp__memory_list_cut(&list, domain->recall_max);
   if (status == TP_OK && tp_call_cancelled(call)) {
@@ -301,7 +306,7 @@ static tp_answer active_recall(void *ctx, tp_call *call) {
   text.size = tp__memory_cut(text, TP__MEMORY_TERMS_TEXT_MAX);
   tp_status status = tp__memory_embed_query(&domain->embedder, &work, text, vector);
   if (status != TP_OK) return answer(call, embedder_failed(call, status));
-  return answer(call, fuse(domain, call, &scope, text, vector, query.begun_ms));
+  return answer(call, fuse(domain, call, &scope, vector, query.begun_ms));
 }
 
 /* ---- tool_bundle ---- */
@@ -488,6 +493,8 @@ static void domain_unref(void *ctx) {
 static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
   tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
   if (status != TP_OK) return status;
+  if (memcmp(ours->reserved_, (uint8_t[sizeof ours->reserved_]){0}, sizeof ours->reserved_) != 0)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                     (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
@@ -575,6 +582,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   tp__references_init(&domain->refs);
   domain->kind = kind;
   domain->keep_assistant = options->keep_assistant;
+  domain->recall_floor = options->recall_floor;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {

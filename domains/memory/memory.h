@@ -33,6 +33,7 @@ typedef struct tp__memory_domain {
   tp__memory_store *store;
   const tp__memory_scope_kind *kind;
   uint32_t recall_max;
+  int32_t recall_floor;
   bool keep_assistant;
   tp_memory_embedder embedder; /* name NULL: none */
   tp_model model;              /* extracts facts */

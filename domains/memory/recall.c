@@ -4,9 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "domains/memory/score.h"
 #include "domains/memory/terms.h"
-#include "domains/memory/times.h"
 #include "stores/sqlite/database.h"
 #include "stores/sqlite/statement.h"
 
@@ -24,8 +22,7 @@ typedef struct look {
   tp__memory_store *store;
   tp__memory_scope_row scope;
   const tp__memory_index *index;
-  tp_text text;
-  int32_t asked;
+  const tp__memory_question *asked;
   double *parts; /* NULL: they are not wanted */
 } look;
 
@@ -97,16 +94,16 @@ static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp_
   int rc = tp__memory_find_scope_locked(l->store->reader, scope, &l->scope);
   if (rc == SQLITE_OK) rc = tp__memory_index_get(l->store, &l->scope, &index);
   l->index = index;
-  if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->text, l->asked, max, &scored, &count);
+  if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->asked, max, &scored, &count);
   if (rc == SQLITE_OK) rc = fetch_back(l, scored, count, list);
   sqlite3_free(scored);
   return rc;
 }
 
-tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
-                                      int64_t asked_ms, size_t max, tp__memory_list *list, double *ret_parts) {
-  const int32_t asked = asked_ms > 0 ? (int32_t)tp__memory_day_of(asked_ms) : TP__MEMORY_NO_DAY;
-  look l = {.store = store, .text = text, .asked = asked, .parts = ret_parts};
+tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope,
+                                      const tp__memory_question *asked, size_t max, tp__memory_list *list,
+                                      double *ret_parts) {
+  look l = {.store = store, .asked = asked, .parts = ret_parts};
   size_t count = list->count;
   tp__lock_acquire(&store->reader->mutex);
   int rc = search_locked(&l, scope, max, list);
@@ -118,7 +115,7 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
 
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
                             tp__memory_list *list) {
-  return tp__memory_recall_explained(store, scope, text, 0, max, list, NULL);
+  return tp__memory_recall_explained(store, scope, &(tp__memory_question){.text = text}, max, list, NULL);
 }
 
 /* ---- whether two texts are about the same ---- */

@@ -5,17 +5,17 @@
 #ifndef TP__MEMORY_RECALL_H
 #define TP__MEMORY_RECALL_H
 
-#include "domains/memory/store.h"
+#include "domains/memory/score.h"
 
 enum {
   TP__MEMORY_RECALL_TEXT_MAX = 700 /* bytes of a recalled text; of a longer one, where its words are densest */
 };
 
-/** As tp__memory_recall().
- *  @param asked_ms  when the text is said, Unix milliseconds: "yesterday" is reckoned from it; 0: not known.
+/** As tp__memory_recall(), but for the day of asking and the floor.
  *  @param ret_parts  of each that is appended TP__MEMORY_PART_COUNT weighed parts, space for max; NULL: not wanted. */
-tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
-                                      int64_t asked_ms, size_t max, tp__memory_list *list, double *ret_parts);
+tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope,
+                                      const tp__memory_question *asked, size_t max, tp__memory_list *list,
+                                      double *ret_parts);
 
 /** Memories that hold words of the text, or words of the same stem, those said near them in the same session, and those
  *  said on a day that the text names, or about it; best first, at most max. A text without either recalls nothing.

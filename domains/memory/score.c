@@ -170,8 +170,9 @@ static void read_parties(question *q, tp_text text) {
   }
 }
 
-static int read_question(tp__memory_store *store, const tp__memory_index *index, tp_text text, int32_t asked,
+static int read_question(tp__memory_store *store, const tp__memory_index *index, const tp__memory_question *asked,
                          question *q) {
+  const tp_text text = asked->text;
   tp__memory_terms terms;
   int rc = SQLITE_OK;
   *q = (question){.index = index};
@@ -181,7 +182,7 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
   if (q->count == 0) /* it asks for one who speaks, and for nothing else */
     for (size_t i = 0; i < q->speaker_count; i++) want(q, q->speakers[i], 1);
   for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
-  read_dates(q, text, asked);
+  read_dates(q, text, asked->asked_ms > 0 ? (int32_t)tp__memory_day_of(asked->asked_ms) : TP__MEMORY_NO_DAY);
   read_parties(q, text);
   return rc;
 }
@@ -478,25 +479,50 @@ static void clear(scorer *s, uint32_t at) {
   if (line->passage_count > 1) memset(s->passages + line->passage, 0, line->passage_count * sizeof *s->passages);
 }
 
+/* A line that holds a word of the text, or is of a day that it names, is worth a look. One that has them only from its
+ * neighbours is when their words are worth enough, measured by a word that nobody has said. */
+static bool is_below(const scorer *s, uint32_t at, float least) {
+  const cell *c = &s->cells[at];
+  return c->own_cover <= 0 && c->cover < least && !is_named(s->q, &s->index->lines[at]);
+}
+
+/* Moves the lines below the floor after the others. @return how many are left. */
+static size_t count_above(scorer *s, int32_t floor) {
+  const float rarest = logf(1 + ((float)s->index->line_count + 0.5f) / 0.5f), least = 1e-3f * (float)floor * rarest;
+  size_t count = s->touched_count;
+  for (size_t i = 0; i < count;) {
+    const uint32_t at = s->touched[i];
+    if (!is_below(s, at, least)) {
+      i++;
+      continue;
+    }
+    s->touched[i] = s->touched[--count];
+    s->touched[count] = at;
+  }
+  return count;
+}
+
 static void touch_named(scorer *s) {
   for (size_t i = 0; s->q->day_count > 0 && i < s->index->line_count; i++)
     if (is_named(s->q, &s->index->lines[i])) touch(s, (uint32_t)i);
 }
 
-int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, int32_t asked, size_t max,
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, const tp__memory_question *asked, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count) {
   assert(index->line_count <= index->line_capacity && ret_scored && ret_count);
   question q;
   *ret_scored = NULL;
   *ret_count = 0;
-  int rc = read_question(store, index, text, asked, &q);
+  int rc = read_question(store, index, asked, &q);
   if (rc != SQLITE_OK || q.count + q.day_count == 0 || max == 0) return rc;
   scorer s = {.q = &q, .index = index};
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) s.weights[i] = (float)tp__memory_part_rows[i].weight;
   if (!find_scratch(index, &s)) return SQLITE_NOMEM;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
   touch_named(&s);
+  const size_t touched = s.touched_count;
+  s.touched_count = count_above(&s, asked->floor ? asked->floor : TP__MEMORY_FLOOR);
   rc = choose(&s, max, ret_scored, ret_count);
-  for (size_t i = 0; i < s.touched_count; i++) clear(&s, s.touched[i]);
+  for (size_t i = 0; i < touched; i++) clear(&s, s.touched[i]);
   return rc;
 }

@@ -30,11 +30,19 @@ typedef struct tp__memory_scored {
   float parts[TP__MEMORY_PART_COUNT]; /* before their weights */
 } tp__memory_scored;
 
-/** @param asked  the day on which the text is said, from which its words of time are reckoned; TP__MEMORY_NO_DAY: they
- *          mean nothing.
- *  @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
+/** What is looked for. */
+typedef struct tp__memory_question {
+  tp_text text;
+  int64_t asked_ms; /* when it is said, Unix milliseconds, from which its words of time are reckoned; 0: they mean
+                       nothing */
+  int32_t floor;    /* tp_memory_options.recall_floor */
+} tp__memory_question;
+
+enum { TP__MEMORY_FLOOR = 300 }; /* where the host gives none */
+
+/** @param ret_scored  the best, at most max, best first, of equals the newest; sqlite3_free() it.
  *  @return a SQLite code. */
-int tp__memory_score(tp__memory_store *store, tp__memory_index *index, tp_text text, int32_t asked, size_t max,
+int tp__memory_score(tp__memory_store *store, tp__memory_index *index, const tp__memory_question *asked, size_t max,
                      tp__memory_scored **ret_scored, size_t *ret_count);
 
 #endif

@@ -69,8 +69,8 @@ static tp_answer memory_search(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
-  tp_status status =
-      tp__memory_recall_explained(domain->store, &scope, query, tp__wall_ms(), limit_of(arguments), &list, NULL);
+  const tp__memory_question asked = {query, tp__wall_ms(), domain->recall_floor};
+  tp_status status = tp__memory_recall_explained(domain->store, &scope, &asked, limit_of(arguments), &list, NULL);
   return answer_list(run, status, &list, SIZE_MAX, "No memory matches.");
 }
 

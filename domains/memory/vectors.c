@@ -249,12 +249,12 @@ static tp_status read_near(tp__memory_store *store, const tp__memory_scope *scop
   return TP_OK;
 }
 
-tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
-                                  int64_t asked_ms, const tp_memory_embedder *embedder, const float *vector, size_t max,
-                                  tp__memory_list *list) {
+tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope,
+                                  const tp__memory_question *asked, const tp_memory_embedder *embedder,
+                                  const float *vector, size_t max, tp__memory_list *list) {
   assert(vector && embedder->dimensions > 0);
   nearness n = {.vector = vector, .dimensions = embedder->dimensions, .by_words = list};
-  tp_status status = tp__memory_recall_explained(store, scope, text, asked_ms, BY_WORDS_MAX, list, NULL);
+  tp_status status = tp__memory_recall_explained(store, scope, asked, BY_WORDS_MAX, list, NULL);
   if (list->count) qsort(list->items, list->count, sizeof *list->items, compare_ids);
   for (int64_t last = 0; status == TP_OK;) {
     tp__lock_acquire(&store->reader->mutex);

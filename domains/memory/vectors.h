@@ -5,7 +5,7 @@
 #ifndef TP__MEMORY_VECTORS_H
 #define TP__MEMORY_VECTORS_H
 
-#include "domains/memory/store.h"
+#include "domains/memory/score.h"
 #include "turnphase/memory.h"
 
 enum {
@@ -38,8 +38,8 @@ tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_sco
 
 /** As tp__memory_recall_explained(), each rank raised by the nearness of the memory's vector; memories that are near
  *  and hold no word of the text are among them. Only the best 256 by words keep what their words are worth. */
-tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope, tp_text text,
-                                  int64_t asked_ms, const tp_memory_embedder *embedder, const float *vector, size_t max,
-                                  tp__memory_list *list);
+tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope,
+                                  const tp__memory_question *asked, const tp_memory_embedder *embedder,
+                                  const float *vector, size_t max, tp__memory_list *list);
 
 #endif

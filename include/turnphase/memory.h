@@ -78,6 +78,11 @@ typedef struct tp_memory_options {
    *  index that was not used for longest goes first and is made again from the file, which takes some 3 µs for each
    *  memory of its scope. The index in use stays, even one that is larger than this. */
   size_t index_bytes_max;
+  /** What shares neither a word nor a day with the text is recalled when the words of its neighbours are worth at least
+   *  so many thousandths of a word that was never said: the more, the fewer such entries; 0: 300; below 0: all. */
+  int32_t recall_floor;
+  /** Must be zero. */
+  uint8_t reserved_[4];
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

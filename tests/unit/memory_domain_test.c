@@ -713,7 +713,7 @@ TEST(deterministic_recall_has_all_and_active_recall_adds_nothing) {
   begin_turn("t1", "xylophone");
   tp_phase_result result = recall("xylophone");
   assert_true(has_audit(&result, "memory.active_recall.skipped"));
-  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 16);
+  assert_int_equal(contexts_of(&result, "memory.deterministic_recall"), 8);
   assert_int_equal(contexts_of(&result, "memory.active_recall"), 0);
 }
 

@@ -426,7 +426,9 @@ TEST(a_long_line_has_little_of_its_neighbours) {
   put_in(&home, "s3", "none", "Other words.");
   double parts[8 * TP__MEMORY_PART_COUNT], covers[2] = {0, 0}; /* of the short one, of the long one */
   tp__memory_list list = {0};
-  assert_int_equal(tp__memory_recall_explained(store, &home, text_of("xylophone zither"), 0, 8, &list, parts), TP_OK);
+  assert_int_equal(tp__memory_recall_explained(
+                       store, &home, &(tp__memory_question){.text = text_of("xylophone zither")}, 8, &list, parts),
+                   TP_OK);
   for (size_t at = 0; at < list.count; at++) {
     const double cover = parts[at * TP__MEMORY_PART_COUNT + TP__MEMORY_PART_cover];
     if (tp__is_word(list.items[at].turn, "short")) covers[0] = cover;
@@ -436,6 +438,54 @@ TEST(a_long_line_has_little_of_its_neighbours) {
   assert_true(covers[0] > 0 && covers[1] < covers[0] / 10);
 }
 
+static size_t recalled_with_floor(const char *question, int32_t floor, const char *turn) {
+  tp__memory_list list = {0};
+  size_t found = 0;
+  const tp__memory_question asked = {.text = text_of(question), .floor = floor};
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 64, &list, NULL), TP_OK);
+  for (size_t i = 0; i < list.count; i++) found += tp__is_word(list.items[i].turn, turn);
+  tp__memory_list_fini(&list);
+  return found;
+}
+
+TEST(what_only_its_neighbours_have_words_for_needs_strong_ones) {
+  char id[16];
+  for (int i = 0; i < 40; i++) { /* half of them speak of a meeting */
+    snprintf(id, sizeof id, "m%d", i);
+    put_in(&home, id, id, i % 2 ? "Another meeting." : "Nothing much.");
+  }
+  put_in(&home, "s1", "common", "A meeting again.");
+  put_in(&home, "s1", "beside", "Who knows.");
+  put_in(&home, "s2", "rare", "The xylophone is there.");
+  put_in(&home, "s2", "answer", "In the attic.");
+  static const struct {
+    const char *question, *turn;
+    int32_t floor;
+    size_t found;
+  } rows[] = {{"When is the meeting?", "common", 0, 1},       {"When is the meeting?", "beside", 0, 0},
+              {"When is the meeting?", "beside", -1, 1},      {"When is the meeting?", "beside", 100, 1},
+              {"When is the meeting?", "common", 2000, 1},    {"Where is the xylophone?", "rare", 0, 1},
+              {"Where is the xylophone?", "answer", 0, 1},    {"Where is the xylophone?", "answer", 700, 1},
+              {"Where is the xylophone?", "answer", 1000, 0}, {"Where is the xylophone?", "rare", 1000, 1}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (recalled_with_floor(rows[i].question, rows[i].floor, rows[i].turn) != rows[i].found)
+      fail_msg("row %zu: '%s' with a floor of %d", i, rows[i].question, (int)rows[i].floor);
+}
+
+TEST(a_question_about_nothing_recalls_nothing) {
+  put_in(&home, "s1", "t1", "My sister moved to Oslo.");
+  put_in(&home, "s1", "t2", "She likes it.");
+  static const char *const questions[] = {"",      "How are you?",          "What is the capital of Portugal?",
+                                          "Hello", "What about you and me", "Could you do that again, please?"};
+  for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+    tp__memory_list list = {0};
+    const tp__memory_question asked = {.text = text_of(questions[i]), .asked_ms = 86400000};
+    assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &list, NULL), TP_OK);
+    if (list.count) fail_msg("'%s' recalls something", questions[i]);
+    tp__memory_list_fini(&list);
+  }
+}
+
 TEST(a_long_neighbour_is_cut_at_a_code_point) {
   char text[2001];
   for (size_t i = 0; i < 1998; i += 3) memcpy(text + i, "\xe4\xb8\xad", 3);
@@ -443,7 +493,8 @@ TEST(a_long_neighbour_is_cut_at_a_code_point) {
   put_in(&home, "s1", "t1", "Where is the xylophone?");
   put_in(&home, "s1", "t2", text);
   tp__memory_list list = {0};
-  assert_int_equal(tp__memory_recall(store, &home, text_of("xylophone"), 8, &list), TP_OK);
+  const tp__memory_question asked = {.text = text_of("xylophone"), .floor = -1};
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &list, NULL), TP_OK);
   assert_int_equal(list.count, 2);
   for (size_t i = 0; i < 2; i++)
     if (list.items[i].text.size > 100) assert_int_equal(list.items[i].text.size, 696); /* 232 of three bytes */
@@ -597,9 +648,9 @@ TEST(each_score_is_the_sum_of_its_parts) {
   tp__lock_acquire(&store->reader->mutex);
   assert_int_equal(tp__memory_find_scope_locked(store->reader, &home, &row), SQLITE_OK);
   assert_int_equal(tp__memory_index_get(store, &row, &index), SQLITE_OK);
-  assert_int_equal(
-      tp__memory_score(store, index, text_of("Who bought a violin?"), TP__MEMORY_NO_DAY, 8, &scored, &count),
-      SQLITE_OK);
+  assert_int_equal(tp__memory_score(store, index, &(tp__memory_question){.text = text_of("Who bought a violin?")}, 8,
+                                    &scored, &count),
+                   SQLITE_OK);
   tp__lock_release(&store->reader->mutex);
   assert_int_equal(count, 2);
   for (size_t i = 0; i < count; i++) {

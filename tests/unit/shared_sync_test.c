@@ -286,7 +286,8 @@ static tp_status recall(struct writer *w, tp__memory_list *list) {
 
 static tp_status recall_fused(struct writer *w, tp__memory_list *list) {
   tp__memory_scope scope = scope_of(w);
-  return tp__memory_recall_fused(w->files->memory, &scope, name_of(w), 0, &embedder, direction, 8, list);
+  return tp__memory_recall_fused(w->files->memory, &scope, &(tp__memory_question){.text = name_of(w)}, &embedder,
+                                 direction, 8, list);
 }
 
 static tp_status get(struct writer *w, tp__memory_list *list) {
