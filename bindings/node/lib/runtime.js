@@ -14,7 +14,7 @@ const { Part, Database, LibraryModel, FunctionModel } = require('./parts.js');
 const { schemaOf } = require('./schema.js');
 const { Turn } = require('./turn.js');
 
-core.setup(errorOf, (name) => classOf[name]);
+core.setup(errorOf, classOf);
 
 const CALL_MAX = 3,
   EVENT = 4,

@@ -59,7 +59,7 @@ class Events {
       return;
     }
     if (this.#lost) {
-      this.#queue.push(Object.assign(new TurnEvent(), { kind: 'lost', lost: this.#lost }));
+      this.#queue.push(Object.assign(new TurnEvent('lost'), { lost: this.#lost }));
       this.#lost = 0;
     }
     this.#queue.push(event);
@@ -68,7 +68,7 @@ class Events {
   end() {
     if (this.#isOver) return;
     this.#isOver = true;
-    if (this.#lost) this.#queue.push(Object.assign(new TurnEvent(), { kind: 'lost', lost: this.#lost }));
+    if (this.#lost) this.#queue.push(Object.assign(new TurnEvent('lost'), { lost: this.#lost }));
     for (const resolve of this.#waiting) resolve({ value: undefined, done: true });
     this.#leave();
   }

@@ -31,8 +31,9 @@ typedef struct tpn_state tpn_state;
 tpn_state *tpn_state_of(napi_env env);
 /** The string of a static text: of a property in camelCase (limit_ms: limitMs), or as it stands. Made once. */
 napi_value tpn_name(napi_env env, const char *text, bool camel);
-/** A new object for a struct: of the class that lib/ has set for it, else a plain one. NULL with an exception. */
-napi_value tpn_new(napi_env env, const tpb_struct *table);
+/** The class that lib/ has for a struct, whose constructor gets its members in their order; NULL: none, or an exception
+ *  is pending. */
+napi_value tpn_class(napi_env env, const tpb_struct *table);
 /** Symbol.iterator. */
 napi_value tpn_iterator(napi_env env);
 
@@ -77,8 +78,8 @@ void *tpn_alloc(napi_env env, tpn_arena *arena, size_t size);
  *  @param object  undefined or null: nothing.
  *  @return false with an exception that names the member. */
 bool tpn_read(napi_env env, napi_value object, const tpb_struct *table, void *target, tpn_arena *arena);
-/** An object with the members that are not zero; values of enums are their names. 64-bit numbers of names that end with
- *  _ns, and those that a number cannot hold, are BigInts. NULL with an exception. */
+/** An object of the struct's class, or one with the members that are not zero; values of enums are their names. 64-bit
+ *  numbers of names that end with _ns, and those that a number cannot hold, are BigInts. NULL with an exception. */
 napi_value tpn_show(napi_env env, const void *source, const tpb_struct *table);
 /** One member of a struct by its index in the table: undefined where it is zero. */
 napi_value tpn_show_member(napi_env env, const void *source, const tpb_field *field);

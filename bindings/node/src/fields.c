@@ -8,7 +8,7 @@
 
 #include "bindings/node/src/core.h"
 
-enum { NAME_BYTES = 64, WORDS_BYTES = 1024 };
+enum { NAME_BYTES = 64, WORDS_BYTES = 1024, MEMBERS_MAX = 48 };
 
 /* Whether a name is that of a member in camelCase. */
 static bool is_camel_of(const char *camel, const char *name) {
@@ -327,11 +327,25 @@ napi_value tpn_show_member(napi_env env, const void *source, const tpb_field *fi
   return shown || tpn_is_pending(env) ? shown : tpn_undefined(env);
 }
 
+/* One call of a constructor costs less than setting three properties. */
+static napi_value construct(napi_env env, napi_value class, const void *source, size_t size, const tpb_struct *table) {
+  napi_value members[MEMBERS_MAX], absent = tpn_undefined(env), object = NULL;
+  size_t count = 0;
+  for (const tpb_field *field = table->fields; field->name && count < MEMBERS_MAX; field++) {
+    napi_value shown = field->offset + field->size > size ? NULL : shown_member(env, source, field);
+    members[count++] = shown ? shown : absent;
+  }
+  if (!tpn_is_pending(env)) (void)napi_new_instance(env, class, count, members, &object);
+  return object;
+}
+
 napi_value tpn_show(napi_env env, const void *source, const tpb_struct *table) {
-  napi_value object = tpn_new(env, table);
+  napi_value class = tpn_class(env, table), object = NULL;
   size_t size;
   memcpy(&size, source, sizeof size); /* struct_size: an older library has no more */
-  for (const tpb_field *field = table->fields; object && field->name; field++) {
+  if (class) return construct(env, class, source, size, table);
+  if (tpn_is_pending(env) || napi_create_object(env, &object) != napi_ok) return NULL;
+  for (const tpb_field *field = table->fields; field->name; field++) {
     if (field->offset + field->size > size) continue;
     napi_value shown = shown_member(env, source, field);
     if (shown && napi_set_property(env, object, tpn_name(env, field->name, true), shown) != napi_ok) return NULL;

@@ -9,7 +9,7 @@
 
 #include "bindings/node/src/core.h"
 
-enum { NAMES = 1024 /* a power of two */, CLASSES = 8, MESSAGE_BYTES = 1200 };
+enum { NAMES = 1024 /* a power of two */, CLASSES = 32, MESSAGE_BYTES = 1200 };
 
 typedef struct kept_name {
   const char *text; /* NULL: free */
@@ -19,7 +19,7 @@ typedef struct kept_name {
 
 typedef struct kept_class {
   const tpb_struct *table; /* NULL: free */
-  napi_ref function;
+  napi_ref function;       /* NULL: it has none */
 } kept_class;
 
 struct tpn_state {
@@ -72,30 +72,35 @@ napi_value tpn_name(napi_env env, const char *text, bool camel) {
   return string;
 }
 
-/* The class that lib/ has for a struct, or NULL. */
-static napi_value find_class(napi_env env, const tpb_struct *table) {
+/* An array of the names of a struct's members. */
+static napi_value member_names(napi_env env, const tpb_struct *table) {
+  napi_value names = NULL;
+  uint32_t at = 0;
+  if (napi_create_array(env, &names) != napi_ok) return NULL;
+  for (const tpb_field *field = table->fields; field->name; field++)
+    if (napi_set_element(env, names, at++, tpn_name(env, field->name, true)) != napi_ok) return NULL;
+  return names;
+}
+
+napi_value tpn_class(napi_env env, const tpb_struct *table) {
   tpn_state *state = tpn_state_of(env);
-  napi_value function = NULL, name, receiver = tpn_undefined(env);
+  napi_value function = NULL, arguments[2];
   napi_valuetype type = napi_undefined;
   size_t at = 0;
   for (; at < CLASSES && state->classes[at].table; at++)
-    if (state->classes[at].table == table) return value_of(env, state->classes[at].function);
+    if (state->classes[at].table == table)
+      return state->classes[at].function ? value_of(env, state->classes[at].function) : NULL;
   if (!state->class_of) return NULL;
-  name = tpn_string(env, tp_text_of(table->name));
-  if (!name || napi_call_function(env, receiver, value_of(env, state->class_of), 1, &name, &function) != napi_ok)
+  arguments[0] = tpn_string(env, tp_text_of(table->name));
+  arguments[1] = member_names(env, table);
+  if (!arguments[0] || !arguments[1] ||
+      napi_call_function(env, tpn_undefined(env), value_of(env, state->class_of), 2, arguments, &function) != napi_ok)
     return NULL;
   (void)napi_typeof(env, function, &type);
+  if (at < CLASSES) state->classes[at].table = table;
   if (type != napi_function) return NULL;
-  if (at < CLASSES && napi_create_reference(env, function, 1, &state->classes[at].function) == napi_ok)
-    state->classes[at].table = table;
+  if (at < CLASSES) (void)napi_create_reference(env, function, 1, &state->classes[at].function);
   return function;
-}
-
-napi_value tpn_new(napi_env env, const tpb_struct *table) {
-  napi_value object = NULL, function = find_class(env, table);
-  if (function) (void)napi_new_instance(env, function, 0, NULL, &object);
-  else if (!tpn_is_pending(env)) (void)napi_create_object(env, &object);
-  return object;
 }
 
 napi_value tpn_iterator(napi_env env) { return value_of(env, tpn_state_of(env)->iterator); }
@@ -256,7 +261,7 @@ static napi_value module_status_error(napi_env env, napi_callback_info info) {
   return tpn_error(env, fault.code, &fault);
 }
 
-/* setup(errorOf, classOf): the functions of lib/ that make errors, and name the classes of structs. */
+/* setup(errorOf, classOf): the functions of lib/ that make errors, and find the classes of structs. */
 static napi_value module_setup(napi_env env, napi_callback_info info) {
   tpn_state *state = tpn_state_of(env);
   napi_value functions[2];

@@ -50,7 +50,11 @@ test('each program of the guide runs', async () => {
         fs.mkdirSync(folder, { recursive: true });
         fs.writeFileSync(path.join(folder, 'program.mjs'), program.replaceAll('http://127.0.0.1:8080', endpoint));
         const { NODE_TEST_CONTEXT, ...env } = process.env; // the program's own tests report to it
-        const run = await promisify(execFile)(process.execPath, ['program.mjs'], { cwd: folder, env, timeout: 60000 });
+        const run = await promisify(execFile)(process.execPath, ['program.mjs'], {
+          cwd: folder,
+          env,
+          timeout: 60000,
+        });
         assert.ok((run.stdout + run.stderr).includes(SAID[at]), program + run.stdout + run.stderr);
       }),
     );

@@ -146,6 +146,38 @@ test('a request has messages, tools and parameters', () =>
     assert.ok(seen.system.includes('be brief'));
   }));
 
+test('messages of a request are given to another turn', () =>
+  withRuntime(async (runtime) => {
+    let messages;
+    const model = async (request) => {
+      ({ messages } = request);
+      return calls([['act', { n: 1 }]])(request);
+    };
+    runtime.tool('act', () => answer({ text: 'acted', value: { a: 1 } }));
+    const { text } = await runtime.session({ model }).turn('go');
+    assert.strictEqual(text, 'done: acted');
+    const [user, assistant, tool] = messages;
+    assert.deepStrictEqual(
+      assistant.calls.map(({ name, arguments: given }) => [name, given]),
+      [['act', { n: 1 }]],
+    );
+    assert.deepStrictEqual(
+      [user.calls, user.parts, user.name, tool.isError, tool.value],
+      [[], [], '', false, { a: 1 }],
+    );
+    assert.strictEqual(JSON.parse(JSON.stringify(tool)).callId, assistant.calls[0].id);
+    const before = messages;
+    await runtime.session({ model: saysBack }).turn('again', { messages });
+    function saysBack(request) {
+      messages = request.messages;
+      return 'x';
+    }
+    assert.deepStrictEqual(
+      messages.slice(0, 3).map(({ role, text }) => [role, text]),
+      before.map(({ role, text }) => [role, text]),
+    );
+  }));
+
 test('an answer with a schema', () =>
   withRuntime(async (runtime) => {
     const session = runtime.session({ model: script(['nonsense', '{"mm": 4}']) });
