@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# binding.sh LANGUAGE LIBRARY SANITIZER FOLDER [EXAMPLE]: runs EXAMPLE (guard) of examples/bindings/LANGUAGE with the
-# library, or says why it cannot be run here (exit 77). SANITIZER is meson's b_sanitize. What is fetched or built stands
-# in FOLDER/LANGUAGE.
+# binding.sh LANGUAGE LIBRARY SANITIZER FOLDER: runs the guard of examples/bindings/LANGUAGE with the library, or says
+# why it cannot be run here (exit 77). SANITIZER is meson's b_sanitize. What is built stands in FOLDER/LANGUAGE.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-language=$1 library=$2 sanitizer=$3 made=$4/$1 example=${5:-guard}
+language=$1 library=$2 sanitizer=$3 made=$4/$1
 folder=$root/examples/bindings/$language
 abi=$root/turnphase.abi.json
 export TURNPHASE_LIBRARY="$library" TURNPHASE_INCLUDE="$root/include" TURNPHASE_ABI="$abi" PYTHONDONTWRITEBYTECODE=1
@@ -21,25 +20,6 @@ installed() { # PROGRAM…
   done
 }
 
-# koffi as package-lock.json pins it, fetched from the registry of npm once for this build; without its scripts, which
-# would compile it where it has no binary.
-fetch_koffi() {
-  mkdir -p "$made"
-  exec 9>"$made/lock"
-  flock 9
-  if ! cmp -s "$folder/package-lock.json" "$made/fetched"; then
-    cp "$folder/package.json" "$folder/package-lock.json" "$made"
-    if ! npm ci --prefix "$made" --ignore-scripts --prefer-offline --no-audit --no-fund --fetch-retries 1 \
-      --fetch-timeout 20000 >"$made/npm.log" 2>&1; then
-      cat "$made/npm.log"
-      ! grep -q EINTEGRITY "$made/npm.log" || exit 1
-      skip "npm cannot fetch koffi"
-    fi
-    cp "$folder/package-lock.json" "$made/fetched"
-  fi
-  flock -u 9
-}
-
 # A sanitizer's run-time library must be loaded before all else, so by the program.
 [ "$sanitizer" = none ] || skip "a library with a sanitizer ($sanitizer) does not load into a program without"
 
@@ -50,10 +30,6 @@ case $language in
   luajit)
     installed luajit
     exec luajit "$folder/guard.lua" ;;
-  node)
-    installed node npm
-    fetch_koffi
-    NODE_PATH=$made/node_modules exec node "$folder/$example.js" ;;
   rust)
     installed rustc cc python3
     mkdir -p "$made"
