@@ -156,7 +156,8 @@ static const cli_command commands[] = {
      .description =
          "Clients change their base URL to http://127.0.0.1:8080/v1, and each of their requests becomes a turn:\n"
          "hooks guard it, tools and memory are there, and --data keeps its records. SIGTERM lets turns that run\n"
-         "end; SIGHUP looks at the hooks again, and opens the access log again. docs/serve.md has the rest.",
+         "end; SIGHUP looks at the hooks again, and opens the access log again; SIGQUIT prints the state.\n"
+         "docs/serve.md has the rest, such as a service of systemd with its socket.",
      .run = cli_serve},
     {.bit = CLI_RUNS,
      .name = "runs",

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -674,8 +675,25 @@ typedef union socket_address {
   struct sockaddr_in6 v6;
 } socket_address;
 
+static tp_status take_socket(tp__http *http, tp_fault *fault) {
+  socket_address at = {0};
+  socklen_t size = sizeof at;
+  int listens = 0, theirs = http->options.socket;
+  socklen_t listens_size = sizeof listens;
+  bool is_tcp =
+      getsockname(theirs, &at.any, &size) == 0 && (at.any.sa_family == AF_INET || at.any.sa_family == AF_INET6);
+  if (!is_tcp || getsockopt(theirs, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || !listens)
+    return tp__refuse(fault, TP_ERR_USAGE, "socket", "descriptor %d is no TCP socket that listens", theirs);
+  int fd = http->listen_fd = fcntl(theirs, F_DUPFD_CLOEXEC, 3);
+  if (fd < 0 || fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
+    return tp__refuse_errno(fault, TP_ERR_IO, "socket", errno, "cannot duplicate descriptor %d", theirs);
+  http->port = ntohs(at.any.sa_family == AF_INET ? at.v4.sin_port : at.v6.sin6_port);
+  return TP_OK;
+}
+
 static tp_status listen_at(tp__http *http, tp_fault *fault) {
   const tp__http_options *o = &http->options;
+  if (o->socket) return take_socket(http, fault);
   socket_address at = {0};
   socklen_t size = sizeof at.v4;
   int yes = 1;

@@ -58,6 +58,8 @@ typedef struct tp__http_options {
   /** Numeric: "127.0.0.1", "::1"; NULL: 127.0.0.1. */
   const char *address;
   uint16_t port; /* 0: any; tp__http_port() */
+  /** A TCP socket that listens, in place of address and port: it is duplicated. 0: none. */
+  int socket;
   /** Of the request line and the headers; 16 KiB. Of a body; 4 MiB. Of one stream that waits; 256 KiB. */
   size_t head_bytes_max, body_bytes_max, stream_bytes_max;
   /** 4,096; later clients wait in the backlog. */

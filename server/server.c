@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "server/admin.h"
 #include "server/live.h"
@@ -257,6 +260,22 @@ static void on_request(void *ctx, tp__http_request *request) {
 
 /* ---- start and end ---- */
 
+/* The address of a socket that the host has opened takes the place of options.address. */
+static tp_status read_socket(tp_server_options *o, char text[INET6_ADDRSTRLEN], tp_fault *fault) {
+  struct sockaddr_storage at = {0};
+  socklen_t size = sizeof at;
+  if (!o->socket) return TP_OK;
+  if (o->address || o->port)
+    return tp__refuse(fault, TP_ERR_USAGE, "socket", "a socket has its address and port: leave both out");
+  bool is_v6 = getsockname(o->socket, (struct sockaddr *)&at, &size) == 0 && at.ss_family == AF_INET6;
+  const void *address = is_v6 ? (const void *)&((struct sockaddr_in6 *)&at)->sin6_addr
+                              : (const void *)&((struct sockaddr_in *)&at)->sin_addr;
+  if ((!is_v6 && at.ss_family != AF_INET) || !inet_ntop(at.ss_family, address, text, INET6_ADDRSTRLEN))
+    return tp__refuse(fault, TP_ERR_USAGE, "socket", "descriptor %d is no TCP socket", o->socket);
+  o->address = text;
+  return TP_OK;
+}
+
 static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
   if (o->port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "port", "port is at most 65535");
   if (o->on_request_ctx && !o->on_request)
@@ -317,6 +336,7 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
   const tp_server_options *o = &server->options;
   const tp__http_options http = {.address = o->address,
                                  .port = (uint16_t)o->port,
+                                 .socket = o->socket,
                                  .body_bytes_max = o->body_bytes_max,
                                  .connections_max = o->connections_max,
                                  .receive_limit_ms = o->receive_limit_ms,
@@ -366,6 +386,8 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   if (!runtime || !ret_server)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_server_start() needs a runtime and a place for the server");
   tp_status status = tp__struct_read(&ours, sizeof ours, options, "tp_server_options", fault);
+  char address[INET6_ADDRSTRLEN];
+  if (status == TP_OK) status = read_socket(&ours, address, fault);
   if (status == TP_OK) status = check_options(&ours, fault);
   if (status != TP_OK) return status;
   tp_server *server = tp__heap_alloc(sizeof *server);
@@ -386,6 +408,20 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   tp__operator_stop(server);
   tp__client_tools_remove(server);
   tp__server_unref(server);
+  return status;
+}
+
+const char *tp_server_address(const tp_server *server) { return server ? server->options.address : ""; }
+
+tp_status tp_server_print(tp_server *server, tp_print_fn print, void *ctx) {
+  tp__bytes out = {0};
+  if (!print) return TP_ERR_USAGE;
+  if (!server) return TP_OK;
+  tp__admin_put_state(server, &out);
+  tp__bytes_put(&out, "\n", 1);
+  if (!out.failed) print(ctx, out.data, out.size);
+  tp_status status = out.failed ? TP_ERR_NO_MEMORY : TP_OK;
+  tp__bytes_fini(&out);
   return status;
 }
 

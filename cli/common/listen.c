@@ -78,6 +78,15 @@ int cli_signals_take(cli_signals *signals) {
   return CLI_UNAVAILABLE;
 }
 
+int cli_signals_add(cli_signals *signals, int number) {
+  assert(signals->fd >= 0);
+  sigaddset(&signals->set, number);
+  pthread_sigmask(SIG_BLOCK, &signals->set, NULL);
+  if (signalfd(signals->fd, &signals->set, 0) >= 0) return CLI_OK;
+  cli_error("the signal %d cannot be waited for", number);
+  return CLI_UNAVAILABLE;
+}
+
 int cli_signals_next(const cli_signals *signals) {
   struct signalfd_siginfo info;
   assert(signals->fd >= 0);

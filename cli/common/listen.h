@@ -35,6 +35,8 @@ typedef struct cli_signals {
 
 /** @return CLI_OK, or CLI_UNAVAILABLE, said. */
 int cli_signals_take(cli_signals *signals);
+/** One more signal, before any other thread is begun. @return as cli_signals_take(). */
+int cli_signals_add(cli_signals *signals, int number);
 /** The one that waits. */
 int cli_signals_next(const cli_signals *signals);
 /** From here on a signal ends the process as it does by itself. */

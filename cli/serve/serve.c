@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * serve: turns for clients of the OpenAI API, over HTTP. The main thread waits for signals: SIGTERM and SIGINT let
- * turns that run end, a second one ends the process as it does by itself; SIGHUP looks at the hooks again. */
+ * turns that run end, a second one ends the process as it does by itself; SIGHUP looks at the hooks again and opens the
+ * access log again, SIGQUIT prints the state. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +21,8 @@
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
 #include "cli/serve/access_log.h"
+#include "cli/serve/service.h"
+#include "support/clock.h"
 #include "turnphase/server.h"
 #include "turnphase/sqlite.h"
 
@@ -40,6 +45,7 @@ typedef struct serving {
   const tp_server_key *key_pointers[CLI_KEYS_MAX];
   cli_signals signals;
   cli_access_log *access_log; /* NULL: none */
+  cli_service service;
 } serving;
 
 static int check(const cli_arguments *a) {
@@ -78,6 +84,14 @@ static int read_admin_key(serving *s) {
   if (status != CLI_OK || s->admin_keys.count == 1) return status;
   cli_error("%s has %zu keys: operators have one", s->arguments.admin_key, s->admin_keys.count);
   return CLI_CONFIG;
+}
+
+static int read_address(serving *s) {
+  if (!s->service.socket)
+    return cli_listen_read(s->arguments.http ? s->arguments.http : ADDRESS, &s->address, &s->port);
+  if (!s->arguments.http) return CLI_OK;
+  cli_error("--http: a socket was passed (LISTEN_FDS), and serve listens on that one: leave --http out");
+  return CLI_USAGE;
 }
 
 /* The file of agents: a conversation without sessions. */
@@ -175,6 +189,7 @@ static int start_server(serving *s) {
   const tp_server_options options = {.struct_size = sizeof options,
                                      .address = s->address,
                                      .port = s->port,
+                                     .socket = s->service.socket,
                                      .keys_required = a->keys != NULL,
                                      .keys = s->key_pointers,
                                      .key_count = s->keys.count,
@@ -189,16 +204,42 @@ static int start_server(serving *s) {
                                      .shared_history = s->talk.history};
   tp_status status = tp_server_start(s->talk.runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("serve", status, &fault);
-  bool is_v6 = strchr(s->address, ':') != NULL;
-  cli_error("serving http://%s%s%s:%u/v1", is_v6 ? "[" : "", s->address, is_v6 ? "]" : "", tp_server_port(s->server));
+  cli_service_close_socket(&s->service); /* the server has a duplicate */
+  const char *at = tp_server_address(s->server);
+  bool is_v6 = strchr(at, ':') != NULL;
+  cli_error("serving http://%s%s%s:%u/v1", is_v6 ? "[" : "", at, is_v6 ? "]" : "", tp_server_port(s->server));
   return CLI_OK;
 }
 
+static void put_error(void *ctx, const char *text, size_t size) {
+  (void)ctx;
+  cli_error("state: %.*s", (int)strcspn(text, "\n") < (int)size ? (int)strcspn(text, "\n") : (int)size, text);
+}
+
+static void print_state(const serving *s) {
+  if (tp_server_print(s->server, put_error, NULL) != TP_OK) cli_error("there is no memory for the state");
+}
+
+/* systemd takes the process for reloaded at the second message. */
+static void reload(const serving *s) {
+  char begins[64];
+  snprintf(begins, sizeof begins, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, tp__monotonic_ns() / 1000);
+  cli_service_notify(&s->service, begins);
+  cli_access_log_reopen(s->access_log);
+  cli_follower_retry(s->talk.follower);
+  cli_service_notify(&s->service, "READY=1");
+}
+
 static void wait_for_end(const serving *s) {
-  while (cli_signals_next(&s->signals) == SIGHUP) {
-    cli_access_log_reopen(s->access_log);
-    cli_follower_retry(s->talk.follower);
+  cli_service_notify(&s->service, "READY=1\nSTATUS=It serves.");
+  for (int number; (number = cli_signals_next(&s->signals)) == SIGHUP || number == SIGQUIT;) {
+    if (number == SIGQUIT) {
+      print_state(s);
+      continue;
+    }
+    reload(s);
   }
+  cli_service_notify(&s->service, "STOPPING=1\nSTATUS=Turns that run may end.");
 }
 
 static void close_serving(serving *s) {
@@ -212,6 +253,7 @@ static void close_serving(serving *s) {
   if (s->has_file) cli_conversation_free(&s->file);
   cli_keys_free(&s->keys);
   cli_keys_free(&s->admin_keys);
+  cli_service_free(&s->service);
   free(s->address);
 }
 
@@ -223,10 +265,12 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = read_file(s);
   if (status == CLI_OK)
     status = cli_models_check(arguments, "serve", !s->has_file || cli_conversation_needs_model(&s->file));
-  if (status == CLI_OK) status = cli_listen_read(arguments->http ? arguments->http : ADDRESS, &s->address, &s->port);
+  if (status == CLI_OK) status = cli_service_read(&s->service);
+  if (status == CLI_OK) status = read_address(s);
   if (status == CLI_OK) status = read_keys(s);
   if (status == CLI_OK) status = read_admin_key(s);
   if (status == CLI_OK) status = cli_signals_take(&s->signals);
+  if (status == CLI_OK) status = cli_signals_add(&s->signals, SIGQUIT);
   if (status == CLI_OK && arguments->access_log) status = cli_access_log_open(arguments->access_log, &s->access_log);
   if (status == CLI_OK) status = open_runtime(s);
   if (status == CLI_OK) status = start_server(s);

@@ -22,6 +22,7 @@
 #ifndef TURNPHASE_SERVER_H
 #define TURNPHASE_SERVER_H
 
+#include "turnphase/inspect.h"
 #include "turnphase/store.h"
 #include "turnphase/turn.h"
 
@@ -110,6 +111,10 @@ typedef struct tp_server_options {
    *  denials, jobs, the plan, a stream of events, what operators do, and a page for a browser (docs/serve.md). NULL:
    *  /admin is not there, and GET /metrics answers where clients need no key, and is refused elsewhere. */
   const char *admin_key;
+  /** A TCP socket that listens, such as one of systemd, in place of address and port: TP_ERR_USAGE with either. It is
+   *  duplicated: the host closes its own. What its address demands is as for address. 0: none. */
+  int32_t socket;
+  uint32_t reserved3_;
 } tp_server_options;
 
 /** Starts a server.
@@ -122,6 +127,12 @@ TP_API tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *o
                                  tp_fault *fault) TP_MUST_USE;
 /** Where it listens. Threads: any. */
 TP_API uint32_t tp_server_port(const tp_server *server);
+/** The numeric address that it listens on; lives as long as the server. Threads: any. */
+TP_API const char *tp_server_address(const tp_server *server);
+/** Prints the state as one JSON object, as GET /admin/state has it, and a newline. Accepts NULL: nothing is printed.
+ *  @param print  required; called on the calling thread, under no lock.
+ *  @return TP_OK; TP_ERR_USAGE without print; TP_ERR_NO_MEMORY.   Threads: any. */
+TP_API tp_status tp_server_print(tp_server *server, tp_print_fn print, void *ctx) TP_MUST_USE;
 /** Begins to end: it is not ready any more, and new turns are refused (503); turns that run go on. So a balancer in
  *  front of it can send its clients elsewhere before tp_server_free(). Accepts NULL.  Threads: any. */
 TP_API void tp_server_drain(tp_server *server);

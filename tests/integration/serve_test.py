@@ -52,7 +52,7 @@ LOOK = {'model': 'any', 'messages': [{'role': 'user', 'content': 'hi'}],
 class Serving:
     """One process. Its files are in a directory of its own."""
 
-    def __init__(self, program, *options, files=None, env=None, before=None, **popen):
+    def __init__(self, program, *options, files=None, env=None, before=None, http='127.0.0.1:0', **popen):
         self.directory = tempfile.TemporaryDirectory()
         self.place = self.directory.name
         for name, text in {'talk.yaml': TALK, 'keys': KEY + ' acme\n', **(files or {})}.items():
@@ -62,7 +62,7 @@ class Serving:
         if before:
             before(self)
         self.process = subprocess.Popen(
-            [program, 'serve', '--http', '127.0.0.1:0', '--no-memory', *options], cwd=self.place, text=True,
+            [program, 'serve', *(['--http', http] if http else []), '--no-memory', *options], cwd=self.place, text=True,
             env=self.env, stderr=subprocess.PIPE, **popen)
         self.port = int(re.search(r'serving http://\S+:(\d+)/v1', self.heard('serving http://')).group(1))
 
@@ -109,9 +109,9 @@ class Serving:
         assert kind or code == 0, f'it ended with {code}: {said}'
 
 
-def trust(serving):
-    subprocess.run([serving.program, 'hooks', 'trust', 'hooks'], cwd=serving.place, env=serving.env, check=True,
-                   stdout=subprocess.DEVNULL, timeout=LIMIT_S)
+def trust(serving, program=None):
+    subprocess.run([program or serving.program, 'hooks', 'trust', 'hooks'], cwd=serving.place, env=serving.env,
+                   check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
 
 
 def until(ready):
@@ -461,10 +461,11 @@ def the_rest_of_admin_answers(program):
         serving.admin('drain', {})
         assert serving.chat()[0] == 503 and serving.ask('GET', '/health/ready')[0] == 503
         assert serving.admin('state')['ready'] is False
-        audit = subprocess.run([program, 'audit', 'kept'], cwd=serving.place, env=serving.env, text=True, check=True,
-                               capture_output=True, timeout=LIMIT_S).stdout
-        for word in ('redrive', 'discard', 'trip', 'drain'):
-            assert re.search(r'operator.*\b' + word + r'\b|\b' + word + r'\b.*operator', audit), audit
+        def noted():
+            audit = subprocess.run([program, 'audit', 'kept'], cwd=serving.place, env=serving.env, text=True,
+                                   check=True, capture_output=True, timeout=LIMIT_S).stdout
+            return all(re.search(word + r' +operator\b', audit) for word in ('redrive', 'discard', 'trip', 'drain'))
+        until(noted)
 
 
 def the_page_may_run_its_own_script_only(program):
@@ -482,12 +483,108 @@ def the_page_may_run_its_own_script_only(program):
         assert serving.ask('GET', '/admin', headers={'Host': 'evil.example'})[0] == 403
 
 
+# ---- as a service ----
+
+class Manager:
+    """What a manager of services has: a socket that listens, and one that is notified."""
+
+    def __init__(self, place, family=socket.AF_INET, address=('127.0.0.1', 0)):
+        self.listening = socket.socket(family)
+        self.listening.bind(address)
+        self.listening.listen()
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notified.bind(os.path.join(place, 'notify'))
+        self.notified.settimeout(LIMIT_S)
+        self.env = {'NOTIFY_SOCKET': os.path.join(place, 'notify')}
+
+    def popen(self, count=1):
+        listening = self.listening.fileno()
+
+        def hand_over():
+            os.dup2(listening, 3)
+        return {'preexec_fn': hand_over, 'pass_fds': (3,), 'env': {**self.env, 'LISTEN_FDS': str(count)}}
+
+    def heard(self):
+        return self.notified.recv(4096).decode()
+
+    def close(self):
+        self.listening.close()
+        self.notified.close()
+
+
+def shell_for(program, place):
+    """A program that sets LISTEN_PID to its own number, and becomes the command."""
+    path = os.path.join(place, 'begin')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(f'#!/bin/sh\nLISTEN_PID=$$ exec "{program}" "$@"\n')
+    os.chmod(path, 0o700)
+    return path
+
+
+def a_socket_of_a_manager_is_listened_on_and_it_is_notified(program):
+    with tempfile.TemporaryDirectory() as place:
+        manager = Manager(place)
+        port = manager.listening.getsockname()[1]
+        begin = shell_for(program, place)
+        spied = {'hooks/spy.yaml': json.dumps({'id': 'spy', 'event': 'turn.intake', 'handler': {'command': [
+            'sh', '-c', 'cat >/dev/null; env > ' + place + '/env; ls -l /proc/self/fd > ' + place + '/fds']}})}
+        with Serving(begin, '--model', 'script:talk.yaml', '--hooks', 'hooks', '--access-log', 'log', files=spied,
+                     http=None, before=lambda s: trust(s, program), **manager.popen()) as serving:
+            assert serving.port == port
+            assert manager.heard().startswith('READY=1\n')
+            assert serving.chat()[0] == 200
+            with open(place + '/env', encoding='utf-8') as file:
+                assert not re.search('LISTEN_|NOTIFY_', file.read())
+            with open(place + '/fds', encoding='utf-8') as file:
+                assert 'socket:' not in file.read()
+            serving.process.send_signal(signal.SIGHUP)
+            assert re.fullmatch(r'RELOADING=1\nMONOTONIC_USEC=\d+', manager.heard())
+            assert manager.heard() == 'READY=1'
+        assert manager.heard().startswith('STOPPING=1\n')
+        early = socket.create_connection(('127.0.0.1', port))  # the manager still listens: it waits for the next one
+        with Serving(begin, '--model', 'script:talk.yaml', http=None, **manager.popen()) as serving:
+            early.sendall(b'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n')
+            assert b' 200 ' in early.recv(4096)
+            early.close()
+        manager.close()
+
+
+def what_a_manager_passes_wrongly_is_named(program):
+    with tempfile.TemporaryDirectory() as place:
+        begin = shell_for(program, place)
+        for count, http, family, address, words in (
+                (2, None, socket.AF_INET, ('127.0.0.1', 0), 'listens on one'),
+                (1, '127.0.0.1:0', socket.AF_INET, ('127.0.0.1', 0), 'leave --http out'),
+                (1, None, socket.AF_INET, ('0.0.0.0', 0), 'set keys'),
+                (1, None, socket.AF_UNIX, place + '/unix', 'no TCP socket')):
+            if os.path.exists(place + '/notify'):
+                os.unlink(place + '/notify')
+            manager = Manager(place, family, address)
+            try:
+                Serving(begin, '--model', 'script:talk.yaml', http=http, **manager.popen(count))
+                raise RuntimeError('it began')
+            except AssertionError as error:
+                assert words in str(error), error
+            manager.close()
+
+
+def sigquit_prints_the_state(program):
+    with Serving(program, '--model', 'script:talk.yaml') as serving:
+        assert serving.chat()[0] == 200
+        serving.process.send_signal(signal.SIGQUIT)
+        state = json.loads(serving.heard('state: ').split('state: ', 1)[1])
+        assert state['turns_completed'] == 1 and state['ready'] is True, state
+        assert serving.chat()[0] == 200
+
+
 CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_line,
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
          metrics_need_the_operators_key_where_clients_need_one,
          admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
          another_hash_denies_and_a_cancel_ends_the_question, events_are_filtered_and_a_wrong_filter_is_named,
-         the_rest_of_admin_answers, the_page_may_run_its_own_script_only]
+         the_rest_of_admin_answers, the_page_may_run_its_own_script_only,
+         a_socket_of_a_manager_is_listened_on_and_it_is_notified, what_a_manager_passes_wrongly_is_named,
+         sigquit_prints_the_state]
 
 
 def main(program):

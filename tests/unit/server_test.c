@@ -382,6 +382,9 @@ TEST(what_is_wrong_with_the_options_is_refused) {
               {{.keys = nulls, .key_count = 1}, TP_ERR_USAGE},
               {{.on_request_ctx = (void *)1}, TP_ERR_USAGE},
               {{.admin_key = "short"}, TP_ERR_USAGE},
+              {{.socket = 4, .port = 1}, TP_ERR_USAGE},
+              {{.socket = 4, .address = "127.0.0.1"}, TP_ERR_USAGE},
+              {{.socket = 1 << 20}, TP_ERR_USAGE},
               {{.key_count = 1}, TP_ERR_USAGE}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(rows); i++) {
