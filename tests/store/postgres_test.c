@@ -7,7 +7,6 @@
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
 
-enum { SECRET_BYTES = 12 };
 static const char secret[] = "s3cr3t/p@ss%";
 
 /* ---- a database ---- */
@@ -356,6 +355,172 @@ TEST(turn_that_finds_nothing_new_waits_for_the_server_twice) {
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
   tp_postgres_close(database);
+}
+
+/* ---- when the server is late, or away ---- */
+
+/* Holds the row of a session, as a transaction of another program might. */
+static PGconn *lock_sessions(void) {
+  char sql[64];
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  snprintf(sql, sizeof sql, "SELECT 1 FROM %s.session FOR UPDATE", schema);
+  PQclear(PQexec(connection, "BEGIN"));
+  PGresult *rows = PQexec(connection, sql);
+  assert_int_equal(PQresultStatus(rows), PGRES_TUPLES_OK);
+  PQclear(rows);
+  return connection;
+}
+
+static tp_postgres *open_impatient(uint32_t timeout_ms, uint32_t statement_ms, tp_history **ret_history) {
+  tp_postgres *database = NULL;
+  const tp_postgres_options options = {.struct_size = sizeof options,
+                                       .conninfo = postgres_server.conninfo,
+                                       .schema = schema,
+                                       .timeout_ms = timeout_ms,
+                                       .statement_ms = statement_ms};
+  assert_int_equal(tp_postgres_open(&options, &database, NULL), TP_OK);
+  assert_int_equal(tp_postgres_history(database, ret_history, NULL), TP_OK);
+  return database;
+}
+
+static tp_status claim_as(tp_history *history, uint64_t process, tp_history_claim *claim, tp_fault *fault) {
+  int count = 0;
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = process};
+  *claim = (tp_history_claim){.struct_size = sizeof *claim};
+  const tp_history_load load = {.struct_size = sizeof load,
+                                .session = TEXT("s"),
+                                .each = count_message,
+                                .ctx = &count,
+                                .owner = &owner,
+                                .claim = claim};
+  return history->load(history->ctx, &load, fault);
+}
+
+static void release_as(tp_history *history, const tp_history_claim *claim) {
+  const tp_history_release release = {.struct_size = sizeof release, .session = TEXT("s"), .claim = claim};
+  history->release(history->ctx, &release);
+}
+
+TEST(turn_that_left_while_its_load_was_under_way_leaves_no_claim) {
+  tp_history *history = NULL, *other = NULL;
+  tp_postgres *database = open_database(&history), *others = open_database(&other);
+  const tp_model model = {.struct_size = sizeof model, .name = "echo", .start = answer};
+  const tp_session_options options = {.struct_size = sizeof options, .id = "s", .model = &model, .history = history};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello"), .limit_ms = 30};
+  const tp_turn_result *result = NULL;
+  tp_history_claim claim;
+  append_text(other, "s", odd, TP_OK, NULL);
+  PGconn *lock = lock_sessions();
+  tp_runtime *runtime = open_runtime(NULL);
+  tp_session *session = NULL;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  assert_int_equal(result->code, TP_ERR_TIMEOUT);
+  tp_turn_result_free(result);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime); /* what the load was given is gone */
+  PQfinish(lock);
+  /* A read of the session comes after its claim, and that after the release: each waits for the one before. */
+  while (counts_of(database).operations < 2) sleep_ms(1);
+  assert_int_equal(claim_as(other, 77, &claim, NULL), TP_OK);
+  assert_true(claim.fence == 2); /* the one before had been made */
+  release_as(other, &claim);
+  tp_history_free(other);
+  tp_postgres_close(database);
+  tp_postgres_close(others);
+}
+
+/* Waits until a statement of the library waits for a lock. */
+static void await_lock_wait(void) {
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  for (int waiting = 0; waiting == 0;) {
+    PGresult *rows = PQexec(connection,
+                            "SELECT 1 FROM pg_stat_activity WHERE application_name = 'turnphase'"
+                            " AND wait_event_type = 'Lock'");
+    waiting = PQntuples(rows);
+    PQclear(rows);
+  }
+  PQfinish(connection);
+}
+
+TEST(session_that_is_deleted_while_an_append_waits_for_it_begins_anew) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  char sql[160];
+  append_text(history, "s", odd, TP_OK, NULL);
+  PGconn *lock = lock_sessions();
+  begin_append(history, "s", "anew");
+  await_lock_wait();
+  snprintf(sql, sizeof sql, "DELETE FROM %s.message; DELETE FROM %s.session; COMMIT", schema, schema);
+  PGresult *result = PQexec(lock, sql);
+  assert_int_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+  PQclear(result);
+  PQfinish(lock);
+  assert_int_equal(count_of(history, "s"), 1);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+TEST(session_that_another_program_locks_is_busy_after_the_time_and_free_then) {
+  tp_history *history = NULL;
+  tp_fault fault = {0};
+  tp_history_claim claim;
+  tp_postgres *database = open_impatient(300, 50, &history);
+  append_text(history, "s", odd, TP_OK, NULL);
+  PGconn *lock = lock_sessions();
+  append_text(history, "s", odd, TP_ERR_STORE_BUSY, &fault);
+  assert_non_null(strstr(fault.message, "timeout"));
+  assert_null(strstr(fault.message, "not known"));
+  assert_int_equal(claim_as(history, 7, &claim, &fault), TP_ERR_STORE_BUSY);
+  assert_int_equal(claim.fence, 0);
+  PQfinish(lock);
+  append_text(history, "s", odd, TP_OK, NULL);
+  assert_int_equal(count_of(history, "s"), 2);
+  assert_in_range(counts_of(database).retries, 2, 100);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+TEST(server_that_is_away_fails_turns_after_the_time_and_what_was_released_is_free_when_it_is_back) {
+  tp_history *history = NULL, *other = NULL;
+  tp_fault fault = {0};
+  tp_history_claim claim, second;
+  tp_postgres *database = open_impatient(200, 200, &history), *others = open_impatient(5000, 1000, &other);
+  append_text(history, "s", odd, TP_OK, NULL);
+  assert_int_equal(claim_as(history, 7, &claim, NULL), TP_OK);
+  assert_int_equal(claim_as(other, 8, &second, &fault), TP_ERR_BUSY);
+  assert_non_null(strstr(fault.message, "its lease ends in"));
+  postgres_stop(SIGINT);
+  append_text(history, "t", odd, TP_ERR_STORE, &fault);
+  assert_non_null(strstr(fault.message, "cannot append to a session: "));
+  assert_true(strstr(fault.message, "No such file") || strstr(fault.message, "connection"));
+  release_as(history, &claim);
+  append_text(history, "t", odd, TP_ERR_STORE, &fault); /* a release has no deadline */
+  assert_true(postgres_start());
+  tp_status status = TP_ERR_BUSY; /* until the release has come */
+  while (status == TP_ERR_BUSY) status = claim_as(other, 8, &second, NULL);
+  assert_int_equal(status, TP_OK);
+  assert_true(second.fence == claim.fence + 1);
+  release_as(other, &second);
+  append_text(history, "t", odd, TP_OK, NULL);
+  assert_int_equal(count_of(other, "t"), 1);
+  tp_history_free(history);
+  tp_history_free(other);
+  tp_postgres_close(database);
+  tp_postgres_close(others);
+}
+
+TEST(closing_ends_the_leases_of_this_process_at_once) {
+  tp_history *history = NULL, *other = NULL;
+  tp_history_claim claim;
+  tp_postgres *database = open_database(&history), *others = open_database(&other);
+  assert_int_equal(claim_as(history, 7, &claim, NULL), TP_OK);
+  assert_int_equal(claim_as(other, 8, &claim, NULL), TP_ERR_BUSY);
+  tp_history_free(history);
+  tp_postgres_close(database);
+  assert_int_equal(claim_as(other, 8, &claim, NULL), TP_OK);
+  tp_history_free(other);
+  tp_postgres_close(others);
 }
 
 TEST_MAIN(count, arguments) {
