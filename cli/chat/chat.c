@@ -18,6 +18,7 @@
 #include "cli/common/limits.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/run/timeline.h"
 #include "support/clock.h"
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
@@ -327,10 +328,20 @@ static void converse(cli_chat *chat) {
 
 /* ---- begin and end ---- */
 
+static void remember_answer(cli_chat *chat, tp_text text) {
+  free(chat->answered);
+  chat->answered = text.size ? cli_alloc(text.size + 1) : NULL;
+  if (!chat->answered) return;
+  memcpy(chat->answered, text.data, text.size);
+  chat->answered[text.size] = '\0';
+}
+
 static tp_status see_message(void *ctx, const tp_message *message) {
   cli_chat *chat = ctx;
   chat->messages++;
+  if (message->role == TP_ROLE_ASSISTANT && message->text.size > 0) remember_answer(chat, message->text);
   if (message->role != TP_ROLE_USER) return TP_OK;
+  remember_answer(chat, (tp_text){0});
   remember(chat, message->text);
   remember_files(chat, message->parts);
   return TP_OK;
@@ -364,6 +375,14 @@ static int open_chat(cli_chat *chat) {
   return status == CLI_OK ? open_session(chat) : status;
 }
 
+/* A line, cut at the width: it says where the conversation goes on. */
+static void show_said(cli_chat *chat, const char *before, tp_text text) {
+  if (text.size == 0) return;
+  cli_print_string(chat->output, before);
+  cli_print_cut(chat->output, text, chat->screen.width ? chat->screen.width - 2 : 78);
+  cli_print_string(chat->output, "\n");
+}
+
 static void greet(cli_chat *chat) {
   const cli_arguments *a = chat->arguments;
   cli_paint_on(chat->output, CLI_FAINT);
@@ -375,7 +394,10 @@ static void greet(cli_chat *chat) {
   }
   if (a->data) cli_printf(chat->output, ", session %s in %s", chat->session_id, a->data);
   if (chat->messages) cli_printf(chat->output, ", %zu messages so far", chat->messages);
-  cli_print_string(chat->output, "\n/help lists the commands. Ctrl-C cancels a turn, Ctrl-D leaves.\n\n");
+  cli_print_string(chat->output, "\n");
+  show_said(chat, "> ", chat->last ? (tp_text){chat->last, chat->last_size} : (tp_text){0});
+  show_said(chat, "  ", tp_text_of(chat->answered));
+  cli_print_string(chat->output, "/help lists the commands. Ctrl-C cancels a turn, Ctrl-D leaves.\n\n");
   cli_paint_off(chat->output);
 }
 
@@ -422,6 +444,7 @@ static void close_chat(cli_chat *chat) {
   cli_talk_close(&chat->talk);
   cli_events_free(&chat->events);
   free(chat->last);
+  free(chat->answered);
   tp_writer_free(chat->last_files);
   for (size_t i = 0; i < chat->attached_count; i++) free(chat->attached[i]);
   free(chat->attached);

@@ -32,6 +32,7 @@ typedef struct cli_chat {
   size_t typed_count, typed_capacity;
   char *last; /* the user's newest message, for /retry; NULL: none */
   size_t last_size, messages;
+  char *answered;        /* of the history: the newest answer; NULL: none after the user's newest message */
   tp_writer *last_files; /* what went with it: an array of texts */
   char **attached;       /* what goes with the next one, as the model reads it: paths beneath / */
   size_t attached_count, attached_capacity;

@@ -102,6 +102,7 @@ TEST(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on) {
     t = CHAT_AT(widths[i].columns, "--model", "openai:m", "--base-url", e->url, "--data", data, "--session", "monday");
     terminal_await(t, PROMPT);
     assert_non_null(strstr(terminal_text(t), "6 messages so far"));
+    assert_non_null(strstr(t->text, "\n> Gr\xc3\xbc\xc3\x9f dich\n  I was asked again.\n/help lists"));
     terminal_say(t, "/retry");
     terminal_await(t, "\n\n> ");
     assert_non_null(strstr(endpoint_body(e, 0), "Let me look."));
