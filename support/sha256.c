@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/sha256.h"
 
-#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -120,11 +119,13 @@ void tp__sha256_add(tp__sha256 *hash, const void *bytes, size_t size) {
 }
 
 void tp__sha256_finish(tp__sha256 *hash, char ret_text[65]) {
+  static const char digits[] = "0123456789abcdef";
+  static const unsigned char padding[64] = {0x80};
   uint64_t bits = hash->size * 8;
-  tp__sha256_add(hash, "\x80", 1);
-  while (hash->size % 64 != 56) tp__sha256_add(hash, "", 1);
+  tp__sha256_add(hash, padding, 1 + (119 - hash->size % 64) % 64); /* up to 56 of a block */
   unsigned char size[8];
   for (int i = 0; i < 8; i++) size[i] = (unsigned char)(bits >> (56 - 8 * i));
   tp__sha256_add(hash, size, sizeof size);
-  for (int i = 0; i < 8; i++) snprintf(ret_text + 8 * i, 9, "%08x", hash->state[i]);
+  for (int i = 0; i < 64; i++) ret_text[i] = digits[hash->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
+  ret_text[64] = '\0';
 }

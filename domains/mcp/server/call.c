@@ -74,7 +74,7 @@ static void call_unref(tp_mcp_call *call) {
   tp__lock_acquire(&server->lock); /* the server may be freed after this */
   assert(server->live_count > server->call_count);
   server->live_count--;
-  tp__lock_condition_broadcast(&server->changed);
+  if (server->stops) tp__lock_condition_broadcast(&server->changed); /* else only the worker waits, and not for this */
   tp__lock_release(&server->lock);
 }
 
@@ -99,7 +99,7 @@ static void unlink_locked(tp_mcp_call *call) {
   if (call->next) call->next->previous = call->previous;
   server->call_count--;
   call->linked = false;
-  tp__lock_condition_broadcast(&server->changed);
+  if (server->stops) tp__lock_condition_broadcast(&server->changed);
 }
 
 static tp_mcp_call *call_new(tp__mcp_exchange *exchange) {
@@ -286,7 +286,7 @@ static void bind_state(const tp_mcp_call *call, char text[BOUND_BYTES]) {
 /* @return with a reference; NULL: none. */
 static tp_mcp_call *find_parked(tp_mcp_server *server, const tp_mcp_call *like, const char *nonce) {
   tp__lock_acquire(&server->lock);
-  tp_mcp_call *found = server->calls;
+  tp_mcp_call *found = server->parked_count > 0 ? server->calls : NULL;
   for (; found; found = found->next) {
     bool is_same = found != like && found->parked_until_ms != 0 && strcmp(found->hash, like->hash) == 0 &&
                    strcmp(found->principal, like->principal) == 0;

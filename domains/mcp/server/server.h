@@ -118,7 +118,7 @@ struct tp_mcp_server {
   tp__bytes lists[4]; /* values, by tp_mcp_list */
   int64_t next_request;
   int64_t sweep_ms; /* when the worker looks at what waits */
-  bool stops, ends;
+  bool stops, ends; /* stops: calls that end broadcast `changed` */
 };
 
 /* ---- server.c ---- */

@@ -35,6 +35,7 @@ static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned s
   const uint64_t one = 1;
   (void)is_last, (void)status;
   tp__lock_acquire(&p->lock);
+  bool is_noticed = !p->closed && p->out.size > p->out_at; /* the thread waits to write, or was woken to look */
   if (!p->closed && p->out.size - p->out_at + json.size < OUT_BYTES_MAX) {
     tp__bytes_put_text(&p->out, json);
     tp__bytes_put_string(&p->out, "\n");
@@ -42,8 +43,9 @@ static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned s
   } else {
     p->closed = true; /* its client reads nothing */
   }
+  is_noticed = is_noticed && !p->closed;
   tp__lock_release(&p->lock);
-  (void)!write(p->wake_fd, &one, sizeof one);
+  if (!is_noticed) (void)!write(p->wake_fd, &one, sizeof one);
 }
 
 static void pipe_drop(tp__mcp_sink *sink) { (void)sink; }
