@@ -140,6 +140,25 @@ static void release_claim_of(tp__pg_operation *o) {
   tp__pg_submit(o->postgres->pool, &o->work);
 }
 
+static void claimed_again(tp__pg_work *work) {
+  tp__pg_operation *o = (tp__pg_operation *)(void *)work;
+  if (work->status == TP_OK && o->claim.fence) release_claim_of(o);
+  else operation_free(o);
+}
+
+/* The claim failed, and may have been committed all the same: no turn would end it. It is made once more, whenever the
+ * server answers, and released. Takes the operation. */
+static void claim_again(tp__pg_operation *o) {
+  tp__pg_operation again = operation_of(o->postgres, TP__PG_OF_CLAIM, "claim a session", o->tenant, o->session);
+  again.names = o->names;
+  again.process = o->process;
+  again.has_token = true; /* its messages are read by none */
+  again.work.stays = true;
+  again.work.end = claimed_again;
+  *o = again;
+  tp__pg_submit(o->postgres->pool, &o->work);
+}
+
 static void load_ended(tp__pg_work *work) {
   tp__pg_operation *o = (tp__pg_operation *)(void *)work;
   tp__pg_loaded loaded = {.count = 0};
@@ -147,10 +166,12 @@ static void load_ended(tp__pg_work *work) {
   tp_fault fault = work->fault;
   tp_status status = work->status;
   bool waits = take_off_and_fill(o->postgres, o), has_claimed = o->kind == TP__PG_OF_CLAIM && o->claim.fence;
+  bool is_lost = o->kind == TP__PG_OF_CLAIM && status != TP_OK && status != TP_ERR_BUSY && work->in_doubt;
   if (waits && status == TP_OK && o->rows)
     status = tp__pg_loaded_read(&loaded, o->rows, o->first_row, o->row_count, 1, &fault);
   if (!waits) status = TP_ERR_CANCELLED;
   if (!waits && has_claimed) release_claim_of(o);
+  else if (is_lost) claim_again(o);
   else operation_free(o);
   size_t count = status == TP_OK ? loaded.count : 0;
   (void)!tp_history_complete_load(token, status, count ? loaded.list : NULL, count, status == TP_OK ? NULL : &fault,

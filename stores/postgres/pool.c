@@ -19,7 +19,7 @@ enum {
   RETRY_MS = 10,     /* after a transaction that may succeed when it is tried again */
   BACKOFF_MS = 50,   /* after a connection that failed: doubled up to the next */
   BACKOFF_MS_MAX = 1000,
-  SKIPPED_MAX = 64,       /* works that a look for the next transaction passes over */
+  SKIPPED_MAX = 512,      /* works that a look for the next transaction passes over */
   FLIGHT_BYTES = 16 << 20 /* a transaction with more takes no further work */
 };
 

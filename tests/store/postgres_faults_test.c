@@ -39,7 +39,8 @@ static struct {
   pair pairs[PAIRS_MAX];
   _Atomic int next; /* the fault that waits for its place */
   _Atomic int done; /* faults that were done */
-  size_t left;      /* bytes before ANYWHERE */
+  _Atomic bool refuses;
+  size_t left; /* bytes before ANYWHERE */
 } proxy;
 
 static void close_pair(pair *p) {
@@ -105,7 +106,7 @@ static void accept_client(void) {
   int client = accept4(proxy.listener, NULL, NULL, SOCK_CLOEXEC), server = connect_to_server();
   pair *p = proxy.pairs;
   while (p < proxy.pairs + PAIRS_MAX && p->client >= 0) p++;
-  if (client < 0 || server < 0 || p == proxy.pairs + PAIRS_MAX) {
+  if (proxy.refuses || client < 0 || server < 0 || p == proxy.pairs + PAIRS_MAX) {
     if (client >= 0) close(client);
     if (server >= 0) close(server);
     return;
@@ -154,6 +155,10 @@ static void stop_proxy(void) {
   close(proxy.listener);
   close(proxy.wake[0]);
   close(proxy.wake[1]);
+  char socket_path[128];
+  snprintf(socket_path, sizeof socket_path, "%s/.s.PGSQL.5432", proxy.directory);
+  unlink(socket_path);
+  rmdir(proxy.directory);
 }
 
 /* ---- hosts: they claim, look, and append ---- */
@@ -438,6 +443,44 @@ TEST(what_was_acknowledged_is_kept_once_through_every_fault) {
     free(workers[i].seen);
     for (int s = 0; s < SESSIONS; s++) free(workers[i].known[s].ids);
   }
+  stop_proxy();
+}
+
+/* The turn never knew of its claim. Its host lives, and so does the lease of another session of it. */
+TEST(claim_whose_answer_was_lost_for_good_is_released_when_the_server_answers) {
+  static tp_history_claim claims[2];
+  static const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 7},
+                              second = {.struct_size = sizeof second, .process_run_id = 8};
+  tp_history *history = NULL, *other = NULL;
+  tp_postgres *database = NULL, *others = open_through(postgres_server.conninfo, &other);
+  start_proxy();
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = proxy.conninfo, .lease_ms = 60000, .timeout_ms = 200};
+  assert_int_equal(tp_postgres_open(&options, &database, NULL), TP_OK);
+  assert_int_equal(tp_postgres_history(database, &history, NULL), TP_OK);
+  tp_history_load load = {.struct_size = sizeof load, .session = TEXT("held"), .owner = &owner, .claim = &claims[0]};
+  tp_postgres_report report = {.struct_size = sizeof report};
+  list none = {.ids = NULL};
+  load.each = take_id;
+  load.ctx = &none;
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK); /* so its lease lives */
+  load.session = (tp_text)TEXT("lost");
+  load.claim = &claims[1];
+  proxy.refuses = true;
+  proxy.next = AFTER_COMMIT;
+  history->load_start(history->ctx, &load, (tp_token){0});
+  while (report.operations < 2) assert_int_equal(tp_postgres_counts(database, &report), TP_OK); /* it failed */
+  assert_int_equal(claims[1].fence, 0);
+  load.owner = &second;
+  assert_int_equal(other->load(other->ctx, &load, NULL), TP_ERR_BUSY);
+  proxy.refuses = false;
+  tp_status status = TP_ERR_BUSY;
+  while (status == TP_ERR_BUSY) status = other->load(other->ctx, &load, NULL);
+  assert_int_equal(status, TP_OK);
+  tp_history_free(history);
+  tp_history_free(other);
+  tp_postgres_close(database);
+  tp_postgres_close(others);
   stop_proxy();
 }
 
