@@ -104,7 +104,7 @@ class Turn {
     this.#kinds = events;
     this.#signal = signal;
     this.#around = around;
-    this.#context = new AsyncResource('turnphase.Turn', { requireManualDestroy: true });
+    this.#context = new AsyncResource('turnphase.Turn');
   }
 
   get session() {

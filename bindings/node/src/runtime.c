@@ -220,7 +220,12 @@ static double number_of_key(const void *key) { return (double)(uintptr_t)key; }
 static napi_value show_work(napi_env env, tpn_runtime *runtime, const tp_work *work, double *row) {
   void *turn = NULL;
   napi_value payload = NULL;
+  row[0] = work->kind;
+  row[1] = number_of_key(work->ctx);
+  row[2] = 0;
   row[3] = -1;
+  if (work->kind <= TP_WORK_MODEL && !runtime->runtime)
+    return NULL; /* it is gone, and with it what the call points to */
   switch (work->kind) {
     case TP_WORK_HANDLER:
       turn = tp_call_data(work->call, TP_ID_TURN);
@@ -245,8 +250,6 @@ static napi_value show_work(napi_env env, tpn_runtime *runtime, const tp_work *w
     default:
       break;
   }
-  row[0] = work->kind;
-  row[1] = number_of_key(work->ctx);
   row[2] = number_of_key(turn);
   return payload;
 }
@@ -600,6 +603,7 @@ static void free_runtime(tpn_job *job) { tp_runtime_free(job->runtime->runtime);
 static napi_value freed(napi_env env, tpn_job *job) {
   tpn_runtime *runtime = job->runtime;
   napi_value payloads;
+  if (job->status != TP_OK) tp_runtime_free(runtime->runtime); /* the environment ends, and the pool did not do it */
   runtime->runtime = NULL;
   for (uint32_t count = 1; count && runtime->rows;) {
     count = take(env, runtime, &payloads);

@@ -4,6 +4,7 @@
 
 const assert = require('node:assert');
 const { AsyncLocalStorage } = require('node:async_hooks');
+const { getEventListeners } = require('node:events');
 const { test } = require('node:test');
 const tp = require('turnphase');
 const { allow, answer, ask, deny, failed, ModelError, Runtime, script, ToolError } = tp;
@@ -654,6 +655,7 @@ test('an AbortSignal cancels the turn', () =>
     assert.throws(() => queued.result.check(), tp.CanceledError);
     const unused = new AbortController();
     const done = await runtime.session({ model: saysHello }).turn('x', { signal: unused.signal });
+    assert.deepStrictEqual(getEventListeners(unused.signal, 'abort'), []);
     unused.abort();
     assert.strictEqual(done.outcome, 'completed');
   }));

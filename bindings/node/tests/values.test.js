@@ -199,7 +199,6 @@ test('zod', async (t) => {
     const schema = z.object({
       city: z.string(),
       days: z.number().int().min(1).default(3),
-      on: z.coerce.date().optional(),
     });
     runtime.tool('rain', { schema }, ({ city, days }) => `${city} ${days}`);
     const { text } = await oneTurn(
