@@ -162,6 +162,7 @@ test('a model behind an endpoint', async () => {
 
 test('what a part refuses is named, and leaves nothing', async () => {
   const nowhere = path.join(folder(), 'nowhere', 'x');
+  const before = fs.readdirSync('/proc/self/fd').length;
   for (const [options, words] of [
     [{ parts: [files(nowhere)] }, 'nowhere'],
     [{ parts: [memory(undefined, { colour: 1 })] }, 'colour'],
@@ -178,6 +179,7 @@ test('what a part refuses is named, and leaves nothing', async () => {
       (error) => error instanceof Error && error.message.includes(words),
       words,
     );
+  assert.ok(fs.readdirSync('/proc/self/fd').length <= before + 1);
   await withRuntime(async (runtime) => {
     assert.throws(() => runtime.session({ model: openai('m', { colour: 1 }) }), TypeError);
     assert.throws(() => runtime.session({ model: tp.script(['a', { nonsense: 1 }]) }), tp.TurnphaseError);

@@ -13,13 +13,15 @@ const tp = require('turnphase');
 const { allow, Runtime } = tp;
 const { calls, event, never, oneTurn, saysHello, withRuntime } = require('./support.js');
 
+const env = { ...process.env, MALLOC_PERTURB_: '165' };
 const PACKAGE = require.resolve('turnphase');
 
-/* {code, signal, output} of a program in a process of its own. */
+/* {code, signal, output} of a program in a process of its own, in which memory that was freed is filled. */
 async function program(text, ...flags) {
   try {
     const { stdout, stderr } = await promisify(execFile)(process.execPath, [...flags, '-e', text], {
       timeout: 60000,
+      env,
     });
     return { code: 0, signal: null, output: stdout + stderr };
   } catch ({ code, signal, stdout, stderr }) {
@@ -66,6 +68,19 @@ test('nothing is kept of turns and registrations', async () => {
           await session.turn('y');
           runtime.hook('tool.pre', { id: 'passing' }, () => {});
           runtime.removeHook('passing');
+          for (const refused of [
+            () => session.turn('x', { id: 'a b' }).start(),
+            () => session.turn('x', { id: 'a b' })[Symbol.asyncIterator](),
+            () => runtime.session({ id: 'a b', model }),
+            () => runtime.tool('a b', () => 1),
+          ]) {
+            try {
+              refused();
+              throw new Error('it was taken');
+            } catch (error) {
+              if (error.code !== 'TP_ERR_BAD_ID') throw error;
+            }
+          }
           await session.close();
         }
         gc();
@@ -104,6 +119,9 @@ test('collections during turns', async () => {
       const results = await Promise.all(Array.from({ length: 10 }, () => runtime.session({ model: named }).turn('x')));
       gc();
       console.log(results.map(({ text }) => text).join());
+      const played = await runtime.agent({ id: 'played', model: script(['a', 'b']) });
+      for (let i = 0; i < 3; i++) { gc(); await new Promise(setImmediate); }
+      if ((await runtime.session({ agent: played }).turn('x')).text !== 'a') throw new Error('its model is gone');
       const lost = await Runtime.open(); // never closed
       lost.session({ model });
       await runtime.close();

@@ -103,6 +103,25 @@ test('a model that throws or answers nothing fails the turn', () =>
     }
   }));
 
+test('a generator of a model ends when nobody waits for it', () =>
+  withRuntime(async (runtime) => {
+    const ended = event();
+    async function* model() {
+      try {
+        for (;;) {
+          yield '.';
+          await new Promise(setImmediate);
+        }
+      } finally {
+        ended.set();
+      }
+    }
+    const turn = runtime.session({ model }).turn('x', { events: ['model_delta'] });
+    for await (const { text } of turn) if (text) turn.cancel();
+    assert.strictEqual((await turn).outcome, 'cancelled');
+    await ended.promise;
+  }));
+
 test('a retryable failure is tried again', () =>
   withRuntime(async (runtime) => {
     const tries = [];
