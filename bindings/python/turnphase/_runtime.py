@@ -249,7 +249,7 @@ class ToolRun(_Work):
 class _Function:
     """A function that is registered: a hook, a tool or a model."""
 
-    __slots__ = ('function', 'kind', 'name', 'is_async', 'thread', 'signature')
+    __slots__ = ('function', 'kind', 'name', 'is_async', 'thread', 'signature', 'options')
 
     def __init__(
         self,
@@ -265,6 +265,7 @@ class _Function:
         if not inspect.isroutine(called) and not inspect.isclass(called):
             called = getattr(called, '__call__')
         self.function, self.kind, self.name, self.signature = function, kind, name, signature
+        self.options: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
         if thread and self.is_async:
             raise ValueError(f'{name}: an async function runs in the loop: thread is for plain functions')
@@ -972,7 +973,9 @@ class Runtime:
                 raise TypeError(f'{model!r} is no model: OpenAI(), Script(), FunctionModel() or a function')
             model = _options.FunctionModel(model)
         name = model.options.get('name') or _name_of(model.function) or 'model'
-        return self._keep(_Function(model.function, MODEL, name, model.thread)), {'name': name, **model.options}
+        function = _Function(model.function, MODEL, name, model.thread)
+        function.options = {'name': name, **model.options}  # the library reads its texts until it destroys the model
+        return self._keep(function), function.options
 
     # ---- agents, sessions, turns ----
 
