@@ -12,6 +12,7 @@
 #include "domains/memory/policy.h"
 #include "domains/memory/present.h"
 #include "domains/memory/recall.h"
+#include "domains/memory/secrets.h"
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/database.h"
@@ -381,16 +382,45 @@ static tp_status note_cut(tp_call *call, size_t size, size_t max, const char *be
 
 static tp_status keep(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                       const tp__memory *memory) {
+  enum { REDACTED_MAX = 4096 }; /* of which tp_call_redact() reads */
   tp__memory redacted = *memory;
   if (tp__memory_is_blank(memory->text)) return TP_OK;
   const size_t size = memory->text.size + TP__MEMORY_REDACT_SIZE;
   char *buffer = sqlite3_malloc64(size);
   if (!buffer) return TP_ERR_NO_MEMORY;
   redacted.text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, size);
+  const size_t max = redacted.text.data == memory->text.data ? TP__MEMORY_TEXT_BYTES_MAX : REDACTED_MAX;
   redacted.text.size = tp__memory_cut(redacted.text, TP__MEMORY_TEXT_BYTES_MAX);
-  tp_status status = tp__memory_is_blank(redacted.text) ? TP_OK : tp__memory_put(domain->store, scope, &redacted, NULL);
+  tp_status status = tp__memory_is_blank(redacted.text)
+                         ? tp_call_emit_audit(call, "memory.not_kept", "the host's redaction left nothing", NULL)
+                         : tp__memory_put(domain->store, scope, &redacted, NULL);
   sqlite3_free(buffer);
-  return status == TP_OK ? note_cut(call, memory->text.size, TP__MEMORY_TEXT_BYTES_MAX, "kept") : status;
+  return status == TP_OK ? note_cut(call, memory->text.size, max, "kept") : status;
+}
+
+/** Texts of a turn, without their secrets. */
+typedef struct clean_texts {
+  tp_text user, assistant;
+  char *blocks[2];
+} clean_texts;
+
+static void clean_fini(const clean_texts *clean) {
+  sqlite3_free(clean->blocks[0]);
+  sqlite3_free(clean->blocks[1]);
+}
+
+/* Neither the file nor a model for facts gets a secret. @param clean  with the texts; also freed on failure. */
+static tp_status clean_secrets(const tp__memory_domain *domain, tp_call *call, clean_texts *clean) {
+  size_t counts[2] = {0, 0};
+  char words[96];
+  if (domain->keep_secrets) return TP_OK;
+  tp_status status = tp__memory_redact_secrets(clean->user, &clean->user, &clean->blocks[0], &counts[0]);
+  if (status == TP_OK)
+    status = tp__memory_redact_secrets(clean->assistant, &clean->assistant, &clean->blocks[1], &counts[1]);
+  if (status != TP_OK || counts[0] + counts[1] == 0) return status;
+  snprintf(words, sizeof words, "%zu secrets of the user's text and %zu of the answer are left out", counts[0],
+           counts[1]);
+  return tp_call_emit_audit(call, "memory.secrets", words, NULL);
 }
 
 /* The preview where it is all. */
@@ -399,14 +429,38 @@ static tp_text text_of(const tp_call *call, uint32_t whole, uint32_t preview) {
 }
 
 /* Facts are extracted from the beginning of a message: what a model reads costs, and a fact needs its quote. */
-static tp__memory_said said_for_facts(const tp_call *call, const tp__memory *memory) {
-  tp__memory_said said = {*memory, tp_call_text(call, TP_FIELD_ASSISTANT_PREVIEW)};
+static tp__memory_said said_for_facts(const tp__memory *memory, tp_text answer) {
+  enum { ANSWER_BYTES = 4096 };
+  tp__memory_said said = {*memory, answer};
+  said.answer.size = tp__memory_cut(said.answer, ANSWER_BYTES);
   said.memory.text.size = tp__memory_cut(said.memory.text, TP__MEMORY_FACTS_TEXT_MAX);
   return said;
 }
 
-/* A denied turn was refused for what its text held, so that is not kept. The user's words come first: the lines of a
- * session stand in the order in which they were said. */
+/* The user's words come first: the lines of a session stand in the order in which they were said. */
+static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, int64_t said_ms,
+                            const clean_texts *clean) {
+  tp__memory memory = {.said_ms = said_ms,
+                       .session = tp_call_id(call, TP_ID_SESSION),
+                       .turn = tp_call_id(call, TP_ID_TURN),
+                       .text = clean->user};
+  const tp__memory_said said = said_for_facts(&memory, clean->assistant);
+  tp_status status = keep(domain, call, scope, &memory);
+  if (status == TP_OK && domain->has_model)
+    status = note_cut(call, memory.text.size, TP__MEMORY_FACTS_TEXT_MAX, "read for facts");
+  memory.part = tp_text_of(tp__memory_assistant);
+  memory.text = clean->assistant;
+  if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, scope, &memory);
+  tp_status facts = TP_OK;
+  bool again = false;
+  if (status == TP_OK && domain->has_model && !tp__memory_is_blank(said.memory.text))
+    facts = tp__memory_extract_facts(domain, call, scope, &said, &again);
+  if (status == TP_OK) status = make_vectors(domain, call, scope); /* what was said is kept, whatever facts became */
+  if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
+  return answer(call, status != TP_OK ? status : facts);
+}
+
+/* A denied turn was refused for what its text held, so that is not kept. */
 static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
@@ -416,24 +470,12 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   const int64_t said_ms = said_ms_of(call);
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
-  tp__memory memory = {.said_ms = said_ms,
-                       .session = tp_call_id(call, TP_ID_SESSION),
-                       .turn = tp_call_id(call, TP_ID_TURN),
-                       .text = text_of(call, TP_FIELD_USER_TEXT, TP_FIELD_USER_PREVIEW)};
-  const tp__memory_said said = said_for_facts(call, &memory);
-  tp_status status = keep(domain, call, &scope, &memory);
-  if (status == TP_OK && domain->has_model)
-    status = note_cut(call, memory.text.size, TP__MEMORY_FACTS_TEXT_MAX, "read for facts");
-  memory.part = tp_text_of(tp__memory_assistant);
-  memory.text = text_of(call, TP_FIELD_ASSISTANT_TEXT, TP_FIELD_ASSISTANT_PREVIEW);
-  if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, &scope, &memory);
-  tp_status facts = TP_OK;
-  bool again = false;
-  if (status == TP_OK && domain->has_model && !tp__memory_is_blank(said.memory.text))
-    facts = tp__memory_extract_facts(domain, call, &scope, &said, &again);
-  if (status == TP_OK) status = make_vectors(domain, call, &scope); /* what was said is kept, whatever facts became */
-  if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
-  return answer(call, status != TP_OK ? status : facts);
+  clean_texts clean = {.user = text_of(call, TP_FIELD_USER_TEXT, TP_FIELD_USER_PREVIEW),
+                       .assistant = text_of(call, TP_FIELD_ASSISTANT_TEXT, TP_FIELD_ASSISTANT_PREVIEW)};
+  const tp_status status = clean_secrets(domain, call, &clean);
+  const tp_answer kept = status == TP_OK ? keep_texts(domain, call, &scope, said_ms, &clean) : answer(call, status);
+  clean_fini(&clean);
+  return kept;
 }
 
 /* ---- registration ---- */
@@ -582,6 +624,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   tp__references_init(&domain->refs);
   domain->kind = kind;
   domain->keep_assistant = options->keep_assistant;
+  domain->keep_secrets = options->keep_secrets;
   domain->recall_floor = options->recall_floor;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
   tp_status status = tp__memory_store_open(options->path, &domain->store, fault);

@@ -35,6 +35,7 @@ typedef struct tp__memory_domain {
   uint32_t recall_max;
   int32_t recall_floor;
   bool keep_assistant;
+  bool keep_secrets;
   tp_memory_embedder embedder; /* name NULL: none */
   tp_model model;              /* extracts facts */
   bool has_model;

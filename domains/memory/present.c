@@ -10,6 +10,7 @@
 
 #include "domains/memory/memory.h"
 #include "domains/memory/recall.h"
+#include "domains/memory/secrets.h"
 
 /** The text of a memory that is looked for. */
 typedef struct sought {
@@ -25,8 +26,6 @@ typedef struct walk {
   sought *items;
   uint32_t *slots; /* the first of each hash, 1 + its index; 0: none */
   size_t slot_mask;
-  char *buffer; /* for a redacted message; NULL: not needed so far */
-  size_t buffer_size;
   bool failed;
 } walk;
 
@@ -71,18 +70,26 @@ static void find_in(walk *w, tp_text text) {
 
 /* ---- a message ---- */
 
-/* A redacted text differs from what was said. */
+/* What is kept without its secrets differs from what was said. */
 static bool holds_redacted(walk *w, const tp_message *message, tp_text text) {
-  const size_t size = message->text.size + TP__MEMORY_REDACT_SIZE;
-  if (size > w->buffer_size) {
-    char *buffer = sqlite3_realloc64(w->buffer, size);
-    w->failed = w->failed || !buffer;
-    if (!buffer) return false;
-    w->buffer = buffer;
-    w->buffer_size = size;
+  tp_text clean;
+  char *block;
+  size_t secrets;
+  if (tp__memory_redact_secrets(message->text, &clean, &block, &secrets) != TP_OK) {
+    w->failed = true;
+    return false;
   }
-  tp_text left = tp_call_redact(w->call, TP_REDACT_MEMORY, message->text, w->buffer, w->buffer_size);
-  return left.data != message->text.data && memmem(left.data, left.size, text.data, text.size) != NULL;
+  const size_t size = clean.size + TP__MEMORY_REDACT_SIZE;
+  char *buffer = sqlite3_malloc64(size);
+  w->failed = w->failed || !buffer;
+  bool found = false;
+  if (buffer) {
+    tp_text left = tp_call_redact(w->call, TP_REDACT_MEMORY, clean, buffer, size);
+    found = left.data != message->text.data && memmem(left.data, left.size, text.data, text.size) != NULL;
+  }
+  sqlite3_free(buffer);
+  sqlite3_free(block);
+  return found;
 }
 
 static void look_at(walk *w, sought *s, const tp__memory *memory, const tp_message *message) {
@@ -150,7 +157,6 @@ tp_status tp__memory_drop_present(tp_call *call, tp__memory_list *list) {
     (void)tp_call_messages(call, read_message, &w);
   }
   if (!w.failed) remove_found(w.items, list);
-  sqlite3_free(w.buffer);
   sqlite3_free(w.slots);
   sqlite3_free(w.items);
   return w.failed ? TP_ERR_NO_MEMORY : TP_OK;

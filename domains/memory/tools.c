@@ -10,6 +10,7 @@
 #include "domains/memory/facts.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
+#include "domains/memory/secrets.h"
 #include "domains/memory/terms.h"
 
 enum { LIMIT_DEFAULT = 10, LIMIT_MAX = 50 };
@@ -96,11 +97,8 @@ static tp_answer memory_list(void *ctx, tp_tool_run *run) {
                      before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
 
-static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
-  tp__memory_domain *domain = ctx;
-  tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
-  if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
-  if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
+/* @param secrets  how many were left out of the text. */
+static tp_answer remember(tp__memory_domain *domain, tp_tool_run *run, tp_text text, size_t secrets) {
   char buffer[TP__MEMORY_REDACT_SIZE];
   text = tp_tool_run_redact(run, TP_REDACT_MEMORY, text, buffer, sizeof buffer);
   text.size = (size_t)tp__cut(text, TP__MEMORY_NOTE_BYTES_MAX);
@@ -119,8 +117,22 @@ static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
   char name[TP__MEMORY_ID_SIZE];
   tp__memory_id_write(id, name);
   sqlite3_str *words = sqlite3_str_new(NULL);
-  sqlite3_str_appendf(words, "Remembered as %s.", name);
+  sqlite3_str_appendf(words, "Remembered as %s%s.", name, secrets ? ", without its secrets" : "");
   return answer(run, words);
+}
+
+static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
+  tp__memory_domain *domain = ctx;
+  tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
+  char *block = NULL;
+  size_t secrets = 0;
+  if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
+  if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
+  if (!domain->keep_secrets && tp__memory_redact_secrets(text, &text, &block, &secrets) != TP_OK)
+    return refuse_status(run, TP_ERR_NO_MEMORY);
+  tp_answer outcome = remember(domain, run, text, secrets);
+  sqlite3_free(block);
+  return outcome;
 }
 
 static tp_answer memory_forget(void *ctx, tp_tool_run *run) {

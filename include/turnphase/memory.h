@@ -81,8 +81,11 @@ typedef struct tp_memory_options {
   /** What shares neither a word nor a day with the text is recalled when the words of its neighbours are worth at least
    *  so many thousandths of a word that was never said: the more, the fewer such entries; 0: 300; below 0: all. */
   int32_t recall_floor;
+  /** Keep keys of known vendors, private keys, passwords after their name, numbers of cards and tokens as they are
+   *  said; false: "[redacted:key]" is kept in place of each, and the audit memory.secrets counts them. */
+  bool keep_secrets;
   /** Must be zero. */
-  uint8_t reserved_[4];
+  uint8_t reserved_[3];
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

@@ -378,6 +378,44 @@ TEST(a_message_is_kept_whole_wherever_its_words_stand) {
   }
 }
 
+static bool note_text(void *ctx, const tp_memory_entry *entry) {
+  add(ctx, entry->text);
+  add(ctx, tp_text_of("|"));
+  return true;
+}
+
+static void read_kept(char kept[NOTE_SIZE]) {
+  tp_memory *memory = NULL;
+  kept[0] = '\0';
+  assert_int_equal(tp_memory_open(path, &memory, NULL), TP_OK);
+  assert_int_equal(tp_memory_list(memory, NULL, note_text, kept, NULL), TP_OK);
+  tp_memory_close(memory);
+}
+
+/* Written in two pieces, so that no scanner takes it for a real one. */
+#define KEY \
+  "sk-"     \
+  "proj-a1B2c3D4e5F6g7H8i9J0"
+
+static void keep_secrets(bool keeps) {
+  static char kept[NOTE_SIZE];
+  const tp_memory_options options = {
+      .struct_size = sizeof options, .path = path, .keep_assistant = true, .keep_secrets = keeps};
+  register_memory(&options, NULL);
+  assistant_words = "I shall use password: hunter22 for it.";
+  say("one", "t1", "Please deploy with the key " KEY " today.");
+  read_kept(kept);
+  assert_int_equal(strstr(kept, KEY) != NULL, keeps);
+  assert_int_equal(strstr(kept, "deploy with the key [redacted:key] today.") == NULL, keeps);
+  assert_int_equal(strstr(kept, "hunter22") != NULL, keeps);
+  say("two", "t2", "Which key do I deploy with?");
+  assert_int_equal(strstr(noted.contexts, KEY) != NULL, keeps);
+  assert_holds(noted.contexts, "Please deploy with the key");
+}
+
+TEST_WITH(secrets_are_not_kept, start_runtime, end_runtime) { keep_secrets(false); }
+TEST_WITH(secrets_are_kept_when_the_options_say_so, start_runtime, end_runtime) { keep_secrets(true); }
+
 TEST(of_a_message_beyond_the_bound_the_beginning_is_kept) {
   static const size_t sizes[] = {4096, 4097, 131072, 131073, 262144, 300000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -317,6 +317,16 @@ TEST_WITH(what_is_kept_redacted_stands_there_with_what_was_redacted, NULL, end) 
   assert_holds(recalled, "The code of my locker is ****");
 }
 
+TEST(what_is_kept_without_its_secret_stands_there_with_it) {
+  enter("one");
+  say("t1", "For my locker take password: hunter22 please.");
+  say("t2", "What about my locker?");
+  assert_string_equal(recalled, "");
+  enter("two");
+  say("t3", "What about my locker?");
+  assert_holds(recalled, "password: [redacted:password] please.");
+}
+
 /* Sixty-four entries are worth more than what stands below them; those that stand there take no place. */
 TEST(what_stands_there_takes_no_place_from_others) {
   char id[16], text[96];
