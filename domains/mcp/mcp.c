@@ -43,7 +43,7 @@ typedef struct call {
   tp_writer *responses; /* NULL: nothing is wanted */
   size_t input;         /* the next one */
   bool asks;            /* a person or a model is asked: who takes it, goes on. Under the session's lock */
-  char tenant[TP_ID_BYTES_MAX + 1], workspace[TP_ID_BYTES_MAX + 1];
+  char tenant[TP_ID_BYTES_MAX + 1];
 } call;
 
 static void call_ref(void *ctx) { tp__references_ref(&((call *)ctx)->refs); }
@@ -261,11 +261,9 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   const tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
   (void)tp__copy_cut(c->tenant, sizeof c->tenant, tp_tool_run_id(run, TP_ID_TENANT));
-  (void)tp__copy_cut(c->workspace, sizeof c->workspace, tp_tool_run_id(run, TP_ID_WORKSPACE));
   c->origin = (tp__mcp_origin){.tool = tool->full_name,
                                .data = tp_tool_run_data(run, TP_ID_TURN),
                                .tenant = c->tenant,
-                               .workspace = c->workspace,
                                .owner = c,
                                .ref = call_ref,
                                .unref = call_unref};

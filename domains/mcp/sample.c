@@ -257,17 +257,18 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
 
 static tp_status open_session(sample *m, tp_fault *fault) {
   tp__mcp_session *s = m->session;
-  char id[ID_BYTES];
+  char id[ID_BYTES], workspace[ID_BYTES];
   tp_history *history = NULL;
   tp__lock_acquire(&s->lock);
   unsigned long long number = ++s->sample_sessions;
   tp__lock_release(&s->lock);
   snprintf(id, sizeof id, "mcp.%s.sampling.%llx.%llu", s->settings.options.name,
            (unsigned long long)m->origin->token.bits, number);
+  snprintf(workspace, sizeof workspace, "mcp.%s", s->settings.options.name); /* what a memory keeps of it is apart */
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = id,
                                 .tenant = m->origin->tenant[0] ? m->origin->tenant : NULL,
-                                .workspace = m->origin->workspace[0] ? m->origin->workspace : NULL,
+                                .workspace = workspace,
                                 .model = &s->settings.model};
   tp_status status = tp_history_memory_new(NULL, &history, fault);
   if (status != TP_OK) return status;

@@ -74,7 +74,7 @@ typedef struct tp__mcp_origin {
   const char *tool; /* as models know it */
   const void *data; /* of its turn */
   tp_token token;   /* of the call */
-  const char *tenant, *workspace;
+  const char *tenant;
   void *owner; /* that the origin is a part of */
   void (*ref)(void *owner);
   void (*unref)(void *owner);

@@ -80,7 +80,8 @@ typedef enum tp_mcp_action {
  *  gateway (mcp_server.h) that offers sampling is asked first, about its own calls; what it refuses is refused. Else a
  *  turn that is nested in the call asks the model: it passes every gate of a turn, is recorded, takes part in budgets,
  *  and ends at the latest with the call. It has no history and no tools, and its requests have the server's texts and
- *  nothing of the host: no memory, context or reminder. Zero means default. */
+ *  nothing of the host: no memory, context or reminder. Its session has the tenant of the call and the workspace
+ *  "mcp.NAME", so that what a memory keeps of it is not recalled for users. Zero means default. */
 typedef struct tp_mcp_sampling {
   size_t struct_size;
   /** Answers; copied, and not taken: what it points to stays until tp_runtime_free(). NULL: only clients of a gateway

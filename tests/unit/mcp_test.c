@@ -1022,13 +1022,14 @@ TEST(a_server_gets_as_many_answers_and_tokens_as_it_may) {
 /* Gates and memory of a host: the text of a server's turn is judged, and other phases add what no server may read. */
 typedef struct host_hooks {
   bool denies;
-  _Atomic int intakes, parents;
+  _Atomic int intakes, parents, apart;
 } host_hooks;
 
 static tp_answer judge_text(void *ctx, tp_call *tp) {
   host_hooks *h = ctx;
   h->intakes++;
   h->parents += tp_call_parent_turn(tp).size > 0;
+  h->apart += tp_text_is(tp_call_id(tp, TP_ID_WORKSPACE), "mcp.s");
   if (h->denies) return tp_call_deny(tp, "not for servers");
   const tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = TEXT("a text that the gate left")};
   return tp_call_replace(tp, &field, 1, NULL) == TP_OK ? TP_ANSWER_DONE : tp_call_fail(tp, TP_ERR_HOOK, "no");
@@ -1075,6 +1076,7 @@ TEST(a_request_that_a_server_wanted_has_nothing_of_the_host) {
   }
   assert_int_equal(h.intakes, 2);
   assert_int_equal(h.parents, 2); /* they are nested turns */
+  assert_int_equal(h.apart, 2);   /* a memory of the host keeps nothing of them for its users */
 }
 
 TEST(a_gate_that_denies_the_turn_refuses_the_server) {
