@@ -435,6 +435,39 @@ def events_are_filtered_and_a_wrong_filter_is_named(program):
             assert serving.ask('GET', '/admin/events' + query, headers=BEARER)[0] == 400, query
 
 
+def a_reader_that_is_too_slow_loses_events_and_is_told_how_many(program):
+    with Operating(program, '--model', 'script:talk.yaml') as serving:
+        every, slow = serving.events(), socket.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(('127.0.0.1', serving.port))
+        head = 'GET /admin/events HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer '
+        slow.sendall(f'{head}{ADMIN}\r\n\r\n'.encode())
+        slow_file = slow.makefile('rb')
+        while slow_file.readline() != b'\r\n':
+            pass
+        late = events_of(slow_file)
+        assert next(late)['kind'] == 'begin'
+        counted, turns, size = 0, 0, 0
+        while size < 1 << 20:  # more than what waits for a reader, here and in the system
+            assert serving.chat()[0] == 200
+            turns += 1
+            for event in every:
+                counted += event['kind'] != 'begin'
+                size += len(json.dumps(event))
+                if event['kind'] == 'turn_end':
+                    break
+        heard = dropped = 0
+        while heard + dropped < counted:
+            event = next(late)
+            if event['kind'] == 'dropped':
+                dropped += event['count']
+            else:
+                heard += 1
+        assert dropped > 0 and heard > 0 and heard + dropped == counted, (heard, dropped, counted)
+        slow_file.close()
+        slow.close()
+
+
 def the_rest_of_admin_answers(program):
     with Operating(program, '--model', 'script:talk.yaml', '--data', 'kept', '--hooks', 'hooks', files={
             'hooks/quiet.yaml': json.dumps({'id': 'quiet', 'event': 'turn.intake',
@@ -582,7 +615,8 @@ CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_l
          metrics_need_the_operators_key_where_clients_need_one,
          admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
          another_hash_denies_and_a_cancel_ends_the_question, events_are_filtered_and_a_wrong_filter_is_named,
-         the_rest_of_admin_answers, the_page_may_run_its_own_script_only,
+         a_reader_that_is_too_slow_loses_events_and_is_told_how_many, the_rest_of_admin_answers,
+         the_page_may_run_its_own_script_only,
          a_socket_of_a_manager_is_listened_on_and_it_is_notified, what_a_manager_passes_wrongly_is_named,
          sigquit_prints_the_state]
 
