@@ -394,10 +394,41 @@ def a_question_is_seen_and_answered(program):
                 assert next(events)['kind'] == 'turn_end'
                 assert [(d['what'], d['turn']) for d in serving.admin('denials')] == [('look', question['turn'])]
         turn, = serving.admin('turns')  # it waits for its client
-        serving.admin('turns/cancel', {'session': turn['session'], 'turn': 'other'}, expect=404)
+        for wrong in ({'turn': 'other'}, {'session': 'other'}, {'tenant': 'other'}):
+            serving.admin('turns/cancel', {**{key: turn[key] for key in ('tenant', 'session', 'turn')}, **wrong},
+                          expect=404)
         serving.admin('turns/cancel', {'session': turn['session'], 'turn': turn['turn'], 'tenant': turn['tenant']})
         assert until(lambda: next(events)['kind'] == 'turn_end')
         assert serving.admin('turns') == []
+        seen = exposed(serving.ask('GET', '/metrics', headers=BEARER)[2], False)
+        assert seen['turnphase_questions_total', ()] == 2
+        assert seen['turnphase_tool_calls_total', (('tool', '_client'), ('result', 'denied'))] == 1
+        assert not any('look' in str(labels) for _, labels in seen), seen
+
+
+def a_question_that_is_answered_elsewhere_is_over_here(program):
+    two = TOOLS.replace('[{name: look, arguments: {n: 7}}]',
+                        '[{name: look, arguments: {n: 1}}, {name: look, arguments: {n: 2}}]')
+    with Operating(program, *ASKING, files={**ASKING_FILES, 'tools.yaml': two}, before=trust) as serving:
+        client = serving.begin(LOOK)
+        until(lambda: len(serving.admin('questions')) == 2)
+        ask = [program, 'ask']
+        shown = until(lambda: subprocess.run([*ask, 'list', 'kept', '--json'], cwd=serving.place, env=serving.env,
+                                             capture_output=True, check=True, text=True, timeout=LIMIT_S).stdout)
+        subprocess.run([*ask, 'answer', 'kept', str(json.loads(shown.splitlines()[0])['number']), 'deny'],
+                       cwd=serving.place, env=serving.env, check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
+        question, = until(lambda: len(serving.admin('questions')) == 1 and serving.admin('questions'))
+        serving.admin('questions/answer', {'key': question['key'], 'verdict': 'deny',
+                                           'arguments_hash': question['arguments_hash']})
+        assert client.getresponse().status == 200
+        client.close()
+
+
+def a_tool_that_is_none_is_counted_without_its_name(program):
+    with Operating(program, '--model', 'script:tools.yaml', files=ASKING_FILES) as serving:
+        assert serving.chat()[0] == 200
+        seen = exposed(serving.ask('GET', '/metrics', headers=BEARER)[2], False)
+        assert seen['turnphase_tool_calls_total', (('tool', '_unknown'), ('result', 'unknown_tool'))] == 1
 
 
 def another_hash_denies_and_a_cancel_ends_the_question(program):
@@ -497,7 +528,9 @@ def the_rest_of_admin_answers(program):
         def noted():
             audit = subprocess.run([program, 'audit', 'kept'], cwd=serving.place, env=serving.env, text=True,
                                    check=True, capture_output=True, timeout=LIMIT_S).stdout
-            return all(re.search(word + r' +operator\b', audit) for word in ('redrive', 'discard', 'trip', 'drain'))
+            return all(re.search(word, audit) for word in (
+                r'redrive +operator\b', r'discard +operator\b', r'trip +operator\b.*quiet',
+                r'untrip +operator\b.*quiet', r'drain +operator\b'))
         until(noted)
 
 
@@ -521,10 +554,11 @@ def the_page_may_run_its_own_script_only(program):
 class Manager:
     """What a manager of services has: a socket that listens, and one that is notified."""
 
-    def __init__(self, place, family=socket.AF_INET, address=('127.0.0.1', 0)):
+    def __init__(self, place, family=socket.AF_INET, address=('127.0.0.1', 0), listens=True):
         self.listening = socket.socket(family)
         self.listening.bind(address)
-        self.listening.listen()
+        if listens:
+            self.listening.listen()
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notified.bind(os.path.join(place, 'notify'))
         self.notified.settimeout(LIMIT_S)
@@ -589,10 +623,11 @@ def what_a_manager_passes_wrongly_is_named(program):
                 (2, None, socket.AF_INET, ('127.0.0.1', 0), 'listens on one'),
                 (1, '127.0.0.1:0', socket.AF_INET, ('127.0.0.1', 0), 'leave --http out'),
                 (1, None, socket.AF_INET, ('0.0.0.0', 0), 'set keys'),
+                (1, None, socket.AF_INET, ('127.0.0.1', 0), 'that listens'),
                 (1, None, socket.AF_UNIX, place + '/unix', 'no TCP socket')):
             if os.path.exists(place + '/notify'):
                 os.unlink(place + '/notify')
-            manager = Manager(place, family, address)
+            manager = Manager(place, family, address, words != 'that listens')
             try:
                 Serving(begin, '--model', 'script:talk.yaml', http=http, **manager.popen(count))
                 raise RuntimeError('it began')
@@ -614,6 +649,7 @@ CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_l
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
          metrics_need_the_operators_key_where_clients_need_one,
          admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
+         a_question_that_is_answered_elsewhere_is_over_here, a_tool_that_is_none_is_counted_without_its_name,
          another_hash_denies_and_a_cancel_ends_the_question, events_are_filtered_and_a_wrong_filter_is_named,
          a_reader_that_is_too_slow_loses_events_and_is_told_how_many, the_rest_of_admin_answers,
          the_page_may_run_its_own_script_only,
