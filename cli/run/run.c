@@ -126,8 +126,7 @@ static int take_schema(player *p) {
 }
 
 /* The conversation comes first: it may be standard input, and its author should see its faults alone. */
-static int open_player(player *p) {
-  cli_models models;
+static int read_player(player *p) {
   const char *file = p->arguments->operand;
   bool may_name_models =
       file && strcmp(file, "-") != 0; /* from standard input nothing is read for a wrong command line */
@@ -140,7 +139,12 @@ static int open_player(player *p) {
     p->with_profile.mcp_profile = file;
     p->arguments = &p->with_profile;
   }
-  if (status == CLI_OK) status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
+  return status;
+}
+
+static int open_player(player *p) {
+  cli_models models;
+  int status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);
   if (status == CLI_OK) status = open_questions(p);
@@ -410,11 +414,16 @@ static void play(player *p) {
 
 int cli_run(const cli_arguments *arguments, cli_output *output) {
   player p = {.arguments = arguments, .output = output, .began_ms = tp__wall_ms()};
+  p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
+  int status = read_player(&p); /* here a signal ends the process as it does by itself: nothing is under way */
+  if (status != CLI_OK) {
+    close_player(&p);
+    return status;
+  }
   cli_interrupt_start(&p.interrupt);
   p.may_ask = !arguments->keeps_questions && cli_ask_start(&p.ask);
   p.talk.person = p.may_ask ? &p.ask : NULL;
-  p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
-  int status = open_player(&p);
+  status = open_player(&p);
   if (status == CLI_OK) {
     play(&p);
     status = p.status;

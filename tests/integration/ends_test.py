@@ -111,6 +111,20 @@ def run_is_ended(root):
         assert b'cancelled' in shown.stdout, shown.stdout
 
 
+def run_that_reads_its_conversation_is_ended(root):
+    """Nothing is under way: the signal ends the process as it does by itself."""
+    for number in SIGNALS:
+        master, terminal = os.openpty()
+        process = subprocess.Popen([COMMAND, 'run', '--script', 'model.yaml'], cwd=root, stdin=terminal,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(terminal)
+        assert b'reading from the terminal' in process.stderr.readline()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, out, err) == (-number, b'', b''), (process.returncode, out, err)
+        os.close(master)
+
+
 def program_that_hears_no_signal_is_gone(root):
     process, program, _ = begin(root, 'deaf', DEAF)
     lines, _ = end(process, program, signal.SIGTERM)
@@ -230,7 +244,7 @@ def what_runs_and_what_ran_at_a_crash_is_shown(root):
         assert 'crash_suspect' not in look(directory, 'show', 'data', 't9')
 
 
-CASES = [run_is_ended, what_runs_and_what_ran_at_a_crash_is_shown, program_that_hears_no_signal_is_gone,
-         chat_is_ended, chat_that_waits_for_a_line_is_ended, call_is_ended, second_one_ends_at_once,
-         what_was_ignored_stays_so]
+CASES = [run_is_ended, run_that_reads_its_conversation_is_ended, what_runs_and_what_ran_at_a_crash_is_shown,
+         program_that_hears_no_signal_is_gone, chat_is_ended, chat_that_waits_for_a_line_is_ended, call_is_ended,
+         second_one_ends_at_once, what_was_ignored_stays_so]
 sys.exit(cases.run(CASES, lambda directory: directory))
