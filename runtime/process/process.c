@@ -93,7 +93,7 @@ struct tp_process_loop {
   tp__mutex mutex;
   /* under mutex */
   tp__link incoming, children;
-  size_t count; /* started, not reported */
+  size_t count; /* started, or being started, and not reported */
   uint64_t last_id;
   tp__supervisor supervisor;
   tp__thread *thread; /* NULL: no child yet */
@@ -500,9 +500,11 @@ static void loop_fini(tp_process_loop *loop) {
   tp__release(&allocator, loop, sizeof *loop);
 }
 
+/* A child that another thread is just starting is in no list yet: the loop waits for it, and ends it. */
 static bool is_done(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
-  bool done = loop->is_stopping && tp__list_empty(&loop->incoming) && tp__list_empty(&loop->children);
+  bool has_children = !tp__list_empty(&loop->incoming) || !tp__list_empty(&loop->children);
+  bool done = loop->is_stopping && !has_children && loop->count == 0;
   tp__mutex_unlock(&loop->mutex);
   return done;
 }
@@ -703,6 +705,7 @@ static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *f
 static void place_free(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
   loop->count--;
+  tp__pollable_set(&loop->wake); /* its thread may wait for this start */
   tp__mutex_unlock(&loop->mutex);
 }
 

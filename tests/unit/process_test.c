@@ -3,6 +3,7 @@
  * Child processes: the table of hostile children, exact environment and descriptors, and what becomes of a loop. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -361,6 +362,37 @@ TEST(loop_that_is_ended_by_an_end_kills_the_others) {
   wait_for(&other);
   assert_int_equal(other.result.end, TP_PROCESS_KILLED);
   tp_process_loop_free(in.loop);
+}
+
+struct starter {
+  tp_process_loop *loop;
+  struct run run;
+  tp_status status;
+};
+
+static void *start_one(void *arg) {
+  struct starter *s = arg;
+  static const char *const arguments[] = {"/bin/sleep", "600", NULL};
+  const tp_process_options options = {.struct_size = sizeof options, .arguments = arguments};
+  s->status = tp_process_start(s->loop, &options, run_ended, &s->run, NULL, NULL);
+  return NULL;
+}
+
+/* It is counted before its program begins, and in the lists of the loop after that. */
+TEST(a_child_that_is_being_started_ends_with_the_loop) {
+  for (int i = 0; i < 50; i++) {
+    struct starter s = {.loop = open_loop(), .run = {.ended = LATCH}};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, start_one, &s), 0);
+    while (tp_process_loop_count(s.loop) == 0 && latch_count(&s.run.ended) == 0) sched_yield();
+    tp_process_loop_end(s.loop);
+    pthread_join(thread, NULL);
+    assert_int_equal(s.status, TP_OK);
+    assert_int_equal(latch_count(&s.run.ended), 1);
+    assert_int_equal(s.run.result.end, TP_PROCESS_CANCELLED);
+    assert_int_equal(tp_process_loop_count(s.loop), 0);
+    tp_process_loop_free(s.loop);
+  }
 }
 
 struct chain {
