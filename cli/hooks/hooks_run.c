@@ -337,7 +337,7 @@ int cli_hooks_run(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = try_hook(&t);
   tp_hooks_free(t.hooks);
   if (t.turn) tp_turn_end(t.turn);
-  tp_runtime_free(t.runtime);
+  cli_host_close(t.runtime);
   cli_payload_free(&t.payload);
   cli_pool_free(&t.pool);
   tp__lock_condition_fini(&t.ended);

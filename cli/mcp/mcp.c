@@ -268,7 +268,7 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
     status = CLI_NEGATIVE;
   }
   (void)!tp_runtime_drain(c->runtime, DRAIN_LIMIT_MS, &report, NULL);
-  tp_runtime_free(c->runtime);
+  cli_host_close(c->runtime);
   free(c);
   return status;
 }

@@ -244,7 +244,7 @@ static void close_serving(serving *s) {
   if (s->runtime) {
     tp_drain_report report = {.struct_size = sizeof report};
     (void)!tp_runtime_drain(s->runtime, DRAIN_LIMIT_MS, &report, NULL);
-    tp_runtime_free(s->runtime);
+    cli_host_close(s->runtime);
   }
   tp_sqlite_questions_close(s->questions);
   if (s->end_fd >= 0) close(s->end_fd);

@@ -2,6 +2,7 @@
 #include "cli/run/host.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -228,4 +229,12 @@ int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, 
   if (status == CLI_OK) *ret_runtime = runtime;
   else tp_runtime_free(runtime);
   return status;
+}
+
+void cli_host_close(tp_runtime *runtime) {
+  enum { MOMENT_MS = 1000, LOOK_MS = 2 };
+  for (int waited_ms = 0; waited_ms < MOMENT_MS && runtime && tp_runtime_leaks(runtime, NULL, NULL) > 0;
+       waited_ms += LOOK_MS)
+    (void)poll(NULL, 0, LOOK_MS);
+  tp_runtime_free(runtime);
 }

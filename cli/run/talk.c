@@ -285,7 +285,7 @@ uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {
 /* The runtime is used by what follows hooks, and its sessions use all the rest. */
 void cli_talk_close(cli_talk *talk) {
   cli_follower_free(talk->follower);
-  tp_runtime_free(talk->runtime);
+  cli_host_close(talk->runtime);
   tp_shared_history_unref(talk->history);
   cli_watch_fini(&talk->watch);
   free(talk->agents);

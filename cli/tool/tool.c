@@ -263,7 +263,7 @@ int cli_tool(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = u.action == LIST ? list(runtime, arguments, output) : call(runtime, &u);
   if (runtime) status = drain(runtime, status, cli_interrupted(&interrupt));
   if (may_ask) cli_ask_stop(&ask);
-  tp_runtime_free(runtime);
+  cli_host_close(runtime);
   cli_interrupt_stop(&interrupt);
   free(memory_path);
   return status;
