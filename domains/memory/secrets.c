@@ -313,13 +313,14 @@ static bool find_at(const reader *r, const char *at, finding *f) {
 }
 
 tp_status tp__memory_redact_secrets(tp_text text, tp_text *ret_text, char **ret_block, size_t *ret_count) {
-  const reader r = {text.data, text.data + text.size};
-  const char *from = text.data;
-  sqlite3_str *left = NULL;
   *ret_text = text;
   *ret_block = NULL;
   *ret_count = 0;
-  for (const char *at = text.data; text.size > 0 && at < r.end;) {
+  if (text.size == 0) return TP_OK;
+  const reader r = {text.data, text.data + text.size};
+  const char *from = text.data;
+  sqlite3_str *left = NULL;
+  for (const char *at = text.data; at < r.end;) {
     finding f;
     if (!find_at(&r, at, &f)) {
       at++;

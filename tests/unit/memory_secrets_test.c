@@ -154,4 +154,13 @@ TEST(what_is_no_secret_stays) {
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_left(texts[i], texts[i]);
 }
 
+/* What a turn without tool calls has. */
+TEST(no_text_has_no_secret) {
+  tp_text left = {"x", 1};
+  char *block = NULL;
+  size_t count = 1;
+  assert_int_equal(tp__memory_redact_secrets((tp_text){NULL, 0}, &left, &block, &count), TP_OK);
+  assert_true(left.size == 0 && !block && count == 0);
+}
+
 TEST_MAIN(count, arguments) { return test_main(count, arguments); }
