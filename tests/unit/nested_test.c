@@ -414,6 +414,7 @@ TEST(by_the_token_it_ends_with_its_call) {
   assert_int_equal(tp_turn_submit(w.session, &request, turn_ended, &s, NULL, NULL), TP_OK);
   latch_wait(&s.ended, 1);
   latch_wait(&w.nested_over, 1);
+  latch_wait(&w.submitted, 1);
   assert_string_equal(tp_turn_outcome_name(w.outcome), "timed_out");
   close_world(&w);
 }

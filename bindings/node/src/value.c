@@ -52,7 +52,7 @@ bool tpn_text(napi_env env, napi_value string, tpn_arena *arena, tp_text *ret_te
 }
 
 const char *tpn_chars(napi_env env, napi_value string, tpn_arena *arena) {
-  tp_text text;
+  tp_text text = {"", 0};
   if (!tpn_text(env, string, arena, &text)) return NULL;
   if (strlen(text.data) == text.size) return text.data;
   tpn_type_error(env, "a NUL is in the text");
