@@ -31,7 +31,7 @@ struct cli_line {
 #ifdef CLI_LIBEDIT
   EditLine *edit; /* NULL: read() alone */
   History *history;
-  bool interrupted, was_empty;
+  bool interrupted, was_empty, too_long;
 #endif
 };
 
@@ -128,9 +128,10 @@ static unsigned char paste(EditLine *edit, int key) {
   if (ended == PASTE_END_LENGTH) length -= PASTE_END_LENGTH;
   while (length > 0 && text[length - 1] == '\n') length--; /* else it would look as if it were sent */
   if (length > 0) text[length] = 0;
-  bool fits = length == 0 || (length <= CLI_LINE_BYTES_MAX && el_winsertstr(edit, text) == 0);
+  cli_line *line = line_of(edit);
+  line->too_long = length > 0 && (length > CLI_LINE_BYTES_MAX || el_winsertstr(edit, text) != 0);
   free(text);
-  return fits ? CC_REFRESH : CC_REFRESH_BEEP;
+  return line->too_long ? CC_NEWLINE : CC_REFRESH; /* what is dropped is said at once */
 }
 
 static unsigned char begin_line(EditLine *edit, int key) {
@@ -187,7 +188,7 @@ static void open_edit(cli_line *line) {
 /* What was read stays readable until the next call: libedit's own line does. */
 static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
   int count = 0;
-  line->interrupted = false;
+  line->interrupted = line->too_long = false;
   el_resize(line->edit);
   el_set(line->edit, EL_PREP_TERM, 1); /* before the prompt: what is typed from then on is shown once */
   set_paste(true);
@@ -196,6 +197,7 @@ static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
   if (line->interrupted || !text || count <= 0) fputc('\n', stdout);
   if (line->interrupted) return line->was_empty ? CLI_LINE_LEAVE : CLI_LINE_INTERRUPT;
   if (!text || count < 0) return count < 0 ? CLI_LINE_FAILED : CLI_LINE_END;
+  if (line->too_long) return CLI_LINE_TOO_LONG;
   size_t size = (size_t)count;
   bool has_end = size > 0 && text[size - 1] == '\n';
   HistEvent event;

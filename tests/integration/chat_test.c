@@ -181,6 +181,7 @@ static const struct {
     {"\x1b[200~\r\r\x1b[201~j\r", "j"},
     {"k1\x1b\rk2\r", "k1\\nk2"}, /* Alt-Enter */
 };
+enum { CHAT_BYTES_MAX = 1 << 20 }; /* of a message */
 enum { TEXTS_OF_LINES = sizeof texts_of_lines / sizeof texts_of_lines[0] };
 
 static void await_answers(terminal *t, size_t wanted) {
@@ -206,6 +207,15 @@ TEST(a_text_of_several_lines_is_one_message) {
     snprintf(wanted, sizeof wanted, "\"content\":\"%s\"}", texts_of_lines[i].message);
     if (!strstr(endpoint_body(e, i), wanted)) fail_msg("%s is not in %s", wanted, endpoint_body(e, i));
   }
+  char *large = malloc(CHAT_BYTES_MAX + 2);
+  memset(large, 'x', CHAT_BYTES_MAX + 1);
+  large[CHAT_BYTES_MAX + 1] = '\0';
+  terminal_type(t, "begun \x1b[200~");
+  terminal_type(t, large);
+  terminal_type(t, "\x1b[201~");
+  free(large);
+  terminal_await(t, "a message has at most 1048576 bytes\n> "); /* and nothing of it was sent */
+  assert_int_equal(e->request_count, TEXTS_OF_LINES);
   terminal_type(t, "\x1b[200~/quit\rnow\x1b[201~\r");
   terminal_await(t, "has two slashes\n> ");
   terminal_say(t, "/quit");
