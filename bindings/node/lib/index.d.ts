@@ -228,7 +228,8 @@ export type EventKind =
   | 'job'
   | 'lost'
   | 'thinking'
-  | 'message';
+  | 'message'
+  | 'tool_progress';
 export interface ToolResult {
   readonly name: string;
   /** ok, handler_error, denied, timed_out, … */

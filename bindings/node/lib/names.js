@@ -2,34 +2,14 @@
 /* Names of members that only the package uses, and of what the library reports. */
 'use strict';
 
-const KINDS = [
-  'turn_begin',
-  'phase_begin',
-  'run',
-  'phase_end',
-  'model_begin',
-  'model_delta',
-  'model_end',
-  'tool_begin',
-  'tool_end',
-  'context',
-  'reminder',
-  'diagnostic',
-  'turn_end',
-  'audit',
-  'question',
-  'job',
-  'lost',
-  'thinking',
-  'message',
-];
+const core = require('./core.js');
 
 module.exports = {
   HANDLE: Symbol('handle'),
   HOST: Symbol('host'),
   ID: Symbol('id'),
   /** Bits of a listener by the names of events. */
-  EVENT_BITS: new Map(KINDS.map((kind, at) => [kind, 2 ** (at + 1)])),
+  EVENT_BITS: new Map(core.eventNames().map((kind, at) => [kind, 2 ** (at + 1)])),
   /** What a turn yields where it names no kinds: what a chat shows. */
   DEFAULT_EVENTS: [
     'turn_begin',

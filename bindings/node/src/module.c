@@ -272,12 +272,22 @@ static napi_value module_setup(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
+/* eventNames(): by their numbers, from 1. */
+static napi_value module_event_names(napi_env env, napi_callback_info info) {
+  napi_value names = NULL;
+  (void)info;
+  if (napi_create_array(env, &names) != napi_ok) return NULL;
+  for (uint32_t kind = 1; strcmp(tp_event_name((tp_event_kind)kind), "unknown") != 0; kind++) {
+    napi_value name = tpn_string(env, tp_text_of(tp_event_name((tp_event_kind)kind)));
+    if (!name || napi_set_element(env, names, kind - 1, name) != napi_ok) return NULL;
+  }
+  return names;
+}
+
 static const tpn_function module_functions[] = {
-    {"setup", module_setup},
-    {"version", module_version},
-    {"statusError", module_status_error},
-    {"roundTrip", module_round_trip},
-    {NULL, NULL},
+    {"setup", module_setup},          {"eventNames", module_event_names},
+    {"version", module_version},      {"statusError", module_status_error},
+    {"roundTrip", module_round_trip}, {NULL, NULL},
 };
 
 static bool add_functions(napi_env env, napi_value exports, const tpn_function *functions) {

@@ -3,6 +3,8 @@
 'use strict';
 
 const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { getEventListeners } = require('node:events');
 const { test } = require('node:test');
@@ -20,6 +22,23 @@ test('a function answers', () =>
       const { outcome, text, finish } = await oneTurn(runtime, model, 'Ada');
       assert.deepStrictEqual([outcome, text, finish], ['completed', 'hello Ada', 'stop']);
     }
+  }));
+
+test('each event of the library can be asked for, and has its type', () =>
+  withRuntime(async (runtime) => {
+    const folder = path.dirname(require.resolve('turnphase'));
+    const names = require(path.join(folder, 'core.js')).eventNames();
+    assert.deepStrictEqual([names[0], names[19]], ['turn_begin', 'tool_progress']);
+    const types = fs.readFileSync(path.join(folder, 'index.d.ts'), 'utf8');
+    const union = types.slice(types.indexOf('type EventKind')).split(';')[0];
+    assert.deepStrictEqual(
+      [...union.matchAll(/'(\w+)'/g)].map((found) => found[1]),
+      names,
+    );
+    const kinds = new Set();
+    const events = names.filter((name) => name !== 'job'); // jobs are the runtime's
+    for await (const { kind } of runtime.session({ model: saysHello }).turn('x', { events })) kinds.add(kind);
+    for (const kind of ['turn_begin', 'model_begin', 'model_end', 'turn_end']) assert.ok(kinds.has(kind), kind);
   }));
 
 test('pieces are events and the answer', () =>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * module.c: the module turnphase._core. */
+#include <string.h>
+
 #include "bindings/python/src/core.h"
 
 static PyObject *module_version(PyObject *self, PyObject *unused) {
@@ -18,8 +20,21 @@ static PyObject *module_round_trip(PyObject *self, PyObject *object) {
   return shown;
 }
 
+/* By their numbers, from 1. */
+static PyObject *module_event_names(PyObject *self, PyObject *unused) {
+  PyObject *names = PyList_New(0);
+  (void)self, (void)unused;
+  for (int kind = 1; names && strcmp(tp_event_name((tp_event_kind)kind), "unknown") != 0; kind++) {
+    PyObject *name = PyUnicode_FromString(tp_event_name((tp_event_kind)kind));
+    if (!name || PyList_Append(names, name) != 0) Py_CLEAR(names);
+    Py_XDECREF(name);
+  }
+  return names;
+}
+
 static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, NULL},
+    {"event_names", module_event_names, METH_NOARGS, NULL},
     {"round_trip", module_round_trip, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -598,6 +598,14 @@ class Turns(AsyncTest):
         with self.assertRaises(TimeoutError):
             result.check()
 
+    async def test_each_event_of_the_library_can_be_asked_for(self):
+        names = turnphase._core.event_names()
+        self.assertEqual((names[0], names[19]), ('turn_begin', 'tool_progress'))
+        async with Runtime() as runtime, runtime.session(model=says_hello) as session:
+            of_turns = [name for name in names if name != 'job']  # jobs are the runtime's
+            kinds = {event.kind async for event in session.turn('x', events=of_turns)}
+        self.assertLessEqual({'turn_begin', 'model_begin', 'model_end', 'turn_end'}, kinds)
+
     async def test_a_turn_begins_when_it_is_used(self):
         async with Runtime() as runtime, runtime.session(model=says_hello) as session:
             unused = session.turn('never')

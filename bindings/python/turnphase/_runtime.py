@@ -58,33 +58,7 @@ _IDS = {
     'task_id': 6,
     'run_id': 7,
 }
-EVENT_KINDS = {
-    name: number
-    for number, name in enumerate(
-        (
-            'turn_begin',
-            'phase_begin',
-            'run',
-            'phase_end',
-            'model_begin',
-            'model_delta',
-            'model_end',
-            'tool_begin',
-            'tool_end',
-            'context',
-            'reminder',
-            'diagnostic',
-            'turn_end',
-            'audit',
-            'question',
-            'job',
-            'lost',
-            'thinking',
-            'message',
-        ),
-        1,
-    )
-}
+EVENT_KINDS = {name: number for number, name in enumerate(_core.event_names(), 1)}
 _LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
 # What `async for` yields where a turn names no kinds.
 DEFAULT_EVENTS = (
