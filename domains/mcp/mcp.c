@@ -458,29 +458,24 @@ static tp_answer judge_call(void *ctx, tp_call *tp) {
 
 static void session_unref(void *ctx) { tp__mcp_session_unref(ctx); }
 
-static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
-  static const uint32_t phase = TP_PHASE_TOOL_PRE;
-  char pattern[TP_ID_BYTES_MAX + 1];
-  snprintf(pattern, sizeof pattern, "mcp__%s__*", session->settings.options.name);
-  const char *const patterns[] = {pattern};
-  const tp_match match = {.struct_size = sizeof match, .tools = patterns, .tool_count = 1};
-  const tp_handler handler = {.struct_size = sizeof handler,
-                              .id = id,
-                              .summary = "asks about tools that are not as they were pinned",
-                              .run = judge_call,
-                              .ctx = session,
-                              .destroy = session_unref,
-                              .phases = &phase,
-                              .phase_count = 1,
-                              .contract_version = 1,
-                              .placement = TP_PLACEMENT_INLINE,
-                              .idempotent = true};
+/* A required handler of a server, and its subscription, which both have the id. */
+static tp_status add_required(tp_edit *edit, tp__mcp_session *session, const tp_handler *how, const tp_match *match,
+                              int32_t priority, tp_fault *fault) {
+  tp_handler handler = *how;
+  handler.struct_size = sizeof handler;
+  handler.ctx = session;
+  handler.destroy = session_unref;
+  handler.phase_count = 1;
+  handler.contract_version = 1;
+  handler.placement = TP_PLACEMENT_INLINE;
+  handler.idempotent = true;
   const tp_subscription subscription = {.struct_size = sizeof subscription,
-                                        .id = id,
-                                        .handler = id,
-                                        .phase = phase,
+                                        .id = handler.id,
+                                        .handler = handler.id,
+                                        .phase = handler.phases[0],
+                                        .priority = priority,
                                         .failure = TP_FAILURE_REQUIRED,
-                                        .match = &match};
+                                        .match = match};
   tp__mcp_session_ref(session);
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) {
@@ -490,35 +485,28 @@ static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *i
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
+static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
+  static const uint32_t phase = TP_PHASE_TOOL_PRE;
+  char pattern[TP_ID_BYTES_MAX + 1];
+  snprintf(pattern, sizeof pattern, "mcp__%s__*", session->settings.options.name);
+  const char *const patterns[] = {pattern};
+  const tp_match match = {.struct_size = sizeof match, .tools = patterns, .tool_count = 1};
+  const tp_handler handler = {
+      .id = id, .summary = "asks about tools that are not as they were pinned", .run = judge_call, .phases = &phase};
+  return add_required(edit, session, &handler, &match, 0, fault);
+}
+
 /* ---- what servers want of models ---- */
 
+/* First in its phase: others see, and may change, what is sent. */
 static tp_status add_sampling(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
   static const uint32_t phase = TP_PHASE_MODEL_REQUEST;
-  const tp_handler handler = {.struct_size = sizeof handler,
-                              .id = id,
+  const tp_handler handler = {.id = id,
                               .summary = "leaves of requests that an MCP server wanted what is the server's",
                               .run = tp__mcp_sample_shape,
-                              .ctx = session,
-                              .destroy = session_unref,
                               .phases = &phase,
-                              .phase_count = 1,
-                              .contract_version = 1,
-                              .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD,
-                              .placement = TP_PLACEMENT_INLINE,
-                              .idempotent = true};
-  const tp_subscription subscription = {.struct_size = sizeof subscription,
-                                        .id = id,
-                                        .handler = id,
-                                        .phase = phase,
-                                        .priority = INT32_MIN, /* others see, and may change, what is sent */
-                                        .failure = TP_FAILURE_REQUIRED};
-  tp__mcp_session_ref(session);
-  tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status != TP_OK) {
-    tp__mcp_session_unref(session);
-    return status;
-  }
-  return tp_edit_add_subscription(edit, &subscription, fault);
+                              .capabilities = TP_CAPABILITY_REPLACE_PAYLOAD};
+  return add_required(edit, session, &handler, NULL, INT32_MIN, fault);
 }
 
 /* ---- registration ---- */
