@@ -480,7 +480,7 @@ static void clear(scorer *s, uint32_t at) {
 }
 
 /* A line that holds a word of the text, or is of a day that it names, is worth a look. One that has them only from its
- * neighbours is when their words are worth enough, measured by a word that nobody has said. */
+ * neighbours is when their words are worth enough, in units of a word that was never said. */
 static bool is_below(const scorer *s, uint32_t at, float least) {
   const cell *c = &s->cells[at];
   return c->own_cover <= 0 && c->cover < least && !is_named(s->q, &s->index->lines[at]);

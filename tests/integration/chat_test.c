@@ -286,7 +286,7 @@ TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {
   terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
   terminal_await(t, PROMPT);
   terminal_say(t, "Hi");
-  terminal_await(t, "> Hi\n"); /* the terminal drops what nobody has read when Ctrl-C comes */
+  terminal_await(t, "> Hi\n"); /* at Ctrl-C the terminal drops what was not read */
   endpoint_await(e, &e->request_count, 1);
   terminal_type(t, "\x03");
   terminal_await(t, PROMPT);

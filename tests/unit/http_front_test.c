@@ -610,7 +610,7 @@ TEST(a_client_that_leaves_is_done_after_its_host_has_ended) {
   tp__http_done done = done_of(h, 0);
   assert_true(done.left); /* also where the front had not closed the connection when the answer came */
   assert_true(done.status == 0 || done.status == 200);
-  if (done.status == 0) assert_true(done.bytes_out == 0 && done.answered_ns == 0);
+  assert_true(done.status == 0 ? done.bytes_out == 0 && done.answered_ns == 0 : done.answered_ns > 0);
   fd = dial(h); /* and one within its request, which is not passed */
   say(fd, "POST /now HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe");
   close(fd);

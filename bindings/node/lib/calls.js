@@ -316,7 +316,7 @@ class Model extends Registered {
       if (host.isClosed) return last;
       if (typeof piece === 'string') {
         said += piece;
-        if (!core.delta(host[HANDLE], id, piece)) break; // nobody waits for it: the generator ends
+        if (!core.delta(host[HANDLE], id, piece)) break; // its call is over: the generator ends
       } else if (typeof piece?.thinking === 'string') {
         if (!core.thinking(host[HANDLE], id, piece.thinking)) break;
       } else if (piece?.call) {

@@ -171,7 +171,7 @@ void tpn_slot_end(tpn_runtime *runtime, tpn_slot *slot) {
   runtime->slot_free = at + 1;
 }
 
-/* Calls that nobody will answer any more: what waits for them must not wait for its limit. */
+/* Calls that will have no answer: what waits for them ends now, and not at its limit. */
 static void abandon_slots(tpn_runtime *runtime) {
   for (uint32_t i = 0; i < runtime->slot_count; i++) {
     if (!runtime->slots[i].work) continue;

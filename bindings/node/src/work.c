@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * work.c: a call of a hook, a tool or a model that was taken from an inbox, by its id. It is read until it is answered,
- * once; after its limit or its cancel lib/ abandons it, so that nobody waits for a promise that never settles. */
+ * once; after its limit or its cancel lib/ abandons it: a promise that never settles keeps nothing waiting. */
 #include <string.h>
 
 #include "bindings/node/src/core.h"
@@ -95,7 +95,7 @@ static napi_value work_is_open(napi_env env, napi_callback_info info) {
   return tpn_bool(env, slot && tp_token_open(slot->token));
 }
 
-/* abandon(runtime, call): nobody waits for it any more. */
+/* abandon(runtime, call): its answer is not waited for any more. */
 static napi_value work_abandon(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   tpn_runtime *runtime = tpn_arguments(env, info, 2, arguments) ? tpn_usable(env, arguments[0]) : NULL;
