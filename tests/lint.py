@@ -617,7 +617,8 @@ WORDS = [
      'the role: the owner, a worker, the caller, the host'),
 ]
 # What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is read.
-TERMS = re.compile(r'`[^`]*`|"[^"]*"|\b(memory|turnphase)[ _]forget\b|\bshow, forget\b|test --quick|\bquick_check\b')
+TERMS = re.compile(r'`[^`]*`|\]\([^)]*\)|"[^"]*"|\b(memory|turnphase)[ _]forget\b|'
+                   r'\bshow, forget\b|test --quick|\bquick_check\b')
 
 
 def words_are_standard_terms(path, text, tree):

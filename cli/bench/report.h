@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report: what a bench came to: as tables for people, as JSON for programs. docs/command.md lists the keys. */
+ * report: what a bench came to: as tables for people, as JSON for programs. docs/command/bench.md lists the keys. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * conversation: what is played: turns in their order, each in a session. It is read and checked whole before any turn
- * runs. docs/command.md describes its two forms. */
+ * runs. docs/conversation.md describes its two forms. */
 #ifndef CLI_CONVERSATION_H
 #define CLI_CONVERSATION_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * event: the events of a turn as values. The stream for programs (--json) and the timeline for people are both made of
- * them, so neither knows what the other does not. docs/command.md lists the keys. */
+ * them, so neither knows what the other does not. docs/events.md lists the keys. */
 #ifndef CLI_EVENT_H
 #define CLI_EVENT_H
 
