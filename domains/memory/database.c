@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among them,
- * by which an index in memory learns that it is out of date. memory: what is remembered; its key is
- * (scope, session, turn, part), and ids rise and are never used again, so that "memory:12" means one thing for ever.
- * recall: the full-text index over memory (external content, kept in step by triggers). The id of the scope is indexed
- * beside the text: a search enters the index at the words of its own scope and walks through no other tenant's.
- * vector: of memories, numbers of 8 bits with a scale. embedded: which embedder made those of a scope, and up to which
- * memory there are all: what is behind it has none yet, or that of another embedder. fact: which memories a model
- * extracted, about whom, and what replaced them: a replaced one is no longer recalled. */
+ * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among
+ * them, by which an index in memory learns that it is out of date; the row of a scope all of whose memories were
+ * forgotten has no kind. memory: what is remembered; its key is (scope, session, turn, part), and ids rise and are
+ * never used again, so that "memory:12" means one thing for ever. recall: the full-text index over memory (external
+ * content, kept in step by triggers). The id of the scope is indexed as well as the text: a search enters the index at
+ * the words of its own scope and walks through no other tenant's. vector: of memories, numbers of 8 bits with a scale.
+ * embedded: which embedder made those of a scope, and up to which memory there are all: what is after it has none yet,
+ * or that of another embedder; row -1 says that a deletion is not over: copies of what it deleted are left. fact:
+ * which memories a model extracted, about whom, and what replaced them: a replaced one is no longer recalled. */
 #include "domains/memory/database.h"
 
 #include "runtime/base/check.h"

@@ -37,7 +37,8 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
     [TP__MEMORY_SQL_NEWER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id > ?4 ORDER BY m.id LIMIT ?5",
     [TP__MEMORY_SQL_OLDER] = "SELECT " SCOPED_COLUMNS SCOPED_FILTER " AND m.id < ?4 ORDER BY m.id DESC LIMIT ?5",
     [TP__MEMORY_SQL_FIND] = "SELECT " SCOPED_COLUMNS MEMORY_ROWS " JOIN scope s ON s.id = m.scope WHERE m.id = ?1",
-    [TP__MEMORY_SQL_SCOPES] = "SELECT tenant, kind, name, memories FROM scope ORDER BY tenant, kind, name",
+    [TP__MEMORY_SQL_SCOPES] =
+        "SELECT tenant, kind, name, memories FROM scope WHERE kind <> '' ORDER BY tenant, kind, name",
     [TP__MEMORY_SQL_EMBEDDED] = "SELECT upto FROM embedded WHERE scope = ?1 AND embedder = ?2",
     [TP__MEMORY_SQL_SET_EMBEDDED] = "INSERT OR REPLACE INTO embedded (scope, embedder, upto) VALUES (?1, ?2, ?3)",
     [TP__MEMORY_SQL_WITHOUT_VECTOR] =
@@ -74,6 +75,8 @@ static const char *const sql_texts[TP__MEMORY_SQL_COUNT] = {
 const char tp__memory_assistant[] = "assistant";
 
 bool tp__memory_is_assistant(tp_text part) { return tp__is_word(part, tp__memory_assistant); }
+
+static int overwrite_copies(tp__memory_store *store);
 
 /* ---- life ---- */
 
@@ -132,6 +135,7 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
   tp_status status = open_connections(store, path, fault);
   if (status == TP_OK)
     status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, false, fault);
+  if (status == TP_OK) (void)overwrite_copies(store); /* of a process that died; where that fails the note stays */
   if (status == TP_OK) *ret_store = store;
   else tp__memory_store_close(store);
   return status;
@@ -328,6 +332,14 @@ static int delete_words_locked(tp__memory_store *store) {
   return sqlite3_exec(store->writer->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
 }
 
+/* In the transaction that deletes, so that no crash leaves copies that nothing tells of. The note counts deletions: a
+ * process that overwrites does not take away the note of another one that has deleted meanwhile. */
+static int note_copies_locked(tp__memory_store *store) {
+  TP__LOCKED(&store->writer->mutex);
+  static const char sql[] = "INSERT INTO embedded VALUES (-1, '', 1) ON CONFLICT (scope) DO UPDATE SET upto = upto + 1";
+  return sqlite3_exec(store->writer->db, sql, NULL, NULL, NULL);
+}
+
 /* Moves the write-ahead log into the file and empties it. @return SQLITE_BUSY when another process reads. */
 static int truncate_log_locked(tp__memory_store *store) {
   TP__LOCKED(&store->writer->mutex);
@@ -352,15 +364,30 @@ static int write_forgetting(void *ctx) {
   int rc = delete_locked(f->store, f->scope, f->id);
   f->was_there = rc == SQLITE_OK;
   if (rc == SQLITE_DONE) return SQLITE_OK;
-  return rc == SQLITE_OK ? delete_words_locked(f->store) : rc;
+  if (rc == SQLITE_OK) rc = delete_words_locked(f->store);
+  return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;
+}
+
+/* SQLite overwrites what it deletes, but where it moved rows between pages copies may have stayed: the file is written
+ * anew. Nothing is done where no deletion has left copies. */
+static int overwrite_copies_locked(tp__memory_store *store) {
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3 *db = store->writer->db;
+  int64_t note = 0;
+  int rc = tp__sqlite_once(db, "SELECT upto FROM embedded WHERE scope = -1", NULL, 0, &note);
+  if (rc != SQLITE_OK || !note) return rc;
+  rc = sqlite3_exec(db, "VACUUM", NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = truncate_log_locked(store);
+  return rc == SQLITE_OK ? tp__sqlite_once(db, "DELETE FROM embedded WHERE scope = -1 AND upto = ?1", &note, 1, NULL)
+                         : rc;
 }
 
 /* After what was deleted is committed. */
-static int overwrite_log(tp__memory_store *store) {
+static int overwrite_copies(tp__memory_store *store) {
   assert(store->writer && store->reader);
   if (store->reader != store->writer) tp__lock_acquire(&store->reader->mutex); /* no snapshot of ours keeps the log */
   tp__lock_acquire(&store->writer->mutex);
-  int rc = truncate_log_locked(store);
+  int rc = overwrite_copies_locked(store);
   tp__lock_release(&store->writer->mutex);
   if (store->reader != store->writer) tp__lock_release(&store->reader->mutex);
   return rc;
@@ -370,8 +397,8 @@ tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *sco
   forgetting f = {store, scope, id, false};
   tp_status status = tp__memory_write(store, write_forgetting, &f);
   if (status != TP_OK) return status;
-  int log = overwrite_log(store);
-  return f.was_there || log == SQLITE_BUSY ? tp__sqlite_status(log) : TP_ERR_NOT_FOUND;
+  int copies = overwrite_copies(store);
+  return f.was_there || copies != SQLITE_OK ? tp__sqlite_status(copies) : TP_ERR_NOT_FOUND;
 }
 
 typedef struct forgetting_all {
@@ -379,6 +406,12 @@ typedef struct forgetting_all {
   const int64_t *ids;
   size_t count, forgotten;
 } forgetting_all;
+
+/* Of scopes that are empty: a tenant's name is a person's. The row stays, so that its id is never another scope's: an
+ * index in the memory of a process may still be of it. */
+static const char forget_names_sql[] =
+    "UPDATE scope SET tenant = '', kind = '', name = CAST(id AS TEXT), changes = changes + 1"
+    " WHERE memories = 0 AND kind <> ''";
 
 static int write_forgetting_all(void *ctx) {
   forgetting_all *f = ctx;
@@ -391,16 +424,18 @@ static int write_forgetting_all(void *ctx) {
     if (rc == SQLITE_OK && sqlite3_changes(db) > 0) f->forgotten++;
   }
   sqlite3_finalize(s);
-  return rc == SQLITE_OK && f->forgotten > 0 ? delete_words_locked(f->store) : rc;
+  if (rc != SQLITE_OK || f->forgotten == 0) return rc;
+  rc = delete_words_locked(f->store);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, forget_names_sql, NULL, NULL, NULL);
+  return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;
 }
 
 tp_status tp__memory_forget_all(tp__memory_store *store, const int64_t *ids, size_t count, size_t *ret_count) {
   assert(store && (ids || count == 0));
   forgetting_all f = {store, ids, count, 0};
   tp_status status = tp__memory_write(store, write_forgetting_all, &f);
-  if (status == TP_OK) status = tp__sqlite_status(overwrite_log(store));
-  if (ret_count) *ret_count = status == TP_OK || status == TP_ERR_STORE_BUSY ? f.forgotten : 0;
-  return status;
+  if (ret_count) *ret_count = status == TP_OK ? f.forgotten : 0;
+  return status == TP_OK ? tp__sqlite_status(overwrite_copies(store)) : status;
 }
 
 typedef struct importing {

@@ -72,11 +72,13 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
                             tp__memory_list *list);
 
-/** Deletes it, durable on return, and its traces: words in the full-text index, and the write-ahead log.
+/** Deletes it, durable on return, and its traces: words in the full-text index, copies in the file, which is written
+ *  anew, and the write-ahead log. Where that fails, or the process dies meanwhile, the file has a note, and the next
+ *  deletion or opening does the rest.
  *  @return TP_ERR_NOT_FOUND also for a memory of another scope; TP_ERR_STORE_BUSY also when it is deleted, but another
  *          process reads and so keeps the log. */
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id);
-/** The same for several of any scope, in one transaction.
+/** The same for several of any scope, in one transaction; the names of scopes that are empty then are deleted, too.
  *  @return TP_OK, also when none is there; TP_ERR_STORE_BUSY as above. */
 tp_status tp__memory_forget_all(tp__memory_store *store, const int64_t *ids, size_t count, size_t *ret_count);
 

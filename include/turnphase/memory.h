@@ -176,12 +176,15 @@ TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *quer
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
                                tp_fault *fault) TP_MUST_USE;
-/** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten.
+/** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten, and
+ *  the file is written anew without copies of them, which takes as long, and as much free space, as it is large. Where
+ *  the process dies meanwhile, the next opening or deletion does the rest.
  *  @return also TP_ERR_NOT_FOUND; TP_ERR_STORE_BUSY when it is deleted, but the copy in the write-ahead log is not,
  *          because another process reads the file: call again until it returns TP_OK or TP_ERR_NOT_FOUND.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) TP_MUST_USE;
 /** Deletes memories as tp_memory_forget() does, in one transaction: all that are there or, where it fails, none.
+ *  The names of scopes that are empty then are deleted, too.
  *  @param ids        count of them; one that is not there is passed over.
  *  @param ret_count  how many were there; may be NULL.
  *  @return TP_OK, also when none is there; TP_ERR_STORE_BUSY when they are deleted, but their copies in the write-ahead
@@ -197,7 +200,7 @@ TP_API tp_status tp_memory_forget_all(tp_memory *memory, const int64_t *ids, siz
 TP_API tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count,
                                   tp_fault *fault) TP_MUST_USE;
 
-/** A scope that holds memories, or once did. */
+/** A scope that holds memories, or did until the last was deleted by tp_memory_forget(). */
 typedef struct tp_memory_scope {
   size_t struct_size;
   tp_text tenant, scope, name;
