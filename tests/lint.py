@@ -17,6 +17,7 @@ import sys
 
 import count_support
 import count_tree
+import documents
 
 LIBRARY = r'(runtime|phases|support|server|providers|stores|domains)/.*\.[ch]$'
 PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
@@ -618,7 +619,7 @@ WORDS = [
 ]
 # What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is read.
 TERMS = re.compile(r'`[^`]*`|\]\([^)]*\)|"[^"]*"|\b(memory|turnphase)[ _]forget\b|'
-                   r'\bshow, forget\b|test --quick|\bquick_check\b')
+                   r'\b(show|sessions), forget\b|test --quick|\bquick_check\b')
 
 
 def words_are_standard_terms(path, text, tree):
@@ -741,6 +742,10 @@ FUNCTIONS = [
     (modules_use_support, 'cli/x.c', '#define TRY(expression) expression\n'),
     (modules_use_support, 'cli/x.c', 'void f(void) {\n  pthread_create(&t, NULL, run, NULL);\n}\n'),
     (names_are_standard_terms, 'cli/x.c', 'int told_zzz;\n'),
+    (documents.links_lead_somewhere, 'docs/x.md', 'See [it](zzz.md).\n'),
+    (documents.links_lead_somewhere, 'docs/x.md', 'See [it](../SECURITY.md#zzz).\n'),
+    (documents.events_are_documented, 'docs/events.md', '| `zzz` | it |\n'),
+    (documents.commands_have_pages, 'docs/command.md', '# No link\n'),
     (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n**Question.** Why?\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n2026-11-22, superseded.\n'),
@@ -763,6 +768,7 @@ INNOCENT = [
                            '#include <sqlite3.h>\n#include "domains/memory/file.h"\n'
                            '#include "stores/sqlite/database.h"\n/* the tools of the model */\nfree(memory);\n'),
     ('docs/x.md', 'Unlike plain text, `quick` is a name; `./dev test --quick` an option; memory forget a command.\n'),
+    ('docs/x.md', '# A b: `c`\n[1](#a-b-c) [2](../SECURITY.md#reporting) [3](https://zzz) `[4](zzz)` \\[5\\](zzz)\n'),
 ]
 
 # ---- the tree ----

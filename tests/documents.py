@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What documents say that the tree knows: links, and the options of each command.
+
+    python3 tests/documents.py --write      writes the tables of options in docs/command/*.md
+
+tests/lint.py refuses a link that leads nowhere, a command without a page, and a table of options that is out of date.
+"""
+
+import os
+import re
+import sys
+
+OPTIONS, COMMANDS = 'cli/common/options.def', 'cli/main.c'
+TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+TABLE = re.compile(r'\n## Options\n.*\Z', re.S)
+FENCE = re.compile(r'^```.*?^```\s*?$', re.M | re.S)
+LINK = re.compile(r'(?<!\\)\]\(([^)\s]+)\)')
+
+
+def unquoted(text):
+    return ''.join(piece.replace('\\"', '"').replace('\\\\', '\\') for piece in TEXT.findall(text))
+
+
+def arguments_of(call):
+    """The arguments of a macro, split at the commas that stand in no brackets and in no text."""
+    pieces, depth, begin = [], 0, 0
+    for match in re.finditer(TEXT.pattern + r'|[(){}\[\],]', call):
+        token = match.group()
+        if token in '({[':
+            depth += 1
+        elif token in ')}]':
+            depth -= 1
+        elif token == ',' and depth == 0:
+            pieces.append(call[begin:match.start()].strip())
+            begin = match.end()
+    return pieces + [call[begin:].strip()]
+
+
+def options_of(definition, groups):
+    """(letter, name, argument, names of CLI_…, help) of each row."""
+    rows = re.split(r'^OPTION\(', re.sub(r'/\*.*?\*/', '', definition, flags=re.S), flags=re.M)[1:]
+    for row in rows:
+        letter, name, argument, _, commands, text = arguments_of(row.rstrip()[:-1])
+        bits = set()
+        for bit in re.findall(r'CLI_\w+', commands):
+            bits |= groups.get(bit, {bit})
+        yield letter.strip("'0"), unquoted(name), unquoted(argument), bits, unquoted(text)
+
+
+def groups_of(header):
+    groups = {}
+    for name, bits in re.findall(r'(CLI_(?:OF_TURN|EVERY)) = ([^,}]*)', header):
+        groups[name] = set()
+        for bit in re.findall(r'CLI_\w+', bits):
+            groups[name] |= groups.get(bit, {bit})
+    return groups
+
+
+def table_of(command_bit, options):
+    lines = ['', '## Options', '', '<!-- Written by tests/documents.py from the table of the command. -->', '',
+             '| option | what it does |', '|---|---|']
+    for letter, name, argument, bits, text in options:
+        if command_bit in bits:
+            shown = ('`-%s`, ' % letter if letter else '') + '`--%s`' % ' '.join(filter(None, (name, argument)))
+            text = re.sub(r'[*|]', r'\\\g<0>', text).replace('<', '&lt;')
+            lines.append('| %s | %s |' % (shown.replace('|', '\\|'), text))
+    return '\n'.join(lines) + '\n'
+
+
+def pages_of(read):
+    """(path, what its table of options is) for each command."""
+    options = list(options_of(read(OPTIONS), groups_of(read('cli/common/options.h'))))
+    for bit, name in re.findall(r'\{\.bit = (CLI_\w+),\s+\.name = "([\w-]+)"', read(COMMANDS)):
+        yield 'docs/command/%s.md' % name, table_of(bit, options)
+
+
+def commands_have_pages(path, text, tree):
+    """Each command has a page, docs/command.md leads to it, and its table of options is that of the command."""
+    if path != 'docs/command.md':
+        return
+    for page, table in pages_of(tree.read):
+        if '](%s)' % page[len('docs/'):] not in text:
+            yield 1, 'no link to %s' % page
+        if not tree.read(page).endswith(table):
+            yield 1, 'the options of %s are out of date: python3 tests/documents.py --write' % page
+
+
+def events_are_documented(path, text, tree):
+    """docs/events.md has a row for each event of a turn and for each that the command adds."""
+    if path != 'docs/events.md':
+        return
+    events = re.findall(r'\[TP_EVENT_\w+\] = "(\w+)"', tree.read('phases/event.c'))
+    events += re.findall(r'"event", "(\w+)"', tree.read('cli/run/event.c'))
+    rows = [name for row in re.findall(r'^\| (`.*?) \|', text, re.M) for name in re.findall(r'`(\w+)`', row)]
+    for name in sorted(set(events) ^ set(rows)):
+        yield 1, 'the event %s %s' % (name, 'is not described' if name in events else 'does not exist')
+
+
+def anchors_of(text):
+    anchors = set()
+    for heading in re.findall(r'^#+ (.*)$', FENCE.sub('', text), re.M):
+        heading = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', heading.replace('`', ''))
+        anchors.add(re.sub(r'[^\w\- ]', '', heading.lower()).strip().replace(' ', '-'))
+    return anchors
+
+
+def links_lead_somewhere(path, text, tree):
+    """A link inside the tree names a file that is there, and a heading of it."""
+    if not path.endswith('.md'):
+        return
+    code = re.compile(r'`[^`\n]*`')
+    plain = FENCE.sub(lambda block: re.sub(r'[^\n]', ' ', block.group()), text)
+    plain = code.sub(lambda span: ' ' * len(span.group()), plain)
+    for match in LINK.finditer(plain):
+        if re.match(r'\w+:', match.group(1)):
+            continue
+        file, _, anchor = match.group(1).partition('#')
+        file = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+        if file != path and file not in tree.files:
+            yield text.count('\n', 0, match.start()) + 1, 'the link leads nowhere: %s' % match.group(1)
+        elif anchor and file.endswith('.md') and anchor not in anchors_of(text if file == path else tree.read(file)):
+            yield text.count('\n', 0, match.start()) + 1, 'no heading is %s' % match.group(1)
+
+
+def main():
+    if sys.argv[1:] != ['--write']:
+        print(__doc__, file=sys.stderr)
+        return 2
+
+    def read(path):
+        with open(path, encoding='utf-8') as file:
+            return file.read()
+
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+    for page, table in pages_of(read):
+        text = TABLE.sub('', read(page) if os.path.exists(page) else '').rstrip('\n') + '\n' + table
+        with open(page, 'w', encoding='utf-8') as file:
+            file.write(text)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
