@@ -513,8 +513,12 @@ class Description:
         core = set(re.findall(r"include/turnphase/(\w+\.h)'", core))
         tables = {name: re.findall(r'^TP_\w+_ROW\((TP_\w+)', read(include, 'turnphase', name), re.M)
                   for name in os.listdir(os.path.join(include, 'turnphase')) if name.endswith('.def')}
+        # A library with a second header says so: 'headers': files('../../include/turnphase/mcp_server.h').
+        seconds = {header: library for library, header in re.findall(
+            r"^libraries \+= \{'(\w+)': \{(?:(?!^\}).)*?'headers': files\('[./]*include/turnphase/(\w+\.h)'\)",
+            read(root, 'domains/mcp/meson.build'), re.S | re.M)}
         for name, text in headers(include):
-            self.headers[name] = 'turnphase' if name in core else 'turnphase-' + name[:-2]
+            self.headers[name] = 'turnphase' if name in core else 'turnphase-' + seconds.get(name, name[:-2])
             self.header(name, text, tables)
 
     def header(self, name, text, tables):
