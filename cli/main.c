@@ -369,7 +369,10 @@ static int print_usage(cli_output *output) {
                    "\n"
                    "Usage: turnphase COMMAND [OPTION…]\n\n");
   for (size_t i = 0; i < COMMANDS; i++) cli_printf(output, "  %-15s %s\n", commands[i].name, commands[i].summary);
-  cli_print_string(output, "\nturnphase help COMMAND says more; turnphase --version says which version this is.\n");
+  cli_print_string(
+      output,
+      "\nturnphase help COMMAND says more, help --json the same for programs; turnphase --version says which\n"
+      "version this is.\n");
   return CLI_OK;
 }
 
@@ -410,6 +413,13 @@ static int help_of(const char *word, cli_output *output) {
   return CLI_OK;
 }
 
+/* Every command with its options, and the exit statuses, a line each. */
+static int print_help_json(cli_output *output) {
+  int status = CLI_OK;
+  for (size_t i = 0; i < COMMANDS && status == CLI_OK; i++) status = cli_help_json(&commands[i], output);
+  return status == CLI_OK ? cli_exit_print_json(output) : status;
+}
+
 static int dispatch(int argc, char **argv, cli_output *output) {
   const char *word = argc > 1 ? argv[1] : NULL;
   if (!word) {
@@ -422,6 +432,7 @@ static int dispatch(int argc, char **argv, cli_output *output) {
     cli_error("%s does not take '%s'", word, argv[2 + asks_help]);
     return CLI_USAGE;
   }
+  if (asks_help && argc > 2 && strcmp(argv[2], "--json") == 0) return print_help_json(output);
   if (asks_help) return argc > 2 ? help_of(argv[2], output) : print_usage(output);
   if (asks_version) {
     cli_printf(output, "turnphase %s\n", tp_version());

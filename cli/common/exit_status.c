@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "cli/common/map.h"
 #include "runtime/base/check.h"
 
 cli_exit cli_exit_of(tp_status status) {
@@ -33,4 +34,21 @@ void cli_exit_print(cli_output *output) {
 #define X(name, number, text) cli_printf(output, "%4d  %s\n", number, text);
 #include "cli/common/exit_status.def"
 #undef X
+}
+
+static void add_exit(cli_map *map, int number, const char *text) {
+  cli_map_open(map, NULL);
+  cli_map_add_int(map, "status", number);
+  cli_map_add_string(map, "meaning", text);
+  cli_map_close(map);
+}
+
+int cli_exit_print_json(cli_output *output) {
+  cli_map map = {0};
+  cli_map_open_list(&map, "exit_statuses");
+#define X(name, number, text) add_exit(&map, number, text);
+#include "cli/common/exit_status.def"
+#undef X
+  cli_map_close(&map);
+  return cli_map_print(&map, output);
 }

@@ -18,5 +18,7 @@ cli_exit cli_exit_of(tp_status status);
 cli_exit cli_exit_of_signal(int number);
 /** Prints the table. */
 void cli_exit_print(cli_output *output);
+/** Prints the table as one line of JSON. @return as cli_map_print(). */
+int cli_exit_print_json(cli_output *output);
 
 #endif

@@ -10,6 +10,7 @@
 #include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/limits.h"
+#include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/nearest.h"
 #include "cli/common/pool.h"
@@ -436,4 +437,46 @@ void cli_help(const cli_command *command, cli_output *output) {
              command->description);
   for (size_t i = 0; i < OPTION_COUNT; i++)
     if (rows[i].commands & command->bit) print_option(&rows[i], output);
+}
+
+/* ---- the same for programs ---- */
+
+/* Of words with a blank between them. */
+static void add_actions(cli_map *map, const char *actions) {
+  cli_map_open_list(map, "actions");
+  for (const char *at = actions; at && *at;) {
+    size_t size = strcspn(at, " ");
+    cli_map_add_text(map, NULL, (tp_text){at, size});
+    at += size + (at[size] == ' ');
+  }
+  cli_map_close(map);
+}
+
+static void add_option(cli_map *map, const struct row *row) {
+  cli_map_open(map, NULL);
+  cli_map_add_string(map, "name", row->name);
+  if (row->letter) cli_map_add_text(map, "letter", (tp_text){&row->letter, 1});
+  if (row->argument) cli_map_add_string(map, "argument", row->argument);
+  cli_map_open_list(map, "values");
+  for (size_t i = 0; i < WORDS_MAX; i++)
+    if (row->target.words[i]) cli_map_add_string(map, NULL, row->target.words[i]);
+  cli_map_close(map);
+  cli_map_add_string(map, "help", row->help);
+  cli_map_close(map);
+}
+
+int cli_help_json(const cli_command *command, cli_output *output) {
+  assert(command && output);
+  cli_map map = {0};
+  cli_map_add_string(&map, "command", command->name);
+  cli_map_add_string(&map, "operand", command->operand ? command->operand : "");
+  add_actions(&map, command->actions);
+  cli_map_add_string(&map, "summary", command->summary);
+  cli_map_add_string(&map, "description", command->description);
+  cli_map_add_string(&map, "examples", command->examples);
+  cli_map_open_list(&map, "options");
+  for (size_t i = 0; i < OPTION_COUNT; i++)
+    if (rows[i].commands & command->bit) add_option(&map, &rows[i]);
+  cli_map_close(&map);
+  return cli_map_print(&map, output);
 }

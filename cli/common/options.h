@@ -197,6 +197,8 @@ uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
 const char *cli_environment(const cli_arguments *arguments);
 /** Prints a command's help: examples, usage, options. */
 void cli_help(const cli_command *command, cli_output *output);
+/** Prints the same as one line of JSON, of which man pages and completions are made. @return as cli_map_print(). */
+int cli_help_json(const cli_command *command, cli_output *output);
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output);
 int cli_audit(const cli_arguments *arguments, cli_output *output);

@@ -137,6 +137,8 @@ TEST(wrong_words_are_a_usage_error_on_standard_error) {
                                          {"exit-status", "x"},
                                          {"--version", "x"},
                                          {"help", "run", "x"},
+                                         {"help", "--json", "x"},
+                                         {"help", "--jso"},
                                          {"help", "bogus"}};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     command c = {.arguments = {NULL}};
