@@ -41,6 +41,15 @@ command_runs() {
   "$command" phases | grep -q 'turn\.intake'
 }
 
+# The same prefix has the man pages, and what shells complete words with.
+pages_are_there() {
+  share=$(dirname "$(dirname "$(command -v "$command")")")/share
+  for name in man/man1/turnphase.1 man/man1/turnphase-run.1 man/man3/turnphase.3 man/man3/tp_turn_run.3 \
+    bash-completion/completions/turnphase zsh/site-functions/_turnphase fish/vendor_completions.d/turnphase.fish; do
+    [ -s "$share/$name" ] || { echo "there is no $share/$name"; return 1; }
+  done
+}
+
 # Under DESTDIR the path begins with the sysroot, or pkg-config puts it there.
 description_is_there() {
   named=$(pkg-config --variable=abi turnphase)
@@ -105,6 +114,7 @@ cp "$source" "$place/embed.c" || exit 1
 guides=$(dirname "$source")/guides
 check 'turnphase --version, phases' command_runs
 check 'the description of the API by pkg-config' description_is_there
+check 'man pages and completions' pages_are_there
 for library in $libraries; do check "a host by pkg-config with $library" pkg_config_host "$library" "$@"; done
 check 'the programs of the guides by pkg-config' guides_compile "$@"
 if command -v cmake >/dev/null; then
