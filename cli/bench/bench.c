@@ -4,6 +4,7 @@
  * given is opened and checked first; then come the turns to warm up, the turns that count, and the report. */
 #include <stdlib.h>
 
+#include "cli/bench/hdr.h"
 #include "cli/bench/report.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
@@ -128,17 +129,19 @@ static int run_turns(bench *b) {
   if (status != CLI_OK) return status;
   b->round = warm_up;
   b->round.turns = arguments->turns;
+  b->round.rate = arguments->rate;
   b->round.statistics =
       cli_statistics_new(b->phase_count, b->baseline.step_ns, arguments->timestamps != TP_TIMESTAMPS_OFF);
   return cli_round_run(&b->round);
 }
 
-static void print_report(const bench *b, cli_output *output) {
+static int print_report(const bench *b, cli_output *output) {
   cli_machine machine = cli_machine_read();
   cli_report report = {.arguments = b->arguments, .machine = &machine, .baseline = &b->baseline, .round = &b->round};
   if (b->arguments->json) cli_report_print_json(&report, output);
   else cli_report_print(&report, output);
   cli_flush(output);
+  return b->arguments->hdr ? cli_hdr_write(b->arguments->hdr, &report) : CLI_OK;
 }
 
 static bool any_failed(const cli_statistics *statistics) {
@@ -168,8 +171,8 @@ int cli_bench(const cli_arguments *given, cli_output *output) {
   int status = open_bench(&b);
   if (status == CLI_OK) status = run_turns(&b);
   if (status == CLI_OK) {
-    print_report(&b, output);
-    if (any_failed(b.round.statistics)) status = CLI_NEGATIVE;
+    status = print_report(&b, output);
+    if (status == CLI_OK && any_failed(b.round.statistics)) status = CLI_NEGATIVE;
   }
   close_bench(&b);
   return status;

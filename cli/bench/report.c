@@ -49,6 +49,7 @@ static void print_settings(const cli_report *report, cli_output *output) {
     cli_printf(output, "%s at once on %u engine worker%s", cli_count(arguments->concurrency).text,
                cli_report_workers(report), plural(cli_report_workers(report)));
   else cli_print_string(output, "one after the other on the calling thread");
+  if (arguments->rate) cli_printf(output, "; %s scheduled a second", cli_count(arguments->rate).text);
   cli_printf(output, "; time-stamps %s\n", cli_timestamps_name(arguments->timestamps));
 }
 
@@ -132,11 +133,21 @@ static void print_turn(const cli_report *report, size_t width, cli_output *outpu
   cli_printf(output, "   %s turns/s\n", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
 }
 
+static void print_scheduled(const char *name, const cli_histogram *histogram, size_t width, cli_output *output) {
+  if (histogram->count == 0) return;
+  cli_cell_left(output, name, width);
+  cli_cell_right(output, cli_count(histogram->count).text, COUNT_WIDTH);
+  print_times(output, histogram, phase_columns, 5);
+  cli_print_string(output, "\n");
+}
+
 static void print_phases(const cli_report *report, size_t width, cli_output *output) {
   static const char *const heads[] = {"turns", "median", "p90", "p99", "p99.9", "max", "handlers", "runtime"};
   print_heads(output, "phase", width, heads, 8);
   for (size_t i = 0; i < report->round->phase_count; i++) print_phase(report, i, width, output);
   print_turn(report, width, output);
+  print_scheduled("begun late by", &report->round->statistics->late, width, output);
+  print_scheduled("since scheduled", &report->round->statistics->response, width, output);
 }
 
 /* ---- subscriptions ---- */

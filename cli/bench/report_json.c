@@ -36,6 +36,7 @@ static void add_settings(cli_map *p, const cli_report *report) {
   cli_map_add_int(p, "turns", arguments->turns);
   cli_map_add_int(p, "warm_up", arguments->warm_up);
   cli_map_add_int(p, "concurrency", arguments->concurrency);
+  cli_map_add_int(p, "rate", arguments->rate);
   cli_map_add_int(p, "workers", cli_report_workers(report));
   cli_map_add_string(p, "timestamps", cli_timestamps_name(arguments->timestamps));
   cli_map_add_string(p, "payload", arguments->payload ? arguments->payload : "");
@@ -98,6 +99,10 @@ static void add_turn(cli_map *p, const cli_report *report) {
   add_figures(p, "duration_ns", &statistics->turn, false);
   add_figures(p, "begin_ns", &statistics->begin, false);
   add_figures(p, "end_ns", &statistics->end, false);
+  if (report->arguments->rate) {
+    add_figures(p, "late_ns", &statistics->late, false);
+    add_figures(p, "response_ns", &statistics->response, report->arguments->histograms != CLI_HISTOGRAMS_NONE);
+  }
   cli_map_add_int(p, "elapsed_ns", report->round->elapsed_ns);
   cli_map_add_double(p, "per_second", cli_report_turns_per_second(report));
   cli_map_close(p);

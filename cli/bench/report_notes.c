@@ -65,6 +65,24 @@ static void note_timestamps(const cli_report *report, cli_notes *notes) {
        cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
 }
 
+/* A stall at the end makes the last turns late, and not the median. */
+static bool falls_behind(const cli_round *round) {
+  double offered_ns = 1e9 * (double)round->turns / (double)round->rate;
+  return (double)round->elapsed_ns > offered_ns * (1 + 1.0 / WORTH_A_WORD) &&
+         (double)cli_histogram_at(&round->statistics->late, 500) > offered_ns / 100;
+}
+
+static void note_schedule(const cli_report *report, cli_notes *notes) {
+  const cli_round *round = report->round;
+  if (!round->rate) return;
+  note(notes,
+       "since scheduled: from the scheduled begin of a turn, so a turn that waits for a slow one before it is slow, "
+       "too");
+  if (falls_behind(round))
+    note(notes, "the turns do not keep up with %s a second: the longer the run, the later they are",
+         cli_count(round->rate).text);
+}
+
 static bool has_background(const cli_statistics *statistics) {
   for (size_t i = 0; i < statistics->phase_count; i++)
     for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
@@ -78,6 +96,7 @@ void cli_report_notes(const cli_report *report, cli_notes *notes) {
   note_build(report->machine, notes);
   note_clock(report, notes);
   note_timestamps(report, notes);
+  note_schedule(report, notes);
   if (round->concurrency > 1)
     note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
   if (round->turns < PER_MILLE_TURNS) note(notes, "with fewer than 1,000 turns p99.9 is the slowest");

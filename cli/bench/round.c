@@ -2,11 +2,15 @@
  *
  * round.c: turns that run at once are those of clients: a client begins a turn, submits one phase after the other from
  * the end of the one before, ends the turn and begins its next one. So that workers do not stand in each other's way
- * each thread writes statistics of its own, and clients share nothing till they have ended. */
+ * each thread writes statistics of its own, and clients share nothing till they have ended.
+ *
+ * With a rate the calling thread hands each turn, when it is due, to a client that has none. A turn that is due while
+ * every client has one waits, and its response contains that wait. */
 #include "cli/bench/round.h"
 
 #include <stdlib.h>
 
+#include "cli/bench/schedule.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
@@ -17,12 +21,14 @@
 typedef struct request_run {
   tp_turn *turn;
   int64_t turn_ns, begin_ns;
+  int64_t due_ns, late_ns; /* due_ns 0: there is no schedule */
 } request_run;
 
 static tp_status begin_turn(const cli_round *round, request_run *r, tp_fault *fault) {
   tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
   int64_t began_ns = tp__monotonic_ns();
   tp_status status = tp_turn_begin_bare(round->runtime, &request, &r->turn, fault);
+  r->late_ns = began_ns - r->due_ns;
   r->turn_ns = r->begin_ns = tp__monotonic_ns() - began_ns;
   return status;
 }
@@ -30,8 +36,12 @@ static tp_status begin_turn(const cli_round *round, request_run *r, tp_fault *fa
 static void end_turn(request_run *r, cli_statistics *statistics) {
   int64_t began_ns = tp__monotonic_ns();
   tp_turn_end(r->turn);
-  int64_t end_ns = tp__monotonic_ns() - began_ns;
+  int64_t ended_ns = tp__monotonic_ns(), end_ns = ended_ns - began_ns;
   if (!statistics) return;
+  if (r->due_ns) {
+    cli_histogram_add(&statistics->response, ended_ns - r->due_ns);
+    cli_histogram_add(&statistics->late, r->late_ns);
+  }
   cli_histogram_add(&statistics->begin, r->begin_ns);
   cli_histogram_add(&statistics->end, end_ns);
   cli_histogram_add(&statistics->turn, r->turn_ns + end_ns);
@@ -62,8 +72,8 @@ static tp_status run_phase(const cli_round *round, request_run *r, size_t at, tp
   return status;
 }
 
-static tp_status run_turn(const cli_round *round, tp_fault *fault) {
-  request_run r;
+static tp_status run_turn(const cli_round *round, int64_t due_ns, tp_fault *fault) {
+  request_run r = {.due_ns = due_ns};
   tp_status status = begin_turn(round, &r, fault);
   if (status != TP_OK) return status;
   for (size_t at = 0; status == TP_OK && at < round->phase_count; at++) status = run_phase(round, &r, at, fault);
@@ -73,8 +83,10 @@ static tp_status run_turn(const cli_round *round, tp_fault *fault) {
 
 static tp_status run_here(cli_round *round, tp_fault *fault) {
   tp_status status = TP_OK;
-  int64_t began_ns = tp__monotonic_ns();
-  for (uint32_t i = 0; status == TP_OK && i < round->turns; i++) status = run_turn(round, fault);
+  cli_schedule schedule = cli_schedule_start(round->rate ? round->rate : 1);
+  int64_t began_ns = schedule.began_ns;
+  for (uint32_t i = 0; status == TP_OK && i < round->turns; i++)
+    status = run_turn(round, round->rate ? cli_schedule_wait(&schedule, i) : 0, fault);
   round->elapsed_ns = tp__monotonic_ns() - began_ns;
   return status;
 }
@@ -86,8 +98,9 @@ typedef struct load {
   const cli_round *round;
   uint64_t number; /* unlike that of any other; from 1 */
   tp__lock mutex;
-  tp__lock_condition ended;
-  uint32_t clients_left;          /* under mutex */
+  tp__lock_condition ended;       /* a client has no turn any more */
+  uint32_t clients_left;          /* under mutex: those with a turn */
+  struct client *idle_clients;    /* under mutex: the others; only with a rate */
   tp_status status;               /* under mutex: the first failure */
   tp_fault fault;                 /* under mutex */
   cli_statistics *all_statistics; /* under mutex: of every thread that measures */
@@ -99,6 +112,7 @@ typedef struct client {
   request_run request_run;
   size_t at; /* the phase under way */
   int64_t submitted_ns;
+  struct client *next; /* of those that are idle */
 } client;
 
 static _Thread_local cli_statistics *my_statistics; /* of the load of that number */
@@ -116,14 +130,18 @@ static cli_statistics *statistics_of_thread(load *t) {
   return my_statistics;
 }
 
-static void client_ended(load *t, tp_status status, const tp_fault *fault) {
-  TP__ASSERT(t->clients_left > 0);
+static void client_ended(client *l, tp_status status, const tp_fault *fault) {
+  load *t = l->load;
   tp__lock_acquire(&t->mutex);
+  TP__ASSERT(t->clients_left > 0);
   if (status != TP_OK && t->status == TP_OK) {
     t->status = status;
     t->fault = *fault;
   }
-  if (--t->clients_left == 0) tp__lock_condition_signal(&t->ended);
+  l->next = t->idle_clients;
+  t->idle_clients = l;
+  t->clients_left--;
+  if (t->clients_left == 0 || t->round->rate) tp__lock_condition_signal(&t->ended);
   tp__lock_release(&t->mutex);
 }
 
@@ -138,20 +156,20 @@ static tp_status submit_phase(client *l, tp_fault *fault) {
 
 static void stop_client(client *l, tp_status status, const tp_fault *fault) {
   tp_turn_end(l->request_run.turn);
-  client_ended(l->load, status, fault);
+  client_ended(l, status, fault);
 }
 
 static void begin_next(client *l) {
   tp_fault fault = {0};
   if (l->turns_left == 0) {
-    client_ended(l->load, TP_OK, NULL);
+    client_ended(l, TP_OK, NULL);
     return;
   }
   l->turns_left--;
   l->at = 0;
   tp_status status = begin_turn(l->load->round, &l->request_run, &fault);
   if (status != TP_OK) {
-    client_ended(l->load, status, &fault);
+    client_ended(l, status, &fault);
     return;
   }
   status = submit_phase(l, &fault);
@@ -184,6 +202,43 @@ static void wait_for_clients(load *t) {
   tp__lock_release(&t->mutex);
 }
 
+/* @return NULL after a failure: then no further turn is begun. */
+static client *take_idle_client(load *t) {
+  tp__lock_acquire(&t->mutex);
+  while (!t->idle_clients) tp__lock_condition_wait(&t->ended, &t->mutex);
+  client *l = t->status == TP_OK ? t->idle_clients : NULL;
+  if (l) {
+    t->idle_clients = l->next;
+    t->clients_left++;
+  }
+  tp__lock_release(&t->mutex);
+  return l;
+}
+
+static void begin_on_schedule(load *t, client *clients, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    clients[i] = (client){.load = t, .next = t->idle_clients};
+    t->idle_clients = &clients[i];
+  }
+  cli_schedule schedule = cli_schedule_start(t->round->rate);
+  for (uint32_t i = 0; i < t->round->turns; i++) {
+    int64_t due_ns = cli_schedule_wait(&schedule, i);
+    client *l = take_idle_client(t);
+    if (!l) return;
+    l->request_run.due_ns = due_ns;
+    l->turns_left = 1;
+    begin_next(l);
+  }
+}
+
+static void begin_all(load *t, client *clients, uint32_t count) {
+  uint32_t turns = t->round->turns;
+  t->clients_left = count;
+  for (uint32_t i = 0; i < count; i++)
+    clients[i] = (client){.load = t, .turns_left = turns / count + (i < turns % count)};
+  for (uint32_t i = 0; i < count; i++) begin_next(&clients[i]);
+}
+
 static void add_up(load *t) {
   while (t->all_statistics) {
     cli_statistics *next = t->all_statistics->next;
@@ -199,13 +254,11 @@ static tp_status run_in_clients(cli_round *round, tp_fault *fault) {
   load t = {.round = round,
             .number = ++last_number,
             .mutex = TP__LOCK_INITIALIZER(TP__LOCK_round),
-            .ended = TP__LOCK_CONDITION_INITIALIZER,
-            .clients_left = count};
+            .ended = TP__LOCK_CONDITION_INITIALIZER};
   client *clients = cli_alloc(count * sizeof *clients);
   int64_t began_ns = tp__monotonic_ns();
-  for (uint32_t i = 0; i < count; i++)
-    clients[i] = (client){.load = &t, .turns_left = round->turns / count + (i < round->turns % count)};
-  for (uint32_t i = 0; i < count; i++) begin_next(&clients[i]);
+  if (round->rate) begin_on_schedule(&t, clients, count);
+  else begin_all(&t, clients, count);
   wait_for_clients(&t);
   round->elapsed_ns = tp__monotonic_ns() - began_ns;
   add_up(&t);
@@ -219,6 +272,7 @@ static tp_status run_in_clients(cli_round *round, tp_fault *fault) {
 int cli_round_run(cli_round *round) {
   assert(round->phase_count > 0 && round->turns > 0);
   tp_fault fault = {0};
+  round->began_ms = tp__wall_ms();
   tp_status status = round->concurrency > 1 ? run_in_clients(round, &fault) : run_here(round, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * round: runs so many bare turns, each through the same phases, and records the duration of each. One after the
- * other on the calling thread, or several at once on the engine workers. */
+ * other on the calling thread, or several at once on the engine workers. With a rate each turn is due on a schedule. */
 #ifndef CLI_ROUND_H
 #define CLI_ROUND_H
 
@@ -19,7 +19,9 @@ typedef struct cli_round {
   const cli_round_phase *phases; /* borrowed */
   size_t phase_count;
   uint32_t turns, concurrency; /* 1: on the calling thread */
+  uint32_t rate;               /* turns in a second; 0: each begins when the one before it has ended */
   cli_statistics *statistics;  /* what is measured is added here; NULL: it is discarded */
+  int64_t began_ms;            /* out: the wall clock at the begin of the first turn */
   int64_t elapsed_ns;          /* out: from the first turn's beginning to the last one's end */
 } cli_round;
 

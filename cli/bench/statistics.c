@@ -44,6 +44,8 @@ void cli_statistics_free(cli_statistics *statistics) {
   cli_histogram_free(&statistics->turn);
   cli_histogram_free(&statistics->begin);
   cli_histogram_free(&statistics->end);
+  cli_histogram_free(&statistics->response);
+  cli_histogram_free(&statistics->late);
   free(statistics->phases);
   free(statistics->spans);
   free(statistics);
@@ -175,4 +177,6 @@ void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
   cli_histogram_merge(&into->turn, &from->turn);
   cli_histogram_merge(&into->begin, &from->begin);
   cli_histogram_merge(&into->end, &from->end);
+  cli_histogram_merge(&into->response, &from->response);
+  cli_histogram_merge(&into->late, &from->late);
 }

@@ -51,6 +51,8 @@ typedef struct cli_statistics {
   size_t phase_count;
   cli_histogram turn;       /* ns: begin, phases, end */
   cli_histogram begin, end; /* ns: of a turn */
+  cli_histogram response;   /* ns: from the time at which a turn was due to its end; empty without a rate */
+  cli_histogram late;       /* ns: from then to its begin; likewise */
   int64_t step_ns;          /* of the baseline: what an inline handler's record holds besides the handler */
   bool timed;               /* the records have time-stamps */
   cli_span *spans;          /* scratch */

@@ -38,7 +38,7 @@ struct row {
 };
 
 /* What numbers may be; what they are without the option. */
-enum { TURNS_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, JOBS_MAX = 1024 };
+enum { TURNS_MAX = 10000000, RATE_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, JOBS_MAX = 1024 };
 enum { TURNS = 1000, WARM_UP = 100 };
 
 /* ---- what takes a value ---- */

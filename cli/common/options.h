@@ -150,6 +150,8 @@ typedef struct cli_arguments {
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
+  uint32_t rate;           /* of bench, turns in a second; 0: not given */
+  const char *hdr;         /* of bench: a file; NULL: not given */
   uint32_t jobs, lease_s;  /* 0: not given */
   uint32_t dimensions;     /* 0: not given */
   uint32_t history_tokens; /* 0: not given */

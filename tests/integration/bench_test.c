@@ -177,6 +177,66 @@ TEST(without_time_stamps_handlers_have_no_times) {
   report_free(&r);
 }
 
+/* ---- an open loop ---- */
+
+/* Each 500th call takes 100 ms: one turn of 500 is slow itself, and a hundred wait for it. The second row is a closed
+ * loop, whose p99 does not show them. */
+TEST(a_stall_is_in_the_p99_of_turns_that_were_due) {
+  static const char *const rates[] = {"--rate=1000", "--concurrency=1"};
+  setenv("TURNPHASE_TEST_DOMAIN", "stalls", 1);
+  for (int i = 0; i < 2; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "650", "--warm-up", "0",
+                                rates[i], NULL});
+    assert_int_equal(event_int(r.value, "settings.rate"), i == 0 ? 1000 : 0);
+    assert_true(event_int(r.value, "turn.duration_ns.max") >= 99000000);
+    if (i == 0) {
+      assert_true(event_int(r.value, "turn.elapsed_ns") >= 649000000);
+      assert_int_equal(event_int(r.value, "turn.response_ns.count"), 650);
+      assert_int_equal(event_int(r.value, "turn.late_ns.count"), 650);
+      assert_true(event_int(r.value, "turn.response_ns.p99") >= 80000000);
+      assert_true(event_int(r.value, "turn.late_ns.p99") >= 80000000);
+    } else {
+      assert_true(event_int(r.value, "turn.duration_ns.p99") < 80000000);
+      assert_int_equal(tp_value_get(event_value(r.value, "turn"), "response_ns").size, 0);
+    }
+    report_free(&r);
+  }
+}
+
+/* With fewer clients than turns that are due, the turns wait for a client, and none is lost. */
+TEST(turns_at_once_keep_the_schedule) {
+  static const char *const at_once[] = {"2", "5", "64"};
+  setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
+  for (int i = 0; i < 3; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "203", "--warm-up", "5",
+                                "--rate", "4000", "--concurrency", at_once[i], NULL});
+    assert_int_equal(event_int(r.value, "turn.response_ns.count"), 203);
+    assert_int_equal(event_int(phase_of(&r, "turn.pre_prompt_context"), "outcomes.ok"), 203);
+    assert_true(event_int(r.value, "turn.elapsed_ns") >= 202 * 250000);
+    assert_true(event_int(r.value, "turn.response_ns.median") >= event_int(r.value, "turn.duration_ns.median") / 2);
+    assert_true(event_int(r.value, "turn.response_ns.min") >= event_int(r.value, "turn.late_ns.min"));
+    report_free(&r);
+  }
+}
+
+TEST(a_schedule_that_is_not_kept_is_named) {
+  command c = {
+      .arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "60", "--rate", "2000"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "2,000 scheduled a second");
+  assert_holds(&c.out, "since scheduled");
+  assert_holds(&c.out, "Note: the turns do not keep up with 2,000 a second");
+  command_free(&c);
+  command refused = {.arguments = {"bench", "--rate", "0"}};
+  assert_status(&refused, 2);
+  assert_holds(&refused.err, "--rate takes a whole number from 1 to 10000000, not '0'");
+  command_free(&refused);
+}
+
 /* ---- how runs end ---- */
 
 TEST(each_way_of_ending_is_counted) {

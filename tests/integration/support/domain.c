@@ -8,6 +8,7 @@
  *   hangs      a handler that never answers, with a limit of a minute
  *   required   a required handler that fails, so that its phase fails
  *   flaky      denies every third time
+ *   stalls     takes 100 ms each 500th time
  *   together   waits till it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
  *   ledger     a background job, which writes a line to the file TURNPHASE_LEDGER and takes TURNPHASE_LEDGER_MS, and
@@ -16,6 +17,7 @@
  *   tools      the tools shell, deploy, Bash and Write; the last writes a file
  *   cycle      subscriptions after each other;  missing  one of a handler that is not there */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +67,18 @@ static tp_answer denies_every_third(void *ctx, tp_call *call) {
   static unsigned calls;
   (void)ctx;
   return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : TP_ANSWER_DONE;
+}
+
+enum { STALL_EACH = 500, STALL_MS = 100 };
+
+/* Each 500th call takes 100 ms. */
+static tp_answer stalls(void *ctx, tp_call *call) {
+  static atomic_uint calls;
+  const struct timespec stall = {.tv_nsec = STALL_MS * 1000000L};
+  (void)call;
+  (void)ctx;
+  if (++calls % STALL_EACH == 0) nanosleep(&stall, NULL);
+  return TP_ANSWER_DONE;
 }
 
 enum { TOGETHER = 4, TOGETHER_LIMIT_MS = 60000 };
@@ -204,6 +218,7 @@ static const row rows[] = {
     {.domain = "payload", .id = "t.closed", .run = wants_number, .phase = TP_PHASE_SESSION_END},
     {.domain = "required", .id = "t.must", .run = fails, .phase = TP_PHASE_TURN_PRE_POLICY},
     {.domain = "flaky", .id = "t.third", .run = denies_every_third, .phase = TP_PHASE_TURN_INTAKE},
+    {.domain = "stalls", .id = "t.stalls", .run = stalls, .phase = TP_PHASE_TURN_INTAKE},
     {.domain = "together",
      .id = "t.together",
      .run = waits_for_others,
