@@ -29,6 +29,8 @@
 bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *keep);
 /** A dict of the members that are not zero; values of enums are their names. NULL with an exception. */
 PyObject *tpy_show(const void *source, const tpb_struct *table);
+/** A list of such dicts. NULL with an exception. */
+PyObject *tpy_show_list(const void *const *items, size_t count, const tpb_struct *table);
 /** The name of a number, or the number where the table has none. */
 PyObject *tpy_name(const tpb_enum *table, int32_t number);
 /** The number of a name of an enum, or -1 with an exception that lists the names. */
@@ -65,7 +67,7 @@ bool tpy_usable(const tpy_runtime *runtime);
 unsigned tpy_forks(void);
 
 /** What a Handle is of. */
-typedef enum tpy_handle_kind { TPY_SESSION = 1, TPY_AGENT, TPY_SUBMISSION, TPY_MODEL } tpy_handle_kind;
+typedef enum tpy_handle_kind { TPY_SESSION = 1, TPY_AGENT, TPY_SUBMISSION, TPY_MODEL, TPY_TURN } tpy_handle_kind;
 
 /** A handle of the library's in Python. It holds its runtime, whose end ends sessions and agents. */
 typedef struct tpy_handle {

@@ -201,7 +201,7 @@ bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *k
 
 /* ---- showing ---- */
 
-static PyObject *show_list(const void *const *items, size_t count, const tpb_struct *table) {
+PyObject *tpy_show_list(const void *const *items, size_t count, const tpb_struct *table) {
   PyObject *list = PyList_New(0);
   for (size_t i = 0; list && i < count; i++) {
     PyObject *item = tpy_show(items[i], table);
@@ -248,7 +248,7 @@ static PyObject *show_member(const char *source, const tpb_field *field) {
       size_t count = 0;
       memcpy(&data, member, sizeof data);
       memcpy(&count, source + field->count_offset, sizeof count);
-      return data && count ? show_list(data, count, field->table) : NULL;
+      return data && count ? tpy_show_list(data, count, field->table) : NULL;
     }
     default:
       return NULL;

@@ -2,6 +2,7 @@
  *
  * runtime.c: Runtime and its handles: what Python registers and submits, and the work that it takes. */
 #include <pthread.h>
+#include <stdio.h>
 
 #include "bindings/python/src/core.h"
 #include "bindings/python/fields.h"
@@ -65,7 +66,7 @@ static void handle_dealloc(PyObject *object) {
 }
 
 void *tpy_handle_get(const tpy_runtime *runtime, PyObject *object, tpy_handle_kind kind) {
-  static const char *const names[] = {"", "a session", "an agent", "a submission", "a model"};
+  static const char *const names[] = {"", "a session", "an agent", "a submission", "a model", "a turn"};
   const tpy_handle *handle = (const tpy_handle *)object;
   if (PyObject_HasAttrString(object, "handle_kind") && handle->kind == kind) {
     tp_fault closed = {.code = TP_ERR_USAGE,
@@ -237,6 +238,16 @@ static PyObject *runtime_drain(PyObject *self, PyObject *arguments) {
 
 /* ---- taking ---- */
 
+/* The exception of a status, as an object. */
+static PyObject *raised(tp_status status, const tp_fault *fault) {
+  PyObject *type, *error, *trace;
+  tpy_raise(status, fault);
+  PyErr_Fetch(&type, &error, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return error;
+}
+
 static PyObject *show_end(PyObject *self, const tp_work_end *end) {
   switch (end->kind) {
     case TP_END_TURN:
@@ -246,13 +257,16 @@ static PyObject *show_end(PyObject *self, const tp_work_end *end) {
     case TP_END_AGENT: {
       if (end->agent->agent) return new_handle(self, TPY_AGENT, end->agent->agent);
       if (end->agent->status == TP_OK) Py_RETURN_NONE; /* removed */
-      tpy_raise(end->agent->status, end->agent->fault);
-      PyObject *type, *error, *trace;
-      PyErr_Fetch(&type, &error, &trace);
-      Py_XDECREF(type);
-      Py_XDECREF(trace);
-      return error;
+      return raised(end->agent->status, end->agent->fault);
     }
+    case TP_END_PHASE: {
+      tp_fault fault = {.code = end->phase->outcome};
+      if (end->phase->outcome == TP_OK) Py_RETURN_NONE;
+      snprintf(fault.message, sizeof fault.message, "%.*s", (int)end->phase->reason.size, end->phase->reason.data);
+      return raised(end->phase->outcome, &fault);
+    }
+    case TP_END_TOOLS:
+      return tpy_show_list((const void *const *)end->results, end->result_count, &tpb_tp_tool_result);
     case TP_END_JOBS:
       return PyLong_FromLong(end->jobs->status);
     default:
@@ -522,6 +536,86 @@ static PyObject *runtime_cancel(PyObject *self, PyObject *handle) {
   Py_RETURN_NONE;
 }
 
+/* The calls of a list, each kept by `keep`. NULL with an exception. */
+static const tp_tool_call **read_calls(PyObject *list, PyObject *keep, size_t *ret_count) {
+  const Py_ssize_t count = PyList_Size(list);
+  PyObject *memory = count < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(void *));
+  const tp_tool_call **calls = memory && PyList_Append(keep, memory) == 0 ? (void *)PyBytes_AsString(memory) : NULL;
+  Py_XDECREF(memory);
+  for (Py_ssize_t i = 0; calls && i < count; i++) {
+    PyObject *call = PyBytes_FromStringAndSize(NULL, sizeof(tp_tool_call));
+    const bool is_read = call && PyList_Append(keep, call) == 0 &&
+                         tpy_read(PyList_GetItem(list, i), &tpb_tp_tool_call, PyBytes_AsString(call), keep);
+    Py_XDECREF(call);
+    if (!is_read) return NULL;
+    calls[i] = (void *)PyBytes_AsString(call);
+  }
+  *ret_count = (size_t)count;
+  return calls;
+}
+
+/* turn_begin(session, request, key): a turn that the host drives. Its tools come with the end of the phase. */
+static PyObject *runtime_turn_begin(PyObject *self, PyObject *arguments) {
+  PyObject *handle, *options, *keep, *begun = NULL;
+  unsigned long long key;
+  tp_turn_request request;
+  tp_turn *turn = NULL;
+  tp_fault fault = {0};
+  if (!usable(self) || !PyArg_ParseTuple(arguments, "OOK", &handle, &options, &key)) return NULL;
+  tp_session *session = tpy_handle_get((tpy_runtime *)self, handle, TPY_SESSION);
+  keep = session ? PyList_New(0) : NULL;
+  const bool is_read = keep && tpy_read(options, &tpb_tp_turn_request, &request, keep);
+  tp_end *end = is_read ? tpy_end_new((tpy_runtime *)self, key) : NULL;
+  if (end) {
+    request.data = key_of(key);
+    tp_status status = tp_turn_begin(session, &request, &turn, &fault);
+    if (status == TP_OK)
+      status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, tp_end_of_phase, end, &fault);
+    if (status == TP_OK) begun = new_handle(self, TPY_TURN, turn);
+    else {
+      tp_turn_end(turn);
+      tp_end_free(end);
+      tpy_raise(status, &fault);
+    }
+  }
+  Py_XDECREF(keep);
+  return begun;
+}
+
+/* tools_submit(turn, calls, key): after the end of what runs of the turn. */
+static PyObject *runtime_tools_submit(PyObject *self, PyObject *arguments) {
+  PyObject *handle, *list;
+  unsigned long long key;
+  size_t count = 0;
+  tp_fault fault = {0};
+  tp_status status = TP_OK;
+  if (!usable(self) || !PyArg_ParseTuple(arguments, "OOK", &handle, &list, &key)) return NULL;
+  tp_turn *turn = tpy_handle_get((tpy_runtime *)self, handle, TPY_TURN);
+  PyObject *keep = turn ? PyList_New(0) : NULL;
+  const tp_tool_call **calls = keep ? read_calls(list, keep, &count) : NULL;
+  tp_end *end = calls ? tpy_end_new((tpy_runtime *)self, key) : NULL;
+  if (end) status = tp_tools_submit(turn, calls, count, tp_end_of_tools, end, &fault);
+  if (end && status != TP_OK) tp_end_free(end);
+  Py_XDECREF(keep);
+  return end ? done(status, &fault) : NULL;
+}
+
+static PyObject *runtime_turn_cancel(PyObject *self, PyObject *handle) {
+  tp_turn *turn = usable(self) ? tpy_handle_get((tpy_runtime *)self, handle, TPY_TURN) : NULL;
+  if (!turn) return NULL;
+  tp_turn_cancel(turn);
+  Py_RETURN_NONE;
+}
+
+/* After the END of its calls was taken. */
+static PyObject *runtime_turn_end(PyObject *self, PyObject *handle) {
+  tp_turn *turn = usable(self) ? tpy_handle_get((tpy_runtime *)self, handle, TPY_TURN) : NULL;
+  if (!turn) return NULL;
+  ((tpy_handle *)handle)->pointer = NULL;
+  tp_turn_end(turn);
+  Py_RETURN_NONE;
+}
+
 static PyObject *runtime_add_message(PyObject *self, PyObject *arguments) {
   PyObject *handle, *options, *keep = PyList_New(0);
   tp_added_message message;
@@ -614,6 +708,10 @@ static PyMethodDef runtime_methods[] = {
     {"session_close", runtime_session_close, METH_VARARGS, NULL},
     {"turn_submit", runtime_turn_submit, METH_VARARGS, NULL},
     {"cancel", runtime_cancel, METH_O, NULL},
+    {"turn_begin", runtime_turn_begin, METH_VARARGS, NULL},
+    {"tools_submit", runtime_tools_submit, METH_VARARGS, NULL},
+    {"turn_cancel", runtime_turn_cancel, METH_O, NULL},
+    {"turn_end", runtime_turn_end, METH_O, NULL},
     {"add_message", runtime_add_message, METH_VARARGS, NULL},
     {"listen", runtime_listen, METH_VARARGS, NULL},
     {"unlisten", runtime_unlisten, METH_VARARGS, NULL},

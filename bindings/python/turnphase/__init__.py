@@ -26,6 +26,7 @@ from ._answers import (
     Thinking,
     Tool,
     ToolCall,
+    ToolResult,
 )
 from ._core import version as _version
 from ._errors import (
@@ -92,6 +93,7 @@ __all__ = [
     'Tool',
     'ToolCall',
     'ToolError',
+    'ToolResult',
     'ToolRun',
     'Turn',
     'UsageError',

@@ -209,6 +209,24 @@ class Event:
 
 
 @dataclasses.dataclass(slots=True)
+class ToolResult:
+    """How a tool call ended. kind: ok, handler_error, invalid_arguments, unknown_tool, out_of_scope, denied, timed_out,
+    cancelled, crashed, shed or interrupted; text: what the model reads."""
+
+    kind: str = 'none'
+    text: str = ''
+    name: str = ''
+    call_id: str = ''
+    value: Any = None
+    parts: list[Any] = dataclasses.field(default_factory=list)
+    started: bool = False
+    completion_order: int = 0
+    duration_ns: int = 0
+    waited_ns: int = 0
+    waited_key: str = ''
+
+
+@dataclasses.dataclass(slots=True)
 class Question:
     """A question to a person about a tool call. Answered by what the `on_question` function returns."""
 

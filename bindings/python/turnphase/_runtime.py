@@ -41,6 +41,7 @@ from ._answers import (
     Result,
     Thinking,
     ToolCall,
+    ToolResult,
 )
 
 logger = logging.getLogger('turnphase')
@@ -254,7 +255,7 @@ class _Function:
             return self.function(request)
         signature = self.signature
         assert signature is not None
-        arguments = signature.arguments(work.arguments)
+        arguments = signature.arguments(work.arguments) if signature.builds else {}
         if signature.run_name:
             arguments[signature.run_name] = ToolRun(work, runtime)
         return self.function(**arguments)
@@ -574,6 +575,49 @@ class _End:
             self.future.set_result(shown)
 
 
+class _Calls:
+    """A turn of which only tool calls run. Its tools come first: the end of that phase."""
+
+    __slots__ = ('runtime', 'calls', 'future', 'context', 'turn', 'key')
+
+    def __init__(self, session: Session, calls: list[dict[str, Any]], options: dict[str, Any]) -> None:
+        self.runtime, self.calls = session.runtime, calls
+        self.future: asyncio.Future[list[ToolResult]] = asyncio.get_running_loop().create_future()
+        self.context = contextvars.copy_context()
+        self.key = self.runtime._keep(self)
+        try:
+            self.turn = self.runtime._loop_core().turn_begin(session._handle, options, self.key)
+        except BaseException:
+            del self.runtime._kept[self.key]
+            raise
+
+    def _ended(self, shown: Any) -> None:
+        core = self.runtime._core
+        if isinstance(shown, list):
+            self._end(lambda future: future.set_result([_answers.made(ToolResult, result) for result in shown]))
+        elif isinstance(shown, BaseException):
+            self._end(lambda future: future.set_exception(shown))
+        elif self.future.done():  # cancelled meanwhile: nothing runs
+            self._end(None)
+        else:
+            try:
+                self.runtime._kept[self.key] = self
+                core.tools_submit(self.turn, self.calls, self.key)
+            except Exception as error:
+                refused = error
+                del self.runtime._kept[self.key]
+                self._end(lambda future: future.set_exception(refused))
+
+    def _end(self, settle: Callable[[asyncio.Future[list[ToolResult]]], None] | None) -> None:
+        self.runtime._core.turn_end(self.turn)
+        if settle is not None and not self.future.done():
+            settle(self.future)
+
+    def cancel(self) -> None:
+        if self.key in self.runtime._kept and not self.runtime._is_closed:
+            self.runtime._core.turn_cancel(self.turn)
+
+
 class Agent:
     """A configuration that sessions share."""
 
@@ -599,6 +643,21 @@ class Session:
         @param options  members of tp_turn_request (turnphase/turn.h): id, mode, files, limit_ms, system, parameters, …
         """
         return Turn(self, {'text': text, **options}, events)
+
+    async def call_tools(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
+        """Runs tool calls of a model that something else asks: all at the same time, each through its gates, and with
+        tool.post, events and records, as those of one response. No other phase is run, and nothing enters the history.
+        Several may run at once in a session. Cancelling the task that waits for them cancels them.
+
+        @param options  members of tp_turn_request (turnphase/turn.h): id, mode, limit_ms, …
+        @return the result of each call, in their order.
+        """
+        run = _Calls(self, [_answers.call_dict(call) for call in calls], options)
+        try:
+            return await run.future
+        except asyncio.CancelledError:
+            run.cancel()
+            raise
 
     async def close(self, **end: Any) -> None:
         """Closes the session after its turns. @param end  reason, changed_files and the like (tp_session_end)."""
@@ -692,6 +751,9 @@ class Runtime:
                 for fd in self._fds:
                     self._loop.remove_reader(fd)
                 self._free()
+                for thing in list(self._kept.values()):
+                    if isinstance(thing, _Calls) and not thing.future.done():
+                        thing.future.set_exception(_errors.of(100, 'TP_ERR_USAGE', 'usage', 'the runtime was closed'))
         else:
             self._free()
 
@@ -909,7 +971,7 @@ class Runtime:
         docstring.
 
         @param options  members of tp_tool (turnphase/tool.h): limit_ms, max_concurrent, write_key, …; schema in place
-                        of the signature's.
+                        of the signature's. A function whose only parameter is a ToolRun reads its arguments there.
         """
 
         def register(function: F) -> F:
