@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The packages for Python and Node with the frameworks that they have adapters and examples for: openai-agents,
+pydantic-ai, LangGraph and FastAPI; @openai/agents, LangGraph.js, the AI SDK, Hono; and the compiler of TypeScript.
+
+    python3 tests/adapters.py BUILD FOLDER
+
+BUILD is a build folder with bindings/python/_core.abi3.so and bindings/node/turnphase.node; FOLDER gets the frameworks
+(pip, npm; once). ./dev test --long runs it. What cannot be fetched, or was not built, is skipped with its reason.
+Prints what the tests say, then how many passed, failed and were skipped. Exit: 0 none failed; 1.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+WHEELS = [
+    'openai-agents==0.24.0', 'pydantic-ai-slim==2.68.0', 'langgraph==1.2.24', 'fastapi==0.165.0', 'httpx==0.28.1',
+    'uvicorn==0.54.0', 'mypy'
+]
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+counts = {'Ok': 0, 'Fail': 0, 'Skipped': 0}
+
+
+def run(words, **more):
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, **more)
+        return done.returncode, done.stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+
+
+def skip(what, why):
+    counts['Skipped'] += 1
+    print('skipped %s: %s' % (what, ' '.join(why.split())[-300:]))
+
+
+def fetched(folder, name, wanted, fetch):
+    """Whether the packages are in the folder. fetch() gets them, once: (exit code, output)."""
+    stamp = os.path.join(folder, name)
+    if os.path.exists(stamp) and open(stamp, encoding='utf-8').read() == '\n'.join(wanted):
+        return True
+    status, output = fetch()
+    if status != 0:
+        skip(name, output)
+        return False
+    with open(stamp, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(wanted))
+    return True
+
+
+def count_of(output, *patterns):
+    return [int(found.group(1)) if (found := re.search(pattern, output)) else 0 for pattern in patterns]
+
+
+def play_python(module, folder):
+    python = os.path.join(folder, 'venv/bin/python')
+
+    def fetch():
+        status, output = run([sys.executable, '-m', 'venv', os.path.join(folder, 'venv')])
+        return (status, output) if status != 0 else run([python, '-m', 'pip', 'install', '-q', *WHEELS])
+
+    if not os.path.exists(module):
+        return skip('Python', 'this build has no package for Python')
+    if not fetched(folder, 'frameworks-of-pip', WHEELS, fetch):
+        return None
+    tests = os.path.join(ROOT, 'bindings/python/tests')
+    status, output = run([python, '-m', 'mypy', '--strict', '--cache-dir', os.path.join(folder, 'mypy'),
+                          os.path.join(ROOT, 'bindings/python/turnphase')])
+    print('mypy --strict: ' + output)
+    counts['Fail' if status else 'Ok'] += 1
+    for name in sorted(os.listdir(os.path.join(tests, 'adapters'))):
+        if not name.startswith('test_'):
+            continue
+        play = [python, os.path.join(tests, 'run.py'), module, os.path.join(folder, 'python'), 'adapters/' + name]
+        status, output = run(play, env={**os.environ, 'PYTHONDONTWRITEBYTECODE': '1'})
+        ran, failed, errors = count_of(output, r'Ran (\d+) test', r'failures=(\d+)', r'errors=(\d+)')
+        print(output)
+        failed = max(failed + errors, int(status != 0))
+        counts['Ok'] += max(ran - failed, 0)
+        counts['Fail'] += failed
+    return None
+
+
+def main():
+    build, folder = (os.path.abspath(word) for word in sys.argv[1:3])
+    os.makedirs(folder, exist_ok=True)
+    play_python(os.path.join(build, 'bindings/python/_core.abi3.so'), folder)
+    print('\n'.join('%s: %d' % row for row in counts.items()))  # as meson says it
+    return 1 if counts['Fail'] else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
