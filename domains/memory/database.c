@@ -3,25 +3,25 @@
  * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among
  * them, by which an index in memory learns that it is out of date; the row of a scope all of whose memories were
  * forgotten has no kind. memory: what is remembered; its key is (scope, session, turn, part), and ids rise and are
- * never used again, so that "memory:12" means one thing for ever. recall: the full-text index over memory (external
- * content, kept in step by triggers). The id of the scope is indexed as well as the text: a search enters the index at
- * the words of its own scope and walks through no other tenant's. vector: of memories, numbers of 8 bits with a scale.
- * embedded: which embedder made those of a scope, and up to which memory there are all: what is after it has none yet,
- * or that of another embedder; row -1 says that a deletion is not over: copies of what it deleted are left. fact:
- * which memories a model extracted, about whom, and what replaced them: a replaced one is no longer recalled. */
+ * never used again, so that "memory:12" means one thing for ever. There is no index of words: each process that recalls
+ * has its own (index.h). vector: of memories, numbers of 8 bits with a scale. embedded: which embedder made those of a
+ * scope, and up to which memory there are all: what is after it has none yet, or that of another embedder; row -1 says
+ * that a deletion is not over: copies of what it deleted are left. fact: which memories a model extracted, about whom,
+ * and what replaced them: a replaced one is no longer recalled. */
 #include "domains/memory/database.h"
 
 #include "runtime/base/check.h"
 #include "stores/sqlite/database.h"
 
-#define COUNTING_TRIGGERS                                                                             \
-  "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"                                \
-  "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope;"                                    \
-  "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);" \
-  "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"              \
-  "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"                                        \
-  "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"           \
-  "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
+#define ADDING_TRIGGER                                       \
+  "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN" \
+  "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope; END;"
+
+#define COUNTING_TRIGGERS                                               \
+  "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"  \
+  "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope; END;" \
+  "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"          \
+  "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope; END;"
 
 #define VECTOR_TABLES                                                                                 \
   "CREATE TABLE embedded (scope INTEGER PRIMARY KEY, embedder TEXT NOT NULL, upto INTEGER NOT NULL);" \
@@ -48,20 +48,22 @@
   "CREATE TABLE memory (id INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session TEXT NOT NULL,"      \
   "  turn TEXT NOT NULL, part TEXT NOT NULL, said_ms INTEGER NOT NULL, asks INTEGER NOT NULL, text TEXT NOT NULL," \
   "  UNIQUE (scope, session, turn, part));"                                                                        \
-  "CREATE INDEX memory_scope ON memory (scope);"                                                                   \
-  "CREATE INDEX memory_session ON memory (scope, session);"                                                        \
-  "CREATE VIRTUAL TABLE recall USING fts5 (text, scope, content='memory', content_rowid='id',"                     \
-  "  tokenize='porter unicode61 remove_diacritics 2');"                                                            \
-  "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"                                                       \
-  "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"                                               \
-  "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
+  "CREATE INDEX memory_scope ON memory (scope);" ADDING_TRIGGER
 
 static const char *const tables[] = {MEMORY_TABLES, COUNTING_TRIGGERS, VECTOR_TABLES, FACT_TABLE, NULL};
 
+/* Version 1 had a full-text index, which cost each memory more than all else and which no search read. */
+#define WITHOUT_WORDS                                                                    \
+  "DROP TRIGGER memory_added; DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" \
+  "DROP TABLE recall; DROP INDEX memory_session;"
+
+static const char *const upgrades[] = {WITHOUT_WORDS ADDING_TRIGGER COUNTING_TRIGGERS};
+
 static const tp__sqlite_schema schema = {.noun = "a memory",
                                          .application_id = 0x54704d65, /* "TpMe" */
-                                         .version = 1,
+                                         .version = 2,
                                          .sql = tables,
+                                         .upgrades = upgrades,
                                          .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
                                          .overwrites_deleted = true};
 

@@ -326,12 +326,6 @@ static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope,
   return rc == SQLITE_DONE && found ? SQLITE_OK : rc;
 }
 
-/* One segment of the full-text index without what was deleted: its words stand in the old ones until then. */
-static int delete_words_locked(tp__memory_store *store) {
-  TP__LOCKED(&store->writer->mutex);
-  return sqlite3_exec(store->writer->db, "INSERT INTO recall (recall) VALUES ('optimize')", NULL, NULL, NULL);
-}
-
 /* In the transaction that deletes, so that no crash leaves copies that nothing tells of. The note counts deletions: a
  * process that overwrites does not take away the note of another one that has deleted meanwhile. */
 static int note_copies_locked(tp__memory_store *store) {
@@ -364,7 +358,6 @@ static int write_forgetting(void *ctx) {
   int rc = delete_locked(f->store, f->scope, f->id);
   f->was_there = rc == SQLITE_OK;
   if (rc == SQLITE_DONE) return SQLITE_OK;
-  if (rc == SQLITE_OK) rc = delete_words_locked(f->store);
   return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;
 }
 
@@ -425,8 +418,7 @@ static int write_forgetting_all(void *ctx) {
   }
   sqlite3_finalize(s);
   if (rc != SQLITE_OK || f->forgotten == 0) return rc;
-  rc = delete_words_locked(f->store);
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, forget_names_sql, NULL, NULL, NULL);
+  rc = sqlite3_exec(db, forget_names_sql, NULL, NULL, NULL);
   return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;
 }
 

@@ -72,7 +72,7 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
                             tp__memory_list *list);
 
-/** Deletes it, durable on return, and its traces: words in the full-text index, copies in the file, which is written
+/** Deletes it, durable on return, and its traces: copies in the file, which is written
  *  anew, and the write-ahead log. Where that fails, or the process dies meanwhile, the file has a note, and the next
  *  deletion or opening does the rest.
  *  @return TP_ERR_NOT_FOUND also for a memory of another scope; TP_ERR_STORE_BUSY also when it is deleted, but another

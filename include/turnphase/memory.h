@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory.h: the library turnphase-memory: long-term memory for agents as six subscribed handlers over a SQLite file
- * with full-text search, and that file itself. It uses public headers only, as a host does.
+ * that is searched by words, and that file itself. It uses public headers only, as a host does.
  * Threads: of tp_memory_register() the one that uses the edit. */
 #ifndef TURNPHASE_MEMORY_H
 #define TURNPHASE_MEMORY_H
@@ -176,7 +176,7 @@ TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *quer
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
                                tp_fault *fault) TP_MUST_USE;
-/** Deletes a memory for good: its text, its words in the index and the copy in the write-ahead log are overwritten, and
+/** Deletes a memory for good: its text and the copy in the write-ahead log are overwritten, and
  *  the file is written anew without copies of them, which takes as long, and as much free space, as it is large. Where
  *  the process dies meanwhile, the next opening or deletion does the rest.
  *  @return also TP_ERR_NOT_FOUND; TP_ERR_STORE_BUSY when it is deleted, but the copy in the write-ahead log is not,

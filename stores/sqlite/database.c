@@ -188,18 +188,19 @@ static int read_identity(sqlite3 *db, identity *ret_identity) {
   return rc == SQLITE_OK ? end : rc;
 }
 
-/* Whether the file is empty or has this schema; any other file is refused. */
-static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool *ret_is_empty,
+/* Whether the file is empty, has this schema or one that can be upgraded; any other file is refused.
+ * @param ret_version  0: the file is empty. */
+static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, int64_t *ret_version,
                           tp_fault *fault) {
   identity is = {0};
   int rc = read_identity(db, &is);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "read its header", rc, fault);
-  *ret_is_empty = is.application_id == 0 && is.version == 0 && is.objects == 0;
-  if (*ret_is_empty) return TP_OK;
+  *ret_version = is.version;
+  if (is.application_id == 0 && is.version == 0 && is.objects == 0) return TP_OK;
   if (is.application_id != schema->application_id)
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
-  if (is.version > 0 && is.version != schema->version)
+  if (is.version > schema->version || (is.version > 0 && is.version < schema->version && !schema->upgrades))
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
                       "wrote it, or give another path",
@@ -211,25 +212,33 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   return TP_OK;
 }
 
-static int create_tables(sqlite3 *db, const tp__sqlite_schema *schema) {
+static int run_all(sqlite3 *db, const char *const *first, const char *const *end) {
+  int rc = SQLITE_OK;
+  for (const char *const *sql = first; rc == SQLITE_OK && sql != end && *sql; sql++)
+    rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
+  return rc;
+}
+
+/* @param version  of the file; 0: it is empty. */
+static int make_schema(sqlite3 *db, const tp__sqlite_schema *schema, int64_t version) {
   char numbers[96];
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
            (int)schema->application_id, (int)schema->version);
-  int rc = SQLITE_OK;
-  for (const char *const *sql = schema->sql; rc == SQLITE_OK && *sql; sql++)
-    rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
+  int rc = version == 0 ? run_all(db, schema->sql, NULL)
+                        : run_all(db, schema->upgrades + version - 1, schema->upgrades + schema->version - 1);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
 
-/* The file may have got tables between the first look and the lock, so it is looked at again under the lock. */
+/* Another process may have made or upgraded the tables between the first look and the lock, so the file is looked at
+ * again under the lock. */
 static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return tp__sqlite_fail(db, path, "begin", rc, fault);
-  bool is_empty;
-  tp_status status = identify(db, path, schema, &is_empty, fault);
-  if (status == TP_OK && is_empty) {
-    rc = create_tables(db, schema);
+  int64_t version = 0;
+  tp_status status = identify(db, path, schema, &version, fault);
+  if (status == TP_OK && version != schema->version) {
+    rc = make_schema(db, schema, version);
     if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "make its tables", rc, fault);
   }
   if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
@@ -275,12 +284,12 @@ static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
 }
 
 static tp_status check_and_set_up(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
-  bool is_empty;
+  int64_t version = 0;
   if (sqlite3_db_readonly(db, "main") == 1) return tp__sqlite_fail(NULL, path, "open", SQLITE_READONLY, fault);
-  tp_status status = identify(db, path, schema, &is_empty, fault);
-  if (status == TP_OK && !is_empty) status = check_pages(db, path, fault);
-  if (status == TP_OK) status = set_durable(db, path, schema, is_empty, fault);
-  if (status == TP_OK && is_empty) status = make_tables(db, path, schema, fault);
+  tp_status status = identify(db, path, schema, &version, fault);
+  if (status == TP_OK && version > 0) status = check_pages(db, path, fault);
+  if (status == TP_OK) status = set_durable(db, path, schema, version == 0, fault);
+  if (status == TP_OK && version != schema->version) status = make_tables(db, path, schema, fault);
   if (status == TP_OK && schema->busy_ms) sqlite3_busy_timeout(db, schema->busy_ms);
   return status;
 }

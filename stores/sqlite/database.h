@@ -15,10 +15,12 @@ enum { TP__SQLITE_BUSY_MS = 5000 };
 
 /** What a file of ours holds, and how. Both numbers stand in its header (PRAGMA application_id, user_version). */
 typedef struct tp__sqlite_schema {
-  const char *noun;        /* "a history of sessions" */
-  int32_t application_id;  /* never 0 */
-  int32_t version;         /* from 1; a file of another version is refused */
-  const char *const *sql;  /* makes the tables in an empty file: pieces, run in their order; NULL ends them */
+  const char *noun;       /* "a history of sessions" */
+  int32_t application_id; /* never 0 */
+  int32_t version;        /* from 1; a file of another version is refused, unless there is an upgrade */
+  const char *const *sql; /* makes the tables in an empty file: pieces, run in their order; NULL ends them */
+  const char *const
+      *upgrades;           /* version - 1 of them: the first takes a file from version 1 to 2; NULL: there are none */
   int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening */
   bool overwrites_deleted; /* whatever is deleted, else only where that costs no write more */
   bool shrinks;            /* the file may lose its free pages (auto_vacuum = INCREMENTAL); of a new file only */
@@ -33,7 +35,8 @@ tp_status tp__sqlite_status(int rc);
  *  @param path  NULL: in memory. */
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault);
 
-/** Opens the file for writing, making it (mode 0600 from birth) when there is none: WAL, synchronous FULL, checked.
+/** Opens the file for writing, making it (mode 0600 from birth) when there is none: WAL, synchronous FULL, checked. A
+ *  file of an earlier version is upgraded, in one transaction.
  *  @param path    NULL: in memory, gone with the connection.
  *  @param ret_db  close with sqlite3_close(); used by one thread at a time (opened without SQLite's own mutexes).
  *  @return TP_OK; TP_ERR_STORE_SCHEMA, TP_ERR_STORE_CORRUPT, TP_ERR_STORE_BUSY, TP_ERR_STORE_READONLY,

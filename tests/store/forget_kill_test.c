@@ -88,8 +88,6 @@ static void expect_only_ann(tp_memory *memory) {
   assert_int_equal(find(memory, "bob").count, 0);
   assert_int_equal(find(memory, "ann").count, EACH);
   assert_int_equal(number_in(path, "SELECT count(*) FROM memory WHERE text LIKE '%plant-ann-%'"), EACH);
-  assert_int_equal(number_in(path, "SELECT count(*) FROM recall WHERE recall MATCH 'bob'"), 0);
-  assert_int_equal(number_in(path, "SELECT count(*) FROM recall WHERE recall MATCH 'ann'"), EACH);
   assert_int_equal(number_in(path, "SELECT sum(memories) FROM scope"), EACH);
   assert_int_equal(number_in(path, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
 }

@@ -95,7 +95,7 @@ TEST(a_memory_is_no_history_and_a_history_no_memory) {
 
 TEST(a_refused_memory_says_what_helps) {
   make_memory("PRAGMA user_version = 5");
-  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5, and this library has version 1",
+  assert_no_memory(TP_ERR_STORE_SCHEMA, "a memory of schema version 5, and this library has version 2",
                    "use the turnphase that wrote it");
   unlink(path);
   make_memory("PRAGMA user_version = 0");
@@ -103,6 +103,107 @@ TEST(a_refused_memory_says_what_helps) {
   assert_int_equal(truncate(path, 0), 0);
   assert_int_equal(truncate(path, 4096), 0);
   assert_no_memory(TP_ERR_STORE_CORRUPT, "not a database", "restore a copy");
+}
+
+/* ---- upgrades ---- */
+
+static const char *const from_1_to_3[] = {"CREATE TABLE second (id); INSERT INTO second SELECT id FROM entry;",
+                                          "CREATE TABLE third (id); INSERT INTO third SELECT id + 1 FROM second;"};
+static const char *const from_1_to_failure[] = {"CREATE TABLE second (id);", "CREATE TABLE second (id);"};
+
+static void make_minimal(int version) {
+  const tp__sqlite_schema made = {.noun = "a list", .application_id = 7, .version = version, .sql = tables};
+  sqlite3 *db = NULL;
+  assert_int_equal(tp__sqlite_open(path, &made, &db, NULL), TP_OK);
+  assert_int_equal(sqlite3_exec(db, "INSERT INTO entry VALUES (4)", NULL, NULL, NULL), SQLITE_OK);
+  if (version == 2) assert_int_equal(sqlite3_exec(db, from_1_to_3[0], NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+static tp_status open_as_3(const char *const *upgrades, sqlite3 **ret_db, tp_fault *fault) {
+  const tp__sqlite_schema third = {
+      .noun = "a list", .application_id = 7, .version = 3, .sql = tables, .upgrades = upgrades};
+  return tp__sqlite_open(path, &third, ret_db, fault);
+}
+
+TEST(a_file_of_an_earlier_version_goes_through_each_upgrade_that_it_lacks_once) {
+  for (int version = 1; version <= 2; version++) {
+    make_minimal(version);
+    for (int times = 0; times < 2; times++) { /* the second time there is nothing to do */
+      sqlite3 *db = NULL;
+      assert_int_equal(open_as_3(from_1_to_3, &db, NULL), TP_OK);
+      assert_answer(db, "SELECT id FROM third", "5");
+      assert_answer(db, "PRAGMA user_version", "3");
+      sqlite3_close(db);
+    }
+    unlink(path);
+  }
+}
+
+TEST(a_file_that_cannot_be_upgraded_is_left_as_it_was) {
+  sqlite3 *db = NULL;
+  tp_fault fault = {0};
+  make_minimal(1);
+  assert_int_not_equal(open_as_3(from_1_to_failure, &db, &fault), TP_OK);
+  assert_null(db);
+  assert_int_equal(open_as_3(NULL, &db, &fault), TP_ERR_STORE_SCHEMA);
+  assert_says(&fault, TP_ERR_STORE_SCHEMA, "schema version 1, and this library has version 3", "wrote it");
+  assert_int_equal(open_as_3(from_1_to_3, &db, NULL), TP_OK);
+  assert_answer(db, "SELECT id FROM third", "5");
+  sqlite3_close(db);
+}
+
+/* A memory of version 1, as the library made it. */
+static const char memory_1[] =
+    "DROP TRIGGER memory_added; DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;"
+    "CREATE INDEX memory_session ON memory (scope, session);"
+    "CREATE VIRTUAL TABLE recall USING fts5 (text, scope, content='memory', content_rowid='id',"
+    "  tokenize='porter unicode61 remove_diacritics 2');"
+    "CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN"
+    "  UPDATE scope SET memories = memories + 1 WHERE id = new.scope;"
+    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
+    "CREATE TRIGGER memory_changed AFTER UPDATE OF text ON memory BEGIN"
+    "  UPDATE scope SET changes = changes + 1 WHERE id = old.scope;"
+    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope);"
+    "  INSERT INTO recall (rowid, text, scope) VALUES (new.id, new.text, new.scope); END;"
+    "CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN"
+    "  UPDATE scope SET memories = memories - 1, changes = changes + 1 WHERE id = old.scope;"
+    "  INSERT INTO recall (recall, rowid, text, scope) VALUES ('delete', old.id, old.text, old.scope); END;"
+    "INSERT INTO scope (tenant, kind, name, memories) VALUES ('t', 'workspace', 'w', 0);"
+    "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '1', '', 1, 0, 'a "
+    "kegerator');"
+    "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '2', '', 1, 0, 'a violin');"
+    "PRAGMA user_version = 1;";
+
+TEST(a_memory_of_version_1_loses_its_full_text_index_and_nothing_else) {
+  static const char more[] =
+      "UPDATE memory SET text = 'a cello' WHERE turn = '2'; DELETE FROM memory WHERE turn = '1';"
+      "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text)"
+      " VALUES (1, 's', '3', '', 1, 0, 'a flute');";
+  sqlite3 *db = NULL;
+  make_memory(memory_1);
+  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK);
+  assert_answer(db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'recall%' OR name = 'memory_session'", "0");
+  assert_answer(db, "SELECT group_concat(text) FROM memory", "a kegerator,a violin");
+  assert_int_equal(sqlite3_exec(db, more, NULL, NULL, NULL), SQLITE_OK);
+  assert_answer(db, "SELECT memories || ' ' || changes FROM scope", "2 2");
+  assert_answer(db, "SELECT max(id) FROM memory", "3");
+  assert_answer(db, "PRAGMA user_version", "2");
+  assert_answer(db, "PRAGMA integrity_check", "ok");
+  sqlite3_close(db);
+  sqlite3 *new = NULL;
+  char other[sizeof path + 8];
+  snprintf(other, sizeof other, "%s-new", path);
+  assert_int_equal(tp__memory_database_open(other, &new, NULL), TP_OK);
+  char sql[256];
+  snprintf(sql, sizeof sql, "ATTACH '%s' AS old", path);
+  assert_int_equal(sqlite3_exec(new, sql, NULL, NULL, NULL), SQLITE_OK);
+  assert_answer(new,
+                "SELECT count(*) FROM (SELECT name, sql FROM main.sqlite_schema EXCEPT SELECT name, sql FROM"
+                " old.sqlite_schema)",
+                "0"); /* it is what a new file is */
+  sqlite3_close(new);
+  unlink(other);
 }
 
 /* Below a file there can be no other one, not even for root. */
