@@ -168,7 +168,7 @@ static void sessions(bench_program *program) {
 
 enum { DRAIN_MS = 5000, MEMORY_TURNS = 8192, MEMORY_ROUNDS = 3, STEADY_TURNS = 200000, STEADY_PARTS = 10 };
 
-/** What is on the disk when a turn ends: nothing, or its messages and its job. */
+/** What is on the disk when a turn ends: nothing, or its messages and its job; and whether a memory waits for it. */
 typedef struct form {
   const char *name;
   bool is_durable;
@@ -240,7 +240,7 @@ static void open_trial(trial *t, const form *f, bool with_memory, uint32_t sessi
   snprintf(t->memory, sizeof t->memory, "%s/%d.db", folder, file_count++);
   if (!with_memory) return;
   tp_edit *edit;
-  tp_memory_options memory = {.struct_size = sizeof memory, .path = t->memory};
+  tp_memory_options memory = {.struct_size = sizeof memory, .path = t->memory, .async = !f->is_durable};
   bench_must(tp_edit_begin(t->crowd.runtime, NULL, &edit, &fault), &fault);
   bench_must(tp_memory_register(edit, &memory, &fault), &fault);
   bench_must(tp_edit_commit(edit, NULL, &fault), &fault);

@@ -634,6 +634,7 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
     if (status == TP_OK) status = take_embedder(domain, embedder);
     if (status != TP_OK) tp__refuse(fault, status, NULL, "no memory for the memory's tools and embedder");
   }
+  if (status == TP_OK && options->async) status = tp__memory_store_make_async(domain->store, fault);
   if (status == TP_OK) *ret_domain = domain;
   else domain_unref(domain);
   return status;

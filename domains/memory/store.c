@@ -151,6 +151,18 @@ void tp__memory_store_close(tp__memory_store *store) {
   sqlite3_free(store);
 }
 
+/* In WAL mode the file is whole after any crash also without the syncs of commits: those of checkpoints stay. */
+tp_status tp__memory_store_make_async(tp__memory_store *store, tp_fault *fault) {
+  assert(!store->is_async);
+  tp__lock_acquire(&store->writer->mutex);
+  int rc = sqlite3_exec(store->writer->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+  tp_status status =
+      rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(store->writer->db, NULL, "set up its journal", rc, fault);
+  tp__lock_release(&store->writer->mutex);
+  store->is_async = status == TP_OK;
+  return status;
+}
+
 void tp__memory_store_bound_indexes(tp__memory_store *store, size_t bytes_max) {
   assert(bytes_max > 0 && !store->indexes);
   store->index_bytes_max = bytes_max;
@@ -289,6 +301,21 @@ tp_status tp__memory_write(tp__memory_store *store, int (*write)(void *ctx), voi
   return tp__group_run(&store->group, &work, NULL);
 }
 
+/* Of a commit without a sync the write-ahead log is the file that the disk has not got yet. */
+static int sync_log(tp__memory_store *store) {
+  sqlite3_file *log = NULL;
+  tp__lock_acquire(&store->writer->mutex);
+  int rc = sqlite3_file_control(store->writer->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (rc == SQLITE_OK && log && log->pMethods) rc = log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
+  tp__lock_release(&store->writer->mutex);
+  return rc;
+}
+
+tp_status tp__memory_write_durably(tp__memory_store *store, int (*write)(void *ctx), void *ctx) {
+  tp_status status = tp__memory_write(store, write, ctx);
+  return status == TP_OK && store->is_async ? tp__sqlite_status(sync_log(store)) : status;
+}
+
 typedef struct keeping {
   tp__memory_store *store;
   const tp__memory_scope *scope;
@@ -388,7 +415,7 @@ static int overwrite_copies(tp__memory_store *store) {
 
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   forgetting f = {store, scope, id, false};
-  tp_status status = tp__memory_write(store, write_forgetting, &f);
+  tp_status status = tp__memory_write_durably(store, write_forgetting, &f);
   if (status != TP_OK) return status;
   int copies = overwrite_copies(store);
   return f.was_there || copies != SQLITE_OK ? tp__sqlite_status(copies) : TP_ERR_NOT_FOUND;

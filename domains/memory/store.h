@@ -53,14 +53,16 @@ void tp__memory_list_cut(tp__memory_list *list, size_t count);
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault);
 /** Accepts NULL. */
 void tp__memory_store_close(tp__memory_store *store);
+/** From now on what is kept does not wait for the disk (tp_memory_options.async). Before other threads use it. */
+tp_status tp__memory_store_make_async(tp__memory_store *store, tp_fault *fault);
 /** Of the indexes in memory, but for the one in use; before other threads know the store. */
 void tp__memory_store_bound_indexes(tp__memory_store *store, size_t bytes_max);
 
 /* The functions below return TP_OK or what tp__sqlite_status() says; TP_ERR_NOT_FOUND where it is named. Lists are
  * appended to, and left as they are on failure. */
 
-/** Keeps a text, durable on return. (scope, session, turn, part) is its key: a text kept under it before is replaced
- *  under the same id and with the time it was first said. id and rank are not read.
+/** Keeps a text, durable on return unless the store is async. (scope, session, turn, part) is its key: a text kept
+ *  under it before is replaced under the same id and with the time it was first said. id and rank are not read.
  *  @param ret_id  may be NULL. */
 tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                          int64_t *ret_id);
@@ -72,9 +74,9 @@ tp_status tp__memory_get(tp__memory_store *store, const tp__memory_scope *scope,
 tp_status tp__memory_newest(tp__memory_store *store, const tp__memory_scope *scope, int64_t before, size_t limit,
                             tp__memory_list *list);
 
-/** Deletes it, durable on return, and its traces: copies in the file, which is written
- *  anew, and the write-ahead log. Where that fails, or the process dies meanwhile, the file has a note, and the next
- *  deletion or opening does the rest.
+/** Deletes it, durable on return, and its traces: copies in the file, which is written anew, and the write-ahead log.
+ *  Where that fails, or the process dies meanwhile, the file has a note, and the next deletion or opening does the
+ *  rest.
  *  @return TP_ERR_NOT_FOUND also for a memory of another scope; TP_ERR_STORE_BUSY also when it is deleted, but another
  *          process reads and so keeps the log. */
 tp_status tp__memory_forget(tp__memory_store *store, const tp__memory_scope *scope, int64_t id);

@@ -53,10 +53,11 @@ struct tp__memory_store {
   /* never changes after open */
   tp__memory_connection *writer;
   size_t index_bytes_max;
+  bool is_async;                 /* a commit syncs nothing */
   tp__memory_connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
   tp__group group;               /* of what is kept: jobs that wait for the disk share one sync */
   /* ---- under the reader's mutex */
-  fts5_tokenizer tokenizer; /* that of the full-text index: both stem alike */
+  fts5_tokenizer tokenizer; /* FTS5's: English stems */
   Fts5Tokenizer *stemmer;
   struct tp__memory_index *indexes; /* of scopes, the most recently used first */
 };
@@ -79,6 +80,8 @@ int tp__memory_read_locked(tp__memory_store *store, int64_t scope, int64_t id, t
 /** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write
  *  meanwhile. Without the mutex. */
 tp_status tp__memory_write(tp__memory_store *store, int (*write)(void *ctx), void *ctx);
+/** The same, and on the disk on return also where the store is async. */
+tp_status tp__memory_write_durably(tp__memory_store *store, int (*write)(void *ctx), void *ctx);
 
 /** Runs a statement of MEMORY_COLUMNS, unless rc, that of its binding, is an error, appends the memory of each row, and
  *  releases the statement. @return SQLITE_DONE or the error. */

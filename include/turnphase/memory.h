@@ -84,8 +84,13 @@ typedef struct tp_memory_options {
   /** Keep keys of known vendors, private keys, passwords after their name, numbers of cards and tokens as they are
    *  said; false: "[redacted:key]" is kept in place of each, and the audit memory.secrets counts them. */
   bool keep_secrets;
+  /** What is kept is in the file, and a crash of the process loses none of it, but no write waits for the disk: a crash
+   *  of the machine loses what the operating system had not written yet, the last half a minute or so. What is deleted
+   *  waits for the disk all the same. For a host whose jobs or history do not wait either. False: each write waits,
+   *  together with those of other threads. */
+  bool async;
   /** Must be zero. */
-  uint8_t reserved_[3];
+  uint8_t reserved_[2];
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:

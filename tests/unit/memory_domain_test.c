@@ -416,6 +416,21 @@ static void keep_secrets(bool keeps) {
 TEST_WITH(secrets_are_not_kept, start_runtime, end_runtime) { keep_secrets(false); }
 TEST_WITH(secrets_are_kept_when_the_options_say_so, start_runtime, end_runtime) { keep_secrets(true); }
 
+TEST_WITH(async_memory_keeps_and_recalls_as_any_other, start_runtime, end_runtime) {
+  static char kept[NOTE_SIZE];
+  tp_memory_options options = {.struct_size = sizeof options, .path = path, .async = true, .reserved_ = {0, 1}};
+  tp_edit *edit = begin();
+  assert_int_equal(tp_memory_register(edit, &options, NULL), TP_ERR_USAGE);
+  tp_edit_discard(edit);
+  options.reserved_[1] = 0;
+  register_memory(&options, NULL);
+  say("one", "t1", "I play the violin.");
+  read_kept(kept); /* as another connection reads it */
+  assert_string_equal(kept, "I play the violin.|");
+  say("two", "t2", "Who plays the violin?");
+  assert_holds(noted.contexts, "I play the violin.");
+}
+
 TEST(of_a_message_beyond_the_bound_the_beginning_is_kept) {
   static const size_t sizes[] = {4096, 4097, 131072, 131073, 262144, 300000};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -389,3 +389,64 @@ TEST(what_reads_a_memory_waits_for_no_commit) {
   assert_int_equal(c.status, TP_OK);
   close_files(&f);
 }
+
+/* ---- a memory that does not wait ---- */
+
+static int log_syncs;
+static const sqlite3_io_methods *real_methods;
+
+static int count_sync(sqlite3_file *file, int flags) {
+  log_syncs++;
+  return real_methods->xSync(file, flags);
+}
+
+static void count_log_syncs(tp__memory_store *memory) {
+  static sqlite3_io_methods methods;
+  sqlite3_file *log = NULL;
+  assert_int_equal(sqlite3_file_control(memory->writer->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log), SQLITE_OK);
+  real_methods = log->pMethods;
+  methods = *real_methods;
+  methods.xSync = count_sync;
+  log->pMethods = &methods;
+  log_syncs = 0;
+}
+
+/* The reader keeps the log, so that no checkpoint syncs it in the deletion's place: all up to the reader is moved. */
+static void forget_while_another_one_reads(struct writer *w) {
+  sqlite3 *reader = NULL, *other = NULL;
+  assert_int_equal(keep_memory(w), TP_OK);
+  assert_int_equal(sqlite3_open(memory_path, &reader), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM memory", NULL, NULL, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_open(memory_path, &other), SQLITE_OK);
+  assert_int_equal(sqlite3_exec(other, "PRAGMA wal_checkpoint", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(other);
+  log_syncs = 0;
+  assert_int_equal(forget_memory(w), TP_ERR_STORE_BUSY);
+  assert_true(log_syncs >= 1);
+  sqlite3_close(reader);
+}
+
+TEST(async_memory_is_synced_when_something_is_deleted_and_else_by_no_write) {
+  for (int is_async = 0; is_async < 2; is_async++) {
+    files f;
+    open_files(&f);
+    struct writer *w = &f.writers[0];
+    w->files = &f;
+    snprintf(w->name, sizeof w->name, "violin %d", is_async);
+    assert_int_equal(keep_memory(w), TP_OK); /* the log is there */
+    if (is_async) assert_int_equal(tp__memory_store_make_async(f.memory, NULL), TP_OK);
+    count_log_syncs(f.memory);
+    for (int i = 0; i < 3; i++) assert_int_equal(keep_memory(w), TP_OK);
+    assert_int_equal(import_memory(w), TP_OK);
+    assert_int_equal(log_syncs, is_async ? 0 : 4);
+    log_syncs = 0;
+    assert_int_equal(forget_memory(w), TP_OK);
+    assert_true(log_syncs >= 1);
+    assert_int_equal(keep_memory(w), TP_OK);
+    log_syncs = 0;
+    assert_int_equal(tp__memory_forget_all(f.memory, (int64_t[]){(int64_t)w->id}, 1, NULL), TP_OK);
+    assert_true(log_syncs >= 1);
+    forget_while_another_one_reads(w);
+    close_files(&f);
+  }
+}
