@@ -97,6 +97,13 @@ def events_are_documented(path, text, tree):
         yield 1, 'the event %s %s' % (name, 'is not described' if name in events else 'does not exist')
 
 
+def commands_are_run(path, text, tree):
+    """tests/integration/documents_test.py runs the commands of each document for users."""
+    if re.match(r'docs/(?!command/|decisions/|guides/)[\w/-]+\.md$', path) and re.search(r'^```sh$', text, re.M):
+        if "'../%s'" % path not in tree.read('tests/meson.build'):
+            yield 1, 'not in document_files of tests/meson.build, or no block is of the kind `sh`'
+
+
 def anchors_of(text):
     anchors = set()
     for heading in re.findall(r'^#+ (.*)$', FENCE.sub('', text), re.M):

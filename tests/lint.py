@@ -619,7 +619,7 @@ WORDS = [
 ]
 # What these words also are: a term of a domain, a name, an option, a format. Taken out of a line before it is read.
 TERMS = re.compile(r'`[^`]*`|\]\([^)]*\)|"[^"]*"|\b(memory|turnphase)[ _]forget\b|'
-                   r'\b(show|sessions), forget\b|test --quick|\bquick_check\b')
+                   r'\b(show|sessions), forget\b|\b[Qq]uick start\b|test --quick|\bquick_check\b')
 
 
 def words_are_standard_terms(path, text, tree):
@@ -745,6 +745,7 @@ FUNCTIONS = [
     (documents.links_lead_somewhere, 'docs/x.md', 'See [it](zzz.md).\n'),
     (documents.links_lead_somewhere, 'docs/x.md', 'See [it](../SECURITY.md#zzz).\n'),
     (documents.events_are_documented, 'docs/events.md', '| `zzz` | it |\n'),
+    (documents.commands_are_run, 'docs/how-to/zzz.md', '```sh\ntrue\n```\n'),
     (documents.commands_have_pages, 'docs/command.md', '# No link\n'),
     (words_are_standard_terms, 'docs/x.md', 'The thread that ends first is told so.\n'),
     (decisions_have_a_status, 'docs/decisions/gate.md', '# Title\n\n**Question.** Why?\n'),

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the commands of documents in the order in which they stand: each block of the kind `sh`, in one shell for each
+document, in a folder in which nothing is but what its reader has (readme_test.py).
+
+    python3 tests/integration/documents_test.py TURNPHASE MCP_SERVER BUILD DOCUMENT…
+
+Prints TAP, a line for each command. A comment `# exit status N` at the end of a command names the status that it ends
+with, if not 0. A block of the kind `text` right after one of the kind `sh` is what the newest command printed, where
+`…` stands for anything. A block of another kind, such as `bash`, is not run. Lines that begin with ./dev are not run:
+CI runs them itself.
+"""
+
+import http.server
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+import readme_test
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BLOCK = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
+HERE_DOCUMENT = re.compile(r"<<-?'?(\w+)'?")
+STATUS = re.compile(r'#.*\bexit status (\d+)')
+LIMIT_S = 120
+MESSAGE = 'Hi'  # what the reader types where a command reads a message
+
+
+def commands_of(block):
+    """The commands of a block: a line each, but for here-documents and lines that end with a backslash."""
+    lines = iter(block.splitlines())
+    for line in lines:
+        here = HERE_DOCUMENT.search(line)
+        while here or line.endswith('\\'):
+            more = next(lines)
+            line += '\n' + more
+            if here and more == here.group(1):
+                break
+        if line.strip() and not line.startswith(('#', './dev ')):
+            yield line
+
+
+def steps_of(text):
+    """(command, status, what it prints or None) in the order of the document."""
+    steps, last, end = [], None, 0
+    for match in BLOCK.finditer(text):
+        kind, block = match.groups()
+        follows, end = not text[end:match.start()].strip(), match.end()
+        if kind == 'sh':
+            for command in commands_of(block):
+                status = STATUS.search(command.splitlines()[0])
+                steps.append([command, int(status.group(1)) if status else 0, None])
+            last = steps[-1] if steps else None
+        elif kind == 'text' and last and follows:
+            last[2] = block
+            last = None
+        else:
+            last = None
+    return steps
+
+
+def fits(expected, printed):
+    """Each line of the block stands in what was printed, in this order; … is anything within a line, or lines."""
+    place = 0
+    for line in expected.splitlines():
+        words = [re.escape(' '.join(piece.split())) for piece in line.split('…')]
+        match = re.compile(r'.*?'.join(words)).search(printed, place)
+        if not match:
+            return line
+        place = match.end()
+    return None
+
+
+class Shell:
+    """One shell for all commands of a document."""
+
+    def __init__(self, place, environment):
+        self.message = os.path.join(place, '.message')
+        with open(self.message, 'w', encoding='utf-8') as file:
+            file.write(MESSAGE + '\n')
+        self.process = subprocess.Popen(['bash', '--norc'], cwd=place, env=environment, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, command):
+        """@return (exit status, what was printed)."""
+        timer = threading.Timer(LIMIT_S, self.process.kill)
+        timer.start()
+        self.process.stdin.write('{ %s\n} < %s; printf "\\n--ended-- %%d\\n" $?\n' %
+                                 (command, shlex.quote(self.message)))
+        self.process.stdin.flush()
+        printed = []
+        for line in self.process.stdout:
+            if line.startswith('--ended-- '):
+                timer.cancel()
+                return int(line.split()[1]), ''.join(printed)
+            printed.append(line)
+        timer.cancel()
+        return -1, ''.join(printed) + '\nthe shell has ended: exit, or more than %d s' % LIMIT_S
+
+    def end(self):
+        self.process.stdin.write('kill $(jobs -p) 2>/dev/null; wait; exit\n')
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.stdout.close()
+        self.process.wait(LIMIT_S)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+class Reader:
+    """What a reader has: the command, an MCP server, a model, settings of another host, the examples."""
+
+    def __init__(self, place, program, mcp_server, build, model_url):
+        self.port = free_port()
+        os.makedirs(os.path.join(place, 'bin'))
+        os.makedirs(os.path.join(place, 'project', '.claude'))
+        os.symlink(os.path.join(ROOT, 'examples'), os.path.join(place, 'project', 'examples'))
+        with open(os.path.join(place, 'project', '.claude', 'settings.json'), 'w', encoding='utf-8') as file:
+            json.dump(readme_test.SETTINGS, file)
+        self.script(place, 'npx', 'exec %s' % shlex.quote(mcp_server))
+        self.script(place, 'turnphase', '''
+case "$* " in *" openai:"*) set -- "$@" --base-url %s --key-env OPENAI_API_KEY ;; esac
+case "$* " in *" --http "*) ;; "serve "*) set -- "$@" --http 127.0.0.1:%d ;; esac
+exec %s "$@"''' % (model_url, self.port, shlex.quote(program)))
+        self.environment = {**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config',
+                            'PATH': place + '/bin:' + os.environ['PATH'],
+                            'PKG_CONFIG_PATH': os.path.join(build, 'meson-uninstalled'), 'LD_LIBRARY_PATH': build}
+        self.shell = Shell(os.path.join(place, 'project'), self.environment)
+
+    @staticmethod
+    def script(place, name, text):
+        path = os.path.join(place, 'bin', name)
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write('#!/bin/bash\n%s\n' % text)
+        os.chmod(path, 0o755)
+
+    def run(self, command, status, expected):
+        command = re.sub(r'(OPENAI_API_KEY=)…', r'\1sk-of-the-reader', command)
+        command = command.replace('127.0.0.1:8080', '127.0.0.1:%d' % self.port)
+        ended, printed = self.shell.run(command)
+        if ended != status:
+            return 'it ended with %d:\n%s' % (ended, printed)
+        missing = expected and fits(expected, ' '.join(printed.split()))
+        return missing and 'it did not print: %s\nbut:\n%s' % (missing, printed)
+
+
+def main():
+    program, mcp_server, build = (os.path.abspath(path) for path in sys.argv[1:4])
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), readme_test.Model)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    number = failed = 0
+    for document in sys.argv[4:]:
+        with open(document, encoding='utf-8') as file:
+            steps = steps_of(file.read())
+        name = os.path.relpath(document, ROOT)
+        with tempfile.TemporaryDirectory() as place:
+            reader = Reader(place, program, mcp_server, build, 'http://127.0.0.1:%d/v1' % server.server_port)
+            for command, status, expected in steps or [['false # no command in ' + name, 0, None]]:
+                number += 1
+                wrong = reader.run(command, status, expected)
+                failed += bool(wrong)
+                title = '%s: %s' % (name, command.splitlines()[0])
+                print('%sok %d - %s' % ('not ' if wrong else '', number, title.replace('#', '')), flush=True)
+                if wrong:
+                    print('# ' + wrong.replace('\n', '\n# '), flush=True)
+            reader.shell.end()
+    print('1..%d' % number)
+    server.shutdown()
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
