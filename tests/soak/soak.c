@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "tests/support/endpoint.h"
 #include "tests/support/full_disk.h"
 #include "turnphase/declared.h"
 #include "turnphase/memory.h"
@@ -127,7 +128,7 @@ static uint32_t number_in(tp_text text) {
 /* The first answer of a turn calls a tool or none, by the turn's number; the answer after the result is text. The map
  * {"what": "x"} stands for any arguments. */
 static void answer(void *ctx, const tp_model_request *request, tp_token token) {
-  static const char *const tools[] = {"note", "note", "ask_first", "forbidden", "watched", "resident"};
+  static const char *const tools[] = {"note", "note", "ask_first", "forbidden", "watched", "resident", "hooked"};
   const tp_message *last = request->messages[request->message_count - 1];
   uint32_t number = last->role == TP_ROLE_USER ? number_in(last->text) : 0;
   tp_tool_call call = {
@@ -187,6 +188,36 @@ static void write_hooks(uint32_t version) {
            "handler: {kind: deny, reason: it is forbidden}\n",
            version % 2);
   write_file("deny.yaml", text);
+}
+
+/* ---- an endpoint that is asked about calls: it allows, denies, fails, and hangs up ---- */
+
+static endpoint *webhook; /* NULL: none */
+
+static const endpoint_reply webhook_replies[] = {
+    {.type = "application/json", .body = "{\"continue\": true}"},
+    {.type = "application/json", .body = "{\"continue\": false, \"reason\": \"not now\"}"},
+    {.status = 500, .type = "text/plain", .body = "out of order"},
+    {.type = "application/json", .body = "{\"continue\": true}", .stops_at = 4, .then = ENDPOINT_CLOSES},
+    {.type = "text/html", .body = "<html>Please log in.</html>"}};
+
+static const endpoint_reply *answer_webhook(void *ctx, const char *request) {
+  static uint32_t number; /* on the server's thread */
+  (void)ctx;
+  (void)request;
+  return &webhook_replies[number++ % (sizeof webhook_replies / sizeof *webhook_replies)];
+}
+
+static void write_webhook(const char *helper) {
+  char text[512];
+  if (!helper) return;
+  webhook = endpoint_open(webhook_replies, 1);
+  endpoint_answer_with(webhook, answer_webhook, NULL);
+  snprintf(text, sizeof text,
+           "id: hooked\nevent: tool.pre\nmatch: {ability_scope: hooked}\n"
+           "handler: {kind: webhook, url: 'http://127.0.0.1:%d/guard', timeout_ms: 5000}\n",
+           webhook->port);
+  write_file("webhook.yaml", text);
 }
 
 /* ---- why turns are refused ---- */
@@ -459,6 +490,7 @@ static void prepare(const char *directory) {
            "handler: {kind: worker, command: [sh, %s/resident.sh]}\n",
            s.hooks);
   write_file("resident.yaml", text);
+  write_webhook(getenv("TURNPHASE_WEBHOOK"));
   must(tp_sqlite_history_open(s.database, &history, &fault), "history", &fault);
   must(tp_history_share(NULL, history, &s.history, &fault), "history", &fault);
 }
@@ -466,7 +498,7 @@ static void prepare(const char *directory) {
 int main(int argc, char **argv) {
   static connection connections[CONNECTIONS];
   static sample samples[SAMPLES_MAX];
-  static const char *const names[] = {"note", "ask_first", "forbidden", "watched", "resident"};
+  static const char *const names[] = {"note", "ask_first", "forbidden", "watched", "resident", "hooked"};
   size_t sample_count = 0;
   tp_store *store = NULL;
   tp_sqlite_questions *questions = NULL;
@@ -499,7 +531,7 @@ int main(int argc, char **argv) {
                                 .permission = permit,
                                 .ask_limit_ms = 5000};
   must(tp_runtime_new(&options, &s.runtime, &fault), "runtime", &fault);
-  tp_memory_options memory = {.struct_size = sizeof memory, .path = s.memory};
+  tp_memory_options memory = {.struct_size = sizeof memory, .path = s.memory, .index_bytes_max = 4 << 20};
   must(tp_edit_begin(s.runtime, NULL, &edit, &fault), "edit", &fault);
   must(tp_memory_register(edit, &memory, &fault), "memory", &fault);
   must(tp_edit_commit(edit, NULL, &fault), "memory", &fault);
@@ -514,7 +546,13 @@ int main(int argc, char **argv) {
     tp_tool tool = {.struct_size = sizeof tool, .name = names[i], .description = "notes", .run = take_note};
     must(tp_tool_add(s.runtime, &tool, &fault), names[i], &fault);
   }
-  tp_hooks_options hooks = {.struct_size = sizeof hooks, .directory = s.hooks};
+  char host[32] = "";
+  const char *const hosts[] = {host, NULL};
+  tp_hooks_options hooks = {.struct_size = sizeof hooks,
+                            .directory = s.hooks,
+                            .webhook_hosts = hosts,
+                            .webhook_helper = getenv("TURNPHASE_WEBHOOK")};
+  if (webhook) snprintf(host, sizeof host, "127.0.0.1:%d", webhook->port);
   tp_hooks_watch_options watched = {
       .struct_size = sizeof watched, .hooks = &hooks, .owner = "hooks", .on_reload = reloaded};
   must(tp_hooks_watch_new(s.runtime, &watched, &watch, &fault), "hooks", &fault);
@@ -557,6 +595,11 @@ int main(int argc, char **argv) {
   tp_store_free(store);
   check_history();
   check_memory(samples, sample_count);
+  if (webhook) {
+    expect(webhook->request_count > 0 || s.turn_count < 100, "the webhook was never asked", s.turn_count);
+    printf("%d requests to the webhook\n", webhook->request_count);
+    endpoint_close(webhook);
+  }
   expect(open_descriptors() == descriptors, "a descriptor is left", open_descriptors());
   expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a program is left", 0);
   printf(
