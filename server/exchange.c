@@ -522,6 +522,19 @@ static bool go_on(tp_server *server, tp__http_request *request, const tp__form *
   return true;
 }
 
+static void announce(const tp__server_turn *turn, const tp__http_request *request) {
+  const tp_server_options *o = &turn->server->options;
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of(turn->tenant),
+                              [TP_ID_AGENT] = tp_text_of(turn->agent_id),
+                              [TP_ID_SESSION] = tp_text_of(turn->session_id),
+                              [TP_ID_TURN] = tp_text_of(turn->turn_id)};
+  const tp_server_begin begin = {.struct_size = sizeof begin,
+                                 .ids = ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .traceparent = tp__http_header(request, "traceparent")};
+  if (o->on_begin) o->on_begin(o->on_begin_ctx, &begin);
+}
+
 void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
                         const tp__ask *ask, const char *tenant) {
   tp__refusal refusal;
@@ -549,6 +562,7 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
     (void)tp__copy_cut(turn->agent_id, sizeof turn->agent_id, tp_text_of(tp_agent_id(agent)));
     turn->session_id = tp__heap_copy(tp_text_of(tp_session_id(turn->session->session)));
   }
+  if (status == TP_OK) announce(turn, request);
   if (status == TP_OK) status = submit(turn, ask, agent, &fault);
   if (status != TP_OK) refuse_status(turn, status, &fault);
   tp_agent_unref(agent);

@@ -280,6 +280,8 @@ static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
   if (o->port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "port", "port is at most 65535");
   if (o->on_request_ctx && !o->on_request)
     return tp__refuse(fault, TP_ERR_USAGE, "on_request_ctx", "on_request_ctx is set, and on_request is NULL");
+  if (o->on_begin_ctx && !o->on_begin)
+    return tp__refuse(fault, TP_ERR_USAGE, "on_begin_ctx", "on_begin_ctx is set, and on_begin is NULL");
   if (o->admin_key && strlen(o->admin_key) < KEY_BYTES_MIN)
     return tp__refuse(fault, TP_ERR_USAGE, "admin_key",
                       "a key has at least %d characters: openssl rand -hex 32 makes one", KEY_BYTES_MIN);

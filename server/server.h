@@ -13,6 +13,7 @@
 #include "runtime/base/check.h"
 #include "server/http.h"
 #include "support/fault.h"
+#include "support/json.h"
 #include "support/lock.h"
 #include "support/references.h"
 #include "turnphase/server.h"
@@ -233,8 +234,6 @@ void tp__refusal_of_turn(const tp_runtime *runtime, tp__refusal *refusal, const 
 void tp__refusal_put(const tp__refusal *refusal, tp__bytes *out);
 /** Ends the request with it. */
 void tp__refusal_answer(const tp__refusal *refusal, tp__http_request *request);
-/** Adds a text as JSON, with its quotation marks; what is not UTF-8 is replaced. */
-void tp__put_json(tp__bytes *out, tp_text text);
 
 /* ---- ask.c ---- */
 

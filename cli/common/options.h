@@ -143,6 +143,8 @@ typedef struct cli_arguments {
   const char *http, *keys;          /* of serve and mcp serve; NULL: not given */
   const char *access_log;           /* of serve; "-": standard output; NULL: none */
   const char *admin_key;            /* of serve: a file; NULL: none */
+  const char *traces;               /* of serve: a URL; NULL: none */
+  uint32_t traces_sample;           /* 0: not given */
   uint32_t ask_wait_s;              /* 0: not given */
   uint32_t mcp_defer;               /* 0: not given */
   const char *mcp_profile;          /* a conversation that names servers; NULL: none */
@@ -171,7 +173,7 @@ typedef struct cli_arguments {
   cli_histograms histograms;
   bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
-  bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on;
+  bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on, traces_all;
   bool asks_terminal; /* said, and not only the default */
   bool agents_only;   /* of a conversation: it has no sessions; no option */
 } cli_arguments;

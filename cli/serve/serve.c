@@ -22,11 +22,12 @@
 #ifdef CLI_WITH_HTTP
 #include "cli/serve/access_log.h"
 #include "cli/serve/service.h"
+#include "cli/serve/traces.h"
 #include "support/clock.h"
 #include "turnphase/server.h"
 #include "turnphase/sqlite.h"
 
-enum { DRAIN_LIMIT_MS = 30000 };
+enum { DRAIN_LIMIT_MS = 30000, TRACES_LIMIT_MS = 5000 };
 #define ADDRESS "127.0.0.1:8080"
 
 typedef struct serving {
@@ -46,6 +47,7 @@ typedef struct serving {
   cli_signals signals;
   cli_access_log *access_log; /* NULL: none */
   cli_service service;
+  tp_traces *traces; /* NULL: none */
 } serving;
 
 static int check(const cli_arguments *a) {
@@ -56,6 +58,10 @@ static int check(const cli_arguments *a) {
   }
   if (a->asks_terminal || (a->keeps_questions && (!a->data || cli_database_is(a->data)))) {
     cli_error("serve has no terminal to ask at: --ask data --data DIR keeps questions there, for turnphase ask");
+    return CLI_USAGE;
+  }
+  if (!a->traces && (a->traces_sample || a->traces_all)) {
+    cli_error("--%s needs --traces URL", a->traces_all ? "traces-all" : "traces-sample");
     return CLI_USAGE;
   }
   return cli_talk_check(a, "serve", !a->operand);
@@ -172,6 +178,7 @@ static int open_runtime(serving *s) {
   }
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
   if (status == CLI_OK) status = open_questions(s);
+  if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);
   if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
   return status == CLI_OK ? add_agents(s) : status;
 }
@@ -201,6 +208,8 @@ static int start_server(serving *s) {
                                      .admin_key = s->admin_keys.items[0],
                                      .on_request = s->access_log ? cli_access_log_put : NULL,
                                      .on_request_ctx = s->access_log,
+                                     .on_begin = s->traces ? cli_traces_begin : NULL,
+                                     .on_begin_ctx = s->traces,
                                      .shared_history = s->talk.history};
   tp_status status = tp_server_start(s->talk.runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("serve", status, &fault);
@@ -248,6 +257,7 @@ static void close_serving(serving *s) {
   for (size_t i = s->agent_count; i > 0; i--) tp_agent_remove(s->agents[i - 1]);
   free(s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
+  cli_traces_close(s->traces, TRACES_LIMIT_MS);
   cli_talk_close(&s->talk);
   tp_sqlite_questions_close(s->questions);
   if (s->has_file) cli_conversation_free(&s->file);

@@ -68,6 +68,20 @@ typedef struct tp_server_request {
  *  for it. Threads: that of the connections, and the one in tp_server_free(); never two at once. */
 typedef void (*tp_server_request_fn)(void *ctx, const tp_server_request *request);
 
+/** A request that is about to become a turn. Borrowed until the callback returns. */
+typedef struct tp_server_begin {
+  size_t struct_size;
+  /** By TP_ID_*: tenant, agent, session and turn; the others are empty. */
+  const tp_text *ids;
+  uint32_t id_count;
+  uint32_t reserved_;
+  /** The header traceparent as the client has sent it; or empty. */
+  tp_text traceparent;
+} tp_server_begin;
+/** Is called right before a turn of a client is submitted, such as for tp_traces_begin(). It must return within
+ *  microseconds, and must not block.   Threads: that of the connections. */
+typedef void (*tp_server_begin_fn)(void *ctx, const tp_server_begin *begin);
+
 /** Zero means default. Strings are copied. */
 typedef struct tp_server_options {
   size_t struct_size;
@@ -115,6 +129,10 @@ typedef struct tp_server_options {
    *  duplicated: the host closes its own. What its address demands is as for address. 0: none. */
   int32_t socket;
   uint32_t reserved3_;
+  /** For each turn of a client, before its begin; NULL: none. */
+  tp_server_begin_fn on_begin;
+  /** TP_ERR_USAGE without on_begin. */
+  void *on_begin_ctx;
 } tp_server_options;
 
 /** Starts a server.

@@ -20,6 +20,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'support'))
+import otlp  # noqa: E402 pylint: disable=wrong-import-position
+
 LIMIT_S = 60
 KEY = 'client-key-0123456789'
 TALK = """
@@ -645,6 +648,60 @@ def sigquit_prints_the_state(program):
         assert serving.chat()[0] == 200
 
 
+PARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+
+
+def spans_go_to_a_collector_under_the_trace_of_the_client(program):
+    env = {'OTEL_EXPORTER_OTLP_HEADERS': 'x-scope=a%20b, authorization=Bearer%20k=', 'OTEL_SERVICE_NAME': 'shop'}
+    with otlp.Collector() as collector:
+        with Serving(program, '--model', 'script:talk.yaml', '--traces', collector.url, '--traces-all',
+                     env=env) as serving:
+            assert serving.chat(SECRET, {'traceparent': PARENT})[0] == 200
+            assert serving.chat(SECRET, {'traceparent': PARENT[:-1] + '0'})[0] == 200  # the client traces none of it
+            assert serving.chat(SECRET, {'X-Session-Id': 's1'})[0] == 200
+        root, own = collector.named('invoke_agent turnphase')
+        assert root['traceId'] == PARENT[3:35] and root['parentSpanId'] == PARENT[36:52], root
+        assert own['traceId'] != root['traceId'] and 'parentSpanId' not in own, own
+        assert own['attributes']['gen_ai.conversation.id'] == 's1', own
+        asked = [span for span in collector.spans if span['name'].startswith('chat')]
+        assert [span['parentSpanId'] for span in asked] == [root['spanId'], own['spanId']], asked
+        assert asked[0]['attributes']['gen_ai.usage.input_tokens'] == 7, asked
+        assert collector.named('turnphase.phase model.post') and not collector.wrong, collector.wrong
+        assert collector.resources[0]['service.name'] == 'shop', collector.resources
+        assert collector.headers[0]['x-scope'] == 'a b' and collector.headers[0]['authorization'] == 'Bearer k='
+        assert not any(word in body for body in collector.bodies for word in (SECRET.encode(), b'One two'))
+
+
+def a_collector_that_is_not_there_stops_nobody(program):
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        url = f'http://127.0.0.1:{listener.getsockname()[1]}/v1/traces'
+    serving = Serving(program, '--model', 'script:talk.yaml', '--traces', url)
+    assert serving.chat()[0] == 200
+    assert 'spans wait' in serving.heard('traces: ')
+    serving.process.send_signal(signal.SIGTERM)
+    assert '2 spans were dropped' in serving.heard(' were dropped')
+    assert serving.process.wait(LIMIT_S) == 0
+    serving.process.stderr.close()
+    serving.directory.cleanup()
+
+
+def options_of_traces_that_are_wrong_are_named(program):
+    for words, env, part in (
+            (['--traces', 'collector:4318'], {}, 'url is where a collector takes'),
+            (['--traces-all'], {}, '--traces-all needs --traces URL'),
+            (['--traces-sample', '10'], {}, '--traces-sample needs --traces URL'),
+            (['--traces', 'http://127.0.0.1:1', '--traces-sample', '0'], {}, '1 to 1000'),
+            (['--traces', 'http://127.0.0.1:1'], {'OTEL_EXPORTER_OTLP_HEADERS': 'secret'}, 'is name=value'),
+            (['--traces', 'http://127.0.0.1:1'], {'OTEL_EXPORTER_OTLP_HEADERS': 'a=%0Asecret'}, 'is name=value')):
+        with tempfile.TemporaryDirectory() as place:
+            with open(place + '/talk.yaml', 'w', encoding='utf-8') as file:
+                file.write(TALK)
+            ran = subprocess.run([program, 'serve', '--model', 'script:talk.yaml', '--http', '127.0.0.1:0', *words],
+                                 cwd=place, env={**os.environ, 'HOME': place, **env}, capture_output=True, text=True,
+                                 timeout=LIMIT_S, check=False)
+            assert ran.returncode in (2, 78) and part in ran.stderr and 'secret' not in ran.stderr, (words, ran)
+
+
 CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_line,
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
          metrics_need_the_operators_key_where_clients_need_one,
@@ -654,7 +711,8 @@ CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_l
          a_reader_that_is_too_slow_loses_events_and_is_told_how_many, the_rest_of_admin_answers,
          the_page_may_run_its_own_script_only,
          a_socket_of_a_manager_is_listened_on_and_it_is_notified, what_a_manager_passes_wrongly_is_named,
-         sigquit_prints_the_state]
+         sigquit_prints_the_state, spans_go_to_a_collector_under_the_trace_of_the_client,
+         a_collector_that_is_not_there_stops_nobody, options_of_traces_that_are_wrong_are_named]
 
 
 def main(program):
