@@ -67,11 +67,15 @@ static const cli_command commands[] = {
      .run = cli_phases},
     {.bit = CLI_BENCH,
      .name = "bench",
+     .operand = "A B",
+     .operands_max = 2,
      .summary = "measure how long phases take, and their handlers",
      .examples = "  turnphase bench --load ./guards.so\n"
                  "  turnphase bench --load ./guards.so --phase tool.pre --payload call.json --histogram phases\n"
                  "  turnphase bench --load ./guards.so --no-memory --concurrency 64 --turns 100000\n"
                  "  turnphase bench --load ./guards.so --rate 1000 --turns 10000 --hdr turns.hlog\n"
+                 "  turnphase bench --compare ./old.so ./new.so --turns 200\n"
+                 "  turnphase bench --load ./guards.so --baseline before.json\n"
                  "  turnphase bench --load ./guards.so --json | jq '.phases[] | {phase, p99: .duration_ns.p99}'\n",
      .description = "Runs turns through the phases that have subscriptions, one phase after the other in the order of\n"
                     "the table, and shows how long each lasted, what of that were its handlers and what the runtime\n"

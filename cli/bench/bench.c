@@ -6,6 +6,7 @@
 
 #include "cli/bench/hdr.h"
 #include "cli/bench/report.h"
+#include "cli/bench/rounds.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
@@ -165,6 +166,7 @@ static void close_bench(bench *b) {
 }
 
 int cli_bench(const cli_arguments *given, cli_output *output) {
+  if (cli_rounds_wanted(given)) return cli_rounds(given, output);
   cli_arguments arguments = *given;
   arguments.every_call = true; /* what fails is measured like the rest */
   bench b = {.arguments = &arguments};

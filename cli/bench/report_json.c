@@ -32,6 +32,9 @@ static void add_settings(cli_map *p, const cli_report *report) {
   const cli_arguments *arguments = report->arguments;
   cli_map_open(p, "settings");
   cli_map_add_list(p, "libraries", arguments->loads.items, arguments->loads.count);
+  cli_map_add_list(p, "hooks", arguments->hooks.items, arguments->hooks.count);
+  cli_map_add_list(p, "phases", arguments->phases.items, arguments->phases.count);
+  cli_map_add_bool(p, "sandbox", arguments->sandbox);
   cli_map_add_bool(p, "memory", !arguments->no_memory);
   cli_map_add_int(p, "turns", arguments->turns);
   cli_map_add_int(p, "warm_up", arguments->warm_up);
@@ -96,7 +99,7 @@ static void add_figures(cli_map *p, const char *key, const cli_histogram *histog
 static void add_turn(cli_map *p, const cli_report *report) {
   const cli_statistics *statistics = report->round->statistics;
   cli_map_open(p, "turn");
-  add_figures(p, "duration_ns", &statistics->turn, false);
+  add_figures(p, "duration_ns", &statistics->turn, report->arguments->histograms != CLI_HISTOGRAMS_NONE);
   add_figures(p, "begin_ns", &statistics->begin, false);
   add_figures(p, "end_ns", &statistics->end, false);
   if (report->arguments->rate) {

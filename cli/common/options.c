@@ -38,7 +38,15 @@ struct row {
 };
 
 /* What numbers may be; what they are without the option. */
-enum { TURNS_MAX = 10000000, RATE_MAX = 10000000, CONCURRENCY_MAX = 65536, WORKERS_MAX = 1024, JOBS_MAX = 1024 };
+enum {
+  TURNS_MAX = 10000000,
+  RATE_MAX = 10000000,
+  ROUNDS_MIN = 8,
+  ROUNDS_MAX = 200,
+  CONCURRENCY_MAX = 65536,
+  WORKERS_MAX = 1024,
+  JOBS_MAX = 1024
+};
 enum { TURNS = 1000, WARM_UP = 100 };
 
 /* ---- what takes a value ---- */
@@ -366,6 +374,15 @@ static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
   return !was_given;
 }
 
+/* Only bench passes its options on, to processes. */
+static void keep_given(cli_arguments *arguments, const struct row *row, const char *value) {
+  if (arguments->command != CLI_BENCH) return;
+  size_t size = strlen(row->name) + (value ? strlen(value) : 0) + sizeof "--=";
+  char *word = cli_alloc(size);
+  snprintf(word, size, "--%s%s%s", row->name, value ? "=" : "", value ? value : "");
+  take_words(arguments, &(struct row){.target = WORDS(given)}, word);
+}
+
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments) {
   assert(argc >= 0 && argv && arguments);
   struct option table[OPTION_COUNT + 1];
@@ -396,6 +413,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
     const struct row *row = row_of(value);
     if (!is_first(row, given)) return bad_usage(command);
     if (!row->target.take(arguments, row, optarg)) return bad_usage(command);
+    keep_given(arguments, row, row->argument ? optarg : NULL);
   }
   bool has_hooks = arguments->hooks.count > 0 || command->bit == CLI_HOOKS;
   if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0 || arguments->hook_models.count > 0)) {
@@ -413,6 +431,8 @@ void cli_arguments_free(cli_arguments *arguments) {
   assert(arguments->operand_count <= sizeof arguments->operands / sizeof *arguments->operands);
   for (size_t i = 0; i < OPTION_COUNT; i++)
     if (rows[i].target.take == take_words) free(((cli_words *)member_of(arguments, &rows[i]))->items);
+  for (size_t i = 0; i < arguments->given.count; i++) free((char *)(uintptr_t)arguments->given.items[i]);
+  free(arguments->given.items);
   free(arguments->models.items);
   free(arguments->facts.items);
   free(arguments->embedders.items);

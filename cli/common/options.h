@@ -152,6 +152,10 @@ typedef struct cli_arguments {
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
+  cli_words given;         /* of bench: every option as --NAME or --NAME=VALUE; freed with its texts */
+  bool compare;            /* the two operands */
+  const char *baseline;    /* of bench: a file; NULL: not given */
+  uint32_t rounds;         /* of bench; 0: not given */
   uint32_t rate;           /* of bench, turns in a second; 0: not given */
   const char *hdr;         /* of bench: a file; NULL: not given */
   uint32_t jobs, lease_s;  /* 0: not given */

@@ -237,6 +237,119 @@ TEST(a_schedule_that_is_not_kept_is_named) {
   command_free(&refused);
 }
 
+/* ---- rounds ---- */
+
+#define SPINS "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "20", "--warm-up", "2", "--rounds", "12"
+
+/* What the handler takes. @return a path, until the next one of that name. */
+static const char *payload_of(const char *name, const char *time_ns) {
+  static char path[256];
+  char json[64];
+  snprintf(json, sizeof json, "{\"text\": \"%s\"}", time_ns);
+  setenv("TURNPHASE_TEST_DOMAIN", "spins", 1);
+  snprintf(path, sizeof path, "%s", scratch_string(name, json));
+  return path;
+}
+
+static tp_text row_of(const report *r, size_t index) { return tp_value_at(tp_value_get(r->value, "rows"), index); }
+
+/* Twice the time is found on a busy machine, too; tests/bench_long.py plants ten per cent. */
+TEST(a_slower_handler_is_found_by_comparison) {
+  char a[512], b[512];
+  snprintf(a, sizeof a, "bench --payload '%s'", payload_of("a.json", "500000"));
+  snprintf(b, sizeof b, "turnphase bench --payload \"%s\"", payload_of("b.json", "1000000"));
+  report r;
+  bench(&r, 0, (const char *const[]){SPINS, "--compare", a, b, NULL});
+  tp_text turn = row_of(&r, 0);
+  assert_true(event_is(turn, "name", "the whole turn") && event_is(turn, "figure", "median"));
+  assert_int_equal(tp_value_count(tp_value_get(turn, "a_ns")), 12);
+  assert_int_equal(tp_value_count(tp_value_get(turn, "b_ns")), 12);
+  assert_true(event_is(turn, "verdict", "a is faster"));
+  assert_true(mean_of(turn, "low") > 1 && mean_of(turn, "low") <= mean_of(turn, "ratio"));
+  assert_true(mean_of(turn, "ratio") <= mean_of(turn, "high"));
+  assert_true(mean_of(turn, "ratio") > 1.5 && mean_of(turn, "ratio") < 2.5);
+  assert_true(event_is(row_of(&r, 2), "name", "turn.intake"));
+  assert_int_equal(tp_value_count(tp_value_get(r.value, "sides")), 2);
+  report_free(&r);
+}
+
+/* What was stored is compared with the same bench, which takes a third more; and refused by every other. */
+TEST(a_stored_result_is_compared_and_of_another_bench_refused) {
+  const char *payload = payload_of("now.json", "500000");
+  report r;
+  bench(&r, 0, (const char *const[]){SPINS, "--payload", payload, NULL});
+  assert_int_equal(tp_value_count(tp_value_get(row_of(&r, 0), "samples_ns")), 12);
+  char stored[65536];
+  assert_true(r.command.out.size < sizeof stored);
+  memcpy(stored, r.command.out.data, r.command.out.size);
+  stored[r.command.out.size] = '\0';
+  report_free(&r);
+  const char *baseline = scratch_string("before.json", stored);
+  payload_of("now.json", "1500000");
+  command slower = {.arguments = {"bench", SPINS, "--payload", payload, "--baseline", baseline}};
+  assert_status(&slower, 1);
+  assert_holds(&slower.out, "The whole turn: before faster by ");
+  command_free(&slower);
+  static const struct {
+    const char *option, *value, *from, *to, *words;
+  } rows[] = {
+      {"--concurrency", "3", "", "", "it is of another bench: settings.concurrency is 1 there, and 3 here"},
+      {NULL, NULL, "\"version\":1", "\"version\":7", "it is of version 7, and this command reads 1"},
+      {NULL, NULL, "\"version\"", "\"varsion\"", "it is no result of turnphase bench --rounds N --json"},
+      {NULL, NULL, "\"rows\"", "\"raws\"", "it is no result of turnphase bench --rounds N --json"},
+      {NULL, NULL, "\"samples_ns\"", "\"samples\"", "a row needs a name, a figure"},
+      {NULL, NULL, "\"samples_ns\":[", "\"samples_ns\":[-1,", "samples_ns has what is no time"},
+      {NULL, NULL, "{", "", "before.json:1:"},
+      {NULL, NULL, "\"turn.intake\",\"fig", "\"turn.intoke\",\"fig", "it is of another bench: turn.in"},
+      {NULL, NULL, "\"processors\":", "\"processors\":9", "it is of another bench: machine.processors is 9"},
+      {NULL, NULL, "\"assertions\":", "\"assertions\":0,\"was\":", "build.assertions is 0 there, and "},
+  };
+  payload_of("now.json", "1000");
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char changed[65536];
+    const char *at = strstr(stored, rows[i].from);
+    assert_non_null(at);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - stored), stored, rows[i].to, at + strlen(rows[i].from));
+    const char *file = scratch_string("before.json", changed);
+    command c = {
+        .arguments = {"bench", SPINS, "--baseline", file, "--payload", payload, rows[i].option, rows[i].value}};
+    assert_status(&c, 78);
+    assert_holds(&c.err, rows[i].words);
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+}
+
+TEST(comparisons_that_cannot_be_made_are_refused) {
+  static const struct {
+    const char *options[6], *words;
+  } rows[] = {
+      {{"a.so"}, "operands are for --compare A B"},
+      {{"--compare", "a.so"}, "--compare needs two benches, A and B"},
+      {{"--compare"}, "--compare needs two benches, A and B"},
+      {{"--compare", "a.so", "b.so", "--baseline", "x"}, "give one of them"},
+      {{"--compare", "/no/hooks", "b.so"}, "--compare: /no/hooks is no library (.so), no directory of hooks"},
+      {{"--compare", "bench --load 'a.so", "b.so"}, "a quote has no end"},
+      {{"--compare", "b.so", "bench --rounds 9"}, "--compare: --rounds is an option of the comparison"},
+      {{"--compare", "b.so", "bench --jso"}, "--compare: --jso is an option of the comparison"},
+      {{"--rounds", "9", "--hdr", "x"}, "--hdr and --histogram are of a bench without rounds"},
+      {{"--rounds", "9", "--payload", "-"}, "--payload takes a file here"},
+      {{"--rounds", "7"}, "--rounds takes a whole number from 8 to 200, not '7'"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    command c = {.arguments = {"bench"}};
+    for (int j = 0; j < 6 && rows[i].options[j]; j++) c.arguments[1 + j] = rows[i].options[j];
+    assert_status(&c, 2);
+    assert_holds(&c.err, rows[i].words);
+    command_free(&c);
+  }
+  command missing = {.arguments = {"bench", "--compare", "/no/a.so", "/no/b.so"}};
+  assert_status(&missing, 74);
+  assert_holds(&missing.err, "/no/a.so");
+  assert_holds(&missing.err, "the bench /no/a.so ended with status 74");
+  command_free(&missing);
+}
+
 /* ---- how runs end ---- */
 
 TEST(each_way_of_ending_is_counted) {

@@ -8,6 +8,7 @@
  *   hangs      a handler that never answers, with a limit of a minute
  *   required   a required handler that fails, so that its phase fails
  *   flaky      denies every third time
+ *   spins      takes as many nanoseconds as the text of the turn says
  *   stalls     takes 100 ms each 500th time
  *   together   waits till it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
@@ -67,6 +68,20 @@ static tp_answer denies_every_third(void *ctx, tp_call *call) {
   static unsigned calls;
   (void)ctx;
   return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : TP_ANSWER_DONE;
+}
+
+/* As many nanoseconds as the text says. */
+static tp_answer spins(void *ctx, tp_call *call) {
+  (void)ctx;
+  tp_text text = tp_call_text(call, TP_FIELD_TEXT);
+  char digits[16] = "";
+  struct timespec began, now;
+  memcpy(digits, text.data, text.size < 15 ? text.size : 15);
+  long long left_ns = atoll(digits);
+  clock_gettime(CLOCK_MONOTONIC, &began);
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((now.tv_sec - began.tv_sec) * 1000000000LL + now.tv_nsec - began.tv_nsec < left_ns);
+  return TP_ANSWER_DONE;
 }
 
 enum { STALL_EACH = 500, STALL_MS = 100 };
@@ -218,6 +233,7 @@ static const row rows[] = {
     {.domain = "payload", .id = "t.closed", .run = wants_number, .phase = TP_PHASE_SESSION_END},
     {.domain = "required", .id = "t.must", .run = fails, .phase = TP_PHASE_TURN_PRE_POLICY},
     {.domain = "flaky", .id = "t.third", .run = denies_every_third, .phase = TP_PHASE_TURN_INTAKE},
+    {.domain = "spins", .id = "t.spins", .run = spins, .phase = TP_PHASE_TURN_INTAKE},
     {.domain = "stalls", .id = "t.stalls", .run = stalls, .phase = TP_PHASE_TURN_INTAKE},
     {.domain = "together",
      .id = "t.together",
