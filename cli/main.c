@@ -11,6 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/common/nearest.h"
 #include "cli/common/options.h"
+#include "cli/common/visible.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/host.h"
 #include "cli/run/model.h"
@@ -252,7 +253,7 @@ static const cli_command commands[] = {
      .examples = "  turnphase explain ./kept monday-1\n"
                  "  turnphase explain ./kept monday-1 --json | jq '.phases[].subscriptions[] | select(.why != \"\")'\n",
      .description = "Shows each phase of a turn with a line for every subscription: whether it ran, or why not; how\n"
-                    "long it was queued and ran, its limit and how much of that was left (slack), behind which other\n"
+                    "long it was queued and ran, its limit and how much of that was left (slack), after which other\n"
                     "it ran, and what it contributed.",
      .run = cli_explain},
     {.bit = CLI_PLOT,
@@ -460,6 +461,7 @@ static void forbid_core_files(void) {
 int main(int argc, char **argv) {
   cli_output output = {0};
   forbid_core_files();
+  cli_locale_start();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
   int status = dispatch(argc, argv, &output);
   cli_only_models_free();

@@ -18,7 +18,6 @@
 
 #ifdef CLI_LIBEDIT
 #include <histedit.h>
-#include <locale.h>
 #include <signal.h>
 #endif
 
@@ -150,15 +149,8 @@ static unsigned char suspend(EditLine *edit, int key) {
   return CC_REDISPLAY;
 }
 
-/* Without a locale that knows UTF-8 the bytes of one letter would be edited one by one. */
-static void need_utf8(void) {
-  setlocale(LC_CTYPE, "");
-  if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 static void open_edit(cli_line *line) {
   HistEvent event;
-  need_utf8();
   line->edit = el_init("turnphase", stdin, stdout, stderr);
   if (!line->edit) return;
   line->history = history_init();

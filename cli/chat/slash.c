@@ -11,6 +11,7 @@
 
 #include "cli/common/data.h"
 #include "cli/common/pool.h"
+#include "cli/common/table.h"
 #include "cli/run/timeline.h"
 #include "support/text.h"
 #include "turnphase/memory.h"
@@ -86,13 +87,25 @@ static void print_phases(cli_chat *chat, const char *rest) {
     phase_row *row = name.size ? row_of(rows, &count, name) : NULL;
     if (row) count_event(row, event);
   }
+  static const cli_column columns[] = {{.head = "", .width = 34, .least = 18},
+                                       {.head = "", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "", .kind = CLI_COLUMN_TEXT}};
+  cli_table table;
+  chat->output->width = chat->screen.width;
+  cli_table_begin(&table, chat->output, columns, 3, 2);
   for (size_t i = 0; i < count; i++) {
-    cli_printf(chat->output, "  %-34.*s %9.2f ms  %zu handler%s", (int)rows[i].name.size, rows[i].name.data,
-               (double)rows[i].duration_ns / 1e6, rows[i].handlers, rows[i].handlers == 1 ? "" : "s");
-    if (rows[i].count > 1) cli_printf(chat->output, ", %zu times", rows[i].count);
-    if (rows[i].failed) cli_print_string(chat->output, ", denied or failed");
-    cli_print_string(chat->output, "\n");
+    char duration[32], handlers[64];
+    snprintf(duration, sizeof duration, "%.2f ms", (double)rows[i].duration_ns / 1e6);
+    int size = snprintf(handlers, sizeof handlers, "%zu handler%s", rows[i].handlers, rows[i].handlers == 1 ? "" : "s");
+    if (rows[i].count > 1)
+      size += snprintf(handlers + size, sizeof handlers - (size_t)size, ", %zu times", rows[i].count);
+    if (rows[i].failed) snprintf(handlers + size, sizeof handlers - (size_t)size, ", denied or failed");
+    const cli_cell cells[] = {
+        {rows[i].name, CLI_NORMAL}, {tp_text_of(duration), CLI_NORMAL}, {tp_text_of(handlers), CLI_NORMAL}};
+    cli_table_row(&table, cells);
   }
+  cli_table_end(&table);
+  chat->output->width = 0;
 }
 
 /* As run shows it, with all that it has. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/fold.h"
 
+#include <string.h>
+
+#include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
 /* The bytes of a code point, or of an escape: ESC [ … letter. */
@@ -12,8 +15,22 @@ static size_t step(const char *line, size_t size, size_t *ret_columns) {
     for (at = 2; at < size && (line[at] < '@' || line[at] > '~'); at++) {}
     return at < size ? at + 1 : size;
   }
-  while (at < size && ((unsigned char)line[at] & 0xC0) == 0x80) at++;
+  uint32_t code;
+  cli_visibility visibility;
+  at = cli_visible_step((tp_text){line, size}, &code, &visibility);
+  *ret_columns = visibility == CLI_VISIBLE ? cli_visible_columns(code) : 1;
   return at;
+}
+
+/* A number and its unit are one word: "1.00 s" is not broken. @param at  of the blank. */
+static bool is_before_unit(const char *line, size_t size, size_t at) {
+  static const char *const units[] = {"s", "ms", "\xC2\xB5s", "us", "ns", "%", "bytes"};
+  size_t end = at + 1;
+  if (at == 0 || line[at - 1] < '0' || line[at - 1] > '9') return false;
+  while (end < size && line[end] != ' ' && !strchr(",;:)\033", line[end])) end++;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (strlen(units[i]) == end - at - 1 && memcmp(units[i], line + at + 1, end - at - 1) == 0) return true;
+  return false;
 }
 
 size_t cli_fold_at(const char *line, size_t size, size_t width) {
@@ -24,7 +41,8 @@ size_t cli_fold_at(const char *line, size_t size, size_t width) {
   while (at < size) {
     size_t columns, bytes = step(line + at, size - at, &columns);
     if (column + columns > width && at > begin) return blank ? blank : at;
-    if (line[at] == ' ' && line[at - 1] != ' ') blank = at; /* the first of several; the line begins otherwise */
+    bool breaks = line[at] == ' ' && line[at - 1] != ' '; /* the first of several; the line begins otherwise */
+    if (breaks && !is_before_unit(line, size, at)) blank = at;
     column += columns;
     at += bytes;
   }

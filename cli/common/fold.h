@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fold: lines that are wider than the terminal, broken at blanks, with what follows indented below. Code points are
- * counted, not cells; the escapes that begin and end a paint count nothing. */
+ * fold: lines that are wider than the terminal, broken at blanks, with what follows indented below. Columns are counted
+ * (cli_visible_columns()); the escapes that begin and end a paint count nothing. A number stays with its unit. */
 #ifndef CLI_FOLD_H
 #define CLI_FOLD_H
 

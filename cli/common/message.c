@@ -16,7 +16,10 @@ static void show(const char *message, char *ret_shown, size_t size) {
     uint32_t code;
     cli_visibility visibility;
     size_t bytes = cli_visible_step((tp_text){message + at, end - at}, &code, &visibility);
-    if (visibility == CLI_VISIBLE || code == '\n' || code == '\t') {
+    char mark = cli_locale_is_ascii() && code >= 0x80 ? cli_locale_mark(code) : '\0';
+    if (mark) {
+      ret_shown[used++] = mark;
+    } else if (visibility == CLI_VISIBLE || code == '\n' || code == '\t') {
       memcpy(ret_shown + used, message + at, bytes);
       used += bytes;
     } else {

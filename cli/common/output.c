@@ -13,6 +13,7 @@
 #include "cli/common/fold.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
 static bool is_set(const char *variable) {
@@ -33,12 +34,36 @@ void cli_output_fold(cli_output *output) {
   if (!(columns && columns[0]) && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0)
     width = window.ws_col;
   output->width = width >= CLI_WIDTH_MIN && width < CLI_WIDTH_MAX ? (size_t)width : 0;
+  output->ascii = cli_locale_is_ascii();
+}
+
+static void write_bytes(cli_output *output, const char *text, size_t size) {
+  if (output->error || size == 0) return;
+  if (fwrite(text, 1, size, stdout) != size) output->error = errno ? errno : EIO;
+}
+
+/* No text is given out in the middle of a code point. */
+static void write_in_ascii(cli_output *output, tp_text text) {
+  size_t from = 0, at = 0;
+  while (at < text.size) {
+    uint32_t code;
+    cli_visibility visibility;
+    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    char mark = code < 0x80 ? '\0' : cli_locale_mark(code);
+    if (mark) {
+      write_bytes(output, text.data + from, at - from);
+      write_bytes(output, &mark, 1);
+      from = at + size;
+    }
+    at += size;
+  }
+  write_bytes(output, text.data + from, text.size - from);
 }
 
 static void write_out(cli_output *output, const char *text, size_t size) {
   assert(text || size == 0);
-  if (output->error || size == 0) return;
-  if (fwrite(text, 1, size, stdout) != size) output->error = errno ? errno : EIO;
+  if (output->ascii && size > 0) write_in_ascii(output, (tp_text){text, size});
+  else write_bytes(output, text, size);
 }
 
 /* The line that was gathered, without a line end, in as many lines as it takes. */

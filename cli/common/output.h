@@ -13,6 +13,7 @@ typedef struct cli_output {
   int error; /* errno of the first write that failed, or 0 */
   bool colour;
   size_t width;   /* lines are folded at it; 0: they are not */
+  bool ascii;     /* marks of ours are written in ASCII (cli_locale_mark()) */
   bool streams;   /* the caller breaks lines itself while this is set: they are not folded */
   tp__bytes line; /* what was printed since the last line end, where lines are folded */
 } cli_output;
@@ -26,7 +27,8 @@ typedef enum cli_paint { CLI_NORMAL, CLI_BOLD, CLI_FAINT, CLI_GOOD, CLI_BAD, CLI
 
 /** Colour "auto" means: standard output is a terminal, TERM is not "dumb", and NO_COLOR is not set. */
 void cli_output_init(cli_output *output, cli_colour colour);
-/** From here on lines are folded at the width of the terminal, or at what COLUMNS says. For text, never for data. */
+/** From here on lines are folded at the width of the terminal, or at what COLUMNS says, and marks are written in ASCII
+ *  where the locale has no UTF-8. For text, never for data. */
 void cli_output_fold(cli_output *output);
 /** Text that comes in pieces is written as it comes, where lines are folded, too: the caller breaks its lines.
  *  @param on  false: lines are folded again, from the next one on. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
 cli_quantity cli_duration(double ns) {
@@ -37,7 +38,15 @@ cli_quantity cli_count(uint64_t count) {
 
 size_t cli_columns(tp_text text) {
   size_t width = 0;
-  for (size_t i = 0; i < text.size; i++) width += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+  for (size_t at = 0; at < text.size;) {
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    at += cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    width += visibility == CLI_VISIBLE  ? cli_visible_columns(code)
+             : visibility == CLI_HIDDEN ? cli_visible_escape(code, number)
+                                        : 1;
+  }
   return width;
 }
 

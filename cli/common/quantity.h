@@ -17,7 +17,7 @@ typedef struct cli_quantity {
 cli_quantity cli_duration(double ns);
 /** "1,000". */
 cli_quantity cli_count(uint64_t count);
-/** How many columns a text takes, as far as a code point is one. */
+/** How many columns of a terminal a text takes, as cli_visible_line() writes it. */
 size_t cli_columns(tp_text text);
 /** Prints text at the right, or the left, of a cell; what is wider than the cell is printed whole. */
 void cli_cell_right(cli_output *output, const char *text, size_t width);

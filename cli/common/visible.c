@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/visible.h"
 
+#include <langinfo.h>
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <wchar.h>
 
 #include "runtime/base/check.h"
 
@@ -43,4 +49,62 @@ size_t cli_visible_step(tp_text text, uint32_t *ret_code, cli_visibility *ret_vi
 size_t cli_visible_escape(uint32_t code, char ret_text[CLI_ESCAPE_SIZE]) {
   int size = snprintf(ret_text, CLI_ESCAPE_SIZE, "<U+%04X>", code);
   return size > 0 ? (size_t)size : 0;
+}
+
+size_t cli_visible_columns(uint32_t code) {
+  int columns = code < 0x7F ? 1 : wcwidth((wchar_t)code);
+  return columns < 0 ? 1 : (size_t)columns;
+}
+
+void cli_visible_line(tp_text text, bool numbers, tp__bytes *bytes) {
+  size_t from = 0, at = 0;
+  while (at < text.size) {
+    uint32_t code;
+    cli_visibility visibility;
+    char number[CLI_ESCAPE_SIZE];
+    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
+    if (visibility != CLI_VISIBLE) {
+      tp__bytes_put(bytes, text.data + from, at - from);
+      bool is_blank = visibility == CLI_CONTROL && (!numbers || code == '\n' || code == '\t' || code == '\r');
+      if (is_blank) tp__bytes_put(bytes, " ", 1);
+      else tp__bytes_put(bytes, number, cli_visible_escape(code, number));
+      from = at + size;
+    }
+    at += size;
+  }
+  if (from < at) tp__bytes_put(bytes, text.data + from, at - from);
+}
+
+/* ---- the locale ---- */
+
+static bool is_ascii;
+
+static bool names_utf8(const char *locale) { return strcasestr(locale, "UTF-8") || strcasestr(locale, "UTF8"); }
+
+/* A locale that is not installed is judged by its name. */
+void cli_locale_start(void) {
+  static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  const char *named = NULL;
+  for (size_t i = 0; !(named && named[0]) && i < sizeof variables / sizeof *variables; i++)
+    named = getenv(variables[i]);
+  if (named && named[0]) {
+    bool is_installed = setlocale(LC_CTYPE, "") != NULL;
+    is_ascii = !names_utf8(is_installed ? nl_langinfo(CODESET) : named);
+  }
+  (void)setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+bool cli_locale_is_ascii(void) { return is_ascii; }
+
+char cli_locale_mark(uint32_t code) {
+  static const struct {
+    uint32_t first, last;
+    char ascii;
+  } marks[] = {{0xB5, 0xB5, 'u'},     {0xB7, 0xB7, '-'},     {0xBB, 0xBB, '>'},     {0xD7, 0xD7, 'x'},
+               {0x2013, 0x2014, '-'}, {0x2022, 0x2022, '*'}, {0x2026, 0x2026, '~'}, {0x2190, 0x2190, '<'},
+               {0x2192, 0x2192, '>'}, {0x2500, 0x2501, '-'}, {0x2502, 0x2503, '|'}, {0x2504, 0x257F, '+'},
+               {0x2580, 0x259F, '#'}, {0x25B8, 0x25B8, '>'}, {0x2713, 0x2713, '+'}, {0x2717, 0x2717, 'x'}};
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+    if (code >= marks[i].first && code <= marks[i].last) return marks[i].ascii;
+  return '\0';
 }

@@ -11,6 +11,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/payload.h"
 #include "runtime/base/check.h"
@@ -209,18 +210,24 @@ static void print_short(const listing *l) {
 }
 
 static void print_long(const listing *l) {
-  static const char *const heads[COLUMNS_OF_ALL] = {"id",    "event",  "phase", "enabled", "blocking",
-                                                    "match", "policy", "limit", "trust",   "runs"};
-  size_t widths[COLUMNS_OF_ALL];
-  find_widths(l, heads, COLUMNS_OF_ALL, widths);
-  for (size_t i = 0; i <= l->count; i++) {
-    const char *const *cells = i == 0 ? heads : l->rows[i - 1].cells;
-    for (size_t c = 0; c < COLUMNS_OF_ALL; c++) {
-      cli_hooks_print_text(l->output, tp_text_of(cells[c]));
-      if (c + 1 < COLUMNS_OF_ALL) put_blanks(l->output, widths[c] + 2 - columns_of(cells[c]));
+  static const cli_column columns[COLUMNS_OF_ALL] = {
+      {.head = "id", .least = 16},     {.head = "event", .rank = 2},
+      {.head = "phase", .rank = 1},    {.head = "enabled", .rank = 7},
+      {.head = "blocking", .rank = 6}, {.head = "match", .rank = 9},
+      {.head = "policy", .rank = 5},   {.head = "limit", .rank = 3},
+      {.head = "trust", .rank = 4},    {.head = "runs", .rank = 8, .kind = CLI_COLUMN_TEXT}};
+  cli_cell cells[COLUMNS_OF_ALL] = {{.paint = CLI_NORMAL}};
+  cli_table table;
+  cli_table_begin(&table, l->output, columns, COLUMNS_OF_ALL, 0);
+  for (int prints = 0; prints < 2; prints++) {
+    if (prints) cli_table_head(&table);
+    for (size_t i = 0; i < l->count; i++) {
+      for (size_t c = 0; c < COLUMNS_OF_ALL; c++) cells[c].text = tp_text_of(l->rows[i].cells[c]);
+      if (prints) cli_table_row(&table, cells);
+      else cli_table_measure(&table, cells);
     }
-    cli_print_string(l->output, "\n");
   }
+  cli_table_end(&table);
 }
 
 static bool write_row(void *ctx, const tp_hook_info *info) {

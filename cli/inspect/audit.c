@@ -10,16 +10,26 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
-enum { ACTION_WIDTH = 13, NAME_WIDTH = 28, PHASE_WIDTH = 18, TURN_WIDTH = 18 };
+/* What a turn is not about leaves its cells empty. */
+enum { TIME, ACTION, NAME, PHASE, TURN, DETAIL, COLUMNS };
+static const cli_column columns[COLUMNS] = {
+    [TIME] = {.head = "at", .width = 24, .rank = 3},
+    [ACTION] = {.head = "action", .width = 12},
+    [NAME] = {.head = "subscription or owner", .width = 26, .least = 16},
+    [PHASE] = {.head = "in", .width = 16, .least = 12, .rank = 2},
+    [TURN] = {.head = "turn", .width = 16, .least = 12, .rank = 1},
+    [DETAIL] = {.head = "detail", .kind = CLI_COLUMN_TEXT},
+};
 
 typedef struct listing {
   const cli_arguments *arguments;
   cli_output *output;
   const cli_data *data;
+  cli_table table;   /* not with --json */
   tp_phase_id phase; /* 0: any */
   bool is_cut;       /* a registration that was left out changed more than its row names */
   size_t shown;
@@ -95,22 +105,22 @@ static void print_json(const listing *list, const tp_audit *row) {
   cli_map_print(&p, list->output);
 }
 
-static void print_cell(cli_output *output, const char *text, size_t width) {
-  cli_trace_cell(output, text, width - 1);
-  cli_print_string(output, " ");
-}
-
-static void print_line(const listing *list, const tp_audit *row) {
+static void print_line(listing *list, const tp_audit *row) {
   char time[40], phase[32];
-  cli_printf(list->output, "%s  ", cli_data_time(row->unix_ms, time));
-  print_cell(list->output, row->action, ACTION_WIDTH);
-  print_cell(list->output, row->subscription ? row->subscription : row->owner, NAME_WIDTH);
-  print_cell(list->output, row->subscription ? cli_data_phase(list->data, row->phase, phase) : "", PHASE_WIDTH);
-  print_cell(list->output, row->turn ? row->turn : "", TURN_WIDTH);
-  if (row->status != TP_OK && row->status != TP_ERR_DENIED)
-    cli_printf(list->output, "%s: ", tp_status_name(row->status));
-  cli_print_cut(list->output, tp_text_of(row->detail), SIZE_MAX);
-  cli_print_string(list->output, "\n");
+  bool is_error = row->status != TP_OK && row->status != TP_ERR_DENIED;
+  tp__bytes detail = {0};
+  if (is_error) tp__bytes_printf(&detail, "%s: ", tp_status_name(row->status));
+  tp__bytes_put_string(&detail, row->detail);
+  const cli_cell cells[COLUMNS] = {
+      [TIME] = {tp_text_of(cli_data_time(row->unix_ms, time)), CLI_NORMAL},
+      [ACTION] = {tp_text_of(row->action), CLI_NORMAL},
+      [NAME] = {tp_text_of(row->subscription ? row->subscription : row->owner), CLI_NORMAL},
+      [PHASE] = {tp_text_of(row->subscription ? cli_data_phase(list->data, row->phase, phase) : NULL), CLI_NORMAL},
+      [TURN] = {tp_text_of(row->turn), CLI_NORMAL},
+      [DETAIL] = {tp__bytes_text(&detail), CLI_NORMAL},
+  };
+  cli_table_row(&list->table, cells);
+  tp__bytes_fini(&detail);
 }
 
 static bool show(void *ctx, const tp_audit *row) {
@@ -148,6 +158,7 @@ int cli_audit(const cli_arguments *arguments, cli_output *output) {
   int status = cli_data_open(arguments->operand, &data);
   if (status != CLI_OK) return status;
   listing list = {.arguments = arguments, .output = output, .data = &data};
+  cli_table_begin(&list.table, output, columns, COLUMNS, 0);
   tp_audit_query query = {.struct_size = sizeof query};
   tp_fault fault = {0};
   status = read_query(&list, &query);
@@ -160,6 +171,7 @@ int cli_audit(const cli_arguments *arguments, cli_output *output) {
       cli_error(
           "registrations that changed more than their rows name may be left out: see all of them with --action commit");
   }
+  cli_table_end(&list.table);
   cli_data_close(&data);
   return status;
 }

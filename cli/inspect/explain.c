@@ -6,10 +6,23 @@
 #include <string.h>
 
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
-enum { NAME_WIDTH = 30, OUTCOME_WIDTH = 12, TIME_WIDTH = 9 };
+enum { NAME_WIDTH = 30 };
+
+enum { SUBSCRIPTION, OUTCOME, QUEUED, RAN, LIMIT, SLACK, AFTER, MERGED, COLUMNS };
+static const cli_column columns[COLUMNS] = {
+    [SUBSCRIPTION] = {.head = "subscription", .width = NAME_WIDTH, .least = 22},
+    [OUTCOME] = {.head = "outcome", .width = 12, .least = 9},
+    [QUEUED] = {.head = "queued", .width = 8, .rank = 3, .kind = CLI_COLUMN_RIGHT},
+    [RAN] = {.head = "ran", .width = 8, .kind = CLI_COLUMN_RIGHT},
+    [LIMIT] = {.head = "limit", .width = 8, .rank = 4, .kind = CLI_COLUMN_RIGHT},
+    [SLACK] = {.head = "slack", .width = 8, .rank = 2, .kind = CLI_COLUMN_RIGHT},
+    [AFTER] = {.head = "ran after", .width = NAME_WIDTH, .least = 16, .rank = 6},
+    [MERGED] = {.head = "merged", .width = 24, .least = 14, .rank = 5, .kind = CLI_COLUMN_TEXT},
+};
 
 static const char *after_of(const cli_trace_entry *e, const cli_trace_run *run) {
   return run->after == CLI_NO_RUN ? "-" : e->runs[run->after].row.subscription;
@@ -26,29 +39,26 @@ static const char *merged_of(const cli_trace_run *run, const cli_trace_entry *e,
   return buffer;
 }
 
-static void print_run(const cli_trace_entry *e, const cli_trace_run *run, cli_output *output) {
-  char words[512];
+static void print_run(const cli_trace_entry *e, const cli_trace_run *run, cli_table *table) {
+  char words[512], times[4][CLI_QUANTITY_SIZE + 2];
   const tp_run_record *row = &run->row;
   bool was_called = cli_run_was_called(row);
   int64_t deadline_ns = cli_run_deadline_ns(row);
-  cli_print_string(output, "  ");
-  cli_trace_cell(output, row->subscription, NAME_WIDTH);
-  cli_print_string(output, " ");
-  cli_paint_on(output, cli_run_paint(row));
-  cli_cell_left(output, cli_run_outcome(row), OUTCOME_WIDTH);
-  cli_paint_off(output);
-  cli_print_string(output, " ");
-  cli_trace_duration(output, cli_run_queued_ns(row), cli_run_queued_ns(row) > 0, TIME_WIDTH);
-  cli_trace_duration(output, cli_run_duration_ns(row), was_called, TIME_WIDTH);
-  cli_trace_duration(output, (int64_t)row->limit_ms * 1000000, row->limit_ms > 0, TIME_WIDTH);
-  cli_trace_duration(output, deadline_ns - row->ended_ns, deadline_ns && row->ended_ns, TIME_WIDTH);
-  cli_print_string(output, "  ");
-  cli_trace_cell(output, after_of(e, run), NAME_WIDTH);
-  cli_printf(output, " %s\n", merged_of(run, e, words, sizeof words));
+  const cli_cell cells[COLUMNS] = {
+      [SUBSCRIPTION] = {tp_text_of(row->subscription), CLI_NORMAL},
+      [OUTCOME] = {tp_text_of(cli_run_outcome(row)), cli_run_paint(row)},
+      [QUEUED] = {cli_trace_duration(cli_run_queued_ns(row), cli_run_queued_ns(row) > 0, times[0]), CLI_NORMAL},
+      [RAN] = {cli_trace_duration(cli_run_duration_ns(row), was_called, times[1]), CLI_NORMAL},
+      [LIMIT] = {cli_trace_duration((int64_t)row->limit_ms * 1000000, row->limit_ms > 0, times[2]), CLI_NORMAL},
+      [SLACK] = {cli_trace_duration(deadline_ns - row->ended_ns, deadline_ns && row->ended_ns, times[3]), CLI_NORMAL},
+      [AFTER] = {tp_text_of(after_of(e, run)), CLI_NORMAL},
+      [MERGED] = {tp_text_of(merged_of(run, e, words, sizeof words)), CLI_NORMAL},
+  };
+  cli_table_row(table, cells);
   if (!cli_run_why(run, words, sizeof words)[0]) return;
-  cli_print_string(output, "      why: ");
-  cli_print_cut(output, tp_text_of(words), SIZE_MAX);
-  cli_print_string(output, "\n");
+  cli_print_string(table->output, "      why: ");
+  cli_print_cut(table->output, tp_text_of(words), SIZE_MAX);
+  cli_print_string(table->output, "\n");
 }
 
 static const char *status_of(const cli_trace_entry *e) {
@@ -61,7 +71,8 @@ static void print_at(const cli_trace *t, cli_output *output, int64_t started_ns,
   if (ended_ns) cli_printf(output, " +%s", cli_duration((double)(ended_ns - started_ns)).text);
 }
 
-static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_output *output) {
+static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_table *table) {
+  cli_output *output = table->output;
   cli_print_string(output, "\n");
   cli_paint_on(output, CLI_BOLD);
   cli_print_string(output, e->phase);
@@ -72,7 +83,7 @@ static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_output
   cli_printf(output, "%s%s", status_of(e)[0] ? "  " : "", status_of(e));
   cli_paint_off(output);
   cli_print_string(output, "\n");
-  for (size_t i = 0; i < e->run_count; i++) print_run(e, &e->runs[i], output);
+  for (size_t i = 0; i < e->run_count; i++) print_run(e, &e->runs[i], table);
 }
 
 static void print_step(const cli_trace *t, const tp_turn_step *step, cli_output *output) {
@@ -96,14 +107,19 @@ static void print_asked(const cli_trace *t, cli_output *output) {
   cli_print_string(output, "people");
   cli_paint_off(output);
   cli_print_string(output, "\n");
+  static const cli_column of_people[] = {{.head = "", .width = 6},
+                                         {.head = "", .width = NAME_WIDTH, .least = 12},
+                                         {.head = "", .width = 20, .kind = CLI_COLUMN_TEXT}};
+  cli_table table;
+  cli_table_begin(&table, output, of_people, 3, 2);
   for (size_t i = t->asked_count; i-- > 0;) {
     const cli_trace_asked *asked = &t->asked[i];
-    cli_printf(output, "  %-6s ", asked->action);
-    cli_trace_cell(output, asked->subscription, NAME_WIDTH);
-    cli_print_string(output, " ");
-    cli_print_cut(output, tp_text_of(asked->detail), SIZE_MAX);
-    cli_print_string(output, "\n");
+    const cli_cell cells[] = {{tp_text_of(asked->action), CLI_NORMAL},
+                              {tp_text_of(asked->subscription), CLI_NORMAL},
+                              {tp_text_of(asked->detail), CLI_NORMAL}};
+    cli_table_row(&table, cells);
   }
+  cli_table_end(&table);
 }
 
 /* What is under way, or was when the process died: the steps are open above. */
@@ -124,15 +140,17 @@ static void print_under_way(const cli_trace *t, cli_output *output) {
 
 static void print_explain(const cli_trace *t, cli_output *output) {
   cli_trace_print_head(t, output);
-  cli_printf(output, "\n  %-*s %-*s%*s%*s%*s%*s  %-*s %s\n", NAME_WIDTH, "subscription", OUTCOME_WIDTH + 1, "outcome",
-             TIME_WIDTH, "queued", TIME_WIDTH, "ran", TIME_WIDTH, "limit", TIME_WIDTH, "slack", NAME_WIDTH,
-             "ran behind", "merged");
+  cli_print_string(output, "\n");
+  cli_table table;
+  cli_table_begin(&table, output, columns, COLUMNS, 2);
+  cli_table_head(&table);
   size_t step = 0;
   for (size_t i = 0; i <= t->entry_count; i++) {
     while (step < t->step_count && (i == t->entry_count || t->steps[step].started_ns <= t->entries[i].started_ns))
       print_step(t, &t->steps[step++], output);
-    if (i < t->entry_count) print_entry(t, &t->entries[i], output);
+    if (i < t->entry_count) print_entry(t, &t->entries[i], &table);
   }
+  cli_table_end(&table);
   print_asked(t, output);
   print_under_way(t, output);
 }

@@ -12,12 +12,23 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/common/table.h"
 #include "cli/common/quantity.h"
 #include "cli/hooks/hooks.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/host.h"
 
-enum { NAME_WIDTH = 28, PHASE_WIDTH = 18 };
+enum { HOOK, PHASE, CALLS, DENIALS, FAILS, P50, P99, LAST, COLUMNS };
+static const cli_column columns[COLUMNS] = {
+    [HOOK] = {.head = "hook", .width = 27, .least = 24},
+    [PHASE] = {.head = "phase", .width = 17, .rank = 4},
+    [CALLS] = {.head = "calls", .width = 7, .least = 5, .kind = CLI_COLUMN_RIGHT},
+    [DENIALS] = {.head = "denials", .width = 7, .kind = CLI_COLUMN_RIGHT},
+    [FAILS] = {.head = "fails", .width = 7, .least = 5, .kind = CLI_COLUMN_RIGHT},
+    [P50] = {.head = "p50", .width = 9, .least = 8, .rank = 3, .kind = CLI_COLUMN_RIGHT, .exit = CLI_COLUMN_LEFT_OUT},
+    [P99] = {.head = "p99", .width = 9, .least = 8, .rank = 2, .kind = CLI_COLUMN_RIGHT, .exit = CLI_COLUMN_LEFT_OUT},
+    [LAST] = {.head = "last fired", .width = 24, .rank = 5},
+};
 
 /** One subscription in one phase. */
 typedef struct hook {
@@ -154,29 +165,31 @@ static void print_json(const stats *s, const hook *h) {
   cli_map_print(&p, s->output);
 }
 
-static void print_name(const stats *s, const char *name, const char *phase) {
-  cli_trace_cell(s->output, name, NAME_WIDTH - 1);
-  cli_print_string(s->output, " ");
-  cli_trace_cell(s->output, phase, PHASE_WIDTH - 1);
+static const char *last_of(const hook *h, char *words, size_t size) {
+  char time[40];
+  if (h->calls) snprintf(words, size, "%s", cli_data_time(h->last_unix_ms, time));
+  else if (h->is_declared && !h->is_enabled) snprintf(words, size, "never fired (disabled)");
+  else if (!h->is_recorded) snprintf(words, size, "never fired (no record has it)");
+  else snprintf(words, size, "never fired (skipped %llu times)", (unsigned long long)h->skips);
+  return words;
 }
 
-static void print_line(const stats *s, const hook *h) {
-  char phase[32], time[40];
-  print_name(s, h->name, cli_data_phase(s->data, h->phase, phase));
-  cli_printf(s->output, " %7llu %7llu %7llu", (unsigned long long)h->calls, (unsigned long long)h->denials,
-             (unsigned long long)h->failures);
-  if (h->calls) {
-    cli_print_string(s->output, " ");
-    cli_cell_right(s->output, cli_duration((double)percentile(h, 50)).text, 9);
-    cli_print_string(s->output, " ");
-    cli_cell_right(s->output, cli_duration((double)percentile(h, 99)).text, 9);
-    cli_printf(s->output, "  %s\n", cli_data_time(h->last_unix_ms, time));
-  } else {
-    cli_printf(s->output, " %9s %9s  never fired (", "-", "-");
-    if (h->is_declared && !h->is_enabled) cli_print_string(s->output, "disabled)\n");
-    else if (!h->is_recorded) cli_print_string(s->output, "no record has it)\n");
-    else cli_printf(s->output, "skipped %llu times)\n", (unsigned long long)h->skips);
-  }
+static void print_line(const stats *s, const hook *h, cli_table *table) {
+  char phase[32], counts[3][24], times[2][CLI_QUANTITY_SIZE + 2], last[64];
+  snprintf(counts[0], sizeof counts[0], "%llu", (unsigned long long)h->calls);
+  snprintf(counts[1], sizeof counts[1], "%llu", (unsigned long long)h->denials);
+  snprintf(counts[2], sizeof counts[2], "%llu", (unsigned long long)h->failures);
+  const cli_cell cells[COLUMNS] = {
+      [HOOK] = {tp_text_of(h->name), CLI_NORMAL},
+      [PHASE] = {tp_text_of(cli_data_phase(s->data, h->phase, phase)), CLI_NORMAL},
+      [CALLS] = {tp_text_of(counts[0]), CLI_NORMAL},
+      [DENIALS] = {tp_text_of(counts[1]), CLI_NORMAL},
+      [FAILS] = {tp_text_of(counts[2]), CLI_NORMAL},
+      [P50] = {cli_trace_duration(h->calls ? percentile(h, 50) : 0, h->calls > 0, times[0]), CLI_NORMAL},
+      [P99] = {cli_trace_duration(h->calls ? percentile(h, 99) : 0, h->calls > 0, times[1]), CLI_NORMAL},
+      [LAST] = {tp_text_of(last_of(h, last, sizeof last)), CLI_NORMAL},
+  };
+  cli_table_row(table, cells);
 }
 
 static void print_all(stats *s, bool json) {
@@ -185,14 +198,14 @@ static void print_all(stats *s, bool json) {
     if (h->duration_count) qsort(h->durations_ns, h->duration_count, sizeof *h->durations_ns, by_number);
   }
   if (s->count) qsort(s->hooks, s->count, sizeof *s->hooks, by_calls);
-  if (!json && s->count > 0) {
-    print_name(s, "hook", "phase");
-    cli_printf(s->output, " %7s %7s %7s %9s %9s  %s\n", "calls", "denials", "fails", "p50", "p99", "last fired");
-  }
+  cli_table table;
+  cli_table_begin(&table, s->output, columns, COLUMNS, 0);
+  if (!json && s->count > 0) cli_table_head(&table);
   for (size_t i = 0; i < s->count && !s->output->error; i++) {
     if (json) print_json(s, &s->hooks[i]);
-    else print_line(s, &s->hooks[i]);
+    else print_line(s, &s->hooks[i], &table);
   }
+  cli_table_end(&table);
 }
 
 static void free_stats(stats *s) {

@@ -13,24 +13,41 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/inspect/follow.h"
 #include "cli/inspect/running.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
 
-enum { NAME_SIZE = 48, TURN_WIDTH = 20, PHASE_WIDTH = 30, SUBSCRIPTION_WIDTH = 30, STATE_WIDTH = 22 };
+enum { NAME_SIZE = 48, STATE_SIZE = 64 };
+
+/* A head stands only where the table may leave out a column. */
+enum { TIME, TURN, PHASE, SUBSCRIPTION, STATE, RAN, WAITED, RUN, COLUMNS };
+static const cli_column columns[COLUMNS] = {
+    [TIME] = {.head = "started", .width = 24, .rank = 4, .exit = CLI_COLUMN_LEFT_OUT},
+    [TURN] = {.head = "turn", .width = 18, .least = 10},
+    [PHASE] = {.head = "phase", .width = 28, .rank = 2, .exit = CLI_COLUMN_LEFT_OUT},
+    [SUBSCRIPTION] = {.head = "subscription", .width = 28, .least = 24},
+    [STATE] = {.head = "state", .width = 21, .least = 12},
+    [RAN] = {.head = "ran", .width = 8, .kind = CLI_COLUMN_RIGHT},
+    [WAITED] = {.head = "waited", .width = 14, .rank = 5, .exit = CLI_COLUMN_LEFT_OUT},
+    [RUN] = {.head = "run", .width = 18, .rank = 3, .exit = CLI_COLUMN_LEFT_OUT},
+};
+enum { SHOWN_COLUMNS = WAITED - SUBSCRIPTION + 1 }; /* of show, below its phase */
 
 /** What is asked for, and how much of it came. */
 typedef struct listing {
   const cli_arguments *arguments;
   cli_output *output;
   const cli_data *data;
+  cli_table table; /* of runs; not with --json */
   uint32_t phases[64];
   size_t phase_count;
   uint64_t state;          /* tp_state; 0: any */
   uint64_t process, entry; /* of show RUN; 0: any */
   size_t shown;
+  bool has_head;     /* of the table: it is printed */
   bool has_more;     /* the limit was reached */
   bool may_be_crash; /* of show: a turn that has no end was seen, or none that has one */
 } listing;
@@ -54,42 +71,43 @@ static void print_run_json(const listing *list, const tp_entry_record *entry, co
   cli_map_print(&p, list->output);
 }
 
-static void print_cell(cli_output *output, const char *text, size_t width) {
-  cli_trace_cell(output, text, width - 1);
-  cli_print_string(output, " ");
+static tp_text state_of(const tp_run_record *run, char words[STATE_SIZE]) {
+  if (run->reason) snprintf(words, STATE_SIZE, "%s (%s)", tp_state_name(run->state), tp_reason_name(run->reason));
+  else if (run->verdict > TP_VERDICT_NONE) snprintf(words, STATE_SIZE, "%s", tp_verdict_name((tp_verdict)run->verdict));
+  else snprintf(words, STATE_SIZE, "%s", tp_state_name(run->state));
+  return tp_text_of(words);
 }
 
-static void print_state(cli_output *output, const tp_run_record *run) {
-  char words[64];
-  if (run->reason) snprintf(words, sizeof words, "%s (%s)", tp_state_name(run->state), tp_reason_name(run->reason));
-  else if (run->verdict > TP_VERDICT_NONE)
-    snprintf(words, sizeof words, "%s", tp_verdict_name((tp_verdict)run->verdict));
-  else snprintf(words, sizeof words, "%s", tp_state_name(run->state));
-  cli_paint_on(output, cli_run_paint(run));
-  cli_cell_left(output, words, STATE_WIDTH);
-  cli_paint_off(output);
+/* How long it ran, as far as that is known. */
+static tp_text ran_of(const tp_run_record *run, char words[STATE_SIZE]) {
+  if (!run->started_ns || !run->ended_ns) return (tp_text){0};
+  snprintf(words, STATE_SIZE, "%s", cli_duration((double)(run->ended_ns - run->started_ns)).text);
+  return tp_text_of(words);
 }
 
-/* How long it waited and ran, as far as that is known. */
-static void print_times(cli_output *output, const tp_run_record *run) {
-  if (!run->started_ns || !run->ended_ns) return;
-  cli_cell_right(output, cli_duration((double)(run->ended_ns - run->started_ns)).text, 9);
-  if (run->queued_ns && run->started_ns > run->queued_ns)
-    cli_printf(output, "  waited %s", cli_duration((double)(run->started_ns - run->queued_ns)).text);
+static tp_text waited_of(const tp_run_record *run, char words[STATE_SIZE]) {
+  bool has_waited = run->started_ns && run->ended_ns && run->queued_ns && run->started_ns > run->queued_ns;
+  if (!has_waited) return (tp_text){0};
+  snprintf(words, STATE_SIZE, "waited %s", cli_duration((double)(run->started_ns - run->queued_ns)).text);
+  return tp_text_of(words);
 }
 
-static void print_line(const listing *list, const tp_entry_record *entry, const tp_run_record *run) {
-  char name[NAME_SIZE], time[40], phase[32], turn[160];
+static void print_line(listing *list, const tp_entry_record *entry, const tp_run_record *run) {
+  if (list->output->width && !list->has_head) cli_table_head(&list->table);
+  list->has_head = true;
+  char name[NAME_SIZE], time[40], phase[32], state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
   write_name(entry, name);
-  snprintf(turn, sizeof turn, "%.*s", (int)entry->ids[TP_ID_TURN].size,
-           entry->ids[TP_ID_TURN].size ? entry->ids[TP_ID_TURN].data : "");
-  cli_printf(list->output, "%s  ", cli_data_time(entry->started_unix_ms, time));
-  print_cell(list->output, turn, TURN_WIDTH);
-  print_cell(list->output, cli_data_phase(list->data, entry->phase, phase), PHASE_WIDTH);
-  print_cell(list->output, run->subscription, SUBSCRIPTION_WIDTH);
-  print_state(list->output, run);
-  print_times(list->output, run);
-  cli_printf(list->output, "  %s\n", name);
+  const cli_cell cells[COLUMNS] = {
+      [TIME] = {tp_text_of(cli_data_time(entry->started_unix_ms, time)), CLI_NORMAL},
+      [TURN] = {entry->ids[TP_ID_TURN], CLI_NORMAL},
+      [PHASE] = {tp_text_of(cli_data_phase(list->data, entry->phase, phase)), CLI_NORMAL},
+      [SUBSCRIPTION] = {tp_text_of(run->subscription), CLI_NORMAL},
+      [STATE] = {state_of(run, state), cli_run_paint(run)},
+      [RAN] = {ran_of(run, ran), CLI_NORMAL},
+      [WAITED] = {waited_of(run, waited), CLI_NORMAL},
+      [RUN] = {tp_text_of(name), CLI_NORMAL},
+  };
+  cli_table_row(&list->table, cells);
 }
 
 /* ---- which ---- */
@@ -115,9 +133,9 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
     if (!entry->run(entry->source, i, &run) || !is_asked_for(list, &run)) continue;
     list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
-    list->shown++;
     if (list->arguments->json) print_run_json(list, entry, &run);
     else print_line(list, entry, &run);
+    list->shown++;
   }
   return true;
 }
@@ -125,7 +143,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
 /* What a turn does that has not ended: a line before those of its runs. */
 static bool show_running(void *ctx, const tp_turn_record *turn) {
   listing *list = ctx;
-  char time[40], id[160];
+  char time[40];
   cli_output *output = list->output;
   list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
   if (list->has_more || output->error) return false;
@@ -137,11 +155,9 @@ static bool show_running(void *ctx, const tp_turn_record *turn) {
     cli_map_print(&p, output);
     return true;
   }
-  snprintf(id, sizeof id, "%.*s", (int)turn->ids[TP_ID_TURN].size,
-           turn->ids[TP_ID_TURN].size ? turn->ids[TP_ID_TURN].data : "");
   cli_printf(output, "%s  ", cli_data_time(turn->started_unix_ms, time));
-  print_cell(output, id, TURN_WIDTH);
-  print_cell(output, "the turn", PHASE_WIDTH);
+  cli_print_cut(output, turn->ids[TP_ID_TURN], SIZE_MAX);
+  cli_print_string(output, "  the turn  ");
   cli_paint_on(output, turn->state == TP_STATE_RUNNING ? CLI_WARN : CLI_BAD);
   cli_printf(output, "%s after %s", cli_running_word(turn),
              cli_duration((double)cli_running_ns(turn, turn->started_ns)).text);
@@ -232,7 +248,9 @@ int cli_runs(const cli_arguments *arguments, cli_output *output) {
   int status = cli_data_open(arguments->operand, &data);
   if (status != CLI_OK) return status;
   listing list = {.arguments = arguments, .output = output, .data = &data};
+  cli_table_begin(&list.table, output, columns, COLUMNS, 0);
   status = list_runs(&list);
+  cli_table_end(&list.table);
   cli_data_close(&data);
   return status;
 }
@@ -391,6 +409,8 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
                !entry->ended_ns         ? entry->status ? "interrupted" : "running"
                : entry->status == TP_OK ? "ok"
                                         : tp_status_text((tp_status)entry->status));
+  cli_table table;
+  cli_table_begin(&table, list->output, columns + SUBSCRIPTION, SHOWN_COLUMNS, 2);
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;
@@ -398,12 +418,14 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
       print_run_json(list, entry, &run);
       continue;
     }
-    cli_print_string(list->output, "  ");
-    print_cell(list->output, run.subscription, SUBSCRIPTION_WIDTH + 4);
-    print_state(list->output, &run);
-    print_times(list->output, &run);
-    cli_print_string(list->output, "\n");
+    char state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
+    const cli_cell cells[SHOWN_COLUMNS] = {{tp_text_of(run.subscription), CLI_NORMAL},
+                                           {state_of(&run, state), cli_run_paint(&run)},
+                                           {ran_of(&run, ran), CLI_NORMAL},
+                                           {waited_of(&run, waited), CLI_NORMAL}};
+    cli_table_row(&table, cells);
   }
+  cli_table_end(&table);
   return !list->process && !list->output->error;
 }
 

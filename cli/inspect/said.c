@@ -186,16 +186,9 @@ void cli_trace_add_head(const cli_trace *t, cli_map *p) {
 
 /* ---- cells ---- */
 
-void cli_trace_cell(cli_output *output, const char *text, size_t width) {
-  tp_text whole = tp_text_of(text);
-  size_t columns = cli_columns(whole);
-  cli_print_cut(output, whole, columns > width ? width - 1 : width);
-  cli_printf(output, "%*s", columns < width ? (int)(width - columns) : 0, "");
-}
-
-void cli_trace_duration(cli_output *output, int64_t ns, bool is_known, size_t width) {
-  char words[48] = "-";
+tp_text cli_trace_duration(int64_t ns, bool is_known, char ret_words[CLI_QUANTITY_SIZE + 2]) {
   if (is_known)
-    snprintf(words, sizeof words, "%s%s", ns < 0 ? "-" : "", cli_duration((double)(ns < 0 ? -ns : ns)).text);
-  cli_cell_right(output, words, width);
+    snprintf(ret_words, CLI_QUANTITY_SIZE + 2, "%s%s", ns < 0 ? "-" : "",
+             cli_duration((double)(ns < 0 ? -ns : ns)).text);
+  return tp_text_of(is_known ? ret_words : "-");
 }

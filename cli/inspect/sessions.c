@@ -13,6 +13,7 @@
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/conversation.h"
 #include "cli/run/event.h"
@@ -51,19 +52,28 @@ static void add_session(cli_map *p, const tp_sqlite_session *s) {
 }
 
 static void print_session(cli_output *output, const tp_sqlite_session *s) {
-  char time[40];
-  cli_printf(output, "%-24s  ", s->last_unix_ms ? cli_data_time(s->last_unix_ms, time) : "-");
-  cli_print_cut(output, s->tenant, SIZE_MAX);
-  cli_print_string(output, s->tenant.size ? "/" : "");
-  cli_print_cut(output, s->session, SIZE_MAX);
-  cli_printf(output, "  %llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks",
-             (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
-             (unsigned long long)s->questions, (unsigned long long)s->tasks);
-  if (s->process_id) cli_printf(output, "  in use by process %lld", (long long)s->process_id);
+  static const cli_column columns[] = {{.head = "", .width = 24}, {.head = ""}, {.head = "", .kind = CLI_COLUMN_TEXT}};
+  char time[40], rest[512];
+  tp__bytes name = {0};
+  int size = snprintf(rest, sizeof rest, "%llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks",
+                      (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
+                      (unsigned long long)s->questions, (unsigned long long)s->tasks);
+  if (s->process_id)
+    size += snprintf(rest + size, sizeof rest - (size_t)size, "  in use by process %lld", (long long)s->process_id);
   if (s->lease_ms)
-    cli_printf(output, ", whose turn has it for %lld.%lld s more", (long long)(s->lease_ms / 1000),
-               (long long)(s->lease_ms % 1000 / 100));
-  cli_print_string(output, "\n");
+    snprintf(rest + size, sizeof rest - (size_t)size, ", whose turn has it for %lld.%lld s more",
+             (long long)(s->lease_ms / 1000), (long long)(s->lease_ms % 1000 / 100));
+  tp__bytes_put_text(&name, s->tenant);
+  if (s->tenant.size) tp__bytes_put_string(&name, "/");
+  tp__bytes_put_text(&name, s->session);
+  const cli_cell cells[] = {{tp_text_of(s->last_unix_ms ? cli_data_time(s->last_unix_ms, time) : "-"), CLI_NORMAL},
+                            {tp__bytes_text(&name), CLI_NORMAL},
+                            {tp_text_of(rest), CLI_NORMAL}};
+  cli_table table;
+  cli_table_begin(&table, output, columns, 3, 0);
+  cli_table_row(&table, cells);
+  cli_table_end(&table);
+  tp__bytes_fini(&name);
 }
 
 static bool show_session(void *ctx, const tp_sqlite_session *s) {

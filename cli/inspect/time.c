@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
@@ -59,14 +60,23 @@ static turn_sum sum_turn(const cli_trace *t) {
   return sum;
 }
 
-static void print_part(cli_output *output, const char *name, int64_t ns, int64_t whole_ns, const char *note) {
-  enum { BAR = 30 };
-  int64_t marks = whole_ns > 0 ? (ns * BAR + whole_ns / 2) / whole_ns : 0;
-  cli_trace_duration(output, ns, true, 12);
-  cli_printf(output, "  %5.1f %%  ", whole_ns > 0 ? 100.0 * (double)ns / (double)whole_ns : 0.0);
-  cli_cell_left(output, name, 28);
-  for (int64_t i = 0; i < marks && i < BAR; i++) cli_print_string(output, "█");
-  cli_printf(output, "%s%s\n", note[0] && marks ? " " : "", note);
+/* The bar has what a row leaves of the terminal. */
+static void print_part(cli_table *table, const char *name, int64_t ns, int64_t whole_ns, const char *note) {
+  enum { BAR = 30, OTHERS = 12 + 8 + 28 + 3 * 2 };
+  static const char mark[] = "\xE2\x96\x88"; /* a full block */
+  char duration[CLI_QUANTITY_SIZE + 2], share[16], bar[BAR * sizeof mark + 64];
+  size_t width = table->output->width, used = OTHERS + strlen(note) + 2;
+  int64_t most = !width || width >= used + BAR ? BAR : width > used ? (int64_t)(width - used) : 0;
+  int64_t marks = whole_ns > 0 ? (ns * most + whole_ns / 2) / whole_ns : 0;
+  size_t size = 0;
+  for (int64_t i = 0; i < marks && i < most; i++) size += (size_t)snprintf(bar + size, sizeof bar - size, "%s", mark);
+  snprintf(bar + size, sizeof bar - size, "%s%s", note[0] && marks ? " " : "", note);
+  snprintf(share, sizeof share, "%.1f %%", whole_ns > 0 ? 100.0 * (double)ns / (double)whole_ns : 0.0);
+  const cli_cell cells[] = {{cli_trace_duration(ns, true, duration), CLI_NORMAL},
+                            {tp_text_of(share), CLI_NORMAL},
+                            {tp_text_of(name), CLI_NORMAL},
+                            {tp_text_of(bar), CLI_NORMAL}};
+  cli_table_row(table, cells);
 }
 
 static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *output) {
@@ -74,26 +84,47 @@ static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *out
   int64_t whole_ns = t->ended_ns - t->began_ns;
   snprintf(model, sizeof model, "%u request%s", t->iterations, t->iterations == 1 ? "" : "s");
   snprintf(tools, sizeof tools, "%u call%s, with their gates", t->tool_calls, t->tool_calls == 1 ? "" : "s");
-  print_part(output, "phases", sum->phases_ns, whole_ns, "");
-  print_part(output, "model", t->model_ns, whole_ns, model);
-  print_part(output, "tools", t->tools_ns, whole_ns, tools);
-  print_part(output, "history", sum->history_ns, whole_ns, "");
-  print_part(output, "the rest: the runtime itself", sum->rest_ns, whole_ns, "");
+  static const cli_column columns[] = {{.head = "", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "", .width = 8, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "", .width = 28},
+                                       {.head = "", .rank = 1, .kind = CLI_COLUMN_TEXT}};
+  cli_table table;
+  cli_table_begin(&table, output, columns, 4, 0);
+  print_part(&table, "phases", sum->phases_ns, whole_ns, "");
+  print_part(&table, "model", t->model_ns, whole_ns, model);
+  print_part(&table, "tools", t->tools_ns, whole_ns, tools);
+  print_part(&table, "history", sum->history_ns, whole_ns, "");
+  print_part(&table, "the rest: the runtime itself", sum->rest_ns, whole_ns, "");
+  cli_table_end(&table);
 }
 
 static void print_time(const cli_trace *t, cli_output *output) {
   turn_sum sum = sum_turn(t);
   cli_trace_print_head(t, output);
   print_parts(t, &sum, output);
-  if (sum.phase_count) cli_print_string(output, "\n    duration      queued  runs  phase\n");
+  static const cli_column columns[] = {{.head = "duration", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "queued", .width = 10, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "runs", .width = 4, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "phase"},
+                                       {.head = "", .least = 26, .kind = CLI_COLUMN_TEXT}};
+  cli_table table;
+  cli_table_begin(&table, output, columns, 5, 0);
+  if (sum.phase_count) cli_print_string(output, "\n");
+  if (sum.phase_count) cli_table_head(&table);
   for (size_t i = 0; i < sum.phase_count; i++) {
     const phase_sum *phase = &sum.phases[i];
-    cli_trace_duration(output, phase->duration_ns, true, 12);
-    cli_trace_duration(output, phase->queued_ns, phase->queued_ns > 0, 12);
-    cli_printf(output, "  %4zu  ", phase->count);
-    cli_trace_cell(output, phase->name, 0 + strlen(phase->name));
-    cli_printf(output, "%s\n", phase->is_of_calls ? "  (in the time of the tools)" : "");
+    char times[2][CLI_QUANTITY_SIZE + 2], runs[24];
+    snprintf(runs, sizeof runs, "%zu", phase->count);
+    const cli_cell cells[] = {
+        {cli_trace_duration(phase->duration_ns, true, times[0]), CLI_NORMAL},
+        {cli_trace_duration(phase->queued_ns, phase->queued_ns > 0, times[1]), CLI_NORMAL},
+        {tp_text_of(runs), CLI_NORMAL},
+        {tp_text_of(phase->name), CLI_NORMAL},
+        {tp_text_of(phase->is_of_calls ? "(in the time of the tools)" : ""), CLI_NORMAL},
+    };
+    cli_table_row(&table, cells);
   }
+  cli_table_end(&table);
   free(sum.phases);
 }
 
@@ -175,33 +206,44 @@ static const char *sort_of(const blamed *b) {
   return b->step->kind == TP_STEP_TOOL ? "tool" : b->step->kind == TP_STEP_MODEL ? "model" : "history";
 }
 
-static void print_blamed(const blamed *b, cli_output *output) {
-  enum { NAME_WIDTH = 32 };
-  char words[256];
-  cli_trace_duration(output, b->duration_ns, b->duration_ns > 0 || b->run, 12);
-  cli_trace_duration(output, b->queued_ns, b->queued_ns > 0, 12);
-  cli_print_string(output, "  ");
-  cli_cell_left(output, sort_of(b), 9);
-  cli_trace_cell(output, b->run ? b->run->row.subscription : cli_step_name(b->step, words, sizeof words), NAME_WIDTH);
-  cli_print_string(output, " ");
-  cli_paint_on(output, b->run ? cli_run_paint(&b->run->row) : cli_step_failed(b->step) ? CLI_BAD : CLI_GOOD);
-  cli_cell_left(output, b->run ? cli_run_outcome(&b->run->row) : cli_step_outcome(b->step), 12);
-  cli_paint_off(output);
+enum { DURATION, QUEUED, WHAT, NAME, OUTCOME, WHERE, COLUMNS };
+
+static void print_blamed(const blamed *b, cli_table *table) {
+  char name[256], times[2][CLI_QUANTITY_SIZE + 2], where[512] = "", why[256];
   if (b->run) {
-    cli_printf(output, " in %s", b->entry->phase);
-    if (cli_run_why(b->run, words, sizeof words)[0]) {
-      cli_print_string(output, ": ");
-      cli_print_cut(output, tp_text_of(words), SIZE_MAX);
-    }
+    bool has_why = cli_run_why(b->run, why, sizeof why)[0] != '\0';
+    snprintf(where, sizeof where, "in %s%s%s", b->entry->phase, has_why ? ": " : "", has_why ? why : "");
   }
-  cli_print_string(output, "\n");
+  const cli_cell cells[COLUMNS] = {
+      [DURATION] = {cli_trace_duration(b->duration_ns, b->duration_ns > 0 || b->run, times[0]), CLI_NORMAL},
+      [QUEUED] = {cli_trace_duration(b->queued_ns, b->queued_ns > 0, times[1]), CLI_NORMAL},
+      [WHAT] = {tp_text_of(sort_of(b)), CLI_NORMAL},
+      [NAME] = {tp_text_of(b->run ? b->run->row.subscription : cli_step_name(b->step, name, sizeof name)), CLI_NORMAL},
+      [OUTCOME] = {tp_text_of(b->run ? cli_run_outcome(&b->run->row) : cli_step_outcome(b->step)),
+                   b->run                     ? cli_run_paint(&b->run->row)
+                   : cli_step_failed(b->step) ? CLI_BAD
+                                              : CLI_GOOD},
+      [WHERE] = {tp_text_of(where), CLI_NORMAL},
+  };
+  cli_table_row(table, cells);
 }
 
 static void print_blame(const cli_trace *t, cli_output *output) {
+  static const cli_column columns[COLUMNS] = {
+      [DURATION] = {.head = "duration", .width = 12, .least = 8, .kind = CLI_COLUMN_RIGHT},
+      [QUEUED] = {.head = "queued", .width = 10, .least = 8, .rank = 2, .kind = CLI_COLUMN_RIGHT},
+      [WHAT] = {.head = "what", .width = 8, .least = 7},
+      [NAME] = {.head = "name", .width = 32, .least = 16},
+      [OUTCOME] = {.head = "outcome", .width = 12, .least = 9},
+      [WHERE] = {.head = "", .least = 40, .rank = 1, .kind = CLI_COLUMN_TEXT},
+  };
   blame_list list = blame_all(t);
   cli_trace_print_head(t, output);
-  cli_print_string(output, "    duration      queued  what     name\n");
-  for (size_t i = 0; i < list.count; i++) print_blamed(&list.items[i], output);
+  cli_table table;
+  cli_table_begin(&table, output, columns, COLUMNS, 0);
+  cli_table_head(&table);
+  for (size_t i = 0; i < list.count; i++) print_blamed(&list.items[i], &table);
+  cli_table_end(&table);
   free(list.items);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/common/data.h"
 #include "cli/common/map.h"
 #include "cli/common/pool.h"
+#include "cli/common/quantity.h"
 #include "cli/inspect/running.h"
 
 #define CLI_NO_RUN SIZE_MAX
@@ -115,10 +116,8 @@ void cli_trace_add_head(const cli_trace *trace, cli_map *pairs);
 
 /* ---- cells of a table ---- */
 
-/** A text of the record, made visible, and blanks up to the width; what is longer is cut. */
-void cli_trace_cell(cli_output *output, const char *text, size_t width);
-/** A duration at the right of a cell, or "-" where it is not known. */
-void cli_trace_duration(cli_output *output, int64_t ns, bool is_known, size_t width);
+/** A duration, or "-" where it is not known. @param ret_words  holds it; unset for "-". */
+tp_text cli_trace_duration(int64_t ns, bool is_known, char ret_words[CLI_QUANTITY_SIZE + 2]);
 
 int cli_time(const cli_arguments *arguments, cli_output *output);
 int cli_blame(const cli_arguments *arguments, cli_output *output);

@@ -13,7 +13,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/run/host.h"
 #include "cli/run/model.h"
 #ifdef CLI_WITH_MCP
@@ -21,7 +21,7 @@
 #include "cli/mcp/profile.h"
 #endif
 
-enum { WORDS_MAX = 64, NAME_WIDTH = 32, VERDICT_WIDTH = 6, DRAIN_LIMIT_MS = 30000 };
+enum { WORDS_MAX = 64, NAME_WIDTH = 31, VERDICT_WIDTH = 5, DRAIN_LIMIT_MS = 30000 };
 
 /* ---- the servers of the command line ---- */
 
@@ -212,12 +212,20 @@ static void print_verdict(check *c, const char *name, const tp_phase_result *res
                             ? tp_verdict_name(result->verdict)
                             : "deny";
   if (!c->json) {
-    cli_cell_left(c->output, verdict, VERDICT_WIDTH);
-    cli_print_string(c->output, " ");
-    cli_cell_left(c->output, name, NAME_WIDTH);
-    cli_printf(c->output, " %s", result->subscription ? result->subscription : "");
-    if (result->reason.size > 0) cli_printf(c->output, ": %.*s", (int)result->reason.size, result->reason.data);
-    cli_print_string(c->output, "\n");
+    static const cli_column columns[] = {{.head = "", .width = VERDICT_WIDTH},
+                                         {.head = "", .width = NAME_WIDTH, .least = 16},
+                                         {.head = "", .kind = CLI_COLUMN_TEXT}};
+    tp__bytes why = {0};
+    tp__bytes_put_string(&why, result->subscription ? result->subscription : "");
+    if (result->reason.size > 0) tp__bytes_put_string(&why, ": ");
+    tp__bytes_put_text(&why, result->reason);
+    const cli_cell cells[] = {
+        {tp_text_of(verdict), CLI_NORMAL}, {tp_text_of(name), CLI_NORMAL}, {tp__bytes_text(&why), CLI_NORMAL}};
+    cli_table table;
+    cli_table_begin(&table, c->output, columns, 3, 0);
+    cli_table_row(&table, cells);
+    cli_table_end(&table);
+    tp__bytes_fini(&why);
     return;
   }
   cli_map map = {0};

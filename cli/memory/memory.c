@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/event.h"
 
@@ -56,42 +57,56 @@ int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
   return cli_map_print(&p, m->output);
 }
 
-static void print_scope(cli_output *output, tp_text tenant, tp_text scope, tp_text name) {
-  cli_hooks_print_text(output, tenant);
-  cli_print_string(output, tenant.size ? "/" : "");
-  cli_hooks_print_text(output, scope);
-  cli_print_string(output, ":");
-  cli_hooks_print_text(output, name);
+static void put_scope(tp__bytes *bytes, tp_text tenant, tp_text scope, tp_text name) {
+  tp__bytes_put_text(bytes, tenant);
+  if (tenant.size) tp__bytes_put_string(bytes, "/");
+  tp__bytes_put_text(bytes, scope);
+  tp__bytes_put_string(bytes, ":");
+  tp__bytes_put_text(bytes, name);
 }
 
-static void print_fact(cli_output *output, const tp_memory_entry *entry) {
+/* "user (fact about Ingrid, replaced 2026-11-22)". */
+static void put_speaker(tp__bytes *bytes, const tp_memory_entry *entry) {
   char replaced[CLI_DATE_SIZE];
+  tp__bytes_put_text(bytes, entry->speaker);
+  if (!entry->subject.size) {
+    bool is_noted = entry->part.size && strncmp(entry->part.data, "note-", 5) == 0;
+    tp__bytes_put_string(bytes, is_noted ? " (noted)" : "");
+    return;
+  }
   cli_date_write(entry->replaced_unix_ms, replaced);
-  cli_print_string(output, " (fact about ");
-  cli_hooks_print_text(output, entry->subject);
-  if (entry->replaced_unix_ms) cli_printf(output, ", replaced %.10s", replaced);
-  cli_print_string(output, ")");
+  tp__bytes_put_string(bytes, " (fact about ");
+  tp__bytes_put_text(bytes, entry->subject);
+  if (entry->replaced_unix_ms) tp__bytes_printf(bytes, ", replaced %.10s", replaced);
+  tp__bytes_put_string(bytes, ")");
 }
 
-/* id, date, scope, session, speaker: text */
+/* id, date and score, scope, session, speaker, text. Each is a table of its own: none is known before it comes. */
 static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
-  char id[32], said[CLI_DATE_SIZE];
+  static const cli_column columns[] = {{.head = "", .width = 8, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = ""},
+                                       {.head = "", .rank = 2},
+                                       {.head = "", .rank = 1},
+                                       {.head = ""},
+                                       {.head = "", .least = 44, .kind = CLI_COLUMN_TEXT}};
+  enum { COLUMNS = sizeof columns / sizeof *columns };
+  char id[32], said[CLI_DATE_SIZE], day[CLI_DATE_SIZE];
+  tp__bytes scope = {0}, speaker = {0};
   snprintf(id, sizeof id, "%lld", (long long)entry->id);
   cli_date_write(entry->said_unix_ms, said);
-  said[said[0] ? 10 : 0] = '\0'; /* the day */
-  cli_cell_right(m->output, id, 8);
-  cli_printf(m->output, "  %s  ", said);
-  if (entry->part_count) cli_printf(m->output, "%6.3f  ", entry->score);
-  print_scope(m->output, entry->tenant, entry->scope, entry->name);
-  cli_print_string(m->output, "  ");
-  cli_hooks_print_text(m->output, entry->session);
-  cli_print_string(m->output, "  ");
-  cli_hooks_print_text(m->output, entry->speaker);
-  if (entry->subject.size) print_fact(m->output, entry);
-  else if (entry->part.size && strncmp(entry->part.data, "note-", 5) == 0) cli_print_string(m->output, " (noted)");
-  cli_print_string(m->output, "  ");
-  cli_hooks_print_text(m->output, entry->text);
-  cli_print_string(m->output, "\n");
+  if (entry->part_count) snprintf(day, sizeof day, "%.10s  %6.3f", said, entry->score);
+  else snprintf(day, sizeof day, "%.10s", said);
+  put_scope(&scope, entry->tenant, entry->scope, entry->name);
+  put_speaker(&speaker, entry);
+  const cli_cell cells[COLUMNS] = {{tp_text_of(id), CLI_NORMAL},           {tp_text_of(day), CLI_NORMAL},
+                                   {tp__bytes_text(&scope), CLI_NORMAL},   {entry->session, CLI_NORMAL},
+                                   {tp__bytes_text(&speaker), CLI_NORMAL}, {entry->text, CLI_NORMAL}};
+  cli_table table;
+  cli_table_begin(&table, m->output, columns, COLUMNS, 0);
+  cli_table_row(&table, cells);
+  cli_table_end(&table);
+  tp__bytes_fini(&scope);
+  tp__bytes_fini(&speaker);
   for (size_t i = 0; m->arguments->explain && i < entry->part_count; i++)
     if (entry->parts[i] != 0)
       cli_printf(m->output, "          %+7.3f  %-8s  %s\n", entry->parts[i], tp_memory_part_name(i),
@@ -191,10 +206,13 @@ static bool on_scope(void *ctx, const tp_memory_scope *scope) {
   s->memories += s->counts_only ? scope->memories : 0;
   if (s->counts_only) return true;
   if (!s->map) {
+    tp__bytes name = {0};
+    put_scope(&name, scope->tenant, scope->scope, scope->name);
     cli_cell_right(s->m->output, cli_count((uint64_t)scope->memories).text, 12);
     cli_print_string(s->m->output, "  ");
-    print_scope(s->m->output, scope->tenant, scope->scope, scope->name);
+    cli_hooks_print_text(s->m->output, tp__bytes_text(&name));
     cli_print_string(s->m->output, "\n");
+    tp__bytes_fini(&name);
     return true;
   }
   cli_map_open(s->map, NULL);

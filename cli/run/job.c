@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/job.h"
 
+#include <stdio.h>
+
 #include "cli/common/data.h"
 #include "cli/common/map.h"
-#include "cli/common/quantity.h"
-#include "cli/run/timeline.h"
+#include "cli/common/table.h"
 #include "runtime/base/check.h"
 
 static void print_json(cli_output *output, const tp_job *job) {
@@ -32,23 +33,32 @@ static cli_paint paint_of(uint32_t state) {
   return state == TP_JOB_DEAD ? CLI_BAD : state == TP_JOB_RUNNING ? CLI_GOOD : CLI_FAINT;
 }
 
+/* Each is a table of its own: a worker prints one now and then. */
 static void print_job(cli_output *output, const tp_job *job) {
-  char time[40];
-  cli_printf(output, "%6llu  %s  ", (unsigned long long)job->id, cli_data_time(job->inserted_ms, time));
-  cli_paint_on(output, paint_of(job->state));
-  cli_cell_left(output, tp_job_state_name((tp_job_state)job->state), 11);
-  cli_paint_off(output);
-  cli_printf(output, "attempt %u of %u  ", job->attempt, job->attempts_max);
-  cli_print_cut(output, job->handler, 40);
-  if (job->order_key.size) {
-    cli_print_string(output, "  in ");
-    cli_print_cut(output, job->order_key, 40);
-  }
-  if (job->message.size) {
-    cli_print_string(output, ": ");
-    cli_print_cut(output, job->message, 120);
-  }
-  cli_print_string(output, "\n");
+  static const cli_column columns[] = {{.head = "job", .width = 6, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "inserted", .width = 24, .rank = 2},
+                                       {.head = "", .width = 9},
+                                       {.head = "", .width = 14, .rank = 1},
+                                       {.head = "", .width = 27, .least = 24},
+                                       {.head = "", .kind = CLI_COLUMN_TEXT}};
+  char number[24], time[40], attempt[48];
+  tp__bytes more = {0};
+  snprintf(number, sizeof number, "%llu", (unsigned long long)job->id);
+  snprintf(attempt, sizeof attempt, "attempt %u of %u", job->attempt, job->attempts_max);
+  if (job->order_key.size)
+    tp__bytes_printf(&more, "in %.*s%s", (int)job->order_key.size, job->order_key.data, job->message.size ? ": " : "");
+  tp__bytes_put_text(&more, job->message);
+  const cli_cell cells[] = {{tp_text_of(number), CLI_NORMAL},
+                            {tp_text_of(cli_data_time(job->inserted_ms, time)), CLI_NORMAL},
+                            {tp_text_of(tp_job_state_name((tp_job_state)job->state)), paint_of(job->state)},
+                            {tp_text_of(attempt), CLI_NORMAL},
+                            {job->handler, CLI_NORMAL},
+                            {tp__bytes_text(&more), CLI_NORMAL}};
+  cli_table table;
+  cli_table_begin(&table, output, columns, sizeof columns / sizeof *columns, 0);
+  cli_table_row(&table, cells);
+  cli_table_end(&table);
+  tp__bytes_fini(&more);
 }
 
 void cli_job_print(cli_output *output, const tp_job *job, bool json) {

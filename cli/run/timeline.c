@@ -10,12 +10,27 @@
 
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/common/visible.h"
 #include "support/text.h"
 
-enum { NAME_WIDTH_MIN = 24, RUN_WIDTH = 98 }; /* of a run's line, with a name of NAME_WIDTH */
-enum { SHOWN_NS = 5000 };                     /* "0.01 ms" from here on */
-enum { WIDTH = 112, TEXT_COLUMN = 20, NAME_WIDTH = 44, STATE_WIDTH = 22, CUT_WIDTH = 150, BAR_WIDTH = 24 };
+enum { SHOWN_NS = 5000 }; /* "0.01 ms" from here on */
+enum { WIDTH = 112, TEXT_COLUMN = 20, CUT_WIDTH = 150, BAR_WIDTH = 24 };
+
+/* A bar stands only where it has space: it says what the durations say. */
+enum { AT, KEY, NAME, STATE, DURATION, NOTE, COLUMNS, BAR_LEAST = 104 };
+#define COLUMNS_WITH(note)                                                                            \
+  {                                                                                                   \
+    [AT] = {.head = "", .width = 9, .kind = CLI_COLUMN_RIGHT}, [KEY] = {.head = "", .width = 7},      \
+    [NAME] = {.head = "", .width = 42, .least = 16}, [STATE] = {.head = "", .width = 20, .least = 9}, \
+    [DURATION] = {.head = "", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT}, [NOTE] = note       \
+  }
+#define NOTE_OF_RUN \
+  { .head = "", .least = 1, .kind = CLI_COLUMN_TEXT }
+#define NOTE_OF_CALL \
+  { .head = "", .width = BAR_WIDTH + 2 }
+static const cli_column columns[COLUMNS] = COLUMNS_WITH(NOTE_OF_RUN);
+static const cli_column columns_with_bar[COLUMNS] = COLUMNS_WITH(NOTE_OF_CALL);
 
 typedef cli_timeline timeline;
 
@@ -23,25 +38,24 @@ static double ms(int64_t ns) { return (double)ns / 1e6; }
 
 /* ---- printing text ---- */
 
-/* Prints up to width code points, and none that a terminal would obey or hide; what stands between two of these in one
- * piece. @return how many bytes. */
-static size_t print_some(cli_output *output, tp_text text, size_t width) {
-  size_t at = 0, from = 0;
-  for (size_t count = 0; at < text.size && count < width; count++) {
-    uint32_t code;
+/* How many bytes of text take up to width columns. */
+static size_t size_of(tp_text text, size_t width) {
+  size_t at = 0;
+  for (size_t used = 0, size; at < text.size; at += size) {
     cli_visibility visibility;
-    char number[CLI_ESCAPE_SIZE];
-    size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
-    if (visibility != CLI_VISIBLE) {
-      cli_print(output, text.data + from, at - from);
-      from = at + size;
-    }
-    if (visibility == CLI_CONTROL) cli_print(output, " ", 1);
-    if (visibility == CLI_HIDDEN) cli_print(output, number, cli_visible_escape(code, number));
-    at += size;
+    size = cli_visible_step((tp_text){text.data + at, text.size - at}, NULL, &visibility);
+    used += cli_columns((tp_text){text.data + at, size});
+    if (used > width) break;
   }
-  if (from < at) cli_print(output, text.data + from, at - from);
   return at;
+}
+
+/* Nothing that a terminal would obey or hide. */
+static void print_visible(cli_output *output, tp_text text) {
+  tp__bytes line = {0};
+  cli_visible_line(text, false, &line);
+  cli_print(output, tp__bytes_string(&line), line.size);
+  tp__bytes_fini(&line);
 }
 
 /* The bytes of the code point at text. */
@@ -51,23 +65,21 @@ static size_t step(tp_text text) {
 }
 
 void cli_print_cut(cli_output *output, tp_text text, size_t width) {
-  if (print_some(output, text, width) < text.size) cli_print_string(output, "…");
-}
-
-static void print_padded(cli_output *output, tp_text text, size_t width) {
-  size_t count = cli_columns(text);
-  print_some(output, text, SIZE_MAX);
-  cli_printf(output, "%*s", (int)(count < width ? width - count : 0), "");
+  size_t size = width == SIZE_MAX ? text.size : size_of(text, width);
+  print_visible(output, (tp_text){text.data, size});
+  if (size < text.size) cli_print_string(output, "…");
 }
 
 /* How much of text goes on a line: to its end, to a line end, or to the last blank that fits. */
 static size_t line_of(tp_text text, size_t width) {
   size_t at = 0, blank = 0;
-  for (size_t count = 0; at < text.size; count++) {
+  for (size_t used = 0; at < text.size;) {
     if (text.data[at] == '\n') return at;
     if (text.data[at] == ' ') blank = at;
-    if (count == width) return blank ? blank : at;
-    at += step((tp_text){text.data + at, text.size - at});
+    size_t size = step((tp_text){text.data + at, text.size - at});
+    used += cli_columns((tp_text){text.data + at, size});
+    if (used > width) return blank ? blank : at ? at : size;
+    at += size;
   }
   return at;
 }
@@ -82,19 +94,12 @@ static void print_wrapped(cli_output *output, tp_text text) {
   for (bool first = true; first || text.size > 0; first = false) {
     size_t size = line_of(text, text_width(output));
     if (!first) cli_printf(output, "%*s", TEXT_COLUMN, "");
-    print_some(output, (tp_text){text.data, size}, SIZE_MAX);
+    print_visible(output, (tp_text){text.data, size});
     cli_print(output, "\n", 1);
     if (size < text.size && (text.data[size] == ' ' || text.data[size] == '\n')) size++;
     text.data += size;
     text.size -= size;
   }
-}
-
-/* Names are cut where the terminal has few columns, so that a run stays on its line. */
-static size_t name_width(const timeline *t) {
-  size_t width = t->output->width;
-  if (!width || width >= RUN_WIDTH) return NAME_WIDTH;
-  return RUN_WIDTH - width < NAME_WIDTH - NAME_WIDTH_MIN ? NAME_WIDTH - (RUN_WIDTH - width) : NAME_WIDTH_MIN;
 }
 
 /* "      12.3  phase   ": the left of a line that begins something. */
@@ -105,7 +110,19 @@ static void print_key(timeline *t, int64_t at_ns, const char *key) {
   cli_printf(t->output, "  %-9s", key);
 }
 
-static void print_duration(timeline *t, int64_t duration_ns) { cli_printf(t->output, "%9.2f ms", ms(duration_ns)); }
+static tp_text duration_of(int64_t duration_ns, char words[32]) {
+  snprintf(words, 32, "%.2f ms", ms(duration_ns));
+  return tp_text_of(words);
+}
+
+/* Each row is a table of its own: none is known before it comes. */
+static void print_row(timeline *t, const cli_column *of, const cli_cell *cells) {
+  cli_table table;
+  cli_table_begin(&table, t->output, of, COLUMNS, 0);
+  table.below_indent = TEXT_COLUMN + 4;
+  cli_table_row(&table, cells);
+  cli_table_end(&table);
+}
 
 /* ---- phases ---- */
 
@@ -127,30 +144,34 @@ static void write_state(tp_text run, char *ret_words, size_t size) {
            has_reason ? (int)reason.size : 0, reason.data, has_reason ? ")" : "");
 }
 
-static void print_note(timeline *t, tp_text event, tp_text run) {
+static void write_note(tp_text event, tp_text run, tp__bytes *note) {
   tp_text message = cli_event_text(event, "text");
-  if (cli_text_is(cli_event_text(run, "state"), "timed_out")) cli_print_string(t->output, "  missed its deadline");
+  if (cli_text_is(cli_event_text(run, "state"), "timed_out")) tp__bytes_put_string(note, "missed its deadline");
   else if (cli_text_is(cli_event_text(run, "execution"), "fire_and_record"))
-    cli_print_string(t->output, "  not waited for");
-  if (message.size) {
-    cli_print_string(t->output, "  ");
-    cli_print_cut(t->output, message, CUT_WIDTH);
-  }
+    tp__bytes_put_string(note, "not waited for");
+  if (note->size && message.size) tp__bytes_put_string(note, "  ");
+  size_t size = size_of(message, CUT_WIDTH);
+  cli_visible_line((tp_text){message.data, size}, false, note);
+  if (message.size > size) tp__bytes_put_string(note, "…");
 }
 
 static void print_run(timeline *t, tp_text event) {
-  tp_text run = tp_value_get(event, "run");
+  tp_text run = tp_value_get(event, "run"), subscription = cli_event_text(run, "subscription");
   int64_t started = cli_event_int(run, "started_ns"), ended = cli_event_int(run, "ended_ns");
-  char words[96];
+  char words[96], duration[32], name[TP_ID_BYTES_MAX + 3];
+  tp__bytes note = {0};
   write_state(run, words, sizeof words);
-  cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
-  print_padded(t->output, cli_event_text(run, "subscription"), name_width(t) - 2);
-  cli_paint_on(t->output, paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict")));
-  cli_printf(t->output, "%-*s", started ? STATE_WIDTH : 0, words);
-  cli_paint_off(t->output);
-  if (started) print_duration(t, ended - started);
-  print_note(t, event, run);
-  cli_print(t->output, "\n", 1);
+  write_note(event, run, &note);
+  snprintf(name, sizeof name, "  %.*s", (int)subscription.size, subscription.data);
+  cli_paint paint = paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict"));
+  const cli_cell cells[COLUMNS] = {
+      [NAME] = {tp_text_of(name), CLI_NORMAL},
+      [STATE] = {tp_text_of(words), paint},
+      [DURATION] = {started ? duration_of(ended - started, duration) : (tp_text){0}, CLI_NORMAL},
+      [NOTE] = {tp__bytes_text(&note), CLI_NORMAL},
+  };
+  print_row(t, columns, cells);
+  tp__bytes_fini(&note);
 }
 
 /* Of several entries of a phase that are under way together (the gates of tool calls) each has one run of every
@@ -281,16 +302,21 @@ static void print_phase(timeline *t, tp_text event) {
     free(taken);
     return;
   }
-  print_key(t, cli_event_int(event, "started_ns"), "phase");
-  cli_paint_on(t->output, CLI_BOLD);
-  print_padded(t->output, cli_event_text(event, "phase"), name_width(t));
-  cli_paint_off(t->output);
+  char at[32], duration[32];
+  snprintf(at, sizeof at, "%.2f", ms(cli_event_int(event, "started_ns") - t->began_ns));
   bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
-  cli_paint_on(t->output, good ? CLI_NORMAL : CLI_BAD);
-  cli_printf(t->output, "%-*s", STATE_WIDTH, good ? "" : denied ? "denied" : "failed");
-  cli_paint_off(t->output);
-  print_duration(t, cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"));
-  cli_print(t->output, "\n", 1);
+  const cli_cell cells[COLUMNS] = {
+      [AT] = {tp_text_of(at), CLI_FAINT},
+      [KEY] = {tp_text_of("phase"), CLI_NORMAL},
+      [NAME] = {cli_event_text(event, "phase"), CLI_BOLD},
+      [STATE] = {tp_text_of(good     ? ""
+                            : denied ? "denied"
+                                     : "failed"),
+                 CLI_BAD},
+      [DURATION] = {duration_of(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"), duration),
+                    CLI_NORMAL},
+  };
+  print_row(t, columns, cells);
   for (size_t i = 0; i < count; i++) print_run(t, cli_events_get(t->events, taken[i]));
   free(taken);
   print_contributed(t, event);
@@ -309,16 +335,15 @@ static int64_t end_of(tp_text call) {
   return ended ? ended : cli_event_int(call, "time_ns");
 }
 
-static void print_bar(timeline *t, tp_text call, int64_t first_ns, int64_t last_ns) {
-  char bar[BAR_WIDTH + 1];
+static void write_bar(tp_text call, int64_t first_ns, int64_t last_ns, char bar[BAR_WIDTH + 3]) {
   int64_t span = last_ns > first_ns ? last_ns - first_ns : 1;
   size_t from = (size_t)((begin_of(call) - first_ns) * BAR_WIDTH / span);
   size_t to = (size_t)((end_of(call) - first_ns) * BAR_WIDTH / span);
-  memset(bar, ' ', BAR_WIDTH);
-  bar[BAR_WIDTH] = '\0';
+  memset(bar, ' ', BAR_WIDTH + 1);
+  bar[0] = bar[BAR_WIDTH + 1] = '|';
+  bar[BAR_WIDTH + 2] = '\0';
   if (from >= BAR_WIDTH) from = BAR_WIDTH - 1;
-  memset(bar + from, '=', to > from ? to - from : 1);
-  cli_printf(t->output, "  |%s|", bar);
+  memset(bar + 1 + from, '=', to > from ? to - from : 1);
 }
 
 static const char *ordinal(size_t number) {
@@ -329,21 +354,22 @@ static const char *ordinal(size_t number) {
 static void print_call(timeline *t, size_t place, tp_text event, int64_t first_ns, int64_t last_ns) {
   tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind");
   bool started = tp_value_bool(tp_value_get(result, "started"), false), ok = cli_text_is(kind, "ok");
-  char words[TP_ID_BYTES_MAX + 64];
+  bool has_bar = t->calls.count > 1 && (!t->output->width || t->output->width >= BAR_LEAST);
+  char words[TP_ID_BYTES_MAX + 64], duration[32], bar[BAR_WIDTH + 3] = "";
   tp_text name = cli_event_text(result, "name");
-  snprintf(words, sizeof words, "%s to end: call %lld, %.*s", ordinal(place),
+  snprintf(words, sizeof words, "  %s to end: call %lld, %.*s", ordinal(place),
            (long long)cli_event_int(event, "call_index") + 1,
            (int)(name.size < TP_ID_BYTES_MAX ? name.size : TP_ID_BYTES_MAX), name.data);
-  cli_printf(t->output, "%*s", TEXT_COLUMN + 2, "");
-  print_padded(t->output, tp_text_of(words), name_width(t) - 2);
-  cli_paint_on(t->output, ok ? CLI_GOOD : CLI_BAD);
-  print_padded(t->output, kind, started || t->calls.count > 1 ? STATE_WIDTH : 0);
-  cli_paint_off(t->output);
-  if (started) print_duration(t, cli_event_int(result, "duration_ns"));
-  else if (t->calls.count > 1) cli_printf(t->output, "%12s", "");
-  if (t->calls.count > 1) print_bar(t, event, first_ns, last_ns);
-  cli_printf(t->output, "\n%*s", TEXT_COLUMN + 4, "");
-  cli_print_cut(t->output, cli_event_text(result, "text"), WIDTH - TEXT_COLUMN - 4);
+  if (has_bar) write_bar(event, first_ns, last_ns, bar);
+  const cli_cell cells[COLUMNS] = {
+      [NAME] = {tp_text_of(words), CLI_NORMAL},
+      [STATE] = {kind, ok ? CLI_GOOD : CLI_BAD},
+      [DURATION] = {started ? duration_of(cli_event_int(result, "duration_ns"), duration) : (tp_text){0}, CLI_NORMAL},
+      [NOTE] = {tp_text_of(bar), CLI_NORMAL},
+  };
+  print_row(t, has_bar ? columns_with_bar : columns, cells);
+  cli_printf(t->output, "%*s", TEXT_COLUMN + 4, "");
+  cli_print_cut(t->output, cli_event_text(result, "text"), text_width(t->output) - 4);
   cli_print(t->output, "\n", 1);
 }
 
@@ -419,7 +445,7 @@ static void begin_stream_line(timeline *t) {
 static void end_word(timeline *t) {
   size_t width = cli_columns((tp_text){t->word, t->word_size});
   if (t->column > 0 && t->column + width > text_width(t->output)) begin_stream_line(t);
-  print_some(t->output, (tp_text){t->word, t->word_size}, SIZE_MAX);
+  print_visible(t->output, (tp_text){t->word, t->word_size});
   t->column += width;
   t->word_size = 0;
 }

@@ -40,8 +40,8 @@ void cli_timeline_session_end(cli_timeline *timeline, bool any_background, int64
 void cli_timeline_clear(cli_timeline *timeline);
 void cli_timeline_free(cli_timeline *timeline);
 
-/** A text for a line on a terminal: control characters and line ends become blanks, and what is longer than width code
- *  points is cut. Shared with the summary. */
+/** A text for a line on a terminal: control characters and line ends become blanks, and what is longer than width
+ *  columns is cut. Shared with the summary. */
 void cli_print_cut(cli_output *output, tp_text text, size_t width);
 
 #endif

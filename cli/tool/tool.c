@@ -14,14 +14,14 @@
 #include "cli/common/message.h"
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
-#include "cli/common/quantity.h"
+#include "cli/common/table.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "turnphase/sqlite.h"
 
-enum { DRAIN_LIMIT_MS = 30000, INTERRUPTED_LIMIT_MS = 1000, WAIT_MS = 60000, NAME_WIDTH = 24, OWNER_WIDTH = 14 };
+enum { DRAIN_LIMIT_MS = 30000, INTERRUPTED_LIMIT_MS = 1000, WAIT_MS = 60000, NAME_WIDTH = 23, OWNER_WIDTH = 13 };
 
 /* ---- list ---- */
 
@@ -34,11 +34,17 @@ static bool print_tool(void *ctx, const tp_tool_listing *shown) {
   const listing *l = ctx;
   const tp_tool *tool = shown->tool;
   if (!l->json) {
-    cli_cell_left(l->output, tool->name, NAME_WIDTH);
-    cli_print_string(l->output, " ");
-    cli_cell_left(l->output, shown->owner, OWNER_WIDTH);
+    static const cli_column columns[] = {{.head = "", .width = NAME_WIDTH},
+                                         {.head = "", .width = OWNER_WIDTH, .least = 6, .rank = 1},
+                                         {.head = "", .kind = CLI_COLUMN_TEXT}};
     const char *about = tool->description ? tool->description : ""; /* its first line */
-    cli_printf(l->output, " %.*s\n", (int)strcspn(about, "\n"), about);
+    const cli_cell cells[] = {{tp_text_of(tool->name), CLI_NORMAL},
+                              {tp_text_of(shown->owner), CLI_NORMAL},
+                              {{about, strcspn(about, "\n")}, CLI_NORMAL}};
+    cli_table table;
+    cli_table_begin(&table, l->output, columns, 3, 0);
+    cli_table_row(&table, cells);
+    cli_table_end(&table);
     return true;
   }
   cli_map map = {0};

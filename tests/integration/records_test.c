@@ -65,7 +65,7 @@ TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
   assert_int_equal(lines_of(&c.out), 1);
   assert_holds(
       &c.out,
-      "  denial       no_search                   tool.pre          g1                memory_search: not here\n");
+      "  denial        no_search                   tool.pre          g1                memory_search: not here\n");
   command_free(&c);
   c = (command){
       .arguments = {"audit", data, "--json", "--handler", "no_search", "--phase", "tool.pre", "--turn", "g1"}};
@@ -100,11 +100,12 @@ TEST(audit_and_stats_tell_who_registered_denied_and_never_fired) {
   assert_status(&c, 0);
   assert_holds(
       &c.out,
-      "hook                        phase               calls denials   fails       p50       p99  last fired\n");
-  assert_holds(&c.out, "no_search                   tool.pre                1       1       0 ");
-  assert_holds(&c.out,
-               "unused                      tool.pre                0       0       0         -         -  never fired "
-               "(skipped 1 times)\n");
+      "hook                         phase                calls  denials    fails        p50        p99  last fired\n");
+  assert_holds(&c.out, "no_search                    tool.pre                 1        1        0 ");
+  assert_holds(
+      &c.out,
+      "unused                       tool.pre                 0        0        0          -          -  never fired "
+      "(skipped 1 times)\n");
   command_free(&c);
   c = (command){.arguments = {"hooks", "stats", data, "--json"}};
   assert_status(&c, 0);
@@ -181,7 +182,7 @@ TEST(stats_name_the_hooks_of_a_directory_that_no_record_has) {
   scratch_string("never-more/a.yaml", "id: new_one\nevent: SessionStop\nhandler: {kind: log, path: a}\n");
   command c = {.arguments = {"hooks", "stats", data, "--hooks", hooks, "--hooks", more}};
   assert_status(&c, 0);
-  static const char none[] = "      0       0       0         -         -  never fired ";
+  static const char none[] = "       0        0        0          -          -  never fired ";
   static const struct {
     const char *name, *phase, *why;
   } rows[] = {{"new_one", "session.end", "(no record has it)\n"},
@@ -189,7 +190,7 @@ TEST(stats_name_the_hooks_of_a_directory_that_no_record_has) {
               {"never-more/new_one", "session.end", "(no record has it)\n"}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char line[256];
-    snprintf(line, sizeof line, "%-28s%-17s %s%s", rows[i].name, rows[i].phase, none, rows[i].why);
+    snprintf(line, sizeof line, "%-29s%-17s %s%s", rows[i].name, rows[i].phase, none, rows[i].why);
     assert_holds(&c.out, line);
   }
   assert_false(holds(&c.out, "\nt "));

@@ -55,8 +55,11 @@ TEST(what_a_terminal_would_obey_or_hide_is_not_printed) {
       {"\033[31mred", " [31mred", 20},
       {"a\xe2\x80\x8b"
        "b",
-       "a<U+200B>b", 9},
-      {"\xe2\x80\xae\xe2\x80\xae", "<U+202E><U+202E>", 9},
+       "a<U+200B>b", 10},
+      {"a\xe2\x80\x8b"
+       "b",
+       "a<U+200B>…", 9},
+      {"\xe2\x80\xae\xe2\x80\xae", "<U+202E><U+202E>", 16},
       {"w\xc3\xb6rld", "w\xc3\xb6rld", 9},
       {"w\xc3\xb6rld", "w\xc3\xb6…", 2},
       {"\xc2\x85x", " x", 9},
