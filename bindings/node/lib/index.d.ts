@@ -377,6 +377,11 @@ export class Session {
   readonly isClosed: boolean;
   /** A turn that has not begun. */
   turn(text: string, options?: TurnOptions): Turn;
+  /** Runs tool calls of a model that something else asks, each through its gates, all at the same time. */
+  callTools(
+    calls: readonly { name: string; arguments?: unknown; id?: string; malformed?: boolean }[],
+    options?: Omit<TurnOptions, 'events'>,
+  ): Promise<ToolResult[]>;
   /** Closes the session after its turns. */
   close(end?: options.TpSessionEnd): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

@@ -12,7 +12,7 @@ const { UsageError, errorOf } = require('./errors.js');
 const { HANDLE, EVENT_BITS, ASYNC_DISPOSE } = require('./names.js');
 const { Part, Database, LibraryModel, FunctionModel } = require('./parts.js');
 const { schemaOf } = require('./schema.js');
-const { Turn } = require('./turn.js');
+const { Turn, Calls } = require('./turn.js');
 
 core.setup(errorOf, classOf);
 
@@ -72,6 +72,11 @@ class Host {
   keep(thing) {
     this.#kept.set(++this.#lastKey, thing);
     return this.#lastKey;
+  }
+
+  /** Keeps a thing under the key that it had. */
+  keepAt(key, thing) {
+    this.#kept.set(key, thing);
   }
 
   drop(key) {
@@ -139,7 +144,7 @@ class Host {
     if (this.isClosed) return; // it is abandoned with the runtime
     const registered = this.#kept.get(key),
       turn = this.#kept.get(turnKey);
-    if (turn instanceof Turn) turn.inContext(registered, this, id);
+    if (turn instanceof Turn || turn instanceof Calls) turn.inContext(registered, this, id);
     else registered.begin(this, id);
   }
 
@@ -225,7 +230,7 @@ class Host {
       await core.free(this[HANDLE]);
       const closed = new UsageError('the runtime was closed', { code: 'TP_ERR_USAGE' });
       for (const thing of this.#kept.values())
-        if (thing instanceof Turn || thing instanceof End) thing.ended(closed, this);
+        if (thing instanceof Turn || thing instanceof End || thing instanceof Calls) thing.ended(closed, this);
       this.#kept.clear();
     }
   }
@@ -259,6 +264,14 @@ class Session {
   /** A turn that has not begun. options: events, signal, and members of tp_turn_request (turnphase/turn.h). */
   turn(text, options) {
     return new Turn(this, text, options);
+  }
+
+  /** Runs tool calls of a model that something else asks: all at the same time, each through its gates, and with
+   *  tool.post, events and records, as those of one response. No other phase is run, and nothing enters the history.
+   *  Several may run at once in a session. calls: [{ name, arguments, id }]; options: signal, which cancels them, and
+   *  members of tp_turn_request. @return a promise of the result of each, in their order. */
+  async callTools(calls, options = {}) {
+    return await new Calls(this, calls, options).promise;
   }
 
   /** Closes the session after its turns. end: reason, changedFiles and the like (tp_session_end). */

@@ -242,4 +242,69 @@ class Turn {
   }
 }
 
-module.exports = { Turn };
+const NO_PARTS = Object.freeze([]);
+
+/** A turn of which only tool calls run. Its tools come first: the end of that phase. */
+class Calls {
+  #host;
+  #calls;
+  #key;
+  #turn;
+  #context = new AsyncResource('turnphase.Calls');
+  #abort;
+  #signal;
+  promise;
+  #resolve;
+  #reject;
+
+  constructor(session, calls, { signal, ...options }) {
+    const host = (this.#host = session.runtime[HANDLE]);
+    if (!Array.isArray(calls)) throw new TypeError('tool calls are an array of { name, arguments, id }');
+    signal?.throwIfAborted();
+    this.#calls = calls;
+    this.#key = host.keep(this);
+    try {
+      this.#turn = core.turnBegin(host.use(), session[HANDLE], options, this.#key);
+    } catch (error) {
+      host.drop(this.#key);
+      throw error;
+    }
+    host.await(1);
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    if (!signal) return;
+    this.#signal = signal;
+    this.#abort = () => {
+      if (!host.isClosed) core.turnCancel(host[HANDLE], this.#turn);
+      this.#reject(signal.reason);
+    };
+    signal.addEventListener('abort', this.#abort, { once: true });
+  }
+
+  inContext(registered, host, id) {
+    this.#context.runInAsyncScope(registered.begin, registered, host, id);
+  }
+
+  ended(shown) {
+    const host = this.#host;
+    if (shown === undefined && !this.#signal?.aborted) {
+      try {
+        host.keepAt(this.#key, this);
+        core.toolsSubmit(host[HANDLE], this.#turn, this.#calls, this.#key);
+        return;
+      } catch (error) {
+        host.drop(this.#key);
+        shown = error;
+      }
+    }
+    this.#signal?.removeEventListener('abort', this.#abort);
+    host.await(-1);
+    if (!host.isClosed) core.turnEnd(host[HANDLE], this.#turn);
+    if (!Array.isArray(shown)) this.#reject(shown ?? this.#signal.reason);
+    else this.#resolve(shown.map((row) => ({ text: '', callId: '', started: false, parts: NO_PARTS, ...row })));
+  }
+}
+
+module.exports = { Turn, Calls };

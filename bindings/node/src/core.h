@@ -81,6 +81,12 @@ bool tpn_read(napi_env env, napi_value object, const tpb_struct *table, void *ta
 /** An object of the struct's class, or one with the members that are not zero; values of enums are their names. 64-bit
  *  numbers of names that end with _ns, and those that a number cannot hold, are BigInts. NULL with an exception. */
 napi_value tpn_show(napi_env env, const void *source, const tpb_struct *table);
+/** An array of such objects. NULL with an exception. */
+napi_value tpn_show_list(napi_env env, const void *const *items, size_t count, const tpb_struct *table);
+/** Reads an array of objects: *ret_items gets pointers to structs in the arena; table NULL: an array of strings. False
+ *  with an exception. */
+bool tpn_read_list(napi_env env, napi_value list, const tpb_struct *table, tpn_arena *arena,
+                   const void *const **ret_items, size_t *ret_count);
 /** One member of a struct by its index in the table: undefined where it is zero. */
 napi_value tpn_show_member(napi_env env, const void *source, const tpb_field *field);
 /** The name of a number, or the number where the table has none. */
@@ -140,7 +146,7 @@ typedef struct tpn_runtime {
 } tpn_runtime;
 
 /** What a handle is of. */
-typedef enum tpn_kind { TPN_RUNTIME, TPN_SESSION, TPN_AGENT, TPN_SUBMISSION, TPN_MODEL } tpn_kind;
+typedef enum tpn_kind { TPN_RUNTIME, TPN_SESSION, TPN_AGENT, TPN_SUBMISSION, TPN_MODEL, TPN_TURN } tpn_kind;
 typedef struct tpn_handle {
   tpn_kind kind;
   void *pointer; /* NULL: closed, taken or removed */

@@ -97,8 +97,8 @@ static bool read_enum(napi_env env, napi_value object, const tpb_field *field, c
   return true;
 }
 
-static bool read_list(napi_env env, napi_value list, const tpb_field *field, char *target, tpn_arena *arena) {
-  const tpb_struct *table = field->table;
+bool tpn_read_list(napi_env env, napi_value list, const tpb_struct *table, tpn_arena *arena,
+                   const void *const **ret_items, size_t *ret_count) {
   bool is_array = false;
   uint32_t count = 0;
   (void)napi_is_array(env, list, &is_array);
@@ -114,11 +114,17 @@ static bool read_list(napi_env env, napi_value list, const tpb_field *field, cha
     items[i] = table ? memory : tpn_chars(env, item, arena);
     if (!items[i]) return false;
   }
-  if (!items) return false;
+  *ret_items = items;
+  *ret_count = count;
+  return items != NULL;
+}
+
+static bool read_list(napi_env env, napi_value list, const tpb_field *field, char *target, tpn_arena *arena) {
+  const void *const *items;
+  size_t count; /* every counted list of STRUCTS has a count of 64 bits */
+  if (!tpn_read_list(env, list, field->table, arena, &items, &count)) return false;
   memcpy(target + field->offset, &items, sizeof items);
-  if (field->count_offset < 0) return true;
-  const size_t number = count; /* every counted list of STRUCTS has a count of 64 bits */
-  memcpy(target + field->count_offset, &number, sizeof number);
+  if (field->count_offset >= 0) memcpy(target + field->count_offset, &count, sizeof count);
   return true;
 }
 
@@ -247,7 +253,7 @@ bool tpn_read(napi_env env, napi_value object, const tpb_struct *table, void *ta
 
 /* ---- showing ---- */
 
-static napi_value show_list(napi_env env, const void *const *items, size_t count, const tpb_struct *table) {
+napi_value tpn_show_list(napi_env env, const void *const *items, size_t count, const tpb_struct *table) {
   napi_value list = NULL;
   if (napi_create_array_with_length(env, count, &list) != napi_ok) return NULL;
   for (size_t i = 0; i < count; i++) {
@@ -313,7 +319,7 @@ static napi_value shown_member(napi_env env, const char *source, const tpb_field
       size_t count = 0;
       memcpy(&data, member, sizeof data);
       memcpy(&count, source + field->count_offset, sizeof count);
-      return data && count ? show_list(env, data, count, field->table) : NULL;
+      return data && count ? tpn_show_list(env, data, count, field->table) : NULL;
     }
     default:
       return NULL;

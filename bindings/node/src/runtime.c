@@ -2,6 +2,7 @@
  *
  * runtime.c: runtimes, their handles, what JavaScript registers and submits, and the work that it takes. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ tpn_runtime *tpn_usable(napi_env env, napi_value object) {
 }
 
 tpn_handle *tpn_handle_get(napi_env env, const tpn_runtime *runtime, napi_value object, tpn_kind kind) {
-  static const char *const names[] = {"a runtime", "a session", "an agent", "a submission", "a model"};
+  static const char *const names[] = {"a runtime", "a session", "an agent", "a submission", "a model", "a turn"};
   const tp_fault closed = {.code = TP_ERR_USAGE,
                            .message = "it was closed, or belongs to another session or agent already"};
   const tp_fault other = {.code = TP_ERR_USAGE, .message = "it belongs to another runtime"};
@@ -182,6 +183,12 @@ static void abandon_slots(tpn_runtime *runtime) {
 
 /* ---- taking ---- */
 
+static napi_value phase_error(napi_env env, const tp_phase_result *phase) {
+  tp_fault fault = {.code = phase->outcome};
+  (void)snprintf(fault.message, sizeof fault.message, "%.*s", (int)phase->reason.size, phase->reason.data);
+  return tpn_error(env, phase->outcome, &fault);
+}
+
 static napi_value show_end(napi_env env, tpn_runtime *runtime, const tp_work_end *end) {
   switch (end->kind) {
     case TP_END_TURN:
@@ -191,6 +198,10 @@ static napi_value show_end(napi_env env, tpn_runtime *runtime, const tp_work_end
     case TP_END_AGENT:
       if (end->agent->agent) return tpn_handle_new(env, runtime, TPN_AGENT, end->agent->agent);
       return end->agent->status == TP_OK ? tpn_undefined(env) : tpn_error(env, end->agent->status, end->agent->fault);
+    case TP_END_PHASE:
+      return end->phase->outcome == TP_OK ? tpn_undefined(env) : phase_error(env, end->phase);
+    case TP_END_TOOLS:
+      return tpn_show_list(env, (const void *const *)end->results, end->result_count, &tpb_tp_tool_result);
     case TP_END_JOBS:
       return tpn_int(env, end->jobs->status);
     default:
@@ -963,6 +974,78 @@ static napi_value runtime_leave(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
+/* turnBegin(runtime, session, options or undefined, key) -> handle: a turn that the host drives. Its tools come with
+ * the end of the phase that is submitted here. */
+static napi_value runtime_turn_begin(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  tpn_runtime *runtime;
+  tp_end *end;
+  tpn_arena arena;
+  tp_turn_request request;
+  tp_turn *turn = NULL;
+  uint64_t key = 0;
+  tp_fault fault = {0};
+  tp_status status = TP_OK;
+  if (!tpn_arguments(env, info, 4, arguments) || !begin_end(env, arguments[0], arguments[3], &runtime, &end))
+    return NULL;
+  const tpn_handle *session = tpn_handle_get(env, runtime, arguments[1], TPN_SESSION);
+  tpn_arena_begin(&arena);
+  if (session && tpn_key(env, arguments[3], &key) &&
+      tpn_read(env, arguments[2], &tpb_tp_turn_request, &request, &arena)) {
+    request.data = key_of(key);
+    status = tp_turn_begin(session->pointer, &request, &turn, &fault);
+    if (status == TP_OK)
+      status = tp_phase_submit(turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL, tp_end_of_phase, end, &fault);
+    if (status != TP_OK) tp_turn_end(turn);
+  }
+  tpn_arena_end(&arena);
+  if (status != TP_OK || tpn_is_pending(env)) return submitted(env, end, status, &fault);
+  return tpn_handle_new(env, runtime, TPN_TURN, turn);
+}
+
+/* toolsSubmit(runtime, turn, calls, key): after the end of what runs of the turn. */
+static napi_value runtime_tools_submit(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  tpn_runtime *runtime;
+  tp_end *end;
+  tpn_arena arena;
+  const void *const *calls = NULL;
+  size_t count = 0;
+  tp_fault fault = {0};
+  tp_status status = TP_OK;
+  if (!tpn_arguments(env, info, 4, arguments) || !begin_end(env, arguments[0], arguments[3], &runtime, &end))
+    return NULL;
+  const tpn_handle *turn = tpn_handle_get(env, runtime, arguments[1], TPN_TURN);
+  tpn_arena_begin(&arena);
+  if (turn && tpn_read_list(env, arguments[2], &tpb_tp_tool_call, &arena, &calls, &count))
+    status = tp_tools_submit(turn->pointer, (const tp_tool_call *const *)calls, count, tp_end_of_tools, end, &fault);
+  tpn_arena_end(&arena);
+  return submitted(env, end, status, &fault);
+}
+
+static tpn_handle *turn_of(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  tpn_runtime *runtime = tpn_arguments(env, info, 2, arguments) ? tpn_usable(env, arguments[0]) : NULL;
+  return runtime ? tpn_handle_get(env, runtime, arguments[1], TPN_TURN) : NULL;
+}
+
+/* turnCancel(runtime, turn) */
+static napi_value runtime_turn_cancel(napi_env env, napi_callback_info info) {
+  const tpn_handle *turn = turn_of(env, info);
+  if (!turn) return NULL;
+  tp_turn_cancel(turn->pointer);
+  return tpn_undefined(env);
+}
+
+/* turnEnd(runtime, turn): after the end of its calls was taken. */
+static napi_value runtime_turn_end(napi_env env, napi_callback_info info) {
+  tpn_handle *turn = turn_of(env, info);
+  if (!turn) return NULL;
+  tp_turn_end(turn->pointer);
+  turn->pointer = NULL;
+  return tpn_undefined(env);
+}
+
 /* addMessage(runtime, submission, options) */
 static napi_value runtime_add_message(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
@@ -1047,6 +1130,10 @@ const tpn_function tpn_runtime_functions[] = {
     {"turnSubmit", runtime_turn_submit},
     {"cancel", runtime_cancel},
     {"leave", runtime_leave},
+    {"turnBegin", runtime_turn_begin},
+    {"toolsSubmit", runtime_tools_submit},
+    {"turnCancel", runtime_turn_cancel},
+    {"turnEnd", runtime_turn_end},
     {"addMessage", runtime_add_message},
     {"listen", runtime_listen},
     {"unlisten", runtime_unlisten},
