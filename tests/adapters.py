@@ -12,12 +12,21 @@ Prints what the tests say, then how many passed, failed and were skipped. Exit: 
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 WHEELS = [
     'openai-agents==0.24.0', 'pydantic-ai-slim==2.68.0', 'langgraph==1.2.24', 'fastapi==0.165.0', 'httpx==0.28.1',
     'uvicorn==0.54.0', 'mypy'
+]
+PACKAGES = [
+    '@openai/agents@0.20.0', '@langchain/langgraph@1.7.3', '@langchain/core@1.4.0', 'ai@6.0.326', 'zod@4.6.7',
+    'hono@4.13.19', '@hono/node-server@2.1.9', 'typescript@7.0.2', '@types/node@22'
+]
+TSC = [
+    '--strict', '--noEmit', '--skipLibCheck', '--module', 'nodenext', '--target', 'es2023', '--types', 'node', '--lib',
+    'es2023,esnext.disposable,dom'
 ]
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -84,10 +93,45 @@ def play_python(module, folder):
     return None
 
 
+def play_node(addon, folder):
+    def fetch():
+        with open(os.path.join(folder, 'package.json'), 'w', encoding='utf-8') as file:
+            file.write('{"private": true}')
+        return run(['npm', 'install', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund',
+                    '--fetch-retries', '1', *PACKAGES])
+
+    if not os.path.exists(addon):
+        return skip('Node', 'this build has no package for Node')
+    if not fetched(folder, 'frameworks-of-npm', PACKAGES, fetch):
+        return None
+    sources, tests = os.path.join(ROOT, 'bindings/node'), os.path.join(folder, 'node-tests')
+    status, output = run(['node', os.path.join(sources, 'pack.js'), addon,
+                          os.path.join(folder, 'node_modules/turnphase')])
+    shutil.rmtree(tests, ignore_errors=True)
+    shutil.copytree(os.path.join(sources, 'tests/adapters'), tests)
+    typed = [(os.path.join(tests, 'types.ts'), 'adapters.mts'),
+             (os.path.join(sources, 'tests/types.ts'), 'package.mts')]
+    for source, name in typed:
+        shutil.copy(source, os.path.join(tests, name))
+    os.remove(os.path.join(tests, 'types.ts'))
+    compiler = os.path.join(folder, 'node_modules/.bin/tsc')
+    status, output = run([compiler, *TSC, *(os.path.join(tests, name) for _, name in typed)], cwd=folder)
+    print('tsc --strict: %s\n%s' % ('ok' if status == 0 else 'failed', output))
+    counts['Fail' if status else 'Ok'] += 1
+    files = [os.path.join(tests, name) for name in sorted(os.listdir(tests)) if name.endswith('.test.js')]
+    status, output = run(['node', '--test', '--test-reporter', 'tap', '--test-timeout', '60000', *files])
+    print(output)
+    passed, failed = count_of(output, r'(?m)^# pass (\d+)', r'(?m)^# fail (\d+)')
+    counts['Ok'] += passed
+    counts['Fail'] += max(failed, int(status != 0))
+    return None
+
+
 def main():
     build, folder = (os.path.abspath(word) for word in sys.argv[1:3])
     os.makedirs(folder, exist_ok=True)
     play_python(os.path.join(build, 'bindings/python/_core.abi3.so'), folder)
+    play_node(os.path.join(build, 'bindings/node/turnphase.node'), folder)
     print('\n'.join('%s: %d' % row for row in counts.items()))  # as meson says it
     return 1 if counts['Fail'] else 0
 
