@@ -107,6 +107,11 @@ test('nothing is kept of turns and registrations', async () => {
   assert.strictEqual(fds, 0);
 });
 
+test('many turns leave nothing', async () => {
+  const words = ['--expose-gc', path.join(__dirname, 'leaks.js'), '2000'];
+  await promisify(execFile)(process.execPath, words, { timeout: 100000 });
+});
+
 test('collections during turns', async () => {
   const run = await program(
     `${SETUP}

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 import weakref
@@ -150,7 +151,31 @@ class Ends(AsyncTest):
             runtime.session(model=model)
 
 
+class Command(unittest.TestCase):
+    def run_it(self, *words, **env):
+        words = [sys.executable, '-P', '-m', 'turnphase', *words]
+        return subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+
+    def test_python_m_turnphase_is_the_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = os.path.join(folder, 'turnphase')
+            with open(command, 'w', encoding='utf-8') as file:
+                file.write('#!/bin/sh\necho "$@"; exit 3\n')
+            os.chmod(command, 0o700)
+            for env in ({'TURNPHASE_COMMAND': command}, {'TURNPHASE_COMMAND': '', 'PATH': folder + ':/usr/bin:/bin'}):
+                run = self.run_it('run', '--once', 'a b', **env)
+                self.assertEqual((run.returncode, run.stdout), (3, 'run --once a b\n'), run.stderr)
+            for env in ({'TURNPHASE_COMMAND': folder}, {'TURNPHASE_COMMAND': '', 'PATH': '/nowhere'}):
+                run = self.run_it('run', **env)
+                self.assertEqual((run.returncode, 'TURNPHASE_COMMAND' in run.stderr), (127, True), run.stderr)
+
+
 class Processes(unittest.TestCase):
+    def test_many_turns_leave_nothing(self):
+        leaks = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'leaks.py')
+        run = subprocess.run([sys.executable, leaks, '2000'], capture_output=True, text=True, timeout=100)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
     def test_the_interpreter_ends_in_mid_turn(self):
         for way in ('sys.exit(7)', 'raise SystemExit(7)', 'os._exit(7)'):
             with self.subTest(way):
