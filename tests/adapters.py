@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The packages for Python and Node with the frameworks that they have adapters and examples for: openai-agents,
-pydantic-ai, LangGraph and FastAPI; @openai/agents, LangGraph.js, the AI SDK, Hono; and the compiler of TypeScript.
+pydantic-ai, LangGraph and FastAPI; @openai/agents, LangGraph.js, the AI SDK, Hono; and the compiler of TypeScript. And
+what 100,000 turns leave (TURNPHASE_LEAK_TURNS).
 
     python3 tests/adapters.py BUILD FOLDER
 
@@ -28,6 +29,7 @@ TSC = [
     '--strict', '--noEmit', '--skipLibCheck', '--module', 'nodenext', '--target', 'es2023', '--types', 'node', '--lib',
     'es2023,esnext.disposable,dom'
 ]
+TURNS = int(os.environ.get('TURNPHASE_LEAK_TURNS', '100000'))
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 counts = {'Ok': 0, 'Fail': 0, 'Skipped': 0}
@@ -64,6 +66,20 @@ def count_of(output, *patterns):
     return [int(found.group(1)) if (found := re.search(pattern, output)) else 0 for pattern in patterns]
 
 
+def play_leaks(words, **more):
+    status, output = run([*words, str(TURNS)], **more)
+    print(words[-1] + ': ' + output)
+    counts['Fail' if status else 'Ok'] += 1
+
+
+def link(module, folder):
+    """The folder with the package of links to a module, as bindings/python/tests/run.py makes it."""
+    sys.path.insert(0, os.path.join(ROOT, 'bindings/python/tests'))
+    import run as tests  # pylint: disable=import-outside-toplevel
+    tests.link_package(module, os.path.join(folder, 'python'))
+    return os.path.join(folder, 'python')
+
+
 def play_python(module, folder):
     python = os.path.join(folder, 'venv/bin/python')
 
@@ -76,6 +92,7 @@ def play_python(module, folder):
     if not fetched(folder, 'frameworks-of-pip', WHEELS, fetch):
         return None
     tests = os.path.join(ROOT, 'bindings/python/tests')
+    play_leaks([python, os.path.join(tests, 'leaks.py')], env={**os.environ, 'PYTHONPATH': link(module, folder)})
     status, output = run([python, '-m', 'mypy', '--strict', '--cache-dir', os.path.join(folder, 'mypy'),
                           os.path.join(ROOT, 'bindings/python/turnphase')])
     print('mypy --strict: ' + output)
@@ -118,8 +135,11 @@ def play_node(addon, folder):
     status, output = run([compiler, *TSC, *(os.path.join(tests, name) for _, name in typed)], cwd=folder)
     print('tsc --strict: %s\n%s' % ('ok' if status == 0 else 'failed', output))
     counts['Fail' if status else 'Ok'] += 1
+    shutil.copy(os.path.join(sources, 'tests/leaks.js'), tests)
+    play_leaks(['node', '--expose-gc', os.path.join(tests, 'leaks.js')])
     files = [os.path.join(tests, name) for name in sorted(os.listdir(tests)) if name.endswith('.test.js')]
-    status, output = run(['node', '--test', '--test-reporter', 'tap', '--test-timeout', '60000', *files])
+    status, output = run(['node', '--test', '--test-reporter', 'tap', '--test-timeout', '60000', *files],
+                         env={**os.environ, 'TURNPHASE_ROOT': ROOT})
     print(output)
     passed, failed = count_of(output, r'(?m)^# pass (\d+)', r'(?m)^# fail (\d+)')
     counts['Ok'] += passed
