@@ -68,6 +68,20 @@ static void add_run(cli_plot *plot, const cli_trace_entry *e, const cli_trace_ru
                                                  .run = run};
 }
 
+/* The jobs of a phase are stored by the turn, after its handlers. */
+static void add_commit(cli_plot *plot, const cli_trace_entry *e) {
+  if (e->is_detached || !e->ended_ns || !cli_trace_has_jobs(e)) return;
+  int64_t from_ns = since(plot->trace, cli_trace_own_from_ns(e));
+  plot->bars[plot->bar_count++] = (cli_plot_bar){.group = CLI_PLOT_TURN,
+                                                 .ready_ns = from_ns,
+                                                 .started_ns = from_ns,
+                                                 .ended_ns = since(plot->trace, e->ended_ns),
+                                                 .deadline_ns = -1,
+                                                 .late_ns = -1,
+                                                 .label = "commit of jobs",
+                                                 .entry = e};
+}
+
 static void add_step(cli_plot *plot, const tp_turn_step *step) {
   char words[CLI_STEP_NAME_SIZE];
   const char *name = cli_step_name(step, words, sizeof words);
@@ -156,13 +170,14 @@ static void measure(cli_plot *plot) {
 }
 
 static cli_plot make_plot(const cli_trace *t) {
-  size_t most = t->step_count + t->entry_count + 1;
+  size_t most = t->step_count + 2 * t->entry_count + 1;
   for (size_t i = 0; i < t->entry_count; i++) most += t->entries[i].run_count;
   cli_plot plot = {
       .trace = t, .bars = cli_alloc(most * sizeof *plot.bars), .lanes = cli_alloc(most * sizeof *plot.lanes)};
   for (size_t i = 0; i < t->entry_count; i++) {
     add_phase(&plot, &t->entries[i]);
     for (size_t j = 0; j < t->entries[i].run_count; j++) add_run(&plot, &t->entries[i], &t->entries[i].runs[j]);
+    add_commit(&plot, &t->entries[i]);
   }
   for (size_t i = 0; i < t->step_count; i++) add_step(&plot, &t->steps[i]);
   qsort(plot.bars, plot.bar_count, sizeof *plot.bars, by_group_and_begin);

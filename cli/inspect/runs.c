@@ -15,6 +15,7 @@
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
 #include "cli/inspect/follow.h"
+#include "cli/inspect/pick.h"
 #include "cli/inspect/running.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
@@ -46,6 +47,8 @@ typedef struct listing {
   size_t phase_count;
   uint64_t state;          /* tp_state; 0: any */
   uint64_t process, entry; /* of show RUN; 0: any */
+  cli_pick pick;           /* of show TURN */
+  const char *turn;        /* of show TURN: its id */
   size_t shown;
   bool has_head;     /* of the table: it is printed */
   bool has_more;     /* the limit was reached */
@@ -320,6 +323,7 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
 
 static bool show_turn(void *ctx, const tp_turn_record *turn) {
   listing *list = ctx;
+  if (list->pick.is_chosen && !cli_pick_is(&list->pick, turn, false)) return true;
   list->shown++;
   if (list->arguments->json) print_turn_json(list, turn);
   else print_turn(list, turn);
@@ -346,6 +350,7 @@ static void print_running(const listing *list, const tp_turn_record *turn) {
 
 static bool show_unended(void *ctx, const tp_turn_record *turn) {
   listing *list = ctx;
+  if (list->pick.is_chosen && !cli_pick_is(&list->pick, turn, true)) return true;
   list->shown++;
   list->may_be_crash = true;
   if (list->arguments->json) {
@@ -361,7 +366,7 @@ static bool show_unended(void *ctx, const tp_turn_record *turn) {
 /* What is called of a turn, and what the audit says was when its process died. */
 static bool show_suspect(void *ctx, const tp_audit *row) {
   listing *list = ctx;
-  if (strcmp(row->action, "crash_suspect") != 0 || strcmp(row->turn, list->arguments->operands[1]) != 0) return true;
+  if (strcmp(row->action, "crash_suspect") != 0 || strcmp(row->turn, list->turn) != 0) return true;
   if (list->arguments->session && (!row->session || strcmp(row->session, list->arguments->session) != 0)) return true;
   if (list->arguments->json) {
     cli_map p = {0};
@@ -381,7 +386,7 @@ static tp_status show_under_way(listing *list, tp_fault *fault) {
   cli_called_list called = {0};
   const cli_arguments *a = list->arguments;
   const tp_store *store = list->data->store;
-  tp_status status = cli_called_read(list->data, a->operands[1], a->session, &pool, &called, fault);
+  tp_status status = cli_called_read(list->data, list->turn, a->session, &pool, &called, fault);
   if (status == TP_OK && called.count > 0 && a->json) {
     cli_map p = {0};
     cli_called_add(&p, &called);
@@ -401,6 +406,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
   listing *list = ctx;
   char name[NAME_SIZE], time[40], phase[32];
   if (list->process && (entry->process_run_id != list->process || entry->entry_id != list->entry)) return true;
+  if (list->pick.is_chosen && !cli_pick_has(&list->pick, entry)) return true;
   write_name(entry, name);
   list->shown++;
   if (!list->arguments->json)
@@ -444,18 +450,29 @@ static int show(listing *list, const char *word) {
   tp_fault fault = {0};
   tp_text ids[TP_ID_COUNT] = {{0}};
   bool is_run = read_name(word, list);
+  tp_status status = is_run ? TP_OK : cli_pick_read(list->data, word, list->arguments->session, &list->pick, &fault);
+  if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
+  if (list->pick.is_chosen && list->pick.count > 0) word = list->pick.id;
+  list->turn = word;
   if (!is_run) ids[TP_ID_TURN] = tp_text_of(word);
   if (!is_run) ids[TP_ID_SESSION] = tp_text_of(list->arguments->session);
   tp_record_query entries = {.struct_size = sizeof entries, .ids = ids, .id_count = TP_ID_COUNT};
   tp_turn_query turns = {.struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT};
-  tp_status status = is_run ? TP_OK : store->turns_running(store->ctx, &turns, show_unended, list, &fault);
+  if (!is_run) status = store->turns_running(store->ctx, &turns, show_unended, list, &fault);
   size_t unended = list->shown;
   if (status == TP_OK && !is_run) status = store->turns(store->ctx, &turns, show_turn, list, &fault);
   if (list->shown == unended) list->may_be_crash = true;
   if (status == TP_OK && !is_run) status = show_under_way(list, &fault);
   if (status == TP_OK) status = store->records(store->ctx, &entries, show_whole, list, &fault);
   if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
+  if (list->pick.count > 1 && !list->pick.is_chosen)
+    cli_error("there are %zu turns '%s': %s#1 is the oldest, %s#%zu the newest", list->pick.count, word, word, word,
+              list->pick.count);
   if (list->shown > 0) return CLI_OK;
+  if (list->pick.number > list->pick.count && list->pick.count > 0) {
+    cli_error("there are %zu turns '%s', and no %s#%zu", list->pick.count, word, word, list->pick.number);
+    return CLI_NEGATIVE;
+  }
   cli_error("there is no %s '%s'; see: turnphase runs %s", is_run ? "run" : "turn", word, list->arguments->operand);
   return CLI_NEGATIVE;
 }

@@ -112,6 +112,14 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
 
 /* ---- a step ---- */
 
+/* A retry has the pause before it in its time: the model's code waits before it asks again. */
+static void write_request(const tp_turn_step *step, tp_text model, char *buffer, size_t size) {
+  char retry[48] = "";
+  if (step->place) snprintf(retry, sizeof retry, ", retry %u with its pause", step->place);
+  snprintf(buffer, size, "model request %u%s%s%.*s", step->round, retry, model.size > 0 ? ", " : "", (int)model.size,
+           model.data);
+}
+
 /* A name of a step has no NUL at its end. */
 const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
   assert(size > 0);
@@ -119,7 +127,7 @@ const char *cli_step_name(const tp_turn_step *step, char *buffer, size_t size) {
   int all = (int)step->name.size, bytes = tp__cut_word(step->name, 96);
   if (step->kind == TP_STEP_TOOL) snprintf(buffer, size, "%.*s", all, name);
   else if (step->kind == TP_STEP_MODEL)
-    snprintf(buffer, size, "model request %u%s%.*s", step->round, bytes > 0 ? ", " : "", bytes < 64 ? bytes : 64, name);
+    write_request(step, (tp_text){name, (size_t)(bytes < 64 ? bytes : 64)}, buffer, size);
   else if (step->kind == TP_STEP_MESSAGE) snprintf(buffer, size, "message added to the turn");
   else if (step->kind == TP_STEP_QUESTION && bytes > 0) snprintf(buffer, size, "question about %.*s", bytes, name);
   else if (step->kind == TP_STEP_QUESTION) snprintf(buffer, size, "question about a call");

@@ -160,11 +160,12 @@ int cli_time(const cli_arguments *arguments, cli_output *output) {
 
 /* ---- blame ---- */
 
-/** A handler, a tool call or a request. */
+/** A handler, a tool call or a request; a phase outside of its handlers; what no record names. */
 typedef struct blamed {
-  const cli_trace_entry *entry; /* of a handler; else NULL */
+  const cli_trace_entry *entry; /* of a handler or a phase; else NULL */
   const cli_trace_run *run;
   const tp_turn_step *step;
+  const char *rest; /* NULL: it is one of those above */
   int64_t duration_ns, queued_ns;
 } blamed;
 
@@ -179,8 +180,22 @@ static int slowest_first(const void *a, const void *b) {
   return (left < right) - (left > right);
 }
 
+static void blame_phase(blame_list *list, const cli_trace_entry *e) {
+  int64_t own_ns = e->is_detached ? 0 : cli_trace_own_ns(e);
+  if (own_ns > 0) list->items[list->count++] = (blamed){.entry = e, .duration_ns = own_ns};
+}
+
+/* What `time` counts and no line names: the dispatch of calls around their functions and gates, and the runtime. */
+static void blame_rest(blame_list *list, const cli_trace *t) {
+  turn_sum sum = sum_turn(t);
+  int64_t tools_ns = t->tools_ns - cli_trace_tools_ns(t);
+  free(sum.phases);
+  if (tools_ns > 0) list->items[list->count++] = (blamed){.rest = "dispatch of tool calls", .duration_ns = tools_ns};
+  if (sum.rest_ns > 0) list->items[list->count++] = (blamed){.rest = "the runtime itself", .duration_ns = sum.rest_ns};
+}
+
 static blame_list blame_all(const cli_trace *t) {
-  size_t count = t->step_count;
+  size_t count = t->step_count + t->entry_count + 2;
   for (size_t i = 0; i < t->entry_count; i++) count += t->entries[i].run_count;
   blame_list list = {.items = cli_alloc((count + 1) * sizeof *list.items)};
   for (size_t i = 0; i < t->entry_count; i++)
@@ -197,13 +212,35 @@ static blame_list blame_all(const cli_trace *t) {
       list.items[list.count++] =
           (blamed){.step = &t->steps[i],
                    .duration_ns = (t->steps[i].ended_ns ? t->steps[i].ended_ns : t->ended_ns) - t->steps[i].started_ns};
+  for (size_t i = 0; i < t->entry_count; i++) blame_phase(&list, &t->entries[i]);
+  if (t->has_record) blame_rest(&list, t);
   if (list.count) qsort(list.items, list.count, sizeof *list.items, slowest_first);
   return list;
 }
 
 static const char *sort_of(const blamed *b) {
   if (b->run) return b->entry->is_detached ? "detached" : "handler";
+  if (b->entry) return "phase";
+  if (b->rest) return "rest";
   return b->step->kind == TP_STEP_TOOL ? "tool" : b->step->kind == TP_STEP_MODEL ? "model" : "history";
+}
+
+static const char *name_of_blamed(const blamed *b, char *buffer, size_t size) {
+  if (b->run) return b->run->row.subscription;
+  if (b->entry) return b->entry->phase;
+  return b->rest ? b->rest : cli_step_name(b->step, buffer, size);
+}
+
+static const char *outcome_of_blamed(const blamed *b) {
+  if (b->run) return cli_run_outcome(&b->run->row);
+  if (b->step) return cli_step_outcome(b->step);
+  return !b->entry || b->entry->status == TP_OK ? "ok" : tp_status_text(b->entry->status);
+}
+
+static cli_paint paint_of_blamed(const blamed *b) {
+  if (b->run) return cli_run_paint(&b->run->row);
+  bool failed = b->step ? cli_step_failed(b->step) : b->entry && b->entry->status != TP_OK;
+  return failed ? CLI_BAD : CLI_GOOD;
 }
 
 enum { DURATION, QUEUED, WHAT, NAME, OUTCOME, WHERE, COLUMNS };
@@ -213,16 +250,15 @@ static void print_blamed(const blamed *b, cli_table *table) {
   if (b->run) {
     bool has_why = cli_run_why(b->run, why, sizeof why)[0] != '\0';
     snprintf(where, sizeof where, "in %s%s%s", b->entry->phase, has_why ? ": " : "", has_why ? why : "");
+  } else if (b->entry) {
+    snprintf(where, sizeof where, "%s", cli_trace_own_what(b->entry));
   }
   const cli_cell cells[COLUMNS] = {
       [DURATION] = {cli_trace_duration(b->duration_ns, b->duration_ns > 0 || b->run, times[0]), CLI_NORMAL},
       [QUEUED] = {cli_trace_duration(b->queued_ns, b->queued_ns > 0, times[1]), CLI_NORMAL},
       [WHAT] = {tp_text_of(sort_of(b)), CLI_NORMAL},
-      [NAME] = {tp_text_of(b->run ? b->run->row.subscription : cli_step_name(b->step, name, sizeof name)), CLI_NORMAL},
-      [OUTCOME] = {tp_text_of(b->run ? cli_run_outcome(&b->run->row) : cli_step_outcome(b->step)),
-                   b->run                     ? cli_run_paint(&b->run->row)
-                   : cli_step_failed(b->step) ? CLI_BAD
-                                              : CLI_GOOD},
+      [NAME] = {tp_text_of(name_of_blamed(b, name, sizeof name)), CLI_NORMAL},
+      [OUTCOME] = {tp_text_of(outcome_of_blamed(b)), paint_of_blamed(b)},
       [WHERE] = {tp_text_of(where), CLI_NORMAL},
   };
   cli_table_row(table, cells);
@@ -258,10 +294,16 @@ static void add_blamed(cli_map *p, const blamed *b) {
     cli_map_add_string(p, "outcome", cli_run_outcome(&b->run->row));
     cli_map_add_string(p, "why", cli_run_why(b->run, words, sizeof words));
   } else {
-    cli_map_add_string(p, "name", cli_step_name(b->step, words, sizeof words));
-    cli_map_add_string(p, "outcome", cli_step_outcome(b->step));
+    cli_map_add_string(p, "name", name_of_blamed(b, words, sizeof words));
+    if (b->entry) cli_map_add_string(p, "phase", b->entry->phase);
+    if (b->entry) cli_map_add_string(p, "why", cli_trace_own_what(b->entry));
+    cli_map_add_string(p, "outcome", outcome_of_blamed(b));
+  }
+  if (b->step) {
+    bool is_request = b->step->kind == TP_STEP_MODEL;
     cli_map_add_int(p, "round", b->step->round);
-    cli_map_add_int(p, "place", b->step->place);
+    cli_map_add_int(p, "place", is_request ? 0 : b->step->place);
+    if (is_request) cli_map_add_int(p, "retry", b->step->place);
   }
   cli_map_add_int(p, "duration_ns", b->duration_ns);
   cli_map_add_int(p, "queued_ns", b->queued_ns);

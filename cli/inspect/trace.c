@@ -11,6 +11,7 @@
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
+#include "cli/inspect/pick.h"
 #include "runtime/base/check.h"
 
 /** What is gathered while the store is read. */
@@ -21,6 +22,7 @@ typedef struct reading {
   cli_trace_entry *entry; /* whose content is being read */
   size_t content_capacity;
   bool has_turn;
+  cli_pick pick;
 } reading;
 
 static const char *copy(reading *r, tp_text text) {
@@ -35,6 +37,19 @@ static int by_step_begin(const void *a, const void *b) {
   return (x->place > y->place) - (x->place < y->place);
 }
 
+/* A request that failed and is followed by one of the same round to the same model was tried again. */
+static void number_retries(cli_trace *t) {
+  const tp_turn_step *last = NULL;
+  for (size_t i = 0; i < t->step_count; i++) {
+    tp_turn_step *step = &t->steps[i];
+    if (step->kind != TP_STEP_MODEL) continue;
+    bool is_retry =
+        last && last->round == step->round && last->outcome != TP_OK && tp_text_equal(last->name, step->name);
+    step->place = is_retry ? last->place + 1 : 0;
+    last = step;
+  }
+}
+
 static void take_steps(reading *r, const tp_turn_record *turn) {
   cli_trace *t = r->trace;
   t->steps = cli_alloc((turn->step_count + 1) * sizeof *t->steps);
@@ -45,7 +60,8 @@ static void take_steps(reading *r, const tp_turn_record *turn) {
     t->steps[t->step_count++] = step;
   }
   t->steps_dropped = turn->steps_dropped;
-  qsort(t->steps, t->step_count, sizeof *t->steps, by_step_begin);
+  if (t->step_count > 0) qsort(t->steps, t->step_count, sizeof *t->steps, by_step_begin);
+  number_retries(t);
 }
 
 static void take_ids(reading *r, const tp_text *ids) {
@@ -74,33 +90,21 @@ static void take_record(reading *r, const tp_turn_record *turn) {
 
 static bool take_turn(void *ctx, const tp_turn_record *turn) {
   reading *r = ctx;
-  cli_trace *t = r->trace;
-  if (r->has_turn) {
-    t->reads_more = true;
-    return false;
-  }
-  r->has_turn = t->has_record = true;
+  if (!cli_pick_is(&r->pick, turn, false)) return true;
+  r->has_turn = r->trace->has_record = true;
   take_record(r, turn);
-  return true;
+  return false;
 }
 
-/* A turn of this id that has not ended is newer than one that has, unless it began before that. */
 static bool take_running(void *ctx, const tp_turn_record *turn) {
   reading *r = ctx;
   cli_trace *t = r->trace;
-  if (r->has_turn) {
-    t->reads_more = true;
-    if (t->state || turn->started_unix_ms < t->started_unix_ms) return false;
-    free(t->steps);
-    t->steps = NULL;
-    t->step_count = 0;
-  }
+  if (!cli_pick_is(&r->pick, turn, true)) return true;
   r->has_turn = true;
-  t->has_record = false;
   t->state = (tp_state)turn->state;
   take_record(r, turn);
   t->ended_ns = t->began_ns + cli_running_ns(turn, t->began_ns);
-  return true;
+  return false;
 }
 
 /* ---- entries ---- */
@@ -147,7 +151,7 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
     t->started_unix_ms = from->started_unix_ms;
     take_ids(r, from->ids);
   }
-  if (from->process_run_id != t->process_run_id) return true;
+  if (from->process_run_id != t->process_run_id || !cli_pick_has(&r->pick, from)) return true;
   tp_text session = from->ids[TP_ID_SESSION];
   if (session.size != strlen(t->session) || memcmp(session.data, t->session, session.size) != 0) return true;
   t->entries = cli_reserve(t->entries, t->entry_count, &r->entry_capacity, sizeof *t->entries);
@@ -290,19 +294,32 @@ static tp_status read_all(reading *r, const tp_text ids[TP_ID_COUNT], tp_fault *
   return status == TP_OK ? read_audit(r, fault) : status;
 }
 
+static int refuse_number(const cli_pick *pick) {
+  cli_error("there %s %zu turn%s '%s', and no %s#%zu", pick->count == 1 ? "is" : "are", pick->count,
+            pick->count == 1 ? "" : "s", pick->id, pick->id, pick->number);
+  return CLI_NEGATIVE;
+}
+
 static int read_turn(const cli_data *data, const cli_arguments *arguments, cli_trace *t) {
-  const char *turn = arguments->operands[1];
+  const char *session = arguments->session;
   reading r = {.trace = t, .data = data};
-  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(turn), [TP_ID_SESSION] = tp_text_of(arguments->session)};
   tp_fault fault = {0};
-  tp_status status = read_all(&r, ids, &fault);
+  tp_status status = cli_pick_read(data, arguments->operands[1], session, &r.pick, &fault);
+  if (status != TP_OK) return cli_fault(data->path, status, &fault);
+  const cli_pick *pick = &r.pick;
+  if (pick->is_chosen && pick->count > 0 && pick->number > pick->count) return refuse_number(pick);
+  t->turn_id = cli_pool_copy(&t->pool, tp_text_of(pick->is_chosen && !pick->count ? arguments->operands[1] : pick->id));
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TURN] = tp_text_of(t->turn_id), [TP_ID_SESSION] = tp_text_of(session)};
+  status = read_all(&r, ids, &fault);
   if (status != TP_OK) return cli_fault(data->path, status, &fault);
   if (!r.has_turn && t->entry_count == 0) {
-    cli_error("there is no turn '%s'%s%s; see: turnphase runs %s", turn, arguments->session ? " in session " : "",
-              arguments->session ? arguments->session : "", arguments->operand);
+    cli_error("there is no turn '%s'%s%s; see: turnphase runs %s", t->turn_id, session ? " in session " : "",
+              session ? session : "", arguments->operand);
     return CLI_NEGATIVE;
   }
-  if (t->reads_more) cli_error("there are several turns '%s': this is the newest; --session says which", turn);
+  if (pick->count > 1 && !pick->is_chosen)
+    cli_error("there are several turns '%s': this is the newest, %s#%zu; %s#1 is the oldest%s", pick->id, pick->id,
+              pick->count, pick->id, session ? "" : ", and --session says which session");
   return CLI_OK;
 }
 
@@ -342,4 +359,78 @@ int cli_trace_run_command(const cli_trace_command *command, const cli_arguments 
   else if (status == CLI_OK) command->print(&trace, output);
   cli_trace_free(&trace);
   return status;
+}
+
+/* ---- what is left of a span ---- */
+
+typedef struct span {
+  int64_t from_ns, to_ns;
+} span;
+
+static int by_from(const void *a, const void *b) {
+  const span *x = a, *y = b;
+  return (x->from_ns > y->from_ns) - (x->from_ns < y->from_ns);
+}
+
+/* How long at least one of them was under way, between two times. Frees them. */
+static int64_t covered_ns(span *spans, size_t count, int64_t from_ns, int64_t to_ns) {
+  int64_t sum_ns = 0, at_ns = from_ns;
+  if (count > 0) qsort(spans, count, sizeof *spans, by_from);
+  for (size_t i = 0; i < count; i++) {
+    int64_t begin_ns = spans[i].from_ns > at_ns ? spans[i].from_ns : at_ns;
+    int64_t end_ns = spans[i].to_ns < to_ns ? spans[i].to_ns : to_ns;
+    if (end_ns <= begin_ns) continue;
+    sum_ns += end_ns - begin_ns;
+    at_ns = end_ns;
+  }
+  free(spans);
+  return sum_ns;
+}
+
+/* A handler whose job was stored was not called yet. */
+static bool has_span(const cli_trace_run *run) {
+  return cli_run_was_called(&run->row) && run->row.state != TP_STATE_BACKGROUNDED && run->row.started_ns;
+}
+
+int64_t cli_trace_own_ns(const cli_trace_entry *e) {
+  span *spans = cli_alloc((e->run_count + 1) * sizeof *spans);
+  size_t count = 0;
+  for (size_t i = 0; i < e->run_count; i++)
+    if (has_span(&e->runs[i])) spans[count++] = (span){e->runs[i].row.started_ns, e->runs[i].row.ended_ns};
+  int64_t duration_ns = e->ended_ns ? e->ended_ns - e->started_ns : 0;
+  return duration_ns - covered_ns(spans, count, e->started_ns, e->started_ns + duration_ns);
+}
+
+int64_t cli_trace_own_from_ns(const cli_trace_entry *e) {
+  int64_t from_ns = e->started_ns;
+  for (size_t i = 0; i < e->run_count; i++) {
+    const tp_run_record *row = &e->runs[i].row;
+    if (has_span(&e->runs[i]) && row->ended_ns > from_ns && row->ended_ns <= e->ended_ns) from_ns = row->ended_ns;
+  }
+  return from_ns;
+}
+
+bool cli_trace_has_jobs(const cli_trace_entry *e) {
+  for (size_t i = 0; i < e->run_count; i++)
+    if (e->runs[i].row.state == TP_STATE_BACKGROUNDED && e->runs[i].row.execution == TP_EXECUTION_BACKGROUND)
+      return true;
+  return false;
+}
+
+const char *cli_trace_own_what(const cli_trace_entry *e) {
+  return cli_trace_has_jobs(e) ? "outside of its handlers: commit of its jobs" : "outside of its handlers";
+}
+
+int64_t cli_trace_tools_ns(const cli_trace *t) {
+  span *spans = cli_alloc((t->step_count + t->entry_count + 1) * sizeof *spans);
+  size_t count = 0;
+  for (size_t i = 0; i < t->step_count; i++)
+    if (t->steps[i].kind == TP_STEP_TOOL) spans[count++] = (span){t->steps[i].started_ns, t->steps[i].ended_ns};
+  for (size_t i = 0; i < t->entry_count; i++) {
+    const cli_trace_entry *e = &t->entries[i];
+    bool is_gate =
+        e->phase_id == TP_PHASE_TOOL_PRE || e->phase_id == TP_PHASE_TOOL_RESULT || e->phase_id == TP_PHASE_TOOL_POST;
+    if (is_gate && !e->is_detached) spans[count++] = (span){e->started_ns, e->ended_ns};
+  }
+  return covered_ns(spans, count, t->began_ns, t->ended_ns);
 }

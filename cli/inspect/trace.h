@@ -55,7 +55,6 @@ typedef struct cli_trace {
   uint64_t process_run_id;
   bool has_record; /* the turn has ended, and outcome to tool_calls are those of its record */
   tp_state state;  /* RUNNING, INTERRUPTED: by a record of what it did, as ended_ns found it; 0: there is none */
-  bool reads_more; /* there is another turn of this id */
   tp_turn_outcome outcome;
   const char *reason, *subscription; /* why and who ended it; "" */
   int64_t began_ns, ended_ns;        /* without a record those of its entries */
@@ -64,7 +63,7 @@ typedef struct cli_trace {
   uint32_t iterations, tool_calls;
   cli_trace_entry *entries; /* by their begin */
   size_t entry_count;
-  tp_turn_step *steps; /* by their begin; names in the pool */
+  tp_turn_step *steps; /* by their begin; names in the pool; of a request place is which retry it is, 0: it is none */
   size_t step_count;
   uint64_t steps_dropped;
   cli_trace_asked *asked; /* the newest first */
@@ -74,7 +73,7 @@ typedef struct cli_trace {
   cli_called_list called; /* its functions that are called, or were when its process died */
 } cli_trace;
 
-/** Reads the turn that COMMAND DIR TURN names, the newest of its id.
+/** Reads the turn that COMMAND DIR TURN names (pick.h).
  *  @param ret_trace  to be freed also after a failure.
  *  @return CLI_OK; another exit status after saying what is wrong; CLI_NEGATIVE: there is none. */
 int cli_trace_read(const char *command, const cli_arguments *arguments, cli_trace *ret_trace);
@@ -87,6 +86,18 @@ typedef struct cli_trace_command {
   void (*print_json)(const cli_trace *trace, cli_output *output);
 } cli_trace_command;
 int cli_trace_run_command(const cli_trace_command *command, const cli_arguments *arguments, cli_output *output);
+
+/* ---- what is left of a span ---- */
+
+/** How long an entry took outside of its handlers: the commit of its jobs, its plan, waits. */
+int64_t cli_trace_own_ns(const cli_trace_entry *entry);
+/** When its last handler ended; without one its begin. */
+int64_t cli_trace_own_from_ns(const cli_trace_entry *entry);
+/** What that time is: "outside of its handlers: commit of its jobs". */
+const char *cli_trace_own_what(const cli_trace_entry *entry);
+bool cli_trace_has_jobs(const cli_trace_entry *entry);
+/** In how much of the turn a function of a tool call, or a gate of one, ran. */
+int64_t cli_trace_tools_ns(const cli_trace *trace);
 
 /* ---- what is said of a run ---- */
 

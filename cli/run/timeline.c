@@ -104,6 +104,8 @@ static void print_wrapped(cli_output *output, tp_text text) {
 
 /* "      12.3  phase   ": the left of a line that begins something. */
 static void print_key(timeline *t, int64_t at_ns, const char *key) {
+  if (at_ns < t->shown_ns) at_ns = t->shown_ns;
+  t->shown_ns = at_ns;
   cli_paint_on(t->output, CLI_FAINT);
   cli_printf(t->output, "%9.2f", ms(at_ns - t->began_ns));
   cli_paint_off(t->output);
@@ -122,6 +124,18 @@ static void print_row(timeline *t, const cli_column *of, const cli_cell *cells) 
   table.below_indent = TEXT_COLUMN + 4;
   cli_table_row(&table, cells);
   cli_table_end(&table);
+}
+
+/* Of something that has lasted: the line has its begin; where later lines stand above, its end.
+ * @return whether its begin has to be named. */
+static bool print_span_key(timeline *t, int64_t started_ns, int64_t ended_ns, const char *key) {
+  bool is_late = started_ns < t->shown_ns;
+  print_key(t, is_late ? ended_ns : started_ns, key);
+  return is_late;
+}
+
+static void print_since(timeline *t, bool is_late, int64_t started_ns) {
+  if (is_late) cli_printf(t->output, " since %.2f", ms(started_ns - t->began_ns));
 }
 
 /* ---- phases ---- */
@@ -302,8 +316,12 @@ static void print_phase(timeline *t, tp_text event) {
     free(taken);
     return;
   }
-  char at[32], duration[32];
-  snprintf(at, sizeof at, "%.2f", ms(cli_event_int(event, "started_ns") - t->began_ns));
+  char at[32], duration[32], since[48] = "";
+  int64_t started_ns = cli_event_int(event, "started_ns"), ended_ns = cli_event_int(event, "ended_ns");
+  bool is_late = started_ns < t->shown_ns;
+  if (!is_late || ended_ns > t->shown_ns) t->shown_ns = is_late ? ended_ns : started_ns;
+  if (is_late) snprintf(since, sizeof since, "since %.2f", ms(started_ns - t->began_ns));
+  snprintf(at, sizeof at, "%.2f", ms(t->shown_ns - t->began_ns));
   bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
   const cli_cell cells[COLUMNS] = {
       [AT] = {tp_text_of(at), CLI_FAINT},
@@ -313,8 +331,8 @@ static void print_phase(timeline *t, tp_text event) {
                             : denied ? "denied"
                                      : "failed"),
                  CLI_BAD},
-      [DURATION] = {duration_of(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns"), duration),
-                    CLI_NORMAL},
+      [DURATION] = {duration_of(ended_ns - started_ns, duration), CLI_NORMAL},
+      [NOTE] = {tp_text_of(since), CLI_NORMAL},
   };
   print_row(t, columns, cells);
   for (size_t i = 0; i < count; i++) print_run(t, cli_events_get(t->events, taken[i]));
@@ -400,8 +418,10 @@ static void print_calls(timeline *t) {
     if (begin_of(event) < first_ns) first_ns = begin_of(event);
     if (end_of(event) > last_ns) last_ns = end_of(event);
   }
-  print_key(t, first_ns, "tools");
-  cli_printf(t->output, "%zu call%s\n", t->calls.count, t->calls.count > 1 ? "s at once" : "");
+  bool is_late = print_span_key(t, first_ns, last_ns, "tools");
+  cli_printf(t->output, "%zu call%s", t->calls.count, t->calls.count > 1 ? "s at once" : "");
+  print_since(t, is_late, first_ns);
+  cli_print_string(t->output, "\n");
   for (size_t i = 0; i < t->calls.count; i++)
     print_call(t, i, cli_events_get(t->events, t->calls.items[i]), first_ns, last_ns);
   for (size_t i = 0; i < t->after_calls.count; i++) print_phase(t, cli_events_get(t->events, t->after_calls.items[i]));
@@ -459,9 +479,20 @@ static void print_blank(timeline *t) {
   t->column++;
 }
 
+/* An answer stands below the begin of its request. */
+static void print_request_begin(timeline *t) {
+  if (!t->asked_ns) return;
+  print_key(t, t->asked_ns, "model");
+  cli_paint_on(t->output, CLI_FAINT);
+  cli_print_string(t->output, "begins\n");
+  cli_paint_off(t->output);
+  t->asked_ns = 0;
+}
+
 static void print_delta(timeline *t, tp_text event) {
   tp_text text = cli_event_text(event, "text");
   if (!t->streams) {
+    print_request_begin(t);
     print_key(t, cli_event_int(event, "time_ns"), "answer");
     cli_output_stream(t->output, true);
     t->streams = t->streamed = true;
@@ -493,13 +524,18 @@ static void end_stream(timeline *t) {
 static void print_model(timeline *t, tp_text event) {
   tp_text request = tp_value_get(event, "request"), results = tp_value_get(request, "tool_results");
   tp_text text = cli_event_text(event, "text");
-  print_key(t, cli_event_int(event, "started_ns"), "model");
+  bool is_late = print_span_key(t, cli_event_int(event, "started_ns"), cli_event_int(event, "ended_ns"), "model");
+  bool failed = !cli_text_is(cli_event_text(event, "outcome"), "TP_OK");
+  t->asked_ns = 0;
   cli_paint_on(t->output, CLI_FAINT);
   cli_printf(t->output, "shown %lld message%s", (long long)cli_event_int(request, "message_count"),
              cli_event_int(request, "message_count") == 1 ? "" : "s");
   if (tp_value_count(results) > 0) print_results_read(t, results);
-  if (!cli_text_is(cli_event_text(event, "outcome"), "TP_OK")) cli_print_string(t->output, ", did not answer");
+  if (t->retries > 0) cli_printf(t->output, ", retry %u with its pause", t->retries);
+  if (failed) cli_print_string(t->output, ", did not answer");
+  t->retries = failed ? t->retries + 1 : 0;
   cli_printf(t->output, ", %.2f ms", ms(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns")));
+  print_since(t, is_late, cli_event_int(event, "started_ns"));
   cli_paint_off(t->output);
   cli_print(t->output, "\n", 1);
   bool printed = t->streamed;
@@ -513,6 +549,8 @@ static void print_model(timeline *t, tp_text event) {
 
 static void print_begin(timeline *t, tp_text event) {
   t->began_ns = cli_event_int(event, "time_ns");
+  t->shown_ns = t->asked_ns = 0;
+  t->retries = 0;
   cli_print_string(t->output, "\n  turn ");
   cli_paint_on(t->output, CLI_BOLD);
   cli_print_cut(t->output, cli_event_text(tp_value_get(event, "ids"), "turn"), CUT_WIDTH);
@@ -585,8 +623,10 @@ static void print_event(timeline *t, size_t index) {
   else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
   else if (cli_text_is(kind, "tool_progress")) print_call_progress(t, event);
   else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, index);
-  else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) print_calls(t);
-  else if (cli_text_is(kind, "model_end")) {
+  else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) {
+    print_calls(t);
+    t->asked_ns = cli_text_is(kind, "model_begin") ? cli_event_int(event, "time_ns") : 0;
+  } else if (cli_text_is(kind, "model_end")) {
     print_model(t, event);
     t->calls.count = 0;
   } else if (is_warning_of_turn(event)) print_warning(t, event);
@@ -625,6 +665,7 @@ void cli_timeline_free(cli_timeline *t) {
 void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t waited_ns) {
   if (t->events->count > 0) {
     t->began_ns = cli_event_int(cli_events_get(t->events, 0), "time_ns");
+    t->shown_ns = t->asked_ns = 0;
     cli_print_string(t->output, "\n  end of the session\n");
     for (size_t i = 0; i < t->events->count; i++) print_event(t, i);
   }

@@ -19,6 +19,9 @@ typedef struct cli_timeline {
   const cli_events *events; /* of the turn */
   bool verbose;
   int64_t began_ns;
+  int64_t shown_ns;        /* the time of the newest line: none after it has an earlier one */
+  int64_t asked_ns;        /* when the request that is under way began; 0: none is, or its begin has a line */
+  uint32_t retries;        /* how often the request was tried again, which is the next one's number */
   cli_numbers runs;        /* events RUN that belong to no printed phase yet */
   cli_numbers calls;       /* events TOOL_END since the last response, in completion order */
   cli_numbers contributed; /* events CONTEXT, REMINDER, DIAGNOSTIC whose phase has not ended yet */
