@@ -673,13 +673,16 @@ typedef struct tp_job_claim {
   int64_t lease_ms;
   /** NULL: every job. */
   tp_job_filter_fn filter;
-  /** Called once, when a job is claimed, without any lock of the store. */
+  /** Called once for each job that is claimed, without any lock of the store. */
   tp_job_fn take;
   /** Called for each job that became a dead letter because its last lease ran out, without any lock of the store;
    *  may be NULL. */
   tp_job_fn dead;
   /** Of filter, take and dead. */
   void *ctx;
+  /** As many are claimed at most, in one transaction, the oldest first; 0: one. Above one only for a store with
+   *  job_finish_all. */
+  size_t count_max;
 } tp_job_claim;
 
 /** A claim whose lease is extended. Times are unix milliseconds. */
@@ -863,7 +866,8 @@ typedef struct tp_store {
   tp_status (*job_insert)(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
   /** Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
    *  claim whose lease ran out may be claimed anew, or is a dead letter after its last attempt.
-   *  @return TP_OK after take was called once; TP_ERR_NOT_FOUND with *ret_next_ms = when to ask again (0: unknown). */
+   *  @return TP_OK after take was called, once for each that was claimed; TP_ERR_NOT_FOUND with *ret_next_ms = when to
+   *          ask again (0: unknown). */
   tp_status (*job_claim)(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
   /** Moves the end of a claim's lease: the heartbeat of a job that runs, every third of the lease.
    *  @return TP_OK; TP_ERR_STALE when the claim is not the current one; TP_ERR_NOT_FOUND. */
@@ -936,6 +940,17 @@ typedef struct tp_store {
    *  @param ids  by TP_ID_*: tenant, session and turn identify the turn. */
   tp_status (*turn_is_cut)(void *ctx, uint64_t process_run_id, const tp_text *ids, size_t id_count, bool *ret_is_cut,
                            tp_fault *fault);
+
+  /* ---- jobs together ---- */
+
+  /** Ends claims as job_finish() does, of different jobs, in one transaction. May be NULL: then they are ended one by
+   *  one. A store that has it reads tp_job_claim.count_max, too.
+   *  @param requests      count of them, at least one.
+   *  @param ret_states    of each the tp_job_state that its job is in now, where its status is TP_OK.
+   *  @param ret_statuses  of each what job_finish() returns: TP_OK, TP_ERR_STALE or TP_ERR_NOT_FOUND.
+   *  @return TP_OK; else no claim was ended. */
+  tp_status (*job_finish_all)(void *ctx, const tp_job_finish *const *requests, size_t count, uint32_t *ret_states,
+                              tp_status *ret_statuses, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

@@ -16,6 +16,7 @@ enum {
   STORE_PAUSE_MS = 5000,
   CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
   MESSAGE_BYTES_MAX = 200,
+  BATCH_MAX = 64, /* jobs that are claimed, or ended, by one call of the store */
   WAITS_MAX = 1024
 };
 
@@ -48,6 +49,13 @@ typedef struct running_job {
   size_t message_size;
   bool started;
 } running_job;
+
+/** What one call of the store claims. */
+typedef struct batch {
+  tp__jobs *jobs;
+  running_job *items[BATCH_MAX]; /* made before, so that no claim lacks memory */
+  size_t made, taken;
+} batch;
 
 tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, const tp_runtime_options *options) {
   memset(jobs, 0, sizeof *jobs);
@@ -144,7 +152,7 @@ static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *clai
 /* ---- the thread ---- */
 
 static bool can_run(void *ctx, const tp_job *candidate) {
-  tp__registry *registry = tp__runtime_registry(((running_job *)ctx)->jobs->runtime);
+  tp__registry *registry = tp__runtime_registry(((batch *)ctx)->jobs->runtime);
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =
@@ -168,8 +176,7 @@ static void copy_texts(running_job *job, const tp_job *claimed) {
   }
 }
 
-static void take_claimed(void *ctx, const tp_job *claimed) {
-  running_job *job = ctx;
+static void take_claimed(running_job *job, const tp_job *claimed) {
   job->desc = *claimed;
   job->desc.payload = job->desc.message = (tp_text){NULL, 0};
   copy_texts(job, claimed);
@@ -230,10 +237,10 @@ static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
 }
 
 static void lost(void *ctx, const tp_job *job) {
-  note_dead(((running_job *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
+  note_dead(((batch *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
             tp_text_of("its last lease ran out"));
-  notify(((running_job *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
-  tp__backlog_offer(((running_job *)ctx)->jobs->runtime);
+  notify(((batch *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
+  tp__backlog_offer(((batch *)ctx)->jobs->runtime);
 }
 
 static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
@@ -245,24 +252,30 @@ static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
   notify(job->jobs->runtime, &shown, (tp_job_state)state);
 }
 
-static void finish(tp__jobs *jobs, running_job *job) {
-  tp_runtime *runtime = jobs->runtime;
-  const tp_store *store = tp__runtime_store(runtime);
-  tp_text message = {job->message, job->message_size};
-  int64_t now_ms = tp__unix_ms(), pause = with_jitter_ms(pause_ms(job));
+static tp_job_finish end_of_claim(const running_job *job, int64_t now_ms) {
+  int64_t pause = with_jitter_ms(pause_ms(job));
   TP__ASSERT(pause >= 0 && pause <= TP_JOB_PAUSE_MS_MAX && job->desc.postponed_ms >= 0);
-  tp_job_finish request = {.struct_size = sizeof request,
-                           .id = job->desc.id,
-                           .claim = job->desc.claim,
-                           .now_ms = now_ms,
-                           .retry_at_ms = now_ms + pause,
-                           .postponed_ms = job->desc.postponed_ms + (job->reason == TP_REASON_POSTPONED ? pause : 0),
-                           .end = job->end,
-                           .reason = job->reason,
-                           .code = job->code,
-                           .message = message};
-  uint32_t state = TP_JOB_QUEUED;
-  tp_status status = store->job_finish(store->ctx, &request, &state, NULL);
+  return (tp_job_finish){.struct_size = sizeof(tp_job_finish),
+                         .id = job->desc.id,
+                         .claim = job->desc.claim,
+                         .now_ms = now_ms,
+                         .retry_at_ms = now_ms + pause,
+                         .postponed_ms = job->desc.postponed_ms + (job->reason == TP_REASON_POSTPONED ? pause : 0),
+                         .end = job->end,
+                         .reason = job->reason,
+                         .code = job->code,
+                         .message = {job->message, job->message_size}};
+}
+
+static void release_job(tp_runtime *runtime, running_job *job) {
+  tp__release(tp__runtime_allocator(runtime), job->texts, job->texts ? job->texts_size : 0);
+  tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
+}
+
+/* The store has answered; the job is released. @param state  with TP_OK. */
+static void report_finished(tp__jobs *jobs, running_job *job, tp_status status, uint32_t state, int64_t now_ms) {
+  tp_runtime *runtime = jobs->runtime;
+  tp_text message = {job->message, job->message_size};
   bool is_dead = status == TP_OK && state == TP_JOB_DEAD;
   if (is_dead) note_dead(jobs, job->desc.id, job->desc.handler, job->desc.attempt, job->reason, message);
   if (is_dead && job->state == TP_STATE_CANCELLED) {
@@ -275,8 +288,39 @@ static void finish(tp__jobs *jobs, running_job *job) {
             tp_status_text(status));
   else if (job->end != TP_JOB_END_RELEASED || job->reason == TP_REASON_POSTPONED) notify_end(job, state, now_ms);
   if (status == TP_OK && state != TP_JOB_QUEUED) tp__backlog_offer(runtime);
-  tp__release(tp__runtime_allocator(runtime), job->texts, job->texts ? job->texts_size : 0);
-  tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
+  release_job(runtime, job);
+}
+
+static void finish_one(tp__jobs *jobs, running_job *job) {
+  const tp_store *store = tp__runtime_store(jobs->runtime);
+  tp_job_finish request = end_of_claim(job, tp__unix_ms());
+  uint32_t state = TP_JOB_QUEUED;
+  tp_status status = store->job_finish(store->ctx, &request, &state, NULL);
+  report_finished(jobs, job, status, state, request.now_ms);
+}
+
+/* In one transaction where the store can. Where that fails each is ended by itself, so that one that cannot be written
+ * keeps no other one. */
+static void finish(tp__jobs *jobs, running_job **ended, size_t count) {
+  const tp_store *store = tp__runtime_store(jobs->runtime);
+  tp_job_finish requests[BATCH_MAX];
+  const tp_job_finish *list[BATCH_MAX];
+  uint32_t states[BATCH_MAX];
+  tp_status statuses[BATCH_MAX];
+  TP__ASSERT(count > 0 && count <= BATCH_MAX);
+  bool together = count > 1 && store->job_finish_all;
+  if (together) {
+    int64_t now_ms = tp__unix_ms();
+    for (size_t i = 0; i < count; i++) {
+      requests[i] = end_of_claim(ended[i], now_ms);
+      list[i] = &requests[i];
+    }
+    together = store->job_finish_all(store->ctx, list, count, states, statuses, NULL) == TP_OK;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (together) report_finished(jobs, ended[i], statuses[i], states[i], requests[i].now_ms);
+    else finish_one(jobs, ended[i]);
+  }
 }
 
 /* ---- heartbeat ---- */
@@ -322,63 +366,98 @@ static void renew_all(tp__jobs *jobs) {
 
 /* ---- claiming ---- */
 
-/* @return true when one was claimed; else *ret_next_ms is when to look again, 0 for at the next news. */
-static bool claim_one(tp__jobs *jobs, int64_t *ret_next_ms) {
+static void take_into_batch(void *ctx, const tp_job *claimed) {
+  batch *b = ctx;
+  TP__ASSERT(b->taken < b->made);
+  take_claimed(b->items[b->taken++], claimed);
+}
+
+static void make_batch(batch *b, size_t count) {
+  while (b->made < count) {
+    running_job *job = tp__alloc_zero(tp__runtime_allocator(b->jobs->runtime), sizeof *job);
+    if (!job) return;
+    job->jobs = b->jobs;
+    b->items[b->made++] = job;
+  }
+}
+
+/* What was not claimed, and what was claimed and could not be started, runs no more. */
+static void settle_batch(tp__jobs *jobs, batch *b) {
+  running_job *refused[BATCH_MAX];
+  size_t count = 0;
+  for (size_t i = 0; i < b->taken; i++) {
+    if (b->items[i]->started) {
+      if (tp__list_empty(&jobs->live)) jobs->renew_at_ns = next_renewal_ns(jobs);
+      tp__list_push(&jobs->live, &b->items[i]->live);
+    } else {
+      refused[count++] = b->items[i];
+    }
+  }
+  if (count > 0) finish(jobs, refused, count);
+  for (size_t i = b->taken; i < b->made; i++) release_job(jobs->runtime, b->items[i]);
+  count += b->made - b->taken;
+  if (count == 0) return;
+  tp__mutex_lock(&jobs->mutex);
+  TP__ASSERT(jobs->running >= count);
+  jobs->running -= (uint32_t)count;
+  changed_locked(jobs);
+  tp__mutex_unlock(&jobs->mutex);
+}
+
+/* @param places  how many may run beside those that do.
+ * @return true when some were claimed; else *ret_next_ms is when to look again, 0 for at the next news. */
+static bool claim(tp__jobs *jobs, uint32_t places, int64_t *ret_next_ms) {
   tp_runtime *runtime = jobs->runtime;
+  const tp_store *store = tp__runtime_store(runtime);
+  batch b = {.jobs = jobs};
   *ret_next_ms = 0;
-  running_job *job = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *job);
-  if (!job) {
+  make_batch(&b, !store->job_finish_all ? 1 : places < BATCH_MAX ? places : BATCH_MAX);
+  if (b.made == 0) {
     *ret_next_ms = tp__unix_ms() + PAUSE_MS;
     return false;
   }
-  job->jobs = jobs;
   tp__mutex_lock(&jobs->mutex);
-  jobs->running++; /* before it can end */
+  jobs->running += (uint32_t)b.made; /* before any can end */
   tp__mutex_unlock(&jobs->mutex);
   tp_job_claim request = {.struct_size = sizeof request,
                           .now_ms = tp__unix_ms(),
                           .lease_ms = jobs->lease_ms,
                           .filter = can_run,
-                          .take = take_claimed,
+                          .take = take_into_batch,
                           .dead = lost,
-                          .ctx = job};
-  const tp_store *store = tp__runtime_store(runtime);
+                          .ctx = &b,
+                          .count_max = store->job_finish_all ? b.made : 0};
   tp_status status = store->job_claim(store->ctx, &request, ret_next_ms, NULL);
-  if (status == TP_OK && job->started) {
-    if (tp__list_empty(&jobs->live)) jobs->renew_at_ns = next_renewal_ns(jobs);
-    tp__list_push(&jobs->live, &job->live);
-    return true;
-  }
-  bool claimed = status == TP_OK;
-  if (!claimed && status != TP_ERR_NOT_FOUND) {
+  if (status != TP_OK && status != TP_ERR_NOT_FOUND) {
     tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "no job could be claimed: %s",
             tp_status_text(status));
     *ret_next_ms = tp__unix_ms() + STORE_PAUSE_MS;
     jobs->poll_at_ns = tp__deadline_after_ms(tp__now_ns(), STORE_PAUSE_MS);
   }
-  if (claimed) finish(jobs, job);
-  else tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
-  tp__mutex_lock(&jobs->mutex);
-  jobs->running--;
-  changed_locked(jobs);
-  tp__mutex_unlock(&jobs->mutex);
-  return claimed;
+  settle_batch(jobs, &b);
+  return b.taken > 0;
 }
 
-/* @return whether there was one. */
-static bool finish_one_locked(tp__jobs *jobs) {
+/* Those that have ended while the store was busy go to it together. @return whether there was one. */
+static bool finish_ended_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
-  if (tp__list_empty(&jobs->ended)) return false;
-  running_job *job = TP__CONTAINER(jobs->ended.next, running_job, link);
-  tp__list_remove(&job->link);
+  running_job *ended[BATCH_MAX];
+  size_t count = 0;
+  while (count < BATCH_MAX && !tp__list_empty(&jobs->ended)) {
+    ended[count] = TP__CONTAINER(jobs->ended.next, running_job, link);
+    tp__list_remove(&ended[count++]->link);
+  }
+  if (count == 0) return false;
   tp__mutex_unlock(&jobs->mutex);
-  tp__list_remove(&job->live);
-  tp__turn_unref(job->turn);
-  finish(jobs, job);
+  for (size_t i = 0; i < count; i++) {
+    tp__list_remove(&ended[i]->live);
+    tp__turn_unref(ended[i]->turn);
+  }
+  finish(jobs, ended, count);
   tp__mutex_lock(&jobs->mutex);
-  TP__ASSERT(jobs->running > 0);
-  jobs->running--;
-  jobs->news++; /* its order key may have a next one */
+  TP__ASSERT(jobs->running >= count);
+  jobs->running -= (uint32_t)count;
+  jobs->news++; /* their order keys may have next ones */
   changed_locked(jobs);
   return true;
 }
@@ -479,7 +558,7 @@ static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
 /* @return whether there was something to do; else *ret_next_ns is when there may be, if nothing changes before. */
 static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   TP__LOCKED(&jobs->mutex);
-  if (finish_one_locked(jobs) || run_timed_locked(jobs)) return true;
+  if (finish_ended_locked(jobs) || run_timed_locked(jobs)) return true;
   if (jobs->stop && !jobs->cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
     jobs->cancelled = true;
     tp__mutex_unlock(&jobs->mutex);
@@ -495,8 +574,9 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   }
   jobs->seen = jobs->news;
   int64_t next_ms;
+  uint32_t places = jobs->running_max - jobs->running;
   tp__mutex_unlock(&jobs->mutex);
-  bool again = claim_one(jobs, &next_ms);
+  bool again = claim(jobs, places, &next_ms);
   int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
   if (wait_ms > TP_JOB_PAUSE_MS_MAX)
     wait_ms = TP_JOB_PAUSE_MS_MAX; /* by a clock that was set meanwhile it may be due before */

@@ -285,31 +285,39 @@ static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_j
   return accepted;
 }
 
+/* @return NULL when there is none; else what take sees, held. */
+static tp__queued_job *claim_one_locked(memory_store *store, const tp_job_claim *request, tp_job *ret_view,
+                                        int64_t *ret_next_ms) {
+  TP__LOCKED(&store->mutex);
+  for (uint64_t after_id = 0;;) {
+    tp__queued_job *job = tp__job_queue_candidate(&store->jobs, after_id, request->now_ms, ret_next_ms);
+    if (!job) return NULL;
+    after_id = job->desc.id;
+    tp__queued_job_hold(job); /* it may be discarded while the filter is asked */
+    bool claimed = may_take_locked(store, job, request) &&
+                   tp__job_queue_claim(&store->jobs, job, request->now_ms, request->lease_ms);
+    if (claimed) *ret_view = view_of(job, true);
+    tp__queued_job_unref(&store->jobs, job);
+    if (claimed) return job;
+  }
+}
+
 static tp_status job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
   memory_store *store = ctx;
   tp_job_claim request;
   TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_claim", fault));
+  size_t count = 0, most = request.count_max ? request.count_max : 1;
   tp__mutex_lock(&store->mutex);
   bury_lost_locked(store, &request);
-  tp__queued_job *job = NULL;
-  for (uint64_t after_id = 0;;) {
-    job = tp__job_queue_candidate(&store->jobs, after_id, request.now_ms, ret_next_ms);
-    if (!job) break;
-    after_id = job->desc.id;
-    tp__queued_job_hold(job); /* it may be discarded while the filter is asked */
-    bool claimed = may_take_locked(store, job, &request) &&
-                   tp__job_queue_claim(&store->jobs, job, request.now_ms, request.lease_ms);
+  tp_job view;
+  for (tp__queued_job *job; count < most && (job = claim_one_locked(store, &request, &view, ret_next_ms)); count++) {
+    tp__mutex_unlock(&store->mutex);
+    request.take(request.ctx, &view);
+    tp__mutex_lock(&store->mutex);
     tp__queued_job_unref(&store->jobs, job);
-    if (claimed) break;
   }
-  tp_job view = job ? view_of(job, true) : (tp_job){0};
   tp__mutex_unlock(&store->mutex);
-  if (!job) return TP_ERR_NOT_FOUND;
-  request.take(request.ctx, &view);
-  tp__mutex_lock(&store->mutex);
-  tp__queued_job_unref(&store->jobs, job);
-  tp__mutex_unlock(&store->mutex);
-  return TP_OK;
+  return count > 0 ? TP_OK : TP_ERR_NOT_FOUND;
 }
 
 static tp_status refuse_claim(tp_status status, uint64_t id, tp_fault *fault) {
@@ -317,17 +325,29 @@ static tp_status refuse_claim(tp_status status, uint64_t id, tp_fault *fault) {
   return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
 }
 
+static tp_status read_finish(const tp_job_finish *theirs, tp_job_finish *ours, tp_fault *fault) {
+  TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_job_finish", fault));
+  if (ours->reserved_ != 0) return refuse_reserved("tp_job_finish", fault);
+  if (ours->end >= TP_JOB_END_SUCCEEDED && ours->end <= TP_JOB_END_RELEASED) return TP_OK;
+  return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", ours->end);
+}
+
 static tp_status job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
   memory_store *store = ctx;
   tp_job_finish request;
-  TP__TRY(tp__options_read(&request, sizeof request, theirs, "tp_job_finish", fault));
-  if (request.reserved_ != 0) return refuse_reserved("tp_job_finish", fault);
-  if (request.end < TP_JOB_END_SUCCEEDED || request.end > TP_JOB_END_RELEASED)
-    return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", request.end);
+  TP__TRY(read_finish(theirs, &request, fault));
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_finish(&store->jobs, &request, ret_state);
   tp__mutex_unlock(&store->mutex);
   return refuse_claim(status, request.id, fault);
+}
+
+static tp_status job_finish_all(void *ctx, const tp_job_finish *const *theirs, size_t count, uint32_t *ret_states,
+                                tp_status *ret_statuses, tp_fault *fault) {
+  tp_job_finish request;
+  for (size_t i = 0; i < count; i++) TP__TRY(read_finish(theirs[i], &request, fault));
+  for (size_t i = 0; i < count; i++) ret_statuses[i] = job_finish(ctx, theirs[i], &ret_states[i], NULL);
+  return TP_OK;
 }
 
 static tp_status job_renew(void *ctx, const tp_job_renew *theirs, tp_fault *fault) {
@@ -461,6 +481,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .turns_running = turns_running,
                            .job_insert = job_insert,
                            .job_claim = job_claim,
+                           .job_finish_all = job_finish_all,
                            .job_finish = job_finish,
                            .job_renew = job_renew,
                            .job_open = job_open,

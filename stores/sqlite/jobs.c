@@ -170,80 +170,69 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 
 /* ---- claiming ---- */
 
-/** Which handlers and versions a filter refused, one after the other in memory. */
-typedef struct refused_list {
-  struct refused {
-    tp_text handler;
-    uint32_t version;
-  } * items;
+/** A handler and a contract version: what the filter says of one of their jobs it says of all. */
+typedef struct job_class {
+  tp_text handler; /* a copy */
+  uint32_t version;
+  bool is_accepted;
+} job_class;
+
+typedef struct class_list {
+  job_class *items;
   size_t count;
-} refused_list;
+} class_list;
 
-static bool is_refused(const refused_list *list, tp_text handler, uint32_t version) {
-  for (size_t i = 0; i < list->count; i++)
-    if (list->items[i].version == version && tp__same(list->items[i].handler, handler)) return true;
-  return false;
-}
-
-static int refuse(refused_list *list, const tp_job *job) {
-  struct refused *items = sqlite3_realloc64(list->items, (list->count + 1) * sizeof *items);
+static int add_class(class_list *list, tp_text handler, uint32_t version) {
+  job_class *items = sqlite3_realloc64(list->items, (list->count + 1) * sizeof *items);
   if (!items) return SQLITE_NOMEM;
   list->items = items;
-  char *copy = sqlite3_malloc64(job->handler.size + 1);
+  char *copy = sqlite3_malloc64(handler.size + 1);
   if (!copy) return SQLITE_NOMEM;
-  memcpy(copy, job->handler.data, job->handler.size);
-  items[list->count++] = (struct refused){{copy, job->handler.size}, job->contract_version};
+  if (handler.size) memcpy(copy, handler.data, handler.size);
+  items[list->count++] = (job_class){{copy, handler.size}, version, false};
   return SQLITE_OK;
 }
 
-static void refused_list_fini(refused_list *list) {
+static void class_list_fini(class_list *list) {
   for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)(uintptr_t)list->items[i].handler.data);
   sqlite3_free(list->items);
 }
 
 /* The first job of a class that may run. @return SQLITE_ROW, SQLITE_DONE or an error. */
-static int first_of_class(tp__sqlite_store *s, tp_text handler, int64_t version, int64_t now_ms, int64_t *ret_id) {
+static int first_of_class(tp__sqlite_store *s, const job_class *class, int64_t now_ms, int64_t *ret_id) {
   sqlite3_stmt *ready = s->statements[TP__READY_JOB];
-  const int64_t values[] = {now_ms, version};
+  const int64_t values[] = {now_ms, class->version};
   int rc = tp__sqlite_bind_ints(ready, values, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(ready, 3, handler);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(ready, 3, class->handler);
   return fetch_number(ready, rc, ret_id);
 }
 
-/* The oldest job that may run, of the classes that were not refused; each class is looked up by its name and version
- * after the one before. @return SQLITE_ROW, SQLITE_DONE or an error. */
-static int candidate_locked(tp__sqlite_store *s, const refused_list *refused, int64_t now_ms, int64_t *ret_id) {
+/* Appends the class that follows the last one of the list. @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int next_class_locked(tp__sqlite_store *s, class_list *list) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];
-  int64_t best = 0, id = 0, version = -1;
-  char *handler = NULL; /* of the class before */
-  size_t size = 0;
-  int rc;
-  for (;;) {
-    rc = tp__sqlite_bind_text(next, 1, (tp_text){handler, size});
-    if (rc == SQLITE_OK) rc = sqlite3_bind_int64(next, 2, version);
-    if (rc == SQLITE_OK) rc = sqlite3_step(next);
-    if (rc != SQLITE_ROW) break;
-    tp_text name = tp__sqlite_column(next, 0);
-    char *copy = sqlite3_malloc64(name.size + 1);
-    if (!copy) {
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    memcpy(copy, name.data, name.size);
-    size = name.size;
-    version = sqlite3_column_int64(next, 1);
-    tp__sqlite_release(next);
-    sqlite3_free(handler);
-    handler = copy;
-    if (is_refused(refused, (tp_text){handler, size}, (uint32_t)version)) continue;
-    rc = first_of_class(s, (tp_text){handler, size}, version, now_ms, &id);
-    if (rc == SQLITE_ROW && (best == 0 || id < best)) best = id;
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) break;
+  const job_class *last = list->count ? &list->items[list->count - 1] : NULL;
+  int rc = tp__sqlite_bind_text(next, 1, last ? last->handler : (tp_text){NULL, 0});
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(next, 2, last ? (int64_t)last->version : -1);
+  if (rc == SQLITE_OK) rc = sqlite3_step(next);
+  if (rc == SQLITE_ROW) {
+    int added = add_class(list, tp__sqlite_column(next, 0), (uint32_t)sqlite3_column_int64(next, 1));
+    if (added != SQLITE_OK) rc = added;
   }
   tp__sqlite_release(next);
-  sqlite3_free(handler);
-  if (rc != SQLITE_DONE) return rc;
+  return rc;
+}
+
+/* The oldest job that may run, of the classes that were accepted. @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int candidate_locked(tp__sqlite_store *s, const class_list *classes, int64_t now_ms, int64_t *ret_id) {
+  TP__LOCKED(&s->mutex);
+  int64_t best = 0, id = 0;
+  for (size_t i = 0; i < classes->count; i++) {
+    if (!classes->items[i].is_accepted) continue;
+    int rc = first_of_class(s, &classes->items[i], now_ms, &id);
+    if (rc == SQLITE_ROW && (best == 0 || id < best)) best = id;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
+  }
   *ret_id = best;
   return best ? SQLITE_ROW : SQLITE_DONE;
 }
@@ -309,8 +298,7 @@ static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
 }
 
 /* The filter takes locks of its own, so it is asked between two locked parts. */
-static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, bool *ret_accepted,
-                      refused_list *refused) {
+static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, bool *ret_accepted) {
   TP__LOCKED(&s->mutex);
   *ret_accepted = true;
   if (!request->filter) return SQLITE_OK;
@@ -322,80 +310,107 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
   tp__lock_release(&s->mutex);
   *ret_accepted = request->filter(request->ctx, job);
   tp__lock_acquire(&s->mutex);
-  rc = *ret_accepted ? SQLITE_OK : refuse(refused, job);
   sqlite3_free(job);
-  return rc;
+  return SQLITE_OK;
 }
+
+/* The classes with a job that may run, and which of them the filter accepts. @return SQLITE_OK or an error. */
+static int ask_classes_locked(tp__sqlite_store *s, const tp_job_claim *request, class_list *classes, bool *ret_any) {
+  TP__LOCKED(&s->mutex);
+  int rc;
+  int64_t id = 0;
+  *ret_any = false;
+  while ((rc = next_class_locked(s, classes)) == SQLITE_ROW) {
+    bool accepted = false;
+    rc = first_of_class(s, &classes->items[classes->count - 1], request->now_ms, &id);
+    if (rc == SQLITE_ROW) rc = ask_locked(s, request, id, &accepted);
+    if (rc != SQLITE_OK && rc != SQLITE_DONE) return rc;
+    classes->items[classes->count - 1].is_accepted = accepted;
+    *ret_any = *ret_any || accepted;
+  }
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+enum { CLAIMS_MAX = 256 }; /* in one transaction */
 
 typedef struct claiming {
   tp__sqlite_store *s;
   const tp_job_claim *request;
-  int64_t id;
-  tp_job *job; /* NULL: it cannot be claimed any more */
+  class_list classes;
+  size_t most;
+  tp_job **jobs; /* that were claimed; space for most */
+  size_t count;
 } claiming;
 
-static int write_claim(void *ctx) {
+static void free_claimed(claiming *c) {
+  while (c->count > 0) sqlite3_free(c->jobs[--c->count]);
+}
+
+/* Looked for under the file's lock, so that another process claims none of them meanwhile. */
+static int write_claims(void *ctx) {
   claiming *c = ctx;
   sqlite3_stmt *claim = c->s->statements[TP__CLAIM_JOB];
-  const int64_t values[] = {c->id, c->request->now_ms, c->request->lease_ms, (int64_t)c->s->process_run_id};
-  sqlite3_free(c->job);
-  int rc = fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), &c->job);
+  int rc = SQLITE_ROW;
+  free_claimed(c);
+  while (rc == SQLITE_ROW && c->count < c->most) {
+    int64_t id = 0;
+    rc = candidate_locked(c->s, &c->classes, c->request->now_ms, &id);
+    const int64_t values[] = {id, c->request->now_ms, c->request->lease_ms, (int64_t)c->s->process_run_id};
+    if (rc == SQLITE_ROW) rc = fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), &c->jobs[c->count]);
+    if (rc == SQLITE_ROW) c->count++;
+  }
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The claim shares the commit of others, so it waits for it without the lock.
- * @param ret_job  NULL when it cannot be claimed any more. */
-static tp_status claim_one_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, tp_job **ret_job,
-                                  tp_fault *fault) {
+/* The claims share the commit of others, so they wait for it without the lock. */
+static tp_status claim_all_locked(claiming *c, tp_fault *fault) {
+  tp__sqlite_store *s = c->s;
   TP__LOCKED(&s->mutex);
-  claiming c = {.s = s, .request = request, .id = id};
   tp__lock_release(&s->mutex);
-  tp_status status = tp__store_write(s, write_claim, &c, "claim a job", fault);
+  c->jobs = sqlite3_malloc64(c->most * sizeof(tp_job *));
+  tp_status status = c->jobs ? tp__store_write(s, write_claims, c, "claim jobs", fault)
+                             : tp__store_fail(s, NULL, "claim jobs", SQLITE_NOMEM, fault);
   tp__lock_acquire(&s->mutex);
-  if (status == TP_OK) *ret_job = c.job;
-  else sqlite3_free(c.job);
+  if (status != TP_OK) free_claimed(c);
   return status;
 }
 
-/* @return TP_OK with the job, or with NULL and when to look again. */
-static tp_status claim_locked(tp__sqlite_store *s, const tp_job_claim *request, tp_job **ret_job, int64_t *ret_next_ms,
-                              tp_fault *fault) {
+/* @return TP_OK with the jobs, or with none and when to look again. */
+static tp_status claim_locked(claiming *c, int64_t *ret_next_ms, tp_fault *fault) {
+  tp__sqlite_store *s = c->s;
+  const tp_job_claim *request = c->request;
   TP__LOCKED(&s->mutex);
-  refused_list refused = {0};
-  int64_t id = 0;
-  bool accepted = false;
-  tp_status status = TP_OK;
+  bool any = false;
   int rc = request->now_ms < s->claimed_ms ? tp__sqlite_bound_pauses_locked(s, request->now_ms) : SQLITE_OK;
   s->claimed_ms = request->now_ms;
   if (rc == SQLITE_OK) rc = bury_lost_locked(s, request);
-  while (rc == SQLITE_OK && status == TP_OK && !*ret_job) { /* one that another one has by now: the next */
-    rc = candidate_locked(s, &refused, request->now_ms, &id);
-    if (rc != SQLITE_ROW) break;
-    rc = ask_locked(s, request, id, &accepted, &refused);
-    if (rc == SQLITE_OK && accepted) status = claim_one_locked(s, request, id, ret_job, fault);
+  if (rc == SQLITE_OK) rc = ask_classes_locked(s, request, &c->classes, &any);
+  if (rc == SQLITE_OK && any) {
+    tp_status status = claim_all_locked(c, fault);
+    if (status != TP_OK || c->count > 0) return status; /* of those that another one has by now there is none */
   }
-  refused_list_fini(&refused);
-  if (status != TP_OK || *ret_job) return status;
   sqlite3_stmt *next_due = s->statements[TP__NEXT_DUE];
-  if (rc == SQLITE_DONE)
+  if (rc == SQLITE_OK)
     rc = expect_row(fetch_number(next_due, tp__sqlite_bind_ints(next_due, &request->now_ms, 1), ret_next_ms));
-  return rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "claim a job", rc, fault);
+  return rc == SQLITE_OK ? TP_OK : tp__store_fail(s, s->db, "claim jobs", rc, fault);
 }
 
 tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
   tp__sqlite_store *s = ctx;
   tp_job_claim request;
-  tp_job *job = NULL;
+  claiming c = {.s = s, .request = &request};
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
+  c.most = request.count_max == 0 ? 1 : request.count_max < CLAIMS_MAX ? request.count_max : CLAIMS_MAX;
   tp__lock_acquire(&s->mutex);
-  status = claim_locked(s, &request, &job, ret_next_ms, fault);
+  status = claim_locked(&c, ret_next_ms, fault);
   tp__lock_release(&s->mutex);
-  if (status != TP_OK) return status;
-  if (!job) return TP_ERR_NOT_FOUND;
-  request.take(request.ctx, job);
-  sqlite3_free(job);
-  return TP_OK;
+  if (status == TP_OK && c.count == 0) status = TP_ERR_NOT_FOUND;
+  for (size_t i = 0; i < c.count; i++) request.take(request.ctx, c.jobs[i]);
+  free_claimed(&c);
+  sqlite3_free(c.jobs);
+  class_list_fini(&c.classes);
+  return status;
 }
 
 /* ---- going on ---- */
@@ -480,17 +495,49 @@ static int write_finish(void *ctx) {
   return finish_locked(f->s, &f->request, &f->state, &f->refusal);
 }
 
+static tp_status read_finish(const tp_job_finish *theirs, tp_job_finish *ours, tp_fault *fault) {
+  tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_job_finish", fault);
+  if (status != TP_OK || (ours->end >= TP_JOB_END_SUCCEEDED && ours->end <= TP_JOB_END_RELEASED)) return status;
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", ours->end);
+}
+
 tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
   finishing f = {.s = ctx};
-  tp_status status = tp__struct_read(&f.request, sizeof f.request, theirs, "tp_job_finish", fault);
-  if (status != TP_OK) return status;
-  if (f.request.end < TP_JOB_END_SUCCEEDED || f.request.end > TP_JOB_END_RELEASED)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_job_finish.end is %u: it must be a tp_job_end", f.request.end);
-  status = tp__store_write(f.s, write_finish, &f, "finish a job", fault);
+  tp_status status = read_finish(theirs, &f.request, fault);
+  if (status == TP_OK) status = tp__store_write(f.s, write_finish, &f, "finish a job", fault);
   if (status != TP_OK) return status;
   if (f.refusal != TP_OK) return stale(f.s, f.request.id, f.refusal, fault);
   *ret_state = f.state;
   return TP_OK;
+}
+
+typedef struct finishing_all {
+  tp__sqlite_store *s;
+  const tp_job_finish *requests;
+  size_t count;
+  uint32_t *states;
+  tp_status *refusals;
+} finishing_all;
+
+static int write_finishes(void *ctx) {
+  finishing_all *f = ctx;
+  int rc = SQLITE_OK;
+  for (size_t i = 0; rc == SQLITE_OK && i < f->count; i++)
+    rc = finish_locked(f->s, &f->requests[i], &f->states[i], &f->refusals[i]);
+  return rc;
+}
+
+tp_status tp__sqlite_job_finish_all(void *ctx, const tp_job_finish *const *theirs, size_t count, uint32_t *ret_states,
+                                    tp_status *ret_statuses, tp_fault *fault) {
+  tp_status status = TP_OK;
+  assert(count > 0);
+  tp_job_finish *requests = sqlite3_malloc64(count * sizeof *requests);
+  if (!requests) return tp__store_fail(ctx, NULL, "finish jobs", SQLITE_NOMEM, fault);
+  for (size_t i = 0; status == TP_OK && i < count; i++) status = read_finish(theirs[i], &requests[i], fault);
+  finishing_all f = {ctx, requests, count, ret_states, ret_statuses};
+  if (status == TP_OK) status = tp__store_write(ctx, write_finishes, &f, "finish jobs", fault);
+  sqlite3_free(requests);
+  return status;
 }
 
 /* ---- what operators see and do ---- */

@@ -239,6 +239,8 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, 
 tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
 tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault);
 tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
+tp_status tp__sqlite_job_finish_all(void *ctx, const tp_job_finish *const *requests, size_t count, uint32_t *ret_states,
+                                    tp_status *ret_statuses, tp_fault *fault);
 tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault);
 tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *query, tp_job_each_fn each, void *each_ctx, tp_fault *fault);
 tp_status tp__sqlite_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);

@@ -440,6 +440,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .job_insert = tp__sqlite_job_insert,
                          .job_claim = tp__sqlite_job_claim,
                          .job_finish = tp__sqlite_job_finish,
+                         .job_finish_all = tp__sqlite_job_finish_all,
                          .job_renew = tp__sqlite_job_renew,
                          .job_open = tp__sqlite_job_open,
                          .jobs = tp__sqlite_jobs,

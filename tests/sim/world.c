@@ -192,6 +192,12 @@ static tp_status store_job_finish(void *ctx, const tp_job_finish *request, uint3
   lag();
   return w->inner->job_finish(w->inner->ctx, request, ret_state, fault);
 }
+static tp_status store_job_finish_all(void *ctx, const tp_job_finish *const *requests, size_t count,
+                                      uint32_t *ret_states, tp_status *ret_statuses, tp_fault *fault) {
+  world *w = ctx;
+  lag();
+  return w->inner->job_finish_all(w->inner->ctx, requests, count, ret_states, ret_statuses, fault);
+}
 static tp_status store_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   world *w = ctx;
   return w->inner->job_open(w->inner->ctx, order_key, ret_count, fault);
@@ -249,6 +255,7 @@ static tp_status make_store(world *w) {
                         .job_claim = store_job_claim,
                         .job_renew = store_job_renew,
                         .job_finish = store_job_finish,
+                        .job_finish_all = w->s->seed % 4 == 0 ? NULL : store_job_finish_all,
                         .job_open = store_job_open,
                         .records = store_records,
                         .jobs = store_jobs,

@@ -544,6 +544,132 @@ TEST(retry_waits_its_time_and_dies_after_the_last_attempt) {
   tp_store_free(store);
 }
 
+/* ---- several by one call ---- */
+
+enum { BATCH = 8 };
+
+typedef struct claimed_all {
+  claimed items[BATCH];
+  size_t count;
+} claimed_all;
+
+static void take_next(void *ctx, const tp_job *job) {
+  claimed_all *all = ctx;
+  if (all->count < BATCH) take(&all->items[all->count], job);
+  all->count++;
+}
+
+static tp_status claim_all(tp_store *store, size_t count_max, tp_job_filter_fn filter, claimed_all *all) {
+  int64_t next_ms;
+  tp_job_claim request = {.struct_size = sizeof request,
+                          .now_ms = 1,
+                          .lease_ms = 1000,
+                          .filter = filter,
+                          .take = take_next,
+                          .ctx = all,
+                          .count_max = count_max};
+  all->count = 0;
+  memset(all->items, 0, sizeof all->items);
+  return store->job_claim(store->ctx, &request, &next_ms, NULL);
+}
+
+TEST(one_call_claims_the_oldest_of_each_order_key_up_to_a_number) {
+  tp_store *store = open_store(0);
+  claimed_all all;
+  assert_int_equal(claim_all(store, 4, accept, &all), TP_ERR_NOT_FOUND);
+  insert(store, "a1", "a", false);
+  insert(store, "a2", "a", false);
+  insert(store, "b1", "b", false);
+  insert(store, "c1", "c", false);
+  insert(store, "d1", "d", false);
+  assert_int_equal(claim_all(store, 3, refuse, &all), TP_ERR_NOT_FOUND);
+  assert_int_equal(claim_all(store, 3, accept, &all), TP_OK);
+  assert_int_equal(all.count, 3);
+  assert_string_equal(all.items[0].key, "a1");
+  assert_string_equal(all.items[1].key, "b1");
+  assert_string_equal(all.items[2].key, "c1");
+  for (int i = 0; i < 3; i++) assert_true(all.items[i].attempt == 1 && all.items[i].payload[0] == '\x80');
+  assert_int_equal(finish_to(store, &all.items[0], TP_JOB_END_SUCCEEDED, 0, TP_JOB_SUCCEEDED), TP_OK);
+  assert_int_equal(claim_all(store, 0, NULL, &all), TP_OK); /* 0 is one */
+  assert_int_equal(all.count, 1);
+  assert_string_equal(all.items[0].key, "a2");
+  assert_int_equal(claim_all(store, 1000, accept, &all), TP_OK);
+  assert_int_equal(all.count, 1);
+  assert_string_equal(all.items[0].key, "d1");
+  assert_int_equal(claim_all(store, 1000, accept, &all), TP_ERR_NOT_FOUND);
+  assert_int_equal(open_jobs(store, ""), 4);
+  tp_store_free(store);
+}
+
+static bool accept_h(void *ctx, const tp_job *job) {
+  (void)ctx;
+  return tp_text_equal(job->handler, tp_text_of("h"));
+}
+
+TEST(one_call_claims_of_the_handlers_that_the_filter_accepts) {
+  tp_store *store = open_store(0);
+  claimed_all all;
+  const char *const handlers[] = {"g", "h", "i", "h"};
+  for (int i = 0; i < 4; i++) {
+    const char key[] = {'k', (char)('0' + i), '\0'};
+    tp_job job = job_of(key, key);
+    uint64_t id;
+    bool existed;
+    job.handler = tp_text_of(handlers[i]);
+    assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  }
+  assert_int_equal(claim_all(store, BATCH, accept_h, &all), TP_OK);
+  assert_int_equal(all.count, 2);
+  assert_string_equal(all.items[0].key, "k1");
+  assert_string_equal(all.items[1].key, "k3");
+  assert_int_equal(claim_all(store, BATCH, NULL, &all), TP_OK);
+  assert_int_equal(all.count, 2);
+  assert_string_equal(all.items[0].key, "k0");
+  assert_string_equal(all.items[1].key, "k2");
+  tp_store_free(store);
+}
+
+TEST(claims_that_end_together_have_an_answer_each) {
+  tp_store *store = open_store(0);
+  static const uint32_t ends[] = {TP_JOB_END_SUCCEEDED, TP_JOB_END_FAILED, TP_JOB_END_RETRY, TP_JOB_END_RELEASED};
+  static const uint32_t became[] = {TP_JOB_SUCCEEDED, TP_JOB_DEAD, TP_JOB_QUEUED, TP_JOB_QUEUED};
+  enum { ENDS = 4, STALE = ENDS, UNKNOWN, ALL };
+  claimed_all all;
+  tp_job_finish requests[ALL];
+  const tp_job_finish *list[ALL];
+  uint32_t states[ALL];
+  tp_status statuses[ALL];
+  tp_fault fault = {0};
+  const char *const keys[] = {"a", "b", "c", "d", "e"};
+  for (int i = 0; i < 5; i++) insert(store, keys[i], keys[i], false);
+  assert_int_equal(claim_all(store, BATCH, accept, &all), TP_OK);
+  assert_int_equal(all.count, 5);
+  for (int i = 0; i < ALL; i++) {
+    const claimed *c = &all.items[i < 5 ? i : 4];
+    requests[i] = (tp_job_finish){.struct_size = sizeof requests[i],
+                                  .id = c->id + (i == UNKNOWN ? 1000 : 0),
+                                  .claim = c->claim + (i == STALE ? 1000 : 0),
+                                  .now_ms = 2,
+                                  .retry_at_ms = 2,
+                                  .end = i < ENDS ? ends[i] : TP_JOB_END_SUCCEEDED};
+    list[i] = &requests[i];
+  }
+  requests[ALL - 1].end = 9; /* then none is ended */
+  assert_int_equal(store->job_finish_all(store->ctx, list, ALL, states, statuses, &fault), TP_ERR_USAGE);
+  assert_int_equal(open_jobs(store, ""), 5);
+  requests[ALL - 1].end = TP_JOB_END_SUCCEEDED;
+  assert_int_equal(store->job_finish_all(store->ctx, list, ALL, states, statuses, &fault), TP_OK);
+  for (int i = 0; i < ENDS; i++) {
+    assert_int_equal(statuses[i], TP_OK);
+    assert_int_equal(states[i], became[i]);
+  }
+  assert_int_equal(statuses[STALE], TP_ERR_STALE);
+  assert_int_equal(statuses[UNKNOWN], TP_ERR_NOT_FOUND);
+  assert_int_equal(open_jobs(store, ""), 3);
+  assert_int_equal(finish_to(store, &all.items[4], TP_JOB_END_SUCCEEDED, 0, TP_JOB_SUCCEEDED), TP_OK);
+  tp_store_free(store);
+}
+
 /* Between two claims the wall clock is set. A lease stays as it is: its holder renews it (runtime/exec/jobs.c). */
 TEST(clock_that_is_set_back_leaves_no_job_beyond_the_longest_pause) {
   enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE };

@@ -390,6 +390,51 @@ TEST(what_reads_a_memory_waits_for_no_commit) {
   close_files(&f);
 }
 
+/* ---- jobs by one call ---- */
+
+static void note_claim_of_its_writer(void *ctx, const tp_job *job) {
+  files *f = ctx;
+  for (size_t i = 0; i < WRITERS; i++)
+    if (tp_text_equal(name_of(&f->writers[i]), job->order_key)) note_claim(&f->writers[i], job);
+}
+
+TEST(jobs_that_are_claimed_or_ended_by_one_call_are_one_commit) {
+  files f;
+  open_files(&f);
+  tp_job_finish requests[WRITERS];
+  const tp_job_finish *list[WRITERS];
+  uint32_t states[WRITERS];
+  tp_status statuses[WRITERS];
+  for (size_t i = 0; i < WRITERS; i++) {
+    f.writers[i].files = &f;
+    snprintf(f.writers[i].name, sizeof f.writers[i].name, "job%zu", i);
+    assert_int_equal(insert_job(&f.writers[i]), TP_OK);
+  }
+  sqlite3_commit_hook(((tp__sqlite_store *)f.store->ctx)->db, count_commit, &f.commits);
+  tp_job_claim claim = {.struct_size = sizeof claim,
+                        .now_ms = 2,
+                        .lease_ms = 60000,
+                        .take = note_claim_of_its_writer,
+                        .ctx = &f,
+                        .count_max = 2 * WRITERS};
+  int64_t next_ms;
+  assert_int_equal(f.store->job_claim(f.store->ctx, &claim, &next_ms, NULL), TP_OK);
+  assert_int_equal(f.commits, 1);
+  for (size_t i = 0; i < WRITERS; i++) {
+    assert_true(f.writers[i].claim > 0);
+    requests[i] = (tp_job_finish){.struct_size = sizeof requests[i],
+                                  .id = f.writers[i].id,
+                                  .claim = f.writers[i].claim,
+                                  .now_ms = 3,
+                                  .end = TP_JOB_END_SUCCEEDED};
+    list[i] = &requests[i];
+  }
+  assert_int_equal(f.store->job_finish_all(f.store->ctx, list, WRITERS, states, statuses, NULL), TP_OK);
+  assert_int_equal(f.commits, 2);
+  for (size_t i = 0; i < WRITERS; i++) assert_true(statuses[i] == TP_OK && states[i] == TP_JOB_SUCCEEDED);
+  close_files(&f);
+}
+
 /* ---- a memory that does not wait ---- */
 
 static int log_syncs;
