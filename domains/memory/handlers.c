@@ -36,7 +36,7 @@ static int64_t said_ms_of(const tp_call *call) {
 }
 
 static tp__memory_question question_of(const tp__memory_domain *domain, const tp_call *call) {
-  return (tp__memory_question){tp_call_text(call, TP_FIELD_TEXT), said_ms_of(call), domain->recall_floor};
+  return (tp__memory_question){tp_call_text(call, TP_FIELD_TEXT), said_ms_of(call), domain->recall_floor, NULL};
 }
 
 /* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
@@ -186,22 +186,25 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
   return status;
 }
 
-/* What stands in the request already is passed over, and what is worth less comes in its place. */
+/* What stands in the request already is passed over, and what is worth less comes in its place. Most of it is a whole
+ * message, and is not even looked at; few of the others stand there, too. */
 static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, size_t max,
                                tp__memory_list *list) {
-  enum { EXTRA_MAX = 192, TIMES = 4 };
-  const size_t messages = tp_call_messages(call, NULL, NULL);
-  const tp__memory_question asked = question_of(domain, call);
-  for (size_t looked = max + (messages < EXTRA_MAX ? messages : EXTRA_MAX);; looked *= TIMES) {
-    tp_status status = tp__memory_recall_explained(domain->store, scope, &asked, looked, list, NULL);
+  enum { EXTRA = 16, TIMES = 4 };
+  tp__memory_said_hashes present;
+  tp__memory_question asked = question_of(domain, call);
+  tp_status status = tp__memory_hash_messages(call, &present);
+  asked.present = &present;
+  bool is_done = status != TP_OK;
+  for (size_t looked = max + EXTRA; !is_done; looked *= TIMES) {
+    status = tp__memory_recall_explained(domain->store, scope, &asked, looked, list, NULL);
     const bool is_all = list->count < looked;
     if (status == TP_OK) status = tp__memory_drop_present(call, list);
-    if (status != TP_OK || is_all || list->count >= max) {
-      if (list->count > max) tp__memory_list_cut(list, max);
-      return status;
-    }
-    tp__memory_list_cut(list, 0);
+    is_done = status != TP_OK || is_all || list->count >= max;
+    tp__memory_list_cut(list, !is_done ? 0 : list->count < max ? list->count : max);
   }
+  sqlite3_free(present.slots);
+  return status;
 }
 
 static tp_answer deterministic_recall(void *ctx, tp_call *call) {

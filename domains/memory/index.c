@@ -24,6 +24,19 @@ static bool grow(void **array, size_t *capacity, size_t needed, size_t size, siz
   return true;
 }
 
+uint64_t tp__memory_hash(tp_text text) {
+  static const uint64_t FACTOR = UINT64_C(0x9E3779B97F4A7C15);
+  uint64_t hash = text.size * FACTOR, word;
+  for (size_t at = 0; at < text.size; at += sizeof word) {
+    const size_t left = text.size - at;
+    word = 0;
+    memcpy(&word, text.data + at, left < sizeof word ? left : sizeof word);
+    hash = (hash ^ word) * FACTOR;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 /* ---- names ---- */
 
 static uint32_t hash_of(tp_text text) {
@@ -337,7 +350,8 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
     return SQLITE_NOMEM;
   uint32_t at = (uint32_t)index->line_count;
   tp__memory_line *line = &index->lines[at];
-  *line = (tp__memory_line){.id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2)};
+  *line = (tp__memory_line){
+      .id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2), .hash = tp__memory_hash(text)};
   line->speaker = TP__MEMORY_NONE;
   index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE, 1};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |

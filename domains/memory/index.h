@@ -30,6 +30,7 @@ extern const float tp__memory_share_before[TP__MEMORY_LINES_BEFORE], tp__memory_
 typedef struct tp__memory_line {
   int64_t id;
   int64_t said_ms;
+  uint64_t hash; /* tp__memory_hash() of its text */
   int32_t session;
   int32_t speaker; /* the term that is its speaker's name; TP__MEMORY_NONE */
   uint32_t words;
@@ -101,6 +102,9 @@ typedef struct tp__memory_index {
 int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index);
 /** Frees all indexes of a store. */
 void tp__memory_indexes_free(tp__memory_store *store);
+
+/** Of a whole text. Two texts of a scope and a request have one hash by chance once in 2^64. */
+uint64_t tp__memory_hash(tp_text text);
 
 /** Calls on_word for each word of a text, with its stem; what on_word returns other than SQLITE_OK ends it. */
 typedef int (*tp__memory_stem_fn)(void *ctx, tp_text stem, tp_text word);

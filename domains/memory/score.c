@@ -486,13 +486,20 @@ static bool is_below(const scorer *s, uint32_t at, float least) {
   return c->own_cover <= 0 && c->cover < least && !is_named(s->q, &s->index->lines[at]);
 }
 
-/* Moves the lines below the floor after the others. @return how many are left. */
-static size_t count_above(scorer *s, int32_t floor) {
+static bool is_present(const tp__memory_said_hashes *present, uint64_t hash) {
+  if (!present || !present->slots) return false;
+  size_t at = (size_t)hash & present->mask;
+  while (present->slots[at] && present->slots[at] != hash) at = (at + 1) & present->mask;
+  return present->slots[at] != 0;
+}
+
+/* Moves the lines below the floor, and those that the request has, after the others. @return how many are left. */
+static size_t count_above(scorer *s, int32_t floor, const tp__memory_said_hashes *present) {
   const float rarest = logf(1 + ((float)s->index->line_count + 0.5f) / 0.5f), least = 1e-3f * (float)floor * rarest;
   size_t count = s->touched_count;
   for (size_t i = 0; i < count;) {
     const uint32_t at = s->touched[i];
-    if (!is_below(s, at, least)) {
+    if (!is_below(s, at, least) && !is_present(present, s->index->lines[at].hash)) {
       i++;
       continue;
     }
@@ -521,7 +528,7 @@ int tp__memory_score(tp__memory_store *store, tp__memory_index *index, const tp_
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
   touch_named(&s);
   const size_t touched = s.touched_count;
-  s.touched_count = count_above(&s, asked->floor ? asked->floor : TP__MEMORY_FLOOR);
+  s.touched_count = count_above(&s, asked->floor ? asked->floor : TP__MEMORY_FLOOR, asked->present);
   rc = choose(&s, max, ret_scored, ret_count);
   for (size_t i = 0; i < touched; i++) clear(&s, s.touched[i]);
   return rc;

@@ -30,12 +30,19 @@ typedef struct tp__memory_scored {
   float parts[TP__MEMORY_PART_COUNT]; /* before their weights */
 } tp__memory_scored;
 
+/** Texts that a request has already, by their hashes (tp__memory_hash()). Zero-filled has none. */
+typedef struct tp__memory_said_hashes {
+  uint64_t *slots; /* open addressing; 0: free. sqlite3_free() it */
+  size_t mask;
+} tp__memory_said_hashes;
+
 /** What is looked for. */
 typedef struct tp__memory_question {
   tp_text text;
   int64_t asked_ms; /* when it is said, Unix milliseconds, from which its words of time are reckoned; 0: they mean
                        nothing */
   int32_t floor;    /* tp_memory_options.recall_floor */
+  const tp__memory_said_hashes *present; /* lines whose text is one of these are left out; NULL: none is */
 } tp__memory_question;
 
 enum { TP__MEMORY_FLOOR = 300 }; /* where the host gives none */

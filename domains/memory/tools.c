@@ -70,7 +70,7 @@ static tp_answer memory_search(void *ctx, tp_tool_run *run) {
   tp_text arguments = tp_tool_run_arguments(run), query = tp_value_text(tp_value_get(arguments, "query"));
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
-  const tp__memory_question asked = {query, tp__wall_ms(), domain->recall_floor};
+  const tp__memory_question asked = {query, tp__wall_ms(), domain->recall_floor, NULL};
   tp_status status = tp__memory_recall_explained(domain->store, &scope, &asked, limit_of(arguments), &list, NULL);
   return answer_list(run, status, &list, SIZE_MAX, "No memory matches.");
 }

@@ -170,7 +170,8 @@ static void keep(tp__memory_store *store, const char *turn, const char *said, co
 static void recall(tp__memory_store *store, const char *question, const char *asked, char *into, size_t size) {
   tp__memory_list list = {0};
   assert_int_equal(tp__memory_recall_explained(
-                       store, &home, &(tp__memory_question){tp_text_of(question), ms_of(asked), 0}, 16, &list, NULL),
+                       store, &home, &(tp__memory_question){.text = tp_text_of(question), .asked_ms = ms_of(asked)}, 16,
+                       &list, NULL),
                    TP_OK);
   into[0] = '\0';
   for (size_t i = 0; i < list.count; i++) {

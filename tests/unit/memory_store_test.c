@@ -662,6 +662,43 @@ TEST(each_score_is_the_sum_of_its_parts) {
   sqlite3_free(scored);
 }
 
+/* A line that a request has still introduces those beside it. */
+TEST(lines_that_a_request_has_whole_are_left_out_and_nothing_else) {
+  enum { LINES = 5, SLOTS = 4 };
+  static const char *const said[LINES] = {"The violin is old.", "The violin is old. It is from Oslo, and a long story.",
+                                          "the violin is old.", "The violin is old", "Nothing at all."};
+  uint64_t slots[SLOTS] = {0};
+  const tp__memory_said_hashes hashes = {slots, SLOTS - 1};
+  tp__memory_question asked = {.text = text_of("Which violin?"), .floor = -1};
+  tp__memory_list with = {0}, without = {0}, empty = {0};
+  for (size_t i = 0; i < LINES; i++) {
+    char turn[] = {'t', (char)('0' + i), '\0'};
+    put_in(&home, "s", turn, said[i]);
+    if (i > 1) continue;
+    size_t at = tp__memory_hash(text_of(said[i])) & hashes.mask;
+    while (slots[at]) at = (at + 1) & hashes.mask;
+    slots[at] = tp__memory_hash(text_of(said[i]));
+  }
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &with, NULL), TP_OK);
+  assert_int_equal(with.count, LINES);
+  asked.present = &hashes;
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &without, NULL), TP_OK);
+  asked.present = &(tp__memory_said_hashes){NULL, 0};
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &empty, NULL), TP_OK);
+  assert_int_equal(empty.count, LINES);
+  size_t left = 0;
+  for (size_t i = 0; i < with.count; i++) {
+    if (with.items[i].turn.data[1] < '2') continue;
+    assert_true(left < without.count);
+    assert_int_equal(without.items[left].id, with.items[i].id); /* in their order, with their ranks */
+    assert_int_equal(without.items[left++].rank, with.items[i].rank);
+  }
+  assert_int_equal(left, without.count);
+  tp__memory_list_fini(&with);
+  tp__memory_list_fini(&without);
+  tp__memory_list_fini(&empty);
+}
+
 TEST(the_same_store_and_text_give_the_same_list) {
   char first[256];
   for (int i = 0; i < 30; i++) {
