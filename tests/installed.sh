@@ -9,13 +9,19 @@ command=$1 version=$2 source=$3
 shift 3
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-libraries='turnphase turnphase-declared turnphase-sqlite turnphase-memory turnphase-files turnphase-skills
-  turnphase-tasks'
-parts='declared sqlite memory files skills tasks'
-if pkg-config --exists turnphase-openai; then
-  libraries="$libraries turnphase-openai"
-  parts="$parts openai"
-fi
+here=$(cd "$(dirname "$0")" && pwd)
+# The names that the table of docs/install.md has, as far as this build has them.
+libraries='' parts='' absent=''
+while read -r name target; do
+  if ! pkg-config --exists "$name"; then
+    absent="$absent $name"
+    continue
+  fi
+  libraries="$libraries $name"
+  [ "$target" = turnphase ] || parts="$parts $target"
+done <<TABLE
+$(sed -n 's/^| `libturnphase[a-z-]*` | `\([a-z-]*\)` | `turnphase::\([a-z]*\)` .*/\1 \2/p' "$here/../docs/install.md")
+TABLE
 ok=0 bad=0 skip=0
 
 # check NAME COMMAND…: what the command printed is shown when it fails.
@@ -48,6 +54,20 @@ pages_are_there() {
     bash-completion/completions/turnphase zsh/site-functions/_turnphase fish/vendor_completions.d/turnphase.fish; do
     [ -s "$share/$name" ] || { echo "there is no $share/$name"; return 1; }
   done
+}
+
+# Each library has a row in the table of docs/install.md, and each row that pkg-config does not know has no library.
+names_are_documented() {
+  echo "named: $libraries; not installed: $absent"
+  for library in "$(pkg-config --variable=libdir turnphase)"/libturnphase*.so; do
+    [ -e "$library" ] || library=${PKG_CONFIG_SYSROOT_DIR-}$library
+    found=$(basename "$library" .so)
+    case " $libraries " in *" ${found#lib} "*) ;; *) echo "$found has no row, or no .pc"; return 1 ;; esac
+  done
+}
+
+documents_are_whole() {
+  python3 "$here/links.py" "$(dirname "$(dirname "$(command -v "$command")")")/share/doc/turnphase"
 }
 
 # Under DESTDIR the path begins with the sysroot, or pkg-config puts it there.
@@ -114,6 +134,8 @@ cp "$source" "$place/embed.c" || exit 1
 guides=$(dirname "$source")/guides
 check 'turnphase --version, phases' command_runs
 check 'the description of the API by pkg-config' description_is_there
+check 'the names of the libraries in docs/install.md' names_are_documented
+check 'the links of the documents' documents_are_whole
 check 'man pages and completions' pages_are_there
 for library in $libraries; do check "a host by pkg-config with $library" pkg_config_host "$library" "$@"; done
 check 'the programs of the guides by pkg-config' guides_compile "$@"
