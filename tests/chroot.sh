@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# chroot.sh FOLDER: on a fresh Debian 12, which has nothing but what debootstrap's minbase brings, the README's commands
-# work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, chats with a script and with a model
-# behind a base URL (examples/server), and hosts by pkg-config and CMake.
+# chroot.sh FOLDER [packages]: on a fresh Debian 12, which has nothing but what debootstrap's minbase brings, the
+# README's commands work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, chats with a
+# script and with a model behind a base URL (examples/server), and hosts by pkg-config and CMake.
+# With `packages` after FOLDER instead: ./dev package makes packages there without a warning of lintian, and in another
+# fresh system, without compiler and sources, they are installed, `turnphase chat` runs, and autopkgtest passes.
 # The fresh system is kept in FOLDER/base for the next time and copied for each run. Needs root, debootstrap, a mirror.
 # Ends with the counts that ./dev test reads.
 set -u
@@ -30,12 +32,15 @@ if [ ! -f "$folder/base/.complete" ]; then
   fi
   touch "$folder/base/.complete"
 fi
-rm -rf "$root"
-cp -a "$folder/base" "$root" || exit 1
-cp /etc/resolv.conf /etc/hosts "$root/etc/"
-mkdir -p "$root/src"
-(cd "$here" && git ls-files -z --cached --others --exclude-standard | tar --null -T - --ignore-failed-read -cf -) |
-  tar -C "$root/src" -xf - || exit 1
+# A fresh system with the sources in /src.
+fresh() {
+  rm -rf "$root"
+  cp -a "$folder/base" "$root" || exit 1
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  mkdir -p "$root/src"
+  (cd "$here" && git ls-files -z --cached --others --exclude-standard |
+    tar --null -T - --ignore-failed-read -cf -) | tar -C "$root/src" -xf - || exit 1
+}
 
 # The mounts live in a namespace that ends with the command, whatever becomes of it.
 inside() {
@@ -57,22 +62,60 @@ check() {
   fi
 }
 
-check 'apt-get update && ! command -v dpkg-architecture && ! command -v gcc'
-check './dev demo'
-check './dev install'
-check 'cd / && turnphase --version && turnphase phases && pkg-config --cflags --libs turnphase'
-check 'echo Hello | turnphase chat --script examples/chat/model.yaml --json | grep -q "I am a script"'
-check 'cc examples/server/server.c -o /tmp/server $(pkg-config --cflags --libs turnphase turnphase-declared) &&
-  { /tmp/server 8099 examples/chat/model.yaml >/tmp/server.out & } && server=$! &&
-  { until grep -q listening /tmp/server.out; do sleep 0.1; done; } &&
-  echo Hello | OPENAI_API_KEY=k turnphase chat --model openai:m --base-url http://127.0.0.1:8099/v1 --json >/tmp/chat &&
-  kill $server && grep -q "I am a script" /tmp/chat'
-check 'apt-get install -y --no-install-recommends cmake make'
-check "tests/installed.sh turnphase $version examples/embed.c cc"
-check './dev install --prefix /opt/tp'
-check 'rm -rf /usr/local/lib/*/libturnphase* /usr/local/bin/turnphase && ldconfig'
-check "PKG_CONFIG_PATH=/opt/tp/lib/pkgconfig CMAKE_PREFIX_PATH=/opt/tp \
-  tests/installed.sh /opt/tp/bin/turnphase $version examples/embed.c cc"
+on_a_fresh_system() {
+  fresh
+  check 'apt-get update && ! command -v dpkg-architecture && ! command -v gcc'
+  check './dev demo'
+  check './dev install'
+  check 'cd / && turnphase --version && turnphase phases && pkg-config --cflags --libs turnphase'
+  check 'echo Hello | turnphase chat --script examples/chat/model.yaml --json | grep -q "I am a script"'
+  check 'cc examples/server/server.c -o /tmp/server $(pkg-config --cflags --libs turnphase turnphase-declared) &&
+    { /tmp/server 8099 examples/chat/model.yaml >/tmp/server.out & } && server=$! &&
+    { until grep -q listening /tmp/server.out; do sleep 0.1; done; } &&
+    echo Hello | OPENAI_API_KEY=k turnphase chat --model openai:m --base-url http://127.0.0.1:8099/v1 --json \
+      >/tmp/chat &&
+    kill $server && grep -q "I am a script" /tmp/chat'
+  check 'apt-get install -y --no-install-recommends cmake make'
+  check "tests/installed.sh turnphase $version examples/embed.c cc"
+  check './dev install --prefix /opt/tp'
+  check 'rm -rf /usr/local/lib/*/libturnphase* /usr/local/bin/turnphase && ldconfig'
+  check "PKG_CONFIG_PATH=/opt/tp/lib/pkgconfig CMAKE_PREFIX_PATH=/opt/tp \
+    tests/installed.sh /opt/tp/bin/turnphase $version examples/embed.c cc"
+}
+
+# The RUN lines of packaging/Containerfile, one a line.
+runs() {
+  sed -e ':a' -e '/\\$/{N;s/\\\n *//;ba' -e '}' "$here/packaging/Containerfile" | sed -n 's/^RUN //p'
+}
+
+packages() {
+  fresh
+  check 'apt-get update'
+  check "$(runs | sed -n 1p)"
+  mkdir -p "$folder/packages"
+  rm -f "$folder"/packages/*
+  cp "$root"/src/build/package/*.deb "$folder/packages/" || return
+  tar -C "$root/src/build/package/turnphase-$version" --exclude='./obj-*' -cf "$folder/source.tar" .
+  fresh
+  mkdir "$root/packages" "$root/built"
+  cp "$folder"/packages/* "$root/packages/"
+  cp -a "$root/packages" "$root/debs"
+  tar -C "$root/built" -xf "$folder/source.tar"
+  check "rm -rf /src/* && $(runs | sed -n 2p)"
+  check 'cd / && turnphase --version && apt-get update && apt-get install -y --no-install-recommends /debs/*.deb'
+  check 'echo Hello | turnphase chat --script /usr/share/doc/turnphase/examples/chat/model.yaml --json |
+    grep -q "I am a script"'
+  check 'apt-get install -y --no-install-recommends autopkgtest &&
+    autopkgtest --no-built-binaries /debs/*.deb /built/ -- null'
+  check 'apt-get purge -y turnphase libturnphase-dev turnphase-doc libturnphase0.1 libturnphase-addons0.1 &&
+    ! find /usr -name "*turnphase*" | grep .'
+}
+
+case ${2-} in
+  '') on_a_fresh_system ;;
+  packages) packages ;;
+  *) echo "chroot.sh: there is no part '$2'" >&2; exit 2 ;;
+esac
 rm -rf "$root"
 printf '\nOk: %d\nFail: %d\nSkipped: 0\n' $ok $bad
 [ $bad -eq 0 ]

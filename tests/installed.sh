@@ -50,9 +50,14 @@ command_runs() {
 # The same prefix has the man pages, and what shells complete words with.
 pages_are_there() {
   share=$(dirname "$(dirname "$(command -v "$command")")")/share
+  # Debian's packages have compressed pages, and another folder for zsh.
   for name in man/man1/turnphase.1 man/man1/turnphase-run.1 man/man3/turnphase.3 man/man3/tp_turn_run.3 \
-    bash-completion/completions/turnphase zsh/site-functions/_turnphase fish/vendor_completions.d/turnphase.fish; do
-    [ -s "$share/$name" ] || { echo "there is no $share/$name"; return 1; }
+    bash-completion/completions/turnphase zsh/*/_turnphase fish/vendor_completions.d/turnphase.fish; do
+    for found in "$share"/$name "$share/$name.gz"; do
+      [ ! -s "$found" ] || continue 2
+    done
+    echo "there is no $share/$name"
+    return 1
   done
 }
 
