@@ -197,7 +197,7 @@ def zsh_spec(text):
 def zsh_kind(kind):
     if kind.startswith('words:'):
         return '(%s)' % kind[6:]
-    return {'file': '_files', 'path': '_files', 'folder': '_files -/', 'command': '_turnphase_commands',
+    return {'file': '_files', 'path': '_files', 'folder': '_path_files -/', 'command': '_turnphase_commands',
             '': ' '}.get(kind, '_turnphase_' + kind)
 
 
