@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/common/exit_status.h"
+#include "cli/common/field.h"
 #include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
@@ -33,8 +34,11 @@ static void show(const char *message, char *ret_shown, size_t size) {
 /* One call of stdio for a line: the log callback may come in between from another thread. */
 static void print_message(const char *place, const char *format, va_list args) {
   char message[2048], shown[4096];
+  tp__bytes words = {0};
   vsnprintf(message, sizeof message, format, args);
-  show(message, shown, sizeof shown);
+  cli_field_words(tp_text_of(message), false, &words);
+  show(tp__bytes_string(&words), shown, sizeof shown);
+  tp__bytes_fini(&words);
   fprintf(stderr, "turnphase: %s%s\n", place, shown);
 }
 

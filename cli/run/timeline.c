@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/field.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
@@ -583,8 +584,11 @@ static void print_end(timeline *t, tp_text result) {
   bool names_more = !tp__same(ending, outcome) && !cli_text_is(ending, "error");
   if (names_more) cli_printf(t->output, " (%.*s)", (int)ending.size, ending.data);
   if (reason.size) {
+    tp__bytes words = {0};
+    cli_field_words(reason, true, &words);
     cli_print_string(t->output, ": ");
-    cli_print_cut(t->output, reason, 2 * CUT_WIDTH);
+    cli_print_cut(t->output, tp__bytes_text(&words), 2 * CUT_WIDTH);
+    tp__bytes_fini(&words);
   }
   tp_text note = cli_event_text(result, "note");
   if (note.size) {
