@@ -23,7 +23,7 @@
 
 /* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
-enum { INTERRUPTED_LIMIT_MS = 1000, ASKED_LOOK_MS = 100 };
+enum { INTERRUPTED_LIMIT_MS = 1000, ASKED_LOOK_MS = 100, SIGN_LOOK_MS = 1000 };
 
 /* ---- what it comes to ---- */
 
@@ -49,17 +49,51 @@ void cli_chat_refuse(cli_chat *chat, const char *format, ...) {
 static void see_interrupt(cli_chat *chat) {
   if (!chat->terminal || chat->interrupted || !cli_interrupted_turn(&chat->interrupt)) return;
   chat->interrupted = true;
-  chat->screen.open = true;
+  if (chat->screen.has_sign) { /* both go, and this one comes again */
+    cli_screen_sign(&chat->screen, 0);
+    cli_print_string(chat->output, "^C");
+  }
+  chat->screen.open = chat->screen.caret = true;
 }
 
-/* The newest event. */
+/* What is new, unless a person is asked: no line is printed into the question. Lock held. */
+static void show_new(cli_chat *chat) {
+  if (chat->playing && chat->may_ask && cli_ask_is_open(&chat->ask)) return;
+  if (chat->shown < chat->events.count) chat->shown_ns = tp__monotonic_ns();
+  while (chat->shown < chat->events.count) cli_screen_show(&chat->screen, cli_events_get(&chat->events, chat->shown++));
+  cli_flush(chat->output);
+}
+
+/* A question begins on a line of its own. A tp_question_fn. */
+static void ask_person(void *ctx, const tp_question *question) {
+  cli_chat *chat = ctx;
+  tp__lock_acquire(&chat->mutex);
+  show_new(chat);
+  cli_screen_line_end(&chat->screen);
+  cli_flush(chat->output);
+  cli_ask_put(&chat->ask, question);
+  tp__lock_release(&chat->mutex);
+}
+
+/* What was held back, and after a second without output a sign of life. */
+static void look_again(cli_chat *chat) {
+  tp__lock_acquire(&chat->mutex);
+  show_new(chat);
+  int64_t silent_s = (tp__monotonic_ns() - chat->shown_ns) / 1000000000;
+  bool is_asked = chat->may_ask && cli_ask_is_open(&chat->ask);
+  if (chat->screen.lays_out && !is_asked && silent_s > 0) cli_screen_sign(&chat->screen, (unsigned)silent_s);
+  cli_flush(chat->output);
+  tp__lock_release(&chat->mutex);
+}
+
+/* The newest event. Lock held. */
 static void show_event(cli_chat *chat) {
   see_interrupt(chat);
   if (chat->arguments->json) {
     cli_events_print(&chat->events, chat->output);
     cli_events_clear(&chat->events);
   } else {
-    cli_screen_show(&chat->screen, cli_events_get(&chat->events, chat->events.count - 1));
+    show_new(chat);
   }
   cli_flush(chat->output);
 }
@@ -67,8 +101,10 @@ static void show_event(cli_chat *chat) {
 static void on_event(void *ctx, const tp_event *event) {
   cli_chat *chat = ctx;
   bool answered = event->kind == TP_EVENT_MODEL_END;
+  tp__lock_acquire(&chat->mutex);
   cli_events_add(&chat->events, chat->talk.runtime, event, answered ? &chat->talk.watch.request : NULL);
   if (chat->playing) show_event(chat);
+  tp__lock_release(&chat->mutex);
 }
 
 /* A time that a person can read, and no other turn of the session has: also not one of an earlier process. */
@@ -130,14 +166,17 @@ static void judge(cli_chat *chat, const tp_turn_result *result) {
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
+  tp__lock_acquire(&chat->mutex);
   cli_events_add_result(&chat->events, chat->session_id, result);
   if (chat->arguments->json) {
     show_event(chat);
   } else {
     see_interrupt(chat);
+    show_new(chat); /* the turn is over: also what was held back */
     cli_screen_end(&chat->screen, result);
     cli_flush(chat->output);
   }
+  tp__lock_release(&chat->mutex);
   judge(chat, result);
 }
 
@@ -187,7 +226,8 @@ static void read_until_end(cli_chat *chat, tp_submission *submission) {
   uint64_t ends;
   for (bool reads = true; !(polls[0].revents & POLLIN);) {
     bool asks = chat->may_ask && cli_ask_is_open(&chat->ask);
-    if (poll(polls, reads && !asks ? 2 : 1, asks ? ASKED_LOOK_MS : -1) <= 0) continue;
+    if (!asks) look_again(chat);
+    if (poll(polls, reads && !asks ? 2 : 1, asks ? ASKED_LOOK_MS : SIGN_LOOK_MS) <= 0) continue;
     asks = chat->may_ask && cli_ask_is_open(&chat->ask);
     if (reads && !asks && polls[1].revents) reads = take_typed(chat, submission);
     polls[1].revents = 0;
@@ -225,6 +265,8 @@ static void submit_last(cli_chat *chat) {
   tp_fault fault = {0};
   cli_limits_fill(&chat->arguments->limits, NULL, &request);
   cli_events_clear(&chat->events);
+  chat->shown = 0;
+  chat->shown_ns = tp__monotonic_ns();
   chat->playing = true;
   chat->interrupted = false;
   tp_status status = play(chat, &request, &fault);
@@ -308,6 +350,7 @@ static void take_kept(cli_chat *chat) {
 
 static void converse(cli_chat *chat) {
   chat->line = cli_line_open(chat->terminal, chat->interrupt.bell);
+  cli_line_complete(chat->line, cli_slash_names());
   if (chat->terminal) chat->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   for (bool left = false; !chat->leaves && !chat->output->error && !cli_interrupted(&chat->interrupt);) {
     tp_text text;
@@ -359,8 +402,8 @@ static int open_session(cli_chat *chat) {
                                 .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
                                 .busy = (uint32_t)chat->arguments->busy,
-                                .ask = chat->may_ask ? cli_ask_put : NULL,
-                                .ask_ctx = chat->may_ask ? &chat->ask : NULL};
+                                .ask = chat->may_ask ? ask_person : NULL,
+                                .ask_ctx = chat->may_ask ? chat : NULL};
   cli_talk_compact(chat->arguments, &options);
   tp_status status = cli_talk_load(&chat->talk, chat->session_id, see_message, chat, &fault);
   if (status == TP_OK) status = cli_talk_open_session(&chat->talk, &options, on_event, chat, &chat->session, &fault);
@@ -457,8 +500,12 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
                    .output = output,
                    .session_id = arguments->session ? arguments->session : "chat",
                    .ended = -1,
+                   .mutex = TP__LOCK_INITIALIZER(TP__LOCK_chat),
                    .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !arguments->json};
   chat.screen = (cli_screen){.output = output, .verbose = arguments->verbose, .terminal = chat.terminal};
+  const char *term = getenv("TERM");
+  chat.screen.lays_out = chat.terminal && term && strcmp(term, "dumb") != 0;
+  chat.screen.prose.marks = output->colour && !arguments->raw;
   cli_interrupt_start(&chat.interrupt);
   if (chat.terminal) cli_interrupt_turns_only(&chat.interrupt);
   look_at_width(&chat);

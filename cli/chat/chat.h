@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chat: a conversation with a model: a session, the turn under way, and what is shown of it. While a turn runs, the
- * thread that reads the lines adds what a person types to the turn, and the one that owns the turn prints: never both.
- * A question about a call is put by a thread of its own (cli/run/ask.h), which has the terminal's lines meanwhile. */
+ * thread that reads the lines adds what a person types to the turn, and the one that owns the turn prints. A sign of
+ * life is shown by the first: a lock keeps them apart. A question about a call is put by a thread of its own
+ * (cli/run/ask.h), which has the terminal meanwhile: what happens then is shown after the answer. */
 #ifndef CLI_CHAT_CHAT_H
 #define CLI_CHAT_CHAT_H
 
@@ -12,6 +13,7 @@
 #include "cli/run/ask.h"
 #include "cli/run/event.h"
 #include "cli/run/talk.h"
+#include "support/lock.h"
 
 typedef struct cli_line cli_line;
 
@@ -22,7 +24,10 @@ typedef struct cli_chat {
   cli_talk talk;
   tp_session *session;
   cli_events events; /* of the newest turn; with --json those that are not printed yet */
+  tp__lock mutex;    /* while a turn runs, of what is shown: the screen and the next two */
   cli_screen screen;
+  size_t shown;     /* of the events: what follows is held back while a person is asked */
+  int64_t shown_ns; /* when something was shown last */
   cli_interrupt interrupt;
   cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;

@@ -4,12 +4,14 @@
  * no signal comes into the middle of a line. */
 #include "cli/chat/line.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -31,6 +33,7 @@ struct cli_line {
   EditLine *edit; /* NULL: read() alone */
   History *history;
   bool interrupted, was_empty, too_long;
+  const char *const *words; /* that the first word of a line is completed from; NULL: none */
 #endif
 };
 
@@ -138,6 +141,90 @@ static unsigned char begin_line(EditLine *edit, int key) {
   return el_insertstr(edit, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+/* ---- completion ---- */
+
+enum { MATCHES_SHOWN = 40 };
+
+/** The words that begin as what is typed. */
+typedef struct matches {
+  const char *typed; /* the end of the word that is completed */
+  size_t size;       /* of it */
+  char common[256];  /* what all of them begin with */
+  size_t count;
+  bool shows; /* they are listed, below the line */
+} matches;
+
+static void add_match(matches *m, const char *name, const char *end) {
+  char whole[sizeof m->common];
+  if (strncmp(name, m->typed, m->size) != 0) return;
+  if (snprintf(whole, sizeof whole, "%s%s", name, end) >= (int)sizeof whole) return;
+  if (m->shows && m->count < MATCHES_SHOWN) fprintf(stdout, "%s%s", m->count ? "  " : "\n", whole);
+  if (m->count++ == 0) {
+    memcpy(m->common, whole, sizeof whole);
+    return;
+  }
+  size_t same = 0;
+  while (whole[same] && whole[same] == m->common[same]) same++;
+  m->common[same] = '\0';
+}
+
+static void match_words(matches *m, const char *const *words) {
+  for (size_t i = 0; words && words[i]; i++) add_match(m, words[i], " ");
+}
+
+/* Names that a terminal would obey, and hidden files, are not offered. */
+static void match_files(matches *m, const char *directory) {
+  DIR *open = opendir(directory[0] ? directory : ".");
+  for (struct dirent *entry; open && (entry = readdir(open));) {
+    char path[4096];
+    struct stat found;
+    bool is_hidden = entry->d_name[0] == '.' && m->typed[0] != '.';
+    for (const char *at = entry->d_name; *at; at++) is_hidden |= (unsigned char)*at < 0x20 || *at == 0x7F;
+    if (is_hidden || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    snprintf(path, sizeof path, "%s%s", directory, entry->d_name);
+    add_match(m, entry->d_name, stat(path, &found) == 0 && S_ISDIR(found.st_mode) ? "/" : " ");
+  }
+  if (open) closedir(open);
+}
+
+/* @param word  up to the cursor. */
+static void match(matches *m, const cli_line *line, char *word, bool is_first) {
+  char *slash = strrchr(word, '/');
+  m->count = 0;
+  if (is_first && word[0] == '/') {
+    m->typed = word;
+    m->size = strlen(word);
+    match_words(m, line->words);
+    return;
+  }
+  char directory[2048] = "";
+  m->typed = slash ? slash + 1 : word;
+  m->size = strlen(m->typed);
+  snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash + 1 - word) : 0, word);
+  match_files(m, directory);
+}
+
+static unsigned char complete(EditLine *edit, int key) {
+  (void)key;
+  const cli_line *line = line_of(edit);
+  const LineInfo *info = el_line(edit);
+  const char *begin = info->cursor;
+  char word[2048];
+  while (begin > info->buffer && begin[-1] != ' ' && begin[-1] != '\n') begin--;
+  if (info->cursor - begin >= (ptrdiff_t)sizeof word) return CC_ERROR;
+  snprintf(word, sizeof word, "%.*s", (int)(info->cursor - begin), begin);
+  bool is_first = begin == info->buffer;
+  matches m = {.count = 0};
+  if (word[0] == '\0') return CC_ERROR;
+  match(&m, line, word, is_first);
+  if (m.count == 0) return CC_ERROR;
+  if (strlen(m.common) > m.size) return el_insertstr(edit, m.common + m.size) == 0 ? CC_REFRESH : CC_ERROR;
+  m.shows = true;
+  match(&m, line, word, is_first);
+  fprintf(stdout, "%s\n", m.count > MATCHES_SHOWN ? "  …" : "");
+  return CC_REDISPLAY;
+}
+
 /* As the terminal would do: the program stops with the terminal as it found it. */
 static unsigned char suspend(EditLine *edit, int key) {
   (void)key;
@@ -169,6 +256,8 @@ static void open_edit(cli_line *line) {
   el_wset(line->edit, EL_ADDFN, L"chat-suspend", L"stop the program", suspend);
   el_wset(line->edit, EL_ADDFN, L"chat-paste", L"insert what is pasted", paste);
   el_wset(line->edit, EL_ADDFN, L"chat-line", L"begin a new line of the message", begin_line);
+  el_wset(line->edit, EL_ADDFN, L"chat-complete", L"complete a command or a file", complete);
+  el_set(line->edit, EL_BIND, "^I", "chat-complete", NULL);
   el_set(line->edit, EL_BIND, PASTE_BEGIN, "chat-paste", NULL);
   el_set(line->edit, EL_BIND, "\x1b\r", "chat-line", NULL); /* Alt-Enter */
   el_set(line->edit, EL_BIND, "\x1b\n", "chat-line", NULL);
@@ -236,6 +325,15 @@ cli_line_kind cli_line_typed(cli_line *line, tp_text *ret_text) {
   if (got <= 0) return got < 0 ? CLI_LINE_FAILED : CLI_LINE_END;
   const char *end = memchr(line->bytes, '\n', line->size);
   return give(line, end ? (size_t)(end - line->bytes) : line->size, false, ret_text);
+}
+
+void cli_line_complete(cli_line *line, const char *const *words) {
+#ifdef CLI_LIBEDIT
+  line->words = words;
+#else
+  (void)line;
+  (void)words;
+#endif
 }
 
 void cli_line_close(cli_line *line) {

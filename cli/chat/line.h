@@ -30,6 +30,9 @@ cli_line_kind cli_line_read(cli_line *line, const char *prompt, tp_text *ret_tex
 /** Takes a line that a person has typed while none was read, which the terminal itself has edited. Never waits.
  *  @param ret_text  as cli_line_read(). */
 cli_line_kind cli_line_typed(cli_line *line, tp_text *ret_text);
+/** Tab completes the first word of a line from these, and any other word as the name of a file.
+ *  @param words  end with NULL; borrowed until the close. */
+void cli_line_complete(cli_line *line, const char *const *words);
 /** Accepts NULL. */
 void cli_line_close(cli_line *line);
 

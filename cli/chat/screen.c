@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/field.h"
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/common/visible.h"
@@ -17,6 +18,11 @@ typedef cli_screen screen;
 
 /* ---- text ---- */
 
+static void put(screen *s, const char *text, size_t size) {
+  if (s->in_answer) cli_prose_put(&s->prose, (tp_text){text, size});
+  else cli_print(s->output, text, size);
+}
+
 /* Carriage returns are dropped: on a terminal they would write over what stands there. */
 void cli_screen_text(screen *s, tp_text text) {
   size_t printed = 0, at = 0; /* what lies between them is visible, and not printed yet */
@@ -27,17 +33,42 @@ void cli_screen_text(screen *s, tp_text text) {
     char number[CLI_ESCAPE_SIZE];
     size_t size = cli_visible_step((tp_text){text.data + at, text.size - at}, &code, &visibility);
     if (visibility != CLI_VISIBLE && code != '\n' && code != '\t') {
-      cli_print(s->output, text.data + printed, at - printed);
-      if (code != '\r') cli_print(s->output, number, cli_visible_escape(code, number));
+      put(s, text.data + printed, at - printed);
+      if (code != '\r') put(s, number, cli_visible_escape(code, number));
       printed = at + size;
     }
     at += size;
   }
-  cli_print(s->output, text.data + printed, at - printed);
+  put(s, text.data + printed, at - printed);
   s->open = text.data[text.size - 1] != '\n';
 }
 
+static void begin_answer(screen *s) {
+  if (s->in_answer || !s->lays_out) return;
+  s->prose = (cli_prose){.output = s->output, .width = s->width ? s->width : WIDTH, .marks = s->prose.marks};
+  s->in_answer = true;
+}
+
+/* The cursor stays where it is, after what a person has typed meanwhile. */
+void cli_screen_sign(screen *s, unsigned seconds) {
+  if (seconds == 0) {
+    if (s->has_sign) cli_print_string(s->output, "\r\033[K");
+    s->has_sign = false;
+    return;
+  }
+  if (s->open || s->in_thought) return;
+  if (s->has_sign) cli_print_string(s->output, "\0337\r");
+  cli_paint_on(s->output, CLI_FAINT);
+  cli_printf(s->output, "  … %u s", seconds);
+  cli_paint_off(s->output);
+  cli_print_string(s->output, s->has_sign ? "\0338" : " ");
+  s->has_sign = true;
+}
+
 void cli_screen_line_end(screen *s) {
+  cli_screen_sign(s, 0);
+  if (s->in_answer) s->open = cli_prose_end(&s->prose) || s->caret;
+  s->in_answer = s->caret = false;
   if (s->open) cli_print(s->output, "\n", 1);
   s->open = false;
 }
@@ -205,6 +236,7 @@ static void show_model_end(screen *s, tp_text event) {
   end_thought(s);
   if (!s->streamed) {
     cli_screen_line_end(s);
+    begin_answer(s);
     cli_screen_text(s, text);
   }
   cli_screen_line_end(s);
@@ -225,10 +257,12 @@ static void show_message(screen *s, tp_text event) {
 
 void cli_screen_show(screen *s, tp_text event) {
   tp_text kind = cli_event_text(event, "event");
+  cli_screen_sign(s, 0);
   if (cli_text_is(kind, "thinking")) {
     show_thinking(s, cli_event_text(event, "text"));
   } else if (cli_text_is(kind, "model_delta")) {
     end_thought(s);
+    begin_answer(s);
     cli_screen_text(s, cli_event_text(event, "text"));
     s->streamed = true;
   } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
@@ -250,8 +284,11 @@ static void show_outcome(screen *s, const tp_turn_result *result) {
   cli_printf(s->output, "[%s]", outcome);
   cli_paint_off(s->output);
   if (result->reason.size > 0 && result->outcome != TP_TURN_CANCELLED) {
+    tp__bytes words = {0};
+    cli_field_words(result->reason, true, &words);
     cli_print_string(s->output, " ");
-    cli_print_cut(s->output, result->reason, SIZE_MAX);
+    cli_print_cut(s->output, tp__bytes_text(&words), SIZE_MAX);
+    tp__bytes_fini(&words);
   }
   cli_print_string(s->output, "\n");
 }

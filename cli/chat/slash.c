@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/exit_status.h"
 #include "cli/common/pool.h"
 #include "cli/common/table.h"
 #include "cli/run/timeline.h"
 #include "support/text.h"
 #include "turnphase/memory.h"
+#include "turnphase/sqlite.h"
 
 enum {
   MEMORIES = 10,
@@ -185,6 +187,48 @@ static void look_into_memory(cli_chat *chat, const char *rest) {
   if (status != TP_OK) cli_chat_refuse(chat, "/memory: %s", fault.message[0] ? fault.message : tp_status_text(status));
 }
 
+/* ---- sessions ---- */
+
+/* "* " stands before that of this conversation. */
+static bool print_session(void *ctx, const tp_sqlite_session *session) {
+  static const cli_column columns[] = {{.head = "", .width = 1},
+                                       {.head = "", .width = 24, .rank = 1},
+                                       {.head = "", .width = 20, .least = 12},
+                                       {.head = "", .kind = CLI_COLUMN_TEXT}};
+  cli_chat *chat = ctx;
+  char time[40], messages[48];
+  bool is_this = cli_text_is(session->session, chat->session_id);
+  snprintf(messages, sizeof messages, "%llu message%s", (unsigned long long)session->messages,
+           session->messages == 1 ? "" : "s");
+  const cli_cell cells[] = {
+      {tp_text_of(is_this ? "*" : ""), CLI_NORMAL},
+      {tp_text_of(session->last_unix_ms ? cli_data_time(session->last_unix_ms, time) : "-"), CLI_NORMAL},
+      {session->session, CLI_NOTE},
+      {tp_text_of(messages), CLI_NORMAL}};
+  cli_table table;
+  cli_table_begin(&table, chat->output, columns, sizeof columns / sizeof *columns, 2);
+  cli_table_row(&table, cells);
+  cli_table_end(&table);
+  return true;
+}
+
+static void list_sessions(cli_chat *chat, const char *rest) {
+  (void)rest;
+  tp_sqlite_session_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant};
+  cli_data data = {0};
+  tp_fault fault = {0};
+  if (!chat->talk.store_path) {
+    cli_chat_refuse(chat, "without --data DIR no session is kept, and this one is the only one");
+    return;
+  }
+  if (cli_data_open(chat->arguments->data, &data) != CLI_OK) return;
+  chat->output->width = chat->screen.width;
+  tp_status status = tp_sqlite_sessions_list(data.store, &query, print_session, chat, &fault);
+  chat->output->width = 0;
+  if (status != TP_OK) cli_chat_refuse(chat, "/sessions: %s", fault.message);
+  cli_data_close(&data);
+}
+
 /* ---- thinking ---- */
 
 static void toggle_thinking(cli_chat *chat, const char *rest) {
@@ -289,6 +333,7 @@ static const command commands[] = {
     {"/quit", "", "leave, as Ctrl-D does", quit},
     {"/retry", "", "send the newest message again; the answer so far stays in the history", retry},
     {"/save", "FILE", "write the conversation to a new file, as Markdown", save},
+    {"/sessions", "", "which sessions --data has, those of the oldest activity first", list_sessions},
     {"/thinking", "", "show what the model thinks whole, or folded to a line again", toggle_thinking},
     {"/tools", "", "which tools the model was shown", print_tools},
 };
@@ -303,6 +348,12 @@ static void print_help(cli_chat *chat, const char *rest) {
   cli_print_string(chat->output,
                    "  A message that begins with a slash is written with two. Alt-Enter begins\n"
                    "  a new line.\n");
+}
+
+const char *const *cli_slash_names(void) {
+  static const char *names[sizeof commands / sizeof *commands + 1];
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) names[i] = commands[i].name;
+  return names;
 }
 
 /* The name ends at the first blank. */

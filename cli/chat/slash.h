@@ -8,6 +8,8 @@
 
 /** Whether the line's first word is a command. */
 bool cli_slash_is_command(tp_text line);
+/** The names of all, which end with NULL. */
+const char *const *cli_slash_names(void);
 /** Runs the command that a line with a slash in front names; of one that is unknown says so. */
 void cli_slash_run(cli_chat *chat, tp_text line);
 

@@ -175,7 +175,7 @@ typedef struct cli_arguments {
   uint32_t workers; /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;
-  bool json, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
+  bool json, raw, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
   bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on, traces_all;
   bool asks_terminal; /* said, and not only the default */

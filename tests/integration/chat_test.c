@@ -64,8 +64,8 @@ static const struct {
   const char *answer;
 } widths[] = {
     {80,
-     "Let me look. This line is longer than eighty columns, so that the terminal has t\n"
-     "o wrap it.\n"
+     "Let me look. This line is longer than eighty columns, so that the terminal has\n"
+     "to wrap it.\n"
      "  \xe2\x96\xb8 shell {\"command\":\"ls -la /a/folder/with/a/name/that/is/long/enough/to/be/c\xe2\x80\xa6\n"},
     {120,
      "Let me look. This line is longer than eighty columns, so that the terminal has to wrap it.\n"
@@ -101,7 +101,8 @@ TEST(a_turn_with_a_tool_call_is_seen_and_the_next_process_goes_on) {
     endpoint *e = endpoint_open(&reply, 1);
     t = CHAT_AT(widths[i].columns, "--model", "openai:m", "--base-url", e->url, "--data", data, "--session", "monday");
     terminal_await(t, PROMPT);
-    assert_non_null(strstr(terminal_text(t), "6 messages so far"));
+    assert_non_null(strstr(t->raw, "6 messages so far"));
+    (void)terminal_text(t);
     assert_non_null(strstr(t->text, "\n> Gr\xc3\xbc\xc3\x9f dich\n  I was asked again.\n/help lists"));
     terminal_say(t, "/retry");
     terminal_await(t, "\n\n> ");
@@ -278,6 +279,108 @@ TEST(questions_about_calls_are_answered_in_place) {
   terminal_close(t);
   assert_int_not_equal(access(scratch_path("a.txt"), F_OK), 0);
   assert_int_equal(access(scratch_path("b.txt"), F_OK), 0);
+}
+
+/* Each of two calls asks: the end of the first comes while the question about the second is open. */
+TEST(no_line_is_printed_into_a_question) {
+  static const char writes[] =
+      "responses:\n"
+      "  - tool_calls: [{name: files_write, arguments: {path: c.txt, text: yes}}, "
+      "{name: files_write, arguments: {path: d.txt, text: yes}}]\n"
+      "  - text: Written.\n";
+  const char *root = scratch_path(""), *model = scratch_string("model.yaml", writes);
+  terminal *t = CHAT_AT(120, "--script", model, "--no-memory", "--files", root);
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Write both");
+  terminal_await(t, "until the run ends): ");
+  terminal_say(t, "y");
+  terminal_await(t,
+                 "reason: it writes the file d.txt\nRun it? y (once), n, e (edit the arguments), or always (this tool, "
+                 "until the run ends): ");
+  terminal_say(t, "y");
+  terminal_await(t, PROMPT);
+  const char *second = from(t, "until the run ends): y\nturnphase: hook") + 20;
+  second = strstr(second, "until the run ends): y\n");
+  assert_non_null(second);
+  assert_ptr_equal(strstr(from(t, "> Write both"), "\xe2\x96\xb8"), second + sizeof "until the run ends): y\n  " - 1);
+  assert_non_null(strstr(second, "Wrote 3 bytes to c.txt.\n"));
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+}
+
+/* A text on the screen is an event, and so is the sign: nothing here waits for a time. */
+TEST(a_model_that_says_nothing_has_a_sign_that_its_answer_erases) {
+  static const char *const terms[] = {"xterm", "dumb"};
+  for (size_t i = 0; i < 2; i++) {
+    const endpoint_reply reply = {.body = CHAT_HELLO, .waits_before = true};
+    setenv("TERM", terms[i], 1);
+    endpoint *e = endpoint_open(&reply, 1);
+    terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
+    terminal_await(t, PROMPT);
+    terminal_say(t, "Hi");
+    if (i == 0) terminal_await(t, "> Hi\n  \xe2\x80\xa6 1 s ");
+    endpoint_go(e);
+    terminal_await(t, "tokens\n\n> ");
+    assert_masked(from(t, "> Hi"), "> Hi\nHello, w\xc3\xb6rld\n  # ms \xc2\xb7 19 + 10 tokens\n\n> ");
+    if (i == 1) assert_null(strstr(t->raw, "\xe2\x80\xa6"));
+    terminal_say(t, "/quit");
+    assert_int_equal(terminal_wait(t), 0);
+    terminal_close(t);
+    endpoint_close(e);
+  }
+  setenv("TERM", "xterm", 1);
+}
+
+TEST(tab_completes_commands_and_files_and_sessions_are_listed) {
+  const char *model = scratch_string("model.yaml", "responses: [{text: Hello.}]\n"), *data = scratch_path("kept");
+  char line[4200], wanted[4300];
+  scratch_string("tab-one.png", "x");
+  scratch_string("tab-two.png", "x");
+  terminal *t = CHAT_AT(120, "--script", model, "--no-memory", "--data", data, "--session", "monday");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "/sessions");
+  terminal_await(t, PROMPT);
+  terminal_say(t, "Hi");
+  terminal_await(t, "ms\n\n> ");
+  terminal_say(t, "/sessions");
+  terminal_await(t, "Z  monday                2 messages\n> ");
+  if (getenv("TURNPHASE_LIBEDIT")) {
+    terminal_type(t, "/att\t");
+    terminal_await(t, "> /attach ");
+    snprintf(line, sizeof line, "%s\t", scratch_path("ta"));
+    snprintf(wanted, sizeof wanted, "> /attach %s", scratch_path("tab-"));
+    terminal_type(t, line);
+    terminal_await(t, wanted);
+    terminal_type(t, "\tt\t"); /* the list, then the one that is left */
+    terminal_await(t, "tab-two.png ");
+    assert_non_null(strstr(t->text, "tab-one.png "));
+    terminal_type(t, "\x03");
+    terminal_await(t, "\n> ");
+  }
+  terminal_say(t, "/quit");
+  assert_int_equal(terminal_wait(t), 0);
+  terminal_close(t);
+}
+
+TEST(markdown_is_painted_for_a_person_and_raw_on_demand) {
+  const char *model = scratch_string("model.yaml", "responses: [{text: \"# Head\\n\\n- **one** `two`\\n\"}]\n");
+  for (int raw = 0; raw < 3; raw++) {
+    if (raw == 2) setenv("NO_COLOR", "1", 1);
+    terminal *t = CHAT_AT(80, "--script", model, "--no-memory", raw == 1 ? "--raw" : NULL);
+    terminal_await(t, PROMPT);
+    terminal_say(t, "Hi");
+    terminal_await(t, "ms\n\n> ");
+    assert_non_null(from(t, raw ? "# Head\n\n- **one** `two`\n" : "\nHead\n\n\xe2\x80\xa2 one two\n"));
+    terminal_say(t, "/quit");
+    assert_int_equal(terminal_wait(t), 0);
+    terminal_close(t);
+  }
+  unsetenv("NO_COLOR");
+  command c = {.arguments = {"chat", "--script", model, "--no-memory"}, .input = "Hi\n"};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "# Head\n\n- **one** `two`\n");
+  command_free(&c);
 }
 
 TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TERMINAL_ROWS = 100, TERMINAL_COLUMNS_MAX = 160, TERMINAL_LIMIT_S = 60 };
+enum { TERMINAL_ROWS = 120, TERMINAL_COLUMNS_MAX = 160, TERMINAL_LIMIT_S = 60 };
 
 typedef struct terminal {
   pid_t child;
