@@ -310,8 +310,21 @@ typedef struct tp_sqlite_erase {
   /** 1: also while other processes use the file. Their memory and their queues may still have what is erased, and write
    *  it again. */
   uint32_t with_others;
-  uint32_t reserved_; /* zero */
+  /** 1: nothing is erased; ret_erased has what would be. */
+  uint32_t only_counts;
+  /* With one of the next three only turns are erased that fit all that are given, of the sessions that fit, which may
+   * go on. A turn goes as a whole, since an answer repeats what was said, and with it its jobs that have not ended; a
+   * job and a task also go by themselves where they fit. NULL and 0: not given. */
+  /** Turns that have this text, of 4 bytes or more, byte for byte: in what is said, arguments, results, files, reasons
+   *  or ids, but not in names of handlers or of the tenant. */
+  const char *matching;
+  /** Turns of a person: of the workspace or thread of that id, by the records of the turn, or what a user says in them
+   *  begins with "ID: ". */
+  const char *person;
+  /** Turns of which nothing is as new. */
+  int64_t turns_before_unix_ms;
 } tp_sqlite_erase;
+enum tp_sqlite_erase_limits { TP_SQLITE_MATCHING_BYTES_MIN = 4 /* of tp_sqlite_erase.matching */ };
 
 /** What an erasure did. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_sqlite_erased {
@@ -321,19 +334,22 @@ typedef struct tp_sqlite_erased {
   int64_t process_id;       /* of that process */
   uint32_t is_complete;     /* 1: no copy of a deleted row is left in the file or its log */
   uint32_t reserved_;       /* zero */
+  uint64_t turns;           /* where turns were chosen: how many */
+  uint64_t turns_unknown;   /* with person: turns and tasks that stay, since no record says whose they are */
 } tp_sqlite_erased;
 
-/** Erases sessions: the history, records, jobs, questions, tasks and calls of each, in one transaction. Then writes the
- *  file anew without them, and empties its write-ahead log, so that no byte of them stays; this takes as long, and as
- *  much free space, as the file is large. Where a process dies meanwhile, or another one has the log open, copies are
- *  left: tp_sqlite_erasure_is_left() is true then, and the next erasure, of whatever sessions, does the rest. What a
- *  file system, a disk or a backup keeps of old blocks is out of reach. First close the sessions in this process: the
- *  store's own queue is written before, that of an asynchronous history is not.
+/** Erases sessions, or turns of them: the history, records, jobs, questions, tasks and calls of each, in one
+ *  transaction. Then writes the file anew without them, and empties its write-ahead log, so that no byte of them stays;
+ *  this takes as long, and as much free space, as the file is large. Where a process dies meanwhile, or another one has
+ *  the log open, copies are left: tp_sqlite_erasure_is_left() is true then, and the next erasure, of whatever sessions,
+ *  does the rest. What a file system, a disk or a backup keeps of old blocks is out of reach. First close the sessions
+ *  in this process: the store's own queue is written before, that of an asynchronous history is not.
  *  @param ret_erased  set also when this fails; may be NULL.
  *  @return TP_OK; TP_ERR_BUSY: a live process uses the file (nothing was erased), or with_others is 1 and sessions are
  *          in use (the others were erased); TP_ERR_STORE_BUSY: rows were deleted, and copies are left;
- *          TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE_READONLY for a store
- *          that is read only; TP_ERR_STORE…, TP_ERR_IO.
+ *          TP_ERR_TOO_LARGE: turns were to be chosen, and a row has more than 64 MiB (nothing was erased);
+ *          TP_ERR_USAGE for another store or a wrong request; TP_ERR_VERSION for a wrong struct_size;
+ *          TP_ERR_STORE_READONLY for a store that is read only; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any.   Blocks: on the file, all of which it writes. */
 TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *request,
                                           tp_sqlite_erased *ret_erased, tp_fault *fault) TP_MUST_USE;

@@ -5,6 +5,7 @@
  * have left copies of them. Then the write-ahead log is written back and emptied, and the note is deleted. A process
  * that dies meanwhile leaves the note, and the next erasure does the rest. */
 #include <stdio.h>
+#include <string.h>
 
 #include "stores/sqlite/sessions.h"
 
@@ -13,8 +14,6 @@
 #define ERASED "(tenant, session) IN (SELECT tenant, session FROM temp.erased)"
 #define SESSIONS "(SELECT id FROM session WHERE (tenant, name) IN (SELECT tenant, session FROM temp.erased))"
 
-/* A job of an order key that is erased may have kept those of others waiting. Attempts go with their entry; those of an
- * entry that never got a record, since its process died or the queue was full, belong to nobody any more. */
 static const char *const delete_sql[] = {
     "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session IN " SESSIONS ")",
     "DELETE FROM message WHERE session IN " SESSIONS,
@@ -27,7 +26,12 @@ static const char *const delete_sql[] = {
     "DELETE FROM tool_start WHERE " ERASED,
     "DELETE FROM question WHERE " ERASED,
     "DELETE FROM task WHERE " ERASED,
-    "DELETE FROM job WHERE " ERASED,
+    "DELETE FROM job WHERE " ERASED};
+
+/* After any erasure. A job of an order key that is erased may have kept those of others waiting. Attempts go with their
+ * entry; those of an entry that never got a record, since its process died or the queue was full, belong to nobody any
+ * more. */
+static const char *const settle_sql[] = {
     "UPDATE job SET is_first = 1 WHERE is_first = 0 AND state IN (1, 2) AND place = (SELECT min(place) FROM job AS "
     "other"
     " WHERE other.order_key = job.order_key AND other.state IN (1, 2))",
@@ -36,11 +40,9 @@ static const char *const delete_sql[] = {
     "DELETE FROM content WHERE process NOT IN (SELECT id FROM process)"
     " AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.process = content.process AND entry.id = content.entry)"};
 
-int tp__sqlite_delete_erased_locked(tp__sqlite_store *s) {
-  TP__LOCKED(&s->mutex);
+int tp__sqlite_exec_each(sqlite3 *db, const char *const *sql, size_t count) {
   int rc = SQLITE_OK;
-  for (size_t i = 0; i < sizeof delete_sql / sizeof delete_sql[0] && rc == SQLITE_OK; i++)
-    rc = sqlite3_exec(s->db, delete_sql[i], NULL, NULL, NULL);
+  for (size_t i = 0; i < count && rc == SQLITE_OK; i++) rc = sqlite3_exec(db, sql[i], NULL, NULL, NULL);
   return rc;
 }
 
@@ -76,40 +78,66 @@ static int choose_locked(tp__sqlite_store *s, const tp_sqlite_session_query *que
   return rc == SQLITE_OK ? c->rc : rc;
 }
 
-/* The note is written with the rows, so that no crash leaves copies that nothing tells of. */
-static int delete_locked(tp__sqlite_store *s, const tp_sqlite_session_query *query, choice *c, uint64_t *ret_rows) {
+static int erase_sessions_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased) {
   TP__LOCKED(&s->mutex);
+  const tp_sqlite_session_query query = {.struct_size = sizeof query,
+                                         .tenant = request->tenant,
+                                         .session = request->session,
+                                         .before_unix_ms = request->before_unix_ms};
+  choice c = {.rc = SQLITE_OK};
+  int rc = choose_locked(s, &query, &c);
   int64_t before = sqlite3_total_changes64(s->db);
+  if (rc == SQLITE_OK) rc = tp__sqlite_exec_each(s->db, delete_sql, sizeof delete_sql / sizeof *delete_sql);
+  *ret_erased = (tp__erased_turns){.sessions = c.chosen,
+                                   .sessions_in_use = c.kept,
+                                   .process_id = c.process_id,
+                                   .rows = (uint64_t)(sqlite3_total_changes64(s->db) - before)};
+  return rc;
+}
+
+/* The note is written with the rows, so that no crash leaves copies that nothing tells of. It counts erasures: one that
+ * overwrites does not take away the note of another process that has deleted meanwhile. */
+static const char note_sql[] = "INSERT INTO counter VALUES (-1, 1) ON CONFLICT DO UPDATE SET value = value + 1";
+
+static bool is_by_turn(const tp_sqlite_erase *request) {
+  return request->matching || request->person || request->turns_before_unix_ms;
+}
+
+/* What is only counted is deleted, too, and then rolled back. */
+static int delete_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+                         tp_status *ret_status) {
+  TP__LOCKED(&s->mutex);
+  *ret_status = TP_OK;
+  *ret_erased = (tp__erased_turns){.sessions = 0};
   int rc = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
-  if (rc == SQLITE_OK) rc = choose_locked(s, query, c);
-  if (rc == SQLITE_OK) {
-    before = sqlite3_total_changes64(s->db);
-    rc = tp__sqlite_delete_erased_locked(s);
-  }
-  uint64_t rows = (uint64_t)(sqlite3_total_changes64(s->db) - before);
-  if (rc == SQLITE_OK && c->chosen)
-    rc = sqlite3_exec(s->db, "INSERT OR REPLACE INTO counter VALUES (-1, 1)", NULL, NULL, NULL);
-  rc = tp__sqlite_end(s->db, rc);
-  (void)sqlite3_exec(s->db, "PRAGMA temp_store = DEFAULT", NULL, NULL, NULL); /* drops the table, too */
-  *ret_rows = rc == SQLITE_OK ? rows : 0;
-  return rc;
+  if (rc == SQLITE_OK)
+    rc = is_by_turn(request) ? tp__sqlite_erase_turns_locked(s, request, ret_erased, ret_status)
+                             : erase_sessions_locked(s, request, ret_erased);
+  if (rc == SQLITE_OK) rc = tp__sqlite_exec_each(s->db, settle_sql, sizeof settle_sql / sizeof *settle_sql);
+  if (rc == SQLITE_OK && ret_erased->rows) rc = sqlite3_exec(s->db, note_sql, NULL, NULL, NULL);
+  const bool is_undone = request->only_counts || *ret_status != TP_OK;
+  int end = tp__sqlite_end(s->db, rc == SQLITE_OK && is_undone ? SQLITE_ABORT : rc);
+  (void)sqlite3_exec(s->db, "PRAGMA temp_store = DEFAULT", NULL, NULL, NULL); /* drops the tables, too */
+  return is_undone && rc == SQLITE_OK ? SQLITE_OK : end;
 }
 
 /* ---- the copies ---- */
 
-static int has_note(sqlite3 *db, bool *ret_has) {
-  int64_t note = 0;
-  int rc = tp__sqlite_once(db, "SELECT value FROM counter WHERE id = -1", NULL, 0, &note);
-  *ret_has = note != 0;
-  return rc;
+static int read_note(sqlite3 *db, int64_t *ret_note) {
+  return tp__sqlite_once(db, "SELECT value FROM counter WHERE id = -1", NULL, 0, ret_note);
 }
 
+/* Nothing where no erasure has left copies. */
 static int overwrite_locked(tp__sqlite_store *s) {
   TP__LOCKED(&s->mutex);
-  int rc = sqlite3_exec(s->db, "VACUUM", NULL, NULL, NULL);
+  int64_t note = 0;
+  int rc = read_note(s->db, &note);
+  if (rc != SQLITE_OK || !note) return rc;
+  rc = sqlite3_exec(s->db, "VACUUM", NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-  return rc == SQLITE_OK ? sqlite3_exec(s->db, "DELETE FROM counter WHERE id = -1", NULL, NULL, NULL) : rc;
+  return rc == SQLITE_OK ? tp__sqlite_once(s->db, "DELETE FROM counter WHERE id = -1 AND value = ?1", &note, 1, NULL)
+                         : rc;
 }
 
 static tp_status overwrite_failed(tp__sqlite_store *s, int rc, tp_fault *fault) {
@@ -137,28 +165,27 @@ static tp_status refuse_while_shared(tp__sqlite_store *s, tp_fault *fault) {
 static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp_sqlite_erased *report,
                               tp_fault *fault) {
   TP__LOCKED(&s->mutex);
-  const tp_sqlite_session_query query = {.struct_size = sizeof query,
-                                         .tenant = request->tenant,
-                                         .session = request->session,
-                                         .before_unix_ms = request->before_unix_ms};
-  choice c = {.rc = SQLITE_OK};
-  bool is_left = false;
+  tp__erased_turns erased;
   tp_status status = request->with_others ? TP_OK : refuse_while_shared(s, fault);
   if (status != TP_OK) return status;
-  int rc = delete_locked(s, &query, &c, &report->rows);
+  int rc = delete_locked(s, request, &erased, &status);
+  if (status != TP_OK) return tp__refuse(fault, status, s->path, "%s: a row is too large to be searched", s->path);
   if (rc != SQLITE_OK) return tp__store_fail(s, s->db, "erase sessions", rc, fault);
-  report->sessions = c.chosen;
-  report->sessions_in_use = c.kept;
-  report->process_id = c.process_id;
-  rc = has_note(s->db, &is_left);
-  if (rc == SQLITE_OK && is_left) rc = overwrite_locked(s);
+  report->sessions = erased.sessions;
+  report->rows = erased.rows;
+  report->turns = erased.turns;
+  report->turns_unknown = erased.turns_unknown;
+  report->sessions_in_use = erased.sessions_in_use;
+  report->process_id = erased.process_id;
+  if (request->only_counts) return TP_OK;
+  rc = overwrite_locked(s);
   report->is_complete = rc == SQLITE_OK;
   if (rc != SQLITE_OK) return overwrite_failed(s, rc, fault);
-  if (c.kept == 0) return TP_OK;
+  if (erased.sessions_in_use == 0) return TP_OK;
   return tp__refuse(
       fault, TP_ERR_BUSY, s->path,
       "%s: %llu sessions stay: process %lld works on them; erase them when their turns and jobs have ended", s->path,
-      (unsigned long long)c.kept, (long long)c.process_id);
+      (unsigned long long)erased.sessions_in_use, (long long)erased.process_id);
 }
 
 tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *theirs, tp_sqlite_erased *ret_erased,
@@ -171,8 +198,13 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase 
                       "tp_sqlite_sessions_erase needs a store of this library and a request");
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_erase", fault);
   if (status != TP_OK) return status;
-  if (request.with_others > 1 || request.reserved_)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others is 0 or 1, and reserved_ must be zero");
+  if (request.with_others > 1 || request.only_counts > 1)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others and only_counts are 0 or 1");
+  if (request.matching && strlen(request.matching) < TP_SQLITE_MATCHING_BYTES_MIN)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.matching must have %d bytes or more",
+                      TP_SQLITE_MATCHING_BYTES_MIN);
+  if (request.person && !request.person[0])
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.person is empty");
   if (s->options.read_only)
     return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading only", s->path);
   status = tp__sqlite_commit(s, fault); /* else what waits would be written afterwards */
@@ -190,11 +222,13 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase 
 tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   sqlite3 *db = NULL;
+  int64_t note = 0;
   if (!s || !ret_is_left)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erasure_is_left needs a store of this library and a place");
   tp_status status = tp__store_take_reader(s, &db, fault);
   if (status != TP_OK) return status;
-  int rc = has_note(db, ret_is_left);
+  int rc = read_note(db, &note);
+  if (rc == SQLITE_OK) *ret_is_left = note != 0;
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "look for an erasure", rc, fault);
   tp__store_return_reader(s, db);
   return status;

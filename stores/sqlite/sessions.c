@@ -118,8 +118,9 @@ static const struct kind {
      "SELECT message.id, unix_ms, CASE role WHEN 1 THEN 'user' WHEN 2 THEN 'assistant' WHEN 3 THEN 'tool'"
      " ELSE 'end' END AS role, is_error, turn, text, call_id, message.name, parts, value,"
      " provider_data, ending " OF_HISTORY HISTORY_IDS},
-    {"tool_call", "SELECT message, tool_call.position, tool_call.id, tool_call.name, malformed, arguments " OF_HISTORY
-                  " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", tool_call.position"},
+    {"tool_call",
+     "SELECT turn, message, tool_call.position, tool_call.id, tool_call.name, malformed, arguments " OF_HISTORY
+     " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", tool_call.position"},
     {"turn", BY_IDS("*", "turn", "row")},
     {"step",
      "SELECT turn.turn AS turn, step.kind, round, place, step.outcome, step.started_ns, step.ended_ns, step.name"
@@ -182,8 +183,8 @@ static bool show_row(receiver *to, const char *kind, sqlite3_stmt *row) {
   return to->status == TP_OK && to->each(to->ctx, kind, value);
 }
 
-static int each_row(sqlite3 *db, const struct kind *kind, const char *tenant, const char *session, receiver *to,
-                    bool *goes_on) {
+static int each_row_of(sqlite3 *db, const struct kind *kind, const char *tenant, const char *session, receiver *to,
+                       bool *goes_on) {
   sqlite3_stmt *rows = NULL;
   int rc = sqlite3_prepare_v2(db, kind->sql, -1, &rows, NULL);
   if (rc == SQLITE_OK) rc = bind_string(rows, 1, tenant);
@@ -196,28 +197,37 @@ static int each_row(sqlite3 *db, const struct kind *kind, const char *tenant, co
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_sqlite_row_fn each,
+                        void *ctx, tp_status *ret_status) {
+  receiver to = {each, ctx, writer, TP_OK};
+  bool goes_on = true;
+  int rc = SQLITE_OK;
+  for (size_t i = 0; rc == SQLITE_OK && goes_on && i < sizeof kinds / sizeof kinds[0]; i++)
+    rc = each_row_of(db, &kinds[i], tenant, session, &to, &goes_on);
+  *ret_status = to.status;
+  return rc;
+}
+
 tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session, tp_sqlite_row_fn each,
                                  void *ctx, tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
-  receiver to = {each, ctx, NULL, TP_OK};
+  tp_writer *writer = NULL;
+  tp_status written = TP_OK;
   sqlite3 *db = NULL;
-  bool goes_on = true;
   if (!s || !tenant || !session || !each)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_session_rows needs a store of this library, a tenant, a session and a callback");
   if (!s->options.read_only) (void)!tp__sqlite_commit(s, NULL);
-  tp_status status = tp_writer_new(NULL, &to.writer);
+  tp_status status = tp_writer_new(NULL, &writer);
   if (status == TP_OK) status = tp__sqlite_begin_reading(s, &db, fault);
   if (status != TP_OK) {
-    tp_writer_free(to.writer);
+    tp_writer_free(writer);
     return status;
   }
-  int rc = SQLITE_OK;
-  for (size_t i = 0; rc == SQLITE_OK && goes_on && i < sizeof kinds / sizeof kinds[0]; i++)
-    rc = each_row(db, &kinds[i], tenant, session, &to, &goes_on);
+  int rc = tp__sqlite_each_row(db, tenant, session, writer, each, ctx, &written);
   if (rc != SQLITE_OK) status = tp__store_fail(s, db, "read a session", rc, fault);
-  else if (to.status != TP_OK) status = tp__refuse(fault, to.status, s->path, "%s: a row is too large", s->path);
+  else if (written != TP_OK) status = tp__refuse(fault, written, s->path, "%s: a row is too large", s->path);
   tp__sqlite_end_reading(s, db);
-  tp_writer_free(to.writer);
+  tp_writer_free(writer);
   return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sessions: the sessions of a file, read (sessions.c) and erased (erase.c). */
+ * sessions: the sessions of a file, read (sessions.c) and erased (erase.c, erase_turns.c). */
 #ifndef TP__SQLITE_SESSIONS_H
 #define TP__SQLITE_SESSIONS_H
 
@@ -10,7 +10,24 @@
  *  that is alive. On a connection that no other thread uses meanwhile.  @return SQLITE_OK or the error. */
 int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_session_query *query,
                             tp_sqlite_session_fn each, void *ctx);
-/** Deletes the sessions in the table temp.erased, inside of a transaction. */
-int tp__sqlite_delete_erased_locked(tp__sqlite_store *s);
+/** Passes everything of one session to each, as tp_sqlite_session_rows() does, on a connection that no other thread
+ *  uses meanwhile.
+ *  @param ret_status  TP_OK; that of a row that could not be written as a value. @return SQLITE_OK or the error. */
+int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_sqlite_row_fn each,
+                        void *ctx, tp_status *ret_status);
+
+/** What tp__sqlite_erase_turns_locked() deleted. */
+typedef struct tp__erased_turns {
+  uint64_t sessions, turns, rows;
+  uint64_t sessions_in_use, turns_unknown;
+  int64_t process_id; /* of the first process that has one of those in use */
+} tp__erased_turns;
+/** Deletes the turns, jobs and tasks that a request chooses by person, matching or turns_before_unix_ms, inside of a
+ *  transaction.
+ *  @param ret_status  TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
+int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+                                  tp_status *ret_status);
+/** Runs statements that take no values, until one fails. @return SQLITE_OK or the error. */
+int tp__sqlite_exec_each(sqlite3 *db, const char *const *sql, size_t count);
 
 #endif

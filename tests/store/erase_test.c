@@ -504,7 +504,13 @@ TEST(wrong_requests_are_refused_and_erase_nothing) {
   wrong.with_others = 2;
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &wrong, NULL, NULL), TP_ERR_USAGE);
   wrong = bob;
-  wrong.reserved_ = 1;
+  wrong.only_counts = 2;
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &wrong, NULL, NULL), TP_ERR_USAGE);
+  wrong = bob;
+  wrong.matching = "abc";
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &wrong, NULL, NULL), TP_ERR_USAGE);
+  wrong = bob;
+  wrong.person = "";
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &wrong, NULL, NULL), TP_ERR_USAGE);
   wrong = bob;
   wrong.struct_size = 3;
@@ -515,6 +521,130 @@ TEST(wrong_requests_are_refused_and_erase_nothing) {
   assert_int_equal(strings_of(w.store, 1), STRINGS);
   assert_int_equal(strings_of(reader, 1), STRINGS);
   tp_store_free(reader);
+  close_world(&w);
+}
+
+/* ---- turns of sessions that go on ---- */
+
+static size_t count_everywhere(const char *text) {
+  char file[400];
+  size_t count = 0;
+  DIR *dir = opendir(directory);
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    snprintf(file, sizeof file, "%s/%s", directory, entry->d_name);
+    if (entry->d_name[0] != '.') count += count_in(file, text);
+  }
+  closedir(dir);
+  return count;
+}
+
+TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
+  world w = open_world();
+  plant_all(&w);
+  int left = STRINGS; /* those of messages without a turn, and questions, which are all of one, go together */
+  for (int place = 0; place < PLACES; place++) {
+    char text[NEEDLE];
+    snprintf(text, sizeof text, "%s", needle_of(1, place + PLACES));
+    assert_int_not_equal(count_everywhere(text), 0);
+    tp_sqlite_erased counted = {.struct_size = sizeof counted}, erased = counted;
+    tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "bob", .matching = text, .only_counts = 1};
+    assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &counted, NULL), TP_OK);
+    assert_int_equal(strings_of(w.store, 1), left); /* nothing was erased */
+    request.only_counts = 0;
+    assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
+    assert_true(erased.sessions == 1 && erased.is_complete && counted.sessions == 1 && counted.rows == erased.rows);
+    assert_int_equal(erased.turns, place == 5 ? 0 : 1);
+    if (count_everywhere(text)) fail_msg("place %d: the text is left", place);
+    int now = strings_of(w.store, 1);
+    if (now >= left || now < left - (place == 1 || place == 4 ? EACH : 1))
+      fail_msg("place %d: %d of %d are left", place, now, left);
+    left = now;
+  }
+  assert_int_equal(strings_of(w.store, 0), STRINGS);
+  assert_int_equal(strings_of(w.store, 2), STRINGS);
+  tp_sqlite_erased none = {.struct_size = sizeof none};
+  const tp_sqlite_erase of_no_turn[] = {
+      {.struct_size = sizeof none, .tenant = "bob", .matching = needle_of(0, 3)}, /* is Ann's */
+      {.struct_size = sizeof none, .tenant = "bob", .matching = "session"},       /* a column's name */
+      {.struct_size = sizeof none, .tenant = "bob", .matching = "assistant"}};
+  for (size_t i = 0; i < sizeof of_no_turn / sizeof *of_no_turn; i++) {
+    tp_sqlite_erase request = of_no_turn[i];
+    request.struct_size = sizeof request;
+    assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &none, NULL), TP_OK);
+    assert_int_equal(none.rows, 0);
+  }
+  assert_int_equal(tp_sqlite_store_verify(w.store, NULL, NULL, NULL), TP_OK);
+  close_world(&w);
+}
+
+/* A turn with what a user said in it, and its record where it has a workspace or a thread. */
+static void plant_turn(world *w, const char *session, const char *turn, const char *workspace, const char *thread,
+                       const char *said) {
+  static uint64_t number = 5000;
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of("acme"),
+                                    [TP_ID_SESSION] = tp_text_of(session),
+                                    [TP_ID_TURN] = tp_text_of(turn),
+                                    [TP_ID_WORKSPACE] = tp_text_of(workspace ? workspace : ""),
+                                    [TP_ID_THREAD] = tp_text_of(thread ? thread : "")};
+  const tp_message message = {
+      .struct_size = sizeof message, .role = TP_ROLE_USER, .turn_id = ids[TP_ID_TURN], .text = tp_text_of(said)};
+  append(w, ids, &message);
+  if (workspace || thread) put_turn(w, ids, number++, tp_text_of(""));
+  assert_int_equal(w->store->commit(w->store->ctx, NULL), TP_OK);
+}
+
+static int64_t messages_like(const char *said) {
+  char sql[128];
+  snprintf(sql, sizeof sql, "SELECT count(*) FROM message WHERE text LIKE '%%%s%%'", said);
+  return number_in(path, sql);
+}
+
+TEST(turns_of_a_person_are_erased_and_those_of_others_stay) {
+  world w = open_world();
+  plant_all(&w);
+  plant_turn(&w, "hers", "1", "zoe", NULL, "gone 1");
+  plant_turn(&w, "hers", "2", NULL, NULL, "gone 2"); /* its record is gone, those of its session are hers */
+  plant_turn(&w, "thread", "1", "ward", "zoe", "gone 3");
+  plant_turn(&w, "mixed", "1", "zoe", NULL, "gone 4");
+  plant_turn(&w, "mixed", "2", "yan", NULL, "stays 1: zoe was here");
+  plant_turn(&w, "mixed", "3", NULL, NULL, "zoe: gone 5");
+  plant_turn(&w, "mixed", "4", NULL, NULL, "stays 2");
+  plant_turn(&w, "mixed", "5", NULL, NULL, "zoey: stays 3");
+  plant_turn(&w, "mixed", "6", "", "zo", "stays 4");
+  plant_turn(&w, "others", "1", "yan", "yan", "zoe stays 5");
+  tp_sqlite_erased erased = {.struct_size = sizeof erased};
+  const tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
+  assert_int_equal(messages_like("gone"), 0);
+  assert_int_equal(messages_like("stays"), 5);
+  assert_int_equal(count_everywhere("gone 5"), 0);
+  assert_true(erased.turns == 5 && erased.sessions == 3 && erased.turns_unknown == 2 && erased.is_complete);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM session WHERE name IN ('hers', 'thread')"), 0);
+  for (int i = 0; i < TENANTS; i++) assert_int_equal(strings_of(w.store, i), STRINGS);
+  assert_int_equal(tp_sqlite_store_verify(w.store, NULL, NULL, NULL), TP_OK);
+  close_world(&w);
+}
+
+TEST(turns_of_which_nothing_is_newer_are_erased_from_a_session_that_goes_on) {
+  world w = open_world();
+  plant_turn(&w, "s", "1", "x", NULL, "old gone 1");
+  plant_turn(&w, "s", "2", NULL, NULL, "old gone 2");
+  plant_turn(&w, "s", "3", "x", NULL, "old, but its record is new");
+  plant_turn(&w, "s", "4", NULL, NULL, "new");
+  run_sql(&w, "UPDATE message SET unix_ms = 1900 WHERE text LIKE 'old%'; UPDATE turn SET ended_unix_ms = 1900");
+  run_sql(&w, "UPDATE turn SET ended_unix_ms = 5000 WHERE turn = '3'");
+  tp_sqlite_erased erased = {.struct_size = sizeof erased};
+  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .turns_before_unix_ms = 1901};
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
+  assert_true(erased.turns == 2 && erased.sessions == 1 && messages_like("gone") == 0 && messages_like("") == 2);
+  request.turns_before_unix_ms = 5001;
+  request.matching = "its record"; /* both hold */
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
+  assert_true(erased.turns == 1 && messages_like("new") == 1);
+  request.matching = NULL;
+  request.before_unix_ms = 5001; /* of the session, which has newer ones */
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
+  assert_true(erased.turns == 0 && erased.rows == 0);
   close_world(&w);
 }
 
