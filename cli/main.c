@@ -210,12 +210,16 @@ static const cli_command commands[] = {
     {.bit = CLI_FORGET,
      .name = "forget",
      .operand = "DIR",
-     .summary = "erase everything that a data directory has of a tenant",
+     .summary = "erase what a data directory has of a tenant, or of a person of it",
      .examples = "  turnphase forget ./kept --tenant acme\n"
-                 "  turnphase forget ./kept --tenant acme --session monday --yes\n",
-     .description = "Erases the sessions of --tenant (or one, or those of which nothing is newer than --age) from the\n"
-                    "store, and their memories from the memory's file. Where it is interrupted, call it again: it\n"
-                    "does the rest.",
+                 "  turnphase forget ./kept --tenant acme --session monday --yes\n"
+                 "  turnphase forget ./kept --tenant acme --user zoe --before 2026-01-01\n"
+                 "  turnphase forget ./kept --tenant acme --matching \"zoe@example.org\"\n",
+     .description =
+         "Erases the sessions of --tenant (or one, or those of which nothing is newer than --age) from the store, and\n"
+         "their memories from the memory's file; with --user, --before or --matching only turns that fit all of them,\n"
+         "with what belongs to them. First it counts, and asks. 75 while a process works on the directory. Where it\n"
+         "is interrupted, the next start of run, chat, serve, worker or forget finishes it; forget DIR does no more.",
      .run = cli_forget},
     {.bit = CLI_TIME,
      .name = "time",

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/date.h"
+#include "cli/common/erasure.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
@@ -71,6 +72,7 @@ int cli_data_open(const char *directory, cli_data *data) {
   }
   int checked = cli_data_find(directory, file_name, &data->path);
   if (checked != CLI_OK) return checked;
+  cli_erasure_warn(directory);
   data->read_only = access(directory, W_OK) != 0 || access(data->path, W_OK) != 0;
   tp_sqlite_store_options options = {
       .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};

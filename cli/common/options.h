@@ -131,6 +131,7 @@ typedef struct cli_arguments {
   cli_model_names *last_models; /* the list of the option that came last; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
+  const char *before, *user, *matching; /* of memory an id; of forget a date, who and what */
   const char *format, *output, *age, *history_age, *size, *reason, *by, *action;
   const char *operand;                    /* the first word that is no option; NULL when there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
@@ -171,7 +172,6 @@ typedef struct cli_arguments {
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */
-  uint32_t before;  /* 0: not given */
   uint32_t workers; /* 0: as many as cores */
   tp_timestamps timestamps;
   cli_histograms histograms;

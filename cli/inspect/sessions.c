@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands sessions and forget: what a data directory has of each session, and its erasure. */
+ * The command sessions: what a data directory has of each session, and its erasure. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
+#include "cli/inspect/forget.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/conversation.h"
 #include "cli/run/event.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
-#include "turnphase/memory.h"
 #include "turnphase/sqlite.h"
 
 /** What a command works on. */
@@ -218,35 +218,22 @@ static int sessions_fork(work *w) {
 
 /* ---- erasing ---- */
 
-/* With --yes, or when a person at the terminal says so. */
-static int may_erase(const work *w, uint64_t memories) {
-  char line[16];
-  cli_error(
-      "%zu sessions with %llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks, and %llu memories are"
-      " erased for good",
-      w->shown, (unsigned long long)w->messages, (unsigned long long)w->turns, (unsigned long long)w->jobs,
-      (unsigned long long)w->questions, (unsigned long long)w->tasks, (unsigned long long)memories);
-  if (w->arguments->yes) return CLI_OK;
-  if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-    cli_error("nothing is erased without --yes");
-    return CLI_USAGE;
-  }
-  fprintf(stderr, "erase them? [y/N] ");
-  if (fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y')) return CLI_OK;
-  cli_error("nothing was erased");
-  return CLI_NEGATIVE;
+static int may_erase(const work *w) {
+  cli_error("%zu sessions with %llu messages, %llu turns, %llu jobs, %llu questions and %llu tasks are erased for good",
+            w->shown, (unsigned long long)w->messages, (unsigned long long)w->turns, (unsigned long long)w->jobs,
+            (unsigned long long)w->questions, (unsigned long long)w->tasks);
+  return cli_forget_confirm(w->arguments);
 }
 
-static int print_erased(work *w, const tp_sqlite_erased *erased, uint64_t memories) {
+static int print_erased(work *w, const tp_sqlite_erased *erased) {
   if (!w->arguments->json) {
-    cli_error("%llu sessions (%llu rows) and %llu memories were erased", (unsigned long long)erased->sessions,
-              (unsigned long long)erased->rows, (unsigned long long)memories);
+    cli_error("%llu sessions (%llu rows) were erased", (unsigned long long)erased->sessions,
+              (unsigned long long)erased->rows);
     return CLI_OK;
   }
   cli_map p = {0};
   cli_map_add_int(&p, "sessions", (int64_t)erased->sessions);
   cli_map_add_int(&p, "rows", (int64_t)erased->rows);
-  cli_map_add_int(&p, "memories", (int64_t)memories);
   cli_map_add_bool(&p, "complete", erased->is_complete);
   return cli_map_print(&p, w->output);
 }
@@ -275,58 +262,9 @@ static int sessions_delete(work *w) {
     return CLI_USAGE;
   }
   int status = sum_sessions(w);
-  if (status == CLI_OK) status = may_erase(w, 0);
+  if (status == CLI_OK) status = may_erase(w);
   if (status == CLI_OK) status = erase(w, &erased);
-  return status == CLI_OK ? print_erased(w, &erased, 0) : status;
-}
-
-/* ---- memories ---- */
-
-/** The memories that are forgotten, found in one walk before the first is deleted. */
-typedef struct memories {
-  const work *w;
-  int64_t *ids;
-  size_t count, capacity;
-} memories;
-
-static bool take_memory(void *ctx, const tp_memory_entry *entry) {
-  memories *m = ctx;
-  const tp_sqlite_session_query *query = &m->w->query;
-  if (query->session && !cli_text_is(entry->session, query->session)) return true;
-  if (query->before_unix_ms && entry->said_unix_ms >= query->before_unix_ms) return true;
-  m->ids = cli_reserve(m->ids, m->count, &m->capacity, sizeof *m->ids);
-  m->ids[m->count++] = entry->id;
-  return true;
-}
-
-static int find_memories(tp_memory *memory, const char *path, memories *m) {
-  tp_fault fault = {0};
-  const tp_memory_query query = {
-      .struct_size = sizeof query, .tenant = m->w->query.tenant, .limit = UINT32_MAX, .oldest_first = true};
-  tp_status status = tp_memory_list(memory, &query, take_memory, m, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
-}
-
-/* All or none; one that another process deleted meanwhile is gone as well. */
-static int delete_memories(tp_memory *memory, const char *path, const memories *m) {
-  tp_fault fault = {0};
-  assert(memory && m->w->query.tenant && m->count <= m->capacity);
-  tp_status status = tp_memory_forget_all(memory, m->ids, m->count, NULL, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault(path, status, &fault);
-}
-
-static int forget_in(work *w, bool has_store, tp_memory *memory, const char *path) {
-  tp_sqlite_erased erased = {.is_complete = 1};
-  memories m = {.w = w};
-  assert(w->query.tenant && path);
-  int status = has_store ? sum_sessions(w) : CLI_OK;
-  if (status == CLI_OK && memory) status = find_memories(memory, path, &m);
-  if (status == CLI_OK) status = may_erase(w, m.count);
-  if (status == CLI_OK && has_store) status = erase(w, &erased); /* refused first where a process works on it */
-  if (status == CLI_OK && memory) status = delete_memories(memory, path, &m);
-  if (status == CLI_OK) status = print_erased(w, &erased, m.count);
-  free(m.ids);
-  return status;
+  return status == CLI_OK ? print_erased(w, &erased) : status;
 }
 
 static int read_query(work *w, const char *session) {
@@ -335,29 +273,6 @@ static int read_query(work *w, const char *session) {
   if (!a->age || cli_date_read_since(a->age, &w->query.before_unix_ms)) return CLI_OK;
   cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", a->age);
   return CLI_USAGE;
-}
-
-int cli_forget(const cli_arguments *arguments, cli_output *output) {
-  work w = {.arguments = arguments, .output = output};
-  tp_fault fault = {0};
-  tp_memory *memory = NULL;
-  int status = read_query(&w, arguments->session);
-  if (status != CLI_OK) return status;
-  if (!arguments->operand || !arguments->tenant) {
-    cli_error("forget takes a data directory and --tenant ID: whom?");
-    return CLI_USAGE;
-  }
-  char *path = cli_data_path(arguments->operand, "memory.db"), *db = cli_data_path(arguments->operand, "turnphase.db");
-  bool has_memory = access(path, F_OK) == 0, has_store = access(db, F_OK) == 0 || !has_memory;
-  if (has_store) status = cli_data_open(arguments->operand, &w.data);
-  tp_status opened = status == CLI_OK && has_memory ? tp_memory_open(path, &memory, &fault) : TP_OK;
-  if (opened != TP_OK) status = cli_fault(path, opened, &fault);
-  if (status == CLI_OK) status = forget_in(&w, has_store, memory, path);
-  tp_memory_close(memory);
-  if (has_store) cli_data_close(&w.data);
-  free(path);
-  free(db);
-  return status;
 }
 
 /* ---- the command ---- */

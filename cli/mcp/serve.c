@@ -13,6 +13,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/listen.h"
 #include "cli/common/message.h"
+#include "cli/inspect/forget.h"
 #include "cli/common/quantity.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/host.h"
@@ -163,6 +164,7 @@ static int open_data(serving *s) {
   const cli_arguments *a = s->arguments;
   if (!a->data) return CLI_OK;
   int status = cli_data_make(a->data);
+  if (status == CLI_OK) status = cli_forget_finish(a->data);
   if (status != CLI_OK) return status;
   tp_fault fault = {0};
   s->store_path = cli_data_path(a->data, "turnphase.db");

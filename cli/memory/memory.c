@@ -9,6 +9,7 @@
 
 #include "cli/common/data.h"
 #include "cli/common/date.h"
+#include "cli/common/erasure.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
@@ -130,10 +131,19 @@ static int exit_of(tp_status status, const tp_fault *fault) {
 
 /* ---- the actions ---- */
 
+/* "12" or "memory:12". @return 0 after saying what is wrong. */
+static int64_t read_id(const char *word) {
+  const char *digits = strncmp(word, "memory:", 7) == 0 ? word + 7 : word;
+  size_t count = strspn(digits, "0123456789");
+  int64_t id = count > 0 && count < 19 && !digits[count] ? strtoll(digits, NULL, 10) : 0;
+  if (id <= 0) cli_error("'%s' is no id of a memory: give 12 or memory:12", word);
+  return id;
+}
+
 static int list(cli_memory *m) {
   tp_fault fault = {0};
   tp_memory_query query = cli_memory_query(m, CLI_LIMIT);
-  query.beyond = m->arguments->before;
+  if (m->arguments->before && !(query.beyond = read_id(m->arguments->before))) return CLI_USAGE;
   int status = exit_of(tp_memory_list(m->memory, &query, on_entry, m, &fault), &fault);
   if (status == CLI_OK && m->count == 0 && !m->arguments->json) cli_error("no memory fits in %s", m->path);
   return status;
@@ -152,15 +162,6 @@ static int search(cli_memory *m) {
   if (exit_status != CLI_OK || m->count > 0) return exit_status;
   cli_error("no memory fits; memory list shows what there is");
   return CLI_NEGATIVE;
-}
-
-/* "12" or "memory:12". @return 0 after saying what is wrong. */
-static int64_t read_id(const char *word) {
-  const char *digits = strncmp(word, "memory:", 7) == 0 ? word + 7 : word;
-  size_t count = strspn(digits, "0123456789");
-  int64_t id = count > 0 && count < 19 && !digits[count] ? strtoll(digits, NULL, 10) : 0;
-  if (id <= 0) cli_error("'%s' is no id of a memory: give 12 or memory:12", word);
-  return id;
 }
 
 static int show(cli_memory *m) {
@@ -308,6 +309,7 @@ static int find_file(const char *data, bool makes, bool *ret_in_directory, char 
   struct stat found;
   bool is_there = stat(data, &found) == 0;
   bool is_directory = is_there ? S_ISDIR(found.st_mode) : makes && !ends_with(data, ".db");
+  if (is_directory) cli_erasure_warn(data);
   if (is_directory && !makes) return cli_data_find(data, "memory.db", ret_path);
   char *path = is_directory ? cli_data_path(data, "memory.db") : strdup(data);
   if (!path) cli_need(TP_ERR_NO_MEMORY);

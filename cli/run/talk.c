@@ -14,6 +14,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/inspect/forget.h"
 #include "cli/run/changed.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
@@ -59,6 +60,7 @@ static int open_data(cli_talk *talk) {
   const char *directory = talk->arguments->data;
   if (!directory || cli_database_is(directory)) return CLI_OK;
   int status = cli_data_make(directory);
+  if (status == CLI_OK) status = cli_forget_finish(directory);
   if (status != CLI_OK) return status;
   talk->store_path = cli_data_path(directory, "turnphase.db");
   talk->memory_path = cli_data_path(directory, "memory.db");

@@ -15,6 +15,7 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 #include "cli/common/table.h"
+#include "cli/inspect/forget.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
@@ -225,6 +226,7 @@ static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_
   *ret_memory_path = NULL;
   if (!arguments->data) return CLI_OK;
   int status = cli_data_make(arguments->data);
+  if (status == CLI_OK) status = cli_forget_finish(arguments->data);
   if (status != CLI_OK) return status;
   char *path = cli_data_path(arguments->data, "turnphase.db");
   tp_sqlite_store_options options = {.struct_size = sizeof options,

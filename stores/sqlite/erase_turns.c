@@ -30,6 +30,13 @@ static const char choose_jobs_sql[] =
     "'')"
     " AND u.chosen)";
 
+/* Jobs that have ended say no turn any more, and have no content: they go with the last turn of their session. */
+static const char choose_rest_sql[] =
+    "UPDATE temp.unit AS job SET chosen = 1 WHERE kind = 'job' AND turn = '' AND tenant = ?1 AND session = ?2"
+    " AND EXISTS (SELECT 1 FROM temp.unit AS u WHERE (u.tenant, u.session) = (job.tenant, job.session) AND u.chosen)"
+    " AND NOT EXISTS (SELECT 1 FROM temp.unit AS u WHERE (u.tenant, u.session) = (job.tenant, job.session)"
+    "  AND u.kind <> 'job' AND NOT u.chosen)";
+
 #define TURNS "(tenant, session, turn) IN (SELECT tenant, session, turn FROM temp.unit WHERE chosen AND kind = '')"
 #define MESSAGES                                                                                                  \
   "(SELECT message.id FROM temp.unit AS u JOIN session ON session.tenant = u.tenant AND session.name = u.session" \
@@ -145,7 +152,7 @@ static bool see_row(void *ctx, const char *kind, tp_text row) {
   sighting g = {.turn = turn_of(kind, row),
                 .kind = "",
                 .values = {newest_of(row), r->matching && row_has(row, r->matching), is_persons == 1, is_known}};
-  if (!is_task) c->rc = put_sighting(c, &g);
+  if (!is_task && (!is_job || g.turn.size)) c->rc = put_sighting(c, &g);
   if (c->rc != SQLITE_OK || (!is_task && !is_job)) return c->rc == SQLITE_OK;
   g.kind = is_job ? "job" : "task";
   if (is_job) g.id = tp_value_int(tp_value_get(row, "id"), 0);
@@ -171,7 +178,8 @@ static int choose_of_session(selection *c) {
   const bool is_whole = r->person && c->persons_rows && !c->others_rows;
   const int64_t numbers[] = {r->turns_before_unix_ms, r->matching != NULL, r->person != NULL, is_whole};
   int rc = run_with(c->s->db, choose_sql, numbers, 4, c);
-  return rc == SQLITE_OK ? run_with(c->s->db, choose_jobs_sql, NULL, 0, c) : rc;
+  if (rc == SQLITE_OK) rc = run_with(c->s->db, choose_jobs_sql, NULL, 0, c);
+  return rc == SQLITE_OK ? run_with(c->s->db, choose_rest_sql, NULL, 0, c) : rc;
 }
 
 static int64_t number_of(sqlite3 *db, const char *sql) {
