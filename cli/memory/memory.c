@@ -263,7 +263,7 @@ static int show_stats(cli_memory *m) {
 
 /* ---- the command ---- */
 
-enum { TAKES_LIMIT = 1, TAKES_BEFORE = 2, TAKES_EXPLAIN = 4, TAKES_SCOPE = 8 };
+enum { TAKES_LIMIT = 1, TAKES_BEFORE = 2, TAKES_EXPLAIN = 4, TAKES_SCOPE = 8, TAKES_SECRETS = 16 };
 
 static const struct action {
   const char *name;
@@ -278,7 +278,7 @@ static const struct action {
     {"show", 2, 2, 0, false, "DATA ID", show},
     {"forget", 2, 2, 0, false, "DATA ID", delete_memory},
     {"export", 1, 1, TAKES_SCOPE, false, "DATA", cli_memory_export},
-    {"import", 1, 2, 0, true, "DATA [FILE.jsonl]", cli_memory_import},
+    {"import", 1, 2, TAKES_SECRETS, true, "DATA [FILE.jsonl]", cli_memory_import},
     {"stats", 1, 1, TAKES_SCOPE, false, "DATA", show_stats},
 };
 
@@ -289,6 +289,7 @@ static int check_options(const struct action *action, const cli_arguments *a) {
   const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT) ? "--limit"
                         : a->before && !(action->takes & TAKES_BEFORE)                    ? "--before"
                         : a->explain && !(action->takes & TAKES_EXPLAIN)                  ? "--explain"
+                        : a->keep_secrets && !(action->takes & TAKES_SECRETS)             ? "--keep-secrets"
                         : a->tenant && !(action->takes & TAKES_SCOPE)                     ? "--tenant"
                         : a->scope && !(action->takes & TAKES_SCOPE)                      ? "--scope"
                         : a->name && !(action->takes & TAKES_SCOPE)                       ? "--name"

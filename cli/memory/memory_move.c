@@ -121,13 +121,17 @@ static int take_entry(void *ctx, tp_text map) {
   return CLI_OK;
 }
 
-static int import_entries(cli_memory *m, const incoming *in) {
+static int import_entries(cli_memory *m, const incoming *in, size_t *ret_secrets) {
+  const tp_memory_import_options options = {.struct_size = sizeof options, .keep_secrets = m->arguments->keep_secrets};
+  *ret_secrets = 0;
   for (size_t from = 0; from < in->count; from += BATCH) {
     const tp_memory_entry *batch[BATCH];
     size_t count = in->count - from < BATCH ? in->count - from : BATCH;
     for (size_t i = 0; i < count; i++) batch[i] = &in->entries[from + i];
     tp_fault fault = {0};
-    tp_status status = tp_memory_import(m->memory, batch, count, &fault);
+    size_t secrets = 0;
+    tp_status status = tp_memory_import_with(m->memory, &options, batch, count, &secrets, &fault);
+    *ret_secrets += secrets;
     if (status == TP_OK) continue;
     int exit_status = cli_fault(NULL, status, &fault);
     cli_error("%zu of %zu memories are kept; import the file again to keep the rest", from, in->count);
@@ -136,13 +140,15 @@ static int import_entries(cli_memory *m, const incoming *in) {
   return CLI_OK;
 }
 
-static int print_count(cli_memory *m, size_t count) {
+static int print_count(cli_memory *m, size_t count, size_t secrets) {
   if (!m->arguments->json) {
+    if (secrets) cli_error("%zu secrets were replaced, as in [redacted:key]; --keep-secrets keeps them", secrets);
     cli_printf(m->output, "imported: %zu %s\n", count, count == 1 ? "memory" : "memories");
     return CLI_OK;
   }
   cli_map p = {0};
   cli_map_add_int(&p, "imported", (int64_t)count);
+  cli_map_add_int(&p, "secrets", (int64_t)secrets);
   return cli_map_print(&p, m->output);
 }
 
@@ -157,8 +163,9 @@ int cli_memory_import(cli_memory *m) {
   if (status == CLI_OK && m->makes) status = cli_data_make(m->makes);
   tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;
   if (opened != TP_OK) status = cli_fault(m->path, opened, &fault);
-  if (status == CLI_OK) status = import_entries(m, &in);
-  if (status == CLI_OK) status = print_count(m, in.count);
+  size_t secrets = 0;
+  if (status == CLI_OK) status = import_entries(m, &in, &secrets);
+  if (status == CLI_OK) status = print_count(m, in.count, secrets);
   free((void *)(uintptr_t)text.data);
   free(in.entries);
   cli_pool_free(&in.pool);

@@ -10,6 +10,7 @@
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
+#include "domains/memory/secrets.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
 
@@ -306,15 +307,51 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
   return TP_OK;
 }
 
-tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count, tp_fault *fault) {
-  if (!memory) return refuse_null(fault);
-  if (count == 0) return TP_OK;
-  if (!entries) return tp__refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
-  tp__memory *memories = sqlite3_malloc64(count * sizeof *memories);
+/* In the texts of an entry; blocks are freed after they are kept. */
+static tp_status redact_entry(tp__memory *memory, char *blocks[2], size_t *secrets) {
+  tp_text *const texts[] = {&memory->text, &memory->subject};
   tp_status status = TP_OK;
-  if (!memories) return answer(memory, TP_ERR_NO_MEMORY, "import", fault);
-  for (size_t i = 0; status == TP_OK && i < count; i++) status = read_entry(entries[i], i, &memories[i], fault);
-  if (status == TP_OK) status = answer(memory, tp__memory_put_all(memory->store, memories, count), "import", fault);
-  sqlite3_free(memories);
+  for (size_t i = 0; i < 2 && status == TP_OK; i++) {
+    size_t count = 0;
+    status = tp__memory_redact_secrets(*texts[i], texts[i], &blocks[i], &count);
+    *secrets += count;
+  }
   return status;
+}
+
+tp_status tp_memory_import_with(tp_memory *memory, const tp_memory_import_options *theirs,
+                                const tp_memory_entry *const *entries, size_t count, size_t *ret_secrets,
+                                tp_fault *fault) {
+  tp_memory_import_options options;
+  size_t secrets = 0;
+  if (!memory) return refuse_null(fault);
+  tp_status status = tp__struct_read(&options, sizeof options, theirs, "tp_memory_import_options", fault);
+  if (status != TP_OK) return status;
+  for (size_t i = 0; i < sizeof options.reserved_; i++)
+    if (options.reserved_[i])
+      return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_import_options.reserved_ must be zero");
+  if (count > 0 && !entries) return tp__refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
+  tp__memory *memories = sqlite3_malloc64((count + 1) * sizeof *memories);
+  char *(*blocks)[2] = sqlite3_malloc64((count + 1) * sizeof *blocks);
+  if (!memories || !blocks) status = answer(memory, TP_ERR_NO_MEMORY, "import", fault);
+  if (blocks) memset(blocks, 0, (count + 1) * sizeof *blocks);
+  for (size_t i = 0; status == TP_OK && i < count; i++) {
+    status = read_entry(entries[i], i, &memories[i], fault);
+    if (status == TP_OK && !options.keep_secrets)
+      status = answer(memory, redact_entry(&memories[i], blocks[i], &secrets), "import", fault);
+  }
+  if (status == TP_OK && count)
+    status = answer(memory, tp__memory_put_all(memory->store, memories, count), "import", fault);
+  for (size_t i = 0; blocks && i < count; i++) {
+    sqlite3_free(blocks[i][0]);
+    sqlite3_free(blocks[i][1]);
+  }
+  sqlite3_free(blocks);
+  sqlite3_free(memories);
+  if (status == TP_OK && ret_secrets) *ret_secrets = secrets;
+  return status;
+}
+
+tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count, tp_fault *fault) {
+  return tp_memory_import_with(memory, NULL, entries, count, NULL, fault);
 }

@@ -197,13 +197,29 @@ TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_forget_all(tp_memory *memory, const int64_t *ids, size_t count, size_t *ret_count,
                                       tp_fault *fault) TP_MUST_USE;
-/** Stores entries, all or none, durable on return. An entry whose tenant, scope, name, session, turn and part are there
- *  already is replaced under its id, with the time at which it was first said.
+/** Stores entries, all or none, durable on return, without secrets, as post_turn_extractor does. An entry whose tenant,
+ *  scope, name, session, turn and part are there already is replaced under its id, with the time at which it was first
+ *  said.
  *  @param entries  count pointers, in the order in which they were said; copied.
  *  @return also TP_ERR_VERSION, TP_ERR_USAGE, TP_ERR_UTF8, TP_ERR_TOO_LARGE with the index of the wrong one.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_import(tp_memory *memory, const tp_memory_entry *const *entries, size_t count,
                                   tp_fault *fault) TP_MUST_USE;
+/** Options of an import; zero means default. */
+typedef struct tp_memory_import_options {
+  size_t struct_size;
+  /** Keep secrets as they are given, as tp_memory_options.keep_secrets; false: "[redacted:key]" in place of each. */
+  bool keep_secrets;
+  /** Must be zero. */
+  uint8_t reserved_[7];
+} tp_memory_import_options;
+/** As tp_memory_import(), with options.
+ *  @param options      NULL: all defaults.
+ *  @param ret_secrets  how many secrets were replaced; may be NULL.
+ *  Threads: any; one at a time inside. */
+TP_API tp_status tp_memory_import_with(tp_memory *memory, const tp_memory_import_options *options,
+                                       const tp_memory_entry *const *entries, size_t count, size_t *ret_secrets,
+                                       tp_fault *fault) TP_MUST_USE;
 
 /** A scope that holds memories, or did until the last was deleted by tp_memory_forget(). */
 typedef struct tp_memory_scope {

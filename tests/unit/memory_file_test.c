@@ -220,3 +220,58 @@ TEST(wrong_queries_and_paths_are_refused) {
   assert_int_equal(tp_memory_search(memory, &query, tp_text_of("x"), note, NULL, &fault), TP_ERR_USAGE);
   tp_memory_close(NULL);
 }
+
+static bool take_texts(void *ctx, const tp_memory_entry *entry) {
+  char *all = ctx;
+  snprintf(all + strlen(all), 400 - strlen(all), "%.*s(%.*s)|", (int)entry->text.size, entry->text.data,
+           (int)entry->subject.size, entry->subject.data);
+  return true;
+}
+
+/* As post_turn_extractor does; what an export of before had stays as it is. */
+TEST(import_keeps_no_secrets_but_where_it_is_told_to) {
+  static const char *const texts[] = {"My password is Tr0ub4dor&3.", "card 4111 1111 1111 1111 ok",
+                                      "key [redacted:key] of before", "Order 4111111111111112"};
+  enum { COUNT = sizeof texts / sizeof *texts };
+  static const char replaced[] =
+      "My password is [redacted:password].(pwd: [redacted:password])|card [redacted:card] ok()|"
+      "key [redacted:key] of before()|Order 4111111111111112()|";
+  static const char kept[] =
+      "My password is Tr0ub4dor&3.(pwd: hunter22)|card 4111 1111 1111 1111 ok()|"
+      "key [redacted:key] of before()|Order 4111111111111112()|";
+  for (int keeps = 0; keeps < 2; keeps++) {
+    tp_memory_entry entries[COUNT];
+    const tp_memory_entry *list[COUNT];
+    char turns[COUNT][8], all[400] = "";
+    for (int i = 0; i < COUNT; i++) {
+      snprintf(turns[i], sizeof turns[i], "t%d", i);
+      entries[i] = (tp_memory_entry){.struct_size = sizeof entries[i],
+                                     .said_unix_ms = 1,
+                                     .tenant = tp_text_of(keeps ? "keeps" : "replaces"),
+                                     .scope = tp_text_of("user"),
+                                     .turn = tp_text_of(turns[i]),
+                                     .subject = tp_text_of(i ? "" : "pwd: hunter22"),
+                                     .text = tp_text_of(texts[i])};
+      list[i] = &entries[i];
+    }
+    const tp_memory_import_options options = {.struct_size = sizeof options, .keep_secrets = keeps};
+    const tp_memory_query query = {
+        .struct_size = sizeof query, .tenant = keeps ? "keeps" : "replaces", .oldest_first = true};
+    size_t secrets = 77;
+    assert_int_equal(tp_memory_import_with(memory, &options, list, COUNT, &secrets, NULL), TP_OK);
+    assert_int_equal(secrets, keeps ? 0 : 3);
+    assert_int_equal(tp_memory_list(memory, &query, take_texts, all, NULL), TP_OK);
+    assert_string_equal(all, keeps ? kept : replaced);
+    if (keeps) continue;
+    all[0] = '\0';
+    assert_int_equal(tp_memory_import(memory, list, COUNT, NULL), TP_OK);
+    assert_int_equal(tp_memory_list(memory, &query, take_texts, all, NULL), TP_OK);
+    assert_string_equal(all, replaced);
+  }
+  const tp_memory_import_options wrong = {.struct_size = 3};
+  assert_int_equal(tp_memory_import_with(memory, &wrong, NULL, 0, NULL, NULL), TP_ERR_VERSION);
+  assert_int_equal(tp_memory_import_with(memory, NULL, NULL, 1, NULL, NULL), TP_ERR_USAGE);
+  const tp_memory_import_options reserved = {.struct_size = sizeof reserved, .reserved_ = {[6] = 1}};
+  assert_int_equal(tp_memory_import_with(memory, &reserved, NULL, 0, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_memory_import_with(NULL, NULL, NULL, 0, NULL, NULL), TP_ERR_USAGE);
+}
