@@ -648,6 +648,34 @@ TEST(turns_of_which_nothing_is_newer_are_erased_from_a_session_that_goes_on) {
   close_world(&w);
 }
 
+TEST(jobs_go_with_their_turn_and_those_that_have_ended_with_the_last_one) {
+  world w = open_world();
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of("acme"), [TP_ID_SESSION] = tp_text_of("s")};
+  plant_turn(&w, "s", "1", "x", NULL, "the needle");
+  plant_turn(&w, "s", "2", "x", NULL, "another");
+  ids[TP_ID_TURN] = tp_text_of("1");
+  put_job(&w, ids, "waits, of turn 1", tp_text_of("nothing of it"));
+  put_job(&w, ids, "ended", tp_text_of(""));
+  ids[TP_ID_TURN] = tp_text_of("2");
+  put_job(&w, ids, "waits, of turn 2", tp_text_of("nothing of it"));
+  run_sql(&w, "UPDATE job SET state = 3, payload = x'' WHERE idempotency_key = 'ended'");
+  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .matching = "the needle"};
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, NULL, NULL), TP_OK);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM job WHERE idempotency_key LIKE '%turn 1'"), 0);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM job"), 2);
+  request.matching = "another";
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, NULL, NULL), TP_OK);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM job"), 0);
+  assert_int_equal(tp_sqlite_store_verify(w.store, NULL, NULL, NULL), TP_OK);
+  plant_turn(&w, "s", "3", NULL, NULL, "of a time that is not known");
+  run_sql(&w, "UPDATE message SET unix_ms = 0");
+  request.matching = NULL;
+  request.turns_before_unix_ms = 5000;
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, NULL, NULL), TP_OK);
+  assert_int_equal(messages_like("not known"), 1);
+  close_world(&w);
+}
+
 /* What waits in the store's queue, and reasons of attempts whose entry never got a record. */
 TEST(rows_that_wait_and_attempts_without_an_entry_are_erased_too) {
   world w = open_world();
