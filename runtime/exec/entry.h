@@ -45,6 +45,7 @@ typedef struct tp__run {
   tp__row_details row; /* execution and failure are set when it is settled */
   bool settled;
   bool retryable;           /* it failed, and by its handler's answer it may be tried again */
+  uint16_t reported;        /* of its attempts: those whose end was counted and recorded, since others were to follow */
   const tp__emitted *first; /* sealed contributions; with fallback_used they are the subscription's */
   const char *message;      /* reason of a deny, ask or failure; safe */
   tp__attempt *attempt;     /* open: submitted or deferred */

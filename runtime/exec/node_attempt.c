@@ -111,7 +111,7 @@ static bool is_late_in_inbox(const node_attempt *a) {
 
 /* Refused, or its time was over while it waited for a thread, a permit or its inbox: an attempt that was not made. */
 static void uncount(tp__entry *e, uint32_t index, tp__run *run) {
-  TP__ASSERT(run->row.attempts > 0 && !run->row.started_ns);
+  TP__ASSERT(run->row.attempts > run->reported);
   run->row.attempts--;
   run->row.limit_ms = (uint32_t)(e->plan->nodes[index].timeout_ns / TP__NS_PER_MS);
 }
@@ -124,14 +124,17 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__entry *e = a->entry;
   tp__run *run = tp__run_make(e, a->index);
   e->now_ns = tp__now_ns();
-  run->row.started_ns = tp__attempt_called_ns(attempt);
-  run->row.thread = run->row.started_ns ? attempt->pool_item.ran_on : 0;
+  int64_t called_ns = tp__attempt_called_ns(attempt);
+  if (called_ns || !run->reported) { /* else the row keeps the start of the attempt before */
+    run->row.started_ns = called_ns;
+    run->row.thread = called_ns ? attempt->pool_item.ran_on : 0;
+  }
   run->attempt = NULL;
   if (run->row.attempts == 0) { /* a helper called it, and has not returned the batch in which it deferred */
     run->row.attempts = (uint16_t)a->call.attempt_number;
     run->row.queued_ns = run->row.started_ns;
   }
-  if (end != TP__ANSWERED && !run->row.started_ns) uncount(e, a->index, run);
+  if (end != TP__ANSWERED && !called_ns) uncount(e, a->index, run);
   switch (end) {
     case TP__ANSWERED: {
       if (is_late_in_inbox(a)) {

@@ -147,8 +147,9 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
     run->row.limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   bool has_details = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
-  if (run->row.attempts > 0 && has_details) tp__entry_record_attempt(e, index, state, reason, run->message);
-  if (run->row.attempts > 0 && state != TP_STATE_BACKGROUNDED) tp__breaker_count(e, index, reason);
+  bool is_reported = run->row.attempts == run->reported; /* what was to follow the last one was never called */
+  if (!is_reported && has_details) tp__entry_record_attempt(e, index, state, reason, run->message);
+  if (!is_reported && state != TP_STATE_BACKGROUNDED) tp__breaker_count(e, index, reason);
   e->unsettled--;
   bool passes = reason == TP_REASON_NONE || reason == TP_REASON_KILL_SWITCH;
   switch (tp__decide(node->execution, node->failure, reason)) {
@@ -365,6 +366,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *given
   if (has_failed && try_again(e, node, index, answer)) {
     tp__breaker_count(e, index, reason);
     tp__entry_record_attempt(e, index, TP_STATE_FAILED, reason, safe_reason(answer->reason));
+    run->reported = run->row.attempts;
     tp__report_retry(e, index);
     return;
   }

@@ -297,6 +297,33 @@ TEST(attempts_that_the_row_of_their_run_cannot_describe_are_kept) {
   close_runtime(runtime);
 }
 
+/* A failure ends the phase while a failed attempt waits for the next one, which is never called. */
+TEST(an_attempt_has_one_record_though_another_was_to_follow) {
+  tp_runtime *runtime = open_durable(open_sqlite(), TP_DURABILITY_SYNC, 0);
+  latch entered = LATCH;
+  act flaky = {.kind = TP_ANSWER_FAILED, .reason = "no route", .retryable = true, .entered = &entered};
+  act guard = {.kind = TP_ANSWER_FAILED, .waits_for = &entered};
+  const tp_subscription later = {.attempts = 2, .backoff = TP_BACKOFF_FIXED, .backoff_ms = 1000};
+  add_hooks(
+      runtime,
+      (hook[]){{.id = "flaky", .phase = PHASE, .ctx = &flaky, .idempotent = true, .sub = later},
+               {.id = "guard", .phase = PHASE, .ctx = &guard, .slow = true, .sub = {.failure = TP_FAILURE_REQUIRED}}},
+      2);
+  tp_turn *turn = begin_bare(runtime, 0);
+  tp_phase_result result = run_phase(turn, PHASE, NULL);
+  tp_run_record run = run_of(&result, "flaky");
+  assert_int_equal(run.state, TP_STATE_CANCELLED);
+  assert_int_equal(run.attempts, 1);
+  assert_true(run.started_ns > 0);
+  attempt_list l = attempts_of("flaky");
+  assert_int_equal(l.count, 2); /* one of each run */
+  assert_int_equal(l.items[0].run_index, 0);
+  assert_int_equal(l.items[0].state, TP_STATE_FAILED);
+  assert_string_equal(l.messages[0], "no route");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 /* ---- content ---- */
 
 typedef struct content_list {
