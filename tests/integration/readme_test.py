@@ -21,6 +21,7 @@ import tempfile
 import threading
 
 LIMIT_S = 60
+FIRST_SENTENCE_WORDS = 25
 # What people have in ~/.claude/settings.json: a guard by exit code, and a log.
 SETTINGS = {'hooks': {
     'PreToolUse': [{'matcher': 'Bash|mcp__files__.*', 'hooks': [
@@ -146,8 +147,9 @@ def main():
     others = [line for line in lines_of(text, '```c') if line.rstrip(';') not in code]
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    failed = len(lines) < 10 or bool(others)
-    print(f'1..{len(lines) + 2}')
+    first = text.split('\n\n')[1]
+    failed = len(lines) < 10 or bool(others) or len(first.split()) > FIRST_SENTENCE_WORDS
+    print(f'1..{len(lines) + 3}')
     with tempfile.TemporaryDirectory() as place:
         reader = Reader(program, place, mcp_server, f'http://127.0.0.1:{server.server_port}/v1')
         for number, line in enumerate([*lines, 'what serves ends'], 1):
@@ -161,6 +163,8 @@ def main():
         if reader.background and reader.background.poll() is None:
             reader.background.kill()
     print(f'{"not " if others else ""}ok {len(lines) + 2} - the lines of C are those of the guide {others or ""}')
+    short = len(first.split()) <= FIRST_SENTENCE_WORDS
+    print(f'{"" if short else "not "}ok {len(lines) + 3} - the first sentence has at most {FIRST_SENTENCE_WORDS} words')
     server.shutdown()
     return failed
 
