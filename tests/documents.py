@@ -86,6 +86,36 @@ def commands_have_pages(path, text, tree):
             yield 1, 'the options of %s are out of date: python3 tests/documents.py --write' % page
 
 
+def defaults_of(definition):
+    """{option: the number in brackets in its help}."""
+    defaults = {}
+    for _, name, _, _, text in options_of(definition, {}):
+        number = re.search(r'\((\d+)[);]', text)
+        if number:
+            defaults[name] = number.group(1)
+    return defaults
+
+
+def defaults_are_right(path, text, tree):
+    """A number in brackets that a page gives after an option is the default in the table of the command."""
+    if not re.match(r'docs/command/[\w-]+\.md$', path):
+        return
+    defaults = defaults_of(tree.read(OPTIONS))
+    for match in re.finditer(r'`--([\w-]+)[^`\n]*`(?:(?!`--)[^\n;.])*?\((\d[\d,]*)[);]', text):
+        name, number = match.group(1), match.group(2).replace(',', '')
+        if defaults.get(name, number) != number:
+            yield text.count('\n', 0, match.start()) + 1, '--%s is %s by default' % (name, defaults[name])
+
+
+def exit_statuses_are_documented(path, text, tree):
+    """The page of exit-status has the row of each status, in the words of the command."""
+    if path != 'docs/command/exit-status.md':
+        return
+    for number, words in re.findall(r'^X\(\w+, (\d+), "(.*)"\)$', tree.read('cli/common/exit_status.def'), re.M):
+        if '| %s | %s |\n' % (number, words) not in text:
+            yield 1, 'no row | %s | %s |' % (number, words)
+
+
 def events_are_documented(path, text, tree):
     """docs/events.md has a row for each event of a turn and for each that the command adds."""
     if path != 'docs/events.md':

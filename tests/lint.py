@@ -744,6 +744,8 @@ FUNCTIONS = [
     (names_are_standard_terms, 'cli/x.c', 'int told_zzz;\n'),
     (documents.links_lead_somewhere, 'docs/x.md', 'See [it](zzz.md).\n'),
     (documents.links_lead_somewhere, 'docs/x.md', 'See [it](../SECURITY.md#zzz).\n'),
+    (documents.defaults_are_right, 'docs/command/x.md', '`--warm-up N` (101) turns\n'),
+    (documents.exit_statuses_are_documented, 'docs/command/exit-status.md', '| 0 | all went well |\n'),
     (documents.events_are_documented, 'docs/events.md', '| `zzz` | it |\n'),
     (documents.commands_are_run, 'docs/how-to/zzz.md', '```sh\ntrue\n```\n'),
     (documents.commands_have_pages, 'docs/command.md', '# No link\n'),
