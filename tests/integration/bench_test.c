@@ -223,6 +223,17 @@ TEST(turns_at_once_keep_the_schedule) {
   }
 }
 
+/* Four turns end together; the fifth waits for three more, which clients begin that are idle again. */
+TEST(an_idle_client_begins_the_next_turn_while_others_have_theirs) {
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "together", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "8", "--warm-up", "0",
+                              "--rate", "1000", "--concurrency", "5", NULL});
+  assert_int_equal(event_int(r.value, "turn.response_ns.count"), 8);
+  report_free(&r);
+}
+
 TEST(a_schedule_that_is_not_kept_is_named) {
   command c = {
       .arguments = {"bench", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "--turns", "60", "--rate", "2000"}};

@@ -165,6 +165,7 @@ def retries_are_named_and_have_their_pauses(world):
     assert ', retry 2 with its pause, ' in out and 'retry 3' not in out, out
     begin, answer = out.index('model    begins'), out.index('answer   one two')
     assert begin < answer < out.index('retry 2 with its pause'), out
+    assert re.search(r'model    shown 1 message, retry 2 with its pause, \S+ ms since \d+\.\d\d\n', out), out
     total, lines = check_story(world, 't1')
     requests = [line for line in lines if line['what'] == 'model']
     assert sorted(line['retry'] for line in requests) == [0, 1, 2], requests
@@ -218,6 +219,11 @@ def each_turn_of_one_id_is_reached(world):
     assert world.turn('time', 'm1#2')['turn'] == 'm1#2'
     for number in 1, 3:
         check_story(world, f'm1#{number}')
+    talk = world.write('two.json', ''.join(json.dumps({'session': session, 'turn': 'n1', 'user': 'hello'}) + '\n'
+                                           for session in ('r', 'u')))  # in one process
+    world.command('run', '--script', script, '--data', world.data, talk)
+    entries = [set(re.findall(r'[0-9a-f]{16}-\d+', world.command('show', world.data, f'n1#{n}'))) for n in (1, 2)]
+    assert entries[0] and entries[1] and not entries[0] & entries[1], entries
 
 
 CASES = [demonstration_has_one_story, retries_are_named_and_have_their_pauses, another_model_is_no_retry,
