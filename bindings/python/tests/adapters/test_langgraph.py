@@ -48,6 +48,14 @@ class LangGraph(cases(run)):
         await graph_of(node, [('look', {'path': 'a'})], read).ainvoke({'messages': [('user', 'go')]})
         self.assertEqual([(message.status, message.name) for message in read], [('error', 'look')])
 
+    async def test_what_the_node_makes_of_an_exception_is_an_error_in_the_records(self):
+        read, seen = [], []
+        self.runtime.hook('tool.post', id='post')(lambda call: seen.append(call['status']))
+        node = ToolNode([tool(self.tools.fail)], handle_tool_errors=True, **guarded(self.runtime.session()))
+        await graph_of(node, [('fail', {'path': 'a'})], read).ainvoke({'messages': [('user', 'go')]})
+        self.assertEqual((read[0].status, seen), ('error', ['failure']))
+        self.assertIn('no such file', read[0].content)
+
     async def test_an_interrupt_passes(self):
         read = []
 

@@ -4,6 +4,7 @@
 import datetime
 import unittest
 
+import turnphase
 from cases import cases
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -36,6 +37,13 @@ class PydanticAI(cases(run)):
         agent = Agent(TestModel(call_tools=['look']), toolsets=[
             guarded(self.runtime.session(), FunctionToolset([self.tools.look]))])
         self.assertIn('seen', (await agent.run('go')).output)
+
+    async def test_a_denial_has_failed(self):
+        self.runtime.guard(id='keep')(lambda call: turnphase.Deny('kept'))
+        tools = guarded(self.runtime.session(), FunctionToolset([self.tools.look]))
+        run = await Agent(TestModel(), toolsets=[tools]).run('go')
+        (part,) = [part for message in run.all_messages() for part in message.parts if part.part_kind == 'tool-return']
+        self.assertEqual((part.outcome, part.content), ('failed', 'hook keep blocked the action: kept'))
 
     async def test_validated_arguments_stay_what_they_are(self):
         given, seen = [], []
