@@ -103,7 +103,8 @@ class Calls(AsyncTest):
     async def test_a_limit_of_the_turn(self):
         ((kind, _),) = await self.kinds(ToolCall('hang'), limit_ms=20)
         self.assertIn(kind, ('cancelled', 'timed_out'))
-        await self.ended.wait()
+        if self.begun.is_set():  # a slow machine is too late for it
+            await self.ended.wait()
 
     async def test_the_runtime_is_closed_meanwhile(self):
         task = asyncio.ensure_future(self.kinds(ToolCall('hang')))
