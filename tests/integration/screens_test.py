@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person sees at 60, 80 and 120 columns, compared with the files of tests/screens/, in which each time is '#'.
+No row is wider than the terminal, and no time is broken. TURNPHASE_SCREENS=write writes the files anew."""
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+
+sys.dont_write_bytecode = True  # nothing is written next to the sources
+import cases  # noqa: E402
+
+COMMAND = os.path.abspath(sys.argv[1])
+SCREENS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'screens')
+TIME = re.compile(r'( *)-?\d[\d.]* (?:ns|µs|us|ms|s)\b')
+STAMP = re.compile(r'\d{4}-\d\d-\d\dT[\d:.]+Z')
+FILES = {
+    'model.yaml': 'responses:\n  - tool_calls: [{id: a, name: files_list, arguments: {path: .}}]\n'
+                  '  - text: A note and a letter from Kyōto are there, as you said, and nothing else that I '
+                  'could see.\n',
+    'talk.yaml': 'sessions: [{id: monday, turns: [{id: monday-1, user: "京都からの手紙 is what I look for: is it '
+                 'there, and what else is in the folder? Do tell me."}]}]\n',
+    'folder/letter.txt': 'x\n',
+    'hooks/guard.yaml': 'id: a_guard_with_a_long_name\nevent: tool.pre\nmatch: {ability_scope: [shell, files_write]}\n'
+                        'handler: {kind: deny, reason: no}\n',
+    'hooks/hours.yaml': 'id: hours\nevent: turn.intake\nhandler: {kind: deny, reason: not now}\n',
+}
+COMMANDS = {
+    'run': ['run', '--script', 'model.yaml', '--files', 'folder', '--data', 'kept-again', '--verbose', 'talk.yaml'],
+    'explain': ['explain', 'kept', 'monday-1'],
+    'runs': ['runs', 'kept', '--session', 'monday'],
+    'blame': ['blame', 'kept', 'monday-1'],
+    'plan': ['plan', '--files', 'folder'],
+    'phases': ['phases'],
+    'hooks-list': ['hooks', 'list', 'hooks'],
+    'hooks-list-long': ['hooks', 'list', 'hooks', '-v'],
+}
+WITHOUT_TIMES = {'blame', 'run'}  # what has a time of less than a microsecond has no place of its own
+
+
+def call(directory, arguments, **environment):
+    names = {'PATH': os.environ['PATH'], 'HOME': directory, 'LC_ALL': 'C.UTF-8', **environment}
+    names.update({name: os.environ[name] for name in ('LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'TSAN_OPTIONS')
+                  if name in os.environ})
+    done = subprocess.run([COMMAND, *arguments], cwd=directory, env=names, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f'{arguments}: {done.returncode}, {done.stderr}'
+    return done.stdout
+
+
+def make(directory):
+    for name, text in FILES.items():
+        path = os.path.join(directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text)
+    call(directory, ['hooks', 'trust', 'hooks'])
+    call(directory, ['run', '--script', 'model.yaml', '--files', 'folder', '--data', 'kept', 'talk.yaml'])
+    return directory
+
+
+def columns_of(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in line)
+
+
+def masked(text):
+    """Times have many widths: what is compared is in which line they stand; check() looks at the rest."""
+    text = STAMP.sub('TIME', text)
+    text = re.sub(r'\b[0-9a-f]{16}\b(-\d+)?', 'HASH', text)
+    text = re.sub(r'^ *\d+\.\d\d(?=  )', '     0.00', text, flags=re.M)
+    text = TIME.sub(lambda m: min(len(m[1]), 2) * ' ' + '#', text)
+    return re.sub(r'@ ?# \+#', '@# +#', text)
+
+
+def check(name, width, text):
+    for line in text.split('\n'):
+        assert columns_of(line) <= width, f'{name} at {width}: {columns_of(line)} columns: {line}'
+    assert not re.search(r'\d[\d.]*\n *(?:ns|µs|ms)\b', text), f'{name} at {width}: a time is broken'
+    assert not re.search(r'[a-z_]{3}(?:succeeded|backgrounded|skipped)\b', text), f'{name} at {width}: cells touch'
+
+
+def shown(name, text):
+    text = masked(text)
+    if name not in WITHOUT_TIMES:
+        return text
+    text = re.sub(r'queued #(, |\n *(?=in ))', '', text)
+    text = re.sub(r'^ +-(?=  )', '', re.sub(r' *#(?= |$)', '', text, flags=re.M), flags=re.M)
+    lines = [line for line in text.split('\n') if line.strip()]
+    if name == 'run':  # which phases took no time is left to chance, and where a line with a time ends
+        lines = [line for line in lines if line.startswith(18 * ' ') or ' user ' in line]
+    head = next(i for i, line in enumerate(lines) if 'outcome' in line or ' user ' in line) + 1
+    rows = re.split(r'\n(?=\S|  \S)', '\n'.join(lines[head:]))
+    rows = [row for row in rows if not re.match(r'  (phase|rest) ', row)]  # there where they lasted long enough
+    return '\n'.join(lines[:head] + (sorted(rows) if name == 'blame' else rows)) + '\n'
+
+
+def screen(name):
+    def case(directory):
+        for width in (60, 80, 120):
+            text = call(directory, COMMANDS[name], COLUMNS=str(width))
+            subprocess.run(['rm', '-rf', os.path.join(directory, 'kept-again')], check=True)
+            check(name, width, text)
+            path = os.path.join(SCREENS, f'{name}-{width}.txt')
+            text = re.sub(r' +$', '', shown(name, text), flags=re.M)
+            if os.environ.get('TURNPHASE_SCREENS') == 'write':
+                with open(path, 'w', encoding='utf-8') as file:
+                    file.write(text)
+            with open(path, encoding='utf-8') as file:
+                wanted = file.read()
+            assert text == wanted, f'{name} at {width}:\n{text}\nwanted:\n{wanted}'
+    case.__name__ = f'screen_of_{name}'.replace('-', '_')
+    return case
+
+
+def marks_are_ascii_without_utf8(directory):
+    for locale in ('C', 'POSIX', 'de_DE.ISO-8859-1'):
+        for command in ('explain', 'time', 'critical-chain'):
+            text = call(directory, [command, 'kept', 'monday-1'], LC_ALL=locale, COLUMNS='80')
+            assert text.isascii(), f'{locale}: {text}'
+    assert not call(directory, ['time', 'kept', 'monday-1'], LC_ALL='').isascii()
+
+
+def a_pipe_without_columns_gets_whole_rows(directory):
+    text = call(directory, ['explain', 'kept', 'monday-1'])
+    assert max(columns_of(line) for line in text.split('\n')) > 120
+    assert re.search(r'ran after +merged\n', text)
+
+
+sys.exit(cases.run([screen(name) for name in COMMANDS] +
+                   [marks_are_ascii_without_utf8, a_pipe_without_columns_gets_whole_rows], make))
