@@ -20,6 +20,10 @@ static void end_turn(void *ctx, tp__turn *core) {
   tp_turn_end(tp__turn_of(core));
 }
 
+tp__listeners *tp__layer_listeners(const tp_runtime *runtime) {
+  return &((tp__agent_layer *)tp__runtime_layer(runtime))->listeners;
+}
+
 static void free_sessions(tp_runtime *runtime) {
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
@@ -32,7 +36,7 @@ static void free_layer(tp_runtime *runtime) {
   tp__turn_table_each(tp__runtime_turn_table(runtime), end_turn, NULL);
   for (uint32_t kind = 0; kind < TP__TURN_KINDS; kind++) assert(tp__runtime_listed_count(runtime, kind) == 0);
   if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) free_sessions(runtime);
-  tp__listeners_fini(layer, &layer->listeners);
+  tp__listeners_drop(&layer->listeners, &layer->listeners.of_runtime);
   tp_shared_history_unref(tp__runtime_options(runtime)->shared_history);
 }
 
@@ -44,7 +48,7 @@ static void free_last(tp_runtime *runtime) {
   tp__hash_table_fini(&layer->session_table, tp__runtime_allocator(runtime));
   tp__mutex_fini(&layer->agents_mutex);
   tp__mutex_fini(&layer->sessions_mutex);
-  tp__mutex_fini(&layer->listeners_mutex);
+  tp__listeners_fini(&layer->listeners);
   tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
   tp__breakers_fini(&layer->breakers);
   tp__admission_fini(&layer->admission);
@@ -90,7 +94,6 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
   tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
   if (!layer) return NULL;
   layer->runtime = runtime;
-  layer->logs_attempts = tp__logs_attempts(runtime);
   tp__list_init(&layer->agents);
   tp__list_init(&layer->sessions);
   tp__list_init(&layer->ending);
@@ -102,7 +105,6 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
     tp__lock_rank rank;
   } locks[] = {{&layer->agents_mutex, TP__RANK_agents},
                {&layer->sessions_mutex, TP__RANK_sessions},
-               {&layer->listeners_mutex, TP__RANK_listeners},
                {&layer->tasks.mutex, TP__RANK_tasks}};
   size_t count = sizeof locks / sizeof *locks, made = 0;
   while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
@@ -111,7 +113,10 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
                                          options->breaker_open_ms) == TP_OK) {
     if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) ==
         TP_OK) {
-      if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) return layer;
+      if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) {
+        if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) return layer;
+        tp__budgets_fini(&layer->budgets);
+      }
       tp__admission_fini(&layer->admission);
     }
     tp__breakers_fini(&layer->breakers);

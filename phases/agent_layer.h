@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Locks: `agents`
- * for the list of agents, `sessions` for that of sessions, `listeners` for the sets of listeners. */
+ * for the list of agents, `sessions` for that of sessions. */
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 
@@ -18,7 +18,7 @@ enum { TP__HISTORY_PERMITS = 64 };
 
 typedef struct tp__agent_layer {
   tp_runtime *runtime;
-  tp__mutex agents_mutex, sessions_mutex, listeners_mutex;
+  tp__mutex agents_mutex, sessions_mutex;
   tp__link agents;          /* under agents_mutex */
   tp__link sessions;        /* under sessions_mutex */
   tp__link ending;          /* under sessions_mutex: those that a drain has looked at; all of them before the others */
@@ -26,13 +26,11 @@ typedef struct tp__agent_layer {
   tp__hash_table session_table;                     /* under sessions_mutex */
   tp__permits history_permits[TP__HISTORY_PERMITS]; /* by tenant */
   uint32_t history_permits_max;
-  tp__link tool_permits;    /* under sessions_mutex: one for each tool that was ever run, kept till the end */
-  tp__breakers breakers;    /* of the providers of models */
-  tp__listeners listeners;  /* of every turn of the runtime */
-  bool logs_attempts;       /* never changes: turns take no fast path, as if they had a listener */
-  tp__a64 turns_ended;      /* relaxed: driven turns that were recorded */
-  tp__a64 turns_once;       /* relaxed: of tp_turn_once() and tp_script_play(), for the ids of their sessions */
-  uint64_t listener_number; /* under listeners_mutex: ids are never used twice */
+  tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+  tp__breakers breakers; /* of the providers of models */
+  tp__listeners listeners;
+  tp__a64 turns_ended; /* relaxed: driven turns that were recorded */
+  tp__a64 turns_once;  /* relaxed: of tp_turn_once() and tp_script_play(), for the ids of their sessions */
   tp__tasks tasks;
   tp__admission admission; /* of driven turns */
   tp__budgets budgets;     /* of a day */

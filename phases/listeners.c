@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/listeners.h"
 
-#include "phases/agent_layer.h"
 #include "phases/event_inbox.h"
+#include "runtime/exec/runtime.h"
 #include "runtime/inbox/destroy.h"
 
 enum { EVENT_KINDS_END = TP_EVENT_TOOL_PROGRESS + 1 };
@@ -39,6 +39,13 @@ static tp__listener_set *set_ref(tp__listener_set *set) {
   return set;
 }
 
+tp_status tp__listeners_init(tp__listeners *listeners, tp_runtime *runtime, bool logs_attempts) {
+  *listeners = (tp__listeners){.runtime = runtime, .logs_attempts = logs_attempts};
+  return tp__mutex_init(&listeners->mutex, TP__RANK_listeners);
+}
+
+void tp__listeners_fini(tp__listeners *listeners) { tp__mutex_fini(&listeners->mutex); }
+
 /* ---- sets ---- */
 
 static void set_put(tp__listener_set *set, tp__listener *listener) {
@@ -61,10 +68,10 @@ static tp__listener_set *set_new(const tp_allocator *allocator, uint32_t count) 
   return set;
 }
 
-static tp__listener_set *own_of(tp__listeners *listeners) { return tp__aptr_load_acquire(&listeners->own); }
+static tp__listener_set *own_of(tp__listener_list *list) { return tp__aptr_load_acquire(&list->own); }
 
-static void publish_locked(tp__listeners *listeners, tp__listener_set *set) {
-  tp__aptr_store_release(&listeners->own, set); /* pairs with own_of(): a turn that sees it takes it under the lock */
+static void publish_locked(tp__listener_list *list, tp__listener_set *set) {
+  tp__aptr_store_release(&list->own, set); /* pairs with own_of(): a turn that sees it takes it under the lock */
 }
 
 /* ---- adding and removing ---- */
@@ -119,18 +126,18 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
 }
 
 /* The set with one more. The caller unrefs what it takes the place of. */
-static tp_status add_locked(tp__agent_layer *layer, tp__listeners *listeners, tp__listener *listener,
+static tp_status add_locked(tp__listeners *listeners, tp__listener_list *list, tp__listener *listener,
                             tp__listener_set **ret_before) {
-  TP__LOCKED(&layer->listeners_mutex);
-  tp__listener_set *before = own_of(listeners);
+  TP__LOCKED(&listeners->mutex);
+  tp__listener_set *before = own_of(list);
   uint32_t count = before ? before->count : 0;
   if (count >= TP__LISTENERS_MAX) return TP_ERR_FULL;
-  tp__listener_set *set = set_new(tp__runtime_allocator(layer->runtime), count + 1);
+  tp__listener_set *set = set_new(tp__runtime_allocator(listeners->runtime), count + 1);
   if (!set) return TP_ERR_NO_MEMORY;
   set_put_all(set, before, NULL);
-  listener->id = ++layer->listener_number;
+  listener->id = ++listeners->number;
   set_put(set, listener);
-  publish_locked(listeners, set);
+  publish_locked(list, set);
   *ret_before = before;
   return TP_OK;
 }
@@ -155,18 +162,18 @@ static void stays_theirs(tp__listener *listener) {
   listener->destroys = NULL;
 }
 
-tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, tp_inbox *of_session,
+tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, tp_inbox *of_session,
                             const tp_listener *theirs, uint64_t *ret_id, tp_fault *fault) {
-  const tp_allocator *allocator = tp__runtime_allocator(layer->runtime);
+  const tp_allocator *allocator = tp__runtime_allocator(listeners->runtime);
   tp__listener read, *listener;
   tp_inbox *inbox = NULL;
-  TP__TRY(read_listener(layer->runtime, of_session, theirs, &read, &inbox, fault));
-  if (tp__runtime_is_forked(layer->runtime)) return tp__fail_forked(fault);
+  TP__TRY(read_listener(listeners->runtime, of_session, theirs, &read, &inbox, fault));
+  if (tp__runtime_is_forked(listeners->runtime)) return tp__fail_forked(fault);
   if (!(listener = tp__alloc(allocator, sizeof *listener)))
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   *listener = read;
   listener->allocator = *allocator;
-  listener->runtime = layer->runtime;
+  listener->runtime = listeners->runtime;
   atomic_init(&listener->refs.v, 1);
   listener->of = inbox ? TP__LISTENERS_THROUGH : TP__LISTENERS_CALLED;
   if (inbox && !goes_through(listener, inbox)) {
@@ -174,10 +181,10 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, tp
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a listener");
   }
   tp__listener_set *before = NULL;
-  tp__mutex_lock(&layer->listeners_mutex);
-  tp_status status = add_locked(layer, listeners, listener, &before);
+  tp__mutex_lock(&listeners->mutex);
+  tp_status status = add_locked(listeners, list, listener, &before);
   uint64_t id = listener->id;
-  tp__mutex_unlock(&layer->listeners_mutex);
+  tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(before);
   if (status != TP_OK) stays_theirs(listener);
   tp__listener_unref(listener); /* the set has it */
@@ -189,37 +196,38 @@ tp_status tp__listeners_add(tp__agent_layer *layer, tp__listeners *listeners, tp
 }
 
 /* Where there is no memory for a set without it, it stays in this one, and is never called again. */
-static tp__listener_set *remove_locked(tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, bool *ret_found) {
-  TP__LOCKED(&layer->listeners_mutex);
-  tp__listener_set *before = own_of(listeners), *set = NULL;
+static tp__listener_set *remove_locked(tp__listeners *listeners, tp__listener_list *list, uint64_t id,
+                                       bool *ret_found) {
+  TP__LOCKED(&listeners->mutex);
+  tp__listener_set *before = own_of(list), *set = NULL;
   tp__listener *listener = NULL;
   for (uint32_t i = 0; before && i < before->count; i++)
     if (before->items[i]->id == id) listener = before->items[i];
   *ret_found = listener && !tp__a32_load_relaxed(&listener->removed);
   if (!*ret_found) return NULL;
   tp__a32_store_release(&listener->removed, 1); /* pairs with wants() */
-  if (before->count > 1 && !(set = set_new(tp__runtime_allocator(layer->runtime), before->count - 1))) return NULL;
+  if (before->count > 1 && !(set = set_new(tp__runtime_allocator(listeners->runtime), before->count - 1))) return NULL;
   if (set) set_put_all(set, before, listener);
-  publish_locked(listeners, set);
+  publish_locked(list, set);
   return before;
 }
 
-tp_status tp__listeners_remove(tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, tp_fault *fault) {
+tp_status tp__listeners_remove(tp__listeners *listeners, tp__listener_list *list, uint64_t id, tp_fault *fault) {
   bool found;
-  if (tp__runtime_is_forked(layer->runtime)) return tp__fail_forked(fault);
-  tp__mutex_lock(&layer->listeners_mutex);
-  tp__listener_set *before = remove_locked(layer, listeners, id, &found);
-  tp__mutex_unlock(&layer->listeners_mutex);
+  if (tp__runtime_is_forked(listeners->runtime)) return tp__fail_forked(fault);
+  tp__mutex_lock(&listeners->mutex);
+  tp__listener_set *before = remove_locked(listeners, list, id, &found);
+  tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(before);
   if (found) return TP_OK;
   return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "there is no listener of number %llu", (unsigned long long)id);
 }
 
-void tp__listeners_fini(tp__agent_layer *layer, tp__listeners *listeners) {
-  tp__mutex_lock(&layer->listeners_mutex);
-  tp__listener_set *own = own_of(listeners);
-  publish_locked(listeners, NULL);
-  tp__mutex_unlock(&layer->listeners_mutex);
+void tp__listeners_drop(tp__listeners *listeners, tp__listener_list *list) {
+  tp__mutex_lock(&listeners->mutex);
+  tp__listener_set *own = own_of(list);
+  publish_locked(list, NULL);
+  tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(own);
 }
 
@@ -228,15 +236,15 @@ void tp__listeners_fini(tp__agent_layer *layer, tp__listeners *listeners) {
 /* The set of a turn that has no listener, but whose attempts are logged: what has a set takes no fast path. */
 static tp__listener_set no_listeners = {.refs = {1}};
 
-void tp__listeners_take(tp__agent_layer *layer, tp__listeners *listeners, tp__listener_set *ret_sets[2]) {
-  ret_sets[0] = layer->logs_attempts ? set_ref(&no_listeners) : NULL;
+void tp__listeners_take(tp__listeners *listeners, tp__listener_list *list, tp__listener_set *ret_sets[2]) {
+  ret_sets[0] = listeners->logs_attempts ? set_ref(&no_listeners) : NULL;
   ret_sets[1] = NULL;
-  if (!own_of(&layer->listeners) && !(listeners && own_of(listeners))) return;
-  tp__mutex_lock(&layer->listeners_mutex);
-  tp__listener_set *own = own_of(&layer->listeners);
+  if (!own_of(&listeners->of_runtime) && !(list && own_of(list))) return;
+  tp__mutex_lock(&listeners->mutex);
+  tp__listener_set *own = own_of(&listeners->of_runtime);
   ret_sets[0] = own && own->kinds != jobs ? set_ref(own) : ret_sets[0];
-  ret_sets[ret_sets[0] ? 1 : 0] = set_ref(listeners ? own_of(listeners) : NULL);
-  tp__mutex_unlock(&layer->listeners_mutex);
+  ret_sets[ret_sets[0] ? 1 : 0] = set_ref(list ? own_of(list) : NULL);
+  tp__mutex_unlock(&listeners->mutex);
 }
 
 /* ---- delivery ---- */
@@ -272,11 +280,11 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event,
 
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
   static const tp_text no_ids[TP_ID_COUNT];
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  if (!own_of(&layer->listeners)) return;
-  tp__mutex_lock(&layer->listeners_mutex);
-  tp__listener_set *set = set_ref(own_of(&layer->listeners));
-  tp__mutex_unlock(&layer->listeners_mutex);
+  tp__listeners *listeners = tp__layer_listeners(runtime);
+  if (!own_of(&listeners->of_runtime)) return;
+  tp__mutex_lock(&listeners->mutex);
+  tp__listener_set *set = set_ref(own_of(&listeners->of_runtime));
+  tp__mutex_unlock(&listeners->mutex);
   if (!set) return;
   tp_event event = {.struct_size = sizeof event,
                     .kind = TP_EVENT_JOB,
@@ -295,12 +303,12 @@ void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job) {
 
 tp_status tp_runtime_listen(tp_runtime *runtime, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  return tp__listeners_add(layer, &layer->listeners, NULL, listener, ret_id, fault);
+  tp__listeners *listeners = tp__layer_listeners(runtime);
+  return tp__listeners_add(listeners, &listeners->of_runtime, NULL, listener, ret_id, fault);
 }
 
 tp_status tp_runtime_unlisten(tp_runtime *runtime, uint64_t id, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  return tp__listeners_remove(layer, &layer->listeners, id, fault);
+  tp__listeners *listeners = tp__layer_listeners(runtime);
+  return tp__listeners_remove(listeners, &listeners->of_runtime, id, fault);
 }

@@ -46,22 +46,37 @@ typedef struct tp__listener_set {
 } tp__listener_set;
 
 /** The listeners of a runtime or session. Zero-filled: none. */
-typedef struct tp__listeners {
+typedef struct tp__listener_list {
   tp__aptr own; /* tp__listener_set; written under the lock; acquire elsewhere, for NULL or not */
+} tp__listener_list;
+
+/** Those of a runtime, with the lock of its own list and of the lists of its sessions. */
+typedef struct tp__listeners {
+  /* never change after init */
+  tp_runtime *runtime;
+  bool logs_attempts; /* turns take no fast path, as if they had a listener */
+  /* under mutex */
+  tp__mutex mutex;
+  tp__listener_list of_runtime;
+  uint64_t number; /* ids are never used twice */
 } tp__listeners;
 
-struct tp__agent_layer;
+tp_status tp__listeners_init(tp__listeners *listeners, tp_runtime *runtime, bool logs_attempts);
+/** The list of the runtime was dropped before. */
+void tp__listeners_fini(tp__listeners *listeners);
+/** Those of a runtime (agent_layer.c). */
+tp__listeners *tp__layer_listeners(const tp_runtime *runtime);
 
 /** Reads and checks a descriptor, and adds it.
  *  @param of_session  what TP_INBOX_OF_SESSION stands for; NULL: nothing. @return as tp_runtime_listen(). */
-tp_status tp__listeners_add(struct tp__agent_layer *layer, tp__listeners *listeners, tp_inbox *of_session,
+tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, tp_inbox *of_session,
                             const tp_listener *listener, uint64_t *ret_id, tp_fault *fault);
-tp_status tp__listeners_remove(struct tp__agent_layer *layer, tp__listeners *listeners, uint64_t id, tp_fault *fault);
+tp_status tp__listeners_remove(tp__listeners *listeners, tp__listener_list *list, uint64_t id, tp_fault *fault);
 /** The end of the runtime or session. */
-void tp__listeners_fini(struct tp__agent_layer *layer, tp__listeners *listeners);
+void tp__listeners_drop(tp__listeners *listeners, tp__listener_list *list);
 /** The sets for a turn, referenced: the runtime's before the session's; the first is NULL when both are empty.
- *  @param listeners  the session's; NULL: only the runtime's count. */
-void tp__listeners_take(struct tp__agent_layer *layer, tp__listeners *listeners, tp__listener_set *ret_sets[2]);
+ *  @param list  the session's; NULL: only the runtime's count. */
+void tp__listeners_take(tp__listeners *listeners, tp__listener_list *list, tp__listener_set *ret_sets[2]);
 /** Accepts NULL. May call destroy functions of the host's: without any lock. */
 void tp__listener_set_unref(tp__listener_set *set);
 

@@ -30,7 +30,7 @@ static void free_session(tp_session *session) {
   tp_shared_history_unref(session->shared);
   if (session->owns_models) tp__models_drop(&session->models, allocator);
   if (session->agent) tp__agent_unref(session->agent);
-  tp__listeners_fini(session->layer, &session->listeners);
+  tp__listeners_drop(tp__layer_listeners(session->runtime), &session->listeners);
   tp__inbox_unref(session->inbox);
   tp__inside_leave(&frame);
   tp__admission_part(&session->layer->admission, session->tenant_queue);
@@ -97,7 +97,7 @@ static void untake_options(tp_session *session) {
 static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
   if (!options->on_event) return TP_OK;
   tp_listener listener = {.struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};
-  return tp__listeners_add(session->layer, &session->listeners, NULL, &listener, NULL, fault);
+  return tp__listeners_add(tp__layer_listeners(session->runtime), &session->listeners, NULL, &listener, NULL, fault);
 }
 
 tp_status tp_session_listen(tp_session *session, const tp_listener *listener, uint64_t *ret_id, tp_fault *fault) {
@@ -105,12 +105,13 @@ tp_status tp_session_listen(tp_session *session, const tp_listener *listener, ui
   size_t kinds_end = offsetof(tp_listener, kinds) + sizeof listener->kinds;
   if (listener && listener->struct_size >= kinds_end && listener->kinds >> TP_EVENT_JOB & 1)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "tp_listener: jobs are of the runtime: use tp_runtime_listen()");
-  return tp__listeners_add(session->layer, &session->listeners, session->inbox, listener, ret_id, fault);
+  return tp__listeners_add(tp__layer_listeners(session->runtime), &session->listeners, session->inbox, listener, ret_id,
+                           fault);
 }
 
 tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault) {
   if (!session) return tp__fail_null(fault, "session");
-  return tp__listeners_remove(session->layer, &session->listeners, id, fault);
+  return tp__listeners_remove(tp__layer_listeners(session->runtime), &session->listeners, id, fault);
 }
 
 /* @param ret_shared  whose it is; NULL: the session's own, or in memory. */

@@ -44,8 +44,8 @@ struct tp_session {
   uint64_t number; /* rises in the order of the lists, which a walk needs */
   void *data;      /* the host's */
   int64_t opened_unix_ms;
-  tp_inbox *inbox;         /* referenced; NULL: none */
-  tp__listeners listeners; /* has a lock of its own */
+  tp_inbox *inbox;             /* referenced; NULL: none */
+  tp__listener_list listeners; /* under the lock of listeners.h */
   /* atomic */
   tp__a32 refs;
   tp__a32 close_asked; /* by the host */

@@ -262,7 +262,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     if (ids->people) turn->people = *ids->people;
   }
   if (request->data) turn->data = request->data;
-  tp__listeners_take(turn->layer, ids->listeners, listeners);
+  tp__listeners_take(tp__layer_listeners(runtime), ids->listeners, listeners);
   if (ids->used_agent) {
     tp__agent_ref(ids->used_agent);
     turn->agent = ids->used_agent;

@@ -104,11 +104,11 @@ typedef struct tp__turn_ids {
   const char *tenant, *agent, *workspace, *session, *thread, *environment;
   tp_session *of; /* NULL: bare */
   void *session_data;
-  tp__listeners *listeners;   /* the session's; NULL: none but the runtime's */
-  const tp__people *people;   /* the session's own; NULL: none */
-  tp_inbox *inbox;            /* the session's; NULL: none */
-  tp_agent *used_agent;       /* whose config handlers of the turn read; referenced by the turn; NULL: none */
-  const tp__nesting *nesting; /* NULL: not a nested turn */
+  tp__listener_list *listeners; /* the session's; NULL: none but the runtime's */
+  const tp__people *people;     /* the session's own; NULL: none */
+  tp_inbox *inbox;              /* the session's; NULL: none */
+  tp_agent *used_agent;         /* whose config handlers of the turn read; referenced by the turn; NULL: none */
+  const tp__nesting *nesting;   /* NULL: not a nested turn */
 } tp__turn_ids;
 
 /** Makes a turn for a request, owned by the caller: a drain may find and cancel it at once.
