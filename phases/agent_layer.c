@@ -24,6 +24,10 @@ tp__listeners *tp__layer_listeners(const tp_runtime *runtime) {
   return &((tp__agent_layer *)tp__runtime_layer(runtime))->listeners;
 }
 
+tp__tool_permits *tp__layer_tool_permits(const tp_runtime *runtime) {
+  return &((tp__agent_layer *)tp__runtime_layer(runtime))->tool_permits;
+}
+
 static void free_sessions(tp_runtime *runtime) {
   tp__sessions_free_all(runtime);
   tp__agents_free_all(runtime);
@@ -44,7 +48,7 @@ static void free_layer(tp_runtime *runtime) {
 static void free_last(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   free_sessions(runtime);
-  tp__tool_permits_free(layer);
+  tp__tool_permits_fini(&layer->tool_permits);
   tp__hash_table_fini(&layer->session_table, tp__runtime_allocator(runtime));
   tp__mutex_fini(&layer->agents_mutex);
   tp__mutex_fini(&layer->sessions_mutex);
@@ -99,7 +103,6 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
   tp__list_init(&layer->ending);
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
   layer->history_permits_max = (tp__history_threads(tp__runtime_options(runtime)->handler_threads) + 1) / 2;
-  tp__list_init(&layer->tool_permits);
   const struct {
     tp__mutex *mutex;
     tp__lock_rank rank;
@@ -114,7 +117,10 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
     if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) ==
         TP_OK) {
       if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) {
-        if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) return layer;
+        if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) {
+          if (tp__tool_permits_init(&layer->tool_permits, tp__runtime_allocator(runtime)) == TP_OK) return layer;
+          tp__listeners_fini(&layer->listeners);
+        }
         tp__budgets_fini(&layer->budgets);
       }
       tp__admission_fini(&layer->admission);

@@ -11,6 +11,7 @@
 #include "phases/listeners.h"
 #include "phases/session_table.h"
 #include "phases/task.h"
+#include "phases/tool_permits.h"
 #include "runtime/exec/runtime.h"
 
 /* A tenant has one of these, found by its name: two of many may share one. */
@@ -26,7 +27,7 @@ typedef struct tp__agent_layer {
   tp__hash_table session_table;                     /* under sessions_mutex */
   tp__permits history_permits[TP__HISTORY_PERMITS]; /* by tenant */
   uint32_t history_permits_max;
-  tp__link tool_permits; /* under sessions_mutex: one for each tool that was ever run, kept till the end */
+  tp__tool_permits tool_permits;
   tp__breakers breakers; /* of the providers of models */
   tp__listeners listeners;
   tp__a64 turns_ended; /* relaxed: driven turns that were recorded */

@@ -105,7 +105,7 @@ static tp_status take_tools(tp__phase_run *run, tp__entry *e, const tp_merged *m
   tp_turn *turn = run->turn;
   tp__toolset *toolset;
   tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
-  TP__TRY(tp__toolset_new(turn->layer, scope, turn->core.inbox, merged, &toolset));
+  TP__TRY(tp__toolset_new(turn->core.runtime, scope, turn->core.inbox, merged, &toolset));
   tp__toolset_unref(turn->toolset);
   turn->toolset = toolset;
   if (toolset->needs_inbox && turn->session) notify_no_inbox(run, e, toolset->needs_inbox);

@@ -55,15 +55,8 @@ struct tp__toolset {
 /** The tools of a merged turn.pre_tool_materialization, copied.
  *  @param scope  an array of the names that may be used; empty: all.
  *  @param inbox  of the turn's session; the turn has a reference; NULL: none. */
-tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+tp_status tp__toolset_new(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
                           tp__toolset **ret_toolset);
-/** The permits of a tool of an owner, shared by all turns.
- *  @param ret_name    the tool's name, for as long as the runtime lives.
- *  @param ret_is_new  whether the runtime sees the tool for the first time.
- *  @return NULL without memory. */
-tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name,
-                              bool *ret_is_new);
-void tp__tool_permits_free(tp__agent_layer *layer);
 /** Both accept NULL. */
 tp__toolset *tp__toolset_ref(tp__toolset *toolset);
 void tp__toolset_unref(tp__toolset *toolset);

@@ -2,62 +2,8 @@
 #include "phases/tools.h"
 
 #include "phases/contribution.h"
+#include "phases/tool_permits.h"
 #include "runtime/exec/blocks.h"
-
-typedef struct named_permits {
-  tp__link link;
-  tp__permits permits;
-  size_t size;
-  char name[]; /* "owner tool" */
-} named_permits;
-
-/* A handful of tools in most hosts: a list will do. */
-static named_permits *find_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
-  TP__LOCKED(&layer->sessions_mutex);
-  size_t owner_size = strlen(owner);
-  for (tp__link *link = layer->tool_permits.next; link != &layer->tool_permits; link = link->next) {
-    named_permits *named = TP__CONTAINER(link, named_permits, link);
-    if (strncmp(named->name, owner, owner_size) == 0 && named->name[owner_size] == ' ' &&
-        strcmp(named->name + owner_size + 1, tool) == 0)
-      return named;
-  }
-  return NULL;
-}
-
-static named_permits *add_locked(tp__agent_layer *layer, const char *owner, const char *tool) {
-  TP__LOCKED(&layer->sessions_mutex);
-  size_t size = sizeof(named_permits) + strlen(owner) + strlen(tool) + 2;
-  named_permits *named = tp__alloc_zero(tp__runtime_allocator(layer->runtime), size);
-  if (!named) return NULL;
-  named->size = size;
-  tp__permits_init(&named->permits);
-  memcpy(named->name, owner, strlen(owner));
-  named->name[strlen(owner)] = ' ';
-  memcpy(named->name + strlen(owner) + 1, tool, strlen(tool) + 1);
-  tp__list_push(&layer->tool_permits, &named->link);
-  return named;
-}
-
-tp__permits *tp__tool_permits(tp__agent_layer *layer, const char *owner, const char *tool, const char **ret_name,
-                              bool *ret_is_new) {
-  tp__mutex_lock(&layer->sessions_mutex);
-  named_permits *named = find_locked(layer, owner, tool);
-  *ret_is_new = !named;
-  if (!named) named = add_locked(layer, owner, tool);
-  tp__mutex_unlock(&layer->sessions_mutex);
-  if (named) *ret_name = named->name + strlen(owner) + 1;
-  return named ? &named->permits : NULL;
-}
-
-void tp__tool_permits_free(tp__agent_layer *layer) {
-  while (!tp__list_empty(&layer->tool_permits)) {
-    named_permits *named = TP__CONTAINER(layer->tool_permits.next, named_permits, link);
-    tp__list_remove(&named->link);
-    tp__release(tp__runtime_allocator(layer->runtime), named, named->size);
-  }
-}
-
-/* ---- the tools of a turn ---- */
 
 enum { RESULT_BYTES_MAX = 100000, PARTS_BYTES_MAX = 4 << 20, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
 
@@ -113,24 +59,24 @@ tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__sche
 }
 
 /* Once for each tool: the model reads these parts of its schema, and no call is refused for them. */
-static void log_unchecked(tp__agent_layer *layer, const char *owner, const tp_tool *tool) {
+static void log_unchecked(tp_runtime *runtime, const char *owner, const tp_tool *tool) {
   char names[256];
   tp__out list = {names, sizeof names, 0};
-  tp_status status = tp__schema_check(tool->schema, tp__runtime_allocator(layer->runtime), &list, NULL);
+  tp_status status = tp__schema_check(tool->schema, tp__runtime_allocator(runtime), &list, NULL);
   if (status != TP_OK || list.size == 0) return;
   size_t size = tp__utf8_cut((tp_text){names, list.size < sizeof names ? list.size : sizeof names}, sizeof names - 4);
-  tp__log(layer->runtime, TP_LOG_INFO, &(tp__log_subject){.status = TP_OK},
+  tp__log(runtime, TP_LOG_INFO, &(tp__log_subject){.status = TP_OK},
           "tool %s of %s: calls are not checked by these parts of its schema: %.*s%s", tool->name, owner, (int)size,
           names, size < list.size ? "…" : "");
 }
 
-static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *owner, tp_inbox *inbox,
+static tp_status add_tool(tp__toolset *set, tp_runtime *runtime, const char *owner, tp_inbox *inbox,
                           const tp_tool *tool, tp__closure *closure) {
   const char *name;
   bool is_new;
-  tp__permits *permits = tp__tool_permits(layer, owner, tool->name, &name, &is_new);
+  tp__permits *permits = tp__tool_permits_of(tp__layer_tool_permits(runtime), owner, tool->name, &name, &is_new);
   if (!permits) return TP_ERR_NO_MEMORY;
-  if (is_new) log_unchecked(layer, owner, tool);
+  if (is_new) log_unchecked(runtime, owner, tool);
   set->entries[set->count] =
       (tp__tool_entry){.run = tool->run,
                        .ctx = tool->ctx,
@@ -150,7 +96,7 @@ static tp_status add_tool(tp__toolset *set, tp__agent_layer *layer, const char *
   return TP_OK;
 }
 
-static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_inbox *inbox, tp_merged_entry bundle) {
+static tp_status add_bundle(tp__toolset *set, tp_runtime *runtime, tp_inbox *inbox, tp_merged_entry bundle) {
   uint32_t count = bundle.contribution->tool_count;
   tp_tool *copies = tp__arena_alloc(&set->arena, count * sizeof *copies);
   if (!copies) return TP_ERR_NO_MEMORY;
@@ -158,7 +104,7 @@ static tp_status add_bundle(tp__toolset *set, tp__agent_layer *layer, tp_inbox *
     const tp_tool *tool = bundle.contribution->tools[i];
     copies[i] = *tool;
     TP__TRY(tp__tool_copy_texts(&set->arena, &copies[i]));
-    TP__TRY(add_tool(set, layer, bundle.owner, inbox, &copies[i], tp__tool_closure(tool)));
+    TP__TRY(add_tool(set, runtime, bundle.owner, inbox, &copies[i], tp__tool_closure(tool)));
   }
   return TP_OK;
 }
@@ -179,17 +125,17 @@ static bool is_in(tp_text scope, tp_text name) {
   return false;
 }
 
-tp_status tp__toolset_new(tp__agent_layer *layer, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+tp_status tp__toolset_new(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
                           tp__toolset **ret_toolset) {
   size_t block_size;
-  tp__toolset *set = tp__block_take(tp__runtime_blocks(layer->runtime), TP__BLOCK_BYTES_MIN, &block_size);
+  tp__toolset *set = tp__block_take(tp__runtime_blocks(runtime), TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
-  *set = (tp__toolset){.runtime = layer->runtime, .block_size = block_size};
+  *set = (tp__toolset){.runtime = runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
   tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
   tp_status status = reserve(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
-    status = add_bundle(set, layer, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
+    status = add_bundle(set, runtime, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);

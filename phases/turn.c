@@ -137,11 +137,10 @@ static void cancelled(tp__turn *core) {
 static void end_delivered(tp__message *message) { tp__turn_over(TP__CONTAINER(message, tp_turn, end_message)); }
 
 /* The layer's part of a turn at rest. */
-static void clear_turn(tp_turn *turn, tp_runtime *runtime) {
+static void clear_turn(tp_turn *turn) {
   turn->core.cancelled = cancelled;
   turn->core.release = tp__turn_release;
   turn->operation.arena = (tp__arena){0};
-  turn->layer = tp__agent_layer_of(runtime);
   turn->session = NULL;
   turn->session_data = turn->data = NULL;
   turn->agent = NULL;
@@ -251,7 +250,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     return tp__runtime_refuse_turn(runtime, fault);
   tp_status status = take_memory(runtime, kind, &turn, &block_size);
   if (status == TP_OK) {
-    if (!turn->core.cleared) clear_turn(turn, runtime);
+    if (!turn->core.cleared) clear_turn(turn);
     status = turn_init(turn, runtime, ids, request, &spec);
     if (status != TP_OK && block_size > 0) tp__block_give(tp__runtime_blocks(runtime), turn, block_size);
   }

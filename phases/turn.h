@@ -85,8 +85,6 @@ struct tp_turn {
   int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
   tp__people people;                         /* the session's own; NULL: the runtime's */
   const struct tp__task_view *task;          /* of a turn that task.c made; NULL: of none */
-  /* never changes */
-  tp__agent_layer *layer;
 };
 _Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation, arena) == 64,
                "what a submit writes is one line");
