@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent: what sessions have in common: a built config, a system text, a model. Lock: `agents`, for the list and for who
- * is visible in it. References: one of the host's handle, one of each session and turn that uses it, one of each find.
+ * agent: what sessions have in common: a built config, a system text, a model. Has no lock. References: one of the host's handle, one of each session and turn that uses it, one of each find.
  * An agent is built, registered and unregistered in small turns of its own. */
 #ifndef TP__AGENT_H
 #define TP__AGENT_H
 
 #include "phases/model.h"
-#include "phases/turn.h"
+#include "turnphase/turn.h"
 
 struct tp_agent {
-  /* under the agents' lock */
+  /* under the lock of agents.h */
   tp__link link;
   bool visible; /* registered, and not removed */
   /* never change once it is visible */
-  tp__agent_layer *layer;
+  tp_runtime *runtime;
   char *id;
   char *system;      /* standing text with the sections of agent.build; NULL: none */
   char *model_name;  /* NULL: none */
@@ -30,6 +29,5 @@ void tp__agent_ref(tp_agent *agent);
 void tp__agent_unref(tp_agent *agent);
 /** tp__layer_ops: runs agent.unregister for every agent that is left, the newest first. */
 void tp__agents_unregister_all(tp_runtime *runtime);
-void tp__agents_free_all(tp_runtime *runtime);
 
 #endif

@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 
 #include "phases/phases.h"
+#include "phases/turn.h"
 
 static bool is_texts(tp_text value) { return tp__is_list_of(value, TP_VALUE_TEXT); }
 static bool is_text(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_TEXT; }
@@ -98,4 +99,14 @@ tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_c
   if (status == TP_OK) *ret_writer = writer;
   else tp_writer_free(writer);
   return status;
+}
+
+/* ---- for handlers ---- */
+
+tp_text tp_call_agent_config(const tp_call *call) {
+  if (!call) return (tp_text){0};
+  const tp__turn *core = call->entry->turn;
+  if (core->kind == TP__TURN_DETACHED) return (tp_text){NULL, 0}; /* its turn is the engine's alone */
+  const tp_agent *agent = tp__turn_of((tp__turn *)(uintptr_t)core)->agent;
+  return agent ? agent->config : (tp_text){NULL, 0};
 }

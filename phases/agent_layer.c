@@ -28,9 +28,13 @@ tp__tool_permits *tp__layer_tool_permits(const tp_runtime *runtime) {
   return &((tp__agent_layer *)tp__runtime_layer(runtime))->tool_permits;
 }
 
+tp__agents *tp__layer_agents(const tp_runtime *runtime) {
+  return &((tp__agent_layer *)tp__runtime_layer(runtime))->agents;
+}
+
 static void free_sessions(tp_runtime *runtime) {
   tp__sessions_free_all(runtime);
-  tp__agents_free_all(runtime);
+  tp__agents_free_all(tp__layer_agents(runtime));
 }
 
 /* A handler that was abandoned may hold a session that it opened: then these stay as long as it runs. */
@@ -50,7 +54,7 @@ static void free_last(tp_runtime *runtime) {
   free_sessions(runtime);
   tp__tool_permits_fini(&layer->tool_permits);
   tp__hash_table_fini(&layer->session_table, tp__runtime_allocator(runtime));
-  tp__mutex_fini(&layer->agents_mutex);
+  tp__agents_fini(&layer->agents);
   tp__mutex_fini(&layer->sessions_mutex);
   tp__listeners_fini(&layer->listeners);
   tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
@@ -98,7 +102,6 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
   tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
   if (!layer) return NULL;
   layer->runtime = runtime;
-  tp__list_init(&layer->agents);
   tp__list_init(&layer->sessions);
   tp__list_init(&layer->ending);
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
@@ -106,9 +109,7 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
   const struct {
     tp__mutex *mutex;
     tp__lock_rank rank;
-  } locks[] = {{&layer->agents_mutex, TP__RANK_agents},
-               {&layer->sessions_mutex, TP__RANK_sessions},
-               {&layer->tasks.mutex, TP__RANK_tasks}};
+  } locks[] = {{&layer->sessions_mutex, TP__RANK_sessions}, {&layer->tasks.mutex, TP__RANK_tasks}};
   size_t count = sizeof locks / sizeof *locks, made = 0;
   while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
   const tp_runtime_options *options = tp__runtime_options(runtime);
@@ -118,7 +119,10 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
         TP_OK) {
       if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) {
         if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) {
-          if (tp__tool_permits_init(&layer->tool_permits, tp__runtime_allocator(runtime)) == TP_OK) return layer;
+          if (tp__tool_permits_init(&layer->tool_permits, tp__runtime_allocator(runtime)) == TP_OK) {
+            if (tp__agents_init(&layer->agents) == TP_OK) return layer;
+            tp__tool_permits_fini(&layer->tool_permits);
+          }
           tp__listeners_fini(&layer->listeners);
         }
         tp__budgets_fini(&layer->budgets);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Locks: `agents`
- * for the list of agents, `sessions` for that of sessions. */
+ * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Lock: `sessions`,
+ * for the list of sessions. */
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 
 #include "phases/admission.h"
+#include "phases/agents.h"
 #include "phases/breaker.h"
 #include "phases/budget.h"
 #include "phases/listeners.h"
@@ -19,8 +20,8 @@ enum { TP__HISTORY_PERMITS = 64 };
 
 typedef struct tp__agent_layer {
   tp_runtime *runtime;
-  tp__mutex agents_mutex, sessions_mutex;
-  tp__link agents;          /* under agents_mutex */
+  tp__mutex sessions_mutex;
+  tp__agents agents;
   tp__link sessions;        /* under sessions_mutex */
   tp__link ending;          /* under sessions_mutex: those that a drain has looked at; all of them before the others */
   uint64_t sessions_opened; /* under sessions_mutex */

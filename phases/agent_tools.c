@@ -62,7 +62,7 @@ tp_status tp_runtime_tools(tp_runtime *runtime, tp_tool_listing_fn each, void *c
 tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, size_t *ret_count, tp_fault *fault) {
   if (!agent) return tp__fail_null(fault, "agent");
   tp__turn_ids ids = {.agent = agent->id, .used_agent = agent};
-  return list_tools(agent->layer->runtime, &ids, &(listing){each, ctx, ret_count}, "tp_agent_tools", fault);
+  return list_tools(agent->runtime, &ids, &(listing){each, ctx, ret_count}, "tp_agent_tools", fault);
 }
 
 /* On the owner of the turn, whose toolset it is. */

@@ -3,9 +3,11 @@
  * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
  * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
 #include "phases/agent_config.h"
+#include "phases/agents.h"
 #include "phases/model.h"
 #include "phases/phases.h"
 #include "phases/render.h"
+#include "phases/turn.h"
 
 typedef struct agent_work {
   tp_agent *agent; /* referenced */
@@ -26,41 +28,17 @@ typedef struct agent_work {
   void *ctx;
 } agent_work;
 
-static const tp_allocator *allocator_of(const agent_work *w) { return tp__runtime_allocator(w->agent->layer->runtime); }
+static const tp_allocator *allocator_of(const agent_work *w) { return tp__runtime_allocator(w->agent->runtime); }
 
 /* ---- the list ---- */
 
-static bool is_listed_locked(const tp__agent_layer *layer, const char *id) {
-  TP__LOCKED(&layer->agents_mutex);
-  for (const tp__link *link = layer->agents.next; link != &layer->agents; link = link->next)
-    if (strcmp(TP__CONTAINER((tp__link *)(uintptr_t)link, tp_agent, link)->id, id) == 0) return true;
-  return false;
-}
-
 /* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
 static tp_status reserve_id(tp_agent *agent, tp_fault *fault) {
-  tp__agent_layer *layer = agent->layer;
-  tp__mutex_lock(&layer->agents_mutex);
-  bool listed = is_listed_locked(layer, agent->id);
-  if (!listed) tp__list_push(&layer->agents, &agent->link);
-  tp__mutex_unlock(&layer->agents_mutex);
-  return listed ? tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id) : TP_OK;
+  if (tp__agents_reserve(tp__layer_agents(agent->runtime), agent)) return TP_OK;
+  return tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id);
 }
 
-static void delist(tp_agent *agent) {
-  tp__mutex_lock(&agent->layer->agents_mutex);
-  agent->visible = false;
-  tp__list_remove(&agent->link);
-  tp__mutex_unlock(&agent->layer->agents_mutex);
-}
-
-/* Again where its removal was not begun. */
-static void show(tp_agent *agent) {
-  tp__mutex_lock(&agent->layer->agents_mutex);
-  if (tp__list_empty(&agent->link)) tp__list_push(&agent->layer->agents, &agent->link);
-  agent->visible = true;
-  tp__mutex_unlock(&agent->layer->agents_mutex);
-}
+static void delist(tp_agent *agent) { tp__agents_delist(tp__layer_agents(agent->runtime), agent); }
 
 /* ---- the config ---- */
 
@@ -73,7 +51,7 @@ static char *copy_text(const tp_allocator *allocator, tp_text text) {
 }
 
 static tp_status keep_config(tp_agent *agent, tp_text config) {
-  char *copy = tp__alloc(tp__runtime_allocator(agent->layer->runtime), config.size);
+  char *copy = tp__alloc(tp__runtime_allocator(agent->runtime), config.size);
   if (!copy) return TP_ERR_NO_MEMORY;
   memcpy(copy, config.data, config.size);
   agent->config = (tp_text){copy, config.size};
@@ -85,7 +63,7 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
  * resource hints and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
-  const tp_allocator *allocator = tp__runtime_allocator(agent->layer->runtime);
+  const tp_allocator *allocator = tp__runtime_allocator(agent->runtime);
   tp_text system = tp_value_text(tp_value_get(config, "system")), model = tp_value_text(tp_value_get(config, "model"));
   tp__arena arena;
   TP__TRY(keep_config(agent, config));
@@ -138,8 +116,7 @@ static tp_status status_of(agent_work *w, const tp__phase_run *run) {
 
 static void log_unregister(const tp_agent *agent, tp_status status) {
   tp__log_subject subject = {.status = status, .phase = TP_PHASE_AGENT_UNREGISTER};
-  tp__log(agent->layer->runtime, TP_LOG_ERROR, &subject, "agent.unregister of `%s`: %s", agent->id,
-          tp_status_text(status));
+  tp__log(agent->runtime, TP_LOG_ERROR, &subject, "agent.unregister of `%s`: %s", agent->id, tp_status_text(status));
 }
 
 static void unregistered(tp__phase_run *run) {
@@ -219,7 +196,7 @@ static void settle_agent(agent_work *w) {
     w->agent->models = w->models;
     w->models = (tp__models){.others = NULL};
     tp__a32_store_release(&w->agent->registered, 1);
-    show(w->agent);
+    tp__agents_show(tp__layer_agents(w->agent->runtime), w->agent);
   } else {
     delist(w->agent);
     tp__agent_unref(w->agent); /* the host's, who does not get it */
@@ -257,13 +234,13 @@ static tp_status begin_turn(agent_work *w, tp_fault *fault) {
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = w->agent->id, .used_agent = w->agent};
   tp__turn_kind kind = w->writer ? TP__TURN_HELD : TP__TURN_CLOSING;
-  return tp__turn_new_held(w->agent->layer->runtime, &ids, &request, kind, &w->turn, fault);
+  return tp__turn_new_held(w->agent->runtime, &ids, &request, kind, &w->turn, fault);
 }
 
 /* Frees the work. */
 static tp_status run_here(agent_work *w, const char *what, tp_fault *fault) {
   tp__inside frame;
-  tp_status status = tp__become_owner(w->agent->layer->runtime, &frame, fault, what);
+  tp_status status = tp__become_owner(w->agent->runtime, &frame, fault, what);
   if (status == TP_OK) {
     status = tp__turn_enter(w->turn);
     if (status == TP_OK) {
@@ -313,7 +290,7 @@ static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *t
 static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_agent) {
   tp_agent *agent = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *agent);
   if (!agent) return TP_ERR_NO_MEMORY;
-  agent->layer = tp__agent_layer_of(runtime);
+  agent->runtime = runtime;
   atomic_init(&agent->refs.v, 1); /* the host's */
   tp__list_init(&agent->link);
   *ret_agent = agent;
@@ -321,7 +298,7 @@ static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_a
 }
 
 static tp_status new_work(tp_agent *agent, agent_work **ret_work) {
-  agent_work *w = tp__alloc_zero(tp__runtime_allocator(agent->layer->runtime), sizeof *w);
+  agent_work *w = tp__alloc_zero(tp__runtime_allocator(agent->runtime), sizeof *w);
   if (!w) return TP_ERR_NO_MEMORY;
   w->agent = agent;
   tp__agent_ref(agent);
@@ -417,7 +394,7 @@ static void unregister_here(tp_agent *agent) {
 }
 
 void tp_agent_remove(tp_agent *agent) {
-  if (!agent || tp__runtime_is_forked(agent->layer->runtime)) return;
+  if (!agent || tp__runtime_is_forked(agent->runtime)) return;
   delist(agent);
   unregister_here(agent);
   tp__agent_unref(agent);
@@ -426,8 +403,8 @@ void tp_agent_remove(tp_agent *agent) {
 tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx, tp_fault *fault) {
   agent_work *w;
   if (!agent) return tp__fail(fault, TP_ERR_USAGE, NULL, "there is no agent to remove");
-  if (tp__runtime_is_forked(agent->layer->runtime)) return tp__fail_forked(fault);
-  TP__TRY(may_submit(agent->layer->runtime, "tp_agent_remove", fault));
+  if (tp__runtime_is_forked(agent->runtime)) return tp__fail_forked(fault);
+  TP__TRY(may_submit(agent->runtime, "tp_agent_remove", fault));
   tp_status status = prepare_remove(agent, &w, fault);
   if (status == TP_OK) delist(agent);
   if (status == TP_OK && w) {
@@ -436,7 +413,7 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
     w->gives_up_handle = true;
     status = submit(w, fault);
     if (status == TP_OK) return TP_OK;
-    show(agent);
+    tp__agents_show(tp__layer_agents(agent->runtime), agent);
     tp_turn_end(w->turn);
     free_work(w);
   }
@@ -451,21 +428,9 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
 
 /* ---- all of them ---- */
 
-static tp_agent *newest_registered(tp__agent_layer *layer) {
-  tp_agent *found = NULL;
-  tp__mutex_lock(&layer->agents_mutex);
-  for (tp__link *link = layer->agents.prev; link != &layer->agents && !found; link = link->prev) {
-    tp_agent *agent = TP__CONTAINER(link, tp_agent, link);
-    if (tp__a32_load_acquire(&agent->registered)) found = agent;
-  }
-  if (found) tp__agent_ref(found);
-  tp__mutex_unlock(&layer->agents_mutex);
-  return found;
-}
-
 void tp__agents_unregister_all(tp_runtime *runtime) {
   tp_agent *agent;
-  while ((agent = newest_registered(tp__agent_layer_of(runtime))) != NULL) {
+  while ((agent = tp__agents_newest_registered(tp__layer_agents(runtime))) != NULL) {
     unregister_here(agent);
     tp__agent_unref(agent);
   }

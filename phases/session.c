@@ -259,7 +259,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   tp_shared_history *shared; /* a runtime that was freed has given its own back */
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   TP__TRY(check_busy(&options, &history, fault));
-  if (options.agent && options.agent->layer != tp__agent_layer_of(runtime))
+  if (options.agent && options.agent->runtime != runtime)
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.agent is of another runtime");
   tp_session *session = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
