@@ -32,8 +32,12 @@ tp__agents *tp__layer_agents(const tp_runtime *runtime) {
   return &((tp__agent_layer *)tp__runtime_layer(runtime))->agents;
 }
 
+tp__sessions *tp__layer_sessions(const tp_runtime *runtime) {
+  return &((tp__agent_layer *)tp__runtime_layer(runtime))->sessions;
+}
+
 static void free_sessions(tp_runtime *runtime) {
-  tp__sessions_free_all(runtime);
+  tp__sessions_free_all(tp__layer_sessions(runtime));
   tp__agents_free_all(tp__layer_agents(runtime));
 }
 
@@ -53,9 +57,8 @@ static void free_last(tp_runtime *runtime) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
   free_sessions(runtime);
   tp__tool_permits_fini(&layer->tool_permits);
-  tp__hash_table_fini(&layer->session_table, tp__runtime_allocator(runtime));
+  tp__sessions_fini(&layer->sessions);
   tp__agents_fini(&layer->agents);
-  tp__mutex_fini(&layer->sessions_mutex);
   tp__listeners_fini(&layer->listeners);
   tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
   tp__breakers_fini(&layer->breakers);
@@ -66,9 +69,7 @@ static void free_last(tp_runtime *runtime) {
 
 static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  tp__mutex_lock(&layer->sessions_mutex);
-  stats->sessions_open = layer->session_table.count;
-  tp__mutex_unlock(&layer->sessions_mutex);
+  stats->sessions_open = tp__sessions_count(&layer->sessions);
   tp__admission_count(&layer->admission, &stats->turns_waiting, &stats->turns_refused);
   stats->turns_queued = tp__thread_caches_sum(tp__runtime_caches(runtime), TP__COUNT_QUEUED);
   stats->turns_completed = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_COMPLETED);
@@ -102,14 +103,12 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
   tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
   if (!layer) return NULL;
   layer->runtime = runtime;
-  tp__list_init(&layer->sessions);
-  tp__list_init(&layer->ending);
   for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
   layer->history_permits_max = (tp__history_threads(tp__runtime_options(runtime)->handler_threads) + 1) / 2;
   const struct {
     tp__mutex *mutex;
     tp__lock_rank rank;
-  } locks[] = {{&layer->sessions_mutex, TP__RANK_sessions}, {&layer->tasks.mutex, TP__RANK_tasks}};
+  } locks[] = {{&layer->tasks.mutex, TP__RANK_tasks}};
   size_t count = sizeof locks / sizeof *locks, made = 0;
   while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
   const tp_runtime_options *options = tp__runtime_options(runtime);
@@ -120,7 +119,10 @@ static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_t
       if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) {
         if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) {
           if (tp__tool_permits_init(&layer->tool_permits, tp__runtime_allocator(runtime)) == TP_OK) {
-            if (tp__agents_init(&layer->agents) == TP_OK) return layer;
+            if (tp__agents_init(&layer->agents) == TP_OK) {
+              if (tp__sessions_init(&layer->sessions, tp__runtime_allocator(runtime)) == TP_OK) return layer;
+              tp__agents_fini(&layer->agents);
+            }
             tp__tool_permits_fini(&layer->tool_permits);
           }
           tp__listeners_fini(&layer->listeners);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. Lock: `sessions`,
- * for the list of sessions. */
+ * agent_layer: what this layer adds to a runtime: its agents, its sessions, and the permits of tools. */
 #ifndef TP__AGENT_LAYER_H
 #define TP__AGENT_LAYER_H
 
@@ -10,7 +9,7 @@
 #include "phases/breaker.h"
 #include "phases/budget.h"
 #include "phases/listeners.h"
-#include "phases/session_table.h"
+#include "phases/sessions.h"
 #include "phases/task.h"
 #include "phases/tool_permits.h"
 #include "runtime/exec/runtime.h"
@@ -20,19 +19,13 @@ enum { TP__HISTORY_PERMITS = 64 };
 
 typedef struct tp__agent_layer {
   tp_runtime *runtime;
-  tp__mutex sessions_mutex;
   tp__agents agents;
-  tp__link sessions;        /* under sessions_mutex */
-  tp__link ending;          /* under sessions_mutex: those that a drain has looked at; all of them before the others */
-  uint64_t sessions_opened; /* under sessions_mutex */
-  tp__hash_table session_table;                     /* under sessions_mutex */
+  tp__sessions sessions;
   tp__permits history_permits[TP__HISTORY_PERMITS]; /* by tenant */
   uint32_t history_permits_max;
   tp__tool_permits tool_permits;
   tp__breakers breakers; /* of the providers of models */
   tp__listeners listeners;
-  tp__a64 turns_ended; /* relaxed: driven turns that were recorded */
-  tp__a64 turns_once;  /* relaxed: of tp_turn_once() and tp_script_play(), for the ids of their sessions */
   tp__tasks tasks;
   tp__admission admission; /* of driven turns */
   tp__budgets budgets;     /* of a day */

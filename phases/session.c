@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/session.h"
 
-#include <stdio.h>
-
 #include "phases/people.h"
+#include "phases/sessions.h"
 #include "phases/drive.h"
 #include "runtime/base/bug.h"
 
@@ -138,36 +137,6 @@ static tp_status check_busy(const tp_session_options *options, const tp_history 
   return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
 
-static tp_status join_history(tp_session *session) {
-  if (!session->shared) return TP_OK;
-  return tp__shared_history_join(session->shared, &session->history_user, session->tenant, session->id);
-}
-
-/* Under the lock under which a drain looks for sessions to close: it sees this one, or this one sees the drain. */
-static tp_status enlist(tp_session *session) {
-  tp__mutex_lock(&session->layer->sessions_mutex);
-  bool up = tp__runtime_life(session->runtime) == TP__LIFE_STARTED;
-  tp_status status =
-      up ? tp__session_table_add(&session->layer->session_table, tp__runtime_allocator(session->runtime), session)
-         : TP_ERR_SHUTDOWN;
-  if (status == TP_OK && (status = join_history(session)) != TP_OK)
-    tp__session_table_remove(&session->layer->session_table, session);
-  if (status == TP_OK) {
-    session->number = ++session->layer->sessions_opened;
-    tp__list_push(&session->layer->sessions, &session->link);
-  }
-  tp__mutex_unlock(&session->layer->sessions_mutex);
-  return status;
-}
-
-void tp__session_delist(tp_session *session) {
-  tp__mutex_lock(&session->layer->sessions_mutex);
-  tp__list_remove(&session->link);
-  tp__session_table_remove(&session->layer->session_table, session);
-  tp__mutex_unlock(&session->layer->sessions_mutex);
-  if (session->shared) tp__shared_history_leave(session->shared, &session->history_user);
-}
-
 static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) {
   switch (status) {
     case TP_ERR_BUSY:
@@ -197,23 +166,12 @@ static tp_status check_compaction(const tp_session_options *options, tp_fault *f
   return wrong ? tp__fail(fault, TP_ERR_USAGE, options->id, "tp_session_options: %s", wrong) : TP_OK;
 }
 
-#ifdef TP_SIM
-/* For the bug that the simulator plants. @return referenced; NULL: no other session has one. */
-static tp_inbox *inbox_of_another(tp__agent_layer *layer) {
-  tp_inbox *other = NULL;
-  tp__mutex_lock(&layer->sessions_mutex);
-  for (tp__link *link = layer->sessions.next; link != &layer->sessions && !other; link = link->next)
-    other = TP__CONTAINER(link, tp_session, link)->inbox;
-  tp__inbox_ref(other);
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return other;
-}
-#endif
-
 static void take_inbox(tp_session *session, tp_inbox *inbox) {
   session->inbox = inbox;
 #ifdef TP_SIM
-  tp_inbox *other = TP__BUG(TP__BUG_OTHER_INBOX) && inbox ? inbox_of_another(session->layer) : NULL;
+  tp_inbox *other = TP__BUG(TP__BUG_OTHER_INBOX) && inbox
+                        ? tp__sessions_inbox_of_another(tp__layer_sessions(session->runtime))
+                        : NULL;
   if (other) session->inbox = other;
   if (other) return;
 #endif
@@ -303,7 +261,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     free_session(session);
     return status;
   }
-  if (status == TP_OK) status = enlist(session);
+  if (status == TP_OK) status = tp__sessions_add(tp__layer_sessions(runtime), session);
   if (status != TP_OK) {
     untake_options(session);
     free_session(session);
@@ -352,71 +310,8 @@ size_t tp_session_queue_length(const tp_session *shown, bool *ret_running) {
   return length;
 }
 
-tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char *id) {
-  if (!id || tp__runtime_usable(runtime, NULL) != TP_OK) return NULL;
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  tp__mutex_lock(&layer->sessions_mutex);
-  tp_session *session = tp__session_table_find(&layer->session_table, tenant, id);
-  if (session && tp__a32_load_acquire(&session->close_asked)) session = NULL;
-  if (session) tp__session_hold(session);
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return session;
-}
-
-tp_session *tp__session_hold_of(tp_runtime *runtime, tp_text tenant, tp_text id) {
-  char tenant_copy[TP_ID_BYTES_MAX + 1], id_copy[TP_ID_BYTES_MAX + 1];
-  if (id.size == 0 || id.size > TP_ID_BYTES_MAX || tenant.size > TP_ID_BYTES_MAX) return NULL;
-  snprintf(tenant_copy, sizeof tenant_copy, "%.*s", (int)tenant.size, tenant.size ? tenant.data : "");
-  snprintf(id_copy, sizeof id_copy, "%.*s", (int)id.size, id.data);
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  tp__mutex_lock(&layer->sessions_mutex);
-  tp_session *session = tp__session_table_find(&layer->session_table, tenant_copy, id_copy);
-  if (session) tp__session_hold(session);
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return session;
-}
-
 void tp_session_unref(tp_session *session) {
   if (session) tp__session_unref(session);
-}
-
-/* ---- walking: both lists one after the other are in the order of the numbers ---- */
-
-static tp_session *session_of(tp__link *link) { return TP__CONTAINER(link, tp_session, link); }
-
-/* The first one, at this place of either list or after it. */
-static tp_session *from_locked(tp__agent_layer *layer, tp__link *link) {
-  TP__LOCKED(&layer->sessions_mutex);
-  if (link == &layer->ending) link = layer->sessions.next;
-  return link == &layer->sessions ? NULL : session_of(link);
-}
-
-/* `after` may have left the lists meanwhile: then its place is found by its number. Held. */
-static tp_session *next_of(tp__agent_layer *layer, tp_session *after) {
-  tp__mutex_lock(&layer->sessions_mutex);
-  bool left = after && after->link.next == &after->link;
-  tp_session *next = from_locked(layer, after && !left ? after->link.next : layer->ending.next);
-  while (left && next && next->number < after->number) next = from_locked(layer, next->link.next);
-  if (next) tp__session_hold(next);
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return next;
-}
-
-size_t tp_runtime_sessions(tp_runtime *runtime, tp_session_fn each, void *ctx) {
-  if (!runtime) return 0;
-  if (tp__runtime_usable(runtime, NULL) != TP_OK) return 0;
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  size_t count = 0;
-  bool more = true;
-  tp_session *session = next_of(layer, NULL);
-  while (session) {
-    count++;
-    if (each) more = each(ctx, session);
-    tp_session *next = more ? next_of(layer, session) : NULL;
-    tp__session_unref(session);
-    session = next;
-  }
-  return count;
 }
 
 /* ---- what session.end lists ---- */

@@ -17,7 +17,7 @@
 #include "phases/turn.h"
 
 struct tp_session {
-  tp__link link; /* under the sessions' lock, like the next */
+  tp__link link; /* under the lock of sessions.h, like the next */
   tp__hash_link in_table;
   tp__agent_layer *layer;
   tp_runtime *runtime;
@@ -103,8 +103,6 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
 void tp__session_check_locked(const tp_session *session);
 void tp__session_hold(tp_session *session);
 void tp__session_unref(tp_session *session);
-/** The session of these ids, held, also while it is being closed. @return NULL: there is none. Any thread. */
-tp_session *tp__session_hold_of(tp_runtime *runtime, tp_text tenant, tp_text id);
 /** What session.end will list: a tool whose function was called, a file that a call may have changed, a task that was
  *  created or run. Any thread that holds the session. */
 void tp__session_note_tool(tp_session *session, tp_text name);
@@ -122,8 +120,6 @@ tp_status tp__session_submit(tp_session *session, const tp_turn_request *request
                              tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault);
 /** Unlists the session, ends the reference of its handle, and notifies the host whose close this is. */
 void tp__session_closed(tp_session *session);
-/** Takes it from the sessions that can be found. */
-void tp__session_delist(tp_session *session);
 /** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
  *  has gone. */
 bool tp__session_next(tp_session *session);
@@ -133,7 +129,5 @@ void tp__session_ending(tp_session *session);
 void tp__session_over(tp_session *session);
 /** tp__layer_ops: closes every session that is open. */
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);
-/** Frees what the host did not close. */
-void tp__sessions_free_all(tp_runtime *runtime);
 
 #endif

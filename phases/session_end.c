@@ -3,6 +3,7 @@
  * session_end.c: how a session ends: session.end with what the host reports, the close, and the drain of them all. */
 #include "phases/phases.h"
 #include "phases/session.h"
+#include "phases/sessions.h"
 #include "phases/steps.h"
 
 enum { END_BYTES_MAX = 1 << 20 };
@@ -235,35 +236,6 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
 
 /* ---- all of them ---- */
 
-/* A session whose end was not requested, held. Each session is looked at once: it moves to the other list. */
-static tp_session *take_open(tp__agent_layer *layer) {
-  tp_session *open = NULL;
-  tp__mutex_lock(&layer->sessions_mutex);
-  while (!open && !tp__list_empty(&layer->sessions)) {
-    tp_session *session = TP__CONTAINER(layer->sessions.next, tp_session, link);
-    tp__list_remove(&session->link);
-    tp__list_push(&layer->ending, &session->link);
-    if (!tp__a32_exchange_acq_rel(&session->end_asked, 1)) open = session;
-  }
-  if (open) tp__session_hold(open); /* its host may close it at any moment */
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return open;
-}
-
-/* Whether a host is about to queue the end of a session that it closes. */
-static bool any_half_closed(tp__agent_layer *layer) {
-  bool any = false;
-  tp__mutex_lock(&layer->sessions_mutex);
-  for (tp__link *link = layer->ending.next; link != &layer->ending && !any; link = link->next) {
-    tp_session *session = TP__CONTAINER(link, tp_session, link);
-    tp__mutex_lock(&session->mutex);
-    any = !session->closing;
-    tp__mutex_unlock(&session->mutex);
-  }
-  tp__mutex_unlock(&layer->sessions_mutex);
-  return any;
-}
-
 /* The handle stays the host's. If the host closes it meanwhile, an owner calls the host's callback. */
 static void end_in_drain(tp_session *session, int64_t deadline_ns) {
   tp__drive *drive;
@@ -279,20 +251,7 @@ static void end_in_drain(tp_session *session, int64_t deadline_ns) {
 
 void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns) {
   tp_session *session;
-  while ((session = take_open(tp__agent_layer_of(runtime))) != NULL) end_in_drain(session, deadline_ns);
-  while (any_half_closed(tp__agent_layer_of(runtime))) tp__runtime_poll_interval(runtime);
-}
-
-static void free_list(tp__link *sessions) {
-  while (!tp__list_empty(sessions)) {
-    tp_session *session = TP__CONTAINER(sessions->next, tp_session, link);
-    tp__session_delist(session);
-    tp__session_unref(session);
-  }
-}
-
-void tp__sessions_free_all(tp_runtime *runtime) {
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  free_list(&layer->sessions);
-  free_list(&layer->ending);
+  tp__sessions *sessions = tp__layer_sessions(runtime);
+  while ((session = tp__sessions_take_open(sessions)) != NULL) end_in_drain(session, deadline_ns);
+  while (tp__sessions_any_half_closed(sessions)) tp__runtime_poll_interval(runtime);
 }

@@ -3,6 +3,7 @@
  * session_queue.c: the turns of a session that wait for one another, and the order in which they and it end. */
 #include "phases/drive.h"
 #include "phases/session.h"
+#include "phases/sessions.h"
 #include "runtime/exec/thread_cache.h"
 
 #ifdef TP_CHECKS
@@ -104,7 +105,7 @@ bool tp__session_next(tp_session *session) {
 void tp__session_closed(tp_session *session) {
   void (*on_end)(void *ctx) = session->on_end;
   void *ctx = session->on_end_ctx;
-  tp__session_delist(session);
+  tp__sessions_remove(tp__layer_sessions(session->runtime), session);
   tp__session_unref(session);
   if (on_end) on_end(ctx);
 }

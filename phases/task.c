@@ -11,6 +11,7 @@
 #include "phases/end.h"
 #include "phases/people.h"
 #include "phases/session.h"
+#include "phases/sessions.h"
 #include "phases/store_call.h"
 #include "phases/submission.h"
 #include "phases/tool_call.h"
@@ -635,7 +636,8 @@ static tp_status prepare_nested(tp_runtime *runtime, const tp__nesting *nesting,
   if (parent->depth >= TP__NESTED_MAX)
     return tp__fail(fault, TP_ERR_TOO_DEEP, spec->key, "turns nest %d deep: this call is of a turn at that depth",
                     TP__NESTED_MAX);
-  spec->session = tp__session_hold_of(runtime, parent->ids[TP_ID_TENANT], parent->ids[TP_ID_SESSION]);
+  spec->session =
+      tp__sessions_hold_of(tp__layer_sessions(runtime), parent->ids[TP_ID_TENANT], parent->ids[TP_ID_SESSION]);
   if (!spec->session && operation != TP_TASK_RUN && parent->ids[TP_ID_AGENT].size > 0)
     spec->agent = parent->ids[TP_ID_AGENT].data;
   tp_status status = prepare(runtime, operation, spec, nesting, ret_work, fault);

@@ -4,6 +4,7 @@
 #include "phases/end.h"
 #include "phases/running.h"
 #include "phases/session.h"
+#include "phases/sessions.h"
 #include "phases/steps.h"
 #include "runtime/exec/records.h"
 #include "runtime/exec/thread_cache.h"
@@ -40,7 +41,7 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
   if (!tp__runtime_store(runtime)->turn_record || (d->is_known && !d->is_owed)) return; /* a known one has its record */
   TP__ASSERT(result->started_ns == d->started_ns);
   tp_turn_record record = tp__drive_record(d, result->ended_ns);
-  record.number = tp__a64_add_relaxed(&d->session->layer->turns_ended, 1) + 1;
+  record.number = tp__a64_add_relaxed(&tp__layer_sessions(runtime)->turns_ended, 1) + 1;
   record.outcome = result->outcome;
   record.code = result->code;
   record.phase = result->phase;

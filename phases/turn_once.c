@@ -4,8 +4,8 @@
  * public functions that a host would call. */
 #include <stdio.h>
 
-#include "phases/agent_layer.h"
 #include "phases/model.h"
+#include "phases/sessions.h"
 #include "runtime/exec/runtime.h"
 #include "turnphase/turn.h"
 
@@ -34,7 +34,7 @@ static tp_status run_once(tp_runtime *runtime, const tp_model *model, const char
                           bool *ret_taken, tp_fault *fault) {
   char id[32];
   snprintf(id, sizeof id, "once-%llu",
-           (unsigned long long)tp__a64_add_relaxed(&tp__agent_layer_of(runtime)->turns_once, 1) + 1);
+           (unsigned long long)tp__a64_add_relaxed(&tp__layer_sessions(runtime)->turns_once, 1) + 1);
   tp_session_options options = {.struct_size = sizeof options, .id = id, .model = model};
   tp_history *history;
   tp_session *session;
