@@ -58,6 +58,8 @@ extern void (*tp__admission_watch)(const char *tenant, tp__admission_step step);
 tp_status tp__admission_init(tp__admission *admission, struct tp_runtime *runtime, uint32_t running_max,
                              uint32_t waiting_max);
 void tp__admission_fini(tp__admission *admission);
+/** That of a runtime (agent_layer.c). */
+tp__admission *tp__layer_admission(const struct tp_runtime *runtime);
 
 /** A session of the tenant is opened. @param name  may be NULL. @return NULL without memory, and without a limit. */
 tp__tenant *tp__admission_join(tp__admission *admission, const char *name);

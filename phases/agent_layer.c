@@ -1,17 +1,120 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The birth of a runtime with this layer on it. */
+ * agent_layer.c: what phases adds to a runtime: the objects of its modules, made in the order of a table and freed in
+ * the opposite one. No other file knows the struct: each object's header declares how to find it. */
+#include "phases/admission.h"
+#include "phases/agents.h"
+#include "phases/breaker.h"
+#include "phases/budget.h"
 #include "phases/contribution.h"
+#include "phases/history_permits.h"
+#include "phases/listeners.h"
 #include "phases/people.h"
 #include "phases/phases.h"
 #include "phases/session.h"
+#include "phases/sessions.h"
 #include "phases/sets.h"
-#include "phases/tools.h"
+#include "phases/task.h"
+#include "phases/tool_permits.h"
 #include "phases/turn.h"
 #include "runtime/exec/report.h"
 #include "runtime/exec/thread_cache.h"
 #include "runtime/exec/turn_table.h"
 #include "turnphase/inspect.h"
+
+typedef struct agent_layer {
+  tp_runtime *runtime;
+  tp__allowance of_tenant, of_all; /* of a day */
+  tp__breakers breakers;
+  tp__admission admission;
+  tp__budgets budgets;
+  tp__listeners listeners;
+  tp__tool_permits tool_permits;
+  tp__agents agents;
+  tp__sessions sessions;
+  tp__tasks tasks;
+  tp__history_permits history_permits;
+} agent_layer;
+
+/* ---- the objects ---- */
+
+#define OBJECT(name) \
+  tp__##name *tp__layer_##name(const tp_runtime *runtime) { return &((agent_layer *)tp__runtime_layer(runtime))->name; }
+OBJECT(breakers)
+OBJECT(admission)
+OBJECT(budgets)
+OBJECT(listeners)
+OBJECT(tool_permits)
+OBJECT(agents)
+OBJECT(sessions)
+OBJECT(tasks)
+OBJECT(history_permits)
+#undef OBJECT
+
+static const tp_allocator *allocator_of(const agent_layer *l) { return tp__runtime_allocator(l->runtime); }
+static const tp_runtime_options *options_of(const agent_layer *l) { return tp__runtime_options(l->runtime); }
+
+static tp_status make_breakers(agent_layer *l) {
+  return tp__breakers_init(&l->breakers, allocator_of(l), options_of(l)->breaker_failures,
+                           options_of(l)->breaker_open_ms);
+}
+static tp_status make_admission(agent_layer *l) {
+  return tp__admission_init(&l->admission, l->runtime, options_of(l)->turns_running_max,
+                            options_of(l)->turns_waiting_max);
+}
+static tp_status make_budgets(agent_layer *l) {
+  return tp__budgets_init(&l->budgets, l->runtime, &l->of_tenant, &l->of_all);
+}
+static tp_status make_listeners(agent_layer *l) {
+  return tp__listeners_init(&l->listeners, l->runtime, tp__logs_attempts(l->runtime));
+}
+static tp_status make_tool_permits(agent_layer *l) { return tp__tool_permits_init(&l->tool_permits, allocator_of(l)); }
+static tp_status make_agents(agent_layer *l) { return tp__agents_init(&l->agents); }
+static tp_status make_sessions(agent_layer *l) { return tp__sessions_init(&l->sessions, allocator_of(l)); }
+static tp_status make_tasks(agent_layer *l) { return tp__tasks_init(&l->tasks); }
+
+static void free_breakers(agent_layer *l) { tp__breakers_fini(&l->breakers); }
+static void free_admission(agent_layer *l) { tp__admission_fini(&l->admission); }
+static void free_budgets(agent_layer *l) { tp__budgets_fini(&l->budgets); }
+static void free_listeners(agent_layer *l) { tp__listeners_fini(&l->listeners); }
+static void free_tool_permits(agent_layer *l) { tp__tool_permits_fini(&l->tool_permits); }
+static void free_agents(agent_layer *l) { tp__agents_fini(&l->agents); }
+static void free_sessions(agent_layer *l) { tp__sessions_fini(&l->sessions); }
+static void free_tasks(agent_layer *l) { tp__tasks_fini(&l->tasks, allocator_of(l)); }
+
+/* None of them needs another one that is made after it. */
+static const struct {
+  tp_status (*make)(agent_layer *l);
+  void (*free)(agent_layer *l);
+} objects[] = {
+    {make_breakers, free_breakers},         {make_admission, free_admission},
+    {make_budgets, free_budgets},           {make_listeners, free_listeners},
+    {make_tool_permits, free_tool_permits}, {make_agents, free_agents},
+    {make_sessions, free_sessions},         {make_tasks, free_tasks},
+};
+enum { OBJECTS = sizeof objects / sizeof *objects };
+
+static void free_objects(agent_layer *l, size_t made) {
+  while (made > 0) objects[--made].free(l);
+  tp__release(allocator_of(l), l, sizeof *l);
+}
+
+/* @return NULL without memory, or a lock. */
+static agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_tenant, const tp__allowance *of_all) {
+  agent_layer *l = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *l);
+  if (!l) return NULL;
+  l->runtime = runtime;
+  l->of_tenant = *of_tenant;
+  l->of_all = *of_all;
+  tp__history_permits_init(&l->history_permits, options_of(l)->handler_threads);
+  size_t made = 0;
+  while (made < OBJECTS && objects[made].make(l) == TP_OK) made++;
+  if (made == OBJECTS) return l;
+  free_objects(l, made);
+  return NULL;
+}
+
+/* ---- the end ---- */
 
 /* Turns that their host never ended: nothing of them is under way any more. */
 static void end_turn(void *ctx, tp__turn *core) {
@@ -20,55 +123,32 @@ static void end_turn(void *ctx, tp__turn *core) {
   tp_turn_end(tp__turn_of(core));
 }
 
-tp__listeners *tp__layer_listeners(const tp_runtime *runtime) {
-  return &((tp__agent_layer *)tp__runtime_layer(runtime))->listeners;
-}
-
-tp__tool_permits *tp__layer_tool_permits(const tp_runtime *runtime) {
-  return &((tp__agent_layer *)tp__runtime_layer(runtime))->tool_permits;
-}
-
-tp__agents *tp__layer_agents(const tp_runtime *runtime) {
-  return &((tp__agent_layer *)tp__runtime_layer(runtime))->agents;
-}
-
-tp__sessions *tp__layer_sessions(const tp_runtime *runtime) {
-  return &((tp__agent_layer *)tp__runtime_layer(runtime))->sessions;
-}
-
-static void free_sessions(tp_runtime *runtime) {
+static void give_up_handles(tp_runtime *runtime) {
   tp__sessions_free_all(tp__layer_sessions(runtime));
   tp__agents_free_all(tp__layer_agents(runtime));
 }
 
 /* A handler that was abandoned may hold a session that it opened: then these stay as long as it runs. */
 static void free_layer(tp_runtime *runtime) {
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  agent_layer *layer = tp__runtime_layer(runtime);
   if (!layer) return;
   tp__turn_table_each(tp__runtime_turn_table(runtime), end_turn, NULL);
   for (uint32_t kind = 0; kind < TP__TURN_KINDS; kind++) assert(tp__runtime_listed_count(runtime, kind) == 0);
-  if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) free_sessions(runtime);
+  if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) give_up_handles(runtime);
   tp__listeners_drop(&layer->listeners, &layer->listeners.of_runtime);
   tp_shared_history_unref(tp__runtime_options(runtime)->shared_history);
 }
 
 /* Permits are counted by abandoned attempts till the last of them is out. */
 static void free_last(tp_runtime *runtime) {
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
-  free_sessions(runtime);
-  tp__tool_permits_fini(&layer->tool_permits);
-  tp__sessions_fini(&layer->sessions);
-  tp__agents_fini(&layer->agents);
-  tp__listeners_fini(&layer->listeners);
-  tp__tasks_fini(&layer->tasks, tp__runtime_allocator(runtime));
-  tp__breakers_fini(&layer->breakers);
-  tp__admission_fini(&layer->admission);
-  tp__budgets_fini(&layer->budgets);
-  tp__release(tp__runtime_allocator(runtime), layer, sizeof *layer);
+  give_up_handles(runtime);
+  free_objects(tp__runtime_layer(runtime), OBJECTS);
 }
 
+/* ---- what a runtime asks of it ---- */
+
 static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
-  tp__agent_layer *layer = tp__agent_layer_of(runtime);
+  agent_layer *layer = tp__runtime_layer(runtime);
   stats->sessions_open = tp__sessions_count(&layer->sessions);
   tp__admission_count(&layer->admission, &stats->turns_waiting, &stats->turns_refused);
   stats->turns_queued = tp__thread_caches_sum(tp__runtime_caches(runtime), TP__COUNT_QUEUED);
@@ -80,7 +160,7 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
 }
 
 static tp_status store_opened(tp_runtime *runtime, tp_fault *fault) {
-  return tp__budgets_load(&tp__agent_layer_of(runtime)->budgets, fault);
+  return tp__budgets_load(tp__layer_budgets(runtime), fault);
 }
 
 static const tp__layer_ops above = {.rows = tp__phase_rows,
@@ -98,45 +178,6 @@ static const tp__layer_ops above = {.rows = tp__phase_rows,
                                     .job_notify = tp__listeners_notify_job,
                                     .free_layer = free_layer,
                                     .free_last = free_last};
-
-static tp__agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_tenant, const tp__allowance *of_all) {
-  tp__agent_layer *layer = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *layer);
-  if (!layer) return NULL;
-  layer->runtime = runtime;
-  for (int i = 0; i < TP__HISTORY_PERMITS; i++) tp__permits_init(&layer->history_permits[i]);
-  layer->history_permits_max = (tp__history_threads(tp__runtime_options(runtime)->handler_threads) + 1) / 2;
-  const struct {
-    tp__mutex *mutex;
-    tp__lock_rank rank;
-  } locks[] = {{&layer->tasks.mutex, TP__RANK_tasks}};
-  size_t count = sizeof locks / sizeof *locks, made = 0;
-  while (made < count && tp__mutex_init(locks[made].mutex, locks[made].rank) == TP_OK) made++;
-  const tp_runtime_options *options = tp__runtime_options(runtime);
-  if (made == count && tp__breakers_init(&layer->breakers, tp__runtime_allocator(runtime), options->breaker_failures,
-                                         options->breaker_open_ms) == TP_OK) {
-    if (tp__admission_init(&layer->admission, runtime, options->turns_running_max, options->turns_waiting_max) ==
-        TP_OK) {
-      if (tp__budgets_init(&layer->budgets, runtime, of_tenant, of_all) == TP_OK) {
-        if (tp__listeners_init(&layer->listeners, runtime, tp__logs_attempts(runtime)) == TP_OK) {
-          if (tp__tool_permits_init(&layer->tool_permits, tp__runtime_allocator(runtime)) == TP_OK) {
-            if (tp__agents_init(&layer->agents) == TP_OK) {
-              if (tp__sessions_init(&layer->sessions, tp__runtime_allocator(runtime)) == TP_OK) return layer;
-              tp__agents_fini(&layer->agents);
-            }
-            tp__tool_permits_fini(&layer->tool_permits);
-          }
-          tp__listeners_fini(&layer->listeners);
-        }
-        tp__budgets_fini(&layer->budgets);
-      }
-      tp__admission_fini(&layer->admission);
-    }
-    tp__breakers_fini(&layer->breakers);
-  }
-  while (made > 0) tp__mutex_fini(locks[--made].mutex);
-  tp__release(tp__runtime_allocator(runtime), layer, sizeof *layer);
-  return NULL;
-}
 
 tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **ret_runtime, tp_fault *fault) {
   tp_runtime *runtime;

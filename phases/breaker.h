@@ -7,6 +7,7 @@
 
 #include "runtime/base/base.h"
 #include "runtime/os/os.h"
+#include "turnphase/runtime.h"
 
 /** How many providers are remembered; the one that failed longest ago is removed for a new one. */
 enum { TP__BREAKERS_MAX = 256 };
@@ -33,6 +34,8 @@ typedef struct tp__breakers {
 tp_status tp__breakers_init(tp__breakers *breakers, const tp_allocator *allocator, uint32_t failures_max,
                             uint32_t open_ms);
 void tp__breakers_fini(tp__breakers *breakers);
+/** Those of a runtime (agent_layer.c). */
+tp__breakers *tp__layer_breakers(const tp_runtime *runtime);
 
 /** Whether a request may go to the provider: not while its breaker is open, and after that time once per interval.
  *  @param provider  NULL: yes. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/budget.h"
 
-#include "phases/agent_layer.h"
-
 enum { DAY_MS = 86400000 };
 
 struct tp__account {
@@ -209,7 +207,7 @@ tp_status tp_runtime_set_tenant_budget(tp_runtime *runtime, const char *tenant, 
   tp__allowance own;
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__allowance_read(budget, "budget", &own, fault));
-  tp__budgets *b = &tp__agent_layer_of(runtime)->budgets;
+  tp__budgets *b = tp__layer_budgets(runtime);
   if (!b->any)
     return tp__fail(fault, TP_ERR_USAGE, tenant,
                     "the runtime counts nothing by day: set tp_runtime_options.tenant_day_budget or day_budget");
@@ -228,7 +226,7 @@ tp_status tp_runtime_usage_get(tp_runtime *runtime, const char *tenant, tp_usage
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__size_check(ret_usage, "tp_usage", fault));
   TP__TRY(tp__runtime_usable(runtime, fault));
-  tp__budgets *b = &tp__agent_layer_of(runtime)->budgets;
+  tp__budgets *b = tp__layer_budgets(runtime);
   tp__usage used;
   tp__mutex_lock(&b->mutex);
   see_day_locked(b);

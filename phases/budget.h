@@ -55,6 +55,8 @@ bool tp__allowance_left(const tp__allowance *allowance, const tp__usage *usage, 
 tp_status tp__budgets_init(tp__budgets *budgets, tp_runtime *runtime, const tp__allowance *of_tenant,
                            const tp__allowance *of_all);
 void tp__budgets_fini(tp__budgets *budgets);
+/** Those of a runtime (agent_layer.c). */
+tp__budgets *tp__layer_budgets(const tp_runtime *runtime);
 /** The store was opened: adds what its turns of today have used. */
 tp_status tp__budgets_load(tp__budgets *budgets, tp_fault *fault);
 

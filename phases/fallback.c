@@ -4,13 +4,14 @@
  * breaker is looked at. Everything here is the turn owner's. */
 #include <stdio.h>
 
+#include "phases/breaker.h"
 #include "phases/steps.h"
 #include "runtime/plan/registry.h"
 
 static bool has_next(const tp__drive *d) {
   return tp__a32_load_relaxed(&d->model_index) < d->session->models.other_count;
 }
-static tp__breakers *breakers_of(const tp__drive *d) { return &d->session->layer->breakers; }
+static tp__breakers *breakers_of(const tp__drive *d) { return tp__layer_breakers(d->session->runtime); }
 static const char *provider_of(const tp__drive *d) { return tp__model_provider(tp__drive_model(d)); }
 static const char *name_of(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/host_call.h"
+
+#include "phases/history_permits.h"
 #include "runtime/base/bug.h"
 #include "runtime/exec/blocks.h"
 
@@ -131,13 +133,6 @@ static const tp__attempt_class load_class = {.what = "history",
                                              .settled = settled,
                                              .release = release};
 
-/* Half of what histories may take in all: a tenant whose store is slow leaves threads to the others. */
-static tp__permits *permits_of(tp_session *session) {
-  uint32_t hash = 0;
-  for (const char *at = session->tenant; at && *at; at++) hash = hash * 31 + (unsigned char)*at;
-  return &session->layer->history_permits[hash % TP__HISTORY_PERMITS];
-}
-
 static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *name, const tp__attempt_class *of_call) {
   TP__OWNED(&turn->core.strand);
   tp_runtime *runtime = turn->core.runtime;
@@ -151,8 +146,9 @@ static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *n
   }
   c->block_size = block_size;
   c->base.pool_item.lane = TP__LANE_HISTORY;
-  c->base.pool_item.permits = permits_of(session);
-  c->base.pool_item.permits_max = session->layer->history_permits_max;
+  tp__history_permits *permits = tp__layer_history_permits(runtime);
+  c->base.pool_item.permits = tp__history_permits_of(permits, session->tenant);
+  c->base.pool_item.permits_max = permits->most;
   c->base.pool_item.name = name;
   c->turn = &turn->core;
   c->session = session;

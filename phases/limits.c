@@ -75,13 +75,13 @@ static bool budget_left(tp__drive *d) {
   tp__overdraft over;
   if (!session->has_budget) return true;
   if (tp__allowance_left(&session->budget, &session->used, "the session's budget", &over) &&
-      (!session->account || tp__budgets_left(&session->layer->budgets, session->account, &over)))
+      (!session->account || tp__budgets_left(session->budgets, session->account, &over)))
     return true;
   return stop(d, TP_ERR_OVER_BUDGET, overdraft_text(d, &over));
 }
 
 static bool limits_cost(const tp__drive *d) {
-  const tp__budgets *budgets = &d->session->layer->budgets;
+  const tp__budgets *budgets = d->session->budgets;
   return d->request.cost_micros_max || d->session->budget.cost_micros_max || budgets->of_tenant.cost_micros_max ||
          budgets->of_all.cost_micros_max;
 }
@@ -92,7 +92,7 @@ void tp__limits_count(tp__drive *d) {
   const tp__usage used = {
       .requests = 1, .tokens = in > INT64_MAX - out ? INT64_MAX : in + out, .cost_micros = d->last_cost_micros};
   if (session->has_budget) tp__usage_add(&session->used, &used);
-  if (session->account) tp__budgets_add(&session->layer->budgets, session->account, &used);
+  if (session->account) tp__budgets_add(session->budgets, session->account, &used);
   if (used.tokens == 0 || used.cost_micros > 0 || d->cost_unknown || !limits_cost(d)) return;
   d->cost_unknown = true;
   diagnose(d, "cost.unknown",

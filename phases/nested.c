@@ -5,6 +5,7 @@
  * nested turn. One that submits its turn has no permit from when its function has returned: the turn may call the same
  * tool. */
 #include "phases/session.h"
+#include "phases/task.h"
 #include "phases/tool_run.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/call.h"

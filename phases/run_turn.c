@@ -18,8 +18,8 @@ static tp_status make_drive(tp_session *session, const tp_turn_request *theirs, 
   TP__TRY(tp__request_read(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
   if (!nesting)
-    TP__TRY(tp__admission_check(&session->layer->admission, session->tenant_queue,
-                                (int64_t)request.limit_ms * TP__NS_PER_MS, fault));
+    TP__TRY(tp__admission_check(session->admission, session->tenant_queue, (int64_t)request.limit_ms * TP__NS_PER_MS,
+                                fault));
   tp__drive *drive;
   TP__TRY(tp__drive_new(session, &request, owned, TP__TURN_DRIVEN, nesting, &drive, fault));
   tp_status status = tp__session_check_inbox(session, drive->turn->core.snapshot, fault);

@@ -32,8 +32,8 @@ static void free_session(tp_session *session) {
   tp__listeners_drop(tp__layer_listeners(session->runtime), &session->listeners);
   tp__inbox_unref(session->inbox);
   tp__inside_leave(&frame);
-  tp__admission_part(&session->layer->admission, session->tenant_queue);
-  tp__budgets_part(&session->layer->budgets, session->account);
+  tp__admission_part(session->admission, session->tenant_queue);
+  tp__budgets_part(session->budgets, session->account);
   tp__reminders_fini(&session->reminders);
   tp__abilities_fini(&session->abilities);
   tp__abilities_fini(&session->changed);
@@ -221,7 +221,8 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
     return tp__fail(fault, TP_ERR_USAGE, options.id, "tp_session_options.agent is of another runtime");
   tp_session *session = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *session);
   if (!session) return tp__fail(fault, TP_ERR_NO_MEMORY, options.id, "no memory for a session");
-  session->layer = tp__agent_layer_of(runtime);
+  session->admission = tp__layer_admission(runtime);
+  session->budgets = tp__layer_budgets(runtime);
   session->runtime = runtime;
   session->opened_unix_ms = tp__unix_ms();
   session->people = (tp__people){options.ask, options.ask_ctx, options.permission, options.permission_ctx};
@@ -241,13 +242,13 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   take_inbox(session, options.inbox);
   session->past = tp__past_new(tp__runtime_allocator(runtime));
   status = session->past ? copy_strings(session, &options) : TP_ERR_NO_MEMORY;
-  if (status == TP_OK && session->layer->admission.running_max > 0) {
-    session->tenant_queue = tp__admission_join(&session->layer->admission, session->tenant);
+  if (status == TP_OK && session->admission->running_max > 0) {
+    session->tenant_queue = tp__admission_join(session->admission, session->tenant);
     if (!session->tenant_queue) status = TP_ERR_NO_MEMORY;
   }
   session->budget = budget;
-  if (status == TP_OK && session->layer->budgets.any) {
-    session->account = tp__budgets_join(&session->layer->budgets, session->tenant);
+  if (status == TP_OK && session->budgets->any) {
+    session->account = tp__budgets_join(session->budgets, session->tenant);
     if (!session->account) status = TP_ERR_NO_MEMORY;
   }
   session->has_budget = session->account || tp__allowance_any(&budget);

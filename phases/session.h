@@ -7,6 +7,7 @@
 #define TP__SESSION_H
 
 #include "phases/abilities.h"
+#include "phases/admission.h"
 #include "phases/agent.h"
 #include "phases/budget.h"
 #include "phases/history.h"
@@ -19,7 +20,6 @@
 struct tp_session {
   tp__link link; /* under the lock of sessions.h, like the next */
   tp__hash_link in_table;
-  tp__agent_layer *layer;
   tp_runtime *runtime;
   /* never change after open */
   char *id, *tenant, *workspace, *thread, *environment;
@@ -36,9 +36,11 @@ struct tp_session {
   void *compact_ctx;
   uint32_t queued_max;
   tp_busy busy;
-  uint32_t busy_wait_ms;    /* 0: until the turn's limit */
+  uint32_t busy_wait_ms; /* 0: until the turn's limit */
+  tp__admission *admission;
   tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
-  tp__account *account;     /* NULL: the runtime counts nothing by day */
+  tp__budgets *budgets;
+  tp__account *account; /* NULL: the runtime counts nothing by day */
   tp__allowance budget;
   bool has_budget; /* of its own, or an account */
   uint64_t number; /* rises in the order of the lists, which a walk needs */

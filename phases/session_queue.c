@@ -39,13 +39,13 @@ static bool begin_or_wait(tp__drive *drive) {
   TP__ASSERT(drive->session && !drive->begun);
   const tp_session *session = drive->session;
   bool begins = drive->closing || drive->turn->core.parent ||
-                tp__admission_enter(&session->layer->admission, session->tenant_queue, &drive->admission);
+                tp__admission_enter(session->admission, session->tenant_queue, &drive->admission);
   if (begins) start(drive);
   return begins;
 }
 
 void tp__drive_release_quota(tp__drive *drive) {
-  tp__admission_place *next = tp__admission_leave(&drive->session->layer->admission, &drive->admission);
+  tp__admission_place *next = tp__admission_leave(drive->session->admission, &drive->admission);
   if (next) start(TP__CONTAINER(next, tp__drive, admission));
 }
 
@@ -152,7 +152,7 @@ static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, 
   TP__OWNED(&d->turn->core.strand);
   if (d->begun || d->closing) return false;
   bool queued = leave_queue(d->session, d);
-  if (!queued && !tp__admission_leave_queue(&d->session->layer->admission, &d->admission)) return false;
+  if (!queued && !tp__admission_leave_queue(d->session->admission, &d->admission)) return false;
   tp__strand_timer_remove(&d->limit_timer);
   tp__added_close(d);
   d->outcome = outcome;

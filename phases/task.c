@@ -14,6 +14,7 @@
 #include "phases/sessions.h"
 #include "phases/store_call.h"
 #include "phases/submission.h"
+#include "phases/task.h"
 #include "phases/tool_call.h"
 #include "runtime/base/bug.h"
 
@@ -41,7 +42,7 @@ typedef struct task_work {
   tp_fault fault;
 } task_work;
 
-static tp__tasks *tasks_of(tp_runtime *runtime) { return &tp__agent_layer_of(runtime)->tasks; }
+static tp__tasks *tasks_of(tp_runtime *runtime) { return tp__layer_tasks(runtime); }
 static const tp_allocator *allocator_of(const task_work *w) { return tp__runtime_allocator(w->runtime); }
 static bool keeps_tasks(const tp_runtime *runtime) { return tp__runtime_store(runtime)->task_put != NULL; }
 static bool is_in_table(const task_work *w) { return w->view.stage != TP__TASK_WHOLE && !w->is_stored; }

@@ -11,19 +11,6 @@
 
 struct tp__nesting;
 
-/** Which part of a call's way a dispatch goes. */
-typedef enum tp__task_stage {
-  TP__TASK_WHOLE = 0,  /* all of it */
-  TP__TASK_CREATE = 1, /* scope, policy, tool.create and its question: an allowed call ends there */
-  TP__TASK_RUN = 2     /* all but tool.create */
-} tp__task_stage;
-
-/** What the gates of a turn's calls see of its task. Lives as long as the turn. */
-typedef struct tp__task_view {
-  tp__task_stage stage;
-  tp_text key; /* empty: none */
-} tp__task_view;
-
 /** What is called. One block of memory. */
 typedef struct tp__task {
   struct tp__task *next; /* in its bucket */
@@ -52,8 +39,10 @@ tp_status tp__task_submit(tp_runtime *runtime, const struct tp__nesting *nesting
 tp__task *tp__task_new(const tp_allocator *allocator, const tp_task_spec *spec, const char *key);
 void tp__task_free(const tp_allocator *allocator, tp__task *task);
 
-/** Zero-filled, its mutex is made by the layer; frees both. */
+tp_status tp__tasks_init(tp__tasks *tasks);
 void tp__tasks_fini(tp__tasks *tasks, const tp_allocator *allocator);
+/** Those of a runtime (agent_layer.c). */
+tp__tasks *tp__layer_tasks(const tp_runtime *runtime);
 /** Makes a running task under the spec's key, or a generated one, so that no two creations come to one key.
  *  @param run_id  of the runtime: part of generated keys.
  *  @return TP_OK; TP_ERR_FULL, TP_ERR_DUPLICATE_ID, TP_ERR_NO_MEMORY. */

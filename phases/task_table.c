@@ -37,6 +37,11 @@ void tp__task_free(const tp_allocator *allocator, tp__task *task) {
 
 /* ---- the table ---- */
 
+tp_status tp__tasks_init(tp__tasks *tasks) {
+  *tasks = (tp__tasks){0};
+  return tp__mutex_init(&tasks->mutex, TP__RANK_tasks);
+}
+
 void tp__tasks_fini(tp__tasks *tasks, const tp_allocator *allocator) {
   for (size_t i = 0; i < TP__TASK_BUCKETS; i++) {
     for (tp__task *task = tasks->buckets[i], *next; task; task = next) {

@@ -5,9 +5,10 @@
 #ifndef TP__PHASES_TURN_H
 #define TP__PHASES_TURN_H
 
-#include "phases/agent_layer.h"
+#include "phases/listeners.h"
 #include "phases/merge.h"
 #include "runtime/exec/entry.h"
+#include "runtime/exec/runtime.h"
 #include "turnphase/people.h"
 #include "turnphase/turn.h"
 
@@ -15,6 +16,19 @@ typedef struct tp__phase_run tp__phase_run;
 typedef struct tp__toolset tp__toolset;
 typedef struct tp__drive tp__drive;
 typedef struct tp__dispatch tp__dispatch;
+
+/** Which part of a call's way a dispatch goes. */
+typedef enum tp__task_stage {
+  TP__TASK_WHOLE = 0,  /* all of it */
+  TP__TASK_CREATE = 1, /* scope, policy, tool.create and its question: an allowed call ends there */
+  TP__TASK_RUN = 2     /* all but tool.create */
+} tp__task_stage;
+
+/** What the gates of a turn's calls see of its task. Lives as long as the turn. */
+typedef struct tp__task_view {
+  tp__task_stage stage;
+  tp_text key; /* empty: none */
+} tp__task_view;
 
 /** Who may be asked, and what needs it. */
 typedef struct tp__people {
@@ -84,7 +98,7 @@ struct tp_turn {
   uint32_t questions_open;
   int64_t asked_since_ns, asked_deadline_ns; /* while one is open: since when, and the deadline at that time */
   tp__people people;                         /* the session's own; NULL: the runtime's */
-  const struct tp__task_view *task;          /* of a turn that task.c made; NULL: of none */
+  const tp__task_view *task;                 /* of a turn that task.c made; NULL: of none */
 };
 _Static_assert(offsetof(tp_turn, operation) % 64 == 0 && offsetof(tp__operation, arena) == 64,
                "what a submit writes is one line");

@@ -2,6 +2,7 @@
  *
  * Models that stand in for one another: which one is asked, what the host sees of it, and the breaker of a provider. */
 #include "tests/support/test.h"
+#include "phases/breaker.h"
 #include "phases/session.h"
 #include "tests/support/model.h"
 #include "turnphase/inspect.h"
@@ -253,7 +254,7 @@ TEST(a_provider_that_is_down_is_skipped_until_it_answers_again) {
   reply replies[] = {DOWN, {.text = "I am b"}};
   const tp_runtime_options options = {.struct_size = sizeof options, .breaker_failures = 4, .breaker_open_ms = 3600000};
   world w = open_world(replies, 2, &options);
-  tp__breakers *breakers = &tp__agent_layer_of(w.runtime)->breakers;
+  tp__breakers *breakers = tp__layer_breakers(w.runtime);
   assert_says(&w, "I am b"); /* three failures */
   assert_says(&w, "I am b"); /* the fourth opens it, and the attempts that are left are not made */
   assert_int_equal(w.models[0]->asked, 4);
@@ -294,7 +295,7 @@ TEST(a_session_without_fallbacks_touches_no_breaker) {
   world w = open_world(replies, 1, &options);
   assert_fails(&w, TP_ERR_MODEL);
   assert_int_equal(w.models[0]->asked, 3);
-  assert_int_equal(tp__agent_layer_of(w.runtime)->breakers.count, 0);
+  assert_int_equal(tp__layer_breakers(w.runtime)->count, 0);
   close_world(&w);
 }
 
@@ -302,10 +303,10 @@ TEST(an_answer_that_refuses_the_request_is_an_answer) {
   reply replies[] = {DOWN, {.text = "I am b"}};
   world w = open_world(replies, 2, NULL);
   assert_says(&w, "I am b");
-  assert_int_equal(tp__agent_layer_of(w.runtime)->breakers.count, 1);
+  assert_int_equal(tp__layer_breakers(w.runtime)->count, 1);
   replies[0] = (reply){.fails = TP_ERR_CONTEXT_LENGTH};
   assert_fails(&w, TP_ERR_CONTEXT_LENGTH);
-  assert_int_equal(tp__agent_layer_of(w.runtime)->breakers.count, 0);
+  assert_int_equal(tp__layer_breakers(w.runtime)->count, 0);
   close_world(&w);
 }
 

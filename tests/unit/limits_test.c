@@ -4,7 +4,7 @@
  * session's end; what happened before it stays, and the next turn goes on. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
-#include "phases/agent_layer.h"
+#include "phases/budget.h"
 #include "turnphase/inspect.h"
 
 typedef struct world {
@@ -671,7 +671,7 @@ TEST(another_day_begins_with_nothing_used) {
   world w;
   char reason[256];
   spend_world(&w, NULL, BUDGET(.requests_max = 2), NULL, costs, "acme");
-  tp__budgets *budgets = &tp__agent_layer_of(w.runtime)->budgets;
+  tp__budgets *budgets = tp__layer_budgets(w.runtime);
   assert_int_equal(turns_until_refused(w.session, 5, reason), 2);
   budgets->day++;
   assert_int_equal(turns_until_refused(w.session, 5, reason), 0);
