@@ -7,29 +7,7 @@
 #ifndef TP__ADDED_H
 #define TP__ADDED_H
 
-#include "phases/messages.h"
-
-typedef struct tp__drive tp__drive;
-
-/** One that waits. Its texts stand after it, in its memory. */
-typedef struct tp__added {
-  struct tp__added *next;
-  size_t size;
-  int64_t added_ns;
-  tp_text text, files;
-} tp__added;
-
-/** Of a drive. Zero-filled: none waits, and it takes some. */
-typedef struct tp__added_list {
-  /* atomic: how many wait; changes under the session's lock */
-  tp__a32 count;
-  /* under the session's lock */
-  tp__added *first, *last;
-  bool closed;
-  /* owner only */
-  tp__added *current; /* that turn.intake sees; NULL: none */
-  tp_text signals;    /* rendered, of turn.intake; for the next request; in the turn's arena */
-} tp__added_list;
+#include "phases/drive.h"
 
 /** Owner: whether any waits. */
 bool tp__added_waits(const tp__drive *drive);

@@ -3,7 +3,8 @@
  * agent_tools.c: which tools a turn of the runtime or of an agent would have, without such a turn: the phase that
  * contributes them is run alone. And which ones the turn of a call has. */
 #include "phases/agent.h"
-#include "phases/tools.h"
+#include "phases/tool_run.h"
+#include "phases/toolset.h"
 
 typedef struct listing {
   tp_tool_listing_fn each; /* NULL: counted alone */

@@ -5,12 +5,11 @@
 #ifndef TP__DRIVE_H
 #define TP__DRIVE_H
 
-#include "phases/added.h"
 #include "phases/host_call.h"
 #include "phases/model_call.h"
-#include "phases/structured.h"
+#include "phases/schema.h"
 #include "phases/submission.h"
-#include "phases/tools.h"
+#include "phases/toolset.h"
 
 typedef enum tp__step {
   TP__STEP_NONE = 0,
@@ -23,6 +22,36 @@ typedef enum tp__step {
 enum { TP__DRIVE_FIELDS_MAX = 12 };
 
 typedef struct tp__repeat tp__repeat;
+
+/** added.h: a message of the user that waits. Its texts stand after it, in its memory. */
+typedef struct tp__added {
+  struct tp__added *next;
+  size_t size;
+  int64_t added_ns;
+  tp_text text, files;
+} tp__added;
+
+/** added.h. Zero-filled: none waits, and it takes some. */
+typedef struct tp__added_list {
+  /* atomic: how many wait; changes under the session's lock */
+  tp__a32 count;
+  /* under the session's lock */
+  tp__added *first, *last;
+  bool closed;
+  /* owner only */
+  tp__added *current; /* that turn.intake sees; NULL: none */
+  tp_text signals;    /* rendered, of turn.intake; for the next request; in the turn's arena */
+} tp__added_list;
+
+/** structured.h. Zero-filled: the turn demands none. */
+typedef struct tp__structured {
+  const tp__schema *schema; /* NULL: none */
+  tp_text source;           /* the schema's value, for the model's request */
+  tp_text source_json;
+  tp_text plain_system, system; /* the system text without and with the demand; made once for each */
+  tp_text json, value;          /* of the last answer that fitted */
+  uint32_t misses;              /* answers in a row that did not */
+} tp__structured;
 
 struct tp__drive {
   tp_turn *turn;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/structured.h"
+#include "phases/added.h"
 #include "phases/known_turn.h"
 
 #include "phases/steps.h"

@@ -2,7 +2,7 @@
 #include "phases/model_call.h"
 
 #include "phases/made_request.h"
-#include "phases/tools.h"
+#include "phases/toolset.h"
 #include "runtime/exec/blocks.h"
 
 enum { ANSWER_BYTES = 448 }; /* in the block, after the call: a short answer */

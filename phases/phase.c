@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A phase from this layer's side: it begins an entry, and when that has ended it merges their contributions. */
-#include "phases/agent.h"
 #include "phases/phases.h"
 #include "phases/sets.h"
-#include "phases/talk.h"
-#include "phases/tools.h"
 #include "phases/turn.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/inline.h"
@@ -100,15 +97,10 @@ static void notify_no_inbox(tp__phase_run *run, tp__entry *e, const char *tool) 
       tp__arena_printf(&e->arena, "the tool %s names TP_INBOX_OF_SESSION: set tp_session_options.inbox", tool);
 }
 
-/* The tools of the turn are those of its newest materialization. */
 static tp_status take_tools(tp__phase_run *run, tp__entry *e, const tp_merged *merged) {
-  tp_turn *turn = run->turn;
-  tp__toolset *toolset;
-  tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
-  TP__TRY(tp__toolset_new(turn->core.runtime, scope, turn->core.inbox, merged, &toolset));
-  tp__toolset_unref(turn->toolset);
-  turn->toolset = toolset;
-  if (toolset->needs_inbox && turn->session) notify_no_inbox(run, e, toolset->needs_inbox);
+  const char *needs_inbox;
+  TP__TRY(tp__turn_take_tools(run->turn, merged, &needs_inbox));
+  if (needs_inbox && run->turn->session) notify_no_inbox(run, e, needs_inbox);
   return TP_OK;
 }
 
@@ -317,7 +309,7 @@ void tp__phase_begin(tp__phase_run *run) {
     run->on_end(run);
     return;
   }
-  if (turn->drive) tp__talk_show(turn->drive);
+  if (turn->drive) tp__drive_show_talk(turn->drive);
   if (tp__turn_has_listener(turn))
     tp__event(turn,
               &(tp_event){.kind = TP_EVENT_PHASE_BEGIN, .phase = run->phase, .visibility = TP_VISIBILITY_USER_VISIBLE});

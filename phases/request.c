@@ -2,6 +2,7 @@
  *
  * The request: {system text, messages, tools}. What joins a message (context, signals, reminders) is rendered anew for
  * each request and never enters the history. Without any of it the messages are the history's own bytes. */
+#include "phases/structured.h"
 #include "phases/parts.h"
 #include "phases/render.h"
 #include "phases/steps.h"

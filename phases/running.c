@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "phases/tools.h"
 #include "phases/running.h"
 
 #include "phases/steps.h"
@@ -150,3 +151,5 @@ void tp__running_end(tp__drive *d) {
   tp__strand_timer_remove(&d->running_timer);
   d->shows_running = false;
 }
+
+void tp__drive_note_start(tp__drive *d) { tp__running_changed(d); }

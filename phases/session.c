@@ -3,7 +3,6 @@
 
 #include "phases/people.h"
 #include "phases/sessions.h"
-#include "phases/drive.h"
 #include "runtime/base/bug.h"
 
 enum { QUEUED_MAX = 64 };

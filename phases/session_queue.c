@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * session_queue.c: the turns of a session that wait for one another, and the order in which they and it end. */
+#include "phases/added.h"
 #include "phases/drive.h"
 #include "phases/session.h"
 #include "phases/sessions.h"

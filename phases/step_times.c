@@ -2,6 +2,7 @@
  *
  * step_times.c: when a driven turn waited for its history, its model and its tools; in the turn's arena, for its
  * record. Names live as long as the turn. */
+#include "phases/tools.h"
 #include "phases/drive.h"
 
 enum { STEPS_FIRST = 8, STEPS_MAX = 1024 };

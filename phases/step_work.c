@@ -7,7 +7,7 @@
 #include "phases/known_turn.h"
 #include "phases/limits.h"
 #include "phases/made_request.h"
-#include "phases/tool_run.h"
+#include "phases/tools.h"
 #include "runtime/exec/report.h"
 
 enum { MODEL_ATTEMPTS = 3 };

@@ -6,19 +6,7 @@
 #ifndef TP__STRUCTURED_H
 #define TP__STRUCTURED_H
 
-#include "phases/schema.h"
-
-typedef struct tp__drive tp__drive;
-
-/** Of a drive. Zero-filled: the turn demands none. */
-typedef struct tp__structured {
-  const tp__schema *schema; /* NULL: none */
-  tp_text source;           /* the schema's value, for the model's request */
-  tp_text source_json;
-  tp_text plain_system, system; /* the system text without and with the demand; made once for each */
-  tp_text json, value;          /* of the last answer that fitted */
-  uint32_t misses;              /* answers in a row that did not */
-} tp__structured;
+#include "phases/drive.h"
 
 /** Before the turn is made: reads and checks the schema. @return TP_OK; TP_ERR_MALFORMED, TP_ERR_BAD_SCHEMA with the
  *  place; TP_ERR_NO_MEMORY. */

@@ -9,7 +9,7 @@
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 
-void tp__talk_show(tp__drive *d) {
+void tp__drive_show_talk(tp__drive *d) {
   tp__talk *last = tp__aptr_load_relaxed(&d->talk);
   tp__past *past = tp__drive_past(d);
   size_t past_count = past->list.count;
@@ -48,7 +48,7 @@ const tp__drive *tp__drive_of_call(const tp_call *call) {
 
 static const tp__talk *talk_of(const tp_call *call) {
   const tp__drive *d = tp__drive_of_call(call);
-  return d ? tp__aptr_load_acquire(&d->talk) : NULL; /* pairs with the store in tp__talk_show() */
+  return d ? tp__aptr_load_acquire(&d->talk) : NULL; /* pairs with the store in tp__drive_show_talk() */
 }
 
 size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx) {

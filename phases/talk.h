@@ -21,9 +21,7 @@ typedef struct tp__talk {
   bool is_kept; /* its own messages have become the past's */
 } tp__talk;
 
-/** Owner: shows what there is now. Without memory the state before stays. */
-void tp__talk_show(tp__drive *drive);
-/** With the turn's memory. */
+/** With the turn's memory. tp__drive_show_talk() (turn.h) shows a state. */
 void tp__talk_fini(tp__drive *drive);
 
 #endif

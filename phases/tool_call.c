@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "phases/render.h"
-#include "phases/running.h"
 #include "phases/schema.h"
 #include "phases/tool_durable.h"
 #include "runtime/exec/breadcrumb.h"
@@ -213,7 +212,7 @@ static bool keep_said(tp__dispatch *d, const tp__tool_content *said, tp__tool_co
 /* A call has begun or ended to wait. */
 static void changed(const tp__tool_slot *slot) {
   tp__drive *drive = slot->dispatch->turn->drive;
-  if (drive) tp__running_changed(drive);
+  if (drive) tp__drive_note_start(drive);
 }
 
 /* The answer came to its owner by message; what it said goes away with the attempt. */

@@ -8,7 +8,6 @@
  *
  * Calls that may go on do so in one loop, not one inside the other: a chain of inline calls needs no stack. */
 #include "phases/contribution.h"
-#include "phases/drive.h"
 #include "phases/session.h"
 #include "phases/tool_call.h"
 
@@ -241,7 +240,7 @@ bool tp__order_cancel(tp__tool_slot *slot) {
 static void note_changes(const tp__tool_slot *slot) {
   static const char below[] = "files/";
   const tp_turn *turn = slot->dispatch->turn;
-  tp_session *session = turn->drive ? turn->drive->session : turn->task ? turn->session : NULL;
+  tp_session *session = turn->drive || turn->task ? turn->session : NULL;
   if (!session || !tp__toolcall_result((tp__tool_slot *)(uintptr_t)slot)->started) return;
   for (const key *k = slot->order->keys.first; k; k = k->next)
     if (k->writes && k->path.size > sizeof below - 1 && memcmp(k->path.data, below, sizeof below - 1) == 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/tool_durable.h"
 
-#include "phases/drive.h"
 #include "phases/parts.h"
 #include "phases/people.h"
 #include "phases/session.h"
@@ -90,7 +89,7 @@ static void start_ended(tp__store_call *call, tp_status status) {
   if (status != TP_OK) {
     log_failure(k, "start", status);
     bool is_fenced = status == TP_ERR_FENCED;
-    if (is_fenced && slot->dispatch->turn->drive) slot->dispatch->turn->drive->is_fenced = true;
+    if (is_fenced && slot->dispatch->turn->drive) tp__drive_note_fence(slot->dispatch->turn->drive);
     tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(is_fenced ? fenced : not_stored));
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->start_id = k->start_id;
@@ -145,7 +144,7 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .call_id = call_id,
                                     .tool = slot->tool->name,
                                     .arguments = arguments,
-                                    .fence = drive ? tp__session_fence(drive->session) : 0};
+                                    .fence = drive ? tp__session_fence(slot->dispatch->turn->session) : 0};
   start(k, put_start, start_ended);
 }
 

@@ -3,7 +3,8 @@
 
 #include "phases/agent.h"
 #include "phases/parts.h"
-#include "phases/tools.h"
+#include "phases/tool_run.h"
+#include "phases/toolset.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/value/value.h"

@@ -10,7 +10,7 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/sched/attempt.h"
 
-typedef struct tp__tool_entry tp__tool_entry;
+typedef struct tp__tool_entry tp__tool_entry; /* toolset.h */
 typedef struct tp__tool_attempt tp__tool_attempt;
 
 /** What a tool said, or what stands in its place. Values that are not there are empty. */

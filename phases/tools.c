@@ -3,6 +3,7 @@
  * tools.c: a dispatch from its begin to its end, and the public functions. */
 #include "phases/tools.h"
 
+#include "phases/model.h"
 #include "phases/tool_call.h"
 #include "runtime/exec/blocks.h"
 
@@ -219,6 +220,14 @@ void tp__dispatch_free(tp__dispatch *d) {
   TP__ASSERT(d->turn->dispatch != d); /* it has ended */
   tp__arena_fini(&d->texts);
   tp__block_give(tp__runtime_blocks(d->turn->core.runtime), d, d->block_size);
+}
+
+void tp__turn_free_dispatches(tp_turn *turn) {
+  while (!tp__list_empty(&turn->kept_dispatches)) {
+    tp__dispatch *dispatch = TP__CONTAINER(turn->kept_dispatches.next, tp__dispatch, kept);
+    tp__list_remove(&dispatch->kept);
+    tp__dispatch_free(dispatch);
+  }
 }
 
 /* ---- the public functions ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "phases/tools.h"
+#include "phases/toolset.h"
 
+#include "phases/agent.h"
 #include "phases/contribution.h"
 #include "phases/tool_permits.h"
 #include "runtime/exec/blocks.h"
@@ -125,8 +126,21 @@ static bool is_in(tp_text scope, tp_text name) {
   return false;
 }
 
-tp_status tp__toolset_new(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
-                          tp__toolset **ret_toolset) {
+tp__toolset *tp__toolset_ref(tp__toolset *set) {
+  if (set) tp__a32_add_relaxed(&set->refs, 1);
+  return set;
+}
+
+void tp__toolset_unref(tp__toolset *set) {
+  if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
+  for (size_t i = 0; i < set->count; i++) tp__closure_unref(set->entries[i].closure);
+  tp__arena_fini(&set->arena);
+  tp__block_give(tp__runtime_blocks(set->runtime), set, set->block_size);
+}
+
+/* @param scope  an array of the names that may be used; empty: all. @param inbox  of the turn's session; NULL: none. */
+static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+                             tp__toolset **ret_toolset) {
   size_t block_size;
   tp__toolset *set = tp__block_take(tp__runtime_blocks(runtime), TP__BLOCK_BYTES_MIN, &block_size);
   if (!set) return TP_ERR_NO_MEMORY;
@@ -142,14 +156,12 @@ tp_status tp__toolset_new(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, c
   return status;
 }
 
-tp__toolset *tp__toolset_ref(tp__toolset *set) {
-  if (set) tp__a32_add_relaxed(&set->refs, 1);
-  return set;
-}
-
-void tp__toolset_unref(tp__toolset *set) {
-  if (!set || tp__a32_sub_acq_rel(&set->refs, 1) != 1) return;
-  for (size_t i = 0; i < set->count; i++) tp__closure_unref(set->entries[i].closure);
-  tp__arena_fini(&set->arena);
-  tp__block_give(tp__runtime_blocks(set->runtime), set, set->block_size);
+tp_status tp__turn_take_tools(tp_turn *turn, const tp_merged *merged, const char **ret_needs_inbox) {
+  tp__toolset *toolset;
+  tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
+  TP__TRY(new_toolset(turn->core.runtime, scope, turn->core.inbox, merged, &toolset));
+  tp__toolset_unref(turn->toolset);
+  turn->toolset = toolset;
+  *ret_needs_inbox = toolset->needs_inbox;
+  return TP_OK;
 }

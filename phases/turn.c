@@ -4,7 +4,6 @@
 
 #include "phases/agent.h"
 #include "phases/conversation.h"
-#include "phases/tools.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/turn_table.h"
 
@@ -279,11 +278,7 @@ void tp__turn_over(tp_turn *turn) {
   if (listeners[0]) turn->listeners[0] = turn->listeners[1] = NULL;
   tp__toolset_unref(turn->toolset);
   turn->toolset = NULL;
-  while (!tp__list_empty(&turn->kept_dispatches)) {
-    tp__dispatch *dispatch = TP__CONTAINER(turn->kept_dispatches.next, tp__dispatch, kept);
-    tp__list_remove(&dispatch->kept);
-    tp__dispatch_free(dispatch);
-  }
+  if (!tp__list_empty(&turn->kept_dispatches)) tp__turn_free_dispatches(turn);
   tp__link *entries = &turn->core.entries;
   while (!tp__list_empty(entries)) tp__entry_release(TP__CONTAINER(entries->next, tp__entry, link));
   if (turn->core.cached_entry && turn->core.cached_entry->taken) tp__entry_release(turn->core.cached_entry);

@@ -166,4 +166,23 @@ static inline void tp__event(tp_turn *turn, tp_event *event) {
 }
 void tp__event_contributions(tp_turn *turn, const tp_phase_result *result, uint32_t phase);
 
+/* ---- what stands above a turn, as a turn knows it: each of these is of the file that it names ---- */
+
+/** toolset.c: the tools of the turn are those of its newest materialization.
+ *  @param ret_needs_inbox  a tool whose calls come to the session's inbox, which there is not; NULL: none. */
+tp_status tp__turn_take_tools(tp_turn *turn, const tp_merged *merged, const char **ret_needs_inbox);
+/** toolset.c: accepts NULL. */
+void tp__toolset_unref(tp__toolset *toolset);
+/** tool_cancel.c: ends calls that have no result yet as cancelled; a function that was called for one is given up, and
+ *  its end phases come.
+ *  @param call_id  empty: all.
+ *  @return how many were not settled. */
+size_t tp__dispatch_cancel(tp__dispatch *dispatch, tp_text call_id);
+/** tools.c: frees the dispatches that the turn has kept. */
+void tp__turn_free_dispatches(tp_turn *turn);
+/** drive_life.c: what a cancel means to a driven turn. */
+void tp__drive_cancel(tp__drive *drive);
+/** talk.c: shows what was said until now to handlers of a driven turn. Without memory the state before stays. */
+void tp__drive_show_talk(tp__drive *drive);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
+#include "phases/tools.h"
 #include "phases/end.h"
 #include "phases/running.h"
 #include "phases/session.h"
@@ -79,6 +80,8 @@ static void report_end(tp__drive *d) {
   tp__event_to(d->turn, &event, TP__LISTENERS_THROUGH);
   tp__ends_put(&ends);
 }
+
+void tp__drive_note_fence(tp__drive *d) { d->is_fenced = true; }
 
 static void end_turn(tp__drive *d) {
   if (d->done) *d->done = true;

@@ -1,8 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drive_life.c: how a drive is made, begins, is cancelled and goes. */
+#include "phases/added.h"
 #include "phases/conversation.h"
 #include "phases/made_request.h"
 #include "phases/running.h"
 #include "phases/steps.h"
+#include "phases/structured.h"
 #include "phases/talk.h"
 #include "runtime/exec/blocks.h"
 
