@@ -120,7 +120,7 @@ def events_are_documented(path, text, tree):
     """docs/events.md has a row for each event of a turn and for each that the command adds."""
     if path != 'docs/events.md':
         return
-    events = re.findall(r'\[TP_EVENT_\w+\] = "(\w+)"', tree.read('phases/event.c'))
+    events = re.findall(r'\[TP_EVENT_\w+\] = "(\w+)"', tree.read('phases/turn/event.c'))
     events += re.findall(r'"event", "(\w+)"', tree.read('cli/run/event.c'))
     rows = [name for row in re.findall(r'^\| (`.*?) \|', text, re.M) for name in re.findall(r'`(\w+)`', row)]
     for name in sorted(set(events) ^ set(rows)):

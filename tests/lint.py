@@ -180,6 +180,42 @@ def modules_look_down(path, text, tree):
             yield line, '%s stands on the public headers alone, not on %s' % (here, there)
 
 
+# The modules of phases, top to bottom, and which of the others each may include. agent_layer.c makes the objects of all
+# of them, and no file includes anything of it.
+PHASES = {
+    'merge': (),
+    'model': ('merge',),
+    'turn': ('merge', 'model'),
+    'session': ('merge', 'model', 'turn'),
+    'tools': ('merge', 'model', 'turn', 'session'),
+    'drive': ('merge', 'model', 'turn', 'session', 'tools'),
+}
+# Which of them see the engine (runtime/exec, runtime/sched): the other ones work on values.
+PHASES_ON_THE_ENGINE = ('turn', 'session', 'tools', 'drive')
+
+
+def phases_look_down(path, text, tree):
+    """Each folder of phases includes only the folders that PHASES lists for it."""
+    here = re.match(r'phases/(?:(\w+)/)?[\w.]+$', path)
+    if not here:
+        return
+    for match in INCLUDE.finditer(without_comments(text)):
+        name, line = match.group(2), line_of(text, match.start())
+        there = re.match(r'phases/(?:(\w+)/)?[\w.]+$', name)
+        if there and there.group(1) not in PHASES:
+            yield line, 'no file includes what stands in phases/ itself: %s' % name
+        elif here.group(1) is None:
+            if path != 'phases/agent_layer.c':
+                yield line, 'a file of phases stands in one of its folders: %s' % ', '.join(PHASES)
+        elif here.group(1) not in PHASES:
+            yield line, 'phases/%s is none of the folders that this rule lists' % here.group(1)
+        elif there and there.group(1) not in (here.group(1), *PHASES[here.group(1)]):
+            yield line, 'phases/%s may not know phases/%s' % (here.group(1), there.group(1))
+        elif re.match(r'runtime/(exec|sched)/', name) and here.group(1) not in PHASES_ON_THE_ENGINE and \
+                path != 'phases/merge/sets.h':  # the sets of a turn are the engine's to keep
+            yield line, 'phases/%s works on values, and may not know %s' % (here.group(1), name)
+
+
 # Headers of none of the sources that a reader would open first, and why.
 LEADS_ELSEWHERE = {
     'runtime/base/check.h': 'macros and nothing else, also for modules that use nothing else of ours',
@@ -476,9 +512,9 @@ def diagram_of_steps(definition):
 
 def architecture_shows_the_steps(path, text, tree):
     if path == 'docs/architecture.md':
-        diagram = diagram_of_steps(tree.read('phases/steps.def'))
+        diagram = diagram_of_steps(tree.read('phases/drive/steps.def'))
         if diagram not in text:
-            yield 1, 'the diagram of the steps is not that of phases/steps.def, which is:\n' + diagram
+            yield 1, 'the diagram of the steps is not that of phases/drive/steps.def, which is:\n' + diagram
 
 
 def keys_of_hooks_are_documented(path, text, tree):
@@ -680,12 +716,21 @@ NAMES_PLANTED = """const char *tp_backoff_name(tp_backoff value) {
 FUNCTIONS = [
     (modules_look_down, 'include/turnphase/x.h', '#include <msgpack.h>\n'),
     (modules_look_down, 'runtime/os/x.c', '#include "runtime/exec/runtime.h"\n'),
-    (modules_look_down, 'runtime/exec/x.c', '#include "phases/turn.h"\n'),
+    (modules_look_down, 'runtime/exec/x.c', '#include "phases/turn/turn.h"\n'),
     (modules_look_down, 'domains/memory/x.c', '#include "runtime/base/base.h"\n'),
     (modules_look_down, 'domains/memory/x.c', '#include "stores/sqlite/x.h"\n'),
     (modules_look_down, 'domains/declared/x.c', '#include "stores/sqlite/database.h"\n'),
     (modules_look_down, 'cli/x.c', '#include "x.h"\n'),
     (modules_look_down, 'cli/common/x.c', '#include "cli/run/x.h"\n'),
+    (phases_look_down, 'phases/merge/x.c', '#include "phases/model/model.h"\n'),
+    (phases_look_down, 'phases/model/x.c', '#include "phases/turn/turn.h"\n'),
+    (phases_look_down, 'phases/turn/x.c', '#include "phases/session/session.h"\n'),
+    (phases_look_down, 'phases/session/x.c', '#include "phases/tools/tools.h"\n'),
+    (phases_look_down, 'phases/tools/x.h', '#include "phases/drive/drive.h"\n'),
+    (phases_look_down, 'phases/drive/x.c', '#include "phases/agent_layer.h"\n'),
+    (phases_look_down, 'phases/x.c', '#include "phases/turn/turn.h"\n'),
+    (phases_look_down, 'phases/more/x.c', '#include "phases/turn/turn.h"\n'),
+    (phases_look_down, 'phases/model/x.c', '#include "runtime/exec/runtime.h"\n'),
     (header_leads_to_its_source, 'runtime/exec/missing_zzz.h', '\n'),
     (header_leads_to_its_source, 'phases/missing_zzz.h', '\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),

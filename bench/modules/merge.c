@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "bench/modules/module.h"
-#include "phases/merge.h"
+#include "phases/merge/merge.h"
 
 enum { INPUTS_MAX = 16, BUFFER_BYTES = 64 * 1024 };
 

@@ -112,8 +112,8 @@ TP_API char *tp_status_name_r(tp_status status, char *buffer, size_t size);
 
 /* ---- phases ----------------------------------------------------------------------------------------------------- */
 
-/** Phase ids. phases/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Numbers are written
- *  to stores. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
+/** Phase ids. phases/merge/phases.def has their rows; tp_phase_find() turns a name or alias into an id. Stores keep the
+ *  numbers. Phases that a host adds are numbered from TP_PHASE_HOST in the order of tp_runtime_options.phases. */
 typedef uint32_t tp_phase_id;
 enum tp_phase_ids {
   TP_PHASE_NONE = 0,

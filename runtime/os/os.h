@@ -302,7 +302,7 @@ typedef struct tp__here {
   void *home;             /* NULL at first: what only this thread uses */
   const void *running;    /* NULL at first: what it runs right now (sched/strand.h) */
   uint32_t number_from_1; /* 0: not yet taken */
-  void *held;             /* NULL: ends are put at once (phases/end.h) */
+  void *held;             /* NULL: ends are put at once (phases/turn/end.h) */
 } tp__here;
 #ifdef TP_SIM
 tp__here *tp__here_get(void);

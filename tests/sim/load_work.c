@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "phases/admission.h"
+#include "phases/session/admission.h"
 
 enum { SESSIONS = 8, TENANTS_MAX = 8, LIMIT_MS = 400 };
 

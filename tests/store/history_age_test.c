@@ -191,7 +191,7 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
   }
 }
 
-/* By the store's own records, as turns make them (phases/running.c); of a turn that waits no phase is open. */
+/* By the store's own records, as turns make them (phases/drive/running.c); of a turn that waits no phase is open. */
 TEST(a_session_whose_turn_runs_stays_whole_until_the_turn_or_its_process_has_ended) {
   static const enum { ENDS, DIES, IS_OF_ANOTHER } cases[] = {ENDS, DIES, IS_OF_ANOTHER};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

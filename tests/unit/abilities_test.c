@@ -2,7 +2,7 @@
  *
  * The names of the tools that a session has used: each once, in order, with a bound. */
 #include "tests/support/test.h"
-#include "phases/abilities.h"
+#include "phases/session/abilities.h"
 #include "tests/support/host.h"
 #include "turnphase/value.h"
 

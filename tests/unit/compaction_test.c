@@ -3,7 +3,7 @@
  * Long conversations: what makes a history shorter, when, what the model is asked then, and what becomes of a
  * compaction that fails. The last case plays several hundred seeded turns. */
 #include "tests/support/test.h"
-#include "phases/compaction.h"
+#include "phases/model/compaction.h"
 #include "tests/support/world.h"
 
 /* ---- a session, what was observed, and turns of 18 tokens ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/test.h"
-#include "phases/contribution.h"
+#include "phases/merge/contribution.h"
 #include "tests/support/counting.h"
 
 static tp__arena arena;

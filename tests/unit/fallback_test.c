@@ -2,8 +2,8 @@
  *
  * Models that stand in for one another: which one is asked, what the host sees of it, and the breaker of a provider. */
 #include "tests/support/test.h"
-#include "phases/breaker.h"
-#include "phases/session.h"
+#include "phases/drive/breaker.h"
+#include "phases/session/session.h"
 #include "tests/support/model.h"
 #include "turnphase/inspect.h"
 

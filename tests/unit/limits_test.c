@@ -4,7 +4,7 @@
  * session's end; what happened before it stays, and the next turn goes on. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
-#include "phases/budget.h"
+#include "phases/session/budget.h"
 #include "turnphase/inspect.h"
 
 typedef struct world {

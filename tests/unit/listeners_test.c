@@ -2,7 +2,7 @@
  *
  * Listeners: who receives which events, from when to when. */
 #include "tests/support/test.h"
-#include "phases/session.h"
+#include "phases/session/session.h"
 #include "tests/support/world.h"
 
 typedef struct world {

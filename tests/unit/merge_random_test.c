@@ -3,8 +3,8 @@
  * What holds of every merge, over random contributions: only plan order counts, merging again changes nothing, budgets
  * hold, and whatever a handler said is in the result, in an entry of it, or named by a diagnostic. */
 #include "tests/support/test.h"
-#include "phases/contribution.h"
-#include "phases/merge.h"
+#include "phases/merge/contribution.h"
+#include "phases/merge/merge.h"
 #include "tests/support/counting.h"
 
 static tp_answer tool_run(void *ctx, tp_tool_run *run) {

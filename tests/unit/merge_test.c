@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/test.h"
-#include "phases/contribution.h"
-#include "phases/merge.h"
+#include "phases/merge/contribution.h"
+#include "phases/merge/merge.h"
 #include "tests/support/counting.h"
 
 /* ---- a stage: inputs are added in plan order, then merged ---- */

@@ -3,7 +3,7 @@
  * model.request: what its handlers see of a request, what is sent of what they leave, that calls and results stay
  * pairs, answers in the model's place, and that the history never changes by it. */
 #include "tests/support/test.h"
-#include "phases/phases.h"
+#include "phases/merge/phases.h"
 #include "tests/support/world.h"
 
 enum { SEEN = 16, SEEN_BYTES = 8192, FIELDS = 7 };

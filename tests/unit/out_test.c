@@ -2,7 +2,7 @@
  *
  * Text put together in two passes, and values as JSON. */
 #include "tests/support/test.h"
-#include "phases/out.h"
+#include "phases/merge/out.h"
 #include "tests/support/counting.h"
 #include "tests/support/json_value.h"
 

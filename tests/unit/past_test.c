@@ -2,8 +2,8 @@
  *
  * What a model is shown of a session's past: kept from request to request, and never changed while it is read. */
 #include "tests/support/test.h"
-#include "phases/past.h"
-#include "phases/phases.h"
+#include "phases/model/past.h"
+#include "phases/merge/phases.h"
 #include "tests/support/counting.h"
 #include "tests/support/model.h"
 

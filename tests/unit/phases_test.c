@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/support/test.h"
-#include "phases/phases.h"
+#include "phases/merge/phases.h"
 
 enum { GATHER = TP_MODE_GATHER, CHAIN = TP_MODE_CHAIN, OBSERVE = TP_MODE_OBSERVE };
 enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64, NO_SESSION = 128 };

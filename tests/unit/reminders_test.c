@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "tests/support/test.h"
-#include "phases/reminders.h"
+#include "phases/session/reminders.h"
 #include "tests/support/counting.h"
 
 enum { WAITING_MAX = 64 };

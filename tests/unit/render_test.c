@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "tests/support/test.h"
-#include "phases/contribution.h"
-#include "phases/render.h"
+#include "phases/merge/contribution.h"
+#include "phases/merge/render.h"
 #include "tests/support/counting.h"
 
 #define T(string) ((tp_text){(string), sizeof(string) - 1})

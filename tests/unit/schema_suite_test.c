@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "tests/support/test.h"
-#include "phases/schema.h"
+#include "phases/merge/schema.h"
 
 typedef struct counts {
   int held, unchecked, deviations;

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "tests/support/test.h"
-#include "phases/pattern.h"
-#include "phases/schema.h"
+#include "phases/merge/pattern.h"
+#include "phases/merge/schema.h"
 #include "runtime/base/base.h"
 #include "tests/support/json_value.h"
 

@@ -2,7 +2,7 @@
  *
  * Sessions and driven turns, seen from both ends: what the host gets back, and what the model is asked. */
 #include "tests/support/test.h"
-#include "phases/session.h"
+#include "phases/session/session.h"
 #include "tests/support/world.h"
 
 /* ---- a session with a recording model ---- */

@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include "tests/support/test.h"
-#include "phases/turn.h"
+#include "phases/turn/turn.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
 #include "tests/support/counting.h"

@@ -2,7 +2,7 @@
  *
  * The table of the steps of a driven turn: what holds of each row, and that each order ends. */
 #include "tests/support/test.h"
-#include "phases/steps.h"
+#include "phases/drive/steps.h"
 
 TEST(row_is_a_phase_or_a_function) {
   for (int i = 1; i < TP__STEPS; i++) {

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The request: {system text, messages, tools}. What joins a message (context, signals, reminders) is rendered anew for
+ * each request and never enters the history. Without any of it the messages are the history's own bytes. */
+#include "phases/drive/structured.h"
+#include "phases/model/parts.h"
+#include "phases/merge/render.h"
+#include "phases/drive/steps.h"
+
+static tp_status render_context(tp__drive *d, tp_text *ret_text) {
+  const tp__turn_sets *sets = d->turn->core.sets;
+  const tp_merged *own = d->request_context.merged;
+  tp__merged_list lists[2] = {{0}, {0}};
+  if (sets) lists[0] = sets->contexts;
+  if (own) lists[1] = own->lists[TP_CONTRIBUTION_PROMPT_CONTEXT];
+  return tp__render_context(&d->arena, lists, 2, ret_text);
+}
+
+static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
+  tp__merged_list reminders;
+  if (!tp__reminders_take(&d->session->reminders, &d->arena, &reminders)) return TP_ERR_NO_MEMORY;
+  return tp__render_reminders(&d->arena, &reminders, ret_text);
+}
+
+static tp_status take_tools(tp__drive *d, tp_model_request *request) {
+  const tp__toolset *set = d->turn->toolset;
+  if (!set || set->count == 0 || tp__drive_model(d)->no_tools) return TP_OK;
+  const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
+  if (!tools) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < set->count; i++)
+    if (!set->entries[i].out_of_scope) tools[request->tool_count++] = set->entries[i].tool;
+  if (request->tool_count > 0) request->tools = tools;
+  return TP_OK;
+}
+
+/* Where a block of ours stands in the request, nothing that others said may look like one. A text that needs nothing
+ * stays as it is. The past has its own (past.c). */
+static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (messages[i].role != TP_ROLE_ASSISTANT)
+      TP__TRY(tp__render_escaped(&d->arena, messages[i].text, &messages[i].text));
+  return TP_OK;
+}
+
+/* Parts stay whole, and what stands in them is escaped, the user's own message too. */
+static tp_status escape_parts(tp__drive *d, tp_message *messages, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (messages[i].parts.size > 0) TP__TRY(tp__parts_escaped(&d->arena, messages[i].parts, &messages[i].parts));
+  return TP_OK;
+}
+
+typedef struct blocks {
+  tp_text context, signals, added_signals, reminders;
+} blocks;
+
+static tp_status render_blocks(tp__drive *d, blocks *ret_blocks) {
+  *ret_blocks = (blocks){.context = {NULL, 0}};
+  TP__TRY(render_context(d, &ret_blocks->context));
+  if (!d->requested) ret_blocks->signals = d->signals;
+  ret_blocks->added_signals = d->added.signals;
+  return render_reminders(d, &ret_blocks->reminders);
+}
+
+/* Context and signals join the turn's first message, the user's; reminders its last one, and so do signals of what was
+ * added since the last request, which is the last one then. */
+static tp_status join(tp__drive *d, tp_message *messages, size_t count, const blocks *b) {
+  tp_message *first = &messages[0], *last = &messages[count - 1];
+  tp__render_parts parts = {.context = b->context, .signals = b->signals, .text = first->text};
+  if (first == last) parts.reminders = b->reminders;
+  TP__TRY(tp__render_message(&d->arena, &parts, &first->text));
+  if (first == last) return TP_OK;
+  parts = (tp__render_parts){.signals = b->added_signals,
+                             .is_result = last->role == TP_ROLE_TOOL,
+                             .text = last->text,
+                             .reminders = b->reminders};
+  return tp__render_message(&d->arena, &parts, &last->text);
+}
+
+/* The turn's messages with the blocks in them, as copies. */
+static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *const **ret_own) {
+  size_t count = d->messages.count;
+  tp_message *copies = tp__arena_alloc(&d->arena, count * sizeof *copies);
+  const tp_message **own = tp__arena_alloc(&d->arena, count * sizeof *own);
+  if (!copies || !own) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < count; i++) {
+    copies[i] = *d->messages.items[i];
+    own[i] = &copies[i];
+  }
+  TP__TRY(join(d, copies, count, b));
+  TP__TRY(escape_parts(d, copies, count));
+  if (count > 2) TP__TRY(escape_others(d, copies + 1, count - 2)); /* the first and the last are joined */
+  *ret_own = own;
+  return TP_OK;
+}
+
+/* The name is the first model's: another provider would not know it. */
+tp_text tp__drive_model_name(const tp__drive *d) {
+  if (d->asked_name.size > 0) return d->asked_name;
+  if (tp__a32_load_relaxed(&d->model_index) > 0) return (tp_text){NULL, 0};
+  if (d->request.model_name) return tp_text_of(d->request.model_name);
+  return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
+}
+
+tp_text tp__drive_shown_model(const tp__drive *d) {
+  tp_text name = tp__drive_model_name(d);
+  return name.data ? name : tp_text_of(tp__drive_model(d)->name);
+}
+
+tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past_view *ret_view) {
+  const tp_message *const *own = (const tp_message *const *)d->messages.items, *const * messages;
+  size_t count;
+  blocks b;
+  TP__TRY(render_blocks(d, &b));
+  bool joined = b.context.size + b.signals.size + b.added_signals.size + b.reminders.size > 0;
+  if (joined) TP__TRY(join_blocks(d, &b, &own));
+  tp_text system = tp__structured_system(d);
+  if (d->structured.schema && !system.data) return TP_ERR_NO_MEMORY;
+  TP__TRY(tp__past_view_init(tp__drive_past(d), joined, own, d->messages.count, ret_view, &messages, &count));
+  *ret_request = (tp_model_request){.struct_size = sizeof *ret_request,
+                                    .attempt = d->model_attempt,
+                                    .ids = d->turn->core.ids,
+                                    .id_count = TP_ID_COUNT,
+                                    .model = tp__drive_model_name(d),
+                                    .parameters = d->request.parameters,
+                                    .files = d->request.files,
+                                    .system = system,
+                                    .answer_schema = d->structured.source,
+                                    .messages = messages,
+                                    .message_count = count,
+                                    .turn = &d->turn->core};
+  return take_tools(d, ret_request);
+}

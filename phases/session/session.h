@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session: one conversation: its history, its reminders for the model, and the queue of its turns, of which one runs
+ * at a time. Lock: `session`, for the queue. The history and the reminders belong to the owner of the running turn.
+ * References: the host's (till close), one of each turn, one of each call to its history or model. */
+#ifndef TP__SESSION_H
+#define TP__SESSION_H
+
+#include "phases/session/abilities.h"
+#include "phases/session/admission.h"
+#include "phases/turn/agent.h"
+#include "phases/session/budget.h"
+#include "phases/session/history.h"
+#include "phases/model/past.h"
+#include "phases/model/model.h"
+#include "phases/session/reminders.h"
+#include "phases/session/task_list.h"
+#include "phases/turn/turn.h"
+
+struct tp_session {
+  tp__link link; /* under the lock of sessions.h, like the next */
+  tp__hash_link in_table;
+  tp_runtime *runtime;
+  /* never change after open */
+  char *id, *tenant, *workspace, *thread, *environment;
+  tp_agent *agent;   /* NULL: bare */
+  tp__models models; /* the session's or the agent's */
+  bool owns_models;
+  tp_history history;            /* all NULL: in memory, which is `past` */
+  tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
+  tp__history_user history_user; /* of shared; under its lock */
+  tp__people people;             /* its own; NULL: the runtime's */
+  int64_t history_tokens_max;    /* 0: none */
+  tp_compaction compaction;
+  tp_compact_fn compact; /* NULL: none */
+  void *compact_ctx;
+  uint32_t queued_max;
+  tp_busy busy;
+  uint32_t busy_wait_ms; /* 0: until the turn's limit */
+  tp__admission *admission;
+  tp__tenant *tenant_queue; /* NULL: the runtime does not limit how many turns run */
+  tp__budgets *budgets;
+  tp__account *account; /* NULL: the runtime counts nothing by day */
+  tp__allowance budget;
+  bool has_budget; /* of its own, or an account */
+  uint64_t number; /* rises in the order of the lists, which a walk needs */
+  void *data;      /* the host's */
+  int64_t opened_unix_ms;
+  tp_inbox *inbox;             /* referenced; NULL: none */
+  tp__listener_list listeners; /* under the lock of listeners.h */
+  /* atomic */
+  tp__a32 refs;
+  tp__a32 close_asked; /* by the host */
+  tp__a32 end_asked;   /* by the host or a drain: session.end runs once */
+  /* under mutex */
+  tp__mutex mutex;
+  tp__link queue; /* drives that wait */
+  uint32_t queued;
+  uint32_t leaving; /* drives that were taken out of the queue and whose end is being reported */
+  bool over_waits;  /* for the last of these */
+  tp__drive *running;
+  bool ending;  /* the end of the running one is being reported: its place in the queue is free */
+  bool closing; /* nothing is queued any more */
+  bool over;    /* closing, and all that was queued has ended */
+  bool closed;  /* the handle is gone; the second of over and closed frees the session */
+  tp__abilities abilities;
+  tp__abilities changed; /* files: what write keys below files/ have named */
+  tp__task_list tasks;
+  void (*on_end)(void *ctx);
+  void *on_end_ctx;
+  /* the running turn's owner */
+  bool started;                 /* history loaded, session.start fired */
+  tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: none has */
+  tp_status last_code;
+  tp__usage used;         /* of its budget */
+  tp_history_claim claim; /* of a history that is shared; its position is that of the first message not in past */
+  bool has_claim;         /* the running turn's: until it appends, or ends without that */
+  tp__past *past;         /* referenced */
+  tp__reminders reminders;
+};
+
+/** Whether it loads and appends; else its past is all that there is. */
+static inline bool tp__session_has_history(const tp_session *session) {
+  return session->history.load || session->history.load_start;
+}
+/** Of the running turn's claim; 0: it has none. */
+static inline uint64_t tp__session_fence(const tp_session *session) {
+  return session->has_claim ? session->claim.fence : 0;
+}
+static inline tp__turn_ids tp__session_ids(tp_session *session) {
+  return (tp__turn_ids){.tenant = session->tenant,
+                        .agent = session->agent ? session->agent->id : NULL,
+                        .workspace = session->workspace,
+                        .session = session->id,
+                        .thread = session->thread,
+                        .environment = session->environment,
+                        .of = session,
+                        .session_data = session->data,
+                        .listeners = &session->listeners,
+                        .inbox = session->inbox,
+                        .people = session->people.ask || session->people.permission ? &session->people : NULL,
+                        .used_agent = session->agent};
+}
+/** Asserts what always holds of its queue and its end (session_queue.c). */
+void tp__session_check_locked(const tp_session *session);
+void tp__session_hold(tp_session *session);
+void tp__session_unref(tp_session *session);
+/** What session.end will list: a tool whose function was called, a file that a call may have changed, a task that was
+ *  created or run. Any thread that holds the session. */
+void tp__session_note_tool(tp_session *session, tp_text name);
+void tp__session_note_file(tp_session *session, tp_text path);
+void tp__session_note_task(tp_session *session, tp_text key, tp_text ability, tp__task_status status);
+/** Whether a turn of the session may begin that has this snapshot: TP_ERR_USAGE where a subscription of it that every
+ *  turn calls has its work in the session's inbox, which there is not. */
+tp_status tp__session_check_inbox(const tp_session *session, const tp__snapshot *snapshot, tp_fault *fault);
+/** A turn that has left the queue, and was not begun, has reported its end. */
+void tp__session_left(tp_session *session);
+/** tp_turn_run() and tp_turn_submit(), with what a nested turn is run for; NULL: it is none. */
+tp_status tp__session_run(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                          const tp_turn_result **ret_result, tp_fault *fault);
+tp_status tp__session_submit(tp_session *session, const tp_turn_request *request, const tp__nesting *nesting,
+                             tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault);
+/** Unlists the session, ends the reference of its handle, and notifies the host whose close this is. */
+void tp__session_closed(tp_session *session);
+/** The running drive has ended: starts the next. @return whether it was the last: then tp__session_over() when its turn
+ *  has gone. */
+bool tp__session_next(tp_session *session);
+/** Before the end of the running turn is reported: a host that hears of it may queue another one. */
+void tp__session_ending(tp_session *session);
+/** Frees the session and notifies its host if the host has closed it; else the close does both. */
+void tp__session_over(tp_session *session);
+/** tp__layer_ops: closes every session that is open. */
+void tp__sessions_close_all(tp_runtime *runtime, int64_t deadline_ns);
+
+#endif
