@@ -159,7 +159,7 @@ static int by_turn(const void *a, const void *b) {
 /* What was said in one turn goes together, and so do facts that a model made of it. */
 static size_t choose_turns(memories *m, int64_t *ids) {
   size_t count = 0;
-  qsort(m->items, m->count, sizeof *m->items, by_turn);
+  if (m->count > 0) qsort(m->items, m->count, sizeof *m->items, by_turn);
   for (size_t i = 0; i < m->count; i++) {
     seen *s = &m->items[i];
     if (i > 0 && s->turn && s[-1].turn == s->turn && s[-1].is_chosen) s->is_chosen = true;
