@@ -493,8 +493,8 @@ static void on_event(void *ctx, const tp_event *event) {
 }
 
 bool tp_traces_parent(tp_traces *t, const tp_text *ids, uint32_t id_count, char ret_text[56]) {
-  ret_text[0] = '\0';
-  if (!t) return false;
+  if (ret_text) ret_text[0] = '\0';
+  if (!t || !ret_text) return false;
   tp__lock_acquire(&t->lock);
   traced **at = find_locked(t, ids, id_count);
   bool has_trace = at && (*at)->of.sampled;
