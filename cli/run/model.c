@@ -157,6 +157,14 @@ static int load_script(const char *file, tp_model **ret_model) {
   return status == TP_OK ? CLI_OK : cli_fault(file, status, &fault);
 }
 
+static cli_traceparent_fn *traceparent;
+static void *traceparent_ctx;
+
+void cli_model_traceparent(cli_traceparent_fn *give, void *ctx) {
+  traceparent = give;
+  traceparent_ctx = ctx;
+}
+
 #ifdef CLI_OPENAI
 static tp_openai_options options_of(const cli_model_name *named, const char *name, tp_openai_api api) {
   return (tp_openai_options){.struct_size = sizeof(tp_openai_options),
@@ -168,7 +176,9 @@ static tp_openai_options options_of(const cli_model_name *named, const char *nam
                              .quirks = (named->think_tags ? TP_OPENAI_QUIRK_THINK_TAGS : 0u) |
                                        (named->think_first ? TP_OPENAI_QUIRK_THINK_FIRST : 0u) |
                                        (named->cumulative_deltas ? TP_OPENAI_QUIRK_CUMULATIVE : 0u),
-                             .api = api};
+                             .api = api,
+                             .traceparent = traceparent,
+                             .traceparent_ctx = traceparent ? traceparent_ctx : NULL};
 }
 
 /* ---- what a request has besides: as the person wrote it ---- */
@@ -322,6 +332,8 @@ static int shape(const cli_model_name *named, tp_writer *body, tp_writer *header
 static int open_embedder(const cli_model_name *named, const char *name, uint32_t dimensions,
                          tp_memory_embedder *ret_embedder) {
   tp_openai_options options = options_of(named, name, TP_OPENAI_CHAT);
+  options.traceparent = NULL; /* it is no request of a turn's model */
+  options.traceparent_ctx = NULL;
   tp_writer *body, *headers;
   tp_fault fault = {0};
   cli_need(tp_writer_new(NULL, &body));

@@ -18,6 +18,11 @@ typedef struct cli_models {
 
 /** What is wrong with the name of a model; then nothing is said. @return NULL when it can be opened. */
 const char *cli_model_name_check(const cli_model_name *name);
+/** Writes the header traceparent of a request to a model, as tp_openai_options.traceparent. */
+typedef bool cli_traceparent_fn(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]);
+/** Of all models that are opened from now on; the main thread's. NULL: none. */
+void cli_model_traceparent(cli_traceparent_fn *give, void *ctx);
+
 /** Whether the models of the command line are ones that cli_models_open() understands, and go together.
  *  @param command  that of the user, for messages.
  *  @param required  at least one must be named.

@@ -17,6 +17,7 @@
 #include "cli/mcp/mcp.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
+#include "cli/run/model.h"
 #include "cli/run/talk.h"
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
@@ -179,6 +180,7 @@ static int open_runtime(serving *s) {
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
   if (status == CLI_OK) status = open_questions(s);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);
+  if (s->traces) cli_model_traceparent(cli_traces_parent, s->traces);
   if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
   return status == CLI_OK ? add_agents(s) : status;
 }

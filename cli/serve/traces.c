@@ -103,6 +103,10 @@ void cli_traces_begin(void *ctx, const tp_server_begin *begin) {
   tp_traces_begin(ctx, begin->ids, begin->id_count, begin->traceparent);
 }
 
+bool cli_traces_parent(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]) {
+  return tp_traces_parent(ctx, ids, id_count, ret_text);
+}
+
 void cli_traces_close(tp_traces *traces, uint32_t limit_ms) {
   tp_traces_stats stats = {.struct_size = sizeof stats};
   tp_traces_close(traces, limit_ms, &stats);
@@ -120,6 +124,12 @@ int cli_traces_open(tp_runtime *runtime, const cli_arguments *a, tp_traces **ret
 }
 
 void cli_traces_begin(void *ctx, const tp_server_begin *begin) { (void)ctx, (void)begin; }
+bool cli_traces_parent(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]) {
+  (void)ctx, (void)ids, (void)id_count;
+  ret_text[0] = '\0';
+  return false;
+}
+
 void cli_traces_close(tp_traces *traces, uint32_t limit_ms) { (void)traces, (void)limit_ms; }
 
 #endif

@@ -15,6 +15,8 @@ typedef struct tp_traces tp_traces;
 int cli_traces_open(tp_runtime *runtime, const cli_arguments *arguments, tp_traces **ret_traces);
 /** A tp_server_begin_fn; ctx is a tp_traces. */
 void cli_traces_begin(void *ctx, const tp_server_begin *begin);
+/** A cli_traceparent_fn; ctx is a tp_traces. */
+bool cli_traces_parent(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]);
 /** Sends what waits, at most limit_ms, and says how many spans were dropped. Accepts NULL. */
 void cli_traces_close(tp_traces *traces, uint32_t limit_ms);
 

@@ -69,6 +69,12 @@ typedef struct tp_openai_price {
   int64_t cache_write_micros; /* of input tokens that it wrote to its cache, when it counts them; 0: input_micros */
 } tp_openai_price;
 
+/** Writes the header traceparent (W3C Trace Context) of a request, such as tp_traces_parent() of traces.h.
+ *  @param ids       of the request, by TP_ID_*.
+ *  @param ret_text  55 characters and a NUL.
+ *  @return false: the request has none.   Threads: that which starts the request. */
+typedef bool (*tp_openai_traceparent_fn)(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]);
+
 /** A model behind an endpoint. Zero means default. Everything is copied. */
 typedef struct tp_openai_options {
   size_t struct_size;
@@ -131,6 +137,10 @@ typedef struct tp_openai_options {
   uint32_t tokens_per_minute;
   /** TP_OPENAI_QUIRK_*; 0: none. An embedder takes none. */
   uint64_t quirks;
+  /** Of each request; NULL: none. An embedder takes none. */
+  tp_openai_traceparent_fn traceparent;
+  /** TP_ERR_USAGE without traceparent. */
+  void *traceparent_ctx;
 } tp_openai_options;
 
 /** Makes a model for tp_session_options.model or tp_agent_config.model; its name is options->model. No connection is

@@ -15,7 +15,7 @@
  *
  * Their names and attributes are those of the conventions for generative AI of OpenTelemetry 1.41, and own ones that
  * begin with "turnphase.". A trace goes on where a client's W3C header traceparent says so (tp_traces_begin()), and
- * tp_traces_parent() makes the header for what a turn asks of others.
+ * tp_traces_parent() makes the header for what a turn asks of others (tp_openai_options.traceparent).
  *
  * Nothing waits for the collector. Spans of ended turns wait in a queue with a bound; what does not fit, and what the
  * collector refuses for good, is dropped and counted. One thread sends them; it is started by tp_traces_open(). */

@@ -26,6 +26,18 @@ static const tp__openai_config *config_of(const call *c) { return &c->core->conf
 
 /* ---- making ---- */
 
+/* A text that is no header is left out: the host's function made it. */
+static void take_traceparent(call *c, const tp_model_request *request) {
+  const tp__openai_config *config = config_of(c);
+  char text[56] = "";
+  bool is_given =
+      config->traceparent && config->traceparent(config->traceparent_ctx, request->ids, request->id_count, text);
+  text[sizeof text - 1] = '\0';
+  if (is_given && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
+    snprintf(c->traceparent, sizeof c->traceparent, "traceparent: %s", text);
+  c->headers = (struct curl_slist){c->traceparent, config->headers};
+}
+
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
                                      tp__bytes *body, tp__openai_names *names) {
   assert(core && token.bits != 0);
@@ -44,6 +56,7 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
   *names = (tp__openai_names){.rows = NULL};
   c->model = name;
   c->attempt = request->attempt;
+  take_traceparent(c, request);
   int64_t now_ns = tp__monotonic_ns(), left_ms = request->time_left_ms;
   c->deadline_ns = left_ms < (INT64_MAX - now_ns) / TP__NS_IN_MS ? now_ns + left_ms * TP__NS_IN_MS : INT64_MAX;
   return c;
@@ -225,6 +238,7 @@ static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sock
 
 static void set_options(CURL *easy, call *c) {
   tp__openai_set_request(config_of(c), easy, &c->body);
+  if (c->traceparent[0]) curl_easy_setopt(easy, CURLOPT_HTTPHEADER, &c->headers);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->curl_error);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, c);

@@ -20,8 +20,10 @@ typedef struct tp__openai_call {
   tp__openai_core *core; /* one reference */
   tp_token token;
   tp__bytes body;
-  tp__openai_names names; /* of tools that have another one there */
-  char *model;            /* as it is sent */
+  tp__openai_names names;    /* of tools that have another one there */
+  char *model;               /* as it is sent */
+  char traceparent[80];      /* a header; empty: none */
+  struct curl_slist headers; /* that one, before those of the config */
   uint32_t attempt;
   int64_t deadline_ns; /* the turn's; INT64_MAX: none */
   /* under the mutex of io.c */

@@ -409,6 +409,10 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   if (status == TP_OK) status = check_ca_file(options.ca_file, fault);
   if (status == TP_OK) status = take_inputs(config, options.inputs, fault);
   if (status == TP_OK) status = take_quirks(config, options.quirks, fault);
+  if (status == TP_OK && options.traceparent_ctx && !options.traceparent)
+    status = usage(fault, "traceparent_ctx", "it is set, and traceparent is NULL");
+  config->traceparent = options.traceparent;
+  config->traceparent_ctx = options.traceparent_ctx;
   if (status == TP_OK) status = open_directory(config, options.files_directory, fault);
   if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
                            copy_string(&config->ca_file, options.ca_file)))

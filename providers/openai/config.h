@@ -32,8 +32,10 @@ typedef struct tp__openai_config {
   uint32_t response_bytes_max;
   uint32_t requests_per_minute, tokens_per_minute; /* 0: no limit */
   bool no_stream, no_tools;
-  uint32_t kinds;  /* of parts that the model reads: bits 1 << tp_part_kind */
-  uint64_t quirks; /* TP_OPENAI_QUIRK_* */
+  uint32_t kinds;                       /* of parts that the model reads: bits 1 << tp_part_kind */
+  uint64_t quirks;                      /* TP_OPENAI_QUIRK_* */
+  tp_openai_traceparent_fn traceparent; /* NULL: none */
+  void *traceparent_ctx;
 } tp__openai_config;
 
 /** @param config  zero-filled; fini in either case.

@@ -217,6 +217,7 @@ static tp_status check(const embedder *e, const tp_openai_options *options, uint
   else if (dimensions == 0 || dimensions > DIMENSIONS_MAX)
     wrong = "dimensions must be 1 to 4,096: how many numbers the model's vectors have";
   else if (e->config.quirks) wrong = "tp_openai_options.quirks are for models";
+  else if (e->config.traceparent) wrong = "tp_openai_options.traceparent is for models";
   else if (options->requests_per_minute || options->tokens_per_minute)
     wrong = "tp_openai_options: limits per minute are for models";
   return wrong ? tp__refuse(fault, TP_ERR_USAGE, options->model, "%s", wrong) : TP_OK;

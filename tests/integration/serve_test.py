@@ -10,6 +10,7 @@ Prints TAP. Nothing waits for time where it can wait for an event.
 import base64
 import hashlib
 import http.client
+import http.server
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'support'))
@@ -672,6 +674,42 @@ def spans_go_to_a_collector_under_the_trace_of_the_client(program):
         assert not any(word in body for body in collector.bodies for word in (SECRET.encode(), b'One two'))
 
 
+class Model(http.server.BaseHTTPRequestHandler):
+    """One answer, and the headers of each request."""
+    seen = []
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        Model.seen.append(self.headers)
+        event = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
+                 'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': 'ok'}, 'finish_reason': 'stop'}]}
+        body = f'data: {json.dumps(event)}\n\ndata: [DONE]\n\n'.encode()
+        self.send_response(200)
+        self.send_header('Content-Type', 'text/event-stream')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def a_request_to_a_model_has_the_trace_and_its_own_span(program):
+    models = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Model)
+    threading.Thread(target=models.serve_forever, daemon=True).start()
+    with otlp.Collector() as collector:
+        with Serving(program, '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{models.server_port}/v1',
+                     '--traces', collector.url) as serving:
+            assert serving.chat('hi', {'traceparent': PARENT})[0] == 200
+            assert serving.chat('hi', {'traceparent': PARENT[:-1] + '0'})[0] == 200
+        (asked,) = collector.named('chat m')
+        first, second = Model.seen
+        assert first['traceparent'] == f'00-{PARENT[3:35]}-{asked["spanId"]}-01', (first['traceparent'], asked)
+        assert second['traceparent'] is None, second['traceparent']  # the client traces none of it
+    models.shutdown()
+    models.server_close()
+
+
 def a_collector_that_is_not_there_stops_nobody(program):
     with socket.create_server(('127.0.0.1', 0)) as listener:
         url = f'http://127.0.0.1:{listener.getsockname()[1]}/v1/traces'
@@ -712,7 +750,8 @@ CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_l
          the_page_may_run_its_own_script_only,
          a_socket_of_a_manager_is_listened_on_and_it_is_notified, what_a_manager_passes_wrongly_is_named,
          sigquit_prints_the_state, spans_go_to_a_collector_under_the_trace_of_the_client,
-         a_collector_that_is_not_there_stops_nobody, options_of_traces_that_are_wrong_are_named]
+         a_request_to_a_model_has_the_trace_and_its_own_span, a_collector_that_is_not_there_stops_nobody,
+         options_of_traces_that_are_wrong_are_named]
 
 
 def main(program):

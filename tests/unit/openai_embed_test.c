@@ -114,6 +114,12 @@ TEST(endpoint_that_is_silent_endless_or_absent_ends_the_call) {
   assert_int_equal(embed_with(&options, never, vectors), TP_ERR_MODEL_UNAVAILABLE);
 }
 
+static bool no_traceparent(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]) {
+  (void)ctx, (void)ids, (void)id_count;
+  ret_text[0] = '\0';
+  return false;
+}
+
 TEST(wrong_options_are_refused) {
   const struct {
     tp_openai_options options;
@@ -126,6 +132,7 @@ TEST(wrong_options_are_refused) {
       {{.base_url = "http://h/v1", .model = "m", .api = TP_OPENAI_MESSAGES}, 2, "api"},
       {{.base_url = "http://h/v1", .model = "m", .requests_per_minute = 1}, 2, "per minute"},
       {{.base_url = "http://h/v1", .model = "m", .quirks = TP_OPENAI_QUIRK_THINK_TAGS}, 2, "quirks"},
+      {{.base_url = "http://h/v1", .model = "m", .traceparent = no_traceparent}, 2, "traceparent is for models"},
       {{.base_url = "h", .model = "m"}, 2, "base_url"},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {

@@ -47,6 +47,7 @@ TEST(options_that_are_wrong_are_refused) {
   assert_refused(&grown.options, TP_ERR_VERSION, "leave the newer field zero");
   assert_refused(OPTIONS(URL, .api = (tp_openai_api)3), TP_ERR_USAGE, "api");
   assert_refused(OPTIONS(URL, .reserved_ = {0, 1}), TP_ERR_USAGE, "reserved_");
+  assert_refused(OPTIONS(URL, .traceparent_ctx = &grown), TP_ERR_USAGE, "traceparent_ctx: it is set");
   assert_refused(OPTIONS(URL, .quirks = 8), TP_ERR_USAGE, "quirks: it has a bit that is no TP_OPENAI_QUIRK_*");
   assert_refused(OPTIONS(URL, .model = ""), TP_ERR_USAGE, "model");
   static const char *const urls[] = {"ftp://h", "h", "http://", "http://u:p@h/v1", "http://h/v1#x", "http://h/a b"};
