@@ -351,8 +351,7 @@ static void turn_free(traced *turn) {
 }
 
 /* Under the call that runs it, where only one runs; else under the turn. */
-static void inherit_locked(tp_traces *t, traced *parent, context *of) {
-  TP__LOCKED(&t->lock);
+static void inherit(traced *parent, context *of) {
   size_t open = 0;
   const span *call = open_span(parent, TOOL, 0, true, &open);
   *of = parent->of;
@@ -375,7 +374,7 @@ static void begin_turn_locked(tp_traces *t, const tp_event *event) {
   }
   begun->id = draw_locked(t);
   begun->unix_ahead_ns = event->unix_ms * TP__NS_IN_MS - event->time_ns;
-  if (parent) inherit_locked(t, parent, &begun->of);
+  if (parent) inherit(parent, &begun->of);
   else if (!take_announced_locked(t, key, size, &begun->of))
     begun->of =
         (context){.trace = {draw_locked(t), draw_locked(t)}, .sampled = draw_locked(t) % 1000 < t->sampled_of_1000};
