@@ -94,7 +94,7 @@ static void check(ask_note *note, tp_status status, const tp_model_response *res
       break;
   }
   if (!ok) world_fail(note->w, "a handler gets what the model said", "%s (way %d)", tp_status_name(status), note->way);
-  if (w->freed) world_fail(note->w, "no handler runs behind the end", "%s", tp_status_name(status));
+  if (w->freed && w->abandoned == 0) world_fail(note->w, "no handler runs after the end", "%s", tp_status_name(status));
 }
 
 static tp_answer ask_a_model(void *ctx, tp_call *call) {

@@ -797,6 +797,7 @@ static void look_after_drain(world *w) {
     world_fail(w, "drain ends", "it left %llu entries in line for space", (unsigned long long)stats.jobs_in_line);
   if (stats.turns_open > w->destructor_turns)
     world_fail(w, "drain ends", "it left %llu turns open", (unsigned long long)stats.turns_open);
+  w->abandoned = stats.attempts_abandoned;
   if (stats.attempts_abandoned < w->handlers_running)
     world_fail(w, "drain ends", "%u functions run, but only %llu are called abandoned", w->handlers_running,
                (unsigned long long)stats.attempts_abandoned);

@@ -150,6 +150,7 @@ struct world {
   uint32_t single_running; /* functions of TOOL_SINGLE that run */
   bool registered;         /* the commit went through */
   bool draining, freed;
+  uint64_t abandoned; /* functions of handlers that the last drain has given up: they return when they like */
   uint64_t jobs_refused, jobs_shed; /* when it was drained */
   int64_t drain_ns;                 /* when the first drain began; 0: not yet */
   size_t bytes_open;
