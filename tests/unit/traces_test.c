@@ -208,6 +208,45 @@ TEST(phases_of_each_turn_come_where_every_turn_is_slow) {
   }
 }
 
+TEST(a_call_that_fails_is_an_error_and_a_cancelled_turn_is_none) {
+  static const reply unknown[] = {
+      {.text = "", .calls = {{.id = TEXT("c1"), .name = TEXT("nope"), .arguments = TEXT("\x80")}}, .call_count = 1},
+      {.text = "Done."}};
+  static const reply never[] = {{.never = true}};
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go")};
+  tp_submission *submission = NULL;
+  world w;
+  open_traces(&w, (world_options){.replies = unknown, .reply_count = 2}, (tp_traces_options){0});
+  assert_int_equal(turn(&w, "t1"), TP_OK);
+  end_traces(&w, WAIT_MS);
+  read_all(&w, all, sizeof all);
+  expect_in(span_of(all, "execute_tool nope", one, sizeof one), "\"status\":{\"code\":2}");
+  expect_in(one, "{\"key\":\"error.type\",\"value\":{\"stringValue\":\"unknown_tool\"}}");
+  assert_null(strstr(span_of(all, "invoke_agent", one, sizeof one), "\"status\""));
+  close_world(&w);
+  open_traces(&w, (world_options){.replies = never, .reply_count = 1}, (tp_traces_options){0});
+  assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &submission, NULL), TP_OK);
+  latch_wait(&w.model->started, 1);
+  tp_submission_cancel(submission);
+  (void)!tp_token_abandon(w.model->token, NULL);
+  assert_int_equal(tp_submission_wait(submission, WAIT_MS, NULL, NULL), TP_OK);
+  tp_submission_unref(submission);
+  end_traces(&w, WAIT_MS);
+  read_all(&w, all, sizeof all);
+  assert_null(strstr(span_of(all, "invoke_agent", one, sizeof one), "\"status\":{"));
+  expect_in(one, "\"turnphase.status\",\"value\":{\"stringValue\":\"TP_ERR_CANCELLED\"}");
+  close_world(&w);
+}
+
+TEST(turns_that_end_within_the_pause_are_one_request) {
+  world w;
+  open_traces(&w, (world_options){.replies = with_call + 1, .reply_count = 1}, (tp_traces_options){.pause_ms = 60000});
+  for (int i = 0; i < 3; i++) assert_int_equal(turn(&w, NULL), TP_OK);
+  assert_int_equal(end_traces(&w, WAIT_MS).sent, 6);
+  assert_int_equal(endpoint_count(w.collector, &w.collector->request_count), 1);
+  close_world(&w);
+}
+
 /* ---- nested turns ---- */
 
 typedef struct nesting {
