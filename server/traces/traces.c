@@ -75,6 +75,7 @@ struct tp_traces {
   tp__otlp *otlp; /* NULL: it was closed, and events come too late */
   uint64_t random;
   traced *buckets[BUCKETS];
+  uint32_t hashes[PARENTS_MAX]; /* of the keys of parents, so that a search reads these only; 0: none */
   announced parents[PARENTS_MAX];
   size_t next_parent, parent_count;
 };
@@ -109,11 +110,13 @@ static size_t make_key(const tp_text *ids, uint32_t count, char key[KEY_BYTES]) 
   return size;
 }
 
-static traced **bucket_of(tp_traces *t, tp_text turn_id) {
+static uint32_t hash_of(tp_text text) {
   uint64_t hash = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < turn_id.size; i++) hash = (hash ^ (unsigned char)turn_id.data[i]) * UINT64_C(1099511628211);
-  return &t->buckets[(hash ^ hash >> 32) & (BUCKETS - 1)];
+  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
+  return (uint32_t)(hash ^ hash >> 32);
 }
+
+static traced **bucket_of(tp_traces *t, tp_text turn_id) { return &t->buckets[hash_of(turn_id) & (BUCKETS - 1)]; }
 
 /* @return where it hangs; NULL: it is not known. */
 static traced **find_locked(tp_traces *t, const tp_text *ids, uint32_t count) {
@@ -167,8 +170,10 @@ void tp_traces_begin(tp_traces *t, const tp_text *ids, uint32_t id_count, tp_tex
   size_t size = t ? make_key(ids, id_count, key) : 0;
   if (size == 0 || !read_context(traceparent, &of)) return;
   tp__lock_acquire(&t->lock);
-  announced *a = &t->parents[t->next_parent++ % PARENTS_MAX];
+  size_t at = t->next_parent++ % PARENTS_MAX;
+  announced *a = &t->parents[at];
   t->parent_count += a->size == 0;
+  t->hashes[at] = hash_of((tp_text){key, size}) | 1;
   memcpy(a->key, key, size);
   a->size = size;
   a->of = of;
@@ -178,11 +183,13 @@ void tp_traces_begin(tp_traces *t, const tp_text *ids, uint32_t id_count, tp_tex
 /* Takes what was announced for a turn. @return false: nothing was. */
 static bool take_announced_locked(tp_traces *t, const char *key, size_t size, context *ret_context) {
   TP__LOCKED(&t->lock);
-  for (size_t i = 0, left = t->parent_count; left > 0 && i < PARENTS_MAX; i++) { /* the newest first */
-    announced *a = &t->parents[(t->next_parent + PARENTS_MAX - 1 - i) % PARENTS_MAX];
-    left -= a->size > 0;
-    if (!tp__same((tp_text){a->key, a->size}, (tp_text){key, size})) continue;
+  uint32_t hash = t->parent_count > 0 ? hash_of((tp_text){key, size}) | 1 : 0;
+  for (size_t i = 0; hash && i < PARENTS_MAX; i++) { /* the newest first */
+    size_t at = (t->next_parent + PARENTS_MAX - 1 - i) % PARENTS_MAX;
+    announced *a = &t->parents[at];
+    if (t->hashes[at] != hash || !tp__same((tp_text){a->key, a->size}, (tp_text){key, size})) continue;
     *ret_context = a->of;
+    t->hashes[at] = 0;
     a->size = 0;
     t->parent_count--;
     return true;

@@ -374,6 +374,25 @@ TEST(what_was_announced_is_of_that_turn_only_and_once) {
   close_world(&w);
 }
 
+TEST(an_announced_turn_is_found_among_thousands_that_never_begin) {
+  world w;
+  char trace[33], id[16];
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = TEXT("s")};
+  open_traces(&w, (world_options){.replies = with_call, .reply_count = 2}, (tp_traces_options){0});
+  for (int i = 0; i < 9000; i++) {
+    if (i == 6000) snprintf(id, sizeof id, "t1"); /* with 2,999 newer ones */
+    else snprintf(id, sizeof id, "never%d", i);
+    ids[TP_ID_TURN] = tp_text_of(id);
+    tp_traces_begin(w.traces, ids, TP_ID_COUNT, tp_text_of(header_rows[0].text));
+  }
+  assert_int_equal(turn(&w, "t1"), TP_OK);
+  end_traces(&w, WAIT_MS);
+  read_all(&w, all, sizeof all);
+  field_of(span_of(all, "invoke_agent", one, sizeof one), "traceId", trace);
+  assert_string_equal(trace, TRACE);
+  close_world(&w);
+}
+
 typedef struct asked {
   world *w;
   char parent[2][56];
