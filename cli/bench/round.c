@@ -2,7 +2,7 @@
  *
  * round.c: turns that run at once are those of clients: a client begins a turn, submits one phase after the other from
  * the end of the one before, ends the turn and begins its next one. So that workers do not stand in each other's way
- * each thread writes statistics of its own, and clients share nothing till they have ended.
+ * each thread writes statistics of its own, and clients share nothing until they have ended.
  *
  * With a rate the calling thread hands each turn, when it is due, to a client that has none. A turn that is due while
  * every client has one waits, and its response contains that wait. */

@@ -21,7 +21,7 @@ int cli_host_open_asking(const cli_arguments *arguments, const char *memory_path
 int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_question_fn ask,
                        void *ask_ctx, cli_ask *person, tp_runtime **ret_runtime);
 /** Frees it after its drain. A function that was abandoned, such as one that is just starting a program, gets a moment
- *  to return: a program that is known ends with this process, and one that is not yet would be left behind. Accepts
+ *  to return: a program that is known ends with this process, and one that is not yet would go on without it. Accepts
  *  NULL. */
 void cli_host_close(tp_runtime *runtime);
 /** Prints what the library logs: errors and warnings, and with --verbose the rest. A tp_log_fn. @param ctx  the
