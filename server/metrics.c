@@ -328,7 +328,7 @@ size_t tp__metrics_largest(tp__metrics *metrics, tp__metric metric, tp__metrics_
     if (count > 0 && (double)s->sum_ns / 1e9 > summaries[least].sum_s) summarize(s, &summaries[least]);
   }
   tp__lock_release(&metrics->lock);
-  qsort(summaries, count, sizeof *summaries, compare_sums);
+  if (count > 1) qsort(summaries, count, sizeof *summaries, compare_sums);
   return count;
 }
 

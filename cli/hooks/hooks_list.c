@@ -273,7 +273,7 @@ static void print_text(listing *l, bool is_verbose) {
     cli_error("%s has no hooks: no file *.yaml or *.yml", directory);
     return;
   }
-  qsort(l->rows, l->count, sizeof *l->rows, by_event);
+  if (l->count > 1) qsort(l->rows, l->count, sizeof *l->rows, by_event);
   if (is_verbose) print_long(l);
   else print_short(l);
   if (!cli_hooks_is_trusted(l->opened))

@@ -180,9 +180,9 @@ static cli_plot make_plot(const cli_trace *t) {
     add_commit(&plot, &t->entries[i]);
   }
   for (size_t i = 0; i < t->step_count; i++) add_step(&plot, &t->steps[i]);
-  qsort(plot.bars, plot.bar_count, sizeof *plot.bars, by_group_and_begin);
+  if (plot.bar_count > 1) qsort(plot.bars, plot.bar_count, sizeof *plot.bars, by_group_and_begin);
   for (size_t i = 0; i < plot.bar_count; i++) place(&plot, &plot.bars[i]);
-  qsort(plot.bars, plot.bar_count, sizeof *plot.bars, by_lane);
+  if (plot.bar_count > 1) qsort(plot.bars, plot.bar_count, sizeof *plot.bars, by_lane);
   number_lanes(&plot);
   measure(&plot);
   return plot;

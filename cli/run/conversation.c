@@ -429,7 +429,7 @@ static int check_all(reader *r) {
   if (c->count == 0) return refuse(r, "there is no turn in it");
   const cli_turn **sorted = cli_alloc(c->count * sizeof *sorted);
   for (size_t i = 0; i < c->count; i++) sorted[i] = &c->turns[i];
-  qsort(sorted, c->count, sizeof *sorted, compare_turns);
+  if (c->count > 1) qsort(sorted, c->count, sizeof *sorted, compare_turns);
   int status = CLI_OK;
   for (size_t i = 1; i < c->count && status == CLI_OK; i++) status = check_pair(r, sorted[i - 1], sorted[i]);
   free(sorted);

@@ -389,7 +389,7 @@ static tp_status sort_files(tp_hooks *hooks, tp_fault *fault) {
   tp__trust_file **list = calloc(count, sizeof(tp__trust_file *));
   if (!list) return refuse_memory(fault);
   for (tp__trust_file *file = hooks->files; file; file = file->next) list[at++] = file;
-  qsort(list, count, sizeof(tp__trust_file *), by_name);
+  if (count > 1) qsort(list, count, sizeof(tp__trust_file *), by_name);
   for (at = 0; at < count; at++) list[at]->next = at + 1 < count ? list[at + 1] : NULL;
   hooks->files = list[0];
   free(list);

@@ -110,7 +110,7 @@ static int read_names(DIR *directory, char ***ret_names, size_t *ret_count, size
     free_names(names, count);
     return error;
   }
-  qsort(names, count, sizeof *names, by_name);
+  if (count > 1) qsort(names, count, sizeof *names, by_name);
   *ret_names = names;
   *ret_count = count;
   return 0;

@@ -144,7 +144,7 @@ static bool read_tools(const deferral *d, shown *s) {
     s->can_search |= tp_text_is(name, d->tool);
   }
   assert(s->candidate_count + s->other_count == count);
-  qsort(s->candidates, s->candidate_count, sizeof *s->candidates, compare_name);
+  if (s->candidate_count > 1) qsort(s->candidates, s->candidate_count, sizeof *s->candidates, compare_name);
   return true;
 }
 
@@ -220,7 +220,7 @@ static void write_tools(tp_writer *writer, const deferral *d, shown *s, bool is_
     if (is_candidate(name) ? !is_deferred : is_deferred || !tp_text_is(name, d->tool)) tp_write_text(writer, name);
   }
   if (!is_deferred) return;
-  qsort(s->candidates, s->candidate_count, sizeof *s->candidates, compare_found);
+  if (s->candidate_count > 1) qsort(s->candidates, s->candidate_count, sizeof *s->candidates, compare_found);
   for (size_t i = s->candidate_count - s->found_count + from; i < s->candidate_count; i++)
     tp_write_text(writer, s->candidates[i].name);
 }

@@ -152,6 +152,6 @@ tp_status tp__skill_list(int directory, tp__skill_names *ret_names, tp_fault *fa
   for (const struct dirent *entry; status == TP_OK && (entry = readdir(entries)) != NULL;)
     if (is_skill(entry->d_name)) status = add_name(ret_names, entry->d_name, fault);
   closedir(entries);
-  qsort(ret_names->items, ret_names->count, sizeof *ret_names->items, compare);
+  if (ret_names->count > 1) qsort(ret_names->items, ret_names->count, sizeof *ret_names->items, compare);
   return status;
 }
