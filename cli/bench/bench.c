@@ -23,6 +23,8 @@ typedef struct bench {
   cli_payload payload;
   cli_round_phase *phases;
   size_t phase_count, phase_capacity;
+  uint32_t *phase_ids; /* of phases, for the recorder */
+  cli_recorder *recorder;
   cli_baseline baseline;
   cli_round round;
 } bench;
@@ -109,9 +111,22 @@ static int start(tp_runtime *runtime) {
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }
 
+static int open_runtime(bench *b) {
+  tp_store *store;
+  int status = cli_recorder_new(&b->recorder, &store);
+  return status == CLI_OK ? cli_host_open(b->arguments, NULL, store, &b->runtime) : status;
+}
+
+static void begin_records(bench *b) {
+  b->phase_ids = cli_alloc(b->phase_count * sizeof *b->phase_ids);
+  for (size_t i = 0; i < b->phase_count; i++) b->phase_ids[i] = b->phases[i].phase;
+  cli_recorder_begin(b->recorder, b->phase_ids, b->phase_count, b->baseline.step_ns,
+                     b->arguments->timestamps != TP_TIMESTAMPS_OFF);
+}
+
 static int open_bench(bench *b) {
   int status = cli_payload_read(b->arguments->payload, &b->payload);
-  if (status == CLI_OK) status = cli_host_open(b->arguments, NULL, NULL, &b->runtime);
+  if (status == CLI_OK) status = open_runtime(b);
   if (status == CLI_OK) status = choose_phases(b);
   if (status == CLI_OK) status = check_payload(b);
   if (status == CLI_OK) status = cli_baseline_read(b->arguments->timestamps, &b->baseline);
@@ -121,7 +136,9 @@ static int open_bench(bench *b) {
 
 static int run_turns(bench *b) {
   const cli_arguments *arguments = b->arguments;
+  begin_records(b);
   cli_round warm_up = {.runtime = b->runtime,
+                       .recorder = b->recorder,
                        .phases = b->phases,
                        .phase_count = b->phase_count,
                        .turns = arguments->warm_up,
@@ -152,13 +169,20 @@ static bool any_failed(const cli_statistics *statistics) {
   return false;
 }
 
-/* What the turns have left to the background is done first: it was theirs. */
-static void close_bench(bench *b) {
+/* What the turns have left to the background is done before the report: it was theirs, and its time is in it. */
+static void drain(bench *b) {
   tp_drain_report left = {.struct_size = sizeof left};
-  if (b->runtime && tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left, NULL) == TP_OK && left.jobs_lost > 0)
+  if (tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left, NULL) == TP_OK && left.jobs_lost > 0)
     cli_error("warning: %llu background jobs were not run within %d s", (unsigned long long)left.jobs_lost,
               DRAIN_LIMIT_MS / 1000);
+  cli_recorder_take(b->recorder, b->round.statistics);
+  cli_statistics_join(b->round.statistics);
+}
+
+static void close_bench(bench *b) {
   tp_runtime_free(b->runtime);
+  cli_recorder_free(b->recorder);
+  free(b->phase_ids);
   cli_statistics_free(b->round.statistics);
   for (size_t i = 0; i < b->phase_count; i++) free((void *)(uintptr_t)b->phases[i].input.fields);
   free(b->phases);
@@ -173,6 +197,7 @@ int cli_bench(const cli_arguments *given, cli_output *output) {
   int status = open_bench(&b);
   if (status == CLI_OK) status = run_turns(&b);
   if (status == CLI_OK) {
+    drain(&b);
     status = print_report(&b, output);
     if (status == CLI_OK && any_failed(b.round.statistics)) status = CLI_NEGATIVE;
   }

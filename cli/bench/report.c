@@ -162,7 +162,7 @@ static void print_ends(cli_output *output, const cli_statistics_run *run) {
     print_item(output, &before_reason, run->reasons[reason], tp_reason_name((tp_reason)reason));
   if (before_reason[0] == ',') cli_print_string(output, ")");
   if (before[0] == ',') before = "; ";
-  print_item(output, &before, run->states[TP_STATE_BACKGROUNDED] ? 0 : retries, "tried again");
+  print_item(output, &before, retries, "tried again");
   print_item(output, &before, run->fallbacks, "by fallback");
   print_item(output, &before, run->late, "late");
 }

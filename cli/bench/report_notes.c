@@ -101,7 +101,8 @@ void cli_report_notes(const cli_report *report, cli_notes *notes) {
     note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
   if (round->turns < PER_MILLE_TURNS) note(notes, "with fewer than 1,000 turns p99.9 is the slowest");
   if (has_background(round->statistics))
-    note(notes, "what runs behind a phase is not in its time; it shares the machine with the turns that follow");
+    note(notes,
+         "what is backgrounded is not in the time of its phase; it shares the machine with the turns that follow");
 }
 
 uint32_t cli_report_workers(const cli_report *report) {

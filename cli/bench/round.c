@@ -8,6 +8,7 @@
  * every client has one waits, and its response contains that wait. */
 #include "cli/bench/round.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/bench/schedule.h"
@@ -24,8 +25,12 @@ typedef struct request_run {
   int64_t due_ns, late_ns; /* due_ns 0: there is no schedule */
 } request_run;
 
-static tp_status begin_turn(const cli_round *round, request_run *r, tp_fault *fault) {
-  tp_turn_request request = {.struct_size = sizeof request, .caller = TP_CALLER_MANUAL_CLI};
+/* @param number  unlike that of any other turn of the round. */
+static tp_status begin_turn(const cli_round *round, request_run *r, uint64_t number, tp_fault *fault) {
+  char id[sizeof CLI_UNCOUNTED_TURN + 20];
+  snprintf(id, sizeof id, CLI_UNCOUNTED_TURN "%llu", (unsigned long long)number);
+  tp_turn_request request = {
+      .struct_size = sizeof request, .id = round->statistics ? NULL : id, .caller = TP_CALLER_MANUAL_CLI};
   int64_t began_ns = tp__monotonic_ns();
   tp_status status = tp_turn_begin_bare(round->runtime, &request, &r->turn, fault);
   r->late_ns = began_ns - r->due_ns;
@@ -33,7 +38,7 @@ static tp_status begin_turn(const cli_round *round, request_run *r, tp_fault *fa
   return status;
 }
 
-static void end_turn(request_run *r, cli_statistics *statistics) {
+static void end_turn(cli_recorder *recorder, request_run *r, cli_statistics *statistics) {
   int64_t began_ns = tp__monotonic_ns();
   tp_turn_end(r->turn);
   int64_t ended_ns = tp__monotonic_ns(), end_ns = ended_ns - began_ns;
@@ -45,6 +50,7 @@ static void end_turn(request_run *r, cli_statistics *statistics) {
   cli_histogram_add(&statistics->begin, r->begin_ns);
   cli_histogram_add(&statistics->end, end_ns);
   cli_histogram_add(&statistics->turn, r->turn_ns + end_ns);
+  cli_recorder_count(recorder);
 }
 
 /* A phase that was run, whatever its handlers said; all else is no measurement. */
@@ -72,12 +78,12 @@ static tp_status run_phase(const cli_round *round, request_run *r, size_t at, tp
   return status;
 }
 
-static tp_status run_turn(const cli_round *round, int64_t due_ns, tp_fault *fault) {
+static tp_status run_turn(const cli_round *round, uint32_t number, int64_t due_ns, tp_fault *fault) {
   request_run r = {.due_ns = due_ns};
-  tp_status status = begin_turn(round, &r, fault);
+  tp_status status = begin_turn(round, &r, number, fault);
   if (status != TP_OK) return status;
   for (size_t at = 0; status == TP_OK && at < round->phase_count; at++) status = run_phase(round, &r, at, fault);
-  end_turn(&r, status == TP_OK ? round->statistics : NULL);
+  end_turn(round->recorder, &r, status == TP_OK ? round->statistics : NULL);
   return status;
 }
 
@@ -86,7 +92,7 @@ static tp_status run_here(cli_round *round, tp_fault *fault) {
   cli_schedule schedule = cli_schedule_start(round->rate ? round->rate : 1);
   int64_t began_ns = schedule.began_ns;
   for (uint32_t i = 0; status == TP_OK && i < round->turns; i++)
-    status = run_turn(round, round->rate ? cli_schedule_wait(&schedule, i) : 0, fault);
+    status = run_turn(round, i, round->rate ? cli_schedule_wait(&schedule, i) : 0, fault);
   round->elapsed_ns = tp__monotonic_ns() - began_ns;
   return status;
 }
@@ -108,6 +114,7 @@ typedef struct load {
 
 typedef struct client {
   load *load;
+  uint32_t number; /* of the client; from 0 */
   uint32_t turns_left;
   request_run request_run;
   size_t at; /* the phase under way */
@@ -167,7 +174,8 @@ static void begin_next(client *l) {
   }
   l->turns_left--;
   l->at = 0;
-  tp_status status = begin_turn(l->load->round, &l->request_run, &fault);
+  uint64_t number = (uint64_t)l->number << 32 | l->turns_left;
+  tp_status status = begin_turn(l->load->round, &l->request_run, number, &fault);
   if (status != TP_OK) {
     client_ended(l, status, &fault);
     return;
@@ -188,7 +196,7 @@ static void phase_ended(void *ctx, const tp_phase_result *theirs) {
   }
   record(statistics, &l->request_run, l->at, ended_ns - l->submitted_ns, &result);
   if (++l->at == l->load->round->phase_count) {
-    end_turn(&l->request_run, statistics);
+    end_turn(l->load->round->recorder, &l->request_run, statistics);
     begin_next(l);
     return;
   }
@@ -217,7 +225,7 @@ static client *take_idle_client(load *t) {
 
 static void begin_on_schedule(load *t, client *clients, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
-    clients[i] = (client){.load = t, .next = t->idle_clients};
+    clients[i] = (client){.load = t, .number = i, .next = t->idle_clients};
     t->idle_clients = &clients[i];
   }
   cli_schedule schedule = cli_schedule_start(t->round->rate);
@@ -235,7 +243,7 @@ static void begin_all(load *t, client *clients, uint32_t count) {
   uint32_t turns = t->round->turns;
   t->clients_left = count;
   for (uint32_t i = 0; i < count; i++)
-    clients[i] = (client){.load = t, .turns_left = turns / count + (i < turns % count)};
+    clients[i] = (client){.load = t, .number = i, .turns_left = turns / count + (i < turns % count)};
   for (uint32_t i = 0; i < count; i++) begin_next(&clients[i]);
 }
 

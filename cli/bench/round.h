@@ -5,7 +5,7 @@
 #ifndef CLI_ROUND_H
 #define CLI_ROUND_H
 
-#include "cli/bench/statistics.h"
+#include "cli/bench/recorder.h"
 
 /** A phase that every turn runs. */
 typedef struct cli_round_phase {
@@ -20,6 +20,7 @@ typedef struct cli_round {
   size_t phase_count;
   uint32_t turns, concurrency; /* 1: on the calling thread */
   uint32_t rate;               /* turns in a second; 0: each begins when the one before it has ended */
+  cli_recorder *recorder;      /* borrowed: the store of the runtime */
   cli_statistics *statistics;  /* what is measured is added here; NULL: it is discarded */
   int64_t began_ms;            /* out: the wall clock at the begin of the first turn */
   int64_t elapsed_ns;          /* out: from the first turn's beginning to the last one's end */

@@ -8,6 +8,7 @@
 #include "cli/bench/statistics.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
@@ -27,11 +28,13 @@ cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool tim
   return statistics;
 }
 
+static void free_run(cli_statistics_run *run) {
+  cli_histogram_free(&run->own);
+  cli_histogram_free(&run->wait);
+}
+
 static void free_phase(cli_statistics_phase *phase) {
-  for (uint32_t i = 0; i < phase->run_count; i++) {
-    cli_histogram_free(&phase->runs[i].own);
-    cli_histogram_free(&phase->runs[i].wait);
-  }
+  for (uint32_t i = 0; i < phase->run_count; i++) free_run(&phase->runs[i]);
   free(phase->runs);
   cli_histogram_free(&phase->duration);
   cli_histogram_free(&phase->handlers);
@@ -46,6 +49,8 @@ void cli_statistics_free(cli_statistics *statistics) {
   cli_histogram_free(&statistics->end);
   cli_histogram_free(&statistics->response);
   cli_histogram_free(&statistics->late);
+  for (size_t i = 0; i < statistics->detached_count; i++) free_run(&statistics->detached[i].run);
+  free(statistics->detached);
   free(statistics->phases);
   free(statistics->spans);
   free(statistics);
@@ -70,7 +75,7 @@ static bool was_called_here(const tp_run_record *row) { return row->started_ns =
 
 static void add_run(cli_statistics *statistics, cli_statistics_run *run, const tp_run_record *row) {
   run->row = *row;
-  run->attempts += row->attempts;
+  if (row->state != TP_STATE_BACKGROUNDED) run->attempts += row->attempts;
   run->states[row->state % CLI_STATES]++;
   run->reasons[row->reason % CLI_REASONS]++;
   run->fallbacks += row->fallback_used;
@@ -147,6 +152,23 @@ void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t durati
   add_runs(statistics, phase, duration_ns, result);
 }
 
+static cli_statistics_run *detached_of(cli_statistics *statistics, size_t phase, const char *subscription) {
+  for (size_t i = 0; i < statistics->detached_count; i++) {
+    cli_statistics_detached *d = &statistics->detached[i];
+    if (d->phase == phase && strcmp(d->run.row.subscription, subscription) == 0) return &d->run;
+  }
+  statistics->detached = cli_reserve(statistics->detached, statistics->detached_count, &statistics->detached_capacity,
+                                     sizeof *statistics->detached);
+  cli_statistics_detached *added = &statistics->detached[statistics->detached_count++];
+  *added = (cli_statistics_detached){.phase = phase};
+  return &added->run;
+}
+
+void cli_statistics_add_detached(cli_statistics *statistics, size_t phase, const tp_run_record *row) {
+  assert(phase < statistics->phase_count && row->state != TP_STATE_BACKGROUNDED);
+  add_run(statistics, detached_of(statistics, phase, row->subscription), row);
+}
+
 /* ---- adding up ---- */
 
 static void merge_run(cli_statistics_run *into, const cli_statistics_run *from) {
@@ -174,9 +196,33 @@ static void merge_phase(cli_statistics_phase *into, const cli_statistics_phase *
 void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
   assert(into != from && into->phase_count == from->phase_count);
   for (size_t i = 0; i < into->phase_count; i++) merge_phase(&into->phases[i], &from->phases[i]);
+  for (size_t i = 0; i < from->detached_count; i++) {
+    const cli_statistics_detached *d = &from->detached[i];
+    merge_run(detached_of(into, d->phase, d->run.row.subscription), &d->run);
+  }
   cli_histogram_merge(&into->turn, &from->turn);
   cli_histogram_merge(&into->begin, &from->begin);
   cli_histogram_merge(&into->end, &from->end);
   cli_histogram_merge(&into->response, &from->response);
   cli_histogram_merge(&into->late, &from->late);
+}
+
+/* The row of the phase stays: it has the execution, and the phase's own owner. */
+static void join_run(cli_statistics_phase *phase, const cli_statistics_run *detached) {
+  for (uint32_t i = 0; i < phase->run_count; i++) {
+    cli_statistics_run *run = &phase->runs[i];
+    tp_run_record row = run->row;
+    if (strcmp(row.subscription, detached->row.subscription) != 0) continue;
+    merge_run(run, detached);
+    run->row = row;
+  }
+}
+
+void cli_statistics_join(cli_statistics *statistics) {
+  for (size_t i = 0; i < statistics->detached_count; i++) {
+    cli_statistics_detached *d = &statistics->detached[i];
+    join_run(&statistics->phases[d->phase], &d->run);
+    free_run(&d->run);
+  }
+  statistics->detached_count = 0;
 }

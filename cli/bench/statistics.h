@@ -32,6 +32,12 @@ typedef struct cli_statistics_run {
   cli_histogram own, wait;       /* ns: of the last attempt; from ready to its start */
 } cli_statistics_run;
 
+/** A handler that its phase did not wait for: FireAndRecord, or Background. */
+typedef struct cli_statistics_detached {
+  size_t phase; /* its index */
+  cli_statistics_run run;
+} cli_statistics_detached;
+
 typedef struct cli_statistics_phase {
   uint64_t endings[CLI_ENDING_COUNT];
   cli_histogram duration; /* ns: from the call, or the submission, to the result */
@@ -49,13 +55,15 @@ typedef struct cli_span {
 typedef struct cli_statistics {
   cli_statistics_phase *phases;
   size_t phase_count;
-  cli_histogram turn;       /* ns: begin, phases, end */
-  cli_histogram begin, end; /* ns: of a turn */
-  cli_histogram response;   /* ns: from the time at which a turn was due to its end; empty without a rate */
-  cli_histogram late;       /* ns: from then to its begin; likewise */
-  int64_t step_ns;          /* of the baseline: what an inline handler's record holds besides the handler */
-  bool timed;               /* the records have time-stamps */
-  cli_span *spans;          /* scratch */
+  cli_histogram turn;                /* ns: begin, phases, end */
+  cli_histogram begin, end;          /* ns: of a turn */
+  cli_histogram response;            /* ns: from the time at which a turn was due to its end; empty without a rate */
+  cli_histogram late;                /* ns: from then to its begin; likewise */
+  int64_t step_ns;                   /* of the baseline: what an inline handler's record holds besides the handler */
+  bool timed;                        /* the records have time-stamps */
+  cli_statistics_detached *detached; /* until cli_statistics_join() */
+  size_t detached_count, detached_capacity;
+  cli_span *spans; /* scratch */
   size_t span_capacity;
   struct cli_statistics *next;
 } cli_statistics;
@@ -63,6 +71,10 @@ typedef struct cli_statistics {
 cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed);
 /** Takes down one run of a phase. @param phase  its index. */
 void cli_statistics_add(cli_statistics *statistics, size_t phase, int64_t duration_ns, const tp_phase_result *result);
+/** Takes down one run of a handler that the phase did not wait for; its names live as long as the runtime. */
+void cli_statistics_add_detached(cli_statistics *statistics, size_t phase, const tp_run_record *row);
+/** Adds those to the subscriptions of their phases, which say how often they were left to run after the phase. */
+void cli_statistics_join(cli_statistics *statistics);
 /** Adds what another has; both are of the same phases. */
 void cli_statistics_merge(cli_statistics *into, const cli_statistics *from);
 void cli_statistics_free(cli_statistics *statistics);

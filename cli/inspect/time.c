@@ -98,6 +98,34 @@ static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *out
   cli_table_end(&table);
 }
 
+/* What the turn did not wait for: its time is in no part above. */
+static void print_detached(const cli_trace *t, cli_output *output) {
+  static const cli_column columns[] = {{.head = "duration", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "queued", .width = 10, .least = 9, .kind = CLI_COLUMN_RIGHT},
+                                       {.head = "after the turn"},
+                                       {.head = "", .least = 26, .kind = CLI_COLUMN_TEXT}};
+  cli_table table;
+  size_t count = 0;
+  cli_table_begin(&table, output, columns, 4, 0);
+  for (size_t i = 0; i < t->entry_count; i++) {
+    const cli_trace_entry *e = &t->entries[i];
+    if (!e->is_detached) continue;
+    const tp_run_record *run = &e->runs[0].row;
+    char times[2][CLI_QUANTITY_SIZE + 2], what[160];
+    int64_t queued_ns = cli_run_queued_ns(run);
+    snprintf(what, sizeof what, "of %s%s%s", e->phase, run->state == TP_STATE_SUCCEEDED ? "" : ": ",
+             run->state == TP_STATE_SUCCEEDED ? "" : cli_run_outcome(run));
+    const cli_cell cells[] = {{cli_trace_duration(cli_run_duration_ns(run), e->ended_ns != 0, times[0]), CLI_NORMAL},
+                              {cli_trace_duration(queued_ns, queued_ns > 0, times[1]), CLI_NORMAL},
+                              {tp_text_of(run->subscription), CLI_NORMAL},
+                              {tp_text_of(what), CLI_NORMAL}};
+    if (count == 0) cli_print_string(output, "\n");
+    if (count++ == 0) cli_table_head(&table);
+    cli_table_row(&table, cells);
+  }
+  cli_table_end(&table);
+}
+
 static void print_time(const cli_trace *t, cli_output *output) {
   turn_sum sum = sum_turn(t);
   cli_trace_print_head(t, output);
@@ -125,6 +153,7 @@ static void print_time(const cli_trace *t, cli_output *output) {
     cli_table_row(&table, cells);
   }
   cli_table_end(&table);
+  print_detached(t, output);
   free(sum.phases);
 }
 
@@ -135,6 +164,17 @@ static void add_phase(cli_map *p, const phase_sum *phase) {
   cli_map_add_int(p, "duration_ns", phase->duration_ns);
   cli_map_add_int(p, "queued_ns", phase->queued_ns);
   cli_map_add_bool(p, "in_tools", phase->is_of_calls);
+  cli_map_close(p);
+}
+
+static void add_detached(cli_map *p, const cli_trace_entry *e) {
+  const tp_run_record *run = &e->runs[0].row;
+  cli_map_open(p, NULL);
+  cli_map_add_string(p, "subscription", run->subscription);
+  cli_map_add_string(p, "phase", e->phase);
+  cli_map_add_string(p, "outcome", cli_run_outcome(run));
+  cli_map_add_int(p, "duration_ns", cli_run_duration_ns(run));
+  cli_map_add_int(p, "queued_ns", cli_run_queued_ns(run));
   cli_map_close(p);
 }
 
@@ -149,6 +189,10 @@ static void print_time_json(const cli_trace *t, cli_output *output) {
   cli_map_add_int(&p, "rest_ns", sum.rest_ns);
   cli_map_open_list(&p, "phases");
   for (size_t i = 0; i < sum.phase_count; i++) add_phase(&p, &sum.phases[i]);
+  cli_map_close(&p);
+  cli_map_open_list(&p, "detached");
+  for (size_t i = 0; i < t->entry_count; i++)
+    if (t->entries[i].is_detached) add_detached(&p, &t->entries[i]);
   cli_map_close(&p);
   cli_map_print(&p, output);
   free(sum.phases);

@@ -163,7 +163,7 @@ static int open_redactor(const cli_arguments *arguments) {
 static tp_durability durability_of(const cli_arguments *arguments, const tp_store *store) {
   assert(store || arguments->durability <= TP_DURABILITY_MEMORY);
   if (arguments->durability != TP_DURABILITY_DEFAULT) return arguments->durability;
-  return store ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT;
+  return store && store->durable ? TP_DURABILITY_ASYNC : TP_DURABILITY_DEFAULT;
 }
 
 int cli_host_open(const cli_arguments *arguments, const char *memory_path, tp_store *store, tp_runtime **ret_runtime) {

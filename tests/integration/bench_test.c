@@ -382,9 +382,38 @@ TEST(each_way_of_ending_is_counted) {
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "states.skipped"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "reasons.match"), 12);
   assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "states.backgrounded"), 12);
-  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "duration_ns.count"), 0);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "states.succeeded"), 12);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "calls"), 12);
+  assert_int_equal(event_int(run_of(&r, "turn.post_turn", "t.behind"), "duration_ns.count"), 12);
   assert_int_equal(event_int(phase_of(&r, context), "outcomes.ok"), 12);
   report_free(&r);
+}
+
+/* Of the turns that are measured, and not of those that warm up: all of them, however late they end. */
+TEST(what_no_phase_waits_for_is_timed) {
+  static const char *const at_once[] = {"1", "4"};
+  setenv("TURNPHASE_TEST_DOMAIN", "ledger", 1);
+  setenv("TURNPHASE_LEDGER_MS", "2", 1);
+  for (int i = 0; i < 2; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "30", "--warm-up", "7",
+                                "--concurrency", at_once[i], NULL});
+    tp_text run = run_of(&r, "turn.post_turn", "t.ledger");
+    assert_int_equal(event_int(run, "calls"), 30);
+    assert_int_equal(event_int(run, "attempts"), 30);
+    assert_int_equal(event_int(run, "states.backgrounded"), 30);
+    assert_int_equal(event_int(run, "states.succeeded"), 30);
+    assert_int_equal(event_int(run, "duration_ns.count"), 30);
+    assert_int_equal(event_int(run, "wait_ns.count"), 30);
+    assert_true(event_int(run, "duration_ns.min") >= LEAST_NS);
+    assert_true(event_is(run, "execution", "background"));
+    assert_int_equal(event_int(phase_of(&r, "turn.post_turn"), "duration_ns.count"), 30);
+    assert_int_equal(event_int(phase_of(&r, "turn.post_turn"), "handlers_ns.max"), 0);
+    assert_int_equal(event_int(run_of(&r, "turn.pre_tool_materialization", "t.book"), "calls"), 30);
+    report_free(&r);
+  }
+  unsetenv("TURNPHASE_LEDGER_MS");
 }
 
 TEST(people_read_how_runs_ended) {

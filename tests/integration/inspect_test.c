@@ -124,9 +124,13 @@ TEST(time_splits_the_turn_into_parts_that_add_up) {
   tp_text gates = member(tp_value_get(value, "phases"), "phase", "tool.post");
   assert_true(tp_value_bool(tp_value_get(gates, "in_tools"), false));
   assert_int_equal(tp_value_int(tp_value_get(gates, "runs"), 0), 3);
+  tp_text job = member(tp_value_get(value, "detached"), "subscription", "memory.post_turn_extractor");
+  assert_true(tp_value_int(tp_value_get(job, "duration_ns"), 0) > 0);
+  assert_true(tp_text_is(tp_value_text(tp_value_get(job, "phase")), "turn.post_turn"));
   tp_writer_free(writer);
   command_free(&c);
   c = run_on(data, "time", "rooms-1", NULL);
+  assert_line(&c, "memory.post_turn_extractor", "of turn.post_turn");
   assert_line(&c, "tools", "3 calls");
   assert_holds(&c.out, "turn.pre_prompt_context\n");
   command_free(&c);
