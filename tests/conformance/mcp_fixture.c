@@ -451,11 +451,6 @@ int main(int argc, char **argv) {
   int pipes[2];
   char byte;
   bool is_http = argc > 2 && strcmp(argv[1], "http") == 0;
-  const char *resources =
-      "[{\"uri\":\"test://static-text\",\"name\":\"Static text\",\"mimeType\":\"text/plain\"},"
-      "{\"uri\":\"test://static-binary\",\"name\":\"Static binary\",\"mimeType\":\"image/png\"},"
-      "{\"uri\":\"test://watched-resource\",\"name\":\"Watched\",\"mimeType\":\"text/plain\"}]";
-  const char *templates = "[{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\"}]";
   tp_runtime *runtime;
   tp_runtime_options options = {.struct_size = sizeof options};
   for (size_t i = 0; i < SIMPLE; i++) add_tool(simple[i].name, simple[i].run, simple[i].name, NULL);
