@@ -120,6 +120,14 @@ static bool read_message(tp_text value, tp__mcp_message *message, tp_fault *faul
   return read_answer(result, error, message, fault);
 }
 
+/* Some programs begin what they write with the mark of UTF-8. */
+static tp_text without_mark(tp_text json) {
+  static const char mark[] = "\xEF\xBB\xBF";
+  const size_t size = sizeof mark - 1;
+  if (json.size >= size && memcmp(json.data, mark, size) == 0) json = (tp_text){json.data + size, json.size - size};
+  return json;
+}
+
 bool tp__mcp_decode(tp_text json, size_t bytes_max, tp_mcp_version version, tp_writer *writer,
                     tp__mcp_packet *ret_packet, tp__mcp_message *ret_broken, tp_fault *fault) {
   tp__mcp_packet packet = {0};
@@ -130,7 +138,7 @@ bool tp__mcp_decode(tp_text json, size_t bytes_max, tp_mcp_version version, tp_w
     return false;
   }
   tp_writer_reset(writer);
-  tp_status status = tp_json_decode(json, writer, fault);
+  tp_status status = tp_json_decode(without_mark(json), writer, fault);
   if (status == TP_OK) status = tp_writer_finish(writer, &packet.value);
   if (status != TP_OK) {
     ret_broken->code = status == TP_ERR_NO_MEMORY ? TP__MCP_INTERNAL_ERROR : TP__MCP_PARSE_ERROR;
@@ -161,6 +169,73 @@ bool tp__mcp_next(tp__mcp_packet *packet, tp__mcp_message *ret_message, tp_fault
   return true;
 }
 
+/* ---- what is not read ---- */
+
+/* @param at  of a quote.   @return the index of the one that ends the text; the size: there is none. */
+static size_t text_end(tp_text json, size_t at) {
+  for (at++; at < json.size && json.data[at] != '"'; at++) at += json.data[at] == '\\';
+  return at < json.size ? at : json.size;
+}
+
+static size_t skip_blanks(tp_text json, size_t at) {
+  while (at < json.size && json.data[at] && strchr(" \t\r\n", json.data[at])) at++;
+  return at;
+}
+
+/* The whole number at a place. @return -1: there is none. */
+static int64_t number_at(tp_text json, size_t at) {
+  enum { DIGITS_MAX = 15 };
+  int64_t number = 0;
+  size_t digits = 0;
+  for (; at < json.size && json.data[at] >= '0' && json.data[at] <= '9'; at++, digits++) {
+    if (digits == DIGITS_MAX) return -1;
+    number = number * 10 + (json.data[at] - '0');
+  }
+  bool is_whole = at < json.size && json.data[at] && strchr("\" \t\r,}", json.data[at]);
+  return digits > 0 && is_whole ? number : -1;
+}
+
+/* What the members of one object say. */
+typedef struct seen {
+  int64_t id; /* 0: none yet; -1: no number, or two of them */
+  bool is_text, answers, calls;
+} seen;
+
+static void see_member(seen *s, tp_text key, tp_text json, size_t value) {
+  if (tp__is_word(key, "id")) {
+    s->is_text = value < json.size && json.data[value] == '"'; /* which only an answer may make of a number */
+    int64_t id = number_at(json, value + s->is_text);
+    s->id = s->id == 0 || s->id == id ? id : -1;
+  }
+  s->answers = s->answers || tp__is_word(key, "result") || tp__is_word(key, "error");
+  s->calls = s->calls || tp__is_word(key, "method");
+}
+
+bool tp__mcp_next_unread(tp_text json, size_t *at, tp__mcp_unread *ret_unread) {
+  size_t depth = 0; /* within the outermost object: an array of them has none */
+  seen s = {0};
+  for (size_t i = *at; i < json.size; i++) {
+    char c = json.data[i];
+    if (c == '"') {
+      size_t end = text_end(json, i), colon = skip_blanks(json, end + 1);
+      if (depth == 1 && colon < json.size && json.data[colon] == ':')
+        see_member(&s, (tp_text){json.data + i + 1, end - i - 1}, json, skip_blanks(json, colon + 1));
+      i = end;
+    } else if (c == '{' || (c == '[' && depth > 0)) {
+      depth++;
+    } else if ((c == '}' || c == ']') && depth > 0 && --depth == 0) {
+      *at = i + 1;
+      *ret_unread = (tp__mcp_unread){.id = s.id, .is_answer = s.answers};
+      if (s.id > 0 && s.answers != s.calls && !(s.is_text && s.calls)) return true;
+      s = (seen){0};
+    }
+  }
+  *at = json.size;
+  return false;
+}
+
+/* ---- ids ---- */
+
 bool tp__mcp_id_equal(tp_text a, tp_text b) {
   tp_value_kind kind_a = tp_value_kind_of(a), kind_b = tp_value_kind_of(b);
   if (!is_id(a) || !is_id(b)) return false;
@@ -170,11 +245,28 @@ bool tp__mcp_id_equal(tp_text a, tp_text b) {
   return tp_value_double(a, 0) == tp_value_double(b, 0);
 }
 
+/* One number has one text. */
+static int64_t number_of_text(tp_text text) {
+  char shown[24], copy[24];
+  if (text.size == 0 || text.size >= sizeof copy - 1) return -1;
+  snprintf(copy, sizeof copy, "%.*s,", (int)text.size, text.data);
+  int64_t number = number_at((tp_text){copy, text.size + 1}, 0);
+  snprintf(shown, sizeof shown, "%lld", (long long)number);
+  return number > 0 && tp__is_word(text, shown) ? number : -1;
+}
+
 int64_t tp__mcp_id_number(tp_text id) {
   double number = tp_value_double(id, -1);
+  if (tp_value_kind_of(id) == TP_VALUE_TEXT) return number_of_text(tp_value_text(id));
   if (tp_value_kind_of(id) == TP_VALUE_INT) return tp_value_int(id, -1);
   if (tp_value_kind_of(id) != TP_VALUE_DOUBLE || !(number >= 0 && number < 9e15)) return -1;
   return (double)(int64_t)number == number ? (int64_t)number : -1;
+}
+
+tp_text tp__mcp_number_value(int64_t number, char bytes[9]) {
+  bytes[0] = (char)0xD3;
+  for (int i = 0; i < 8; i++) bytes[1 + i] = (char)((uint64_t)number >> (56 - 8 * i));
+  return (tp_text){bytes, 9};
 }
 
 /* ---- writing ---- */

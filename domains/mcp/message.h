@@ -100,10 +100,23 @@ bool tp__mcp_decode(tp_text json, size_t bytes_max, tp_mcp_version version, tp_w
  *  @return false at the end. */
 bool tp__mcp_next(tp__mcp_packet *packet, tp__mcp_message *ret_message, tp_fault *fault);
 
+/** What is still seen of a message that tp__mcp_decode() does not read. */
+typedef struct tp__mcp_unread {
+  int64_t id;     /* a number of this side, or of a peer that counts; more than 0 */
+  bool is_answer; /* to the request of that id; else it is a request */
+} tp__mcp_unread;
+/** Finds the next request or answer in JSON that is no message, or no JSON: too deep, of bad UTF-8, with repeated keys.
+ *  What waits for it fails with that reason, and not at its limit.
+ *  @param at  0 at first; moved on.   @return false: there is none that has an id, or its ids contradict. */
+bool tp__mcp_next_unread(tp_text json, size_t *at, tp__mcp_unread *ret_unread);
+
 /** Whether two ids are the same: texts by their bytes, numbers by their value (1 and 1.0 are). */
 bool tp__mcp_id_equal(tp_text a, tp_text b);
-/** The number of an id that this side made; -1: it is no such number. */
+/** The number of an id that this side made; a peer may send it back as a text, since this side makes no other texts.
+ *  @return -1: it is no such number. */
 int64_t tp__mcp_id_number(tp_text id);
+/** A number as a value, in the caller's bytes. */
+tp_text tp__mcp_number_value(int64_t number, char bytes[9]);
 
 /* ---- writing ---- */
 

@@ -210,13 +210,6 @@ static void ready_locked(tp__mcp_session *s, after *a) {
 
 /* ---- sending ---- */
 
-/* A number as a value, in the caller's bytes. */
-static tp_text number_value(int64_t number, char bytes[9]) {
-  bytes[0] = (char)0xD3;
-  for (int i = 0; i < 8; i++) bytes[1 + i] = (char)((uint64_t)number >> (56 - 8 * i));
-  return (tp_text){bytes, 9};
-}
-
 static void write_params_locked(tp__mcp_session *s, const char *method, int64_t id, const tp__mcp_pair *pairs,
                                 size_t count) {
   TP__LOCKED(&s->lock);
@@ -229,7 +222,7 @@ static void write_params_locked(tp__mcp_session *s, const char *method, int64_t 
     meta.client_info = tp_value_at(constants, 0);
     meta.capabilities = tp_value_at(constants, 1);
   }
-  if (strcmp(method, "tools/call") == 0) meta.progress_token = number_value(id, token);
+  if (strcmp(method, "tools/call") == 0) meta.progress_token = tp__mcp_number_value(id, token);
   size_t has_meta = tp__mcp_meta_count(&meta) > 0;
   tp_write_map(s->writer, count + has_meta);
   for (size_t i = 0; i < count; i++) {
@@ -456,6 +449,8 @@ static void list_answered(void *ctx, const tp__mcp_answer *answer) {
     return;
   }
   if (!m) {
+    tp__mcp_session_note_locked(s, "the server %s does not answer tools/list: %s; its tools stay as they were",
+                                s->settings.options.name, answer->words);
     drop_listing_locked(s);
   } else if (m->kind == TP__MCP_ERROR) {
     tp__show(shown, sizeof shown, m->words);
@@ -490,6 +485,7 @@ static void list_locked(tp__mcp_session *s, tp_text cursor, after *a) {
     }
     s->is_listing = true;
     if (!s->has_tools) {
+      tp__mcp_session_note_locked(s, "the server %s offers no tools", s->settings.options.name);
       ready_locked(s, a);
       return;
     }
@@ -519,13 +515,21 @@ static struct tp__mcp_request *take_request_locked(tp__mcp_session *s, int64_t i
   return NULL;
 }
 
+/* A request of the handshake will have no answer: to the probe there is another way. */
+static void fail_handshake_locked(tp__mcp_session *s, after *a, const char *words) {
+  TP__LOCKED(&s->lock);
+  if (s->state != TP__MCP_STARTING) return;
+  if (s->is_probing) initialize_locked(s, a);
+  else pause_locked(s, a, words);
+}
+
 static void answer_request(tp__mcp_session *s, const tp__mcp_message *m, const char *words) {
   int64_t id = tp__mcp_id_number(m->id);
   const tp__mcp_answer answer = {.message = m->kind == TP__MCP_BROKEN ? NULL : m, .words = words};
   after a = {0};
   tp__lock_acquire(&s->lock);
   struct tp__mcp_request *request = id > 0 ? take_request_locked(s, id) : NULL;
-  if (request && !answer.message && s->state == TP__MCP_STARTING && !s->is_probing) pause_locked(s, &a, words);
+  if (request && !answer.message) fail_handshake_locked(s, &a, words);
   bool is_unknown = !request && (id <= 0 || id > s->last_id); /* else it was given up, or is answered twice */
   if (is_unknown && m->kind != TP__MCP_ERROR)
     tp__mcp_session_note_locked(s, "the server %s answers a request that was never made", s->settings.options.name);
@@ -676,6 +680,21 @@ static void take_stray(tp__mcp_session *s, tp_text line, const char *why) {
   release(s, &a);
 }
 
+/* What waits for an answer that cannot be read, or stands where none may, does not wait for its limit.
+ * @return whether there was such a request. */
+static bool fail_unread(tp__mcp_session *s, tp_text json, const char *why) {
+  char words[TP_FAULT_MESSAGE_SIZE];
+  tp__mcp_unread unread;
+  bool is_found = false;
+  snprintf(words, sizeof words, "its answer cannot be read: %s", why);
+  for (size_t at = 0; tp__mcp_next_unread(json, &at, &unread);) {
+    if (!unread.is_answer || !tp__mcp_session_waits(s, unread.id)) continue;
+    is_found = true;
+    tp__mcp_session_fail_request(s, unread.id, words);
+  }
+  return is_found;
+}
+
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 void tp__mcp_session_take(tp__mcp_session *s, tp_text json) {
@@ -689,7 +708,7 @@ void tp__mcp_session_take(tp__mcp_session *s, tp_text json) {
   tp_mcp_version version = s->version;
   tp__lock_release(&s->lock);
   if (!tp__mcp_decode(json, s->settings.options.message_bytes_max, version, s->reader, &packet, &m, &fault)) {
-    take_stray(s, json, fault.message);
+    if (!fail_unread(s, json, fault.message)) take_stray(s, json, fault.message);
     return;
   }
   while (tp__mcp_next(&packet, &m, &fault)) {
@@ -779,9 +798,7 @@ void tp__mcp_session_fail_request(tp__mcp_session *s, int64_t id, const char *wo
   after a = {0};
   tp__lock_acquire(&s->lock);
   struct tp__mcp_request *request = take_request_locked(s, id);
-  bool is_handshake = request && s->state == TP__MCP_STARTING;
-  if (is_handshake && s->is_probing) initialize_locked(s, &a);
-  else if (is_handshake) pause_locked(s, &a, words);
+  if (request) fail_handshake_locked(s, &a, words);
   release(s, &a);
   if (!request) return;
   request->asker.on_answer(request->asker.ctx, &answer);
@@ -842,7 +859,8 @@ bool tp__mcp_session_give_up(tp__mcp_session *s, const int64_t *ret_id, const ch
   char bytes[9];
   tp__lock_acquire(&s->lock);
   int64_t id = *ret_id;
-  const tp__mcp_pair pairs[] = {{"requestId", number_value(id, bytes), true}, {"reason", tp_text_of(reason), false}};
+  const tp__mcp_pair pairs[] = {{"requestId", tp__mcp_number_value(id, bytes), true},
+                                {"reason", tp_text_of(reason), false}};
   struct tp__mcp_request *request = take_request_locked(s, id);
   if (request && s->transport->give_up_locked) s->transport->give_up_locked(s, id);
   if (request && (!s->transport->give_up_locked || tp__mcp_version_has(s->version, TP__MCP_HAS_INITIALIZE)))

@@ -12,6 +12,9 @@
  *   flood          writes lines without end   line=N        writes a line of N megabytes, then answers
  *   wrong-ids      answers with other ids     twice         answers each request twice
  *   text-ids       answers with ids as text   string-null   answers with "result": null
+ *   nothing        has no tools
+ *   mark           begins its answers with the mark of UTF-8
+ *   raw=WHAT       answers calls with what cannot be read, or hardly; of=METHOD: answers that one so
  *   pages=N        has N pages of tools       endless       has pages without end
  *   exit           ends at once               exit-after=N  ends at the Nth call
  *   stubborn       ignores end-of-file and SIGTERM
@@ -44,7 +47,7 @@
 
 static int argument_count;
 static char **arguments;
-static bool is_new, has_changed;
+static bool is_new, has_changed, is_raw;
 static int calls;
 
 static const char *option(const char *name) {
@@ -81,12 +84,36 @@ static void unquote(char *value) {
   value[size - 2] = '\0';
 }
 
+/* An answer that is as no library writes one. */
+static void answer_raw(const char *id) {
+  static const char *const begins[][2] = {
+      {"nan", "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"a\":NaN}}\n"},
+      {"twice", "{\"id\":%s,\"jsonrpc\":\"2.0\",\"result\":{\"a\":1,\"a\":2}}\n"},
+      {"bytes", "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"a\":\"\xFF\"}}\n"},
+      {"half", "{\"result\":{\"a\":\"\\\"\\ud800\"},\"jsonrpc\":\"2.0\",\"id\":%s}\n"},
+      {"array", "[{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}]\n"},
+      {"no-version", "{\"id\":%s,\"result\":{}}\n"},
+      {"both", "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{},\"error\":{}}\n"},
+      {"deep", "{\"jsonrpc\":\"2.0\",\"id\" : %s ,\"result\":{\"a\":"}};
+  const char *which = option("raw");
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+    if (strcmp(begins[i][0], which) == 0) printf(begins[i][1], id); /* NOLINT */
+  for (int i = 0; strcmp(which, "deep") == 0 && i < 2 * 5000; i++) putchar(i < 5000 ? '[' : ']');
+  if (strcmp(which, "deep") == 0) puts("}}");
+  fflush(stdout);
+}
+
 static void answer(const char *id, const char *format, ...) {
   char result[17000];
   va_list args;
+  if (is_raw) {
+    answer_raw(id);
+    return;
+  }
   va_start(args, format);
   vsnprintf(result, sizeof result, format, args);
   va_end(args);
+  if (option("mark")) printf("\xEF\xBB\xBF");
   for (int i = option("twice") ? 2 : 1; i > 0; i--) {
     if (option("wrong-ids")) printf("{\"jsonrpc\":\"2.0\",\"id\":9%s,\"result\":%s}\n", id, result);
     else if (option("text-ids")) printf("{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"result\":%s}\n", id, result);
@@ -325,6 +352,7 @@ static void take(const char *line) {
   member(line, "id", id, sizeof id);
   member(line, "method", method, sizeof method);
   unquote(method);
+  is_raw = option("raw") && strcmp(method, option("of") ? option("of") : "tools/call") == 0;
   if (option("silent")) return;
   if (strcmp(method, "server/discover") == 0) {
     if (option("no-probe")) exit(9);
@@ -337,9 +365,10 @@ static void take(const char *line) {
     if (is_new) refuse(id, -32601, "only 2026-07-28");
     else
       answer(id,
-             "{\"protocolVersion\":\"%s\",\"capabilities\":{\"tools\":{\"listChanged\":true}},\"serverInfo\":{\"name\":"
+             "{\"protocolVersion\":\"%s\",\"capabilities\":{%s},\"serverInfo\":{\"name\":"
              "\"scripted\",\"version\":\"1\"}}",
-             option("version") ? option("version") : "2025-11-25");
+             option("version") ? option("version") : "2025-11-25",
+             option("nothing") ? "" : "\"tools\":{\"listChanged\":true}");
   } else if (strcmp(method, "tools/list") == 0) {
     list_tools(id, line);
   } else if (strcmp(method, "tools/call") == 0) {

@@ -270,10 +270,70 @@ TEST(ids_are_compared_by_what_they_mean) {
     if (tp__mcp_id_equal(a, b) != rows[i].same) fail_msg("%s and %s", rows[i].a, rows[i].b);
     assert_int_equal(tp__mcp_id_equal(b, a), rows[i].same);
   }
-  assert_int_equal(tp__mcp_id_number(read_first(w, "{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{}}", 4)->id), -1);
+  assert_int_equal(tp__mcp_id_number(read_first(w, "{\"jsonrpc\":\"2.0\",\"id\":\"7\",\"result\":{}}", 4)->id), 7);
   assert_int_equal(tp__mcp_id_number(read_first(w, "{\"jsonrpc\":\"2.0\",\"id\":7.5,\"result\":{}}", 4)->id), -1);
   assert_int_equal(tp__mcp_id_number(read_first(w, "{\"jsonrpc\":\"2.0\",\"id\":7.0,\"result\":{}}", 4)->id), 7);
   assert_int_equal(tp__mcp_id_number(read_first(w, "{\"jsonrpc\":\"2.0\",\"id\":1e300,\"result\":{}}", 4)->id), -1);
+}
+
+TEST(a_text_is_the_number_that_it_writes_and_no_other) {
+  static const char *const rows[] = {"", "0", "07", "+7", " 7", "7 ", "7.0", "7e0", "x", "-7", "9999999999999999999"};
+  world *w = *state;
+  char json[96];
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    snprintf(json, sizeof json, "{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"result\":{}}", rows[i]);
+    if (tp__mcp_id_number(read_first(w, json, 4)->id) != -1) fail_msg("\"%s\"", rows[i]);
+  }
+}
+
+/* ---- what is not read ---- */
+
+TEST(what_is_not_read_still_has_the_id_of_its_request) {
+  static const struct {
+    const char *json, *found; /* each with its kind */
+  } rows[] = {
+      {"{'id':7,'result':{'a':NaN}}", "7 answer;"},
+      {"{'id':'7','result':{}}", "7 answer;"},
+      {"{'id':'7','method':'a'}", ""},
+      {"{'method':'a','id':7,'params':{'result':1}}", "7 request;"},
+      {"\t{ 'id' :\t7 , 'error' : [[[", ""},
+      {"{'result':{'id':8,'method':'x'},'id':7}", "7 answer;"},
+      {"{'result':{'id':8}}", ""},
+      {"{'result':['id',8],'x':'id','y':7}", ""},
+      {"{'a':'\\'id\\':8,\\'result\\':','id':7,'result':1}", "7 answer;"},
+      {"{'a':'\\\\','id':7,'result':1}", "7 answer;"},
+      {"{'id':7,'id':8,'result':1}", ""},
+      {"{'id':7,'id':7,'result':1}", "7 answer;"},
+      {"{'id':7,'result':1,'method':'a'}", ""},
+      {"{'id':7}", ""},
+      {"{'id':-7,'result':1}", ""},
+      {"{'id':7.5,'result':1}", ""},
+      {"{'id':7e1,'result':1}", ""},
+      {"{'id':1234567890123456,'result':1}", ""},
+      {"{'id':null,'result':1}", ""},
+      {"{'id':{},'result':1}", ""},
+      {"[{'id':7,'result':1},5,{'id':8,'method':'a'},{'id':9,'error':", "7 answer;8 request;"},
+      {"}}]]{'id':7,'result':1}", "7 answer;"},
+      {"{'id':7,'result':1} {'id':8,'result':1}", "7 answer;8 answer;"},
+      {"{'id", ""},
+      {"{'id\\", ""},
+      {"{'id':", ""},
+      {"{'id':7", ""},
+      {"", ""},
+      {"Listening on 7", ""},
+  };
+  (void)state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char json[256], found[256] = "";
+    tp__mcp_unread unread;
+    snprintf(json, sizeof json, "%s", rows[i].json);
+    for (char *c = json; *c; c++)
+      if (*c == '\'') *c = '"';
+    for (size_t at = 0; tp__mcp_next_unread(tp_text_of(json), &at, &unread);)
+      snprintf(found + strlen(found), sizeof found - strlen(found), "%lld %s;", (long long)unread.id,
+               unread.is_answer ? "answer" : "request");
+    if (strcmp(found, rows[i].found) != 0) fail_msg("%s: %s", json, found);
+  }
 }
 
 /* ---- writing ---- */

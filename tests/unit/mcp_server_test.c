@@ -276,6 +276,9 @@ static const struct {
     {"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", "-32600"},
     {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":5}", "-32600"},
     {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", "-32600"}, /* neither initialize nor _meta */
+    {CALL("31", "echo", ",\"arguments\":{\"word\":NaN}," NEW), "\"id\":31,\"error\":{\"code\":-32700"},
+    {CALL("\"31\"", "echo", ",\"arguments\":{\"word\":NaN}," NEW), "\"id\":null,\"error\":{\"code\":-32700"},
+    {"{\"jsonrpc\":\"2.0\",\"id\":31,\"result\":NaN}", "\"id\":null,\"error\":{\"code\":-32700"},
     {CALL("1", "nothing", "," NEW), "-32602"},
     {CALL("1", "echo", ",\"arguments\":[]," NEW), "-32602"},
     {CALL("1", "echo", ",\"arguments\":{\"word\":5}," NEW), "\"isError\":true"},

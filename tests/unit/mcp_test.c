@@ -399,7 +399,13 @@ TEST(each_hostile_server_has_its_outcome) {
       {"flood", "more than 1000 lines that are no messages", 0},
       {"line=64", "a line of more than 65536 bytes", 65536},
       {"wrong-ids", "not ready after 300 ms", 0},
-      {"text-ids", "not ready after 300 ms", 0},
+      {"text-ids", NULL, 0},
+      {"mark", NULL, 0},
+      {"raw=nan of=server/discover", NULL, 0},
+      {"raw=both of=server/discover", NULL, 0},
+      {"raw=array of=initialize", "answer cannot be read: an array of messages", 0},
+      {"raw=deep of=tools/list", "nested deeper than 32 levels", 0},
+      {"nothing", "offers no tools", 0},
       {"string-null", "result of an answer is no object", 0},
       {"version=1900-01-01", "wants version \"1900-01-01\"", 0},
       {"banner=2000", "more than 1000 lines", 0},
@@ -422,6 +428,28 @@ TEST(each_hostile_server_has_its_outcome) {
     assert_int_equal(tp_mcp_remove(w->runtime, "good", NULL), TP_OK);
   }
   assert_int_equal(processes_left(), 0);
+}
+
+/* The limit of the call is two minutes. */
+TEST(an_answer_that_cannot_be_read_fails_its_call_at_once) {
+  static const char *const rows[][2] = {{"nan", "cannot be read"},
+                                        {"twice", "cannot be read"},
+                                        {"bytes", "cannot be read"},
+                                        {"half", "cannot be read"},
+                                        {"deep", "nested deeper than 32 levels"},
+                                        {"array", "only version 2025-03-26 has these batches"},
+                                        {"no-version", "is not \"2.0\""},
+                                        {"both", "a result and an error"}};
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    char words[64];
+    snprintf(words, sizeof words, "raw=%s", rows[i][0]);
+    add_server(w, "s", words, OPTIONS(0));
+    if (!strstr(call(w, "mcp__s__echo", "{'text':'x'}"), rows[i][1])) fail_msg("%s: %s", words, w->text);
+    assert_non_null(strstr(w->text, "Whether the call had an effect is not known."));
+    assert_int_equal(w->kind, TP_TOOL_HANDLER_ERROR);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  }
 }
 
 TEST(a_program_that_is_not_there_is_a_diagnostic) {

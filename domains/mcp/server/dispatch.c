@@ -501,6 +501,16 @@ void tp__mcp_answer_broken(tp__mcp_sink *sink, const tp__mcp_message *message, c
   tp_writer_free(writer);
 }
 
+void tp__mcp_answer_unread(tp__mcp_sink *sink, tp_text json, const tp__mcp_message *broken, const char *words,
+                           bool is_last) {
+  tp__mcp_message message = *broken;
+  tp__mcp_unread unread;
+  char bytes[9];
+  size_t at = 0;
+  if (tp__mcp_next_unread(json, &at, &unread) && !unread.is_answer) message.id = tp__mcp_number_value(unread.id, bytes);
+  tp__mcp_answer_broken(sink, &message, words, is_last);
+}
+
 /* Each message of a batch has memory of its own, since it lives until its answer. */
 static void dispatch_one(tp_mcp_server *server, tp__mcp_sink *sink, tp__mcp_server_session *session,
                          const char *principal, tp_text value) {

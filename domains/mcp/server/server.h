@@ -150,6 +150,9 @@ void tp__mcp_dispatch_batch(tp_mcp_server *server, tp__mcp_sink *sink, tp__mcp_s
                             const char *principal, tp__mcp_packet *packet);
 /** Answers what is no message. */
 void tp__mcp_answer_broken(tp__mcp_sink *sink, const tp__mcp_message *message, const char *words, bool is_last);
+/** Answers JSON that tp__mcp_decode() does not read: under the id of the request that it has, where one is seen. */
+void tp__mcp_answer_unread(tp__mcp_sink *sink, tp_text json, const tp__mcp_message *broken, const char *words,
+                           bool is_last);
 /** Ends the exchange with a result or an error, and frees it. pairs of result: written by `write`. */
 typedef void (*tp__mcp_write_fn)(tp_writer *writer, const void *ctx);
 void tp__mcp_reply(tp__mcp_exchange *exchange, const char *result_type, bool is_list, size_t pairs,

@@ -95,7 +95,7 @@ static void take_line(void *ctx, tp_text line) {
   tp_mcp_version version = p->server->stdio_session->version;
   tp__lock_release(&p->server->lock);
   if (!tp__mcp_decode(line, TP__MCP_MESSAGE_BYTES_MAX, version, writer, &packet, &message, &fault))
-    tp__mcp_answer_broken(&p->sink, &message, fault.message, false);
+    tp__mcp_answer_unread(&p->sink, line, &message, fault.message, false);
   else if (packet.is_batch) tp__mcp_dispatch_batch(p->server, &p->sink, p->server->stdio_session, "stdio", &packet);
   else if (tp__mcp_next(&packet, &message, &fault)) {
     if (message.kind == TP__MCP_BROKEN) tp__mcp_answer_broken(&p->sink, &message, fault.message, false);

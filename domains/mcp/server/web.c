@@ -488,7 +488,7 @@ static void take_post(web *w, tp__http_request *request, const char *principal) 
     } else if (!tp__mcp_decode(tp__http_body(request), TP__MCP_MESSAGE_BYTES_MAX,
                                session ? session->version : TP_MCP_VERSION_NONE, p.writer, &packet, &broken, &fault)) {
       p.sink->open = 1;
-      tp__mcp_answer_broken(&p.sink->sink, &broken, fault.message, true);
+      tp__mcp_answer_unread(&p.sink->sink, tp__http_body(request), &broken, fault.message, true);
     } else if (packet.is_batch) {
       take_batch(&p, session, &packet);
     } else {
