@@ -75,12 +75,15 @@ static const cli_command commands[] = {
                  "  turnphase bench --load ./guards.so --phase tool.pre --payload call.json --histogram phases\n"
                  "  turnphase bench --load ./guards.so --no-memory --concurrency 64 --turns 100000\n"
                  "  turnphase bench --load ./guards.so --rate 1000 --turns 10000 --hdr turns.hlog\n"
+                 "  turnphase bench --script model.yaml --hooks .system/hooks --files .\n"
                  "  turnphase bench --compare ./old.so ./new.so --turns 200\n"
                  "  turnphase bench --load ./guards.so --baseline before.json\n"
                  "  turnphase bench --load ./guards.so --json | jq '.phases[] | {phase, p99: .duration_ns.p99}'\n",
      .description = "Runs turns through the phases that have subscriptions, one phase after the other in the order of\n"
                     "the table, and shows how long each lasted, what of that were its handlers and what the runtime\n"
-                    "around them. A turn is a bare one, without session, model and tool calls: phases alone.",
+                    "around them. A turn is a bare one, without session, model and tool calls: phases only. With\n"
+                    "--script a turn is whole: the library drives it, with its session, the responses of the script\n"
+                    "in the model's place, its tool calls with their gates, and what runs after it.",
      .run = cli_bench},
     {.bit = CLI_HOOKS,
      .name = "hooks",

@@ -2,6 +2,7 @@
  *
  * The command bench: how long the phases of the user's own plan take, and what of that are his handlers. All that was
  * given is opened and checked first; then come the turns to warm up, the turns that count, and the report. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/bench/hdr.h"
@@ -13,6 +14,7 @@
 #include "cli/common/pool.h"
 #include "cli/run/host.h"
 #include "cli/run/payload.h"
+#include "turnphase/declared.h"
 
 enum { DRAIN_LIMIT_MS = 30000 };
 
@@ -25,9 +27,66 @@ typedef struct bench {
   size_t phase_count, phase_capacity;
   uint32_t *phase_ids; /* of phases, for the recorder */
   cli_recorder *recorder;
+  tp_model **scripts; /* with --script: one for each turn that runs at once */
   cli_baseline baseline;
   cli_round round;
 } bench;
+
+/* ---- whole turns ---- */
+
+static const char *script_of(const cli_arguments *arguments) {
+  return arguments->models.count > 0 ? arguments->models.items[0].script : NULL;
+}
+
+static int check_options(const cli_arguments *a) {
+  const char *wrong = NULL;
+  if (script_of(a) && a->payload) wrong = "--payload is for bare turns, and --script makes whole ones, with --text";
+  if (!script_of(a) && a->text) wrong = "--text is for the turns of --script";
+  if (a->models.count > 1) wrong = "--script may be given once";
+  if (wrong) cli_error("bench: %s; see: turnphase bench --help", wrong);
+  return wrong ? CLI_USAGE : CLI_OK;
+}
+
+/* The script as JSON that begins again after its last response, whatever the file says. */
+static int read_script(const char *file, tp__bytes *json) {
+  tp_text text, value;
+  tp_model *once = NULL;
+  tp_writer *writer = NULL;
+  tp_fault fault = {0};
+  int status = cli_input_read(file, &text);
+  if (status != CLI_OK) return status;
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_status read = tp_script_model_load(text, file, &once, &fault); /* its faults have line and column */
+  if (read == TP_OK) read = tp_yaml_decode(text, file, writer, &fault);
+  if (read == TP_OK) read = tp_writer_finish(writer, &value);
+  if (read == TP_OK && tp_value_count(tp_value_get(value, "responses")) == 0)
+    read = TP_ERR_MALFORMED, snprintf(fault.message, sizeof fault.message, "responses is empty: a turn needs one");
+  if (read == TP_OK) {
+    tp__bytes_put_string(json, "{\"repeat\":true,\"responses\":");
+    read = cli_buffer_add_json(json, tp_value_get(value, "responses"), &fault);
+    tp__bytes_put_string(json, "}");
+  }
+  tp_model_free(once);
+  tp_writer_free(writer);
+  free((void *)(uintptr_t)text.data);
+  return read == TP_OK ? CLI_OK : cli_fault(file, read, &fault);
+}
+
+/* Each turn that runs at once plays one of its own, so that none takes a response of another. */
+static int open_scripts(bench *b) {
+  const char *file = script_of(b->arguments);
+  tp__bytes json = {.data = NULL};
+  tp_fault fault = {0};
+  if (!file) return CLI_OK;
+  int status = read_script(file, &json);
+  if (status == CLI_OK) b->scripts = cli_alloc(b->arguments->concurrency * sizeof(tp_model *));
+  for (uint32_t i = 0; status == CLI_OK && i < b->arguments->concurrency; i++) {
+    tp_status made = tp_script_model_decode(tp__bytes_string(&json), &b->scripts[i], &fault);
+    if (made != TP_OK) status = cli_fault(file, made, &fault);
+  }
+  tp__bytes_fini(&json);
+  return status;
+}
 
 /* ---- which phases ---- */
 
@@ -82,7 +141,7 @@ static int choose_phases(bench *b) {
               tp_phase_get(b->runtime, id)->name);
     return CLI_CONFIG;
   }
-  if (b->phase_count > 0) return CLI_OK;
+  if (b->phase_count > 0 || b->scripts) return CLI_OK;
   cli_error("nothing is subscribed: --load a library that exports tp_domain_export");
   return CLI_CONFIG;
 }
@@ -121,11 +180,13 @@ static void begin_records(bench *b) {
   b->phase_ids = cli_alloc(b->phase_count * sizeof *b->phase_ids);
   for (size_t i = 0; i < b->phase_count; i++) b->phase_ids[i] = b->phases[i].phase;
   cli_recorder_begin(b->recorder, b->phase_ids, b->phase_count, b->baseline.step_ns,
-                     b->arguments->timestamps != TP_TIMESTAMPS_OFF);
+                     b->arguments->timestamps != TP_TIMESTAMPS_OFF, b->scripts != NULL);
 }
 
 static int open_bench(bench *b) {
-  int status = cli_payload_read(b->arguments->payload, &b->payload);
+  int status = check_options(b->arguments);
+  if (status == CLI_OK) status = open_scripts(b);
+  if (status == CLI_OK) status = cli_payload_read(b->arguments->payload, &b->payload);
   if (status == CLI_OK) status = open_runtime(b);
   if (status == CLI_OK) status = choose_phases(b);
   if (status == CLI_OK) status = check_payload(b);
@@ -141,6 +202,8 @@ static int run_turns(bench *b) {
                        .recorder = b->recorder,
                        .phases = b->phases,
                        .phase_count = b->phase_count,
+                       .scripts = b->scripts,
+                       .text = tp_text_of(arguments->text ? arguments->text : "Hello"),
                        .turns = arguments->warm_up,
                        .concurrency = arguments->concurrency};
   int status = arguments->warm_up ? cli_round_run(&warm_up) : CLI_OK;
@@ -163,6 +226,8 @@ static int print_report(const bench *b, cli_output *output) {
 }
 
 static bool any_failed(const cli_statistics *statistics) {
+  const uint64_t *endings = statistics->whole.endings;
+  if (endings[CLI_ENDING_FAILED] || endings[CLI_ENDING_CANCELLED]) return true;
   for (size_t i = 0; i < statistics->phase_count; i++)
     if (statistics->phases[i].endings[CLI_ENDING_FAILED] || statistics->phases[i].endings[CLI_ENDING_CANCELLED])
       return true;
@@ -182,6 +247,8 @@ static void drain(bench *b) {
 static void close_bench(bench *b) {
   tp_runtime_free(b->runtime);
   cli_recorder_free(b->recorder);
+  for (uint32_t i = 0; b->scripts && i < b->arguments->concurrency; i++) tp_model_free(b->scripts[i]);
+  free(b->scripts);
   free(b->phase_ids);
   cli_statistics_free(b->round.statistics);
   for (size_t i = 0; i < b->phase_count; i++) free((void *)(uintptr_t)b->phases[i].input.fields);

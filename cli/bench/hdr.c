@@ -168,6 +168,10 @@ static void put_log(tp__bytes *bytes, const cli_report *report) {
     for (uint32_t j = 0; j < phase->run_count; j++)
       put_line(bytes, report, name, phase->runs[j].row.subscription, &phase->runs[j].own);
   }
+  put_line(bytes, report, "model", NULL, &statistics->whole.model);
+  put_line(bytes, report, "tools", NULL, &statistics->whole.tools);
+  for (size_t i = 0; i < statistics->whole.tool_count; i++)
+    put_line(bytes, report, "tools", statistics->whole.by_tool[i].name, &statistics->whole.by_tool[i].own);
 }
 
 int cli_hdr_write(const char *path, const cli_report *report) {

@@ -14,7 +14,8 @@ enum { CLI_HDR_DIGITS = 2 };
 /** Adds a histogram as the text that stands in the last column of a log: base64. */
 void cli_hdr_put_histogram(tp__bytes *bytes, const cli_histogram *histogram);
 /** Writes the log of a bench: without a tag the turns (with a rate since they were due, and with the tag `turn` their
- *  own duration), with the tag PHASE the phases, with PHASE/SUBSCRIPTION their handlers.
+ *  own duration), with the tag PHASE the phases, with PHASE/SUBSCRIPTION their handlers; of whole turns with `model`
+ *  and `tools` what they waited for, with tools/NAME the functions of a tool.
  *  @return CLI_OK, or CLI_IO after saying what is wrong. */
 int cli_hdr_write(const char *path, const cli_report *report);
 

@@ -24,10 +24,10 @@ typedef struct tray {
 } tray;
 
 struct cli_recorder {
-  const uint32_t *phases; /* never change after begin, as the next three */
+  const uint32_t *phases; /* never change after begin, as the next five */
   size_t phase_count;
   int64_t step_ns;
-  bool timed;
+  bool begun, timed, whole;
   tp__lock mutex;
   tray *trays; /* under mutex */
 };
@@ -66,8 +66,16 @@ static void count_entry(const cli_recorder *r, cli_statistics *statistics, const
   tp_run_record row = {.struct_size = sizeof row};
   size_t index = index_of(r, record->phase);
   if (index == r->phase_count || record->ended_ns == 0) return;
-  if (record->run_count != 1 || !record->run(record->source, 0, &row) || !is_detached(&row)) return;
-  cli_statistics_add_detached(statistics, index, &row);
+  if (record->run_count == 1 && record->run(record->source, 0, &row) && is_detached(&row)) {
+    cli_statistics_add_detached(statistics, index, &row);
+    return;
+  }
+  const cli_statistics_entry entry = {.outcome = record->status,
+                                      .duration_ns = record->ended_ns - record->started_ns,
+                                      .run_count = (uint32_t)record->run_count,
+                                      .run = record->run,
+                                      .source = record->source};
+  if (r->whole) cli_statistics_add(statistics, index, &entry);
 }
 
 static void count_batch(const cli_recorder *r, cli_statistics *statistics, const tp_entry_batch *batch) {
@@ -102,7 +110,7 @@ void cli_recorder_count(cli_recorder *recorder) {
 static bool is_counted(const cli_recorder *r, const tp_text *ids, size_t id_count) {
   static const char first[] = CLI_UNCOUNTED_TURN;
   const size_t size = sizeof first - 1;
-  if (r->phase_count == 0) return false;
+  if (!r->begun) return false;
   return id_count <= TP_ID_TURN || ids[TP_ID_TURN].size < size || memcmp(ids[TP_ID_TURN].data, first, size) != 0;
 }
 
@@ -140,6 +148,17 @@ static tp_status take_record(void *ctx, const tp_entry_record *record) {
   return TP_OK;
 }
 
+static tp_status take_turn(void *ctx, const tp_turn_record *record) {
+  (void)ctx;
+  cli_recorder *r = this_recorder;
+  if (!r->whole || !is_counted(r, record->ids, record->id_count)) return TP_OK;
+  tray *t = tray_of_thread(r);
+  tp__lock_acquire(&t->mutex);
+  cli_statistics_add_parts(t->statistics, record);
+  tp__lock_release(&t->mutex);
+  return TP_OK;
+}
+
 /* ---- its life ---- */
 
 int cli_recorder_new(cli_recorder **ret_recorder, tp_store **ret_store) {
@@ -151,16 +170,20 @@ int cli_recorder_new(cli_recorder **ret_recorder, tp_store **ret_store) {
   tp__lock_init(&this_recorder->mutex, TP__LOCK_recorder);
   (*ret_store)->record = take_record;
   (*ret_store)->record_batch = take_batch;
+  (*ret_store)->turn_record = take_turn;
   *ret_recorder = this_recorder;
   return CLI_OK;
 }
 
-void cli_recorder_begin(cli_recorder *recorder, const uint32_t *phases, size_t count, int64_t step_ns, bool timed) {
+void cli_recorder_begin(cli_recorder *recorder, const uint32_t *phases, size_t count, int64_t step_ns, bool timed,
+                        bool whole) {
   assert(!recorder->trays);
   recorder->phases = phases;
   recorder->phase_count = count;
   recorder->step_ns = step_ns;
+  recorder->begun = true;
   recorder->timed = timed;
+  recorder->whole = whole;
 }
 
 void cli_recorder_take(cli_recorder *recorder, cli_statistics *into) {

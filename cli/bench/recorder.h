@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recorder: a store in memory that counts the records of a bench in place of keeping them. It has what no caller of a
- * phase is told: how long handlers ran that their phase did not wait for (FireAndRecord, Background). What a turn
- * records is copied, as the library's own store does, and counted when its time has been taken. One recorder in a
+ * phase is told: how long handlers ran that their phase did not wait for (FireAndRecord, Background); and all of turns
+ * that the library drives. What a turn records is copied, as the library's own store does, and counted when its time
+ * has been taken. One recorder in a
  * process, until its end. */
 #ifndef CLI_RECORDER_H
 #define CLI_RECORDER_H
@@ -19,8 +20,10 @@ typedef struct cli_recorder cli_recorder;
 int cli_recorder_new(cli_recorder **ret_recorder, tp_store **ret_store);
 /** Counts from now on. Before the first turn.
  *  @param phases  those that are measured, in the order of their statistics; borrowed.
- *  @param step_ns, timed  as of cli_statistics_new(). */
-void cli_recorder_begin(cli_recorder *recorder, const uint32_t *phases, size_t count, int64_t step_ns, bool timed);
+ *  @param step_ns, timed  as of cli_statistics_new().
+ *  @param whole  turns are driven by the library: phases, requests and tool calls count, too. */
+void cli_recorder_begin(cli_recorder *recorder, const uint32_t *phases, size_t count, int64_t step_ns, bool timed,
+                        bool whole);
 /** Counts what turns of the calling thread have recorded. Threads: any. */
 void cli_recorder_count(cli_recorder *recorder);
 /** Adds all that was counted. After the drain of the runtime. */

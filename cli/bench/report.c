@@ -43,12 +43,14 @@ static void print_machine(const cli_machine *machine, cli_output *output) {
 static void print_settings(const cli_report *report, cli_output *output) {
   const cli_arguments *arguments = report->arguments;
   print_key(output, "measured");
-  cli_printf(output, "%s turn%s after %s to warm up, ", cli_count(arguments->turns).text, plural(arguments->turns),
-             cli_count(arguments->warm_up).text);
+  cli_printf(output, "%s %sturn%s after %s to warm up, ", cli_count(arguments->turns).text,
+             cli_report_script(report) ? "whole " : "", plural(arguments->turns), cli_count(arguments->warm_up).text);
   if (arguments->concurrency > 1)
     cli_printf(output, "%s at once on %u engine worker%s", cli_count(arguments->concurrency).text,
                cli_report_workers(report), plural(cli_report_workers(report)));
-  else cli_print_string(output, "one after the other on the calling thread");
+  else
+    cli_printf(output, "one after the other on %s",
+               cli_report_script(report) ? "an engine worker" : "the calling thread");
   if (arguments->rate) cli_printf(output, "; %s scheduled a second", cli_count(arguments->rate).text);
   cli_printf(output, "; time-stamps %s\n", cli_timestamps_name(arguments->timestamps));
 }
@@ -104,12 +106,11 @@ static void print_item(cli_output *output, const char **before, uint64_t count, 
   *before = ", ";
 }
 
-static void print_endings(cli_output *output, const cli_statistics_phase *phase) {
-  const char *before = "   ";
+static void print_endings(cli_output *output, const uint64_t endings[CLI_ENDING_COUNT], const char *before) {
   for (int i = CLI_ENDING_OK + 1; i < CLI_ENDING_COUNT; i++) {
-    if (phase->endings[i] == 0) continue;
+    if (endings[i] == 0) continue;
     cli_paint_on(output, i == CLI_ENDING_FAILED ? CLI_BAD : CLI_WARN);
-    print_item(output, &before, phase->endings[i], cli_ending_name((cli_ending)i));
+    print_item(output, &before, endings[i], cli_ending_name((cli_ending)i));
     cli_paint_off(output);
   }
 }
@@ -121,7 +122,7 @@ static void print_phase(const cli_report *report, size_t index, size_t width, cl
   print_times(output, &phase->duration, phase_columns, 5);
   print_time(output, &phase->handlers, 500);
   print_time(output, &phase->runtime, 500);
-  print_endings(output, phase);
+  print_endings(output, phase->endings, "   ");
   cli_print_string(output, "\n");
 }
 
@@ -130,11 +131,13 @@ static void print_turn(const cli_report *report, size_t width, cli_output *outpu
   cli_cell_left(output, "the whole turn", width);
   cli_cell_right(output, cli_count(turn->count).text, COUNT_WIDTH);
   print_times(output, turn, phase_columns, 5);
-  cli_printf(output, "   %s turns/s\n", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
+  cli_printf(output, "   %s turns/s", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
+  print_endings(output, report->round->statistics->whole.endings, ", ");
+  cli_print_string(output, "\n");
 }
 
-static void print_scheduled(const char *name, const cli_histogram *histogram, size_t width, cli_output *output) {
-  if (histogram->count == 0) return;
+static void print_part(const char *name, const cli_histogram *histogram, size_t width, cli_output *output) {
+  if (histogram->count == 0 || histogram->greatest == 0) return; /* such as a history that is not loaded */
   cli_cell_left(output, name, width);
   cli_cell_right(output, cli_count(histogram->count).text, COUNT_WIDTH);
   print_times(output, histogram, phase_columns, 5);
@@ -142,12 +145,17 @@ static void print_scheduled(const char *name, const cli_histogram *histogram, si
 }
 
 static void print_phases(const cli_report *report, size_t width, cli_output *output) {
-  static const char *const heads[] = {"turns", "median", "p90", "p99", "p99.9", "max", "handlers", "runtime"};
+  const char *const heads[] = {
+      cli_report_script(report) ? "runs" : "turns", "median", "p90", "p99", "p99.9", "max", "handlers", "runtime"};
   print_heads(output, "phase", width, heads, 8);
   for (size_t i = 0; i < report->round->phase_count; i++) print_phase(report, i, width, output);
+  const cli_statistics_whole *whole = &report->round->statistics->whole;
+  print_part("history", &whole->history, width, output);
+  print_part("model", &whole->model, width, output);
+  print_part("tools, with their gates", &whole->tools, width, output);
   print_turn(report, width, output);
-  print_scheduled("begun late by", &report->round->statistics->late, width, output);
-  print_scheduled("since scheduled", &report->round->statistics->response, width, output);
+  print_part("begun late by", &report->round->statistics->late, width, output);
+  print_part("since scheduled", &report->round->statistics->response, width, output);
 }
 
 /* ---- subscriptions ---- */
@@ -181,11 +189,33 @@ static void print_run(const cli_statistics_run *run, size_t width, cli_output *o
 static void print_subscriptions(const cli_report *report, size_t width, cli_output *output) {
   static const char *const heads[] = {"calls", "median", "p99", "max", "wait", "p99"};
   const cli_statistics *statistics = report->round->statistics;
+  if (statistics->phase_count == 0) return;
+  cli_print_string(output, "\n");
   print_heads(output, "subscription", width, heads, 6);
   for (size_t i = 0; i < statistics->phase_count; i++) {
     cli_printf(output, "%s\n", name_of(report, i));
     for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
       print_run(&statistics->phases[i].runs[j], width, output);
+  }
+}
+
+/* ---- tools ---- */
+
+static void print_tools(const cli_report *report, size_t width, cli_output *output) {
+  static const char *const heads[] = {"calls", "median", "p99", "max"};
+  static const uint32_t columns[] = {500, 990, 1000};
+  const cli_statistics_whole *whole = &report->round->statistics->whole;
+  if (whole->tool_count == 0) return;
+  cli_print_string(output, "\n");
+  print_heads(output, "tool", width, heads, 4);
+  for (size_t i = 0; i < whole->tool_count; i++) {
+    const cli_statistics_tool *tool = &whole->by_tool[i];
+    const char *before = "   ";
+    cli_cell_left(output, tool->name, width);
+    cli_cell_right(output, cli_count(tool->calls).text, COUNT_WIDTH);
+    print_times(output, &tool->own, columns, 3);
+    print_item(output, &before, tool->failed, "failed");
+    cli_print_string(output, "\n");
   }
 }
 
@@ -229,8 +259,8 @@ void cli_report_print(const cli_report *report, cli_output *output) {
   print_baseline(report->baseline, output);
   cli_print_string(output, "\n");
   print_phases(report, width, output);
-  cli_print_string(output, "\n");
   print_subscriptions(report, width, output);
+  print_tools(report, width, output);
   if (report->arguments->histograms) print_histograms(report, output);
   print_notes(report, output);
 }

@@ -21,13 +21,15 @@ void cli_report_print(const cli_report *report, cli_output *output);
 void cli_report_print_json(const cli_report *report, cli_output *output);
 
 /** What else must be known to read the figures, a sentence each. */
-enum { CLI_NOTES_MAX = 8, CLI_NOTE_SIZE = 256 };
+enum { CLI_NOTES_MAX = 10, CLI_NOTE_SIZE = 384 };
 typedef struct cli_notes {
   char lines[CLI_NOTES_MAX][CLI_NOTE_SIZE];
   size_t count;
 } cli_notes;
 void cli_report_notes(const cli_report *report, cli_notes *notes);
 
+/** The script of whole turns; NULL: turns are bare. */
+const char *cli_report_script(const cli_report *report);
 /** The engine workers of the run. */
 uint32_t cli_report_workers(const cli_report *report);
 double cli_report_turns_per_second(const cli_report *report);

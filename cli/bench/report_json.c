@@ -43,6 +43,13 @@ static void add_settings(cli_map *p, const cli_report *report) {
   cli_map_add_int(p, "workers", cli_report_workers(report));
   cli_map_add_string(p, "timestamps", cli_timestamps_name(arguments->timestamps));
   cli_map_add_string(p, "payload", arguments->payload ? arguments->payload : "");
+  if (cli_report_script(report)) {
+    cli_map_add_string(p, "script", cli_report_script(report));
+    cli_map_add_string(p, "text", arguments->text ? arguments->text : "Hello");
+    cli_map_add_string(p, "files", arguments->files ? arguments->files : "");
+    cli_map_add_string(p, "skills", arguments->skills ? arguments->skills : "");
+    cli_map_add_int(p, "tasks", arguments->tasks);
+  }
   cli_map_close(p);
 }
 
@@ -96,6 +103,30 @@ static void add_figures(cli_map *p, const char *key, const cli_histogram *histog
 
 /* ---- turns, phases, subscriptions ---- */
 
+static void add_endings(cli_map *p, const uint64_t endings[CLI_ENDING_COUNT]) {
+  cli_map_open(p, "outcomes");
+  for (int i = 0; i < CLI_ENDING_COUNT; i++) cli_map_add_int(p, cli_ending_name((cli_ending)i), (int64_t)endings[i]);
+  cli_map_close(p);
+}
+
+static void add_whole(cli_map *p, const cli_statistics_whole *whole) {
+  add_endings(p, whole->endings);
+  cli_map_add_string(p, "reason", whole->reason);
+  add_figures(p, "history_ns", &whole->history, false);
+  add_figures(p, "model_ns", &whole->model, false);
+  add_figures(p, "tools_ns", &whole->tools, false);
+  cli_map_open_list(p, "tools");
+  for (size_t i = 0; i < whole->tool_count; i++) {
+    cli_map_open(p, NULL);
+    cli_map_add_string(p, "tool", whole->by_tool[i].name);
+    cli_map_add_int(p, "calls", (int64_t)whole->by_tool[i].calls);
+    cli_map_add_int(p, "failed", (int64_t)whole->by_tool[i].failed);
+    add_figures(p, "duration_ns", &whole->by_tool[i].own, false);
+    cli_map_close(p);
+  }
+  cli_map_close(p);
+}
+
 static void add_turn(cli_map *p, const cli_report *report) {
   const cli_statistics *statistics = report->round->statistics;
   cli_map_open(p, "turn");
@@ -106,6 +137,7 @@ static void add_turn(cli_map *p, const cli_report *report) {
     add_figures(p, "late_ns", &statistics->late, false);
     add_figures(p, "response_ns", &statistics->response, report->arguments->histograms != CLI_HISTOGRAMS_NONE);
   }
+  if (cli_report_script(report)) add_whole(p, &statistics->whole);
   cli_map_add_int(p, "elapsed_ns", report->round->elapsed_ns);
   cli_map_add_double(p, "per_second", cli_report_turns_per_second(report));
   cli_map_close(p);
@@ -139,10 +171,7 @@ static void add_phase(cli_map *p, const cli_report *report, size_t index) {
   const cli_statistics_phase *phase = &round->statistics->phases[index];
   cli_map_open(p, NULL);
   cli_map_add_string(p, "phase", tp_phase_get(round->runtime, round->phases[index].phase)->name);
-  cli_map_open(p, "outcomes");
-  for (int i = 0; i < CLI_ENDING_COUNT; i++)
-    cli_map_add_int(p, cli_ending_name((cli_ending)i), (int64_t)phase->endings[i]);
-  cli_map_close(p);
+  add_endings(p, phase->endings);
   add_figures(p, "duration_ns", &phase->duration, report->arguments->histograms != CLI_HISTOGRAMS_NONE);
   add_figures(p, "handlers_ns", &phase->handlers, false);
   add_figures(p, "runtime_ns", &phase->runtime, false);

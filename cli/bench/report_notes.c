@@ -83,6 +83,15 @@ static void note_schedule(const cli_report *report, cli_notes *notes) {
          cli_count(round->rate).text);
 }
 
+static void note_whole(const cli_report *report, cli_notes *notes) {
+  const cli_statistics_whole *whole = &report->round->statistics->whole;
+  if (!cli_report_script(report)) return;
+  uint64_t failed = whole->endings[CLI_ENDING_FAILED];
+  if (failed > 0)
+    note(notes, "%s turn%s failed; the first: %s", cli_count(failed).text, failed == 1 ? "" : "s", whole->reason);
+  note(notes, "a whole turn is the first of a session of its own, and is timed from its submission to its end");
+}
+
 static bool has_background(const cli_statistics *statistics) {
   for (size_t i = 0; i < statistics->phase_count; i++)
     for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
@@ -93,16 +102,21 @@ static bool has_background(const cli_statistics *statistics) {
 void cli_report_notes(const cli_report *report, cli_notes *notes) {
   const cli_round *round = report->round;
   *notes = (cli_notes){.count = 0};
+  note_whole(report, notes);
   note_build(report->machine, notes);
   note_clock(report, notes);
   note_timestamps(report, notes);
   note_schedule(report, notes);
-  if (round->concurrency > 1)
+  if (round->concurrency > 1 && !round->scripts)
     note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
   if (round->turns < PER_MILLE_TURNS) note(notes, "with fewer than 1,000 turns p99.9 is the slowest");
   if (has_background(round->statistics))
     note(notes,
          "what is backgrounded is not in the time of its phase; it shares the machine with the turns that follow");
+}
+
+const char *cli_report_script(const cli_report *report) {
+  return report->round->scripts ? report->arguments->models.items[0].script : NULL;
 }
 
 uint32_t cli_report_workers(const cli_report *report) {

@@ -59,10 +59,20 @@ static bool was_run(tp_status outcome) {
          outcome == TP_ERR_TOOL_CONFLICT;
 }
 
+static bool run_of_result(const void *source, size_t index, tp_run_record *row) {
+  *row = *tp_phase_result_run(source, (uint32_t)index);
+  return true;
+}
+
 static void record(cli_statistics *statistics, request_run *r, size_t at, int64_t duration_ns,
                    tp_phase_result *result) {
+  const cli_statistics_entry entry = {.outcome = result->outcome,
+                                      .duration_ns = duration_ns,
+                                      .run_count = result->run_count,
+                                      .run = run_of_result,
+                                      .source = result};
   r->turn_ns += duration_ns;
-  if (statistics) cli_statistics_add(statistics, at, duration_ns, result);
+  if (statistics) cli_statistics_add(statistics, at, &entry);
   tp_phase_result_release(r->turn, result);
 }
 
@@ -117,7 +127,8 @@ typedef struct client {
   uint32_t number; /* of the client; from 0 */
   uint32_t turns_left;
   request_run request_run;
-  size_t at; /* the phase under way */
+  tp_session *session; /* of a whole turn */
+  size_t at;           /* of a bare one: the phase under way */
   int64_t submitted_ns;
   struct client *next; /* of those that are idle */
 } client;
@@ -166,6 +177,52 @@ static void stop_client(client *l, tp_status status, const tp_fault *fault) {
   client_ended(l, status, fault);
 }
 
+static void begin_next(client *l);
+
+/* ---- whole turns ---- */
+
+static void session_closed(void *ctx) { begin_next(ctx); }
+
+static void whole_ended(void *ctx, const tp_turn_result *result) {
+  int64_t ended_ns = tp__monotonic_ns();
+  client *l = ctx;
+  cli_statistics *statistics = statistics_of_thread(l->load);
+  const request_run *r = &l->request_run;
+  if (statistics) {
+    if (r->due_ns) {
+      cli_histogram_add(&statistics->response, ended_ns - r->due_ns);
+      cli_histogram_add(&statistics->late, r->late_ns);
+    }
+    cli_statistics_add_turn(statistics, ended_ns - l->submitted_ns, result);
+    cli_recorder_count(l->load->round->recorder);
+  }
+  tp_session_close(l->session, session_closed, l);
+}
+
+/* Each turn is the first of a session, so that no turn has a longer history than another. */
+static tp_status submit_whole(client *l, uint64_t number, tp_fault *fault) {
+  const cli_round *round = l->load->round;
+  char id[48], turn_id[sizeof CLI_UNCOUNTED_TURN + 20];
+  tp_model script = *round->scripts[l->number];
+  script.destroy = NULL; /* it goes on to the next session */
+  snprintf(id, sizeof id, "bench-%u", l->number);
+  snprintf(turn_id, sizeof turn_id, CLI_UNCOUNTED_TURN "%llu", (unsigned long long)number);
+  const tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &script};
+  tp_status status = tp_session_open(round->runtime, &options, &l->session, fault);
+  if (status != TP_OK) return status;
+  const tp_turn_request request = {.struct_size = sizeof request,
+                                   .id = round->statistics ? NULL : turn_id,
+                                   .caller = TP_CALLER_MANUAL_CLI,
+                                   .text = round->text};
+  l->submitted_ns = tp__monotonic_ns();
+  l->request_run.late_ns = l->submitted_ns - l->request_run.due_ns;
+  status = tp_turn_submit(l->session, &request, whole_ended, l, NULL, fault);
+  if (status != TP_OK) tp_session_close(l->session, NULL, NULL);
+  return status;
+}
+
+/* ---- the turns of a client ---- */
+
 static void begin_next(client *l) {
   tp_fault fault = {0};
   if (l->turns_left == 0) {
@@ -175,6 +232,11 @@ static void begin_next(client *l) {
   l->turns_left--;
   l->at = 0;
   uint64_t number = (uint64_t)l->number << 32 | l->turns_left;
+  if (l->load->round->scripts) {
+    tp_status submitted = submit_whole(l, number, &fault);
+    if (submitted != TP_OK) client_ended(l, submitted, &fault);
+    return;
+  }
   tp_status status = begin_turn(l->load->round, &l->request_run, number, &fault);
   if (status != TP_OK) {
     client_ended(l, status, &fault);
@@ -278,9 +340,9 @@ static tp_status run_in_clients(cli_round *round, tp_fault *fault) {
 }
 
 int cli_round_run(cli_round *round) {
-  assert(round->phase_count > 0 && round->turns > 0);
+  assert((round->phase_count > 0 || round->scripts) && round->turns > 0);
   tp_fault fault = {0};
   round->began_ms = tp__wall_ms();
-  tp_status status = round->concurrency > 1 ? run_in_clients(round, &fault) : run_here(round, &fault);
+  tp_status status = round->concurrency > 1 || round->scripts ? run_in_clients(round, &fault) : run_here(round, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }

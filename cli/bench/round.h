@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * round: runs so many bare turns, each through the same phases, and records the duration of each. One after the
- * other on the calling thread, or several at once on the engine workers. With a rate each turn is due on a schedule. */
+ * round: runs so many turns and records the duration of each. Bare turns go through the same phases each, one after the
+ * other on the calling thread, or several at once on the engine workers. Whole turns, which the library drives with a
+ * script in the model's place, run on the engine workers. With a rate each turn is due on a schedule. */
 #ifndef CLI_ROUND_H
 #define CLI_ROUND_H
 
@@ -18,7 +19,9 @@ typedef struct cli_round {
   tp_runtime *runtime;
   const cli_round_phase *phases; /* borrowed */
   size_t phase_count;
-  uint32_t turns, concurrency; /* 1: on the calling thread */
+  tp_model *const *scripts;    /* borrowed: one for each turn that runs at once; NULL: bare turns */
+  tp_text text;                /* of whole turns: what the user says */
+  uint32_t turns, concurrency; /* 1: bare turns run on the calling thread */
   uint32_t rate;               /* turns in a second; 0: each begins when the one before it has ended */
   cli_recorder *recorder;      /* borrowed: the store of the runtime */
   cli_statistics *statistics;  /* what is measured is added here; NULL: it is discarded */

@@ -77,6 +77,9 @@ static int check_rounds(const cli_arguments *a) {
   if (a->hdr || a->histograms) return refuse("--hdr and --histogram are of a bench without rounds");
   if (a->payload && strcmp(a->payload, "-") == 0)
     return refuse("standard input can be read once, and each round is a process: --payload takes a file here");
+  for (size_t i = 0; i < a->models.count; i++)
+    if (a->models.items[i].script && strcmp(a->models.items[i].script, "-") == 0)
+      return refuse("standard input can be read once, and each round is a process: --script takes a file here");
   return CLI_OK;
 }
 

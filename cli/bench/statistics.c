@@ -7,6 +7,7 @@
  * before the next: its record holds a step of the runtime, too. The baseline measures that step; it is subtracted. */
 #include "cli/bench/statistics.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,21 +40,6 @@ static void free_phase(cli_statistics_phase *phase) {
   cli_histogram_free(&phase->duration);
   cli_histogram_free(&phase->handlers);
   cli_histogram_free(&phase->runtime);
-}
-
-void cli_statistics_free(cli_statistics *statistics) {
-  if (!statistics) return;
-  for (size_t i = 0; i < statistics->phase_count; i++) free_phase(&statistics->phases[i]);
-  cli_histogram_free(&statistics->turn);
-  cli_histogram_free(&statistics->begin);
-  cli_histogram_free(&statistics->end);
-  cli_histogram_free(&statistics->response);
-  cli_histogram_free(&statistics->late);
-  for (size_t i = 0; i < statistics->detached_count; i++) free_run(&statistics->detached[i].run);
-  free(statistics->detached);
-  free(statistics->phases);
-  free(statistics->spans);
-  free(statistics);
 }
 
 /* All runs of a phase are of one snapshot: nothing is committed while turns are measured. */
@@ -115,20 +101,20 @@ static void split(cli_statistics *statistics, cli_statistics_phase *phase, int64
   cli_histogram_add(&phase->runtime, duration_ns - handlers_ns);
 }
 
-static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, int64_t duration_ns,
-                     const tp_phase_result *result) {
+static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, const cli_statistics_entry *entry) {
   size_t spans = 0;
   uint64_t steps = 0;
-  make_runs(phase, result->run_count);
+  make_runs(phase, entry->run_count);
   for (uint32_t i = 0; i < phase->run_count; i++) {
-    tp_run_record row = *tp_phase_result_run(result, i);
+    tp_run_record row = {.struct_size = sizeof row};
+    if (!entry->run(entry->source, i, &row)) continue;
     add_run(statistics, &phase->runs[i], &row);
     if (!was_called(&row)) continue;
     steps += was_called_here(&row);
     statistics->spans = cli_reserve(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
     statistics->spans[spans++] = (cli_span){row.started_ns, row.ended_ns};
   }
-  if (statistics->timed) split(statistics, phase, duration_ns, spans, steps);
+  if (statistics->timed) split(statistics, phase, entry->duration_ns, spans, steps);
 }
 
 static cli_ending ending_of(tp_status outcome) {
@@ -144,13 +130,105 @@ static cli_ending ending_of(tp_status outcome) {
   }
 }
 
-void cli_statistics_add(cli_statistics *statistics, size_t index, int64_t duration_ns, const tp_phase_result *result) {
-  assert(index < statistics->phase_count && result);
+void cli_statistics_add(cli_statistics *statistics, size_t index, const cli_statistics_entry *entry) {
+  assert(index < statistics->phase_count && entry);
   cli_statistics_phase *phase = &statistics->phases[index];
-  phase->endings[ending_of(result->outcome)]++;
-  cli_histogram_add(&phase->duration, duration_ns);
-  add_runs(statistics, phase, duration_ns, result);
+  phase->endings[ending_of(entry->outcome)]++;
+  cli_histogram_add(&phase->duration, entry->duration_ns);
+  add_runs(statistics, phase, entry);
 }
+
+/* ---- whole turns ---- */
+
+static cli_statistics_tool *tool_of(cli_statistics_whole *whole, tp_text name) {
+  for (size_t i = 0; i < whole->tool_count; i++)
+    if (tp_text_is(name, whole->by_tool[i].name)) return &whole->by_tool[i];
+  whole->by_tool = cli_reserve(whole->by_tool, whole->tool_count, &whole->tool_capacity, sizeof *whole->by_tool);
+  cli_statistics_tool *added = &whole->by_tool[whole->tool_count++];
+  *added = (cli_statistics_tool){.calls = 0};
+  snprintf(added->name, sizeof added->name, "%.*s", (int)name.size, name.size ? name.data : "");
+  return added;
+}
+
+void cli_statistics_add_parts(cli_statistics *statistics, const tp_turn_record *record) {
+  cli_statistics_whole *whole = &statistics->whole;
+  cli_histogram_add(&whole->history, record->load_ns + record->append_ns);
+  cli_histogram_add(&whole->model, record->model_ns);
+  if (record->tool_calls > 0) cli_histogram_add(&whole->tools, record->tools_ns);
+  for (size_t i = 0; i < record->step_count; i++) {
+    tp_turn_step step = {.struct_size = sizeof step};
+    if (!record->step(record->step_source, i, &step) || step.kind != TP_STEP_TOOL) continue;
+    cli_statistics_tool *tool = tool_of(whole, step.name);
+    tool->calls++;
+    tool->failed += step.outcome != TP_TOOL_OK;
+    if (step.ended_ns > step.started_ns) cli_histogram_add(&tool->own, step.ended_ns - step.started_ns);
+  }
+}
+
+static cli_ending ending_of_turn(tp_turn_outcome outcome) {
+  switch (outcome) {
+    case TP_TURN_COMPLETED:
+      return CLI_ENDING_OK;
+    case TP_TURN_DENIED:
+      return CLI_ENDING_DENIED;
+    case TP_TURN_CANCELLED:
+      return CLI_ENDING_CANCELLED;
+    default:
+      return CLI_ENDING_FAILED;
+  }
+}
+
+static void take_reason(cli_statistics_whole *whole, tp_text reason) {
+  if (!whole->reason[0])
+    snprintf(whole->reason, sizeof whole->reason, "%.*s", (int)reason.size, reason.size ? reason.data : "");
+}
+
+void cli_statistics_add_turn(cli_statistics *statistics, int64_t duration_ns, const tp_turn_result *result) {
+  cli_ending ending = ending_of_turn(result->outcome);
+  cli_histogram_add(&statistics->turn, duration_ns);
+  statistics->whole.endings[ending]++;
+  if (ending == CLI_ENDING_FAILED) take_reason(&statistics->whole, result->reason);
+}
+
+static void merge_whole(cli_statistics_whole *into, const cli_statistics_whole *from) {
+  for (int i = 0; i < CLI_ENDING_COUNT; i++) into->endings[i] += from->endings[i];
+  take_reason(into, tp_text_of(from->reason));
+  cli_histogram_merge(&into->history, &from->history);
+  cli_histogram_merge(&into->model, &from->model);
+  cli_histogram_merge(&into->tools, &from->tools);
+  for (size_t i = 0; i < from->tool_count; i++) {
+    cli_statistics_tool *tool = tool_of(into, tp_text_of(from->by_tool[i].name));
+    tool->calls += from->by_tool[i].calls;
+    tool->failed += from->by_tool[i].failed;
+    cli_histogram_merge(&tool->own, &from->by_tool[i].own);
+  }
+}
+
+static void free_whole(cli_statistics_whole *whole) {
+  cli_histogram_free(&whole->history);
+  cli_histogram_free(&whole->model);
+  cli_histogram_free(&whole->tools);
+  for (size_t i = 0; i < whole->tool_count; i++) cli_histogram_free(&whole->by_tool[i].own);
+  free(whole->by_tool);
+}
+
+void cli_statistics_free(cli_statistics *statistics) {
+  if (!statistics) return;
+  for (size_t i = 0; i < statistics->phase_count; i++) free_phase(&statistics->phases[i]);
+  cli_histogram_free(&statistics->turn);
+  cli_histogram_free(&statistics->begin);
+  cli_histogram_free(&statistics->end);
+  cli_histogram_free(&statistics->response);
+  cli_histogram_free(&statistics->late);
+  for (size_t i = 0; i < statistics->detached_count; i++) free_run(&statistics->detached[i].run);
+  free(statistics->detached);
+  free_whole(&statistics->whole);
+  free(statistics->phases);
+  free(statistics->spans);
+  free(statistics);
+}
+
+/* ---- handlers that no phase waits for ---- */
 
 static cli_statistics_run *detached_of(cli_statistics *statistics, size_t phase, const char *subscription) {
   for (size_t i = 0; i < statistics->detached_count; i++) {
@@ -200,6 +278,7 @@ void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
     const cli_statistics_detached *d = &from->detached[i];
     merge_run(detached_of(into, d->phase, d->run.row.subscription), &d->run);
   }
+  merge_whole(&into->whole, &from->whole);
   cli_histogram_merge(&into->turn, &from->turn);
   cli_histogram_merge(&into->begin, &from->begin);
   cli_histogram_merge(&into->end, &from->end);

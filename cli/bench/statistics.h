@@ -47,6 +47,31 @@ typedef struct cli_statistics_phase {
   uint32_t run_count;
 } cli_statistics_phase;
 
+/** A run of a phase that has ended. */
+typedef struct cli_statistics_entry {
+  tp_status outcome;
+  int64_t duration_ns;
+  uint32_t run_count;
+  bool (*run)(const void *source, size_t index, tp_run_record *row); /* as tp_entry_record.run */
+  const void *source;
+} cli_statistics_entry;
+
+/** The calls of one tool in whole turns. */
+typedef struct cli_statistics_tool {
+  char name[TP_ID_BYTES_MAX + 1];
+  uint64_t calls, failed; /* failed: all that did not end with a result */
+  cli_histogram own;      /* ns: of its function */
+} cli_statistics_tool;
+
+/** What whole turns have besides phases. */
+typedef struct cli_statistics_whole {
+  uint64_t endings[CLI_ENDING_COUNT];
+  char reason[256];                    /* of the first that failed; "" */
+  cli_histogram history, model, tools; /* ns: what a turn waited for */
+  cli_statistics_tool *by_tool;
+  size_t tool_count, tool_capacity;
+} cli_statistics_whole;
+
 /** Part of a run of a phase, in the runtime's time. */
 typedef struct cli_span {
   int64_t from_ns, to_ns;
@@ -59,6 +84,7 @@ typedef struct cli_statistics {
   cli_histogram begin, end;          /* ns: of a turn */
   cli_histogram response;            /* ns: from the time at which a turn was due to its end; empty without a rate */
   cli_histogram late;                /* ns: from then to its begin; likewise */
+  cli_statistics_whole whole;        /* empty without a script */
   int64_t step_ns;                   /* of the baseline: what an inline handler's record holds besides the handler */
   bool timed;                        /* the records have time-stamps */
   cli_statistics_detached *detached; /* until cli_statistics_join() */
@@ -70,7 +96,11 @@ typedef struct cli_statistics {
 
 cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed);
 /** Takes down one run of a phase. @param phase  its index. */
-void cli_statistics_add(cli_statistics *statistics, size_t phase, int64_t duration_ns, const tp_phase_result *result);
+void cli_statistics_add(cli_statistics *statistics, size_t phase, const cli_statistics_entry *entry);
+/** Takes down what a whole turn waited for, and its tool calls. */
+void cli_statistics_add_parts(cli_statistics *statistics, const tp_turn_record *record);
+/** Takes down how a whole turn ended. */
+void cli_statistics_add_turn(cli_statistics *statistics, int64_t duration_ns, const tp_turn_result *result);
 /** Takes down one run of a handler that the phase did not wait for; its names live as long as the runtime. */
 void cli_statistics_add_detached(cli_statistics *statistics, size_t phase, const tp_run_record *row);
 /** Adds those to the subscriptions of their phases, which say how often they were left to run after the phase. */

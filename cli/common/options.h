@@ -159,6 +159,7 @@ typedef struct cli_arguments {
   uint32_t rounds;         /* of bench; 0: not given */
   uint32_t rate;           /* of bench, turns in a second; 0: not given */
   const char *hdr;         /* of bench: a file; NULL: not given */
+  const char *text;        /* of bench, what the user says; NULL: not given */
   uint32_t jobs, lease_s;  /* 0: not given */
   uint32_t dimensions;     /* 0: not given */
   uint32_t history_tokens; /* 0: not given */

@@ -29,6 +29,10 @@ def expected(report):
     turn = report['turn']
     rows = {None: turn['response_ns'], 'turn': turn['duration_ns']} if report['settings']['rate'] else \
         {None: turn['duration_ns']}
+    for part in ('model', 'tools'):
+        rows[part] = report['turn'].get(part + '_ns', {'count': 0})
+    for tool in report['turn'].get('tools', []):
+        rows['tools/' + tool['tool']] = tool['duration_ns']
     for phase in report['phases']:
         rows[phase['phase']] = phase['duration_ns']
         for run in phase['subscriptions']:
@@ -86,7 +90,10 @@ def at_share(counts, share):
 
 
 def log_follows_the_specification(directory):
-    for options in [(), ('--rate', '20000'), ('--concurrency', '8')]:
+    script = os.path.join(directory, 'script.yaml')
+    with open(script, 'w') as file:
+        file.write('responses: [{tool_calls: [{id: a, name: files_list, arguments: {path: .}}]}, {text: Done.}]\n')
+    for options in [(), ('--rate', '20000'), ('--concurrency', '8'), ('--script', script, '--files', directory)]:
         path, report = bench(directory, *options)
         lines = open(path).read().splitlines()
         assert lines[1] == '#[Histogram log format version 1.3]' and lines[2].startswith('#[StartTime: ')

@@ -361,6 +361,120 @@ TEST(comparisons_that_cannot_be_made_are_refused) {
   command_free(&missing);
 }
 
+/* ---- whole turns ---- */
+
+#define ONE_CALL "responses:\n  - tool_calls: [{id: a, name: shell, arguments: {}}]\n  - text: Done.\n"
+
+/* Each turn plays the script from its begin, also several at once, though the file does not say `repeat`. */
+TEST(whole_turns_have_their_phases_requests_and_calls) {
+  static const char *const at_once[] = {"1", "4"};
+  const char *script = scratch_string("script.yaml", ONE_CALL);
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  for (int i = 0; i < 2; i++) {
+    report r;
+    bench(&r, 0,
+          (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--script", script, "--turns",
+                                "40", "--warm-up", "6", "--concurrency", at_once[i], NULL});
+    assert_int_equal(event_int(r.value, "turn.duration_ns.count"), 40);
+    assert_int_equal(event_int(r.value, "turn.outcomes.ok"), 40);
+    assert_int_equal(event_int(r.value, "turn.model_ns.count"), 40);
+    assert_int_equal(event_int(r.value, "turn.tools_ns.count"), 40);
+    tp_text shell = find(event_value(r.value, "turn.tools"), "tool", "shell");
+    assert_int_equal(event_int(shell, "calls"), 40);
+    assert_int_equal(event_int(shell, "failed"), 0);
+    assert_int_equal(event_int(shell, "duration_ns.count"), 40);
+    tp_text phase = phase_of(&r, "turn.pre_tool_materialization");
+    assert_int_equal(event_int(phase, "outcomes.ok"), 40);
+    assert_int_equal(event_int(phase, "duration_ns.count"), 40);
+    assert_int_equal(event_int(run_of(&r, "turn.pre_tool_materialization", "t.tools"), "calls"), 40);
+    assert_true(event_int(phase, "duration_ns.max") <= event_int(r.value, "turn.duration_ns.max"));
+    assert_true(event_is(r.value, "settings.script", script) && event_is(r.value, "settings.text", "Hello"));
+    report_free(&r);
+  }
+}
+
+TEST(handlers_after_whole_turns_are_timed) {
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "ledger", 1);
+  setenv("TURNPHASE_LEDGER_MS", "2", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--script",
+                              scratch_string("script.yaml", "responses: [{text: Hi.}]"), "--turns", "20", "--warm-up",
+                              "5", "--rate", "500", NULL});
+  tp_text run = run_of(&r, "turn.post_turn", "t.ledger");
+  assert_int_equal(event_int(run, "states.backgrounded"), 20);
+  assert_int_equal(event_int(run, "states.succeeded"), 20);
+  assert_int_equal(event_int(run, "duration_ns.count"), 20);
+  assert_true(event_int(run, "duration_ns.min") >= LEAST_NS);
+  assert_int_equal(event_int(r.value, "turn.response_ns.count"), 20);
+  assert_true(event_int(r.value, "turn.elapsed_ns") >= 19 * 2000000);
+  unsetenv("TURNPHASE_LEDGER_MS");
+  report_free(&r);
+}
+
+TEST(how_whole_turns_end_is_counted_and_why) {
+  const char *script = scratch_string("script.yaml", "responses: [{text: Hi.}]");
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "flaky", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--script", script, "--turns", "30",
+                              "--warm-up", "0", NULL});
+  assert_int_equal(event_int(r.value, "turn.outcomes.ok"), 20);
+  assert_int_equal(event_int(r.value, "turn.outcomes.denied"), 10);
+  assert_int_equal(event_int(phase_of(&r, "turn.intake"), "outcomes.denied"), 10);
+  report_free(&r);
+  setenv("TURNPHASE_TEST_DOMAIN", "required", 1);
+  command c = {
+      .arguments = {"bench", "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--script", script, "--turns", "7"}};
+  assert_status(&c, 1);
+  assert_holds(&c.out, "7 whole turns after 100 to warm up, one after the other on an engine worker");
+  assert_holds(&c.out, "turns/s, 7 failed\n");
+  assert_holds(&c.out, "Note: 7 turns failed; the first: ");
+  assert_holds(&c.out, "it always does");
+  command_free(&c);
+}
+
+TEST(what_cannot_be_a_whole_turn_is_refused) {
+  static const struct {
+    const char *yaml, *options[4], *words;
+    int status;
+  } rows[] = {
+      {"responses: []", {NULL}, "responses is empty: a turn needs one", 78},
+      {"responses:\n  - txt: Hi\n", {NULL}, "script.yaml:2:5: ", 78},
+      {"responses: [{text: Hi.}]", {"--payload", "x.json"}, "--payload is for bare turns", 2},
+      {"responses: [{text: Hi.}]", {"--script", "y.yaml"}, "--script may be given once", 2},
+      {NULL, {"--script", "/no/script.yaml"}, "/no/script.yaml: No such file", 74},
+      {NULL, {"--text", "Hi"}, "--text is for the turns of --script", 2},
+      {NULL, {"--script", "-", "--rounds", "8"}, "--script takes a file here", 2},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    command c = {.arguments = {"bench", "--no-memory"}};
+    int count = 2;
+    if (rows[i].yaml) c.arguments[count++] = "--script";
+    if (rows[i].yaml) c.arguments[count++] = scratch_string("script.yaml", rows[i].yaml);
+    for (int j = 0; j < 4 && rows[i].options[j]; j++) c.arguments[count++] = rows[i].options[j];
+    assert_status(&c, rows[i].status);
+    assert_holds(&c.err, rows[i].words);
+    assert_int_equal(c.out.size, 0);
+    command_free(&c);
+  }
+}
+
+TEST(whole_turns_are_compared) {
+  char a[512], b[512];
+  snprintf(a, sizeof a, "bench --script '%s'", scratch_string("a.yaml", ONE_CALL));
+  snprintf(b, sizeof b, "bench --script '%s'", scratch_string("b.yaml", "responses: [{text: Hi.}]"));
+  report r;
+  setenv("TURNPHASE_TEST_DOMAIN", "tools", 1);
+  bench(&r, 0,
+        (const char *const[]){"--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "15", "--warm-up", "1",
+                              "--rounds", "8", "--compare", a, b, NULL});
+  assert_true(event_is(row_of(&r, 0), "name", "the whole turn"));
+  assert_int_equal(tp_value_count(tp_value_get(row_of(&r, 0), "a_ns")), 8);
+  assert_true(find(tp_value_get(r.value, "rows"), "name", "turn.pre_tool_materialization").size > 0);
+  report_free(&r);
+}
+
 /* ---- how runs end ---- */
 
 TEST(each_way_of_ending_is_counted) {
