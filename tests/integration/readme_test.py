@@ -5,6 +5,8 @@ reader has: settings with hooks of another host, an MCP server, and a model, whi
 
     python3 tests/integration/readme_test.py TURNPHASE README.md MCP_SERVER GUIDE
 
+An empty MCP_SERVER is the one that npx has (tests/chroot.sh).
+
 Prints TAP. A line of a kind that is not known here fails: it is to be run, too. The lines of C are those of the guide,
 whose program another test runs.
 """
@@ -71,9 +73,13 @@ class Reader:
         os.makedirs(os.path.join(place, '.claude'))
         with open(os.path.join(place, '.claude', 'settings.json'), 'w', encoding='utf-8') as file:
             json.dump(SETTINGS, file)
-        with open(os.path.join(place, 'bin', 'npx'), 'w', encoding='utf-8') as file:
-            file.write(f'#!/bin/sh\nexec {shlex.quote(mcp_server)}\n')
-        os.chmod(os.path.join(place, 'bin', 'npx'), 0o755)
+        self.call = json.loads(json.dumps(CALL))
+        if mcp_server:
+            with open(os.path.join(place, 'bin', 'npx'), 'w', encoding='utf-8') as file:
+                file.write(f'#!/bin/sh\nexec {shlex.quote(os.path.abspath(mcp_server))}\n')
+            os.chmod(os.path.join(place, 'bin', 'npx'), 0o755)
+        else:
+            self.call['params'].update(name='files__read_text_file', arguments={'path': 'forbidden.txt'})
         self.environment = {**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config',
                             'PATH': place + '/bin:' + os.environ['PATH']}
 
@@ -119,7 +125,7 @@ class Reader:
             said = self.ran(self.words(line))
             assert 'mcp check' not in line or 'allow' in said, said
         elif kind == 'turnphase mcp serve':
-            said = self.ran(self.words(line), json.dumps(CALL) + '\n')
+            said = self.ran(self.words(line), json.dumps(self.call) + '\n')
             assert 'it is forbidden' in said, said
         elif kind == 'turnphase audit ./kept':
             assert 'it is forbidden' in self.ran(self.words(line))
@@ -138,7 +144,7 @@ class Reader:
 
 
 def main():
-    program, readme, mcp_server, guide = (os.path.abspath(path) for path in sys.argv[1:5])
+    program, readme, guide = (os.path.abspath(sys.argv[i]) for i in (1, 2, 4))
     with open(readme, encoding='utf-8') as file:
         text = file.read()
     with open(guide, encoding='utf-8') as file:
@@ -151,7 +157,7 @@ def main():
     failed = len(lines) < 10 or bool(others) or len(first.split()) > FIRST_SENTENCE_WORDS
     print(f'1..{len(lines) + 3}')
     with tempfile.TemporaryDirectory() as place:
-        reader = Reader(program, place, mcp_server, f'http://127.0.0.1:{server.server_port}/v1')
+        reader = Reader(program, place, sys.argv[3], f'http://127.0.0.1:{server.server_port}/v1')
         for number, line in enumerate([*lines, 'what serves ends'], 1):
             try:
                 reader.run(line) if number <= len(lines) else reader.stop()
