@@ -239,8 +239,8 @@ static bool build_claims(tp_postgres *pg, tp__pg_flight *f, const subset *claims
   return send(pg, TP__PG_WRITES, f, TP__PG_CLAIMED_MESSAGES);
 }
 
-/* @param proves  the number of each batch; else only of one that is in doubt. */
-static void put_appends(tp__pg_flight *f, const subset *appends, bool proves) {
+/* The number of a batch is compared only where it may have been written before. */
+static void put_appends(tp__pg_flight *f, const subset *appends) {
   put_indexes(f, appends);
   put_names(f, appends);
   PUT_INTS(f, appends, claim.number);
@@ -250,7 +250,7 @@ static void put_appends(tp__pg_flight *f, const subset *appends, bool proves) {
   tp__bytes *batches = tp__pg_parameter_array(f->parameters, TP__PG_INT8, appends->count);
   for (size_t i = 0; i < appends->count; i++) {
     const tp__pg_operation *o = of(f, appends->at[i]);
-    tp__pg_put_int(batches, proves || o->work.in_doubt ? o->batch : 0);
+    tp__pg_put_int(batches, o->work.in_doubt ? o->batch : 0);
   }
 }
 
@@ -278,11 +278,11 @@ static void put_messages(tp__pg_flight *f, const subset *appends) {
 static bool build_appends(tp_postgres *pg, tp__pg_flight *f) {
   subset appends = all_of(f, is_append), doubted = all_of(f, is_in_doubt), empty = all_of(f, may_leave_empty);
   if (appends.count == 0) return true;
-  put_appends(f, &appends, false);
+  put_appends(f, &appends);
   put_messages(f, &appends);
   if (!send(pg, TP__PG_WRITES, f, TP__PG_APPEND)) return false;
   if (doubted.count) {
-    put_appends(f, &doubted, true);
+    put_appends(f, &doubted);
     if (!send(pg, TP__PG_WRITES, f, TP__PG_PROVE)) return false;
   }
   if (empty.count == 0) return true;
