@@ -43,7 +43,9 @@ typedef struct tp_mcp_server_options {
   bool stdio;
   /** Requests without a key are refused, though keys is empty. */
   bool keys_required;
-  /** The runtime has a channel for questions. */
+  /** The runtime has a channel for questions. Then calls of one tool by one client with the same arguments have the
+   *  same turn id, so that a channel that outlives the process, as tp_sqlite_questions, has the answer for the
+   *  repetition. */
   bool has_channel;
   uint8_t reserved_[5];
   int input, output;

@@ -436,6 +436,25 @@ TEST(serve_has_the_protocol_on_standard_output_and_nothing_else) {
   command_free(&c);
 }
 
+/* The gateway ends while a person is asked; another one of the same data goes on. */
+TEST(serve_has_the_answer_to_what_an_ended_gateway_asked) {
+  char data[512];
+  snprintf(data, sizeof data, "%s", scratch_path("outlived"));
+  const char *call = MCP_CALL("1", "files_write", "{\"path\":\"outlived.txt\",\"text\":\"y\"}");
+  command c = {.arguments = {"mcp", "serve", "--files", files(), "--data", data, "--ask", "data", "--ask-wait", "1"},
+               .input = call};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "needs approval: ");
+  command_free(&c);
+  c = (command){.arguments = {"ask", "answer", data, "1", "allow", "--by", "ann"}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"mcp", "serve", "--files", files(), "--data", data, "--ask", "data"}, .input = call};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "Wrote 1 bytes to outlived.txt.");
+  command_free(&c);
+}
+
 TEST(serve_guards_the_tools_of_servers) {
   const char *settings =
       "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"mcp__s__value\", \"hooks\": [{\"type\": \"command\", \"command\": "

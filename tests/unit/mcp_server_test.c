@@ -46,7 +46,7 @@ typedef struct world {
   latch held, ended, questions;
   tp_token token; /* of the tool that waits */
   tp_question question;
-  char hash[80], text[TEXT_SIZE];
+  char hash[80], key[40], text[TEXT_SIZE];
 } world;
 
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
@@ -93,6 +93,7 @@ static void take_question(void *ctx, const tp_question *question) {
   world *w = ctx;
   w->question = *question;
   snprintf(w->hash, sizeof w->hash, "%.*s", (int)question->arguments_hash.size, question->arguments_hash.data);
+  snprintf(w->key, sizeof w->key, "%.*s", (int)question->key.size, question->key.data);
   latch_hit(&w->questions);
 }
 
@@ -466,6 +467,30 @@ TEST(the_channel_is_asked_and_the_same_call_again_gets_the_result_of_the_first) 
   ask_for(w, CALL("4", "asked", "," NEW), "needs approval: "); /* a call of its own */
   latch_wait(&w->questions, 2);
   close_world(w);
+}
+
+/* @param ret_key  of the question about a call, of a gateway that was started for it. */
+static void key_of_question(const char *call, char ret_key[40]) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .has_channel = true, .ask_wait_ms = WAIT_MS});
+  say(w, call);
+  latch_wait(&w->questions, 1);
+  snprintf(ret_key, 40, "%s", w->key);
+  close_world(w);
+}
+
+TEST(a_question_is_the_same_for_another_process_and_of_no_other_call) {
+  static const char *const others[] = {CALL("1", "asked", ",\"arguments\":{\"word\":\"a\"}," NEW),
+                                       CALL("1", "asked", ",\"arguments\":{\"word\":\"b\"}," NEW)};
+  char first[40], second[40];
+  key_of_question(CALL("1", "asked", ",\"arguments\":{}," NEW), first);
+  assert_int_equal(strlen(first), 32);
+  key_of_question(CALL("2", "asked", ",\"arguments\":{}," NEW), second);
+  assert_string_equal(first, second);
+  for (size_t i = 0; i < COUNT(others); i++) {
+    key_of_question(others[i], second);
+    assert_string_not_equal(first, second);
+    snprintf(first, sizeof first, "%s", second);
+  }
 }
 
 TEST(the_channel_answers_in_time) {

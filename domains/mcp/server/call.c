@@ -8,7 +8,7 @@
 #include "support/text.h"
 #include "turnphase/task.h"
 
-enum { INPUTS_MAX = 16, SHOWN_BYTES = 2000, HASH_BYTES = 65, BOUND_BYTES = 240 };
+enum { INPUTS_MAX = 16, SHOWN_BYTES = 2000, HASH_BYTES = 65, BOUND_BYTES = 240, TURN_ID_BYTES = 48 };
 
 /** Something that the client was asked for. */
 typedef struct input {
@@ -255,8 +255,23 @@ static void set_submission(tp_mcp_call *call, tp_submission *submission) {
 
 static void task_asks(void *ctx, const tp_task_result *result);
 
+/* Of a call about which a person may be asked: the same when the client makes it again, also after this process has
+ * ended, so that the channel finds the answer to what was asked before. */
+static const char *name_turn(const tp_mcp_call *call, char id[TURN_ID_BYTES]) {
+  char hex[HASH_BYTES];
+  tp__sha256 hash;
+  tp__sha256_init(&hash);
+  add_hashed(&hash, tp_text_of(call->principal));
+  add_hashed(&hash, tp_text_of(call->hash));
+  tp__sha256_finish(&hash, hex);
+  snprintf(id, TURN_ID_BYTES, "mcp-%.32s", hex);
+  return id;
+}
+
 static void submit(tp_mcp_call *call, const char *tool, tp_text arguments) {
+  char id[TURN_ID_BYTES];
   tp_turn_request request = {.struct_size = sizeof request, .data = call, .triggered_by = "mcp"};
+  if (call->server->options.has_channel) request.id = name_turn(call, id);
   tp_task_spec spec = {.struct_size = sizeof spec,
                        .tool = tool,
                        .arguments = arguments,
