@@ -475,6 +475,8 @@ static void key_of_question(const char *call, char ret_key[40]) {
   say(w, call);
   latch_wait(&w->questions, 1);
   snprintf(ret_key, 40, "%s", w->key);
+  decide(w, TP_VERDICT_DENY);
+  expect(hear(w), "\"isError\":true");
   close_world(w);
 }
 
@@ -761,6 +763,39 @@ TEST(a_client_that_closes_its_end_is_noticed_and_still_answered) {
   latch_wait(&w->ended, 1);
   assert_int_equal(tp_tool_complete(w->token, false, tp_text_of("in the end"), NULL), TP_OK);
   expect(hear(w), "in the end");
+  close_world(w);
+}
+
+/* SIGPIPE would end this process: the thread that sets the list is the host's. */
+TEST(a_client_that_does_not_read_any_more_sends_no_signal_to_the_host) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  initialize(w, "{}");
+  assert_int_equal(tp_mcp_server_set_list(w->server, TP_MCP_LIST_PROMPTS, (tp_text){"\x90", 1}, NULL), TP_OK);
+  expect(hear(w), "notifications/prompts/list_changed");
+  close(w->from);
+  w->from = -1;
+  assert_int_equal(tp_mcp_server_set_list(w->server, TP_MCP_LIST_PROMPTS, (tp_text){"\x90", 1}, NULL), TP_OK);
+  latch_wait(&w->ended, 1);
+  assert_int_equal(tp_mcp_server_set_list(w->server, TP_MCP_LIST_PROMPTS, (tp_text){"\x90", 1}, NULL), TP_OK);
+  close_world(w);
+}
+
+/* Those that the pipe takes at once, and those that wait for the client. */
+TEST(messages_come_whole_and_in_their_order_however_slow_their_client_is) {
+  enum { CALLS = 600, WORD = 500 };
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  char line[WORD + 512], word[WORD + 1], part[64];
+  memset(word, 'x', WORD);
+  word[WORD] = 0;
+  initialize(w, "{}");
+  for (int i = 1; i <= CALLS; i++) { /* more than a pipe takes */
+    snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"no/%s\"}", i, word);
+    say(w, line);
+  }
+  for (int i = 1; i <= CALLS; i++) {
+    snprintf(part, sizeof part, "{\"jsonrpc\":\"2.0\",\"id\":%d,\"error\"", i);
+    expect(hear(w), part);
+  }
   close_world(w);
 }
 

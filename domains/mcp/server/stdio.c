@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -27,15 +28,49 @@ typedef struct pipe_sink {
   /* under lock */
   tp__bytes out;
   size_t out_at;
+  bool waits; /* the thread does, or is about to; else it looks before it waits */
   bool closed, stops;
 } pipe_sink;
+
+static void forget_written_locked(pipe_sink *p, size_t size) {
+  TP__LOCKED(&p->lock);
+  p->out_at += size;
+  if (p->out_at < p->out.size) return;
+  tp__bytes_clear(&p->out);
+  p->out_at = 0;
+}
+
+/* As write(), but for a pipe that nothing reads: the thread, which may be the host's, gets no SIGPIPE. */
+static ssize_t write_quietly(int fd, const void *bytes, size_t size) {
+  const struct timespec none = {0};
+  sigset_t pipe_signal, before;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  ssize_t written = write(fd, bytes, size);
+  if (sigismember(&before, SIGPIPE)) return written;
+  if (written < 0 && errno == EPIPE) (void)sigtimedwait(&pipe_signal, NULL, &none);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return written;
+}
+
+/* Writes what is there and is small at once, so that the thread need not be woken for it: a descriptor that
+ * is ready takes PIPE_BUF bytes without waiting. What is left, and what went wrong, is the thread's. */
+static void write_now_locked(pipe_sink *p) {
+  struct pollfd ready = {.fd = p->output, .events = POLLOUT};
+  TP__LOCKED(&p->lock);
+  if (p->out.size > PIPE_BUF || poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT)) return;
+  ssize_t written = write_quietly(p->output, p->out.data, p->out.size);
+  if (written > 0) forget_written_locked(p, (size_t)written);
+}
 
 static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned status) {
   pipe_sink *p = (pipe_sink *)sink;
   const uint64_t one = 1;
   (void)is_last, (void)status;
   tp__lock_acquire(&p->lock);
-  bool is_noticed = !p->closed && p->out.size > p->out_at; /* the thread waits to write, or was woken to look */
+  bool was_empty = p->out.size == p->out_at; /* else the thread waits to write, or was woken to look */
+  bool was_closed = p->closed;
   if (!p->closed && p->out.size - p->out_at + json.size < OUT_BYTES_MAX) {
     tp__bytes_put_text(&p->out, json);
     tp__bytes_put_string(&p->out, "\n");
@@ -43,9 +78,10 @@ static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned s
   } else {
     p->closed = true; /* its client reads nothing */
   }
-  is_noticed = is_noticed && !p->closed;
+  if (was_empty && p->waits && !p->closed) write_now_locked(p);
+  bool wakes = p->waits && ((p->closed && !was_closed) || (was_empty && p->out.size > p->out_at));
   tp__lock_release(&p->lock);
-  if (!is_noticed) (void)!write(p->wake_fd, &one, sizeof one);
+  if (wakes) (void)!write(p->wake_fd, &one, sizeof one);
 }
 
 static void pipe_drop(tp__mcp_sink *sink) { (void)sink; }
@@ -118,17 +154,15 @@ static bool write_out(pipe_sink *p) {
   ssize_t written = size > 0 ? write(p->output, piece, size) : 0;
   if (written < 0) return errno == EAGAIN || errno == EINTR;
   tp__lock_acquire(&p->lock);
-  p->out_at += (size_t)written;
-  if (p->out_at == p->out.size) {
-    tp__bytes_clear(&p->out);
-    p->out_at = 0;
-  }
+  forget_written_locked(p, (size_t)written);
   tp__lock_release(&p->lock);
   return true;
 }
 
+/* Before the thread waits. @return whether it stops. */
 static bool look(pipe_sink *p, bool *ret_writes, bool *ret_closed) {
   tp__lock_acquire(&p->lock);
+  p->waits = true;
   *ret_writes = p->out.size > p->out_at && !p->closed;
   *ret_closed = p->closed;
   bool stops = p->stops || p->closed;
@@ -143,6 +177,12 @@ static bool read_in(pipe_sink *p) {
   if (size < 0) return errno == EAGAIN || errno == EINTR;
   if (size > 0) tp__mcp_lines_feed(&p->lines, (tp_text){bytes, (size_t)size});
   return size > 0;
+}
+
+static void end_wait(pipe_sink *p) {
+  tp__lock_acquire(&p->lock);
+  p->waits = false;
+  tp__lock_release(&p->lock);
 }
 
 static void close_pipe(pipe_sink *p) {
@@ -160,25 +200,28 @@ static void *run_pipe(void *ctx) {
   pipe_sink *p = ctx;
   bool reads = true, writes = false, stops = false, closed = false;
   int64_t stop_ms = INT64_MAX;
-  while (!(stops && !writes) && tp__monotonic_ms() < stop_ms) {
-    struct pollfd fds[] = {{.fd = p->wake_fd, .events = POLLIN},
-                           {.fd = reads && !stops ? p->input : -1, .events = POLLIN},
-                           {.fd = writes ? p->output : -1, .events = POLLOUT}};
-    uint64_t count;
-    if (poll(fds, 3, stops ? FLUSH_LIMIT_MS : -1) < 0 && errno != EINTR) break;
-    if (fds[0].revents) (void)!read(p->wake_fd, &count, sizeof count);
-    if (fds[2].revents && !write_out(p)) close_pipe(p);
-    if (fds[1].revents && !read_in(p)) {
-      reads = false;
-      end_input(p);
-    }
+  for (;;) {
     bool had_stopped = stops;
     stops = look(p, &writes, &closed);
     if (stops && !had_stopped) {
       stop_ms = tp__monotonic_ms() + FLUSH_LIMIT_MS;
       if (reads && closed) end_input(p); /* the output is closed */
     }
+    if ((stops && !writes) || tp__monotonic_ms() >= stop_ms) break;
+    struct pollfd fds[] = {{.fd = p->wake_fd, .events = POLLIN},
+                           {.fd = reads && !stops ? p->input : -1, .events = POLLIN},
+                           {.fd = writes ? p->output : -1, .events = POLLOUT}};
+    uint64_t count;
+    if (poll(fds, 3, stops ? FLUSH_LIMIT_MS : -1) < 0 && errno != EINTR) break;
+    end_wait(p);
+    if (fds[0].revents) (void)!read(p->wake_fd, &count, sizeof count);
+    if (fds[2].revents && !write_out(p)) close_pipe(p);
+    if (fds[1].revents && !read_in(p)) {
+      reads = false;
+      end_input(p);
+    }
   }
+  end_wait(p);
   return NULL;
 }
 
