@@ -9,7 +9,13 @@
 #include "domains/mcp/pins.h"
 #include "support/sha256.h"
 
-enum { PAGES_MAX = 100, TOOLS_MAX = 4096, NAME_MAX_OF_MODELS = 64, HASH_DIGITS = 8 };
+enum {
+  PAGES_MAX = 100,
+  TOOLS_MAX = 4096,
+  TOOL_BYTES_MAX = 256 << 10, /* of its description and schema: more than a model reads */
+  NAME_MAX_OF_MODELS = 64,
+  HASH_DIGITS = 8
+};
 
 void tp__mcp_tools_ref(tp__mcp_tools *tools) { tp__references_ref(&tools->refs); }
 
@@ -104,6 +110,8 @@ static const char *refuse_tool(const tp__mcp_session *s, const tp__mcp_tools *to
     if ((unsigned char)name.data[i] <= ' ' || name.data[i] == 0x7F)
       return "has a name with blanks or control characters";
   if (schema.size > 0 && tp_value_kind_of(schema) != TP_VALUE_MAP) return "has an inputSchema that is no object";
+  if (tp_value_text(tp_value_get(described, "description")).size + schema.size > TOOL_BYTES_MAX)
+    return "has a description and a schema of more than 256 KiB";
   tp_text type = tp_value_get(schema, "type");
   if (type.size > 0 && !tp__is_word(tp_value_text(type), "object"))
     return "has an inputSchema whose type is not object";

@@ -330,13 +330,19 @@ static tp_tool make_tool(const tp_mcp_options *o, const tp__mcp_tool *tool) {
                    .destroy = tool_destroy};
 }
 
-/* How many of the tools fit into one answer. */
-static size_t count_that_fit(const tp__mcp_tools *tools) {
+/* Copies those that fit into one answer together: a large one is left out, and smaller ones after it are not.
+ * @param made, pointers  as many as there are tools.   @return how many fit. */
+static size_t make_tools(const tp_mcp_options *o, tp__mcp_tools *tools, tp_tool *made, const tp_tool **pointers) {
   size_t bytes = 0, count = 0;
-  for (; count < tools->count; count++) {
-    const tp__mcp_tool *tool = &tools->items[count];
-    bytes += TOOL_BYTES + strlen(tool->full_name) + strlen(tool->description) + tool->schema.size;
-    if (bytes > BUNDLE_BYTES_MAX) break;
+  for (size_t i = 0; i < tools->count; i++) {
+    const tp__mcp_tool *tool = &tools->items[i];
+    size_t size = TOOL_BYTES + strlen(tool->full_name) + strlen(tool->description) + tool->schema.size;
+    if (size > BUNDLE_BYTES_MAX - bytes) continue;
+    bytes += size;
+    made[count] = make_tool(o, tool);
+    pointers[count] = &made[count];
+    count++;
+    tp__mcp_tools_ref(tools);
   }
   return count;
 }
@@ -366,25 +372,23 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
   const tp_mcp_options *o = &w->session->settings.options;
   tp_contribution items[ITEMS_MAX];
   const tp_contribution *list[ITEMS_MAX];
-  const size_t fitting = tools ? count_that_fit(tools) : 0;
+  const size_t room = (tools ? tools->count : 0) + 1;
   char text[TP_FAULT_MESSAGE_SIZE + 128] = "", left_out[128];
-  tp_tool *made = tp__heap_alloc((fitting + 1) * sizeof *made);
-  const tp_tool **pointers = tp__heap_alloc((fitting + 1) * sizeof *pointers);
-  size_t tool_count = made && pointers ? fitting : 0;
+  tp_tool *made = tp__heap_alloc(room * sizeof *made);
+  const tp_tool **pointers = tp__heap_alloc(room * sizeof *pointers);
+  bool has_memory = made && pointers;
+  size_t tool_count = tools && has_memory ? make_tools(o, tools, made, pointers) : 0;
   tp__mcp_notes notes = {0};
   tp_fault fault = {0};
-  for (size_t i = 0; i < tool_count; i++) {
-    made[i] = make_tool(o, &tools->items[i]);
-    pointers[i] = &made[i];
-    tp__mcp_tools_ref(tools);
-  }
   tp__mcp_session_notes_take(w->session, &notes);
   size_t count = add_notes(&notes, o->name, items, left_out);
   if (!tools && count == 0) snprintf(text, sizeof text, "the server %s is not there: %s", o->name, words);
-  else if (tool_count < fitting) snprintf(text, sizeof text, "no memory for the tools of the server %s", o->name);
+  else if (tools && !has_memory) snprintf(text, sizeof text, "no memory for the tools of the server %s", o->name);
   else if (tools && tool_count < tools->count)
-    snprintf(text, sizeof text, "of the %zu tools of the server %s the first %zu are used: the others do not fit",
-             tools->count, o->name, tool_count);
+    snprintf(text, sizeof text,
+             "of the %zu tools of the server %s %zu are used: the descriptions and schemas of the others do not fit "
+             "into %d KiB",
+             tools->count, o->name, tool_count, BUNDLE_BYTES_MAX >> 10);
   if (text[0]) items[count++] = warning(tp_text_of(text));
   if (tool_count > 0)
     items[count++] = (tp_contribution){.struct_size = sizeof *items,
@@ -401,8 +405,8 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
   for (size_t i = 0; !is_taken && i < tool_count; i++) tp__mcp_tools_unref(tools);
   if (!is_taken) tp__mcp_session_notes_return(w->session, &notes); /* the turn is over: the next one shows them */
   tp__bytes_fini(&notes.lines);
-  tp__heap_free(made, (fitting + 1) * sizeof *made);
-  tp__heap_free(pointers, (fitting + 1) * sizeof *pointers);
+  tp__heap_free(made, room * sizeof *made);
+  tp__heap_free(pointers, room * sizeof *pointers);
 }
 
 /* What has changed since it was pinned, once for each list. */

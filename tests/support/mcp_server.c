@@ -15,6 +15,7 @@
  *   nothing        has no tools
  *   mark           begins its answers with the mark of UTF-8
  *   raw=WHAT       answers calls with what cannot be read, or hardly; of=METHOD: answers that one so
+ *   large=N        has tools a, b and z, whose descriptions have N, 100 and N kilobytes
  *   pages=N        has N pages of tools       endless       has pages without end
  *   exit           ends at once               exit-after=N  ends at the Nth call
  *   stubborn       ignores end-of-file and SIGTERM
@@ -146,6 +147,15 @@ static void list_tools(const char *id, const char *line) {
   for (long i = number("nameless"); i > 0; i--) strncat(nameless, ",{}", sizeof nameless - strlen(nameless) - 1);
   member(line, "cursor", cursor, sizeof cursor);
   unquote(cursor);
+  if (option("large")) {
+    printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[", id);
+    for (const char *name = "abz"; *name; name++)
+      printf("%s{\"name\":\"%c\",\"description\":\"%*s\"}", *name == 'a' ? "" : ",", *name,
+             (int)(*name == 'b' ? 100 : number("large")) << 10, "");
+    puts("]}}");
+    fflush(stdout);
+    return;
+  }
   long page = strtol(cursor, NULL, 10);
   if (option("endless") || page + 1 < pages) {
     answer(id, "{\"tools\":[{\"name\":\"page%ld\",\"inputSchema\":{}}],\"nextCursor\":\"%ld\"}", page, page + 1);

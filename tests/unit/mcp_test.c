@@ -430,6 +430,17 @@ TEST(each_hostile_server_has_its_outcome) {
   assert_int_equal(processes_left(), 0);
 }
 
+TEST(a_tool_that_is_too_large_leaves_room_for_its_siblings) {
+  world *w = *state;
+  add_server(w, "s", "large=300", OPTIONS(0));
+  assert_string_equal(list(w), "mcp__s__b ");
+  expect_diagnostic(
+      w, "the tool \"a\" of the server s is left out: it has a description and a schema of more than 256 KiB");
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  add_server(w, "s", "large=250", OPTIONS(0));
+  assert_string_equal(list(w), "mcp__s__a mcp__s__b mcp__s__z ");
+}
+
 /* The limit of the call is two minutes. */
 TEST(an_answer_that_cannot_be_read_fails_its_call_at_once) {
   static const char *const rows[][2] = {{"nan", "cannot be read"},
