@@ -216,6 +216,18 @@ typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);
  *  @return how many there are, also where each stopped; 0 for a turn that its host drives, and for a job.
  *  Threads: that of the call. */
 TP_API size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx);
+/** As tp_call_messages(), from the message with an index on: what a handler needs that has read the ones before it.
+ *  @param first  from 0; at the count or above it no message is shown.
+ *  @return how many there are in all.  Threads: that of the call. */
+TP_API size_t tp_call_messages_from(const tp_call *call, size_t first, tp_call_message_fn each, void *ctx);
+/** Identifies the list that tp_call_messages() walks, for a handler that keeps for later turns what it made of the
+ *  messages. Two calls with the same number have the same messages at the indices below the smaller one of their
+ *  ret_settled. A history that is made shorter is another list.
+ *  @param ret_settled  how many messages stand before those of the turn, which may end without leaving them; may be
+ *                      NULL.
+ *  @return a number that no other list of this process has or had; 0 where tp_call_messages() returns 0 for want of a
+ *          conversation.  Threads: that of the call. */
+TP_API uint64_t tp_call_messages_list(const tp_call *call, size_t *ret_settled);
 
 /** Sends a request to a model from a handler and waits for the answer: for jobs that extract or summarize, and handlers
  *  that classify. A model that is given belongs to the caller. No phase is run, nothing is repeated, and no event,

@@ -52,10 +52,14 @@ static const tp__talk *talk_of(const tp_call *call) {
 }
 
 size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx) {
+  return tp_call_messages_from(call, 0, each, ctx);
+}
+
+size_t tp_call_messages_from(const tp_call *call, size_t first, tp_call_message_fn each, void *ctx) {
   const tp__talk *talk = call ? talk_of(call) : NULL;
   if (!talk) return 0;
   size_t count = talk->past_count + talk->own_count;
-  for (size_t i = 0; each && i < count; i++) {
+  for (size_t i = first; each && i < count; i++) {
     const tp_message *message = i < talk->past_count ? talk->past_items[i] : talk->own_items[i - talk->past_count];
     tp_message shown = *message;
     shown.provider_data = (tp_text){NULL, 0}; /* for its provider only */
@@ -63,4 +67,10 @@ size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx)
     if (!each(ctx, &shown)) break;
   }
   return count;
+}
+
+uint64_t tp_call_messages_list(const tp_call *call, size_t *ret_settled) {
+  const tp__talk *talk = call ? talk_of(call) : NULL;
+  if (ret_settled) *ret_settled = talk ? talk->past_count : 0;
+  return talk ? talk->past->number : 0;
 }

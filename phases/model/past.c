@@ -32,9 +32,11 @@ static void pointers_unref(const tp_allocator *allocator, tp__pointers *pointers
 /* ---- life ---- */
 
 tp__past *tp__past_new(const tp_allocator *allocator) {
+  static tp__a64 last_number; /* relaxed: nothing is handed over by it */
   tp__past *past = tp__alloc_zero(allocator, sizeof *past);
   if (!past) return NULL;
   atomic_init(&past->refs.v, 1);
+  past->number = tp__a64_add_relaxed(&last_number, 1) + 1;
   past->allocator = allocator;
   tp__arena_init(&past->arena, allocator, NULL, 0, 0);
   past->list.arena = &past->arena;

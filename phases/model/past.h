@@ -22,6 +22,7 @@ typedef struct tp__shown {
 
 typedef struct tp__past {
   tp__a32 refs;
+  uint64_t number; /* from 1: no other past of the process has it, or had it */
   const tp_allocator *allocator;
   tp__arena arena;
   tp__messages list; /* in the arena; its count changes after what was shown and measured, or not at all */
