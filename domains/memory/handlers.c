@@ -191,10 +191,10 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
 static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, size_t max,
                                tp__memory_list *list) {
   enum { EXTRA = 16, TIMES = 4 };
-  tp__memory_said_hashes present;
+  tp__memory_said_view said;
   tp__memory_question asked = question_of(domain, call);
-  tp_status status = tp__memory_hash_messages(call, &present);
-  asked.present = &present;
+  tp_status status = tp__memory_said_take(domain->said, call, &said);
+  asked.present = &said.settled;
   bool is_done = status != TP_OK;
   for (size_t looked = max + EXTRA; !is_done; looked *= TIMES) {
     status = tp__memory_recall_explained(domain->store, scope, &asked, looked, list, NULL);
@@ -203,7 +203,7 @@ static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const t
     is_done = status != TP_OK || is_all || list->count >= max;
     tp__memory_list_cut(list, !is_done ? 0 : list->count < max ? list->count : max);
   }
-  sqlite3_free(present.slots);
+  tp__memory_said_give(domain->said, &said);
   return status;
 }
 
@@ -528,6 +528,7 @@ static void domain_unref(void *ctx) {
   tp__memory_tools_fini(domain);
   tp__memory_store_close(domain->store);
   tp__memory_late_free(domain->late);
+  tp__memory_said_free(domain->said);
   if (domain->embedder.destroy) domain->embedder.destroy(domain->embedder.ctx);
   if (domain->model.destroy) domain->model.destroy(domain->model.ctx);
   tp_end_free(domain->keeps_inbox);
@@ -634,6 +635,8 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   if (status == TP_OK) {
     if (options->index_bytes_max) tp__memory_store_bound_indexes(domain->store, options->index_bytes_max);
     status = tp__memory_tools_init(domain);
+    domain->said = tp__memory_said_new(TP__MEMORY_SAID_BYTES_MAX);
+    if (status == TP_OK && !domain->said) status = TP_ERR_NO_MEMORY;
     if (status == TP_OK) status = take_embedder(domain, embedder);
     if (status != TP_OK) tp__refuse(fault, status, NULL, "no memory for the memory's tools and embedder");
   }

@@ -334,6 +334,10 @@ static bool add_days(void *ctx, tp__memory_days days) {
 static int take_days(line_reader *r) {
   tp__memory_line *line = &r->index->lines[r->line];
   line->said_day = line->said_ms > 0 ? (int32_t)tp__memory_day_of(line->said_ms) : TP__MEMORY_NO_DAY;
+  if (line->said_day != TP__MEMORY_NO_DAY) {
+    if (line->said_day < r->index->first_said_day) r->index->first_said_day = line->said_day;
+    if (line->said_day > r->index->last_said_day) r->index->last_said_day = line->said_day;
+  }
   line->days = (uint32_t)r->index->days_count;
   if (!tp__memory_dates_of_line(r->text, line->said_day, add_days, r)) return SQLITE_NOMEM;
   line->days_count = (uint32_t)r->index->days_count - line->days;
@@ -454,7 +458,11 @@ int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *sc
   if (!index) {
     index = sqlite3_malloc64(sizeof *index);
     if (!index) return SQLITE_NOMEM;
-    *index = (tp__memory_index){.scope = scope->id, .changes = scope->changes, .bytes = sizeof *index};
+    *index = (tp__memory_index){.scope = scope->id,
+                                .changes = scope->changes,
+                                .bytes = sizeof *index,
+                                .first_said_day = INT32_MAX,
+                                .last_said_day = INT32_MIN};
   }
   int rc = (int64_t)index->line_count < scope->memories ? take_up(store, index) : SQLITE_OK;
   if (rc != SQLITE_OK) {

@@ -94,8 +94,9 @@ typedef struct tp__memory_index {
   size_t scratch_lines;
   void *passage_scratch; /* the same, for scratch_passages passages */
   size_t scratch_passages;
-  uint64_t words; /* of all lines */
-  size_t bytes;   /* that it holds, about */
+  uint64_t words;                        /* of all lines */
+  int32_t first_said_day, last_said_day; /* of the lines of which it is known; the first one above the last: of none */
+  size_t bytes;                          /* that it holds, about */
 } tp__memory_index;
 
 /** The index of a scope as it is now. It stays until the next call. @return a SQLite code. */

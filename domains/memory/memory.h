@@ -7,6 +7,7 @@
 #define TP__MEMORY_H
 
 #include "domains/memory/late.h"
+#include "domains/memory/said.h"
 #include "domains/memory/store.h"
 #include "support/clock.h"
 #include "support/fault.h"
@@ -41,6 +42,7 @@ typedef struct tp__memory_domain {
   bool has_model;
   tp_end *keeps_inbox;                              /* of the model, never submitted; NULL: it has none */
   tp__memory_late *late;                            /* NULL without an embedder */
+  tp__memory_said *said;                            /* the messages of conversations, by their hashes */
   tp_writer *schema_writers[TP__MEMORY_TOOL_COUNT]; /* own the schemas */
   tp_tool tools[TP__MEMORY_TOOL_COUNT];             /* those that look first, then those that change */
   const tp_tool *tool_list[TP__MEMORY_TOOL_COUNT];  /* their addresses */

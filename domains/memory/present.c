@@ -161,28 +161,3 @@ tp_status tp__memory_drop_present(tp_call *call, tp__memory_list *list) {
   sqlite3_free(w.items);
   return w.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
-
-/* ---- whole messages ---- */
-
-static bool add_hash(void *ctx, const tp_message *message) {
-  const tp__memory_said_hashes *hashes = ctx;
-  const uint64_t hash = tp__memory_hash(message->text);
-  size_t at = (size_t)hash & hashes->mask;
-  while (hashes->slots[at] && hashes->slots[at] != hash) at = (at + 1) & hashes->mask;
-  hashes->slots[at] = hash;
-  return true;
-}
-
-tp_status tp__memory_hash_messages(tp_call *call, tp__memory_said_hashes *ret_hashes) {
-  const size_t messages = tp_call_messages(call, NULL, NULL);
-  size_t slots = 16;
-  *ret_hashes = (tp__memory_said_hashes){NULL, 0};
-  if (messages == 0) return TP_OK;
-  while (slots < 2 * messages) slots *= 2;
-  ret_hashes->slots = sqlite3_malloc64(slots * sizeof *ret_hashes->slots);
-  if (!ret_hashes->slots) return TP_ERR_NO_MEMORY;
-  memset(ret_hashes->slots, 0, slots * sizeof *ret_hashes->slots);
-  ret_hashes->mask = slots - 1;
-  (void)tp_call_messages(call, add_hash, ret_hashes);
-  return TP_OK;
-}

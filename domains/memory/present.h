@@ -14,10 +14,6 @@ enum {
                                    must be all of it, since "Oslo" says less than a sentence that names it */
 };
 
-/** The hashes of the texts of all messages: what is one of them whole needs not be looked for.
- *  @param ret_hashes  sqlite3_free() its slots.   @return TP_OK; TP_ERR_NO_MEMORY.   Threads: that of the call. */
-tp_status tp__memory_hash_messages(tp_call *call, tp__memory_said_hashes *ret_hashes);
-
 /** Removes from the list what the messages hold: its text, as far as it is recalled (a passage, without the ellipses),
  *  in a message of any role or in the arguments of a call; or a message of its turn and party that holds
  *  it once redacted as memories are.

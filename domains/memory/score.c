@@ -127,14 +127,8 @@ static bool take_days(void *ctx, tp__memory_days days) {
 /* A date without a year is one of the years in which something was said, or of those beside them. */
 static void read_dates(question *q, tp_text text, int32_t asked) {
   enum { YEARS_MAX = 16 };
-  int32_t first = INT32_MAX, last = INT32_MIN;
+  const int32_t first = q->index->first_said_day, last = q->index->last_said_day;
   int first_year, last_year;
-  for (size_t i = 0; i < q->index->line_count; i++) {
-    const int32_t said = q->index->lines[i].said_day;
-    if (said == TP__MEMORY_NO_DAY) continue;
-    if (said < first) first = said;
-    if (said > last) last = said;
-  }
   if (first > last) return;
   if (text.size > TP__MEMORY_TERMS_TEXT_MAX) text.size = TP__MEMORY_TERMS_TEXT_MAX;
   tp__memory_date(first, &first_year, NULL, NULL);
@@ -487,10 +481,13 @@ static bool is_below(const scorer *s, uint32_t at, float least) {
 }
 
 static bool is_present(const tp__memory_said_hashes *present, uint64_t hash) {
-  if (!present || !present->slots) return false;
-  size_t at = (size_t)hash & present->mask;
-  while (present->slots[at] && present->slots[at] != hash) at = (at + 1) & present->mask;
-  return present->slots[at] != 0;
+  for (; present; present = present->more) {
+    if (!present->slots) continue;
+    size_t at = (size_t)hash & present->mask;
+    while (present->slots[at] && present->slots[at] != hash) at = (at + 1) & present->mask;
+    if (present->slots[at]) return true;
+  }
+  return false;
 }
 
 /* Moves the lines below the floor, and those that the request has, after the others. @return how many are left. */

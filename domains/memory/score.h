@@ -32,8 +32,9 @@ typedef struct tp__memory_scored {
 
 /** Texts that a request has already, by their hashes (tp__memory_hash()). Zero-filled has none. */
 typedef struct tp__memory_said_hashes {
-  uint64_t *slots; /* open addressing; 0: free. sqlite3_free() it */
+  uint64_t *slots; /* open addressing; 0: free; NULL: none */
   size_t mask;
+  const struct tp__memory_said_hashes *more; /* further ones; NULL: none */
 } tp__memory_said_hashes;
 
 /** What is looked for. */

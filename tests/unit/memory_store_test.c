@@ -668,7 +668,7 @@ TEST(lines_that_a_request_has_whole_are_left_out_and_nothing_else) {
   static const char *const said[LINES] = {"The violin is old.", "The violin is old. It is from Oslo, and a long story.",
                                           "the violin is old.", "The violin is old", "Nothing at all."};
   uint64_t slots[SLOTS] = {0};
-  const tp__memory_said_hashes hashes = {slots, SLOTS - 1};
+  const tp__memory_said_hashes hashes = {.slots = slots, .mask = SLOTS - 1};
   tp__memory_question asked = {.text = text_of("Which violin?"), .floor = -1};
   tp__memory_list with = {0}, without = {0}, empty = {0};
   for (size_t i = 0; i < LINES; i++) {
@@ -683,7 +683,7 @@ TEST(lines_that_a_request_has_whole_are_left_out_and_nothing_else) {
   assert_int_equal(with.count, LINES);
   asked.present = &hashes;
   assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &without, NULL), TP_OK);
-  asked.present = &(tp__memory_said_hashes){NULL, 0};
+  asked.present = &(tp__memory_said_hashes){.slots = NULL};
   assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 8, &empty, NULL), TP_OK);
   assert_int_equal(empty.count, LINES);
   size_t left = 0;
