@@ -166,6 +166,11 @@ typedef struct tp_model {
   /** The service that answers, such as a host name: models of one provider share a breaker
    *  (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as long as name. */
   const char *provider;
+  /** No listener holds the answer back any more (tp_event_hold()): the provider, which has asked tp_model_held(),
+   *  goes on reading. On the thread that released the last hold; it must not block. It may come for an answer that was
+   *  held again meanwhile, or that has ended: the provider asks again. May be NULL: a provider that pauses asks now and
+   *  then. With an inbox it must be NULL. */
+  void (*resume)(void *ctx, tp_token token);
 } tp_model;
 
 /** Destroys a model that was not taken: calls its destroy, once. destroy also frees a struct that the library made. So
@@ -200,6 +205,12 @@ TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
  *  that fails after it is repeated as if nothing had come. In order with the pieces of tp_model_delta().
  *  @return as tp_model_delta().  Threads: any. */
 TP_API tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault);
+/** Whether a listener holds this answer back, since who reads it is slower than the model (tp_event_hold()). A provider
+ *  that reads from a network asks before each read, and while it is held it reads nothing: so the sender stops, and
+ *  nothing of the answer waits in this process. Pieces that are emitted nevertheless are delivered as ever. While it is
+ *  held the provider's own limits of silence do not count; the deadline of the turn and a cancel do.
+ *  @return false also for a token that is not open.  Threads: any.  Blocks: no. */
+TP_API bool tp_model_held(tp_token token);
 /** Emits a note on the request or its answer as an event TP_EVENT_DIAGNOSTIC of severity info, whose subscription is
  *  empty; copied. In order with the pieces of tp_model_delta().
  *  @param key   names the kind of note: "request.repaired".

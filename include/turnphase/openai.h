@@ -124,8 +124,12 @@ typedef struct tp_openai_options {
   bool no_stream;
   /** As tp_model.no_tools. */
   bool no_tools;
+  /** Speaks HTTP/1.1 also where the endpoint speaks HTTP/2: then an answer that a listener holds back
+   *  (tp_event_hold()) is not read from its connection. By HTTP/2, where the streams of a connection would wait for one
+   *  another, it is read, and waits in this process, up to response_bytes_max. */
+  bool http1;
   /** Must be zero. */
-  uint8_t reserved_[2];
+  uint8_t reserved_[1];
   /** TP_OPENAI_INPUT_*: what the model reads; 0: text, images and files. */
   uint32_t inputs;
   /** Of this model, attempts included; 0: no limit. A sixth of it may be sent at once. Further requests wait in

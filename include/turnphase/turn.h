@@ -128,6 +128,22 @@ typedef struct tp_event {
  *  Threads: the one that the event was given to. */
 TP_API void *tp_event_data(const tp_event *event, tp_id_kind id);
 
+/** An answer that is held back: tp_event_hold(). */
+typedef struct tp_hold tp_hold;
+/** Holds the answer of the model back that this piece belongs to, for a listener that cannot pass on what it gets: the
+ *  model pauses (tp_model_held()), and all listeners of the turn get no more than it has emitted until then. An answer
+ *  may be held several times, by one listener or by several: it goes on when each hold was released. The deadline of
+ *  the turn does not wait, and a cancel ends the turn as ever.
+ *  @param event  MODEL_DELTA or THINKING, within its on_event.
+ *  @return ended by tp_hold_release(); NULL: nothing is held, since the answer is complete (a model without deltas; a
+ *          handler of model.response has seen it), or the event came through an inbox (tp_listener.held_bytes holds
+ *          there), or there is no memory.  Threads: that of on_event.  Blocks: no. */
+TP_API tp_hold *tp_event_hold(const tp_event *event);
+/** Ends a hold: the last one of an answer that is not complete calls the model's resume, so that the caller holds no
+ *  lock which that acquires. It may come after the end of the turn, and after tp_runtime_free(). Accepts NULL.
+ *  Threads: any.  Blocks: no. */
+TP_API void tp_hold_release(tp_hold *hold);
+
 /** Receives an event. It must return within microseconds and must not block. A listener of several turns may be called
  *  from several threads at once.
  *  Threads: the one that owns the turn; for MODEL_DELTA and THINKING that may be a thread of the model
@@ -163,6 +179,11 @@ typedef struct tp_listener {
    *  taken the TP_EVENT_LOST that has their number. Kept as long as the listener. TP_INBOX_OF_SESSION only for a
    *  listener of a session. */
   tp_inbox *inbox;
+  /** With an inbox: a piece of an answer (MODEL_DELTA, THINKING) that comes when the pieces of this listener that were
+   *  not released have more bytes of text than this holds its answer back (tp_event_hold()) until it is released. For a
+   *  listener of a session these are the pieces of one turn. 0: nothing is held back, and what does not find space in
+   *  the inbox is dropped. Must be 0 with on_event, which calls tp_event_hold() itself. */
+  size_t held_bytes;
 } tp_listener;
 
 /** Adds a listener to every turn of the runtime that begins from now on, bare turns and those of agents among them.

@@ -98,6 +98,79 @@ static tp_status add_piece_locked(tp__model_call *c, tp_text piece, uint64_t kin
   return TP_OK;
 }
 
+/* ---- holding an answer back ---- */
+
+/* It outlives its call, so that a listener may release late, also after the runtime was freed. */
+struct tp_hold {
+  tp_allocator allocator;
+  /* atomic */
+  tp__a32 refs;  /* of the call, and of each hold that was not released */
+  tp__a32 count; /* of those holds */
+  tp__mutex mutex;
+  tp__model_call *call; /* under mutex; NULL: it has settled */
+};
+
+static tp_hold *hold_of(tp__model_call *c) { return tp__aptr_load_acquire(&c->hold); }
+
+static void hold_unref(tp_hold *hold) {
+  if (tp__a32_sub_acq_rel(&hold->refs, 1) != 1) return;
+  tp_allocator allocator = hold->allocator;
+  TP__ASSERT(!hold->call);
+  tp__mutex_fini(&hold->mutex);
+  tp__release(&allocator, hold, sizeof *hold);
+}
+
+static tp_hold *hold_new(tp__model_call *c) {
+  const tp_allocator *allocator = tp__runtime_allocator(tp__attempt_runtime(&c->base));
+  tp_hold *hold = tp__alloc_zero(allocator, sizeof *hold);
+  if (!hold) return NULL;
+  if (tp__mutex_init(&hold->mutex, TP__RANK_model_hold) != TP_OK) {
+    tp__release(allocator, hold, sizeof *hold);
+    return NULL;
+  }
+  hold->allocator = *allocator;
+  hold->call = c;
+  atomic_init(&hold->refs.v, 1);
+  tp__aptr_store_release(&c->hold, hold); /* pairs with hold_of() */
+  return hold;
+}
+
+tp_hold *tp__model_call_hold(tp__model_call *c) {
+  TP__OWNED(&c->turn->strand);
+  tp_hold *hold = hold_of(c);
+  if (!hold) hold = hold_new(c);
+  if (!hold) return NULL;
+  tp__a32_add_relaxed(&hold->refs, 1);
+  tp__a32_add_acq_rel(&hold->count, 1);
+  return hold;
+}
+
+/* The answer is complete, or no longer wanted: there is nothing to resume. */
+static void hold_settled(tp__model_call *c) {
+  tp_hold *hold = hold_of(c);
+  if (!hold) return;
+  tp__mutex_lock(&hold->mutex);
+  hold->call = NULL;
+  tp__mutex_unlock(&hold->mutex);
+}
+
+void tp_hold_release(tp_hold *hold) {
+  if (!hold) return;
+  tp__mutex_lock(&hold->mutex);
+  uint32_t before = tp__a32_sub_acq_rel(&hold->count, 1); /* pairs with the load in tp_model_held() */
+  tp__model_call *c = before == 1 ? hold->call : NULL;
+  if (c) tp__attempt_hold(&c->base);
+  tp__mutex_unlock(&hold->mutex);
+  TP__ASSERT(before > 0);
+  hold_unref(hold);
+  if (!c) return;
+  tp__inside frame;
+  tp__inside_enter(&frame, tp__attempt_runtime(&c->base), TP__INSIDE_CALLBACK);
+  if (c->model.resume) c->model.resume(c->model.ctx, c->base.token);
+  tp__inside_leave(&frame);
+  tp__token_release(&c->base);
+}
+
 /* ---- the attempt ---- */
 
 static void cancel_model(void *ctx) {
@@ -219,6 +292,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   TP__ASSERT(of(attempt)->on_end);
   tp__model_call *c = of(attempt);
   tp_status status = TP_OK;
+  hold_settled(c);
   if (tp__attempt_is_alone(attempt)) { /* the next request then need not copy the list */
     tp__past_view_fini(&c->view);
     tp__made_request_free(c->made);
@@ -251,6 +325,7 @@ static void release(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
+  if (hold_of(c)) hold_unref(hold_of(c));
   tp__past_view_fini(&c->view);
   tp__made_request_free(c->made);
   if (c->tools) tp__toolset_unref(c->tools);
@@ -383,6 +458,15 @@ tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault) { retur
 
 tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault) {
   return add_piece(token, piece, THINKING, fault);
+}
+
+bool tp_model_held(tp_token token) {
+  tp__attempt *attempt = tp__token_hold(token, &class);
+  if (!attempt) return false;
+  tp_hold *hold = hold_of(of(attempt));
+  bool held = hold && tp__a32_load_acquire(&hold->count) > 0;
+  tp__token_release(attempt);
+  return held;
 }
 
 tp_status tp_model_note(tp_token token, tp_text key, tp_text text, tp_fault *fault) {

@@ -33,6 +33,8 @@ struct tp__model_call {
   size_t pieces_size, pieces_capacity;
   bool delta_pending;
   tp__message delta_message;
+  /* atomic: a tp_hold, made by the owner when a listener holds the answer first; NULL: none has */
+  tp__aptr hold;
   /* the owner's */
   bool any_delta; /* of the answer: thinking is none */
   void (*on_delta)(tp__model_call *call, tp_text text, bool thinking);
@@ -49,6 +51,8 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
                                    const tp_model_request *request);
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call. */
 void tp__model_call_start(tp__model_call *call);
+/** Owner, while a piece is delivered: holds the answer back until tp_hold_release(). @return NULL without memory. */
+tp_hold *tp__model_call_hold(tp__model_call *call);
 /** Owner: the answer is no longer wanted: ends it now as cancelled. */
 void tp__model_call_cancel(tp__model_call *call);
 

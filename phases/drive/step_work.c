@@ -278,6 +278,14 @@ static void begin_answer(tp__drive *d) {
                                  .model = tp__drive_shown_model(d)});
 }
 
+/* The owner delivers the event now: what it has under way stays until on_event returns. */
+tp_hold *tp_event_hold(const tp_event *event) {
+  bool is_piece = event && (event->kind == TP_EVENT_MODEL_DELTA || event->kind == TP_EVENT_THINKING);
+  if (!is_piece || !event->turn) return NULL; /* a copy has no turn */
+  const tp__drive *d = tp__turn_of((tp__turn *)(uintptr_t)event->turn)->drive;
+  return d && d->model_call ? tp__model_call_hold(d->model_call) : NULL;
+}
+
 void tp__step_model(tp__drive *d) {
   const tp_model *model = tp__drive_model(d);
   tp__made_request *made = d->made; /* what model.request left; the call takes it */

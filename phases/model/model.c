@@ -21,6 +21,8 @@ static tp_status check_inbox(const tp_model *model, const void *inbox_owner, tp_
   if (model->start) wrong = "start and inbox are set: set one of the two";
   else if (model->cancel)
     wrong = "cancel and inbox are set, and no callback comes beside an inbox: ask tp_token_open() instead";
+  else if (model->resume)
+    wrong = "resume and inbox are set, and no callback comes beside an inbox: ask tp_model_held() instead";
   else if (model->placement > TP_PLACEMENT_THREAD)
     wrong = "placement inline and inbox are set, and a request through an inbox waits for its host";
   else if (!tp__inbox_is_of(model->inbox, inbox_owner)) wrong = "its inbox is of another runtime";

@@ -12,9 +12,10 @@ struct tp__event_inbox {
   tp_inbox *inbox; /* referenced */
   tp__mutex mutex;
   /* under mutex */
-  uint64_t lost;     /* since the last TP_EVENT_LOST was taken */
-  bool marker_waits; /* in the inbox */
-  bool marker_taken; /* and not returned */
+  uint64_t lost;      /* since the last TP_EVENT_LOST was taken */
+  bool marker_waits;  /* in the inbox */
+  bool marker_taken;  /* and not returned */
+  size_t piece_bytes; /* of pieces of answers that were put and have not ended; counted where held_bytes is set */
   /* the marker: of who puts it, then of who takes it */
   tp__inbox_note marker;
   tp_event lost_event;
@@ -24,6 +25,8 @@ struct tp__event_inbox {
 typedef struct copy {
   tp__inbox_note in_inbox;
   tp__listener *listener; /* referenced */
+  tp_hold *hold;          /* of the answer that it is a piece of; or NULL */
+  size_t piece_bytes;     /* that are counted */
   tp_allocator allocator;
   tp__arena arena;
   tp_event event;
@@ -123,10 +126,34 @@ static void copy_free(copy *c) {
 
 /* ---- an event in the inbox ---- */
 
+/* Before it is put: from then on it may be taken and released. */
+static void count_piece(tp__event_inbox *through, copy *c, const tp_event *event) {
+  size_t held_bytes = through->listener->held_bytes;
+  if (held_bytes == 0 || !(event->kind == TP_EVENT_MODEL_DELTA || event->kind == TP_EVENT_THINKING)) return;
+  tp__mutex_lock(&through->mutex);
+  c->piece_bytes = event->text.size;
+  through->piece_bytes += c->piece_bytes;
+  bool holds = through->piece_bytes > held_bytes;
+  tp__mutex_unlock(&through->mutex);
+  if (holds) c->hold = tp_event_hold(event);
+}
+
+/* It has ended, or was not put. */
+static void uncount_piece(tp__event_inbox *through, copy *c) {
+  if (c->piece_bytes > 0) {
+    tp__mutex_lock(&through->mutex);
+    TP__ASSERT(through->piece_bytes >= c->piece_bytes);
+    through->piece_bytes -= c->piece_bytes;
+    tp__mutex_unlock(&through->mutex);
+  }
+  tp_hold_release(c->hold);
+}
+
 static void copy_end(tp__inbox_note *event) {
   copy *c = TP__CONTAINER(event, copy, in_inbox);
   tp__listener *listener = c->listener;
   tp_inbox *inbox = event->item.inbox;
+  uncount_piece(listener->through, c);
   copy_free(c);
   tp__listener_unref(listener);
   tp__inbox_unref(inbox);
@@ -148,6 +175,8 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
   if (!c) return NULL;
   c->allocator = listener->allocator;
   c->listener = listener;
+  c->hold = NULL;
+  c->piece_bytes = 0;
   tp__arena_init(&c->arena, &c->allocator, c->first, sizeof c->first, 0);
   c->in_inbox = (tp__inbox_note){.take = copy_take, .end = copy_end};
   c->in_inbox.item.work =
@@ -248,6 +277,7 @@ void tp__event_inbox_put(tp__event_inbox *through, const tp_event *event) {
   bool is_end = event->kind == TP_EVENT_TURN_END;
   copy *c = copy_new(through->listener, event);
   tp__inbox_put_end end = TP__INBOX_FULL;
+  if (c) count_piece(through, c, event);
   tp__mutex_lock(&through->mutex);
   bool reports_lost = is_end && !through->marker_waits; /* the marker is taken: it cannot stand before the end */
   if (c && reports_lost) c->event.lost = through->lost;
@@ -257,6 +287,7 @@ void tp__event_inbox_put(tp__event_inbox *through, const tp_event *event) {
   if (end == TP__INBOX_FULL) lose_locked(through);
   tp__mutex_unlock(&through->mutex);
   if (end == TP__INBOX_PUT || !c) return; /* the thread that took it may have ended it */
+  uncount_piece(through, c);
   copy_free(c);
   tp__listener_unref(through->listener);
 }

@@ -106,6 +106,9 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: its inbox is of another runtime");
   if (in.on_owner && in.inbox)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: on_owner is set, and an inbox has no callback");
+  if (in.held_bytes && !in.inbox)
+    return tp__fail(fault, TP_ERR_USAGE, NULL,
+                    "tp_listener: held_bytes is for an inbox: with on_event the callback calls tp_event_hold()");
   if (in.reserved_[0] | in.reserved_[1] | in.reserved_[2])
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_listener: reserved_ must be zero");
   if ((in.kinds & (1 | UINT64_C(1) << TP_EVENT_LOST)) || in.kinds >> EVENT_KINDS_END)
@@ -120,7 +123,8 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
                         .destroy = in.destroy,
                         .kinds = kinds,
                         .kinds_on_owner = in.on_owner ? kinds : 0,
-                        .visibility_min = in.visibility_min};
+                        .visibility_min = in.visibility_min,
+                        .held_bytes = in.held_bytes};
   if (in.phase_count == 0) memset(out->phases, 0xff, sizeof out->phases);
   return check_phases(runtime, &in, out->phases, fault);
 }

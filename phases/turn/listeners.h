@@ -29,6 +29,7 @@ typedef struct tp__listener {
   uint64_t kinds_on_owner; /* which no thread of a model may deliver */
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
+  size_t held_bytes;
   struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
   uint32_t of;                     /* tp__listeners_of: CALLED, or THROUGH */
   struct tp__destroy *destroys;    /* in place of destroy, with an inbox; NULL: none */

@@ -17,6 +17,7 @@ enum {
   REQUEST_ID_SIZE = 80,
   LINGER_MS = 100,
   PAUSE_MS_MAX = 60000,
+  PIECES_BYTES = 32 << 10,
   BYTES_PER_TOKEN = 4
 };
 
@@ -90,6 +91,7 @@ static void fail_token(call *c) {
 /* In the size of a piece. */
 static const uint32_t THINKING = UINT32_C(1) << 31;
 
+/* Also what is held back, when the answer is complete or fails: the turn goes on. */
 static void pass_on_text(call *c) {
   tp_status status = TP_OK;
   uint32_t size;
@@ -202,10 +204,24 @@ static bool begin_reading(call *c) {
   return c->failure.code == TP_OK;
 }
 
+/* While the answer is held back; and what libcurl has read ahead waits until the turn has heard of what came before it.
+ * By HTTP/2 the streams of a connection wait for one another in libcurl: there what is held back waits in `pieces`, so
+ * that it stops no other answer. */
+static bool pauses(const call *c) {
+  long version = 0;
+  if (!c->reads || (c->pieces.size < PIECES_BYTES && !tp_model_held(c->token))) return false;
+  curl_easy_getinfo(c->easy, CURLINFO_HTTP_VERSION, &version);
+  return version == CURL_HTTP_VERSION_1_0 || version == CURL_HTTP_VERSION_1_1;
+}
+
 static size_t on_body(char *bytes, size_t one, size_t count, void *ctx) {
   call *c = ctx;
   size_t size = one * count;
   c->byte_ns = tp__monotonic_ns();
+  if (pauses(c)) {
+    c->paused_ns = c->byte_ns;
+    return CURL_WRITEFUNC_PAUSE;
+  }
   if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
   if (c->status < 200 || c->status > 299) {
     size_t left = REFUSAL_BYTES_MAX - c->refusal.size;
@@ -306,14 +322,16 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
 
 /* ---- limits ---- */
 
-/* Which limit passes first. */
+/* Which limit passes first. While the transfer is paused none does: who holds the answer back has its own. */
 static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
   const tp__openai_config *config = config_of(c);
   int64_t next_ns = c->sent_ns + config->total_ms * TP__NS_IN_MS, other_ns = INT64_MAX;
+  if (c->paused_ns) next_ns = INT64_MAX;
   *ret_name = "total_ms";
   *ret_ms = config->total_ms;
   *ret_what = "the answer was not whole";
   uint32_t ms = c->byte_ns ? config->idle_ms : config->first_byte_ms;
+  if (c->paused_ns) return next_ns;
   if (c->byte_ns) other_ns = c->byte_ns + ms * TP__NS_IN_MS;
   else if (c->connected_ns) other_ns = c->connected_ns + ms * TP__NS_IN_MS;
   if (other_ns >= next_ns) return next_ns;
@@ -340,10 +358,22 @@ int64_t tp__openai_call_next_ns(const tp__openai_call *c) {
   return INT64_MAX;
 }
 
+/* @return false: the transfer has failed, and the call is over. */
+static bool go_on(call *c, CURLM *multi, int64_t now_ns) {
+  c->sent_ns += now_ns - c->paused_ns; /* the limit of the whole answer does not count the pause */
+  c->byte_ns = now_ns;
+  c->paused_ns = 0;
+  CURLcode code = curl_easy_pause(c->easy, CURLPAUSE_CONT); /* reads what waits, and may pause again */
+  if (code == CURLE_OK) return true;
+  tp__openai_call_ended(c, multi, code, now_ns);
+  return false;
+}
+
 static void step_sent(call *c, CURLM *multi, int64_t now_ns) {
   const char *name, *what;
   uint32_t ms;
-  pass_on_text(c);
+  if (c->pieces.size > 0 && !tp_model_held(c->token)) pass_on_text(c);
+  if (c->failure.code == TP_OK && c->paused_ns && !tp_model_held(c->token) && !go_on(c, multi, now_ns)) return;
   if (c->failure.code != TP_OK) {
     fail(c, multi);
     return;

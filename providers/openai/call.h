@@ -39,7 +39,8 @@ typedef struct tp__openai_call {
   CURL *easy;
   int64_t start_ns, sent_ns, connected_ns, byte_ns, answered_ns; /* 0: not yet */
   long status;                                                   /* 0: no head yet */
-  bool reads;                                                    /* stream is there */
+  int64_t paused_ns; /* since when the transfer is paused, since a listener holds the answer back; 0: it is not */
+  bool reads;        /* stream is there */
   tp__openai_stream stream;
   tp_writer *given;  /* tp_model_response.provider_data; NULL: none yet */
   tp__bytes pieces;  /* of text, which the turn has not heard of: each after its size, a uint32_t, and its kind */

@@ -346,6 +346,7 @@ static tp_status take_limits(tp__openai_config *config, const tp_openai_options 
   config->requests_per_minute = options->requests_per_minute;
   config->tokens_per_minute = options->tokens_per_minute;
   config->no_stream = options->no_stream;
+  config->http1 = options->http1;
   config->no_tools = options->no_tools;
   if (config->connect_ms > INT32_MAX) return usage(fault, "connect_ms", "it must be at most 2,147,483,647");
   if (config->response_bytes_max <= RESPONSE_BYTES_LIMIT) return TP_OK;
@@ -428,6 +429,7 @@ void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const t
   curl_easy_setopt(easy, CURLOPT_URL, config->url);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, config->headers);
   curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");
+  if (config->http1) curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(easy, CURLOPT_POST, 1L);
   curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size);
   curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body->data);

@@ -31,7 +31,7 @@ typedef struct tp__openai_config {
   uint32_t connect_ms, first_byte_ms, idle_ms, total_ms, retry_wait_ms, retry_after_ms_max;
   uint32_t response_bytes_max;
   uint32_t requests_per_minute, tokens_per_minute; /* 0: no limit */
-  bool no_stream, no_tools;
+  bool no_stream, no_tools, http1;
   uint32_t kinds;                       /* of parts that the model reads: bits 1 << tp_part_kind */
   uint64_t quirks;                      /* TP_OPENAI_QUIRK_* */
   tp_openai_traceparent_fn traceparent; /* NULL: none */

@@ -302,6 +302,12 @@ void tp__openai_io_cancel(tp_token token) {
   tp__lock_release(&io.mutex);
 }
 
+void tp__openai_io_wake(void) {
+  tp__lock_acquire(&io.mutex);
+  wake_locked();
+  tp__lock_release(&io.mutex);
+}
+
 void tp__openai_io_stats(tp_openai_stats *ret_stats) {
   tp__lock_acquire(&io.mutex);
   *ret_stats = (tp_openai_stats){.struct_size = sizeof *ret_stats, .models = (uint32_t)io.models};

@@ -36,6 +36,9 @@ tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *re
 /** Ends the request of the token, if there is one. */
 void tp__openai_io_cancel(tp_token token);
 
+/** Lets the I/O thread look at its requests. */
+void tp__openai_io_wake(void);
+
 void tp__openai_io_stats(tp_openai_stats *ret_stats);
 
 #endif

@@ -42,6 +42,11 @@ static void cancel(void *ctx, tp_token token) {
   tp__openai_io_cancel(token);
 }
 
+static void resume(void *ctx, tp_token token) {
+  (void)ctx, (void)token;
+  tp__openai_io_wake(); /* it asks for each answer that is paused */
+}
+
 static void destroy(void *ctx) { tp__openai_io_leave(ctx); }
 
 tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model, tp_fault *fault) {
@@ -68,7 +73,8 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
                           .placement = TP_PLACEMENT_THREAD,
                           .no_tools = core->config.no_tools,
                           .delivers = true,
-                          .provider = core->config.place};
+                          .provider = core->config.place,
+                          .resume = resume};
   tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__monotonic_ns());
   tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__monotonic_ns());
   *ret_model = &core->face;

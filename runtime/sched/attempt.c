@@ -585,6 +585,11 @@ tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class) {
   return NULL;
 }
 
+void tp__attempt_hold(tp__attempt *attempt) {
+  hold(attempt);
+  tp__a32_add_acq_rel(&attempt->sched->completers, 1);
+}
+
 void tp__token_release(tp__attempt *attempt) {
   tp__sched *sched = attempt->sched;
   tp__inside frame;

@@ -171,6 +171,9 @@ tp__attempt *tp__token_hold(tp_token token, const tp__attempt_class *class);
 /** Why a token is not an open one of the class: TP_ERR_USAGE for one of another class, else TP_ERR_STALE. */
 tp_status tp__token_refuse(tp_token token, const tp__attempt_class *class, tp_fault *fault);
 void tp__token_release(tp__attempt *attempt);
+/** Any thread, while the attempt has not settled: holds it and its sched as tp__token_hold() does, whatever becomes of
+ *  its token. */
+void tp__attempt_hold(tp__attempt *attempt);
 
 /** For the pool: calls the function and delivers its answer.
  *  @return the strand, when it had no owner: the calling thread owns it now, and must run it. Else NULL. */

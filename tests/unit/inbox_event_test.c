@@ -331,6 +331,144 @@ TEST(session_listener_may_name_an_inbox) {
   close_host(&h);
 }
 
+/* ---- answers that are held back ---- */
+
+typedef struct pieces {
+  host host;
+  tp_token token;
+  uint64_t listener;
+  latch begun, resumed;
+} pieces;
+
+static void start_pieces(void *ctx, const tp_model_request *request, tp_token token) {
+  pieces *p = ctx;
+  (void)request;
+  p->token = token;
+  latch_hit(&p->begun);
+}
+
+static void resume_pieces(void *ctx, tp_token token) {
+  pieces *p = ctx;
+  assert_true(token.bits == p->token.bits);
+  latch_hit(&p->resumed);
+}
+
+/* A session whose model emits what the test says, and whose listener has the inbox. */
+static void open_pieces(pieces *p, size_t held_bytes) {
+  *p = (pieces){.begun = LATCH, .resumed = LATCH};
+  host *h = &p->host;
+  *h = (host){.runtime = open_runtime(NULL), .ended = LATCH};
+  h->inbox = open_inbox(h->runtime, 0);
+  const tp_model model = {.struct_size = sizeof model,
+                          .ctx = p,
+                          .start = start_pieces,
+                          .resume = resume_pieces,
+                          .delivers = true,
+                          .placement = TP_PLACEMENT_INLINE};
+  const tp_session_options opens = {.struct_size = sizeof opens, .id = "s", .model = &model};
+  assert_int_equal(tp_session_open(h->runtime, &opens, &h->session, NULL), TP_OK);
+  const tp_listener listener = {.struct_size = sizeof listener,
+                                .inbox = h->inbox,
+                                .kinds = UINT64_C(1) << TP_EVENT_MODEL_DELTA | UINT64_C(1) << TP_EVENT_THINKING,
+                                .held_bytes = held_bytes};
+  assert_int_equal(tp_session_listen(h->session, &listener, &p->listener, NULL), TP_OK);
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("go"), .each_delta = true};
+  assert_int_equal(tp_turn_submit(h->session, &request, turn_ended, &h->ended, NULL, NULL), TP_OK);
+  latch_wait(&p->begun, 1);
+}
+
+static void emit_piece(const pieces *p, const char *text, bool thinking) {
+  tp_text piece = tp_text_of(text);
+  tp_status status = thinking ? tp_model_thinking(p->token, piece, NULL) : tp_model_delta(p->token, piece, NULL);
+  assert_int_equal(status, TP_OK);
+}
+
+static void end_pieces(pieces *p) {
+  const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("all")};
+  assert_int_equal(tp_model_complete(p->token, &response, NULL), TP_OK);
+  latch_wait(&p->host.ended, 1);
+  assert_false(tp_model_held(p->token));
+}
+
+static void close_pieces(pieces *p) {
+  close_session(&p->host);
+  close_runtime(p->host.runtime);
+  tp_inbox_free(p->host.inbox);
+}
+
+static const tp_work *take_piece(pieces *p, const char *text) {
+  const tp_work *work = take_next(p->host.inbox);
+  assert_text(work->event->text, text);
+  assert_null(tp_event_hold(work->event)); /* a copy holds nothing */
+  return work;
+}
+
+TEST(pieces_that_wait_in_an_inbox_hold_the_answer_back_above_the_limit) {
+  pieces p;
+  open_pieces(&p, 8);
+  emit_piece(&p, "12345678", false);
+  const tp_work *first = take_piece(&p, "12345678");
+  assert_false(tp_model_held(p.token)); /* as many as the limit */
+  emit_piece(&p, "9", true);
+  const tp_work *second = take_piece(&p, "9"); /* taken, and not released */
+  assert_true(tp_model_held(p.token));
+  emit_piece(&p, "more", false);
+  const tp_work *third = take_piece(&p, "more"); /* a model that does not ask is not stopped */
+  assert_int_equal(tp_work_release(first), TP_OK);
+  assert_int_equal(tp_work_release(second), TP_OK);
+  assert_true(tp_model_held(p.token)); /* by the third */
+  assert_int_equal(latch_count(&p.resumed), 0);
+  assert_int_equal(tp_work_release(third), TP_OK);
+  assert_false(tp_model_held(p.token));
+  assert_int_equal(latch_count(&p.resumed), 1);
+  emit_piece(&p, "again", false);
+  assert_int_equal(tp_work_release(take_piece(&p, "again")), TP_OK);
+  assert_int_equal(latch_count(&p.resumed), 1); /* it was not held */
+  end_pieces(&p);
+  close_pieces(&p);
+}
+
+TEST(listener_without_a_limit_holds_nothing) {
+  pieces p;
+  open_pieces(&p, 0);
+  for (int i = 0; i < 100; i++) emit_piece(&p, "a piece of some length", false);
+  const tp_work *work = take_piece(&p, "a piece of some length");
+  assert_false(tp_model_held(p.token));
+  assert_int_equal(tp_work_release(work), TP_OK);
+  end_pieces(&p);
+  close_pieces(&p);
+}
+
+TEST(removed_listener_holds_nothing_any_more) {
+  pieces p;
+  open_pieces(&p, 1);
+  emit_piece(&p, "long", false);
+  wait_readable(p.host.inbox);
+  assert_true(tp_model_held(p.token));
+  assert_int_equal(tp_session_unlisten(p.host.session, p.listener, NULL), TP_OK);
+  assert_null(take(p.host.inbox)); /* it is dropped here */
+  assert_false(tp_model_held(p.token));
+  assert_int_equal(latch_count(&p.resumed), 1);
+  end_pieces(&p);
+  close_pieces(&p);
+}
+
+TEST(what_still_waits_holds_up_neither_the_end_nor_the_runtime) {
+  pieces p;
+  open_pieces(&p, 1);
+  emit_piece(&p, "long", false);
+  const tp_work *work = take_piece(&p, "long");
+  emit_piece(&p, "longer", false);
+  wait_readable(p.host.inbox);
+  assert_true(tp_model_held(p.token));
+  end_pieces(&p); /* a complete answer is held by nothing */
+  close_session(&p.host);
+  close_runtime(p.host.runtime);
+  assert_int_equal(tp_work_release(work), TP_OK); /* later than all */
+  assert_int_equal(latch_count(&p.resumed), 0);
+  tp_inbox_free(p.host.inbox);
+}
+
 TEST(bad_listeners_are_refused_and_say_why) {
   tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0), *strange = open_inbox(other, 0);
@@ -340,6 +478,8 @@ TEST(bad_listeners_are_refused_and_say_why) {
   } bad[] = {{{.on_event = NULL}, "tp_listener: on_event is missing: a listener needs it, or an inbox"},
              {{.on_event = (tp_event_fn)(void (*)(void))destroy, .inbox = inbox},
               "tp_listener: on_event and inbox are set: set one of the two"},
+             {{.on_event = (tp_event_fn)(void (*)(void))destroy, .held_bytes = 1},
+              "tp_listener: held_bytes is for an inbox: with on_event the callback calls tp_event_hold()"},
              {{.inbox = strange}, "tp_listener: its inbox is of another runtime"},
              {{.inbox = inbox, .kinds = UINT64_C(1) << TP_EVENT_LOST},
               "tp_listener: kinds has a bit that is no kind of event"}};

@@ -627,6 +627,8 @@ TEST(wrong_models_are_refused_and_say_why) {
       {{.inbox = h.inbox, .start = start}, "tp_model: start and inbox are set: set one of the two"},
       {{.inbox = h.inbox, .cancel = cancel},
        "tp_model: cancel and inbox are set, and no callback comes beside an inbox: ask tp_token_open() instead"},
+      {{.inbox = h.inbox, .resume = cancel},
+       "tp_model: resume and inbox are set, and no callback comes beside an inbox: ask tp_model_held() instead"},
       {{.inbox = h.inbox, .placement = TP_PLACEMENT_INLINE},
        "tp_model: placement inline and inbox are set, and a request through an inbox waits for its host"},
       {{.inbox = strange}, "tp_model: its inbox is of another runtime"}};

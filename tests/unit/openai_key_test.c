@@ -46,7 +46,7 @@ TEST(options_that_are_wrong_are_refused) {
   } grown = {.options = {.struct_size = sizeof grown}, .newer = 1};
   assert_refused(&grown.options, TP_ERR_VERSION, "leave the newer field zero");
   assert_refused(OPTIONS(URL, .api = (tp_openai_api)3), TP_ERR_USAGE, "api");
-  assert_refused(OPTIONS(URL, .reserved_ = {0, 1}), TP_ERR_USAGE, "reserved_");
+  assert_refused(OPTIONS(URL, .reserved_ = {1}), TP_ERR_USAGE, "reserved_");
   assert_refused(OPTIONS(URL, .traceparent_ctx = &grown), TP_ERR_USAGE, "traceparent_ctx: it is set");
   assert_refused(OPTIONS(URL, .quirks = 8), TP_ERR_USAGE, "quirks: it has a bit that is no TP_OPENAI_QUIRK_*");
   assert_refused(OPTIONS(URL, .model = ""), TP_ERR_USAGE, "model");
