@@ -4,8 +4,8 @@
  * the first piece of the answer: until then a guard may still refuse, and the client reads a status.
  *
  * The thread that owns the turn writes pieces; the front's thread notices that the client has left or reads again. Both
- * hold the turn's lock. What a stream does not take waits in the exchange, up to TAIL_MAX: a client that reads more
- * slowly than the model writes loses its turn then. */
+ * hold the turn's lock. What a stream does not take waits in the exchange, and holds the model's answer back until the
+ * stream takes it. A model that does not pause fills the exchange up to TAIL_MAX: then the turn is cancelled. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ enum { TAIL_MAX = 4 << 20, ID_DIGITS = 24 };
 
 void tp__server_turn_unref(tp__server_turn *turn) {
   if (!tp__references_unref(&turn->refs)) return;
-  assert(!turn->exchange && !turn->is_listed && !turn->is_waiting);
+  assert(!turn->exchange && !turn->hold && !turn->is_listed && !turn->is_waiting);
   tp__client_calls_fini(turn);
   tp_submission_unref(turn->submission);
   tp__bytes_fini(&turn->text);
@@ -169,7 +169,7 @@ static void refuse_locked(tp__exchange *exchange, const tp__refusal *refusal) {
   tp__refusal_answer(refusal, request);
 }
 
-/* @return false: the client is too slow, or there is no memory. */
+/* @return false: the client is too slow for a model that does not pause, or there is no memory. */
 static bool put_locked(tp__exchange *exchange, const tp__bytes *out) {
   static const tp__http_field fields[] = {{"Content-Type", "text/event-stream; charset=utf-8"},
                                           {"Cache-Control", "no-cache"},
@@ -193,6 +193,21 @@ static void end_put_locked(tp__exchange *exchange) {
   else end_stream_locked(exchange);
 }
 
+/* What waits for the client waits no more. @return to be released when nothing is locked; NULL: it holds nothing. */
+static tp_hold *take_hold_locked(tp__server_turn *turn) {
+  TP__LOCKED(&turn->lock);
+  tp_hold *hold = turn->hold;
+  turn->hold = NULL;
+  return hold;
+}
+
+static void release_hold(tp__server_turn *turn) {
+  tp__lock_acquire(&turn->lock);
+  tp_hold *hold = take_hold_locked(turn);
+  tp__lock_release(&turn->lock);
+  tp_hold_release(hold);
+}
+
 void tp__server_turn_cancel(tp__server_turn *turn) {
   tp__lock_acquire(&turn->lock);
   turn->cancelled = true;
@@ -204,8 +219,9 @@ void tp__server_turn_cancel(tp__server_turn *turn) {
 /* ---- what the runtime notifies ---- */
 
 /* Text before a call of a tool and the answer after it are two paragraphs. */
-static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
-  bool fits = true;
+static void add_piece(tp__server_turn *turn, const tp_event *event) {
+  tp_text piece = event->text;
+  bool fits = true, holds = false, is_thinking = event->kind == TP_EVENT_THINKING;
   if (piece.size == 0) return;
   tp__lock_acquire(&turn->lock);
   tp__exchange *exchange = turn->exchange;
@@ -222,8 +238,10 @@ static void add_piece(tp__server_turn *turn, tp_text piece, bool is_thinking) {
     exchange->form->piece(exchange, &out, piece, is_thinking);
     fits = put_locked(exchange, &out);
     tp__bytes_fini(&out);
+    holds = exchange->tail.size > 0 && !turn->hold && (turn->hold = tp_event_hold(event));
   }
   tp__lock_release(&turn->lock);
+  if (holds) tp__metrics_add(turn->server->metrics, TP__METRIC_answers_held, (tp_text){0}, (tp_text){0}, 1);
   if (!fits) tp__server_turn_cancel(turn);
 }
 
@@ -240,6 +258,7 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
   if (!turn) return;
   switch (event->kind) {
     case TP_EVENT_MODEL_BEGIN:
+      release_hold(turn); /* that of an answer that is complete */
       turn->separates = true;
       turn->asked_ns = event->time_ns;
       (void)tp__copy_cut(turn->model, sizeof turn->model, event->model);
@@ -248,14 +267,14 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
     case TP_EVENT_MODEL_DELTA:
       turn->had_delta = true;
       observe_first(turn, event);
-      add_piece(turn, event->text, false);
+      add_piece(turn, event);
       break;
     case TP_EVENT_THINKING:
       observe_first(turn, event);
-      add_piece(turn, event->text, true);
+      add_piece(turn, event);
       break;
     case TP_EVENT_MODEL_END: /* a model without deltas has its whole text here */
-      if (!turn->had_delta && event->status == TP_OK) add_piece(turn, event->text, false);
+      if (!turn->had_delta && event->status == TP_OK) add_piece(turn, event);
       tp__lock_acquire(&turn->lock);
       turn->input_tokens += event->input_tokens;
       turn->output_tokens += event->output_tokens;
@@ -362,9 +381,11 @@ static void on_end(void *ctx, const tp_turn_result *result) {
   tp__server_turn *turn = ctx;
   tp__lock_acquire(&turn->lock);
   turn->ended = true;
+  tp_hold *hold = take_hold_locked(turn);
   if (turn->exchange && result->outcome == TP_TURN_COMPLETED) end_completed_locked(turn->exchange, result);
   else if (turn->exchange) end_failed_locked(turn->exchange, result);
   tp__lock_release(&turn->lock);
+  tp_hold_release(hold);
   unlist_and_release(turn);
   tp__server_turn_unref(turn);
 }
@@ -383,7 +404,9 @@ void tp__exchange_gone(void *ctx, void *data) {
   bool ends = is_open && exchange->tail_ends;
   if (ends) end_stream_locked(exchange);
   bool cancels = is_open && !ends && !turn->server->options.goes_on;
+  tp_hold *hold = is_open ? take_hold_locked(turn) : NULL; /* for a turn that goes on */
   tp__lock_release(&turn->lock);
+  tp_hold_release(hold);
   if (cancels) tp__server_turn_cancel(turn);
   tp__server_turn_unref(turn);
 }
@@ -394,13 +417,16 @@ void tp__exchange_drained(void *ctx, tp__http_request *request, void *data) {
   if (!exchange) return;
   tp__server_turn *turn = exchange->turn;
   tp__references_ref(&turn->refs);
+  tp_hold *hold = NULL;
   tp__lock_acquire(&turn->lock);
   if (turn->exchange == exchange && exchange->tail.size > 0 &&
       tp__http_stream_put(request, tp__bytes_text(&exchange->tail)) != TP_ERR_FULL) {
-    tp__bytes_clear(&exchange->tail);
+    hold = take_hold_locked(turn);
+    tp__bytes_fini(&exchange->tail);
     if (exchange->tail_ends) end_stream_locked(exchange);
   }
   tp__lock_release(&turn->lock);
+  tp_hold_release(hold);
   tp__server_turn_unref(turn);
 }
 

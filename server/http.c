@@ -25,6 +25,7 @@ enum {
   BACKLOG = 1024,
   SEND_BUFFER_BYTES = 128 << 10,
   BLOCK_BYTES = 16 << 10,
+  KEPT_BYTES_MAX = 4 << 10,    /* of the memory of a stream of which nothing waits */
   COPIED_BYTES_MAX = 64 << 10, /* a longer body is sent by read_out(), which notices whether the client reads */
   DISCARDED_MAX = 4            /* times body_bytes_max: of a body that is too large, before its connection is closed */
 };
@@ -231,6 +232,7 @@ static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_
   request->out_at += size;
   if (request->is_stream) request->body_out += size;
   if (request->out_at == request->out.size) {
+    if (request->out.capacity > KEPT_BYTES_MAX) tp__bytes_fini(&request->out);
     tp__bytes_clear(&request->out);
     request->out_at = 0;
   }
@@ -293,7 +295,8 @@ tp_status tp__http_stream_put(tp__http_request *request, tp_text bytes) {
   if (request->gone) status = TP_ERR_CANCELLED;
   else if (waits > 0 && waits + bytes.size > request->http->options.stream_bytes_max) status = TP_ERR_FULL;
   request->refused |= status == TP_ERR_FULL;
-  if (status == TP_OK && request->out_at > 0 && request->out_at >= waits) {
+  bool is_full = request->out.size + bytes.size >= request->out.capacity;
+  if (status == TP_OK && request->out_at > 0 && (is_full || request->out_at >= waits)) {
     memmove(request->out.data, request->out.data + request->out_at, waits);
     request->out.size = waits;
     request->out_at = 0;

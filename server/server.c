@@ -19,6 +19,7 @@ enum {
   SESSIONS_MAX = 10000,
   BODY_BYTES_MAX = 32 << 20,
   CONNECTIONS_MAX = 16384,
+  STREAM_BYTES_MAX = (64 << 10) - 1, /* with a NUL a power of two; about as much may wait in the exchange */
   KEY_BYTES_MIN = 16,
   CANCEL_LOOK_MS = 20
 };
@@ -342,6 +343,7 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
                                  .body_bytes_max = o->body_bytes_max,
                                  .connections_max = o->connections_max,
                                  .receive_limit_ms = o->receive_limit_ms,
+                                 .stream_bytes_max = STREAM_BYTES_MAX,
                                  .keep_alive = KEEP_ALIVE};
   const tp__http_handlers handlers = {.request = on_request,
                                       .gone = on_gone,

@@ -119,6 +119,7 @@ struct tp__server_turn {
   tp__lock lock;
   /* under lock */
   tp__exchange *exchange; /* NULL: no client listens */
+  tp_hold *hold;          /* of the answer that is being written; NULL: the client reads fast enough */
   tp__bytes text, thinking;
   int64_t input_tokens, output_tokens;                   /* of the requests so far */
   int64_t reported_input_tokens, reported_output_tokens; /* in the usage of earlier exchanges */

@@ -165,6 +165,10 @@ void cli_model_traceparent(cli_traceparent_fn *give, void *ctx) {
   traceparent_ctx = ctx;
 }
 
+static bool http1;
+
+void cli_model_http1(void) { http1 = true; }
+
 #ifdef CLI_OPENAI
 static tp_openai_options options_of(const cli_model_name *named, const char *name, tp_openai_api api) {
   return (tp_openai_options){.struct_size = sizeof(tp_openai_options),
@@ -177,6 +181,7 @@ static tp_openai_options options_of(const cli_model_name *named, const char *nam
                                        (named->think_first ? TP_OPENAI_QUIRK_THINK_FIRST : 0u) |
                                        (named->cumulative_deltas ? TP_OPENAI_QUIRK_CUMULATIVE : 0u),
                              .api = api,
+                             .http1 = http1,
                              .traceparent = traceparent,
                              .traceparent_ctx = traceparent ? traceparent_ctx : NULL};
 }

@@ -22,6 +22,9 @@ const char *cli_model_name_check(const cli_model_name *name);
 typedef bool cli_traceparent_fn(void *ctx, const tp_text *ids, uint32_t id_count, char ret_text[56]);
 /** Of all models that are opened from now on; the main thread's. NULL: none. */
 void cli_model_traceparent(cli_traceparent_fn *give, void *ctx);
+/** Models that are opened from here on speak HTTP/1.1, so that an answer which a slow client holds back waits where it
+ *  comes from (tp_openai_options.http1). */
+void cli_model_http1(void);
 
 /** Whether the models of the command line are ones that cli_models_open() understands, and go together.
  *  @param command  that of the user, for messages.

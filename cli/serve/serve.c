@@ -180,6 +180,7 @@ static int open_runtime(serving *s) {
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
   if (status == CLI_OK) status = open_questions(s);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);
+  cli_model_http1();
   if (s->traces) cli_model_traceparent(cli_traces_parent, s->traces);
   if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
   return status == CLI_OK ? add_agents(s) : status;

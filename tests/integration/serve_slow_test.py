@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of turnphase serve that read more slowly than the model writes: the answer is held back where it comes from.
+
+    python3 tests/integration/serve_slow_test.py TURNPHASE [--long]
+
+Prints TAP. The model is a server here that writes as fast as it is read, and counts. With --long one client reads
+10 KB/s, and more read nothing.
+"""
+
+import http.server
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from serve_test import LIMIT_S, Serving, until  # noqa: E402 pylint: disable=wrong-import-position
+
+PIECE = 'abcdefgh' * 64
+ANSWER_BYTES = 8 << 20  # of text; what waits above 4 MiB would cancel the turn if nothing were held back
+HELD_BYTES_MAX = 256 << 10
+LONG = '--long' in sys.argv
+READERS = 200 if LONG else 20
+BUFFERS_MAX = 4 << 20  # what the kernel takes of a stream from the model; it does not grow with the answer
+
+
+class Model(http.server.ThreadingHTTPServer):
+    """Writes an endless answer, or one of `size` bytes of text; `written` counts what has left, of all answers."""
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, size=ANSWER_BYTES, stalls=False):
+        self.size, self.written, self.broken = size, 0, 0
+        self.goes_on = threading.Event()  # at the end of an answer that stalls
+        if not stalls:
+            self.goes_on.set()
+        super().__init__(('127.0.0.1', 0), Answer)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def options(self):
+        return '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server_port}/v1'
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request, client_address):
+        self.broken += 1
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def setup(self):
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        super().setup()
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self.send_response(200)
+        self.send_header('Content-Type', 'text/event-stream')
+        self.send_header('Connection', 'close')
+        self.end_headers()
+        chunk = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
+                 'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': PIECE}, 'finish_reason': None}]}
+        event = f'data: {json.dumps(chunk)}\n\n'.encode()
+        for _ in range(self.server.size // len(PIECE) // 16):
+            self.wfile.write(event * 16)
+            self.server.written += 16 * len(PIECE)
+        self.server.goes_on.wait()
+        chunk['choices'][0].update(delta={}, finish_reason='stop')
+        self.wfile.write(f'data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n'.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+class Reader:
+    """A client that has asked for a stream and reads only when it is told to."""
+
+    def __init__(self, serving):
+        self.socket = socket.socket()
+        self.socket.settimeout(LIMIT_S)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+        self.socket.connect(('127.0.0.1', serving.port))
+        body = json.dumps({'model': 'any', 'stream': True, 'messages': [{'role': 'user', 'content': 'hi'}]})
+        self.socket.sendall(f'POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\n'
+                            f'Content-Length: {len(body)}\r\n\r\n{body}'.encode())
+        self.text = bytearray()
+
+    def read(self, size=1 << 20):
+        got = self.socket.recv(size)
+        self.text += got
+        return len(got)
+
+    def rest(self):
+        while self.read():
+            pass
+        self.socket.close()
+        return self.text
+
+
+def number_of(serving, name):
+    found = re.search(rf'^turnphase_{name} (\S+)$', serving.ask('GET', '/metrics')[2], re.M)
+    return float(found.group(1)) if found else 0
+
+
+def ended(serving, outcome):
+    return number_of(serving, f'turns_total{{outcome="{outcome}"}}')
+
+
+def memory_of(serving):
+    with open(f'/proc/{serving.process.pid}/status', encoding='utf-8') as file:
+        return int(re.search(r'VmRSS:\s+(\d+) kB', file.read()).group(1)) << 10
+
+
+def pauses(model):
+    """Whether nothing has left the model while /metrics was asked 20 times."""
+    before = model.written
+    return lambda serving: [number_of(serving, 'ready') for _ in range(20)] and model.written == before
+
+
+def wait_for_pause(serving, model):
+    until(lambda: number_of(serving, 'answers_held_total') > 0)
+    until(lambda: pauses(model)(serving))
+
+
+def a_slow_reader_holds_the_model_back_and_gets_all(program):
+    with Model() as model, Serving(program, *model.options()) as serving:
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        assert model.written < BUFFERS_MAX, model.written
+        held = model.written
+        for _ in range(40):
+            reader.read()
+        until(lambda: model.written > held or reader.read() == 0)  # it goes on by itself
+        text = reader.rest()
+        assert text.count(PIECE.encode()) == ANSWER_BYTES // len(PIECE), text[-200:]
+        assert b'"finish_reason":"stop"' in text and text.endswith(b'data: [DONE]\n\n'), text[-200:]
+        assert ended(serving, 'completed') == 1
+
+
+def a_fast_reader_beside_it_is_not_held(program):
+    with Model() as model, Serving(program, *model.options()) as serving:
+        slow = Reader(serving)
+        wait_for_pause(serving, model)
+        assert Reader(serving).rest().count(PIECE.encode()) == ANSWER_BYTES // len(PIECE)
+        assert number_of(serving, 'http_requests_open') == 1
+        slow.socket.close()
+        until(lambda: ended(serving, 'cancelled') == 1)
+
+
+def a_client_that_leaves_ends_what_it_held(program):
+    with Model() as model, Serving(program, *model.options()) as serving:
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        reader.socket.close()
+        until(lambda: ended(serving, 'cancelled') == 1 and model.broken == 1)
+
+
+def a_turn_that_goes_on_is_not_held_by_who_has_left(program):
+    with Model() as model, Serving(program, *model.options(), '--goes-on') as serving:
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        reader.socket.close()
+        until(lambda: ended(serving, 'completed') == 1)
+        assert model.written == ANSWER_BYTES
+
+
+def the_deadline_of_a_turn_does_not_wait(program):
+    with Model() as model, Serving(program, *model.options(), '--max-time', '1') as serving:
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        until(lambda: ended(serving, 'timed_out') == 1 and model.broken == 1)
+        text = reader.rest()  # what waited, and why there is no more
+        assert b'"code":"timeout"' in text[-1000:], text[-1000:]
+
+
+def an_end_does_not_wait_for_a_reader(program):
+    if not LONG:
+        return 'it takes 3 s: --long'
+    with Model() as model:
+        serving = Serving(program, *model.options(), '--max-time', '1')
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        serving.__exit__(None)  # SIGTERM: the turn ends by its limit, and the front within 2 s more
+        reader.socket.close()
+    return None
+
+
+def memory_of_each(serving, readers, ready):
+    before = memory_of(serving)
+    readers.extend(Reader(serving) for _ in range(READERS))
+    until(ready)
+    return (memory_of(serving) - before) // READERS
+
+
+def what_waits_for_a_reader_is_bounded(program):
+    """By memory: many that read nothing, and as many that have read all, whose models have written as much."""
+    readers = []
+    with Model() as model, Serving(program, *model.options()) as serving:
+        slow = memory_of_each(serving, readers, lambda: number_of(serving, 'answers_held_total') >= READERS and
+                              pauses(model)(serving))
+        written = model.written // READERS
+        for reader in readers:
+            reader.socket.close()
+        until(lambda: ended(serving, 'cancelled') == READERS)
+    with Model(size=written, stalls=True) as model, Serving(program, *model.options()) as serving:
+        threads = []
+
+        def all_read():
+            if not threads:
+                threads.extend(threading.Thread(target=reader.rest) for reader in readers)
+                for thread in threads:
+                    thread.start()
+            return sum(len(reader.text) for reader in readers) >= READERS * (written - 16 * len(PIECE))
+        readers.clear()
+        fast = memory_of_each(serving, readers, all_read)
+        model.goes_on.set()
+        for thread in threads:
+            thread.join()
+    print(f'# {READERS} readers of {written >> 10} KiB of text so far: {slow >> 10} KiB of memory where they read '
+          f'nothing, {fast >> 10} KiB where they have read all')
+    assert slow - fast <= HELD_BYTES_MAX, (slow, fast)
+
+
+def a_reader_of_10_kb_a_second(program):
+    if not LONG:
+        return 'it takes 20 s: --long'
+    with Model(size=1 << 30) as model, Serving(program, *model.options()) as serving:
+        reader = Reader(serving)
+        wait_for_pause(serving, model)
+        before, most, end = memory_of(serving), 0, time.monotonic() + 20
+        while time.monotonic() < end:
+            reader.read(1000)
+            most = max(most, memory_of(serving))
+            time.sleep(0.1)
+        print(f'# a reader of 10 KB/s: {(most - before) >> 10} KiB more after 20 s; '
+              f'its model has written {model.written >> 10} KiB of text')
+        assert most - before <= HELD_BYTES_MAX, (before, most)
+        reader.socket.close()
+        until(lambda: ended(serving, 'cancelled') == 1)
+    return None
+
+
+CASES = [a_slow_reader_holds_the_model_back_and_gets_all, a_fast_reader_beside_it_is_not_held,
+         a_client_that_leaves_ends_what_it_held, a_turn_that_goes_on_is_not_held_by_who_has_left,
+         the_deadline_of_a_turn_does_not_wait, an_end_does_not_wait_for_a_reader, what_waits_for_a_reader_is_bounded,
+         a_reader_of_10_kb_a_second]
+
+
+def main(program):
+    failed = 0
+    print(f'1..{len(CASES)}', flush=True)
+    for number, case in enumerate(CASES, 1):
+        try:
+            skip = case(program)
+            print(f'ok {number} - {case.__name__}' + (f' # SKIP {skip}' if skip else ''), flush=True)
+        except Exception as error:  # pylint: disable=broad-except
+            failed += 1
+            line = error.__traceback__.tb_next.tb_lineno
+            why = str(error)[:600]
+            print(f'not ok {number} - {case.__name__}\n# line {line}: {type(error).__name__}: {why}', flush=True)
+    return failed
+
+
+if __name__ == '__main__':
+    sys.exit(1 if main(os.path.abspath(sys.argv[1])) else 0)
