@@ -94,7 +94,8 @@ typedef struct tp_history_query {
  *  the struct, on success only; destroy is called exactly once. A function that is not marked required may be NULL:
  *  then the history does not support it.
  *  Threads: load, append and delete_session may block and come on handler threads or on that of a caller, one call per
- *  session at a time; calls of several sessions come at once. */
+ *  session at a time, also where a turn was cancelled and has left a call that still runs: the next call of the session
+ *  comes after that has returned. Calls of several sessions come at once. */
 typedef struct tp_history {
   size_t struct_size;
   void *ctx;

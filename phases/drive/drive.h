@@ -64,9 +64,10 @@ struct tp__drive {
   tp__timer_entry limit_timer;   /* of a turn that waits */
   const tp__attempt *call;       /* of a nested turn, when the call's thread waits for it; else NULL */
   tp__timer_entry call_timer;    /* when to look whether that was cancelled */
-  tp__timer_entry busy_timer;    /* when to ask again for a session that a turn of another process has */
+  tp__timer_entry busy_timer;    /* when to ask again for a session that is busy */
   int64_t busy_until_ns;         /* then it asks no more; 0: it has not waited for the session */
-  int64_t busy_pause_ns;         /* between two loads */
+  int64_t left_until_ns;         /* the same for a call to the history that a turn has left */
+  int64_t busy_pause_ns;         /* between two looks */
   bool has_appended;             /* or tried to */
   bool is_fenced;                /* a store has said that the session was taken over: nothing more is begun */
   bool begun;
@@ -184,7 +185,8 @@ bool tp__drive_cancel_queued(tp__drive *drive);
 /** The turn has ended: another one begins where it was admitted. */
 void tp__drive_release_quota(tp__drive *drive);
 
-/* ---- step_work.c: a turn that waits for a session that a turn of another process has ---- */
+/* ---- step_work.c: a turn that waits for a session that a turn of another process has, or for a call to its history
+ * that a turn has left ---- */
 
 void tp__drive_init_busy(tp__drive *drive);
 /** Its owner: a turn that was cancelled waits no more. */

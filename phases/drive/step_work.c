@@ -45,11 +45,37 @@ void tp__drive_load_failed(tp__drive *d, const tp__host_call *call, tp_status st
 }
 
 static void begin_turn(tp__drive *d) {
+  d->left_until_ns = 0;
   if (tp__known_turn_answer(d)) return;
   tp__drive_go(d, d->session->started ? TP__STEP_INTAKE : TP__STEP_SESSION_START);
 }
 
-/* ---- a session that a turn of another process has ---- */
+/* ---- a session that is busy ---- */
+
+static void look_again(tp__drive *d, int64_t now_ns, int64_t until_ns) {
+  int64_t left_ns = until_ns - now_ns;
+  tp__strand_timer_add(&d->turn->core.strand, &d->busy_timer,
+                       now_ns + (d->busy_pause_ns < left_ns ? d->busy_pause_ns : left_ns));
+  d->busy_pause_ns = d->busy_pause_ns < BUSY_PAUSE_NS_MAX / 2 ? 2 * d->busy_pause_ns : BUSY_PAUSE_NS_MAX;
+}
+
+static const char left_call[] = "a call to the history that an earlier turn has left still runs";
+
+/* A history has one call of a session at a time. One that a turn has left, because it was cancelled or its time was
+ * over, may still run: it would claim the session after the next turn, which would lose what it has to append.
+ * @return whether the turn waits, and looks again then. */
+static bool wait_for_left_call(tp__drive *d) {
+  if (!tp__session_history_is_called(d->session)) return false;
+  int64_t now_ns = tp__now_ns();
+  if (!d->left_until_ns) {
+    d->left_until_ns = tp__deadline_after_ms(now_ns, TP__HOST_CALL_LIMIT_MS);
+    d->busy_pause_ns = BUSY_PAUSE_NS_MIN;
+    d->waits_since_ns = now_ns;
+  }
+  if (now_ns >= d->left_until_ns) return false;
+  look_again(d, now_ns, d->left_until_ns);
+  return true;
+}
 
 /* @return whether the turn waits, and asks again then. */
 static bool wait_for_session(tp__drive *d) {
@@ -63,18 +89,16 @@ static bool wait_for_session(tp__drive *d) {
     d->busy_pause_ns = BUSY_PAUSE_NS_MIN;
   }
   if (now_ns >= d->busy_until_ns) return false;
-  int64_t left_ns = d->busy_until_ns - now_ns;
-  tp__strand_timer_add(&d->turn->core.strand, &d->busy_timer,
-                       now_ns + (d->busy_pause_ns < left_ns ? d->busy_pause_ns : left_ns));
-  d->busy_pause_ns = d->busy_pause_ns < BUSY_PAUSE_NS_MAX / 2 ? 2 * d->busy_pause_ns : BUSY_PAUSE_NS_MAX;
+  look_again(d, now_ns, d->busy_until_ns);
   return true;
 }
 
 static void busy_fired(tp__timer_entry *timer, int64_t now_ns) {
   (void)now_ns;
   tp__drive *d = TP__CONTAINER(timer, tp__drive, busy_timer);
-  TP__ASSERT(d->step == TP__STEP_LOAD && !d->host_call);
-  if (!tp__drive_out_of_time(d)) tp__step_load(d);
+  TP__ASSERT((d->step == TP__STEP_LOAD || d->step == TP__STEP_COMMIT) && !d->host_call);
+  if (d->step == TP__STEP_COMMIT) tp__step_commit(d);
+  else if (!tp__drive_out_of_time(d)) tp__step_load(d);
 }
 
 void tp__drive_init_busy(tp__drive *d) {
@@ -83,7 +107,7 @@ void tp__drive_init_busy(tp__drive *d) {
 }
 
 void tp__drive_cancel_busy(tp__drive *d) {
-  if (tp__list_empty(&d->busy_timer.link)) return;
+  if (d->step != TP__STEP_LOAD || tp__list_empty(&d->busy_timer.link)) return;
   tp__strand_timer_remove(&d->busy_timer);
   (void)tp__drive_out_of_time(d);
 }
@@ -146,12 +170,18 @@ void tp__drive_load(tp__drive *d, bool claims, void (*on_end)(tp__host_call *cal
   call->on_end = on_end;
   call->ctx = d;
   d->host_call = call;
-  if (!d->busy_until_ns) d->waits_since_ns = tp__now_ns(); /* else it has waited since the first load */
+  if (!d->busy_until_ns && !d->left_until_ns) d->waits_since_ns = tp__now_ns(); /* else it has waited since then */
   tp__host_call_start(call, d->turn->core.deadline_ns);
 }
 
 void tp__step_load(tp__drive *d) {
   bool shared = d->session->history.shared;
+  if (wait_for_left_call(d)) return;
+  if (tp__session_history_is_called(d->session)) {
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_TIMEOUT,
+                   tp__arena_printf(&d->arena, "the history was not loaded: %s", left_call));
+    return;
+  }
   if (!tp__session_has_history(d->session) || (d->session->started && !shared)) begin_turn(d);
   else tp__drive_load(d, shared, load_ended);
 }
@@ -412,7 +442,7 @@ static void start_append(tp__drive *d, tp__host_call *call, void (*on_end)(tp__h
   call->on_end = on_end;
   call->ctx = d;
   d->host_call = call;
-  d->waits_since_ns = tp__now_ns();
+  if (!d->left_until_ns) d->waits_since_ns = tp__now_ns();
   tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
 }
 
@@ -508,6 +538,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
 }
 
 void tp__step_commit(tp__drive *d) {
+  if (!d->session->history.shared && wait_for_left_call(d)) return; /* its own load; without a claim it appends, too */
   tp__phase_let_go(&d->request_context);
   tp__made_request_free(d->made);
   d->made = NULL;
@@ -523,6 +554,10 @@ void tp__step_commit(tp__drive *d) {
   if (status != TP_OK || !kept || (d->session->history.shared && !d->session->has_claim)) {
     TP__ASSERT(!kept || status != TP_OK || d->outcome != TP_TURN_COMPLETED); /* it had no session to run in */
     after_commit(d, status, NULL);
+    return;
+  }
+  if (tp__session_history_is_called(d->session)) {
+    after_commit(d, TP_ERR_TIMEOUT, left_call);
     return;
   }
   tp__host_call *call = tp__host_call_new(d->turn, d->session, "history.append");

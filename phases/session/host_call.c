@@ -9,15 +9,23 @@ enum { LIST_BYTES = 256 }; /* in the block, after the call: the messages of a us
 
 static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
+/* Of the history; a compaction is the host's own. */
+static bool blocks(const tp__host_call *c) { return c->work && (c->load.struct_size || c->request.struct_size); }
+
 /* A call that runs, or may yet, keeps its session from being deleted, also when its caller has stopped waiting. */
 static void begin_to_count(tp__host_call *c) {
   c->counts = true;
+  if (blocks(c)) {
+    TP__ASSERT(!tp__session_history_is_called(c->session));
+    tp__a32_add_relaxed(&c->session->blocking, 1);
+  }
   tp__shared_history_call_begins(c->session->shared, &c->session->history_user);
 }
 
 static void end_to_count(tp__host_call *c) {
   if (!c->counts) return;
   c->counts = false;
+  if (blocks(c)) (void)tp__a32_sub_acq_rel(&c->session->blocking, 1);
   tp__shared_history_call_ends(c->session->shared, &c->session->history_user);
 }
 
@@ -149,6 +157,7 @@ static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *n
   tp__history_permits *permits = tp__layer_history_permits(runtime);
   c->base.pool_item.permits = tp__history_permits_of(permits, session->tenant);
   c->base.pool_item.permits_max = permits->most;
+  c->base.pool_item.is_patient = true; /* a store that is slow delays its turns, and refuses none of them */
   c->base.pool_item.name = name;
   c->turn = &turn->core;
   c->session = session;
@@ -223,6 +232,8 @@ void tp__host_call_start(tp__host_call *c, int64_t end_ns) {
   c->on_end(c, refused == TP_REASON_SHUTDOWN ? TP_ERR_SHUTDOWN : TP_ERR_NO_THREAD);
   tp__attempt_unref(&c->base);
 }
+
+bool tp__session_history_is_called(const tp_session *session) { return tp__a32_load_acquire(&session->blocking) > 0; }
 
 void tp__host_call_drop(tp__host_call *c) {
   TP__ASSERT(tp__attempt_is_alone(&c->base));

@@ -29,7 +29,7 @@ struct tp__host_call {
   void *ctx;
   tp_status status;    /* the work's, or that of the token's completion */
   tp_fault fault;      /* likewise */
-  bool counts;         /* a call of a shared history that has not ended: the owner's, then the work's or the token's */
+  bool counts;         /* a call that has not ended: the owner's, then the work's or the token's */
   const char *message; /* owner: what the work said of its failure; NULL: nothing, or it did not answer */
   size_t block_size;
 };
@@ -47,6 +47,9 @@ void tp__session_release_claim(tp_session *session);
 /** Owner: starts it; on_end comes, be it before this returns. Takes the call.
  *  @param end_ns  it ends at the latest then; TP__NEVER: after its own limit. */
 void tp__host_call_start(tp__host_call *call, int64_t end_ns);
+/** Whether a function of the session's history runs, or may yet: one that a turn has left, where no turn waits for one.
+ *  The next call of the session begins after that (tp_history: one call per session at a time).   Threads: any. */
+bool tp__session_history_is_called(const tp_session *session);
 /** Frees a call that was not started. */
 void tp__host_call_drop(tp__host_call *call);
 

@@ -52,6 +52,7 @@ struct tp_session {
   tp__a32 refs;
   tp__a32 close_asked; /* by the host */
   tp__a32 end_asked;   /* by the host or a drain: session.end runs once */
+  tp__a32 blocking;    /* functions of its history that run or may yet, also those that a turn has left */
   /* under mutex */
   tp__mutex mutex;
   tp__link queue; /* drives that wait */

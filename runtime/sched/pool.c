@@ -508,7 +508,7 @@ tp_reason tp__pool_submit(tp__pool *pool, tp__pool_item *item, tp__pool_thread *
   join_ended_locked(pool);
   if (pool->stop) {
     refused = TP_REASON_SHUTDOWN;
-  } else if (permits && tp__permits_are_lost(permits, item->permits_max)) {
+  } else if (permits && !item->is_patient && tp__permits_are_lost(permits, item->permits_max)) {
     refused = TP_REASON_NO_PERMIT;
   } else if (permits && !tp__permits_try(permits, item->permits_max)) {
     line_up_locked(pool, item);
@@ -603,7 +603,7 @@ static void refuse_line(tp__pool *pool, tp__permits *permits) {
     tp__mutex_lock(&pool->mutex);
     tp__link *first = tp__permits_first(permits);
     tp__pool_item *item = NULL;
-    if (first && tp__permits_are_lost(permits, item_of(first)->permits_max)) {
+    if (first && !item_of(first)->is_patient && tp__permits_are_lost(permits, item_of(first)->permits_max)) {
       item = item_of(first);
       leave_line_locked(pool, item);
     }

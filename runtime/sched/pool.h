@@ -64,6 +64,7 @@ typedef struct tp__pool_item {
   tp__lane lane;
   tp__permits *permits; /* NULL: needs none */
   uint32_t permits_max;
+  bool is_patient;    /* waits in line also where abandoned functions hold all permits: they will return */
   uint32_t queue_max; /* it is shed where so many wait for a thread already; 0: never */
   bool keeps_permit;  /* also while its token is open after a deferral */
   tp_inbox *inbox;    /* not NULL: it goes there when there is a permit, and never to a thread. Kept by the owner */

@@ -32,6 +32,22 @@ static history_call *begin_call(world *w, tp_text session) {
   return call;
 }
 
+/* Byte by byte: ThreadSanitizer would take strlen() and its like for accesses of the library's, which are ordered by
+ * what it does; the notes of the world are ordered by the seam alone. */
+static bool is_of(const history_call *call, const char *session, size_t size) {
+  size_t i = 0;
+  while (i < size && call->session[i] == session[i] && call->session[i]) i++;
+  return i == size && !call->session[i];
+}
+
+/* A call that blocks: no other one of its session runs, also when its turn has left it. */
+static history_call *begin_blocking(world *w, tp_text session) {
+  for (const history_call *call = w->history_calls; call; call = call->next)
+    if (call->running && !call->token.bits && is_of(call, session.data, session.size))
+      world_fail(w, "a history has one blocking call of a session at a time", "%s", call->session);
+  return begin_call(w, session);
+}
+
 /* A drain looks every millisecond at what an append holds up: where no clock jumps, none takes its whole limit. */
 static bool may_hang(const world *w) { return w->s->fault_level >= FAULTS_CLOCK; }
 
@@ -46,7 +62,7 @@ static int64_t draw_delay(const world *w) {
 static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   world *w = ctx;
   (void)fault;
-  history_call *call = begin_call(w, request->session);
+  history_call *call = begin_blocking(w, request->session);
   tp__sim_sleep_ns(world_hang_ns(w, draw_delay(w)));
   call->running = false;
   call->answered = true;
@@ -64,7 +80,7 @@ static void check_batch(world *w, const tp_history_append *batch) {
 static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
   world *w = ctx;
   (void)fault;
-  history_call *call = begin_call(w, request->session);
+  history_call *call = begin_blocking(w, request->session);
   tp__sim_sleep_ns(world_hang_ns(w, draw_delay(w)));
   check_batch(w, request);
   call->running = false;
@@ -132,14 +148,6 @@ static void cancel(void *ctx, tp_token token) {
 }
 
 /* ---- delete and the end ---- */
-
-/* Byte by byte: ThreadSanitizer would take strlen() and its like for accesses of the library's, which are ordered by
- * what it does; the notes of the world are ordered by the seam alone. */
-static bool is_of(const history_call *call, const char *session, size_t size) {
-  size_t i = 0;
-  while (i < size && call->session[i] == session[i] && call->session[i]) i++;
-  return i == size && !call->session[i];
-}
 
 /* A token that no thread completes is abandoned with its runtime. */
 static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_fault *fault) {
