@@ -9,6 +9,7 @@
  *   a job that was acknowledged ran, or waits in the store for the next process;
  *   what an acknowledged turn gave the memory is there, or its job waits or is dead;
  *   the file of the store is whole; no descriptor and no program is left;
+ *   no turn lost its session to another one;
  *   memory, descriptors and children did not grow from the second quarter of the time to the last, where that is at
  *   least 12 seconds.
  * Prints a line every ten seconds. Exit: 0 all of that holds, 1 not, 2 usage. */
@@ -550,7 +551,7 @@ int main(int argc, char **argv) {
   const char *const hosts[] = {host, NULL};
   tp_hooks_options hooks = {.struct_size = sizeof hooks,
                             .directory = s.hooks,
-                            .webhook_hosts = hosts,
+                            .webhook_hosts = webhook ? hosts : NULL,
                             .webhook_helper = getenv("TURNPHASE_WEBHOOK")};
   if (webhook) snprintf(host, sizeof host, "127.0.0.1:%d", webhook->port);
   tp_hooks_watch_options watched = {
@@ -600,6 +601,9 @@ int main(int argc, char **argv) {
     printf("%d requests to the webhook\n", webhook->request_count);
     endpoint_close(webhook);
   }
+  for (uint32_t i = 0; i < reasons.count; i++)
+    if (strstr(reasons.texts[i], "taken over") || strstr(reasons.texts[i], "taken the session over"))
+      expect(false, "a session was taken over, and there is one process", reasons.counts[i]);
   expect(open_descriptors() == descriptors, "a descriptor is left", open_descriptors());
   expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a program is left", 0);
   printf(
