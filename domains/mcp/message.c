@@ -416,6 +416,8 @@ tp_text tp__mcp_header_name(tp_text method, tp_text params) {
   if (tp__is_word(method, "tools/call") || tp__is_word(method, "prompts/get"))
     return tp_value_text(tp_value_get(params, "name"));
   if (tp__is_word(method, "resources/read")) return tp_value_text(tp_value_get(params, "uri"));
+  if (tp__is_word(method, "tasks/get") || tp__is_word(method, "tasks/update") || tp__is_word(method, "tasks/cancel"))
+    return tp_value_text(tp_value_get(params, "taskId"));
   return (tp_text){"", 0};
 }
 

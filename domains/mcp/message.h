@@ -160,7 +160,7 @@ size_t tp__mcp_meta_count(const tp__mcp_meta *meta);
 
 /* ---- HTTP headers of 2026-07-28 ---- */
 
-/** The value of Mcp-Name for a request: params.name, or params.uri; empty for methods that have none. */
+/** The value of Mcp-Name for a request: params.name, params.uri or params.taskId; empty for methods that have none. */
 tp_text tp__mcp_header_name(tp_text method, tp_text params);
 /** Adds text as the value of a header: as it is, or =?base64?…?= where HTTP could change it, or the text looks so. */
 void tp__mcp_header_encode(tp_text text, tp__bytes *bytes);

@@ -10,6 +10,10 @@
  * for ask_wait_ms, and then answers with an error that has the question's key; the same call again waits for, or gets,
  * the result of the first one, which runs once. Without a channel the call is denied.
  *
+ * A client of 2026-07-28 that declares the extension for tasks gets a task where a call takes longer than
+ * task_after_ms, and at once where the channel is asked about it. What the call asks the client then is a part of the
+ * task. Tasks live in the process, for an hour.
+ *
  * The tool mcp__SERVER__TOOL is offered as SERVER__TOOL, since hosts add such a prefix themselves; gates see the whole
  * name. Threads: any, but for what a function says. */
 #ifndef TURNPHASE_MCP_SERVER_H
@@ -72,6 +76,10 @@ typedef struct tp_mcp_server_options {
   /** The first lists, as tp_mcp_server_set_list() takes them, copied: no client is answered before they are set. Empty:
    *  none yet. */
   tp_text prompts, resources, templates;
+  /** A call that is not answered after it becomes a task, where the client takes tasks; 0: 10,000. */
+  uint32_t task_after_ms;
+  /** Must be zero. */
+  uint32_t reserved_more_;
 } tp_mcp_server_options;
 
 /** Starts a server. What handlers, tools and policies the runtime has is registered before.
@@ -127,7 +135,8 @@ typedef void (*tp_mcp_inputs_fn)(void *ctx, tp_text answers);
  *  Threads: any, until the call is answered. */
 TP_API tp_status tp_mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count,
                                  tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Whether the client declared a capability: "elicitation", "sampling", "roots". Threads: any, until it is answered. */
+/** Whether the client declared a capability: "elicitation", "sampling", "roots", "tasks".
+ *  Threads: any, until it is answered. */
 TP_API bool tp_mcp_call_can(tp_mcp_call *call, const char *capability);
 /** Answers get_prompt and the other callbacks; once. @param result  value: a map as the protocol has it; copied.
  *  Threads: any. */

@@ -8,6 +8,7 @@
  * What it does is public: turnphase.h and mcp_server.h. */
 #include <assert.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,34 @@ static const char prompts[] =
 
 static tp_answer run_trigger(void *ctx, tp_tool_run *run);
 
+/* ---- tools that are tasks, where the client takes them: they take longer than TASK_AFTER_MS ---- */
+
+enum { TASK_AFTER_MS = 400, JOB_MS = 1000, STEP_MS = 20 };
+
+static bool needs_tasks(tp_mcp_call *call) {
+  if (tp_mcp_call_can(call, "tasks")) return false;
+  tp_mcp_call_fail(call, -32021, "the client lacks the extension for tasks",
+                   json("{\"requiredCapabilities\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}}"));
+  return true;
+}
+
+static void sleep_ms(const tp_tool_run *run, int64_t ms) {
+  for (; ms > 0 && !tp_tool_run_cancelled(run); ms -= STEP_MS) poll(NULL, 0, STEP_MS);
+}
+
+static tp_answer run_job(void *ctx, tp_tool_run *run) {
+  const char *name = ctx;
+  tp_mcp_call *call = tp_mcp_call_of(run);
+  tp_text arguments = tp_tool_run_arguments(run), who = tp_value_text(tp_value_get(arguments, "name"));
+  if (strcmp(name, "greet") == 0) return tp_tool_printf(run, "Hello, %.*s!", (int)who.size, who.size ? who.data : "");
+  if (strcmp(name, "failing_job") == 0 && needs_tasks(call)) return tp_tool_error(run, tp_text_of("no tasks"));
+  bool is_computed = strcmp(name, "slow_compute") == 0;
+  sleep_ms(run, is_computed ? tp_value_int(tp_value_get(arguments, "seconds"), 0) * 1000 : JOB_MS);
+  if (is_computed) return tp_tool_ok(run, tp_text_of("42"));
+  if (strcmp(name, "protocol_error_job") == 0) tp_mcp_call_fail(call, -32603, "the job broke", (tp_text){0});
+  return tp_tool_error(run, tp_text_of("the job failed"));
+}
+
 /* ---- tools that ask the client ---- */
 
 /** What a tool asks for, round after round: arrays of {key, method, params}. */
@@ -120,6 +149,7 @@ typedef struct asker {
 #define TEXT(name) "\"" name "\":{\"type\":\"string\"}"
 #define NAME ELICIT("user_name", "What is your name?", TEXT("name"), "\"name\"")
 #define OK_BOX ELICIT("confirm", "Please confirm", "\"ok\":{\"type\":\"boolean\"}", "\"ok\"")
+#define CONFIRM(key) ELICIT(key, "Sure?", "\"confirm\":{\"type\":\"boolean\"}", "\"confirm\"")
 #define SAMPLE(key, question, tokens)                                                      \
   "{\"key\":\"" key                                                                        \
   "\",\"method\":\"sampling/createMessage\",\"params\":{\"messages\":[{\"role\":\"user\"," \
@@ -181,6 +211,9 @@ static const asker askers[] = {
      ""},
     {"test_input_required_result_capabilities", NULL, {"[" NAME "," SAMPLE("greeting", "Hello?", "50") "]"}, ""},
     {"test_missing_capability", NULL, {"[" SAMPLE("greeting", "Hello?", "50") "]"}, ""},
+    {"confirm_delete", NULL, {"[" CONFIRM("confirm") "]"}, ""},
+    {"multi_input", NULL, {"[" CONFIRM("first") "," CONFIRM("second") "]"}, ""},
+    {"test_tool_with_task", NULL, {"[" NAME "]"}, "Hello, "},
 };
 
 /** One call of them. */
@@ -193,7 +226,34 @@ typedef struct asked {
 
 static void ask_round(asked *a);
 
+/** The end of a call that is a task by then. */
+typedef struct late_end {
+  tp_token token;
+  char text[4096];
+} late_end;
+
+static void *end_late(void *ctx) {
+  late_end *late = ctx;
+  poll(NULL, 0, JOB_MS);
+  (void)!tp_tool_complete(late->token, false, tp_text_of(late->text), NULL);
+  free(late);
+  return NULL;
+}
+
+static void begin_late_end(const asked *a, const char *text) {
+  pthread_t thread;
+  late_end *late = calloc(1, sizeof *late);
+  late->token = a->token;
+  snprintf(late->text, sizeof late->text, "%s", text);
+  if (pthread_create(&thread, NULL, end_late, late) == 0) pthread_detach(thread);
+}
+
 static void end_asked(asked *a, bool is_error, const char *text) {
+  if (strcmp(a->of->name, "test_tool_with_task") == 0 && !is_error) {
+    begin_late_end(a, text);
+    free(a);
+    return;
+  }
   (void)!tp_tool_complete(a->token, is_error, tp_text_of(text), NULL);
   free(a);
 }
@@ -251,6 +311,7 @@ static tp_answer run_asker(void *ctx, tp_tool_run *run) {
   asked *a = calloc(1, sizeof *a);
   a->of = ctx;
   a->call = tp_mcp_call_of(run);
+  if (strcmp(a->of->name, "confirm_delete") == 0 || strcmp(a->of->name, "multi_input") == 0) sleep_ms(run, JOB_MS);
   const tp_deferral deferral = {.struct_size = sizeof deferral};
   tp_answer answer = tp_tool_defer(run, &deferral, &a->token);
   if (a->token.bits != 0) ask_round(a);
@@ -274,6 +335,10 @@ static const struct {
     {"test_tool_with_progress", run_slow},
     {"test_trigger_tool_change", run_trigger},
     {"test_trigger_prompt_change", run_trigger},
+    {"greet", run_job},
+    {"slow_compute", run_job},
+    {"failing_job", run_job},
+    {"protocol_error_job", run_job},
 };
 enum { SIMPLE = sizeof simple / sizeof *simple, ASKERS = sizeof askers / sizeof *askers };
 
@@ -434,7 +499,8 @@ static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
                                    .ctx = pipes,
                                    .prompts = json(prompts),
                                    .resources = json(resources),
-                                   .templates = json(templates)};
+                                   .templates = json(templates),
+                                   .task_after_ms = TASK_AFTER_MS};
   tp_fault fault = {0};
   if (tp_mcp_server_start(runtime, &options, &server, &fault) != TP_OK) {
     fprintf(stderr, "mcp_fixture: %s: %s\n", fault.subject, fault.message);

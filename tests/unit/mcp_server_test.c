@@ -3,8 +3,10 @@
  * A server of MCP over a runtime: calls of both eras through the gates, on stdio and over HTTP; gates that ask, with
  * every way of an answer; what is refused; cancels, and the end. */
 #include "tests/support/test.h"
+#include "tests/support/json_text.h"
 
 #include <arpa/inet.h>
+#include <sched.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -44,7 +46,8 @@ typedef struct world {
   int to, from; /* the client's ends */
   _Atomic int runs, cancels;
   latch held, ended, questions;
-  tp_token token; /* of the tool that waits */
+  tp_token token;    /* of the tool that waits */
+  tp_mcp_call *call; /* and its call */
   tp_question question;
   char hash[80], key[40], text[TEXT_SIZE];
 } world;
@@ -68,6 +71,7 @@ static tp_answer run_waiting(void *ctx, tp_tool_run *run) {
   world *w = ctx;
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = note_cancel, .ctx = w};
   w->runs++;
+  w->call = tp_mcp_call_of(run);
   tp_answer answer = tp_tool_defer(run, &deferral, &w->token);
   latch_hit(&w->held);
   return answer;
@@ -328,6 +332,7 @@ static const struct {
   tp_status status;
 } wrong_options[] = {
     {{.stdio = false}, TP_ERR_USAGE},
+    {{.stdio = true, .reserved_more_ = 1}, TP_ERR_USAGE},
     {{.http_address = "0.0.0.0"}, TP_ERR_USAGE},
     {{.http_address = "::"}, TP_ERR_USAGE},
     {{.http_address = "127.0.0.1", .http_port = 70000}, TP_ERR_USAGE},
@@ -501,6 +506,183 @@ TEST(the_channel_answers_in_time) {
   latch_wait(&w->questions, 1);
   decide(w, TP_VERDICT_ALLOW);
   expect(hear(w), "ran with nothing");
+  close_world(w);
+}
+
+/* ---- tasks ---- */
+
+#define TASKS "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}"
+#define TASKS_FORMS "{\"elicitation\":{},\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}"
+#define TASK(method, id, rest, capabilities)                                                             \
+  "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tasks/" method "\",\"params\":{\"taskId\":\"" id "\"" rest \
+  "," META(capabilities) "}}"
+
+static const char *ask_task(world *w, const char *format, const char *id) {
+  char line[1024];
+  snprintf(line, sizeof line, format, id);
+  say(w, line);
+  return hear(w);
+}
+
+/* Asks for the task until it has the status. */
+static void await_task(world *w, const char *id, const char *status) {
+  char part[64];
+  snprintf(part, sizeof part, "\"status\":\"%s\"", status);
+  for (int i = 0; i < 5000; i++) {
+    if (strstr(ask_task(w, TASK("get", "%s", "", TASKS_FORMS), id), part)) return;
+    sched_yield();
+  }
+  fail_msg("no %s in %s", status, w->text);
+}
+
+/* @param line  a call that takes longer.   @param ret_id  of its task. */
+static void begin_task(world *w, const char *line, char ret_id[40]) {
+  ask_for(w, line, "\"resultType\":\"task\"");
+  expect(w->text, "\"status\":\"working\"");
+  expect(w->text, "\"ttlMs\":3600000");
+  expect_not(w->text, "\"result\":{\"content");
+  copy_member(w, "\"taskId\":\"", ret_id, 40);
+  assert_int_equal(strlen(ret_id), 32);
+}
+
+TEST(a_call_that_takes_long_is_a_task_for_a_client_that_takes_tasks) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .task_after_ms = 1});
+  char id[40];
+  begin_task(w, CALL("1", "waits", "," META(TASKS)), id);
+  latch_wait(&w->held, 1);
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"status\":\"working\"");
+  expect(ask_task(w, TASK("get", "%s", "", "{}"), id), "\"code\":-32021");
+  expect(w->text, "\"requiredCapabilities\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
+  expect(ask_task(w, TASK("cancel", "%s", "", "{}"), id), "\"code\":-32021");
+  expect(ask_task(w, TASK("update", "%s", ",\"inputResponses\":{}", "{}"), id), "\"code\":-32021");
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), "0123456789abcdef0123456789abcdef"), "\"code\":-32602");
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), ""), "\"code\":-32602");
+  expect(ask_task(w, TASK("update", "%s", "", TASKS), id), "\"code\":-32602");
+  say(w, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1," META(TASKS) "}}");
+  assert_int_equal(tp_tool_complete(w->token, false, tp_text_of("in the end"), NULL), TP_OK);
+  await_task(w, id, "completed");
+  expect(w->text, "\"resultType\":\"complete\"");
+  expect(w->text, "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"in the end\"}]");
+  expect(ask_task(w, TASK("cancel", "%s", "", TASKS), id), "\"resultType\":\"complete\"");
+  expect_not(w->text, "status");
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "in the end"); /* and again */
+  assert_int_equal(w->cancels, 0);
+  close_world(w);
+}
+
+TEST(a_task_that_is_cancelled_says_so) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .task_after_ms = 1});
+  char id[40];
+  begin_task(w, CALL("1", "waits", "," META(TASKS)), id);
+  latch_wait(&w->held, 1);
+  expect(ask_task(w, TASK("cancel", "%s", "", TASKS), id), "\"resultType\":\"complete\"");
+  latch_wait(&w->ended, 1);
+  await_task(w, id, "cancelled");
+  expect_not(w->text, "\"error\":");
+  expect(ask_task(w, TASK("cancel", "%s", "", TASKS), id), "\"resultType\":\"complete\"");
+  assert_int_equal(w->cancels, 1);
+  close_world(w);
+}
+
+TEST(a_task_ends_with_its_server) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .task_after_ms = 1});
+  char id[40];
+  begin_task(w, CALL("1", "waits", "," META(TASKS)), id);
+  latch_wait(&w->held, 1);
+  close_world(w);
+}
+
+TEST(no_other_client_gets_a_task) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .task_after_ms = 1});
+  initialize(w, TASKS);
+  say(w, CALL("1", "waits", ""));
+  latch_wait(&w->held, 1);
+  assert_int_equal(tp_tool_complete(w->token, false, tp_text_of("old"), NULL), TP_OK);
+  expect(hear(w), "\"text\":\"old\"");
+  say(w, CALL("2", "waits", "," META(FORMS)));
+  latch_wait(&w->held, 2);
+  assert_int_equal(tp_tool_complete(w->token, false, tp_text_of("new"), NULL), TP_OK);
+  expect(hear(w), "\"text\":\"new\"");
+  ask_for(w, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tasks/get\",\"params\":{\"taskId\":\"x\"}}", "-32601");
+  ask_for(w,
+          "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{"
+          "\"taskIds\":[\"x\"]}," NEW "}}",
+          "-32021");
+  close_world(w);
+}
+
+TEST(the_channel_is_asked_about_a_task_that_is_there_at_once) {
+  world *w = open_world(
+      (tp_mcp_server_options){.stdio = true, .has_channel = true, .ask_wait_ms = WAIT_MS, .task_after_ms = WAIT_MS});
+  char id[40], again[40];
+  begin_task(w, CALL("1", "asked", "," META(TASKS)), id);
+  latch_wait(&w->questions, 1);
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"statusMessage\":\"A person is asked");
+  expect(w->text, w->key);
+  begin_task(w, CALL("2", "asked", "," META(TASKS)), again);
+  assert_string_equal(again, id); /* the same question, and no other */
+  decide(w, TP_VERDICT_ALLOW);
+  await_task(w, id, "completed");
+  expect(w->text, "ran with nothing");
+  expect_not(w->text, "statusMessage");
+  begin_task(w, CALL("3", "asked", "," META(TASKS)), again); /* a call of its own */
+  assert_string_not_equal(again, id);
+  latch_wait(&w->questions, 2);
+  decide(w, TP_VERDICT_DENY);
+  await_task(w, again, "completed");
+  expect(w->text, "\"isError\":true");
+  assert_int_equal(w->runs, 1);
+  close_world(w);
+}
+
+typedef struct answered {
+  latch latch;
+  char json[512];
+} answered;
+
+static void take_answers(void *ctx, tp_text answers) {
+  answered *a = ctx;
+  char *json = answers.size > 0 ? json_text(answers) : strdup("");
+  snprintf(a->json, sizeof a->json, "%s", json);
+  free(json);
+  latch_hit(&a->latch);
+}
+
+static void ask_two(const world *w, answered *a) {
+  static const tp_mcp_input one = {.struct_size = sizeof one, .key = "one", .method = "elicitation/create"},
+                            two = {.struct_size = sizeof two, .key = "two", .method = "elicitation/create"};
+  static const tp_mcp_input *const both[] = {&one, &two};
+  assert_int_equal(tp_mcp_call_ask(w->call, both, 2, take_answers, a, NULL), TP_OK);
+}
+
+#define GIVES(key, value) ",\"inputResponses\":{\"" key "\":" value "}"
+
+TEST(what_a_task_asks_for_is_a_part_of_it) {
+  world *w = open_world((tp_mcp_server_options){.stdio = true, .task_after_ms = 1});
+  char id[40];
+  answered a = {.latch = LATCH};
+  begin_task(w, CALL("1", "waits", "," META(TASKS_FORMS)), id);
+  latch_wait(&w->held, 1);
+  ask_two(w, &a);
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"status\":\"input_required\"");
+  expect(w->text, "\"inputRequests\":{\"one\":{\"method\":\"elicitation/create\",\"params\":{}},\"two\":");
+  expect_not(w->text, "requestState");
+  expect(ask_task(w, TASK("update", "%s", GIVES("three", "{}"), TASKS), id), "\"resultType\":\"complete\"");
+  expect(ask_task(w, TASK("update", "%s", GIVES("one", "7"), TASKS), id), "-32602");
+  expect(ask_task(w, TASK("update", "%s", GIVES("two", "{\"action\":\"accept\"}"), TASKS), id), "\"complete\"");
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"inputRequests\":{\"one\":");
+  expect_not(w->text, "\"two\"");
+  ask_task(w, TASK("update", "%s", GIVES("two", "{\"action\":\"decline\"}"), TASKS), id); /* too late */
+  expect(ask_task(w, TASK("update", "%s", GIVES("one", "{}"), TASKS), id), "\"resultType\":\"complete\"");
+  latch_wait(&a.latch, 1);
+  assert_string_equal(a.json, "[{},{\"action\":\"accept\"}]");
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"status\":\"working\"");
+  ask_two(w, &a); /* under keys that were not there before */
+  expect(ask_task(w, TASK("get", "%s", "", TASKS), id), "\"inputRequests\":{\"one-2\":");
+  expect(ask_task(w, TASK("cancel", "%s", "", TASKS), id), "\"resultType\":\"complete\"");
+  latch_wait(&a.latch, 2);
+  assert_string_equal(a.json, "");
+  await_task(w, id, "cancelled");
   close_world(w);
 }
 
@@ -982,6 +1164,33 @@ TEST(a_key_is_needed_where_there_are_keys) {
     snprintf(status, sizeof status, "HTTP/1.1 %s", rows[i].status);
     expect(read_all(w, post(w, headers, DISCOVER)), status);
   }
+  close_world(w);
+}
+
+/* A task is another's for a client with another key, and stays when the client goes. */
+TEST(a_task_over_HTTP_is_of_its_key_and_name) {
+  static const char *const keys[] = {"0123456789abcdef0123", "fedcba98765432109876", NULL};
+#define OF_FIRST NEW_HEADERS "Authorization: Bearer 0123456789abcdef0123\r\n"
+#define OF_SECOND NEW_HEADERS "Authorization: Bearer fedcba98765432109876\r\n"
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.http_address = "127.0.0.1", .keys = keys, .task_after_ms = 1});
+  char id[40], headers[512], body[512];
+  expect(read_all(
+             w, post(w, OF_FIRST "Mcp-Method: tools/call\r\nMcp-Name: waits\r\n", CALL("1", "waits", "," META(TASKS)))),
+         "\"resultType\":\"task\"");
+  copy_member(w, "\"taskId\":\"", id, sizeof id);
+  latch_wait(&w->held, 1);
+  snprintf(body, sizeof body, TASK("get", "%s", "", TASKS), id);
+  snprintf(headers, sizeof headers, OF_FIRST "Mcp-Method: tasks/get\r\nMcp-Name: %s\r\n", id);
+  expect(read_all(w, post(w, headers, body)), "\"status\":\"working\"");
+  snprintf(headers, sizeof headers, OF_SECOND "Mcp-Method: tasks/get\r\nMcp-Name: %s\r\n", id);
+  expect(read_all(w, post(w, headers, body)), "\"code\":-32602");
+  expect(read_all(w, post(w, OF_FIRST "Mcp-Method: tasks/get\r\nMcp-Name: x\r\n", body)), "\"code\":-32020");
+  expect(read_all(w, post(w, OF_FIRST "Mcp-Method: tasks/get\r\n", body)), "\"code\":-32020");
+  snprintf(body, sizeof body, TASK("get", "%s", "", "{}"), id);
+  snprintf(headers, sizeof headers, OF_FIRST "Mcp-Method: tasks/get\r\nMcp-Name: %s\r\n", id);
+  expect(read_all(w, post(w, headers, body)), "HTTP/1.1 400");
+  assert_int_equal(w->cancels, 0);
   close_world(w);
 }
 

@@ -2,54 +2,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "domains/mcp/server/server.h"
+#include "domains/mcp/server/call.h"
 #include "support/clock.h"
 #include "support/sha256.h"
 #include "support/text.h"
 #include "turnphase/task.h"
 
-enum { INPUTS_MAX = 16, SHOWN_BYTES = 2000, HASH_BYTES = 65, BOUND_BYTES = 240, TURN_ID_BYTES = 48 };
-
-/** Something that the client was asked for. */
-typedef struct input {
-  char *key, *method;
-  tp__bytes params, answer; /* values */
-  int64_t request;          /* the id of our request; 0: none */
-  bool answered;
-} input;
-
-struct tp_mcp_call {
-  /* never change */
-  tp_mcp_server *server;
-  tp__references refs; /* of the list until it is done and taken, of the task, of the host */
-  char principal[TP__MCP_PRINCIPAL_BYTES];
-  char hash[HASH_BYTES]; /* of what is called, with its arguments */
-  bool is_tool;
-  bool has_output; /* the tool is listed with an outputSchema */
-  /* under the server's lock */
-  tp__mcp_exchange *exchange; /* NULL: parked, or answered */
-  tp_submission *submission;
-  bool cancelled, done, linked;
-  bool failed; /* `error` is the answer */
-  int64_t error_code;
-  char error_words[256];
-  tp__bytes error_data;
-  tp__bytes kept; /* the result, a map, of a call that ended while it was parked */
-  input inputs[INPUTS_MAX];
-  size_t input_count;
-  tp_mcp_inputs_fn on_answers; /* NULL: nothing is asked */
-  void *answers_ctx;
-  char nonce[33];          /* of the state with which the request may be repeated; "": none */
-  int64_t parked_until_ms; /* 0: it is not parked */
-  int64_t wait_until_ms;   /* then a call whose question is in the channel is answered; 0: there is none */
-  tp_token question;
-  char question_key[40], question_hash[80];
-  tp_mcp_call *previous, *next;
-};
+enum { SHOWN_BYTES = 2000, BOUND_BYTES = 240, TURN_ID_BYTES = 48 };
 
 /* ---- the list ---- */
 
-static void call_ref(tp_mcp_call *call) { tp__references_ref(&call->refs); }
+void tp__mcp_call_ref(tp_mcp_call *call) { tp__references_ref(&call->refs); }
 
 static void clear_inputs(tp_mcp_call *call) {
   for (size_t i = 0; i < call->input_count; i++) {
@@ -114,6 +77,7 @@ static tp_mcp_call *call_new(tp__mcp_exchange *exchange) {
   server->live_count++;
   if (!is_full) {
     call->exchange = exchange;
+    call->can = exchange->can;
     call->next = server->calls;
     if (call->next) call->next->previous = call;
     server->calls = call;
@@ -142,13 +106,21 @@ static void finish(tp_mcp_call *call, tp_text result) {
   tp__lock_acquire(&server->lock);
   assert(!call->done);
   tp__mcp_exchange *exchange = call->exchange;
-  bool is_kept = !exchange && call->linked && !call->cancelled && call->parked_until_ms != 0;
+  bool is_task = call->task_id[0] != 0;
+  bool may_be_asked_for = !exchange && call->linked && call->parked_until_ms != 0 && !server->stops;
+  bool is_kept = may_be_asked_for && (is_task || !call->cancelled);
   call->done = true;
+  call->updated_ms = tp__wall_ms();
   call->exchange = NULL;
   call->wait_until_ms = 0;
   tp_mcp_inputs_fn on_answers = call->on_answers;
   call->on_answers = NULL;
   if (is_kept && !call->failed) tp__bytes_put_text(&call->kept, result);
+  if (call->kept.failed) {
+    call->failed = true;
+    call->error_code = TP__MCP_INTERNAL_ERROR;
+    (void)tp__copy_cut(call->error_words, sizeof call->error_words, tp_text_of("no memory for the result"));
+  }
   bool drop = call->linked && !is_kept;
   if (drop) unlink_locked(call);
   tp__lock_release(&server->lock);
@@ -177,6 +149,23 @@ void tp_mcp_call_fail(tp_mcp_call *call, int64_t code, const char *message, tp_t
   }
   tp__lock_release(&call->server->lock);
   if (is_first && !call->is_tool) finish(call, (tp_text){0});
+}
+
+/* ---- waits ---- */
+
+static void set_wait_locked(tp_mcp_call *call, uint32_t limit_ms) {
+  TP__LOCKED(&call->server->lock);
+  tp_mcp_server *server = call->server;
+  call->wait_until_ms = tp__monotonic_ms() + limit_ms;
+  if (call->wait_until_ms < server->sweep_ms) server->sweep_ms = call->wait_until_ms;
+  tp__lock_condition_broadcast(&server->changed);
+}
+
+/* What a client that takes tasks has no answer to in time is a task then. */
+static void set_task_wait_locked(tp_mcp_call *call) {
+  TP__LOCKED(&call->server->lock);
+  bool can_wait = call->exchange && (call->exchange->can & TP__MCP_CAN_TASKS);
+  if (can_wait) set_wait_locked(call, call->server->options.task_after_ms);
 }
 
 /* ---- tools ---- */
@@ -242,6 +231,9 @@ static void task_ended(void *ctx, const tp_task_result *result) {
                      (tp_text){0});
   else if (result->kind == TP_TOOL_UNKNOWN_TOOL)
     tp_mcp_call_fail(call, TP__MCP_INVALID_PARAMS, "there is no such tool", (tp_text){0});
+  tp__lock_acquire(&call->server->lock);
+  call->was_cancelled = result->kind == TP_TOOL_CANCELLED;
+  tp__lock_release(&call->server->lock);
   end_task(call, result->kind != TP_TOOL_OK, result->text, result->value, result->parts);
 }
 
@@ -258,7 +250,7 @@ static void task_asks(void *ctx, const tp_task_result *result);
 /* Of a call about which a person may be asked: the same when the client makes it again, also after this process has
  * ended, so that the channel finds the answer to what was asked before. */
 static const char *name_turn(const tp_mcp_call *call, char id[TURN_ID_BYTES]) {
-  char hex[HASH_BYTES];
+  char hex[TP__MCP_HASH_BYTES];
   tp__sha256 hash;
   tp__sha256_init(&hash);
   add_hashed(&hash, tp_text_of(call->principal));
@@ -280,7 +272,10 @@ static void submit(tp_mcp_call *call, const char *tool, tp_text arguments) {
                        .on_asked_ctx = call};
   tp_submission *submission = NULL;
   tp_fault fault = {0};
-  call_ref(call); /* of this function */
+  tp__mcp_call_ref(call); /* of this function */
+  tp__lock_acquire(&call->server->lock);
+  set_task_wait_locked(call);
+  tp__lock_release(&call->server->lock);
   tp_status status = tp_task_submit(call->server->runtime, TP_TASK_CALL, &spec, task_ended, call, &submission, &fault);
   if (status == TP_OK) {
     set_submission(call, submission);
@@ -305,26 +300,20 @@ static tp_mcp_call *find_parked(tp_mcp_server *server, const tp_mcp_call *like, 
   for (; found; found = found->next) {
     bool is_same = found != like && found->parked_until_ms != 0 && strcmp(found->hash, like->hash) == 0 &&
                    strcmp(found->principal, like->principal) == 0;
-    if (is_same && (nonce ? strcmp(found->nonce, nonce) == 0 : found->question_key[0] != 0 && !found->nonce[0])) break;
+    bool is_meant = found->task_id[0] == 0 || (!found->done && (like->can & TP__MCP_CAN_TASKS));
+    if (nonce ? is_same && strcmp(found->nonce, nonce) == 0
+              : is_same && is_meant && found->question_key[0] != 0 && !found->nonce[0])
+      break;
   }
-  if (found) call_ref(found);
+  if (found) tp__mcp_call_ref(found);
   tp__lock_release(&server->lock);
   return found;
 }
 
-static void set_wait_locked(tp_mcp_call *call) {
-  TP__LOCKED(&call->server->lock);
-  tp_mcp_server *server = call->server;
-  call->wait_until_ms = tp__monotonic_ms() + server->options.ask_wait_ms;
-  if (call->wait_until_ms < server->sweep_ms) server->sweep_ms = call->wait_until_ms;
-  tp__lock_condition_broadcast(&server->changed);
-}
-
 static void ask_inputs(tp_mcp_call *call);
-static void deliver(tp_mcp_call *call);
 
 /* Takes what the client says to what it was asked for. @return NULL, or what is wrong with it. */
-static const char *take_responses_locked(tp_mcp_call *call, tp_text responses) {
+const char *tp__mcp_call_take_responses_locked(tp_mcp_call *call, tp_text responses) {
   TP__LOCKED(&call->server->lock);
   for (size_t i = 0; i < call->input_count; i++) {
     tp_text response = tp_value_get(responses, call->inputs[i].key);
@@ -343,14 +332,16 @@ static void attach(tp_mcp_call *call, tp__mcp_exchange *exchange, bool has_state
   bool is_taken = call->parked_until_ms == 0; /* another repetition was faster */
   const char *wrong = NULL;
   if (!is_taken && has_state && !call->done)
-    wrong = take_responses_locked(call, tp_value_get(exchange->params, "inputResponses"));
+    wrong = tp__mcp_call_take_responses_locked(call, tp_value_get(exchange->params, "inputResponses"));
   bool is_done = !is_taken && !wrong && call->done;
   bool asks = !is_taken && !wrong && !is_done && call->on_answers;
   if (is_done) unlink_locked(call);
   else if (!is_taken && !wrong) {
     set_parked_locked(call, 0);
     call->exchange = exchange;
-    if (!has_state) set_wait_locked(call);
+    call->can = exchange->can;
+    if (has_state) set_task_wait_locked(call);
+    else set_wait_locked(call, server->options.ask_wait_ms);
   }
   tp__lock_release(&server->lock);
   if (is_taken || wrong)
@@ -364,6 +355,13 @@ static void attach(tp_mcp_call *call, tp__mcp_exchange *exchange, bool has_state
   call_unref(call);
 }
 
+static bool is_task_of(const tp_mcp_call *call) {
+  tp__lock_acquire(&call->server->lock);
+  bool is_task = call->task_id[0] != 0;
+  tp__lock_release(&call->server->lock);
+  return is_task;
+}
+
 /* @return true: the request is a repetition, and its exchange was taken. `call` is only what it would be. */
 static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_mcp_server *server = exchange->server;
@@ -372,7 +370,10 @@ static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_mcp_call *parked = NULL;
   if (state.size == 0) {
     parked = call->is_tool ? find_parked(server, call, NULL) : NULL;
-    if (parked) attach(parked, exchange, false);
+    bool is_task = parked && is_task_of(parked); /* which it stays */
+    if (is_task) tp__mcp_task_reply(parked, exchange);
+    if (is_task) call_unref(parked);
+    else if (parked) attach(parked, exchange, false);
     return parked != NULL;
   }
   bind_state(call, bound);
@@ -431,7 +432,7 @@ void tp__mcp_call_tool(tp__mcp_exchange *exchange) {
   if (tp_value_kind_of(arguments) == TP_VALUE_NULL) arguments.size = 0;
   tp_mcp_call *call = begin(exchange, name, arguments, true);
   if (!call) return;
-  call_ref(call); /* the task's */
+  tp__mcp_call_ref(call); /* the task's */
   if (tp__mcp_tool_find(call->server, name, &tool, NULL, &call->has_output)) {
     submit(call, tp__bytes_string(&tool), arguments);
   } else {
@@ -451,7 +452,7 @@ void tp__mcp_call_host(tp__mcp_exchange *exchange) {
       is_resource || is_prompt ? tp_value_text(tp_value_get(params, is_resource ? "uri" : "name")) : exchange->method;
   tp_mcp_call *call = begin(exchange, name, is_prompt ? tp_value_get(params, "arguments") : (tp_text){0}, false);
   if (!call) return;
-  call_ref(call); /* the host's */
+  tp__mcp_call_ref(call); /* the host's */
   (void)tp__mcp_work_add(exchange->server, TP__MCP_WORK_HOST, NULL, call);
 }
 
@@ -497,20 +498,17 @@ static unsigned can_of_method(const char *method, tp_text params, const char **r
 }
 
 static void write_request(tp_writer *writer, const void *ctx) {
-  const input *in = ctx;
+  const tp__mcp_asked_input *in = ctx;
   if (in->params.size > 0) tp_write_value(writer, tp__bytes_text(&in->params));
   else tp_write_map(writer, 0);
 }
 
-static void write_inputs(tp_writer *writer, const void *ctx) {
-  const tp_mcp_call *call = ctx;
-  char bound[BOUND_BYTES], state[TP__MCP_STATE_BYTES];
+void tp__mcp_call_write_inputs(tp_writer *writer, const tp_mcp_call *call) {
   size_t open = 0;
   for (size_t i = 0; i < call->input_count; i++) open += !call->inputs[i].answered;
-  tp_write_string(writer, "inputRequests");
   tp_write_map(writer, open);
   for (size_t i = 0; i < call->input_count; i++) {
-    const input *in = &call->inputs[i];
+    const tp__mcp_asked_input *in = &call->inputs[i];
     if (in->answered) continue;
     tp_write_string(writer, in->key);
     tp_write_map(writer, 2);
@@ -519,6 +517,13 @@ static void write_inputs(tp_writer *writer, const void *ctx) {
     tp_write_string(writer, "params");
     write_request(writer, in);
   }
+}
+
+static void write_inputs(tp_writer *writer, const void *ctx) {
+  const tp_mcp_call *call = ctx;
+  char bound[BOUND_BYTES], state[TP__MCP_STATE_BYTES];
+  tp_write_string(writer, "inputRequests");
+  tp__mcp_call_write_inputs(writer, call);
   bind_state(call, bound);
   tp__mcp_state_write(call->server->secret, call->nonce, tp__wall_ms() + TP__MCP_PARKED_MS, bound, state);
   tp_write_string(writer, "requestState");
@@ -528,7 +533,7 @@ static void write_inputs(tp_writer *writer, const void *ctx) {
 static void send_requests_locked(tp_mcp_call *call) {
   TP__LOCKED(&call->server->lock);
   for (size_t i = 0; i < call->input_count; i++) {
-    input *in = &call->inputs[i];
+    tp__mcp_asked_input *in = &call->inputs[i];
     tp_writer *writer = NULL;
     tp_text json = {0};
     if (in->answered || in->request != 0) continue;
@@ -542,7 +547,7 @@ static void send_requests_locked(tp_mcp_call *call) {
   }
 }
 
-static bool is_answered_locked(const tp_mcp_call *call) {
+bool tp__mcp_call_is_answered_locked(const tp_mcp_call *call) {
   TP__LOCKED(&call->server->lock);
   for (size_t i = 0; i < call->input_count; i++)
     if (!call->inputs[i].answered) return false;
@@ -550,7 +555,7 @@ static bool is_answered_locked(const tp_mcp_call *call) {
 }
 
 /* Passes on what came, once. */
-static void deliver(tp_mcp_call *call) {
+void tp__mcp_call_deliver(tp_mcp_call *call) {
   tp_writer *writer = NULL;
   tp_text answers = {0};
   tp__lock_acquire(&call->server->lock);
@@ -563,7 +568,7 @@ static void deliver(tp_mcp_call *call) {
       if (call->inputs[i].answer.size > 0) tp_write_value(writer, tp__bytes_text(&call->inputs[i].answer));
       else tp_write_null(writer);
     }
-    if (!is_answered_locked(call) || tp_writer_finish(writer, &answers) != TP_OK) answers = (tp_text){0};
+    if (!tp__mcp_call_is_answered_locked(call) || tp_writer_finish(writer, &answers) != TP_OK) answers = (tp_text){0};
   }
   clear_inputs(call);
   tp__lock_release(&call->server->lock);
@@ -575,7 +580,7 @@ static void deliver(tp_mcp_call *call) {
 static void ask_inputs(tp_mcp_call *call) {
   tp_mcp_server *server = call->server;
   tp__lock_acquire(&server->lock);
-  bool is_answered = is_answered_locked(call);
+  bool is_answered = tp__mcp_call_is_answered_locked(call);
   tp__mcp_exchange *parked = NULL;
   if (!is_answered && call->exchange && tp__mcp_version_has(call->exchange->version, TP__MCP_HAS_META)) {
     parked = call->exchange;
@@ -587,16 +592,16 @@ static void ask_inputs(tp_mcp_call *call) {
     send_requests_locked(call);
   }
   tp__lock_release(&server->lock);
-  if (is_answered) deliver(call);
+  if (is_answered) tp__mcp_call_deliver(call);
 }
 
 static tp_status check_inputs_locked(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count,
                                      tp_fault *fault) {
   TP__LOCKED(&call->server->lock);
-  if (call->done || call->cancelled || !call->exchange)
+  if (call->done || call->cancelled || (!call->exchange && !call->task_id[0]))
     return tp__refuse(fault, TP_ERR_STALE, NULL, "the call was answered, or its client has left");
-  if (count == 0 || count > INPUTS_MAX || call->on_answers)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "1 to %d inputs at a time", INPUTS_MAX);
+  if (count == 0 || count > TP__MCP_INPUTS_MAX || call->on_answers)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "1 to %d inputs at a time", TP__MCP_INPUTS_MAX);
   if (call->server->parked_count >= TP__MCP_PARKED_MAX)
     return tp__refuse(fault, TP_ERR_FULL, NULL, "too many calls wait for their clients");
   for (size_t i = 0; i < count; i++) {
@@ -607,8 +612,7 @@ static tp_status check_inputs_locked(tp_mcp_call *call, const tp_mcp_input *cons
     if (!in.key || !in.method) return tp__refuse(fault, TP_ERR_USAGE, NULL, "an input has a key and a method");
     unsigned can = can_of_method(in.method, in.params, &name);
     if (!can) return tp__refuse(fault, TP_ERR_USAGE, in.method, "is nothing that a client is asked for");
-    if (!(call->exchange->can & can))
-      return tp__refuse(fault, TP_ERR_CAPABILITY, name, "the client did not declare it");
+    if (!(call->can & can)) return tp__refuse(fault, TP_ERR_CAPABILITY, name, "the client did not declare it");
   }
   return TP_OK;
 }
@@ -616,10 +620,12 @@ static tp_status check_inputs_locked(tp_mcp_call *call, const tp_mcp_input *cons
 static tp_status take_inputs_locked(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count,
                                     tp_fault *fault) {
   TP__LOCKED(&call->server->lock);
-  bool failed = false;
+  bool failed = false, is_again = call->task_id[0] && call->batches++ > 0;
+  char key[160];
   for (size_t i = 0; i < count; i++) {
-    input *in = &call->inputs[call->input_count++];
-    in->key = tp__heap_copy(tp_text_of(inputs[i]->key));
+    tp__mcp_asked_input *in = &call->inputs[call->input_count++];
+    if (is_again) snprintf(key, sizeof key, "%.120s-%u", inputs[i]->key, (unsigned)call->batches);
+    in->key = tp__heap_copy(tp_text_of(is_again ? key : inputs[i]->key)); /* no key of a task comes back */
     in->method = tp__heap_copy(tp_text_of(inputs[i]->method));
     tp__bytes_put_text(&in->params, inputs[i]->params);
     failed |= !in->key || !in->method || in->params.failed;
@@ -638,8 +644,9 @@ static tp_status ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_
   if (status == TP_OK) {
     call->on_answers = on_answers;
     call->answers_ctx = ctx;
-    if (may_know && tp_value_get(call->exchange->params, "requestState").size == 0)
-      (void)take_responses_locked(call, tp_value_get(call->exchange->params, "inputResponses"));
+    call->updated_ms = tp__wall_ms();
+    if (may_know && call->exchange && tp_value_get(call->exchange->params, "requestState").size == 0)
+      (void)tp__mcp_call_take_responses_locked(call, tp_value_get(call->exchange->params, "inputResponses"));
   }
   tp__lock_release(&call->server->lock);
   if (status == TP_OK) ask_inputs(call);
@@ -657,7 +664,7 @@ tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data) {
   tp__lock_acquire(&server->lock);
   tp_mcp_call *call = server->calls; /* the data may be another host's: it is compared only */
   while (call && call != data) call = call->next;
-  if (call) call_ref(call);
+  if (call) tp__mcp_call_ref(call);
   tp__lock_release(&server->lock);
   return call;
 }
@@ -676,9 +683,10 @@ bool tp_mcp_call_can(tp_mcp_call *call, const char *capability) {
   unsigned wanted = strcmp(capability, "elicitation") == 0 ? TP__MCP_CAN_FORM | TP__MCP_CAN_URL
                     : strcmp(capability, "sampling") == 0  ? TP__MCP_CAN_SAMPLE
                     : strcmp(capability, "roots") == 0     ? TP__MCP_CAN_ROOTS
+                    : strcmp(capability, "tasks") == 0     ? TP__MCP_CAN_TASKS
                                                            : 0;
   tp__lock_acquire(&call->server->lock);
-  bool can = call->exchange && (call->exchange->can & wanted);
+  bool can = (call->exchange || call->task_id[0]) && (call->can & wanted);
   tp__lock_release(&call->server->lock);
   return can;
 }
@@ -691,7 +699,7 @@ void tp__mcp_call_answered(tp_mcp_server *server, const char *principal, const t
   for (tp_mcp_call *call = server->calls; call && !found && id > 0; call = call->next) {
     if (strcmp(call->principal, principal) != 0) continue;
     for (size_t i = 0; i < call->input_count && !found; i++) {
-      input *in = &call->inputs[i];
+      tp__mcp_asked_input *in = &call->inputs[i];
       if (in->request != id || in->answered) continue;
       if (message->kind == TP__MCP_RESULT) tp__bytes_put_text(&in->answer, message->result);
       in->answered = true;
@@ -699,11 +707,11 @@ void tp__mcp_call_answered(tp_mcp_server *server, const char *principal, const t
     }
   }
   if (found) {
-    call_ref(found);
-    is_whole = is_answered_locked(found);
+    tp__mcp_call_ref(found);
+    is_whole = tp__mcp_call_is_answered_locked(found);
   }
   tp__lock_release(&server->lock);
-  if (is_whole) deliver(found);
+  if (is_whole) tp__mcp_call_deliver(found);
   if (found) call_unref(found);
 }
 
@@ -777,7 +785,7 @@ static void task_asks(void *ctx, const tp_task_result *result) {
   snprintf(call->question_key, sizeof call->question_key, "%.*s", (int)question->key.size, question->key.data);
   snprintf(call->question_hash, sizeof call->question_hash, "%.*s", (int)question->arguments_hash.size,
            question->arguments_hash.data);
-  bool can = call->exchange && (call->exchange->can & TP__MCP_CAN_FORM);
+  bool has_client = call->exchange || call->task_id[0], can = has_client && (call->can & TP__MCP_CAN_FORM);
   tp__lock_release(&server->lock);
   if (can && ask_client(call, question)) return;
   if (!server->options.has_channel) {
@@ -787,7 +795,7 @@ static void task_asks(void *ctx, const tp_task_result *result) {
     return;
   }
   tp__lock_acquire(&server->lock);
-  set_wait_locked(call);
+  set_wait_locked(call, call->can & TP__MCP_CAN_TASKS ? 0 : server->options.ask_wait_ms); /* a task at once */
   tp__lock_release(&server->lock);
 }
 
@@ -812,13 +820,23 @@ static void answer_waiting(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_writer_free(writer);
 }
 
-typedef enum late { LATE_NOT, LATE_WAIT, LATE_PARKED, LATE_KEPT } late;
+typedef enum late { LATE_NOT, LATE_WAIT, LATE_TASK, LATE_PARKED, LATE_KEPT } late;
 
 static late is_late_locked(tp_mcp_call *call, int64_t now_ms) {
   TP__LOCKED(&call->server->lock);
-  if (call->exchange && call->wait_until_ms != 0 && now_ms >= call->wait_until_ms) return LATE_WAIT;
+  if (call->exchange && call->wait_until_ms != 0 && now_ms >= call->wait_until_ms)
+    return call->exchange->can & TP__MCP_CAN_TASKS ? LATE_TASK : LATE_WAIT;
   if (call->parked_until_ms == 0 || now_ms < call->parked_until_ms) return LATE_NOT;
   return call->done ? LATE_KEPT : LATE_PARKED;
+}
+
+/* @return false: it waits on, as without tasks. */
+static bool begin_task_locked(tp_mcp_call *call, int64_t now_ms) {
+  TP__LOCKED(&call->server->lock);
+  bool is_begun = call->server->parked_count < TP__MCP_PARKED_MAX && tp__mcp_task_begin_locked(call);
+  if (is_begun) set_parked_locked(call, now_ms + TP__MCP_TASK_MS);
+  else call->wait_until_ms = 0;
+  return is_begun;
 }
 
 /* Takes the next call that has waited long enough. @return NULL: none; with a reference. */
@@ -826,13 +844,19 @@ static tp_mcp_call *take_late(tp_mcp_server *server, int64_t now_ms, late *ret_l
   tp__lock_acquire(&server->lock);
   tp_mcp_call *call = server->calls;
   *ret_exchange = NULL;
-  while (call && (*ret_late = is_late_locked(call, now_ms)) == LATE_NOT) call = call->next;
-  if (call) call_ref(call);
-  if (call && *ret_late == LATE_WAIT) {
+  for (; call; call = call->next) {
+    *ret_late = is_late_locked(call, now_ms);
+    if (*ret_late == LATE_TASK && !begin_task_locked(call, now_ms)) *ret_late = LATE_NOT;
+    if (*ret_late != LATE_NOT) break;
+    bool waits = call->exchange && call->wait_until_ms != 0;
+    if (waits && call->wait_until_ms < server->sweep_ms) server->sweep_ms = call->wait_until_ms;
+  }
+  if (call) tp__mcp_call_ref(call);
+  if (call && (*ret_late == LATE_WAIT || *ret_late == LATE_TASK)) {
     *ret_exchange = call->exchange;
     call->exchange = NULL;
     call->wait_until_ms = 0;
-    set_parked_locked(call, now_ms + TP__MCP_PARKED_MS * 3); /* the limit of questions comes first */
+    if (*ret_late == LATE_WAIT) set_parked_locked(call, now_ms + TP__MCP_PARKED_MS * 3); /* its question ends first */
   } else if (call && *ret_late == LATE_PARKED) {
     call->cancelled = true;
     set_parked_locked(call, 0);
@@ -844,8 +868,8 @@ static tp_mcp_call *take_late(tp_mcp_server *server, int64_t now_ms, late *ret_l
 }
 
 /* Drops the caller's reference. */
-static void cancel_one(tp_mcp_call *call, tp__mcp_exchange *exchange) {
-  deliver(call);
+void tp__mcp_call_stop(tp_mcp_call *call, tp__mcp_exchange *exchange) {
+  tp__mcp_call_deliver(call);
   tp__lock_acquire(&call->server->lock);
   tp_submission *submission = call->submission;
   tp__lock_release(&call->server->lock);
@@ -861,8 +885,9 @@ void tp__mcp_call_sweep(tp_mcp_server *server) {
   late how = LATE_NOT;
   for (tp_mcp_call *call; (call = take_late(server, now_ms, &how, &exchange));) {
     if (how == LATE_WAIT) answer_waiting(call, exchange);
+    if (how == LATE_TASK) tp__mcp_task_reply(call, exchange);
     if (how == LATE_KEPT) call_unref(call); /* the list's */
-    if (how == LATE_PARKED) cancel_one(call, NULL);
+    if (how == LATE_PARKED) tp__mcp_call_stop(call, NULL);
     else call_unref(call);
   }
 }
@@ -888,7 +913,7 @@ static tp_mcp_call *take_cancelled(tp_mcp_server *server, const tp__mcp_sink *si
     *ret_exchange = call->exchange;
     call->exchange = NULL;
     call->wait_until_ms = 0;
-    call_ref(call);
+    tp__mcp_call_ref(call);
   }
   tp__lock_release(&server->lock);
   return call;
@@ -914,14 +939,14 @@ void tp__mcp_call_cancel(tp_mcp_server *server, const tp__mcp_sink *sink, const 
   tp__mcp_exchange *exchange;
   if (id.size == 0) return;
   tp_mcp_call *call = take_cancelled(server, sink, session, id, false, &exchange);
-  if (call) cancel_one(call, exchange);
+  if (call) tp__mcp_call_stop(call, exchange);
   else end_listener(server, sink, id);
 }
 
 void tp__mcp_call_left(tp_mcp_server *server, const tp__mcp_sink *sink) {
   tp__mcp_exchange *exchange;
   for (tp_mcp_call *call; (call = take_cancelled(server, sink, NULL, (tp_text){0}, false, &exchange));)
-    cancel_one(call, exchange);
+    tp__mcp_call_stop(call, exchange);
   end_listener(server, sink, (tp_text){0});
 }
 
@@ -932,7 +957,7 @@ void tp__mcp_call_cancel_all(tp_mcp_server *server) {
       tp__mcp_reply_error(exchange, TP__MCP_INTERNAL_ERROR, "the server is stopping", (tp_text){0});
       exchange = NULL;
     }
-    cancel_one(call, NULL);
+    tp__mcp_call_stop(call, NULL);
   }
   for (;;) {
     tp__lock_acquire(&server->lock);

@@ -9,6 +9,7 @@
 
 enum { HTTP_OK = 200, HTTP_BAD_REQUEST = 400, HTTP_NOT_FOUND = 404, LEVELS = 8, CACHE_MS = 60000 };
 
+#define TASKS_KEY "io.modelcontextprotocol/tasks"
 #define SUBSCRIPTION_KEY "io.modelcontextprotocol/subscriptionId"
 
 /* ---- an exchange ---- */
@@ -130,6 +131,7 @@ unsigned tp__mcp_can_of(tp_text capabilities) {
   if (has_url) can |= TP__MCP_CAN_URL;
   if (tp_value_get(capabilities, "sampling").size > 0) can |= TP__MCP_CAN_SAMPLE;
   if (tp_value_get(capabilities, "roots").size > 0) can |= TP__MCP_CAN_ROOTS;
+  if (tp_value_get(tp_value_get(capabilities, "extensions"), TASKS_KEY).size > 0) can |= TP__MCP_CAN_TASKS;
   return can;
 }
 
@@ -159,14 +161,19 @@ static bool has_resources(tp_mcp_server *s) {
   return s->options.read_resource && (has_list(s, TP_MCP_LIST_RESOURCES) || has_list(s, TP_MCP_LIST_TEMPLATES));
 }
 
-static void write_capabilities(tp_writer *writer, tp_mcp_server *s) {
+static void write_capabilities(tp_writer *writer, tp_mcp_server *s, bool has_extensions) {
   tp_write_string(writer, "capabilities");
-  tp_write_map(writer, 2U + has_prompts(s) + has_resources(s) + (s->options.complete != NULL));
+  tp_write_map(writer, 2U + has_extensions + has_prompts(s) + has_resources(s) + (s->options.complete != NULL));
   write_flag(writer, "tools", 1, "listChanged");
   write_flag(writer, "logging", 0);
   if (has_prompts(s)) write_flag(writer, "prompts", 1, "listChanged");
   if (has_resources(s)) write_flag(writer, "resources", 2, "listChanged", "subscribe");
   if (s->options.complete) write_flag(writer, "completions", 0);
+  if (!has_extensions) return;
+  tp_write_string(writer, "extensions");
+  tp_write_map(writer, 1);
+  tp_write_string(writer, TASKS_KEY);
+  tp_write_map(writer, 0);
 }
 
 static void write_instructions(tp_writer *writer, const tp_mcp_server *server) {
@@ -179,7 +186,7 @@ static void write_discovery(tp_writer *writer, const void *ctx) {
   tp_mcp_server *server = ((const tp__mcp_exchange *)ctx)->server;
   tp_write_string(writer, "supportedVersions");
   tp__mcp_versions_write(writer, TP__MCP_HAS_META);
-  write_capabilities(writer, server);
+  write_capabilities(writer, server, true);
   write_instructions(writer, server);
 }
 
@@ -191,7 +198,7 @@ static void write_initialized(tp_writer *writer, const void *ctx) {
   const tp__mcp_exchange *exchange = ctx;
   tp_write_string(writer, "protocolVersion");
   tp_write_string(writer, tp_mcp_version_name(exchange->version));
-  write_capabilities(writer, exchange->server);
+  write_capabilities(writer, exchange->server, false);
   tp_write_string(writer, "serverInfo");
   write_server_info(writer, exchange->server);
   write_instructions(writer, exchange->server);
@@ -204,12 +211,13 @@ static void initialize(tp__mcp_exchange *exchange) {
   if (!tp__mcp_version_has(wanted, TP__MCP_HAS_INITIALIZE)) wanted = TP__MCP_VERSION_HANDSHAKE;
   tp__lock_acquire(&server->lock);
   exchange->session->version = exchange->version = wanted;
-  exchange->session->can = tp__mcp_can_of(tp_value_get(exchange->params, "capabilities"));
+  exchange->session->can =
+      tp__mcp_can_of(tp_value_get(exchange->params, "capabilities")) & ~(unsigned)TP__MCP_CAN_TASKS;
   tp__lock_release(&server->lock);
   tp__mcp_reply(exchange, "complete", false, 3 + (server->instructions != NULL), write_initialized, exchange);
 }
 
-static void reply_empty(tp__mcp_exchange *exchange) { tp__mcp_reply(exchange, "complete", false, 0, NULL, NULL); }
+void tp__mcp_reply_empty(tp__mcp_exchange *exchange) { tp__mcp_reply(exchange, "complete", false, 0, NULL, NULL); }
 
 static void set_level(tp__mcp_exchange *exchange) {
   int level = tp__mcp_level(tp_value_text(tp_value_get(exchange->params, "level")));
@@ -220,7 +228,7 @@ static void set_level(tp__mcp_exchange *exchange) {
   tp__lock_acquire(&exchange->server->lock);
   exchange->session->log_level = level;
   tp__lock_release(&exchange->server->lock);
-  reply_empty(exchange);
+  tp__mcp_reply_empty(exchange);
 }
 
 /* ---- lists ---- */
@@ -298,6 +306,10 @@ static void write_accepted(tp_writer *writer, const void *ctx) {
 static void listen_to(tp__mcp_exchange *exchange) {
   tp_mcp_server *server = exchange->server;
   tp_text filter = tp_value_get(exchange->params, "notifications");
+  if (tp_value_get(filter, "taskIds").size > 0 && !(exchange->can & TP__MCP_CAN_TASKS)) {
+    tp__mcp_task_refuse(exchange);
+    return;
+  }
   tp__mcp_listener *listener = tp__heap_alloc(sizeof *listener);
   if (tp_value_kind_of(filter) != TP_VALUE_MAP || !exchange->sink->can_stream || !listener) {
     tp__heap_free(listener, sizeof *listener);
@@ -367,12 +379,15 @@ static const struct method_row {
     {"resources/list", BOTH, RESOURCES, list_resources},
     {"resources/templates/list", BOTH, RESOURCES, list_templates},
     {"resources/read", BOTH, RESOURCES, tp__mcp_call_host},
-    {"resources/subscribe", OLD, RESOURCES, reply_empty},
-    {"resources/unsubscribe", OLD, RESOURCES, reply_empty},
+    {"resources/subscribe", OLD, RESOURCES, tp__mcp_reply_empty},
+    {"resources/unsubscribe", OLD, RESOURCES, tp__mcp_reply_empty},
     {"completion/complete", BOTH, COMPLETIONS, tp__mcp_call_host},
     {"initialize", OLD, NOTHING, initialize},
-    {"ping", OLD, NOTHING, reply_empty},
+    {"ping", OLD, NOTHING, tp__mcp_reply_empty},
     {"logging/setLevel", OLD, NOTHING, set_level},
+    {"tasks/get", NEW, NOTHING, tp__mcp_task_get},
+    {"tasks/update", NEW, NOTHING, tp__mcp_task_update},
+    {"tasks/cancel", NEW, NOTHING, tp__mcp_task_cancel},
     {"server/discover", NEW, NOTHING, discover},
     {"subscriptions/listen", NEW, NOTHING, listen_to},
 };
@@ -466,7 +481,7 @@ static void begin_exchange(tp__mcp_exchange *exchange, const tp__mcp_message *me
     return;
   }
   if (!read_request(exchange)) return;
-  if (!exchange->sink->can_stream) exchange->can = 0;
+  if (!exchange->sink->can_stream) exchange->can &= TP__MCP_CAN_TASKS; /* which are answered like others */
   run_method(exchange);
 }
 

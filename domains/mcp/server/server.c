@@ -11,7 +11,7 @@
 #include "support/clock.h"
 #include "turnphase/turn.h"
 
-enum { ASK_WAIT_MS = 20000, SWEEP_MS = 1000 };
+enum { ASK_WAIT_MS = 20000, TASK_AFTER_MS = 10000, SWEEP_MS = 1000 };
 
 #define PREFIX "mcp__"
 
@@ -320,6 +320,7 @@ static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) 
       ((o->resources.size > 0 || o->templates.size > 0) && !o->read_resource))
     return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options",
                       "prompts need get_prompt, and resources and templates read_resource");
+  if (o->reserved_more_) return tp__refuse(fault, TP_ERR_USAGE, "reserved_more_", "reserved_more_ must be zero");
   if (o->http_port > UINT16_MAX) return tp__refuse(fault, TP_ERR_USAGE, "http_port", "http_port is at most 65535");
   for (const char *const *key = o->keys; key && *key; key++)
     if (strlen(*key) < 16)
@@ -334,6 +335,7 @@ static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) 
 static tp_status fill(tp_mcp_server *server, const tp_mcp_server_options *o, tp_fault *fault) {
   server->options = *o;
   if (!server->options.ask_wait_ms) server->options.ask_wait_ms = ASK_WAIT_MS;
+  if (!server->options.task_after_ms) server->options.task_after_ms = TASK_AFTER_MS;
   server->name = tp__heap_copy(tp_text_of(o->name ? o->name : "turnphase"));
   server->version = tp__heap_copy(tp_text_of(o->version ? o->version : tp_version()));
   if (o->instructions) server->instructions = tp__heap_copy(tp_text_of(o->instructions));

@@ -8,7 +8,8 @@
  *   call      what the host works on: a task, a prompt, a resource. Its exchange is replaced when the client repeats
  *             the request with what it was asked for; meanwhile the call is parked, without one (call.c)
  *
- * dispatch.c has the methods, content.c what a task's result becomes, state.c the protected state of a parked call.
+ * dispatch.c has the methods, tasks.c those of the extension for tasks, content.c what a task's result becomes, state.c
+ * the protected state of a parked call.
  * Locks: one of the server for calls, sessions, lists and the work queue; one for each sink. No callback of the host is
  * called under them. Threads: those of the transports, and one of the server for what may block. */
 #ifndef TP__MCP_SERVER_H
@@ -27,12 +28,19 @@ enum {
   TP__MCP_MESSAGE_BYTES_MAX = 8 << 20,
   TP__MCP_PAGE_ITEMS = 200,
   TP__MCP_PARKED_MS = 600000,
+  TP__MCP_TASK_MS = 3600000, /* that a task is kept, from its beginning */
   TP__MCP_SESSION_IDLE_MS = 3600000,
   TP__MCP_PRINCIPAL_BYTES = 80
 };
 
 /** What a client can. */
-enum tp__mcp_can { TP__MCP_CAN_FORM = 1, TP__MCP_CAN_URL = 2, TP__MCP_CAN_SAMPLE = 4, TP__MCP_CAN_ROOTS = 8 };
+enum tp__mcp_can {
+  TP__MCP_CAN_FORM = 1,
+  TP__MCP_CAN_URL = 2,
+  TP__MCP_CAN_SAMPLE = 4,
+  TP__MCP_CAN_ROOTS = 8,
+  TP__MCP_CAN_TASKS = 16 /* the extension; of requests with _meta only */
+};
 
 typedef struct tp__mcp_sink tp__mcp_sink;
 struct tp__mcp_sink {
@@ -159,6 +167,8 @@ void tp__mcp_reply(tp__mcp_exchange *exchange, const char *result_type, bool is_
                    tp__mcp_write_fn write, const void *ctx);
 /** The same with the pairs of a map. */
 void tp__mcp_reply_map(tp__mcp_exchange *exchange, const char *result_type, tp_text map);
+/** With no pairs. */
+void tp__mcp_reply_empty(tp__mcp_exchange *exchange);
 void tp__mcp_reply_error(tp__mcp_exchange *exchange, int64_t code, const char *words, tp_text data);
 /** Without an answer. */
 void tp__mcp_exchange_free(tp__mcp_exchange *exchange);
@@ -200,6 +210,15 @@ void tp__mcp_call_sweep(tp_mcp_server *server);
 void tp__mcp_call_cancel_all(tp_mcp_server *server);
 /** Frees those that ended while they were parked. */
 void tp__mcp_call_drop_kept(tp_mcp_server *server);
+
+/* ---- tasks.c ---- */
+
+/** tasks/get, tasks/update, tasks/cancel: each takes the exchange. */
+void tp__mcp_task_get(tp__mcp_exchange *exchange);
+void tp__mcp_task_update(tp__mcp_exchange *exchange);
+void tp__mcp_task_cancel(tp__mcp_exchange *exchange);
+/** The client must declare the extension for what it asks; takes the exchange. */
+void tp__mcp_task_refuse(tp__mcp_exchange *exchange);
 
 /* ---- content.c ---- */
 
