@@ -215,6 +215,15 @@ static void take_wanted(call *c, tp_text result) {
 
 /* ---- its answer ---- */
 
+/* What another result means is not known: such as the handle of a task, which no server is to give this client.
+ * @param ret_shown  the type. */
+static bool has_known_type(const call *c, tp_text result, char ret_shown[TP_FAULT_MESSAGE_SIZE]) {
+  tp_text type = tp_value_get(result, "resultType");
+  tp__show(ret_shown, TP_FAULT_MESSAGE_SIZE, tp_value_text(type));
+  return type.size == 0 || tp__is_word(tp_value_text(type), "complete") ||
+         !tp__mcp_session_has(c->session, TP__MCP_HAS_RESULT_TYPE);
+}
+
 static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   call *c = ctx;
   const tp__mcp_message *m = answer->message;
@@ -225,10 +234,16 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer) {
     return;
   }
   tp__mcp_sample_end(c->session, &c->origin);
-  if (m && m->kind == TP__MCP_RESULT) {
+  bool is_result = m && m->kind == TP__MCP_RESULT, is_known = is_result && has_known_type(c, m->result, shown);
+  if (is_known) {
     tp__mcp_result_complete(c->token, m->result);
   } else {
-    if (m) {
+    if (is_result) {
+      snprintf(text, sizeof text,
+               "The server %s answered with a result of the type %s, which this client does not take. Whether the call "
+               "had an effect is not known.",
+               c->session->settings.options.name, shown);
+    } else if (m) {
       tp__show(shown, sizeof shown, m->words);
       snprintf(text, sizeof text, "The server %s refused the call: %s (code %lld)", c->session->settings.options.name,
                shown, (long long)m->code);

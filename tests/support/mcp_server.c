@@ -33,7 +33,7 @@
  *   asks-dying     die asks a person, and ends; an answer that comes to the next start ends that, too
  *   rich           the form of forms has a member of each kind
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
- *                  endless: never
+ *                  endless: never; task: answers with a task
  *
  * Tools: echo {text}; env {text}: a variable of its environment; fail; refuse (a JSON-RPC error); parts; value; never
  * (is not answered); die (it ends); change: its list of tools is another from then on. */
@@ -287,6 +287,7 @@ static bool has_inputs(const char *id, const char *line) {
     return true;
   if (strcmp(wants, "state") == 0) answer(id, "{\"resultType\":\"input_required\",\"requestState\":\"s=1 {}\"}");
   else if (strcmp(wants, "nothing") == 0) answer(id, "{\"resultType\":\"input_required\"}");
+  else if (strcmp(wants, "task") == 0) answer(id, "{\"resultType\":\"task\",\"taskId\":\"1\",\"content\":[]}");
   else
     answer(id, "{\"resultType\":\"input_required\",\"inputRequests\":{\"who\":{\"method\":\"%s\",\"params\":{}}}}",
            strcmp(wants, "sampling") == 0 ? "sampling/createMessage" : "elicitation/create");

@@ -757,6 +757,7 @@ TEST(a_call_is_made_again_with_what_its_server_wants) {
       {"new wants=person", "yes"},
       {"new wants=sampling", "wants sampling/createMessage, which this client does not have"},
       {"new wants=endless", "asks without end"},
+      {"new wants=task", "a result of the type task, which this client does not take"},
       {"new wants=nothing", "asks without end, or in a form that is none"},
   };
   world *w = *state;
