@@ -90,7 +90,7 @@ def play_http(command, node, script):
     server = subprocess.Popen([node, script, 'streamableHttp'], env={**os.environ, 'PORT': str(port)},
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
+        for _ in range(1200):  # a busy machine starts it late
             with socket.socket() as probe:
                 if probe.connect_ex(('127.0.0.1', port)) == 0:
                     break

@@ -88,10 +88,19 @@ static bool has_form(void *ctx, const tp__mcp_header *header) {
   return true;
 }
 
+/* Each has an id, and looking goes on. */
+static void look_through(tp_text bytes) {
+  tp__mcp_unread unread;
+  size_t before = 0;
+  for (size_t at = 0; tp__mcp_next_unread(bytes, &at, &unread); before = at)
+    MUST(unread.id > 0 && at > before && at <= bytes.size);
+}
+
 static void read_messages(tp_text bytes, tp_mcp_version version) {
   tp__mcp_packet packet;
   tp__mcp_message message;
   tp_fault fault = {0};
+  look_through(bytes);
   if (!tp__mcp_decode(bytes, BYTES_MAX, version, reader, &packet, &message, &fault)) {
     must_have_its_members(&message, &fault);
     MUST(message.kind == TP__MCP_BROKEN);
