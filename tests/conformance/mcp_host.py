@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host with one of the client libraries of Python, for tests/mcp_hosts.py:
 
-    python3 mcp_host.py mcp|pydantic-ai|langchain COMMAND…
+    python3 mcp_host.py mcp|mcp2|pydantic-ai|langchain COMMAND…
 
-Starts the gateway COMMAND, and prints a line of JSON for what it gets, as mcp_host.mjs."""
+mcp is the library before version 2, mcp2 the client of version 2, which asks for 2026-07-28 first. Starts the gateway
+COMMAND, and prints a line of JSON for what it gets, as mcp_host.mjs."""
 
 import asyncio
 import json
@@ -18,7 +19,7 @@ def say(key, value):
 
 def seen(result):
     text = ' '.join(part.text for part in result.content if part.type == 'text')
-    return {'isError': bool(result.isError), 'text': text}
+    return {'isError': bool(result.isError if hasattr(result, 'isError') else result.is_error), 'text': text}
 
 
 async def play_mcp():
@@ -35,6 +36,21 @@ async def play_mcp():
             say('call', seen(await session.call_tool('e__echo', {'message': 'hi'})))
             say('denied', seen(await session.call_tool('e__get-env', {})))
             say('asked', seen(await session.call_tool('files_write', {'path': 'mcp.txt', 'text': 'x'})))
+
+
+async def play_mcp2():
+    from mcp import Client, StdioServerParameters, types
+
+    async def accept(context, params):
+        return types.ElicitResult(action='accept', content={'allow': True})
+
+    server = StdioServerParameters(command=command[0], args=command[1:])
+    async with Client(server, elicitation_callback=accept) as client:
+        say('version', client.protocol_version)
+        say('tools', [tool.name for tool in (await client.list_tools()).tools])
+        say('call', seen(await client.call_tool('e__echo', {'message': 'hi'})))
+        say('denied', seen(await client.call_tool('e__get-env', {})))
+        say('asked', seen(await client.call_tool('files_write', {'path': 'mcp2.txt', 'text': 'x'})))
 
 
 async def play_pydantic():
@@ -70,4 +86,4 @@ async def play_langchain():
     say('denied', await call('e__get-env', {}))
 
 
-asyncio.run({'mcp': play_mcp, 'pydantic-ai': play_pydantic, 'langchain': play_langchain}[library]())
+asyncio.run({'mcp': play_mcp, 'mcp2': play_mcp2, 'pydantic-ai': play_pydantic, 'langchain': play_langchain}[library]())
