@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "domains/mcp/asked.h"
+#include "domains/mcp/changed.h"
 #include "domains/mcp/http.h"
 #include "domains/mcp/mcp.h"
 #include "domains/mcp/result.h"
 #include "domains/mcp/sample.h"
+#include "domains/mcp/server/server.h"
 #include "domains/mcp/session.h"
 #include "domains/mcp/stdio.h"
 #include "turnphase/inspect.h"
@@ -34,7 +36,8 @@ typedef struct call {
   tp__mcp_tools *tools;     /* that it is in; referenced */
   tp__mcp_session *session; /* referenced */
   tp_token token;
-  tp__bytes arguments; /* a value: for a request that is made again with what the server wants to know */
+  tp__bytes arguments;               /* a value: for a request that is made again with what the server wants to know */
+  tp__bytes traceparent, tracestate; /* of the client of a gateway; empty: none */
   tp__mcp_origin origin;
   int rounds;
   int64_t id; /* of the newest request; 0: none. Written and read by the session, under its lock */
@@ -54,6 +57,8 @@ static void call_unref(void *ctx) {
   tp__mcp_tools_unref(c->tools);
   tp__mcp_session_unref(c->session);
   tp__bytes_fini(&c->arguments);
+  tp__bytes_fini(&c->traceparent);
+  tp__bytes_fini(&c->tracestate);
   tp__bytes_fini(&c->wanted);
   tp_writer_free(c->responses);
   tp__heap_free(c, sizeof *c);
@@ -92,8 +97,12 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer);
 static tp_status send_call(call *c, const tp__mcp_pair *more, size_t more_count, tp_fault *fault) {
   tp__mcp_pair pairs[4] = {{"name", tp_text_of(c->tool->name), false},
                            {"arguments", tp__bytes_text(&c->arguments), true}};
-  const tp__mcp_asker asker = {
-      .on_progress = call_progressed, .on_answer = call_answered, .ctx = c, .origin = &c->origin};
+  const tp__mcp_asker asker = {.on_progress = call_progressed,
+                               .on_answer = call_answered,
+                               .ctx = c,
+                               .origin = &c->origin,
+                               .traceparent = tp__bytes_text(&c->traceparent),
+                               .tracestate = tp__bytes_text(&c->tracestate)};
   assert(more_count <= 2);
   for (size_t i = 0; i < more_count; i++) pairs[2 + i] = more[i];
   return tp__mcp_session_request(c->session, "tools/call", pairs, 2 + more_count, &asker, &c->id, fault);
@@ -256,6 +265,14 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   call_unref(c);
 }
 
+/* The trace that the client of a gateway began goes on in the server: it is passed on as it is. */
+static void take_trace(call *c) {
+  tp_mcp_call *of = tp__mcp_changed_find(c->session->runtime, c->origin.data);
+  if (!of) return;
+  tp__mcp_call_trace(of, &c->traceparent, &c->tracestate);
+  tp__mcp_call_unref(of);
+}
+
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   const tp__mcp_tool *tool = ctx;
   tp__mcp_session *session = tool->list->session;
@@ -282,6 +299,7 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
                                .owner = c,
                                .ref = call_ref,
                                .unref = call_unref};
+  if (c->origin.data) take_trace(c);
   tp__references_ref(&c->refs); /* the deferral's */
   tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
   c->origin.token = c->token;

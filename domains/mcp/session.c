@@ -210,8 +210,9 @@ static void ready_locked(tp__mcp_session *s, after *a) {
 
 /* ---- sending ---- */
 
+/* @param asker  of a request; NULL: of a notification. */
 static void write_params_locked(tp__mcp_session *s, const char *method, int64_t id, const tp__mcp_pair *pairs,
-                                size_t count) {
+                                size_t count, const tp__mcp_asker *asker) {
   TP__LOCKED(&s->lock);
   tp_text constants = {"", 0};
   char token[9];
@@ -222,6 +223,8 @@ static void write_params_locked(tp__mcp_session *s, const char *method, int64_t 
     meta.client_info = tp_value_at(constants, 0);
     meta.capabilities = tp_value_at(constants, 1);
   }
+  if (asker) meta.traceparent = asker->traceparent;
+  if (asker) meta.tracestate = asker->tracestate;
   if (strcmp(method, "tools/call") == 0) meta.progress_token = tp__mcp_number_value(id, token);
   size_t has_meta = tp__mcp_meta_count(&meta) > 0;
   tp_write_map(s->writer, count + has_meta);
@@ -253,7 +256,7 @@ static tp_status request_locked(tp__mcp_session *s, const char *method, const tp
   *request = (struct tp__mcp_request){.next = s->requests, .id = ++s->last_id, .asker = *asker};
   if (ret_id) *ret_id = request->id;
   tp__mcp_begin_request(s->writer, request->id, method);
-  write_params_locked(s, method, request->id, pairs, count);
+  write_params_locked(s, method, request->id, pairs, count, asker);
   s->requests = request;
   tp_status status = send_locked(s, request->id, method, fault);
   if (status == TP_OK) return TP_OK;
@@ -266,7 +269,7 @@ static tp_status request_locked(tp__mcp_session *s, const char *method, const tp
 static tp_status notify_locked(tp__mcp_session *s, const char *method, const tp__mcp_pair *pairs, size_t count) {
   TP__LOCKED(&s->lock);
   tp__mcp_begin_notification(s->writer, method);
-  write_params_locked(s, method, 0, pairs, count);
+  write_params_locked(s, method, 0, pairs, count, NULL);
   return send_locked(s, -1, method, NULL);
 }
 

@@ -88,7 +88,8 @@ typedef struct tp__mcp_asker {
   tp__mcp_progress_fn on_progress; /* may be NULL */
   tp__mcp_answer_fn on_answer;     /* called once, unless the request is given up; not when it could not be sent */
   void *ctx;
-  tp__mcp_origin *origin; /* NULL: it is no call */
+  tp__mcp_origin *origin;          /* NULL: it is no call */
+  tp_text traceparent, tracestate; /* of _meta; read until the request was sent; empty: none */
 } tp__mcp_asker;
 
 /** A pair of the params of a request. */

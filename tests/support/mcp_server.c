@@ -13,6 +13,7 @@
  *   wrong-ids      answers with other ids     twice         answers each request twice
  *   text-ids       answers with ids as text   string-null   answers with "result": null
  *   nothing        has no tools
+ *   meta           answers calls with the _meta that they have
  *   mark           begins its answers with the mark of UTF-8
  *   raw=WHAT       answers calls with what cannot be read, or hardly; of=METHOD: answers that one so
  *   large=N        has tools a, b and z, whose descriptions have N, 100 and N kilobytes
@@ -312,6 +313,10 @@ static void report_progress(const char *line) {
 
 static void call_tool(const char *id, const char *line) {
   char name[64], text[1024];
+  if (option("meta")) {
+    say_answers(id, line, "\"_meta\"");
+    return;
+  }
   const char *params = strstr(line, "\"params\":");
   member(params ? params : line, "name", name, sizeof name);
   unquote(name);

@@ -712,6 +712,33 @@ TEST(the_end_cancels_what_is_left_and_answers_it) {
   close_world(w);
 }
 
+#define PARENT "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+#define TRACED(more) "\"_meta\":{\"traceparent\":\"" PARENT "\"" more "}"
+
+TEST(the_trace_of_a_client_goes_on_in_the_server_behind_the_gateway) {
+  static const char *const eras[] = {"", "new"};
+  for (size_t i = 0; i < COUNT(eras); i++) {
+    world *w = calloc(1, sizeof *w);
+    const char *program = getenv("TURNPHASE_MCP_SERVER");
+    if (!program) fail_msg("TURNPHASE_MCP_SERVER is not set: run this by ./dev test");
+    const tp_mcp_options up = {
+        .struct_size = sizeof up, .name = "far", .arguments = (const char *const[]){program, "meta", eras[i], NULL}};
+    open_runtime_of(w, false);
+    assert_int_equal(tp_mcp_add(w->runtime, &up, NULL), TP_OK);
+    start(w, (tp_mcp_server_options){.stdio = true});
+    initialize(w, "{}");
+    ask_for(w, CALL("2", "far__fail", ",\"arguments\":{}," TRACED(",\"tracestate\":\"a=b\",\"baggage\":\"user=ann\"")),
+            "'traceparent':'" PARENT "'");
+    expect(w->text, "'tracestate':'a=b'");
+    expect_not(w->text, "ann"); /* what the client says of others is not for each server */
+    ask_for(w, CALL("3", "far__fail", ",\"arguments\":{}," TRACED("")), "'traceparent':'" PARENT "'");
+    expect_not(w->text, "tracestate");
+    ask_for(w, CALL("4", "far__fail", ",\"arguments\":{}"), "progressToken");
+    expect_not(w->text, "trace");
+    close_world(w);
+  }
+}
+
 TEST(clients_are_notified_when_a_server_behind_the_gateway_has_other_tools) {
   world *w = calloc(1, sizeof *w);
   const char *program = getenv("TURNPHASE_MCP_SERVER");

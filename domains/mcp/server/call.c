@@ -30,6 +30,8 @@ static void call_unref(tp_mcp_call *call) {
   assert(!call->exchange && !call->linked);
   tp_submission_unref(call->submission);
   clear_inputs(call);
+  tp__bytes_fini(&call->traceparent);
+  tp__bytes_fini(&call->tracestate);
   tp__bytes_fini(&call->kept);
   tp__bytes_fini(&call->error_data);
   tp_mcp_server *server = call->server;
@@ -72,6 +74,10 @@ static tp_mcp_call *call_new(tp__mcp_exchange *exchange) {
   call->server = server;
   tp__references_init(&call->refs);
   memcpy(call->principal, exchange->principal, sizeof call->principal);
+  if (exchange->meta.traceparent.size > 0) {
+    tp__bytes_put_text(&call->traceparent, exchange->meta.traceparent);
+    tp__bytes_put_text(&call->tracestate, exchange->meta.tracestate);
+  }
   tp__lock_acquire(&server->lock);
   bool is_full = server->call_count >= TP__MCP_CALLS_MAX;
   server->live_count++;
@@ -670,6 +676,12 @@ tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data) {
 }
 
 void tp__mcp_call_unref(tp_mcp_call *call) { call_unref(call); }
+
+void tp__mcp_call_trace(tp_mcp_call *call, tp__bytes *traceparent, tp__bytes *tracestate) {
+  if (call->traceparent.size == 0 || call->traceparent.failed || call->tracestate.failed) return;
+  tp__bytes_put_text(traceparent, tp__bytes_text(&call->traceparent));
+  tp__bytes_put_text(tracestate, tp__bytes_text(&call->tracestate));
+}
 
 bool tp__mcp_call_pass_on(tp_mcp_call *call, const char *method, tp_text params, tp_mcp_inputs_fn on_answer,
                           void *ctx) {

@@ -25,6 +25,7 @@ struct tp_mcp_call {
   char hash[TP__MCP_HASH_BYTES]; /* of what is called, with its arguments */
   bool is_tool;
   bool has_output; /* the tool is listed with an outputSchema */
+  tp__bytes traceparent, tracestate;
   /* under the server's lock */
   tp__mcp_exchange *exchange; /* NULL: parked, or answered */
   tp_submission *submission;

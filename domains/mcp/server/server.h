@@ -190,6 +190,8 @@ void tp__mcp_call_unref(tp_mcp_call *call);
  *  answer to it.
  *  @return false: it cannot be asked, and on_answer is not called. */
 bool tp__mcp_call_pass_on(tp_mcp_call *call, const char *method, tp_text params, tp_mcp_inputs_fn on_answer, void *ctx);
+/** Adds what its client said of its trace (W3C Trace Context), if it did. */
+void tp__mcp_call_trace(tp_mcp_call *call, tp__bytes *traceparent, tp__bytes *tracestate);
 /** The run of the tool of a turn with this data reports how far it is: its client is told, if it is a call's. */
 void tp__mcp_call_progressed(tp_mcp_server *server, const void *data, double progress, double total, tp_text message);
 
