@@ -101,6 +101,14 @@ static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   return status;
 }
 
+/* For a command that only shows: without a place for what is trusted nothing is, and all else is known. */
+static int hash_to_show(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
+  ret_hash[0] = '\0';
+  if (cli_trust_has_place()) return trusted_hash(directory, ret_hash);
+  cli_error("warning: no place for what is trusted, so nothing is: set HOME or XDG_CONFIG_HOME to an absolute path");
+  return CLI_OK;
+}
+
 /* @param changed  which files are not what was trusted; empty: that is not known. */
 static int refuse_trust(const char *directory, bool was_trusted, const char *changed) {
   cli_error_at(directory, 0, 0, "%s%s%s%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
@@ -359,7 +367,7 @@ void cli_hooks_close(cli_hooks_opened *o) {
 int cli_hooks_open(const cli_arguments *arguments, cli_hooks_opened *o) {
   *o = (cli_hooks_opened){.directory = arguments->operands[1]};
   tp_hooks_options options = cli_hooks_options(arguments, o->directory);
-  int status = trusted_hash(o->directory, o->trusted);
+  int status = hash_to_show(o->directory, o->trusted);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o->runtime);
   if (status == CLI_OK) status = cli_hooks_read(o->runtime, &options, &o->hooks);
   if (status != CLI_OK) cli_hooks_close(o);
@@ -416,7 +424,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   tp_hooks_options options = cli_hooks_options(arguments, o.directory);
   tp_fault fault = {0};
   unsetenv("TURNPHASE_DISABLE_HOOKS"); /* it would make every commit a good one */
-  int status = trusted_hash(o.directory, o.trusted);
+  int status = hash_to_show(o.directory, o.trusted);
   cli_redactor_try(o.directory);
   if (status == CLI_OK) status = cli_host_open(arguments, NULL, NULL, &o.runtime);
   if (status != CLI_OK) return status;
@@ -514,10 +522,13 @@ static void warn_of_decisions(const cli_hooks_opened *o, const cli_words *patter
   }
 }
 
-/* The other warnings are those of check. */
+/* What is not there, or is not clear, is no part of what is trusted. The other warnings are those of check. */
 static bool print_open_code(void *ctx, const tp_hook_warning *warning) {
-  return strcmp(warning->code, "code") != 0 || print_warning(ctx, warning);
+  bool is_shown = strcmp(warning->code, "code") == 0 || strcmp(warning->code, "program") == 0;
+  return !is_shown || print_warning(ctx, warning);
 }
+
+void cli_hooks_warn_of_files(const tp_hooks *hooks) { tp_hooks_each_warning(hooks, false, print_open_code, NULL); }
 
 static int trust(const cli_arguments *arguments, cli_output *output) {
   cli_hooks_opened o;
@@ -536,7 +547,7 @@ static int trust(const cli_arguments *arguments, cli_output *output) {
       tp_hooks_each(o.hooks, print_trusted, output);
       cli_content_print(o.hooks, arguments->verbose, output);
     }
-    tp_hooks_each_warning(o.hooks, false, print_open_code, NULL);
+    cli_hooks_warn_of_files(o.hooks);
     warn_of_decisions(&o, &arguments->data_files);
     warn_of_decisions(&o, &arguments->code_files);
     free(content);

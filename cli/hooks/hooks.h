@@ -57,12 +57,16 @@ void cli_hooks_close(cli_hooks_opened *opened);
 int cli_hooks_list(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
+/** Warns of programs and scripts of hooks that are not there, and of code whose files are not known. */
+void cli_hooks_warn_of_files(const tp_hooks *hooks);
 /** hook_stats.c: what the records of a data directory have of each hook. */
 int cli_hooks_stats(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_run(const cli_arguments *arguments, cli_output *output);
 
 /* ---- hooks_trust.c: $XDG_CONFIG_HOME/turnphase/trusted, a line "HASH PATH" for each directory ---- */
 
+/** Whether there is a place for the list of what is trusted: HOME or XDG_CONFIG_HOME is an absolute path. */
+bool cli_trust_has_place(void);
 /** The absolute path of a directory, without links; freed by free(). @return CLI_OK, or CLI_IO after saying why. */
 int cli_trust_path(const char *directory, char **ret_path);
 /** @param ret_hash  the hash that is trusted; empty: none. */

@@ -78,7 +78,7 @@ void cli_content_decide(const cli_arguments *arguments, const char *directory, t
     d = cli_alloc(sizeof *d);
     *d = (struct decisions){.directory = directory, .next = decided};
     decided = d;
-    add_trusted(d);
+    if (cli_trust_has_place()) add_trusted(d);
     add_given(&d->data, &d->code, &arguments->data_files);
     add_given(&d->code, &d->data, &arguments->code_files);
   }

@@ -592,6 +592,11 @@ static void print_file(const importer *m, const cli_settings *settings) {
   }
 }
 
+static bool has_matcher_of_tools(const cli_entry *entry) {
+  const char *matcher = entry->matcher;
+  return !entry->left_out && is_of_tools(entry) && matcher && matcher[0] && strcmp(matcher, "*") != 0;
+}
+
 static void print_report(const importer *m) {
   size_t left_out = m->count - m->taken;
   for (size_t i = 0; i < m->count; i++) print_entry(m, entry_at(m, i, NULL));
@@ -605,6 +610,10 @@ static void print_report(const importer *m) {
   if (count_of(m, is_filter) > 1)
     cli_print_string(m->output,
                      "several filters of tools leave them out one after the other; their host joins the lists\n");
+  if (m->arguments->tools.count == 0 && count_of(m, has_matcher_of_tools) > 0)
+    cli_print_string(m->output,
+                     "matchers are names of their host's tools: --tool OURS=THEIRS, such as --tool files_write=Write, "
+                     "where yours are called otherwise, or the hook never runs\n");
   if (any_cut(m))
     cli_print_string(m->output,
                      "limits above 30 s are those of hooks that fail closed, or observe: the others get the 30 s of "

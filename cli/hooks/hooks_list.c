@@ -51,6 +51,17 @@ static uint32_t limit_of(const listing *l, const tp_hook_info *info) {
   return info->limit_ms ? info->limit_ms : of_phase && info->blocking ? of_phase : info->blocking ? 5000 : 30000;
 }
 
+/* Its own, or its phase's, which a hook that fails open does not raise (docs/decisions/import_limits.md). */
+static const char *limit_words(listing *l, const tp_hook_info *info) {
+  enum { PHASE_MS = 30000 };
+  char words[48];
+  uint32_t own_ms = limit_of(l, info);
+  bool is_cut = info->blocking && own_ms > PHASE_MS && strcmp(policy_of(l, info), "required") != 0;
+  if (is_cut) snprintf(words, sizeof words, "%d ms (of %u)", PHASE_MS, own_ms);
+  else snprintf(words, sizeof words, "%u ms", own_ms);
+  return cli_pool_copy(&l->pool, tp_text_of(words));
+}
+
 static const char *runs(listing *l, const tp_hook_info *info) {
   tp__bytes text = {0};
   assert(info->kind && info->target);
@@ -92,9 +103,7 @@ static bool add_short(void *ctx, const tp_hook_info *info) {
 
 static bool add_long(void *ctx, const tp_hook_info *info) {
   listing *l = ctx;
-  char limit[24];
   row *r = add_row(l, info);
-  snprintf(limit, sizeof limit, "%u ms", limit_of(l, info));
   r->cells[0] = info->id;
   r->cells[1] = info->event;
   r->cells[2] = phase_of(l, info)->name;
@@ -102,7 +111,7 @@ static bool add_long(void *ctx, const tp_hook_info *info) {
   r->cells[4] = info->blocking ? "yes" : "no";
   r->cells[5] = info->match[0] ? info->match : "always";
   r->cells[6] = policy_of(l, info);
-  r->cells[7] = cli_pool_copy(&l->pool, tp_text_of(limit));
+  r->cells[7] = limit_words(l, info);
   r->cells[8] = cli_hooks_is_trusted(l->opened) ? "trusted" : "no";
   r->cells[9] = runs(l, info);
   return true;
@@ -290,6 +299,7 @@ int cli_hooks_list(const cli_arguments *arguments, cli_output *output) {
   listing l = {.opened = &opened, .output = output};
   if (arguments->json) status = print_json(&l);
   else print_text(&l, arguments->verbose);
+  if (!arguments->json) cli_hooks_warn_of_files(opened.hooks);
   free(l.rows);
   cli_pool_free(&l.pool);
   cli_hooks_close(&opened);

@@ -40,6 +40,11 @@ static int find_folder(char ret_folder[PATH_SIZE]) {
   return size < PATH_SIZE ? CLI_OK : refuse(ret_folder, strerror(ENAMETOOLONG));
 }
 
+bool cli_trust_has_place(void) {
+  const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+  return (config && config[0] == '/') || (home && home[0] == '/');
+}
+
 static int make_folders(char *folder) {
   for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';

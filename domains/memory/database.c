@@ -81,3 +81,8 @@ tp_status tp__memory_database_open_reader(const char *path, sqlite3 **ret_db, tp
   if (status == TP_OK) sqlite3_busy_timeout(*ret_db, schema.busy_ms);
   return status;
 }
+
+tp_status tp__memory_database_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+  assert(path && ret_db);
+  return tp__sqlite_open_read_only(path, &schema, ret_db, fault);
+}

@@ -13,5 +13,7 @@
 tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault *fault);
 /** One more connection to a file that it opened, for reading only. */
 tp_status tp__memory_database_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault);
+/** A file that cannot be written, for reading only. @return as tp__sqlite_open_read_only(). */
+tp_status tp__memory_database_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault);
 
 #endif

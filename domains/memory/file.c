@@ -33,6 +33,7 @@ tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fau
   if (memory && copy) {
     *memory = (tp_memory){.path = copy};
     status = tp__memory_store_open(path, &memory->store, fault);
+    if (status == TP_ERR_STORE_READONLY) status = tp__memory_store_open_read_only(path, &memory->store, fault);
   } else {
     tp__refuse(fault, status, path, "no memory to open %s", path);
   }

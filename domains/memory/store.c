@@ -125,20 +125,39 @@ static tp_status open_connections(tp__memory_store *store, const char *path, tp_
   return rc == SQLITE_OK ? status : tp__sqlite_fail(store->reader->db, path, "prepare", rc, fault);
 }
 
-tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
+/* One connection: what would write fails with SQLite's own words. */
+static tp_status open_read_only(tp__memory_store *store, const char *path, tp_fault *fault) {
+  tp__memory_connection *c = store->connections;
+  store->writer = store->reader = &c[0];
+  tp_status status = tp__memory_database_open_read_only(path, &c[0].db, fault);
+  int rc = status == TP_OK ? prepare_all(&c[0]) : SQLITE_OK;
+  if (status == TP_OK && rc == SQLITE_OK) rc = make_stemmer(store);
+  return rc == SQLITE_OK ? status : tp__sqlite_fail(c[0].db, path, "prepare", rc, fault);
+}
+
+static tp_status open_store(const char *path, bool read_only, tp__memory_store **ret_store, tp_fault *fault) {
   tp__memory_store *store = sqlite3_malloc64(sizeof *store);
   if (!store) return tp__sqlite_fail(NULL, path, "open", SQLITE_NOMEM, fault);
   memset(store, 0, sizeof *store);
   store->index_bytes_max = TP__MEMORY_INDEX_BYTES_MAX;
   tp__lock_init(&store->connections[0].mutex, TP__LOCK_memory);
   tp__lock_init(&store->connections[1].mutex, TP__LOCK_memory_read);
-  tp_status status = open_connections(store, path, fault);
+  tp_status status = read_only ? open_read_only(store, path, fault) : open_connections(store, path, fault);
   if (status == TP_OK)
     status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, false, fault);
-  if (status == TP_OK) (void)overwrite_copies(store); /* of a process that died; where that fails the note stays */
+  if (status == TP_OK && !read_only)
+    (void)overwrite_copies(store); /* of a process that died; where that fails the note stays */
   if (status == TP_OK) *ret_store = store;
   else tp__memory_store_close(store);
   return status;
+}
+
+tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
+  return open_store(path, false, ret_store, fault);
+}
+
+tp_status tp__memory_store_open_read_only(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
+  return open_store(path, true, ret_store, fault);
 }
 
 void tp__memory_store_close(tp__memory_store *store) {

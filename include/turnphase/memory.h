@@ -155,7 +155,8 @@ typedef struct tp_memory_query {
   uint8_t reserved_[3];              /* must be zero */
 } tp_memory_query;
 
-/** Opens a file, making it when there is none.
+/** Opens a file, making it when there is none. A file that cannot be written, or whose directory cannot, is opened for
+ *  reading: what would change it returns TP_ERR_STORE_READONLY.
  *  @return TP_OK; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE without a path;
  *          TP_ERR_NO_MEMORY. Threads: any. */
 TP_API tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) TP_MUST_USE;

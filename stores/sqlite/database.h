@@ -56,4 +56,9 @@ tp_status tp__sqlite_check_type(const char *path, tp_fault *fault);
 /** Opens one more connection to a file that tp__sqlite_open() accepted, for reading only. */
 tp_status tp__sqlite_open_reader(const char *path, sqlite3 **ret_db, tp_fault *fault);
 
+/** Opens a file for reading only, as it is, also in a directory that cannot be written (read_only.c).
+ *  @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
+tp_status tp__sqlite_open_read_only(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db,
+                                    tp_fault *fault);
+
 #endif

@@ -373,7 +373,7 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
                                    tp_fault *fault) {
   sqlite3 *db = NULL;
   if (!path || !each) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
-  tp_status status = tp__sqlite_open_read_only(path, &db, fault);
+  tp_status status = tp__sqlite_open_read_only(path, &tp__sqlite_store_schema, &db, fault);
   if (status != TP_OK) return status;
   static const char sql[] =
       "SELECT number, state, waits, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool,"
@@ -460,7 +460,8 @@ tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_
   int changed = 0;
   if (!path) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path is required");
   tp_status status = read_decision(theirs, &decision, fault);
-  if (status == TP_OK) status = tp__sqlite_open_read_only(path, &db, fault); /* it is a store, and there */
+  if (status == TP_OK)
+    status = tp__sqlite_open_read_only(path, &tp__sqlite_store_schema, &db, fault); /* it is a store, and there */
   sqlite3_close(db);
   if (status == TP_OK) status = tp__sqlite_open(path, &tp__sqlite_store_schema, &db, fault);
   if (status != TP_OK) return status;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that must not be written, or cannot be: opened for reading alone, as it is. A file with a log of its own needs
+ * A file that must not be written, or cannot be: opened for reading only, as it is. A file with a log of its own needs
  * the shared memory beside it, which a directory that cannot be written does not get: without a log it is read as one
  * that no process changes. */
 #include <string.h>
 #include <sys/stat.h>
 
-#include "stores/sqlite/schema.h"
-#include "stores/sqlite/sqlite.h"
+#include "runtime/base/check.h"
+#include "stores/sqlite/database.h"
 
 /* As a URI, in which some characters mean something. */
 static char *uri_of(const char *path, const char *options) {
@@ -20,14 +20,14 @@ static char *uri_of(const char *path, const char *options) {
   return sqlite3_str_finish(uri);
 }
 
-static int connect_with(const char *path, const char *options, sqlite3 **ret_db) {
+static int connect_with(const char *path, const char *options, int busy_ms, sqlite3 **ret_db) {
   assert(path && *path && options[0] == '?');
   char *uri = uri_of(path, options);
   if (!uri) return SQLITE_NOMEM;
   int rc = sqlite3_open_v2(uri, ret_db,
                            SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
   sqlite3_free(uri);
-  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(*ret_db, TP__SQLITE_BUSY_MS);
+  if (rc == SQLITE_OK) rc = sqlite3_busy_timeout(*ret_db, busy_ms);
   if (rc == SQLITE_OK) rc = sqlite3_exec(*ret_db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
   return rc;
 }
@@ -40,8 +40,7 @@ static bool has_log(const char *path) {
   return has;
 }
 
-static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
-  const tp__sqlite_schema *schema = &tp__sqlite_store_schema;
+static tp_status check(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int64_t id = 0, version = 0;
   int rc = tp__sqlite_once(db, "PRAGMA application_id", NULL, 0, &id);
   if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA user_version", NULL, 0, &version);
@@ -54,25 +53,21 @@ static tp_status check(sqlite3 *db, const char *path, tp_fault *fault) {
                     path, (long long)version, (int)schema->version);
 }
 
-tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault) {
+tp_status tp__sqlite_open_read_only(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db,
+                                    tp_fault *fault) {
   sqlite3 *db = NULL;
   tp_status status = tp__sqlite_check_type(path, fault);
   if (status != TP_OK) return status;
-  int rc = connect_with(path, "?mode=ro", &db);
+  int busy_ms = schema->busy_ms ? (int)schema->busy_ms : TP__SQLITE_BUSY_MS;
+  int rc = connect_with(path, "?mode=ro", busy_ms, &db);
   bool lacks_memory = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
   if (lacks_memory && !has_log(path)) {
     sqlite3_close(db);
     db = NULL;
-    rc = connect_with(path, "?mode=ro&immutable=1", &db);
+    rc = connect_with(path, "?mode=ro&immutable=1", busy_ms, &db);
   }
-  status = rc == SQLITE_OK ? check(db, path, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
+  status = rc == SQLITE_OK ? check(db, path, schema, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
   if (status == TP_OK) *ret_db = db;
   else sqlite3_close(db);
   return status;
-}
-
-tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record) {
-  (void)ctx;
-  (void)record;
-  return TP_ERR_STORE_READONLY;
 }

@@ -120,6 +120,12 @@ static tp_status copy_record(const tp_entry_record *record, tp_run_record *list,
   return TP_OK;
 }
 
+tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record) {
+  (void)ctx;
+  (void)record;
+  return TP_ERR_STORE_READONLY;
+}
+
 tp_status tp__sqlite_record(void *ctx, const tp_entry_record *theirs) {
   tp_entry_record record;
   tp_run_record few[RUNS_ON_STACK], *list = few;

@@ -142,13 +142,9 @@ tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const 
 tp_status tp__sqlite_begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__sqlite_end_reading(tp__sqlite_store *s, sqlite3 *db);
 
-/* ---- for reading alone (read_only.c) ---- */
-/** @return as tp__sqlite_open(); TP_ERR_STORE_SCHEMA for a file of an earlier schema, too. */
-tp_status tp__sqlite_open_read_only(const char *path, sqlite3 **ret_db, tp_fault *fault);
-
-tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record);
-
 /* ---- records (records.c) ---- */
+/** In place of the next one, in a store that is read only. */
+tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record);
 tp_status tp__sqlite_record(void *ctx, const tp_entry_record *record);
 tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *batch);
 tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *late);

@@ -166,7 +166,7 @@ tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault 
   sqlite3 *db = s->reader;
   s->reader = NULL;
   tp__lock_release(&s->mutex);
-  if (!db && s->options.read_only) return tp__sqlite_open_read_only(s->path, ret_db, fault);
+  if (!db && s->options.read_only) return tp__sqlite_open_read_only(s->path, &tp__sqlite_store_schema, ret_db, fault);
   if (!db) return tp__sqlite_open_reader(s->path, ret_db, fault);
   *ret_db = db;
   return TP_OK;
@@ -383,7 +383,7 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   tp_status checked = check_bytes(s, fault);
   if (checked != TP_OK) return checked;
   if (s->options.read_only) {
-    tp_status status = tp__sqlite_open_read_only(s->path, &s->reader, fault);
+    tp_status status = tp__sqlite_open_read_only(s->path, &tp__sqlite_store_schema, &s->reader, fault);
     return status == TP_OK ? start_writer(s, fault) : status;
   }
   schema.busy_ms = (int)s->options.busy_ms;

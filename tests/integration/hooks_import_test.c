@@ -196,6 +196,7 @@ TEST(an_entry_without_a_place_costs_no_other) {
       "in turn.pre_compaction",
       "no place: no such event is known",
       "malformed: an event has a list",
+      "matchers are names of their host's tools: --tool OURS=THEIRS",
       "4 written, 15 have no place",
   };
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_holds(&c.out, parts[i]);

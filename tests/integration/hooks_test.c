@@ -273,6 +273,54 @@ TEST(check_says_what_a_commit_would_with_file_line_and_column) {
   command_free(&c);
 }
 
+/* The list is for looking: what needs no list of trust is shown without one. */
+TEST(without_a_place_for_trust_hooks_are_shown_and_none_runs) {
+  static const char *const shown[] = {"list", "check"}, *const refused[] = {"trust", "untrust"};
+  put_guard("#!/bin/sh\ntouch ran\n");
+  unsetenv("XDG_CONFIG_HOME");
+  unsetenv("HOME");
+  for (int i = 0; i < 2; i++) {
+    command c = {.arguments = {"hooks", shown[i], "hooks"}};
+    assert_status(&c, 0);
+    assert_holds(&c.out, i == 0 ? "guard " : "1 hooks, all of them could be committed");
+    assert_holds(&c.err, "warning: no place for what is trusted, so nothing is: set HOME");
+    assert_false(holds(&c.out, ", trusted"));
+    command_free(&c);
+    c = (command){.arguments = {"hooks", refused[i], "hooks"}};
+    assert_status(&c, 78);
+    assert_holds(&c.err, "no place for what is trusted: set HOME or XDG_CONFIG_HOME to an absolute path");
+    command_free(&c);
+  }
+  command c = {.arguments = {"plan", "--hooks", "hooks"}};
+  assert_status(&c, 78);
+  command_free(&c);
+  assert_false(is_there("ran"));
+}
+
+TEST(a_script_that_is_not_there_is_named_before_it_is_missed) {
+  static const char *const actions[] = {"list", "check", "trust"};
+  put("hooks/a.yaml", "id: one\nevent: tool.pre\nhandler: {command: hooks/nothing.sh}\n", 0644);
+  for (int i = 0; i < 3; i++) {
+    command c = {.arguments = {"hooks", actions[i], "hooks"}};
+    assert_status(&c, 0);
+    assert_holds(&c.err, "hooks/a.yaml:1:1: warning: one: there is no ");
+    assert_holds(&c.err, "nothing.sh: a relative path of a command begins at ");
+    command_free(&c);
+  }
+}
+
+TEST(a_hook_that_fails_open_has_the_limit_of_its_phase) {
+  put("hooks/a.yaml", "id: open\nevent: tool.pre\nfailure: best_effort\nhandler: {command: ./x, timeout_ms: 600000}\n",
+      0644);
+  put("hooks/b.yaml", "id: shut\nevent: tool.pre\nfailure: required\nhandler: {command: ./x, timeout_ms: 600000}\n",
+      0644);
+  command c = {.arguments = {"hooks", "list", "hooks", "-v"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "best_effort  30000 ms (of 600000)");
+  assert_holds(&c.out, "required     600000 ms ");
+  command_free(&c);
+}
+
 TEST(list_shows_what_holds_for_each_hook) {
   put("hooks/a.yaml",
       "id: one\nevent_type: PreAbilityCall\nmatch: {ability_scope: 'web.*'}\n"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -274,4 +275,35 @@ TEST(import_keeps_no_secrets_but_where_it_is_told_to) {
   const tp_memory_import_options reserved = {.struct_size = sizeof reserved, .reserved_ = {[6] = 1}};
   assert_int_equal(tp_memory_import_with(memory, &reserved, NULL, 0, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_memory_import_with(NULL, NULL, NULL, 0, NULL, NULL), TP_ERR_USAGE);
+}
+
+/* A copy that another user made, say: all but what would change it is there. */
+TEST(file_that_cannot_be_written_is_read) {
+  char line[256];
+  bool is_root = geteuid() == 0;
+  tp_memory_entry entry = entry_of("home", "t2", "Bo");
+  const tp_memory_entry *const list[] = {&entry};
+  const tp_memory_query query = {.struct_size = sizeof query};
+  tp_fault fault = {0};
+  keep("home", "t1", "Ann");
+  tp_memory_close(memory);
+  memory = NULL;
+  snprintf(line, sizeof line, "chmod 444 '%s' && chmod 555 '%s'", path, directory);
+  assert_int_equal(system(line), 0);
+  if (is_root) assert_int_equal(seteuid(65534), 0); /* to whom the modes count */
+  tp_status opened = tp_memory_open(path, &memory, NULL);
+  seen[0] = '\0';
+  tp_status listed = opened == TP_OK ? tp_memory_list(memory, &query, note, NULL, NULL) : opened;
+  tp_status found = opened == TP_OK ? tp_memory_search(memory, &query, tp_text_of("Ann"), note, NULL, NULL) : opened;
+  tp_status kept = opened == TP_OK ? tp_memory_import(memory, list, 1, &fault) : opened;
+  tp_status forgotten = opened == TP_OK ? tp_memory_forget(memory, 1, NULL) : opened;
+  if (is_root) assert_int_equal(seteuid(0), 0);
+  assert_int_equal(chmod(directory, 0755), 0);
+  assert_int_equal(opened, TP_OK);
+  assert_int_equal(listed, TP_OK);
+  assert_int_equal(found, TP_OK);
+  assert_string_equal(seen, "1:Ann|1:Ann|");
+  assert_int_equal(kept, TP_ERR_STORE_READONLY);
+  assert_int_equal(forgotten, TP_ERR_STORE_READONLY);
+  assert_string_equal(fault.subject, path);
 }
