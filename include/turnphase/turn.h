@@ -287,8 +287,11 @@ TP_API tp_agent *tp_agent_find(tp_runtime *runtime, const char *id);
 TP_API void tp_agent_unref(tp_agent *agent);
 /** The agent is borrowed till the callback returns; false stops. Threads: the calling one. */
 typedef bool (*tp_agent_fn)(void *ctx, tp_agent *agent);
-/** The visible agents in the order in which they were added. @param each  may be NULL.
- *  @return how many.  Threads: any. */
+/** The visible agents in the order in which they were added. One that is added or removed meanwhile is seen or not;
+ *  each of the others is seen exactly once. No lock is held while each runs: it may add and remove agents.
+ *  @param each  may be NULL.
+ *  @return how many there are, or up to the one at which each stopped; 0 in the child of a fork.
+ *  Threads: any. each comes on the calling one. */
 TP_API size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx);
 /** The agent's id. Lives as long as the agent. Threads: any. */
 TP_API const char *tp_agent_id(const tp_agent *agent);

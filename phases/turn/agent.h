@@ -12,7 +12,8 @@
 struct tp_agent {
   /* under the lock of agents.h */
   tp__link link;
-  bool visible; /* registered, and not removed */
+  uint64_t number; /* those after it in the list have higher ones */
+  bool visible;    /* registered, and not removed */
   /* never change once it is visible */
   tp_runtime *runtime;
   char *id;

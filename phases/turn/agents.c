@@ -8,6 +8,7 @@ static tp_agent *agent_of(const tp__link *link) { return TP__CONTAINER((tp__link
 
 tp_status tp__agents_init(tp__agents *agents) {
   tp__list_init(&agents->list);
+  agents->numbers = 0;
   return tp__mutex_init(&agents->mutex, TP__RANK_agents);
 }
 
@@ -23,17 +24,23 @@ static tp_agent *find_locked(const tp__agents *agents, const char *id) {
   return NULL;
 }
 
+static void push_locked(tp__agents *agents, tp_agent *agent) {
+  TP__LOCKED(&agents->mutex);
+  agent->number = ++agents->numbers;
+  tp__list_push(&agents->list, &agent->link);
+}
+
 bool tp__agents_reserve(tp__agents *agents, tp_agent *agent) {
   tp__mutex_lock(&agents->mutex);
   bool is_new = !find_locked(agents, agent->id);
-  if (is_new) tp__list_push(&agents->list, &agent->link);
+  if (is_new) push_locked(agents, agent);
   tp__mutex_unlock(&agents->mutex);
   return is_new;
 }
 
 void tp__agents_show(tp__agents *agents, tp_agent *agent) {
   tp__mutex_lock(&agents->mutex);
-  if (tp__list_empty(&agent->link)) tp__list_push(&agents->list, &agent->link);
+  if (tp__list_empty(&agent->link)) push_locked(agents, agent);
   agent->visible = true;
   tp__mutex_unlock(&agents->mutex);
 }
@@ -77,15 +84,15 @@ tp_agent *tp_agent_find(tp_runtime *runtime, const char *id) {
   return found;
 }
 
-/* The first visible one after `after`, which may have left the list meanwhile: then the walk ends, as that of one who
- * came before it would. Referenced. */
+/* The first visible one after `after`, which may have left the list meanwhile: then its place is found by its number.
+ * Referenced. */
 static tp_agent *next_of(tp__agents *agents, tp_agent *after) {
   tp_agent *next = NULL;
   tp__mutex_lock(&agents->mutex);
-  tp__link *link = after ? after->link.next : agents->list.next;
-  bool is_gone = after && link == &after->link;
-  for (; !is_gone && link != &agents->list && !next; link = link->next)
-    if (agent_of(link)->visible) next = agent_of(link);
+  bool left = after && tp__list_empty(&after->link);
+  tp__link *link = after && !left ? after->link.next : agents->list.next;
+  for (; link != &agents->list && !next; link = link->next)
+    if (agent_of(link)->visible && (!left || agent_of(link)->number > after->number)) next = agent_of(link);
   if (next) tp__agent_ref(next);
   tp__mutex_unlock(&agents->mutex);
   return next;

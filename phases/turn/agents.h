@@ -14,6 +14,7 @@ typedef struct tp__agents {
   /* under mutex */
   tp__mutex mutex;
   tp__link list;
+  uint64_t numbers;
 } tp__agents;
 
 tp_status tp__agents_init(tp__agents *agents);

@@ -368,6 +368,27 @@ TEST(agents_are_found_by_id_and_listed_in_order) {
   close_runtime(runtime);
 }
 
+static bool note_and_remove(void *ctx, tp_agent *agent) {
+  append(ctx, "", tp_text_of(tp_agent_id(agent)));
+  tp_agent_remove(agent);
+  return true;
+}
+
+TEST(walk_over_agents_goes_on_where_one_is_removed) {
+  tp_runtime *runtime = open_runtime(NULL);
+  static const char *const ids[] = {"a1", "a2", "a3"};
+  for (int i = 0; i < 3; i++) {
+    tp_agent_config config = config_of(ids[i]);
+    tp_agent *agent;
+    assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  }
+  note n = {.text = ""};
+  assert_int_equal(tp_runtime_agents(runtime, note_and_remove, &n), 3);
+  assert_string_equal(n.text, "a1 a2 a3 ");
+  assert_int_equal(tp_runtime_agents(runtime, NULL, NULL), 0);
+  close_runtime(runtime);
+}
+
 /* ---- unregistering ---- */
 
 typedef struct named {
