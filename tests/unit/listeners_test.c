@@ -35,6 +35,7 @@ typedef struct ear {
   int bad;
   uint64_t id;
   const char *session;   /* what the events must name; NULL: nothing */
+  const char *forbidden; /* what no text of theirs may be; NULL: nothing */
   tp_runtime *unlistens; /* at the first event */
 } ear;
 
@@ -46,6 +47,7 @@ static void hear(void *ctx, const tp_event *event) {
            event->subscription ? "]" : "");
   if (event->struct_size != sizeof *event || event->id_count != TP_ID_COUNT || event->sequence == 0) e->bad++;
   if (e->session && !tp_text_is(event->ids[TP_ID_SESSION], e->session)) e->bad++;
+  if (e->forbidden && tp_text_is(event->text, e->forbidden)) e->bad++;
   if (e->unlistens && tp_runtime_unlisten(e->unlistens, e->id, NULL) != TP_OK) e->bad++;
   e->unlistens = NULL;
 }
@@ -136,7 +138,8 @@ TEST(runtime_listener_receives_bare_turns_and_those_of_agents) {
 TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   static const tp_contribution reminder = {
       .struct_size = sizeof(tp_contribution), .kind = TP_CONTRIBUTION_REMINDER, .text = TEXT("remember")};
-  act inside = {.emits = &reminder, .emit_count = 1}, shown = inside, denies = {.kind = TP_ANSWER_DENY, .reason = "x"};
+  act inside = {.emits = &reminder, .emit_count = 1}, shown = inside,
+      denies = {.kind = TP_ANSWER_DENY, .reason = "secret"};
   hook hooks[] = {
       {.id = "inside", .phase = TP_PHASE_MODEL_PRE, .ctx = &inside},
       {.id = "shown", .phase = TP_PHASE_MODEL_PRE, .ctx = &shown, .sub = {.visibility = TP_VISIBILITY_USER_VISIBLE}},
@@ -144,6 +147,7 @@ TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   world w = open_world(hooks, 3);
   ear all = {0}, public = {0};
   tp_listener everything = listener_of(&all, BIT(RUN) | BIT(REMINDER) | BIT(PHASE_END)), little = everything;
+  public.forbidden = "secret";
   little.ctx = &public;
   little.visibility_min = TP_VISIBILITY_USER_AUDIT;
   listen_to_runtime(&w, &all, &everything);
@@ -158,6 +162,7 @@ TEST(events_of_subscriptions_below_the_listeners_visibility_are_left_out) {
   tp_turn_end(turn);
   assert_non_null(strstr(all.text, "phase_end[denies]"));
   assert_string_equal(public.text, "run reminder[shown] phase_end phase_end "); /* that, but not by which */
+  assert_int_equal(public.bad, 0);                                              /* nor why */
   world_close(&w.stage);
 }
 

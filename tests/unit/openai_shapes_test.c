@@ -326,6 +326,9 @@ TEST(a_refusal_says_its_words_whatever_made_it) {
       {400, "{'error':'Key: Req.Model Error:Field validation for Model failed on the required tag'}",
        ": Key: Req.Model Error:Field validation", TP_ERR_MODEL, false},
       {404, "404 page not found\n", ": 404 page not found; check", TP_ERR_MODEL, false},
+      /* five fields in each other are read, and no more */
+      {400, "{'error':{'a':{'b':{'c':{'d':{'e':'deep'}}}}}}", ": a: b: c: d: e: deep; the", TP_ERR_MODEL, false},
+      {400, "{'error':{'a':{'b':{'c':{'d':{'e':{'f':'deep'}}}}}}}", ": no reason was given; the", TP_ERR_MODEL, false},
       /* gRPC-gateway, LiteLLM, vLLM, llama.cpp, Ollama, TGI, Azure, AWS, Cloudflare, JSON:API, OAuth */
       {400, "{'code':3,'message':'proto: syntax error','details':[]}", ": proto: syntax error (3)", TP_ERR_MODEL,
        false},
