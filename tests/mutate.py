@@ -267,13 +267,13 @@ class Tree:
 
     def found_by(self, names):
         """(the first test that fails or None, the tests that were not played)."""
-        spent, made = 0, set()  # programs: the files of one kind of test share one
+        spent, made, left = 0, set(), list(names)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            for at in range(0, len(names), self.jobs):
-                if spent > MOST:
-                    return None, names[at:]
-                some = names[at:at + self.jobs]
-                programs = {file for name in some for file in self.tests[name]['files']}
+            while left and spent <= MOST:
+                # The files of one kind of test share a program: as little as possible is linked.
+                programs = set(self.tests[left[0]]['files'])
+                some = [name for name in left if programs.issuperset(self.tests[name]['files'])][:self.jobs]
+                left = [name for name in left if name not in some]
                 if not programs <= made and not self.make(some):
                     return COMPILER, []
                 made |= programs
@@ -281,7 +281,7 @@ class Tree:
                     if fails:
                         return name, []
                     spent += self.known[name]['seconds']
-        return None, []
+        return None, left
 
 
 def in_table(path, number):
