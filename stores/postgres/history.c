@@ -252,7 +252,6 @@ static void history_append_start(void *ctx, const tp_history_append *request, tp
   tp_fault fault = {0};
   tp_status status = is_nothing(request) ? TP_OK : append_operation(pg, request, &made, &fault);
   if (status == TP_OK && !is_nothing(request)) {
-    made.has_token = true;
     made.token = token;
     made.work.end = append_ended;
     o = operation_copy(&made);

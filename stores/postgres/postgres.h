@@ -59,7 +59,7 @@ typedef struct tp__pg_operation {
   tp__pg_kind kind;
   tp_text tenant, session; /* borrowed as the request is, or in `names` */
   char *names;             /* of the operation; NULL: none */
-  bool has_token;
+  bool has_token;          /* of what reads messages: they are read before the rows go; else it gets a copy of them */
   tp_token token;
   /* of a claim */
   int64_t process;

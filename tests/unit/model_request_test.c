@@ -13,6 +13,7 @@ enum { SEEN = 16, SEEN_BYTES = 8192, FIELDS = 7 };
 typedef struct answer {
   const char *text;
   const char *calls[4]; /* ids, of the tool `look` */
+  bool malformed;       /* their arguments are */
   const char *thinks;   /* provider_data with this reasoning */
   const char *delta, *thinking;
   tp_status fails;
@@ -84,7 +85,8 @@ static void probe_start(void *ctx, const tp_model_request *request, tp_token tok
     calls[count] = (tp_tool_call){.struct_size = sizeof *calls,
                                   .id = tp_text_of(a->calls[count]),
                                   .name = TEXT("look"),
-                                  .arguments = no_arguments};
+                                  .arguments = a->malformed ? tp_text_of("{\"at") : no_arguments,
+                                  .malformed = a->malformed};
     list[count] = &calls[count];
   }
   tp_model_response response = {.struct_size = sizeof response,
@@ -285,6 +287,19 @@ TEST(handlers_see_the_request_that_is_made) {
   assert_int_equal(r.attempt, 1);
   assert_false(r.has_response);
   assert_string_equal(w.probe->seen[2].request, "S<>" BEFORE "D<hm>");
+  close_probe(&w);
+}
+
+TEST(handlers_see_that_a_call_is_malformed) {
+  static const answer cut[] = {{.text = "", .calls = {"c1"}, .malformed = true}, {.text = "There."}};
+  rewriter r = {.fields = {{0, NULL}}};
+  hook hooks[] = {{.id = "see", .phase = TP_PHASE_MODEL_REQUEST, .run = rewrite, .ctx = &r}};
+  world w;
+  open_probe(&w, cut, COUNT(cut), hooks, 1);
+  say(&w, "one");
+  assert_int_equal(r.calls, 2);
+  assert_non_null(
+      strstr(r.messages, "\"calls\":[{\"id\":\"c1\",\"tool\":\"look\",\"malformed\":true,\"arguments\":\"{\\\"at\"}]"));
   close_probe(&w);
 }
 
