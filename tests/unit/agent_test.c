@@ -389,6 +389,37 @@ TEST(walk_over_agents_goes_on_where_one_is_removed) {
   close_runtime(runtime);
 }
 
+typedef struct look {
+  tp_runtime *runtime;
+  int looks, finds;
+} look;
+
+static tp_answer look_for_agents(void *ctx, tp_call *call) {
+  look *l = ctx;
+  (void)call;
+  tp_agent *found = tp_agent_find(l->runtime, "a1");
+  tp_agent_unref(found);
+  l->looks++;
+  l->finds += found || tp_runtime_agents(l->runtime, NULL, NULL) > 0;
+  return TP_ANSWER_DONE;
+}
+
+TEST(agent_is_found_neither_before_it_is_registered_nor_after_its_removal) {
+  look l = {.runtime = open_runtime(NULL)};
+  const hook hooks[] = {{.id = "b", .phase = TP_PHASE_AGENT_BUILD, .run = look_for_agents, .ctx = &l},
+                        {.id = "r", .phase = TP_PHASE_AGENT_REGISTER, .run = look_for_agents, .ctx = &l},
+                        {.id = "u", .phase = TP_PHASE_AGENT_UNREGISTER, .run = look_for_agents, .ctx = &l}};
+  add_hooks(l.runtime, hooks, COUNT(hooks));
+  tp_agent_config config = config_of("a1");
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(l.runtime, &config, &agent, NULL), TP_OK);
+  assert_int_equal(tp_runtime_agents(l.runtime, NULL, NULL), 1);
+  tp_agent_remove(agent);
+  assert_int_equal(l.looks, 3);
+  assert_int_equal(l.finds, 0);
+  close_runtime(l.runtime);
+}
+
 /* ---- unregistering ---- */
 
 typedef struct named {

@@ -3,6 +3,8 @@
  * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, the sessions
  * that are open, and the counters of all of them. */
 #include "tests/support/test.h"
+#include "phases/session/session.h"
+#include "phases/session/sessions.h"
 #include "tests/support/model.h"
 
 /* What one place saw. */
@@ -350,6 +352,29 @@ TEST(session_is_found_by_tenant_and_id_until_its_close) {
   tp_session_unref(found);
   tp_session_unref(NULL);
   tp_session_close(other, NULL, NULL);
+  close_runtime(runtime);
+}
+
+/* What comes from a store may be longer than an id, and has no zero at its end. */
+TEST(session_is_held_by_the_whole_of_its_id) {
+  static char id[TP_ID_BYTES_MAX + 2];
+  memset(id, 'a', TP_ID_BYTES_MAX + 1);
+  tp_runtime *runtime = open_with_data();
+  tp__sessions *sessions = tp__layer_sessions(runtime);
+  id[TP_ID_BYTES_MAX] = 0;
+  tp_session_options options = {.struct_size = sizeof options, .id = id, .tenant = id};
+  tp_session *session;
+  assert_int_equal(tp_session_open(runtime, &options, &session, NULL), TP_OK);
+  id[TP_ID_BYTES_MAX] = 'a';
+  const tp_text whole = {id, TP_ID_BYTES_MAX}, more = {id, TP_ID_BYTES_MAX + 1}, less = {id, TP_ID_BYTES_MAX - 1};
+  assert_null(tp__sessions_hold_of(sessions, whole, more));
+  assert_null(tp__sessions_hold_of(sessions, more, whole));
+  assert_null(tp__sessions_hold_of(sessions, whole, less));
+  assert_null(tp__sessions_hold_of(sessions, (tp_text){NULL, 0}, whole));
+  assert_null(tp__sessions_hold_of(sessions, whole, (tp_text){NULL, 0}));
+  assert_ptr_equal(tp__sessions_hold_of(sessions, whole, whole), session);
+  tp__session_unref(session);
+  tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
 }
 

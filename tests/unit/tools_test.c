@@ -359,6 +359,45 @@ TEST(result_and_post_run_exactly_for_calls_that_started) {
   close_runtime(runtime);
 }
 
+static tp_answer note_call(void *ctx, tp_call *call) {
+  char *notes = ctx;
+  tp_text tool = tp_call_text(call, TP_FIELD_TOOL), id = tp_call_text(call, TP_FIELD_CALL_ID);
+  size_t used = strlen(notes);
+  snprintf(notes + used, 512 - used, "%u of %.*s %.*s, ", tp_call_phase(call), (int)id.size, id.data, (int)tool.size,
+           tool.data);
+  return TP_ANSWER_DONE;
+}
+
+TEST(every_phase_of_a_call_names_it) {
+  char notes[512] = "";
+  tp_runtime *runtime = open_runtime(NULL);
+  act asks = {.kind = TP_ANSWER_ASK, .reason = "may I"};
+  hook hooks[] = {{.id = "pre", .phase = TOOL_PRE, .run = note_call, .ctx = notes},
+                  {.id = "rewrite", .phase = TP_PHASE_TOOL_REWRITE, .run = note_call, .ctx = notes},
+                  {.id = "result", .phase = TP_PHASE_TOOL_RESULT, .run = note_call, .ctx = notes},
+                  {.id = "post", .phase = TP_PHASE_TOOL_POST, .run = note_call, .ctx = notes},
+                  {.id = "ask", .phase = TP_PHASE_TOOL_ASK, .run = note_call, .ctx = notes},
+                  {.id = "denied", .phase = TP_PHASE_TOOL_DENIED, .run = note_call, .ctx = notes},
+                  {.id = "asks", .phase = TOOL_PRE, .ctx = &asks}};
+  bundle b = {.count = 0};
+  job j = {.text = "good"};
+  add_tool(&b, "t", &j);
+  tp_turn *turn = begin_with(runtime, &b, hooks, 6);
+  tp_tool_call call = call_of("c1", "t");
+  tp_tool_result result;
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_string_equal(notes, "15 of c1 t, 16 of c1 t, 17 of c1 t, 18 of c1 t, ");
+  tp_turn_end(turn);
+  notes[0] = 0;
+  add_hooks(runtime, &hooks[6], 1);
+  turn = begin_bare(runtime, 0);
+  assert_int_equal(run_phase(turn, TOOLS, NULL).outcome, TP_OK);
+  assert_int_equal(tools_run(turn, &call, 1, &result, NULL), TP_OK);
+  assert_string_equal(notes, "15 of c1 t, 16 of c1 t, 25 of c1 t, 26 of c1 t, ");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+}
+
 TEST(what_tool_post_answers_takes_nothing_back) {
   static const act acts[] = {
       {.kind = TP_ANSWER_DENY, .reason = "no"}, {.kind = TP_ANSWER_FAILED, .reason = "ill"}, {0}};
