@@ -3,6 +3,7 @@
  * How many driven turns run at once, whose turn is next, and what is refused. The model answers when the test says so,
  * so that the order in which turns begin is the order in which it is asked. */
 #include "tests/support/test.h"
+#include "tests/support/counting.h"
 #include "tests/support/host.h"
 
 enum { SESSIONS_MAX = 16 };
@@ -41,6 +42,7 @@ static void note_log(void *ctx, const tp_log_record *record) {
 
 static void open_world(world *w, uint32_t running_max, uint32_t waiting_max) {
   const tp_runtime_options options = {.struct_size = sizeof options,
+                                      .allocator = counting,
                                       .turns_running_max = running_max,
                                       .turns_waiting_max = waiting_max,
                                       .log = note_log,
@@ -92,6 +94,7 @@ static void close_world(world *w) {
   }
   latch_wait(&w->closed, w->count);
   close_runtime(w->runtime);
+  assert_int_equal(blocks_open, 0); /* no tenant is left */
 }
 
 static tp_runtime_stats stats_of(const world *w) {
