@@ -15,14 +15,16 @@
 #ifndef TEST_WORLD_H
 #define TEST_WORLD_H
 
+#include "tests/support/counting.h"
 #include "tests/support/model.h"
 
-#define WORLD_MEMBERS                         \
-  tp_runtime *runtime;                        \
-  tp_agent *agent;     /* NULL: none */       \
-  tp_session *session; /* NULL: none */       \
-  tp_turn *turn;       /* bare; NULL: none */ \
-  recorder *model      /* NULL: none, or a model of the file's */
+#define WORLD_MEMBERS                                             \
+  tp_runtime *runtime;                                            \
+  tp_agent *agent;     /* NULL: none */                           \
+  tp_session *session; /* NULL: none */                           \
+  tp_turn *turn;       /* bare; NULL: none */                     \
+  recorder *model;     /* NULL: none, or a model of the file's */ \
+  bool is_outlived     /* by what the test holds of the runtime */
 
 typedef struct world_stage {
   WORLD_MEMBERS;
@@ -50,10 +52,14 @@ typedef struct world_options {
   tp_session_options session; /* opened where there are replies or a model; its id is "s" where it has none */
 } world_options;
 
+static long blocks_before; /* of counting.h: files may keep some for longer than a runtime */
+
 /* The agent may be refused: then there is no session. @return what tp_agent_add() returned, or TP_OK. */
 static inline tp_status world_try_open(world_stage *w, const world_options *options, tp_fault *fault) {
   tp_runtime_options runtime = options->runtime;
   runtime.struct_size = sizeof runtime;
+  if (!runtime.allocator.alloc) runtime.allocator = counting;
+  blocks_before = blocks_open;
   *w = (world_stage){.runtime = open_runtime(&runtime)};
   if (options->prepare) options->prepare(w->runtime);
   if (options->hook_count) add_hooks(w->runtime, options->hooks, options->hook_count);
@@ -87,13 +93,15 @@ static inline void world_begin_bare(world_stage *w) {
   assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
 }
 
-/* The recorder was destroyed once, where a session had taken it. */
+/* The recorder was destroyed once, where a session had taken it; the runtime left no memory. */
 static inline void world_close(world_stage *w) {
   bool had_session = w->session != NULL;
   if (w->turn) tp_turn_end(w->turn);
   tp_session_close(w->session, NULL, NULL);
   if (w->agent) tp_agent_remove(w->agent);
   close_runtime(w->runtime);
+  if (!w->is_outlived && blocks_open > blocks_before)
+    fail_msg("the runtime left %ld blocks of memory", blocks_open - blocks_before);
   if (w->model && had_session) assert_int_equal(w->model->destroys, 1);
   if (w->model) recorder_free(w->model);
 }

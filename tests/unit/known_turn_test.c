@@ -125,6 +125,7 @@ static void open_world(world *w, int kind, const reply *replies, size_t count, t
                                                      .history_tokens_max = compaction ? 10 : 0,
                                                      .on_event = count_diagnostic,
                                                      .event_ctx = w}});
+  w->is_outlived = true; /* by the history, which has the same allocator */
 }
 
 /* The session again, as a new process has it; the past of a session goes with it. */

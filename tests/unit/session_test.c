@@ -1078,6 +1078,7 @@ TEST(submission_without_a_callback_outlives_its_runtime) {
   assert_int_equal(tp_turn_submit(w.session, &request, NULL, NULL, &open, NULL), TP_OK);
   assert_int_equal(tp_submission_wait(ended, 60000, NULL, NULL), TP_OK);
   latch_wait(&w.model->started, 2);
+  w.is_outlived = true;
   world_close(&w.stage);
   const tp_turn_result *result;
   assert_int_equal(tp_submission_wait(ended, 0, &result, NULL), TP_OK);
