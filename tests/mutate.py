@@ -288,7 +288,7 @@ def in_table(path, number):
     """Whether a line is in an initializer outside of functions, for which there is no count."""
     with open(os.path.join(TREE, path), encoding='utf-8') as file:
         lines = file.read().split('\n')[:number]
-    return ' = ' in next((line for line in reversed(lines) if re.match('[a-z]', line)), '')
+    return ' = ' in next((line for line in reversed(lines) if re.match(r'[a-z]|} \w', line)), '')
 
 
 def set_up(build, compiler, options, links):

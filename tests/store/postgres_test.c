@@ -3,6 +3,7 @@
  * A history in a PostgreSQL database, beyond what every history does (history_test.c, ownership_test.c): how it is
  * opened, by whom, what is in a fault and what is not, and what a message may have. */
 #include "tests/support/test.h"
+#include "stores/postgres/connection.h"
 #include "tests/support/host.h"
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
@@ -521,6 +522,39 @@ TEST(closing_ends_the_leases_of_this_process_at_once) {
   assert_int_equal(claim_as(other, 8, &claim, NULL), TP_OK);
   tp_history_free(other);
   tp_postgres_close(others);
+}
+
+/* ---- what the server's codes mean ---- */
+
+TEST(only_what_may_pass_is_tried_again) {
+  static const struct {
+    const char *codes; /* separated by blanks */
+    tp_status status;
+    bool is_retried, reconnects;
+  } rows[] = {
+      {"40001 40P01 55P03 57014", TP_ERR_STORE_BUSY, true, false},
+      {"57P01 57P03 08006 08P01 25P02 25P03", TP_ERR_STORE, true, true},
+      {"25006", TP_ERR_STORE_READONLY, true, true},
+      {"53300", TP_ERR_STORE_BUSY, true, true},
+      {"53100", TP_ERR_STORE_FULL, false, false},
+      {"53200", TP_ERR_STORE, true, false},
+      {"42501", TP_ERR_STORE_READONLY, false, false},
+      {"42P01 42703 3F000", TP_ERR_STORE_SCHEMA, false, false},
+      {"22021", TP_ERR_UTF8, false, false},
+      {"54000", TP_ERR_TOO_LARGE, false, false},
+      {"XX001 XX002", TP_ERR_STORE_CORRUPT, false, false},
+      {"XX000 23505 54001 22P02", TP_ERR_STORE, false, false},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++)
+    for (const char *code = rows[i].codes; *code; code += code[5] ? 6 : 5) {
+      char one[6];
+      snprintf(one, sizeof one, "%.5s", code);
+      tp__pg_meaning meaning = tp__pg_meaning_of(one);
+      if (meaning.status != rows[i].status || meaning.is_retried != rows[i].is_retried ||
+          meaning.reconnects != rows[i].reconnects)
+        fail_msg("%s: %s %d %d", one, tp_status_name(meaning.status), meaning.is_retried, meaning.reconnects);
+    }
+  assert_true(tp__pg_meaning_of(NULL).reconnects && tp__pg_meaning_of("").reconnects); /* the connection was lost */
 }
 
 TEST_MAIN(count, arguments) {

@@ -100,6 +100,12 @@ TEST(other_forms_have_such_frames_too) {
       "data: {'type':'response.done','response':{'status':'completed'}}\n\n",
       "data: {'type':'response.output_text.delta','delta':'hello'}\n\ndata: [DONE]\n\n",
   };
+  static const char item[] = /* what is thought is no part of the answer, also where its part has a text's type */
+      "data: "
+      "{'type':'response.output_item.added','output_index':0,'item':{'type':'reasoning','content':[{'type':'text',"
+      "'text':'hm'}]}}\n\ndata: {'type':'response.output_text.delta','output_index':1,'delta':'hello'}\n\n"
+      "data: {'type':'response.completed','response':{'status':'completed'}}\n\n";
+  assert_row(TP_OPENAI_RESPONSES, item, "hello|end_turn|0,0");
   for (size_t i = 0; i < COUNT(messages); i++) assert_row(TP_OPENAI_MESSAGES, messages[i], "hello|end_turn|0,0");
   for (size_t i = 0; i < COUNT(responses); i++) assert_row(TP_OPENAI_RESPONSES, responses[i], "hello|end_turn|0,0");
 }

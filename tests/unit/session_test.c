@@ -1415,6 +1415,36 @@ TEST(session_starts_once_with_its_first_turn_and_ends_once) {
   recorder_free(w.model);
 }
 
+static size_t past_count;
+static tp_status load_some(void *ctx, const tp_history_load *request, tp_fault *fault) {
+  (void)ctx;
+  (void)fault;
+  const tp_message said = {.struct_size = sizeof said, .role = TP_ROLE_USER, .turn_id = TEXT("t"), .text = TEXT("q")};
+  tp_status status = TP_OK;
+  for (size_t i = 0; i < past_count && status == TP_OK; i++) status = request->each(request->ctx, &said);
+  return status;
+}
+
+static tp_answer note_source(void *ctx, tp_call *call) {
+  tp_text source = tp_call_text(call, TP_FIELD_SOURCE);
+  snprintf(ctx, 16, "%.*s", (int)source.size, source.data);
+  return TP_ANSWER_DONE;
+}
+
+TEST(start_of_a_session_says_whether_it_has_a_past) {
+  static const reply replies[] = {{.text = "hi"}};
+  static const tp_history history = {.struct_size = sizeof history, .load = load_some, .append = append_at_once};
+  const tp_session_options options = {.struct_size = sizeof options, .history = &history};
+  for (past_count = 0; past_count < 3; past_count++) {
+    char source[16] = "";
+    hook start = {.id = "start", .phase = TP_PHASE_SESSION_START, .run = note_source, .ctx = source};
+    world w = open_world_with(replies, 1, &options, &start, 1);
+    expect(&w, "one", TP_TURN_COMPLETED);
+    assert_string_equal(source, past_count ? "resume" : "startup");
+    world_close(&w.stage);
+  }
+}
+
 /* A session with one turn in its intake, which waits to leave, and one in its queue. */
 typedef struct busy_session {
   latch entered, leave, closed;
