@@ -75,3 +75,52 @@ TEST(a_request_takes_so_many_and_leaves_the_rest_to_the_next) {
   assert_int_equal(take(&reminders, "plain 16"), 3);
   close_reminders(&reminders);
 }
+
+TEST(a_request_takes_so_many_bytes_to_the_last_one) {
+  static char half[TP__REMINDER_BYTES_MAX / 2 + 1];
+  memset(half, 'x', sizeof half);
+  for (size_t more = 0; more < 2; more++) {
+    tp__reminders reminders = open_reminders();
+    const tp_text first = {half, TP__REMINDER_BYTES_MAX / 2}, second = {half, TP__REMINDER_BYTES_MAX / 2 + more};
+    assert_true(tp__reminders_add(&reminders, "s", first, false));
+    assert_true(tp__reminders_add(&reminders, "s", second, false));
+    tp__arena arena;
+    tp__merged_list list;
+    tp__arena_init(&arena, &counting, NULL, 0, 0);
+    assert_true(tp__reminders_take(&reminders, &arena, &list));
+    assert_int_equal(list.count, 2 - more);
+    tp__arena_fini(&arena);
+    close_reminders(&reminders);
+  }
+}
+
+TEST(an_attempt_takes_the_place_of_what_its_subscription_said_in_a_failed_one) {
+  tp__reminders reminders = open_reminders();
+  add(&reminders, "before", 0, false); /* in no attempt */
+  tp__reminders_set_attempt(&reminders, true);
+  add(&reminders, "first", 1, false);
+  add(&reminders, "first", 2, false);
+  assert_true(tp__reminders_add(&reminders, "other", (tp_text){"other 1", 7}, false));
+  assert_int_equal(reminders.count, 4);
+  tp__reminders_set_attempt(&reminders, false);
+  tp__reminders_set_attempt(&reminders, true);
+  add(&reminders, "second", 1, false);
+  add(&reminders, "second", 2, false);
+  static const char *const left[] = {"before 0", "other 1", "second 1", "second 2"};
+  assert_int_equal(reminders.count, 4);
+  for (size_t i = 0; i < 4; i++) assert_string_equal(reminders.items[i].text, left[i]);
+  close_reminders(&reminders);
+}
+
+TEST(what_a_request_left_waits_through_later_attempts) {
+  tp__reminders reminders = open_reminders();
+  tp__reminders_set_attempt(&reminders, true);
+  for (uint32_t i = 0; i < TP__REMINDER_COUNT_MAX + 1; i++) add(&reminders, "plain", i, false);
+  assert_int_equal(take(&reminders, "plain 0"), TP__REMINDER_COUNT_MAX);
+  tp__reminders_delivered(&reminders);
+  tp__reminders_set_attempt(&reminders, false);
+  tp__reminders_set_attempt(&reminders, true);
+  add(&reminders, "next", 0, false);
+  assert_int_equal(take(&reminders, "plain 16"), 2);
+  close_reminders(&reminders);
+}

@@ -3,6 +3,8 @@
  * Tasks: a call that is allowed is kept under a key and run later; a direct call does both; the gates are those of a
  * turn, whichever thread calls. */
 #include "tests/support/test.h"
+#include "phases/tools/task.h"
+#include "tests/support/counting.h"
 #include "tests/support/model.h"
 
 /* ---- a host with one tool, a gate of creation and one of running ---- */
@@ -341,4 +343,42 @@ TEST(task_that_is_being_run_cannot_be_run_or_discarded) {
   tp_task_result_free(run(&w, "k"));
   assert_string_equal(tp_status_name(n.status), tp_status_name(TP_ERR_BUSY));
   close_runtime(w.runtime);
+}
+
+/* ---- the table ---- */
+
+static tp__task *reserve(tp__tasks *tasks, int number, tp_status status) {
+  char key[16];
+  snprintf(key, sizeof key, "k%d", number);
+  const tp_task_spec spec = {.struct_size = sizeof spec, .key = key, .tool = "t"};
+  tp__task *task = NULL;
+  assert_int_equal(tp__tasks_reserve(tasks, &counting, &spec, 1, &task, NULL), status);
+  return task;
+}
+
+TEST(table_has_a_bound_and_loses_none) {
+  static tp__tasks tasks;
+  enum { GONE = TP_TASKS_MAX / 2 };
+  tp__task *gone = NULL;
+  assert_int_equal(tp__tasks_init(&tasks), TP_OK);
+  for (int i = 0; i < TP_TASKS_MAX; i++) {
+    tp__task *task = reserve(&tasks, i, TP_OK);
+    if (i == GONE) gone = task;
+  }
+  reserve(&tasks, TP_TASKS_MAX, TP_ERR_FULL);
+  tp__tasks_leave(&tasks, &counting, gone, true);
+  assert_int_equal(tp__tasks_discard(&tasks, &counting, "k7", NULL), TP_ERR_BUSY);
+  char key[16];
+  snprintf(key, sizeof key, "k%d", GONE);
+  assert_int_equal(tp__tasks_discard(&tasks, &counting, key, NULL), TP_OK);
+  assert_int_equal(tp__tasks_take(&tasks, key, &gone, NULL), TP_ERR_NOT_FOUND);
+  for (int i = 0; i < TP_TASKS_MAX; i += i < GONE - 1 || i > GONE ? 1 : 2) { /* also those of its bucket */
+    snprintf(key, sizeof key, "k%d", i);
+    tp__task *task;
+    if (tp__tasks_take(&tasks, key, &task, NULL) != TP_ERR_BUSY) fail_msg("%s is not there", key);
+  }
+  reserve(&tasks, TP_TASKS_MAX, TP_OK);
+  reserve(&tasks, TP_TASKS_MAX + 1, TP_ERR_FULL);
+  tp__tasks_fini(&tasks, &counting);
+  assert_int_equal(blocks_open, 0);
 }
