@@ -20,7 +20,8 @@
  * are noise made of the text, so that only their number says something.
  *
  * --features writes what domains/memory/fit/fit.py reads: for each candidate line of each question a record of float32:
- * conversation, question, category, evidence of the question in all, bytes of the entry, 1 for evidence, the parts. */
+ * conversation, question, category, evidence of the question in all, line, bytes of the
+ * entry, 1 for evidence, the parts. */
 #include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -34,7 +35,14 @@
 #include "domains/memory/terms.h"
 #include "domains/memory/vectors.h"
 
-enum { CUTS = 5, ENTRIES_MAX = 64, CATEGORIES = 6, PREFIX_BYTES = 40, WAYS = 5, KEPT_BYTES_MAX = 4096 };
+enum {
+  CUTS = 5,
+  ENTRIES_MAX = 64,
+  CATEGORIES = 6,
+  PREFIX_BYTES = 40,
+  WAYS = 5,
+  KEPT_BYTES_MAX = TP__MEMORY_TEXT_BYTES_MAX
+};
 
 static const char *const cut_names[CUTS] = {"5", "10", "16", "2800 B", "12000 B"};
 static const char *const way_names[WAYS] = {"recall", "FTS5", "FTS5 with two neighbours", "no names, I and you",
@@ -257,9 +265,10 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
     tp__memory_list one = {0};
     must(tp__memory_read_locked(store, row.id, index->lines[scored[i].line].id, &one) == SQLITE_ROW || one.count,
          "not read");
-    float tail[] = {(float)(one.items[0].text.size + PREFIX_BYTES), is_evidence(e, one.items[0].turn) ? 1.0f : 0.0f};
+    float tail[] = {(float)scored[i].line, (float)(one.items[0].text.size + PREFIX_BYTES),
+                    is_evidence(e, one.items[0].turn) ? 1.0f : 0.0f};
     fwrite(head, sizeof *head, 4, features);
-    fwrite(tail, sizeof *tail, 2, features);
+    fwrite(tail, sizeof *tail, 3, features);
     fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
     tp__memory_list_fini(&one);
   }
@@ -348,8 +357,16 @@ static int cut_fields(char *line, char *fields[FIELDS_MAX]) {
   return count;
 }
 
+/* Messages of the data end with a mark of its makers, "->-> 1,12", which is no word of the user. */
+static tp_text without_mark(tp_text text) {
+  size_t size = text.size;
+  while (size > 0 && strchr(" ,0123456789", text.data[size - 1])) size--;
+  return size >= 4 && size < text.size && memcmp(text.data + size - 4, "->->", 4) == 0 ? (tp_text){text.data, size - 4}
+                                                                                       : text;
+}
+
 static void remember_message(tp__memory_store *store, char *const fields[FIELDS_MAX], sqlite3_stmt *add) {
-  tp_text text = tp_text_of(fields[5]);
+  tp_text text = without_mark(tp_text_of(fields[5]));
   tp__memory memory = {.said_ms = strtoll(fields[4], NULL, 10),
                        .session = tp_text_of(fields[1]),
                        .turn = tp_text_of(fields[2]),

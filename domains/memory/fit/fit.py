@@ -17,7 +17,7 @@ import sys
 import numpy as np
 
 TABLE = __file__.rsplit("/", 2)[0] + "/weights.def"
-HEAD = 6
+HEAD = 7
 PENALTY = 1e-2
 STEPS = 300
 CUTS = (5, 10, 16, 2800, 12000)
@@ -43,9 +43,9 @@ def question_of(rows):
     kind, conversation = divmod(int(rows[0, 0]), 1000)
     near = np.zeros(len(rows), bool)
     near[np.argsort(-rows[:, HEAD:].clip(0, 2).sum(axis=1), kind="stable")[:ROWS]] = True
-    rows = rows[near | (rows[:, 5] > 0)]
+    rows = rows[near | (rows[:, 6] > 0)]
     return {"kind": kind, "held": (kind > 0, conversation % 5 if kind else conversation), "evidence": rows[0, 3],
-            "bytes": np.minimum(rows[:, 4], EXCERPT), "good": rows[:, 5] > 0, "parts": rows[:, HEAD:]}
+            "bytes": np.minimum(rows[:, 5], EXCERPT), "good": rows[:, 6] > 0, "parts": rows[:, HEAD:]}
 
 
 def fit(questions, used):
