@@ -186,6 +186,8 @@ static int on_token(void *ctx, int flags, const char *token, int size, int start
   for (int i = 0; i < size && left.data == token; i++)
     if ((unsigned char)token[i] >= 0xC0) left = fold(left, folded, sizeof folded);
   if (flags & FTS5_TOKEN_COLOCATED) return SQLITE_OK;
+  const tp_text base = tp__memory_base_stem(word);
+  if (base.size > 0) left = base;
   while (rc == SQLITE_OK && left.size > 0) {
     bool unspaced;
     tp_text run = run_of(left, &unspaced);
@@ -282,6 +284,28 @@ static bool ends_asking(tp_text text) {
   return text.size && text.data[text.size - 1] == '?';
 }
 
+/* "I have two drafts, can you read them?" states something, "Can you read my drafts?" does not. */
+static bool begins_asking(tp_text text) {
+  static const char
+      before[] = "and|so|but|ok|okay|wow",
+      asking[] =
+          "what|who|whom|whose|where|when|why|how|which|do|does|did|is|are|was|were|can|could|will|would|should|shall|"
+          "have|has|had|may|any";
+  const tp_text name = tp__memory_name_before(text);
+  tp__memory_words words = {.left = {text.data + name.size, text.size - name.size}};
+  for (int i = 0; i < 2 && tp__memory_words_next(&words); i++) {
+    if (tp__memory_is_one_of(words.word, asking, sizeof asking - 1)) return true;
+    if (!tp__memory_is_one_of(words.word, before, sizeof before - 1)) return false;
+  }
+  return false;
+}
+
+static bool has_digit(tp_text text) {
+  for (size_t i = 0; i < text.size; i++)
+    if (text.data[i] >= '0' && text.data[i] <= '9') return true;
+  return false;
+}
+
 /* @param is_fact  it has no neighbours: it was not said there. */
 static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool is_fact) {
   int32_t number = names_add(&index->session_names, name, &index->bytes);
@@ -358,7 +382,8 @@ static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_s
       .id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2), .hash = tp__memory_hash(text)};
   line->speaker = TP__MEMORY_NONE;
   index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE, 1};
-  line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) |
+  line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) | (has_digit(text) ? TP__MEMORY_LINE_NUMBER : 0) |
+                (ends_asking(text) && begins_asking(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
                 (tp__memory_is_assistant(tp__sqlite_column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
   int rc = join_session(index, tp__sqlite_column(row, 1), at, sqlite3_column_int(row, 5) != 0);
@@ -392,6 +417,7 @@ static void index_free(tp__memory_index *index) {
   sqlite3_free(index->days);
   sqlite3_free(index->scratch);
   sqlite3_free(index->passage_scratch);
+  sqlite3_free(index->session_scratch);
   names_fini(&index->terms_names);
   names_fini(&index->session_names);
   sqlite3_free(index);

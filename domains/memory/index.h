@@ -18,8 +18,10 @@ enum {
 
 /** What a line is, one bit each. */
 enum {
-  TP__MEMORY_LINE_ASKS = 1,     /* it ends with a question mark */
-  TP__MEMORY_LINE_ASSISTANT = 2 /* the assistant said it */
+  TP__MEMORY_LINE_ASKS = 1,      /* it ends with a question mark */
+  TP__MEMORY_LINE_ASSISTANT = 2, /* the assistant said it */
+  TP__MEMORY_LINE_NUMBER = 4,    /* a digit stands in it */
+  TP__MEMORY_LINE_ONLY_ASKS = 8  /* it begins with a word that asks, too */
 };
 
 /** The window of a line: what its neighbours count, by their distance. Those said before it introduce it. */
@@ -94,6 +96,8 @@ typedef struct tp__memory_index {
   size_t scratch_lines;
   void *passage_scratch; /* the same, for scratch_passages passages */
   size_t scratch_passages;
+  void *session_scratch; /* the same, for scratch_sessions sessions */
+  size_t scratch_sessions;
   uint64_t words;                        /* of all lines */
   int32_t first_said_day, last_said_day; /* of the lines of which it is known; the first one above the last: of none */
   size_t bytes;                          /* that it holds, about */

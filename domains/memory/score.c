@@ -36,6 +36,7 @@ typedef struct question {
   tp__memory_days days[DAYS_MAX]; /* that it names */
   size_t day_count;
   bool of_user, of_assistant; /* it asks what one of them said */
+  bool wants_number;
 } question;
 
 /* Who speaks every eighth line at least is a party to the conversation, not what it is about. */
@@ -164,6 +165,22 @@ static void read_parties(question *q, tp_text text) {
   }
 }
 
+/* "How many", "what is the average". */
+static void read_kind(question *q, tp_text text) {
+  static const char *const how[] = {"many", "much", "long", "old", "often", "far", "fast", NULL};
+  static const char *const number[] = {"number", "amount", "percent", "percentage", "price", "cost", "rate",
+                                       "score",  "salary", "budget",  "average",    "total", "age",  NULL};
+  tp__memory_words words = {.left = text};
+  tp_text last = {0};
+  if (words.left.size > TP__MEMORY_TERMS_TEXT_MAX) words.left.size = TP__MEMORY_TERMS_TEXT_MAX;
+  while (tp__memory_words_next(&words)) {
+    const tp_text word = words.word;
+    q->wants_number = q->wants_number || is_one_of(word, number) ||
+                      (tp__memory_same_word(last, tp_text_of("how")) && is_one_of(word, how));
+    last = word;
+  }
+}
+
 static int read_question(tp__memory_store *store, const tp__memory_index *index, const tp__memory_question *asked,
                          question *q) {
   const tp_text text = asked->text;
@@ -178,6 +195,7 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
   for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
   read_dates(q, text, asked->asked_ms > 0 ? (int32_t)tp__memory_day_of(asked->asked_ms) : TP__MEMORY_NO_DAY);
   read_parties(q, text);
+  read_kind(q, text);
   return rc;
 }
 
@@ -194,12 +212,19 @@ typedef struct cell {
 static const float SCALE = 1 / 17.5f; /* of what is summed over words: the parts are then about 1 */
 static const float SHARE_OF_ALL = 1 + 0.7f + 0.4f + 0.2f + 0.4f + 0.2f;
 
+/** The best of a session's lines, by their own words. */
+enum { SESSION_BEST = 3 };
+typedef struct best_own {
+  float own[SESSION_BEST + 1]; /* the greatest first */
+} best_own;
+
 typedef struct scorer {
   float weights[TP__MEMORY_PART_COUNT];
   const question *q;
   const tp__memory_index *index;
   cell *cells;
   uint32_t *touched, *present; /* lines with a cell in use; lines near the present word */
+  best_own *sessions;          /* of each */
   float *passages;             /* of each that begins there and the one after it, BM25; of lines with several */
   size_t touched_count, present_count;
 } scorer;
@@ -279,6 +304,33 @@ static void score_word(scorer *s, int32_t word) {
     c->cover += c->own_times > 0 ? worth : worth * s->index->links[s->present[i]].near;
     c->times = c->own_times = 0;
   }
+}
+
+/* ---- the sessions ---- */
+
+static void note_best(best_own *best, float own) {
+  for (int i = 0; i <= SESSION_BEST; i++)
+    if (own > best->own[i]) {
+      float other = best->own[i];
+      best->own[i] = own;
+      own = other;
+    }
+}
+
+static void score_sessions(scorer *s) {
+  for (size_t i = 0; i < s->touched_count; i++) {
+    const uint32_t at = s->touched[i];
+    if (s->cells[at].own > 0) note_best(&s->sessions[s->index->lines[at].session], s->cells[at].own);
+  }
+}
+
+/* What is said of the same in its session, the line left out: the mean of the three best others. */
+static float session_sum(const scorer *s, uint32_t at) {
+  const float *own = s->sessions[s->index->lines[at].session].own, mine = s->cells[at].own;
+  float sum = 0;
+  for (int i = 0; i < SESSION_BEST; i++) sum += own[i];
+  if (mine > 0 && mine >= own[SESSION_BEST]) sum += own[SESSION_BEST] - mine;
+  return sum / SESSION_BEST;
 }
 
 /* ---- the parts ---- */
@@ -364,7 +416,9 @@ static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   parts[TP__MEMORY_PART_speaker] = speaker_part(q, line);
   parts[TP__MEMORY_PART_date] = date_part(q, line);
   parts[TP__MEMORY_PART_answers] = answers ? s->cells[before].own_cover * SCALE * s->index->links[at].near : 0;
-  parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ASKS) ? s->index->links[at].near : 0;
+  parts[TP__MEMORY_PART_asks] = has(line, TP__MEMORY_LINE_ONLY_ASKS);
+  parts[TP__MEMORY_PART_number] = q->wants_number && has(line, TP__MEMORY_LINE_NUMBER);
+  parts[TP__MEMORY_PART_session] = session_sum(s, at) * SCALE;
   parts[TP__MEMORY_PART_place] = 1.0f / (1.0f + (float)line->place);
   float sum = 0;
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) sum += s->weights[i] * parts[i];
@@ -405,7 +459,7 @@ static float ceiling_of(const scorer *s) {
   const float all = (float)q->full * SCALE, rounding = 1e-3f;
   return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_asks, 1) +
          at_most(s, TP__MEMORY_PART_speaker, speaks) + at_most(s, TP__MEMORY_PART_date, q->day_count > 0) +
-         at_most(s, TP__MEMORY_PART_answers, all);
+         at_most(s, TP__MEMORY_PART_number, q->wants_number) + at_most(s, TP__MEMORY_PART_answers, all);
 }
 
 /* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
@@ -415,7 +469,7 @@ static bool is_hopeless(const scorer *s, uint32_t at, float ceiling, float worst
   uint32_t passage;
   float sums = w[TP__MEMORY_PART_window] * c->window + w[TP__MEMORY_PART_own] * c->own +
                w[TP__MEMORY_PART_passage] * passage_sum(s, at, &passage) + w[TP__MEMORY_PART_cover] * c->cover +
-               w[TP__MEMORY_PART_own_cover] * c->own_cover;
+               w[TP__MEMORY_PART_own_cover] * c->own_cover + w[TP__MEMORY_PART_session] * session_sum(s, at);
   return sums * SCALE + ceiling < worst;
 }
 
@@ -458,17 +512,21 @@ static bool find_scratch(tp__memory_index *index, scorer *s) {
   if (!find_block(&index->scratch, &index->scratch_lines, index->line_count, index->line_capacity,
                   sizeof(cell) + 2 * sizeof(uint32_t), &index->bytes) ||
       !find_block(&index->passage_scratch, &index->scratch_passages, index->passage_count, index->passage_capacity,
-                  sizeof(float), &index->bytes))
+                  sizeof(float), &index->bytes) ||
+      !find_block(&index->session_scratch, &index->scratch_sessions, index->session_names.count,
+                  index->session_capacity, sizeof(best_own), &index->bytes))
     return false;
   s->cells = index->scratch;
   s->touched = (uint32_t *)(s->cells + index->scratch_lines);
   s->present = s->touched + index->scratch_lines;
   s->passages = index->passage_scratch;
+  s->sessions = index->session_scratch;
   return true;
 }
 
 static void clear(scorer *s, uint32_t at) {
   const tp__memory_line *line = &s->index->lines[at];
+  s->sessions[line->session] = (best_own){{0}};
   s->cells[at] = (cell){0};
   if (line->passage_count > 1) memset(s->passages + line->passage, 0, line->passage_count * sizeof *s->passages);
 }
@@ -523,6 +581,7 @@ int tp__memory_score(tp__memory_store *store, tp__memory_index *index, const tp_
   for (int i = 0; i < TP__MEMORY_PART_COUNT; i++) s.weights[i] = (float)tp__memory_part_rows[i].weight;
   if (!find_scratch(index, &s)) return SQLITE_NOMEM;
   for (size_t i = 0; i < q.count; i++) score_word(&s, (int32_t)i);
+  score_sessions(&s);
   touch_named(&s);
   const size_t touched = s.touched_count;
   s.touched_count = count_above(&s, asked->floor ? asked->floor : TP__MEMORY_FLOOR, asked->present);

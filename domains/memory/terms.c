@@ -41,6 +41,27 @@ bool tp__memory_is_stop_word(tp_text word) {
   return bsearch(&word, stop_words, count, sizeof stop_words[0], compare_word) != NULL;
 }
 
+/** An irregular form and the stem of its base. */
+static const struct form {
+  const char *word, *stem;
+} forms[] = {
+#define FORM(word, base, stem) {word, stem},
+#include "domains/memory/forms.def"
+#undef FORM
+};
+
+static int compare_form(const void *key, const void *item) {
+  const struct form *form = item;
+  return compare_word(key, &form->word);
+}
+
+tp_text tp__memory_base_stem(tp_text word) {
+  enum { SHORTEST = 3, LONGEST = 10 };
+  if (word.size < SHORTEST || word.size > LONGEST) return (tp_text){"", 0};
+  const struct form *form = bsearch(&word, forms, sizeof forms / sizeof forms[0], sizeof forms[0], compare_form);
+  return form ? tp_text_of(form->stem) : (tp_text){"", 0};
+}
+
 uint32_t tp__memory_point(tp_text text, size_t *ret_size) {
   assert(text.size > 0);
   const unsigned char *b = (const unsigned char *)text.data;

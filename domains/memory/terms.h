@@ -37,6 +37,9 @@ bool tp__memory_is_one_of(tp_text word, const char *alternatives, size_t size);
 /** True for an English word that says nothing about what a text is about, and for what an apostrophe leaves behind. */
 bool tp__memory_is_stop_word(tp_text word);
 
+/** The stem of the base of an irregular English form: "went" has that of "go". Empty for any other word. Static. */
+tp_text tp__memory_base_stem(tp_text word);
+
 /** The distinct words of a text without stop words, in the order they come; a long run of a script without spaces comes
  *  in pieces. Slices of the text. */
 typedef struct tp__memory_terms {

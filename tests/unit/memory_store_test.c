@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -660,6 +661,115 @@ TEST(each_score_is_the_sum_of_its_parts) {
     assert_true(sum > scored[i].score - 1e-4 && sum < scored[i].score + 1e-4);
   }
   sqlite3_free(scored);
+}
+
+/* ---- parts of the score ---- */
+
+/* Of the line of a turn, before its weight. */
+static double part_of(const char *question, const char *turn, tp__memory_part part) {
+  double parts[16 * TP__MEMORY_PART_COUNT], found = NAN;
+  tp__memory_list list = {0};
+  const tp__memory_question asked = {.text = text_of(question), .floor = -1};
+  assert_int_equal(tp__memory_recall_explained(store, &home, &asked, 16, &list, parts), TP_OK);
+  for (size_t i = 0; i < list.count; i++)
+    if (tp__is_word(list.items[i].turn, turn))
+      found = parts[i * TP__MEMORY_PART_COUNT + (size_t)part] / tp__memory_part_rows[part].weight;
+  tp__memory_list_fini(&list);
+  if (isnan(found)) fail_msg("%s is not recalled", turn);
+  return found;
+}
+
+TEST(question_for_a_number_prefers_lines_that_have_one) {
+  static const char *const asking[] = {"How many violins are there?", "how old is the violin",
+                                       "The price of the violin?", "What is the average violin?"};
+  static const char *const others[] = {"Where is the violin?", "How is the violin?", "many a violin"};
+  put("number", "The violin: 1780.");
+  put("words", "The violin: old.");
+  for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
+    assert_true(part_of(asking[i], "number", TP__MEMORY_PART_number) == 1);
+    assert_true(part_of(asking[i], "words", TP__MEMORY_PART_number) == 0);
+  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_true(part_of(others[i], "number", TP__MEMORY_PART_number) == 0);
+  assert_string_equal(recalled(&home, "How many violins are there?", 8), "number words ");
+}
+
+/* By its three best lines, that line itself left out. */
+TEST(line_of_a_session_about_the_same_is_worth_more) {
+  static const char *const turns[] = {"f1", "f2", "f3", "f4", "f5"};
+  put("lone", "A violin in town.");
+  put_in(&home, "two", "p1", "A violin in town.");
+  put_in(&home, "two", "p2", "A violin in town.");
+  put_in(&home, "two", "weak", "Another violin stands in that long street by the old church of the town.");
+  for (size_t i = 0; i < 5; i++) put_in(&home, "five", turns[i], "A violin in town.");
+  put("other", "Nothing here.");
+  for (int again = 0; again < 2; again++) {
+    const double own = part_of("violin", "f1", TP__MEMORY_PART_own),
+                 weak = part_of("violin", "weak", TP__MEMORY_PART_own);
+    assert_true(part_of("violin", "lone", TP__MEMORY_PART_session) == 0);
+    assert_true(fabs(part_of("violin", "p1", TP__MEMORY_PART_session) - (own + weak) / 3) < 1e-5);
+    assert_true(fabs(part_of("violin", "weak", TP__MEMORY_PART_session) - 2 * own / 3) < 1e-5);
+    for (size_t i = 0; i < 5; i++) assert_true(fabs(part_of("violin", turns[i], TP__MEMORY_PART_session) - own) < 1e-5);
+  }
+}
+
+TEST(line_asks_when_it_does_from_its_first_word_on) {
+  static const struct {
+    const char *text;
+    bool asks;
+  } lines[] = {{"Can you hear the violin?", true},
+               {"so what is a violin?", true},
+               {"Anna: When does the violin come?", true},
+               {"Is it loud? Where is the violin?  ", true},
+               {"I have a violin, can you hear it?", false},
+               {"What a violin!", false},
+               {"And so, a violin?", false},
+               {"The violin: can you hear it?", false}};
+  char turn[16];
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    snprintf(turn, sizeof turn, "t%zu", i);
+    put(turn, lines[i].text);
+  }
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    snprintf(turn, sizeof turn, "t%zu", i);
+    if ((part_of("violin", turn, TP__MEMORY_PART_asks) == 1) != lines[i].asks) fail_msg("%s", lines[i].text);
+  }
+}
+
+/* ---- irregular forms ---- */
+
+static int compare_stem(void *ctx, tp_text stem, tp_text word) {
+  (void)word;
+  assert_text(stem, ctx);
+  return SQLITE_OK;
+}
+
+static const struct {
+  const char *word, *base, *stem;
+} irregular[] = {
+#define FORM(word, base, stem) {word, base, stem},
+#include "domains/memory/forms.def"
+#undef FORM
+};
+
+TEST(each_irregular_form_has_the_stem_of_its_base) {
+  for (size_t i = 0; i < sizeof irregular / sizeof *irregular; i++) {
+    if (i && strcmp(irregular[i - 1].word, irregular[i].word) >= 0) fail_msg("%s is not sorted", irregular[i].word);
+    assert_int_equal(tp__memory_stems(store, text_of(irregular[i].word), compare_stem, (void *)irregular[i].stem), 0);
+    assert_int_equal(tp__memory_stems(store, text_of(irregular[i].base), compare_stem, (void *)irregular[i].stem), 0);
+  }
+  assert_int_equal(tp__memory_base_stem(text_of("go")).size, 0);
+  assert_int_equal(tp__memory_base_stem(text_of("wentx")).size, 0);
+  assert_int_equal(tp__memory_base_stem(text_of("")).size, 0);
+}
+
+TEST(question_finds_irregular_forms) {
+  put("bought", "She BOUGHT a violin.");
+  put("child", "The child sings.");
+  put("other", "Nothing of that.");
+  assert_string_equal(recalled(&home, "What did she buy?", 8), "bought ");
+  assert_string_equal(recalled(&home, "Do children sing?", 8), "child ");
+  assert_string_equal(recalled(&home, "Has a child sung?", 8), "child ");
 }
 
 /* A line that a request has still introduces those beside it. */
