@@ -952,6 +952,16 @@ typedef struct tp_store {
    *  @return TP_OK; else no claim was ended. */
   tp_status (*job_finish_all)(void *ctx, const tp_job_finish *const *requests, size_t count, uint32_t *ret_states,
                               tp_status *ret_statuses, tp_fault *fault);
+  /** Inserts jobs as job_insert() does, in their order, in one transaction. May be NULL: then each is inserted by
+   *  itself, by the thread that owns its turn. Of a store that is durable, turns that have a job to insert at the same
+   *  time wait for it without a thread. May block.
+   *  @param jobs          count of them, at least one, with different keys.
+   *  @param ret_ids       of each its id, where its status is TP_OK.
+   *  @param ret_existed   of each, where its status is TP_OK.
+   *  @param ret_statuses  of each what job_insert() returns: TP_OK or TP_ERR_FULL.
+   *  @return TP_OK; else no job was inserted. */
+  tp_status (*job_insert_all)(void *ctx, const tp_job *const *jobs, size_t count, uint64_t *ret_ids, bool *ret_existed,
+                              tp_status *ret_statuses, tp_fault *fault);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

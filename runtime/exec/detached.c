@@ -185,12 +185,11 @@ static tp__payload payload_of(const tp__entry *e) {
   return payload;
 }
 
-tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
+bool tp__detached_start(tp__entry *e, uint32_t index, const tp__backlog_place *where, tp_reason *ret_refused) {
   const tp__node *node = &e->plan->nodes[index];
   tp_runtime *runtime = e->turn->runtime;
   tp__payload payload = payload_of(e);
-  if (node->flags & TP__NODE_BACKGROUND)
-    return tp__jobs_add(e, node, &payload, tp__backlog_of(node) != TP_BACKLOG_REFUSE);
+  if (node->flags & TP__NODE_BACKGROUND) return tp__jobs_add(e, index, &payload, where, ret_refused);
   tp__detached_spec spec = {.plan = e->plan,
                             .node = node,
                             .snapshot = e->turn->snapshot,
@@ -198,5 +197,6 @@ tp_reason tp__detached_start(tp__entry *e, uint32_t index) {
                             .sets = e->sets,
                             .parent = e->turn,
                             .timeout_ns = node->timeout_ns};
-  return tp__detached_run(runtime, &spec);
+  *ret_refused = tp__detached_run(runtime, &spec);
+  return true;
 }

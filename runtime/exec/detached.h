@@ -9,6 +9,8 @@
 #include "runtime/exec/entry.h"
 #include "runtime/record/payload.h"
 
+struct tp__backlog_place;
+
 /** How it ended. */
 typedef struct tp__detached_end {
   tp_state state;
@@ -48,7 +50,11 @@ tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *
 /** @param entry  of a detached run. */
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry);
 
-/** Starts a detached run of the node, or stores it as a job. @return NONE when accepted or committed. */
-tp_reason tp__detached_start(tp__entry *entry, uint32_t index);
+/** Starts a detached run of the node, or stores it as a job.
+ *  @param where        as the node would wait for space.
+ *  @param ret_refused  NONE when it was accepted or committed.
+ *  @return false: the store is asked by another thread, and tp__entry_detached() comes. */
+bool tp__detached_start(tp__entry *entry, uint32_t index, const struct tp__backlog_place *where,
+                        tp_reason *ret_refused);
 
 #endif

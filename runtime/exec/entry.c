@@ -277,17 +277,15 @@ static void refuse_detached(tp__entry *e, uint32_t index, tp__run *run) {
   tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_SHED);
 }
 
-/* @param until_ns  of one that has waited for space, and is the first in line; 0: of one that has not. */
-static void detach(tp__entry *e, uint32_t index, tp__run *run, int64_t until_ns) {
+/* @param where  with until_ns 0 of one that has not waited for space yet. */
+static void detached(tp__entry *e, uint32_t index, tp__backlog_place where, tp_reason refused) {
   const tp__node *node = &e->plan->nodes[index];
-  const uint32_t news = tp__backlog_news(e->turn->runtime);
-  bool has_waited = until_ns > 0, waits_behind = !has_waited && tp__backlog_has_line(e, node);
-  bool skips = has_waited && TP__BUG(TP__BUG_LINE_SKIPPED);
-  tp_reason refused = waits_behind ? TP_REASON_SHED : skips ? TP_REASON_NONE : tp__detached_start(e, index);
+  tp__run *run = tp__run_make(e, index);
+  bool has_waited = where.at_head;
   if (refused == TP_REASON_SHED && tp__backlog_waits(e, node)) {
     uint64_t wait_ms = tp__runtime_options(e->turn->runtime)->backlog_wait_ms;
-    if (!has_waited) until_ns = tp__deadline_after_ms(tp__now_ns(), wait_ms);
-    if (tp__backlog_wait(e, index, &(tp__backlog_place){until_ns, news, has_waited})) return;
+    if (!has_waited) where.until_ns = tp__deadline_after_ms(tp__now_ns(), wait_ms);
+    if (tp__backlog_wait(e, index, &where)) return;
   }
   if (has_waited) e->now_ns = stamp(e);
   run->row.started_ns = run->row.ended_ns = e->now_ns;
@@ -302,12 +300,32 @@ static void detach(tp__entry *e, uint32_t index, tp__run *run, int64_t until_ns)
   }
 }
 
+/* @param until_ns  of one that has waited for space, and is the first in line; 0: of one that has not. */
+static void detach(tp__entry *e, uint32_t index, int64_t until_ns) {
+  const tp__node *node = &e->plan->nodes[index];
+  bool has_waited = until_ns > 0, waits_behind = !has_waited && tp__backlog_has_line(e, node);
+  const tp__backlog_place where = {until_ns, tp__backlog_news(e->turn->runtime), has_waited};
+  bool skips = has_waited && TP__BUG(TP__BUG_LINE_SKIPPED);
+  tp_reason refused = TP_REASON_NONE;
+  if (waits_behind) refused = TP_REASON_SHED;
+  else if (!skips && !tp__detached_start(e, index, &where, &refused)) return;
+  detached(e, index, where, refused);
+}
+
+void tp__entry_detached(tp__entry *e, uint32_t index, uint32_t news_seen, tp_reason refused) {
+  TP__OWNED(&e->turn->strand);
+  TP__ASSERT(!e->ended);
+  e->now_ns = tp__now_ns();
+  detached(e, index, (tp__backlog_place){0, news_seen, false}, refused);
+  tp__entry_advance(e);
+}
+
 bool tp__entry_detach_again(tp__entry *e, uint32_t index, int64_t until_ns) {
   TP__OWNED(&e->turn->strand);
   TP__ASSERT(!e->ended && until_ns > 0);
   tp__run *run = tp__run_make(e, index);
   if (e->state == TP__ENTRY_OPEN) {
-    detach(e, index, run, until_ns);
+    detach(e, index, until_ns);
   } else {
     run->row.attempts = 0; /* it never began */
     tp__entry_settle(e, index, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
@@ -348,7 +366,7 @@ static void step(tp__entry *e, uint32_t index) {
     tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_BREAKER_OPEN);
   } else if (node->flags & TP__NODE_DETACHED) {
     run->row.attempts++;
-    detach(e, index, run, 0);
+    detach(e, index, 0);
   } else if (e->now_ns >= tp__entry_node_deadline(e, index, run)) { /* required, or tried again: no time is left */
     run->row.ended_ns = e->now_ns;
     tp__entry_settle(e, index, TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
@@ -489,7 +507,7 @@ void tp__entry_cancel(tp__entry *e) {
     if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
     if (run->settled) continue;
-    if (run->attempt) tp__attempt_expire(run->attempt, TP__CANCELLED);
+    if (run->attempt && !run->attempt->class->outlasts_cancel) tp__attempt_expire(run->attempt, TP__CANCELLED);
     if (tp__run_drop_retry(run)) tp__entry_settle(e, i, TP_STATE_CANCELLED, TP_REASON_CANCELLED);
   }
   e->running = was_running;

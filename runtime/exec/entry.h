@@ -258,6 +258,9 @@ void tp__entry_called(tp__entry *entry, uint32_t index, tp_call *call, tp_answer
 /** A node that waited for space in the backlog is the first in line, and there may be some: stores its job, unless the
  *  entry is decided. @return true: there was none, and it waits until until_ns, as before. */
 bool tp__entry_detach_again(tp__entry *entry, uint32_t index, int64_t until_ns);
+/** A detached node whose job the thread of the jobs has stored, or has not; the entry goes on.
+ *  @param news_seen  tp__backlog_news() before.   @param refused  NONE: it is committed. */
+void tp__entry_detached(tp__entry *entry, uint32_t index, uint32_t news_seen, tp_reason refused);
 /** Runs what became ready; ends the entry when nothing is left. */
 void tp__entry_advance(tp__entry *entry);
 /** Copies fields with their texts. */

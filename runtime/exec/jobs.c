@@ -6,6 +6,7 @@
 #include "runtime/base/bug.h"
 #include "runtime/exec/backlog.h"
 #include "runtime/exec/detached.h"
+#include "runtime/exec/job_insert.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/value/value.h"
 
@@ -66,6 +67,7 @@ tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, const tp_runtime_op
   tp__list_init(&jobs->ended);
   tp__list_init(&jobs->waits);
   tp__list_init(&jobs->line);
+  tp__list_init(&jobs->inserts);
   tp__list_init(&jobs->live);
   jobs->news = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
@@ -558,6 +560,7 @@ static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
 /* @return whether there was something to do; else *ret_next_ns is when there may be, if nothing changes before. */
 static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   TP__LOCKED(&jobs->mutex);
+  bool has_inserted = tp__job_inserts_run_locked(jobs); /* then the others too: more may come all the time */
   if (finish_ended_locked(jobs) || run_timed_locked(jobs)) return true;
   if (jobs->stop && !jobs->cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
     jobs->cancelled = true;
@@ -570,7 +573,7 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   bool may_look = !jobs->stop && jobs->running < jobs->running_max;
   if (!may_look || (jobs->news == jobs->seen && tp__now_ns() < jobs->look_again_ns)) {
     *ret_next_ns = next_look_locked(jobs, may_look ? jobs->look_again_ns : TP__NEVER);
-    return false;
+    return has_inserted;
   }
   jobs->seen = jobs->news;
   int64_t next_ms;
@@ -598,7 +601,7 @@ static void thread_run(void *arg) {
   tp__inside frame;
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
   tp__mutex_lock(&jobs->mutex);
-  while (!jobs->stop || jobs->running > 0)
+  while (!jobs->stop || jobs->running > 0 || !tp__list_empty(&jobs->inserts))
     if (!step_locked(jobs, &next_ns)) tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_ns);
   end_waits_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
@@ -627,13 +630,19 @@ tp_status tp__jobs_start(tp__jobs *jobs) {
   jobs->look_again_ns = 0;
   jobs->is_pumped = sched_of(jobs)->options.pumped;
   if (jobs->is_pumped) return TP_OK;
-  return tp__thread_start(tp__runtime_allocator(jobs->runtime), "tp-jobs", thread_run, jobs, &jobs->thread);
+  const tp_store *store = tp__runtime_store(jobs->runtime);
+  tp_status status = tp__thread_start(tp__runtime_allocator(jobs->runtime), "tp-jobs", thread_run, jobs, &jobs->thread);
+  tp__mutex_lock(&jobs->mutex);
+  jobs->takes_inserts = status == TP_OK && store->durable && store->job_insert_all;
+  tp__mutex_unlock(&jobs->mutex);
+  return status;
 }
 
 void tp__jobs_stop(tp__jobs *jobs) {
   if (!jobs->thread && !sched_of(jobs)->options.pumped) return;
   tp__mutex_lock(&jobs->mutex);
   jobs->stop = true;
+  jobs->takes_inserts = false;
   changed_locked(jobs);
   while (jobs->is_pumped) (void)tp__sched_wait_until(sched_of(jobs), &jobs->changed, &jobs->mutex, TP__NEVER);
   tp__mutex_unlock(&jobs->mutex);
@@ -681,40 +690,83 @@ void tp__jobs_shed(tp__jobs *jobs) {
   tp__mutex_unlock(&jobs->mutex);
 }
 
-static tp_reason insert(tp_runtime *runtime, const tp_job *job, bool waits) {
-  uint64_t id;
-  bool existed;
-  tp_fault fault = {0};
+tp_reason tp__job_was_inserted(tp_runtime *runtime, const tp_job *job, bool waits, const tp__job_inserted *inserted) {
   tp__inside frame;
-  void *store_ctx = tp__store_enter(&frame, runtime);
-  tp_status status =
-      tp__store_left(&frame, tp__runtime_store(runtime)->job_insert(store_ctx, job, &id, &existed, &fault));
-  if (status != TP_OK) {
-    if (status != TP_ERR_FULL || !waits)
-      refuse(runtime, job->handler, status, fault.message[0] ? fault.message : tp_status_text(status));
-    return reason_of_refusal(status);
+  const tp_fault *fault = inserted->fault;
+  if (inserted->status != TP_OK) {
+    if (inserted->status != TP_ERR_FULL || !waits)
+      refuse(runtime, job->handler, inserted->status,
+             fault && fault->message[0] ? fault->message : tp_status_text(inserted->status));
+    return reason_of_refusal(inserted->status);
   }
-  if (!existed) {
+  if (!inserted->existed) {
     tp_job stored = *job;
-    stored.id = id;
+    stored.id = inserted->id;
     tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
     notify(runtime, &stored, TP_JOB_QUEUED);
     tp__inside_leave(&frame);
   }
-  tp__jobs_wake(tp__runtime_jobs(runtime));
   return TP_REASON_NONE;
 }
 
-static tp_reason insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload, bool waits) {
+static tp_reason insert(tp_runtime *runtime, const tp_job *job, bool waits) {
+  tp_fault fault = {0};
+  tp__inside frame;
+  tp__job_inserted inserted = {.fault = &fault};
+  void *store_ctx = tp__store_enter(&frame, runtime);
+  inserted.status = tp__store_left(
+      &frame, tp__runtime_store(runtime)->job_insert(store_ctx, job, &inserted.id, &inserted.existed, &fault));
+  tp_reason reason = tp__job_was_inserted(runtime, job, waits, &inserted);
+  if (reason == TP_REASON_NONE) tp__jobs_wake(tp__runtime_jobs(runtime));
+  return reason;
+}
+
+/** The node whose job it is. */
+typedef struct job_of_node {
+  tp__entry *entry;
+  uint32_t index;
+  tp__job_insert_spec spec; /* but for the job */
+  bool may_leave;           /* to the thread of the jobs */
+} job_of_node;
+
+/* Of several threads that have a job at the same time the first one stores it itself, and waits for the disk; the
+ * others leave theirs to the thread of the jobs.
+ * @return false: that one has it. */
+static bool insert_of_node(job_of_node *of, const tp_job *job, tp_reason *ret_refused) {
+  tp_runtime *runtime = of->entry->turn->runtime;
+  tp__jobs *jobs = tp__runtime_jobs(runtime);
+  of->spec.job = job;
+  tp__mutex_lock(&jobs->mutex);
+  bool is_busy = of->may_leave && jobs->takes_inserts && (jobs->inserting > 0 || !tp__list_empty(&jobs->inserts));
+  if (!is_busy) jobs->inserting++;
+  tp__mutex_unlock(&jobs->mutex);
+  if (is_busy && tp__job_insert_later(of->entry, of->index, &of->spec)) return false;
+  *ret_refused = insert(runtime, job, of->spec.waits);
+  if (is_busy) return true;
+  tp__mutex_lock(&jobs->mutex);
+  TP__ASSERT(jobs->inserting > 0);
+  jobs->inserting--;
+  tp__mutex_unlock(&jobs->mutex);
+  return true;
+}
+
+/* @param of  NULL: the job is of no node, and is stored here.
+ * @return false: it is stored by the thread of the jobs. */
+static bool insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload, job_of_node *of,
+                        tp_reason *ret_refused) {
   tp_writer writer;
+  bool is_settled = true;
   tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
   tp__payload_write(payload, &writer);
-  tp_reason reason = TP_REASON_NO_MEMORY;
-  /* What could not be read back is not acknowledged. */
-  if (tp_writer_finish(&writer, &job->payload) == TP_OK)
-    reason = tp_value_check(job->payload, NULL) == TP_OK ? insert(runtime, job, waits) : TP_REASON_MALFORMED;
+  *ret_refused = TP_REASON_NO_MEMORY;
+  if (tp_writer_finish(&writer, &job->payload) == TP_OK) {
+    if (tp_value_check(job->payload, NULL) != TP_OK)
+      *ret_refused = TP_REASON_MALFORMED; /* what could not be read back is not acknowledged */
+    else if (of) is_settled = insert_of_node(of, job, ret_refused);
+    else *ret_refused = insert(runtime, job, false);
+  }
   tp__value_writer_fini(&writer);
-  return reason;
+  return is_settled;
 }
 
 /* The retry values are the subscription's; a detached limit too, where it has one of its own. */
@@ -738,8 +790,10 @@ static tp_text key_of(const tp__entry *e, char *buffer, size_t size, const char 
   return (tp_text){buffer, (size_t)length < size ? (size_t)length : size - 1};
 }
 
-tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__payload *payload, bool waits) {
+bool tp__jobs_add(tp__entry *e, uint32_t index, const tp__payload *payload, const tp__backlog_place *where,
+                  tp_reason *ret_refused) {
   tp_runtime *runtime = e->turn->runtime;
+  const tp__node *node = &e->plan->nodes[index];
   const void *sets = e->sets;
   tp_writer writer;
   tp__value_writer_init(&writer, tp__runtime_allocator(runtime));
@@ -759,9 +813,15 @@ tp_reason tp__jobs_add(const tp__entry *e, const tp__node *node, const tp__paylo
                 .idempotency_key = key,
                 .order_key = payload->ids[TP_ID_SESSION]};
   set_policies(&job, node);
-  tp_reason reason = status == TP_OK ? insert_with(runtime, &job, &with_sets, waits) : TP_REASON_NO_MEMORY;
+  job_of_node of = {.entry = e,
+                    .index = index,
+                    .spec = {.news_seen = where->news_seen, .waits = tp__backlog_of(node) != TP_BACKLOG_REFUSE},
+                    .may_leave = !where->at_head};
+  bool is_settled = true;
+  *ret_refused = TP_REASON_NO_MEMORY;
+  if (status == TP_OK) is_settled = insert_with(runtime, &job, &with_sets, &of, ret_refused);
   tp__value_writer_fini(&writer);
-  return reason;
+  return is_settled;
 }
 
 tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *contribution) {
@@ -785,7 +845,9 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
     set_policies(&job, node);
     tp__snapshot_unpin(snapshot);
   }
-  return insert_with(turn->runtime, &job, &payload, false);
+  tp_reason reason;
+  (void)insert_with(turn->runtime, &job, &payload, NULL, &reason);
+  return reason;
 }
 
 /* ---- waiting ---- */

@@ -17,6 +17,7 @@
 struct tp_runtime;
 struct tp__entry;
 struct tp__turn;
+struct tp__backlog_place;
 
 typedef struct tp__jobs {
   struct tp_runtime *runtime;
@@ -36,9 +37,12 @@ typedef struct tp__jobs {
   int64_t look_again_ns; /* when it claims though there are no news; TP__NEVER */
   bool cancelled;        /* after the stop: what runs */
   /* under mutex */
-  tp__link ended; /* running jobs whose end the store does not know yet */
-  tp__link waits; /* those of tp__jobs_wait_submit() */
-  tp__link line;  /* entries that wait for space (backlog.h), the first first */
+  tp__link ended;     /* running jobs whose end the store does not know yet */
+  tp__link waits;     /* those of tp__jobs_wait_submit() */
+  tp__link line;      /* entries that wait for space (backlog.h), the first first */
+  tp__link inserts;   /* jobs that wait to be stored (job_insert.h), the first first */
+  uint32_t inserting; /* threads that store some */
+  bool takes_inserts; /* there is a thread, and it does not end yet; of a store that stores several at once */
   uint32_t wait_count;
   uint32_t running;
   uint64_t run_count, dead_count, refused_count, postponed_count;
@@ -64,10 +68,25 @@ void tp__jobs_stop(tp__jobs *jobs);
 bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
-/** Stores a job for a Background subscription of an entry and wakes the worker.
- *  @param waits  where there is no space (SHED) it is not refused yet: neither counted nor logged.
- *  @return NONE when it is committed. */
-tp_reason tp__jobs_add(const struct tp__entry *entry, const tp__node *node, const tp__payload *payload, bool waits);
+/** Stores a job for a Background subscription of an entry and wakes the worker. While another thread stores one, the
+ *  thread of the jobs does it where the store is durable (job_insert.h). Where there is no space (SHED), a node that
+ *  may wait for it is not refused yet: neither counted nor logged.
+ *  @param where  as the node would wait.   @param ret_refused  NONE when it is committed.
+ *  @return false: tp__entry_detached() comes. */
+bool tp__jobs_add(struct tp__entry *entry, uint32_t index, const tp__payload *payload,
+                  const struct tp__backlog_place *where, tp_reason *ret_refused);
+
+/** What the store has answered. */
+typedef struct tp__job_inserted {
+  tp_status status;
+  uint64_t id;
+  bool existed;
+  const tp_fault *fault; /* may be NULL */
+} tp__job_inserted;
+/** Any thread: the store was asked for a job. Notifies of one that is new, and counts and logs one that was refused,
+ *  but for want of space where it waits.   @return NONE when it is committed. */
+tp_reason tp__job_was_inserted(struct tp_runtime *runtime, const tp_job *job, bool waits,
+                               const tp__job_inserted *inserted);
 /** Counts and logs a job of the node that the store did not take. */
 void tp__jobs_refuse(struct tp_runtime *runtime, const tp__node *node, const char *why);
 /** Counts a detached run that was left out for want of space. */

@@ -119,7 +119,7 @@ static void fail_closed(tp__entry *e) {
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];
-    if (run->attempt && !run->settled) tp__attempt_cancel(run->attempt);
+    if (run->attempt && !run->settled && !run->attempt->class->outlasts_cancel) tp__attempt_cancel(run->attempt);
     if (tp__run_drop_retry(run)) make_ready(e, i); /* the engine finds the entry decided */
   }
 }

@@ -58,6 +58,8 @@ typedef struct tp__attempt_class {
   void (*offered)(tp__attempt *attempt, int64_t now_ns);
   /** Frees. Any thread. */
   void (*release)(tp__attempt *attempt);
+  /** A cancel of what it is for does not end it: it ends by its answer, which comes soon. */
+  bool outlasts_cancel;
 } tp__attempt_class;
 
 enum {

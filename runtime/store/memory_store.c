@@ -253,6 +253,14 @@ static tp_status job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, b
   return status == TP_OK ? TP_OK : tp__fail(fault, status, NULL, "no memory for a job");
 }
 
+static tp_status job_insert_all(void *ctx, const tp_job *const *theirs, size_t count, uint64_t *ret_ids,
+                                bool *ret_existed, tp_status *ret_statuses, tp_fault *fault) {
+  tp_job desc;
+  for (size_t i = 0; i < count; i++) TP__TRY(tp__options_read(&desc, sizeof desc, theirs[i], "tp_job", fault));
+  for (size_t i = 0; i < count; i++) ret_statuses[i] = job_insert(ctx, theirs[i], &ret_ids[i], &ret_existed[i], NULL);
+  return TP_OK;
+}
+
 /* What a callback sees while nothing is locked: its texts are held. */
 static tp_job view_of(tp__queued_job *job, bool with_payload) {
   tp_job view = job->desc;
@@ -482,6 +490,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .job_insert = job_insert,
                            .job_claim = job_claim,
                            .job_finish_all = job_finish_all,
+                           .job_insert_all = job_insert_all,
                            .job_finish = job_finish,
                            .job_renew = job_renew,
                            .job_open = job_open,

@@ -136,6 +136,39 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_i
   return TP_OK;
 }
 
+typedef struct insertion_all {
+  insertion *items;
+  size_t count;
+} insertion_all;
+
+static int write_insertions(void *ctx) {
+  const insertion_all *all = ctx;
+  int rc = SQLITE_OK;
+  for (size_t i = 0; rc == SQLITE_OK && i < all->count; i++) rc = write_insertion(&all->items[i]);
+  return rc;
+}
+
+tp_status tp__sqlite_job_insert_all(void *ctx, const tp_job *const *theirs, size_t count, uint64_t *ret_ids,
+                                    bool *ret_existed, tp_status *ret_statuses, tp_fault *fault) {
+  tp_status status = TP_OK;
+  assert(count > 0);
+  insertion_all all = {sqlite3_malloc64(count * sizeof *all.items), count};
+  if (!all.items) return tp__store_fail(ctx, NULL, "insert jobs", SQLITE_NOMEM, fault);
+  for (size_t i = 0; status == TP_OK && i < count; i++) {
+    all.items[i] = (insertion){.s = ctx};
+    status = tp__struct_read(&all.items[i].job, sizeof all.items[i].job, theirs[i], "tp_job", fault);
+  }
+  if (status == TP_OK) status = tp__store_write(ctx, write_insertions, &all, "insert jobs", fault);
+  for (size_t i = 0; status == TP_OK && i < count; i++) {
+    const insertion *item = &all.items[i];
+    ret_statuses[i] = item->is_full ? TP_ERR_FULL : TP_OK;
+    ret_ids[i] = (uint64_t)item->id;
+    ret_existed[i] = item->existed;
+  }
+  sqlite3_free(all.items);
+  return status;
+}
+
 /* ---- how a job goes on or ends ---- */
 
 static int trim_locked(tp__sqlite_store *s, uint32_t state) {

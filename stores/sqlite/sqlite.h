@@ -235,6 +235,8 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, 
 tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
 tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault);
 tp_status tp__sqlite_job_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault);
+tp_status tp__sqlite_job_insert_all(void *ctx, const tp_job *const *jobs, size_t count, uint64_t *ret_ids,
+                                    bool *ret_existed, tp_status *ret_statuses, tp_fault *fault);
 tp_status tp__sqlite_job_finish_all(void *ctx, const tp_job_finish *const *requests, size_t count, uint32_t *ret_states,
                                     tp_status *ret_statuses, tp_fault *fault);
 tp_status tp__sqlite_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault);

@@ -441,6 +441,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .job_claim = tp__sqlite_job_claim,
                          .job_finish = tp__sqlite_job_finish,
                          .job_finish_all = tp__sqlite_job_finish_all,
+                         .job_insert_all = tp__sqlite_job_insert_all,
                          .job_renew = tp__sqlite_job_renew,
                          .job_open = tp__sqlite_job_open,
                          .jobs = tp__sqlite_jobs,

@@ -198,6 +198,13 @@ static tp_status store_job_finish_all(void *ctx, const tp_job_finish *const *req
   lag();
   return w->inner->job_finish_all(w->inner->ctx, requests, count, ret_states, ret_statuses, fault);
 }
+static tp_status store_job_insert_all(void *ctx, const tp_job *const *jobs, size_t count, uint64_t *ret_ids,
+                                      bool *ret_existed, tp_status *ret_statuses, tp_fault *fault) {
+  world *w = ctx;
+  lag();
+  if (store_refuses(w)) return TP_ERR_STORE;
+  return w->inner->job_insert_all(w->inner->ctx, jobs, count, ret_ids, ret_existed, ret_statuses, fault);
+}
 static tp_status store_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_fault *fault) {
   world *w = ctx;
   return w->inner->job_open(w->inner->ctx, order_key, ret_count, fault);
@@ -256,6 +263,7 @@ static tp_status make_store(world *w) {
                         .job_renew = store_job_renew,
                         .job_finish = store_job_finish,
                         .job_finish_all = w->s->seed % 4 == 0 ? NULL : store_job_finish_all,
+                        .job_insert_all = w->s->seed % 3 == 0 ? NULL : store_job_insert_all,
                         .job_open = store_job_open,
                         .records = store_records,
                         .jobs = store_jobs,

@@ -601,6 +601,42 @@ TEST(one_call_claims_the_oldest_of_each_order_key_up_to_a_number) {
   tp_store_free(store);
 }
 
+TEST(jobs_that_are_inserted_together_have_an_answer_each) {
+  enum { JOBS = 4 };
+  static const char *const keys[JOBS] = {"a1", "known", "b1", "c1"};
+  tp_store *store = open_store(0);
+  tp_job jobs[JOBS];
+  const tp_job *list[JOBS];
+  uint64_t ids[JOBS] = {0}, known = 0;
+  bool existed[JOBS] = {false};
+  tp_status statuses[JOBS];
+  tp_fault fault = {0};
+  claimed_all all;
+  tp_job first = job_of("known", "k");
+  assert_int_equal(store->job_insert(store->ctx, &first, &known, &existed[0], NULL), TP_OK);
+  for (int i = 0; i < JOBS; i++) {
+    jobs[i] = job_of(keys[i], keys[i]);
+    list[i] = &jobs[i];
+  }
+  jobs[JOBS - 1].struct_size = 0; /* then none is inserted */
+  assert_int_not_equal(store->job_insert_all(store->ctx, list, JOBS, ids, existed, statuses, &fault), TP_OK);
+  assert_int_equal(open_jobs(store, ""), 1);
+  jobs[JOBS - 1].struct_size = sizeof *jobs;
+  assert_int_equal(store->job_insert_all(store->ctx, list, JOBS, ids, existed, statuses, &fault), TP_OK);
+  for (int i = 0; i < JOBS; i++) {
+    assert_int_equal(statuses[i], TP_OK);
+    assert_int_equal(existed[i], i == 1);
+  }
+  assert_true(ids[1] == known && ids[0] > known && ids[2] > ids[0]);
+  assert_int_equal(open_jobs(store, ""), JOBS);
+  assert_int_equal(claim_all(store, JOBS, accept, &all), TP_OK);
+  assert_int_equal(all.count, JOBS);
+  assert_string_equal(all.items[0].key, "known");
+  assert_string_equal(all.items[1].key, "a1");
+  assert_string_equal(all.items[2].key, "b1");
+  tp_store_free(store);
+}
+
 static bool accept_h(void *ctx, const tp_job *job) {
   (void)ctx;
   return tp_text_equal(job->handler, tp_text_of("h"));

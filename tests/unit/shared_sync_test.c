@@ -435,6 +435,39 @@ TEST(jobs_that_are_claimed_or_ended_by_one_call_are_one_commit) {
   close_files(&f);
 }
 
+/* The last two find the store full. */
+TEST(jobs_that_are_inserted_by_one_call_are_one_commit) {
+  enum { SPACE = WRITERS - 2 };
+  files f;
+  tp_job jobs[WRITERS];
+  const tp_job *list[WRITERS];
+  uint64_t ids[WRITERS];
+  bool existed[WRITERS];
+  tp_status statuses[WRITERS];
+  open_files(&f);
+  tp__sqlite_store *store = f.store->ctx;
+  store->options.jobs_max = SPACE;
+  for (size_t i = 0; i < WRITERS; i++) {
+    snprintf(f.writers[i].name, sizeof f.writers[i].name, "job%zu", i);
+    jobs[i] = (tp_job){.struct_size = sizeof jobs[i],
+                       .attempts_max = 1,
+                       .inserted_ms = 1,
+                       .handler = TEXT("mailer"),
+                       .idempotency_key = name_of(&f.writers[i]),
+                       .order_key = name_of(&f.writers[i])};
+    list[i] = &jobs[i];
+  }
+  sqlite3_commit_hook(store->db, count_commit, &f.commits);
+  assert_int_equal(f.store->job_insert_all(f.store->ctx, list, WRITERS, ids, existed, statuses, NULL), TP_OK);
+  assert_int_equal(f.commits, 1);
+  for (size_t i = 0; i < WRITERS; i++) {
+    assert_int_equal(statuses[i], i < SPACE ? TP_OK : TP_ERR_FULL);
+    assert_false(existed[i]);
+    if (i > 0 && i < SPACE) assert_true(ids[i] > ids[i - 1]);
+  }
+  close_files(&f);
+}
+
 /* ---- a memory that does not wait ---- */
 
 static int log_syncs;
