@@ -429,33 +429,50 @@ void tp__memory_indexes_free(tp__memory_store *store) {
     store->indexes = index->older;
     index_free(index);
   }
+  store->oldest_index = NULL;
+  store->index_bytes = 0;
+  memset(store->index_buckets, 0, sizeof store->index_buckets);
 }
 
-/* Takes the index of a scope out of the list; NULL when there is none. */
+static tp__memory_index **bucket_of(tp__memory_store *store, int64_t scope) {
+  return &store->index_buckets[(uint64_t)scope % TP__MEMORY_INDEX_BUCKETS];
+}
+
+/* Takes the index of a scope out; NULL when there is none. What that costs does not depend on how many there are. */
 static tp__memory_index *take_out(tp__memory_store *store, int64_t scope) {
-  for (tp__memory_index **at = &store->indexes; *at; at = &(*at)->older)
-    if ((*at)->scope == scope) {
-      tp__memory_index *index = *at;
-      *at = index->older;
-      return index;
-    }
-  return NULL;
+  tp__memory_index **at = bucket_of(store, scope);
+  while (*at && (*at)->scope != scope) at = &(*at)->in_bucket;
+  tp__memory_index *index = *at;
+  if (!index) return NULL;
+  *at = index->in_bucket;
+  *(index->newer ? &index->newer->older : &store->indexes) = index->older;
+  *(index->older ? &index->older->newer : &store->oldest_index) = index->newer;
+  index->in_bucket = index->older = index->newer = NULL;
+  store->index_bytes -= index->counted;
+  index->counted = 0;
+  return index;
+}
+
+/* The one that was used last may have grown since it was counted. */
+static void count_bytes(tp__memory_store *store, tp__memory_index *index) {
+  store->index_bytes += index->bytes - index->counted;
+  index->counted = index->bytes;
+}
+
+static void put_in(tp__memory_store *store, tp__memory_index *index) {
+  tp__memory_index **bucket = bucket_of(store, index->scope);
+  index->in_bucket = *bucket;
+  *bucket = index;
+  index->older = store->indexes;
+  *(store->indexes ? &store->indexes->newer : &store->oldest_index) = index;
+  store->indexes = index;
+  count_bytes(store, index);
 }
 
 /* The first is in use and stays. */
 static void bound_bytes(tp__memory_store *store) {
-  size_t bytes = store->indexes->bytes;
-  for (tp__memory_index **at = &store->indexes->older; *at;) {
-    tp__memory_index *index = *at;
-    bytes += index->bytes;
-    if (bytes <= store->index_bytes_max) {
-      at = &index->older;
-      continue;
-    }
-    bytes -= index->bytes;
-    *at = index->older;
-    index_free(index);
-  }
+  while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
+    index_free(take_out(store, store->oldest_index->scope));
 }
 
 #ifdef TP_CHECKS
@@ -476,6 +493,7 @@ static void index_check(const tp__memory_index *index) {
 
 int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index) {
   assert(scope->id > 0 && ret_index);
+  if (store->indexes) count_bytes(store, store->indexes);
   tp__memory_index *index = take_out(store, scope->id);
   if (index && index->changes != scope->changes) {
     index_free(index);
@@ -496,8 +514,7 @@ int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *sc
     return rc;
   }
   TP__CHECK(index_check(index));
-  index->older = store->indexes;
-  store->indexes = index;
+  put_in(store, index);
   bound_bytes(store);
   *ret_index = index;
   return SQLITE_OK;

@@ -79,7 +79,9 @@ typedef struct tp__memory_session {
 } tp__memory_session;
 
 typedef struct tp__memory_index {
-  struct tp__memory_index *older; /* the one that was used before it */
+  struct tp__memory_index *older, *newer; /* the ones that were used before and after it */
+  struct tp__memory_index *in_bucket;     /* the next one there */
+  size_t counted;                         /* of its bytes, in store->index_bytes */
   int64_t scope, changes;
   tp__memory_line *lines;
   tp__memory_links *links; /* of each line */

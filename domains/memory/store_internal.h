@@ -40,6 +40,8 @@ typedef enum tp__memory_sql {
   TP__MEMORY_SQL_COUNT
 } tp__memory_sql;
 
+enum { TP__MEMORY_INDEX_BUCKETS = 1024 };
+
 /** A connection with its statements, which one thread uses at a time. */
 typedef struct tp__memory_connection {
   tp__lock mutex;
@@ -59,7 +61,9 @@ struct tp__memory_store {
   /* ---- under the reader's mutex */
   fts5_tokenizer tokenizer; /* FTS5's: English stems */
   Fts5Tokenizer *stemmer;
-  struct tp__memory_index *indexes; /* of scopes, the most recently used first */
+  struct tp__memory_index *indexes, *oldest_index;                  /* of scopes, the most recently used first */
+  struct tp__memory_index *index_buckets[TP__MEMORY_INDEX_BUCKETS]; /* the same, by their scopes */
+  size_t index_bytes;                                               /* that they hold together */
 };
 
 /** What the store knows of a scope. */

@@ -1116,7 +1116,13 @@ TEST(indexes_keep_to_their_bound_and_are_made_again) {
         assert_string_equal(recalled(&scopes[i], "violin", 1), expected);
         assert_true(bytes_of_others() <= bounds[b]);
       }
-    for (const tp__memory_index *index = store->indexes; index; index = index->older) kept++;
+    size_t bytes = 0;
+    for (const tp__memory_index *index = store->indexes; index; index = index->older) {
+      kept++;
+      bytes += index->counted;
+      assert_ptr_equal(index->older ? index->older->newer : store->oldest_index, index);
+    }
+    assert_int_equal(store->index_bytes, bytes);
     assert_true(kept >= kept_before && kept >= 1 && kept <= SCOPES);
     kept_before = kept;
   }
