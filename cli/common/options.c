@@ -137,6 +137,7 @@ static bool take_ask(cli_arguments *arguments, const struct row *row, const char
   int which = find_word(row, value);
   arguments->keeps_questions = which == 1;
   arguments->asks_terminal = which == 0;
+  arguments->asks_operators = which == 2;
   return which >= 0;
 }
 

@@ -179,8 +179,9 @@ typedef struct cli_arguments {
   bool json, raw, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,
       every_call; /* without breakers */
   bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on, traces_all, keep_secrets;
-  bool asks_terminal; /* said, and not only the default */
-  bool agents_only;   /* of a conversation: it has no sessions; no option */
+  bool asks_terminal;  /* said, and not only the default */
+  bool asks_operators; /* of serve: at /admin */
+  bool agents_only;    /* of a conversation: it has no sessions; no option */
 } cli_arguments;
 
 /** A row of the command table. */

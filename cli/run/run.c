@@ -91,6 +91,10 @@ static int open_questions(player *p) {
 }
 
 static int check_ask(const cli_arguments *arguments) {
+  if (arguments->asks_operators) {
+    cli_error("--ask admin is for turnphase serve, which operators of /admin watch: here it is terminal or data");
+    return CLI_USAGE;
+  }
   if (!arguments->keeps_questions || (arguments->data && !cli_database_is(arguments->data))) return CLI_OK;
   cli_error("--ask data needs --data DIR: that is where questions wait");
   return CLI_USAGE;

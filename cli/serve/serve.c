@@ -61,6 +61,10 @@ static int check(const cli_arguments *a) {
     cli_error("serve has no terminal to ask at: --ask data --data DIR keeps questions there, for turnphase ask");
     return CLI_USAGE;
   }
+  if (a->asks_operators && !a->admin_key) {
+    cli_error("--ask admin needs --admin-key FILE: with its key operators answer questions at /admin");
+    return CLI_USAGE;
+  }
   if (!a->traces && (a->traces_sample || a->traces_all)) {
     cli_error("--%s needs --traces URL", a->traces_all ? "traces-all" : "traces-sample");
     return CLI_USAGE;
@@ -161,6 +165,9 @@ static void put_question(void *ctx, const tp_question *question) {
   tp_sqlite_questions_put(s->questions, question);
 }
 
+/* It waits where operators see it: the server lists each question that a turn puts. */
+static void leave_question(void *ctx, const tp_question *question) { (void)ctx, (void)question; }
+
 /* The questions are a part of the file that is there now. */
 static int open_questions(serving *s) {
   const tp_sqlite_questions_options options = {
@@ -177,6 +184,7 @@ static int open_runtime(serving *s) {
     s->talk.ask = put_question;
     s->talk.ask_ctx = s;
   }
+  if (s->arguments.asks_operators) s->talk.ask = leave_question;
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
   if (status == CLI_OK) status = open_questions(s);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);

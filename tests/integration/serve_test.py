@@ -47,6 +47,7 @@ responses:
   - text: Done.
 """
 ASKING = ['--model', 'script:tools.yaml', '--hooks', 'hooks', '--data', 'kept', '--ask', 'data']
+WITHOUT_DATA = ['--model', 'script:tools.yaml', '--hooks', 'hooks', '--ask', 'admin']
 ASKING_FILES = {'tools.yaml': TOOLS, 'hooks/asks.yaml': json.dumps(GUARD)}
 LOOK = {'model': 'any', 'messages': [{'role': 'user', 'content': 'hi'}],
         'tools': [{'type': 'function', 'function': {'name': 'look', 'parameters': {
@@ -411,6 +412,36 @@ def a_question_is_seen_and_answered(program):
         assert not any('look' in str(labels) for _, labels in seen), seen
 
 
+def operators_answer_where_nothing_is_kept(program):
+    def ask_and_answer(serving, verdict, finish):
+        client = serving.begin(LOOK)
+        question, = until(lambda: serving.admin('questions'))
+        serving.admin('questions/answer', {'key': question['key'], 'verdict': verdict,
+                                           'arguments_hash': question['arguments_hash']})
+        answer = json.loads(client.getresponse().read())
+        assert answer['choices'][0]['finish_reason'] == finish, answer
+        client.close()
+
+    with Operating(program, *WITHOUT_DATA, files=ASKING_FILES, before=trust) as serving:
+        ask_and_answer(serving, 'deny', 'stop')
+        client = serving.begin(LOOK)  # of which the client leaves
+        question, = until(lambda: serving.admin('questions'))
+        client.close()
+        until(lambda: serving.admin('questions') == [])
+        serving.admin('questions/answer', {'key': question['key'], 'verdict': 'allow',
+                                           'arguments_hash': question['arguments_hash']}, expect=404)
+        assert serving.chat()[0] == 200  # it takes the script's second answer
+        ask_and_answer(serving, 'allow', 'tool_calls')
+        assert not os.path.exists(serving.place + '/kept')
+    with tempfile.TemporaryDirectory() as place:
+        for words, part in ((['serve'], '--admin-key FILE'), (['run'], 'is for turnphase serve'),
+                            (['mcp', 'serve'], 'is for turnphase serve')):
+            model = [] if words[0] == 'mcp' else ['--model', 'script:x']
+            ran = subprocess.run([program, *words, '--ask', 'admin', *model], cwd=place, capture_output=True, text=True,
+                                 stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+            assert ran.returncode == 2 and part in ran.stderr, (words, ran)
+
+
 def a_question_that_is_answered_elsewhere_is_over_here(program):
     two = TOOLS.replace('[{name: look, arguments: {n: 7}}]',
                         '[{name: look, arguments: {n: 1}}, {name: look, arguments: {n: 2}}]')
@@ -744,6 +775,7 @@ CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_l
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
          metrics_need_the_operators_key_where_clients_need_one,
          admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
+         operators_answer_where_nothing_is_kept,
          a_question_that_is_answered_elsewhere_is_over_here, a_tool_that_is_none_is_counted_without_its_name,
          another_hash_denies_and_a_cancel_ends_the_question, events_are_filtered_and_a_wrong_filter_is_named,
          a_reader_that_is_too_slow_loses_events_and_is_told_how_many, the_rest_of_admin_answers,
