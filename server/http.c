@@ -24,10 +24,11 @@ enum {
   FLUSH_LIMIT_MS = 2000,
   BACKLOG = 1024,
   SEND_BUFFER_BYTES = 128 << 10,
-  BLOCK_BYTES = 16 << 10,
-  KEPT_BYTES_MAX = 4 << 10,    /* of the memory of a stream of which nothing waits */
-  COPIED_BYTES_MAX = 64 << 10, /* a longer body is sent by read_out(), which notices whether the client reads */
-  DISCARDED_MAX = 4            /* times body_bytes_max: of a body that is too large, before its connection is closed */
+  BLOCK_BYTES = 16 << 10,       /* that libmicrohttpd passes on at once */
+  STREAM_BLOCK_BYTES = 2 << 10, /* likewise of a stream: it has as much memory for as long as it is open */
+  KEPT_BYTES_MAX = 4 << 10,     /* of the memory of a stream of which nothing waits */
+  COPIED_BYTES_MAX = 64 << 10,  /* a longer body is sent by read_out(), which notices whether the client reads */
+  DISCARDED_MAX = 4             /* times body_bytes_max: of a body that is too large, before its connection is closed */
 };
 
 typedef enum connection_state { CONNECTION_RECEIVES, CONNECTION_ANSWERS, CONNECTION_IDLE } connection_state;
@@ -246,7 +247,8 @@ static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_
 
 static struct MHD_Response *response_new(const tp__http_field *fields, uint64_t size, MHD_ContentReaderCallback read,
                                          void *ctx) {
-  struct MHD_Response *response = read ? MHD_create_response_from_callback(size, BLOCK_BYTES, read, ctx, NULL)
+  size_t block_bytes = size == MHD_SIZE_UNKNOWN ? STREAM_BLOCK_BYTES : BLOCK_BYTES;
+  struct MHD_Response *response = read ? MHD_create_response_from_callback(size, block_bytes, read, ctx, NULL)
                                        : MHD_create_response_from_buffer(size, ctx, MHD_RESPMEM_MUST_COPY);
   for (; response && fields && fields->name; fields++)
     (void)!MHD_add_response_header(response, fields->name, fields->value);
