@@ -523,6 +523,21 @@ TEST(dates_and_times_are_those_of_the_calendar) {
   }
 }
 
+TEST(an_anchor_is_found_by_the_word_of_each_draft) {
+  static const char *const words[] = {"'$anchor': 'b'", "'$dynamicAnchor': 'b'", "'$id': '#b'", "'id': '#b'"};
+  char schema[256], message[TP__SCHEMA_MESSAGE_SIZE];
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    snprintf(schema, sizeof schema, "{'$defs': {'x': {%s, 'type': 'integer'}}, 'properties': {'a': {'$ref': '#b'}}}",
+             words[i]);
+    for (int fits = 0; fits < 2; fits++) {
+      const char *arguments = fits ? "{'a': 1}" : "{'a': 't'}";
+      bool fit = validate(json_value(schema_writer, schema), json_value(arguments_writer, arguments), message,
+                          sizeof message) == TP_OK;
+      if (fit != fits) fail_msg("%s", words[i]);
+    }
+  }
+}
+
 /* Each level asks both schemas of the next: two to the power of thirty. */
 TEST(a_check_ends_whatever_the_schema) {
   static const char message[] = "arguments: too much to check: nested too deeply, or with too many alternatives";

@@ -345,6 +345,28 @@ TEST(task_that_is_being_run_cannot_be_run_or_discarded) {
   close_runtime(w.runtime);
 }
 
+static tp_answer run_other(void *ctx, tp_tool_run *run) {
+  nested *n = ctx;
+  n->status = tp_task_run(n->w->runtime, "other", NULL, NULL, NULL);
+  return tp_tool_ok(run, (tp_text)TEXT("tried"));
+}
+
+TEST(what_waits_is_not_run_from_inside_a_tool_and_its_task_stays) {
+  world w = {0};
+  char bytes[4];
+  nested n = {.w = &w};
+  open_world(&w);
+  w.tool.run = run_other;
+  w.tool.ctx = &n;
+  tp_task_spec spec = spec_of(bytes, 1, "k"), other = spec_of(bytes, 1, "other");
+  tp_task_result_free(create(&w, &spec));
+  tp_task_result_free(create(&w, &other));
+  tp_task_result_free(run(&w, "k"));
+  assert_string_equal(tp_status_name(n.status), tp_status_name(TP_ERR_USAGE));
+  assert_int_equal(tp_task_discard(w.runtime, "other", NULL), TP_OK);
+  close_runtime(w.runtime);
+}
+
 /* ---- the table ---- */
 
 static tp__task *reserve(tp__tasks *tasks, int number, tp_status status) {
