@@ -575,7 +575,8 @@ def includes_have_no_circle(path, text, tree):
 
 
 def guides_quote_their_examples(path, text, tree):
-    """The C code of a guide stands in its example as it is there; its other block is what the example prints."""
+    """The C code of a guide stands in its example as it is there; the others are the line that makes it, and what it
+    prints."""
     match = re.match(r'docs/guides/(\w+)\.md$', path)
     if not match:
         return
@@ -584,8 +585,9 @@ def guides_quote_their_examples(path, text, tree):
     for block in blocks:
         if block.group(1) == 'c' and block.group(2) not in tree.read(example):
             yield line_of(text, block.start()), 'this code is not in %s' % example
-    if sorted({block.group(1) for block in blocks}) != ['c', 'text'] or [b.group(1) for b in blocks].count('text') != 1:
-        yield 1, 'a guide has blocks of the kind c, one block of the kind text, and no others'
+    kinds = [block.group(1) for block in blocks]
+    if set(kinds) != {'c', 'sh', 'text'} or kinds.count('sh') != 1 or kinds.count('text') != 1:
+        yield 1, 'a guide has blocks of the kind c, one of the kind sh, one of the kind text, and no others'
     if 'guides/%s.md' % match.group(1) not in tree.read('docs/README.md'):
         yield 1, 'not in docs/README.md'
 
@@ -753,9 +755,9 @@ FUNCTIONS = [
     (is_built, 'tests/unit/missing_zzz_test.c', '\n'),
     (is_built, 'include/turnphase/missing_zzz.h', '\n'),
     (is_built, 'examples/guides/missing_zzz.c', '\n'),
-    (guides_quote_their_examples, 'docs/guides/handler.md', '```c\nint zzz;\n```\n```text\n```\n'),
-    (guides_quote_their_examples, 'docs/guides/handler.md', '```c\n```\n```text\n```\n```text\n```\n'),
-    (guides_quote_their_examples, 'docs/guides/missing_zzz.md', '```c\n```\n```text\n```\n'),
+    (guides_quote_their_examples, 'docs/guides/handler.md', '```sh\n```\n```c\nint zzz;\n```\n```text\n```\n'),
+    (guides_quote_their_examples, 'docs/guides/handler.md', '```sh\n```\n```c\n```\n```text\n```\n```text\n```\n'),
+    (guides_quote_their_examples, 'docs/guides/missing_zzz.md', '```sh\n```\n```c\n```\n```text\n```\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | `unit/edit`: `zzz_is_not_there` |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | works | by itself |\n'),
     (seeds_name_tests, 'docs/seeds.md', '| S9.1 | it works | partly | most of it |\n'),
