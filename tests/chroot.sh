@@ -1,10 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# chroot.sh FOLDER [packages]: on a fresh Debian 12, which has nothing but what debootstrap's minbase brings, the
+# chroot.sh FOLDER [packages | documents]: on a fresh Debian 12, which has only what debootstrap's minbase has, the
 # README's commands work: ./dev demo, ./dev install under /usr/local and under a prefix of one's own, chats with a
 # script and with a model behind a base URL (examples/server), and hosts by pkg-config and CMake.
 # With `packages` after FOLDER instead: ./dev package makes packages there without a warning of lintian, and in another
 # fresh system, without compiler and sources, they are installed, `turnphase chat` runs, and autopkgtest passes.
+# With `documents` after FOLDER: each command line of README.md and of the documents runs there, in the order in which
+# it stands, with the command that ./dev install has installed and, where npm can be had, with the MCP server that the
+# lines name.
 # The fresh system is kept in FOLDER/base for the next time and copied for each run. Needs root, debootstrap, a mirror.
 # Ends with the counts that ./dev test reads.
 set -u
@@ -37,6 +40,8 @@ fresh() {
   rm -rf "$root"
   cp -a "$folder/base" "$root" || exit 1
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  # A certificate that only this machine trusts, such as that of a proxy, for npm.
+  [ ! -f "${NODE_EXTRA_CA_CERTS:-}" ] || cp "$NODE_EXTRA_CA_CERTS" "$root/opt/ca.crt" || exit 1
   mkdir -p "$root/src"
   (cd "$here" && git ls-files -z --cached --others --exclude-standard |
     tar --null -T - --ignore-failed-read -cf -) | tar -C "$root/src" -xf - || exit 1
@@ -48,7 +53,7 @@ inside() {
     mount -t proc proc "$0/proc" && cd / &&
       exec chroot "$0" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         TERM=dumb ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
-        DEBIAN_FRONTEND=noninteractive /bin/sh -c "cd /src && $1"' "$root" "$1"
+        NODE_EXTRA_CA_CERTS=/opt/ca.crt DEBIAN_FRONTEND=noninteractive /bin/sh -c "cd /src && $1"' "$root" "$1"
 }
 
 check() {
@@ -111,8 +116,25 @@ packages() {
     ! find /usr -name "*turnphase*" | grep .'
 }
 
+# README.md first, then each document with a block of the kind `sh` (documents_test.py), quick start first.
+documents() {
+  fresh
+  check 'apt-get update && ./dev demo && ./dev install'
+  server='' # that of npx
+  check 'apt-get install -y --no-install-recommends nodejs npm ca-certificates curl'
+  inside 'npx -y @modelcontextprotocol/server-filesystem /' </dev/null || {
+    echo 'npx cannot fetch the MCP server: the one of the tests takes its place'
+    check 'cc -D_GNU_SOURCE -I. tests/support/mcp_server.c -o /tmp/mcp_server'
+    server=/tmp/mcp_server
+  }
+  check "python3 tests/integration/readme_test.py /usr/local/bin/turnphase README.md '$server' docs/guides/hello.md"
+  check "python3 tests/integration/documents_test.py --fresh /usr/local/bin/turnphase '$server' '' docs/quick-start.md \
+    $(cd "$here" && grep -lrx --include='*.md' '```sh' docs | grep -v quick-start | sort | tr '\n' ' ')"
+}
+
 case ${2-} in
   '') on_a_fresh_system ;;
+  documents) documents ;;
   packages) packages ;;
   *) echo "chroot.sh: there is no part '$2'" >&2; exit 2 ;;
 esac
