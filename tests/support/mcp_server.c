@@ -16,7 +16,7 @@
  *   meta           answers calls with the _meta that they have
  *   mark           begins its answers with the mark of UTF-8
  *   raw=WHAT       answers calls with what cannot be read, or hardly; of=METHOD: answers that one so
- *   large=N        has tools a, b and z, whose descriptions have N, 100 and N kilobytes
+ *   large=N        has tools a, b, c and d, whose descriptions have N kilobytes, and z
  *   pages=N        has N pages of tools       endless       has pages without end
  *   exit           ends at once               exit-after=N  ends at the Nth call
  *   stubborn       ignores end-of-file and SIGTERM
@@ -150,9 +150,9 @@ static void list_tools(const char *id, const char *line) {
   unquote(cursor);
   if (option("large")) {
     printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"tools\":[", id);
-    for (const char *name = "abz"; *name; name++)
+    for (const char *name = "abcdz"; *name; name++)
       printf("%s{\"name\":\"%c\",\"description\":\"%*s\"}", *name == 'a' ? "" : ",", *name,
-             (int)(*name == 'b' ? 100 : number("large")) << 10, "");
+             (int)(*name == 'z' ? 1 : number("large")) << 10, "");
     puts("]}}");
     fflush(stdout);
     return;

@@ -1008,6 +1008,27 @@ TEST(messages_come_whole_and_in_their_order_however_slow_their_client_is) {
   close_world(w);
 }
 
+/* What a pipe does not take at once waits for its own thread, and for no other. */
+TEST(a_large_answer_that_nothing_reads_holds_no_thread_up) {
+  enum { SIZE = 300000 };
+  world *w = open_world((tp_mcp_server_options){.stdio = true});
+  char *large = calloc(1, SIZE + 1);
+  size_t got = 0;
+  memset(large, 'x', SIZE);
+  initialize(w, "{}");
+  say(w, CALL("5", "waits", ""));
+  latch_wait(&w->held, 1);
+  assert_int_equal(tp_tool_complete(w->token, false, tp_text_of(large), NULL), TP_OK);
+  struct pollfd ready = {.fd = w->from, .events = POLLIN};
+  assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
+  assert_int_equal(tp_mcp_server_set_list(w->server, TP_MCP_LIST_PROMPTS, (tp_text){"\x90", 1}, NULL), TP_OK);
+  for (char c = 0; c != '\n'; got++) assert_int_equal(read(w->from, &c, 1), 1);
+  assert_true(got > 100000); /* the text of a result is cut, and says so */
+  expect(hear(w), "notifications/prompts/list_changed");
+  free(large);
+  close_world(w);
+}
+
 TEST(clients_are_notified_of_changed_tools) {
   world *w = open_world((tp_mcp_server_options){.stdio = true});
   say(w,

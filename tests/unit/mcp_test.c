@@ -433,12 +433,13 @@ TEST(each_hostile_server_has_its_outcome) {
 TEST(a_tool_that_is_too_large_leaves_room_for_its_siblings) {
   world *w = *state;
   add_server(w, "s", "large=300", OPTIONS(0));
-  assert_string_equal(list(w), "mcp__s__b ");
+  assert_string_equal(list(w), "mcp__s__z ");
   expect_diagnostic(
       w, "the tool \"a\" of the server s is left out: it has a description and a schema of more than 256 KiB");
   assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
   add_server(w, "s", "large=250", OPTIONS(0));
-  assert_string_equal(list(w), "mcp__s__a mcp__s__b mcp__s__z ");
+  assert_string_equal(list(w), "mcp__s__a mcp__s__b mcp__s__c mcp__s__z ");
+  expect_diagnostic(w, "of the 5 tools of the server s 4 are used");
 }
 
 /* The limit of the call is two minutes. */
@@ -1172,9 +1173,11 @@ static void call_ended(void *ctx, const tp_task_result *result) {
 
 TEST(what_a_server_wants_ends_with_its_call) {
   world *w = *state;
+  static thinker thinkers[COUNT(eras)]; /* which the model may have until the end of the runtime */
   for (size_t i = 0; i < COUNT(eras); i++) {
-    thinker t = {.text = NULL};
-    const tp_mcp_sampling sampling = answered_by(&t, (tp_mcp_sampling){0});
+    thinker *t = &thinkers[i];
+    *t = (thinker){.text = NULL};
+    const tp_mcp_sampling sampling = answered_by(t, (tp_mcp_sampling){0});
     char words[64];
     snprintf(words, sizeof words, "%s samples=1", eras[i]);
     add_server(w, "s", words, OPTIONS(.sampling = &sampling));
@@ -1183,21 +1186,22 @@ TEST(what_a_server_wants_ends_with_its_call) {
     const tp_task_spec spec = {
         .struct_size = sizeof spec, .tool = "mcp__s__echo", .arguments = json_value(w->writer, "{\"text\": \"x\"}")};
     assert_int_equal(tp_task_submit(w->runtime, TP_TASK_CALL, &spec, call_ended, &c, &submission, NULL), TP_OK);
-    latch_wait(&t.began, 1);
+    latch_wait(&t->began, 1);
     tp_submission_cancel(submission);
     latch_wait(&c.ended, 1);
     assert_int_equal(c.kind, TP_TOOL_CANCELLED);
     tp_submission_unref(submission);
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
     expect_no_tokens(w->runtime);
-    assert_int_equal(t.cancelled, 1);
+    assert_int_equal(t->cancelled, 1);
   }
 }
 
 /* It dies while the model thinks: its call fails at once, and the model is told. */
 TEST(a_server_that_dies_ends_what_it_wanted) {
   world *w = *state;
-  thinker t = {.text = NULL};
+  static thinker t; /* the turn of the model may end with the runtime only */
+  t = (thinker){.text = NULL};
   const tp_mcp_sampling sampling = answered_by(&t, (tp_mcp_sampling){0});
   add_server(w, "s", "samples=1 wants-and-dies", OPTIONS(.sampling = &sampling));
   assert_non_null(strstr(call(w, "mcp__s__echo", "{\"text\": \"x\"}"), "exited with code 6"));
