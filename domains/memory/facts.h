@@ -33,9 +33,11 @@ typedef struct tp__memory_facts {
 
 void tp__memory_facts_fini(tp__memory_facts *facts);
 
-/** Reads a model's answer: the JSON from its first to its last brace. What replaces something that is not known
- *  replaces nothing.
- *  @param said   the user's words; a quote is looked for in them without regard to case and white space.
+/** Reads a model's answer: the last JSON in it that has the list "facts" or is that list, wherever it stands; commas
+ *  that nothing follows do not count. "{}", "[]" and "no facts" in words are none. What replaces something that is not
+ *  known replaces nothing.
+ *  @param said   the user's words; a quote is looked for in them without regard to case, white space, the marks around
+ *                it and the forms of ' and ".
  *  @param known  what the model was shown.
  *  @return TP_ERR_MALFORMED for what is not the JSON that was asked for. */
 tp_status tp__memory_facts_read(tp__memory_store *store, tp_text answer, tp_text said, const tp__memory_list *known,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
+#include "domains/memory/facts.h"
 #include "tests/support/model.h"
 #include "turnphase/inbox.h"
 #include "turnphase/memory.h"
@@ -285,6 +286,75 @@ static uint64_t dead_jobs(void) {
   tp_drain_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_runtime_drain(runtime, 60000, &report, NULL), TP_OK);
   return report.jobs_dead;
+}
+
+/* ---- forms of answers ---- */
+
+#define ONE "{\"subject\": \"allergy\", \"statement\": \"No peanuts.\", \"quote\": \"allergic to peanuts\"}"
+#define LISTED "{\"facts\": [" ONE "]}"
+#define QUOTED(quote) "{\"facts\": [{\"subject\": \"a\", \"statement\": \"No peanuts.\", \"quote\": \"" quote "\"}]}"
+
+/** What is read of an answer. */
+static const struct form {
+  const char *answer;
+  tp_status status;
+  size_t facts, refused;
+} forms[] = {
+    {LISTED, TP_OK, 1, 0},
+    {"```json\n" LISTED "\n```", TP_OK, 1, 0},
+    {"Here are the facts:\n" LISTED "\nLet me know!", TP_OK, 1, 0},
+    {"<think>The user is allergic. I answer {\"facts\": ...}.</think>\n" LISTED, TP_OK, 1, 0},
+    {"<think>{\"facts\": []} would be none, but " QUOTED("nuts") "</think>" LISTED, TP_OK, 1, 0},
+    {"I use the form {facts: [...]}.\n" LISTED, TP_OK, 1, 0},
+    {LISTED " I left out {the rest}.", TP_OK, 1, 0},
+    {"[" ONE "]", TP_OK, 1, 0},
+    {"The list: [" ONE ", " ONE "] [1]", TP_OK, 2, 0},
+    {"{\"facts\": [" ONE ", ], }", TP_OK, 1, 0},
+    {"{\"facts\": [{\"subject\": \"a, ]\", \"statement\": \"x\\\"}, ]\", \"quote\": \"peanuts\"},]}", TP_OK, 1, 0},
+    {"{\"facts\": []}", TP_OK, 0, 0},
+    {"{}", TP_OK, 0, 0},
+    {"```json\n[ ]\n```", TP_OK, 0, 0},
+    {"There are no facts to keep.", TP_OK, 0, 0},
+    {"None.", TP_OK, 0, 0},
+    {"I see nothing here that should be remembered.", TP_OK, 0, 0},
+    {"No", TP_OK, 0, 0},
+    {QUOTED("\\\"allergic to peanuts\\\""), TP_OK, 1, 0},
+    {QUOTED("\xE2\x80\x9Cmoved to Lyon\xE2\x80\x9D"), TP_OK, 1, 0},
+    {QUOTED("\xC2\xAB moved to Lyon \xC2\xBB"), TP_OK, 1, 0},
+    {QUOTED("'I\xE2\x80\x99m allergic'"), TP_OK, 1, 0},
+    {QUOTED("I said \\\"yes\\\""), TP_OK, 1, 0},
+    {QUOTED("allergic to walnuts"), TP_OK, 0, 1},
+    {QUOTED("\\\"\\\""), TP_OK, 0, 1},
+    {"", TP_ERR_MALFORMED, 0, 0},
+    {"```", TP_ERR_MALFORMED, 0, 0},
+    {"``````", TP_ERR_MALFORMED, 0, 0},
+    {"I cannot.", TP_ERR_MALFORMED, 0, 0},
+    {"No problem, I like to help.", TP_ERR_MALFORMED, 0, 0},
+    {"{\"facts\": 3}", TP_ERR_MALFORMED, 0, 0},
+    {"{\"facts\": [" ONE ", {\"subject\": \"b", TP_ERR_MALFORMED, 0, 0}, /* cut: nothing of it */
+    {"[\"peanuts\"]", TP_ERR_MALFORMED, 0, 0},
+    {"No facts: {broken}", TP_ERR_MALFORMED, 0, 0},
+    {"}]", TP_ERR_MALFORMED, 0, 0},
+    {"[}", TP_ERR_MALFORMED, 0, 0},
+    {"{\"a\\", TP_ERR_MALFORMED, 0, 0}};
+
+TEST(object_is_found_wherever_it_stands_in_the_answer) {
+  static const char said[] = "I'm allergic to peanuts, I said \xE2\x80\x9Cyes\xE2\x80\x9D, and I moved to Lyon.";
+  const tp__memory_list known = {0};
+  tp__memory_store *store;
+  assert_int_equal(tp__memory_store_open(NULL, &store, NULL), TP_OK);
+  for (size_t i = 0; i < COUNT(forms); i++) {
+    tp__memory_facts facts;
+    char *answer = strdup(forms[i].answer); /* of its size: a byte read beyond it is seen */
+    assert_non_null(answer);
+    const tp_text text = {answer, strlen(answer)};
+    const tp_status status = tp__memory_facts_read(store, text, tp_text_of(said), &known, &facts);
+    if (status != forms[i].status || facts.count != forms[i].facts || facts.refused != forms[i].refused)
+      fail_msg("%s: %d, %zu kept, %zu refused", forms[i].answer, (int)status, facts.count, facts.refused);
+    tp__memory_facts_fini(&facts);
+    free(answer);
+  }
+  tp__memory_store_close(store);
 }
 
 TEST(failed_model_loses_no_word_and_is_asked_again) {
