@@ -46,7 +46,12 @@ async def answer(reader, writer):
         head = await reader.readuntil(b'\r\n\r\n')
         await reader.readexactly(int(re.search(rb'(?i)content-length: (\d+)', head).group(1)))
         writer.write(HEAD + EVENT)
-        await reader.read(1)  # until the other side leaves
+        while True:  # until the other side leaves
+            try:
+                await asyncio.wait_for(reader.read(1), 20)
+                break
+            except asyncio.TimeoutError:
+                writer.write(EVENT)
     except (OSError, asyncio.IncompleteReadError):
         pass
     writer.close()
@@ -169,16 +174,15 @@ async def open_streams(port, count, each):
         writer.close()
 
 
-def raise_limits():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (40000, 40000))
+def streams_that_fit():
+    """Each is two files of the server: that of its client, and that of the request to the model."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return STREAMS if hard == resource.RLIM_INFINITY else min(STREAMS, hard // 2 - 200)
 
 
 def open_streams_cost_little(program):
-    try:
-        raise_limits()
-    except (ValueError, OSError):
-        if STREAMS > 4000:
-            return 'it may not open 40,000 files'
+    count = streams_that_fit()
     with Model() as model, Serving(program, *model.options) as serving:
         asyncio.run(open_streams(serving.port, 20, lambda: None))
         until(lambda: nothing_is_open(serving))
@@ -186,13 +190,12 @@ def open_streams_cost_little(program):
 
         def look():
             seen.update(bytes=status_of(serving, 'VmRSS') - before, open=numbers(serving)['http_requests_open'])
-        asyncio.run(open_streams(serving.port, STREAMS, look))
+        asyncio.run(open_streams(serving.port, count, look))
         until(lambda: nothing_is_open(serving))
-        each = seen['bytes'] // STREAMS
-        print(f'# {STREAMS} open streams, with their turns and requests to a model: {each} bytes each')
-        assert seen['open'] == STREAMS, seen
+        each = seen['bytes'] // count
+        print(f'# {count} open streams, with their turns and requests to a model: {each} bytes each')
+        assert seen['open'] == count, seen
         assert each <= STREAM_BYTES_MAX or not LONG, each
-    return None
 
 
 # ---- the end ----
@@ -254,9 +257,6 @@ def main(program):
 
 if __name__ == '__main__':
     if '--model' in sys.argv:
-        try:
-            raise_limits()
-        except (ValueError, OSError):
-            pass
+        streams_that_fit()
         asyncio.run(serve_model())
     sys.exit(1 if main(os.path.abspath(sys.argv[1])) else 0)

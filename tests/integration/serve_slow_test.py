@@ -61,7 +61,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         super().setup()
 
     def do_POST(self):
-        self.rfile.read(int(self.headers['Content-Length']))
+        messages = json.loads(self.rfile.read(int(self.headers['Content-Length'])))['messages']
         self.send_response(200)
         self.send_header('Content-Type', 'text/event-stream')
         self.send_header('Connection', 'close')
@@ -69,11 +69,15 @@ class Answer(http.server.BaseHTTPRequestHandler):
         chunk = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
                  'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': PIECE}, 'finish_reason': None}]}
         event = f'data: {json.dumps(chunk)}\n\n'.encode()
-        for _ in range(self.server.size // len(PIECE) // 16):
+        said = messages[-1]['content']
+        calls = said.isdigit()  # an answer of so many bytes of text, which ends with a call
+        for _ in range((int(said) if calls else self.server.size) // len(PIECE) // 16):
             self.wfile.write(event * 16)
             self.server.written += 16 * len(PIECE)
         self.server.goes_on.wait()
-        chunk['choices'][0].update(delta={}, finish_reason='stop')
+        call = {'index': 0, 'id': 'c1', 'type': 'function', 'function': {'name': 'nothing', 'arguments': '{}'}}
+        chunk['choices'][0].update(delta={'tool_calls': [call]} if calls else {},
+                                   finish_reason='tool_calls' if calls else 'stop')
         self.wfile.write(f'data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n'.encode())
 
     def log_message(self, *_):
@@ -83,12 +87,12 @@ class Answer(http.server.BaseHTTPRequestHandler):
 class Reader:
     """A client that has asked for a stream and reads only when it is told to."""
 
-    def __init__(self, serving):
+    def __init__(self, serving, text='hi'):
         self.socket = socket.socket()
         self.socket.settimeout(LIMIT_S)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
         self.socket.connect(('127.0.0.1', serving.port))
-        body = json.dumps({'model': 'any', 'stream': True, 'messages': [{'role': 'user', 'content': 'hi'}]})
+        body = json.dumps({'model': 'any', 'stream': True, 'messages': [{'role': 'user', 'content': text}]})
         self.socket.sendall(f'POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\n'
                             f'Content-Length: {len(body)}\r\n\r\n{body}'.encode())
         self.text = bytearray()
@@ -172,6 +176,22 @@ def a_turn_that_goes_on_is_not_held_by_who_has_left(program):
         assert model.written == ANSWER_BYTES
 
 
+def each_answer_of_a_turn_is_held(program):
+    """The first answers end while something of them waits, at one size or another: the second ones are held, too."""
+    if not LONG:
+        return 'it takes 10 s: --long'
+    with Model() as model, Serving(program, *model.options()) as serving:
+        readers = [Reader(serving, str(size << 10)) for size in range(200, 680, 2)]
+        until(lambda: number_of(serving, 'answers_held_total') >= len(readers))
+        until(lambda: pauses(model)(serving))
+        assert ended(serving, 'cancelled') == 0
+        assert number_of(serving, 'http_requests_open') == len(readers)
+        for reader in readers:
+            reader.socket.close()
+        until(lambda: ended(serving, 'cancelled') == len(readers))
+    return None
+
+
 def the_deadline_of_a_turn_does_not_wait(program):
     with Model() as model, Serving(program, *model.options(), '--max-time', '1') as serving:
         reader = Reader(serving)
@@ -250,8 +270,8 @@ def a_reader_of_10_kb_a_second(program):
 
 CASES = [a_slow_reader_holds_the_model_back_and_gets_all, a_fast_reader_beside_it_is_not_held,
          a_client_that_leaves_ends_what_it_held, a_turn_that_goes_on_is_not_held_by_who_has_left,
-         the_deadline_of_a_turn_does_not_wait, an_end_does_not_wait_for_a_reader, what_waits_for_a_reader_is_bounded,
-         a_reader_of_10_kb_a_second]
+         each_answer_of_a_turn_is_held, the_deadline_of_a_turn_does_not_wait, an_end_does_not_wait_for_a_reader,
+         what_waits_for_a_reader_is_bounded, a_reader_of_10_kb_a_second]
 
 
 def main(program):
