@@ -117,6 +117,11 @@ static const struct name {
              {"pwd", true},
              {"passwort", true},
              {"kennwort", true},
+             {"pw", true},
+             {"senha", true},
+             {"wachtwoord", true},
+             {"l\xC3\xB6senord", true},
+             {"has\xC5\x82o", true},
              {"mot de passe", true},
              {"contrase\xC3\xB1"
               "a",
@@ -201,6 +206,7 @@ static bool find_password(const reader *r, const char *at, finding *f) {
     bool says_is;
     char quote;
     if (word < r->end && is_alnum(*word)) continue;
+    if (word - at == 2 && at > r->begin && (is_alnum(at[-1]) || (at[-1] & 0x80))) continue; /* "pw" ends other words */
     const char *value = skip_to_value(r, word, &says_is, &quote), *end = value;
     if (!value) continue;
     const bool is_password = names[i].is_password;
