@@ -328,7 +328,7 @@ static void discovered_locked(tp__mcp_session *s, tp_text supported, tp_text res
   if (version == TP_MCP_VERSION_NONE) {
     pause_locked(s, a, "it supports no version of the protocol that turnphase has");
   } else if (tp__mcp_version_has(version, TP__MCP_HAS_INITIALIZE)) {
-    initialize_locked(s, a);
+    if (s->is_probing) initialize_locked(s, a); /* else it is under way */
   } else {
     tp_text info = tp_value_get(tp_value_get(result, "_meta"), "io.modelcontextprotocol/serverInfo");
     take_server_locked(s, info, tp_value_get(result, "capabilities"));
@@ -345,8 +345,9 @@ static void discover_answered(void *ctx, const tp__mcp_answer *answer) {
   tp__lock_acquire(&s->lock);
   tp_text versions = tp_value_get(m->kind == TP__MCP_RESULT ? m->result : m->data,
                                   m->kind == TP__MCP_RESULT ? "supportedVersions" : "supported");
-  if (s->state != TP__MCP_STARTING || !s->is_probing) {
-    /* too late: the probe was over */
+  if (s->state != TP__MCP_STARTING || s->version != TP_MCP_VERSION_NONE ||
+      (!s->is_probing && m->kind == TP__MCP_ERROR)) {
+    /* too late: initialize is answered, or under way; a server that begins slowly may read both, and speak as here */
   } else if (m->kind == TP__MCP_RESULT && tp_value_kind_of(versions) == TP_VALUE_ARRAY) {
     discovered_locked(s, versions, m->result, &a);
   } else if (m->kind == TP__MCP_ERROR && m->code == TP__MCP_UNSUPPORTED_VERSION) {
@@ -364,7 +365,7 @@ static void initialize_answered(void *ctx, const tp__mcp_answer *answer) {
   const tp__mcp_message *m = answer->message;
   if (!m) return;
   tp__lock_acquire(&s->lock);
-  if (s->state != TP__MCP_STARTING) {
+  if (s->state != TP__MCP_STARTING || s->version != TP_MCP_VERSION_NONE) { /* server/discover was answered after all */
     release(s, &a);
     return;
   }

@@ -13,6 +13,7 @@
  *   wrong-ids      answers with other ids     twice         answers each request twice
  *   text-ids       answers with ids as text   string-null   answers with "result": null
  *   nothing        has no tools
+ *   late           answers server/discover when initialize has come, which it refuses: with new
  *   meta           answers calls with the _meta that they have
  *   mark           begins its answers with the mark of UTF-8
  *   raw=WHAT       answers calls with what cannot be read, or hardly; of=METHOD: answers that one so
@@ -370,7 +371,10 @@ static void take(const char *line) {
   unquote(method);
   is_raw = option("raw") && strcmp(method, option("of") ? option("of") : "tools/call") == 0;
   if (option("silent")) return;
-  if (strcmp(method, "server/discover") == 0) {
+  static char discover[64];
+  if (option("late") && strcmp(method, "server/discover") == 0) {
+    snprintf(discover, sizeof discover, "%s", id);
+  } else if (strcmp(method, "server/discover") == 0) {
     if (option("no-probe")) exit(9);
     if (option("no-answer")) return;
     if (option("new"))
@@ -378,6 +382,9 @@ static void take(const char *line) {
              "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}}}");
     else refuse(id, -32601, "Method not found");
   } else if (strcmp(method, "initialize") == 0) {
+    if (option("late"))
+      answer(discover,
+             "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"tools\":{}}}");
     if (is_new) refuse(id, -32601, "only 2026-07-28");
     else
       answer(id,

@@ -434,6 +434,14 @@ TEST(each_hostile_server_has_its_outcome) {
   assert_int_equal(processes_left(), 0);
 }
 
+/* It reads server/discover and initialize at once, after the limit of the first. */
+TEST(a_server_that_begins_slowly_is_of_the_era_that_it_says) {
+  world *w = *state;
+  add_server(w, "s", "new late", OPTIONS(.start_limit_ms = 4000));
+  assert_string_equal(list(w), TOOLS_OF("s"));
+  assert_string_equal(call(w, "mcp__s__echo", "{'text':'late'}"), "late");
+}
+
 TEST(a_tool_that_is_too_large_leaves_room_for_its_siblings) {
   world *w = *state;
   add_server(w, "s", "large=300", OPTIONS(0));
