@@ -905,8 +905,10 @@ int64_t tp__mcp_session_tick(tp__mcp_session *s, int64_t now_ns) {
   after a = {0};
   tp__lock_acquire(&s->lock);
   if (s->start_deadline_ns <= now_ns) {
-    char words[128];
-    snprintf(words, sizeof words, "it was not ready after %u ms", (unsigned)s->settings.options.start_limit_ms);
+    char words[192];
+    snprintf(words, sizeof words,
+             "it was not ready after %u ms (start_limit_ms); if it is downloaded first, run its command once by hand",
+             (unsigned)s->settings.options.start_limit_ms);
     pause_locked(s, &a, words);
   }
   if (s->probe_deadline_ns <= now_ns) initialize_locked(s, &a);

@@ -134,6 +134,8 @@ class Reader:
         self.script(place, 'project/dev', 'exec %s "$@"' % shlex.quote(os.path.join(ROOT, 'dev')))
         if mcp_server:
             self.script(place, 'bin/npx', 'exec %s' % shlex.quote(os.path.abspath(mcp_server)))
+        else:
+            os.environ.setdefault('npm_config_cache', os.path.expanduser('~/.npm'))  # what npx has fetched
         self.script(place, 'bin/turnphase', '''
 case "$* " in *" openai:"*) set -- "$@" --base-url %s --key-env OPENAI_API_KEY ;; esac
 case "$* " in *" --http "*) ;; "serve "*) set -- "$@" --http 127.0.0.1:%d ;; esac

@@ -79,6 +79,7 @@ class Reader:
                 file.write(f'#!/bin/sh\nexec {shlex.quote(os.path.abspath(mcp_server))}\n')
             os.chmod(os.path.join(place, 'bin', 'npx'), 0o755)
         else:
+            os.environ.setdefault('npm_config_cache', os.path.expanduser('~/.npm'))  # what npx has fetched
             self.call['params'].update(name='files__read_text_file', arguments={'path': 'forbidden.txt'})
         self.environment = {**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config',
                             'PATH': place + '/bin:' + os.environ['PATH']}
