@@ -2,10 +2,13 @@
  *
  * The command turnphase: plans to look at, conversations to play. It stands on the public headers alone. Data goes to
  * standard output, everything else to standard error; the exit status says what it came to (turnphase exit-status). */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
@@ -373,6 +376,8 @@ static const cli_command commands[] = {
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static int print_usage(cli_output *output) {
+  cli_output_init(output, CLI_COLOUR_AUTO);
+  cli_output_fold(output);
   cli_print_string(output,
                    "Examples:\n"
                    "  turnphase run --script model.yaml talk.yaml    play a conversation\n"
@@ -412,6 +417,8 @@ static int refuse_command(const char *word) {
   char hint[CLI_HINT_SIZE];
   cli_nearest nearest = cli_nearest_to(word);
   for (size_t i = 0; i < COMMANDS; i++) cli_nearest_try(&nearest, commands[i].name);
+  cli_nearest_try(&nearest, "--help");
+  cli_nearest_try(&nearest, "--version");
   cli_error("there is no command '%s'%s", word, cli_nearest_hint(&nearest, "", hint));
   cli_error("see: turnphase --help");
   return CLI_USAGE;
@@ -446,7 +453,8 @@ static int dispatch(int argc, char **argv, cli_output *output) {
     return CLI_USAGE;
   }
   if (asks_help && argc > 2 && strcmp(argv[2], "--json") == 0) return print_help_json(output);
-  if (asks_help) return argc > 2 ? help_of(argv[2], output) : print_usage(output);
+  if (asks_help && argc > 2) return help_of(argv[2], output);
+  if (asks_help) return print_usage(output);
   if (asks_version) {
     cli_printf(output, "turnphase %s\n", tp_version());
     return CLI_OK;
@@ -465,8 +473,17 @@ static void forbid_core_files(void) {
   (void)setrlimit(RLIMIT_CORE, &limit);
 }
 
+/* A descriptor that is closed would become that of a file, which is then read or written in its place. This one is at
+ * its end, and cannot be written: what would be lost fails still. */
+static void fill_descriptors(void) {
+  int ends[2];
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && pipe(ends) == 0) close(ends[1]);
+}
+
 int main(int argc, char **argv) {
   cli_output output = {0};
+  fill_descriptors();
   forbid_core_files();
   cli_locale_start();
   signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */

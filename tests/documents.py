@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-OPTIONS, COMMANDS = 'cli/common/options.def', 'cli/main.c'
+OPTIONS, HELPS, COMMANDS = 'cli/common/options.def', 'cli/common/options_help.def', 'cli/main.c'
 TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 TABLE = re.compile(r'\n## Options\n.*\Z', re.S)
 FENCE = re.compile(r'^```.*?^```\s*?$', re.M | re.S)
@@ -48,6 +48,17 @@ def options_of(definition, groups):
         yield letter.strip("'0"), unquoted(name), unquoted(argument), bits, unquoted(text)
 
 
+def helps_of(definition, groups):
+    """{(name, CLI_…): help} of an option that means something else in some commands."""
+    helps = {}
+    for row in re.split(r'^HELP\(', re.sub(r'/\*.*?\*/', '', definition, flags=re.S), flags=re.M)[1:]:
+        name, commands, text = arguments_of(row.rstrip()[:-1])
+        for bit in re.findall(r'CLI_\w+', commands):
+            for each in groups.get(bit, {bit}):
+                helps[unquoted(name), each] = unquoted(text)
+    return helps
+
+
 def groups_of(header):
     groups = {}
     for name, bits in re.findall(r'(CLI_(?:OF_TURN|EVERY)) = ([^,}]*)', header):
@@ -57,12 +68,13 @@ def groups_of(header):
     return groups
 
 
-def table_of(command_bit, options):
+def table_of(command_bit, options, helps):
     lines = ['', '## Options', '', '<!-- Written by tests/documents.py from the table of the command. -->', '',
              '| option | what it does |', '|---|---|']
     for letter, name, argument, bits, text in options:
         if command_bit in bits:
             shown = ('`-%s`, ' % letter if letter else '') + '`--%s`' % ' '.join(filter(None, (name, argument)))
+            text = helps.get((name, command_bit), text)
             text = re.sub(r'[*|]', r'\\\g<0>', text).replace('<', '&lt;')
             lines.append('| %s | %s |' % (shown.replace('|', '\\|'), text))
     return '\n'.join(lines) + '\n'
@@ -70,9 +82,10 @@ def table_of(command_bit, options):
 
 def pages_of(read):
     """(path, what its table of options is) for each command."""
-    options = list(options_of(read(OPTIONS), groups_of(read('cli/common/options.h'))))
+    groups = groups_of(read('cli/common/options.h'))
+    options, helps = list(options_of(read(OPTIONS), groups)), helps_of(read(HELPS), groups)
     for bit, name in re.findall(r'\{\.bit = (CLI_\w+),\s+\.name = "([\w-]+)"', read(COMMANDS)):
-        yield 'docs/command/%s.md' % name, table_of(bit, options)
+        yield 'docs/command/%s.md' % name, table_of(bit, options, helps)
 
 
 def commands_have_pages(path, text, tree):

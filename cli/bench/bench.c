@@ -92,11 +92,8 @@ static int open_scripts(bench *b) {
 
 static int check_names(const bench *b) {
   const cli_words *names = &b->arguments->phases;
-  for (size_t i = 0; i < names->count; i++) {
-    if (tp_phase_find(b->runtime, names->items[i])) continue;
-    cli_error("there is no phase '%s'; see: turnphase phases", names->items[i]);
-    return CLI_USAGE;
-  }
+  for (size_t i = 0; i < names->count; i++)
+    if (!cli_phase_find(b->runtime, names->items[i])) return CLI_USAGE;
   return CLI_OK;
 }
 

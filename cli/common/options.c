@@ -260,6 +260,18 @@ static const struct row rows[] = {
 #include "cli/common/options.def"
 #undef OPTION
 };
+/** The help of an option in some commands. */
+struct help {
+  const char *name;
+  unsigned commands;
+  const char *help;
+};
+
+static const struct help helps[] = {
+#define HELP(name, commands, help) {name, commands, help},
+#include "cli/common/options_help.def"
+#undef HELP
+};
 enum { OPTION_COUNT = sizeof rows / sizeof rows[0], NAMES_MAX = 128 };
 
 /* What getopt_long() gives for an option without a letter. */
@@ -362,6 +374,11 @@ static bool is_option(const char *word, const char *argument) {
   return argument == word && argument[0] == '-' && argument[1] == '-' && argument[2] != '\0';
 }
 
+/* A file, an address or a model has a name. A text may be empty, and so may the id of a tenant. */
+static bool needs_word(const struct row *row) {
+  return strcmp(row->argument, "TEXT") != 0 && strcmp(row->argument, "ID") != 0 && strcmp(row->argument, "NAME") != 0;
+}
+
 /* Of two values one would have no effect. A flag that is given again says the same. */
 static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
   const take_fn many[] = {take_flag,       take_words,        take_model,         take_script, take_only_model,
@@ -412,6 +429,10 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
       return bad_usage(command);
     }
     const struct row *row = row_of(value);
+    if (optarg && !optarg[0] && needs_word(row)) {
+      cli_error("--%s needs its %s, and got an empty text", row->name, row->argument);
+      return bad_usage(command);
+    }
     if (!is_first(row, given)) return bad_usage(command);
     if (!row->target.take(arguments, row, optarg)) return bad_usage(command);
     keep_given(arguments, row, row->argument ? optarg : NULL);
@@ -441,12 +462,18 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->sampling_models.items);
 }
 
-static void print_option(const struct row *row, cli_output *output) {
+static const char *help_of(const struct row *row, unsigned command) {
+  for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++)
+    if ((helps[i].commands & command) && strcmp(helps[i].name, row->name) == 0) return helps[i].help;
+  return row->help;
+}
+
+static void print_option(const struct row *row, unsigned command, cli_output *output) {
   char words[64], letter[8] = "    ";
   if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
   snprintf(words, sizeof words, "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
            row->argument ? row->argument : "");
-  cli_printf(output, "  %-26s %s\n", words, row->help);
+  cli_printf(output, "  %-26s %s\n", words, help_of(row, command));
 }
 
 void cli_help(const cli_command *command, cli_output *output) {
@@ -457,7 +484,7 @@ void cli_help(const cli_command *command, cli_output *output) {
                                                : " [OPTION…]",
              command->description);
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (rows[i].commands & command->bit) print_option(&rows[i], output);
+    if (rows[i].commands & command->bit) print_option(&rows[i], command->bit, output);
 }
 
 /* ---- the same for programs ---- */
@@ -473,7 +500,7 @@ static void add_actions(cli_map *map, const char *actions) {
   cli_map_close(map);
 }
 
-static void add_option(cli_map *map, const struct row *row) {
+static void add_option(cli_map *map, const struct row *row, unsigned command) {
   cli_map_open(map, NULL);
   cli_map_add_string(map, "name", row->name);
   if (row->letter) cli_map_add_text(map, "letter", (tp_text){&row->letter, 1});
@@ -482,7 +509,7 @@ static void add_option(cli_map *map, const struct row *row) {
   for (size_t i = 0; i < WORDS_MAX; i++)
     if (row->target.words[i]) cli_map_add_string(map, NULL, row->target.words[i]);
   cli_map_close(map);
-  cli_map_add_string(map, "help", row->help);
+  cli_map_add_string(map, "help", help_of(row, command));
   cli_map_close(map);
 }
 
@@ -497,7 +524,7 @@ int cli_help_json(const cli_command *command, cli_output *output) {
   cli_map_add_string(&map, "examples", command->examples);
   cli_map_open_list(&map, "options");
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (rows[i].commands & command->bit) add_option(&map, &rows[i]);
+    if (rows[i].commands & command->bit) add_option(&map, &rows[i], command->bit);
   cli_map_close(&map);
   return cli_map_print(&map, output);
 }

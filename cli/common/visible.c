@@ -34,12 +34,19 @@ static bool is_hidden(uint32_t code) {
   return false;
 }
 
+/* Names of files may have any bytes: one that begins no character stands for itself, and hides nothing after it. */
+static size_t size_of(const unsigned char *bytes, size_t left) {
+  size_t size = bytes[0] < 0xC2 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : bytes[0] < 0xF5 ? 4 : 1;
+  for (size_t i = 1; i < size; i++)
+    if (i == left || (bytes[i] & 0xC0) != 0x80) return 1;
+  return size;
+}
+
 size_t cli_visible_step(tp_text text, uint32_t *ret_code, cli_visibility *ret_visibility) {
   assert(text.size > 0);
   const unsigned char *bytes = (const unsigned char *)text.data;
-  size_t size = bytes[0] < 0x80 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : 4;
-  if (size > text.size) size = text.size;
-  uint32_t code = decode(bytes, size);
+  size_t size = size_of(bytes, text.size);
+  uint32_t code = size == 1 && bytes[0] >= 0x80 ? 0xFFFD : decode(bytes, size);
   bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   *ret_visibility = control ? CLI_CONTROL : is_hidden(code) ? CLI_HIDDEN : CLI_VISIBLE;
   if (ret_code) *ret_code = code;

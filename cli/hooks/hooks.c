@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common/exit_status.h"
@@ -412,7 +413,17 @@ static int print_check_json(const cli_hooks_opened *o, tp_status status, const t
   return printed != CLI_OK ? printed : status == TP_OK ? CLI_OK : (int)cli_exit_of(status);
 }
 
+void cli_hooks_say_none(const char *directory) {
+  char below[4096];
+  struct stat found;
+  snprintf(below, sizeof below, "%s/hooks", directory);
+  bool has_below = stat(below, &found) == 0 && S_ISDIR(found.st_mode);
+  cli_error("%s has no hooks: no file *.yaml or *.yml%s%s%s", directory, has_below ? "; did you mean '" : "",
+            has_below ? below : "", has_below ? "'?" : "");
+}
+
 static void print_check(const cli_hooks_opened *o, cli_output *output) {
+  if (tp_hooks_each(o->hooks, NULL, NULL) == 0) cli_hooks_say_none(o->directory);
   cli_printf(output, "%zu hooks, all of them could be committed\n", tp_hooks_each(o->hooks, NULL, NULL));
   cli_printf(output, "content %s, %s\n", tp_hooks_hash(o->hooks), cli_hooks_is_trusted(o) ? "trusted" : "not trusted");
   if (!cli_hooks_is_trusted(o)) cli_printf(output, "look at it, then: turnphase hooks trust %s\n", o->directory);

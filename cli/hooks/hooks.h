@@ -57,6 +57,8 @@ void cli_hooks_close(cli_hooks_opened *opened);
 int cli_hooks_list(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_import(const cli_arguments *arguments, cli_output *output);
 int cli_hooks_new(const cli_arguments *arguments, cli_output *output);
+/** Says that a directory has no hooks, and which directory was meant. */
+void cli_hooks_say_none(const char *directory);
 /** Warns of programs and scripts of hooks that are not there, and of code whose files are not known. */
 void cli_hooks_warn_of_files(const tp_hooks *hooks);
 /** hook_stats.c: what the records of a data directory have of each hook. */

@@ -279,7 +279,7 @@ static int print_json(listing *l) {
 static void print_text(listing *l, bool is_verbose) {
   const char *directory = l->opened->directory;
   if (tp_hooks_each(l->opened->hooks, is_verbose ? add_long : add_short, l) == 0) {
-    cli_error("%s has no hooks: no file *.yaml or *.yml", directory);
+    cli_hooks_say_none(directory);
     return;
   }
   if (l->count > 1) qsort(l->rows, l->count, sizeof *l->rows, by_event);

@@ -13,6 +13,7 @@
 #include "cli/common/table.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
+#include "cli/run/payload.h"
 
 /* What a turn is not about leaves its cells empty. */
 enum { TIME, ACTION, NAME, PHASE, TURN, DETAIL, COLUMNS };
@@ -142,11 +143,8 @@ static int read_query(listing *list, tp_audit_query *query) {
     return CLI_USAGE;
   }
   if (arguments->phases.count == 1) {
-    list->phase = tp_phase_find(list->data->names, arguments->phases.items[0]);
-    if (!list->phase) {
-      cli_error("there is no phase '%s'; see: turnphase phases", arguments->phases.items[0]);
-      return CLI_USAGE;
-    }
+    list->phase = cli_phase_find(list->data->names, arguments->phases.items[0]);
+    if (!list->phase) return CLI_USAGE;
   }
   if (!arguments->since || cli_date_read_since(arguments->since, &query->from_unix_ms)) return CLI_OK;
   cli_error("--since takes 90s, 10m, 2h, 3d, 2026-11-22 or 2026-11-22T23:50:34 (UTC), not '%s'", arguments->since);

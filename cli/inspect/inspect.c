@@ -8,6 +8,7 @@
 #include "cli/common/table.h"
 #include "cli/common/visible.h"
 #include "cli/run/host.h"
+#include "cli/run/payload.h"
 
 static tp_plan_format format_of(const cli_arguments *arguments) {
   return arguments->dot ? TP_PLAN_DOT : arguments->json ? TP_PLAN_JSON : TP_PLAN_TABLE;
@@ -167,9 +168,8 @@ int cli_plan(const cli_arguments *arguments, cli_output *output) {
   tp_runtime *runtime;
   int opened = cli_host_open(arguments, NULL, NULL, &runtime);
   if (opened != CLI_OK) return opened;
-  uint32_t phase = arguments->operand ? tp_phase_find(runtime, arguments->operand) : TP_PHASE_NONE;
+  uint32_t phase = arguments->operand ? cli_phase_find(runtime, arguments->operand) : TP_PHASE_NONE;
   if (arguments->operand && !phase) {
-    cli_error("there is no phase '%s'; see: turnphase phases", arguments->operand);
     tp_runtime_free(runtime);
     return CLI_USAGE;
   }

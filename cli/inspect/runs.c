@@ -19,6 +19,7 @@
 #include "cli/inspect/running.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
+#include "cli/run/payload.h"
 #include "runtime/base/check.h"
 
 enum { NAME_SIZE = 48, STATE_SIZE = 64 };
@@ -189,9 +190,10 @@ static bool show_followed(void *ctx, const tp_entry_record *entry) {
 static int read_phases(listing *list) {
   const cli_words *words = &list->arguments->phases;
   for (size_t i = 0; i < words->count; i++) {
-    uint32_t phase = tp_phase_find(list->data->names, words->items[i]);
-    if (!phase || list->phase_count == 64) {
-      cli_error("there is no phase '%s'; see: turnphase phases", words->items[i]);
+    uint32_t phase = cli_phase_find(list->data->names, words->items[i]);
+    if (!phase) return CLI_USAGE;
+    if (list->phase_count == sizeof list->phases / sizeof *list->phases) {
+      cli_error("--phase may be given %zu times", list->phase_count);
       return CLI_USAGE;
     }
     assert(list->phase_count < sizeof list->phases / sizeof *list->phases);

@@ -79,10 +79,19 @@ static void print_part(cli_table *table, const char *name, int64_t ns, int64_t w
   cli_table_row(table, cells);
 }
 
+/* Also those that failed: each is in the time. A record names at most the first 1,024 steps. */
+static uint32_t requests_of(const cli_trace *t) {
+  uint32_t count = 0;
+  for (size_t i = 0; i < t->step_count; i++) count += t->steps[i].kind == TP_STEP_MODEL;
+  return count > t->iterations ? count : t->iterations;
+}
+
 static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *output) {
   char model[64], tools[64];
   int64_t whole_ns = t->ended_ns - t->began_ns;
-  snprintf(model, sizeof model, "%u request%s", t->iterations, t->iterations == 1 ? "" : "s");
+  uint32_t requests = requests_of(t);
+  snprintf(model, sizeof model, "%u request%s%s", requests, requests == 1 ? "" : "s",
+           requests > t->iterations ? ", with retries" : "");
   snprintf(tools, sizeof tools, "%u call%s, with their gates", t->tool_calls, t->tool_calls == 1 ? "" : "s");
   static const cli_column columns[] = {{.head = "", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
                                        {.head = "", .width = 8, .kind = CLI_COLUMN_RIGHT},

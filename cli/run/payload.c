@@ -7,6 +7,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/message.h"
+#include "cli/common/nearest.h"
 #include "cli/common/pool.h"
 #include "cli/run/event.h"
 #include "runtime/base/check.h"
@@ -177,4 +178,16 @@ tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, siz
   }
   *ret_count = count;
   return fields;
+}
+
+uint32_t cli_phase_find(const tp_runtime *runtime, const char *name) {
+  char hint[CLI_HINT_SIZE];
+  uint32_t found = tp_phase_find(runtime, name);
+  if (found) return found;
+  cli_nearest nearest = cli_nearest_to(name);
+  const tp_phase *phase;
+  for (uint32_t id = 1; (phase = tp_phase_get(runtime, id)) != NULL; id++) cli_nearest_try(&nearest, phase->name);
+  cli_error("there is no phase '%s'%s%s", name, cli_nearest_hint(&nearest, "", hint),
+            nearest.name ? "" : "; see: turnphase phases");
+  return 0;
 }

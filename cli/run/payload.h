@@ -28,4 +28,7 @@ tp_field *cli_payload_for(const cli_payload *payload, const tp_phase *phase, siz
 bool cli_phase_carries(const tp_phase *phase, uint32_t field);
 void cli_payload_free(cli_payload *payload);
 
+/** The phase of a name or alias. @return 0 after saying that there is none, and which was meant. */
+uint32_t cli_phase_find(const tp_runtime *runtime, const char *name);
+
 #endif

@@ -29,11 +29,13 @@ enum { DRAIN_LIMIT_MS = 30000, INTERRUPTED_LIMIT_MS = 1000, WAIT_MS = 60000, NAM
 typedef struct listing {
   cli_output *output;
   bool json;
+  size_t count;
 } listing;
 
 static bool print_tool(void *ctx, const tp_tool_listing *shown) {
-  const listing *l = ctx;
+  listing *l = ctx;
   const tp_tool *tool = shown->tool;
+  l->count++;
   if (!l->json) {
     static const cli_column columns[] = {{.head = "", .width = NAME_WIDTH},
                                          {.head = "", .width = OWNER_WIDTH, .least = 6, .rank = 1},
@@ -62,6 +64,8 @@ static int list(tp_runtime *runtime, const cli_arguments *arguments, cli_output 
   listing l = {.output = output, .json = arguments->json};
   tp_fault fault = {0};
   tp_status status = tp_runtime_tools(runtime, print_tool, &l, NULL, &fault);
+  if (status == TP_OK && l.count == 0)
+    cli_error("there are no tools: --files DIR, --mcp NAME=COMMAND, --tasks tools or --load LIB.so has some");
   return status == TP_OK ? CLI_OK : cli_fault("the tools", status, &fault);
 }
 

@@ -4,6 +4,9 @@
  *
  *    server PORT [SCRIPT.yaml]      # port 0: any; prints "listening on 127.0.0.1:PORT"
  *
+ * Built by itself:
+ *    cc -D_GNU_SOURCE server.c -o server $(pkg-config --cflags --libs turnphase turnphase-declared) -pthread
+ *
  *    POST /v1/chat/completions      # "stream": true for server-sent events
  *         X-Session-Id: ID          # a session that stays: with one message its own history is used, with more the
  *                                   # request's. Without the header: a session for this request alone

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The command's words: help, exit statuses, plans and phases, colours, and outputs that cannot be written. */
+#include <sys/wait.h>
+
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
@@ -44,6 +46,53 @@ TEST(help_of_a_command_is_its_own) {
   assert_true(own.out.size == asked.out.size && memcmp(own.out.data, asked.out.data, own.out.size) == 0);
   command_free(&own);
   command_free(&asked);
+}
+
+/* Options of several commands: what one of them means stands under no other. */
+TEST(help_of_an_option_is_that_of_its_command) {
+  static const struct {
+    const char *command, *has, *lacks;
+  } rows[] = {
+      {"plot", "of this session only", "order key"},
+      {"jobs", "of this order key only", "of this session only"},
+      {"bench", "whole turns in place of bare ones", "played in order"},
+      {"run", "a script of responses, played in order", "bare"},
+      {"memory", "search 10, and no more than 1000", "below this id, the last of the page before; to erase"},
+      {"forget", "turns of which nothing is newer", "memory list"},
+      {"store", "prune: what is older", "sessions"},
+      {"explain", "for programs: JSON\n", "JSON Lines"},
+      {"runs", "for programs: JSON Lines", "jobs without it"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    command c = {.arguments = {rows[i].command, "--help"}};
+    assert_status(&c, 0);
+    assert_holds(&c.out, rows[i].has);
+    if (strstr(c.out.data, rows[i].lacks)) fail_msg("%s: %s", rows[i].command, rows[i].lacks);
+    command_free(&c);
+  }
+}
+
+/* A descriptor that was closed is not that of a store or of an event: nothing waits for it, and nothing is written. */
+TEST(closed_descriptors_are_no_input_and_no_output) {
+  static const struct {
+    const char *line;
+    int status;
+  } rows[] = {{"\"$TURNPHASE\" phases <&- >&-", 74},
+              {"\"$TURNPHASE\" phases <&- 2>&- >/dev/null", 0},
+              {"\"$TURNPHASE\" run --model script:/no/file <&- 2>/dev/null", 78},
+              {"\"$TURNPHASE\" phases --nope <&- 2>&- >/dev/null", 2}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    int status = system(rows[i].line);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != rows[i].status) fail_msg("%s: %x", rows[i].line, status);
+  }
+}
+
+/* A byte that begins no character hides nothing of what follows it. */
+TEST(escapes_after_broken_characters_are_shown) {
+  command c = {.arguments = {"m\xff\x1b[31m\xe2\x1b[32m"}};
+  assert_status(&c, 2);
+  assert_holds(&c.err, "'m\xff<U+001B>[31m\xe2<U+001B>[32m'");
+  command_free(&c);
 }
 
 /* Each action of each command is known where it is run, too: it says what it needs. */
@@ -167,6 +216,11 @@ TEST(words_that_are_nearly_right_get_the_name_that_was_meant) {
        "jobs has no action 'lst'; did you mean 'list'? The actions are: list, show, redrive or discard"},
       {{"memory", "serach"}, "did you mean 'search'?"},
       {{"ask", "foo"}, "ask has no action 'foo'. The actions are: list or answer\n"},
+      {{"--hlep"}, "there is no command '--hlep'; did you mean '--help'?"},
+      {{"plan", "turn.intak"}, "there is no phase 'turn.intak'; did you mean 'turn.intake'?"},
+      {{"bench", "--phase", "tool.prre"}, "there is no phase 'tool.prre'; did you mean 'tool.pre'?"},
+      {{"run", "--script="}, "--script needs its MODEL.yaml, and got an empty text"},
+      {{"plan", "--hooks", ""}, "--hooks needs its DIR, and got an empty text"},
       {{"mcp", ""}, "mcp has no action ''. The actions are: "},
   };
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
