@@ -16,6 +16,7 @@
 enum {
   PAUSE_MS = 1000, /* before the first start after an end; twice as long each time */
   PAUSE_MS_MAX = 60000,
+  PROBE_MS_MAX = 5000, /* of silence at server/discover; the question stays open */
   REQUESTS_MAX = 4096,
   STRAYS_MAX = 1000, /* lines that are no messages: then the server is ended */
   ASKS_MAX = 16,     /* that wait for people and models */
@@ -424,7 +425,8 @@ static void start_locked(tp__mcp_session *s, after *a) {
     initialize_locked(s, a);
   } else {
     s->is_probing = true;
-    s->probe_deadline_ns = now_ns + limit_ns / 4;
+    s->probe_deadline_ns =
+        now_ns + (limit_ns / 4 < PROBE_MS_MAX * TP__NS_IN_MS ? limit_ns / 4 : PROBE_MS_MAX * TP__NS_IN_MS);
     if (request_locked(s, "server/discover", NULL, 0, &(tp__mcp_asker){.on_answer = discover_answered, .ctx = s}, NULL,
                        &fault) != TP_OK)
       pause_locked(s, a, fault.message);

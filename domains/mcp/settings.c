@@ -6,7 +6,7 @@
 
 enum {
   NAME_BYTES_MAX = 32,
-  START_LIMIT_MS = 20000,
+  START_LIMIT_MS = 60000, /* npx and uvx download a server at its first start */
   START_LIMIT_MS_MAX = 300000,
   CALL_LIMIT_MS = 120000,
   RESULT_BYTES_MAX = 100000,
