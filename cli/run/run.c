@@ -309,6 +309,9 @@ static bool waits_on(player *p, int64_t began_ns, uint64_t postponed_before) {
   return !p->give_up_ns || tp__monotonic_ns() < p->give_up_ns;
 }
 
+static const char postponed_words[] =
+    "what it needs is busy, full, out of reach or not given to this process: `turnphase jobs list` names it";
+
 /* What the background did not do in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = tp__monotonic_ns();
@@ -325,7 +328,7 @@ static int64_t wait_for_jobs(player *p, const char *session) {
   look_for_dead(p);
   if (status == TP_OK) p->is_postponed = false;
   if (status != TP_OK) {
-    const char *why = p->is_postponed ? "what it needs is busy, full or out of reach" : tp_status_text(status);
+    const char *why = p->is_postponed ? postponed_words : tp_status_text(status);
     cli_error("warning: background work of session %s: %s", session, why);
     p->any_background = false; /* none that could be said to be done */
     int interrupted = cli_interrupted(&p->interrupt);

@@ -18,6 +18,7 @@
 #include "stores/sqlite/database.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
+static const char facts_word[] = "facts";   /* a policy: with it a turn's job says what it was made for */
 
 /* ---- what several handlers do ---- */
 
@@ -57,11 +58,12 @@ static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
 }
 
 static tp_answer policy_classifier(void *ctx, tp_call *call) {
-  (void)ctx;
+  const tp__memory_domain *domain = ctx;
   tp__memory_policy policy = tp__memory_policy_of(tp_call_text(call, TP_FIELD_TEXT));
   tp_status status = emit_policy(call, "read", policy.read);
   if (status == TP_OK) status = emit_policy(call, "write", policy.write);
   if (status == TP_OK) status = emit_policy(call, "tools", policy.tools);
+  if (status == TP_OK && domain->has_model) status = emit_policy(call, facts_word, true);
   if (status == TP_OK && !(policy.read && policy.write && policy.tools))
     status =
         tp_call_emit_audit(call, "memory.policy", "the user's words restrict the use of memory in this turn", NULL);
@@ -440,6 +442,24 @@ static tp__memory_said said_for_facts(const tp__memory *memory, tp_text answer) 
   return said;
 }
 
+/** What becomes of a turn's facts. */
+typedef enum facts_part { FACTS_NONE, FACTS_HERE, FACTS_ELSEWHERE } facts_part;
+
+/* The policy goes with the job, whichever process takes it. A job without it was made where there was no model, or by a
+ * version that did not say: then the process does what it can. */
+static facts_part facts_of(const tp__memory_domain *domain, const tp_call *call, tp_text said) {
+  const bool is_stated = tp_call_policy(call, memory_word, facts_word).size > 0;
+  if (tp__memory_is_blank(said) || (is_stated && !allowed(call, facts_word))) return FACTS_NONE;
+  if (domain->has_model) return FACTS_HERE;
+  return is_stated ? FACTS_ELSEWHERE : FACTS_NONE;
+}
+
+static tp_answer wait_for_model(tp_call *call) {
+  return tp_call_postpone(call, TP_ERR_MODEL,
+                          "the words are kept, and their facts wait for a process with the model: give one "
+                          "tp_memory_options.model (`--facts MODEL`), or discard the job (`turnphase jobs discard`)");
+}
+
 /* The user's words come first: the lines of a session stand in the order in which they were said. */
 static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, int64_t said_ms,
                             const clean_texts *clean) {
@@ -448,17 +468,18 @@ static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__
                        .turn = tp_call_id(call, TP_ID_TURN),
                        .text = clean->user};
   const tp__memory_said said = said_for_facts(&memory, clean->assistant);
+  const facts_part part = facts_of(domain, call, said.memory.text);
   tp_status status = keep(domain, call, scope, &memory);
-  if (status == TP_OK && domain->has_model)
+  if (status == TP_OK && part == FACTS_HERE)
     status = note_cut(call, memory.text.size, TP__MEMORY_FACTS_TEXT_MAX, "read for facts");
   memory.part = tp_text_of(tp__memory_assistant);
   memory.text = clean->assistant;
   if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, scope, &memory);
   tp_status facts = TP_OK;
   bool again = false;
-  if (status == TP_OK && domain->has_model && !tp__memory_is_blank(said.memory.text))
-    facts = tp__memory_extract_facts(domain, call, scope, &said, &again);
+  if (status == TP_OK && part == FACTS_HERE) facts = tp__memory_extract_facts(domain, call, scope, &said, &again);
   if (status == TP_OK) status = make_vectors(domain, call, scope); /* what was said is kept, whatever facts became */
+  if (status == TP_OK && part == FACTS_ELSEWHERE) return wait_for_model(call);
   if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
   return answer(call, status != TP_OK ? status : facts);
 }

@@ -72,7 +72,8 @@ typedef struct tp_memory_options {
   const tp_memory_embedder *embedder;
   /** post_turn_extractor also extracts facts with it. Taken on success. With an inbox, of this runtime, it has no
    *  destroy and does not name TP_INBOX_OF_SESSION; the inbox is kept until the last handler is destroyed. NULL:
-   *  messages are stored, and no facts are extracted. */
+   *  messages are stored, and no facts are extracted; a job that was made with a model is postponed after that, until a
+   *  process with a model takes it. */
   const tp_model *model;
   /** Bytes of the indexes in memory of all scopes that are recalled from, some 250 for each memory; 0: 268,435,456. The
    *  index that was not used for longest goes first and is made again from the file, which takes some 3 µs for each

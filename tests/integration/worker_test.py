@@ -28,10 +28,11 @@ class World:
         with open(f'{self.directory}/{name}', 'w') as file:
             file.write(text)
 
-    def begin(self, *words, kind='ledger', work_ms=0, out=None):
+    def begin(self, *words, kind='ledger', work_ms=0, out=None, with_memory=False):
         environment = {**os.environ, 'TURNPHASE_TEST_DOMAIN': kind, 'TURNPHASE_LEDGER': f'{self.directory}/ledger',
                        'TURNPHASE_LEDGER_MS': str(work_ms)}
-        loaded = [] if words[0] == 'jobs' or words[0] == 'store' else ['--no-memory', '--load', DOMAIN]
+        is_bare = with_memory or words[0] in ('jobs', 'store', 'memory')
+        loaded = [] if is_bare else ['--no-memory', '--load', DOMAIN]
         child = subprocess.Popen([COMMAND, *words, *loaded], cwd=self.directory, env=environment,
                                  stdin=subprocess.DEVNULL, stdout=out or subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True)
@@ -144,6 +145,27 @@ def job_of_another_process_is_seen_while_it_waits(world):
     worker.communicate(timeout=LIMIT_S)
 
 
+def facts_wait_for_a_worker_with_a_model(world):
+    """Made with a model, which fails; then a worker without one leaves the job to one that has it."""
+    fact = {'facts': [{'subject': 'the user', 'statement': 'The user lives in Munich.', 'quote': 'live in Munich'}]}
+    world.write('talk.jsonl', '{"session": "s", "user": "I live in Munich."}\n')
+    world.write('none.yaml', 'responses: []\n')
+    world.write('facts.yaml', json.dumps({'responses': [{'text': json.dumps(fact)}]}))
+    world.ran('run', '--data', 'kept', '--script', 'model.yaml', '--facts', 'script:none.yaml', 'talk.jsonl',
+              with_memory=True, exit_status=73)
+    world.ran('jobs', 'redrive', 'kept', '1')
+    without = world.begin('worker', 'kept', with_memory=True)
+    world.wait_for(lambda: world.jobs()[0]['reason'] == 'postponed', 'the postponed job')
+    without.send_signal(signal.SIGTERM)
+    without.communicate(timeout=LIMIT_S)
+    job = world.jobs()[0]
+    assert job['state'] == 'queued' and job['attempt'] == 0 and '--facts MODEL' in job['message'], job
+    world.ran('worker', 'kept', '--until-empty', '--facts', 'script:facts.yaml', with_memory=True)
+    assert [job['state'] for job in world.jobs()] == ['succeeded']
+    out, _ = world.ran('memory', 'list', 'kept')
+    assert out.count('The user lives in Munich.') == 1 and out.count('I live in Munich.') == 1, out
+
+
 class Chaos:
     """Two workers and a host on one directory: what is killed is begun again, what is stopped goes on."""
 
@@ -225,7 +247,7 @@ def every_job_ends_once_whatever_is_killed_or_stopped(world):
 CASES = [wrong_command_lines_say_what_is_wrong, directory_without_jobs_is_left_at_once,
          open_job_is_run_and_shown, job_that_fails_for_good_gives_73, signal_ends_it_between_jobs,
          job_that_runs_at_a_signal_ends_and_its_end_is_stored, job_of_another_process_is_seen_while_it_waits,
-         every_job_ends_once_whatever_is_killed_or_stopped]
+         facts_wait_for_a_worker_with_a_model, every_job_ends_once_whatever_is_killed_or_stopped]
 
 
 def main():
