@@ -314,6 +314,9 @@ static const struct form {
     {"{\"facts\": []}", TP_OK, 0, 0},
     {"{}", TP_OK, 0, 0},
     {"```json\n[ ]\n```", TP_OK, 0, 0},
+    {"I found nothing that lasts: []", TP_ERR_MALFORMED, 0, 0}, /* it may be the list of something else */
+    {"The sources are []. " LISTED, TP_OK, 1, 0},
+    {LISTED " Sources: []", TP_OK, 1, 0},
     {"There are no facts to keep.", TP_OK, 0, 0},
     {"None.", TP_OK, 0, 0},
     {"I see nothing here that should be remembered.", TP_OK, 0, 0},

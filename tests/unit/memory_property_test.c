@@ -107,3 +107,44 @@ TEST(what_others_store_changes_nothing) {
     for (int i = 0; i < SCOPES; i++) tp__memory_store_close(w.alone[i]);
   }
 }
+
+/* ---- what is left early ---- */
+
+/* A line that is left without a look at all of its parts is none of the best: with room for all, none is left. */
+static void compare_best(tp__memory_store *store, const char *text, size_t max, size_t all, unsigned seed) {
+  tp__memory_list best = {0}, every = {0};
+  assert_int_equal(tp__memory_recall(store, &scopes[0], tp_text_of(text), max, &best), TP_OK);
+  assert_int_equal(tp__memory_recall(store, &scopes[0], tp_text_of(text), all, &every), TP_OK);
+  assert_true(best.count <= every.count && (best.count == max || best.count == every.count));
+  for (size_t i = 0; i < best.count; i++)
+    if (best.items[i].id != every.items[i].id)
+      fail_msg("seed %u, the best %zu: '%s' recalls another one at %zu", seed, max, text, i);
+  tp__memory_list_fini(&best);
+  tp__memory_list_fini(&every);
+}
+
+TEST(what_is_left_early_is_none_of_the_best) {
+  enum { LINES = 400, SESSIONS = 25, QUESTIONS = 40, ROUNDS = 3 };
+  static const size_t most[] = {1, 3, 10, 64};
+  for (unsigned seed = 1; seed <= ROUNDS; seed++) {
+    tp__memory_store *store;
+    char text[TEXT_SIZE], turn[16], session[16];
+    state_of_random = seed;
+    assert_int_equal(tp__memory_store_open(NULL, &store, NULL), TP_OK);
+    for (uint32_t i = 0; i < LINES; i++) {
+      write_text(text);
+      snprintf(turn, sizeof turn, "t%u", i);
+      snprintf(session, sizeof session, "s%u", i * SESSIONS / LINES);
+      const tp__memory memory = {.said_ms = INT64_C(1683554160000) + (int64_t)i * 3600000,
+                                 .session = tp_text_of(session),
+                                 .turn = tp_text_of(turn),
+                                 .text = tp_text_of(text)};
+      assert_int_equal(tp__memory_put(store, &scopes[0], &memory, NULL), TP_OK);
+    }
+    for (int i = 0; i < QUESTIONS; i++) {
+      write_text(text);
+      for (size_t m = 0; m < sizeof most / sizeof *most; m++) compare_best(store, text, most[m], LINES, seed);
+    }
+    tp__memory_store_close(store);
+  }
+}
