@@ -689,7 +689,7 @@ static void take_stray(tp__mcp_session *s, tp_text line, const char *why) {
 /* What waits for an answer that cannot be read, or stands where none may, does not wait for its limit.
  * @return whether there was such a request. */
 static bool fail_unread(tp__mcp_session *s, tp_text json, const char *why) {
-  char words[TP_FAULT_MESSAGE_SIZE];
+  char words[TP_FAULT_MESSAGE_SIZE + 32];
   tp__mcp_unread unread;
   bool is_found = false;
   snprintf(words, sizeof words, "its answer cannot be read: %s", why);

@@ -125,8 +125,8 @@ static void insert_one(tp__jobs *jobs, tp__job_insert *insert) {
 static void insert_all(tp__jobs *jobs, tp__job_insert *const *inserts, size_t count) {
   const tp_store *store = tp__runtime_store(jobs->runtime);
   const tp_job *list[TP__JOB_INSERTS_MAX];
-  uint64_t ids[TP__JOB_INSERTS_MAX];
-  bool existed[TP__JOB_INSERTS_MAX];
+  uint64_t ids[TP__JOB_INSERTS_MAX] = {0};     /* a store need not say them of a job that it refuses */
+  bool existed[TP__JOB_INSERTS_MAX] = {false}; /* likewise */
   tp_status statuses[TP__JOB_INSERTS_MAX];
   TP__ASSERT(count > 0 && count <= TP__JOB_INSERTS_MAX);
   for (size_t i = 0; i < count; i++) list[i] = &inserts[i]->job;

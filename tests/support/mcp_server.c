@@ -27,6 +27,7 @@
  *   described=TEXT describes echo so               no-echo  does not have it
  *   progress       reports how far a call is, three times, and then what is none
  *   forms=N        asks a person N times before it answers a call, in the way of its era; echo then says the answers
+ *   reports-asked  reports how far the call is when it has asked for all of forms
  *   samples=N      the same, but wants an answer of a model; sample=WHAT: of what kind
  *   wants-and-dies ends when it has asked so
  *   outputs        value has an outputSchema; outputs=any: of any type; outputs=other: a changed one; lies: its result
@@ -244,6 +245,7 @@ static void say_answers(const char *id, const char *line, const char *key) {
 }
 
 static void take(const char *line);
+static void report_progress(const char *line);
 
 static void ask_forms(const char *id, const char *line) {
   char reply[4096] = "", wanted[16000] = "", list[4096] = "";
@@ -273,6 +275,7 @@ static void ask_forms(const char *id, const char *line) {
     return;
   }
   if (option("wants-and-dies")) exit(6);
+  if (option("reports-asked")) report_progress(line);
   if (option("lists")) take(list);
   for (long i = count; i > 0; i--)
     if (!fgets(reply, sizeof reply, stdin)) exit(0);

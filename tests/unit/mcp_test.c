@@ -28,6 +28,7 @@ typedef struct world {
   pthread_mutex_t lock;
   char diagnostics[TEXT_SIZE]; /* under lock; a line each */
   char progress[TEXT_SIZE];    /* of calls; under lock */
+  latch progressed;
   /* of the last call */
   char text[TEXT_SIZE], value[TEXT_SIZE], parts[TEXT_SIZE];
   tp_tool_result_kind kind;
@@ -42,6 +43,7 @@ static void note(void *ctx, const tp_event *event) {
     snprintf(w->progress + used, sizeof w->progress - used, "%g/%g:%.*s ", event->done, event->total,
              (int)event->text.size, event->text.size ? event->text.data : "");
     pthread_mutex_unlock(&w->lock);
+    latch_hit(&w->progressed);
   }
   if (event->kind != TP_EVENT_DIAGNOSTIC) return;
   pthread_mutex_lock(&w->lock);
@@ -53,7 +55,7 @@ static void note(void *ctx, const tp_event *event) {
 
 static int set_up(void **state) {
   static world w;
-  w = (world){.lock = PTHREAD_MUTEX_INITIALIZER};
+  w = (world){.lock = PTHREAD_MUTEX_INITIALIZER, .progressed = LATCH};
   if (!getenv("TURNPHASE_MCP_SERVER")) fail_msg("TURNPHASE_MCP_SERVER is not set");
   snprintf(marker, sizeof marker, "MCP_MARKER=%d-%lld", (int)getpid(), (long long)now_ns());
   w.descriptors = open_descriptors();
@@ -794,6 +796,7 @@ typedef struct person {
   char shown[512];
   tp_mcp_asked *open[17]; /* what was asked, where it is later */
   latch has_open;
+  latch *all_wanted; /* the server has asked for all */
 } person;
 
 static void answer_person(person *p, tp_mcp_asked *asked) {
@@ -887,6 +890,7 @@ TEST(without_a_person_it_is_declined) {
 static void *answer_all_later(void *arg) {
   person *p = arg;
   latch_wait(&p->has_open, 16);
+  latch_wait(p->all_wanted, 1);
   for (int i = 0; i < 16; i++) answer_person(p, p->open[i]);
   return NULL;
 }
@@ -895,9 +899,9 @@ static void *answer_all_later(void *arg) {
 TEST(more_questions_than_people_can_have_are_refused) {
   world *w = *state;
   pthread_t thread;
-  person p = {.action = TP_MCP_DECLINE, .is_later = true, .has_open = LATCH};
+  person p = {.action = TP_MCP_DECLINE, .is_later = true, .has_open = LATCH, .all_wanted = &w->progressed};
   assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
-  add_server(w, "s", "forms=17", OPTIONS(.ask = ask_person, .ask_ctx = &p));
+  add_server(w, "s", "forms=17 reports-asked", OPTIONS(.ask = ask_person, .ask_ctx = &p));
   assert_int_equal(pthread_create(&thread, NULL, answer_all_later, &p), 0);
   assert_int_equal(try_call(w, "mcp__s__echo", "{\"text\": \"x\"}", 0), TP_OK);
   assert_int_equal(pthread_join(thread, NULL), 0);
