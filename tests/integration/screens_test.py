@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees at 60, 80 and 120 columns, compared with the files of tests/screens/, in which each time is '#'.
-No row is wider than the terminal, and no time is broken. TURNPHASE_SCREENS=write writes the files anew."""
+"""What a person sees at 60, 80 and 120 columns, compared with the files of tests/screens/: records have times that this
+test sets, and where a command measures its own, each time is '#'. No row is wider than the terminal, and no time is
+broken. TURNPHASE_SCREENS=write writes the files anew."""
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import unicodedata
@@ -35,7 +37,16 @@ COMMANDS = {
     'hooks-list': ['hooks', 'list', 'hooks'],
     'hooks-list-long': ['hooks', 'list', 'hooks', '-v'],
 }
-WITHOUT_TIMES = {'blame', 'run'}  # what has a time of less than a microsecond has no place of its own
+OF_RECORD = {'blame', 'explain', 'runs'}  # their times are those that set_times() sets
+STARTED_UNIX_MS = 1767323045678  # 2026-01-02T03:04:05.678Z
+# When what was recorded began and ended, in microseconds from the begin of the turn: no two lines of blame are equally
+# slow. In order: the entries; their runs (queued, started, ended); the steps.
+ENTRIES = [(3000, 6000), (7000, 12000), (13000, 14800), (16000, 16400), (60000, 60000), (85000, 95000),
+           (110000, 114000)]
+RUNS = [(3000, 3000, 6000), (7000, 7500, 9000), (9000, 9250, 11500), (13000, 13000, 14000), (14000, 14000, 14800),
+        (16000, 16000, 16400), (60000, None, None), (85000, 85000, 85000), (110000, 111000, 113500)]
+STEPS = [(500, 2700), (17000, 47000), (61000, 67000), (68000, 77000), (79000, 84000)]
+TURN = {'started_ns': 0, 'ended_ns': 99000, 'load_ns': 2200, 'model_ns': 39000, 'tools_ns': 8600, 'append_ns': 5000}
 
 
 def call(directory, arguments, **environment):
@@ -48,6 +59,29 @@ def call(directory, arguments, **environment):
     return done.stdout
 
 
+def set_times(directory):
+    """Which lines blame has, and their order, hangs on nothing else."""
+    def set_all(table, key, columns, times):
+        rows = store.execute(f'SELECT {key} FROM {table} ORDER BY {key}').fetchall()
+        assert len(rows) == len(times), f'{table}: {len(rows)} rows, {len(times)} times'
+        change = ', '.join(f'{column} = ?' for column in columns)
+        where = ' AND '.join(f'{part} = ?' for part in key.split(', '))
+        for row, of_row in zip(rows, times):
+            store.execute(f'UPDATE {table} SET {change} WHERE {where}',
+                          [0 if time is None else begin_ns + 1000 * time for time in of_row] + list(row))
+
+    store, begin_ns = sqlite3.connect(os.path.join(directory, 'kept/turnphase.db')), 10**15
+    set_all('entry', 'number', ['started_ns', 'ended_ns'], ENTRIES)
+    set_all('run', 'entry, position', ['queued_ns', 'started_ns', 'ended_ns'], RUNS)
+    set_all('step', 'turn, position', ['started_ns', 'ended_ns'], STEPS)
+    moments = {name: (begin_ns if name in ('started_ns', 'ended_ns') else 0) + 1000 * us for name, us in TURN.items()}
+    store.execute('UPDATE turn SET ' + ', '.join(f'{name} = {ns}' for name, ns in moments.items()))
+    for table, column, ms in (('turn', 'started', 0), ('turn', 'ended', 99), ('entry', 'started', 3)):
+        store.execute(f'UPDATE {table} SET {column}_unix_ms = {STARTED_UNIX_MS + ms}')
+    store.commit()
+    store.close()
+
+
 def make(directory):
     for name, text in FILES.items():
         path = os.path.join(directory, name)
@@ -56,6 +90,7 @@ def make(directory):
             file.write(text)
     call(directory, ['hooks', 'trust', 'hooks'])
     call(directory, ['run', '--script', 'model.yaml', '--files', 'folder', '--data', 'kept', 'talk.yaml'])
+    set_times(directory)
     return directory
 
 
@@ -80,18 +115,16 @@ def check(name, width, text):
 
 
 def shown(name, text):
+    if name in OF_RECORD:
+        return re.sub(r'\b[0-9a-f]{16}\b(-\d+)?', 'HASH', text)
     text = masked(text)
-    if name not in WITHOUT_TIMES:
+    if name != 'run':
         return text
     text = re.sub(r'queued #(, |\n *(?=in ))', '', text)
     text = re.sub(r'^ +-(?=  )', '', re.sub(r' *#(?= |$)', '', text, flags=re.M), flags=re.M)
     lines = [line for line in text.split('\n') if line.strip()]
-    if name == 'run':  # which phases took no time is left to chance, and where a line with a time ends
-        lines = [line for line in lines if line.startswith(18 * ' ') or ' user ' in line]
-    head = next(i for i, line in enumerate(lines) if 'outcome' in line or ' user ' in line) + 1
-    rows = re.split(r'\n(?=\S|  \S)', '\n'.join(lines[head:]))
-    rows = [row for row in rows if not re.match(r'  (phase|rest) ', row)]  # there where they lasted long enough
-    return '\n'.join(lines[:head] + (sorted(rows) if name == 'blame' else rows)) + '\n'
+    # Which phases took no time is left to chance, and where a line with a time ends.
+    return '\n'.join(line for line in lines if line.startswith(18 * ' ') or ' user ' in line) + '\n'
 
 
 def screen(name):
