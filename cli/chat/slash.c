@@ -189,7 +189,7 @@ static void look_into_memory(cli_chat *chat, const char *rest) {
 
 /* ---- sessions ---- */
 
-/* "* " stands before that of this conversation. */
+/* "* " stands before that of this conversation. What the file has of no session, as the commit of hooks, is none. */
 static bool print_session(void *ctx, const tp_sqlite_session *session) {
   static const cli_column columns[] = {{.head = "", .width = 1},
                                        {.head = "", .width = 24, .rank = 1},
@@ -197,6 +197,7 @@ static bool print_session(void *ctx, const tp_sqlite_session *session) {
                                        {.head = "", .kind = CLI_COLUMN_TEXT}};
   cli_chat *chat = ctx;
   char time[40], messages[48];
+  if (session->session.size == 0) return true;
   bool is_this = cli_text_is(session->session, chat->session_id);
   snprintf(messages, sizeof messages, "%llu message%s", (unsigned long long)session->messages,
            session->messages == 1 ? "" : "s");
