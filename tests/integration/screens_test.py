@@ -61,8 +61,8 @@ def call(directory, arguments, **environment):
 
 def set_times(directory):
     """Which lines blame has, and their order, hangs on nothing else."""
-    def set_all(table, key, columns, times):
-        rows = store.execute(f'SELECT {key} FROM {table} ORDER BY {key}').fetchall()
+    def set_all(table, key, order, columns, times):
+        rows = store.execute(f'SELECT {key} FROM {table} ORDER BY {order}').fetchall()
         assert len(rows) == len(times), f'{table}: {len(rows)} rows, {len(times)} times'
         change = ', '.join(f'{column} = ?' for column in columns)
         where = ' AND '.join(f'{part} = ?' for part in key.split(', '))
@@ -71,9 +71,10 @@ def set_times(directory):
                           [0 if time is None else begin_ns + 1000 * time for time in of_row] + list(row))
 
     store, begin_ns = sqlite3.connect(os.path.join(directory, 'kept/turnphase.db')), 10**15
-    set_all('entry', 'number', ['started_ns', 'ended_ns'], ENTRIES)
-    set_all('run', 'entry, position', ['queued_ns', 'started_ns', 'ended_ns'], RUNS)
-    set_all('step', 'turn, position', ['started_ns', 'ended_ns'], STEPS)
+    of_id = '(SELECT id FROM entry WHERE number = run.entry), position'  # a job may be written before its turn's entry
+    set_all('entry', 'number', 'id', ['started_ns', 'ended_ns'], ENTRIES)
+    set_all('run', 'entry, position', of_id, ['queued_ns', 'started_ns', 'ended_ns'], RUNS)
+    set_all('step', 'turn, position', 'position', ['started_ns', 'ended_ns'], STEPS)
     moments = {name: (begin_ns if name in ('started_ns', 'ended_ns') else 0) + 1000 * us for name, us in TURN.items()}
     store.execute('UPDATE turn SET ' + ', '.join(f'{name} = {ns}' for name, ns in moments.items()))
     for table, column, ms in (('turn', 'started', 0), ('turn', 'ended', 99), ('entry', 'started', 3)):
