@@ -21,7 +21,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serve_test import LIMIT_S, Serving, until  # noqa: E402 pylint: disable=wrong-import-position
+from serve_test import LIMIT_S, Serving, play, until  # noqa: E402 pylint: disable=wrong-import-position
 
 LONG = '--long' in sys.argv
 CLIENTS = 100000 if LONG else 2000
@@ -240,23 +240,8 @@ CASES = [clients_that_leave_at_random_leave_nothing_open, open_streams_cost_litt
     ([an_end_under_load_comes_within_its_limit] if LONG else [])
 
 
-def main(program):
-    failed = 0
-    print(f'1..{len(CASES)}', flush=True)
-    for number, case in enumerate(CASES, 1):
-        try:
-            skip = case(program)
-            print(f'ok {number} - {case.__name__}' + (f' # SKIP {skip}' if skip else ''), flush=True)
-        except Exception as error:  # pylint: disable=broad-except
-            failed += 1
-            line = error.__traceback__.tb_next.tb_lineno
-            why = str(error)[:600]
-            print(f'not ok {number} - {case.__name__}\n# line {line}: {type(error).__name__}: {why}', flush=True)
-    return failed
-
-
 if __name__ == '__main__':
     if '--model' in sys.argv:
         streams_that_fit()
         asyncio.run(serve_model())
-    sys.exit(1 if main(os.path.abspath(sys.argv[1])) else 0)
+    sys.exit(1 if play(CASES, os.path.abspath(sys.argv[1])) else 0)

@@ -18,7 +18,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serve_test import LIMIT_S, Serving, until  # noqa: E402 pylint: disable=wrong-import-position
+from serve_test import LIMIT_S, Serving, play, until  # noqa: E402 pylint: disable=wrong-import-position
 
 PIECE = 'abcdefgh' * 64
 ANSWER_BYTES = 8 << 20  # of text; what waits above 4 MiB would cancel the turn if nothing were held back
@@ -286,20 +286,5 @@ CASES = [a_slow_reader_holds_the_model_back_and_gets_all, a_fast_reader_beside_i
          what_waits_for_a_reader_is_bounded, a_reader_of_10_kb_a_second]
 
 
-def main(program):
-    failed = 0
-    print(f'1..{len(CASES)}', flush=True)
-    for number, case in enumerate(CASES, 1):
-        try:
-            skip = case(program)
-            print(f'ok {number} - {case.__name__}' + (f' # SKIP {skip}' if skip else ''), flush=True)
-        except Exception as error:  # pylint: disable=broad-except
-            failed += 1
-            line = error.__traceback__.tb_next.tb_lineno
-            why = str(error)[:600]
-            print(f'not ok {number} - {case.__name__}\n# line {line}: {type(error).__name__}: {why}', flush=True)
-    return failed
-
-
 if __name__ == '__main__':
-    sys.exit(1 if main(os.path.abspath(sys.argv[1])) else 0)
+    sys.exit(1 if play(CASES, os.path.abspath(sys.argv[1])) else 0)
