@@ -59,7 +59,7 @@ static void look_again(tp__drive *d, int64_t now_ns, int64_t until_ns) {
   d->busy_pause_ns = d->busy_pause_ns < BUSY_PAUSE_NS_MAX / 2 ? 2 * d->busy_pause_ns : BUSY_PAUSE_NS_MAX;
 }
 
-static const char left_call[] = "a call to the history that an earlier turn has left still runs";
+static const char left_call[] = "a call to the history that a turn has left still runs";
 
 /* A history has one call of a session at a time. One that a turn has left, because it was cancelled or its time was
  * over, may still run: it would claim the session after the next turn, which would lose what it has to append.
