@@ -6,7 +6,7 @@
  *   session   what a client of a version with a handshake has said of itself
  *   exchange  one request of a client until its answer: what it says, and its sink
  *   call      what the host works on: a task, a prompt, a resource. Its exchange is replaced when the client repeats
- *             the request with what it was asked for; meanwhile the call is parked, without one (call.c)
+ *             the request with what it was asked for; meanwhile the call is parked, without one (call.h)
  *
  * dispatch.c has the methods, tasks.c those of the extension for tasks, content.c what a task's result becomes, state.c
  * the protected state of a parked call.
@@ -181,7 +181,7 @@ void tp__mcp_send_notification(tp__mcp_sink *sink, const char *method, size_t pa
 int tp__mcp_level(tp_text text);
 unsigned tp__mcp_can_of(tp_text capabilities);
 
-/* ---- call.c ---- */
+/* ---- call.c, tool.c, inputs.c, ends.c ---- */
 
 /** The call whose turn has this data, which may be another host's: referenced; NULL: it is no call. */
 tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data);

@@ -2,7 +2,7 @@
  *
  * tasks: the extension io.modelcontextprotocol/tasks. A call that is not answered soon, or about which the channel asks
  * a person, is answered with a task: the call goes on without an exchange, parked, and its client asks how far it is.
- * Which call becomes one, and when, is call.c's. */
+ * Which call becomes one, and when, is ends.c's. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

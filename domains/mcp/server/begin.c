@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * begin: a request begins a call, or repeats one that is parked. */
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/mcp/server/call.h"
+#include "support/clock.h"
+
+/* ---- what is asked for ---- */
+
+void tp__mcp_hash_add(tp__sha256 *hash, tp_text text) {
+  uint64_t size = text.size;
+  tp__sha256_add(hash, &size, sizeof size);
+  if (text.size > 0) tp__sha256_add(hash, text.data, text.size);
+}
+
+/* Two requests that mean the same have the same hash. @return false for arguments that have no form. */
+static bool hash_request(tp_mcp_call *call, tp_text method, tp_text name, tp_text arguments) {
+  tp_writer *writer = NULL;
+  tp_text canonical = {0};
+  tp__sha256 hash;
+  tp__sha256_init(&hash);
+  bool is_written = tp_writer_new(NULL, &writer) == TP_OK;
+  if (is_written && arguments.size > 0)
+    is_written =
+        tp_value_write_canonical(arguments, writer, NULL) == TP_OK && tp_writer_finish(writer, &canonical) == TP_OK;
+  tp__mcp_hash_add(&hash, method);
+  tp__mcp_hash_add(&hash, name);
+  tp__mcp_hash_add(&hash, canonical);
+  tp__sha256_finish(&hash, call->hash);
+  tp_writer_free(writer);
+  return is_written;
+}
+
+/* ---- a request that is repeated ---- */
+
+void tp__mcp_call_bind_state(const tp_mcp_call *call, char text[TP__MCP_BOUND_BYTES]) {
+  snprintf(text, TP__MCP_BOUND_BYTES, "%s|%s", call->principal, call->hash);
+}
+
+/* @return with a reference; NULL: none. */
+static tp_mcp_call *find_parked(tp_mcp_server *server, const tp_mcp_call *like, const char *nonce) {
+  tp__lock_acquire(&server->lock);
+  tp_mcp_call *found = server->parked_count > 0 ? server->calls : NULL;
+  for (; found; found = found->next) {
+    bool is_same = found != like && found->parked_until_ms != 0 && strcmp(found->hash, like->hash) == 0 &&
+                   strcmp(found->principal, like->principal) == 0;
+    bool is_meant = found->task_id[0] == 0 || (!found->done && (like->can & TP__MCP_CAN_TASKS));
+    if (nonce ? is_same && strcmp(found->nonce, nonce) == 0
+              : is_same && is_meant && found->question_key[0] != 0 && !found->nonce[0])
+      break;
+  }
+  if (found) tp__mcp_call_ref(found);
+  tp__lock_release(&server->lock);
+  return found;
+}
+
+/* The parked call goes on with this exchange. The caller's reference of it is dropped. */
+static void attach(tp_mcp_call *call, tp__mcp_exchange *exchange, bool has_state) {
+  tp_mcp_server *server = call->server;
+  tp__lock_acquire(&server->lock);
+  bool is_taken = call->parked_until_ms == 0; /* another repetition was faster */
+  const char *wrong = NULL;
+  if (!is_taken && has_state && !call->done)
+    wrong = tp__mcp_call_take_responses_locked(call, tp_value_get(exchange->params, "inputResponses"));
+  bool is_done = !is_taken && !wrong && call->done;
+  bool asks = !is_taken && !wrong && !is_done && call->on_answers;
+  if (is_done) tp__mcp_call_unlink_locked(call);
+  else if (!is_taken && !wrong) {
+    tp__mcp_call_park_locked(call, 0);
+    call->exchange = exchange;
+    call->can = exchange->can;
+    if (has_state) tp__mcp_call_wait_for_task_locked(call);
+    else tp__mcp_call_wait_locked(call, server->options.ask_wait_ms);
+  }
+  tp__lock_release(&server->lock);
+  if (is_taken || wrong)
+    tp__mcp_reply_error(exchange, TP__MCP_INVALID_PARAMS, wrong ? wrong : "this requestState was used", (tp_text){0});
+  else if (is_done) {
+    tp__mcp_call_reply_kept(exchange, call);
+    tp__mcp_call_unref(call);
+  } else if (asks) {
+    tp__mcp_call_ask_inputs(call);
+  }
+  tp__mcp_call_unref(call);
+}
+
+static bool is_task_of(const tp_mcp_call *call) {
+  tp__lock_acquire(&call->server->lock);
+  bool is_task = call->task_id[0] != 0;
+  tp__lock_release(&call->server->lock);
+  return is_task;
+}
+
+/* @return true: the request is a repetition, and its exchange was taken. `call` is only what it would be. */
+static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
+  tp_mcp_server *server = exchange->server;
+  tp_text state = tp_value_get(exchange->params, "requestState");
+  char bound[TP__MCP_BOUND_BYTES], nonce[33];
+  tp_mcp_call *parked = NULL;
+  if (state.size == 0) {
+    parked = call->is_tool ? find_parked(server, call, NULL) : NULL;
+    bool is_task = parked && is_task_of(parked); /* which it stays */
+    if (is_task) tp__mcp_task_reply(parked, exchange);
+    if (is_task) tp__mcp_call_unref(parked);
+    else if (parked) attach(parked, exchange, false);
+    return parked != NULL;
+  }
+  tp__mcp_call_bind_state(call, bound);
+  if (tp__mcp_state_read(server->secret, tp_value_text(state), tp__wall_ms(), bound, nonce))
+    parked = find_parked(server, call, nonce);
+  if (parked) attach(parked, exchange, true);
+  else
+    tp__mcp_reply_error(exchange, TP__MCP_INVALID_PARAMS, "this requestState was used, is too old, or is not ours",
+                        (tp_text){0});
+  return true;
+}
+
+/* Drops a call that did not begin: its exchange lives on. */
+static void abandon(tp_mcp_call *call) {
+  tp__lock_acquire(&call->server->lock);
+  call->exchange = NULL;
+  call->done = true;
+  tp__mcp_call_unlink_locked(call);
+  tp__lock_release(&call->server->lock);
+  tp__mcp_call_unref(call);
+}
+
+static const char *check_params(const tp__mcp_exchange *exchange, tp_text name, tp_text arguments) {
+  tp_text responses = tp_value_get(exchange->params, "inputResponses");
+  tp_value_walk walk = {0};
+  if (name.size == 0) return "the request has no name, or uri";
+  if (arguments.size > 0 && tp_value_kind_of(arguments) != TP_VALUE_MAP) return "arguments is an object";
+  if (responses.size > 0 && tp_value_kind_of(responses) != TP_VALUE_MAP) return "inputResponses is an object";
+  while (tp_value_next(responses, &walk))
+    if (tp_value_kind_of(walk.value) != TP_VALUE_MAP) return "each of inputResponses is an object";
+  return NULL;
+}
+
+/* @return the call of a request that is not a repetition; NULL: the exchange was taken. */
+tp_mcp_call *tp__mcp_call_begin(tp__mcp_exchange *exchange, tp_text name, tp_text arguments, bool is_tool) {
+  const char *wrong = check_params(exchange, name, arguments);
+  if (wrong) {
+    tp__mcp_reply_error(exchange, TP__MCP_INVALID_PARAMS, wrong, (tp_text){0});
+    return NULL;
+  }
+  tp_mcp_call *call = tp__mcp_call_new(exchange);
+  if (!call) {
+    tp__mcp_reply_error(exchange, TP__MCP_INTERNAL_ERROR, "too many calls at once: try again later", (tp_text){0});
+    return NULL;
+  }
+  call->is_tool = is_tool;
+  if (hash_request(call, exchange->method, name, arguments) && !repeat(call, exchange)) return call;
+  abandon(call);
+  return NULL;
+}
