@@ -17,9 +17,7 @@
 #include "phases/tools/task.h"
 #include "phases/tools/tool_permits.h"
 #include "phases/turn/turn.h"
-#include "runtime/exec/report.h"
-#include "runtime/exec/thread_cache.h"
-#include "runtime/exec/turn_table.h"
+#include "runtime/exec/exec.h"
 #include "turnphase/inspect.h"
 
 typedef struct agent_layer {
@@ -132,7 +130,7 @@ static void give_up_handles(tp_runtime *runtime) {
 static void free_layer(tp_runtime *runtime) {
   agent_layer *layer = tp__runtime_layer(runtime);
   if (!layer) return;
-  tp__turn_table_each(tp__runtime_turn_table(runtime), end_turn, NULL);
+  tp__runtime_each_turn(runtime, end_turn, NULL);
   for (uint32_t kind = 0; kind < TP__TURN_KINDS; kind++) assert(tp__runtime_listed_count(runtime, kind) == 0);
   if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) give_up_handles(runtime);
   tp__listeners_drop(&layer->listeners, &layer->listeners.of_runtime);
@@ -151,12 +149,12 @@ static void count(tp_runtime *runtime, tp_runtime_stats *stats) {
   agent_layer *layer = tp__runtime_layer(runtime);
   stats->sessions_open = tp__sessions_count(&layer->sessions);
   tp__admission_count(&layer->admission, &stats->turns_waiting, &stats->turns_refused);
-  stats->turns_queued = tp__thread_caches_sum(tp__runtime_caches(runtime), TP__COUNT_QUEUED);
-  stats->turns_completed = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_COMPLETED);
-  stats->turns_failed = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_FAILED);
-  stats->turns_denied = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_DENIED);
-  stats->turns_cancelled = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_CANCELLED);
-  stats->turns_timed_out = tp__thread_caches_sum(tp__runtime_caches(runtime), TP_TURN_TIMED_OUT);
+  stats->turns_queued = tp__runtime_counted(runtime, TP__COUNT_QUEUED);
+  stats->turns_completed = tp__runtime_counted(runtime, TP_TURN_COMPLETED);
+  stats->turns_failed = tp__runtime_counted(runtime, TP_TURN_FAILED);
+  stats->turns_denied = tp__runtime_counted(runtime, TP_TURN_DENIED);
+  stats->turns_cancelled = tp__runtime_counted(runtime, TP_TURN_CANCELLED);
+  stats->turns_timed_out = tp__runtime_counted(runtime, TP_TURN_TIMED_OUT);
 }
 
 static tp_status store_opened(tp_runtime *runtime, tp_fault *fault) {

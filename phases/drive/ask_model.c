@@ -9,7 +9,7 @@
 #include "phases/model/messages.h"
 #include "phases/drive/steps.h"
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/call.h"
+#include "runtime/exec/exec.h"
 #include "runtime/exec/entry.h"
 
 enum { LOOK_MS = 50 /* how soon a cancel is seen */ };

@@ -5,7 +5,7 @@
  * of their own; what a provider repeats by itself, the request of a compaction and tp_call_ask_model() are none. */
 #include "phases/model/made_request.h"
 #include "phases/drive/steps.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 
 enum { NAME_BYTES_MAX = TP_ID_BYTES_MAX };
 

@@ -4,7 +4,7 @@
  * arguments of others. It cannot add one, since a result answers a call of the model by its id. */
 #include "phases/drive/drive.h"
 #include "phases/tools/tools.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 
 static void report(const tp__drive *d, tp_text tool, const char *what) {
   tp__report_add(&d->turn->core, TP_LOG_INFO,

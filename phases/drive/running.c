@@ -4,7 +4,7 @@
 
 #include "phases/drive/steps.h"
 #include "phases/tools/tool_call.h"
-#include "runtime/exec/records.h"
+#include "runtime/exec/exec.h"
 
 enum { PAUSE_MS = 250, OPEN_STEPS_MAX = 32 };
 

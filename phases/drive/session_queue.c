@@ -5,7 +5,7 @@
 #include "phases/drive/drive.h"
 #include "phases/session/session.h"
 #include "phases/session/sessions.h"
-#include "runtime/exec/thread_cache.h"
+#include "runtime/exec/exec.h"
 
 #ifdef TP_CHECKS
 void tp__session_check_locked(const tp_session *session) {
@@ -31,7 +31,7 @@ void tp__session_check_locked(const tp_session *session) {
 static void start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
 
 static void count_queued(const tp_session *session, uint64_t by) {
-  tp__thread_caches_count(tp__runtime_caches(session->runtime), TP__COUNT_QUEUED, by);
+  tp__runtime_count(session->runtime, TP__COUNT_QUEUED, by);
 }
 
 /* The end of a session needs no quota, and a nested turn uses that of the turn that waits for it.

@@ -7,7 +7,7 @@
 #include "phases/merge/render.h"
 #include "phases/drive/steps.h"
 #include "runtime/base/bug.h"
-#include "runtime/exec/jobs.h"
+#include "runtime/exec/exec.h"
 
 enum { STOP_DENIALS_MAX = 8, PAUSES_MAX = 8 };
 

@@ -8,7 +8,7 @@
 #include "phases/drive/limits.h"
 #include "phases/model/made_request.h"
 #include "phases/tools/tools.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 
 enum { MODEL_ATTEMPTS = 3 };
 

@@ -6,7 +6,7 @@
 
 #include "phases/drive/drive.h"
 #include "phases/turn/turn.h"
-#include "runtime/exec/call.h"
+#include "runtime/exec/exec.h"
 #include "runtime/exec/entry.h"
 
 void tp__drive_show_talk(tp__drive *d) {

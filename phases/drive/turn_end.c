@@ -7,8 +7,7 @@
 #include "phases/session/session.h"
 #include "phases/session/sessions.h"
 #include "phases/drive/steps.h"
-#include "runtime/exec/records.h"
-#include "runtime/exec/thread_cache.h"
+#include "runtime/exec/exec.h"
 
 static void fill_result(const tp__drive *d, tp_turn_result *result) {
   tp_text text = d->structured.value.size > 0 ? d->structured.json : d->response_text;
@@ -71,7 +70,7 @@ static void report_end(tp__drive *d) {
                     .ended_ns = result.ended_ns};
   tp__event_to(d->turn, &event, TP__LISTENERS_CALLED);
   record_end(d, &result);
-  tp__thread_caches_count(tp__runtime_caches(d->session->runtime), (uint32_t)d->outcome, 1);
+  tp__runtime_count(d->session->runtime, (uint32_t)d->outcome, 1);
   if (d->result) tp__result_fill(d->result, &result);
   if (d->submission) tp__result_fill(&d->submission->result, &result);
   tp__ends_hold(&ends);

@@ -24,7 +24,7 @@ typedef struct tp__sessions {
   tp__hash_table table; /* all of them, by tenant and id */
 } tp__sessions;
 
-/** What phases counts of all turns (tp__thread_caches_count): turns in queues, and ended ones by outcome. */
+/** What phases counts of all turns (tp__runtime_count): turns in queues, and ended ones by outcome. */
 enum { TP__COUNT_QUEUED = 0 /* and TP_TURN_COMPLETED to TP_TURN_TIMED_OUT */ };
 
 tp_status tp__sessions_init(tp__sessions *sessions, const tp_allocator *allocator);

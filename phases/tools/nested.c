@@ -7,8 +7,7 @@
 #include "phases/session/session.h"
 #include "phases/tools/task.h"
 #include "phases/tools/tool_run.h"
-#include "runtime/exec/breadcrumb.h"
-#include "runtime/exec/call.h"
+#include "runtime/exec/exec.h"
 #include "runtime/exec/entry.h"
 
 static bool is_of(const tp__turn *turn, const tp_session *session) {

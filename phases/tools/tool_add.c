@@ -7,7 +7,7 @@
 
 #include "phases/merge/contribution.h"
 #include "phases/tools/tools.h"
-#include "runtime/exec/call.h"
+#include "runtime/exec/exec.h"
 #include "runtime/exec/entry.h"
 #include "turnphase/tool.h"
 

@@ -8,8 +8,7 @@
 #include "phases/merge/render.h"
 #include "phases/merge/schema.h"
 #include "phases/tools/tool_durable.h"
-#include "runtime/exec/breadcrumb.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 
 static const tp_text no_text = {"", 0};
 

@@ -6,7 +6,7 @@
 #include "phases/tools/tool_run.h"
 #include "phases/tools/toolset.h"
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/breadcrumb.h"
+#include "runtime/exec/exec.h"
 #include "runtime/value/value.h"
 
 enum { BLOCK_BYTES = 1024 };

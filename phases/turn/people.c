@@ -7,7 +7,7 @@
 
 #include "phases/merge/out.h"
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 #include "runtime/sched/attempt.h"
 
 enum { LIMIT_MS = 30 * 60 * 1000, REASON_BYTES_MAX = 4096, BLOCK_BYTES = 1024, HASH_BYTES = 32 };

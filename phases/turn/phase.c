@@ -5,8 +5,7 @@
 #include "phases/merge/sets.h"
 #include "phases/turn/turn.h"
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/inline.h"
-#include "runtime/exec/report.h"
+#include "runtime/exec/exec.h"
 
 enum { LOGGED_BYTES_MAX = 256 }; /* of a diagnostic */
 

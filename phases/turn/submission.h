@@ -7,7 +7,7 @@
 #define TP__SUBMISSION_H
 
 #include "phases/turn/result.h"
-#include "runtime/exec/turn.h"
+#include "runtime/exec/entry.h"
 
 struct tp_submission {
   /* written by the owner of the turn before `ended`, read after it */

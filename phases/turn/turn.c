@@ -5,7 +5,7 @@
 #include "phases/turn/agent.h"
 #include "phases/model/conversation.h"
 #include "runtime/exec/blocks.h"
-#include "runtime/exec/turn_table.h"
+#include "runtime/exec/exec.h"
 
 enum { TURN_LIMIT_MS = 600000, PARAMETERS_BYTES_MAX = 1 << 20 };
 

@@ -4,6 +4,7 @@
  * turn's moving parts. */
 #include "runtime/exec/call.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/detached.h"
 #include "runtime/exec/node_attempt.h"
 #include "runtime/exec/runtime.h"

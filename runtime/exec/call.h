@@ -9,8 +9,6 @@
 
 /** The answer after what a handler's function returned, with the reason and code that the call has for it. */
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind);
-/** When the call must have answered. */
-int64_t tp__call_deadline(const tp_call *call);
 /** Checks one contribution against what the node may emit and adds a deep copy of it. A refusal sticks to the
  *  output. fault may be NULL. */
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,

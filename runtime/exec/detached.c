@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/detached.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/backlog.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/jobs.h"

@@ -4,6 +4,7 @@
  * all inline takes no lock here. */
 #include "runtime/exec/entry.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/base/bug.h"
 #include "runtime/exec/backlog.h"
 #include "runtime/exec/begin.h"

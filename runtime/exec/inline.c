@@ -5,6 +5,7 @@
  * closer look the machine of entry.c goes on. */
 #include "runtime/exec/inline.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/begin.h"
 #include "runtime/exec/breaker.h"
 #include "runtime/exec/breadcrumb.h"

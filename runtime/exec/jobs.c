@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/jobs.h"
 
+#include "runtime/exec/exec.h"
 #include <stdio.h>
 
 #include "runtime/base/bug.h"

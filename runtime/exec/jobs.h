@@ -91,9 +91,6 @@ tp_reason tp__job_was_inserted(struct tp_runtime *runtime, const tp_job *job, bo
 void tp__jobs_refuse(struct tp_runtime *runtime, const tp__node *node, const char *why);
 /** Counts a detached run that was left out for want of space. */
 void tp__jobs_shed(tp__jobs *jobs);
-/** Stores a job that a handler of the turn asked for by a background_job contribution; a refusal is logged. It names a
- *  handler, so any phase of that handler's may run it. */
-tp_reason tp__jobs_add_contributed(const struct tp__turn *turn, const tp_contribution *job);
 /** Waits until the order key has no open job. @return TP_OK, TP_ERR_TIMEOUT, what the store returned. */
 tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns);
 

@@ -5,6 +5,7 @@
  * token's holder may write at the same time. */
 #include "runtime/exec/node_attempt.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/blocks.h"
 #include "runtime/exec/breadcrumb.h"
 #include "runtime/exec/call.h"

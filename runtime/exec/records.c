@@ -4,6 +4,7 @@
  * block is full, when an attempt may still come late (the store notes when), and at its end. */
 #include "runtime/exec/records.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/record_commit.h"
 #include "runtime/exec/runtime_object.h"
 #include "runtime/store/memory_store.h"

@@ -20,12 +20,6 @@ void tp__turn_flush_records(tp__turn *turn);
  *  ended replaces this one. @return TP_OK; with SYNC what the store returned. */
 tp_status tp__entry_record_running(tp__entry *entry);
 
-/** Passes what the turn has packed to the store, and records of its entries that have not ended, which those of their
- *  ends replace. With durability ASYNC or SYNC. */
-void tp__turn_record_entries(tp__turn *turn);
-
-/** Gives the store the record of a turn, one that runs (its state says so) or has ended. process_run_id is set here. */
-void tp__turn_record_give(tp_runtime *runtime, tp_turn_record *record);
 /** Gives the store the audit rows that it does not have yet, where it takes them and is open. */
 void tp__audit_give(tp_runtime *runtime);
 

@@ -7,6 +7,7 @@
 #include "runtime/exec/records.h"
 #include "runtime/exec/runtime_object.h"
 
+#include "runtime/exec/exec.h"
 #include <limits.h>
 #include <stdio.h>
 
@@ -104,6 +105,15 @@ tp_text tp__runtime_turn_prefix(const tp_runtime *runtime) {
 tp__blocks *tp__runtime_blocks(tp_runtime *runtime) { return &runtime->blocks; }
 const tp__thread_caches *tp__runtime_caches(const tp_runtime *runtime) { return &runtime->caches; }
 tp__turn_table *tp__runtime_turn_table(tp_runtime *runtime) { return &runtime->turn_table; }
+void tp__runtime_each_turn(tp_runtime *runtime, void (*each)(void *ctx, tp__turn *turn), void *ctx) {
+  tp__turn_table_each(&runtime->turn_table, each, ctx);
+}
+void tp__runtime_count(const tp_runtime *runtime, uint32_t index, uint64_t by) {
+  tp__thread_caches_count(&runtime->caches, index, by);
+}
+uint64_t tp__runtime_counted(const tp_runtime *runtime, uint32_t index) {
+  return tp__thread_caches_sum(&runtime->caches, index);
+}
 tp__sched *tp__runtime_sched(tp_runtime *runtime) { return &runtime->sched; }
 tp__jobs *tp__runtime_jobs(tp_runtime *runtime) { return &runtime->jobs; }
 tp__helpers *tp__runtime_helpers(tp_runtime *runtime) { return &runtime->helpers; }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/turn_table.h"
 
+#include "runtime/exec/exec.h"
 #include "runtime/exec/runtime.h"
 
 enum { SLAB_SLOTS = 8, MAGAZINE = 32, BATCH_MAX = 64, NUMBERS = 256, ENTRY_IDS = 4096, LINE = 64 };

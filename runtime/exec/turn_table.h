@@ -36,9 +36,6 @@ tp_status tp__turn_table_init(tp__turn_table *table, const tp_allocator *allocat
                               size_t turn_size, uint32_t quota);
 void tp__turn_table_fini(tp__turn_table *table);
 
-/** Takes a slot, with a pin of the newest snapshot, marked open and not yet referenced; zero but for what the turn
- *  before left. @return TP_OK, TP_ERR_SHUTDOWN, TP_ERR_FULL, TP_ERR_NO_MEMORY. */
-tp_status tp__turn_table_take(struct tp_runtime *runtime, tp__turn_kind kind, tp__turn **ret_turn);
 /** Returns the slot, its pin, and its quota unless tp__turn_table_close() has returned that. */
 void tp__turn_table_recycle(tp__turn *turn);
 /** The turn is no longer open; references to it may remain. */
@@ -53,8 +50,6 @@ bool tp__turn_table_is_busy(tp__turn_table *table);
 /** Every tp__turn_table_take() after this sees what the caller wrote before it. */
 void tp__turn_table_fence(tp__turn_table *table);
 
-/** A number for a turn without an id. */
-uint64_t tp__turn_number(struct tp_runtime *runtime);
 /** A batch of entry ids: those above the returned one, up to *ret_last. */
 uint64_t tp__entry_ids_take(struct tp_runtime *runtime, uint32_t count, uint64_t *ret_last);
 
