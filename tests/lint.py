@@ -192,6 +192,8 @@ PHASES = {
 }
 # Which of them see the engine (runtime/exec, runtime/sched): the other ones work on values.
 PHASES_ON_THE_ENGINE = ('turn', 'session', 'tools', 'drive')
+# Its headers that they see: those of entries, of the runtime and its memory, and one door for all else.
+EXEC_FOR_PHASES = ('exec.h', 'entry.h', 'runtime.h', 'blocks.h')
 
 
 def phases_look_down(path, text, tree):
@@ -201,6 +203,8 @@ def phases_look_down(path, text, tree):
         return
     for match in INCLUDE.finditer(without_comments(text)):
         name, line = match.group(2), line_of(text, match.start())
+        if re.match(r'runtime/exec/', name) and name[len('runtime/exec/'):] not in EXEC_FOR_PHASES:
+            yield line, 'phases see of the engine only %s: exec.h is the door' % ', '.join(EXEC_FOR_PHASES)
         there = re.match(r'phases/(?:(\w+)/)?[\w.]+$', name)
         if there and there.group(1) not in PHASES:
             yield line, 'no file includes what stands in phases/ itself: %s' % name
@@ -733,6 +737,7 @@ FUNCTIONS = [
     (phases_look_down, 'phases/x.c', '#include "phases/turn/turn.h"\n'),
     (phases_look_down, 'phases/more/x.c', '#include "phases/turn/turn.h"\n'),
     (phases_look_down, 'phases/model/x.c', '#include "runtime/exec/runtime.h"\n'),
+    (phases_look_down, 'phases/turn/x.c', '#include "runtime/exec/turn_table.h"\n'),
     (header_leads_to_its_source, 'runtime/exec/missing_zzz.h', '\n'),
     (header_leads_to_its_source, 'phases/missing_zzz.h', '\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),
