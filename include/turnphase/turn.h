@@ -280,6 +280,35 @@ TP_API tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config 
 TP_API tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *ctx,
                                         tp_fault *fault) TP_MUST_USE;
 
+/** What becomes of one agent: tp_agents_change(). Passed by pointer, in a list of pointers. */
+typedef struct tp_agent_change {
+  size_t struct_size;
+  /** The handle of tp_agent_add(); NULL: config is added. */
+  tp_agent *before;
+  /** In place of `before`, with its id; NULL: `before` is removed. */
+  const tp_agent_config *config;
+  /** Out: what config became, the host's from now on; NULL without one. */
+  tp_agent *agent;
+} tp_agent_change;
+
+/** Adds, replaces and removes agents as one change, or changes nothing. First agent.build runs for every config; then,
+ *  in the order of the list, agent.unregister for `before` and agent.register for config; then all that are new become
+ *  visible at once, in the places of those that they replace, and agent.unregister runs for those that are only
+ *  removed. When a handler refuses or fails, those that had been registered are unregistered, and agent.register runs
+ *  again for each `before` that had been unregistered; where that fails the log has it, and the agent stays.
+ *
+ *  On success each `before` is ended, as by tp_agent_remove(). A session of an agent that was replaced uses the new one
+ *  from its next turn on: its system text, its models (unless the session has its own), its scope. Turns that were
+ *  begun keep the agent that they began with, and so do turns nested in them.
+ *  @param changes  count pointers, count >= 1. A config without a model, in place of an agent with one, leaves its
+ *                  sessions without.
+ *  @return as tp_agent_add(); TP_ERR_USAGE for a change of nothing, an agent or an id that is listed twice, another id
+ *          than that of `before`, an agent that was removed or is of another runtime, and a model with
+ *          TP_INBOX_OF_SESSION in place of another agent. Then every model is still the host's.
+ *  Threads: any, one change at a time for an agent.  Blocks: up to the limits of the phases of each. */
+TP_API tp_status tp_agents_change(tp_runtime *runtime, tp_agent_change *const *changes, size_t count,
+                                  tp_fault *fault) TP_MUST_USE;
+
 /** The agent of this id that is registered and not removed, or NULL. End the reference with tp_agent_unref().
  *  Threads: any. */
 TP_API tp_agent *tp_agent_find(tp_runtime *runtime, const char *id);

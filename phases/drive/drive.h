@@ -100,6 +100,7 @@ struct tp__drive {
   tp__arena arena; /* begins after the drive, in its block */
   tp__phase_run phase;
   uint32_t field_count;       /* of fields */
+  const tp__models *models;   /* the session's own, or those of the turn's agent; never change */
   tp__host_call *host_call;   /* under way */
   tp__model_call *model_call; /* under way */
   /* the turn so far */
@@ -126,7 +127,7 @@ struct tp__drive {
   tp__messages messages;           /* of this turn: user, assistant, tool … */
   tp__added_list added;            /* that wait to be among them */
   tp__aptr talk;                   /* atomic: the newest tp__talk; NULL: none was shown */
-  tp__a32 model_index;             /* atomic: of session->models: which one is asked; it never goes back */
+  tp__a32 model_index;             /* atomic: of models: which one is asked; it never goes back */
   tp_text response_text;           /* of the last response, in the arena */
   tp_text stop_reason, provider_data; /* likewise */
   tp_text finish_word;                /* likewise */
@@ -219,7 +220,7 @@ static inline tp__past *tp__drive_past(const tp__drive *drive) {
 const tp__drive *tp__drive_of_call(const tp_call *call);
 /** The model that is asked now. Any thread that has a call of the turn. */
 static inline const tp_model *tp__drive_model(const tp__drive *drive) {
-  return tp__models_at(&drive->session->models, tp__a32_load_relaxed(&drive->model_index)); /* models never change */
+  return tp__models_at(drive->models, tp__a32_load_relaxed(&drive->model_index)); /* models never change */
 }
 
 /* fallback.c: which model of the session's list is asked. */

@@ -117,17 +117,19 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->call_timer.fire = call_looked_at;
   tp__list_init(&d->call_timer.link);
   tp__drive_init_busy(d);
-  tp__turn_ids ids = tp__session_ids(session);
-  ids.nesting = nesting;
+  tp_agent *agent = tp__session_take_agent(session, nesting);
+  tp__turn_ids ids = tp__session_ids(session, agent, nesting);
   tp_status status = TP_ERR_NO_MEMORY;
   if (copy_request(d, request)) status = tp__structured_take(d, request->answer_schema, fault);
   else (void)!tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a turn");
   if (status == TP_OK) status = tp__turn_new(runtime, &ids, request, kind, &d->turn, fault);
+  tp_agent_unref(agent);
   if (status != TP_OK) {
     free_drive(d, runtime);
     return status;
   }
   d->turn->drive = d;
+  d->models = session->owns_models || !d->turn->agent ? &session->models : &d->turn->agent->models;
   d->turn->core.release = release;
   tp__session_hold(session);
   *ret_drive = d;

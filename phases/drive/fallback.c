@@ -8,9 +8,7 @@
 #include "phases/drive/steps.h"
 #include "runtime/plan/registry.h"
 
-static bool has_next(const tp__drive *d) {
-  return tp__a32_load_relaxed(&d->model_index) < d->session->models.other_count;
-}
+static bool has_next(const tp__drive *d) { return tp__a32_load_relaxed(&d->model_index) < d->models->other_count; }
 static tp__breakers *breakers_of(const tp__drive *d) { return tp__layer_breakers(d->session->runtime); }
 static const char *provider_of(const tp__drive *d) { return tp__model_provider(tp__drive_model(d)); }
 static const char *name_of(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
@@ -58,7 +56,7 @@ void tp__drive_choose_model(tp__drive *d) {
 
 void tp__drive_note_answer(tp__drive *d, const tp__model_call *call, tp_status status) {
   char detail[96];
-  if (d->session->models.other_count == 0) return;
+  if (d->models->other_count == 0) return;
   if (is_down(call, status)) {
     uint32_t failures = tp__breaker_failed(breakers_of(d), provider_of(d), tp__now_ns());
     if (failures == 0) return;

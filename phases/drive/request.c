@@ -98,7 +98,7 @@ tp_text tp__drive_model_name(const tp__drive *d) {
   if (d->asked_name.size > 0) return d->asked_name;
   if (tp__a32_load_relaxed(&d->model_index) > 0) return (tp_text){NULL, 0};
   if (d->request.model_name) return tp_text_of(d->request.model_name);
-  return tp_text_of(d->session->agent ? d->session->agent->model_name : NULL);
+  return tp_text_of(d->turn->agent ? d->turn->agent->model_name : NULL);
 }
 
 tp_text tp__drive_shown_model(const tp__drive *d) {

@@ -110,10 +110,13 @@ tp_status tp_turn_begin(tp_session *session, const tp_turn_request *theirs, tp_t
   tp_turn_request request;
   TP__TRY(tp__request_read_held(theirs, &request, fault));
   TP__TRY(tp__runtime_ready(session->runtime, fault));
-  tp__turn_ids ids = tp__session_ids(session);
   tp_turn *turn;
-  TP__TRY(tp__turn_new_held(session->runtime, &ids, &request, TP__TURN_HELD, &turn, fault));
-  tp_status status = tp__session_check_inbox(session, turn->core.snapshot, fault);
+  tp_agent *agent = tp__session_take_agent(session, NULL);
+  tp__turn_ids ids = tp__session_ids(session, agent, NULL);
+  tp_status status = tp__turn_new_held(session->runtime, &ids, &request, TP__TURN_HELD, &turn, fault);
+  tp_agent_unref(agent);
+  if (status != TP_OK) return status;
+  status = tp__session_check_inbox(session, turn->core.snapshot, fault);
   if (status == TP_OK) *ret_turn = turn;
   else tp_turn_end(turn);
   return status;

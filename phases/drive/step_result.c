@@ -53,7 +53,7 @@ tp__step tp__then_compile(tp__drive *d) {
   static const tp__merged_list none;
   const tp_merged *merged = d->phase.result.merged;
   tp_text standing = d->request.system;
-  if (standing.size == 0) standing = tp_text_of(d->session->agent ? d->session->agent->system : NULL);
+  if (standing.size == 0) standing = tp_text_of(d->turn->agent ? d->turn->agent->system : NULL);
   bool ok = tp__render_system(&d->arena, standing, merged ? &merged->lists[TP_CONTRIBUTION_PROMPT_SECTION] : &none,
                               &d->system) == TP_OK &&
             tp__arena_text(&d->arena, d->system, &d->system); /* the sections may be freed */

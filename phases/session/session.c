@@ -44,6 +44,7 @@ static void free_session(tp_session *session) {
   tp__string_free(allocator, session->workspace);
   tp__string_free(allocator, session->thread);
   tp__string_free(allocator, session->environment);
+  tp__string_free(allocator, session->agent_id);
   tp__release(allocator, session, sizeof *session);
 }
 
@@ -57,6 +58,7 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
   TP__TRY(tp__string_copy(allocator, options->tenant, &session->tenant));
   TP__TRY(tp__string_copy(allocator, options->workspace, &session->workspace));
   TP__TRY(tp__string_copy(allocator, options->thread, &session->thread));
+  TP__TRY(tp__string_copy(allocator, options->agent ? options->agent->id : NULL, &session->agent_id));
   return tp__string_copy(allocator, options->environment, &session->environment);
 }
 
@@ -71,7 +73,6 @@ static tp_status take_options(tp_session *session, const tp_session_options *opt
   }
   session->agent = options->agent;
   if (session->agent) tp__a32_add_relaxed(&session->agent->refs, 1);
-  if (session->agent && !session->owns_models) session->models = session->agent->models;
   session->history = *history;
   session->shared = tp_shared_history_ref(shared);
   session->history_tokens_max = options->history_tokens_max;
@@ -188,7 +189,8 @@ static tp_status check_inbox(const tp_session_options *options, const void *owne
 
 /* Its requests would come to no inbox. */
 static tp_status check_models_inbox(const tp_session *session, tp_fault *fault) {
-  const tp_model *model = session->inbox ? NULL : tp__models_need_inbox(&session->models);
+  const tp__models *models = session->agent && !session->owns_models ? &session->agent->models : &session->models;
+  const tp_model *model = session->inbox ? NULL : tp__models_need_inbox(models);
   if (!model) return TP_OK;
   return tp__fail(fault, TP_ERR_USAGE, session->id,
                   "the model %s of the session%s names TP_INBOX_OF_SESSION, and tp_session_options.inbox is NULL",
@@ -292,7 +294,32 @@ const char *tp_session_thread(const tp_session *session) {
 }
 tp_agent *tp_session_agent(const tp_session *session) {
   if (!session) return NULL;
-  return session->agent;
+  tp_session *locked = (tp_session *)(uintptr_t)session;
+  tp__mutex_lock(&locked->mutex);
+  tp_agent *agent = locked->agent;
+  tp__mutex_unlock(&locked->mutex);
+  return agent;
+}
+
+tp_agent *tp__session_take_agent(tp_session *session, const tp__nesting *nesting) {
+  tp_turn *parent = nesting ? tp__turn_of(nesting->parent) : NULL;
+  if (parent && parent->session == session) {
+    if (parent->agent) tp__agent_ref(parent->agent);
+    return parent->agent;
+  }
+  tp__mutex_lock(&session->mutex);
+  tp_agent *agent = session->agent, *gone = NULL;
+  if (agent && tp__a32_load_acquire(&agent->replaced)) {
+    tp_agent *newer = tp_agent_find(session->runtime, agent->id); /* NULL: that one was removed */
+    if (newer) {
+      gone = agent;
+      session->agent = agent = newer;
+    }
+  }
+  if (agent) tp__agent_ref(agent);
+  tp__mutex_unlock(&session->mutex);
+  if (gone) tp__agent_unref(gone);
+  return agent;
 }
 tp_runtime *tp_session_runtime(const tp_session *session) {
   if (!session) return NULL;

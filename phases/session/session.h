@@ -23,9 +23,9 @@ struct tp_session {
   tp_runtime *runtime;
   /* never change after open */
   char *id, *tenant, *workspace, *thread, *environment;
-  tp_agent *agent;   /* NULL: bare */
-  tp__models models; /* the session's or the agent's */
-  bool owns_models;
+  char *agent_id;                /* NULL: bare */
+  tp__models models;             /* its own */
+  bool owns_models;              /* else its turns have those of their agent */
   tp_history history;            /* all NULL: in memory, which is `past` */
   tp_shared_history *shared;     /* referenced: whose history it is; NULL: the session's own */
   tp__history_user history_user; /* of shared; under its lock */
@@ -55,7 +55,8 @@ struct tp_session {
   tp__a32 blocking;    /* functions of its history that run or may yet, also those that a turn has left */
   /* under mutex */
   tp__mutex mutex;
-  tp__link queue; /* drives that wait */
+  tp_agent *agent; /* NULL: bare; of turns from now on, until it is replaced */
+  tp__link queue;  /* drives that wait */
   uint32_t queued;
   uint32_t leaving; /* drives that were taken out of the queue and whose end is being reported */
   bool over_waits;  /* for the last of these */
@@ -88,9 +89,14 @@ static inline bool tp__session_has_history(const tp_session *session) {
 static inline uint64_t tp__session_fence(const tp_session *session) {
   return session->has_claim ? session->claim.fence : 0;
 }
-static inline tp__turn_ids tp__session_ids(tp_session *session) {
+/** The agent of a turn that begins now: that which has taken the place of its own, if any. A nested turn has that of
+ *  its parent, where both are of this session.
+ *  @return referenced; NULL: bare. */
+tp_agent *tp__session_take_agent(tp_session *session, const tp__nesting *nesting);
+/** Of a turn. @param agent  tp__session_take_agent(). */
+static inline tp__turn_ids tp__session_ids(tp_session *session, tp_agent *agent, const tp__nesting *nesting) {
   return (tp__turn_ids){.tenant = session->tenant,
-                        .agent = session->agent ? session->agent->id : NULL,
+                        .agent = agent ? agent->id : NULL,
                         .workspace = session->workspace,
                         .session = session->id,
                         .thread = session->thread,
@@ -100,7 +106,8 @@ static inline tp__turn_ids tp__session_ids(tp_session *session) {
                         .listeners = &session->listeners,
                         .inbox = session->inbox,
                         .people = session->people.ask || session->people.permission ? &session->people : NULL,
-                        .used_agent = session->agent};
+                        .used_agent = agent,
+                        .nesting = nesting};
 }
 /** Asserts what always holds of its queue and its end (session_queue.c). */
 void tp__session_check_locked(const tp_session *session);

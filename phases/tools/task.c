@@ -427,13 +427,15 @@ static void release_with_session(tp__turn *core) {
  * beside them. */
 static tp_status begin_turn_of(task_work *w, tp_session *session, const tp__nesting *nesting,
                                const tp_turn_request *request, tp_fault *fault) {
-  tp__turn_ids ids = tp__session_ids(session);
+  tp_agent *agent = tp__session_take_agent(session, nesting);
+  tp__turn_ids ids = tp__session_ids(session, agent, nesting);
   ids.listeners = NULL;
-  ids.nesting = nesting;
-  TP__TRY(tp__turn_new_held(w->runtime, &ids, request, TP__TURN_HELD, &w->turn, fault));
+  tp_status status = tp__turn_new_held(w->runtime, &ids, request, TP__TURN_HELD, &w->turn, fault);
+  tp_agent_unref(agent);
+  if (status != TP_OK) return status;
   tp__session_hold(session);
   w->turn->core.release = release_with_session;
-  tp_status status = tp__session_check_inbox(session, w->turn->core.snapshot, fault);
+  status = tp__session_check_inbox(session, w->turn->core.snapshot, fault);
   if (status == TP_OK) return TP_OK;
   tp_turn_end(w->turn);
   w->turn = NULL;
@@ -546,7 +548,7 @@ static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const
   TP__TRY(tp__runtime_ready(runtime, fault));
   if (spec->session && spec->session->runtime != runtime)
     return tp__fail(fault, TP_ERR_USAGE, spec->key, "tp_task_spec.session is of another runtime");
-  if (spec->session && spec->session->agent) spec->agent = spec->session->agent->id;
+  if (spec->session && spec->session->agent_id) spec->agent = spec->session->agent_id;
   task_work *w = tp__alloc_zero(tp__runtime_allocator(runtime), sizeof *w);
   if (!w) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
   w->runtime = runtime;

@@ -26,6 +26,7 @@ struct tp_agent {
   /* atomic */
   tp__a32 refs;
   tp__a32 registered; /* 1: agent.unregister is to be run, by the thread that sets it to 0 */
+  tp__a32 replaced;   /* 1: sessions look for the one that has its id now */
 };
 void tp__agent_ref(tp_agent *agent);
 void tp__agent_unref(tp_agent *agent);

@@ -2,6 +2,8 @@
  *
  * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
  * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
+#include "phases/turn/agent_work.h"
+
 #include "phases/turn/agent_config.h"
 #include "phases/turn/agents.h"
 #include "phases/model/model.h"
@@ -9,13 +11,21 @@
 #include "phases/merge/render.h"
 #include "phases/turn/turn.h"
 
+typedef enum agent_task {
+  AGENT_ADD,    /* build and register */
+  AGENT_REMOVE, /* unregister */
+  AGENT_BUILD,
+  AGENT_REGISTER
+} agent_task;
+
 typedef struct agent_work {
+  agent_task does;
   tp_agent *agent; /* referenced */
   tp_turn *turn;
   tp__message message; /* submitted */
   tp__phase_run phase;
   tp_field fields[2];
-  tp_writer *writer;                 /* of the config as the host gave it; NULL: remove */
+  tp_writer *writer;                 /* of the config as the host gave it; NULL: there is none */
   tp_text config;                    /* the same, then as built */
   tp_phase_result built, registered; /* till the end */
   tp_status status;
@@ -173,7 +183,7 @@ static void built(tp__phase_run *run) {
   if (w->status == TP_OK) w->status = check_built(w);
   if (w->status == TP_OK && (w->status = take_built(w->agent, &w->built, w->config)) != TP_OK)
     (void)!tp__fail(&w->fault, w->status, w->agent->id, "no memory for an agent");
-  if (w->status == TP_OK) begin_phase(w, TP_PHASE_AGENT_REGISTER, NULL, registered);
+  if (w->status == TP_OK && w->does == AGENT_ADD) begin_phase(w, TP_PHASE_AGENT_REGISTER, NULL, registered);
   else finish(w);
 }
 
@@ -190,14 +200,18 @@ static void free_work(agent_work *w) {
 
 /* The agent of the host, or nothing of it is left. */
 static void settle_agent(agent_work *w) {
-  if (!w->writer) {
-    if (w->gives_up_handle) tp__agent_unref(w->agent);
-  } else if (w->status == TP_OK) {
+  bool makes = w->does == AGENT_ADD || w->does == AGENT_BUILD;
+  if (makes && w->status == TP_OK) {
     w->agent->models = w->models;
     w->models = (tp__models){.others = NULL};
+  }
+  if ((w->does == AGENT_ADD || w->does == AGENT_REGISTER) && w->status == TP_OK)
     tp__a32_store_release(&w->agent->registered, 1);
+  if (w->does == AGENT_ADD && w->status == TP_OK) {
     tp__agents_show(tp__layer_agents(w->agent->runtime), w->agent);
-  } else {
+  } else if (w->does == AGENT_REMOVE) {
+    if (w->gives_up_handle) tp__agent_unref(w->agent);
+  } else if (makes && w->status != TP_OK) {
     delist(w->agent);
     tp__agent_unref(w->agent); /* the host's, who does not get it */
   }
@@ -213,7 +227,7 @@ static void finish(agent_work *w) {
   tp__a32_store_release(&turn->core.busy, 0);
   tp_agent_result result = {.struct_size = sizeof result,
                             .status = w->status,
-                            .agent = w->status == TP_OK && w->writer ? w->agent : NULL,
+                            .agent = w->status == TP_OK && w->does == AGENT_ADD ? w->agent : NULL,
                             .fault = w->status == TP_OK ? NULL : &w->fault};
   if (w->on_end) w->on_end(w->ctx, &result);
   free_work(w);
@@ -222,6 +236,7 @@ static void finish(agent_work *w) {
 
 static void begin_work(agent_work *w) {
   if (w->writer) begin_phase(w, TP_PHASE_AGENT_BUILD, NULL, built);
+  else if (w->does == AGENT_REGISTER) begin_phase(w, TP_PHASE_AGENT_REGISTER, NULL, registered);
   else begin_phase(w, TP_PHASE_AGENT_UNREGISTER, NULL, unregistered);
 }
 
@@ -233,7 +248,7 @@ static tp_status begin_turn(agent_work *w, tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = w->agent->id, .used_agent = w->agent};
-  tp__turn_kind kind = w->writer ? TP__TURN_HELD : TP__TURN_CLOSING;
+  tp__turn_kind kind = w->does == AGENT_REMOVE ? TP__TURN_CLOSING : TP__TURN_HELD;
   return tp__turn_new_held(w->agent->runtime, &ids, &request, kind, &w->turn, fault);
 }
 
@@ -277,8 +292,8 @@ static tp_status may_submit(const tp_runtime *runtime, const char *here, tp_faul
   return tp__fail(fault, TP_ERR_USAGE, NULL, "the runtime has no engine workers: use %s()", here);
 }
 
-static tp_status read_config(const tp_runtime *runtime, const tp_agent_config *theirs, tp_agent_config *config,
-                             tp_fault *fault) {
+tp_status tp__agent_config_read(const tp_runtime *runtime, const tp_agent_config *theirs, tp_agent_config *config,
+                                tp_fault *fault) {
   TP__TRY(tp__options_read(config, sizeof *config, theirs, "tp_agent_config", fault));
   if (!config->id || !tp__id_valid(config->id))
     return tp__fail(fault, TP_ERR_BAD_ID, config->id, "an agent needs an id of 1 to 128 bytes without white space");
@@ -297,28 +312,29 @@ static tp_status new_agent(tp_runtime *runtime, const char *id, tp_agent **ret_a
   return tp__string_copy(tp__runtime_allocator(runtime), id, &agent->id);
 }
 
-static tp_status new_work(tp_agent *agent, agent_work **ret_work) {
+static tp_status new_work(tp_agent *agent, agent_task does, agent_work **ret_work) {
   agent_work *w = tp__alloc_zero(tp__runtime_allocator(agent->runtime), sizeof *w);
   if (!w) return TP_ERR_NO_MEMORY;
+  w->does = does;
   w->agent = agent;
   tp__agent_ref(agent);
   *ret_work = w;
   return TP_OK;
 }
 
-static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config, agent_work **ret_work,
-                             tp_fault *fault) {
+static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config, agent_task does, bool reserves,
+                             agent_work **ret_work, tp_fault *fault) {
   tp_agent *agent = NULL;
   agent_work *w = NULL;
   tp_status status = new_agent(runtime, config->id, &agent);
-  if (status == TP_OK) status = new_work(agent, &w);
+  if (status == TP_OK) status = new_work(agent, does, &w);
   if (status == TP_OK) status = tp__agent_config_write(tp__runtime_allocator(runtime), config, &w->writer, &w->config);
   if (status == TP_OK)
     status = tp__models_take(&w->models, tp__runtime_allocator(runtime), runtime, NULL, config->model,
                              config->fallbacks, config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
-  if (status == TP_OK && (status = reserve_id(agent, fault)) == TP_OK && (status = begin_turn(w, fault)) != TP_OK)
-    delist(agent);
+  if (status == TP_OK && reserves) status = reserve_id(agent, fault);
+  if (status == TP_OK && (status = begin_turn(w, fault)) != TP_OK) delist(agent);
   if (status == TP_OK) {
     agent->data = config->data;
     *ret_work = w;
@@ -338,11 +354,11 @@ static void undo_add(agent_work *w) {
 tp_status tp_agent_add(tp_runtime *runtime, const tp_agent_config *theirs, tp_agent **ret_agent, tp_fault *fault) {
   tp_agent_config config;
   agent_work *w;
-  TP__TRY(read_config(runtime, theirs, &config, fault));
+  TP__TRY(tp__agent_config_read(runtime, theirs, &config, fault));
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_agent_add"));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  TP__TRY(prepare_add(runtime, &config, &w, fault));
+  TP__TRY(prepare_add(runtime, &config, AGENT_ADD, true, &w, fault));
   tp_status status = run_here(w, "tp_agent_add", fault);
   if (!w->done) undo_add(w);
   if (status == TP_OK) *ret_agent = w->agent;
@@ -354,11 +370,11 @@ tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *theirs
                               tp_fault *fault) {
   tp_agent_config config;
   agent_work *w;
-  TP__TRY(read_config(runtime, theirs, &config, fault));
+  TP__TRY(tp__agent_config_read(runtime, theirs, &config, fault));
   if (!on_end) return tp__fail(fault, TP_ERR_USAGE, config.id, "on_end is missing: nothing else gives the agent");
   TP__TRY(may_submit(runtime, "tp_agent_add", fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  TP__TRY(prepare_add(runtime, &config, &w, fault));
+  TP__TRY(prepare_add(runtime, &config, AGENT_ADD, true, &w, fault));
   w->on_end = on_end;
   w->ctx = ctx;
   tp_status status = submit(w, fault);
@@ -376,14 +392,14 @@ static tp_status prepare_remove(tp_agent *agent, agent_work **ret_work, tp_fault
   agent_work *w = NULL;
   *ret_work = NULL;
   if (!tp__a32_exchange_acq_rel(&agent->registered, 0)) return TP_OK;
-  tp_status status = new_work(agent, &w);
+  tp_status status = new_work(agent, AGENT_REMOVE, &w);
   if (status != TP_OK) (void)!tp__fail(fault, status, agent->id, "no memory for agent.unregister");
   else if ((status = begin_turn(w, fault)) != TP_OK) free_work(w);
   if (status == TP_OK) *ret_work = w;
   return status;
 }
 
-static void unregister_here(tp_agent *agent) {
+void tp__agent_unregister(tp_agent *agent) {
   agent_work *w;
   tp_status status = prepare_remove(agent, &w, NULL);
   if (w) {
@@ -396,7 +412,7 @@ static void unregister_here(tp_agent *agent) {
 void tp_agent_remove(tp_agent *agent) {
   if (!agent || tp__runtime_is_forked(agent->runtime)) return;
   delist(agent);
-  unregister_here(agent);
+  tp__agent_unregister(agent);
   tp__agent_unref(agent);
 }
 
@@ -431,7 +447,37 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
 void tp__agents_unregister_all(tp_runtime *runtime) {
   tp_agent *agent;
   while ((agent = tp__agents_newest_registered(tp__layer_agents(runtime))) != NULL) {
-    unregister_here(agent);
+    tp__agent_unregister(agent);
     tp__agent_unref(agent);
   }
+}
+
+/* ---- the steps of a change of several ---- */
+
+tp_status tp__agent_build(tp_runtime *runtime, const tp_agent_config *config, bool reserves, tp_agent **ret_agent,
+                          tp_fault *fault) {
+  agent_work *w;
+  TP__TRY(prepare_add(runtime, config, AGENT_BUILD, reserves, &w, fault));
+  tp_status status = run_here(w, "tp_agents_change", fault);
+  if (!w->done) undo_add(w);
+  if (status == TP_OK) *ret_agent = w->agent;
+  free_work(w);
+  return status;
+}
+
+void tp__agent_unbuild(tp_agent *agent) {
+  tp__models_untake(&agent->models, tp__runtime_allocator(agent->runtime));
+  delist(agent);
+  tp__agent_unref(agent);
+}
+
+tp_status tp__agent_register(tp_agent *agent, tp_fault *fault) {
+  agent_work *w = NULL;
+  tp_status status = new_work(agent, AGENT_REGISTER, &w);
+  if (status != TP_OK) return tp__fail(fault, status, agent->id, "no memory for agent.register");
+  w->config = agent->config;
+  status = begin_turn(w, fault);
+  if (status == TP_OK) status = run_here(w, "tp_agents_change", fault);
+  free_work(w);
+  return status;
 }

@@ -52,6 +52,22 @@ void tp__agents_delist(tp__agents *agents, tp_agent *agent) {
   tp__mutex_unlock(&agents->mutex);
 }
 
+void tp__agents_swap(tp__agents *agents, const tp__agent_swap *swaps, size_t count) {
+  tp__mutex_lock(&agents->mutex);
+  for (size_t i = 0; i < count; i++) {
+    tp_agent *before = swaps[i].before, *after = swaps[i].after;
+    if (after) after->visible = true;
+    if (before) before->visible = false;
+    if (before && after) {
+      after->number = before->number;
+      tp__list_push(&before->link, &after->link);
+      tp__a32_store_release(&before->replaced, 1);
+    }
+    if (before) tp__list_remove(&before->link);
+  }
+  tp__mutex_unlock(&agents->mutex);
+}
+
 tp_agent *tp__agents_newest_registered(tp__agents *agents) {
   tp_agent *found = NULL;
   tp__mutex_lock(&agents->mutex);

@@ -28,6 +28,12 @@ bool tp__agents_reserve(tp__agents *agents, tp_agent *agent);
 /** It can be found from here on; listed again where it was delisted. */
 void tp__agents_show(tp__agents *agents, tp_agent *agent);
 void tp__agents_delist(tp__agents *agents, tp_agent *agent);
+/** A replacement of one agent by another; one of them may be NULL: nothing comes or nothing goes. */
+typedef struct tp__agent_swap {
+  tp_agent *before, *after;
+} tp__agent_swap;
+/** All of them at once. Who is new is listed already where nothing goes for it. */
+void tp__agents_swap(tp__agents *agents, const tp__agent_swap *swaps, size_t count);
 /** The newest one whose agent.unregister has not been run. @return referenced; NULL: there is none. */
 tp_agent *tp__agents_newest_registered(tp__agents *agents);
 /** At the end of the runtime: delists what the host did not remove, and gives up its handles. */

@@ -547,3 +547,176 @@ TEST(submitted_agents_come_and_go_without_waiting) {
   assert_int_equal(tp_agent_add_submit(runtime, &config, take_result, &t, NULL), TP_ERR_USAGE);
   close_runtime(runtime);
 }
+
+/* ---- several at once ---- */
+
+static bool list_agent(void *ctx, tp_agent *agent) {
+  append(ctx, "", tp_text_of(tp_agent_id(agent)));
+  return true;
+}
+
+static void assert_agents(tp_runtime *runtime, const char *expected) {
+  note n = {.text = ""};
+  (void)tp_runtime_agents(runtime, list_agent, &n);
+  assert_string_equal(n.text, expected);
+}
+
+static tp_agent *add_one(tp_runtime *runtime, const char *id) {
+  tp_agent_config config = config_of(id);
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  return agent;
+}
+
+static tp_agent_change change_of(tp_agent *before, const tp_agent_config *config) {
+  return (tp_agent_change){.struct_size = sizeof(tp_agent_change), .before = before, .config = config};
+}
+
+TEST(agents_change_together_and_keep_their_places) {
+  tp_runtime *runtime = open_runtime(NULL);
+  note n = {.text = ""};
+  named hears = {&n, "h", false};
+  tp_agent *one = add_one(runtime, "one"), *two = add_one(runtime, "two");
+  (void)add_one(runtime, "three");
+  add_named(runtime, &hears);
+  tp_agent_config again = config_of("one"), fresh = config_of("four");
+  again.system = "You are brief.";
+  tp_agent_change changes[] = {change_of(one, &again), change_of(two, NULL), change_of(NULL, &fresh)};
+  tp_agent_change *list[] = {&changes[0], &changes[1], &changes[2]};
+  assert_int_equal(tp_agents_change(runtime, list, 3, NULL), TP_OK);
+  assert_string_equal(n.text, "-h +h +h -h "); /* of one: the old, the new; four; two */
+  assert_agents(runtime, "one three four ");
+  tp_agent *found = tp_agent_find(runtime, "one");
+  assert_ptr_equal(found, changes[0].agent);
+  assert_true(tp_text_is(tp_value_text(tp_value_get(tp_agent_config_get(found), "system")), "You are brief."));
+  tp_agent_unref(found);
+  assert_null(changes[1].agent);
+  assert_string_equal(tp_agent_id(changes[2].agent), "four");
+  close_runtime(runtime);
+}
+
+static tp_answer refuse_two_once(void *ctx, tp_call *call) {
+  bool *refuses = ctx;
+  bool denies = *refuses && tp_text_is(tp_call_id(call, TP_ID_AGENT), "two");
+  if (denies) *refuses = false;
+  return denies ? tp_call_fail(call, 1, "not this one") : TP_ANSWER_DONE;
+}
+
+/* The second of two new agents is refused. */
+TEST(change_of_agents_that_is_refused_changes_nothing) {
+  static const char *const expected[] = {"+h +h ", "+h +h -h +h -h +h -h +h -h +h "};
+  for (int refused_at = 0; refused_at < 2; refused_at++) { /* by agent.build, by agent.register */
+    tp_runtime *runtime = open_runtime(NULL);
+    recorder *model = recorder_new(hello, 1);
+    note n = {.text = ""};
+    named hears = {&n, "h", false};
+    add_named(runtime, &hears);
+    tp_agent *one = add_one(runtime, "one"), *two = add_one(runtime, "two");
+    bool refuses = true;
+    uint32_t phase = refused_at ? TP_PHASE_AGENT_REGISTER : TP_PHASE_AGENT_BUILD;
+    add_hooks(runtime,
+              &(hook){.id = "judge",
+                      .phase = phase,
+                      .run = refuse_two_once,
+                      .ctx = &refuses,
+                      .sub = {.failure = refused_at ? TP_FAILURE_DEFAULT : TP_FAILURE_REQUIRED}},
+              1);
+    tp_agent_config first = config_of("one"), second = config_of("two"), third = config_of("three");
+    first.model = recorder_model(model, true);
+    tp_agent_change changes[] = {change_of(one, &first), change_of(two, &second), change_of(NULL, &third)};
+    tp_agent_change *list[] = {&changes[0], &changes[1], &changes[2]};
+    tp_fault fault = {0};
+    assert_int_equal(tp_agents_change(runtime, list, 3, &fault), refused_at ? TP_ERR_DENIED : TP_ERR_HOOK);
+    assert_string_equal(fault.subject, "two");
+    assert_string_equal(n.text, expected[refused_at]);
+    assert_agents(runtime, "one two ");
+    assert_null(changes[0].agent);
+    assert_int_equal(model->destroys, 0);
+    tp_agent *again = add_one(runtime, "three"); /* its id is free */
+    tp_agent_remove(again);
+    close_runtime(runtime);
+    assert_int_equal(model->destroys, 0); /* it is the host's */
+    recorder_free(model);
+  }
+}
+
+static void hit_at_end(void *ctx, const tp_turn_result *result) {
+  (void)result;
+  latch_hit(ctx);
+}
+
+TEST(sessions_use_the_agent_that_replaced_theirs_and_running_turns_their_own) {
+  static const reply never[] = {{.never = true}};
+  tp_runtime *runtime = open_runtime(NULL);
+  recorder *models[] = {recorder_new(never, 1), recorder_new(hello, 1), recorder_new(hello, 1)};
+  tp_agent_config config = config_of("one");
+  config.model = recorder_model(models[0], true);
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(runtime, &config, &agent, NULL), TP_OK);
+  tp_session *session = open_with(runtime, agent);
+  const tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hi")};
+  tp_submission *submission;
+  latch ended = LATCH;
+  assert_int_equal(tp_turn_submit(session, &request, hit_at_end, &ended, &submission, NULL), TP_OK);
+  latch_wait(&models[0]->started, 1);
+  for (int i = 1; i < 3; i++) {
+    config.model = recorder_model(models[i], true);
+    config.system = i == 1 ? "First." : "Second.";
+    config.model_name = "m2";
+    tp_agent_change change = change_of(agent, &config);
+    assert_int_equal(tp_agents_change(runtime, (tp_agent_change *[]){&change}, 1, NULL), TP_OK);
+    agent = change.agent;
+    if (i == 1) { /* the turn that runs has its model, which lives as long */
+      assert_int_equal(models[0]->destroys, 0);
+      const tp_model_response response = {.struct_size = sizeof response, .text = TEXT("late")};
+      assert_int_equal(tp_model_complete(models[0]->token, &response, NULL), TP_OK);
+      latch_wait(&ended, 1);
+      tp_submission_unref(submission);
+    }
+    say(session, "and now?");
+    assert_int_equal(models[i]->asked, 1);
+    assert_non_null(strstr(models[i]->requests[0], config.system));
+    assert_string_equal(models[i]->model_names[0], "m2");
+    assert_ptr_equal(tp_session_agent(session), agent);
+    while (models[i - 1]->destroys == 0) sleep_ms(1); /* when its last turn is freed: nobody has it any more */
+  }
+  tp_agent_remove(agent); /* one that is only removed stays that of its sessions */
+  say(session, "and now?");
+  assert_int_equal(models[2]->asked, 2);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  for (int i = 0; i < 3; i++) recorder_free(models[i]);
+}
+
+TEST(wrong_changes_of_agents_are_refused) {
+  tp_runtime *runtime = open_runtime(NULL), *other = open_runtime(NULL);
+  tp_agent *one = add_one(runtime, "one"), *theirs = add_one(other, "one");
+  tp_agent_config same = config_of("one"), second = config_of("two"), bad = config_of("a b");
+  const struct {
+    tp_agent_change first, second;
+    size_t count;
+    tp_status status;
+  } cases[] = {
+      {change_of(NULL, NULL), {0}, 1, TP_ERR_USAGE},
+      {change_of(NULL, &bad), {0}, 1, TP_ERR_BAD_ID},
+      {change_of(NULL, &same), {0}, 1, TP_ERR_DUPLICATE_ID},
+      {change_of(one, &second), {0}, 1, TP_ERR_USAGE},
+      {change_of(theirs, &same), {0}, 1, TP_ERR_USAGE},
+      {change_of(one, &same), change_of(one, NULL), 2, TP_ERR_USAGE},
+      {change_of(NULL, &second), change_of(NULL, &second), 2, TP_ERR_USAGE},
+      {change_of(one, &same), {0}, 0, TP_ERR_USAGE},
+      {{.before = one}, {0}, 1, TP_ERR_VERSION},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    tp_agent_change first = cases[i].first, next = cases[i].second;
+    tp_status status = tp_agents_change(runtime, (tp_agent_change *[]){&first, &next}, cases[i].count, NULL);
+    assert_int_equal(status, cases[i].status);
+    assert_agents(runtime, "one ");
+  }
+  assert_int_equal(tp_agents_change(runtime, (tp_agent_change *[]){NULL}, 1, NULL), TP_ERR_USAGE);
+  tp_agent_change gone = change_of(one, NULL);
+  assert_int_equal(tp_agents_change(runtime, (tp_agent_change *[]){&gone}, 1, NULL), TP_OK);
+  assert_agents(runtime, "");
+  close_runtime(other);
+  close_runtime(runtime);
+}
