@@ -16,18 +16,26 @@
 enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 4 };
 
 /* In all texts @ID@ and @DIR@ stand for what the command line says. */
-#define TRIES                                                                                 \
-  "#!/bin/sh\n"                                                                               \
-  "# Tries the hook @ID@ alone. Run it where the host runs, when the directory is trusted:\n" \
-  "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                            \
-  "try() { # payload, what must stand in the report\n"                                        \
-  "  report=$(printf '%s' \"$1\" |\n"                                                         \
-  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' \"${hook:-@ID@}\" --payload - --json)\n" \
-  "  case $report in\n"                                                                       \
-  "    *\"$2\"*) echo \"ok: $1\" ;;\n"                                                        \
-  "    *) echo \"not ok: $1 gave $report\" >&2; exit 1 ;;\n"                                  \
-  "  esac\n"                                                                                  \
+#define TRIES                                                                                            \
+  "#!/bin/sh\n"                                                                                          \
+  "# Tries the hook @ID@ by itself. Run it where the host runs, when the directory is trusted:\n"        \
+  "#   turnphase hooks trust '@DIR@' && sh '@DIR@/@ID@.test.sh'\n"                                       \
+  "try() { # payload, what must stand in the report, what that means\n"                                  \
+  "  report=$(printf '%s' \"$1\" |\n"                                                                    \
+  "    \"${TURNPHASE:-turnphase}\" hooks run '@DIR@' \"${hook:-@ID@}\" --payload - --json)\n"            \
+  "  case $report in\n"                                                                                  \
+  "    *\"$2\"*) printf 'ok%s: %.80s\\n' \"${3:+, $3}\" \"$1\" ;;\n"                                     \
+  "    *'\"judged\":\"skipped\"'*) echo \"not ok, skipped: its match does not fit $1\" >&2; exit 1 ;;\n" \
+  "    *) echo \"not ok${3:+, not $3}: $1 gave $report\" >&2; exit 1 ;;\n"                               \
+  "  esac\n"                                                                                             \
   "}\n"
+
+#define VERDICTS                                              \
+  TRIES                                                       \
+  "allows() { try \"$1\" '\"judged\":\"allow\"' allowed; }\n" \
+  "denies() { try \"$1\" '\"judged\":\"deny\"' denied; }\n"   \
+  "\n"                                                        \
+  "# The calls that the hook must allow and must deny: change them when you change the hook.\n"
 
 static const char guard_yaml[] =
     "id: @ID@\n"
@@ -49,43 +57,53 @@ static const char preflight_yaml[] =
     "  timeout_ms: 5000\n"
     "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
 
+/* Each denies a call in which it does not find the arguments. */
 static const char *const guard_scripts[] = {
     [CLI_LANGUAGE_SH] =
         "#!/bin/sh\n"
-        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other denies,\n"
-        "# and standard error is the reason.\n"
-        "if grep -q 'rm -rf'; then\n"
-        "  echo \"rm -rf is not allowed here\" >&2\n"
-        "  exit 1\n"
-        "fi\n",
+        "# Standard input is one line of JSON: {…, \"payload\": {\"tool\": …, \"arguments\": {…}}}.\n"
+        "# Exit code 0 allows; any other denies, and standard error is the reason.\n"
+        "case $(cat) in\n"
+        "  *'rm -rf'*) echo \"rm -rf is not allowed here\" >&2; exit 1 ;;\n"
+        "  *'\"arguments\":'*) ;; # they were read, and have nothing of it\n"
+        "  *) echo \"the call has no arguments to look at\" >&2; exit 1 ;;\n"
+        "esac\n",
     [CLI_LANGUAGE_PYTHON] =
         "#!/usr/bin/env python3\n"
-        "# The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
-        "# denies, and standard error is the reason.\n"
+        "# Standard input is one line of JSON: {…, \"payload\": {\"tool\": …, \"arguments\": {…}}}.\n"
+        "# Exit code 0 allows; any other denies, and standard error is the reason. Read with [\"…\"]\n"
+        "# and not with get(): what is not there must not allow the call.\n"
         "import json\n"
         "import sys\n"
         "\n"
-        "call = json.load(sys.stdin)\n"
-        "if \"rm -rf\" in json.dumps(call[\"payload\"].get(\"arguments\", {})):\n"
+        "call = json.load(sys.stdin)[\"payload\"]\n"
+        "if \"arguments\" not in call:\n"
+        "    sys.exit(\"the call has no arguments to look at\")\n"
+        "if \"rm -rf\" in json.dumps(call[\"arguments\"]):\n"
         "    sys.exit(\"rm -rf is not allowed here\")\n",
     [CLI_LANGUAGE_JS] =
         "#!/usr/bin/env node\n"
-        "// The context, one line of JSON, is on standard input. Exit code 0 allows; any other\n"
-        "// denies, and standard error is the reason.\n"
-        "const call = JSON.parse(require(\"fs\").readFileSync(0, \"utf8\"));\n"
-        "if (JSON.stringify(call.payload.arguments ?? {}).includes(\"rm -rf\")) {\n"
-        "  console.error(\"rm -rf is not allowed here\");\n"
+        "// Standard input is one line of JSON: {…, \"payload\": {\"tool\": …, \"arguments\": {…}}}.\n"
+        "// Exit code 0 allows; any other denies, and standard error is the reason. Read without ?.\n"
+        "// and ??: what is not there must not allow the call.\n"
+        "const call = JSON.parse(require(\"fs\").readFileSync(0, \"utf8\")).payload;\n"
+        "const deny = (reason) => {\n"
+        "  console.error(reason);\n"
         "  process.exitCode = 1;\n"
-        "}\n",
+        "};\n"
+        "if (!call.arguments) deny(\"the call has no arguments to look at\");\n"
+        "else if (JSON.stringify(call.arguments).includes(\"rm -rf\")) deny(\"rm -rf is not allowed here\");\n",
 };
 
-static const char guard_test[] = TRIES
-    "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
-    "try '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
+static const char guard_test[] = VERDICTS
+    "allows '{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}'\n"
+    "denies '{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}'\n"
+    "denies '{\"tool\": \"shell\"}' # a call that it cannot read\n";
 
-static const char preflight_test[] = TRIES
-    "try '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"ls\"}}' '\"judged\":\"allow\"'\n"
-    "try '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}' '\"judged\":\"deny\"'\n";
+static const char preflight_test[] = VERDICTS
+    "allows '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"ls\"}}'\n"
+    "denies '{\"ability_ref\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}'\n"
+    "denies '{\"ability_ref\": \"shell\"}' # a call that it cannot read\n";
 
 static const char context_yaml[] =
     "id: @ID@\n"

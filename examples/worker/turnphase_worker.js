@@ -3,7 +3,7 @@
 /* A resident worker for hooks of kind worker with frames: json (docs/hooks.md).
  *
  *   require('./turnphase_worker').serve(async (context) => {
- *     if (JSON.stringify(context.payload).includes('rm -rf')) return { continue: false, reason: 'not here' };
+ *     if (JSON.stringify(context.payload.arguments).includes('rm -rf')) return { continue: false, reason: 'not here' };
  *   });
  *
  * The function gets the context of one request and returns the structured result, now or later (a promise), or nothing.

@@ -5,7 +5,7 @@
 
     @turnphase_worker.serve
     def guard(context):
-        if "rm -rf" in str(context["payload"]):
+        if "rm -rf" in str(context["payload"]["arguments"]):
             return {"continue": False, "reason": "rm -rf is not allowed here"}
 
 The function gets the context of one request and returns the structured result, or None for nothing to say. What it

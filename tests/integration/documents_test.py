@@ -8,8 +8,11 @@ document, in a folder in which nothing is but what its reader has (readme_test.p
 Prints TAP, a line for each command. A comment `# exit status N` at the end of a command names the status that it ends
 with, if not 0. A block of the kind `text` right after one of the kind `sh` is what the newest command printed, where
 `…` stands for anything. A block of another kind, such as `bash`, is not run. Lines that begin with ./dev are not run:
-CI runs them itself. With --fresh (tests/chroot.sh) `./dev demo`, `install` and `setup` run too; the libraries are those
-that are installed, where BUILD is empty, and the MCP server is that of npx, where MCP_SERVER is empty.
+CI runs them itself. Each guard that a document writes must have denied a call by the end of the document, because one
+that reads what is not there allows everything, and its document shows nothing of that.
+
+With --fresh (tests/chroot.sh) `./dev demo`, `install` and `setup` run too; the libraries are those that are installed,
+where BUILD is empty, and the MCP server is that of npx, where MCP_SERVER is empty.
 """
 
 import http.server
@@ -29,6 +32,9 @@ import readme_test
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK = re.compile(r'^```(\w*)\n(.*?)^```$', re.M | re.S)
 HERE_DOCUMENT = re.compile(r"<<-?'?(\w+)'?")
+GUARD = re.compile(r'>+ \S*hooks/([\w-]+)\.(yaml|py|js|sh) <<')
+GUARDED = re.compile(r'^event(_type)?: *(tool\.pre|tool\.create|PreAbilityCall|PreAbilityCreate|PreToolUse)\b', re.M)
+DENIED_STATUS = 77
 STATUS = re.compile(r'#.*\bexit status (\d+)')
 LIMIT_S = 1200 if '--fresh' in sys.argv else 120
 FRESH = '--fresh' in sys.argv
@@ -67,6 +73,14 @@ def steps_of(text):
         else:
             last = None
     return steps
+
+
+def guards_of(steps):
+    """The ids of the hooks that the document writes and that decide about calls, but for those that ask a person."""
+    for command, _, _ in steps:
+        match = GUARD.match(command.splitlines()[0].partition('cat ')[2])
+        if match and (match.group(2) != 'yaml' or (GUARDED.search(command) and 'kind: ask' not in command)):
+            yield match.group(1)
 
 
 def fits(expected, printed):
@@ -146,6 +160,7 @@ exec %s "$@"''' % (model_url, self.port, shlex.quote(program)))
             build = os.path.abspath(build)
             self.environment.update(PKG_CONFIG_PATH=os.path.join(build, 'meson-uninstalled'), LD_LIBRARY_PATH=build)
         self.shell = Shell(os.path.join(place, 'project'), self.environment)
+        self.denials = ''
 
     @staticmethod
     def script(place, name, text):
@@ -160,6 +175,7 @@ exec %s "$@"''' % (model_url, self.port, shlex.quote(program)))
         ended, printed = self.shell.run(command)
         if ended != status:
             return 'it ended with %d:\n%s' % (ended, printed)
+        self.denials += printed if status == DENIED_STATUS else ''
         missing = expected and fits(expected, ' '.join(printed.split()))
         return missing and 'it did not print: %s\nbut:\n%s' % (missing, printed)
 
@@ -187,6 +203,11 @@ def main():
                 print('%sok %d - %s' % ('not ' if wrong else '', number, title.replace('#', '')), flush=True)
                 if wrong:
                     print('# ' + wrong.replace('\n', '\n# '), flush=True)
+            for guard in sorted(set(guards_of(steps))):
+                number += 1
+                is_seen = re.search(r'\bhook %s\b' % re.escape(guard), reader.denials)
+                failed += not is_seen
+                print('%sok %d - %s: its guard %s denies a call' % ('' if is_seen else 'not ', number, name, guard))
             reader.shell.end()
     print('1..%d' % number)
     server.shutdown()

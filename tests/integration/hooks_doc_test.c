@@ -71,6 +71,9 @@ static int enter(void **state) {
   if (!getenv("TURNPHASE_SOURCE") || scratch_make(state) != 0 || chdir(scratch) != 0) return -1;
   setenv("XDG_CONFIG_HOME", scratch_path("config"), 1);
   take_examples();
+  char line[600];
+  snprintf(line, sizeof line, "cp '%s/examples/worker/turnphase_worker.py' .system/hooks/", getenv("TURNPHASE_SOURCE"));
+  assert_int_equal(system(line), 0);
   command c = {.arguments = {"hooks", "trust", ".system/hooks"}};
   assert_status(&c, 0);
   command_free(&c);
@@ -99,7 +102,9 @@ static const example examples[] = {
     {"no_secrets", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}", "allow", ""},
     {"no_secrets", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"cat .env\"}}", "deny",
      "secrets stay where they are"},
-    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {}}", "ask", "a deploy"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {}}", "ask", "a deploy to undefined"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {\"to\": \"prod\"}}", "ask", "a deploy to prod"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {\"to\": \"staging\"}}", "allow", ""},
     {"ask_deploy", "node", "{\"tool\": \"shell\", \"arguments\": {}}", "skipped", ""},
     {"no_env", "python3", "{\"tool\": \"write_file\", \"arguments\": {\"file_path\": \"a.c\"}}", "done", ""},
     {"no_env", "python3", "{\"tool\": \"write_file\", \"arguments\": {\"file_path\": \".env\"}}", "deny",
@@ -107,6 +112,23 @@ static const example examples[] = {
     {"no_env", "python3",
      "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Edit\", \"tool_input\": {\"file_path\": \"/x/.env\"}}",
      "deny", "that file holds secrets"},
+    {"no_rm_worker", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"ls\"}}", "allow", ""},
+    {"no_rm_worker", "python3", "{\"tool\": \"shell\", \"arguments\": {\"command\": \"rm -rf /\"}}", "deny",
+     "rm -rf is not allowed here"},
+};
+
+/* What each of them decides by is not in the call. */
+static const struct {
+  const char *hook, *program, *payload;
+} unread[] = {
+    {"no_rm", "sh", "{\"tool\": \"shell\"}"},
+    {"no_secrets", "python3", "{\"tool\": \"shell\"}"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\"}"},
+    {"ask_deploy", "node", "{\"tool\": \"deploy\", \"arguments\": {}}"},
+    {"no_env", "python3", "{\"tool\": \"write_file\"}"},
+    {"no_env", "python3", "{\"tool\": \"write_file\", \"arguments\": {\"path\": \".env\"}}"},
+    {"no_env", "python3", "{\"hook_event_name\": \"PreToolUse\", \"tool_name\": \"Edit\", \"tool_input\": {}}"},
+    {"no_rm_worker", "python3", "{\"tool\": \"shell\"}"},
 };
 
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
@@ -130,19 +152,41 @@ TEST(each_hook_of_the_document_decides_as_it_says) {
   }
 }
 
-static bool is_tried(const char *path) {
-  const char *slash = strrchr(path, '/');
-  size_t size = strcspn(slash + 1, ".");
-  for (size_t i = 0; i < EXAMPLES; i++)
-    if (strlen(examples[i].hook) == size && strncmp(slash + 1, examples[i].hook, size) == 0) return true;
-  return false;
+static bool is_named(const char *path, const char *hook) {
+  const char *name = strrchr(path, '/') + 1;
+  size_t size = strcspn(name, ".");
+  return strlen(hook) == size && strncmp(name, hook, size) == 0;
 }
 
-/* A block that is added to the document needs a row above. */
+/* A program that takes what is missing for an empty text allows what it never looked at. */
+TEST(no_hook_of_the_document_allows_what_it_could_not_read) {
+  for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++) {
+    if (!is_program(unread[i].program)) continue;
+    command c = {.arguments = {"hooks", "run", ".system/hooks", unread[i].hook, "--payload", "-", "--json"},
+                 .input = unread[i].payload};
+    command_run(&c);
+    bool is_refused = holds(&c.out, "\"judged\":\"deny\"") || holds(&c.out, "\"judged\":\"ask\"") ||
+                      holds(&c.out, "\"judged\":\"failed\"");
+    bool goes_on = holds(&c.out, "\"judged\":\"failed\"") && holds(&c.out, "\"phase_outcome\":\"TP_OK\"");
+    if (!is_refused || goes_on) fail_msg("%s of %s: %s", unread[i].payload, unread[i].hook, c.out.data);
+    command_free(&c);
+  }
+}
+
+static bool is_tried(const char *path) {
+  bool is_denied = false, is_unread = false;
+  for (size_t i = 0; i < EXAMPLES; i++)
+    is_denied = is_denied || (is_named(path, examples[i].hook) && strcmp(examples[i].judged, "deny") == 0) ||
+                (is_named(path, examples[i].hook) && strcmp(examples[i].judged, "ask") == 0);
+  for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++) is_unread = is_unread || is_named(path, unread[i].hook);
+  return is_denied && is_unread;
+}
+
+/* A block that is added to the document needs a row above that is denied, and a call that it cannot read. */
 TEST(no_example_of_the_document_is_left_out) {
   assert_true(path_count >= 8);
   for (size_t i = 0; i < path_count; i++)
-    if (!is_tried(paths[i])) fail_msg("%s is run by no example", paths[i]);
+    if (!is_tried(paths[i])) fail_msg("%s has no row that is denied, or none of what it cannot read", paths[i]);
   command c = {.arguments = {"hooks", "check", ".system/hooks"}};
   assert_status(&c, 0);
   command_free(&c);
