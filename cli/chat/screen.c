@@ -276,6 +276,23 @@ void cli_screen_show(screen *s, tp_text event) {
   else if (cli_text_is(kind, "diagnostic")) show_contributed(s, event, "note");
 }
 
+/* What follows "[WORD]": broken between words where answers are. */
+static void print_reason(screen *s, const char *word, tp_text text) {
+  bool marks = s->prose.marks;
+  cli_print_string(s->output, " ");
+  if (s->lays_out) {
+    s->prose = (cli_prose){.output = s->output, .width = s->width ? s->width : WIDTH, .has_begun = true};
+    s->prose.column = strlen(word) + sizeof "[] " - 1;
+    s->in_answer = true;
+    cli_screen_text(s, text);
+    cli_screen_line_end(s);
+    s->prose.marks = marks;
+  } else {
+    cli_print_cut(s->output, text, SIZE_MAX);
+    cli_print_string(s->output, "\n");
+  }
+}
+
 static void show_outcome(screen *s, const tp_turn_result *result) {
   const char *ending = tp_turn_ending_name(result->outcome, result->code);
   const char *outcome = strcmp(ending, "error") == 0 ? tp_turn_outcome_name(result->outcome) : ending;
@@ -286,11 +303,9 @@ static void show_outcome(screen *s, const tp_turn_result *result) {
   if (result->reason.size > 0 && result->outcome != TP_TURN_CANCELLED) {
     tp__bytes words = {0};
     cli_field_words(result->reason, true, &words);
-    cli_print_string(s->output, " ");
-    cli_print_cut(s->output, tp__bytes_text(&words), SIZE_MAX);
+    print_reason(s, outcome, tp__bytes_text(&words));
     tp__bytes_fini(&words);
-  }
-  cli_print_string(s->output, "\n");
+  } else cli_print_string(s->output, "\n");
 }
 
 /* "[length] the answer is cut: …". */
@@ -298,7 +313,7 @@ static void show_finish(screen *s, const tp_turn_result *result) {
   cli_paint_on(s->output, CLI_WARN);
   cli_printf(s->output, "[%s]", tp_finish_name(result->finish));
   cli_paint_off(s->output);
-  cli_printf(s->output, " %s\n", cli_finish_note(result));
+  print_reason(s, tp_finish_name(result->finish), tp_text_of(cli_finish_note(result)));
 }
 
 /* "1.2 s · 19 + 10 tokens · 2 requests · 1 tool call". */

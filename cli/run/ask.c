@@ -70,7 +70,8 @@ static char *shown_text(const tp_question *question, size_t *ret_size) {
   put_arguments(out, question->call);
   fputs("\n  reason: ", out);
   put_visible(out, question->reason);
-  fputs("\nRun it? y (once), n, e (edit the arguments), or always (this tool, until the run ends): ", out);
+  fputs("\nRun it? y (once), n, e (edit the arguments),\nor always (this tool, until the run ends): ",
+        out); /* fits 60 columns */
   if (fclose(out) == 0) return text;
   free(text);
   return NULL;

@@ -2,7 +2,8 @@
  *
  * What a person at a terminal of 60, 80 and 120 columns sees of a conversation, compared with tests/screens/chat-*.txt
  * as text: the sign of life of a silent turn and that it goes, words that wrap, Markdown, lines of tools, a question,
- * refused and listed sessions. Times are masked. TURNPHASE_SCREENS=write writes the files anew. */
+ * refused and listed sessions, an answer without its call. Times are masked. TURNPHASE_SCREENS=write writes the files
+ * anew. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,7 +28,8 @@ static const char script[] =
     "text: It is nearly gone and somebody has to buy more of it before the guests come on Sunday}}]\n"
     "  - text: Written.\n"
     "  - tool_calls: [{id: c, name: files_write, arguments: {path: b.txt, text: no}}]\n"
-    "  - text: Not written.\n";
+    "  - text: Not written.\n"
+    "  - {text: That is, finish: tool_calls}\n";
 
 /* Silent while there is a gate, until it is opened and closed. */
 static const char hook[] =
@@ -170,6 +172,8 @@ static void go_on(terminal *t) {
   terminal_await(t, PROMPT);
   terminal_say(t, "/nothing");
   terminal_await(t, "see /help\n> ");
+  terminal_say(t, "Is there anything else?");
+  terminal_await(t, "s\n\n> ");
   terminal_say(t, "/quit");
   assert_int_equal(terminal_wait(t), 0);
 }

@@ -294,9 +294,10 @@ TEST(no_line_is_printed_into_a_question) {
   terminal_say(t, "Write both");
   terminal_await(t, "until the run ends): ");
   terminal_say(t, "y");
-  terminal_await(t,
-                 "reason: it writes the file d.txt\nRun it? y (once), n, e (edit the arguments), or always (this tool, "
-                 "until the run ends): ");
+  terminal_await(
+      t,
+      "reason: it writes the file d.txt\nRun it? y (once), n, e (edit the arguments),\nor always (this tool, "
+      "until the run ends): ");
   terminal_say(t, "y");
   terminal_await(t, PROMPT);
   const char *second = from(t, "until the run ends): y\nturnphase: hook") + 20;
