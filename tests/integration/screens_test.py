@@ -4,9 +4,11 @@ test sets, and where a command measures its own, each time is '#'. No row is wid
 broken. TURNPHASE_SCREENS=write writes the files anew."""
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
 sys.dont_write_bytecode = True  # nothing is written next to the sources
@@ -28,7 +30,7 @@ FILES = {
     'hooks/hours.yaml': 'id: hours\nevent: turn.intake\nhandler: {kind: deny, reason: not now}\n',
 }
 COMMANDS = {
-    'run': ['run', '--script', 'model.yaml', '--files', 'folder', '--data', 'kept-again', '--verbose', 'talk.yaml'],
+    'run': None,  # play()
     'explain': ['explain', 'kept', 'monday-1'],
     'runs': ['runs', 'kept', '--session', 'monday'],
     'blame': ['blame', 'kept', 'monday-1'],
@@ -83,14 +85,30 @@ def set_times(directory):
     store.close()
 
 
-def make(directory):
+def play(directory, data, **environment):
+    """memory.active_recall has 200 ms: where a loaded machine does not give it so much, the conversation is played
+    again, since its outcome is then another."""
+    arguments = ['run', '--script', 'model.yaml', '--files', 'folder', '--data', data, '--verbose', 'talk.yaml']
+    for _ in range(20):
+        shutil.rmtree(os.path.join(directory, data), ignore_errors=True)
+        text = call(directory, arguments, **environment)
+        if 'timed_out' not in text:
+            break
+    return text
+
+
+def make(_):
+    """Each case only reads what the first one has made, or plays a conversation of its own."""
+    directory = MADE_IN
+    if os.path.exists(os.path.join(directory, 'kept')):
+        return directory
     for name, text in FILES.items():
         path = os.path.join(directory, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, 'w', encoding='utf-8') as file:
             file.write(text)
     call(directory, ['hooks', 'trust', 'hooks'])
-    call(directory, ['run', '--script', 'model.yaml', '--files', 'folder', '--data', 'kept', 'talk.yaml'])
+    play(directory, 'kept')
     set_times(directory)
     return directory
 
@@ -131,8 +149,8 @@ def shown(name, text):
 def screen(name):
     def case(directory):
         for width in (60, 80, 120):
-            text = call(directory, COMMANDS[name], COLUMNS=str(width))
-            subprocess.run(['rm', '-rf', os.path.join(directory, 'kept-again')], check=True)
+            columns = {'COLUMNS': str(width)}
+            text = play(directory, 'again', **columns) if name == 'run' else call(directory, COMMANDS[name], **columns)
             check(name, width, text)
             path = os.path.join(SCREENS, f'{name}-{width}.txt')
             text = re.sub(r' +$', '', shown(name, text), flags=re.M)
@@ -160,5 +178,7 @@ def a_pipe_without_columns_gets_whole_rows(directory):
     assert re.search(r'ran after +merged\n', text)
 
 
-sys.exit(cases.run([screen(name) for name in COMMANDS] +
-                   [marks_are_ascii_without_utf8, a_pipe_without_columns_gets_whole_rows], make))
+with tempfile.TemporaryDirectory() as MADE_IN:
+    failed = cases.run([screen(name) for name in COMMANDS] +
+                       [marks_are_ascii_without_utf8, a_pipe_without_columns_gets_whole_rows], make)
+sys.exit(failed)
