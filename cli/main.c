@@ -120,7 +120,7 @@ static const cli_command commands[] = {
      .operands_max = 2,
      .summary = "list tools, call one with every gate of a turn, or create and run a task",
      .examples = "  turnphase tool list --load ./tools.so\n"
-                 "  echo '{\"path\": \"notes.txt\"}' | turnphase tool call read_file --files . --arguments -\n"
+                 "  turnphase tool call files_read --files . --arguments '{\"path\": \"notes.txt\"}'\n"
                  "  turnphase tool call deploy --load ./tools.so --caller ci --environment prod --json\n"
                  "  turnphase tool create deploy --load ./tools.so --data ./kept --key monday\n"
                  "  turnphase tool run monday --load ./tools.so --data ./kept --caller ci\n",

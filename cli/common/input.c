@@ -15,7 +15,12 @@
 
 static bool is_stdin(const char *path) { return !path || strcmp(path, "-") == 0; }
 
-const char *cli_input_name(const char *path) { return is_stdin(path) ? "standard input" : path; }
+/* What an option of JSON may have in place of a path. */
+static bool is_object(const char *path) { return path && path[0] == '{'; }
+
+const char *cli_input_name(const char *path) {
+  return is_stdin(path) ? "standard input" : is_object(path) ? "the object of the command line" : path;
+}
 
 /* Says where the first byte is that is not UTF-8; columns count code points from 1. */
 static int refuse_utf8(const char *name, tp_text text, size_t offset) {
@@ -55,14 +60,17 @@ int cli_input_read(const char *path, tp_text *ret_text) {
 }
 
 int cli_input_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
-  tp_text json;
+  tp_text json = {0};
   tp_fault fault = {0};
-  int status = cli_input_read(path, &json);
   *ret_writer = NULL;
-  if (status != CLI_OK) return status;
+  if (is_object(path)) json = tp_text_of(path);
+  else {
+    int status = cli_input_read(path, &json);
+    if (status != CLI_OK) return status;
+  }
   cli_need(tp_writer_new(NULL, ret_writer));
   tp_status decoded = tp_json_decode(json, *ret_writer, &fault);
-  free((void *)(uintptr_t)json.data);
+  if (!is_object(path)) free((void *)(uintptr_t)json.data);
   if (decoded == TP_OK) decoded = tp_writer_finish(*ret_writer, ret_value);
   return decoded == TP_OK ? CLI_OK : cli_fault(cli_input_name(path), decoded, &fault);
 }

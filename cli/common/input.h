@@ -12,7 +12,8 @@ enum { CLI_INPUT_BYTES_MAX = 64 * 1024 * 1024 };
  *  @param ret_text  freed by free() of its data.
  *  @return CLI_OK, or an exit status after saying what is wrong, with line and column of a byte that is not UTF-8. */
 int cli_input_read(const char *path, tp_text *ret_text);
-/** Reads a file that must be JSON. @param ret_writer  holds the value; freed by tp_writer_free(), also after a failure.
+/** Reads a file that must be JSON. @param path  also the object itself: "{…".
+ *  @param ret_writer  holds the value; freed by tp_writer_free(), also after a failure.
  *  @return likewise. */
 int cli_input_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value);
 /** Takes the values of JSON Lines one by one, till take() returns another status than CLI_OK; blank lines are skipped.

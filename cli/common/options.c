@@ -321,7 +321,8 @@ static int take_operands(const cli_command *command, int argc, char **argv, cli_
     arguments->operands[arguments->operand_count++] = argv[optind++];
   arguments->operand = arguments->operands[0];
   if (optind >= argc) return CLI_OK;
-  cli_error("%s does not take '%s'", command->name, argv[optind]);
+  const char *hint = argv[optind][0] == '{' ? ": an object is given with --arguments or --payload" : "";
+  cli_error("%s does not take '%s'%s", command->name, argv[optind], hint);
   return bad_usage(command);
 }
 

@@ -598,7 +598,7 @@ static const struct action {
     {"check", 1, "DIR [--sandbox]", check},
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
-    {"run", 2, "DIR ID [--payload FILE.json] [--sandbox]", cli_hooks_run},
+    {"run", 2, "DIR ID [--payload JSON] [--sandbox]", cli_hooks_run},
     {"stats", 1, "DATA [--since WHEN] [--hooks DIR]", cli_hooks_stats},
     {"import", 1, "SETTINGS.json… [--write DIR] [--fail-closed] [--rewrite] [--tool OURS=THEIRS]", cli_hooks_import},
     {"new", 3, "KIND ID DIR [--language sh|python|js]", cli_hooks_new},

@@ -10,6 +10,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/machine.h"
 #include "cli/common/map.h"
+#include "cli/common/input.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/hooks/hooks.h"
@@ -116,8 +117,8 @@ static int check_fields(const trial *t) {
   const tp_phase *phase = tp_phase_get(t->runtime, t->phase);
   for (size_t i = 0; i < t->payload.count; i++) {
     if (cli_phase_carries(phase, t->payload.fields[i].id)) continue;
-    cli_error_at(t->arguments->payload, 0, 0, "%s carries no field \"%s\"; see: turnphase phases", phase->name,
-                 tp_field_name(t->payload.fields[i].id));
+    cli_error_at(cli_input_name(t->arguments->payload), 0, 0, "%s carries no field \"%s\"; see: turnphase phases",
+                 phase->name, tp_field_name(t->payload.fields[i].id));
     return CLI_CONFIG;
   }
   return CLI_OK;

@@ -8,7 +8,7 @@ A word is of one kind: words:A B (one of them), file, folder, path (of either), 
 import re
 
 # What stands for an argument or an operand in the help, and the kind of word that is meant.
-KINDS = {'DIR': 'folder', 'DATA': 'path', 'FILE': 'file', 'FILE.json': 'file', 'LIB.so': 'file', 'MODEL.yaml': 'file',
+KINDS = {'DIR': 'folder', 'DATA': 'path', 'FILE': 'file', 'JSON': 'file', 'LIB.so': 'file', 'MODEL.yaml': 'file',
          'CONVERSATION': 'file', 'AGENTS.yaml': 'file', 'SETTINGS': 'file', 'PHASE': 'phase', 'SESSION': 'session',
          'TURN': 'turn', 'TURN|RUN': 'turn', 'JOB': 'job', 'OPERAND…': 'path'}
 # The same placeholder is used for names of many things: these options mean one that can be listed.

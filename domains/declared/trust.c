@@ -575,8 +575,8 @@ void tp__trust_difference(const tp_hooks *before, const tp_hooks *now, char ret_
     int order = !old ? 1 : !new ? -1 : by_name(&old, &new);
     const tp__trust_file *file = order > 0 ? new : old;
     bool was = order <= 0 && old->is_code && old->is_there, is = order >= 0 && new->is_code &&new->is_there;
-    const char *what = was && !is                                    ? "is gone"
-                       : is && !was                                  ? "is new"
+    const char *what = was && !is   ? access(old->path, F_OK) == 0 ? "is no longer a part of it" : "is gone"
+                       : is && !was ? "is new"
                        : is && strcmp(old->digest, new->digest) != 0 ? "has changed"
                                                                      : NULL;
     if (what) snprintf(ret_text, TP__TRUST_WHY_SIZE, "%.400s %s", file->shown, what);

@@ -34,6 +34,14 @@ TEST(call_prints_what_the_tool_says) {
   assert_status(&c, 0);
   assert_holds(&c.out, "line one");
   command_free(&c);
+  c = (command){.arguments = {"tool", "call", "files_read", "--files", files(), "-a", "{\"path\": \"note.txt\"}"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "line one");
+  command_free(&c);
+  c = (command){.arguments = {"tool", "call", "files_read", "--files", files(), "-a", "{\"path\""}};
+  assert_status(&c, 78);
+  assert_holds(&c.err, "the object of the command line:1:");
+  command_free(&c);
   c = (command){.arguments = {"tool", "call", "files_read", "--files", files(), "-a", "-", "--json"},
                 .input = "{\"path\": \"note.txt\"}"};
   assert_status(&c, 0);
@@ -65,6 +73,10 @@ TEST(what_cannot_be_called_is_distinguished_from_what_failed) {
                {"files_read", "[1]", 78, "one JSON object"},
                {"files_read", "{", 78, "standard input:1:"},
                {"files_read", "{\"path\": \"not-there.txt\"}", 1, "not-there.txt"}};
+  command usage = {.arguments = {"tool", "call", "files_read", "{\"path\": \"a.txt\"}", "--files", files()}};
+  assert_status(&usage, 2);
+  assert_holds(&usage.err, "--arguments");
+  command_free(&usage);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command c = {.arguments = {"tool", "call", cases[i].tool, "--files", files(), "-a", "-"},
                  .input = cases[i].arguments};
