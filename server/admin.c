@@ -163,6 +163,7 @@ void tp__admin_put_state(tp_server *server, tp__bytes *out) {
               {"tokens_open", s.tokens_open},
               {"handler_threads", s.handler_threads}};
   for (size_t i = 0; i < COUNT(rows); i++) tp__bytes_printf(out, ",\"%s\":%" PRIu64, rows[i].name, rows[i].value);
+  tp__server_put_revision(server, out);
   if (server->live) tp__bytes_printf(out, ",\"unlisted\":%" PRIu64, tp__live_unlisted(server->live));
   tp__bytes_put(out, "}", 1);
 }

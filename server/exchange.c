@@ -515,7 +515,7 @@ static tp_agent *find_agent(const tp_server *server, tp_text name, tp__refusal *
     (void)tp__copy_cut(id, sizeof id, name);
     agent = tp_agent_find(server->runtime, id);
   }
-  if (!agent && server->options.default_agent) agent = tp_agent_find(server->runtime, server->options.default_agent);
+  if (!agent && server->default_agent) agent = tp_agent_find(server->runtime, server->default_agent);
   if (!agent && name.size == 0) (void)tp__refusal_fill(refusal, 400, "invalid_value", "model", "model is missing");
   else if (!agent)
     (void)tp__refusal_fill(refusal, 404, "model_not_found", "model",

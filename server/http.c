@@ -62,6 +62,8 @@ struct tp__http {
   size_t open;                /* requests that were passed and not freed */
   tp__http_request *finished; /* that their hosts ended after libmicrohttpd: the front's thread frees them */
   bool quiesce, quiet, stop;
+  void (*call)(void *ctx); /* tp__http_call(); NULL: none waits */
+  void *call_ctx;
 };
 
 struct tp__http_request {
@@ -634,6 +636,19 @@ static bool is_open(tp__http *http, bool *ret_quiesce, bool *ret_stop) {
   return open;
 }
 
+static void run_call(tp__http *http) {
+  tp__lock_acquire(&http->lock);
+  void (*call)(void *ctx) = http->call;
+  void *ctx = http->call_ctx;
+  tp__lock_release(&http->lock);
+  if (!call) return;
+  call(ctx);
+  tp__lock_acquire(&http->lock);
+  http->call = NULL;
+  tp__lock_condition_broadcast(&http->changed);
+  tp__lock_release(&http->lock);
+}
+
 /* @param flush  what the host still sends is sent; else everything is closed. */
 static void close_connections(tp__http *http, bool flush) {
   for (connection *c = http->connections; c; c = c->next) {
@@ -650,6 +665,7 @@ static void *run(void *ctx) {
   int64_t closing_ms = 0;
   while (!stop || open) {
     run_once(http);
+    run_call(http);
     open = is_open(http, &to_quiesce, &stop);
     if (to_quiesce) quiesce(http);
     if (!stop) continue;
@@ -790,6 +806,17 @@ tp_status tp__http_start(const tp__http_options *options, const tp__http_handler
 }
 
 uint16_t tp__http_port(const tp__http *http) { return http->port; }
+
+void tp__http_call(tp__http *http, void (*function)(void *ctx), void *ctx) {
+  assert(!pthread_equal(pthread_self(), http->thread));
+  tp__lock_acquire(&http->lock);
+  assert(!http->call && !http->stop);
+  http->call = function;
+  http->call_ctx = ctx;
+  wake(http);
+  while (http->call) tp__lock_condition_wait(&http->changed, &http->lock);
+  tp__lock_release(&http->lock);
+}
 
 void tp__http_stop_accepting(tp__http *http) {
   assert(!pthread_equal(pthread_self(), http->thread));

@@ -80,6 +80,9 @@ typedef struct tp__http_options {
 tp_status tp__http_start(const tp__http_options *options, const tp__http_handlers *handlers, tp__http **ret_http,
                          tp_fault *fault) TP_MUST_USE;
 uint16_t tp__http_port(const tp__http *http);
+/** Runs a function on the front's thread, between two requests, and waits for its end: meanwhile nothing is passed.
+ *  Not from a callback, and not beside tp__http_free(). Threads: any, one at a time. */
+void tp__http_call(tp__http *http, void (*function)(void *ctx), void *ctx);
 /** No new connection is accepted from here on. */
 void tp__http_stop_accepting(tp__http *http);
 /** Calls `gone` for what the host has not ended, waits until it has, sends what is ended (at most 2 s) and closes. Not

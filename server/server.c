@@ -20,7 +20,6 @@ enum {
   BODY_BYTES_MAX = 32 << 20,
   CONNECTIONS_MAX = 16384,
   STREAM_BYTES_MAX = (64 << 10) - 1, /* with a NUL a power of two; about as much may wait in the exchange */
-  KEY_BYTES_MIN = 16,
   CANCEL_LOOK_MS = 20
 };
 #define KEEP_ALIVE ": \n\n"
@@ -283,29 +282,10 @@ static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_USAGE, "on_request_ctx", "on_request_ctx is set, and on_request is NULL");
   if (o->on_begin_ctx && !o->on_begin)
     return tp__refuse(fault, TP_ERR_USAGE, "on_begin_ctx", "on_begin_ctx is set, and on_begin is NULL");
-  if (o->admin_key && strlen(o->admin_key) < KEY_BYTES_MIN)
-    return tp__refuse(fault, TP_ERR_USAGE, "admin_key",
-                      "a key has at least %d characters: openssl rand -hex 32 makes one", KEY_BYTES_MIN);
-  if (o->key_count > 0 && !o->keys)
-    return tp__refuse(fault, TP_ERR_USAGE, "keys", "%zu keys are announced, and the list is NULL", o->key_count);
   if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
     return tp__refuse(fault, TP_ERR_USAGE, o->address,
                       "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->address);
   return TP_OK;
-}
-
-static tp_status take_key(tp_server *server, size_t index, const tp_server_key *theirs, tp_fault *fault) {
-  tp_server_key key;
-  if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, "keys", "keys[%zu] is NULL", index);
-  tp_status status = tp__struct_read(&key, sizeof key, theirs, "tp_server_key", fault);
-  if (status != TP_OK) return status;
-  if (!key.key || strlen(key.key) < KEY_BYTES_MIN)
-    return tp__refuse(fault, TP_ERR_USAGE, "keys", "a key has at least %d characters: openssl rand -hex 32 makes one",
-                      KEY_BYTES_MIN);
-  server->keys[index] = tp__heap_copy(tp_text_of(key.key));
-  server->tenants[index] = tp__heap_copy(tp_text_of(key.tenant));
-  bool copied = server->keys[index] && server->tenants[index];
-  return copied ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the keys");
 }
 
 static tp_status fill(tp_server *server, const tp_server_options *o, tp_fault *fault) {
@@ -316,23 +296,14 @@ static tp_status fill(tp_server *server, const tp_server_options *o, tp_fault *f
   ours->address = tp__heap_copy(tp_text_of(o->address ? o->address : "127.0.0.1"));
   ours->tenant = o->tenant ? tp__heap_copy(tp_text_of(o->tenant)) : NULL;
   ours->environment = o->environment ? tp__heap_copy(tp_text_of(o->environment)) : NULL;
-  ours->default_agent = o->default_agent ? tp__heap_copy(tp_text_of(o->default_agent)) : NULL;
+  ours->default_agent = ours->admin_key = NULL;
   if (!ours->sessions_max) ours->sessions_max = SESSIONS_MAX;
   if (!ours->body_bytes_max) ours->body_bytes_max = BODY_BYTES_MAX;
   if (!ours->connections_max) ours->connections_max = CONNECTIONS_MAX;
-  server->keys = tp__heap_alloc((o->key_count + 1) * sizeof *server->keys);
-  server->tenants = tp__heap_alloc((o->key_count + 1) * sizeof *server->tenants);
-  if (!ours->address || !ours->tenant != !o->tenant || !ours->environment != !o->environment ||
-      !ours->default_agent != !o->default_agent || !server->keys || !server->tenants)
-    return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
-  if (o->admin_key) server->operator_keys[0] = tp__heap_copy(tp_text_of(o->admin_key));
-  ours->admin_key = NULL;
-  if (o->admin_key && !server->operator_keys[0])
+  if (!ours->address || !ours->tenant != !o->tenant || !ours->environment != !o->environment)
     return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the server");
   server->is_local = tp__is_this_machine(ours->address);
-  tp_status status = TP_OK;
-  for (size_t i = 0; status == TP_OK && i < o->key_count; i++) status = take_key(server, i, o->keys[i], fault);
-  return status;
+  return tp__server_take_keys(server, o, fault);
 }
 
 static tp_status listen_for(tp_server *server, tp_fault *fault) {
@@ -354,21 +325,10 @@ static tp_status listen_for(tp_server *server, tp_fault *fault) {
   return tp__http_start(&http, &handlers, &server->http, fault);
 }
 
-static void free_words(char **words, size_t count) {
-  for (size_t i = 0; words && i < count; i++) {
-    if (words[i]) explicit_bzero(words[i], strlen(words[i]));
-    if (words[i]) tp__heap_free(words[i], strlen(words[i]) + 1);
-  }
-  tp__heap_free(words, (count + 1) * sizeof *words);
-}
-
 void tp__server_unref(tp_server *server) {
   if (!tp__references_unref(&server->refs)) return;
   assert(!server->turns && server->turn_count == 0 && server->open_count == 0);
-  free_words(server->keys, server->options.key_count);
-  free_words(server->tenants, server->options.key_count);
-  if (server->operator_keys[0]) explicit_bzero(server->operator_keys[0], strlen(server->operator_keys[0]));
-  tp__heap_string_free(server->operator_keys[0]);
+  tp__server_free_keys(server);
   tp__operator_free(server->operators);
   tp__live_free(server->live);
   tp__bytes_fini(&server->page);
@@ -378,7 +338,6 @@ void tp__server_unref(tp_server *server) {
   tp__heap_string_free((char *)(uintptr_t)server->options.address);
   tp__heap_string_free((char *)(uintptr_t)server->options.tenant);
   tp__heap_string_free((char *)(uintptr_t)server->options.environment);
-  tp__heap_string_free((char *)(uintptr_t)server->options.default_agent);
   tp__lock_condition_fini(&server->changed);
   tp__lock_fini(&server->lock);
   tp__heap_free(server, sizeof *server);

@@ -171,8 +171,7 @@ typedef struct tp__ask {
 struct tp__server_session {
   tp_session *session;
   tp_server *server;
-  char *tenant, *id;
-  const char *agent_id;
+  char *tenant, *id, *agent_id;
   bool is_kept; /* the client has named it */
   /* under the server's lock */
   unsigned users;
@@ -195,11 +194,16 @@ struct tp_server {
   struct tp__live *live;                          /* NULL: operators have no key */
   tp__bytes page, page_policy;                    /* of operators, and its Content-Security-Policy */
   int64_t started_ms;                             /* the wall clock */
-  char *operator_keys[2];                         /* the one key of operators, or NULL; and NULL */
-  char **keys, **tenants;                         /* NULL at the end of keys; of each key its tenant, "" for none */
   char owner[24], tools_hook[40], calls_hook[40]; /* of the hooks, and their ids */
   bool has_hooks;
   bool is_local; /* listens on an address of this machine only */
+  /* the front's thread only, after the start */
+  char *operator_keys[2]; /* the one key of operators, or NULL; and NULL */
+  char **keys;            /* NULL at the end */
+  const char **tenants;   /* of each key, "" for none; in tenant_names */
+  size_t key_count;
+  char *default_agent;                  /* NULL: none */
+  struct tp__tenant_name *tenant_names; /* of all keys so far: open requests name theirs */
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
@@ -212,6 +216,8 @@ struct tp_server {
   size_t session_count; /* those of the buckets */
   size_t open_count;    /* all whose close has not ended */
   bool drains;
+  int64_t revised_ms; /* when the host noted the newest revision; 0: never */
+  char refused[1024]; /* why that was refused; empty: it was made */
 };
 
 /* ---- server.c ---- */
@@ -221,6 +227,14 @@ const char *tp__server_status_word(tp_status status);
 /** The path of a route; "" for NULL: a path that is none. */
 const char *tp__server_route_path(const void *route);
 void tp__server_unref(tp_server *server);
+
+/* ---- revision.c ---- */
+
+/** Takes the keys and the default agent of options at the start. */
+tp_status tp__server_take_keys(tp_server *server, const tp_server_options *options, tp_fault *fault) TP_MUST_USE;
+void tp__server_free_keys(tp_server *server);
+/** Adds "revised_ms" and "revision_refused" to the state, where a revision was noted. */
+void tp__server_put_revision(tp_server *server, tp__bytes *out);
 
 /* ---- refusal.c ---- */
 

@@ -80,6 +80,7 @@ static void remove_locked(tp_server *server, tp__server_session *s) {
 static void session_free(tp__server_session *s) {
   tp__heap_string_free(s->tenant);
   tp__heap_string_free(s->id);
+  tp__heap_string_free(s->agent_id);
   tp__heap_free(s, sizeof *s);
 }
 
@@ -104,10 +105,11 @@ static tp__server_session *session_new(tp_server *server, const char *tenant, tp
   if (!is_kept && !tp__server_random(made + 8, 24)) return NULL;
   tp__server_session *s = tp__heap_alloc(sizeof *s);
   if (!s) return NULL;
-  *s = (tp__server_session){.server = server, .is_kept = is_kept, .users = 1, .agent_id = tp_agent_id(agent)};
+  *s = (tp__server_session){.server = server, .is_kept = is_kept, .users = 1};
   s->tenant = tp__heap_copy(tp_text_of(tenant));
   s->id = tp__heap_copy(is_kept ? id : tp_text_of(made));
-  if (s->tenant && s->id) return s;
+  s->agent_id = tp__heap_copy(tp_text_of(tp_agent_id(agent)));
+  if (s->tenant && s->id && s->agent_id) return s;
   session_free(s);
   return NULL;
 }

@@ -37,7 +37,8 @@ struct tp_hooks_watch {
   pthread_t thread;
   tp__lock mutex;
   /* under mutex */
-  tp_hooks *hooks; /* committed last; NULL: none yet */
+  tp_hooks *hooks;  /* committed last; NULL: none yet */
+  tp_hooks *before; /* what the last update replaced; NULL: nothing that could be taken back */
 };
 
 /* ---- one reload ---- */
@@ -47,36 +48,65 @@ static bool is_trusted(const tp_hooks_watch *watch, const char *hash) {
 }
 
 /* Another commit that came between is no reason to keep the old. */
-static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, tp_fault *fault) {
+static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, const char *trusted, tp_fault *fault) {
   tp_status status = TP_ERR_CONFLICT;
-  const char *trusted = is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;
   for (int i = 0; i < CONFLICTS_MAX && status == TP_ERR_CONFLICT; i++)
     status = tp_hooks_replace(hooks, watch->hooks, watch->owner, trusted, NULL, fault);
   return status;
 }
 
-/* @param if_changed  what was committed last is not committed again. */
-static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool *ret_did, tp_fault *fault) {
-  tp_hooks *hooks = NULL;
+/* @param if_changed  what was committed last is not committed again.
+ * @param keeps       what was committed last is kept, so that it can come back. */
+static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool *ret_did, tp_fault *fault) {
+  tp_hooks *hooks = NULL, *stale = NULL;
   tp__lock_acquire(&watch->mutex);
   tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
   bool is_same =
       status == TP_OK && if_changed && watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
-  if (status == TP_OK && !is_same) status = replace(watch, hooks, fault);
+  const char *trusted = status == TP_OK && is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;
+  if (status == TP_OK && !is_same) status = replace(watch, hooks, trusted, fault);
+  bool did = status == TP_OK && !is_same;
   tp_hooks *gone = hooks;
-  if (status == TP_OK && !is_same) {
+  if (did) {
     gone = watch->hooks;
     watch->hooks = hooks;
   }
+  if (did || keeps) {
+    stale = watch->before;
+    watch->before = did && keeps ? gone : NULL;
+    if (watch->before) gone = NULL;
+  }
   tp__lock_release(&watch->mutex);
   tp_hooks_free(gone);
+  tp_hooks_free(stale);
   if (ret_did) *ret_did = !is_same;
   return status;
 }
 
 tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
   if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
-  return reload(watch, false, NULL, fault);
+  return reload(watch, false, false, NULL, fault);
+}
+
+tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) {
+  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
+  return reload(watch, true, true, ret_changed, fault);
+}
+
+tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) {
+  tp_status status = TP_OK;
+  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
+  tp__lock_acquire(&watch->mutex);
+  tp_hooks *before = watch->before, *gone = NULL;
+  if (before) status = replace(watch, before, tp_hooks_hash(before), fault); /* which was trusted */
+  if (before && status == TP_OK) {
+    gone = watch->hooks;
+    watch->hooks = before;
+    watch->before = NULL;
+  }
+  tp__lock_release(&watch->mutex);
+  tp_hooks_free(gone);
+  return status;
 }
 
 size_t tp_hooks_watch_each_warning(tp_hooks_watch *watch, bool has_all_tools, tp_hook_warning_fn each, void *ctx) {
@@ -130,7 +160,7 @@ static bool wait_for_quiet(const tp_hooks_watch *watch) {
 static void reload_and_notify(tp_hooks_watch *watch) {
   tp_fault fault = {0};
   bool did = true;
-  tp_status status = reload(watch, true, &did, &fault);
+  tp_status status = reload(watch, true, false, &did, &fault);
   if (did && watch->options.on_reload) watch->options.on_reload(watch->options.ctx, status, &fault);
 }
 
@@ -156,6 +186,7 @@ static void free_list(char **list) {
 
 static void watch_free(tp_hooks_watch *watch) {
   tp_hooks_free(watch->hooks);
+  tp_hooks_free(watch->before);
   if (watch->inotify >= 0) close(watch->inotify);
   if (watch->stop >= 0) close(watch->stop);
   tp__lock_fini(&watch->mutex);
@@ -220,7 +251,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (watch->stop < 0) return system_error(fault, errno, "no descriptor to watch hooks");
   (void)watch_folders(watch); /* first, so that nothing is missed */
-  tp_status status = reload(watch, false, NULL, fault);
+  tp_status status = reload(watch, false, false, NULL, fault);
   if (status != TP_OK) return status;
   int error = tp__thread_spawn(&watch->thread, watch_run, watch);
   return error == 0 ? TP_OK : system_error(fault, error, "no thread to watch hooks");

@@ -320,6 +320,17 @@ TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_op
  *  @return as tp_hooks_watch_new(); on_reload is not called.
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
+/** Reads the directory now, and commits it when its content is another than that which was committed last, for a change
+ *  that other changes belong to: tp_hooks_watch_undo() takes it back.
+ *  @param ret_changed  whether it was committed; may be NULL.
+ *  @return as tp_hooks_watch_reload().
+ *  Threads: any. */
+TP_API tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) TP_MUST_USE;
+/** Registers again what the last tp_hooks_watch_update() replaced; after one that changed nothing, or when a directory
+ *  was committed again since, it does nothing. The files stay as they are: their next change is committed as ever.
+ *  @return as tp_hooks_replace().
+ *  Threads: any. */
+TP_API tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
 /** tp_hooks_each_warning() of the hooks that the watch has registered. Threads: any. Blocks: as that. */
 TP_API size_t tp_hooks_watch_each_warning(tp_hooks_watch *watch, bool has_all_tools, tp_hook_warning_fn each,
                                           void *ctx);

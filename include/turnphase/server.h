@@ -151,6 +151,32 @@ TP_API const char *tp_server_address(const tp_server *server);
  *  @param print  required; called on the calling thread, under no lock.
  *  @return TP_OK; TP_ERR_USAGE without print; TP_ERR_NO_MEMORY.   Threads: any. */
 TP_API tp_status tp_server_print(tp_server *server, tp_print_fn print, void *ctx) TP_MUST_USE;
+/** What a server has from now on, in place of what it had: tp_server_revise(). Strings are copied. */
+typedef struct tp_server_revision {
+  size_t struct_size;
+  /** As of tp_server_options, which demand the same of them. */
+  const tp_server_key *const *keys;
+  size_t key_count;
+  const char *default_agent;
+  /** NULL where the server began without a key of operators, and only there. */
+  const char *admin_key;
+  /** Does the host's own part, such as tp_agents_change() and a commit of hooks; NULL: there is none. It is called on
+   *  the thread of the connections: no request of a client begins a turn meanwhile, and streams wait for it. With any
+   *  other status than TP_OK nothing of the revision takes effect. */
+  tp_status (*apply)(void *ctx, tp_fault *fault);
+  void *ctx;
+} tp_server_revision;
+/** Changes a server that runs, as one change: a request has the keys, the agents and the hooks from before it or those
+ *  from after it.
+ *  @return TP_OK; TP_ERR_USAGE for keys that tp_server_start() refuses, and for an admin_key that comes or goes; what
+ *          apply returns; TP_ERR_NO_MEMORY; TP_ERR_VERSION.
+ *  Threads: any, one call at a time; not from a callback of the server, and not beside tp_server_free().
+ *  Blocks: while apply runs. */
+TP_API tp_status tp_server_revise(tp_server *server, const tp_server_revision *revision, tp_fault *fault) TP_MUST_USE;
+/** Notes for operators how a revision ended: the state (GET /admin/state, tp_server_print()) has the time as
+ *  `revised_ms`, and why it was refused as `revision_refused`. Accepts NULL for the server.
+ *  @param refused  copied, up to 1,023 bytes; NULL: it was made.   Threads: any. */
+TP_API void tp_server_note_revision(tp_server *server, const char *refused);
 /** Begins to end: it is not ready any more, and new turns are refused (503); turns that run go on. So a balancer in
  *  front of it can send its clients elsewhere before tp_server_free(). Accepts NULL.  Threads: any. */
 TP_API void tp_server_drain(tp_server *server);

@@ -155,6 +155,37 @@ TEST(content_that_is_not_trusted_waits_for_its_trust) {
   close_runtime(h.runtime);
 }
 
+TEST(an_update_is_made_at_once_and_may_be_taken_back) {
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  bool changed = true;
+  write_version("a", "tool.pre", 1);
+  open_host(&h, LONG_QUIET_MS);
+  assert_int_equal(tp_hooks_watch_update(h.watch, &changed, NULL), TP_OK);
+  assert_false(changed);
+  assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_OK); /* of nothing */
+  assert_int_equal(version_now(&h), 1);
+  write_version("a", "tool.pre", 2);
+  assert_int_equal(tp_hooks_watch_update(h.watch, &changed, NULL), TP_OK);
+  assert_true(changed);
+  assert_int_equal(version_now(&h), 2);
+  assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_OK);
+  assert_int_equal(version_now(&h), 1);
+  assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_OK); /* once only */
+  assert_int_equal(version_now(&h), 1);
+  h.distrusts = true;
+  assert_int_equal(tp_hooks_watch_update(h.watch, &changed, NULL), TP_ERR_USAGE);
+  assert_int_equal(version_now(&h), 1);
+  h.distrusts = false;
+  assert_int_equal(tp_hooks_watch_update(h.watch, NULL, NULL), TP_OK); /* the files are as they were left */
+  assert_int_equal(version_now(&h), 2);
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK); /* a commit of its own: nothing is taken back */
+  assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_OK);
+  assert_int_equal(version_now(&h), 2);
+  assert_int_equal(tp_hooks_watch_update(NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_hooks_watch_undo(NULL, NULL), TP_ERR_USAGE);
+  close_host(&h);
+}
+
 TEST(folders_are_followed_and_a_directory_that_comes_back) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   char inner[160], away[160];

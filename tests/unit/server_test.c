@@ -398,6 +398,56 @@ TEST(what_is_wrong_with_the_options_is_refused) {
   close_runtime(runtime);
 }
 
+static tp_status apply_as_said(void *ctx, tp_fault *fault) {
+  tp_status status = *(tp_status *)ctx;
+  if (status != TP_OK) snprintf(fault->message, sizeof fault->message, "not now");
+  return status;
+}
+
+TEST(a_revision_takes_effect_as_a_whole_or_not_at_all) {
+  const tp_server_key first = {.struct_size = sizeof first, .key = "key-number-one-123", .tenant = "t"},
+                      second = {.struct_size = sizeof second, .key = "key-number-two-123", .tenant = "t"},
+                      small = {.struct_size = sizeof small, .key = "small"};
+  static const char first_header[] = "Authorization: Bearer key-number-one-123\r\n",
+                    second_header[] = "Authorization: Bearer key-number-two-123\r\n";
+  static const reply hello = {.text = "hello"};
+  const tp_server_key *const firsts[] = {&first}, *const seconds[] = {&second}, *const smalls[] = {&small};
+  served s;
+  serve_with(&s, (world_options){.replies = &hello, .reply_count = 1},
+             (tp_server_options){.keys = firsts, .key_count = 1});
+  tp_status fails = TP_ERR_IO, works = TP_OK;
+  const struct {
+    tp_server_revision revision;
+    tp_status status;
+    const char *says;
+  } rows[] = {{{.keys = smalls, .key_count = 1}, TP_ERR_USAGE, "16"},
+              {{.key_count = 1}, TP_ERR_USAGE, "NULL"},
+              {{.keys = seconds, .key_count = 1, .admin_key = "of-operators-1234"}, TP_ERR_USAGE, "start"},
+              {{.keys = seconds, .key_count = 1, .apply = apply_as_said, .ctx = &fails}, TP_ERR_IO, "not now"}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_server_revision revision = rows[i].revision;
+    tp_fault fault = {0};
+    revision.struct_size = sizeof revision;
+    assert_int_equal(tp_server_revise(s.server, &revision, &fault), rows[i].status);
+    expect_in(fault.message, rows[i].says);
+    assert_int_equal(chat(&s, first_header, HI).status, 200);
+    assert_int_equal(chat(&s, second_header, HI).status, 401);
+  }
+  const tp_server_revision revision = {.struct_size = sizeof revision,
+                                       .keys = seconds,
+                                       .key_count = 1,
+                                       .default_agent = "a",
+                                       .apply = apply_as_said,
+                                       .ctx = &works};
+  assert_int_equal(tp_server_revise(s.server, &revision, NULL), TP_OK);
+  assert_int_equal(chat(&s, first_header, HI).status, 401);
+  assert_int_equal(chat(&s, second_header, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}").status, 200);
+  assert_int_equal(tp_server_revise(s.server, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_server_revise(NULL, &revision, NULL), TP_ERR_USAGE);
+  tp_server_note_revision(NULL, "nobody");
+  end_serving(&s);
+}
+
 static void think(void *ctx, const tp_model_request *request, tp_token token) {
   tp_model_response response = {
       .struct_size = sizeof response, .text = tp_text_of("So."), .stop_reason = tp_text_of("stop")};
