@@ -31,6 +31,15 @@ static void show(const char *message, char *ret_shown, size_t size) {
   ret_shown[used] = '\0';
 }
 
+static _Thread_local char *kept; /* NULL: nothing is kept */
+static _Thread_local size_t kept_size;
+
+void cli_message_keep(char *buffer, size_t size) {
+  kept = buffer;
+  kept_size = size;
+  if (buffer) buffer[0] = '\0';
+}
+
 /* One call of stdio for a line: the log callback may come in between from another thread. */
 static void print_message(const char *place, const char *format, va_list args) {
   char message[2048], shown[4096];
@@ -39,6 +48,7 @@ static void print_message(const char *place, const char *format, va_list args) {
   cli_field_words(tp_text_of(message), false, &words);
   show(tp__bytes_string(&words), shown, sizeof shown);
   tp__bytes_fini(&words);
+  if (kept && !kept[0]) snprintf(kept, kept_size, "%s%s", place, shown);
   fprintf(stderr, "turnphase: %s%s\n", place, shown);
 }
 

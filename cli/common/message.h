@@ -15,4 +15,8 @@ void cli_error_at(const char *file, uint32_t line, uint32_t column, const char *
  *  @return its exit status. */
 int cli_fault(const char *what, tp_status status, const tp_fault *fault);
 
+/** What this thread says from here on is also kept: the first line of it, cut to the size. NULL: nothing is, any more.
+ */
+void cli_message_keep(char *buffer, size_t size);
+
 #endif

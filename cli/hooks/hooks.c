@@ -347,6 +347,29 @@ void cli_follower_retry(cli_follower *f) {
   }
 }
 
+static void undo_until(cli_follower *f, const cli_follower *end) {
+  for (; f != end; f = f->next) {
+    tp_fault fault = {0};
+    tp_status status = tp_hooks_watch_undo(f->watch, &fault);
+    if (status != TP_OK) (void)cli_fault(f->directory, status, &fault);
+  }
+}
+
+int cli_follower_update(cli_follower *follower) {
+  for (cli_follower *f = follower; f; f = f->next) {
+    tp_fault fault = {0};
+    bool changed = false;
+    tp_status status = tp_hooks_watch_update(f->watch, &changed, &fault);
+    if (changed || status != TP_OK) on_reload(f, status, &fault);
+    if (status == TP_OK) continue;
+    undo_until(follower, f);
+    return cli_exit_of(status);
+  }
+  return CLI_OK;
+}
+
+void cli_follower_undo(cli_follower *follower) { undo_until(follower, NULL); }
+
 void cli_follower_free(cli_follower *f) {
   while (f) {
     cli_follower *next = f->next;

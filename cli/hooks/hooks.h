@@ -20,6 +20,11 @@ typedef struct cli_follower cli_follower;
 int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower);
 /** Between two turns: looks whether a change that was refused is trusted by now. Accepts NULL. */
 void cli_follower_retry(cli_follower *follower);
+/** Reads every directory and registers those that have changed, all or none. Accepts NULL.
+ *  @return CLI_OK, or an exit status after saying what is wrong: then the hooks from before are registered. */
+int cli_follower_update(cli_follower *follower);
+/** Takes the last update back. Accepts NULL. */
+void cli_follower_undo(cli_follower *follower);
 /** Before the runtime ends. Accepts NULL. */
 void cli_follower_free(cli_follower *follower);
 

@@ -363,6 +363,8 @@ static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
                           {"mcp_defer", TP_VALUE_DOUBLE, false, &defer}};
   int status = read_map(r, "a conversation", value, fields, sizeof fields / sizeof fields[0]);
   r->into->has_servers = servers.data || defer.data;
+  r->into->servers[0] = (tp_text){cli_pool_copy(&r->into->pool, servers), servers.size};
+  r->into->servers[1] = (tp_text){cli_pool_copy(&r->into->pool, defer), defer.size};
   if (status == CLI_OK && r->into->has_servers && !r->is_file)
     status = refuse(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
   if (status == CLI_OK) status = read_agents(r, agents);

@@ -37,7 +37,8 @@ typedef struct cli_conversation {
   size_t count, capacity;
   cli_agent *agents;
   size_t agent_count, agents_capacity;
-  bool has_servers; /* of MCP: they are read by cli_mcp_profile_add() */
+  bool has_servers;   /* of MCP: they are read by cli_mcp_profile_add() */
+  tp_text servers[2]; /* what is said of them: `mcp` and `mcp_defer` as values; empty: nothing */
   cli_pool pool;
 } cli_conversation;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * serve: turns for clients of the OpenAI API, over HTTP. The main thread waits for signals: SIGTERM and SIGINT let
- * turns that run end, a second one ends the process as it does by itself; SIGHUP looks at the hooks again and opens the
- * access log again, SIGQUIT prints the state. */
+ * turns that run end, a second one ends the process as it does by itself; SIGHUP reads hooks, agents and keys again as
+ * one change, and opens the access log again; SIGQUIT prints the state. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 #ifdef CLI_WITH_HTTP
 #include "cli/serve/access_log.h"
 #include "cli/serve/service.h"
+#include "cli/serve/setup.h"
 #include "cli/serve/traces.h"
 #include "support/clock.h"
 #include "turnphase/server.h"
@@ -33,18 +34,13 @@ enum { DRAIN_LIMIT_MS = 30000, TRACES_LIMIT_MS = 5000 };
 
 typedef struct serving {
   cli_arguments arguments; /* with what serve demands of its file of agents */
-  cli_conversation file;   /* its agents; has_file */
-  bool has_file;
+  cli_setup *setup;
   cli_talk talk;
   tp_sqlite_questions *questions; /* NULL: no person can be asked */
-  tp_agent **agents;
-  size_t agent_count, agents_capacity;
+  cli_agents agents;
   tp_server *server;
   char *address;
   uint32_t port;
-  cli_keys keys, admin_keys;
-  tp_server_key key_list[CLI_KEYS_MAX];
-  const tp_server_key *key_pointers[CLI_KEYS_MAX];
   cli_signals signals;
   cli_access_log *access_log; /* NULL: none */
   cli_service service;
@@ -72,31 +68,6 @@ static int check(const cli_arguments *a) {
   return cli_talk_check(a, "serve", !a->operand);
 }
 
-/* "KEY" or "KEY TENANT", a line. */
-static int read_keys(serving *s) {
-  if (!s->arguments.keys) return CLI_OK;
-  int status = cli_keys_read(s->arguments.keys, &s->keys);
-  for (size_t i = 0; status == CLI_OK && i < s->keys.count; i++) {
-    char *tenant = (char *)(uintptr_t)s->keys.items[i], *key = strsep(&tenant, " \t");
-    if (tenant) tenant += strspn(tenant, " \t");
-    if (tenant && !cli_is_id(tp_text_of(tenant))) {
-      cli_error("%s, key %zu: the tenant must have 1 to 128 bytes without white space", s->arguments.keys, i + 1);
-      status = CLI_CONFIG;
-    }
-    s->key_list[i] = (tp_server_key){.struct_size = sizeof s->key_list[i], .key = key, .tenant = tenant};
-    s->key_pointers[i] = &s->key_list[i];
-  }
-  return status;
-}
-
-static int read_admin_key(serving *s) {
-  if (!s->arguments.admin_key) return CLI_OK;
-  int status = cli_keys_read(s->arguments.admin_key, &s->admin_keys);
-  if (status != CLI_OK || s->admin_keys.count == 1) return status;
-  cli_error("%s has %zu keys: operators have one", s->arguments.admin_key, s->admin_keys.count);
-  return CLI_CONFIG;
-}
-
 static int read_address(serving *s) {
   if (!s->service.socket)
     return cli_listen_read(s->arguments.http ? s->arguments.http : ADDRESS, &s->address, &s->port);
@@ -105,58 +76,17 @@ static int read_address(serving *s) {
   return CLI_USAGE;
 }
 
-/* The file of agents: a conversation without sessions. */
-static int read_file(serving *s) {
-  const char *file = s->arguments.operand;
-  if (!file) return CLI_OK;
+static int read_setup(serving *s) {
   s->arguments.agents_only = true;
-  int status = cli_conversation_read(file, &s->arguments, &s->file);
-  if (status != CLI_OK) return status;
-  s->has_file = true;
-  if (s->file.has_servers) s->arguments.mcp_profile = file;
-  const cli_limits none = {0};
-  for (size_t i = 0; i < s->file.agent_count; i++)
-    if (memcmp(&s->file.agents[i].limits, &none, sizeof none) != 0) {
-      cli_error(
-          "%s: agent %s: serve has no limits of agents: --max-time, --budget and the fields of requests limit turns",
-          file, s->file.agents[i].id);
-      return CLI_CONFIG;
-    }
-  if (s->file.count == 0 && s->file.agent_count > 0) return CLI_OK;
-  cli_error("%s: serve takes a file with agents, and without sessions", file);
-  return CLI_CONFIG;
-}
-
-/* @param names  NULL: the models of the command line, opened once more, since each agent owns its own. */
-static int add_agent(serving *s, const char *id, const char *system, const cli_model_names *names) {
-  cli_models models;
-  tp_fault fault = {0};
-  tp_agent *agent;
-  int status = cli_models_open(names->count > 0 ? names : &s->arguments.models, &models);
-  if (status != CLI_OK) return status;
-  const tp_agent_config config = {.struct_size = sizeof config,
-                                  .id = id,
-                                  .system = system,
-                                  .model = models.items[0],
-                                  .fallbacks = (const tp_model *const *)models.items + 1,
-                                  .fallback_count = models.count - 1};
-  assert(models.count > 0);
-  tp_status added = tp_agent_add(s->talk.runtime, &config, &agent, &fault);
-  if (added != TP_OK) {
-    cli_models_free(&models);
-    return cli_fault(id, added, &fault);
-  }
-  s->agents = cli_reserve(s->agents, s->agent_count, &s->agents_capacity, sizeof(tp_agent *));
-  s->agents[s->agent_count++] = agent;
-  return CLI_OK;
-}
-
-static int add_agents(serving *s) {
-  int status = CLI_OK;
-  if (s->arguments.models.count > 0) status = add_agent(s, CLI_OWN_AGENT, s->arguments.system, &s->arguments.models);
-  for (size_t i = 0; status == CLI_OK && i < s->file.agent_count; i++)
-    status = add_agent(s, s->file.agents[i].id, s->file.agents[i].system, &s->file.agents[i].models);
+  s->setup = cli_alloc(sizeof *s->setup);
+  int status = cli_setup_read(&s->arguments, NULL, s->setup);
+  if (status == CLI_OK && s->setup->file.has_servers) s->arguments.mcp_profile = s->arguments.operand;
   return status;
+}
+
+static void free_setup(cli_setup *setup) {
+  if (setup) cli_setup_free(setup);
+  free(setup);
 }
 
 static void put_question(void *ctx, const tp_question *question) {
@@ -191,17 +121,10 @@ static int open_runtime(serving *s) {
   cli_model_http1();
   if (s->traces) cli_model_traceparent(cli_traces_parent, s->traces);
   if (status == CLI_OK) cli_mcp_listen(s->talk.runtime, &s->arguments);
-  return status == CLI_OK ? add_agents(s) : status;
+  return status;
 }
 
-/* Who answers where a request names no agent: that of the command line, else the only one. */
-static const char *default_agent(const serving *s) {
-  bool has_own = s->arguments.models.count > 0;
-  if (s->arguments.only_models || s->agent_count == 0) return NULL;
-  return has_own || s->agent_count == 1 ? tp_agent_id(s->agents[0]) : NULL;
-}
-
-static int start_server(serving *s) {
+static int start_server(serving *s, const char *default_agent) {
   const cli_arguments *a = &s->arguments;
   tp_fault fault = {0};
   const tp_server_options options = {.struct_size = sizeof options,
@@ -209,14 +132,14 @@ static int start_server(serving *s) {
                                      .port = s->port,
                                      .socket = s->service.socket,
                                      .keys_required = a->keys != NULL,
-                                     .keys = s->key_pointers,
-                                     .key_count = s->keys.count,
+                                     .keys = s->setup->key_pointers,
+                                     .key_count = s->setup->keys.count,
                                      .tenant = a->tenant,
                                      .environment = cli_environment(a),
-                                     .default_agent = default_agent(s),
+                                     .default_agent = default_agent,
                                      .turn_limit_ms = a->limits.time_s * 1000,
                                      .goes_on = a->goes_on,
-                                     .admin_key = s->admin_keys.items[0],
+                                     .admin_key = s->setup->admin_keys.items[0],
                                      .on_request = s->access_log ? cli_access_log_put : NULL,
                                      .on_request_ctx = s->access_log,
                                      .on_begin = s->traces ? cli_traces_begin : NULL,
@@ -231,6 +154,19 @@ static int start_server(serving *s) {
   return CLI_OK;
 }
 
+/* The agents are there before the first request comes. */
+static int start(serving *s) {
+  cli_agents_plan *plan = NULL;
+  tp_fault fault = {0};
+  int status = cli_agents_plan_new(&s->arguments, s->setup, &s->agents, &plan);
+  if (status != CLI_OK) return status;
+  const char *default_agent = cli_agents_plan_default(&s->arguments, plan);
+  tp_status added = cli_agents_plan_apply(plan, s->talk.runtime, &fault);
+  cli_agents_plan_free(plan, &s->agents);
+  if (added != TP_OK) return cli_fault(fault.subject[0] ? fault.subject : "serve", added, &fault);
+  return start_server(s, default_agent);
+}
+
 static void put_error(void *ctx, const char *text, size_t size) {
   (void)ctx;
   cli_error("state: %.*s", (int)strcspn(text, "\n") < (int)size ? (int)strcspn(text, "\n") : (int)size, text);
@@ -240,17 +176,80 @@ static void print_state(const serving *s) {
   if (tp_server_print(s->server, put_error, NULL) != TP_OK) cli_error("there is no memory for the state");
 }
 
+/* ---- SIGHUP ---- */
+
+/** What becomes of the hooks and the agents, on the thread of the connections. */
+typedef struct reloading {
+  const serving *s;
+  cli_agents_plan *plan;
+  char said[1024]; /* what was said first of what is wrong */
+} reloading;
+
+/* The new agents are built by the new hooks, which go back where the agents are refused. */
+static tp_status apply(void *ctx, tp_fault *fault) {
+  reloading *r = ctx;
+  cli_message_keep(r->said, sizeof r->said);
+  tp_status status = TP_OK;
+  if (cli_follower_update(r->s->talk.follower) != CLI_OK) {
+    status = TP_ERR_STALE; /* said already */
+  } else {
+    r->said[0] = '\0'; /* which hooks are new */
+    status = cli_agents_plan_apply(r->plan, r->s->talk.runtime, fault);
+    if (status != TP_OK) (void)cli_fault(fault->subject[0] ? fault->subject : "agents", status, fault);
+    if (status != TP_OK) cli_follower_undo(r->s->talk.follower);
+  }
+  cli_message_keep(NULL, 0);
+  return status;
+}
+
+/* @return CLI_OK: the new setup was taken. */
+static int revise(serving *s, const cli_setup *setup, reloading *r) {
+  tp_fault fault = {0};
+  const tp_server_revision revision = {.struct_size = sizeof revision,
+                                       .keys = setup->key_pointers,
+                                       .key_count = setup->keys.count,
+                                       .default_agent = cli_agents_plan_default(&s->arguments, r->plan),
+                                       .admin_key = setup->admin_keys.items[0],
+                                       .apply = apply,
+                                       .ctx = r};
+  tp_status status = tp_server_revise(s->server, &revision, &fault);
+  if (status != TP_OK && !r->said[0]) {
+    cli_message_keep(r->said, sizeof r->said);
+    (void)cli_fault("SIGHUP", status, &fault);
+  }
+  return status == TP_OK ? CLI_OK : cli_exit_of(status);
+}
+
+/* Everything is read and opened before anything is changed. */
+static void reload_setup(serving *s) {
+  reloading r = {.s = s};
+  cli_setup *setup = cli_alloc(sizeof *setup);
+  cli_message_keep(r.said, sizeof r.said);
+  int status = cli_setup_read(&s->arguments, s->setup, setup);
+  if (status == CLI_OK) status = cli_agents_plan_new(&s->arguments, setup, &s->agents, &r.plan);
+  cli_message_keep(NULL, 0);
+  if (status == CLI_OK) status = revise(s, setup, &r);
+  cli_agents_plan_free(r.plan, &s->agents);
+  tp_server_note_revision(s->server, status == CLI_OK ? NULL : r.said);
+  if (status == CLI_OK) cli_error("hooks, agents and keys are read: turns from now on have them");
+  else cli_error("the change is refused: hooks, agents and keys stay as they were");
+  cli_setup *gone = status == CLI_OK ? s->setup : setup;
+  if (status == CLI_OK) cli_setup_take_over(s->setup, setup);
+  if (status == CLI_OK) s->setup = setup;
+  free_setup(gone);
+}
+
 /* systemd takes the process for reloaded at the second message. */
-static void reload(const serving *s) {
+static void reload(serving *s) {
   char begins[64];
   snprintf(begins, sizeof begins, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, tp__monotonic_ns() / 1000);
   cli_service_notify(&s->service, begins);
   cli_access_log_reopen(s->access_log);
-  cli_follower_retry(s->talk.follower);
+  reload_setup(s);
   cli_service_notify(&s->service, "READY=1");
 }
 
-static void wait_for_end(const serving *s) {
+static void wait_for_end(serving *s) {
   cli_service_notify(&s->service, "READY=1\nSTATUS=It serves.");
   for (int number; (number = cli_signals_next(&s->signals)) == SIGHUP || number == SIGQUIT;) {
     if (number == SIGQUIT) {
@@ -265,15 +264,12 @@ static void wait_for_end(const serving *s) {
 static void close_serving(serving *s) {
   tp_server_free(s->server, DRAIN_LIMIT_MS);
   cli_access_log_close(s->access_log);
-  for (size_t i = s->agent_count; i > 0; i--) tp_agent_remove(s->agents[i - 1]);
-  free(s->agents);
+  cli_agents_remove(&s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
   cli_traces_close(s->traces, TRACES_LIMIT_MS);
   cli_talk_close(&s->talk);
   tp_sqlite_questions_close(s->questions);
-  if (s->has_file) cli_conversation_free(&s->file);
-  cli_keys_free(&s->keys);
-  cli_keys_free(&s->admin_keys);
+  free_setup(s->setup);
   cli_service_free(&s->service);
   free(s->address);
 }
@@ -283,18 +279,14 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
   (void)output;
   *s = (serving){.arguments = *arguments, .signals.fd = -1};
   int status = check(arguments);
-  if (status == CLI_OK) status = read_file(s);
-  if (status == CLI_OK)
-    status = cli_models_check(arguments, "serve", !s->has_file || cli_conversation_needs_model(&s->file));
   if (status == CLI_OK) status = cli_service_read(&s->service);
+  if (status == CLI_OK) status = read_setup(s);
   if (status == CLI_OK) status = read_address(s);
-  if (status == CLI_OK) status = read_keys(s);
-  if (status == CLI_OK) status = read_admin_key(s);
   if (status == CLI_OK) status = cli_signals_take(&s->signals);
   if (status == CLI_OK) status = cli_signals_add(&s->signals, SIGQUIT);
   if (status == CLI_OK && arguments->access_log) status = cli_access_log_open(arguments->access_log, &s->access_log);
   if (status == CLI_OK) status = open_runtime(s);
-  if (status == CLI_OK) status = start_server(s);
+  if (status == CLI_OK) status = start(s);
   if (status == CLI_OK) wait_for_end(s);
   cli_signals_give_back(&s->signals);
   close_serving(s);
