@@ -232,6 +232,17 @@ LEADS_ELSEWHERE = {
 }
 
 
+ROOT_FILES = {'.clang-format', '.editorconfig', '.gitattributes', '.gitignore', 'CHANGELOG.md', 'CONTRIBUTING.md',
+              'LICENSE', 'README.md', 'SECURITY.md', 'dev', 'meson.build', 'meson_options.txt', 'pyproject.toml',
+              'turnphase.abi.json', 'turnphase.map'}
+
+
+def root_has_known_files(path, text, tree):
+    """What a program left in the root, in which it was called, is not the tree's."""
+    if '/' not in path and path not in ROOT_FILES and path != '.git':
+        yield 1, 'a file of the root is listed in ROOT_FILES of tests/lint.py: delete it, or add it there'
+
+
 def header_leads_to_its_source(path, text, tree):
     """A header has a source of its name beside it, or is the one of its folder: it has the folder's name."""
     match = re.match(r'(?:runtime|phases|providers|server|stores|domains|cli)/(?:.*/)?(\w+)\.h$', path)
@@ -738,6 +749,7 @@ FUNCTIONS = [
     (phases_look_down, 'phases/more/x.c', '#include "phases/turn/turn.h"\n'),
     (phases_look_down, 'phases/model/x.c', '#include "runtime/exec/runtime.h"\n'),
     (phases_look_down, 'phases/turn/x.c', '#include "runtime/exec/turn_table.h"\n'),
+    (root_has_known_files, 'zzz.log', '0 ms\n'),
     (header_leads_to_its_source, 'runtime/exec/missing_zzz.h', '\n'),
     (header_leads_to_its_source, 'phases/missing_zzz.h', '\n'),
     (sched_is_tested_without_a_runtime, 'tests/unit/pool_test.c', '#include "runtime/exec/runtime.h"\n'),
