@@ -20,12 +20,14 @@ STRUCTS = ('tp_runtime_options', 'tp_agent_config', 'tp_session_options', 'tp_se
            'tp_sqlite_store_options', 'tp_outcome')
 # Members of type tp_text that hold a value (value.h); all others hold text.
 VALUES = {
-    'tp_contribution': 'value sources', 'tp_tool': 'schema', 'tp_tool_answer': 'value', 'tp_tool_call': 'arguments',
+    'tp_contribution': 'value sources', 'tp_tool_answer': 'value', 'tp_tool_call': 'arguments',
     'tp_tool_result': 'value parts', 'tp_message': 'parts value provider_data ending',
     'tp_model_request': 'parameters files answer_schema', 'tp_model_response': 'provider_data',
     'tp_agent_config': 'extra', 'tp_session_end': 'changed_files abilities_used tasks_summary',
     'tp_turn_request': 'files parameters', 'tp_turn_result': 'value', 'tp_openai_options': 'headers body',
     'tp_decision': 'arguments', 'tp_added_message': 'files', 'tp_job': 'payload'}
+# Values that are large and rarely read.
+LATER = {'tp_tool': 'schema'}
 # Members whose content are bytes.
 BYTES = {'tp_part': 'bytes'}
 # Values that are text where another member says so.
@@ -57,8 +59,9 @@ class Tables:
         if name not in self.made:
             self.made.add(name)
             rows = ', '.join('{"%s", %d}' % value for value in enum_values(self.enums, name))
-            self.text.append('static const tpb_enum tpb_%s = {"%s", (const tpb_enum_value[]){%s, {NULL, 0}}};' %
-                             (name, name, rows))
+            self.text.append('static void *tpb_%s_names[%d];\nstatic const tpb_enum tpb_%s = '
+                             '{"%s", (const tpb_enum_value[]){%s, {NULL, 0}}, tpb_%s_names};' %
+                             (name, rows.count('{'), name, name, rows, name))
         return '&tpb_' + name
 
     def count_of(self, struct, name):
@@ -76,7 +79,7 @@ class Tables:
         if name.endswith('_count') and kind == 'uint' and struct != 'tp_run_record':  # of a list that is in no table
             return None
         if target == 'tp_text':
-            which = [words for words, table in (('VALUE', VALUES), ('BYTES', BYTES))
+            which = [words for words, table in (('VALUE', VALUES), ('LATER', LATER), ('BYTES', BYTES))
                      if name in table.get(struct, '').split()]
             return which[0] if which else 'TEXT', 'NULL', RAW.get((struct, name))
         if kind == 'enum' and target != 'tp_status':
@@ -108,8 +111,9 @@ class Tables:
             '(int32_t)offsetof(%s, %s)' % (name, found[2]) if found[2] else '-1', found[1])
             for member, found in kinds if found and member['name'] not in counts]
         self.text.append('static const tpb_field tpb_%s_fields[] = {\n%s\n  {NULL, 0, 0, 0, -1, NULL}\n};\n'
-                         'static const tpb_struct tpb_%s = {"%s", sizeof(%s), tpb_%s_fields};' %
-                         (name, '\n'.join(rows), name, name, name, name))
+                         'static void *tpb_%s_names[%d];\n'
+                         'static const tpb_struct tpb_%s = {"%s", sizeof(%s), tpb_%s_fields, tpb_%s_names};' %
+                         (name, '\n'.join(rows), name, len(rows), name, name, name, name, name))
 
 
 def camel(name, first=False):
@@ -118,7 +122,7 @@ def camel(name, first=False):
 
 
 PLAIN = {'STRING': 'string', 'TEXT': 'string', 'UINT': 'number | bigint', 'INT': 'number | bigint', 'BOOL': 'boolean',
-         'BYTES': 'Uint8Array', 'VALUE': 'unknown', 'STRINGS': 'readonly string[]'}
+         'BYTES': 'Uint8Array', 'VALUE': 'unknown', 'LATER': 'unknown', 'STRINGS': 'readonly string[]'}
 
 
 def typescript(tables):

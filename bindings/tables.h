@@ -17,6 +17,7 @@ typedef enum tpb_kind {
   TPB_TEXT,    /* tp_text: UTF-8 */
   TPB_BYTES,   /* tp_text: bytes */
   TPB_VALUE,   /* tp_text: a value, or text */
+  TPB_LATER,   /* likewise; a binding may show it as bytes, to read them when they are asked for */
   TPB_STRINGS, /* array of const char *, ended by NULL and counted where the struct has a count */
   TPB_STRUCT,  /* pointer to a struct of the table */
   TPB_STRUCTS  /* array of pointers to structs of the table, counted */
@@ -28,6 +29,7 @@ typedef struct tpb_enum_value {
 typedef struct tpb_enum {
   const char *name;
   const tpb_enum_value *values;
+  void **names; /* as those of a struct */
 } tpb_enum;
 typedef struct tpb_field {
   const char *name; /* NULL: the end */
@@ -41,6 +43,7 @@ typedef struct tpb_struct {
   const char *name;
   size_t size; /* struct_size is its first member */
   const tpb_field *fields;
+  void **names; /* one for each field, NULL at first: what the binding keeps of its name */
 } tpb_struct;
 
 #endif

@@ -164,6 +164,7 @@ static bool read_member(napi_env env, napi_value object, const tpb_field *field,
     case TPB_BYTES:
       return read_bytes(env, object, (tp_text *)member, arena);
     case TPB_VALUE:
+    case TPB_LATER:
       return tpn_value(env, object, arena, (tp_text *)member);
     case TPB_STRUCT: {
       const tpb_struct *table = field->table;
@@ -302,6 +303,7 @@ static napi_value shown_member(napi_env env, const char *source, const tpb_field
     case TPB_TEXT:
     case TPB_BYTES:
     case TPB_VALUE:
+    case TPB_LATER:
       memcpy(&text, member, sizeof text);
       if (!text.size) return NULL;
       if (field->kind == TPB_BYTES) {

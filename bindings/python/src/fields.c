@@ -5,10 +5,22 @@
 
 #include "bindings/python/src/core.h"
 
-static const tpb_field *find_field(const tpb_struct *table, const char *name) {
-  const tpb_field *field = table->fields;
-  while (field->name && strcmp(field->name, name) != 0) field++;
-  return field->name ? field : NULL;
+/* The str of a name, interned and kept: so are the keys of a dict that Python code spells out. Borrowed; NULL with an
+ * exception. */
+static PyObject *name_of(void **names, size_t index, const char *name) {
+  if (!names[index]) names[index] = PyUnicode_InternFromString(name);
+  return names[index];
+}
+
+static const tpb_field *find_field(const tpb_struct *table, PyObject *key) {
+  for (const tpb_field *field = table->fields; field->name; field++)
+    if (table->names[field - table->fields] == key) return field;
+  const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+  for (const tpb_field *field = table->fields; name && field->name; field++)
+    if (strcmp(field->name, name) == 0)
+      return name_of(table->names, (size_t)(field - table->fields), name) ? field : NULL;
+  if (name) PyErr_Format(PyExc_TypeError, "%s has no option '%s'", table->name + 3, name);
+  return NULL;
 }
 
 int32_t tpy_number(const tpb_enum *table, const char *name) {
@@ -29,7 +41,9 @@ int32_t tpy_number(const tpb_enum *table, const char *name) {
 PyObject *tpy_name(const tpb_enum *table, int32_t number) {
   const tpb_enum_value *value = table->values;
   while (value->name && value->number != number) value++;
-  return value->name ? PyUnicode_FromString(value->name) : PyLong_FromLong(number);
+  if (!value->name) return PyLong_FromLong(number);
+  PyObject *name = name_of(table->names, (size_t)(value - table->values), value->name);
+  return name ? Py_NewRef(name) : NULL;
 }
 
 /* ---- reading ---- */
@@ -132,6 +146,7 @@ static bool read_member(PyObject *object, const tpb_field *field, char *target, 
       return true;
     }
     case TPB_VALUE:
+    case TPB_LATER:
       return tpy_value(object, keep, (tp_text *)member);
     case TPB_STRUCT: {
       const tpb_struct *table = field->table;
@@ -181,18 +196,13 @@ bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *k
     return false;
   }
   while (PyDict_Next(dict, &at, &key, &value)) {
-    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
-    const tpb_field *field = name ? find_field(table, name) : NULL;
-    if (!name) return false;
-    if (!field) {
-      PyErr_Format(PyExc_TypeError, "%s has no option '%s'", table->name + 3, name);
-      return false;
-    }
+    const tpb_field *field = find_field(table, key);
+    if (!field) return false;
     if (value == Py_None) continue;
     if (PyList_Append(keep, value) != 0) return false;
     if (!(is_raw(dict, table, field) ? tpy_text(value, (tp_text *)((char *)target + field->offset))
                                      : read_member(value, field, target, keep))) {
-      name_member(table, name);
+      name_member(table, field->name);
       return false;
     }
   }
@@ -236,9 +246,11 @@ static PyObject *show_member(const char *source, const tpb_field *field) {
     case TPB_TEXT:
     case TPB_BYTES:
     case TPB_VALUE:
+    case TPB_LATER:
       memcpy(&text, member, sizeof text);
       if (!text.size) return NULL;
-      if (field->kind == TPB_BYTES) return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
+      if (field->kind == TPB_BYTES || field->kind == TPB_LATER)
+        return PyBytes_FromStringAndSize(text.data, (Py_ssize_t)text.size);
       if (field->kind == TPB_TEXT || (field->count_offset >= 0 && source[field->count_offset])) return tpy_str(text);
       return tpy_object(text);
     case TPB_STRUCT:
@@ -262,7 +274,8 @@ PyObject *tpy_show(const void *source, const tpb_struct *table) {
   for (const tpb_field *field = table->fields; dict && field->name; field++) {
     if (field->offset + field->size > size) continue;
     PyObject *shown = show_member(source, field);
-    if (shown ? PyDict_SetItemString(dict, field->name, shown) != 0 : PyErr_Occurred() != NULL) Py_CLEAR(dict);
+    PyObject *name = shown ? name_of(table->names, (size_t)(field - table->fields), field->name) : NULL;
+    if (shown ? !name || PyDict_SetItem(dict, name, shown) != 0 : PyErr_Occurred() != NULL) Py_CLEAR(dict);
     Py_XDECREF(shown);
   }
   return dict;

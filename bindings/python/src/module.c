@@ -20,6 +20,18 @@ static PyObject *module_round_trip(PyObject *self, PyObject *object) {
   return shown;
 }
 
+/* value(bytes) -> the object of a value that was shown as bytes (TPB_LATER) */
+static PyObject *module_value(PyObject *self, PyObject *bytes) {
+  char *data = NULL;
+  Py_ssize_t size = 0;
+  (void)self;
+  if (PyBytes_AsStringAndSize(bytes, &data, &size) != 0) return NULL;
+  const tp_text value = {data, (size_t)size};
+  tp_fault fault = {0};
+  const tp_status status = tp_value_check(value, &fault);
+  return status == TP_OK ? tpy_object(value) : tpy_raise(status, &fault);
+}
+
 /* By their numbers, from 1. */
 static PyObject *module_event_names(PyObject *self, PyObject *unused) {
   PyObject *names = PyList_New(0);
@@ -36,6 +48,7 @@ static PyMethodDef module_methods[] = {
     {"version", module_version, METH_NOARGS, NULL},
     {"event_names", module_event_names, METH_NOARGS, NULL},
     {"round_trip", module_round_trip, METH_O, NULL},
+    {"value", module_value, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

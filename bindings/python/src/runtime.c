@@ -201,6 +201,28 @@ static PyObject *runtime_fd(PyObject *self, PyObject *unused) {
   return usable(self) ? PyLong_FromLong(tp_inbox_fd(((tpy_runtime *)self)->inbox)) : NULL;
 }
 
+/* -1: the runtime has threads. */
+static PyObject *runtime_pump_fd(PyObject *self, PyObject *unused) {
+  tp_runtime *runtime = usable(self);
+  (void)unused;
+  return runtime ? PyLong_FromLong(tp_runtime_fd(runtime)) : NULL;
+}
+
+/* pump(items) -> when to pump again at the latest, in ms; -1: when the descriptor is readable */
+static PyObject *runtime_pump(PyObject *self, PyObject *items) {
+  tp_runtime *runtime = usable(self);
+  const unsigned long max = runtime ? PyLong_AsUnsignedLong(items) : 0;
+  int wait_ms = -1;
+  tp_fault fault = {0};
+  tp_status status;
+  if (!runtime || PyErr_Occurred()) return NULL;
+  ((tpy_runtime *)self)->calls++;
+  Py_BEGIN_ALLOW_THREADS status = tp_runtime_pump(runtime, (uint32_t)max, &wait_ms, &fault);
+  Py_END_ALLOW_THREADS((tpy_runtime *)self)->calls--;
+  if (status == TP_ERR_BUSY) return PyLong_FromLong(-1); /* a thread that waits for the runtime pumps */
+  return status == TP_OK ? PyLong_FromLong(wait_ms) : tpy_raise(status, &fault);
+}
+
 static PyObject *runtime_log_fd(PyObject *self, PyObject *unused) {
   (void)unused;
   return usable(self) ? PyLong_FromLong(tpb_logs_fd(((tpy_runtime *)self)->logs)) : NULL;
@@ -691,6 +713,8 @@ static PyObject *runtime_jobs_wait(PyObject *self, PyObject *arguments) {
 
 static PyMethodDef runtime_methods[] = {
     {"fd", runtime_fd, METH_NOARGS, NULL},
+    {"pump_fd", runtime_pump_fd, METH_NOARGS, NULL},
+    {"pump", runtime_pump, METH_O, NULL},
     {"log_fd", runtime_log_fd, METH_NOARGS, NULL},
     {"logs", runtime_logs, METH_NOARGS, NULL},
     {"start", runtime_start, METH_NOARGS, NULL},

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests share."""
 
+import functools
+import os
 import unittest
 
 import turnphase
-from turnphase import Response, Runtime, ToolCall
+from turnphase import Response, ToolCall
+
+# TURNPHASE_TEST_THREADS: the library has threads of its own, also where the loop would do its work.
+Runtime = turnphase.Runtime
+if os.environ.get('TURNPHASE_TEST_THREADS'):
+    Runtime = functools.partial(turnphase.Runtime, pump=False)
 
 
 class AsyncTest(unittest.IsolatedAsyncioTestCase):

@@ -5,6 +5,7 @@ import asyncio
 import gc
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import unittest
 import weakref
 
 from support import AsyncTest, Runtime, calls, one_turn, says_hello, turnphase
-from turnphase import Allow
+from turnphase import Allow, Files, Sqlite
 
 logging.getLogger('turnphase').setLevel(logging.CRITICAL)
 
@@ -121,6 +122,44 @@ class Ends(AsyncTest):
         finally:
             gc.set_threshold(*threshold)
         self.assertEqual({result.outcome for result in results}, {'completed'})
+
+    async def test_the_loop_does_the_work_of_the_library(self):
+        """Without parts and a database there is no thread of the library; with an option of threads there are."""
+
+        def threads():
+            names = (pathlib.Path(task, 'comm').read_text() for task in pathlib.Path('/proc/self/task').iterdir())
+            return sum(name.startswith(('tp-engine', 'tp-timer')) for name in names)
+
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for parts, options, is_pumped in [
+            ([], {}, True),
+            ([], {'pump': False}, False),
+            ([], {'engine_workers': 1}, False),
+            ([], {'tool_threads': 2}, False),
+            ([], {'database': Sqlite(folder.name + '/a.db')}, False),
+            ([], {'database': Sqlite(folder.name + '/b.db'), 'pump': True}, True),
+            ([Files(folder.name)], {}, False),
+        ]:
+            async with turnphase.Runtime(*parts, **options) as runtime:
+                runtime.tool(name='act', thread=True)(lambda: 'x')
+                result = await one_turn(runtime, calls('act'))
+                self.assertEqual((result.text, threads() == 0), ('done: x', is_pumped), options)
+        with self.assertRaisesRegex(turnphase.UsageError, 'pump'):
+            turnphase.Runtime(pump=True, engine_workers=1)
+
+    async def test_deadlines_pass_in_the_loop(self):
+        """Nothing else comes at the moment at which a hook's time is over."""
+        async with turnphase.Runtime(pump=True) as runtime:
+            late = asyncio.Event()
+
+            @runtime.guard(limit_ms=30)
+            async def hangs(call):
+                await late.wait()
+
+            runtime.tool(name='act')(lambda: 'x')
+            result = await asyncio.wait_for(one_turn(runtime, calls('act')), 30)
+            self.assertIn('hook hangs blocked the action: timeout', result.text)
 
     async def test_two_runtimes_in_one_loop(self):
         async with Runtime() as one, Runtime() as two:

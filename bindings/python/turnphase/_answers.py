@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from . import _errors
+from . import _core, _errors
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,13 +110,23 @@ class Message:
     ending: Any = None
 
 
-@dataclasses.dataclass(slots=True)
 class Tool:
     """A tool as a model is shown it."""
 
-    name: str
-    description: str
-    schema: dict[str, Any]
+    __slots__ = ('name', 'description', '_schema')
+
+    def __init__(self, name: str, description: str = '', schema: dict[str, Any] | bytes | None = None) -> None:
+        self.name, self.description, self._schema = name, description, schema
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments: read when it is asked for."""
+        if isinstance(self._schema, bytes):
+            self._schema = _core.value(self._schema)
+        return {'type': 'object'} if self._schema is None else self._schema
+
+    def __repr__(self) -> str:
+        return f'Tool({self.name!r}, {self.description!r}, {self.schema!r})'
 
 
 @dataclasses.dataclass(slots=True)
@@ -266,7 +276,7 @@ def message_of(shown: dict[str, Any]) -> Message:
 def request_of(shown: dict[str, Any]) -> ModelRequest:
     shown['messages'] = [message_of(message) for message in shown.get('messages', ())]
     shown['tools'] = [
-        Tool(tool['name'], tool.get('description', ''), tool.get('schema') or {'type': 'object'})
+        Tool(tool['name'], tool.get('description', ''), tool.get('schema'))
         for tool in shown.get('tools', ())
     ]
     request: ModelRequest = made(ModelRequest, shown)

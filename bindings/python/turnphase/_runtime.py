@@ -19,6 +19,7 @@ import inspect
 import itertools
 import logging
 import sys
+import types
 import uuid
 import weakref
 from types import TracebackType
@@ -49,6 +50,15 @@ F = TypeVar('F', bound=Callable[..., Any])
 
 HANDLER, TOOL, MODEL, EVENT, END, CANCEL, DESTROY = range(1, 8)
 _AT_ONCE = 64  # pieces of work between two looks at the loop
+# Options that count threads, which a runtime without threads does not take.
+_OF_THREADS = {
+    'engine_workers',
+    'no_engine_workers',
+    'handler_threads',
+    'detached_threads',
+    'tool_threads',
+    'abandoned_threads_max',
+}
 _IDS = {
     'tenant': 0,
     'agent_id': 1,
@@ -299,7 +309,9 @@ class _Function:
     async def run(self, work: _core.Work, runtime: Runtime) -> None:
         try:
             answer = self.call(work, runtime)
-            if inspect.isasyncgen(answer):
+            if type(answer) is types.CoroutineType:
+                answer = await answer
+            elif inspect.isasyncgen(answer):
                 answer = await _pieces(work, answer, self.name)
             elif inspect.isawaitable(answer):
                 answer = await answer
@@ -460,6 +472,7 @@ class Turn:
             except BaseException:
                 del runtime._kept[key]
                 raise
+            runtime._pump_soon()
         return self
 
     def cancel(self) -> None:
@@ -682,6 +695,9 @@ class Runtime:
 
     @param parts     Memory(), Files(), Skills(), DeclaredHooks(), Mcp().
     @param database  Sqlite(path): where history, records and jobs are kept; None: in memory.
+    @param pump      whether the loop's thread does the work of the library, too. A turn costs less then; what blocks in
+                     the library blocks the loop. None: where there are no parts and no database, and no option that
+                     counts threads. False: the library has threads of its own.
     @param options   members of tp_runtime_options (turnphase/runtime.h): turns_running_max, hook_limit_ms, …
     """
 
@@ -691,8 +707,11 @@ class Runtime:
         database: _options.Sqlite | None = None,
         asks: bool = False,
         drain_ms: int = 5000,
+        pump: bool | None = None,
         **options: Any,
     ) -> None:
+        if pump is None:
+            pump = not parts and database is None and not _OF_THREADS & options.keys()
         self._kept: dict[int, Any] = {}
         self._keys = itertools.count(1)
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -700,9 +719,14 @@ class Runtime:
         self._is_closed = False
         self._drain_ms = drain_ms
         self._question: Callable[[Question], Any] | None = None
-        self._fds: tuple[int, int] = (-1, -1)
+        self._fds: tuple[int, ...] = (-1, -1)
+        # Of a runtime without threads: whether it is one, its next pump without a look at the descriptor, and that at
+        # its next deadline.
+        self._pumps = False
+        self._pump_due: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._names = itertools.count(1)
-        self._core = _core.Runtime(options, database.options if database else None, asks)
+        self._core = _core.Runtime({'pump': pump, **options}, database.options if database else None, asks)
         _live.add(self)
         try:
             for part in parts:
@@ -723,9 +747,14 @@ class Runtime:
         loop = asyncio.get_running_loop()
         self._core.start()
         self._fds = (self._core.fd(), self._core.log_fd())
+        self._loop = loop
         loop.add_reader(self._fds[0], self._ready)
         loop.add_reader(self._fds[1], self._log)
-        self._loop = loop
+        pump_fd = self._core.pump_fd()
+        if pump_fd >= 0:
+            self._pumps = True
+            self._fds = (*self._fds, pump_fd)
+            loop.add_reader(pump_fd, self._pump)
         return self
 
     async def __aexit__(
@@ -750,6 +779,10 @@ class Runtime:
                 self._log()
                 for fd in self._fds:
                     self._loop.remove_reader(fd)
+                for handle in (self._pump_due, self._timer):
+                    if handle is not None:
+                        handle.cancel()
+                self._pump_due = self._timer = None
                 self._free()
                 for thing in list(self._kept.values()):
                     if isinstance(thing, _Calls) and not thing.future.done():
@@ -791,9 +824,40 @@ class Runtime:
             extra = {name: record.get(name) for name in ('turn_id', 'session_id', 'subscription')}
             logger.log(_LEVELS.get(record['level'], logging.INFO), '%s', record['message'], extra=extra)
 
-    def _ready(self) -> None:
+    def _pump_soon(self) -> None:
+        """Pumps after the tasks that are ready now: what they answer needs no other round of the loop."""
+        if self._pumps and self._pump_due is None:
+            assert self._loop is not None
+            self._pump_due = self._loop.call_soon(self._pump_now)
+
+    def _pump(self) -> None:
+        """Runs what is ready of a runtime without threads, and comes again at its next deadline."""
+        if self._is_closed:
+            return
+        wait_ms = self._core.pump(_AT_ONCE)
+        if self._ready():
+            self._pump_soon()
+        elif wait_ms >= 0:
+            assert self._loop is not None
+            due = self._loop.time() + wait_ms / 1000
+            if self._timer is None or due < self._timer.when():
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_at(due, self._pump_in_time)
+
+    def _pump_now(self) -> None:
+        self._pump_due = None
+        self._pump()
+
+    def _pump_in_time(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _ready(self) -> bool:
+        """Begins what the inbox has. @return whether it had something."""
         kept = self._kept
-        for kind, key, turn, number, payload in self._core.take(_AT_ONCE):
+        works = self._core.take(_AT_ONCE)
+        for kind, key, turn, number, payload in works:
             if kind <= MODEL:
                 self._begin(kept[key], turn, number, payload)
             elif kind == EVENT:
@@ -810,6 +874,7 @@ class Runtime:
                     task.add_done_callback(functools.partial(self._drop_task, number))
             elif kind == DESTROY:
                 kept.pop(key, None)
+        return bool(works)
 
     def _drop_task(self, number: int, task: asyncio.Task[None]) -> None:
         self._tasks.pop(number, None)
