@@ -432,6 +432,25 @@ def models_name_tests(path, text, tree):
             yield line, 'the row ends with a case of a test that is there: `unit/x`: `case`'
 
 
+def first_hour_names_tests(path, text, tree):
+    """Each row of docs/first-hour.md ends with cases that are there, a file of tests, or "by hand"."""
+    if path != 'docs/first-hour.md':
+        return
+    for line, row in enumerate(text.split('\n'), 1):
+        shown = row.rstrip(' |').rsplit(' | ', 1)[-1]
+        if not row.startswith('| ') or shown == 'shown by' or shown.startswith('by hand'):
+            continue
+        cases, files = re.findall(r'`(\w+)/(\w+)`: `(\w+)`', shown), re.findall(r'`(tests/[\w./]+)`', shown)
+        if not cases and not files:
+            yield line, 'the row ends with what shows it: `unit/x`: `case`, a file of tests, or "by hand"'
+        for case in cases:
+            if not has_case(tree, *case):
+                yield line, 'there is no case %s in tests/%s/%s_test.*' % (case[2], case[0], case[1])
+        for file in files:
+            if file not in tree.files:
+                yield line, 'there is no %s' % file
+
+
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # Style sheets, and words of other programs.
 NO_OPTIONS = ('cli/inspect/plot_page.c', 'cli/inspect/plot_svg.c', 'cli/run/changed.c')
@@ -783,6 +802,9 @@ FUNCTIONS = [
     (errors_name_options, 'providers/openai/x.c', 'char x[] = "try again, or raise zzz_zzz_ms";\n'),
     (models_name_tests, 'docs/models.md', '| test |\n|---|\n| `unit/openai_calls`: `zzz_is_not_there` |\n'),
     (models_name_tests, 'docs/models.md', '| what | test |\n|---|---|\n| x | `unit/openai_calls` |\n'),
+    (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | `unit/openai_calls`: `zzz_is_not_there` |\n'),
+    (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | `tests/zzz.py` |\n'),
+    (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | seen |\n'),
     (seeds_are_played, 'tests/seeds/s4/zzz.yaml', 'id: zzz\n'),
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
