@@ -284,7 +284,8 @@ static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_USAGE, "on_begin_ctx", "on_begin_ctx is set, and on_begin is NULL");
   if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
     return tp__refuse(fault, TP_ERR_USAGE, o->address,
-                      "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->address);
+                      "%s is reached from other machines: set tp_server_options.keys, or listen on 127.0.0.1",
+                      o->address);
   return TP_OK;
 }
 

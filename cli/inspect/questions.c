@@ -112,7 +112,8 @@ static int check_answer(const cli_arguments *arguments) {
   uint64_t number = strtoull(word, &end, 10);
   bool allows = strcmp(verdict, "allow") == 0;
   if (!number || *end || (!allows && strcmp(verdict, "deny") != 0)) {
-    cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
+    cli_error("ask answer takes a data directory, the number of a question, and allow or deny, not '%s'",
+              number && !*end ? verdict : word);
     return CLI_USAGE;
   }
   if (!arguments->call_arguments || allows) return CLI_OK;
@@ -136,8 +137,12 @@ static int answer(const cli_arguments *arguments, const char *path) {
   tp_writer_free(writer);
   if (read != CLI_OK) return read;
   if (status == TP_OK) return CLI_OK;
+  if (status == TP_ERR_NOT_FOUND) {
+    cli_error("%s; see: turnphase ask list %s", fault.message, arguments->operands[1]);
+    return CLI_NEGATIVE;
+  }
   int exit = cli_fault(path, status, &fault);
-  return status == TP_ERR_STALE || status == TP_ERR_NOT_FOUND ? CLI_NEGATIVE : exit;
+  return status == TP_ERR_STALE ? CLI_NEGATIVE : exit;
 }
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output) {

@@ -165,7 +165,10 @@ static int find_one(work *w) {
   if (status != CLI_OK) return status;
   if (w->shown != 1) {
     if (w->shown) cli_error("%zu tenants have a session %s: name one with --tenant", w->shown, w->query.session);
-    else cli_error("there is no session %s", w->query.session);
+    else {
+      const char *data = w->arguments->operands[1];
+      cli_error("there is no session %s in %s; see: turnphase sessions list %s", w->query.session, data, data);
+    }
     return w->shown ? CLI_USAGE : CLI_NEGATIVE;
   }
   return CLI_OK;

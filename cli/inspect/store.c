@@ -88,7 +88,8 @@ static int jobs_list(work *w, uint64_t id) {
 static int jobs_show(work *w, uint64_t id) {
   int status = query_jobs(w, &(tp_job_query){.struct_size = sizeof(tp_job_query), .id = id, .states = ~0u});
   if (status != CLI_OK || w->shown > 0) return status;
-  cli_error("there is no job %llu", (unsigned long long)id);
+  const char *data = w->arguments->operands[1];
+  cli_error("there is no job %llu in %s; see: turnphase jobs list %s", (unsigned long long)id, data, data);
   return CLI_NEGATIVE;
 }
 

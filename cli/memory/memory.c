@@ -125,7 +125,7 @@ static bool on_entry(void *ctx, const tp_memory_entry *entry) {
 static int exit_of(tp_status status, const tp_fault *fault) {
   if (status == TP_OK) return CLI_OK;
   if (status != TP_ERR_NOT_FOUND) return cli_fault(NULL, status, fault);
-  cli_error("%s", fault->message);
+  cli_error("%s; memory list shows what there is", fault->message);
   return CLI_NEGATIVE;
 }
 

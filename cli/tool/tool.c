@@ -105,7 +105,8 @@ typedef enum tool_action { LIST, CALL, CREATE, RUN, ACTIONS } tool_action;
 static void print_result(const tp_task_result *result, tool_action action, const char *name, bool json,
                          cli_output *output) {
   if (!json) {
-    if (result->kind != TP_TOOL_OK) cli_error("%s: %s", name, tp_tool_result_name(result->kind));
+    const char *more = result->kind == TP_TOOL_UNKNOWN_TOOL ? "; see: turnphase tool list, with the same options" : "";
+    if (result->kind != TP_TOOL_OK) cli_error("%s: %s%s", name, tp_tool_result_name(result->kind), more);
     if (action == CREATE && result->kind == TP_TOOL_OK) {
       cli_print(output, result->key.data, result->key.size);
       cli_print(output, "\n", 1);

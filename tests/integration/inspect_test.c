@@ -376,6 +376,46 @@ TEST(wrong_words_are_refused_with_what_helps) {
   command_free(&c);
 }
 
+/* What was looked for, where, and what helps, by names of the command. */
+TEST(negative_answers_name_the_place_and_the_remedy) {
+  static const struct {
+    const char *arguments[6];
+    int status;
+    const char *says[3];
+  } cases[] = {
+      {{"sessions", "show", "DATA", "nosuch"}, 1, {"there is no session nosuch in ", "see: turnphase sessions list "}},
+      {{"jobs", "show", "DATA", "99999"}, 1, {"there is no job 99999 in ", "see: turnphase jobs list "}},
+      {{"ask", "answer", "DATA", "99", "allow"}, 1, {"there is no question 99 in ", "see: turnphase ask list "}},
+      {{"ask", "answer", "DATA", "1", "perhaps"}, 2, {"allow or deny, not 'perhaps'"}},
+      {{"ask", "answer", "DATA", "one", "allow"}, 2, {"the number of a question", "not 'one'"}},
+      {{"jobs", "lst", "DATA"}, 2, {"jobs has no action 'lst'; did you mean 'list'?", "show, redrive or discard"}},
+      {{"memory", "lst", "DATA"}, 2, {"memory has no action 'lst'; did you mean 'list'?", "export, import or stats"}},
+      {{"ask", "lst", "DATA"}, 2, {"ask has no action 'lst'; did you mean 'list'?", "list or answer"}},
+      {{"tool", "call", "nosuch", "--files", "."}, 78, {"nosuch: unknown_tool", "see: turnphase tool list"}},
+      {{"plot", "DATA", "rooms-1", "-o", "/no/such/x.html"}, 74, {"/no/such/x.html: No such file"}},
+      {{"worker", "/no/such", "--until-empty"}, 74, {"/no/such: No such file", "give the directory that run --data"}},
+      {{"runs", "DATA/turnphase.db"}, 74, {"Not a directory; give the directory that run --data was given"}},
+      {{"mcp", "serve", "--http", "10.0.0.1:80"}, 78, {"set --keys, or listen on 127.0.0.1"}},
+      {{"exit-status", "--verison"}, 2, {"exit-status does not take '--verison'"}},
+      {{"run", "--scritp", "x.yaml"}, 2, {"did you mean '--script'?", "see: turnphase run --help"}},
+      {{"pln"}, 2, {"there is no command 'pln'; did you mean 'plan'?"}},
+      {{"--version", "extra"}, 2, {"--version does not take 'extra'"}},
+  };
+  char file[600];
+  snprintf(file, sizeof file, "%s/turnphase.db", data);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    command c = {0};
+    for (size_t k = 0; k < 6 && cases[i].arguments[k]; k++) {
+      const char *word = cases[i].arguments[k];
+      c.arguments[k] = strcmp(word, "DATA") == 0 ? data : strcmp(word, "DATA/turnphase.db") == 0 ? file : word;
+    }
+    assert_status(&c, cases[i].status);
+    for (size_t k = 0; k < 3 && cases[i].says[k]; k++) assert_holds(&c.err, cases[i].says[k]);
+    if (strstr(c.err.data, "tp_")) fail_msg("a name of C: %s", c.err.data);
+    command_free(&c);
+  }
+}
+
 TEST(turn_of_a_directory_that_cannot_be_written_is_shown) {
   char line[1200];
   const char *path = copy_of_data("read-only");

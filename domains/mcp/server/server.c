@@ -328,7 +328,8 @@ static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) 
                         "a key has at least 16 characters: openssl rand -hex 32 makes one");
   if (o->http_address && !tp__is_this_machine(o->http_address) && !(o->keys && o->keys[0]))
     return tp__refuse(fault, TP_ERR_USAGE, o->http_address,
-                      "%s is reached from other machines: set keys, or listen on 127.0.0.1", o->http_address);
+                      "%s is reached from other machines: set tp_mcp_server_options.keys, or listen on 127.0.0.1",
+                      o->http_address);
   return TP_OK;
 }
 
