@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * postgres.h: the library turnphase-postgres: the history of sessions in a PostgreSQL database (13 or later), which
- * hosts on several machines share. A handle has two connections and one thread, which writes what waits at the same
- * time, of any sessions, in one transaction. Threads: any. */
+ * postgres.h: the library turnphase-postgres: the history of sessions, and a store, in a PostgreSQL database (13 or
+ * later), which hosts on several machines share. A handle has a few connections and one thread, which writes what waits
+ * at the same time, of any sessions and jobs, in one transaction. Threads: any. */
 #ifndef TURNPHASE_POSTGRES_H
 #define TURNPHASE_POSTGRES_H
 
@@ -11,7 +11,7 @@
 TP_BEGIN_DECLS
 
 /** A database, with its connections. Counted: the caller of tp_postgres_open() has a reference, and so has each history
- *  that was made from it. */
+ *  and each store that was made from it. */
 typedef struct tp_postgres tp_postgres;
 
 /** Options of a database; zero means default. Everything is copied. */
@@ -65,11 +65,42 @@ TP_API void tp_postgres_close(tp_postgres *postgres);
  *  @return TP_OK; TP_ERR_USAGE; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
 TP_API tp_status tp_postgres_history(tp_postgres *postgres, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 
+/** Options of a store in a database; zero means default. */
+typedef struct tp_postgres_store_options {
+  size_t struct_size;
+  /** Open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. Hosts count the jobs from time to time, so
+   *  that several ones together may insert a few more. */
+  size_t jobs_max;
+  /** Of jobs that succeeded or were discarded, and of dead letters, about the newest so many are known by id and
+   *  key; 0: 10,000. */
+  size_t jobs_ended_max;
+  /** For tests: 1: the times of requests (tp_job_claim.now_ms and the like) count. 0: they say only how long something
+   *  takes, and the server's clock counts. */
+  uint32_t callers_clock;
+  /** Must be zero. */
+  uint32_t reserved_;
+} tp_postgres_store_options;
+
+/** The store in the database: jobs, calls of tools, and tasks. Any host with the same database claims its jobs. A
+ *  change is committed with synchronous_commit on when its function returns; one the commit of which was not
+ *  acknowledged is looked for before it is done again. From open to destroy the process has a lease, which is renewed
+ *  every third of lease_ms. When the lease has ended, the running jobs of the process are queued again by any other
+ *  process, which looks every half of its own lease, or are dead letters after their last attempt. tool_start and
+ *  job_insert return TP_ERR_FENCED where another process has claimed the session since. Texts may have any bytes; where
+ *  a fence is given, tenant and session must be UTF-8. The hashes of arguments have a random key, which is in the table
+ *  `secret`. Breadcrumbs are in memory: what a process called when it died is not known.
+ *  Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free().
+ *  @param options  NULL: all defaults.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_STORE…; TP_ERR_NO_MEMORY.
+ *  Threads: any.   Blocks: on the server. */
+TP_API tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_store_options *options,
+                                   tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+
 /** Counters of a database since it was opened. The caller sets struct_size; it is filled that far, and struct_size says
  *  how far. */
 typedef struct tp_postgres_report {
   size_t struct_size;
-  uint64_t operations;   /* that have ended: loads, appends, releases, deletions, lists, renewals of leases */
+  uint64_t operations;   /* that have ended: loads, appends, claims of jobs, lists, renewals of leases and the like */
   uint64_t transactions; /* committed; each is one round trip */
   uint64_t retries;      /* transactions that were tried again */
   uint64_t connections;  /* made, the first included */

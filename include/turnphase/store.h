@@ -644,6 +644,10 @@ typedef struct tp_job {
   /** How long it has been postponed in all (tp_call_postpone()): the sum of its pauses, which no clock that is set
    *  changes. */
   int64_t postponed_ms;
+  /** Of an insert: the fence of its turn's claim (tp_history_claim) of the session that the payload's ids name; 0: it
+   *  has none. Not stored: else 0. A store that has the history, too, returns TP_ERR_FENCED where the session has
+   *  another fence now: a turn whose session was taken over inserts no new job. */
+  uint64_t fence;
 } tp_job;
 
 /** Whether a worker can run a job that may be claimed. Called without any lock of the store. The result is valid for

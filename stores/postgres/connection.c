@@ -156,6 +156,7 @@ static const struct {
     {"40", {TP_ERR_STORE_BUSY, true, false}},       /* serialization failure, deadlock */
     {"55P03", {TP_ERR_STORE_BUSY, true, false}},    /* a lock was not available in time */
     {"57014", {TP_ERR_STORE_BUSY, true, false}},    /* statement_timeout */
+    {"23505", {TP_ERR_STORE_BUSY, true, false}},    /* two transactions added, or claimed, the same at once */
     {"57P", {TP_ERR_STORE, true, true}},            /* the server ends, or begins */
     {"08", {TP_ERR_STORE, true, true}},             /* connections, pgbouncer's included */
     {"25006", {TP_ERR_STORE_READONLY, true, true}}, /* a standby, after a failover */

@@ -23,7 +23,8 @@ static uint64_t key_of(tp_text tenant, tp_text session) {
 static tp__pg_operation operation_of(tp_postgres *pg, tp__pg_kind kind, const char *doing, tp_text tenant,
                                      tp_text session) {
   bool reads = kind == TP__PG_OF_READ || kind == TP__PG_OF_LIST;
-  return (tp__pg_operation){.work = {.lane = reads ? TP__PG_READS : TP__PG_WRITES,
+  return (tp__pg_operation){.work = {.class = &tp__pg_history_class,
+                                     .lane = reads ? TP__PG_READS : TP__PG_WRITES,
                                      .key = kind == TP__PG_OF_LIST ? 0 : key_of(tenant, session),
                                      .bytes = tenant.size + session.size,
                                      .doing = doing,
@@ -75,7 +76,7 @@ static tp__pg_operation load_operation(tp_postgres *pg, const tp_history_load *r
                                     owner ? "claim a session" : "load a session", request->tenant, request->session);
   if (!owner) return o;
   assert(request->claim && owner->process_run_id);
-  o.process = (int64_t)owner->process_run_id;
+  o.process = o.work.process = (int64_t)owner->process_run_id;
   o.number = request->number;
   o.after = request->after;
   o.ret_claim = request->claim;
@@ -151,7 +152,7 @@ static void claimed_again(tp__pg_work *work) {
 static void claim_again(tp__pg_operation *o) {
   tp__pg_operation again = operation_of(o->postgres, TP__PG_OF_CLAIM, "claim a session", o->tenant, o->session);
   again.names = o->names;
-  again.process = o->process;
+  again.process = again.work.process = o->process;
   again.has_token = true; /* its messages are read by none */
   again.work.stays = true;
   again.work.end = claimed_again;
@@ -205,7 +206,7 @@ static void history_load_cancel(void *ctx, tp_token token) {
 
 /* ---- append ---- */
 
-static int64_t next_batch(tp_postgres *pg) {
+int64_t tp__pg_next_batch(tp_postgres *pg) {
   tp__lock_acquire(&pg->lock);
   int64_t number = ++pg->batches;
   tp__lock_release(&pg->lock);
@@ -217,7 +218,7 @@ static tp_status append_operation(tp_postgres *pg, const tp_history_append *requ
   *ret_operation = operation_of(pg, TP__PG_OF_APPEND, "append to a session", request->tenant, request->session);
   ret_operation->has_claim = request->claim != NULL;
   if (request->claim) ret_operation->claim = *request->claim;
-  ret_operation->batch = next_batch(pg);
+  ret_operation->batch = tp__pg_next_batch(pg);
   tp_status status = tp__pg_messages_put(&ret_operation->messages, request->messages, request->message_count, fault);
   if (status == TP_OK) ret_operation->work.bytes += tp__pg_messages_size(&ret_operation->messages);
   else tp__pg_operation_fini(ret_operation);

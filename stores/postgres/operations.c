@@ -20,10 +20,12 @@ static tp__pg_operation *of(const tp__pg_flight *f, size_t index) {
   return (tp__pg_operation *)(void *)f->works[index]; /* the work comes first in it */
 }
 
+static bool is_ours(const tp__pg_flight *f, size_t index) { return f->works[index]->class == &tp__pg_history_class; }
+
 static subset all_of(const tp__pg_flight *f, bool (*is_one)(const tp__pg_operation *)) {
   subset s = {.count = 0};
   for (size_t i = 0; i < f->count; i++)
-    if (is_one(of(f, i))) s.at[s.count++] = i;
+    if (is_ours(f, i) && is_one(of(f, i))) s.at[s.count++] = i;
   return s;
 }
 
@@ -32,6 +34,8 @@ static bool is_append(const tp__pg_operation *o) { return o->kind == TP__PG_OF_A
 static bool is_in_doubt(const tp__pg_operation *o) { return is_append(o) && o->work.in_doubt; }
 static bool is_delete(const tp__pg_operation *o) { return o->kind == TP__PG_OF_DELETE; }
 static bool is_beat(const tp__pg_operation *o) { return o->kind == TP__PG_OF_BEAT; }
+static bool is_hold(const tp__pg_operation *o) { return o->kind == TP__PG_OF_HOLD; }
+static bool is_unhold(const tp__pg_operation *o) { return o->kind == TP__PG_OF_UNHOLD; }
 static bool is_leave(const tp__pg_operation *o) { return o->kind == TP__PG_OF_LEAVE; }
 static bool is_read(const tp__pg_operation *o) { return o->kind == TP__PG_OF_READ; }
 static bool is_list(const tp__pg_operation *o) { return o->kind == TP__PG_OF_LIST; }
@@ -102,34 +106,35 @@ static void drop_claim(tp_postgres *pg, uint64_t number, uint64_t fence) {
   }
 }
 
-/* Space for the claims of a flight, and leases for their processes. */
+/* Space for the claims of a flight, and leases for the processes of its works. */
 static bool reserve_claims(tp_postgres *pg, const tp__pg_flight *f, const subset *claims) {
-  bool has_space = tp__grow(tp__heap, (void **)&pg->claimed, &pg->claimed_capacity, pg->claimed_count + claims->count,
-                            sizeof *pg->claimed) &&
-                   tp__grow(tp__heap, (void **)&pg->leases, &pg->lease_capacity, pg->lease_count + claims->count,
-                            sizeof *pg->leases);
-  for (size_t i = 0; has_space && i < claims->count; i++) {
-    int64_t process = of(f, claims->at[i])->process;
-    if (!find_lease(pg, process)) pg->leases[pg->lease_count++] = (tp__pg_lease){.process = process};
+  bool has_space =
+      tp__grow(tp__heap, (void **)&pg->claimed, &pg->claimed_capacity, pg->claimed_count + claims->count,
+               sizeof *pg->claimed) &&
+      tp__grow(tp__heap, (void **)&pg->leases, &pg->lease_capacity, pg->lease_count + f->count, sizeof *pg->leases);
+  for (size_t i = 0; has_space && i < f->count; i++) {
+    int64_t process = f->works[i]->process;
+    if (process && !find_lease(pg, process)) pg->leases[pg->lease_count++] = (tp__pg_lease){.process = process};
   }
   return has_space;
 }
 
-static bool is_claimed_by(const tp__pg_flight *f, const subset *claims, int64_t process) {
-  for (size_t i = 0; i < claims->count; i++)
-    if (of(f, claims->at[i])->process == process) return true;
+static bool is_needed_now(const tp__pg_flight *f, int64_t process) {
+  for (size_t i = 0; i < f->count; i++)
+    if (f->works[i]->process == process) return true;
   return false;
 }
 
-/* A beat renews the leases that turns need, and ends the others; a claim renews that of its process in time. */
-static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, const subset *claims, bool beats, size_t *ret_renews,
-                          size_t *ret_leaves) {
+/* A beat renews the leases that turns and stores need, and ends the others; a claim renews that of its process in
+ * time. */
+static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, bool beats, size_t *ret_renews, size_t *ret_leaves) {
   int64_t now_ns = tp__monotonic_ns(), lease_ns = pg->lease_ms * TP__NS_IN_MS;
   *ret_renews = *ret_leaves = 0;
   for (size_t i = 0; i < pg->lease_count; i++) {
     tp__pg_lease *lease = &pg->leases[i];
-    bool claims_now = is_claimed_by(f, claims, lease->process);
-    bool is_old = lease->end_ns - now_ns < lease_ns * 2 / 3, is_needed = claims_now || has_claims(pg, lease->process);
+    bool claims_now = is_needed_now(f, lease->process);
+    bool is_old = lease->end_ns - now_ns < lease_ns * 2 / 3,
+         is_needed = claims_now || lease->is_held || has_claims(pg, lease->process);
     bool renews = is_needed && (beats || (claims_now && is_old));
     lease->renewed_ns = renews ? now_ns + lease_ns : 0;
     lease->leaves = beats && !is_needed;
@@ -138,10 +143,10 @@ static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, const subset 
   }
 }
 
-static bool build_leases(tp_postgres *pg, tp__pg_flight *f, const subset *claims, bool beats) {
+static bool build_leases(tp_postgres *pg, tp__pg_flight *f, bool beats) {
   size_t renews, leaves;
   bool is_new = false;
-  choose_leases(pg, f, claims, beats, &renews, &leaves);
+  choose_leases(pg, f, beats, &renews, &leaves);
   if (renews) {
     tp__bytes *ids = tp__pg_parameter_array(f->parameters, TP__PG_INT8, renews);
     for (size_t i = 0; i < pg->lease_count; i++) {
@@ -168,6 +173,15 @@ static bool build_leave(tp_postgres *pg, tp__pg_flight *f) {
     pg->leases[i].leaves = true;
   }
   return send(pg, TP__PG_WRITES, f, TP__PG_LEAVE);
+}
+
+static void settle_holds(tp_postgres *pg, const tp__pg_flight *f) {
+  subset holds = all_of(f, is_hold), unholds = all_of(f, is_unhold);
+  for (size_t i = 0; i < holds.count + unholds.count; i++) {
+    bool holds_now = i < holds.count;
+    tp__pg_lease *lease = find_lease(pg, of(f, holds_now ? holds.at[i] : unholds.at[i - holds.count])->process);
+    if (lease) lease->is_held = holds_now;
+  }
 }
 
 static void settle_leases(tp_postgres *pg) {
@@ -200,9 +214,10 @@ static int64_t tick(void *ctx, int64_t now_ns) {
   }
   if (next_ns > now_ns) return next_ns;
   pg->beats = true;
-  pg->beat = (tp__pg_operation){.work = {.lane = TP__PG_WRITES, .doing = "renew a lease", .end = beat_ended},
-                                .postgres = pg,
-                                .kind = TP__PG_OF_BEAT};
+  pg->beat = (tp__pg_operation){
+      .work = {.class = &tp__pg_history_class, .lane = TP__PG_WRITES, .doing = "renew a lease", .end = beat_ended},
+      .postgres = pg,
+      .kind = TP__PG_OF_BEAT};
   tp__pg_submit(pg->pool, &pg->beat.work);
   return INT64_MAX;
 }
@@ -312,7 +327,7 @@ static bool build_writes(tp_postgres *pg, tp__pg_flight *f) {
   bool beats = all_of(f, is_beat).count > 0;
   if (!reserve_claims(pg, f, &claims)) return false;
   if (all_of(f, is_leave).count > 0) return build_leave(pg, f); /* it is exclusive */
-  return build_leases(pg, f, &claims, beats) && build_new_sessions(pg, f) && build_locks(pg, f) &&
+  return build_leases(pg, f, beats) && build_new_sessions(pg, f) && build_locks(pg, f) &&
          build_claims(pg, f, &claims) && build_appends(pg, f) && build_deletions(pg, f) && build_holders(pg, f);
 }
 
@@ -385,6 +400,7 @@ static void settle_messages(tp_postgres *pg, tp__pg_lane lane, const tp__pg_flig
 
 static void settle_rows(const tp__pg_flight *f) {
   for (size_t i = 0; i < f->count; i++) {
+    if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     if (!o->rows || o->has_token) continue;
     o->rows = PQcopyResult(o->rows, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
@@ -432,6 +448,7 @@ static void settle_deletions(tp_postgres *pg, const tp__pg_flight *f) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, TP__PG_DELETE);
   for (int i = 0; i < PQntuples(rows); i++) row_of(f, rows, i)->found = tp__pg_int(rows, i, 1) > 0;
   for (size_t i = 0; i < f->count; i++) {
+    if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     if (!is_delete(o) || o->found || o->work.status != TP_OK || o->work.in_doubt) continue;
     o->work.status =
@@ -441,6 +458,7 @@ static void settle_deletions(tp_postgres *pg, const tp__pg_flight *f) {
 
 static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
   settle_leases(pg);
+  settle_holds(pg, f);
   settle_claims(pg, f);
   settle_messages(pg, TP__PG_WRITES, f, TP__PG_CLAIMED_MESSAGES);
   settle_holders(pg, f);
@@ -448,6 +466,7 @@ static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
   note_found(pg, f, TP__PG_PROVE);
   settle_deletions(pg, f);
   for (size_t i = 0; i < f->count; i++) {
+    if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     if (is_append(o)) settle_append(pg, o);
     if (is_claim(o) && !o->found) o->work.again = true; /* its new session was dropped between two statements */
@@ -457,6 +476,7 @@ static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
 static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   tp_postgres *pg = ctx;
   for (size_t i = 0; i < f->count; i++) {
+    if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     o->found = false;
     o->row_count = 0;
@@ -465,7 +485,7 @@ static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   if (lane == TP__PG_WRITES) settle_writes(pg, f);
   else settle_messages(pg, lane, f, TP__PG_MESSAGES);
   for (size_t i = 0; i < f->count; i++)
-    if (is_list(of(f, i))) of(f, i)->rows = answer_of(pg, lane, f, TP__PG_LIST);
+    if (is_ours(f, i) && is_list(of(f, i))) of(f, i)->rows = answer_of(pg, lane, f, TP__PG_LIST);
   settle_rows(f);
 }
 

@@ -33,6 +33,12 @@ static tp__bytes *next(tp__pg_parameters *p) {
 
 void tp__pg_parameter_int(tp__pg_parameters *p, int64_t value) { put_number(next(p), (uint64_t)value, INT_BYTES); }
 
+void tp__pg_parameter_set_int(tp__pg_parameters *p, int index, int64_t value) {
+  assert(index >= 0 && index < p->count && p->values[index].size == INT_BYTES);
+  tp__bytes_clear(&p->values[index]);
+  put_number(&p->values[index], (uint64_t)value, INT_BYTES);
+}
+
 void tp__pg_parameter_text(tp__pg_parameters *p, tp_text text) { tp__bytes_put_text(next(p), text); }
 
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *p, tp__pg_type type, size_t count) {

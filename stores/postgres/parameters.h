@@ -30,6 +30,8 @@ typedef enum tp__pg_type {
 void tp__pg_parameters_clear(tp__pg_parameters *parameters);
 void tp__pg_parameters_fini(tp__pg_parameters *parameters);
 void tp__pg_parameter_int(tp__pg_parameters *parameters, int64_t value);
+/** Replaces a number that was put. */
+void tp__pg_parameter_set_int(tp__pg_parameters *parameters, int index, int64_t value);
 void tp__pg_parameter_text(tp__pg_parameters *parameters, tp_text text);
 /** Begins an array of count elements. @return where the caller puts just these. */
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *parameters, tp__pg_type type, size_t count);

@@ -45,7 +45,7 @@ typedef struct channel {
 struct tp__pg_pool {
   /* never changes after new */
   const tp__pg_target *target;
-  const tp__pg_class *class;
+  const tp__pg_class *const *classes;
   void *ctx;
   int64_t timeout_ms, statement_ms;
   char statement_text[16];
@@ -72,7 +72,7 @@ struct tp__pg_pool {
 
 void tp__pg_submit(tp__pg_pool *p, tp__pg_work *work) {
   const uint64_t one = 1;
-  assert(work->lane < TP__PG_LANES && work->doing);
+  assert(work->class && work->lane < TP__PG_LANES && work->doing);
   work->next = NULL;
   work->status = TP_OK;
   work->deadline_ns = work->stays ? INT64_MAX : tp__monotonic_ns() + p->timeout_ms * TP__NS_IN_MS;
@@ -170,7 +170,7 @@ static void expire_works(tp__pg_pool *p, int64_t now_ns) {
 
 /* ---- the log ---- */
 
-static void say(tp__pg_pool *p, tp_log_level level, tp_status status, const char *message) {
+void tp__pg_say(tp__pg_pool *p, tp_log_level level, tp_status status, const char *message) {
   const tp_log_record record = {.struct_size = sizeof record,
                                 .level = level,
                                 .status = status,
@@ -189,6 +189,7 @@ static void clear_flight(tp__pg_flight *f) {
     f->answers[i] = NULL;
   }
   f->count = f->bytes = 0;
+  f->own_statements = 0;
   f->sent = f->answered = 0;
   f->has_answer = f->has_failed = false;
   f->sqlstate[0] = f->message[0] = '\0';
@@ -249,7 +250,7 @@ static void lose(tp__pg_pool *p, channel *l, const char *why) {
   if (was_there) count(p, &p->report.lost, 1);
   if (!l->was_lost) {
     snprintf(message, sizeof message, "a connection is lost, and is tried again: %s", fault.message);
-    say(p, TP_LOG_WARNING, TP_ERR_STORE, message);
+    tp__pg_say(p, TP_LOG_WARNING, TP_ERR_STORE, message);
   }
   l->was_lost = true;
   l->flight.sqlstate[0] = '\0';
@@ -262,12 +263,17 @@ static const char *libpq_error(const channel *l) {
   return message && message[0] ? message : "the connection was closed";
 }
 
-bool tp__pg_flight_send(tp__pg_flight *f, const char *sql, int *ret_index) {
+bool tp__pg_flight_send_given(tp__pg_flight *f, const char *sql, const tp__pg_parameters *parameters, int *ret_index) {
   assert(f->sent < TP__PG_STATEMENTS_MAX);
   if (ret_index) *ret_index = f->sent;
-  bool sent = tp__pg_parameters_send(f->parameters, f->connection, sql);
-  tp__pg_parameters_clear(f->parameters);
+  bool sent = tp__pg_parameters_send(parameters, f->connection, sql);
   if (sent) f->sent++;
+  return sent;
+}
+
+bool tp__pg_flight_send(tp__pg_flight *f, const char *sql, int *ret_index) {
+  bool sent = tp__pg_flight_send_given(f, sql, f->parameters, ret_index);
+  tp__pg_parameters_clear(f->parameters);
   return sent;
 }
 
@@ -296,6 +302,12 @@ static void start_silence(const tp__pg_pool *p, channel *l) {
   l->until_ns = tp__monotonic_ns() + (p->statement_ms + SILENCE_MS) * TP__NS_IN_MS;
 }
 
+static bool build(const tp__pg_pool *p, tp__pg_lane lane, tp__pg_flight *f) {
+  bool built = true;
+  for (size_t i = 0; built && p->classes[i]; i++) built = p->classes[i]->build(p->ctx, lane, f);
+  return built;
+}
+
 static void send_flight(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   tp__pg_flight *f = &l->flight;
   f->connection = l->connection;
@@ -304,8 +316,7 @@ static void send_flight(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   l->state = CHANNEL_BUSY;
   start_silence(p, l);
   bool sent = tp__pg_flight_send(f, "BEGIN ISOLATION LEVEL READ COMMITTED", NULL) && send_settings(p, f) &&
-              p->class->build(p->ctx, lane, f) && tp__pg_flight_send(f, "COMMIT", NULL) &&
-              PQpipelineSync(l->connection) == 1;
+              build(p, lane, f) && tp__pg_flight_send(f, "COMMIT", NULL) && PQpipelineSync(l->connection) == 1;
   tp__pg_parameters_clear(&p->parameters);
   if (sent) flush(p, l);
   else lose(p, l, libpq_error(l));
@@ -334,7 +345,8 @@ static bool is_anything_under_way(const tp__pg_pool *p) {
 static bool fits(const tp__pg_flight *f, const tp__pg_work *work) {
   if (f->count == 0) return true;
   return !work->is_single && !work->exclusive && !f->works[0]->is_single && !f->works[0]->exclusive &&
-         f->count < TP__PG_WORKS_MAX && f->bytes + work->bytes <= FLIGHT_BYTES;
+         f->count < TP__PG_WORKS_MAX && f->bytes + work->bytes <= FLIGHT_BYTES &&
+         f->own_statements + work->statements <= TP__PG_OWN_STATEMENTS_MAX;
 }
 
 /* Takes the works of a lane that may go now out of those that wait. */
@@ -353,6 +365,7 @@ static void choose(tp__pg_pool *p, tp__pg_lane lane) {
       if (!*at) p->last = at;
       f->works[f->count++] = work;
       f->bytes += work->bytes;
+      f->own_statements += work->statements;
     } else {
       skipped[skipped_count++] = work->key;
       at = &work->next;
@@ -379,7 +392,7 @@ static void connected(tp__pg_pool *p, channel *l) {
   l->events = POLLIN;
   l->until_ns = 0;
   count(p, &p->report.connections, 1);
-  if (l->was_lost) say(p, TP_LOG_INFO, TP_OK, "there is a connection to the database again");
+  if (l->was_lost) tp__pg_say(p, TP_LOG_INFO, TP_OK, "there is a connection to the database again");
   l->was_lost = false;
 }
 
@@ -432,7 +445,7 @@ static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
     f->works[i]->status = TP_OK;
     f->works[i]->fault = (tp_fault){0};
   }
-  p->class->settle(p->ctx, lane, f);
+  for (size_t i = 0; p->classes[i]; i++) p->classes[i]->settle(p->ctx, lane, f);
   ended.count = f->count;
   memcpy(ended.works, f->works, f->count * sizeof *f->works);
   memcpy(ended.answers, f->answers, sizeof f->answers);
@@ -629,11 +642,20 @@ static void fini(tp__pg_pool *p) {
   tp__heap_free(p, sizeof *p);
 }
 
+static int64_t tick(const tp__pg_pool *p, int64_t now_ns) {
+  int64_t first_ns = INT64_MAX;
+  for (size_t i = 0; p->classes[i]; i++) {
+    int64_t at_ns = p->classes[i]->tick ? p->classes[i]->tick(p->ctx, now_ns) : INT64_MAX;
+    if (at_ns < first_ns) first_ns = at_ns;
+  }
+  return first_ns;
+}
+
 static void *run(void *ctx) {
   tp__pg_pool *p = ctx;
   for (;;) {
     take_incoming(p);
-    int64_t now_ns = tp__monotonic_ns(), tick_ns = p->class->tick(p->ctx, now_ns);
+    int64_t now_ns = tp__monotonic_ns(), tick_ns = tick(p, now_ns);
     take_incoming(p);
     expire_works(p, now_ns);
     give_up_silent_channels(p, now_ns);
@@ -657,14 +679,14 @@ static void *run(void *ctx) {
 /* ---- life ---- */
 
 tp__pg_pool *tp__pg_pool_new(const tp__pg_target *target, const tp_postgres_options *options, PGconn *connection,
-                             const tp__pg_class *class, void *ctx) {
+                             const tp__pg_class *const *classes, void *ctx) {
   tp__pg_pool *p = tp__heap_alloc(sizeof *p);
   if (!p) {
     PQfinish(connection);
     return NULL;
   }
   p->target = target;
-  p->class = class;
+  p->classes = classes;
   p->ctx = ctx;
   p->timeout_ms = options->timeout_ms;
   p->statement_ms = options->statement_ms;

@@ -22,12 +22,17 @@
 
 typedef enum tp__pg_lane { TP__PG_WRITES, TP__PG_READS, TP__PG_LANES } tp__pg_lane;
 
-enum { TP__PG_WORKS_MAX = 128, TP__PG_STATEMENTS_MAX = 16 };
+enum { TP__PG_WORKS_MAX = 128, TP__PG_STATEMENTS_MAX = 96, TP__PG_OWN_STATEMENTS_MAX = 64 };
+
+struct tp__pg_class;
 
 typedef struct tp__pg_work {
+  const struct tp__pg_class *class; /* what it means */
   tp__pg_lane lane;
-  uint64_t key; /* 0: it needs no order */
-  size_t bytes; /* about as many are sent */
+  uint64_t key;    /* 0: it needs no order */
+  size_t bytes;    /* about as many are sent */
+  int statements;  /* that are only its own */
+  int64_t process; /* whose lease must last while it is done; 0: none */
   const char *doing;
   bool exclusive;
   bool stays; /* it is tried until the pool ends: it has no deadline */
@@ -52,6 +57,7 @@ typedef struct tp__pg_work {
 typedef struct tp__pg_flight {
   tp__pg_work *works[TP__PG_WORKS_MAX];
   size_t count, bytes;
+  int own_statements; /* of all works */
   PGconn *connection;
   tp__pg_parameters *parameters; /* cleared by each send */
   int sent, answered;            /* statements */
@@ -62,14 +68,15 @@ typedef struct tp__pg_flight {
   char message[256];
 } tp__pg_flight;
 
-/** What the works mean. */
+/** What works mean. A flight has works of several classes: each function looks only at those of its own class. */
 typedef struct tp__pg_class {
   /** Sends the statements of a flight by tp__pg_flight_send(). @return false: no memory, or no connection. */
   bool (*build)(void *ctx, tp__pg_lane lane, tp__pg_flight *flight);
   /** The transaction is committed: sets the status of each work, which was TP_OK. The answers are there until the works
    *  have ended. */
   void (*settle)(void *ctx, tp__pg_lane lane, tp__pg_flight *flight);
-  /** Before a thread of the pool sleeps: may submit works. @return when to come again; INT64_MAX: after any work. */
+  /** Before a thread of the pool sleeps: may submit works. @return when to come again; INT64_MAX: after any work. May
+   *  be NULL. */
   int64_t (*tick)(void *ctx, int64_t now_ns);
 } tp__pg_class;
 
@@ -78,9 +85,10 @@ typedef struct tp__pg_pool tp__pg_pool;
 /** Starts the thread.
  *  @param connection  taken: the first of the lane that writes.
  *  @param options     read; its strings are not.
+ *  @param classes     ends with NULL. For each transaction they are called in this order, with ctx.
  *  @return NULL: no memory, no descriptor or no thread; the connection is closed. */
 tp__pg_pool *tp__pg_pool_new(const tp__pg_target *target, const tp_postgres_options *options, PGconn *connection,
-                             const tp__pg_class *class, void *ctx);
+                             const tp__pg_class *const *classes, void *ctx);
 /** Does what waits, for at most 5 s, and ends the thread; what is left fails with TP_ERR_STORE.
  *  On the pool's own thread, in the end of a work, it returns at once.
  *  @param then  called when the pool is gone, on this thread or the pool's. Accepts NULL for the pool. */
@@ -94,5 +102,10 @@ void tp__pg_counts(tp__pg_pool *pool, tp_postgres_report *report);
 /** Sends a statement with the flight's parameters, and clears these.
  *  @param ret_index  of its answer; set also on failure. */
 bool tp__pg_flight_send(tp__pg_flight *flight, const char *sql, int *ret_index);
+/** The same with parameters of the caller's, which stay. */
+bool tp__pg_flight_send_given(tp__pg_flight *flight, const char *sql, const tp__pg_parameters *parameters,
+                              int *ret_index);
+/** Tells the log of the database. On any thread, without a lock. */
+void tp__pg_say(tp__pg_pool *pool, tp_log_level level, tp_status status, const char *message);
 
 #endif

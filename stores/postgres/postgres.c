@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "stores/postgres/request.h"
 #include "stores/postgres/schema.h"
 #include "support/clock.h"
 #include "support/fault.h"
@@ -36,8 +37,11 @@ static void leave(tp_postgres *pg) {
   tp__lock_release(&pg->lock);
   tp__pg_operation *o = has_leases ? tp__heap_alloc(sizeof *o) : NULL;
   if (!o) return;
-  o->work = (tp__pg_work){
-      .lane = TP__PG_WRITES, .doing = "end the leases of this process", .exclusive = true, .end = leave_ended};
+  o->work = (tp__pg_work){.class = &tp__pg_history_class,
+                          .lane = TP__PG_WRITES,
+                          .doing = "end the leases of this process",
+                          .exclusive = true,
+                          .end = leave_ended};
   o->postgres = pg;
   o->kind = TP__PG_OF_LEAVE;
   tp__pg_submit(pg->pool, &o->work);
@@ -111,6 +115,9 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
   return status;
 }
 
+/* Sessions are locked before all else: every transaction locks in the order of the classes. */
+static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, NULL};
+
 static tp_status open_database(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
   PGconn *connection = NULL;
   tp_status status = tp__pg_target_init(&pg->target, options->conninfo, fault);
@@ -124,7 +131,7 @@ static tp_status open_database(tp_postgres *pg, const tp_postgres_options *optio
   status = expand_all(pg, fault);
   if (status == TP_OK) status = open_connection(pg, options, &connection, fault);
   if (status != TP_OK) return status;
-  pg->pool = tp__pg_pool_new(&pg->target, options, connection, &tp__pg_history_class, pg);
+  pg->pool = tp__pg_pool_new(&pg->target, options, connection, classes, pg);
   return pg->pool ? TP_OK
                   : tp__refuse(fault, TP_ERR_NO_THREAD, pg->target.name, "%s: no thread, or no memory, for it",
                                pg->target.name);

@@ -29,12 +29,13 @@ typedef enum tp__pg_statement {
 } tp__pg_statement;
 extern const char *const tp__pg_history_sql[TP__PG_STATEMENTS];
 
-/** A runtime of this process that has, or had a moment ago, running turns. */
+/** A runtime of this process that has, or had a moment ago, running turns, or that has a store open. */
 typedef struct tp__pg_lease {
   int64_t process;    /* its process_run_id */
   int64_t end_ns;     /* on our clock: at the server it ends no earlier */
   int64_t renewed_ns; /* its end, once the transaction that renews it is committed; 0: none does */
   bool leaves;        /* a transaction that deletes its row is under way */
+  bool is_held;       /* a store of this runtime is open */
 } tp__pg_lease;
 
 /** A session that a running turn of this process has. */
@@ -49,6 +50,8 @@ typedef enum tp__pg_kind {
   TP__PG_OF_DELETE,
   TP__PG_OF_BEAT,  /* renews leases, or ends those that no turn needs */
   TP__PG_OF_LEAVE, /* ends all leases */
+  TP__PG_OF_HOLD,  /* a store of a runtime is opened: its lease is kept, also without turns */
+  TP__PG_OF_UNHOLD,
   TP__PG_OF_READ,
   TP__PG_OF_LIST
 } tp__pg_kind;
@@ -109,6 +112,8 @@ struct tp_postgres {
 
 extern const tp__pg_class tp__pg_history_class;
 extern const tp_history tp__pg_history_face;
+/** A number for what may be done twice, by which it is recognized in the database: random for each process, never 0. */
+int64_t tp__pg_next_batch(tp_postgres *pg);
 /** Ends a reference. */
 void tp__pg_unref(tp_postgres *postgres);
 /** Ends an operation that is not needed any more: frees what it has. */

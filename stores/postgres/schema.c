@@ -6,6 +6,15 @@
  * process of the newest, and running is true while its turn has the session. No index has a column that a turn changes.
  * message: texts are bytes; calls is a value; batch is the number of the append that it came with, random for each
  * process, by which an append is recognized when its commit was not acknowledged.
+ * secret: the key of hashes.
+ * job_key: each idempotency key that is known, by its SHA-256, and the id of its job.
+ * job: open jobs; place orders those of an order key, whose hash is order_hash. batch is the number of the claim that
+ * it has; mark that of what put it back. No index has a column that a heartbeat changes; the unique one lets only one
+ * job of an order key run, whatever two workers see.
+ * job_ended: those that ended; number orders their ends.
+ * tool_start: calls of tools that are not idempotent; turn_hash is of tenant, session and turn; batch is the number of
+ * its start, taken that of the last run that was matched with it.
+ * task, question: as their functions say (tasks.c, questions.c).
  * Tenants and names compare by their bytes, whatever the locale of the database, and whatever its next version. */
 #include "stores/postgres/schema.h"
 
@@ -28,8 +37,49 @@ static const char *const version_1[] = {
     " PRIMARY KEY (session, position))",
     NULL};
 
+#define JOB_COLUMNS                                                                                                 \
+  "state smallint NOT NULL, claim bigint NOT NULL, attempt bigint NOT NULL, attempts_max bigint NOT NULL,"          \
+  " backoff bigint NOT NULL, backoff_ms bigint NOT NULL, limit_ms bigint NOT NULL, phase bigint NOT NULL,"          \
+  " contract_version bigint NOT NULL, reason bigint NOT NULL, code bigint NOT NULL, inserted_ms bigint NOT NULL,"   \
+  " claimable_ms bigint NOT NULL, lease_end_ms bigint NOT NULL, ended_ms bigint NOT NULL, postponed_ms bigint NOT"  \
+  " NULL, handler bytea NOT NULL, subscription bytea NOT NULL, idempotency_key bytea NOT NULL, order_key bytea NOT" \
+  " NULL, message bytea NOT NULL, payload bytea NOT NULL, key_hash bytea NOT NULL, order_hash bigint NOT NULL,"     \
+  " process bigint NOT NULL, batch bigint NOT NULL, mark bigint NOT NULL"
+/* Small tables that change often: their dead rows go early. */
+#define BUSY "(fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500)"
+
+static const char *const version_2[] = {
+    "CREATE TABLE @.secret (id integer PRIMARY KEY CHECK (id = 1), key bytea NOT NULL)",
+    "CREATE TABLE @.job_key (hash bytea PRIMARY KEY, id bigint GENERATED ALWAYS AS IDENTITY, batch bigint NOT NULL)",
+    "CREATE TABLE @.job (id bigint PRIMARY KEY, place bigint NOT NULL, " JOB_COLUMNS ") WITH " BUSY,
+    "CREATE INDEX job_order ON @.job (order_hash, place, id)",
+    "CREATE INDEX job_waiting ON @.job (handler, contract_version, id) WHERE state = 1",
+    "CREATE UNIQUE INDEX job_running ON @.job (order_hash) WHERE state = 2",
+    "CREATE TABLE @.job_ended (id bigint PRIMARY KEY, number bigint GENERATED ALWAYS AS IDENTITY, " JOB_COLUMNS ")",
+    "CREATE INDEX job_done ON @.job_ended (number) WHERE state <> 4",
+    "CREATE INDEX job_dead ON @.job_ended (number) WHERE state = 4",
+    "CREATE TABLE @.tool_start (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, turn_hash bigint NOT NULL,"
+    " tenant bytea NOT NULL, session bytea NOT NULL, turn bytea NOT NULL, tool bytea NOT NULL, arguments bytea NOT"
+    " NULL, call_id bytea NOT NULL, call_index bigint NOT NULL, started_unix_ms bigint NOT NULL, run_process bigint NOT"
+    " NULL, run_turn bigint NOT NULL, batch bigint NOT NULL, taken bigint NOT NULL, kind bigint NOT NULL, result bytea,"
+    " value bytea, parts bytea)",
+    "CREATE INDEX tool_start_turn ON @.tool_start (turn_hash, id)",
+    "CREATE TABLE @.task (key_hash bytea PRIMARY KEY, is_begun boolean NOT NULL, batch bigint NOT NULL, taken bigint "
+    "NOT"
+    " NULL, created_unix_ms bigint NOT NULL, key bytea NOT NULL, tool bytea NOT NULL, agent bytea NOT NULL, arguments"
+    " bytea NOT NULL, tenant bytea NOT NULL, session bytea NOT NULL, hash bytea NOT NULL)",
+    "CREATE TABLE @.question (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, call_hash bigint NOT NULL, state"
+    " bigint NOT NULL, waits boolean NOT NULL, asked_ms bigint NOT NULL, expires_ms bigint NOT NULL, answered_ms bigint"
+    " NOT NULL, used_ms bigint NOT NULL, batch bigint NOT NULL, taken bigint NOT NULL, tenant bytea NOT NULL, agent"
+    " bytea NOT NULL, session bytea NOT NULL, turn bytea NOT NULL, tool bytea NOT NULL, call_id bytea NOT NULL,"
+    " arguments bytea NOT NULL, hash bytea NOT NULL, subscription bytea NOT NULL, reason bytea NOT NULL, person bytea"
+    " NOT NULL, answer bytea NOT NULL, edited bytea NOT NULL)",
+    "CREATE INDEX question_call ON @.question (call_hash, number)",
+    "CREATE INDEX question_open ON @.question (number) WHERE state = 0",
+    NULL};
+
 /** What upgrades the schema from each version to the next one. */
-static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1};
+static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2};
 
 static const char read_version[] = "SELECT version::bigint FROM @.version WHERE id = 1";
 static const char lock_version[] = "SELECT version::bigint FROM @.version WHERE id = 1 FOR UPDATE";

@@ -128,8 +128,8 @@ TEST(schema_of_another_version_or_program_is_refused) {
     const char *sql;
     tp_status status, existing;
   } steps[] = {{"SELECT 1", TP_OK, TP_ERR_NOT_FOUND}, /* there is none yet: made after the check */
-               {"UPDATE @.version SET version = 2", TP_ERR_STORE_SCHEMA, TP_ERR_STORE_SCHEMA},
-               {"UPDATE @.version SET version = 1", TP_OK, TP_OK},
+               {"UPDATE @.version SET version = version + 1", TP_ERR_STORE_SCHEMA, TP_ERR_STORE_SCHEMA},
+               {"UPDATE @.version SET version = version - 1", TP_OK, TP_OK},
                {"DELETE FROM @.version", TP_ERR_STORE_SCHEMA, TP_ERR_NOT_FOUND}, /* its tables are there */
                {"DROP TABLE @.version; CREATE TABLE @.version (id text)", TP_ERR_STORE_SCHEMA, TP_ERR_STORE_SCHEMA}};
   for (size_t i = 0; i < COUNT(steps); i++) {
@@ -532,7 +532,7 @@ TEST(only_what_may_pass_is_tried_again) {
     tp_status status;
     bool is_retried, reconnects;
   } rows[] = {
-      {"40001 40P01 55P03 57014", TP_ERR_STORE_BUSY, true, false},
+      {"40001 40P01 55P03 57014 23505", TP_ERR_STORE_BUSY, true, false},
       {"57P01 57P03 08006 08P01 25P02 25P03", TP_ERR_STORE, true, true},
       {"25006", TP_ERR_STORE_READONLY, true, true},
       {"53300", TP_ERR_STORE_BUSY, true, true},
@@ -543,7 +543,7 @@ TEST(only_what_may_pass_is_tried_again) {
       {"22021", TP_ERR_UTF8, false, false},
       {"54000", TP_ERR_TOO_LARGE, false, false},
       {"XX001 XX002", TP_ERR_STORE_CORRUPT, false, false},
-      {"XX000 23505 54001 22P02", TP_ERR_STORE, false, false},
+      {"XX000 54001 22P02", TP_ERR_STORE, false, false},
   };
   for (size_t i = 0; i < COUNT(rows); i++)
     for (const char *code = rows[i].codes; *code; code += code[5] ? 6 : 5) {

@@ -7,6 +7,10 @@
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "turnphase/sqlite.h"
+#ifdef TP_WITH_POSTGRES
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+#endif
 
 /* ---- the stores ---- */
 
@@ -39,9 +43,36 @@ static tp_status open_sqlite(size_t records_max, tp_store **ret_store) {
   return reopen_sqlite(records_max, ret_store);
 }
 
+#ifdef TP_WITH_POSTGRES
+/* Each store has a schema of its own. */
+static tp_status reopen_postgres(size_t records_max, tp_store **ret_store) {
+  char schema[16];
+  tp_fault fault = {0};
+  tp_postgres *database = NULL;
+  snprintf(schema, sizeof schema, "s%d", file_count);
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = postgres_server.conninfo, .schema = schema};
+  const tp_postgres_store_options store = {.struct_size = sizeof store, .callers_clock = 1};
+  (void)records_max;
+  tp_status status = tp_postgres_open(&options, &database, &fault);
+  if (status == TP_OK) status = tp_postgres_store(database, &store, ret_store, &fault);
+  if (status != TP_OK) print_message("# %s\n", fault.message);
+  tp_postgres_close(database);
+  return status;
+}
+
+static tp_status open_postgres(size_t records_max, tp_store **ret_store) {
+  file_count++;
+  return reopen_postgres(records_max, ret_store);
+}
+#endif
+
 static const store_kind stores[] = {
     {"memory", open_memory, NULL},
     {"sqlite", open_sqlite, reopen_sqlite},
+#ifdef TP_WITH_POSTGRES
+    {"postgres", open_postgres, reopen_postgres}, /* the last: it is left out where there is no server */
+#endif
 };
 static const store_kind *kind; /* under test */
 
@@ -51,6 +82,10 @@ static tp_store *open_store(size_t records_max) {
   assert_int_equal(store->struct_size, sizeof *store);
   assert_non_null(store->name);
   assert_int_equal(store->durable, kind->reopen != NULL);
+  if (records_max > 0 && !store->records) { /* PostgreSQL's has no records yet */
+    tp_store_free(store);
+    skip();
+  }
   return store;
 }
 
@@ -1048,7 +1083,7 @@ TEST(filter_is_asked_once_for_each_handler) {
 /* What claims and inserts cost does not depend on how many jobs there are. */
 TEST(many_jobs_are_inserted_and_run_in_order) {
   enum { ORDERS = 100 };
-  const int jobs = test_rounds(20000);
+  const int jobs = test_rounds(strcmp(kind->name, "postgres") == 0 ? 400 : 20000); /* a round trip takes longer */
   tp_store *store = open_store(0);
   char key[32], order[32];
   for (int i = 0; i < jobs; i++) {
@@ -1804,12 +1839,22 @@ FOR_EACH_TEST(choose, NULL);
 
 TEST_MAIN(count, arguments) {
   test_variant variants[COUNT(stores)];
+  size_t kinds = COUNT(variants);
   for (size_t i = 0; i < COUNT(variants); i++)
     variants[i] = (test_variant){.name = stores[i].name, .state = (void *)(uintptr_t)&stores[i]};
   /* Where a sync costs nothing: these cases commit tens of thousands of times. */
   snprintf(folder, sizeof folder, "%s/turnphase-store-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
   if (!mkdtemp(folder)) return 1;
-  int failed = test_main_for_each(count, arguments, variants, COUNT(variants));
+#ifdef TP_WITH_POSTGRES
+  const char *lack = postgres_lack();
+  if (lack) printf("# skipped: postgres: %s\n", lack);
+  else postgres_make();
+  kinds -= lack != NULL;
+#endif
+  int failed = test_main_for_each(count, arguments, variants, kinds);
+#ifdef TP_WITH_POSTGRES
+  postgres_remove();
+#endif
   char command[96];
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command) == 0 ? failed : 1;

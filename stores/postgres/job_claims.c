@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims those that
+ * were accepted, in one transaction, which also shows of which handlers jobs wait. Where that names a new one, the
+ * filter is asked about it, and the claim is tried again. */
+#include <assert.h>
+#include <string.h>
+
+#include "stores/postgres/job_rows.h"
+#include "support/fault.h"
+
+enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, ROUNDS_MAX = 3 };
+
+/* ---- statements; everywhere $1 is now ---- */
+
+/* Whose last lease has ended. 2 batch, 3 most, 4 in doubt: then those count, too, that were found before. */
+static const char bury_lost[] =
+    "WITH gone AS (DELETE FROM @.job WHERE id IN (SELECT id FROM @.job WHERE state = 2 AND lease_end_ms <= " TP__PG_NOW(
+        "$1") " AND attempt >= attempts_max ORDER BY id LIMIT $3::bigint FOR UPDATE SKIP LOCKED) RETURNING *),"
+              " ended AS (INSERT INTO @.job_ended (id, " TP__PG_JOB_COLUMNS
+              ") SELECT id, 4, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, 2,"
+              " code, inserted_ms, 0, 0, " TP__PG_NOW(
+                  "$1") ", postponed_ms, handler, subscription, idempotency_key, order_key, message, payload, key_hash,"
+                        " order_hash, 0, $2::bigint, mark FROM gone RETURNING *)"
+                        " SELECT " TP__PG_JOB_SHOWN("''::bytea") " FROM ended j UNION ALL SELECT " TP__PG_JOB_SHOWN(
+                            "''::bytea") " FROM @.job_ended j WHERE $4::bigint = 1 AND j.batch = $2::bigint";
+
+#define DUE "(j.claimable_ms <= n.now OR j.claimable_ms > n.now + 60000)" /* TP_JOB_PAUSE_MS_MAX: of another clock */
+#define FIRST_OF_KEY                                                                                           \
+  "NOT EXISTS (SELECT 1 FROM @.job o WHERE o.order_hash = j.order_hash AND (o.place, o.id) < (j.place, j.id))" \
+  " AND NOT EXISTS (SELECT 1 FROM @.job o WHERE o.order_hash = j.order_hash AND o.state = 2 AND o.id <> j.id)"
+/* 2 lease_ms, 3 process, 4 batch, 5 most, 6 handlers, 7 versions, 8 in doubt: then nothing more is claimed. */
+static const char claim_jobs[] =
+    "WITH n AS (SELECT " TP__PG_NOW(
+        "$1") " AS now),"
+              " c AS (SELECT * FROM unnest($6::bytea[], $7::bigint[]) AS c(handler, version)),"
+              " expired AS (SELECT j.id FROM @.job j, n, c WHERE j.state = 2 AND j.lease_end_ms <= n.now"
+              " AND j.attempt < j.attempts_max AND j.handler = c.handler AND j.contract_version = c.version"
+              " ORDER BY j.id LIMIT $5::bigint FOR UPDATE OF j SKIP LOCKED),"
+              " waiting AS (SELECT w.id FROM n, c CROSS JOIN LATERAL (SELECT j.id FROM @.job j WHERE j.state = 1"
+              " AND j.handler = c.handler AND j.contract_version = c.version AND " DUE " AND " FIRST_OF_KEY
+              " ORDER BY j.id LIMIT $5::bigint FOR UPDATE OF j SKIP LOCKED) w),"
+              " chosen AS (SELECT id FROM (SELECT id FROM expired UNION ALL SELECT id FROM waiting) x"
+              " WHERE NOT ($8::bigint = 1 AND EXISTS (SELECT 1 FROM @.job j WHERE j.state = 2"
+              " AND j.batch = $4::bigint))"
+              " ORDER BY id LIMIT $5::bigint)"
+              " UPDATE @.job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = $3::bigint,"
+              " batch = $4::bigint, lease_end_ms = n.now + $2::bigint FROM n WHERE id IN (SELECT id FROM chosen)";
+static const char find_claimed[] = "SELECT " TP__PG_JOB_SHOWN("j.payload") " FROM @.job j WHERE j.state = 2"
+                                   " AND j.batch = $1::bigint ORDER BY j.id";
+/* Handlers and versions of open jobs: one look into the index for each. */
+static const char find_classes[] =
+    "WITH RECURSIVE c AS ((SELECT j.handler, j.contract_version FROM @.job j WHERE j.state = 1"
+    " ORDER BY j.handler, j.contract_version LIMIT 1) UNION ALL SELECT x.handler, x.contract_version FROM c"
+    " CROSS JOIN LATERAL (SELECT j.handler, j.contract_version FROM @.job j WHERE j.state = 1"
+    " AND (j.handler, j.contract_version) > (c.handler, c.contract_version)"
+    " ORDER BY j.handler, j.contract_version LIMIT 1) x)"
+    " SELECT handler, contract_version FROM c"
+    " UNION SELECT handler, contract_version FROM @.job WHERE state = 2 LIMIT 1000";
+/* When to look again, where nothing was claimed: in so many milliseconds; 0: it is not known. 2 batch. */
+static const char find_next[] =
+    "SELECT CASE WHEN EXISTS (SELECT 1 FROM @.job WHERE state = 2 AND batch = $2::bigint) THEN 0"
+    " ELSE coalesce((SELECT min(due) - n.now FROM (SELECT CASE state WHEN 1 THEN claimable_ms ELSE lease_end_ms END"
+    " AS due FROM @.job) j WHERE due > n.now), 0) END FROM (SELECT " TP__PG_NOW("$1") " AS now) n";
+
+enum { LOST, CLAIM, CLAIMED, CLASSES, NEXT };
+
+/* ---- handlers of which jobs were seen ---- */
+
+void tp__pg_job_classes_fini(tp__pg_store *s) {
+  for (size_t i = 0; i < s->class_count; i++) tp__heap_free(s->classes[i].handler, s->classes[i].handler_size + 1);
+  tp__heap_free(s->classes, s->class_capacity * sizeof *s->classes);
+  s->classes = NULL;
+  s->class_count = s->class_capacity = 0;
+}
+
+static tp_text handler_of(const tp__pg_job_class *class) { return (tp_text){class->handler, class->handler_size}; }
+
+static bool knows_locked(const tp__pg_store *s, tp_text handler, uint32_t version) {
+  TP__LOCKED(&s->lock);
+  for (size_t i = 0; i < s->class_count; i++) {
+    if (s->classes[i].version == version && tp_text_equal(handler_of(&s->classes[i]), handler)) return true;
+  }
+  return false;
+}
+
+/* Those that are too many are not claimed by this process until it forgets all of them. */
+static bool learn_locked(tp__pg_store *s, tp_text handler, uint32_t version) {
+  TP__LOCKED(&s->lock);
+  if (s->class_count >= CLASSES_MAX) tp__pg_job_classes_fini(s);
+  if (!tp__grow(tp__heap, (void **)&s->classes, &s->class_capacity, s->class_count + 1, sizeof *s->classes))
+    return false;
+  char *copy = tp__heap_copy(handler);
+  if (!copy) return false;
+  s->classes[s->class_count++] = (tp__pg_job_class){copy, handler.size, version};
+  return true;
+}
+
+/* @return whether one was new. */
+static bool learn_all(tp__pg_store *s, const PGresult *rows) {
+  bool is_new = false;
+  tp__lock_acquire(&s->lock);
+  for (int i = 0; i < PQntuples(rows); i++) {
+    tp_text handler = tp__pg_text(rows, i, 0);
+    uint32_t version = (uint32_t)tp__pg_int(rows, i, 1);
+    if (!knows_locked(s, handler, version) && learn_locked(s, handler, version)) is_new = true;
+  }
+  tp__lock_release(&s->lock);
+  return is_new;
+}
+
+/** Whom the filter was asked about in one claim. */
+typedef struct asking {
+  tp__pg_job_class *list; /* copies */
+  bool *accepted;
+  size_t count, capacity, accepted_capacity;
+} asking;
+
+static bool copy_class_locked(const tp__pg_store *s, size_t index, asking *a) {
+  TP__LOCKED(&s->lock);
+  const tp__pg_job_class *class = &s->classes[index];
+  if (!tp__grow(tp__heap, (void **)&a->list, &a->capacity, a->count + 1, sizeof *a->list) ||
+      !tp__grow(tp__heap, (void **)&a->accepted, &a->accepted_capacity, a->count + 1, sizeof *a->accepted))
+    return false;
+  char *copy = tp__heap_copy(handler_of(class));
+  if (!copy) return false;
+  a->list[a->count] = (tp__pg_job_class){copy, class->handler_size, class->version};
+  a->accepted[a->count++] = false;
+  return true;
+}
+
+static bool is_asked(const asking *a, const tp__pg_job_class *class) {
+  for (size_t i = 0; i < a->count; i++)
+    if (a->list[i].version == class->version && tp_text_equal(handler_of(&a->list[i]), handler_of(class))) return true;
+  return false;
+}
+
+/* The filter takes locks of its own: it is asked about copies. @return false without memory. */
+static bool ask(tp__pg_store *s, const tp_job_claim *request, asking *a) {
+  size_t first = a->count;
+  bool has_memory = true;
+  tp__lock_acquire(&s->lock);
+  for (size_t i = 0; has_memory && i < s->class_count; i++)
+    if (!is_asked(a, &s->classes[i])) has_memory = copy_class_locked(s, i, a);
+  tp__lock_release(&s->lock);
+  for (size_t i = first; i < a->count; i++) {
+    const tp_job job = {.struct_size = sizeof job,
+                        .state = TP_JOB_QUEUED,
+                        .handler = handler_of(&a->list[i]),
+                        .contract_version = a->list[i].version};
+    a->accepted[i] = !request->filter || request->filter(request->ctx, &job);
+  }
+  return has_memory;
+}
+
+static void asking_fini(asking *a) {
+  for (size_t i = 0; i < a->count; i++) tp__heap_free(a->list[i].handler, a->list[i].handler_size + 1);
+  tp__heap_free(a->list, a->capacity * sizeof *a->list);
+  tp__heap_free(a->accepted, a->accepted_capacity * sizeof *a->accepted);
+}
+
+/* ---- claiming ---- */
+
+static size_t count_accepted(const asking *a) {
+  size_t count = 0;
+  for (size_t i = 0; i < a->count; i++) count += a->accepted[i];
+  return count;
+}
+
+static void put_accepted(tp__pg_parameters *p, const asking *a) {
+  size_t count = count_accepted(a);
+  tp__bytes *handlers = tp__pg_parameter_array(p, TP__PG_BYTEA, count);
+  for (size_t i = 0; i < a->count; i++)
+    if (a->accepted[i]) tp__pg_put_bytes(handlers, handler_of(&a->list[i]));
+  tp__bytes *versions = tp__pg_parameter_array(p, TP__PG_INT8, count);
+  for (size_t i = 0; i < a->count; i++)
+    if (a->accepted[i]) tp__pg_put_int(versions, a->list[i].version);
+}
+
+static void make_request(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most,
+                         tp__pg_request *r) {
+  int64_t now = tp__pg_store_now(s, request->now_ms), batch = tp__pg_next_batch(s->postgres);
+  tp__pg_request_init(r, s->postgres, TP__PG_WRITES, "claim jobs");
+  r->work.process = s->process;
+  tp__pg_parameters *p = tp__pg_request_add(r, bury_lost);
+  tp__pg_parameter_int(p, now);
+  tp__pg_parameter_int(p, batch);
+  tp__pg_parameter_int(p, BURIED_MAX);
+  tp__pg_request_put_doubt(r);
+  p = tp__pg_request_add(r, claim_jobs);
+  tp__pg_parameter_int(p, now);
+  tp__pg_parameter_int(p, request->lease_ms);
+  tp__pg_parameter_int(p, s->process);
+  tp__pg_parameter_int(p, batch);
+  tp__pg_parameter_int(p, (int64_t)most);
+  put_accepted(p, a);
+  tp__pg_request_put_doubt(r);
+  tp__pg_parameter_int(tp__pg_request_add(r, find_claimed), batch);
+  (void)tp__pg_request_add(r, find_classes);
+  p = tp__pg_request_add(r, find_next);
+  tp__pg_parameter_int(p, now);
+  tp__pg_parameter_int(p, batch);
+}
+
+static void give(const PGresult *rows, tp_job_fn take, void *ctx) {
+  for (int i = 0; i < PQntuples(rows); i++) {
+    tp_job job;
+    tp__pg_job_read(rows, i, &job);
+    take(ctx, &job);
+  }
+}
+
+/** What one transaction of a claim found. */
+typedef struct round_end {
+  bool has_claimed, has_new_class;
+  int64_t next_in_ms;
+} round_end;
+
+static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most, round_end *end,
+                            tp_fault *fault) {
+  tp__pg_request r;
+  make_request(s, request, a, most, &r);
+  tp_status status = tp__pg_request_run(&r, fault);
+  if (status == TP_OK) {
+    end->has_claimed = PQntuples(tp__pg_request_rows(&r, CLAIMED)) > 0;
+    end->has_new_class = learn_all(s, tp__pg_request_rows(&r, CLASSES));
+    end->next_in_ms = tp__pg_int(tp__pg_request_rows(&r, NEXT), 0, 0);
+    if (request->dead) give(tp__pg_request_rows(&r, LOST), request->dead, request->ctx);
+    give(tp__pg_request_rows(&r, CLAIMED), request->take, request->ctx);
+  }
+  tp__pg_request_fini(&r);
+  return status;
+}
+
+tp_status tp__pg_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
+  tp__pg_store *s = ctx;
+  tp_job_claim request;
+  asking a = {.count = 0};
+  round_end end = {.has_claimed = false};
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
+  if (status != TP_OK) return status;
+  size_t most = request.count_max == 0 ? 1 : request.count_max < CLAIMS_MAX ? request.count_max : CLAIMS_MAX;
+  for (int i = 0; status == TP_OK && i < ROUNDS_MAX; i++) {
+    bool has_memory = ask(s, &request, &a);
+    if (!has_memory) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to claim jobs");
+    if (has_memory) status = claim_once(s, &request, &a, most, &end, fault);
+    if (end.has_claimed || !end.has_new_class) break;
+  }
+  asking_fini(&a);
+  if (status != TP_OK || end.has_claimed) return status;
+  *ret_next_ms = end.next_in_ms > 0 ? request.now_ms + end.next_in_ms : 0;
+  return TP_ERR_NOT_FOUND;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request: a work of a few statements, whose parameters the asking thread has put, and whose answers it reads: what
+ * jobs, calls of tools, tasks and questions ask for. The statements of a request are sent in one transaction, in their
+ * order, with those of all that waits at the same time. In SQL '@' is the schema.
+ *
+ * A request whose commit was not acknowledged is sent again. A statement that must know that has the parameter
+ * tp__pg_parameter_doubt(): 1 then, else 0. A request is of one thread; there is no lock. */
+#ifndef TP__POSTGRES_REQUEST_H
+#define TP__POSTGRES_REQUEST_H
+
+#include "stores/postgres/postgres.h"
+
+enum { TP__PG_REQUEST_STATEMENTS_MAX = 6 };
+
+typedef struct tp__pg_asked {
+  char *sql; /* with the schema; NULL: no memory */
+  tp__pg_parameters parameters;
+  int doubt; /* which parameter says that it is in doubt; -1: none */
+  int index; /* of the answer in the flight */
+  PGresult *rows;
+} tp__pg_asked;
+
+typedef struct tp__pg_request {
+  tp__pg_work work; /* first */
+  tp_postgres *postgres;
+  int count;
+  tp__pg_asked asked[TP__PG_REQUEST_STATEMENTS_MAX];
+} tp__pg_request;
+
+extern const tp__pg_class tp__pg_request_class;
+
+/** @param doing  for faults: "insert a job".   @param lane  TP__PG_READS where nothing is written or locked. */
+void tp__pg_request_init(tp__pg_request *request, tp_postgres *postgres, tp__pg_lane lane, const char *doing);
+/** Adds a statement.   @return its parameters, which the caller puts. */
+tp__pg_parameters *tp__pg_request_add(tp__pg_request *request, const char *sql);
+/** Puts, as the next parameter of the statement that was added last, whether the request is in doubt. */
+void tp__pg_request_put_doubt(tp__pg_request *request);
+/** Sends the request, and waits. With TP_OK each statement has its rows. @return the status of the work. */
+tp_status tp__pg_request_run(tp__pg_request *request, tp_fault *fault);
+/** Sends the request; work.end is called on the pool's thread. */
+void tp__pg_request_submit(tp__pg_request *request);
+/** The answer of a statement, by its number from 0. */
+const PGresult *tp__pg_request_rows(const tp__pg_request *request, int statement);
+void tp__pg_request_fini(tp__pg_request *request);
+
+#endif
