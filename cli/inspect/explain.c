@@ -3,10 +3,12 @@
  * The command explain: a line for every subscription of each phase of a turn: whether it ran, and why; what it waited
  * for; how much time it had left; what came of it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
+#include "cli/inspect/decided.h"
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
@@ -71,12 +73,38 @@ static void print_at(const cli_trace *t, cli_output *output, int64_t started_ns,
   if (ended_ns) cli_printf(output, " +%s", cli_duration((double)(ended_ns - started_ns)).text);
 }
 
+/* The tool of the call that a tool.pre was about; empty where it is not known. */
+static tp_text tool_of(const cli_trace *t, const cli_trace_entry *e) {
+  size_t count = 0;
+  tp_text tool = {0};
+  if (e->phase_id != TP_PHASE_TOOL_PRE || t->steps_dropped || !t->has_record) return tool;
+  cli_gate *gates = cli_alloc((t->entry_count + 1) * sizeof *gates);
+  for (size_t i = 0; i < t->entry_count; i++) {
+    const cli_trace_entry *each = &t->entries[i];
+    if (!cli_gate_is(each->phase_id)) continue;
+    cli_gate *gate = &gates[count++];
+    *gate = (cli_gate){.entry_id = each->id,
+                       .started_ns = each->started_ns,
+                       .phase = each->phase_id,
+                       .is_denied = each->status != TP_OK};
+    for (size_t j = 0; j < each->run_count; j++)
+      gate->has_asked = gate->has_asked || each->runs[j].row.verdict == TP_VERDICT_ASK;
+  }
+  cli_gates_name(gates, count, t->steps, t->step_count);
+  for (size_t i = 0; i < count; i++)
+    if (gates[i].entry_id == e->id) tool = gates[i].tool;
+  free(gates);
+  return tool;
+}
+
 static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_table *table) {
   cli_output *output = table->output;
   cli_print_string(output, "\n");
   cli_paint_on(output, CLI_BOLD);
   cli_print_string(output, e->phase);
   cli_paint_off(output);
+  if (tool_of(t, e).size) cli_print_string(output, " of ");
+  cli_print_cut(output, tool_of(t, e), SIZE_MAX);
   print_at(t, output, e->started_ns, e->ended_ns);
   cli_print_string(output, e->is_detached ? "  after the turn" : "");
   cli_paint_on(output, CLI_BAD);
@@ -200,6 +228,7 @@ static void add_run(cli_map *p, const cli_trace_entry *e, const cli_trace_run *r
 static void add_entry(cli_map *p, const cli_trace *t, const cli_trace_entry *e) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "phase", e->phase);
+  if (tool_of(t, e).size) cli_map_add_text(p, "tool", tool_of(t, e));
   cli_map_add_int(p, "at_ns", e->started_ns - t->began_ns);
   if (e->ended_ns) cli_map_add_int(p, "duration_ns", e->ended_ns - e->started_ns);
   cli_map_add_string(p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));

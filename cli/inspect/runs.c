@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
+#include "cli/inspect/decided.h"
 #include "cli/inspect/follow.h"
 #include "cli/inspect/pick.h"
 #include "cli/inspect/running.h"
@@ -22,14 +23,14 @@
 #include "cli/run/payload.h"
 #include "runtime/base/check.h"
 
-enum { NAME_SIZE = 48, STATE_SIZE = 64 };
+enum { NAME_SIZE = 48, STATE_SIZE = 64, PHASE_SIZE = 32 + TP_ID_BYTES_MAX + 2, ROWS_FOR_ONE = 50 };
 
 /* A head stands only where the table may leave out a column. */
 enum { TIME, TURN, PHASE, SUBSCRIPTION, STATE, RAN, WAITED, RUN, COLUMNS };
 static const cli_column columns[COLUMNS] = {
     [TIME] = {.head = "started", .width = 24, .rank = 4, .exit = CLI_COLUMN_LEFT_OUT},
     [TURN] = {.head = "turn", .width = 18, .least = 10},
-    [PHASE] = {.head = "phase", .width = 28, .rank = 2, .exit = CLI_COLUMN_LEFT_OUT},
+    [PHASE] = {.head = "phase", .width = 29, .rank = 2, .exit = CLI_COLUMN_LEFT_OUT},
     [SUBSCRIPTION] = {.head = "subscription", .width = 28, .least = 24},
     [STATE] = {.head = "state", .width = 21, .least = 12},
     [RAN] = {.head = "ran", .width = 8, .kind = CLI_COLUMN_RIGHT},
@@ -50,6 +51,7 @@ typedef struct listing {
   uint64_t process, entry; /* of show RUN; 0: any */
   cli_pick pick;           /* of show TURN */
   const char *turn;        /* of show TURN: its id */
+  cli_decided decided;
   size_t shown;
   bool has_head;     /* of the table: it is printed */
   bool has_more;     /* the limit was reached */
@@ -62,15 +64,27 @@ static void write_name(const tp_entry_record *entry, char name[NAME_SIZE]) {
   snprintf(name, NAME_SIZE, "%016" PRIx64 "-%" PRIu64, entry->process_run_id, entry->entry_id);
 }
 
-static void print_run_json(const listing *list, const tp_entry_record *entry, const tp_run_record *run) {
+/* "tool.pre files_write", where the tool is known. */
+static const char *phase_of(const listing *list, const tp_entry_record *entry, char words[PHASE_SIZE]) {
+  char phase[32];
+  const char *tool = cli_decided_tool(&list->decided, entry);
+  snprintf(words, PHASE_SIZE, "%s%s%s", cli_data_phase(list->data, entry->phase, phase), tool[0] ? " " : "", tool);
+  return words;
+}
+
+static void print_run_json(const listing *list, const tp_entry_record *entry, const tp_run_record *run,
+                           const char *why) {
   char name[NAME_SIZE], phase[32];
+  const char *tool = cli_decided_tool(&list->decided, entry);
   cli_map p = {0};
   write_name(entry, name);
   cli_map_add_string(&p, "run", name);
   cli_map_add_int(&p, "started_unix_ms", entry->started_unix_ms);
   cli_map_add_string(&p, "phase", cli_data_phase(list->data, entry->phase, phase));
+  if (tool[0]) cli_map_add_string(&p, "tool", tool);
   cli_map_add_string(&p, "entry_status", tp_status_name((tp_status)entry->status));
   cli_data_add_run(&p, run, true);
+  if (why[0]) cli_map_add_string(&p, "why", why);
   cli_data_add_ids(&p, entry->ids);
   cli_map_print(&p, list->output);
 }
@@ -99,12 +113,12 @@ static tp_text waited_of(const tp_run_record *run, char words[STATE_SIZE]) {
 static void print_line(listing *list, const tp_entry_record *entry, const tp_run_record *run) {
   if (list->output->width && !list->has_head) cli_table_head(&list->table);
   list->has_head = true;
-  char name[NAME_SIZE], time[40], phase[32], state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
+  char name[NAME_SIZE], time[40], phase[PHASE_SIZE], state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
   write_name(entry, name);
   const cli_cell cells[COLUMNS] = {
       [TIME] = {tp_text_of(cli_data_time(entry->started_unix_ms, time)), CLI_NORMAL},
       [TURN] = {entry->ids[TP_ID_TURN], CLI_NORMAL},
-      [PHASE] = {tp_text_of(cli_data_phase(list->data, entry->phase, phase)), CLI_NORMAL},
+      [PHASE] = {tp_text_of(phase_of(list, entry, phase)), CLI_NORMAL},
       [SUBSCRIPTION] = {tp_text_of(run->subscription), CLI_NORMAL},
       [STATE] = {state_of(run, state), cli_run_paint(run)},
       [RAN] = {ran_of(run, ran), CLI_NORMAL},
@@ -131,13 +145,14 @@ static bool is_asked_for(const listing *list, const tp_run_record *run) {
 static bool show_entry(void *ctx, const tp_entry_record *entry) {
   listing *list = ctx;
   if (list->output->error) return false;
-  if (!has_phase(list, entry->phase)) return true;
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
-    if (!entry->run(entry->source, i, &run) || !is_asked_for(list, &run)) continue;
+    if (!entry->run(entry->source, i, &run)) continue;
+    const char *why = cli_decided_reason(&list->decided, entry, &run);
+    if (!has_phase(list, entry->phase) || !is_asked_for(list, &run)) continue;
     list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
-    if (list->arguments->json) print_run_json(list, entry, &run);
+    if (list->arguments->json) print_run_json(list, entry, &run, why);
     else print_line(list, entry, &run);
     list->shown++;
   }
@@ -239,8 +254,10 @@ static int list_runs(listing *list) {
   const tp_store *store = list->data->store;
   tp_turn_query turns = {
       .struct_size = sizeof turns, .ids = ids, .id_count = TP_ID_COUNT, .from_unix_ms = query.from_unix_ms};
-  tp_status read = TP_OK;
-  if (lists_running(list)) read = store->turns_running(store->ctx, &turns, show_running, list, &fault);
+  size_t limit = cli_limit(list->arguments, CLI_LIMIT);
+  size_t rows_max = limit < SIZE_MAX / ROWS_FOR_ONE ? limit * ROWS_FOR_ONE : 0;
+  tp_status read = cli_decided_read(list->data, ids, query.from_unix_ms, rows_max, &list->decided, &fault);
+  if (read == TP_OK && lists_running(list)) read = store->turns_running(store->ctx, &turns, show_running, list, &fault);
   if (read == TP_OK && !list->has_more) read = store->records(store->ctx, &query, show_entry, list, &fault);
   if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
   if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");
@@ -256,6 +273,7 @@ int cli_runs(const cli_arguments *arguments, cli_output *output) {
   cli_table_begin(&list.table, output, columns, COLUMNS, 0);
   status = list_runs(&list);
   cli_table_end(&list.table);
+  cli_decided_free(&list.decided);
   cli_data_close(&data);
   return status;
 }
@@ -403,17 +421,27 @@ static tp_status show_under_way(listing *list, tp_fault *fault) {
   return status == TP_OK && list->may_be_crash ? store->audits(store->ctx, &audits, show_suspect, list, fault) : status;
 }
 
+/* An entry that is not shown: its denials have their reasons, too. */
+static bool pass_over(listing *list, const tp_entry_record *entry) {
+  for (size_t i = 0; i < entry->run_count; i++) {
+    tp_run_record run = {.struct_size = sizeof run};
+    if (entry->run(entry->source, i, &run)) (void)cli_decided_reason(&list->decided, entry, &run);
+  }
+  return true;
+}
+
 /* One entry with every subscription of its phase. */
 static bool show_whole(void *ctx, const tp_entry_record *entry) {
   listing *list = ctx;
-  char name[NAME_SIZE], time[40], phase[32];
-  if (list->process && (entry->process_run_id != list->process || entry->entry_id != list->entry)) return true;
-  if (list->pick.is_chosen && !cli_pick_has(&list->pick, entry)) return true;
+  char name[NAME_SIZE], time[40], phase[PHASE_SIZE];
+  if (list->process && (entry->process_run_id != list->process || entry->entry_id != list->entry))
+    return pass_over(list, entry);
+  if (list->pick.is_chosen && !cli_pick_has(&list->pick, entry)) return pass_over(list, entry);
   write_name(entry, name);
   list->shown++;
   if (!list->arguments->json)
     cli_printf(list->output, "%s  %s  %s  %s\n", cli_data_time(entry->started_unix_ms, time), name,
-               cli_data_phase(list->data, entry->phase, phase),
+               phase_of(list, entry, phase),
                !entry->ended_ns         ? entry->status ? "interrupted" : "running"
                : entry->status == TP_OK ? "ok"
                                         : tp_status_text((tp_status)entry->status));
@@ -422,8 +450,9 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;
+    const char *why = cli_decided_reason(&list->decided, entry, &run);
     if (list->arguments->json) {
-      print_run_json(list, entry, &run);
+      print_run_json(list, entry, &run, why);
       continue;
     }
     char state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
@@ -432,6 +461,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
                                            {ran_of(&run, ran), CLI_NORMAL},
                                            {waited_of(&run, waited), CLI_NORMAL}};
     cli_table_row(&table, cells);
+    print_text(list->output, "  why", tp_text_of(why));
   }
   cli_table_end(&table);
   return !list->process && !list->output->error;
@@ -465,6 +495,7 @@ static int show(listing *list, const char *word) {
   if (status == TP_OK && !is_run) status = store->turns(store->ctx, &turns, show_turn, list, &fault);
   if (list->shown == unended) list->may_be_crash = true;
   if (status == TP_OK && !is_run) status = show_under_way(list, &fault);
+  if (status == TP_OK) status = cli_decided_read(list->data, ids, 0, 0, &list->decided, &fault);
   if (status == TP_OK) status = store->records(store->ctx, &entries, show_whole, list, &fault);
   if (status != TP_OK) return cli_fault(list->data->path, status, &fault);
   if (list->pick.count > 1 && !list->pick.is_chosen)
@@ -489,6 +520,7 @@ int cli_show(const cli_arguments *arguments, cli_output *output) {
   if (status != CLI_OK) return status;
   listing list = {.arguments = arguments, .output = output, .data = &data};
   status = show(&list, arguments->operands[1]);
+  cli_decided_free(&list.decided);
   cli_data_close(&data);
   return status;
 }

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * decided: what records have of a run in other tables: the tool of the call that its tool.pre was about (a step of the
+ * turn's record), and the reason of its denial (a row of the audit). No record names both a call and an entry, so the
+ * calls of a response are matched with the entries in order, and only where every entry fits: no name is better than a
+ * wrong one. */
+#ifndef CLI_INSPECT_DECIDED_H
+#define CLI_INSPECT_DECIDED_H
+
+#include "cli/common/data.h"
+#include "cli/common/pool.h"
+
+/** An entry of a gate of tool calls. */
+typedef struct cli_gate {
+  uint64_t process_run_id, entry_id;
+  int64_t started_ns;
+  tp_phase_id phase;
+  bool is_denied, has_asked;
+  const char *turn;
+  tp_text tool; /* of tool.pre, where it is known; borrowed from the step */
+} cli_gate;
+
+/** Whether an entry of the phase is looked at. */
+bool cli_gate_is(tp_phase_id phase);
+/** Names the tools of the gates of one turn.
+ *  @param gates  ordered by their begin.
+ *  @param steps  of the turn, of which none was dropped. */
+void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count);
+
+/** A denial. */
+typedef struct cli_denial {
+  tp_phase_id phase;
+  bool is_taken;
+  const char *subscription, *turn, *session, *reason;
+} cli_denial;
+
+/** Zero-filled means empty. */
+typedef struct cli_decided {
+  cli_pool pool;
+  cli_gate *gates; /* sorted by process and begin */
+  size_t gate_count, gate_capacity;
+  cli_denial *denials;                           /* the newest first */
+  size_t denial_count, denial_capacity, untaken; /* all before untaken are taken */
+} cli_decided;
+
+/** Reads what entries, turns and audit have.
+ *  @param rows_max  at most so many entries, turns, and rows of the audit, the newest; 0: all. */
+tp_status cli_decided_read(const cli_data *data, const tp_text ids[TP_ID_COUNT], int64_t from_unix_ms, size_t rows_max,
+                           cli_decided *ret_decided, tp_fault *fault);
+void cli_decided_free(cli_decided *decided);
+
+/** The tool of the call of a tool.pre; "" where it is not known: the turn has not ended, or its host drives it. */
+const char *cli_decided_tool(const cli_decided *decided, const tp_entry_record *entry);
+/** The reason of a run that denied, else "". Each reason is given once: every run of the query is asked about, the
+ *  newest first, also those that are not shown. */
+const char *cli_decided_reason(cli_decided *decided, const tp_entry_record *entry, const tp_run_record *run);
+
+#endif
