@@ -12,6 +12,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/common/table.h"
 #include "cli/inspect/forget.h"
@@ -21,6 +22,8 @@
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
 #include "turnphase/sqlite.h"
+
+enum { CALL_BYTES = 200 }; /* of a call that is shown */
 
 /** What a command works on. */
 typedef struct work {
@@ -32,7 +35,16 @@ typedef struct work {
   bool has_more;
   uint64_t messages, turns, jobs, questions, tasks; /* of the sessions that fit */
   char tenant[TP_ID_BYTES_MAX + 1];                 /* of the first of them */
+  cli_pool pool;
+  struct said_call *calls; /* of a session that is shown, in the order of its messages */
+  size_t call_count, call_capacity, call_next;
 } work;
+
+/** A call that a message of the model has. */
+typedef struct said_call {
+  int64_t message;
+  char *words; /* "files_read {"path": …}" */
+} said_call;
 
 /* ---- list ---- */
 
@@ -76,8 +88,14 @@ static void print_session(cli_output *output, const tp_sqlite_session *s) {
   tp__bytes_fini(&name);
 }
 
+/* Records of phases that ran for no session: where a command listed its tools. */
+static bool is_session(const tp_sqlite_session *s) {
+  return s->session.size > 0 || s->messages + s->turns + s->jobs + s->questions + s->tasks > 0;
+}
+
 static bool show_session(void *ctx, const tp_sqlite_session *s) {
   work *w = ctx;
+  if (!is_session(s)) return true;
   w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
   if (w->has_more) return false;
   w->shown++;
@@ -139,13 +157,50 @@ static void print_labelled(work *w, tp_text row, const char *label, const char *
   cli_print_cut(w->output, text, SIZE_MAX);
 }
 
+/* Rows of calls come after those of all messages, and are shown with theirs. */
+static bool take_call(void *ctx, const char *kind, tp_text row) {
+  work *w = ctx;
+  if (strcmp(kind, "tool_call") != 0) return true;
+  tp__bytes words = {0};
+  tp__bytes_put_text(&words, tp_value_text(tp_value_get(row, "name")));
+  tp__bytes_put_string(&words, " ");
+  tp_text arguments = tp_value_get(row, "arguments");
+  if (arguments.size) (void)!cli_buffer_add_json(&words, arguments, NULL);
+  w->calls = cli_reserve(w->calls, w->call_count, &w->call_capacity, sizeof *w->calls);
+  w->calls[w->call_count++] = (said_call){.message = tp_value_int(tp_value_get(row, "message"), 0),
+                                          .words = cli_pool_copy(&w->pool, tp__bytes_text(&words))};
+  tp__bytes_fini(&words);
+  return true;
+}
+
+static void show_message(work *w, tp_text row) {
+  tp_text text = tp_value_text(tp_value_get(row, "text")), name = tp_value_text(tp_value_get(row, "name"));
+  tp_text role = tp_value_text(tp_value_get(row, "role"));
+  int64_t id = tp_value_int(tp_value_get(row, "id"), 0);
+  size_t next = w->call_next;
+  bool has_call = next < w->call_count && w->calls[next].message == id;
+  if (text.size || !has_call) {
+    cli_print_cut(w->output, role, SIZE_MAX);
+    cli_print_string(w->output, name.size ? " " : "");
+    cli_print_cut(w->output, name, SIZE_MAX);
+    cli_print_string(w->output, text.size ? ": " : "");
+    cli_print_cut(w->output, text, SIZE_MAX);
+    cli_print_string(w->output, "\n");
+  }
+  for (; w->call_next < w->call_count && w->calls[w->call_next].message == id; w->call_next++) {
+    cli_print_cut(w->output, role, SIZE_MAX);
+    cli_print_string(w->output, " calls ");
+    cli_print_cut(w->output, tp_text_of(w->calls[w->call_next].words), CALL_BYTES);
+    cli_print_string(w->output, "\n");
+  }
+}
+
 static bool show_row(void *ctx, const char *kind, tp_text row) {
   work *w = ctx;
+  if (strcmp(kind, "message") == 0) show_message(w, row);
   static const struct {
     const char *kind, *label, *key, *more_label, *more;
-  } rows[] = {{"message", "", "role", ": ", "text"},
-              {"tool_call", "  call ", "name", "  ", "id"},
-              {"turn", "turn ", "turn", "  why: ", "reason"},
+  } rows[] = {{"turn", "turn ", "turn", "  why: ", "reason"},
               {"job", "job of ", "handler", "  ", "message"},
               {"question", "question ", "tool", "  ", "reason"},
               {"task", "task ", "key", "  ", "tool"}};
@@ -182,7 +237,15 @@ static int each_row(work *w, tp_sqlite_row_fn each) {
   return read == TP_OK ? CLI_OK : cli_fault(w->data.path, read, &fault);
 }
 
-static int sessions_show(work *w) { return each_row(w, w->arguments->json ? export_row : show_row); }
+static int sessions_show(work *w) {
+  if (w->arguments->json) return each_row(w, export_row);
+  int status = each_row(w, take_call);
+  w->shown = 0;
+  if (status == CLI_OK) status = each_row(w, show_row);
+  free(w->calls);
+  cli_pool_free(&w->pool);
+  return status;
+}
 static int sessions_export(work *w) { return each_row(w, export_row); }
 
 /* ---- forking ---- */

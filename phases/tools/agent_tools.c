@@ -47,6 +47,7 @@ static tp_status list_tools(tp_runtime *runtime, const tp__turn_ids *ids, const 
   TP__TRY(tp__may_block(runtime, fault, what));
   TP__TRY(tp__runtime_ready(runtime, fault));
   TP__TRY(tp__request_read(NULL, &request, fault));
+  request.id = "tools-listed"; /* records of the phase name it: nobody sent a turn */
   TP__TRY(tp__turn_new_held(runtime, ids, &request, TP__TURN_HELD, &turn, fault));
   tp_status status = emit_tools(turn, ids->agent, fault);
   if (status == TP_OK) show_tools(turn->toolset, list);

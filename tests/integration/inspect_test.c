@@ -3,6 +3,7 @@
  * The operator's commands on a turn: time, blame, critical-chain, explain and plot, on what the demonstration leaves in
  * a data directory. */
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
@@ -69,6 +70,101 @@ TEST(explain_names_the_late_handler_and_the_guard_that_denied) {
   assert_line(&c, "dinner-2", "denied");
   assert_line(&c, "trip.surprise", "deny");
   assert_holds(&c.out, "why: the journey is a surprise");
+  command_free(&c);
+}
+
+/* ---- which call a gate was about, and why it was denied ---- */
+
+static const char calls_model[] =
+    "responses:\n"
+    "  - tool_calls:\n"
+    "      - {id: c1, name: files_read, arguments: {path: prod.env}}\n"
+    "      - {id: c2, name: unknown, arguments: {}}\n"
+    "      - {id: c3, name: files_write, arguments: {path: notes.txt, text: hi}}\n"
+    "      - {id: c4, name: files_read, arguments: {paths: x}}\n"
+    "      - {id: c5, name: files_list, arguments: {}}\n"
+    "  - tool_calls: [{id: c6, name: files_search, arguments: {text: x}}]\n"
+    "  - text: I may not.\n";
+static const char calls_talk[] = "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"Read.\"}\n";
+static const char denies_env[] =
+    "id: no_env\nevent_type: tool.pre\nmatch: {arguments: {path: '**.env'}}\n"
+    "handler: {kind: deny, reason: keys are edited by people}\n";
+static const char asks_of_lists[] =
+    "id: no_lists\nevent_type: tool.pre\nmatch: {ability_scope: files_list}\nhandler: {kind: ask, reason: lists}\n";
+static const char create_hook[] =
+    "id: made\nevent_type: tool.create\nmatch: {ability_scope: files_list}\nhandler: {kind: allow}\n";
+
+/* Plays a turn of six calls with these hooks. @return its directory. */
+static const char *play_calls(const char *name, const char *more) {
+  static char hooks[512], kept[600], path[600];
+  snprintf(hooks, sizeof hooks, "%s", scratch_path(name));
+  snprintf(kept, sizeof kept, "%s/kept", hooks);
+  setenv("XDG_CONFIG_HOME", scratch_path("config"), 1);
+  assert_int_equal(mkdir(hooks, 0700), 0);
+  const char *const texts[] = {denies_env, asks_of_lists, more};
+  for (int i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "%s/%d.yaml", name, i);
+    if (texts[i]) scratch_string(path, texts[i]);
+  }
+  command c = {.arguments = {"hooks", "trust", hooks}};
+  assert_status(&c, 0);
+  command_free(&c);
+  c = (command){.arguments = {"run", "--script", scratch_string("calls.yaml", calls_model), "--files", hooks,
+                              "--files-writes", "allow", "--hooks", hooks, "--data", kept},
+                .input = calls_talk};
+  command_run(&c);
+  command_free(&c);
+  return kept;
+}
+
+TEST(gates_of_calls_are_shown_with_their_tool_and_denials_with_their_reason) {
+  const char *kept = play_calls("gates", NULL);
+  command c = run_on(kept, "show", "t1", NULL);
+  assert_line(&c, "tool.pre files_read", "denied");
+  assert_line(&c, "tool.pre files_write", "ok");
+  assert_line(&c, "tool.pre files_search", "ok");
+  assert_holds(&c.out, "tool.pre files_list");
+  assert_line(&c, "  why ", "keys are edited by people");
+  assert_false(holds(&c.out, "tool.pre unknown"));
+  command_free(&c);
+  c = run_on(kept, "explain", "t1", NULL);
+  assert_line(&c, "tool.pre of files_read", "denied");
+  assert_holds(&c.out, "tool.pre of files_list");
+  command_free(&c);
+  c = run_on(kept, "runs", "--phase", "tool.pre");
+  assert_line(&c, "tool.pre files_read", "deny");
+  assert_line(&c, "tool.pre files_list", "ask");
+  command_free(&c);
+  c = run_on(kept, "runs", "--json", NULL);
+  assert_line(&c, "\"tool\":\"files_read\"", "keys are edited by people");
+  assert_line(&c, "\"ids\":{\"turn\":\"tools-listed\"}", "");
+  assert_false(line_holds(&c.out, "\"tool\":\"files_write\"", "\"why\":"));
+  command_free(&c);
+}
+
+/* With tool.create in front the order is no longer certain where there are several calls. */
+TEST(gate_whose_call_is_not_certain_has_no_tool) {
+  const char *kept = play_calls("made", create_hook);
+  command c = run_on(kept, "show", "t1", NULL);
+  assert_holds(&c.out, "tool.pre  ok");
+  assert_line(&c, "tool.pre files_search", "ok");
+  assert_false(holds(&c.out, "tool.pre files_read"));
+  assert_line(&c, "  why ", "keys are edited by people");
+  command_free(&c);
+}
+
+TEST(session_is_shown_with_its_calls_in_their_place) {
+  const char *kept = play_calls("said", NULL);
+  command c = {.arguments = {"sessions", "show", kept, "s"}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "user: Read.\nassistant calls files_read {\"path\":\"prod.env\"}\n");
+  assert_line(&c, "tool files_read: ", "keys are edited by people");
+  assert_false(holds(&c.out, "assistant\n"));
+  command_free(&c);
+  c = (command){.arguments = {"sessions", "list", kept}};
+  assert_status(&c, 0);
+  assert_holds(&c.out, "  s  ");
+  assert_ptr_equal(strchr(c.out.data, '\n'), c.out.data + c.out.size - 1); /* a line, and no other session */
   command_free(&c);
 }
 
