@@ -3,21 +3,14 @@
  * Attempts that the row of their run does not show: they wait in the queue of records, and go with their entry. */
 #include "stores/sqlite/sqlite.h"
 
-#define ATTEMPT(member) TP__COLUMN(tp_attempt_record, member)
-static const tp__column attempt_columns[] = {
-    ATTEMPT(process_run_id), ATTEMPT(entry_id), ATTEMPT(run_index), ATTEMPT(attempt), ATTEMPT(queued_ns),
-    ATTEMPT(started_ns),     ATTEMPT(ended_ns), ATTEMPT(late_ns),   ATTEMPT(state),   ATTEMPT(reason),
-    ATTEMPT(verdict),        ATTEMPT(code),     ATTEMPT(message)};
-static const tp__columns attempts = TP__COLUMNS(tp_attempt_record, attempt_columns);
-
 tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *theirs) {
-  return tp__sqlite_queue_copy(ctx, TP__WAITS_ATTEMPT, &attempts, "tp_attempt_record", theirs);
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_ATTEMPT, &tp__attempt_columns, "tp_attempt_record", theirs);
 }
 
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *a, int64_t *ret_row) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_ATTEMPT];
-  int rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &attempts, a));
+  int rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &tp__attempt_columns, a));
   *ret_row = sqlite3_last_insert_rowid(s->db);
   return rc;
 }
@@ -35,7 +28,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_attempt_record record;
   (void)parts;
-  tp__sqlite_read_struct(row, 0, &attempts, &record);
+  tp__sqlite_read_struct(row, 0, &tp__attempt_columns, &record);
   return to->each(to->ctx, &record);
 }
 

@@ -4,16 +4,7 @@
  * thread that writes, and what is kept of it goes with its entry. */
 #include "stores/sqlite/sqlite.h"
 
-#define CONTENT(member) TP__COLUMN(tp_content_record, member)
-static const tp__column content_columns[] = {CONTENT(process_run_id),
-                                             CONTENT(entry_id),
-                                             CONTENT(run_index),
-                                             CONTENT(field),
-                                             CONTENT(kind),
-                                             CONTENT(bytes),
-                                             TP__BLOB_COLUMN(tp_content_record, hash)};
-static const tp__columns contents = TP__COLUMNS(tp_content_record, content_columns);
-static const tp__column text_columns[] = {CONTENT(content)};
+static const tp__column text_columns[] = {TP__COLUMN(tp_content_record, content)};
 static const tp__columns texts = TP__COLUMNS(tp_content_record, text_columns);
 
 tp_status tp__sqlite_content(void *ctx, const tp_content_record *theirs) {
@@ -35,7 +26,7 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
   tp_content_record kept = *c;
   kept.bytes = c->content.size;
   kept.hash = (tp_text){(const char *)hash, status == TP_OK ? sizeof hash : 0};
-  int rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &contents, &kept));
+  int rc = tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &tp__content_columns, &kept));
   *ret_row = sqlite3_last_insert_rowid(s->db);
   return rc;
 }
@@ -53,7 +44,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_content_record record;
   (void)parts;
-  tp__sqlite_read_struct(row, 0, &contents, &record);
+  tp__sqlite_read_struct(row, 0, &tp__content_columns, &record);
   return to->each(to->ctx, &record);
 }
 

@@ -9,47 +9,6 @@
 #include "stores/sqlite/statement.h"
 #include "turnphase/turn.h"
 
-/* ---- columns, in the order of their statements ---- */
-
-#define ENTRY(member) TP__COLUMN(tp_entry_record, member)
-static const tp__column entry_columns[] = {ENTRY(process_run_id), ENTRY(entry_id), ENTRY(plan_hash),
-                                           ENTRY(started_ns),     ENTRY(ended_ns), ENTRY(started_unix_ms),
-                                           ENTRY(phase),          ENTRY(status)};
-static const tp__columns entries = TP__COLUMNS(tp_entry_record, entry_columns);
-
-#define RUN(member) TP__COLUMN(tp_run_record, member)
-static const tp__column run_columns[] = {
-    RUN(queued_ns),     RUN(started_ns), RUN(ended_ns), RUN(late_ns), RUN(code),         RUN(contribution_count),
-    RUN(attempts),      RUN(state),      RUN(reason),   RUN(verdict), RUN(execution),    RUN(failure),
-    RUN(fallback_used), RUN(visibility), RUN(limit_ms), RUN(thread),  RUN(subscription), RUN(handler),
-    RUN(owner)};
-static const tp__columns runs = TP__COLUMNS(tp_run_record, run_columns);
-
-#define TURN(member) TP__COLUMN(tp_turn_record, member)
-static const tp__column turn_columns[] = {
-    TURN(process_run_id), TURN(number),          TURN(outcome),       TURN(code),          TURN(started_ns),
-    TURN(ended_ns),       TURN(started_unix_ms), TURN(ended_unix_ms), TURN(load_ns),       TURN(model_ns),
-    TURN(tools_ns),       TURN(append_ns),       TURN(iterations),    TURN(tool_calls),    TURN(input_tokens),
-    TURN(output_tokens),  TURN(cost_micros),     TURN(phase),         TURN(steps_dropped), TURN(subscription),
-    TURN(reason),         TURN(parent_turn),     TURN(finish),        TURN(finish_word)};
-const tp__columns tp__sqlite_turn_columns = TP__COLUMNS(tp_turn_record, turn_columns);
-
-#define STEP(member) TP__COLUMN(tp_turn_step, member)
-static const tp__column step_columns[] = {STEP(kind),       STEP(round),    STEP(place), STEP(outcome),
-                                          STEP(started_ns), STEP(ended_ns), STEP(name)};
-const tp__columns tp__sqlite_step_columns = TP__COLUMNS(tp_turn_step, step_columns);
-
-#define AUDIT(member) TP__COLUMN(tp_audit, member)
-static const tp__column audit_columns[] = {AUDIT(unix_ms),     AUDIT(status),  AUDIT(phase),       AUDIT(snapshot_hash),
-                                           AUDIT(duration_ns), AUDIT(state),   AUDIT(reason),      AUDIT(visibility),
-                                           AUDIT(owner),       AUDIT(action),  AUDIT(detail),      AUDIT(turn),
-                                           AUDIT(tenant),      AUDIT(session), AUDIT(subscription)};
-static const tp__columns audits = TP__COLUMNS(tp_audit, audit_columns);
-
-#define LATE(member) TP__COLUMN(tp_late_record, member)
-static const tp__column late_columns[] = {LATE(process_run_id), LATE(entry_id), LATE(run_index), LATE(late_ns)};
-static const tp__columns late_runs = TP__COLUMNS(tp_late_record, late_columns);
-
 /* ---- on the way in ---- */
 
 static bool read_run(const tp_entry_record *record, size_t index, tp_run_record *run) {
@@ -64,7 +23,7 @@ static size_t take_runs(const tp_entry_record *record, tp_run_record *list) {
   size_t bytes = 0;
   for (size_t i = 0; i < record->run_count; i++) {
     if (!read_run(record, i, &list[i])) return SIZE_MAX;
-    bytes += tp__sqlite_texts_bytes(&runs, &list[i]);
+    bytes += tp__sqlite_texts_bytes(&tp__run_columns, &list[i]);
   }
   return bytes;
 }
@@ -116,7 +75,7 @@ static tp_status copy_record(const tp_entry_record *record, tp_run_record *list,
   node->record.run = tp__sqlite_waiting_run;
   node->record.source = node;
   if (list_bytes) memcpy(node->runs, list, list_bytes);
-  for (size_t i = 0; i < record->run_count; i++) tp__sqlite_put_texts(&runs, &node->runs[i], &at);
+  for (size_t i = 0; i < record->run_count; i++) tp__sqlite_put_texts(&tp__run_columns, &node->runs[i], &at);
   return TP_OK;
 }
 
@@ -158,7 +117,7 @@ tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
 
 /* In the queue after its entry, if that waits too. */
 tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *theirs) {
-  return tp__sqlite_queue_copy(ctx, TP__WAITS_LATE, &late_runs, "tp_late_record", theirs);
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_LATE, &tp__late_columns, "tp_late_record", theirs);
 }
 
 static bool read_step(const tp_turn_record *record, size_t index, tp_turn_step *step) {
@@ -172,7 +131,7 @@ static tp_status queue_turn(void *ctx, int kind, const tp_turn_record *theirs) {
   char *at;
   tp_status status = tp__struct_read(&record, sizeof record, theirs, "tp_turn_record", NULL);
   if (status != TP_OK) return status;
-  size_t bytes = tp__sqlite_texts_bytes(&tp__sqlite_turn_columns, &record);
+  size_t bytes = tp__sqlite_texts_bytes(&tp__turn_columns, &record);
   for (size_t i = 0; i < record.step_count; i++) {
     if (!read_step(&record, i, &step)) return TP_ERR_MALFORMED;
     bytes += step.name.size;
@@ -181,10 +140,10 @@ static tp_status queue_turn(void *ctx, int kind, const tp_turn_record *theirs) {
   if (!node) return TP_ERR_NO_MEMORY;
   node->steps = (tp_turn_step *)(node + 1);
   node->turn = record;
-  tp__sqlite_put_texts(&tp__sqlite_turn_columns, &node->turn, &at);
+  tp__sqlite_put_texts(&tp__turn_columns, &node->turn, &at);
   for (size_t i = 0; i < record.step_count; i++) {
     (void)read_step(&record, i, &node->steps[i]);
-    tp__sqlite_put_texts(&tp__sqlite_step_columns, &node->steps[i], &at);
+    tp__sqlite_put_texts(&tp__step_columns, &node->steps[i], &at);
   }
   return tp__sqlite_queue(ctx, node);
 }
@@ -198,7 +157,7 @@ tp_status tp__sqlite_turn_running(void *ctx, const tp_turn_record *record) {
 }
 
 tp_status tp__sqlite_audit(void *ctx, const tp_audit *theirs) {
-  return tp__sqlite_queue_copy(ctx, TP__WAITS_AUDIT, &audits, "tp_audit", theirs);
+  return tp__sqlite_queue_copy(ctx, TP__WAITS_AUDIT, &tp__audit_columns, "tp_audit", theirs);
 }
 
 /* ---- on the writer's thread ---- */
@@ -207,7 +166,7 @@ static int write_run_locked(tp__sqlite_store *s, int64_t entry, int64_t position
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_RUN];
   int rc = tp__sqlite_bind_ints(statement, (const int64_t[]){entry, position}, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &runs, run);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &tp__run_columns, run);
   return tp__sqlite_run(statement, rc);
 }
 
@@ -222,8 +181,8 @@ static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_ENTRY];
   tp_run_record run;
-  int rc = tp__sqlite_bind_struct(statement, 1, &entries, record);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + entries.count, record->ids, TP_ID_COUNT);
+  int rc = tp__sqlite_bind_struct(statement, 1, &tp__entry_columns, record);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + tp__entry_columns.count, record->ids, TP_ID_COUNT);
   sqlite3_set_last_insert_rowid(s->db, 0);
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
   int64_t number = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
@@ -251,14 +210,14 @@ static int write_batch_locked(tp__sqlite_store *s, const tp_entry_batch *batch, 
 static int write_late_locked(tp__sqlite_store *s, const tp_late_record *late) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__NOTE_LATE];
-  return tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &late_runs, late));
+  return tp__sqlite_run(statement, tp__sqlite_bind_struct(statement, 1, &tp__late_columns, late));
 }
 
 static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position, const tp_turn_step *step) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_STEP];
   int rc = tp__sqlite_bind_ints(statement, (const int64_t[]){row, position}, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &tp__sqlite_step_columns, step);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 3, &tp__step_columns, step);
   return tp__sqlite_run(statement, rc);
 }
 
@@ -266,8 +225,8 @@ static int write_turn_locked(tp__sqlite_store *s, const tp__waiting *node, int64
   TP__LOCKED(&s->mutex);
   const tp_turn_record *turn = &node->turn;
   sqlite3_stmt *statement = s->statements[TP__INSERT_TURN];
-  int rc = tp__sqlite_bind_struct(statement, 1, &tp__sqlite_turn_columns, turn);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + tp__sqlite_turn_columns.count, node->ids, TP_ID_COUNT);
+  int rc = tp__sqlite_bind_struct(statement, 1, &tp__turn_columns, turn);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + tp__turn_columns.count, node->ids, TP_ID_COUNT);
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
   for (size_t i = 0; i < turn->step_count && rc == SQLITE_OK; i++)
@@ -281,8 +240,8 @@ static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_AUDIT];
   int rc = sqlite3_bind_int64(statement, 1, (int64_t)s->process_run_id);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 2, &audits, audit);
-  if (rc == SQLITE_OK && !audit->subscription) rc = sqlite3_bind_null(statement, 1 + audits.count);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(statement, 2, &tp__audit_columns, audit);
+  if (rc == SQLITE_OK && !audit->subscription) rc = sqlite3_bind_null(statement, 1 + tp__audit_columns.count);
   rc = tp__sqlite_run(statement, rc);
   *ret_row = sqlite3_last_insert_rowid(s->db);
   return rc;
@@ -450,8 +409,8 @@ static bool show_entry(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   receiver *to = ctx;
   tp_text ids[TP_ID_COUNT];
   tp_entry_record record;
-  tp__sqlite_read_struct(row, 1, &entries, &record);
-  read_ids(row, 1 + entries.count, ids);
+  tp__sqlite_read_struct(row, 1, &tp__entry_columns, &record);
+  read_ids(row, 1 + tp__entry_columns.count, ids);
   record.ids = ids;
   record.id_count = TP_ID_COUNT;
   record.run_count = parts->count;
@@ -486,7 +445,7 @@ tp_status tp__sqlite_records(void *ctx, const tp_record_query *theirs, tp_record
                          .texts = query.ids,
                          .text_count = query.id_count,
                          .parts_sql = runs_sql,
-                         .parts = &runs,
+                         .parts = &tp__run_columns,
                          .show = show_entry,
                          .ctx = &(receiver){.entry = each, .ctx = each_ctx, .s = s}};
   return list_newest(s, entries_sql, conditions, " ORDER BY number DESC LIMIT ?7", &listing, "read records", fault);
@@ -502,8 +461,8 @@ static bool show_turn(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_text ids[TP_ID_COUNT];
   tp_turn_record record;
-  tp__sqlite_read_struct(row, 1, &tp__sqlite_turn_columns, &record);
-  read_ids(row, 1 + tp__sqlite_turn_columns.count, ids);
+  tp__sqlite_read_struct(row, 1, &tp__turn_columns, &record);
+  read_ids(row, 1 + tp__turn_columns.count, ids);
   record.ids = ids;
   record.id_count = TP_ID_COUNT;
   record.step_count = parts->count;
@@ -535,7 +494,7 @@ tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *theirs, tp_turn_recor
                          .texts = query.ids,
                          .text_count = query.id_count,
                          .parts_sql = steps_sql,
-                         .parts = &tp__sqlite_step_columns,
+                         .parts = &tp__step_columns,
                          .show = show_turn,
                          .ctx = &(receiver){.turn = each, .ctx = each_ctx}};
   return list_newest(s, turns_sql, conditions, " ORDER BY row DESC LIMIT ?7", &listing, "read turns", fault);
@@ -547,7 +506,7 @@ static bool show_audit(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_audit audit;
   (void)parts;
-  tp__sqlite_read_struct(row, 0, &audits, &audit);
+  tp__sqlite_read_struct(row, 0, &tp__audit_columns, &audit);
   return to->audit(to->ctx, &audit);
 }
 

@@ -16,7 +16,7 @@ static int write_step_locked(tp__sqlite_store *s, int64_t row, int64_t position,
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *insert = s->statements[TP__INSERT_RUNNING_STEP];
   int rc = tp__sqlite_bind_ints(insert, (const int64_t[]){row, position}, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 3, &tp__sqlite_step_columns, step);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 3, &tp__step_columns, step);
   return tp__sqlite_run(insert, rc);
 }
 
@@ -29,7 +29,7 @@ int tp__sqlite_delete_running_locked(tp__sqlite_store *s, uint64_t process, uint
 int tp__sqlite_write_running_locked(tp__sqlite_store *s, const tp__waiting *node) {
   TP__LOCKED(&s->mutex);
   const tp_turn_record *turn = &node->turn;
-  const tp__columns *columns = &tp__sqlite_turn_columns;
+  const tp__columns *columns = &tp__turn_columns;
   sqlite3_stmt *insert = s->statements[TP__INSERT_RUNNING];
   int rc = tp__sqlite_delete_running_locked(s, turn->process_run_id, turn->number);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, columns, turn);
@@ -69,8 +69,8 @@ static bool show_running(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   tp_turn_record record;
   tp_text ids[TP_ID_COUNT];
   bool is_left = false;
-  int first_id = 1 + tp__sqlite_turn_columns.count;
-  tp__sqlite_read_struct(row, 1, &tp__sqlite_turn_columns, &record);
+  int first_id = 1 + tp__turn_columns.count;
+  tp__sqlite_read_struct(row, 1, &tp__turn_columns, &record);
   for (int i = 0; i < TP_ID_COUNT; i++) ids[i] = tp__sqlite_column(row, first_id + i);
   record.state = (uint32_t)sqlite3_column_int64(row, first_id + TP_ID_COUNT);
   to->rc = tp__sqlite_left_process(to->s, to->db, (int64_t)record.process_run_id, &is_left);
@@ -102,7 +102,7 @@ tp_status tp__sqlite_turns_running(void *ctx, const tp_turn_query *theirs, tp_tu
                                .first_text = 6,
                                .text_count = query.id_count < TP_ID_COUNT ? query.id_count : TP_ID_COUNT,
                                .parts_sql = steps_sql,
-                               .parts = &tp__sqlite_step_columns,
+                               .parts = &tp__step_columns,
                                .show = show_running,
                                .ctx = &to};
   int rc = tp__sqlite_list(db, &listing);

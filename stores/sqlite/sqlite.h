@@ -162,9 +162,7 @@ bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *rec
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
-/** What records.c and running.c have in common: the columns of a turn and of a step, in the order of their statements,
- *  and tp_turn_record.step of tp__rows. */
-extern const tp__columns tp__sqlite_turn_columns, tp__sqlite_step_columns;
+/** What records.c and running.c have in common: the columns of a turn, and tp_turn_record.step of tp__rows. */
 #define TP__TURN_COLUMNS                                                                                            \
   "process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms, load_ns, model_ns,"        \
   " tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros, phase, steps_dropped,"   \

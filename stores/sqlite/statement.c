@@ -36,23 +36,6 @@ int tp__sqlite_bind_texts(sqlite3_stmt *statement, int first, const tp_text *tex
   return rc;
 }
 
-static int64_t int_of(const tp__column *column, const void *at) {
-  switch (column->type) {
-    case TP__COLUMN_U8:
-      return *(const uint8_t *)at;
-    case TP__COLUMN_U16:
-      return *(const uint16_t *)at;
-    case TP__COLUMN_U32:
-      return *(const uint32_t *)at;
-    case TP__COLUMN_I32:
-      return *(const int32_t *)at;
-    case TP__COLUMN_BOOL:
-      return *(const bool *)at;
-    default:
-      return *(const int64_t *)at;
-  }
-}
-
 int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns *columns, const void *from) {
   assert(first >= 1 && from);
   int rc = SQLITE_OK;
@@ -63,7 +46,7 @@ int tp__sqlite_bind_struct(sqlite3_stmt *statement, int first, const tp__columns
     else if (column->type == TP__COLUMN_TEXT) rc = tp__sqlite_bind_text(statement, first + i, *(const tp_text *)at);
     else if (column->type == TP__COLUMN_STRING)
       rc = tp__sqlite_bind_text(statement, first + i, tp_text_of(*(const char *const *)at));
-    else rc = sqlite3_bind_int64(statement, first + i, int_of(column, at));
+    else rc = sqlite3_bind_int64(statement, first + i, tp__column_int(column, at));
   }
   return rc;
 }
@@ -107,26 +90,6 @@ tp_text tp__sqlite_column(sqlite3_stmt *statement, int index) {
   return (tp_text){data ? data : "", (size_t)sqlite3_column_bytes(statement, index)};
 }
 
-static void put_int(const tp__column *column, void *at, int64_t value) {
-  switch (column->type) {
-    case TP__COLUMN_U8:
-      *(uint8_t *)at = (uint8_t)value;
-      break;
-    case TP__COLUMN_U16:
-      *(uint16_t *)at = (uint16_t)value;
-      break;
-    case TP__COLUMN_U32:
-    case TP__COLUMN_I32:
-      *(uint32_t *)at = (uint32_t)value;
-      break;
-    case TP__COLUMN_BOOL:
-      *(bool *)at = value != 0;
-      break;
-    default:
-      *(int64_t *)at = value;
-  }
-}
-
 void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *columns, void *ret_struct) {
   assert(first >= 0 && first + columns->count <= sqlite3_column_count(row));
   memset(ret_struct, 0, columns->size);
@@ -136,7 +99,7 @@ void tp__sqlite_read_struct(sqlite3_stmt *row, int first, const tp__columns *col
     void *at = (char *)ret_struct + column->offset;
     if (column->type >= TP__COLUMN_TEXT) *(tp_text *)at = tp__sqlite_column(row, first + i);
     else if (column->type == TP__COLUMN_STRING) *(const char **)at = (const char *)sqlite3_column_text(row, first + i);
-    else put_int(column, at, sqlite3_column_int64(row, first + i));
+    else tp__column_put_int(column, at, sqlite3_column_int64(row, first + i));
   }
 }
 

@@ -6,45 +6,8 @@
 #define TP__SQLITE_STATEMENT_H
 
 #include <sqlite3.h>
-#include <stddef.h>
 
-#include "turnphase/base.h"
-
-/** A member of a struct that stands in a column of its own. */
-typedef struct tp__column {
-  uint16_t offset;
-  enum {
-    TP__COLUMN_U8,
-    TP__COLUMN_U16,
-    TP__COLUMN_U32,
-    TP__COLUMN_I32,
-    TP__COLUMN_I64, /* uint64_t, too: the same bits */
-    TP__COLUMN_BOOL,
-    TP__COLUMN_STRING, /* const char *; NULL: as '' */
-    TP__COLUMN_TEXT,
-    TP__COLUMN_BLOB
-  } type;
-} tp__column;
-
-#define TP__COLUMN(of, member)                                                                                        \
-  {                                                                                                                   \
-    offsetof(of, member), _Generic(((of *)0)->member, uint8_t : TP__COLUMN_U8, uint16_t : TP__COLUMN_U16, uint32_t  \
-                                   : TP__COLUMN_U32, int32_t : TP__COLUMN_I32, int64_t : TP__COLUMN_I64, uint64_t   \
-                                   : TP__COLUMN_I64, bool : TP__COLUMN_BOOL, const char * : TP__COLUMN_STRING, tp_text \
-                                   : TP__COLUMN_TEXT) \
-  }
-#define TP__BLOB_COLUMN(of, member) \
-  { offsetof(of, member), TP__COLUMN_BLOB }
-
-/** The members of a struct in the order of their columns. Of a public struct struct_size comes first. */
-typedef struct tp__columns {
-  size_t size; /* of the struct */
-  int count;
-  const tp__column *items;
-} tp__columns;
-
-#define TP__COLUMNS(of, items) \
-  { sizeof(of), (int)(sizeof(items) / sizeof(items)[0]), items }
+#include "stores/columns.h"
 
 /** Prepares a statement that is kept. */
 int tp__sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement);
