@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * columns: the members of the structs of records, which stores keep in columns or as one value. Header only, since each
- * library of a store has a copy. A store that keeps values reads old ones by these lists: they grow at the end only, and
- * no member moves or changes its type. It owns nothing and has no lock. */
+ * columns: the members of the structs of records, which stores keep in columns or as one value. It has no source, since
+ * each library of a store has a copy. A store that keeps values reads old ones by these lists: they grow at the end
+ * only, and no member moves or changes its type. It owns nothing and has no lock. */
 #ifndef TP__STORES_COLUMNS_H
 #define TP__STORES_COLUMNS_H
 

@@ -228,6 +228,7 @@ LEADS_ELSEWHERE = {
     'runtime/os/sim_internal.h': 'between the files sim_*.c; os.h and sim.h are what others use',
     'runtime/os/tsan_ck_pr.h': 'stands in for ck_pr.h under ThreadSanitizer',
     'domains/declared/hook.h': 'one hook, whose files are hook_*.c; those of a whole file of hooks are in hooks.c',
+    'stores/columns.h': 'lists of members only, of which each library of a store has a copy',
     'domains/memory/store_internal.h': 'the part of store.c that shows SQLite; store.h is what others use',
 }
 

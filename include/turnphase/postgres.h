@@ -77,15 +77,31 @@ typedef struct tp_postgres_store_options {
   /** For tests: 1: the times of requests (tp_job_claim.now_ms and the like) count. 0: they say only how long something
    *  takes, and the server's clock counts. */
   uint32_t callers_clock;
+  /** 1: the store keeps the size and a keyed hash of payload fields and contributions (HMAC-SHA-256; the random key is
+   *  in the schema's table secret). The content is copied into the queue, and the connections' thread hashes it. */
+  uint32_t content_hashes;
+  /** About the newest so many entry records are kept; 0: 100,000. */
+  size_t records_max;
+  /** About the newest so many turn records; 0: 100,000. */
+  size_t turns_max;
+  /** About the newest so many audit rows; 0: 100,000. */
+  size_t audits_max;
+  /** Records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and logged. */
+  size_t queue_bytes_max;
+  /** Records that are older are deleted, by the server's clock; 0: no bound. All bounds are those of the host that
+   *  writes, and are applied when it writes. */
+  uint32_t age_max_s;
   /** Must be zero. */
   uint32_t reserved_;
 } tp_postgres_store_options;
 
-/** The store in the database: jobs, calls of tools, and tasks. Any host with the same database claims its jobs. A
- *  change is committed with synchronous_commit on when its function returns; one the commit of which was not
- *  acknowledged is looked for before it is done again. From open to destroy the process has a lease, which is renewed
- *  every third of lease_ms. When the lease has ended, the running jobs of the process are queued again by any other
- *  process, which looks every half of its own lease, or are dead letters after their last attempt. tool_start and
+/** The store in the database: records, jobs, calls of tools, and tasks. Records are copied into a queue, and a
+ *  connection of their own writes them. With durability SYNC, and once commit() has returned, they are on the server's
+ *  disk; else its crash may lose the last 600 ms (3 * wal_writer_delay) of them. Any host with the same database claims
+ *  its jobs. A change is committed with synchronous_commit on when its function returns; one the commit of which was
+ *  not acknowledged is looked for before it is done again. From open to destroy the process has a lease, which is
+ *  renewed every third of lease_ms. When the lease has ended, the running jobs of the process are queued again by any
+ *  other process, which looks every half of its own lease, or are dead letters after their last attempt. tool_start and
  *  job_insert return TP_ERR_FENCED where another process has claimed the session since. Texts may have any bytes; where
  *  a fence is given, tenant and session must be UTF-8. The hashes of arguments have a random key, which is in the table
  *  `secret`. Breadcrumbs are in memory: what a process called when it died is not known.

@@ -86,7 +86,7 @@ void tp__pg_submit(tp__pg_pool *p, tp__pg_work *work) {
 }
 
 tp_status tp__pg_run(tp__pg_pool *p, tp__pg_work *work, tp_fault *fault) {
-  if (pthread_equal(pthread_self(), p->thread))
+  if (tp__pg_is_own_thread(p))
     return tp__refuse(fault, TP_ERR_USAGE, p->target->name, "%s: cannot %s in a callback of the database's own thread",
                       p->target->name, work->doing);
   work->end = NULL;
@@ -106,6 +106,8 @@ static void count(tp__pg_pool *p, uint64_t *counter, uint64_t by) {
   *counter += by;
   tp__lock_release(&p->lock);
 }
+
+bool tp__pg_is_own_thread(const tp__pg_pool *p) { return pthread_equal(pthread_self(), p->thread); }
 
 void tp__pg_counts(tp__pg_pool *p, tp_postgres_report *report) {
   tp__lock_acquire(&p->lock);
@@ -282,9 +284,12 @@ static bool send_settings(tp__pg_pool *p, tp__pg_flight *f) {
   static const char settings[] =
       "SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $1::text, true),"
       " set_config('idle_in_transaction_session_timeout', $1::text, true), set_config('synchronous_commit',"
-      " CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'"
+      " CASE WHEN $2::bigint <> 0 THEN 'off' WHEN current_setting('synchronous_commit') = 'off' THEN 'on'"
       " ELSE current_setting('synchronous_commit') END, true)";
+  bool is_async = true;
+  for (size_t i = 0; i < f->count; i++) is_async = is_async && f->works[i]->is_async;
   tp__pg_parameter_text(&p->parameters, tp_text_of(p->statement_text));
+  tp__pg_parameter_int(&p->parameters, is_async);
   return tp__pg_flight_send(f, settings, NULL);
 }
 
@@ -336,9 +341,11 @@ static bool is_under_way(const tp__pg_pool *p, uint64_t key) {
   return false;
 }
 
+static bool is_under_way_in(const tp__pg_pool *p, tp__pg_lane lane) { return p->channels[lane].flight.count > 0; }
+
 static bool is_anything_under_way(const tp__pg_pool *p) {
   for (int i = 0; i < TP__PG_LANES; i++)
-    if (p->channels[i].flight.count > 0) return true;
+    if (is_under_way_in(p, (tp__pg_lane)i)) return true;
   return false;
 }
 
@@ -349,17 +356,22 @@ static bool fits(const tp__pg_flight *f, const tp__pg_work *work) {
          f->own_statements + work->statements <= TP__PG_OWN_STATEMENTS_MAX;
 }
 
-/* Takes the works of a lane that may go now out of those that wait. */
-static void choose(tp__pg_pool *p, tp__pg_lane lane) {
+/* Takes the works of a lane that may go now out of those that wait. Records and all else do not wait for each other. */
+static void choose(tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
   uint64_t skipped[SKIPPED_MAX];
   size_t skipped_count = 0;
   tp__pg_flight *f = &p->channels[lane].flight;
   assert(f->count == 0);
   for (tp__pg_work **at = &p->first; *at && skipped_count < SKIPPED_MAX && f->count < TP__PG_WORKS_MAX;) {
     tp__pg_work *work = *at;
+    if ((work->lane == TP__PG_RECORDS) != (lane == TP__PG_RECORDS) || work->not_before_ns > now_ns) {
+      at = &work->next;
+      continue;
+    }
     bool goes = work->lane == lane && fits(f, work) && !is_under_way(p, work->key);
     for (size_t i = 0; goes && work->key && i < skipped_count; i++) goes = skipped[i] != work->key;
-    if (work->exclusive && (at != &p->first || is_anything_under_way(p))) goes = false;
+    if (work->exclusive && (skipped_count > 0 || is_under_way_in(p, TP__PG_WRITES) || is_under_way_in(p, TP__PG_READS)))
+      goes = false;
     if (goes) {
       *at = work->next;
       if (!*at) p->last = at;
@@ -374,9 +386,9 @@ static void choose(tp__pg_pool *p, tp__pg_lane lane) {
   }
 }
 
-static bool is_wanted(const tp__pg_pool *p, tp__pg_lane lane) {
+static bool is_wanted(const tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
   for (const tp__pg_work *work = p->first; work; work = work->next)
-    if (work->lane == lane) return true;
+    if (work->lane == lane && work->not_before_ns <= now_ns) return true;
   return false;
 }
 
@@ -556,13 +568,13 @@ static void begin_what_waits(tp__pg_pool *p, int64_t now_ns) {
   for (int i = 0; i < TP__PG_LANES; i++) {
     channel *l = &p->channels[i];
     bool is_free = (l->state == CHANNEL_IDLE || l->state == CHANNEL_AWAY) && l->until_ns <= now_ns;
-    if (!is_free || !is_wanted(p, (tp__pg_lane)i)) continue;
+    if (!is_free || !is_wanted(p, (tp__pg_lane)i, now_ns)) continue;
     if (l->state == CHANNEL_AWAY) {
       connect_channel(p, l);
       continue;
     }
     l->until_ns = 0;
-    choose(p, (tp__pg_lane)i);
+    choose(p, (tp__pg_lane)i, now_ns);
     if (l->flight.count > 0) send_flight(p, l, (tp__pg_lane)i);
   }
 }
@@ -596,13 +608,15 @@ static bool is_done(const tp__pg_pool *p) { return p->is_ending && !p->first && 
 
 /* When the thread has something to do without an event. */
 static int64_t next_ns(const tp__pg_pool *p, int64_t tick_ns) {
-  int64_t next = tick_ns;
-  for (const tp__pg_work *work = p->first; work; work = work->next)
+  int64_t next = tick_ns, now_ns = tp__monotonic_ns();
+  for (const tp__pg_work *work = p->first; work; work = work->next) {
     if (deadline_of(p, work) < next) next = deadline_of(p, work);
+    if (work->not_before_ns > now_ns && work->not_before_ns < next) next = work->not_before_ns;
+  }
   for (int i = 0; i < TP__PG_LANES; i++) {
     const channel *l = &p->channels[i];
     bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
-    if ((waits || (l->until_ns > 0 && is_wanted(p, (tp__pg_lane)i))) && l->until_ns < next) next = l->until_ns;
+    if ((waits || (l->until_ns > 0 && is_wanted(p, (tp__pg_lane)i, now_ns))) && l->until_ns < next) next = l->until_ns;
   }
   if (p->is_ending && p->end_ns < next) next = p->end_ns;
   return next;
@@ -711,7 +725,7 @@ void tp__pg_pool_free(tp__pg_pool *p, void (*then)(void *ctx), void *ctx) {
     then(ctx);
     return;
   }
-  bool is_own = pthread_equal(pthread_self(), p->thread);
+  bool is_own = tp__pg_is_own_thread(p);
   tp__lock_acquire(&p->lock);
   p->ending = true;
   if (is_own) {

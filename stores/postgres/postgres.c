@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "stores/postgres/records.h"
 #include "stores/postgres/request.h"
 #include "stores/postgres/schema.h"
 #include "support/clock.h"
@@ -116,7 +117,8 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
 }
 
 /* Sessions are locked before all else: every transaction locks in the order of the classes. */
-static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, NULL};
+static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_records_class,
+                                              NULL};
 
 static tp_status open_database(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
   PGconn *connection = NULL;
@@ -125,6 +127,7 @@ static tp_status open_database(tp_postgres *pg, const tp_postgres_options *optio
   pg->quoted = quote(options->schema);
   pg->address = address_of(options->address);
   pg->lease_ms = options->lease_ms;
+  pg->timeout_ms = options->timeout_ms;
   if (!pg->quoted || !pg->address) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a database");
   if (getrandom(&pg->batch_base, sizeof pg->batch_base, 0) != (ssize_t)sizeof pg->batch_base)
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "the system has no random numbers");

@@ -92,7 +92,7 @@ struct tp_postgres {
   char *quoted; /* the schema */
   char *address;
   char *sql[TP__PG_STATEMENTS];
-  int64_t lease_ms;
+  int64_t lease_ms, timeout_ms;
   int64_t batch_base; /* random */
   tp__pg_pool *pool;
   /* of the pool's thread */

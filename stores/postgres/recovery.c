@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "stores/postgres/job_rows.h"
+#include "stores/postgres/records.h"
 #include "support/fault.h"
 
 #define LEFT "state = 2 AND process <> 0 AND NOT " TP__PG_LIVES("j.process")
@@ -38,12 +39,14 @@ tp_status tp__pg_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fa
   r.work.process = s->process;
   (void)tp__pg_request_add(&r, bury_left);
   (void)tp__pg_request_add(&r, requeue_left);
+  tp__pg_records_add_reap(&r);
   (void)tp__pg_request_add(&r, delete_left);
   tp_status status = tp__pg_request_run(&r, fault);
   if (status == TP_OK) {
     found.jobs_dead = (uint64_t)tp__pg_int(tp__pg_request_rows(&r, 0), 0, 0);
     found.jobs_requeued = (uint64_t)tp__pg_int(tp__pg_request_rows(&r, 1), 0, 0);
-    found.owners = (uint64_t)tp__pg_int(tp__pg_request_rows(&r, 2), 0, 0);
+    found.owners = (uint64_t)tp__pg_int(tp__pg_request_rows(&r, 6), 0, 0);
+    tp__pg_records_read_reap(&r, 2, &found);
   }
   tp__pg_request_fini(&r);
   if (status != TP_OK || !ret_recovery) return status;

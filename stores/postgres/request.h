@@ -11,7 +11,7 @@
 
 #include "stores/postgres/postgres.h"
 
-enum { TP__PG_REQUEST_STATEMENTS_MAX = 6 };
+enum { TP__PG_REQUEST_STATEMENTS_MAX = 8 };
 
 typedef struct tp__pg_asked {
   char *sql; /* with the schema; NULL: no memory */

@@ -14,6 +14,9 @@
  * job_ended: those that ended; number orders their ends.
  * tool_start: calls of tools that are not idempotent; turn_hash is of tenant, session and turn; batch is the number of
  * its start, taken that of the last run that was matched with it.
+ * entry, turn, running, audit, attempt, content, late: records (records.h). place is their order; value is the record
+ * (record_values.h), whose queried members are columns. running is of turns that have not ended.
+ * died: processes that died, each with the place of the last turn that had ended then. flush: always empty.
  * task, question: as their functions say (tasks.c, questions.c).
  * Tenants and names compare by their bytes, whatever the locale of the database, and whatever its next version. */
 #include "stores/postgres/schema.h"
@@ -46,6 +49,7 @@ static const char *const version_1[] = {
   " NULL, message bytea NOT NULL, payload bytea NOT NULL, key_hash bytea NOT NULL, order_hash bigint NOT NULL,"     \
   " process bigint NOT NULL, batch bigint NOT NULL, mark bigint NOT NULL"
 /* Small tables that change often: their dead rows go early. */
+#define OLD_GO "(autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1)"
 #define BUSY "(fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500)"
 
 static const char *const version_2[] = {
@@ -78,8 +82,47 @@ static const char *const version_2[] = {
     "CREATE INDEX question_open ON @.question (number) WHERE state = 0",
     NULL};
 
+#define ID_COLUMNS                                                                                                  \
+  "tenant bytea NOT NULL, agent bytea NOT NULL, workspace bytea NOT NULL, session bytea NOT NULL, thread bytea NOT" \
+  " NULL, turn bytea NOT NULL, task bytea NOT NULL, run bytea NOT NULL"
+#define PLACE "place bigint GENERATED ALWAYS AS IDENTITY"
+
+static const char *const version_3[] = {
+    "CREATE TABLE @.entry (" PLACE
+    " UNIQUE, process bigint NOT NULL, id bigint NOT NULL, started_unix_ms bigint NOT"
+    " NULL, ended_ns bigint NOT NULL, phase bigint NOT NULL, status bigint NOT NULL, " ID_COLUMNS
+    ", value bytea NOT NULL, PRIMARY KEY (process, id)) WITH " OLD_GO,
+    "CREATE INDEX entry_session ON @.entry (session, place)",
+    "CREATE INDEX entry_turn ON @.entry (turn, place)",
+    "CREATE INDEX entry_running ON @.entry (process) WHERE ended_ns = 0",
+    "CREATE TABLE @.late (process bigint NOT NULL, entry bigint NOT NULL, position bigint NOT NULL, late_ns bigint NOT"
+    " NULL, PRIMARY KEY (process, entry, position))",
+    "CREATE TABLE @.attempt (" PLACE
+    " UNIQUE, mark bigint PRIMARY KEY, process bigint NOT NULL, entry bigint NOT NULL,"
+    " position bigint NOT NULL, number bigint NOT NULL, value bytea NOT NULL) WITH " OLD_GO,
+    "CREATE INDEX attempt_entry ON @.attempt (process, entry)",
+    "CREATE TABLE @.content (" PLACE
+    " UNIQUE, mark bigint PRIMARY KEY, process bigint NOT NULL, entry bigint NOT NULL,"
+    " value bytea NOT NULL) WITH " OLD_GO,
+    "CREATE INDEX content_entry ON @.content (process, entry)",
+    "CREATE TABLE @.turn (" PLACE
+    " UNIQUE, process bigint NOT NULL, number bigint NOT NULL, outcome bigint NOT NULL,"
+    " ended_unix_ms bigint NOT NULL, " ID_COLUMNS ", value bytea NOT NULL, PRIMARY KEY (process, number)) WITH " OLD_GO,
+    "CREATE INDEX turn_session ON @.turn (session, place)",
+    "CREATE INDEX turn_turn ON @.turn (turn, place)",
+    "CREATE TABLE @.running (" PLACE
+    " UNIQUE, process bigint NOT NULL, number bigint NOT NULL, state bigint NOT NULL,"
+    " ended_unix_ms bigint NOT NULL, " ID_COLUMNS ", value bytea NOT NULL, PRIMARY KEY (process, number)) WITH " BUSY,
+    "CREATE TABLE @.died (" PLACE " UNIQUE, process bigint PRIMARY KEY, turn bigint NOT NULL)",
+    "CREATE TABLE @.audit (" PLACE
+    " UNIQUE, mark bigint PRIMARY KEY, unix_ms bigint NOT NULL, phase bigint NOT NULL,"
+    " tenant bytea NOT NULL, session bytea NOT NULL, turn bytea NOT NULL, value bytea NOT NULL) WITH " OLD_GO,
+    "CREATE INDEX audit_session ON @.audit (session, place)",
+    "CREATE TABLE @.flush (id bigint PRIMARY KEY)",
+    NULL};
+
 /** What upgrades the schema from each version to the next one. */
-static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2};
+static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2, version_3};
 
 static const char read_version[] = "SELECT version::bigint FROM @.version WHERE id = 1";
 static const char lock_version[] = "SELECT version::bigint FROM @.version WHERE id = 1 FOR UPDATE";

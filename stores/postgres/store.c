@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "stores/postgres/records.h"
 #include "support/fault.h"
 #include "support/sha256.h"
 
@@ -89,12 +90,8 @@ static tp_status store_open(void *ctx, const tp_store_owner *theirs, tp_fault *f
   if (!owner.process_run_id)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_store_owner.process_run_id is 0: it must be random");
   s->process = (int64_t)owner.process_run_id;
+  tp__pg_records_own(s, &owner);
   return change_hold(s, TP__PG_OF_HOLD, "begin the lease of this process", fault);
-}
-
-static tp_status store_commit(void *ctx, tp_fault *fault) {
-  (void)ctx, (void)fault; /* each function has committed what it did */
-  return TP_OK;
 }
 
 static tp_status store_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault) {
@@ -111,18 +108,13 @@ static tp_status store_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_
 static void store_destroy(void *ctx) {
   tp__pg_store *s = ctx;
   tp_postgres *pg = s->postgres;
+  tp__pg_records_free(s);
   if (s->process) (void)!change_hold(s, TP__PG_OF_UNHOLD, "end the lease of this process", NULL);
   tp__heap_free(s->breadcrumbs, s->breadcrumb_count * sizeof *s->breadcrumbs);
   tp__pg_job_classes_fini(s);
   tp__lock_fini(&s->lock);
   tp__heap_free(s, sizeof *s);
   tp__pg_unref(pg);
-}
-
-/* There are no tables for records yet: the library counts and logs them as refused. */
-static tp_status record_refused(void *ctx, const tp_entry_record *record) {
-  (void)ctx, (void)record;
-  return TP_ERR_STORE;
 }
 
 /* ---- making ---- */
@@ -155,10 +147,24 @@ const tp_store tp__pg_store_face = {.struct_size = sizeof(tp_store),
                                     .durable = 1,
                                     .open = store_open,
                                     .recover = tp__pg_store_recover,
-                                    .commit = store_commit,
+                                    .commit = tp__pg_records_commit,
                                     .breadcrumbs = store_breadcrumbs,
                                     .destroy = store_destroy,
-                                    .record = record_refused,
+                                    .record = tp__pg_record,
+                                    .record_batch = tp__pg_record_batch,
+                                    .record_late = tp__pg_record_late,
+                                    .records = tp__pg_record_list,
+                                    .attempt = tp__pg_attempt,
+                                    .attempts = tp__pg_attempt_list,
+                                    .turn_record = tp__pg_turn_record,
+                                    .turns = tp__pg_turn_list,
+                                    .turn_running = tp__pg_turn_running,
+                                    .turns_running = tp__pg_turn_running_list,
+                                    .turn_is_cut = tp__pg_turn_is_cut,
+                                    .audit = tp__pg_audit,
+                                    .audits = tp__pg_audit_list,
+                                    .content = tp__pg_content,
+                                    .contents = tp__pg_content_list,
                                     .job_insert = tp__pg_job_insert,
                                     .job_claim = tp__pg_job_claim,
                                     .job_renew = tp__pg_job_renew,
@@ -198,10 +204,12 @@ tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_store_optio
   s->face.ctx = s;
   s->postgres = postgres;
   s->options = options;
+  if (!options.content_hashes) s->face.content = NULL;
   s->counted = UINT64_MAX; /* not yet */
   tp__lock_init(&s->lock, TP__LOCK_postgres_store);
   tp__references_ref(&postgres->references);
-  status = read_key(s, fault);
+  status = tp__pg_records_new(s, fault);
+  if (status == TP_OK) status = read_key(s, fault);
   if (status == TP_OK) *ret_store = &s->face;
   else store_destroy(s);
   return status;

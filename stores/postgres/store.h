@@ -23,7 +23,8 @@ typedef struct tp__pg_store {
   tp_postgres_store_options options; /* without zeros */
   unsigned char key[TP__PG_HASH_BYTES];
   /* set by open() and breadcrumbs(), before other functions are called */
-  int64_t process; /* the owner's process_run_id; 0: none has opened it */
+  int64_t process;                /* the owner's process_run_id; 0: none has opened it */
+  struct tp__pg_records *records; /* records.c */
   tp_breadcrumb *breadcrumbs;
   size_t breadcrumb_count;
   tp__lock lock;

@@ -484,6 +484,161 @@ TEST(claim_whose_answer_was_lost_for_good_is_released_when_the_server_answers) {
   stop_proxy();
 }
 
+/* ---- records ---- */
+
+static bool no_run(const void *source, size_t index, tp_run_record *run) {
+  (void)source, (void)index, (void)run;
+  return false;
+}
+
+static tp_status put_entry(tp_store *store, uint64_t id) {
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = {"s\0x", 3}};
+  const tp_entry_record entry = {.struct_size = sizeof entry,
+                                 .process_run_id = 7,
+                                 .entry_id = id,
+                                 .started_unix_ms = 1,
+                                 .ended_ns = 1,
+                                 .ids = ids,
+                                 .id_count = TP_ID_COUNT,
+                                 .run = no_run};
+  return store->record(store->ctx, &entry);
+}
+
+/* An entry, a turn, an attempt and an audit row of one number. */
+static void put_all(tp_store *store, uint64_t id) {
+  const tp_turn_record turn = {.struct_size = sizeof turn, .process_run_id = 7, .number = id, .outcome = 1};
+  const tp_attempt_record attempt = {.struct_size = sizeof attempt, .process_run_id = 7, .entry_id = 1, .attempt = 1};
+  const tp_audit audit = {.struct_size = sizeof audit, .unix_ms = (int64_t)id, .owner = "o", .action = "audit"};
+  assert_int_equal(store->attempt(store->ctx, &attempt), TP_OK);
+  assert_int_equal(put_entry(store, id), TP_OK);
+  assert_int_equal(store->turn_record(store->ctx, &turn), TP_OK);
+  assert_int_equal(store->audit(store->ctx, &audit), TP_OK);
+}
+
+typedef struct found {
+  uint64_t entries, turns, attempts, audits, wrong;
+} found;
+
+static bool find_entry(void *ctx, const tp_entry_record *entry) {
+  found *f = ctx;
+  tp_text session = entry->ids[TP_ID_SESSION];
+  f->entries++;
+  f->wrong += session.size != 3 || memcmp(session.data, "s\0x", 3) != 0;
+  return true;
+}
+
+static bool find_turn(void *ctx, const tp_turn_record *turn) {
+  (void)turn;
+  ((found *)ctx)->turns++;
+  return true;
+}
+
+static bool find_attempt(void *ctx, const tp_attempt_record *attempt) {
+  (void)attempt;
+  ((found *)ctx)->attempts++;
+  return true;
+}
+
+static bool find_audit(void *ctx, const tp_audit *audit) {
+  (void)audit;
+  ((found *)ctx)->audits++;
+  return true;
+}
+
+static found find_all(tp_store *store) {
+  found f = {.entries = 0};
+  const tp_record_query entries = {.struct_size = sizeof entries};
+  const tp_turn_query turns = {.struct_size = sizeof turns};
+  const tp_attempt_query attempts = {.struct_size = sizeof attempts, .process_run_id = 7, .entry_id = 1};
+  const tp_audit_query audits = {.struct_size = sizeof audits};
+  assert_int_equal(store->records(store->ctx, &entries, find_entry, &f, NULL), TP_OK);
+  assert_int_equal(store->turns(store->ctx, &turns, find_turn, &f, NULL), TP_OK);
+  assert_int_equal(store->attempts(store->ctx, &attempts, find_attempt, &f, NULL), TP_OK);
+  assert_int_equal(store->audits(store->ctx, &audits, find_audit, &f, NULL), TP_OK);
+  assert_int_equal(f.wrong, 0);
+  return f;
+}
+
+static tp_store *open_store(const tp_postgres_options *options, size_t queue_bytes_max) {
+  tp_postgres *database = NULL;
+  tp_store *store = NULL;
+  const tp_postgres_store_options given = {.struct_size = sizeof given, .queue_bytes_max = queue_bytes_max};
+  assert_int_equal(tp_postgres_open(options, &database, NULL), TP_OK);
+  assert_int_equal(tp_postgres_store(database, &given, &store, NULL), TP_OK);
+  tp_postgres_close(database);
+  return store;
+}
+
+/* Each commit is answered, whatever became of the answer of its transaction. */
+TEST(records_that_were_committed_are_kept_once_through_every_fault) {
+  enum { ROUNDS = 12 };
+  static const int kinds[] = {BEFORE_COMMIT, AFTER_COMMIT, ANYWHERE};
+  start_proxy();
+  const tp_postgres_options through = {.struct_size = sizeof through, .conninfo = proxy.conninfo, .schema = "kept"};
+  const tp_postgres_options direct = {
+      .struct_size = sizeof direct, .conninfo = postgres_server.conninfo, .schema = "kept"};
+  tp_store *store = open_store(&through, 0);
+  uint64_t number = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+      proxy.left = (size_t)(round * 37);
+      proxy.next = kinds[i];
+      put_all(store, ++number);
+      assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+      proxy.next = NO_FAULT;
+    }
+  }
+  assert_true(proxy.done >= ROUNDS);
+  tp_store *other = open_store(&direct, 0); /* the first one is still open: what is read was committed */
+  found f = find_all(other);
+  assert_int_equal(f.entries, number);
+  assert_int_equal(f.turns, number);
+  assert_int_equal(f.attempts, number);
+  assert_int_equal(f.audits, number);
+  tp_store_free(other);
+  tp_store_free(store);
+  stop_proxy();
+}
+
+static _Atomic int full_logs, again_logs;
+
+static void log_drops(void *ctx, const tp_log_record *record) {
+  (void)ctx;
+  if (strstr(record->message, "the queue of records is full (65536 bytes)")) full_logs++;
+  if (strstr(record->message, "records are taken again")) again_logs++;
+}
+
+TEST(records_never_wait_for_a_server_that_is_away_and_what_is_dropped_is_counted) {
+  full_logs = again_logs = 0;
+  const tp_postgres_options options = {.struct_size = sizeof options,
+                                       .conninfo = postgres_server.conninfo,
+                                       .schema = "away",
+                                       .timeout_ms = 300,
+                                       .log = log_drops};
+  tp_store *store = open_store(&options, 65536);
+  assert_int_equal(put_entry(store, 1), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+  postgres_stop(SIGQUIT);
+  uint64_t taken = 1, dropped = 0;
+  for (uint64_t id = 2; id <= 1000; id++) {
+    tp_status status = put_entry(store, id);
+    assert_true(status == TP_OK || status == TP_ERR_FULL);
+    if (status == TP_OK) taken++;
+    else dropped++;
+  }
+  assert_true(dropped > 0 && taken > 10);
+  assert_int_equal(full_logs, 1);
+  tp_fault fault = {0};
+  assert_int_equal(store->commit(store->ctx, &fault), TP_ERR_STORE);
+  assert_non_null(strstr(fault.message, "database `postgres`"));
+  assert_true(postgres_start());
+  while (store->commit(store->ctx, NULL) != TP_OK) continue;
+  assert_int_equal(put_entry(store, 2000), TP_OK);
+  assert_int_equal(again_logs, 1);
+  assert_int_equal(find_all(store).entries, taken + 1);
+  tp_store_free(store);
+}
+
 TEST_MAIN(count, arguments) {
   const char *lack = postgres_lack();
   if (lack) {
