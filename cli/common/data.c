@@ -47,6 +47,27 @@ int cli_data_check(const char *directory) {
   return CLI_IO;
 }
 
+int cli_data_check_hooks(const char *directory) {
+  struct stat found;
+  if (stat(directory, &found) != 0) {
+    if (errno != ENOENT) return refuse_directory(directory, errno);
+    cli_error_at(directory, 0, 0, "there is no such directory of hooks; make one: turnphase hooks new guard NAME %s",
+                 directory);
+    return CLI_IO;
+  }
+  if (S_ISDIR(found.st_mode)) return CLI_OK;
+  cli_error_at(directory, 0, 0, "is no directory: hooks are files of a directory, which is named");
+  return CLI_IO;
+}
+
+int cli_data_check_option(const char *option, const char *directory) {
+  struct stat found;
+  errno = 0;
+  if (stat(directory, &found) == 0 && S_ISDIR(found.st_mode)) return CLI_OK;
+  cli_error("%s %s: %s; name a directory that is there", option, directory, strerror(errno ? errno : ENOTDIR));
+  return CLI_IO;
+}
+
 int cli_data_find(const char *directory, const char *file, char **ret_path) {
   struct stat found;
   int status = cli_data_check(directory);

@@ -23,6 +23,10 @@ char *cli_data_path(const char *directory, const char *file);
 int cli_data_make(const char *directory);
 /** A directory that must be there. @return likewise. */
 int cli_data_check(const char *directory);
+/** A directory of hooks that must be there. @return likewise, with how one is made. */
+int cli_data_check_hooks(const char *directory);
+/** A directory of --files or --skills that must be there. @param option  its name, for the message. */
+int cli_data_check_option(const char *option, const char *directory);
 /** A file of a data directory that must be there. @param ret_path  freed by free(). @return likewise. */
 int cli_data_find(const char *directory, const char *file, char **ret_path);
 /** Opens the store of a directory, which must be there. @return likewise. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
@@ -88,6 +89,8 @@ tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *d
 }
 
 int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hooks **ret_hooks) {
+  int found = cli_data_check_hooks(options->directory);
+  if (found != CLI_OK) return found;
   tp_fault fault = {0};
   tp_status status = tp_hooks_read(runtime, options, ret_hooks, &fault);
   return status == TP_OK ? CLI_OK : refuse(options->directory, status, &fault);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
@@ -179,6 +180,8 @@ static int lock_file(const char *path, int *ret_lock) {
 /* ---- what others call ---- */
 
 int cli_trust_path(const char *directory, char **ret_path) {
+  int status = cli_data_check_hooks(directory);
+  if (status != CLI_OK) return status;
   char *path = realpath(directory, NULL);
   if (!path) return refuse(directory, strerror(errno));
   if (!strchr(path, '\n')) {

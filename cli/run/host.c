@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/limits.h"
+#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/run/model.h"
@@ -153,6 +154,10 @@ static int open_redactor(const cli_arguments *arguments) {
   const cli_words *directories = arguments->hooks.count > 0 ? &arguments->hooks : &arguments->redacts;
   tp_fault fault = {0};
   if (redactor) return CLI_OK;
+  for (size_t i = 0; i < directories->count; i++) {
+    int status = cli_data_check_hooks(directories->items[i]);
+    if (status != CLI_OK) return status;
+  }
   tp_status status = tp_redactor_new(&redactor, &fault);
   for (size_t i = 0; status == TP_OK && i < directories->count; i++)
     status = tp_redactor_read(redactor, directories->items[i], &fault);
@@ -200,7 +205,9 @@ int cli_host_open_with(const cli_arguments *arguments, const char *memory_path, 
     tp_store_free(store);
     return CLI_USAGE;
   }
-  int opened = open_redactor(arguments);
+  int opened = arguments->files ? cli_data_check_option("--files", arguments->files) : CLI_OK;
+  if (opened == CLI_OK && arguments->skills) opened = cli_data_check_option("--skills", arguments->skills);
+  if (opened == CLI_OK) opened = open_redactor(arguments);
   if (opened != CLI_OK) {
     tp_store_free(store);
     return opened;

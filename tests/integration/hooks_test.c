@@ -153,6 +153,37 @@ TEST(a_new_hook_overwrites_nothing_and_leaves_nothing_behind) {
 
 /* ---- trust ---- */
 
+TEST(directory_that_is_not_there_is_named_with_how_one_is_made) {
+  static const char *const lines[][5] = {{"hooks", "list", "./nope"},
+                                         {"hooks", "check", "./nope"},
+                                         {"hooks", "trust", "./nope"},
+                                         {"hooks", "run", "./nope", "x"},
+                                         {"tool", "list", "--hooks", "./nope"},
+                                         {"mcp", "check", "--mcp=a=true", "--hooks", "./nope"},
+                                         {"plan", "tool.pre", "--hooks", "./nope"}};
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    command c = {0};
+    for (int j = 0; j < 5; j++) c.arguments[j] = lines[i][j];
+    assert_status(&c, 74);
+    assert_holds(&c.err,
+                 "./nope: there is no such directory of hooks; make one: turnphase hooks new guard NAME ./nope");
+    command_free(&c);
+  }
+  static const char *const options[] = {"--files", "--skills"};
+  for (int i = 0; i < 2; i++) {
+    command c = {.arguments = {"tool", "list", options[i], "./nope"}};
+    assert_status(&c, 74);
+    assert_holds(&c.err, options[i]);
+    assert_holds(&c.err, "./nope: No such file or directory; name a directory that is there");
+    command_free(&c);
+  }
+  put("file", "x", 0644);
+  command c = {.arguments = {"hooks", "list", "file"}};
+  assert_status(&c, 74);
+  assert_holds(&c.err, "file: is no directory");
+  command_free(&c);
+}
+
 TEST(nothing_of_a_directory_that_is_not_trusted_runs) {
   put_guard("#!/bin/sh\ntouch ran\n");
   put("model.yaml", "responses:\n  - text: Hello.\n", 0644);
