@@ -102,6 +102,7 @@ struct tp_process_loop {
   /* under mutex; written by the thread before its first callback */
   uint32_t thread_number;
   /* the thread only */
+  bool was_woken; /* epoll says that `wake` is set */
   char scratch[READ_SIZE];
 };
 
@@ -366,7 +367,8 @@ static void child_ended(tp_process_loop *loop, struct child *child, bool is_last
 
 static bool take_incoming(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
-  (void)tp__pollable_clear(&loop->wake);
+  if (loop->was_woken) (void)tp__pollable_clear(&loop->wake); /* else it costs a system call for nothing */
+  loop->was_woken = false;
   while (!tp__list_empty(&loop->incoming)) {
     tp__link *link = loop->incoming.next;
     tp__list_remove(link);
@@ -463,7 +465,10 @@ static int64_t step_all(tp_process_loop *loop, bool is_stopping) {
 
 static void handle_event(tp_process_loop *loop, const struct epoll_event *event) {
   struct source *source = event->data.ptr;
-  if (!source) return; /* the wake-up: take_incoming() */
+  if (!source) { /* the wake-up: take_incoming() */
+    loop->was_woken = true;
+    return;
+  }
   struct child *child = source->child;
   switch (source->kind) {
     case SOURCE_PIDFD:
