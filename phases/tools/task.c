@@ -17,6 +17,7 @@
 #include "phases/tools/task.h"
 #include "phases/tools/tool_call.h"
 #include "runtime/base/bug.h"
+#include "runtime/value/value.h"
 
 /** One run of a task, from its begin until its end was reported. */
 typedef struct task_work {
@@ -32,6 +33,7 @@ typedef struct task_work {
   tp__task *task; /* NULL: the store has not given it yet */
   tp__task_view view;
   tp__phase_run phase;
+  tp_field called; /* of turn.pre_tool_materialization */
   tp_tool_call call;
   const tp_tool_call *calls[1];
   tp_tool_result came;
@@ -302,8 +304,9 @@ static void dispatch(task_work *w) {
 
 /* ---- what a call needs: policies, tools ---- */
 
-static void gather(task_work *w, tp_phase_id phase, void (*on_end)(tp__phase_run *run)) {
-  w->phase = (tp__phase_run){.turn = w->turn, .phase = phase, .on_end = on_end, .ctx = w};
+static void gather(task_work *w, tp_phase_id phase, const tp_field *field, void (*on_end)(tp__phase_run *run)) {
+  w->phase = (tp__phase_run){
+      .turn = w->turn, .phase = phase, .fields = field, .field_count = field != NULL, .on_end = on_end, .ctx = w};
   tp__phase_begin(&w->phase);
 }
 
@@ -336,9 +339,29 @@ static void tools_ended(tp__phase_run *run) {
   if (gathered(w, run, "tools")) dispatch(w);
 }
 
+/* What the task will call: who contributes tools may leave the others out. @return false: no memory, and they are told
+ * nothing. */
+static bool write_calls(task_work *w, tp_text *ret_value) {
+  tp_allocator allocator = tp__allocator_of(allocator_of(w));
+  tp_writer writer;
+  tp_text value;
+  tp__value_writer_init(&writer, &allocator);
+  tp_write_array(&writer, 1);
+  tp_write_map(&writer, 1);
+  tp_write_string(&writer, "tool");
+  tp_write_string(&writer, w->task->tool);
+  bool is_written =
+      tp_writer_finish(&writer, &value) == TP_OK && tp__arena_text(&w->turn->core.arena, value, ret_value);
+  tp__value_writer_fini(&writer);
+  return is_written;
+}
+
 static void policies_ended(tp__phase_run *run) {
   task_work *w = run->ctx;
-  if (gathered(w, run, "policies")) gather(w, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, tools_ended);
+  if (!gathered(w, run, "policies")) return;
+  w->called = (tp_field){.id = TP_FIELD_CALLS, .kind = TP_FIELD_KIND_VALUE};
+  bool has_it = write_calls(w, &w->called.text);
+  gather(w, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, has_it ? &w->called : NULL, tools_ended);
 }
 
 /* ---- a task that this process, or another one, put into the store ---- */
@@ -387,14 +410,14 @@ static void take_ended(tp__store_call *call, tp_status status) {
   w->kept = true;
   if (!w->task) fail(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task"));
   else if ((status = adopt_agent(w)) != TP_OK) fail(w, status);
-  else gather(w, TP_PHASE_TURN_PRE_POLICY, policies_ended);
+  else gather(w, TP_PHASE_TURN_PRE_POLICY, NULL, policies_ended);
 }
 
 /* ---- the begin ---- */
 
 static void begin_work(task_work *w) {
   task_call *c;
-  if (w->task) gather(w, TP_PHASE_TURN_PRE_POLICY, policies_ended);
+  if (w->task) gather(w, TP_PHASE_TURN_PRE_POLICY, NULL, policies_ended);
   else if ((c = new_call(w, w->key))) start_call(c, take_task, take_ended);
   else {
     w->status = tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");

@@ -20,7 +20,7 @@ typedef struct world {
   tp_verdict person; /* what a person answers; 0: none is there */
   int asked;
   /* what the gates saw last */
-  char ability[32], environment[32], key_at_pre[64], key_at_post[64], caller[32], job[32], trigger[64];
+  char ability[32], environment[32], key_at_pre[64], key_at_post[64], caller[32], job[32], trigger[64], called[32];
 } world;
 
 static void copy(char *to, size_t size, tp_text text) {
@@ -32,6 +32,14 @@ static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   w->runs++;
   w->n = (int)tp_value_int(tp_value_get(tp_tool_run_arguments(run), "n"), -1);
   return tp_tool_ok(run, (tp_text)TEXT("ran"));
+}
+
+static tp_answer at_tools(void *ctx, tp_call *call) {
+  world *w = ctx;
+  tp_text calls = tp_call_text(call, TP_FIELD_CALLS);
+  assert_int_equal(tp_value_count(calls), 1);
+  copy(w->called, sizeof w->called, tp_value_text(tp_value_get(tp_value_at(calls, 0), "tool")));
+  return play(&w->contributes, call);
 }
 
 static tp_answer at_create(void *ctx, tp_call *call) {
@@ -83,7 +91,7 @@ static void open_world(world *w) {
                                 .tool_count = 1};
   w->contributes = (act){.emits = &w->bundle, .emit_count = 1};
   const hook hooks[] = {{.id = "policy", .phase = TP_PHASE_TURN_PRE_POLICY, .ctx = &w->policy},
-                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &w->contributes},
+                        {.id = "bundle", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .run = at_tools, .ctx = w},
                         {.id = "creates", .phase = TP_PHASE_TOOL_CREATE, .run = at_create, .ctx = w},
                         {.id = "guards", .phase = TP_PHASE_TOOL_PRE, .run = at_pre, .ctx = w},
                         {.id = "tracks", .phase = TP_PHASE_TOOL_POST, .run = at_post, .ctx = w}};
@@ -203,6 +211,7 @@ TEST(direct_call_goes_through_both_gates) {
   assert_string_equal(w.caller, tp_caller_name(TP_CALLER_CI_PIPELINE));
   assert_string_equal(w.job, "pipeline-7");
   assert_string_equal(w.trigger, "a commit of Ann's");
+  assert_string_equal(w.called, "t"); /* who contributes tools knows which one is needed */
   char too_long[200];
   memset(too_long, 'x', sizeof too_long - 1);
   too_long[sizeof too_long - 1] = '\0';
