@@ -335,6 +335,8 @@ typedef struct wait {
   tp__references refs;
   tp__mcp_session *session; /* referenced */
   tp_token token;
+  bool is_of_task;                /* its turn calls one tool only, and needs no other */
+  char tool[TP_ID_BYTES_MAX + 1]; /* of a task */
 } wait;
 
 static void wait_unref(void *ctx) {
@@ -363,21 +365,32 @@ static tp_tool make_tool(const tp_mcp_options *o, const tp__mcp_tool *tool) {
                    .destroy = tool_destroy};
 }
 
-/* Copies those that fit into one answer together: a large one is left out, and smaller ones after it are not.
- * @param made, pointers  as many as there are tools.   @return how many fit. */
-static size_t make_tools(const tp_mcp_options *o, tp__mcp_tools *tools, tp_tool *made, const tp_tool **pointers) {
-  size_t bytes = 0, count = 0;
+/* What a turn gets of the tools. */
+typedef struct bundle {
+  tp_tool *made;
+  const tp_tool **pointers;
+  size_t count;    /* each holds its list */
+  size_t left_out; /* that do not fit */
+} bundle;
+
+/* Copies those that fit into one answer together: a large one is left out, and smaller ones after it are not. Of a task
+ * only the tool that it calls: the work for a call does not grow with the number of tools. */
+static void make_tools(const wait *w, tp__mcp_tools *tools, bundle *b) {
+  size_t bytes = 0;
   for (size_t i = 0; i < tools->count; i++) {
     const tp__mcp_tool *tool = &tools->items[i];
+    if (w->is_of_task && strcmp(tool->full_name, w->tool) != 0) continue;
     size_t size = TOOL_BYTES + strlen(tool->full_name) + strlen(tool->description) + tool->schema.size;
-    if (size > BUNDLE_BYTES_MAX - bytes) continue;
+    if (size > BUNDLE_BYTES_MAX - bytes) {
+      b->left_out++;
+      continue;
+    }
     bytes += size;
-    made[count] = make_tool(o, tool);
-    pointers[count] = &made[count];
-    count++;
+    b->made[b->count] = make_tool(&w->session->settings.options, tool);
+    b->pointers[b->count] = &b->made[b->count];
+    b->count++;
     tp__mcp_tools_ref(tools);
   }
-  return count;
 }
 
 static tp_contribution warning(tp_text text) {
@@ -405,41 +418,40 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
   const tp_mcp_options *o = &w->session->settings.options;
   tp_contribution items[ITEMS_MAX];
   const tp_contribution *list[ITEMS_MAX];
-  const size_t room = (tools ? tools->count : 0) + 1;
+  const size_t room = w->is_of_task ? 1 : (tools ? tools->count : 0) + 1;
   char text[TP_FAULT_MESSAGE_SIZE + 128] = "", left_out[128];
-  tp_tool *made = tp__heap_alloc(room * sizeof *made);
-  const tp_tool **pointers = tp__heap_alloc(room * sizeof *pointers);
-  bool has_memory = made && pointers;
-  size_t tool_count = tools && has_memory ? make_tools(o, tools, made, pointers) : 0;
+  bundle b = {.made = tp__heap_alloc(room * sizeof *b.made), .pointers = tp__heap_alloc(room * sizeof *b.pointers)};
+  bool has_memory = b.made && b.pointers;
   tp__mcp_notes notes = {0};
+  if (tools && has_memory) make_tools(w, tools, &b);
   tp_fault fault = {0};
   tp__mcp_session_notes_take(w->session, &notes);
   size_t count = add_notes(&notes, o->name, items, left_out);
   if (!tools && count == 0) snprintf(text, sizeof text, "the server %s is not there: %s", o->name, words);
   else if (tools && !has_memory) snprintf(text, sizeof text, "no memory for the tools of the server %s", o->name);
-  else if (tools && tool_count < tools->count)
+  else if (b.left_out > 0)
     snprintf(text, sizeof text,
              "of the %zu tools of the server %s %zu are used: the descriptions and schemas of the others do not fit "
              "into %d KiB",
-             tools->count, o->name, tool_count, BUNDLE_BYTES_MAX >> 10);
+             tools->count, o->name, b.count, BUNDLE_BYTES_MAX >> 10);
   if (text[0]) items[count++] = warning(tp_text_of(text));
-  if (tool_count > 0)
+  if (b.count > 0)
     items[count++] = (tp_contribution){.struct_size = sizeof *items,
                                        .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
                                        .key = tp_text_of(o->name),
-                                       .tools = pointers,
-                                       .tool_count = (uint32_t)tool_count};
+                                       .tools = b.pointers,
+                                       .tool_count = (uint32_t)b.count};
   for (size_t i = 0; i < count; i++) list[i] = &items[i];
   const tp_outcome outcome = {.struct_size = sizeof outcome,
                               .kind = TP_ANSWER_DONE,
                               .contributions = count ? list : NULL,
                               .contribution_count = count};
   bool is_taken = tp_token_complete(w->token, &outcome, &fault) == TP_OK;
-  for (size_t i = 0; !is_taken && i < tool_count; i++) tp__mcp_tools_unref(tools);
+  for (size_t i = 0; !is_taken && i < b.count; i++) tp__mcp_tools_unref(tools);
   if (!is_taken) tp__mcp_session_notes_return(w->session, &notes); /* the turn is over: the next one shows them */
   tp__bytes_fini(&notes.lines);
-  tp__heap_free(made, room * sizeof *made);
-  tp__heap_free(pointers, room * sizeof *pointers);
+  tp__heap_free(b.made, room * sizeof *b.made);
+  tp__heap_free(b.pointers, room * sizeof *b.pointers);
 }
 
 /* What has changed since it was pinned, once for each list. */
@@ -461,13 +473,41 @@ static void tools_ready(void *ctx, tp__mcp_tools *tools, const char *words) {
   wait_unref(w);
 }
 
+/* Empty: it is no task. */
+static tp_text task_tool_of(const tp_call *tp) {
+  tp_text calls = tp_call_text(tp, TP_FIELD_CALLS);
+  return tp_value_count(calls) == 1 ? tp_value_text(tp_value_get(tp_value_at(calls, 0), "tool")) : (tp_text){"", 0};
+}
+
+/* A task gets its tool without a wait, where the server has it ready. @return false: it must wait, or be told more. */
+static bool contribute_at_once(tp_call *tp, tp__mcp_session *session, tp_text name) {
+  const tp_mcp_options *o = &session->settings.options;
+  tp__mcp_tools *tools = tp__mcp_session_tools(session);
+  if (!tools) return false;
+  size_t index = 0;
+  while (index < tools->count && !tp__is_word(name, tools->items[index].full_name)) index++;
+  bool is_done = index == tools->count; /* another server's */
+  if (!is_done) {
+    const tp_tool made = make_tool(o, &tools->items[index]), *const one = &made;
+    tp__mcp_tools_ref(tools); /* the tool's, where it is taken */
+    is_done = tp_call_emit_tool_bundle(tp, o->name, &one, 1, NULL) == TP_OK;
+    if (!is_done) tp__mcp_tools_unref(tools);
+  }
+  tp__mcp_tools_unref(tools);
+  return is_done;
+}
+
 static tp_answer contribute(void *ctx, tp_call *tp) {
   const server *own = ctx;
+  tp_text task_tool = task_tool_of(tp);
+  if (task_tool.size > 0 && contribute_at_once(tp, own->session, task_tool)) return TP_ANSWER_DONE;
   wait *w = tp__heap_alloc(sizeof *w);
   if (!w) return tp_call_fail(tp, TP_ERR_NO_MEMORY, "no memory to wait for a server");
   tp__references_init(&w->refs);
   tp__mcp_session_ref(own->session);
   w->session = own->session;
+  w->is_of_task = task_tool.size > 0;
+  (void)tp__copy_cut(w->tool, sizeof w->tool, task_tool);
   const tp_deferral deferral = {.struct_size = sizeof deferral, .destroy = wait_unref, .ctx = w};
   tp__references_ref(&w->refs); /* the deferral's */
   tp_answer answer = tp_call_defer(tp, &deferral, &w->token);

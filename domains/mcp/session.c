@@ -899,6 +899,15 @@ bool tp__mcp_session_want(tp__mcp_session *s, tp__mcp_ready_fn on_ready, void *c
   return true;
 }
 
+tp__mcp_tools *tp__mcp_session_tools(tp__mcp_session *s) {
+  tp__lock_acquire(&s->lock);
+  bool is_quiet = s->notes.count == 0 && s->notes.left_out == 0;
+  tp__mcp_tools *tools = s->state == TP__MCP_READY && is_quiet && s->tools->is_audited ? s->tools : NULL;
+  if (tools) tp__mcp_tools_ref(tools);
+  tp__lock_release(&s->lock);
+  return tools;
+}
+
 /* ---- timers ---- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -190,6 +190,10 @@ typedef void (*tp__mcp_ready_fn)(void *ctx, tp__mcp_tools *tools, const char *wo
  *  @return false without memory: then on_ready is not called. */
 bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, void *ctx);
 
+/** The tools of a session that is READY, where turns have nothing else to be told: no note, no audit.
+ *  @return with a reference; NULL: tp__mcp_session_want() is needed. */
+tp__mcp_tools *tp__mcp_session_tools(tp__mcp_session *session);
+
 /** Sends a request of a session that is READY.
  *  @param pairs   of its params, without `_meta`.
  *  @param asker   what it points to stays until the answer.
