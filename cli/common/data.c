@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/database.h"
 #include "cli/common/date.h"
 #include "cli/common/erasure.h"
 #include "cli/common/exit_status.h"
@@ -85,19 +86,36 @@ int cli_data_find(const char *directory, const char *file, char **ret_path) {
   return CLI_IO;
 }
 
+static tp_status open_database(cli_data *data, tp_fault *fault) {
+  tp_postgres *database = NULL;
+  tp_status status = cli_database_open(data->path, true, NULL, NULL, &database, fault);
+  if (status == TP_OK) status = cli_database_store(database, &data->store, fault);
+  cli_database_close(database);
+  return status;
+}
+
+static tp_status open_file(cli_data *data, const char *directory, tp_fault *fault) {
+  cli_erasure_warn(directory);
+  data->read_only = access(directory, W_OK) != 0 || access(data->path, W_OK) != 0;
+  const tp_sqlite_store_options options = {
+      .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};
+  return tp_sqlite_store_open(&options, &data->store, fault);
+}
+
 int cli_data_open(const char *directory, cli_data *data) {
   tp_fault fault = {0};
   if (!directory) {
     cli_error("which data directory? it is the one that run --data was given");
     return CLI_USAGE;
   }
-  int checked = cli_data_find(directory, file_name, &data->path);
+  data->is_database = cli_database_is(directory);
+  if (data->is_database) {
+    data->path = cli_alloc(strlen(directory) + 1);
+    memcpy(data->path, directory, strlen(directory) + 1);
+  }
+  int checked = data->is_database ? CLI_OK : cli_data_find(directory, file_name, &data->path);
   if (checked != CLI_OK) return checked;
-  cli_erasure_warn(directory);
-  data->read_only = access(directory, W_OK) != 0 || access(data->path, W_OK) != 0;
-  tp_sqlite_store_options options = {
-      .struct_size = sizeof options, .path = data->path, .existing_only = 1, .read_only = data->read_only};
-  tp_status status = tp_sqlite_store_open(&options, &data->store, &fault);
+  tp_status status = data->is_database ? open_database(data, &fault) : open_file(data, directory, &fault);
   if (status == TP_OK) status = tp_runtime_new(NULL, &data->names, &fault);
   if (status == TP_OK) return CLI_OK;
   int exit_status = cli_fault(data->path, status, &fault);

@@ -11,7 +11,8 @@
 typedef struct cli_data {
   tp_store *store;
   tp_runtime *names;
-  char *path;       /* of the file */
+  char *path; /* of the file; of a database its name as it was given */
+  bool is_database;
   bool read_only;   /* it cannot be written: a function of the store that would is NULL */
   tp_status status; /* why it was not opened */
 } cli_data;
@@ -29,7 +30,7 @@ int cli_data_check_hooks(const char *directory);
 int cli_data_check_option(const char *option, const char *directory);
 /** A file of a data directory that must be there. @param ret_path  freed by free(). @return likewise. */
 int cli_data_find(const char *directory, const char *file, char **ret_path);
-/** Opens the store of a directory, which must be there. @return likewise. */
+/** Opens the store of a directory or a database, which must be there. @return likewise. */
 int cli_data_open(const char *directory, cli_data *data);
 void cli_data_close(cli_data *data);
 

@@ -7,6 +7,11 @@
 #include "cli/common/message.h"
 #include "support/text.h"
 
+enum {
+  TAKE_ONE = CLI_RUN | CLI_CHAT | CLI_SERVE | CLI_RUNS | CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN | CLI_PLOT |
+             CLI_AUDIT | CLI_SHOW
+};
+
 bool cli_database_is(const char *data) {
   return data && (tp__begins(tp_text_of(data), "postgres://") || tp__begins(tp_text_of(data), "postgresql://"));
 }
@@ -19,28 +24,69 @@ static bool has_password(const char *data) {
 }
 
 int cli_database_check(const cli_command *command, const cli_arguments *arguments) {
-  bool takes_one = (command->bit & (CLI_RUN | CLI_CHAT | CLI_SERVE)) != 0, given = cli_database_is(arguments->data);
+  bool takes_one = (command->bit & TAKE_ONE) != 0, given = cli_database_is(arguments->data);
   bool has_directory = command->operand && strstr(command->operand, "DIR");
-  bool is_operand = false;
+  const char *operand = NULL;
   for (size_t i = 0; has_directory && i < arguments->operand_count; i++)
-    is_operand = is_operand || cli_database_is(arguments->operands[i]);
-  if (is_operand || (given && !takes_one)) {
-    cli_error(
-        "%s cannot use a database yet, only a directory: run, chat and serve keep sessions in --data postgres://…",
-        command->name);
+    if (cli_database_is(arguments->operands[i])) operand = arguments->operands[i];
+  if (!given && !operand) return CLI_OK;
+  if (!takes_one) {
+    cli_error("%s cannot use a database yet, only a directory", command->name);
     return CLI_USAGE;
   }
-  if (!given) return CLI_OK;
-  if (has_password(arguments->data)) {
+  if (has_password(operand ? operand : arguments->data)) {
     cli_error(
-        "--data has a password, which every user of this machine sees among the arguments: put it into "
-        "~/.pgpass, or into PGPASSWORD, and leave it out here");
+        "%s a password, which every user of this machine sees among the arguments: put it into ~/.pgpass, or into "
+        "PGPASSWORD, and leave it out here",
+        operand ? "the name of the database has" : "--data has");
     return CLI_USAGE;
   }
 #ifdef CLI_POSTGRES
   return CLI_OK;
 #else
-  cli_error("this turnphase was built without turnphase-postgres: --data takes a directory");
+  cli_error("this turnphase was built without turnphase-postgres: it takes a directory only");
   return CLI_USAGE;
 #endif
 }
+
+#ifdef CLI_POSTGRES
+
+tp_status cli_database_open(const char *data, bool existing_only, tp_log_fn log, void *log_ctx,
+                            tp_postgres **ret_database, tp_fault *fault) {
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = data, .existing_only = existing_only, .log = log, .log_ctx = log_ctx};
+  return tp_postgres_open(&options, ret_database, fault);
+}
+
+tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, tp_fault *fault) {
+  return tp_postgres_history(database, ret_history, fault);
+}
+
+tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) {
+  const tp_postgres_store_options options = {.struct_size = sizeof options, .content_hashes = 1};
+  return tp_postgres_store(database, &options, ret_store, fault);
+}
+
+void cli_database_close(tp_postgres *database) { tp_postgres_close(database); }
+
+#else /* cli_database_check() lets none pass */
+
+tp_status cli_database_open(const char *data, bool existing_only, tp_log_fn log, void *log_ctx,
+                            tp_postgres **ret_database, tp_fault *fault) {
+  (void)data, (void)existing_only, (void)log, (void)log_ctx, (void)ret_database, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, tp_fault *fault) {
+  (void)database, (void)ret_history, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) {
+  (void)database, (void)ret_store, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+void cli_database_close(tp_postgres *database) { (void)database; }
+
+#endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * database: a PostgreSQL database in the place of a data directory. It has sessions only, so far: run, chat and serve
- * take one, and every other command refuses it by name. */
+ * database: a PostgreSQL database in the place of a data directory. It has sessions, records and jobs: commands that
+ * need something else refuse it by name. */
 #ifndef CLI_DATABASE_H
 #define CLI_DATABASE_H
 
 #include "cli/common/options.h"
+#include "turnphase/postgres.h"
 
 /** Whether the word names a database: postgres://… or postgresql://…   @param data  may be NULL. */
 bool cli_database_is(const char *data);
@@ -13,5 +14,17 @@ bool cli_database_is(const char *data);
  *  @return CLI_OK; CLI_USAGE after naming what cannot take a database, or a password that every user of the machine
  *          sees. */
 int cli_database_check(const cli_command *command, const cli_arguments *arguments);
+
+/** Opens a database that cli_database_check() has let pass.
+ *  @param existing_only  its schema must be there.   @param log  may be NULL.
+ *  @param ret_database   the caller's.   @return as tp_postgres_open(). */
+tp_status cli_database_open(const char *data, bool existing_only, tp_log_fn log, void *log_ctx,
+                            tp_postgres **ret_database, tp_fault *fault) TP_MUST_USE;
+/** Its history. @return as tp_postgres_history(). */
+tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
+/** Its store. @return as tp_postgres_store(). */
+tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+/** Ends a reference. Accepts NULL. */
+void cli_database_close(tp_postgres *database);
 
 #endif

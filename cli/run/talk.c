@@ -20,7 +20,6 @@
 #include "cli/run/host.h"
 #include "support/clock.h"
 #include "support/lock.h"
-#include "turnphase/postgres.h"
 #include "turnphase/sqlite.h"
 
 /* ---- opening ---- */
@@ -39,8 +38,7 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
     cli_error("--system is for the models of the command line: give --model, or write system into the agents");
     status = CLI_USAGE;
   }
-  if (status == CLI_OK && arguments->durability > TP_DURABILITY_MEMORY &&
-      (!arguments->data || cli_database_is(arguments->data))) {
+  if (status == CLI_OK && arguments->durability > TP_DURABILITY_MEMORY && !arguments->data) {
     cli_error("--durability %s needs --data DIR: that is where records are kept",
               arguments->durability == TP_DURABILITY_SYNC ? "sync" : "async");
     status = CLI_USAGE;
@@ -67,30 +65,18 @@ static int open_data(cli_talk *talk) {
   return CLI_OK;
 }
 
-/* Of a command that was built with turnphase-postgres: cli_database_check() refuses it elsewhere. */
-static tp_status open_database(const cli_talk *talk, tp_history **ret_history, tp_fault *fault) {
-#ifdef CLI_POSTGRES
-  tp_postgres *database = NULL;
-  const tp_postgres_options options = {.struct_size = sizeof options,
-                                       .conninfo = talk->arguments->data,
-                                       .log = cli_log,
-                                       .log_ctx = (void *)(uintptr_t)talk->arguments};
-  tp_status status = tp_postgres_open(&options, &database, fault);
-  if (status == TP_OK) status = tp_postgres_history(database, ret_history, fault);
-  tp_postgres_close(database);
-  return status;
-#else
-  (void)talk, (void)ret_history, (void)fault;
-  return TP_ERR_USAGE;
-#endif
+/* One database of both. */
+static tp_status open_database(cli_talk *talk, tp_history **ret_history, tp_fault *fault) {
+  void *log_ctx = (void *)(uintptr_t)talk->arguments;
+  tp_status status = cli_database_open(talk->arguments->data, false, cli_log, log_ctx, &talk->database, fault);
+  return status == TP_OK ? cli_database_history(talk->database, ret_history, fault) : status;
 }
 
 static int open_history(cli_talk *talk) {
   tp_fault fault = {0};
   tp_history *history;
   bool in_database = cli_database_is(talk->arguments->data);
-  if (in_database)
-    cli_error("warning: a database keeps sessions only: records, jobs, tasks and memory are gone when this ends");
+  if (in_database) cli_error("warning: a database keeps no tasks and no memory: they are gone when this ends");
   tp_status status = in_database        ? open_database(talk, &history, &fault)
                      : talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
                                         : tp_history_memory_new(NULL, &history, &fault);
@@ -129,8 +115,9 @@ static int open_store(cli_talk *talk, tp_store **ret_store) {
                                      .content_hashes = 1};
   *ret_store = NULL;
   int exit_status = read_history_age(talk, &options.history_age_max_s);
-  if (exit_status != CLI_OK || !talk->store_path) return exit_status;
-  tp_status status = tp_sqlite_store_open(&options, ret_store, &fault);
+  if (exit_status != CLI_OK || (!talk->store_path && !talk->database)) return exit_status;
+  tp_status status = talk->database ? cli_database_store(talk->database, ret_store, &fault)
+                                    : tp_sqlite_store_open(&options, ret_store, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
 }
 
@@ -268,7 +255,9 @@ static bool count_job(void *ctx, const tp_job *job) {
 void cli_talk_report_open(const cli_talk *talk) {
   tp_job_query open = {.struct_size = sizeof open, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
   size_t count = 0;
-  if (!talk->store_path || tp_jobs_list(talk->runtime, &open, count_job, &count, NULL) != TP_OK || count == 0) return;
+  if ((!talk->store_path && !talk->database) || tp_jobs_list(talk->runtime, &open, count_job, &count, NULL) != TP_OK ||
+      count == 0)
+    return;
   cli_error(
       "warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
       "list %s",
@@ -289,6 +278,7 @@ void cli_talk_close(cli_talk *talk) {
   cli_follower_free(talk->follower);
   cli_host_close(talk->runtime);
   tp_shared_history_unref(talk->history);
+  cli_database_close(talk->database);
   cli_watch_fini(&talk->watch);
   free(talk->agents);
   free(talk->store_path);

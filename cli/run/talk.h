@@ -5,6 +5,7 @@
 #ifndef CLI_TALK_H
 #define CLI_TALK_H
 
+#include "cli/common/database.h"
 #include "cli/common/options.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/ask.h"
@@ -22,7 +23,8 @@ typedef struct cli_talk {
   tp_agent **agents;          /* each owns its models, which its sessions share */
   size_t agent_count, agents_capacity;
   cli_watch watch;
-  char *store_path, *memory_path; /* NULL: in memory */
+  tp_postgres *database;          /* of history and store; NULL: none */
+  char *store_path, *memory_path; /* NULL: in memory, or in the database */
   tp_question_fn ask;             /* set before it is opened: the channel of turns whose session has none; or NULL */
   void *ask_ctx;
   cli_ask *person; /* set before it is opened; NULL: no person answers what MCP servers ask */
