@@ -362,6 +362,9 @@ export interface RuntimeOptions extends options.TpRuntimeOptions {
   onLog?: (record: LogRecord) => void;
   /** How long running turns may take after close(); 5000. */
   drainMs?: number;
+  /** Whether the thread of the loop does the work of the library, too. A turn costs less then; what blocks in the
+   *  library blocks the loop. Left out: where there are no parts and no database, and no option that counts threads. */
+  pump?: boolean;
 }
 export class Agent {
   private constructor();

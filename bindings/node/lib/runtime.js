@@ -25,6 +25,16 @@ const ROW = 4,
   AT_ONCE = 64;
 const debug = debuglog('turnphase');
 
+// Options that count threads, which a runtime without threads does not take.
+const OF_THREADS = [
+  'engineWorkers',
+  'noEngineWorkers',
+  'handlerThreads',
+  'detachedThreads',
+  'toolThreads',
+  'abandonedThreadsMax',
+];
+
 /** The end of something that was submitted. */
 class End {
   constructor(resolve, reject) {
@@ -41,6 +51,7 @@ class End {
 /** What a runtime has in this environment: what its keys mean, and what is awaited. */
 class Host {
   isClosed = false;
+  isStarted = false;
   question;
   #kept = new Map();
   #lastKey = 0;
@@ -221,7 +232,7 @@ class Host {
 
   async close(limitMs) {
     try {
-      await this.submit((handle, key) => core.drain(handle, limitMs, key));
+      if (this.isStarted) await this.submit((handle, key) => core.drain(handle, limitMs, key));
     } finally {
       this.isClosed = true;
       for (const abort of this.#aborts.values())
@@ -315,21 +326,25 @@ class Runtime {
     this.#drainMs = drainMs;
   }
 
-  /** Opens a runtime: parts, database, onQuestion, onLog, drainMs, and members of tp_runtime_options. */
-  static async open({ parts = [], database, onQuestion, onLog, drainMs = 5000, ...options } = {}) {
+  /** Opens a runtime: parts, database, onQuestion, onLog, drainMs, and members of tp_runtime_options. pump: whether the
+   *  thread of the loop does the work of the library, too; left out: where there are no parts and no database, and no
+   *  option that counts threads. */
+  static async open({ parts = [], database, onQuestion, onLog, drainMs = 5000, pump, ...options } = {}) {
     if (!Array.isArray(parts) || !parts.every((part) => part instanceof Part))
       throw new TypeError('parts are memory(), files(), skills(), declaredHooks() and mcp()');
     if (database !== undefined && !(database instanceof Database)) throw new TypeError('database is sqlite(path)');
     for (const [name, given] of Object.entries({ onQuestion, onLog }))
       if (given !== undefined) functionOf(given, name);
+    pump ??= parts.length === 0 && database === undefined && !OF_THREADS.some((name) => options[name] !== undefined);
     const host = new Host(onLog);
     host.question = onQuestion;
-    await host.open(options, database?.options, onQuestion !== undefined);
+    await host.open({ pump, ...options }, database?.options, onQuestion !== undefined);
     const runtime = new Runtime(host, drainMs);
     try {
       for (const part of parts) await core.domainAdd(host.use(), part.kind, part.options, part.trusted);
       if (onQuestion) core.listen(host.use(), undefined, EVENT_BITS.get('question'), 0);
       await core.start(host.use());
+      host.isStarted = true;
     } catch (error) {
       await runtime.close({ drainMs: 0 });
       throw error;

@@ -134,7 +134,10 @@ typedef struct tpn_runtime {
   tp_inbox *inbox;
   tpb_logs *logs;
   uv_poll_t poll, log_poll;
-  uint32_t handles; /* of the two that are open */
+  bool is_pumped;       /* a runtime without threads, which was started: the next two are open */
+  uv_poll_t pump_poll;  /* something is ready */
+  uv_timer_t pump_time; /* its next deadline */
+  uint32_t handles;     /* that are open */
   napi_async_cleanup_hook_handle cleanup;
   napi_async_context context;
   napi_ref ready;

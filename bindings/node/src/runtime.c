@@ -11,6 +11,7 @@
 
 enum {
   AT_ONCE = 64,    /* pieces of work between two looks at the loop */
+  PUMPS = 4,       /* likewise: as often what was answered at once goes on at once */
   ROW_NUMBERS = 4, /* kind, key of what it is of, key of the turn, id of the call or kind of the end */
   INDEX_BITS = 20, /* of an id: the rest is the generation */
   SLOTS_FIRST = 64
@@ -318,6 +319,41 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
   (void)napi_close_handle_scope(env, scope);
 }
 
+static void on_pump_time(uv_timer_t *timer);
+
+/* Runs what is ready of a runtime without threads, and gives what comes of it to lib/. Functions that answer without
+ * waiting have answered when call_ready() returns, so that the next step of their turns is ready. */
+static void pump(tpn_runtime *runtime) {
+  napi_env env = runtime->env;
+  int wait_ms = 0;
+  uint32_t count = 1;
+  for (int i = 0; i < PUMPS && count && !runtime->is_ended; i++) {
+    napi_handle_scope scope;
+    napi_value payloads;
+    /* It fails where a thread that frees or waits pumps: then the descriptor says when to come again. */
+    if (tp_runtime_pump(runtime->runtime, AT_ONCE, &wait_ms, NULL) != TP_OK) return;
+    if (napi_open_handle_scope(env, &scope) != napi_ok) return;
+    count = take(env, runtime, &payloads);
+    if (count) call_ready(env, runtime, count, payloads);
+    (void)napi_close_handle_scope(env, scope);
+  }
+  if (runtime->is_ended || !runtime->is_pumped) return;
+  /* While something is ready the descriptor is readable: a timer of 0 ms would keep libuv from all else. */
+  if (wait_ms > 0) (void)uv_timer_start(&runtime->pump_time, on_pump_time, (uint64_t)wait_ms, 0);
+  else (void)uv_timer_stop(&runtime->pump_time);
+}
+
+static void on_pump_time(uv_timer_t *timer) {
+  tpn_runtime *runtime = timer->data;
+  if (!runtime->is_ended) pump(runtime);
+}
+
+static void on_pump(uv_poll_t *poll, int status, int events) {
+  tpn_runtime *runtime = poll->data;
+  (void)status, (void)events;
+  if (!runtime->is_ended) pump(runtime);
+}
+
 static napi_value log_object(napi_env env, const tpb_log_row *row, unsigned long lost) {
   napi_value object = NULL, number = NULL;
   const char *const names[] = {"message", "subscription", "turn_id", "session_id"};
@@ -388,11 +424,24 @@ static void close_polls(tpn_runtime *runtime) {
     runtime->is_polled = false;
     uv_close((uv_handle_t *)&runtime->poll, on_closed);
     uv_close((uv_handle_t *)&runtime->log_poll, on_closed);
+    if (runtime->is_pumped) {
+      uv_close((uv_handle_t *)&runtime->pump_poll, on_closed);
+      uv_close((uv_handle_t *)&runtime->pump_time, on_closed);
+    }
   } else if (runtime->cleanup) { /* it was never polled */
     (void)napi_remove_async_cleanup_hook(runtime->cleanup);
     runtime->cleanup = NULL;
     runtime_unref(runtime);
   }
+}
+
+/* It comes to nothing of the loop any more, except for log records. */
+static void stop_polls(tpn_runtime *runtime) {
+  if (!runtime->is_polled) return;
+  (void)uv_poll_stop(&runtime->poll);
+  if (!runtime->is_pumped) return;
+  (void)uv_poll_stop(&runtime->pump_poll);
+  (void)uv_timer_stop(&runtime->pump_time);
 }
 
 static void free_inbox(tpn_runtime *runtime) {
@@ -407,10 +456,8 @@ static void free_inbox(tpn_runtime *runtime) {
 static void on_cleanup(napi_async_cleanup_hook_handle handle, void *data) {
   tpn_runtime *runtime = data;
   (void)handle;
-  if (runtime->is_polled) {
-    (void)uv_poll_stop(&runtime->poll);
-    (void)uv_poll_stop(&runtime->log_poll);
-  }
+  stop_polls(runtime);
+  if (runtime->is_polled) (void)uv_poll_stop(&runtime->log_poll);
   runtime->is_ended = runtime->is_cleaned = true;
   if (runtime->jobs || runtime->is_closed) return; /* the last job closes it */
   tp_runtime_free(runtime->runtime);
@@ -603,9 +650,28 @@ static napi_value simple_job(napi_env env, napi_callback_info info, void (*run)(
   return tpn_job_start(env, job);
 }
 
+/* The loop pumps a runtime without threads from now on. */
+static napi_value started(napi_env env, tpn_job *job) {
+  tpn_runtime *runtime = job->runtime;
+  uv_loop_t *loop = NULL;
+  const int fd = job->status == TP_OK ? tp_runtime_fd(runtime->runtime) : -1;
+  if (fd < 0 || !runtime->is_polled || runtime->is_ended) return tpn_undefined(env);
+  const tp_fault fault = {.code = TP_ERR_SYSTEM, .message = "the loop of Node cannot poll the runtime"};
+  if (napi_get_uv_event_loop(env, &loop) != napi_ok || uv_poll_init(loop, &runtime->pump_poll, fd) != 0)
+    return tpn_throw(env, TP_ERR_SYSTEM, &fault);
+  (void)uv_timer_init(loop, &runtime->pump_time);
+  runtime->pump_poll.data = runtime->pump_time.data = runtime;
+  runtime->handles += 2;
+  runtime->is_pumped = true;
+  (void)uv_poll_start(&runtime->pump_poll, UV_READABLE, on_pump);
+  uv_unref((uv_handle_t *)&runtime->pump_poll); /* that of the inbox keeps the loop alive */
+  uv_unref((uv_handle_t *)&runtime->pump_time);
+  return tpn_undefined(env);
+}
+
 /* start(runtime) -> promise */
 static napi_value runtime_start(napi_env env, napi_callback_info info) {
-  return simple_job(env, info, start_runtime, NULL);
+  return simple_job(env, info, start_runtime, started);
 }
 
 static void free_runtime(tpn_job *job) { tp_runtime_free(job->runtime->runtime); }
@@ -622,7 +688,7 @@ static napi_value freed(napi_env env, tpn_job *job) {
   }
   napi_value logs = runtime->rows ? take_logs(env, runtime) : NULL;
   if (logs) call_ready(env, runtime, -1, logs);
-  if (runtime->is_polled) (void)uv_poll_stop(&runtime->poll);
+  stop_polls(runtime);
   if (runtime->is_polled) (void)uv_poll_stop(&runtime->log_poll);
   free_inbox(runtime);
   close_polls(runtime);
@@ -636,7 +702,7 @@ static napi_value runtime_free(napi_env env, napi_callback_info info) {
   const tp_fault fault = {.code = TP_ERR_USAGE, .message = "the runtime is in use: await what was begun"};
   if (!runtime) return NULL;
   if (runtime->jobs) return tpn_throw(env, TP_ERR_USAGE, &fault);
-  if (runtime->is_polled) (void)uv_poll_stop(&runtime->poll);
+  stop_polls(runtime);
   abandon_slots(runtime);
   napi_value promise = simple_job(env, info, free_runtime, freed);
   if (promise) runtime->is_ended = true;

@@ -5,6 +5,7 @@
 const assert = require('node:assert');
 const { execFile } = require('node:child_process');
 const fs = require('node:fs');
+const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
 const { promisify } = require('node:util');
@@ -56,6 +57,7 @@ test('nothing is kept of turns and registrations', async () => {
   const run = await program(
     `${SETUP}
     const fs = require('node:fs');
+const os = require('node:os');
     async function main() {
       const runtime = await Runtime.open();
       runtime.guard('tool.pre', { id: 'g' }, async (call) => { call.signal; call.payload(); return allow(); });
@@ -296,6 +298,45 @@ test('a runtime and a session are disposed', async () => {
   await runtime[dispose]();
   assert.ok(runtime.isClosed);
   assert.ok(allow() === allow());
+});
+
+test('the loop does the work of the library where nothing in it blocks', async () => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'pump-'));
+  const threads = () =>
+    fs
+      .readdirSync('/proc/self/task')
+      .map((task) => fs.readFileSync(`/proc/self/task/${task}/comm`, 'utf8'))
+      .filter((name) => /^tp-(engine|timer)/.test(name)).length;
+  const rows = [
+    [{}, true],
+    [{ pump: false }, false],
+    [{ engineWorkers: 1 }, false],
+    [{ toolThreads: 2 }, false],
+    [{ parts: [tp.files(folder)] }, false],
+    [{ database: tp.sqlite(path.join(folder, 'a.db')) }, false],
+    [{ database: tp.sqlite(path.join(folder, 'b.db')), pump: true }, true],
+  ];
+  try {
+    for (const [options, isPumped] of rows) {
+      const runtime = await Runtime.open(options);
+      runtime.tool('act', () => 'x');
+      const result = await oneTurn(runtime, calls(['act']));
+      assert.deepStrictEqual([result.text, threads() === 0], ['done: x', isPumped], JSON.stringify(options));
+      await runtime.close();
+    }
+    await assert.rejects(Runtime.open({ pump: true, engineWorkers: 1 }), /pump/);
+    await assert.rejects(Runtime.open({ pump: true, parts: [tp.files('/nonexistent')] }), /nonexistent/);
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
+});
+
+test('a deadline passes in the loop, where nothing else comes', async () => {
+  const runtime = await Runtime.open({ pump: true });
+  runtime.guard('tool.pre', { id: 'hangs', limitMs: 30 }, never);
+  runtime.tool('act', () => 'x');
+  assert.match((await oneTurn(runtime, calls(['act']))).text, /hook hangs blocked the action: timeout/);
+  await runtime.close();
 });
 
 test('the event loop is not blocked', () =>

@@ -31,6 +31,7 @@ async function oneTurn(runtime, model = saysHello, text = 'x', options = undefin
 async function withRuntime(options, run) {
   if (typeof options === 'function') [options, run] = [{}, options];
   const logged = [];
+  if (process.env.TURNPHASE_TEST_THREADS) options = { pump: false, ...options }; // the library has threads of its own
   const runtime = await Runtime.open({ onLog: (record) => logged.push(record), ...options });
   try {
     return await run(runtime, logged);
