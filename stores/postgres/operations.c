@@ -125,6 +125,12 @@ static bool is_needed_now(const tp__pg_flight *f, int64_t process) {
   return false;
 }
 
+static bool is_held_now(const tp__pg_flight *f, int64_t process) {
+  for (size_t i = 0; i < f->count; i++)
+    if (is_ours(f, i) && is_hold(of(f, i)) && f->works[i]->process == process) return true;
+  return false;
+}
+
 /* A beat renews the leases that turns and stores need, and ends the others; a claim renews that of its process in
  * time. */
 static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, bool beats, size_t *ret_renews, size_t *ret_leaves) {
@@ -135,7 +141,7 @@ static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, bool beats, s
     bool claims_now = is_needed_now(f, lease->process);
     bool is_old = lease->end_ns - now_ns < lease_ns * 2 / 3,
          is_needed = claims_now || lease->is_held || has_claims(pg, lease->process);
-    bool renews = is_needed && (beats || (claims_now && is_old));
+    bool renews = is_needed && (beats || (claims_now && is_old) || is_held_now(f, lease->process));
     lease->renewed_ns = renews ? now_ns + lease_ns : 0;
     lease->leaves = beats && !is_needed;
     *ret_renews += renews;

@@ -173,6 +173,11 @@ const tp_store tp__pg_store_face = {.struct_size = sizeof(tp_store),
                                     .jobs = tp__pg_jobs,
                                     .job_redrive = tp__pg_job_redrive,
                                     .job_discard = tp__pg_job_discard,
+                                    .tool_start = tp__pg_tool_start,
+                                    .tool_end = tp__pg_tool_end,
+                                    .task_put = tp__pg_task_put,
+                                    .task_take = tp__pg_task_take,
+                                    .task_settle = tp__pg_task_settle,
                                     .job_finish_all = tp__pg_job_finish_all,
                                     .job_insert_all = tp__pg_job_insert_all};
 

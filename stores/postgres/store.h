@@ -67,6 +67,19 @@ tp_status tp__pg_jobs(void *ctx, const tp_job_query *query, tp_job_each_fn each,
 tp_status tp__pg_job_redrive(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
 tp_status tp__pg_job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault);
 
+/* ---- calls of tools that are not idempotent (tool_starts.c) ---- */
+tp_status tp__pg_tool_start(void *ctx, const tp_tool_start_record *record, uint64_t *ret_start_id,
+                            tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault);
+tp_status tp__pg_tool_end(void *ctx, const tp_tool_end_record *record, tp_fault *fault);
+/** The turn has ended: what its calls said is not kept any more. 1 tp__pg_short_hash() of tenant, session and turn,
+ *  2 tenant, 3 session, 4 turn. */
+extern const char tp__pg_forget_results_sql[];
+
+/* ---- tasks (tasks.c) ---- */
+tp_status tp__pg_task_put(void *ctx, const tp_task_record *record, tp_fault *fault);
+tp_status tp__pg_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault);
+tp_status tp__pg_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault);
+
 /* ---- what processes leave whose lease has ended (recovery.c) ---- */
 tp_status tp__pg_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
 

@@ -639,6 +639,270 @@ TEST(records_never_wait_for_a_server_that_is_away_and_what_is_dropped_is_counted
   tp_store_free(store);
 }
 
+/* ---- jobs, calls of tools, tasks: what is done again is recognized ---- */
+
+static tp_job found_job;
+static int found_jobs, earlier_calls;
+
+static void note_job(void *ctx, const tp_job *job) {
+  (void)ctx;
+  found_jobs++;
+  found_job = *job; /* its numbers are looked at */
+}
+
+static bool note_listed(void *ctx, const tp_job *job) {
+  note_job(ctx, job);
+  return true;
+}
+
+static void note_earlier(void *ctx, const tp_tool_end_record *earlier) {
+  (void)ctx, (void)earlier;
+  earlier_calls++;
+}
+
+static void note_task(void *ctx, const tp_task_record *task) { *(int *)ctx += task->key.size > 0; }
+
+static void arm(int kind) { proxy.next = kind; }
+
+static uint64_t insert_job(tp_store *store, const char *key, int cut) {
+  const tp_job job = {.struct_size = sizeof job,
+                      .attempts_max = 3,
+                      .handler = TEXT("h"),
+                      .idempotency_key = tp_text_of(key),
+                      .order_key = tp_text_of(key)};
+  uint64_t id = 0;
+  bool existed = true;
+  arm(cut);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_false(existed);
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_true(existed);
+  return id;
+}
+
+static void claim_job(tp_store *store, uint64_t id, uint32_t attempt, int cut) {
+  const tp_job_claim request = {.struct_size = sizeof request, .lease_ms = 60000, .take = note_job, .count_max = 8};
+  int64_t next_ms;
+  found_jobs = 0;
+  arm(cut);
+  assert_int_equal(store->job_claim(store->ctx, &request, &next_ms, NULL), TP_OK);
+  assert_int_equal(found_jobs, 1);
+  assert_int_equal(found_job.id, id);
+  assert_int_equal(found_job.attempt, attempt);
+}
+
+static void finish_job(tp_store *store, tp_job_end end, tp_job_state want, int cut) {
+  const tp_job_finish request = {
+      .struct_size = sizeof request, .id = found_job.id, .claim = found_job.claim, .end = end, .reason = 1};
+  uint32_t state = 0;
+  arm(cut);
+  assert_int_equal(store->job_finish(store->ctx, &request, &state, NULL), TP_OK);
+  assert_int_equal(state, want);
+  assert_int_equal(store->job_finish(store->ctx, &request, &state, NULL),
+                   want == TP_JOB_QUEUED ? TP_ERR_STALE : TP_ERR_NOT_FOUND);
+}
+
+static size_t count_jobs(tp_store *store, uint32_t states) {
+  const tp_job_query query = {.struct_size = sizeof query, .states = states};
+  found_jobs = 0;
+  assert_int_equal(store->jobs(store->ctx, &query, note_listed, NULL, NULL), TP_OK);
+  return (size_t)found_jobs;
+}
+
+static void play_job(tp_store *store, const char *key, int cut) {
+  uint64_t id = insert_job(store, key, cut);
+  claim_job(store, id, 1, cut);
+  finish_job(store, TP_JOB_END_RETRY, TP_JOB_QUEUED, cut);
+  claim_job(store, id, 2, cut);
+  finish_job(store, TP_JOB_END_RELEASED, TP_JOB_QUEUED, cut);
+  claim_job(store, id, 2, cut);
+  finish_job(store, TP_JOB_END_FAILED, TP_JOB_DEAD, cut);
+  arm(cut);
+  assert_int_equal(store->job_redrive(store->ctx, id, 0, NULL), TP_OK);
+  claim_job(store, id, 1, cut);
+  finish_job(store, TP_JOB_END_SUCCEEDED, TP_JOB_SUCCEEDED, cut);
+  char other[16];
+  snprintf(other, sizeof other, "%s-2", key);
+  id = insert_job(store, other, cut);
+  arm(cut);
+  assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_ERR_NOT_FOUND);
+  assert_int_equal(count_jobs(store, 0), 0); /* none is open or dead */
+}
+
+static tp_status start_tool(tp_store *store, uint64_t turn, const char *session, uint64_t fence, uint64_t *ret_id) {
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = TEXT("turn")};
+  const tp_tool_start_record start = {.struct_size = sizeof start,
+                                      .process_run_id = 7,
+                                      .turn_number = turn,
+                                      .ids = ids,
+                                      .id_count = TP_ID_COUNT,
+                                      .tool = TEXT("pay"),
+                                      .arguments = TEXT("ten"),
+                                      .fence = fence};
+  *ret_id = 0;
+  earlier_calls = 0;
+  return store->tool_start(store->ctx, &start, ret_id, note_earlier, NULL, NULL);
+}
+
+static void play_calls(tp_store *store, const char *session, int cut) {
+  uint64_t first, second, none;
+  arm(cut);
+  assert_int_equal(start_tool(store, 1, session, 0, &first), TP_OK);
+  assert_true(first && !earlier_calls);
+  arm(cut);
+  assert_int_equal(start_tool(store, 1, session, 0, &second), TP_OK);
+  assert_true(second && second != first && !earlier_calls);
+  for (int i = 0; i < 2; i++) { /* the turn is run again: each of its calls is matched once */
+    arm(cut);
+    assert_int_equal(start_tool(store, 2, session, 0, &none), TP_OK);
+    assert_true(!none && earlier_calls == 1);
+  }
+  assert_int_equal(start_tool(store, 2, session, 0, &none), TP_OK);
+  assert_true(none && !earlier_calls);
+}
+
+static void play_task(tp_store *store, const char *key, int cut) {
+  const tp_task_record task = {
+      .struct_size = sizeof task, .key = tp_text_of(key), .tool = TEXT("pay"), .arguments = TEXT("ten")};
+  int taken = 0;
+  arm(cut);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_ERR_DUPLICATE_ID);
+  arm(cut);
+  assert_int_equal(store->task_take(store->ctx, task.key, note_task, &taken, NULL), TP_OK);
+  assert_int_equal(store->task_take(store->ctx, task.key, note_task, &taken, NULL), TP_ERR_BUSY);
+  assert_int_equal(taken, 1);
+  arm(cut);
+  assert_int_equal(store->task_settle(store->ctx, task.key, false, NULL), TP_OK);
+  assert_int_equal(store->task_settle(store->ctx, task.key, false, NULL), TP_ERR_NOT_FOUND);
+}
+
+TEST(each_change_of_a_store_is_made_once_whether_or_not_its_answer_is_lost) {
+  static const int kinds[] = {NO_FAULT, BEFORE_COMMIT, AFTER_COMMIT};
+  static const char *const keys[] = {"k1", "k2", "k3"};
+  tp_store *store = NULL;
+  tp_fault fault = {0};
+  tp_postgres *database = NULL;
+  start_proxy();
+  const tp_postgres_options options = {.struct_size = sizeof options, .conninfo = proxy.conninfo};
+  if (tp_postgres_open(&options, &database, &fault) != TP_OK) fail_msg("%s", fault.message);
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  tp_postgres_close(database);
+  int before = proxy.done;
+  for (size_t i = 0; i < COUNT(kinds); i++) {
+    play_job(store, keys[i], kinds[i]);
+    play_calls(store, keys[i], kinds[i]);
+    play_task(store, keys[i], kinds[i]);
+  }
+  assert_true(proxy.done - before >= 2 * 18);
+  arm(NO_FAULT);
+  tp_store_free(store);
+  stop_proxy();
+}
+
+/* A host claims a session; another one takes it over. What the first one's turn begins then is refused. */
+TEST(turn_whose_session_was_taken_over_begins_no_call_and_inserts_no_job) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_through(postgres_server.conninfo, &history);
+  tp_store *store = NULL;
+  list none = {.ids = NULL};
+  tp_history_claim claims[2];
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) {
+    const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 77};
+    claims[i] = (tp_history_claim){.struct_size = sizeof claims[i]};
+    const tp_history_load load = {.struct_size = sizeof load,
+                                  .session = TEXT("taken"),
+                                  .each = take_id,
+                                  .ctx = &none,
+                                  .owner = &owner,
+                                  .claim = &claims[i]};
+    assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  }
+  assert_true(claims[1].fence > claims[0].fence);
+  uint64_t id;
+  assert_int_equal(start_tool(store, 1, "taken", claims[0].fence, &id), TP_ERR_FENCED);
+  assert_int_equal(start_tool(store, 1, "taken", claims[1].fence, &id), TP_OK);
+  assert_true(id && !earlier_calls); /* the refused one has left nothing */
+  assert_int_equal(start_tool(store, 1, "unknown", 5, &id), TP_OK);
+  /* {"ids": ["", "", "", "taken"]}: tenant, agent, workspace, session */
+  static const char payload[] = "\x81\xa3ids\x94\xa0\xa0\xa0\xa5taken";
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("fenced"),
+                .order_key = TEXT("fenced"),
+                .payload = {payload, sizeof payload - 1},
+                .fence = claims[0].fence};
+  bool existed = true;
+  tp_fault fault = {0};
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, &fault), TP_ERR_FENCED);
+  assert_non_null(strstr(fault.message, "taken over"));
+  assert_int_equal(count_jobs(store, 0), 0);
+  job.fence = claims[1].fence;
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_false(existed);
+  job.fence = claims[0].fence;
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK); /* a known key wins */
+  assert_true(existed);
+  assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_OK);
+  tp_store_free(store);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+/* A process that stands still does not renew its lease: here its row is made to end. */
+TEST(jobs_of_a_process_whose_lease_has_ended_are_queued_again_or_dead) {
+  tp_history *history = NULL;
+  tp_store *stores[2];
+  tp_postgres *databases[2];
+  uint64_t id = 0;
+  bool existed;
+  for (int i = 0; i < 2; i++) {
+    const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = (uint64_t)(901 + i)};
+    databases[i] = open_through(postgres_server.conninfo, &history);
+    tp_history_free(history);
+    assert_int_equal(tp_postgres_store(databases[i], NULL, &stores[i], NULL), TP_OK);
+    assert_int_equal(stores[i]->open(stores[i]->ctx, &owner, NULL), TP_OK);
+  }
+  const tp_job job = {.struct_size = sizeof job,
+                      .attempts_max = 2,
+                      .handler = TEXT("h"),
+                      .idempotency_key = TEXT("left"),
+                      .order_key = TEXT("left")};
+  assert_int_equal(stores[0]->job_insert(stores[0]->ctx, &job, &id, &existed, NULL), TP_OK);
+  for (uint32_t attempt = 1; attempt <= 2; attempt++) {
+    tp_store_recovery recovered = {.struct_size = sizeof recovered};
+    claim_job(stores[0], id, attempt, NO_FAULT);
+    const tp_job claimed = found_job;
+    assert_int_equal(stores[1]->recover(stores[1]->ctx, &recovered, NULL), TP_OK);
+    assert_int_equal(recovered.jobs_requeued + recovered.jobs_dead, 0); /* it lives */
+    run_sql("UPDATE turnphase.process SET lease_end = clock_timestamp() - interval '1 s' WHERE id = 901");
+    recovered = (tp_store_recovery){.struct_size = sizeof recovered};
+    assert_int_equal(stores[1]->recover(stores[1]->ctx, &recovered, NULL), TP_OK);
+    assert_int_equal(recovered.jobs_requeued, attempt == 1);
+    assert_int_equal(recovered.jobs_dead, attempt == 2);
+    assert_true(recovered.owners >= 1);
+    const tp_job_finish late = {
+        .struct_size = sizeof late, .id = claimed.id, .claim = claimed.claim, .end = TP_JOB_END_SUCCEEDED};
+    uint32_t became;
+    assert_int_equal(stores[0]->job_finish(stores[0]->ctx, &late, &became, NULL),
+                     attempt == 1 ? TP_ERR_STALE : TP_ERR_NOT_FOUND);
+    tp_store_free(stores[0]); /* its process begins anew */
+    const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 901};
+    assert_int_equal(tp_postgres_store(databases[0], NULL, &stores[0], NULL), TP_OK);
+    assert_int_equal(stores[0]->open(stores[0]->ctx, &owner, NULL), TP_OK);
+  }
+  assert_int_equal(count_jobs(stores[1], 1u << TP_JOB_DEAD), 1);
+  assert_int_equal(found_job.reason, TP_REASON_CRASH);
+  assert_int_equal(stores[1]->job_discard(stores[1]->ctx, id, 0, NULL), TP_OK);
+  for (int i = 0; i < 2; i++) {
+    tp_store_free(stores[i]);
+    tp_postgres_close(databases[i]);
+  }
+}
+
 TEST_MAIN(count, arguments) {
   const char *lack = postgres_lack();
   if (lack) {

@@ -1534,7 +1534,7 @@ static tp_status settle_task(tp_store *store, const char *key, bool stays) {
 
 TEST(task_is_taken_once_until_it_is_settled) {
   char text[64];
-  tp_store *store = open_store(10);
+  tp_store *store = open_store(0);
   if (is_durable_kind(store->task_put && store->task_take && store->task_settle)) {
     assert_int_equal(take_task(store, "one", text), TP_ERR_NOT_FOUND);
     assert_int_equal(settle_task(store, "one", true), TP_ERR_NOT_FOUND);
@@ -1561,15 +1561,15 @@ TEST(task_is_taken_once_until_it_is_settled) {
 
 TEST(tasks_are_there_when_the_store_is_opened_again) {
   char text[64];
-  tp_store *store = open_store(10);
+  tp_store *store = open_store(0);
   bool keeps = store->task_put && kind->reopen;
   if (keeps) assert_int_equal(put_task(store, "waits", ""), TP_OK);
   if (keeps) assert_int_equal(put_task(store, "begun", ""), TP_OK);
   if (keeps) assert_int_equal(take_task(store, "begun", text), TP_OK);
   tp_store_free(store);
   if (!keeps) return;
-  store = reopen_store(10);
-  tp_store *other = reopen_store(10);
+  store = reopen_store(0);
+  tp_store *other = reopen_store(0);
   assert_int_equal(take_task(store, "begun", text), TP_ERR_BUSY);
   assert_int_equal(take_task(other, "waits", text), TP_OK);
   assert_int_equal(take_task(store, "waits", text), TP_ERR_BUSY);
@@ -1598,8 +1598,8 @@ static void *run_taker(void *arg) {
 
 TEST(task_that_many_threads_take_is_taken_once) {
   taker takers[8];
-  tp_store *store = open_store(10);
-  tp_store *other = store->task_put && kind->reopen ? reopen_store(10) : NULL;
+  tp_store *store = open_store(0);
+  tp_store *other = store->task_put && kind->reopen ? reopen_store(0) : NULL;
   for (int round = 0; store->task_put && round < 20; round++) {
     int taken = 0;
     assert_int_equal(put_task(store, "one", ""), TP_OK);
@@ -1706,7 +1706,7 @@ static uint64_t start_call(tp_store *store, uint64_t run, const char *turn, cons
 }
 
 TEST(call_of_a_turn_that_runs_again_is_not_begun_again) {
-  tp_store *store = open_store(10);
+  tp_store *store = open_store(0);
   if (is_durable_kind(store->tool_start && store->tool_end)) {
     earlier e;
     uint64_t paid = start_call(store, 1, "one", "ten", &e), open = start_call(store, 1, "one", "six", &e);
