@@ -39,6 +39,16 @@ case $language in
     python3 "$folder/generate.py" "$abi" >"$build/ffi.rs"
     rustc --edition 2021 "$build/guard.rs" -o "$build/guard" -L "native=$(dirname "$library")"
     LD_LIBRARY_PATH=$(dirname "$library") "$build/guard" ;;
+  go)
+    installed go cc pkg-config
+    mkdir -p "$made"
+    build=$(mktemp -d "$made/XXXXXX")
+    trap 'rm -rf "$build"' EXIT
+    printf '%s\n' 'Name: turnphase' 'Description: of this build' 'Version: 0' "Cflags: -I$root/include" \
+      "Libs: -L$(dirname "$library") -lturnphase" >"$build/turnphase.pc"
+    PKG_CONFIG_PATH=$build GOFLAGS=-mod=mod GOTOOLCHAIN=local \
+      go build -o "$build/guard" "$folder/guard.go" "$folder/turnphase.go"
+    LD_LIBRARY_PATH=$(dirname "$library") "$build/guard" ;;
   *)
     echo "binding.sh: there is no '$language'" >&2
     exit 2 ;;

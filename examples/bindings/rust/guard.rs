@@ -59,6 +59,24 @@ fn play() -> Result<()> {
     check("a guard denies", denied_by(&turn, "guard") && answered(&turn) && turn.reason == "not today");
     let turn = session.run("panic")?;
     check("a guard that panics denies", denied_by(&turn, "guard") && failed(&turn));
+    for (name, what) in [("waits", "an answer from another thread"), ("drops", "one that is dropped fails"),
+                         ("panics", "one whose function panics fails")] {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&seen);
+        host.add_async_tool(name, move |later| match name {
+            "waits" => { std::thread::spawn(move || later.answer("after a while")); }
+            "drops" => drop(later),
+            _ => panic!("an async tool that panics"),
+        })?;
+        let session = Session::open(&host, name, Model::script(name, "It is done.")?, move |event| {
+            if event.kind == TP_EVENT_TOOL_END {
+                said.lock().unwrap().push(unsafe { (*event.tool_result).kind });
+            }
+        })?;
+        let turn = session.run("hello")?;
+        let wanted = if name == "waits" { TP_TOOL_OK } else { TP_TOOL_HANDLER_ERROR };
+        check(what, turn.outcome == TP_TURN_COMPLETED && *seen.lock().unwrap() == [wanted]);
+    }
     host.add_with_match("strict", |call| call.deny("never"), || panic!("a match that panics"))?;
     let turn = session.run("hello")?;
     check("a match that panics denies", denied_by(&turn, "strict") && failed(&turn));

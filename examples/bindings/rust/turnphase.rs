@@ -61,7 +61,26 @@ impl Call {
 pub type Handler = Box<dyn Fn(&Call) -> i32 + Send + Sync>;
 pub type Match = Box<dyn Fn() -> bool + Send + Sync>;
 pub type ToolFn = Box<dyn Fn() -> i32 + Send + Sync>;
+pub type AsyncTool = Box<dyn Fn(Later) + Send + Sync>;
 pub type Listener = Box<dyn Fn(&tp_event) + Send + Sync>;
+
+/// The answer of a tool that comes later, from any thread: it holds no thread of the library. Where it is dropped
+/// without an answer, the call fails at once.
+pub struct Later(tp_token);
+unsafe impl Send for Later {}
+
+impl Later {
+    pub fn answer(self, said: &str) {
+        unsafe { tp_tool_complete(self.0, false, text(said), ptr::null_mut()) };
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Later {
+    fn drop(&mut self) {
+        unsafe { tp_token_abandon(self.0, ptr::null_mut()) };
+    }
+}
 
 fn answer(run: impl FnOnce() -> i32) -> i32 {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(TP_ANSWER_NONE)
@@ -73,6 +92,19 @@ unsafe extern "C" fn run_handler(run: *mut c_void, call: *mut c_void) -> i32 {
 
 unsafe extern "C" fn run_tool(run: *mut c_void, _: *mut c_void) -> i32 {
     answer(|| (*(run as *const ToolFn))())
+}
+
+unsafe extern "C" fn run_async_tool(run: *mut c_void, call: *mut c_void) -> i32 {
+    let mut token = tp_token::default();
+    let deferred = tp_tool_defer(call, ptr::null(), &mut token);
+    if deferred == TP_ANSWER_DEFERRED {
+        let later = Later(token);
+        answer(|| {
+            (*(run as *const AsyncTool))(later); // a panic drops it
+            TP_ANSWER_DONE
+        });
+    }
+    deferred
 }
 
 unsafe extern "C" fn run_match(run: *mut c_void, _: *const c_void) -> i32 {
@@ -150,6 +182,20 @@ impl Runtime {
                 });
                 call(|fault| unsafe { tp_hook_add(self.0, &hook, fault) })
             })
+        })
+    }
+
+    /// A tool whose function hands its answer on, to a thread or a task of an executor, and returns.
+    pub fn add_async_tool(&self, name: &str, run: impl Fn(Later) + Send + Sync + 'static) -> Result<()> {
+        let name = c(name);
+        give::<AsyncTool>(Box::new(run), |run| {
+            let tool = made!(tp_tool {
+                name: name.as_ptr(),
+                run: Some(run_async_tool),
+                ctx: run,
+                destroy: Some(destroy::<AsyncTool>),
+            });
+            call(|fault| unsafe { tp_tool_add(self.0, &tool, fault) })
         })
     }
 
