@@ -122,6 +122,8 @@ documents() {
   check 'apt-get update && ./dev demo && ./dev install'
   server='' # that of npx
   check 'apt-get install -y --no-install-recommends nodejs npm ca-certificates curl'
+  # A server of MCP does not get NODE_EXTRA_CA_CERTS: its environment is its own.
+  [ ! -f "$root/opt/ca.crt" ] || cat "$root/opt/ca.crt" >>"$root/etc/ssl/certs/ca-certificates.crt" || exit 1
   inside 'npx -y @modelcontextprotocol/server-filesystem /' </dev/null || {
     echo 'npx cannot fetch the MCP server: the one of the tests takes its place'
     check 'cc -D_GNU_SOURCE -I. tests/support/mcp_server.c -o /tmp/mcp_server'

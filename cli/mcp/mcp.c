@@ -272,7 +272,8 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
   if (listed != TP_OK) status = cli_fault("the tools", listed, &fault);
   for (size_t i = 0; status == CLI_OK && i < c->count; i++) status = ask_gates(c, c->names[i]);
   if (status == CLI_OK && c->count == 0) {
-    cli_error("%s%s has no tool", c->server ? "the server " : "no server", c->server ? c->server : "");
+    if (c->server) cli_error("the server %s has no tool", c->server);
+    else cli_error("the servers have no tool");
     status = CLI_NEGATIVE;
   }
   (void)!tp_runtime_drain(c->runtime, DRAIN_LIMIT_MS, &report, NULL);

@@ -149,7 +149,7 @@ class Reader:
         if mcp_server:
             self.script(place, 'bin/npx', 'exec %s' % shlex.quote(os.path.abspath(mcp_server)))
         else:
-            os.environ.setdefault('npm_config_cache', os.path.expanduser('~/.npm'))  # what npx has fetched
+            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # what npx has fetched
         self.script(place, 'bin/turnphase', '''
 case "$* " in *" openai:"*) set -- "$@" --base-url %s --key-env OPENAI_API_KEY ;; esac
 case "$* " in *" --http "*) ;; "serve "*) set -- "$@" --http 127.0.0.1:%d ;; esac

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 
-LIMIT_S = 60
+LIMIT_S = 60 if sys.argv[3:4] != [''] else 600  # npx may have to fetch the server
 FIRST_SENTENCE_WORDS = 25
 # What people have in ~/.claude/settings.json: a guard by exit code, and a log.
 SETTINGS = {'hooks': {
@@ -79,7 +79,7 @@ class Reader:
                 file.write(f'#!/bin/sh\nexec {shlex.quote(os.path.abspath(mcp_server))}\n')
             os.chmod(os.path.join(place, 'bin', 'npx'), 0o755)
         else:
-            os.environ.setdefault('npm_config_cache', os.path.expanduser('~/.npm'))  # what npx has fetched
+            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # what npx has fetched
             self.call['params'].update(name='files__read_text_file', arguments={'path': 'forbidden.txt'})
         self.environment = {**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config',
                             'PATH': place + '/bin:' + os.environ['PATH']}
