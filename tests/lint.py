@@ -452,6 +452,28 @@ def first_hour_names_tests(path, text, tree):
                 yield line, 'there is no %s' % file
 
 
+# Pages with lines for turnphase that no test runs as they stand, and why. Other tests play what they show.
+NOT_RUN = {
+    'docs/command/ask.md': 'the number of a question is known only when it is open; the how-to has the whole',
+    'docs/how-to/memory.md': 'needs an endpoint of embeddings',
+    'docs/mcp.md': 'needs a file of servers and a host that speaks MCP',
+    'docs/models.md': 'needs endpoints of several kinds',
+    'docs/overview.md': 'a list of forms, each with a page of its own',
+    'docs/serve.md': 'serves addresses that other machines reach',
+    'docs/tasks.md': 'needs a model that creates a task',
+}
+COMMANDS_BLOCK = re.compile(r'^```(\w*)\n(.*?)^```$|((?:^    \S[^\n]*\n)+)', re.M | re.S)
+
+
+def commands_are_run(path, text, tree):
+    """Lines for turnphase in a document are of the kind `sh`, which tests/integration/documents_test.py runs."""
+    if not re.match(r'docs/.*\.md$', path) or path in NOT_RUN:
+        return
+    for match in COMMANDS_BLOCK.finditer(text):
+        if match.group(1) != 'sh' and re.search(r'^ *turnphase \w', match.group(2) or match.group(3) or '', re.M):
+            yield line_of(text, match.start()), 'a block of commands is of the kind sh, or its page is in NOT_RUN'
+
+
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 # Style sheets, and words of other programs.
 NO_OPTIONS = ('cli/inspect/plot_page.c', 'cli/inspect/plot_svg.c', 'cli/run/changed.c')
@@ -806,6 +828,8 @@ FUNCTIONS = [
     (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | `unit/openai_calls`: `zzz_is_not_there` |\n'),
     (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | `tests/zzz.py` |\n'),
     (first_hour_names_tests, 'docs/first-hour.md', '| 1 | a | b | seen |\n'),
+    (commands_are_run, 'docs/zzz.md', '```\nturnphase runs ./kept\n```\n'),
+    (commands_are_run, 'docs/zzz.md', 'Such as\n\n    turnphase runs ./kept\n'),
     (seeds_are_played, 'tests/seeds/s4/zzz.yaml', 'id: zzz\n'),
     (seeds_are_played, 'tests/seeds/s4/interfaces/Zzz.ts', 'interface Zzz {}\n'),
     (architecture_shows_the_steps, 'docs/architecture.md', '# Architecture\n'),
