@@ -244,6 +244,7 @@ typedef enum tp_reason {
   TP_REASON_CANCELLED = 15,
   TP_REASON_NO_INBOX = 16,     /* failed: it names TP_INBOX_OF_SESSION, and the turn is of no session with an inbox */
   TP_REASON_POSTPONED = 17,    /* failed: it could not try, since what it needs is busy, full or out of reach */
+  TP_REASON_FENCED = 18,       /* failed: another process has taken over its turn's session, so its job is not stored */
   TP_REASON_MATCH = 32,        /* skipped: its own match */
   TP_REASON_DEPENDENCY = 33,   /* skipped: a required dependency did not succeed */
   TP_REASON_PHASE_FAILED = 34, /* skipped: the entry had failed or was denied before it */
@@ -866,8 +867,8 @@ typedef struct tp_store {
   /* ---- jobs ---- */
 
   /** Inserts and commits a queued job; id, claim, state and attempt are not read. A key that is known already
-   *  changes nothing and gives its id with *ret_existed = true.
-   *  @return TP_OK; TP_ERR_FULL when as many jobs are open as the store takes. */
+   *  changes nothing and gives its id with *ret_existed = true, whatever the job's fence.
+   *  @return TP_OK; TP_ERR_FENCED, as tp_job.fence says; TP_ERR_FULL when as many jobs are open as the store takes. */
   tp_status (*job_insert)(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
   /** Claims the oldest claimable job that the filter accepts: attempt + 1, a new claim token, a lease. A
    *  claim whose lease ran out may be claimed anew, or is a dead letter after its last attempt.
@@ -959,10 +960,11 @@ typedef struct tp_store {
   /** Inserts jobs as job_insert() does, in their order, in one transaction. May be NULL: then each is inserted by
    *  itself, by the thread that owns its turn. Of a store that is durable, turns that have a job to insert at the same
    *  time wait for it without a thread. May block.
-   *  @param jobs          count of them, at least one, with different keys.
+   *  @param jobs          count of them, at least one. Of several with one key the first is inserted, and the others
+   *                       give its id, and existed.
    *  @param ret_ids       of each its id, where its status is TP_OK.
    *  @param ret_existed   of each, where its status is TP_OK.
-   *  @param ret_statuses  of each what job_insert() returns: TP_OK or TP_ERR_FULL.
+   *  @param ret_statuses  of each what job_insert() returns: TP_OK, TP_ERR_FENCED or TP_ERR_FULL.
    *  @return TP_OK; else no job was inserted. */
   tp_status (*job_insert_all)(void *ctx, const tp_job *const *jobs, size_t count, uint64_t *ret_ids, bool *ret_existed,
                               tp_status *ret_statuses, tp_fault *fault);

@@ -69,7 +69,6 @@ struct tp__drive {
   int64_t left_until_ns;         /* the same for a call to the history that a turn has left */
   int64_t busy_pause_ns;         /* between two looks */
   bool has_appended;             /* or tried to */
-  bool is_fenced;                /* a store has said that the session was taken over: nothing more is begun */
   bool begun;
   bool shows_running;                 /* running.h: its store keeps what it does before it has ended */
   bool was_running;                   /* and was given a record of it */

@@ -399,7 +399,7 @@ static void tools_ended(tp__dispatch *dispatch) {
   d->tool_calls += (uint32_t)d->call_count;
   tp__dispatch_free(dispatch);
   if (!ok) tp__drive_no_memory(d);
-  else if (d->is_fenced) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
+  else if (d->turn->core.is_fenced) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
   else tp__drive_go(d, TP__STEP_TOOL_BATCH);
 }
 
@@ -533,6 +533,7 @@ static void append_ended(tp__host_call *call, tp_status status) {
   if (status == TP_OK && d->session->has_claim) {
     d->session->claim.position += call->request.message_count;
     d->session->has_claim = false; /* it ended with the append */
+    d->turn->core.fence = 0;
   }
   after_commit(d, status, call->message);
 }

@@ -71,7 +71,9 @@ static void note_refusal(tp__drive *d) {
 static bool stopped_by_phase(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   if (tp__drive_out_of_time(d)) return true;
-  if (d->phase.status != TP_OK) {
+  if (d->turn->core.is_fenced) { /* of the phase only its jobs may have said so */
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
+  } else if (d->phase.status != TP_OK) {
     tp__drive_stop(d, TP_TURN_FAILED, d->phase.status, tp_text_of(tp_status_text(d->phase.status)));
   } else if (result->outcome == TP_ERR_DENIED) {
     note_refusal(d);

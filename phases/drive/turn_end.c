@@ -80,8 +80,6 @@ static void report_end(tp__drive *d) {
   tp__ends_put(&ends);
 }
 
-void tp__drive_note_fence(tp__drive *d) { d->is_fenced = true; }
-
 static void end_turn(tp__drive *d) {
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
@@ -90,7 +88,7 @@ static void end_turn(tp__drive *d) {
 static void end_step(tp__drive *d) {
   tp_session *session = d->session;
   tp__running_end(d);
-  d->turn->core.jobs_process = d->turn->core.jobs_turn = 0;
+  d->turn->core.jobs_process = d->turn->core.jobs_turn = d->turn->core.fence = 0;
   tp__session_release_claim(session); /* where no append has ended it */
   session->last_outcome = d->outcome;
   session->last_code = d->code;

@@ -100,6 +100,7 @@ void tp__host_call_take_claim(tp__host_call *call) {
   assert(call->claim.fence && !call->session->has_claim);
   call->session->claim = call->claim;
   call->session->has_claim = true;
+  call->turn->fence = call->claim.fence;
   call->claim.fence = 0;
 }
 

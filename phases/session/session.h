@@ -85,10 +85,6 @@ struct tp_session {
 static inline bool tp__session_has_history(const tp_session *session) {
   return session->history.load || session->history.load_start;
 }
-/** Of the running turn's claim; 0: it has none. */
-static inline uint64_t tp__session_fence(const tp_session *session) {
-  return session->has_claim ? session->claim.fence : 0;
-}
 /** The agent of a turn that begins now: that which has taken the place of its own, if any. A nested turn has that of
  *  its parent, where both are of this session.
  *  @return referenced; NULL: bare. */

@@ -89,7 +89,7 @@ static void start_ended(tp__store_call *call, tp_status status) {
   if (status != TP_OK) {
     log_failure(k, "start", status);
     bool is_fenced = status == TP_ERR_FENCED;
-    if (is_fenced && slot->dispatch->turn->drive) tp__drive_note_fence(slot->dispatch->turn->drive);
+    if (is_fenced) slot->dispatch->turn->core.is_fenced = true;
     tp__toolcall_stop(slot, TP_TOOL_SHED, tp_text_of(is_fenced ? fenced : not_stored));
   } else if (k->earlier == TP_TOOL_NONE) {
     slot->start_id = k->start_id;
@@ -124,7 +124,6 @@ static void start(commit *k, tp_status (*work)(tp__store_call *call, void *store
 
 void tp__toolcall_commit_start(tp__tool_slot *slot) {
   const tp_tool_call *call = tp__toolcall_of(slot);
-  const tp__drive *drive = slot->dispatch->turn->drive;
   commit *k = commit_new(slot);
   tp_text arguments, call_id;
   bool copied = k && tp__arena_text(&k->call.arena, call->arguments, &arguments) &&
@@ -144,7 +143,7 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .call_id = call_id,
                                     .tool = slot->tool->name,
                                     .arguments = arguments,
-                                    .fence = drive ? tp__session_fence(slot->dispatch->turn->session) : 0};
+                                    .fence = slot->dispatch->turn->core.fence};
   start(k, put_start, start_ended);
 }
 

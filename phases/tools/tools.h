@@ -71,8 +71,6 @@ void tp__dispatch_check(const tp__dispatch *dispatch);
 
 /** running.c: a call's function begins. */
 void tp__drive_note_start(tp__drive *drive);
-/** turn_end.c: a store has said that the session was taken over. */
-void tp__drive_note_fence(tp__drive *drive);
 /** step_times.c: a call has its result. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
                          int64_t settled_ns);

@@ -290,6 +290,7 @@ static void detached(tp__entry *e, uint32_t index, tp__backlog_place where, tp_r
   }
   if (has_waited) e->now_ns = stamp(e);
   run->row.started_ns = run->row.ended_ns = e->now_ns;
+  if (refused == TP_REASON_FENCED) e->turn->is_fenced = true;
   if (refused == TP_REASON_SHED) {
     refuse_detached(e, index, run);
   } else if (refused == TP_REASON_KILL_SWITCH) { /* switched off since this entry looked */

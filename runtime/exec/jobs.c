@@ -666,6 +666,8 @@ static tp_reason reason_of_refusal(tp_status status) {
       return TP_REASON_SHED;
     case TP_ERR_NO_MEMORY:
       return TP_REASON_NO_MEMORY;
+    case TP_ERR_FENCED:
+      return TP_REASON_FENCED;
     default:
       return TP_REASON_STORE;
   }
@@ -812,7 +814,8 @@ bool tp__jobs_add(tp__entry *e, uint32_t index, const tp__payload *payload, cons
                 .handler = tp_text_of(node->handler_name),
                 .subscription = tp_text_of(node->subscription_name),
                 .idempotency_key = key,
-                .order_key = payload->ids[TP_ID_SESSION]};
+                .order_key = payload->ids[TP_ID_SESSION],
+                .fence = e->turn->fence};
   set_policies(&job, node);
   job_of_node of = {.entry = e,
                     .index = index,
@@ -837,7 +840,8 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
                 .handler = contribution->domain,
                 .subscription = contribution->domain,
                 .idempotency_key = contribution->key,
-                .order_key = contribution->text.size ? contribution->text : turn->ids[TP_ID_SESSION]};
+                .order_key = contribution->text.size ? contribution->text : turn->ids[TP_ID_SESSION],
+                .fence = turn->fence};
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =

@@ -79,11 +79,11 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   tp__a32_store_relaxed(&turn->busy, 0);
   tp__a32_store_relaxed(&turn->cancel_asked, 0);
   turn->cleared = true;
-  turn->is_cancelled = false;
+  turn->is_cancelled = turn->is_fenced = false;
   turn->parent = turn->origin = NULL;
   turn->inbox = NULL;
   turn->last_entry_id = turn->last_of_batch = 0;
-  turn->jobs_process = turn->jobs_turn = 0;
+  turn->jobs_process = turn->jobs_turn = turn->fence = 0;
   tp__list_init(&turn->entries);
   turn->records = (tp__record_batch){0};
   turn->cached_entry = NULL;
@@ -95,12 +95,12 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
  * its batch of entry ids is the next turn's. */
 static void reset(tp__turn *turn) {
   TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && !turn->inbox && !turn->jobs_turn &&
-             tp__list_empty(&turn->entries));
+             !turn->fence && tp__list_empty(&turn->entries));
   tp__strand_reset(&turn->strand);
   turn->sets = NULL;
   tp__a32_store_relaxed(&turn->busy, 0);
   tp__a32_store_relaxed(&turn->cancel_asked, 0);
-  turn->is_cancelled = false;
+  turn->is_cancelled = turn->is_fenced = false;
   if (turn->has_ids || turn->arena.next != turn->identity) clear_ids(turn, turn->runtime);
 }
 

@@ -244,6 +244,7 @@ static tp_status job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, b
   memory_store *store = ctx;
   tp_job desc;
   TP__TRY(tp__options_read(&desc, sizeof desc, theirs, "tp_job", fault));
+  desc.fence = 0; /* it has no sessions */
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_insert(&store->jobs, &desc, ret_id, ret_existed);
   tp__mutex_unlock(&store->mutex);

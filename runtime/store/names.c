@@ -55,6 +55,7 @@ const char *tp_reason_name(tp_reason reason) {
                                       [TP_REASON_CANCELLED] = "cancelled",
                                       [TP_REASON_NO_INBOX] = "no_inbox",
                                       [TP_REASON_POSTPONED] = "postponed",
+                                      [TP_REASON_FENCED] = "fenced",
                                       [TP_REASON_MATCH] = "match",
                                       [TP_REASON_DEPENDENCY] = "dependency",
                                       [TP_REASON_PHASE_FAILED] = "phase_failed",

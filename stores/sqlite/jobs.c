@@ -81,7 +81,7 @@ static void read_owner(tp_text payload, tp_text ret_owner[2]) {
       if (at == which[i] && tp_value_kind_of(walk.value) == TP_VALUE_TEXT) ret_owner[i] = tp_value_text(walk.value);
 }
 
-static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
+static int insert_row_locked(tp__sqlite_store *s, const tp_job *job, const tp_text owner[2]) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
   int64_t place = 0;
@@ -91,38 +91,38 @@ static int insert_row_locked(tp__sqlite_store *s, const tp_job *job) {
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 8);
   const tp_text texts[] = {job->handler, job->subscription, job->idempotency_key, job->order_key};
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 9, texts, 4);
-  tp_text owner[2] = {{NULL, 0}, {NULL, 0}};
-  read_owner(job->payload, owner);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 13, job->payload);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 14, owner, 2);
   return tp__sqlite_run(statement, rc);
-}
-
-static int insert_locked(tp__sqlite_store *s, const tp_job *job, int64_t *ret_id, bool *ret_existed, bool *ret_full) {
-  TP__LOCKED(&s->mutex);
-  sqlite3_stmt *find = s->statements[TP__FIND_KEY];
-  int64_t open = 0;
-  int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, job->idempotency_key), ret_id);
-  *ret_existed = rc == SQLITE_ROW;
-  *ret_full = false;
-  if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
-  rc = count_open_locked(s, &open);
-  *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
-  if (rc == SQLITE_OK && !*ret_full) rc = insert_row_locked(s, job);
-  *ret_id = sqlite3_last_insert_rowid(s->db);
-  return rc;
 }
 
 typedef struct insertion {
   tp__sqlite_store *s;
   tp_job job;
   int64_t id;
-  bool existed, is_full;
+  bool existed;
+  tp_status refusal; /* TP_OK, TP_ERR_FENCED or TP_ERR_FULL: then nothing was written */
 } insertion;
 
+/* A key that is known comes first: a job that is inserted once more finds itself, whatever happened since. */
 static int write_insertion(void *ctx) {
   insertion *i = ctx;
-  return insert_locked(i->s, &i->job, &i->id, &i->existed, &i->is_full);
+  sqlite3_stmt *find = i->s->statements[TP__FIND_KEY];
+  int64_t open = 0;
+  bool is_fenced = false;
+  tp_text owner[2] = {{NULL, 0}, {NULL, 0}};
+  i->refusal = TP_OK;
+  int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, i->job.idempotency_key), &i->id);
+  i->existed = rc == SQLITE_ROW;
+  if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
+  read_owner(i->job.payload, owner);
+  rc = tp__sqlite_look_for_fence_locked(i->s, owner, i->job.fence, &is_fenced);
+  if (rc == SQLITE_OK) rc = count_open_locked(i->s, &open);
+  if (is_fenced) i->refusal = TP_ERR_FENCED;
+  else if (open >= (int64_t)i->s->options.jobs_max) i->refusal = TP_ERR_FULL;
+  if (rc == SQLITE_OK && i->refusal == TP_OK) rc = insert_row_locked(i->s, &i->job, owner);
+  i->id = i->refusal == TP_OK ? sqlite3_last_insert_rowid(i->s->db) : 0;
+  return rc;
 }
 
 tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
@@ -130,7 +130,8 @@ tp_status tp__sqlite_job_insert(void *ctx, const tp_job *theirs, uint64_t *ret_i
   tp_status status = tp__struct_read(&i.job, sizeof i.job, theirs, "tp_job", fault);
   if (status == TP_OK) status = tp__store_write(i.s, write_insertion, &i, "insert a job", fault);
   if (status != TP_OK) return status;
-  if (i.is_full) return full(i.s, fault);
+  if (i.refusal == TP_ERR_FULL) return full(i.s, fault);
+  if (i.refusal != TP_OK) return tp__sqlite_refuse_fenced(i.s, fault);
   *ret_id = (uint64_t)i.id;
   *ret_existed = i.existed;
   return TP_OK;
@@ -161,7 +162,7 @@ tp_status tp__sqlite_job_insert_all(void *ctx, const tp_job *const *theirs, size
   if (status == TP_OK) status = tp__store_write(ctx, write_insertions, &all, "insert jobs", fault);
   for (size_t i = 0; status == TP_OK && i < count; i++) {
     const insertion *item = &all.items[i];
-    ret_statuses[i] = item->is_full ? TP_ERR_FULL : TP_OK;
+    ret_statuses[i] = item->refusal;
     ret_ids[i] = (uint64_t)item->id;
     ret_existed[i] = item->existed;
   }

@@ -208,6 +208,12 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
 tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *start, uint64_t *ret_start_id,
                                 tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault);
 tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault);
+/** Whether another turn has claimed the session since; of a session that the file does not have it is not known.
+ *  @param session  tenant and session.   @param fence  0: never. */
+int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence,
+                                     bool *ret_is_fenced);
+/** @return TP_ERR_FENCED */
+tp_status tp__sqlite_refuse_fenced(const tp__sqlite_store *s, tp_fault *fault);
 /** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids);
 

@@ -69,18 +69,22 @@ typedef struct starting {
   int64_t row;
 } starting;
 
-/* Whether another turn has claimed the session since; of a session that the file does not have it is not known. */
-static int look_for_fence_locked(tp__sqlite_store *s, const tp_tool_start_record *start, bool *ret_is_fenced) {
+int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence,
+                                     bool *ret_is_fenced) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_FENCE];
-  tp_text texts[] = {{NULL, 0}, {NULL, 0}};
-  if (TP_ID_TENANT < start->id_count) texts[0] = start->ids[TP_ID_TENANT];
-  if (TP_ID_SESSION < start->id_count) texts[1] = start->ids[TP_ID_SESSION];
-  int rc = tp__sqlite_bind_texts(find, 1, texts, 2);
+  *ret_is_fenced = false;
+  if (!fence) return SQLITE_OK;
+  int rc = tp__sqlite_bind_texts(find, 1, session, 2);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  *ret_is_fenced = rc == SQLITE_ROW && (uint64_t)sqlite3_column_int64(find, 0) != start->fence;
+  *ret_is_fenced = rc == SQLITE_ROW && (uint64_t)sqlite3_column_int64(find, 0) != fence;
   tp__sqlite_release(find);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+tp_status tp__sqlite_refuse_fenced(const tp__sqlite_store *s, tp_fault *fault) {
+  return tp__refuse(fault, TP_ERR_FENCED, s->path,
+                    "%s: the session was taken over by another process while its turn ran", s->path);
 }
 
 static int write_start(void *ctx) {
@@ -89,11 +93,13 @@ static int write_start(void *ctx) {
   bool is_fenced = false;
   sqlite3_free(w->end);
   w->end = NULL;
-  int looked = w->start.fence ? look_for_fence_locked(w->s, &w->start, &is_fenced) : SQLITE_OK;
+  tp_text session[] = {{NULL, 0}, {NULL, 0}};
+  if (TP_ID_TENANT < w->start.id_count) session[0] = w->start.ids[TP_ID_TENANT];
+  if (TP_ID_SESSION < w->start.id_count) session[1] = w->start.ids[TP_ID_SESSION];
+  int looked = tp__sqlite_look_for_fence_locked(w->s, session, w->start.fence, &is_fenced);
   if (looked != SQLITE_OK) return looked;
   if (is_fenced) {
-    w->hashed = tp__refuse(&w->fault, TP_ERR_FENCED, w->s->path,
-                           "%s: the session was taken over by another process while its turn ran", w->s->path);
+    w->hashed = tp__sqlite_refuse_fenced(w->s, &w->fault);
     return SQLITE_OK;
   }
   w->hashed = tp__sqlite_hash_locked(w->s, w->start.arguments, hash, &w->fault);

@@ -674,6 +674,30 @@ TEST(jobs_that_are_inserted_together_have_an_answer_each) {
   tp_store_free(store);
 }
 
+/* Two turns of one id may end at the same time: the key of a job of theirs is the same. */
+TEST(jobs_of_one_key_that_are_inserted_together_are_one) {
+  enum { JOBS = 5 };
+  static const char *const keys[JOBS] = {"twice", "other", "twice", "twice", "other"};
+  tp_store *store = open_store(0);
+  tp_job jobs[JOBS];
+  const tp_job *list[JOBS];
+  uint64_t ids[JOBS] = {0};
+  bool existed[JOBS] = {false};
+  tp_status statuses[JOBS];
+  for (int i = 0; i < JOBS; i++) {
+    jobs[i] = job_of(keys[i], keys[i]);
+    list[i] = &jobs[i];
+  }
+  assert_int_equal(store->job_insert_all(store->ctx, list, JOBS, ids, existed, statuses, NULL), TP_OK);
+  for (int i = 0; i < JOBS; i++) {
+    assert_int_equal(statuses[i], TP_OK);
+    assert_int_equal(existed[i], i > 1);
+    assert_int_equal(ids[i], ids[keys[i][0] == 'o']);
+  }
+  assert_true(ids[0] != ids[1] && open_jobs(store, "") == 2);
+  tp_store_free(store);
+}
+
 static bool accept_h(void *ctx, const tp_job *job) {
   (void)ctx;
   return tp_text_equal(job->handler, tp_text_of("h"));

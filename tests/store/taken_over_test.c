@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A turn whose session another process takes over while it runs: no tool call of it begins, no job of it is inserted,
+ * its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that the turn's model writes. */
+#include <sqlite3.h>
+
+#include "tests/support/test.h"
+#include "tests/support/directory.h"
+#include "tests/support/host.h"
+#include "tests/support/model.h"
+#include "turnphase/sqlite.h"
+
+FOR_EACH_TEST(make_directory, remove_directory);
+
+static int64_t sql(const char *statement) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *row = NULL;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 10000);
+  assert_int_equal(sqlite3_prepare_v2(db, statement, -1, &row, NULL), SQLITE_OK);
+  int64_t number = sqlite3_step(row) == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
+  sqlite3_finalize(row);
+  sqlite3_close(db);
+  return number;
+}
+
+enum { NEVER, WHILE_THE_MODEL_THINKS, AFTER_THE_APPEND };
+static int taken;
+static _Atomic int ran, jobs_ran;
+
+static void take_over(void) { (void)sql("UPDATE session SET owner = 77, epoch = epoch + 1, running = 1"); }
+
+static tp_answer run_tool(void *ctx, tp_tool_run *run) {
+  (void)ctx;
+  ran++;
+  const tp_tool_answer answer = {.struct_size = sizeof answer, .text = TEXT("done")};
+  return tp_tool_answer_with(run, &answer, NULL);
+}
+
+static tp_answer run_job(void *ctx, tp_call *call) {
+  (void)ctx, (void)call;
+  jobs_ran++;
+  return TP_ANSWER_DONE;
+}
+
+static tp_answer take_over_then(void *ctx, tp_call *call) {
+  (void)call;
+  if (taken == *(int *)ctx) take_over();
+  return TP_ANSWER_DONE;
+}
+
+static bool note_run(void *ctx, const tp_entry_record *record) {
+  tp_run_record run = {.struct_size = sizeof run};
+  for (uint32_t i = 0; i < record->run_count; i++)
+    if (record->run(record->source, i, &run) && strcmp(run.subscription, "job") == 0) *(tp_run_record *)ctx = run;
+  return true;
+}
+
+typedef struct ended {
+  tp_turn_outcome outcome;
+  tp_status code;
+  tp_run_record job;
+} ended;
+
+/* A turn of a model that calls a tool first, with a subscription that makes a job in a phase. */
+static ended play_turn(uint32_t phase_of_job, int when) {
+  static int thinks = WHILE_THE_MODEL_THINKS, after = AFTER_THE_APPEND;
+  static const tp_tool charge = {
+      .struct_size = sizeof charge, .name = "charge", .run = run_tool, .placement = TP_PLACEMENT_THREAD};
+  static const tp_tool *const list[] = {&charge};
+  static const tp_contribution bundle = {.struct_size = sizeof bundle,
+                                         .kind = TP_CONTRIBUTION_TOOL_BUNDLE,
+                                         .key = TEXT("b"),
+                                         .tools = list,
+                                         .tool_count = 1};
+  static act contributes = {.emits = &bundle, .emit_count = 1};
+  const hook hooks[] = {
+      {.id = "tools", .phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, .ctx = &contributes},
+      {.id = "thief", .phase = TP_PHASE_MODEL_PRE, .run = take_over_then, .ctx = &thinks, .slow = true},
+      {.id = "late", .phase = TP_PHASE_TURN_POST_TURN, .run = take_over_then, .ctx = &after, .slow = true},
+      {.id = "job",
+       .phase = phase_of_job,
+       .run = run_job,
+       .slow = true,
+       .optional_after = phase_of_job == TP_PHASE_TURN_POST_TURN ? "late" : NULL,
+       .sub = {.execution = TP_EXECUTION_BACKGROUND}}};
+  const reply replies[] = {
+      {.calls = {{.id = TEXT("c1"), .name = TEXT("charge"), .arguments = {"\x80", 1}}}, .call_count = 1},
+      {.text = "all done"}};
+  recorder *model = recorder_new(replies, 2);
+  tp_store *store = NULL;
+  tp_history *history = NULL;
+  const tp_sqlite_store_options of_store = {.struct_size = sizeof of_store, .path = path};
+  assert_int_equal(tp_sqlite_store_open(&of_store, &store, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  const tp_runtime_options options = {.struct_size = sizeof options, .store = store, .durability = TP_DURABILITY_SYNC};
+  tp_store reads = *store;
+  tp_runtime *runtime = open_runtime(&options);
+  add_hooks(runtime, hooks, COUNT(hooks));
+  const tp_session_options of_session = {
+      .struct_size = sizeof of_session, .id = "s", .model = recorder_model(model, false), .history = history};
+  tp_session *session = NULL;
+  assert_int_equal(tp_session_open(runtime, &of_session, &session, NULL), TP_OK);
+  const tp_turn_request request = {.struct_size = sizeof request, .id = "t", .text = TEXT("pay")};
+  const tp_turn_result *result = NULL;
+  taken = when;
+  ran = jobs_ran = 0;
+  assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
+  ended e = {.outcome = result->outcome, .code = result->code};
+  tp_turn_result_free(result);
+  assert_int_equal(tp_jobs_wait(runtime, "", 30000, NULL), TP_OK);
+  const tp_record_query query = {.struct_size = sizeof query, .phase = phase_of_job};
+  assert_int_equal(reads.records(reads.ctx, &query, note_run, &e.job, NULL), TP_OK);
+  e.job.subscription = e.job.handler = e.job.owner = NULL;
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+  recorder_free(model);
+  return e;
+}
+
+#define assert_job(ended, want_state, want_reason)                                   \
+  do {                                                                               \
+    assert_string_equal(tp_state_name((tp_state)(ended).job.state), want_state);     \
+    assert_string_equal(tp_reason_name((tp_reason)(ended).job.reason), want_reason); \
+  } while (0)
+
+TEST(turn_that_has_its_session_calls_its_tool_and_inserts_its_jobs) {
+  static const uint32_t phases[] = {TP_PHASE_MODEL_POST, TP_PHASE_TURN_STOP, TP_PHASE_TURN_POST_TURN};
+  for (size_t i = 0; i < COUNT(phases); i++) {
+    ended e = play_turn(phases[i], NEVER);
+    assert_int_equal(e.code, TP_OK);
+    assert_job(e, "backgrounded", "none");
+    assert_int_equal(ran, 1);
+    assert_int_equal(jobs_ran, phases[i] == TP_PHASE_MODEL_POST ? 2 : 1);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
+}
+
+TEST(turn_whose_session_was_taken_over_inserts_no_job_and_its_record_says_why) {
+  ended e = play_turn(TP_PHASE_MODEL_POST, WHILE_THE_MODEL_THINKS);
+  assert_int_equal(e.outcome, TP_TURN_FAILED);
+  assert_int_equal(e.code, TP_ERR_FENCED);
+  assert_job(e, "failed", "fenced");
+  assert_int_equal(sql("SELECT count(*) FROM job"), 0);
+  assert_int_equal(sql("SELECT count(*) FROM tool_start"), 0);
+  assert_int_equal(sql("SELECT count(*) FROM message"), 0);
+  assert_true(ran == 0 && jobs_ran == 0);
+}
+
+TEST(turn_whose_session_was_taken_over_begins_no_tool_call) {
+  ended e = play_turn(TP_PHASE_TURN_POST_TURN, WHILE_THE_MODEL_THINKS);
+  assert_int_equal(e.code, TP_ERR_FENCED);
+  assert_int_equal(sql("SELECT count(*) FROM tool_start"), 0);
+  assert_int_equal(sql("SELECT count(*) FROM message"), 0);
+  assert_int_equal(ran, 0);
+}
+
+/* What the turn said is acknowledged then: what follows from it is done, whoever has the session now. */
+TEST(job_of_a_turn_that_has_appended_is_inserted_though_another_process_has_the_session_since) {
+  ended e = play_turn(TP_PHASE_TURN_POST_TURN, AFTER_THE_APPEND);
+  assert_int_equal(e.code, TP_OK);
+  assert_job(e, "backgrounded", "none");
+  assert_int_equal(jobs_ran, 1);
+}
+
+/* ---- the store by itself ---- */
+
+static tp_job job_of_session(const char *key, const char *session, uint64_t fence, tp_writer **ret_writer) {
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .limit_ms = 100,
+                .handler = TEXT("h"),
+                .idempotency_key = tp_text_of(key),
+                .fence = fence};
+  assert_int_equal(tp_writer_new(NULL, ret_writer), TP_OK);
+  tp_writer *writer = *ret_writer;
+  tp_write_map(writer, 1);
+  tp_write_string(writer, "ids");
+  tp_write_array(writer, TP_ID_COUNT);
+  for (int i = 0; i < TP_ID_COUNT; i++) tp_write_string(writer, i == TP_ID_SESSION ? session : "");
+  assert_int_equal(tp_writer_finish(writer, &job.payload), TP_OK);
+  return job;
+}
+
+TEST(store_compares_the_fence_of_each_job_with_its_session) {
+  enum { JOBS = 5 };
+  static const struct {
+    const char *key, *session;
+    uint64_t fence;
+    tp_status status;
+  } rows[JOBS] = {{"old", "s", 6, TP_ERR_FENCED},
+                  {"own", "s", 7, TP_OK},
+                  {"none", "s", 0, TP_OK},
+                  {"unknown", "elsewhere", 3, TP_OK},
+                  {"newer", "s", 8, TP_ERR_FENCED}};
+  tp_store *store = NULL;
+  tp_history *history = NULL;
+  const tp_sqlite_store_options of_store = {.struct_size = sizeof of_store, .path = path};
+  assert_int_equal(tp_sqlite_store_open(&of_store, &store, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  (void)sql("INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES ('', 's', 0, 1, 7, 1)");
+  tp_writer *writers[JOBS], *again;
+  tp_job jobs[JOBS];
+  const tp_job *list[JOBS];
+  uint64_t ids[JOBS] = {0}, id = 0;
+  bool existed[JOBS] = {false};
+  tp_status statuses[JOBS];
+  tp_fault fault = {0};
+  for (int i = 0; i < JOBS; i++) {
+    jobs[i] = job_of_session(rows[i].key, rows[i].session, rows[i].fence, &writers[i]);
+    list[i] = &jobs[i];
+  }
+  assert_int_equal(store->job_insert_all(store->ctx, list, JOBS, ids, existed, statuses, NULL), TP_OK);
+  for (int i = 0; i < JOBS; i++) {
+    assert_int_equal(statuses[i], rows[i].status);
+    assert_int_equal(store->job_insert(store->ctx, &jobs[i], &id, &existed[i], &fault), rows[i].status);
+    if (rows[i].status == TP_OK) assert_true(existed[i] && id == ids[i]);
+    else assert_non_null(strstr(fault.message, "taken over"));
+  }
+  /* One that is inserted once more finds itself, whoever has the session since. */
+  tp_job own = job_of_session("own", "s", 5, &again);
+  assert_int_equal(store->job_insert(store->ctx, &own, &id, &existed[0], &fault), TP_OK);
+  assert_true(existed[0] && id == ids[1]);
+  assert_int_equal(sql("SELECT count(*) FROM job"), 3);
+  for (int i = 0; i < JOBS; i++) tp_writer_free(writers[i]);
+  tp_writer_free(again);
+  tp_history_free(history);
+  tp_store_free(store);
+}
+
+TEST_MAIN(count, arguments) { return test_main(count, arguments); }
