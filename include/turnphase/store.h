@@ -805,12 +805,14 @@ typedef struct tp_store {
 
   /** Called by tp_runtime_start() before any other function: makes the owner's row. When it fails, the start does. */
   tp_status (*open)(void *ctx, const tp_store_owner *owner, tp_fault *fault);
-  /** Called once after open: marks what processes that have ended left running as interrupted, or requeues it, as its
-   *  policy says. */
+  /** Called after open, before any other function. Marks what processes that have ended left running as interrupted, or
+   *  requeues it, as its policy says. Of a durable store it is called again and again while the runtime runs: every
+   *  7.5 s, or every half of job_lease_ms where that is less. So what a process leaves is found by another one that
+   *  lives; where nothing was left, such a call should write nothing. */
   tp_status (*recover)(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
   /** Commits what was recorded so far: durable at the return if the store is durable. */
   tp_status (*commit)(void *ctx, tp_fault *fault);
-  /** With durability ASYNC and SYNC, called once after recover: returns memory for `count` breadcrumbs, all zero, which
+  /** With durability ASYNC and SYNC, called once after the first recover: returns memory for `count` breadcrumbs, all zero, which
    *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
    *  one breadcrumb of its own. */
   tp_status (*breadcrumbs)(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);

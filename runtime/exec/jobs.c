@@ -15,6 +15,7 @@ enum {
   LIMIT_MS = 180000,
   PAUSE_MS = 200,
   POLL_MS = 500,
+  RECOVER_MS = 7500,
   STORE_PAUSE_MS = 5000,
   CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
   MESSAGE_BYTES_MAX = 200,
@@ -527,6 +528,19 @@ static bool clock_was_set_locked(tp__jobs *jobs) {
   return before_ns != 0 && (step_ns > CLOCK_STEP_NS || step_ns < -CLOCK_STEP_NS);
 }
 
+/* A process that died says nothing: those that live look. */
+static void recover(tp__jobs *jobs) {
+  tp_fault fault = {0};
+  int64_t half_ms = jobs->lease_ms / 2;
+  tp_status status = tp__runtime_recover(jobs->runtime, &fault);
+  if (status != TP_OK && !jobs->recovery_failed)
+    tp__log(jobs->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status},
+            "what processes that ended left in the store could not be looked for, and that is tried again: %s",
+            fault.message[0] ? fault.message : tp_status_text(status));
+  jobs->recovery_failed = status != TP_OK;
+  jobs->recover_at_ns = tp__deadline_after_ms(tp__now_ns(), (uint64_t)(half_ms < RECOVER_MS ? half_ms : RECOVER_MS));
+}
+
 /* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
 static bool run_timed_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
@@ -537,6 +551,7 @@ static bool run_timed_locked(tp__jobs *jobs) {
     changed_locked(jobs);
     tp__mutex_unlock(&jobs->mutex);
     tp__backlog_offer(jobs->runtime); /* other processes end jobs, too */
+    if (now_ns >= jobs->recover_at_ns) recover(jobs);
     tp__mutex_lock(&jobs->mutex);
     return true;
   }
@@ -629,6 +644,7 @@ tp_status tp__jobs_start(tp__jobs *jobs) {
   jobs->stop = jobs->cancelled = false;
   jobs->seen = 0;
   jobs->look_again_ns = 0;
+  jobs->recover_at_ns = tp__now_ns(); /* the start has, a moment ago: this finds those that died meanwhile */
   jobs->is_pumped = sched_of(jobs)->options.pumped;
   if (jobs->is_pumped) return TP_OK;
   const tp_store *store = tp__runtime_store(jobs->runtime);

@@ -5,7 +5,8 @@
  * there is a thread for are claimed by one call, and so are those ended that have ended meanwhile: a durable store has
  * one transaction for them, and one sync. Every third
  * of the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store
- * is durable other processes may insert and end jobs, so it looks again twice a second. It is the one thread of ours
+ * is durable other processes may insert and end jobs, so it looks again twice a second, and finds what a process left that has
+ * ended. It is the one thread of ours
  * that calls the job functions of the store but for the insert. Where the scheduler is pumped, the thread that pumps
  * takes its steps. Lock: `jobs`. */
 #ifndef TP__JOBS_H
@@ -32,6 +33,8 @@ typedef struct tp__jobs {
   int64_t renew_at_ns;   /* while there are some */
   bool renewal_failed;   /* that of some job did, and it was logged */
   int64_t poll_at_ns;    /* of a durable store: when it is looked at again whatever happens here */
+  int64_t recover_at_ns; /* likewise: when it is asked for what processes left that have ended */
+  bool recovery_failed;  /* the last one did, and it was logged */
   int64_t wall_ns;       /* by how much the wall clock stands above the monotonic one, as last seen */
   uint64_t seen;         /* the news that it claimed with */
   int64_t look_again_ns; /* when it claims though there are no news; TP__NEVER */

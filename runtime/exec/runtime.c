@@ -608,20 +608,13 @@ static tp_status name_owner(tp_runtime *runtime, tp_fault *fault) {
   return tp__store_left(&frame, runtime->store.open(tp__store_enter(&frame, runtime), &runtime->owner, fault));
 }
 
-static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
+tp_status tp__runtime_recover(tp_runtime *runtime, tp_fault *fault) {
   const tp_store *store = &runtime->store;
   tp_store_recovery found = {.struct_size = sizeof found};
-  tp__inside opens, frame;
-  tp__inside_enter(&opens, runtime, TP__THREAD_OPENS_STORE);
-  tp_status status = name_owner(runtime, fault);
-  if (status == TP_OK && store->recover)
-    status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
-  if (status == TP_OK && runtime->layer_ops->store_opened) status = runtime->layer_ops->store_opened(runtime, fault);
-  if (status == TP_OK && store->breadcrumbs && runtime->options.durability > TP_DURABILITY_MEMORY)
-    take_breadcrumbs(runtime);
-  tp__inside_leave(&opens);
-  if (status != TP_OK) return status;
-  if (found.owners > 0)
+  tp__inside frame;
+  if (!store->recover) return TP_OK;
+  tp_status status = tp__store_left(&frame, store->recover(tp__store_enter(&frame, runtime), &found, fault));
+  if (status == TP_OK && found.owners > 0)
     tp__log(
         runtime, TP_LOG_WARNING, NULL,
         "the store `%s` was left by %llu processes that are gone: %llu jobs were requeued, %llu are dead letters, "
@@ -629,7 +622,20 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
         store->name, (unsigned long long)found.owners, (unsigned long long)found.jobs_requeued,
         (unsigned long long)found.jobs_dead, (unsigned long long)found.turns_interrupted,
         (unsigned long long)found.entries_interrupted, (unsigned long long)found.crash_suspects);
-  return TP_OK;
+  return status;
+}
+
+static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
+  const tp_store *store = &runtime->store;
+  tp__inside opens;
+  tp__inside_enter(&opens, runtime, TP__THREAD_OPENS_STORE);
+  tp_status status = name_owner(runtime, fault);
+  if (status == TP_OK) status = tp__runtime_recover(runtime, fault);
+  if (status == TP_OK && runtime->layer_ops->store_opened) status = runtime->layer_ops->store_opened(runtime, fault);
+  if (status == TP_OK && store->breadcrumbs && runtime->options.durability > TP_DURABILITY_MEMORY)
+    take_breadcrumbs(runtime);
+  tp__inside_leave(&opens);
+  return status;
 }
 
 /* The first start opens the store, without any lock held; any other waits for it. */

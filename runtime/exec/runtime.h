@@ -114,6 +114,8 @@ tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops
 void tp__runtime_free_unstarted(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
+/** Has the store recover what processes left that have ended, and logs what it found.   Blocks: as the store does. */
+tp_status tp__runtime_recover(tp_runtime *runtime, tp_fault *fault);
 /** A drain waits for what signals no end: up to a millisecond. Where the runtime is pumped, the caller pumps. */
 void tp__runtime_poll_interval(tp_runtime *runtime);
 static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *runtime) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which processes have the file open: a row each, which is deleted when the store is closed. A row whose process is
- * gone was left by one that ended without that: its running jobs are queued again, or dead letters after their last
- * attempt, and its running turns and entries are interrupted. All processes of one file must see each other's numbers
- * (one PID namespace). */
+ * gone was left by one that ended without that. A process that starts, or one that lives, finds it: its running jobs
+ * are queued again, or dead letters after their last attempt, and its running turns and entries are interrupted. All
+ * processes of one file must see each other's numbers (one PID namespace). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "stores/sqlite/sqlite.h"
+
+static const char processes_sql[] = "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id";
 
 /** What /proc says of a process. */
 typedef struct process_look {
@@ -124,8 +126,7 @@ int tp__sqlite_left_process(const tp__sqlite_store *s, sqlite3 *db, int64_t proc
 int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id) {
   sqlite3_stmt *rows = NULL;
   *ret_process_id = 0;
-  int rc = sqlite3_prepare_v2(db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1, &rows,
-                              NULL);
+  int rc = sqlite3_prepare_v2(db, processes_sql, -1, &rows, NULL);
   if (rc == SQLITE_OK) rc = find_live(s, rows, (int64_t)s->process_run_id, ret_process_id);
   sqlite3_finalize(rows);
   return rc;
@@ -210,8 +211,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   int64_t audits_before = 0;
   int rc = tp__sqlite_once(s->db, "SELECT coalesce(max(row), 0) FROM audit", NULL, 0, &audits_before);
   if (rc == SQLITE_OK)
-    rc = sqlite3_prepare_v2(s->db, "SELECT id, process_id, process_started, boot_id FROM process ORDER BY id", -1,
-                            &rows, NULL);
+    rc = sqlite3_prepare_v2(s->db, processes_sql, -1, &rows, NULL);
   while (rc == SQLITE_OK) {
     rc = next_gone_locked(s, rows, &process, &by_itself);
     if (rc != SQLITE_ROW) break;
@@ -226,16 +226,34 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   return rc == SQLITE_DONE ? tp__sqlite_bound_pauses_locked(s, tp__wall_ms()) : rc;
 }
 
+/* Read without the file's lock, which other processes wait for. */
+static int any_gone_locked(tp__sqlite_store *s, bool *ret_any) {
+  TP__LOCKED(&s->mutex);
+  sqlite3_stmt *rows = NULL;
+  int64_t process;
+  bool by_itself;
+  int rc = sqlite3_prepare_v2(s->db, processes_sql, -1, &rows, NULL);
+  if (rc == SQLITE_OK) rc = next_gone_locked(s, rows, &process, &by_itself);
+  sqlite3_finalize(rows);
+  *ret_any = rc == SQLITE_ROW;
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault) {
   tp__sqlite_store *s = ctx;
   tp_store_recovery found = {.struct_size = sizeof found};
   tp_status status = TP_OK;
   tp__lock_acquire(&s->mutex);
-  int rc = tp__sqlite_begin(s->db);
-  if (rc == SQLITE_OK) rc = recover_locked(s, &found);
-  rc = tp__sqlite_end(s->db, rc);
+  bool is_needed = !s->has_recovered;
+  int rc = is_needed ? SQLITE_OK : any_gone_locked(s, &is_needed);
+  if (rc == SQLITE_OK && is_needed) {
+    rc = tp__sqlite_begin(s->db);
+    if (rc == SQLITE_OK) rc = recover_locked(s, &found);
+    rc = tp__sqlite_end(s->db, rc);
+    s->has_recovered = s->has_recovered || rc == SQLITE_OK;
+  }
   if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "recover what processes left that are gone", rc, fault);
-  else tp__sqlite_breadcrumbs_sweep_locked(s);
+  else if (is_needed) tp__sqlite_breadcrumbs_sweep_locked(s);
   tp__lock_release(&s->mutex);
   if (status != TP_OK) return status;
   return tp__sqlite_show(ret_recovery, &found, sizeof found);

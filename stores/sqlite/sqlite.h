@@ -113,6 +113,7 @@ typedef struct tp__sqlite_store {
   bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */
   char boot_id[65];
+  bool has_recovered;         /* once: later it looks first whether there is something */
   tp_breadcrumb *breadcrumbs; /* mapped; NULL: none */
   size_t breadcrumb_count;
   int64_t claimed_ms;       /* the time of the last claim: an earlier one comes by a clock that was set back */

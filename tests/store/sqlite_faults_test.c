@@ -819,6 +819,43 @@ TEST(an_entry_that_ran_when_its_store_was_closed_is_interrupted_later) {
   tp_store_free(store);
 }
 
+static void run_on_this_boot(int says) {
+  tp_store *store = open_with(0);
+  bool ok = own(store, owner_of(11, getpid(), 0, "")) == TP_OK && leave_things_running(store, 11);
+  (void)!write(says, "x", ok ? 1 : 0);
+}
+
+static int64_t number_of(const char *statement) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *row = NULL;
+  int64_t number = -1;
+  assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 10000);
+  assert_int_equal(sqlite3_prepare_v2(db, statement, -1, &row, NULL), SQLITE_OK);
+  if (sqlite3_step(row) == SQLITE_ROW) number = sqlite3_column_int64(row, 0);
+  sqlite3_finalize(row);
+  sqlite3_close(db);
+  return number;
+}
+
+/* It looks twice a second at most. */
+TEST(what_a_process_left_is_found_by_one_that_lives) {
+  static const char left_running[] = "SELECT (SELECT count(*) FROM process WHERE id = 11)"
+                                     " + (SELECT count(*) FROM job WHERE state = 2)"
+                                     " + (SELECT count(*) FROM running WHERE state = 2)";
+  child c = start(run_on_this_boot);
+  const tp_runtime_options options = {
+      .struct_size = sizeof options, .store = open_with(0), .job_lease_ms = 300, .log = add_line, .log_ctx = &lines};
+  tp_runtime *runtime = open_runtime(&options);
+  assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
+  usleep(700000); /* it has looked once more: the process lives */
+  assert_int_equal(number_of(left_running), 3);
+  end(c, SIGKILL);
+  while (number_of(left_running) > 0) usleep(10000);
+  close_runtime(runtime);
+  assert_non_null(strstr(lines.text, "was left by 1 processes that are gone: 1 jobs were requeued"));
+}
+
 static tp_job claimed;
 static void take_numbers(void *ctx, const tp_job *job) {
   (void)ctx;
