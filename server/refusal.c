@@ -43,6 +43,7 @@ static const struct row {
     {TP_ERR_SHUTDOWN, 503, "shutting_down"},
     {TP_ERR_NO_MEMORY, 503, "overloaded"},
     {TP_ERR_BUSY, 409, "session_busy"},
+    {TP_ERR_FENCED, 409, "session_taken_over"},
     {TP_ERR_EXISTS, 409, "idempotency_conflict"},
     {TP_ERR_TOO_LARGE, 413, "request_too_large"},
     {TP_ERR_TIMEOUT, 504, "timeout"},
@@ -98,7 +99,8 @@ void tp__refusal_of_turn(const tp_runtime *runtime, tp__refusal *refusal, const 
   if (result->outcome == TP_TURN_TIMED_OUT) code = TP_ERR_TIMEOUT;
   if (result->phase && result->outcome != TP_TURN_TIMED_OUT) fill_of_guard(runtime, refusal, result);
   else fill_of(refusal, code, result->reason);
-  refusal->ran = result->started_ns != 0;
+  refusal->ran = result->started_ns != 0 && result->code != TP_ERR_BUSY; /* then it has not had its session */
+  refusal->retry_ms = result->retry_ms;
 }
 
 /* ---- what is sent ---- */
@@ -125,7 +127,10 @@ void tp__refusal_answer(const tp__refusal *refusal, tp__http_request *request) {
   size_t count = 1;
   tp__bytes body = {0};
   bool may_repeat = !refusal->ran && (refusal->status == 429 || refusal->status == 503 || refusal->status == 409);
-  if (may_repeat) fields[count++] = (tp__http_field){"Retry-After", "1"};
+  char seconds[24];
+  snprintf(seconds, sizeof seconds, "%llu",
+           (unsigned long long)(refusal->retry_ms > 0 ? (refusal->retry_ms - 1) / 1000 + 1 : 1));
+  if (may_repeat) fields[count++] = (tp__http_field){"Retry-After", seconds};
   else fields[count++] = (tp__http_field){"x-should-retry", "false"};
   if (refusal->status == 401) fields[count++] = (tp__http_field){"WWW-Authenticate", "Bearer"};
   if (refusal->allow) fields[count++] = (tp__http_field){"Allow", refusal->allow};

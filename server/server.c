@@ -282,6 +282,9 @@ static tp_status check_options(const tp_server_options *o, tp_fault *fault) {
     return tp__refuse(fault, TP_ERR_USAGE, "on_request_ctx", "on_request_ctx is set, and on_request is NULL");
   if (o->on_begin_ctx && !o->on_begin)
     return tp__refuse(fault, TP_ERR_USAGE, "on_begin_ctx", "on_begin_ctx is set, and on_begin is NULL");
+  if (o->busy > TP_BUSY_WAIT || (o->busy_wait_ms && o->busy != TP_BUSY_WAIT))
+    return tp__refuse(fault, TP_ERR_USAGE, "busy", "busy is %u: it must be a tp_busy; busy_wait_ms is of TP_BUSY_WAIT",
+                      o->busy);
   if (o->address && !tp__is_this_machine(o->address) && o->key_count == 0)
     return tp__refuse(fault, TP_ERR_USAGE, o->address,
                       "%s is reached from other machines: set tp_server_options.keys, or listen on 127.0.0.1",

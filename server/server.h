@@ -42,6 +42,7 @@ typedef struct tp__refusal {
   const char *phase;              /* of the hook; NULL: none */
   const char *allow;              /* methods, of a 405; NULL: none */
   char hook[TP_ID_BYTES_MAX + 1]; /* that denied or failed; empty: none */
+  uint64_t retry_ms;              /* when it may be sent again; 0: not known */
   bool ran;                       /* the turn began: a client that sends it again repeats what it did */
   char message[TP_FAULT_MESSAGE_SIZE];
 } tp__refusal;

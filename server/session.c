@@ -120,6 +120,8 @@ static tp_status open_session(const tp__server_session *s, tp_agent *agent, tp_s
                                 .tenant = s->tenant[0] ? s->tenant : NULL,
                                 .agent = agent,
                                 .environment = s->server->options.environment,
+                                .busy = s->is_kept ? s->server->options.busy : TP_BUSY_REFUSE,
+                                .busy_wait_ms = s->is_kept ? s->server->options.busy_wait_ms : 0,
                                 .history = s->is_kept ? NULL : &no_history,
                                 .shared_history = s->is_kept ? s->server->options.shared_history : NULL,
                                 .on_event = tp__exchange_event};

@@ -402,6 +402,7 @@ static int open_session(cli_chat *chat) {
                                 .agent = cli_talk_find_agent(&chat->talk, NULL),
                                 .shared_history = chat->talk.history,
                                 .busy = (uint32_t)chat->arguments->busy,
+                                .busy_wait_ms = chat->arguments->busy_wait_ms,
                                 .ask = chat->may_ask ? ask_person : NULL,
                                 .ask_ctx = chat->may_ask ? chat : NULL};
   cli_talk_compact(chat->arguments, &options);

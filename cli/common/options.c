@@ -114,6 +114,17 @@ static bool take_one_of(cli_arguments *arguments, const struct row *row, const c
   return which >= 0;
 }
 
+static bool take_busy(cli_arguments *arguments, const struct row *row, const char *value) {
+  static const char wait_for[] = "wait:";
+  const struct row bound = {.name = row->name, .target = {.least = 1, .greatest = INT32_MAX}};
+  bool has_bound = strncmp(value, wait_for, sizeof wait_for - 1) == 0;
+  bool ok = has_bound || strcmp(value, "refuse") == 0 || strcmp(value, "wait") == 0;
+  arguments->busy = value[0] == 'w' ? TP_BUSY_WAIT : TP_BUSY_REFUSE;
+  arguments->busy_wait_ms = 0;
+  if (!ok) cli_error("--%s is refuse, wait or wait:MS, not '%s'", row->name, value);
+  return ok && (!has_bound || read_number(&bound, value + sizeof wait_for - 1, &arguments->busy_wait_ms));
+}
+
 static bool take_money(cli_arguments *arguments, const struct row *row, const char *value) {
   int64_t micros = 0;
   bool ok = cli_money_read(tp_text_of(value), &micros) && micros > 0;

@@ -170,6 +170,7 @@ typedef struct cli_arguments {
   cli_mcp_changed mcp_changed;
   tp_if_exists if_exists;
   tp_busy busy;
+  uint32_t busy_wait_ms;    /* of --busy wait:MS; 0: not given */
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;
   uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */

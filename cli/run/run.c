@@ -267,6 +267,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                 .agent = cli_talk_find_agent(&p->talk, turn->agent),
                                 .shared_history = p->talk.history,
                                 .busy = (uint32_t)p->arguments->busy,
+                                .busy_wait_ms = p->arguments->busy_wait_ms,
                                 .ask = p->questions ? tp_sqlite_questions_put
                                        : p->may_ask ? cli_ask_put
                                                     : NULL,

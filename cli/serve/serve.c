@@ -139,6 +139,8 @@ static int start_server(serving *s, const char *default_agent) {
                                      .default_agent = default_agent,
                                      .turn_limit_ms = a->limits.time_s * 1000,
                                      .goes_on = a->goes_on,
+                                     .busy = (uint32_t)a->busy,
+                                     .busy_wait_ms = a->busy_wait_ms,
                                      .admin_key = s->setup->admin_keys.items[0],
                                      .on_request = s->access_log ? cli_access_log_put : NULL,
                                      .on_request_ctx = s->access_log,

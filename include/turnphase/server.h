@@ -133,6 +133,10 @@ typedef struct tp_server_options {
   tp_server_begin_fn on_begin;
   /** TP_ERR_USAGE without on_begin. */
   void *on_begin_ctx;
+  /** Of sessions of clients, as tp_session_options.busy and busy_wait_ms: a request whose session a turn of another
+   *  process has is refused (409, with the rest of that process's lease as Retry-After), or waits. TP_BUSY_WAIT needs a
+   *  history that is shared. TP_ERR_USAGE for any other number, and for busy_wait_ms without TP_BUSY_WAIT. */
+  uint32_t busy, busy_wait_ms;
 } tp_server_options;
 
 /** Starts a server.

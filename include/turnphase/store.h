@@ -812,9 +812,9 @@ typedef struct tp_store {
   tp_status (*recover)(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
   /** Commits what was recorded so far: durable at the return if the store is durable. */
   tp_status (*commit)(void *ctx, tp_fault *fault);
-  /** With durability ASYNC and SYNC, called once after the first recover: returns memory for `count` breadcrumbs, all zero, which
-   *  stays until destroy. After the death of the process a recovery reads it. Each of the first `count` threads writes
-   *  one breadcrumb of its own. */
+  /** With durability ASYNC and SYNC, called once after the first recover: returns memory for `count` breadcrumbs, all
+   *  zero, which stays until destroy. After the death of the process a recovery reads it. Each of the first `count`
+   *  threads writes one breadcrumb of its own. */
   tp_status (*breadcrumbs)(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
   /** Exactly once. */
   void (*destroy)(void *ctx);

@@ -723,6 +723,9 @@ typedef struct tp_turn_result {
   bool is_stored;
   /** Zero. */
   uint8_t reserved_[7];
+  /** With code TP_ERR_BUSY, when a turn of another process has the session: the rest of that process's lease, after
+   *  which the session is free at the latest, unless the lease is renewed. 0: not known. */
+  uint64_t retry_ms;
 } tp_turn_result;
 /** Frees a result of tp_turn_run(). Accepts NULL. Threads: any. Also after tp_runtime_free(). */
 TP_API void tp_turn_result_free(const tp_turn_result *result);

@@ -66,6 +66,7 @@ struct tp__drive {
   tp__timer_entry call_timer;    /* when to look whether that was cancelled */
   tp__timer_entry busy_timer;    /* when to ask again for a session that is busy */
   int64_t busy_until_ns;         /* then it asks no more; 0: it has not waited for the session */
+  uint64_t retry_ms;             /* the rest of the lease of the process that has the session; 0: none has */
   int64_t left_until_ns;         /* the same for a call to the history that a turn has left */
   int64_t busy_pause_ns;         /* between two looks */
   bool has_appended;             /* or tried to */

@@ -148,6 +148,7 @@ static tp_status take_loaded(tp__drive *d, tp__host_call *call) {
 static void load_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   const char *why = NULL;
+  d->retry_ms = status == TP_ERR_BUSY && call->load.owner ? call->claim.retry_ms : 0;
   if (status == TP_ERR_BUSY && call->load.owner && wait_for_session(d)) {
     d->host_call = NULL;
     return;
@@ -399,7 +400,8 @@ static void tools_ended(tp__dispatch *dispatch) {
   d->tool_calls += (uint32_t)d->call_count;
   tp__dispatch_free(dispatch);
   if (!ok) tp__drive_no_memory(d);
-  else if (d->turn->core.is_fenced) tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
+  else if (d->turn->core.is_fenced)
+    tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
   else tp__drive_go(d, TP__STEP_TOOL_BATCH);
 }
 

@@ -28,6 +28,7 @@ static void fill_result(const tp__drive *d, tp_turn_result *result) {
                              .finish = d->finish,
                              .finish_word = d->finish_word,
                              .is_stored = d->is_answered,
+                             .retry_ms = d->code == TP_ERR_BUSY ? d->retry_ms : 0,
                              .input_tokens = d->input_tokens,
                              .output_tokens = d->output_tokens,
                              .cost_micros = d->cost_micros,

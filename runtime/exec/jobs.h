@@ -3,12 +3,11 @@
  * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and
  * reports its end to the store; at most so many run at once as there are handler threads for detached work. All that
  * there is a thread for are claimed by one call, and so are those ended that have ended meanwhile: a durable store has
- * one transaction for them, and one sync. Every third
- * of the lease it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store
- * is durable other processes may insert and end jobs, so it looks again twice a second, and finds what a process left that has
- * ended. It is the one thread of ours
- * that calls the job functions of the store but for the insert. Where the scheduler is pumped, the thread that pumps
- * takes its steps. Lock: `jobs`. */
+ * one transaction for them, and one sync. Every third of the lease it renews the claims of those that run; one whose
+ * claim another worker has is cancelled. Where the store is durable other processes may insert and end jobs, so it
+ * looks again twice a second, and has the store recover what processes left that have ended. It is the one thread of
+ * ours that calls the job functions of the store but for the insert. Where the scheduler is pumped, the thread that
+ * pumps takes its steps. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 

@@ -56,7 +56,7 @@ struct tp__turn {
   bool is_named;   /* the owner makes the id of a turn that has none when it begins to run it */
   /* owner only; what entries read of it is written before they begin */
   bool is_cancelled;
-  bool is_fenced; /* a store has said that the session was taken over: nothing more is begun */
+  bool is_fenced;                  /* a store has said that the session was taken over: nothing more is begun */
   tp_status record_refusal;        /* owner: why the store refused a record, until it is looked at */
   tp__record_batch records;        /* packed, not yet passed to the store */
   struct tp__entry *cached_entry;  /* the block in which its entries are made one after the other (begin.h), or NULL */
@@ -75,7 +75,7 @@ struct tp__turn {
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
   uint64_t jobs_process, jobs_turn; /* owner: in the keys of jobs that its subscriptions make, so that they are the same
                                        when they are made once more; 0: the entry's are */
-  uint64_t fence;   /* owner: of its claim of its session, until it has appended; 0: it has none */
+  uint64_t fence;                   /* owner: of its claim of its session, until it has appended; 0: it has none */
   char identity[152];               /* the arena's first bytes: ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,

@@ -210,8 +210,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   bool by_itself = false;
   int64_t audits_before = 0;
   int rc = tp__sqlite_once(s->db, "SELECT coalesce(max(row), 0) FROM audit", NULL, 0, &audits_before);
-  if (rc == SQLITE_OK)
-    rc = sqlite3_prepare_v2(s->db, processes_sql, -1, &rows, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(s->db, processes_sql, -1, &rows, NULL);
   while (rc == SQLITE_OK) {
     rc = next_gone_locked(s, rows, &process, &by_itself);
     if (rc != SQLITE_ROW) break;

@@ -840,9 +840,10 @@ static int64_t number_of(const char *statement) {
 
 /* It looks twice a second at most. */
 TEST(what_a_process_left_is_found_by_one_that_lives) {
-  static const char left_running[] = "SELECT (SELECT count(*) FROM process WHERE id = 11)"
-                                     " + (SELECT count(*) FROM job WHERE state = 2)"
-                                     " + (SELECT count(*) FROM running WHERE state = 2)";
+  static const char left_running[] =
+      "SELECT (SELECT count(*) FROM process WHERE id = 11)"
+      " + (SELECT count(*) FROM job WHERE state = 2)"
+      " + (SELECT count(*) FROM running WHERE state = 2)";
   child c = start(run_on_this_boot);
   const tp_runtime_options options = {
       .struct_size = sizeof options, .store = open_with(0), .job_lease_ms = 300, .log = add_line, .log_ctx = &lines};
