@@ -658,7 +658,7 @@ def what_a_manager_passes_wrongly_is_named(program):
         for count, http, family, address, words in (
                 (2, None, socket.AF_INET, ('127.0.0.1', 0), 'listens on one'),
                 (1, '127.0.0.1:0', socket.AF_INET, ('127.0.0.1', 0), 'leave --http out'),
-                (1, None, socket.AF_INET, ('0.0.0.0', 0), 'set keys'),
+                (1, None, socket.AF_INET, ('0.0.0.0', 0), 'set --keys'),
                 (1, None, socket.AF_INET, ('127.0.0.1', 0), 'that listens'),
                 (1, None, socket.AF_UNIX, place + '/unix', 'no TCP socket')):
             if os.path.exists(place + '/notify'):
