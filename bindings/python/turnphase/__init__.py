@@ -28,6 +28,7 @@ from ._answers import (
     ToolCall,
     ToolResult,
 )
+from ._calls import Call, ToolRun
 from ._core import version as _version
 from ._errors import (
     CanceledError,
@@ -45,8 +46,9 @@ from ._errors import (
     UsageError,
 )
 from ._options import DeclaredHooks, Files, FunctionModel, Mcp, Memory, OpenAI, Script, Skills, Sqlite
-from ._runtime import Agent, Call, Runtime, Session, ToolRun, Turn
+from ._runtime import Runtime
 from ._sync import SyncRuntime, SyncSession
+from ._turn import Agent, Session, Turn
 
 __version__ = _version()
 __all__ = [

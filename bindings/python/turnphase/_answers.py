@@ -121,9 +121,10 @@ class Tool:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of its arguments: read when it is asked for."""
-        if isinstance(self._schema, bytes):
-            self._schema = _core.value(self._schema)
-        return {'type': 'object'} if self._schema is None else self._schema
+        schema = self._schema
+        if isinstance(schema, bytes):
+            self._schema = schema = dict(_core.value(schema))
+        return {'type': 'object'} if schema is None else schema
 
     def __repr__(self) -> str:
         return f'Tool({self.name!r}, {self.description!r}, {self.schema!r})'

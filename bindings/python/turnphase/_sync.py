@@ -10,7 +10,8 @@ from typing import Any, Callable, Iterator, Self, Sequence, TypeVar
 
 from . import _errors
 from ._answers import Event, Result
-from ._runtime import Agent, Runtime, Session
+from ._runtime import Runtime
+from ._turn import Agent, Session
 
 F = TypeVar('F', bound=Callable[..., Any])
 

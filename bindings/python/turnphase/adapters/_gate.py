@@ -9,9 +9,11 @@ import json
 import weakref
 from typing import Any, Awaitable, Callable
 
-from .. import _errors, _runtime
+from .. import _errors
 from .._answers import Answer, ToolCall
-from .._runtime import Runtime, Session, ToolRun
+from .._calls import ToolRun, plain
+from .._runtime import Runtime
+from .._turn import Session
 
 
 @dataclasses.dataclass(slots=True)
@@ -28,7 +30,7 @@ def answer_of(value: Any) -> Answer:
     """What hooks and records see of a value."""
     if isinstance(value, str):
         return Answer(value)
-    text = '' if value is None else json.dumps(_runtime._plain(value), ensure_ascii=False, default=str)
+    text = '' if value is None else json.dumps(plain(value), ensure_ascii=False, default=str)
     return Answer(text)
 
 

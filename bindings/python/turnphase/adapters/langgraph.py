@@ -14,7 +14,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from .. import _errors
 from .._answers import Answer
-from .._runtime import Session
+from .._turn import Session
 from ._gate import Gate, answer_of
 
 

@@ -14,7 +14,7 @@ from typing import Any, Iterable
 from agents import FunctionTool, Tool
 from agents.tool_context import ToolContext
 
-from .._runtime import Session
+from .._turn import Session
 from ._gate import Gate
 
 

@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 from pydantic_core import to_jsonable_python
 
 from .._answers import Answer
-from .._runtime import Session
+from .._turn import Session
 from ._gate import Gate, answer_of
 
 
