@@ -76,7 +76,7 @@ static const char *const messages_sql =
     "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts, value, provider_data,"
     " ending FROM session"
     " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 AND position >= ?3"
-    " ORDER BY position";
+    " AND position < ?4 ORDER BY position";
 static const char *const calls_sql =
     "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
 static const char *const sessions_sql =
@@ -609,6 +609,7 @@ static tp_status claim_session(history *h, const tp_history_load *request, tp_fa
   return h->writer.started ? look_at_session(h, request, fault) : tp__claims_claim(&h->claims, request, fault);
 }
 
+/* What is appended after the claim is not given: the next load begins at the claim's position. */
 static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   history *h = ctx;
   reader *r = NULL;
@@ -620,6 +621,7 @@ static tp_status history_load(void *ctx, const tp_history_load *request, tp_faul
   if (status != TP_OK) return status;
   int rc = bind_session(r->messages, request->tenant, request->session);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(r->messages, 3, claim ? (int64_t)claim->first : 0);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(r->messages, 4, claim ? (int64_t)claim->position : INT64_MAX);
   if (rc == SQLITE_OK) status = deliver(r, h->path, request, fault);
   else status = tp__sqlite_fail(r->db, h->path, "load a session", rc, fault);
   give_back_reader(h, r);
