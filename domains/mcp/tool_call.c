@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "domains/mcp/tool_call.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "domains/mcp/asked.h"
+#include "domains/mcp/changed.h"
+#include "domains/mcp/result.h"
+#include "domains/mcp/sample.h"
+#include "domains/mcp/server/server.h"
+
+enum {
+  INPUTS_MAX = 16, /* that a server wants in one round */
+  ROUNDS_MAX = 8,  /* in which a server wants to know more before it answers a call */
+};
+
+/* A run of a tool without an answer. References: the deferral's, the function's that makes the request, and one of the
+ * request or, between two of them, of the questions to people: who has it makes the next request, or completes. */
+typedef struct call {
+  tp__references refs;
+  const tp__mcp_tool *tool;
+  tp__mcp_tools *tools;     /* that it is in; referenced */
+  tp__mcp_session *session; /* referenced */
+  tp_token token;
+  tp__bytes arguments;               /* a value: for a request that is made again with what the server wants to know */
+  tp__bytes traceparent, tracestate; /* of the client of a gateway; empty: none */
+  tp__mcp_origin origin;
+  int rounds;
+  int64_t id; /* of the newest request; 0: none. Written and read by the session, under its lock */
+  /* between two requests, of who has the reference */
+  tp__bytes wanted;     /* value: the result that wants to know more */
+  tp_writer *responses; /* NULL: nothing is wanted */
+  size_t input;         /* the next one */
+  bool asks;            /* a person or a model is asked: who takes it, goes on. Under the session's lock */
+  char tenant[TP_ID_BYTES_MAX + 1];
+} call;
+
+static void call_ref(void *ctx) { tp__references_ref(&((call *)ctx)->refs); }
+
+static void call_unref(void *ctx) {
+  call *c = ctx;
+  if (!tp__references_unref(&c->refs)) return;
+  tp__mcp_tools_unref(c->tools);
+  tp__mcp_session_unref(c->session);
+  tp__bytes_fini(&c->arguments);
+  tp__bytes_fini(&c->traceparent);
+  tp__bytes_fini(&c->tracestate);
+  tp__bytes_fini(&c->wanted);
+  tp_writer_free(c->responses);
+  tp__heap_free(c, sizeof *c);
+}
+
+/* @return the value before. */
+static bool set_asks(call *c, bool asks) {
+  tp__lock_acquire(&c->session->lock);
+  bool before = c->asks;
+  c->asks = asks;
+  tp__lock_release(&c->session->lock);
+  return before;
+}
+
+static void call_cancelled(void *ctx) {
+  call *c = ctx;
+  tp__mcp_sample_end(c->session, &c->origin);
+  bool is_taken = tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit");
+  if (!is_taken && !set_asks(c, false)) return;
+  (void)!tp_token_abandon(c->token, NULL);
+  if (is_taken) call_unref(c); /* the request's; what a person is asked has another */
+}
+
+static bool call_progressed(void *ctx, double done, double total, tp_text message) {
+  enum { MESSAGE_BYTES_MAX = 1024 };
+  const call *c = ctx;
+  const tp_tool_progress progress = {.struct_size = sizeof progress,
+                                     .done = done,
+                                     .total = total,
+                                     .message = {message.data, (size_t)tp__cut(message, MESSAGE_BYTES_MAX)}};
+  return tp_tool_report(c->token, &progress, NULL) != TP_ERR_USAGE; /* what comes too fast is left out */
+}
+
+static void call_answered(void *ctx, const tp__mcp_answer *answer);
+
+static tp_status send_call(call *c, const tp__mcp_pair *more, size_t more_count, tp_fault *fault) {
+  tp__mcp_pair pairs[4] = {{"name", tp_text_of(c->tool->name), false},
+                           {"arguments", tp__bytes_text(&c->arguments), true}};
+  const tp__mcp_asker asker = {.on_progress = call_progressed,
+                               .on_answer = call_answered,
+                               .ctx = c,
+                               .origin = &c->origin,
+                               .traceparent = tp__bytes_text(&c->traceparent),
+                               .tracestate = tp__bytes_text(&c->tracestate)};
+  assert(more_count <= 2);
+  for (size_t i = 0; i < more_count; i++) pairs[2 + i] = more[i];
+  return tp__mcp_session_request(c->session, "tools/call", pairs, 2 + more_count, &asker, &c->id, fault);
+}
+
+/* ---- what a server wants to know before it answers a call ---- */
+
+static void fail_call(call *c, const char *words) {
+  tp__mcp_sample_end(c->session, &c->origin);
+  (void)!tp_tool_complete(c->token, true, tp_text_of(words), NULL); /* stale: it was given up meanwhile */
+  call_unref(c);
+}
+
+/* The request again, under a new id, with what the server wants to know and its state as it is. */
+static void call_again(call *c) {
+  tp_text state = tp_value_get(tp__bytes_text(&c->wanted), "requestState"), value = {"", 0};
+  tp__mcp_pair more[2];
+  size_t count = 0;
+  tp_fault fault = {.message = "There is no memory for the call."};
+  if (c->responses) {
+    if (tp_writer_finish(c->responses, &value) != TP_OK) {
+      fail_call(c, fault.message);
+      return;
+    }
+    more[count++] = (tp__mcp_pair){"inputResponses", value, true};
+  }
+  if (state.size > 0) more[count++] = (tp__mcp_pair){"requestState", state, true};
+  if (send_call(c, more, count, &fault) != TP_OK) fail_call(c, fault.message);
+}
+
+static void collect_inputs(call *c);
+
+/* @param words  with an empty result: why there is none. */
+static void model_answered(void *ctx, tp_text result, const char *words) {
+  char text[TP_FAULT_MESSAGE_SIZE + 128];
+  call *c = ctx;
+  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+    call_unref(c);
+  } else if (result.size == 0) {
+    snprintf(text, sizeof text,
+             "The server %s wants an answer of a model, and got none: %s. The call was not finished.",
+             c->session->settings.options.name, words);
+    fail_call(c, text);
+  } else {
+    tp_write_value(c->responses, result);
+    collect_inputs(c);
+  }
+}
+
+static void input_answered(void *ctx, tp_text result) {
+  call *c = ctx;
+  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+    call_unref(c);
+  } else if (result.size == 0) {
+    fail_call(c, "There is no memory for the call.");
+  } else {
+    tp_write_value(c->responses, result);
+    collect_inputs(c);
+  }
+}
+
+/* {KEY: answer}, one after the other. */
+static void collect_inputs(call *c) {
+  char words[TP_FAULT_MESSAGE_SIZE], shown[64];
+  tp_text inputs = tp_value_get(tp__bytes_text(&c->wanted), "inputRequests");
+  while (c->input < tp_value_count(inputs)) {
+    tp_text key = tp_value_key_at(inputs, c->input), input = tp_value_at(inputs, c->input);
+    tp_text method = tp_value_text(tp_value_get(input, "method"));
+    c->input++;
+    tp_write_text(c->responses, key);
+    bool is_for_model = c->session->settings.has_sampling && tp__is_word(method, "sampling/createMessage");
+    if (is_for_model || tp__is_word(method, "elicitation/create")) {
+      tp_text params = tp_value_get(input, "params");
+      (void)set_asks(c, true);
+      if (!tp_token_open(c->token) && set_asks(c, false)) break; /* given up before it was set */
+      if (is_for_model) {
+        call_ref(c);
+        tp__mcp_sample_begin(c->session, params, &c->origin, model_answered, c);
+      } else {
+        tp__mcp_asked_begin(c->session, params, &c->origin, input_answered, c);
+      }
+      return;
+    }
+    if (tp__mcp_session_write_input(c->session, method, c->responses)) continue;
+    tp__show(shown, sizeof shown, method);
+    snprintf(words, sizeof words, "The server %s wants %s, which this client does not have. The call was not finished.",
+             c->session->settings.options.name, shown);
+    fail_call(c, words);
+    return;
+  }
+  if (tp_token_open(c->token)) call_again(c);
+  else fail_call(c, "the call was given up");
+}
+
+/* The call has the result that wants to know more. */
+static void take_wanted(call *c, tp_text result) {
+  char words[256];
+  tp_text inputs = tp_value_get(result, "inputRequests");
+  bool has_inputs = tp_value_kind_of(inputs) == TP_VALUE_MAP;
+  size_t count = has_inputs ? tp_value_count(inputs) : 0;
+  bool is_form = count <= INPUTS_MAX && (has_inputs || tp_value_get(result, "requestState").size > 0);
+  tp_writer_free(c->responses);
+  c->responses = NULL;
+  c->input = 0;
+  tp__bytes_clear(&c->wanted);
+  tp__bytes_put_text(&c->wanted, result);
+  if (++c->rounds > ROUNDS_MAX || !is_form) {
+    snprintf(words, sizeof words,
+             "The server %s asks without end, or in a form that is none. The call was not finished.",
+             c->session->settings.options.name);
+    fail_call(c, words);
+  } else if (c->wanted.failed || (has_inputs && tp_writer_new(NULL, &c->responses) != TP_OK)) {
+    fail_call(c, "There is no memory for the call.");
+  } else {
+    if (has_inputs) tp_write_map(c->responses, count);
+    collect_inputs(c);
+  }
+}
+
+/* ---- its answer ---- */
+
+/* What another result means is not known: such as the handle of a task, which no server is to give this client.
+ * @param ret_shown  the type. */
+static bool has_known_type(const call *c, tp_text result, char ret_shown[TP_FAULT_MESSAGE_SIZE]) {
+  tp_text type = tp_value_get(result, "resultType");
+  tp__show(ret_shown, TP_FAULT_MESSAGE_SIZE, tp_value_text(type));
+  return type.size == 0 || tp__is_word(tp_value_text(type), "complete") ||
+         !tp__mcp_session_has(c->session, TP__MCP_HAS_RESULT_TYPE);
+}
+
+static void call_answered(void *ctx, const tp__mcp_answer *answer) {
+  call *c = ctx;
+  const tp__mcp_message *m = answer->message;
+  char text[TP_FAULT_MESSAGE_SIZE + 256] = "", shown[TP_FAULT_MESSAGE_SIZE];
+  if (m && m->kind == TP__MCP_RESULT &&
+      tp__is_word(tp_value_text(tp_value_get(m->result, "resultType")), "input_required")) {
+    take_wanted(c, m->result); /* which has the call now */
+    return;
+  }
+  tp__mcp_sample_end(c->session, &c->origin);
+  bool is_result = m && m->kind == TP__MCP_RESULT, is_known = is_result && has_known_type(c, m->result, shown);
+  if (is_known) {
+    tp__mcp_result_complete(c->token, m->result);
+  } else {
+    if (is_result) {
+      snprintf(text, sizeof text,
+               "The server %s answered with a result of the type %s, which this client does not take. Whether the call "
+               "had an effect is not known.",
+               c->session->settings.options.name, shown);
+    } else if (m) {
+      tp__show(shown, sizeof shown, m->words);
+      snprintf(text, sizeof text, "The server %s refused the call: %s (code %lld)", c->session->settings.options.name,
+               shown, (long long)m->code);
+    } else {
+      snprintf(text, sizeof text, "The server %s gave no answer: %s. Whether the call had an effect is not known.",
+               c->session->settings.options.name, answer->words);
+    }
+    (void)!tp_tool_complete(c->token, true, tp_text_of(text), NULL); /* stale: it was given up meanwhile */
+  }
+  call_unref(c);
+}
+
+/* The trace that the client of a gateway began goes on in the server: it is passed on as it is. */
+static void take_trace(call *c) {
+  tp_mcp_call *of = tp__mcp_changed_find(c->session->runtime, c->origin.data);
+  if (!of) return;
+  tp__mcp_call_trace(of, &c->traceparent, &c->tracestate);
+  tp__mcp_call_unref(of);
+}
+
+tp_answer tp__mcp_tool_run(void *ctx, tp_tool_run *run) {
+  const tp__mcp_tool *tool = ctx;
+  tp__mcp_session *session = tool->list->session;
+  tp_fault fault = {0};
+  call *c = tp__heap_alloc(sizeof *c);
+  if (!c) return tp_tool_error(run, tp_text_of("There is no memory for the call."));
+  tp__references_init(&c->refs);
+  tp__mcp_session_ref(session);
+  c->session = session;
+  tp__mcp_tools_ref(tool->list);
+  c->tools = tool->list;
+  c->tool = tool;
+  tp__bytes_put_text(&c->arguments, tp_tool_run_arguments(run));
+  if (c->arguments.failed) {
+    call_unref(c);
+    return tp_tool_error(run, tp_text_of("There is no memory for the call."));
+  }
+  const tp_deferral deferral = {
+      .struct_size = sizeof deferral, .cancel = call_cancelled, .destroy = call_unref, .ctx = c};
+  (void)tp__copy_cut(c->tenant, sizeof c->tenant, tp_tool_run_id(run, TP_ID_TENANT));
+  c->origin = (tp__mcp_origin){.tool = tool->full_name,
+                               .data = tp_tool_run_data(run, TP_ID_TURN),
+                               .tenant = c->tenant,
+                               .owner = c,
+                               .ref = call_ref,
+                               .unref = call_unref};
+  if (c->origin.data) take_trace(c);
+  tp__references_ref(&c->refs); /* the deferral's */
+  tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
+  c->origin.token = c->token;
+  if (c->token.bits == 0) {
+    call_unref(c);
+  } else {
+    tp__references_ref(&c->refs); /* the request's */
+    if (send_call(c, NULL, 0, &fault) != TP_OK) {
+      (void)!tp_tool_complete(c->token, true, tp_text_of(fault.message), NULL);
+      call_unref(c);
+    }
+  }
+  call_unref(c);
+  return answer;
+}
