@@ -40,6 +40,7 @@ struct tp__mcp_waiter {
 typedef struct after {
   struct tp__mcp_request *failed; /* are answered with words */
   struct tp__mcp_waiter *waiters; /* get the tools, or words */
+  tp__mcp_alarm *due, *lost;      /* get NULL, or words */
   tp__mcp_tools *tools;           /* referenced; for the waiters */
   bool has_changed;               /* the tools that turns get */
   char words[TP_FAULT_MESSAGE_SIZE];
@@ -48,7 +49,8 @@ typedef struct after {
 #ifdef TP_CHECKS
 static void session_check_locked(const tp__mcp_session *s) {
   TP__LOCKED(&s->lock);
-  /* Only a session that starts reads a first list, and one that is ready has one. */
+  /* Only a session that starts reads a first list, and one that is ready has
+   * one. */
   assert(s->state != TP__MCP_READY || (s->tools && s->is_connected));
   assert(s->state == TP__MCP_STARTING || s->start_deadline_ns == INT64_MAX);
   assert(s->state == TP__MCP_STARTING || (!s->is_probing && !s->awaits_delivery));
@@ -56,6 +58,7 @@ static void session_check_locked(const tp__mcp_session *s) {
   /* Nobody waits for what does not come. */
   assert(s->state == TP__MCP_STARTING || !s->waiters);
   assert(s->state == TP__MCP_STARTING || s->state == TP__MCP_READY || !s->requests);
+  assert(s->state == TP__MCP_READY || !s->alarms);
 }
 #endif
 
@@ -112,8 +115,19 @@ void tp__mcp_session_notes_return(tp__mcp_session *s, tp__mcp_notes *notes) {
 
 /* ---- what follows the lock ---- */
 
+/* The owner of an alarm may free it as soon as it has come. */
+static void run_alarms(tp__mcp_alarm *alarms, const char *words) {
+  while (alarms) {
+    tp__mcp_alarm *alarm = alarms;
+    alarms = alarm->next;
+    alarm->on_due(alarm->ctx, words);
+  }
+}
+
 static void run_after(const tp__mcp_session *s, after *a) {
   const tp__mcp_answer none = {.words = a->words};
+  run_alarms(a->due, NULL);
+  run_alarms(a->lost, a->words);
   while (a->failed) {
     struct tp__mcp_request *request = a->failed;
     a->failed = request->next;
@@ -144,6 +158,17 @@ static int64_t pause_ms(uint32_t failures) {
   return pause < PAUSE_MS_MAX ? pause : PAUSE_MS_MAX;
 }
 
+static tp__mcp_alarm *pop_alarm(tp__mcp_alarm **list) {
+  tp__mcp_alarm *first = *list;
+  *list = first->next;
+  return first;
+}
+
+static void push_alarm(tp__mcp_alarm **list, tp__mcp_alarm *alarm) {
+  alarm->next = *list;
+  *list = alarm;
+}
+
 /* Everything that waits is answered. */
 static void take_waiting_locked(tp__mcp_session *s, after *a, const char *words) {
   struct tp__mcp_request **failed = &a->failed;
@@ -154,6 +179,7 @@ static void take_waiting_locked(tp__mcp_session *s, after *a, const char *words)
   *failed = s->requests;
   a->waiters = s->waiters;
   tp__mcp_tools_unref(s->listing);
+  while (s->alarms) push_alarm(&a->lost, pop_alarm(&s->alarms));
   s->requests = NULL;
   s->waiters = NULL;
   s->listing = NULL;
@@ -192,7 +218,8 @@ static void ready_locked(tp__mcp_session *s, after *a) {
   TP__LOCKED(&s->lock);
   assert(s->listing && !a->waiters);
   tp__mcp_list_finish_locked(s, s->listing);
-  tp__mcp_tools_unref(s->tools); /* never the last reference to the session: the caller has one */
+  tp__mcp_tools_unref(s->tools); /* never the last reference to the session: the
+                                    caller has one */
   s->tools = s->listing;
   s->listing = NULL;
   s->is_listing = false;
@@ -222,7 +249,7 @@ static void write_params_locked(tp__mcp_session *s, const char *method, int64_t 
     (void)!tp_writer_finish(s->constants, &constants); /* it was finished once */
     meta.version = s->is_probing ? TP__MCP_VERSION_NEWEST : s->version;
     meta.client_info = tp_value_at(constants, 0);
-    meta.capabilities = tp_value_at(constants, 1);
+    meta.capabilities = tp_value_at(constants, 2);
   }
   if (asker) meta.traceparent = asker->traceparent;
   if (asker) meta.tracestate = asker->tracestate;
@@ -348,7 +375,8 @@ static void discover_answered(void *ctx, const tp__mcp_answer *answer) {
                                   m->kind == TP__MCP_RESULT ? "supportedVersions" : "supported");
   if (s->state != TP__MCP_STARTING || s->version != TP_MCP_VERSION_NONE ||
       (!s->is_probing && m->kind == TP__MCP_ERROR)) {
-    /* too late: initialize is answered, or under way; a server that begins slowly may read both, and speak as here */
+    /* too late: initialize is answered, or under way; a server that begins
+     * slowly may read both, and speak as here */
   } else if (m->kind == TP__MCP_RESULT && tp_value_kind_of(versions) == TP_VALUE_ARRAY) {
     discovered_locked(s, versions, m->result, &a);
   } else if (m->kind == TP__MCP_ERROR && m->code == TP__MCP_UNSUPPORTED_VERSION) {
@@ -377,7 +405,10 @@ static void initialize_answered(void *ctx, const tp__mcp_answer *answer) {
     snprintf(words, sizeof words, "it refuses initialize: %s", shown);
     pause_locked(s, &a, words);
   } else if (!tp__mcp_version_has(version, TP__MCP_HAS_INITIALIZE)) {
-    snprintf(words, sizeof words, "it wants version \"%s\" of the protocol, which turnphase does not have", shown);
+    snprintf(words, sizeof words,
+             "it wants version \"%s\" of the protocol, which turnphase does "
+             "not have",
+             shown);
     pause_locked(s, &a, words);
   } else {
     take_server_locked(s, tp_value_get(m->result, "serverInfo"), tp_value_get(m->result, "capabilities"));
@@ -450,12 +481,15 @@ static void list_answered(void *ctx, const tp__mcp_answer *answer) {
   char words[TP_FAULT_MESSAGE_SIZE], shown[160];
   const tp__mcp_message *m = answer->message;
   tp__lock_acquire(&s->lock);
-  if (!s->listing || (!m && s->state == TP__MCP_STARTING)) { /* it has ended meanwhile, perhaps to be started again */
+  if (!s->listing || (!m && s->state == TP__MCP_STARTING)) { /* it has ended meanwhile, perhaps
+                                                 to be started again */
     release(s, &a);
     return;
   }
   if (!m) {
-    tp__mcp_session_note_locked(s, "the server %s does not answer tools/list: %s; its tools stay as they were",
+    tp__mcp_session_note_locked(s,
+                                "the server %s does not answer tools/list: %s; "
+                                "its tools stay as they were",
                                 s->settings.options.name, answer->words);
     drop_listing_locked(s);
   } else if (m->kind == TP__MCP_ERROR) {
@@ -521,7 +555,8 @@ static struct tp__mcp_request *take_request_locked(tp__mcp_session *s, int64_t i
   return NULL;
 }
 
-/* A request of the handshake will have no answer: to the probe there is another way. */
+/* A request of the handshake will have no answer: to the probe there is another
+ * way. */
 static void fail_handshake_locked(tp__mcp_session *s, after *a, const char *words) {
   TP__LOCKED(&s->lock);
   if (s->state != TP__MCP_STARTING) return;
@@ -592,7 +627,8 @@ static void answer_asks(void *ctx, tp_text result, const char *words) {
 
 static void person_answered(void *ctx, tp_text result) { answer_asks(ctx, result, NULL); }
 
-/* A server does not say which call it asks about: it is the newest. @return NULL: none is under way. */
+/* A server does not say which call it asks about: it is the newest. @return
+ * NULL: none is under way. */
 static tp__mcp_origin *newest_call_locked(const tp__mcp_session *s) {
   TP__LOCKED(&s->lock);
   const struct tp__mcp_request *newest = s->requests;
@@ -686,7 +722,8 @@ static void take_stray(tp__mcp_session *s, tp_text line, const char *why) {
   release(s, &a);
 }
 
-/* What waits for an answer that cannot be read, or stands where none may, does not wait for its limit.
+/* What waits for an answer that cannot be read, or stands where none may, does
+ * not wait for its limit.
  * @return whether there was such a request. */
 static bool fail_unread(tp__mcp_session *s, tp_text json, const char *why) {
   char words[TP_FAULT_MESSAGE_SIZE + 32];
@@ -912,13 +949,49 @@ tp__mcp_tools *tp__mcp_session_tools(tp__mcp_session *s) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+bool tp__mcp_session_set_alarm(tp__mcp_session *s, tp__mcp_alarm *alarm, uint32_t limit_ms) {
+  tp__lock_acquire(&s->lock);
+  bool is_set = s->state == TP__MCP_READY;
+  alarm->due_ns = tp__monotonic_ns() + limit_ms * TP__NS_IN_MS;
+  if (is_set) push_alarm(&s->alarms, alarm);
+  tp__lock_release(&s->lock);
+  if (is_set) tp__mcp_io_wake();
+  return is_set;
+}
+
+bool tp__mcp_session_unset_alarm(tp__mcp_session *s, const tp__mcp_alarm *alarm) {
+  tp__lock_acquire(&s->lock);
+  tp__mcp_alarm **at = &s->alarms;
+  while (*at && *at != alarm) at = &(*at)->next;
+  bool is_found = *at != NULL;
+  if (is_found) (void)pop_alarm(at);
+  tp__lock_release(&s->lock);
+  return is_found;
+}
+
+/* @return when the next one is due. */
+static int64_t take_due_locked(tp__mcp_session *s, after *a, int64_t now_ns) {
+  TP__LOCKED(&s->lock);
+  int64_t next_ns = INT64_MAX;
+  for (tp__mcp_alarm **at = &s->alarms; *at;) {
+    if ((*at)->due_ns <= now_ns) {
+      push_alarm(&a->due, pop_alarm(at));
+    } else {
+      next_ns = least(next_ns, (*at)->due_ns);
+      at = &(*at)->next;
+    }
+  }
+  return next_ns;
+}
+
 int64_t tp__mcp_session_tick(tp__mcp_session *s, int64_t now_ns) {
   after a = {0};
   tp__lock_acquire(&s->lock);
   if (s->start_deadline_ns <= now_ns) {
     char words[192];
     snprintf(words, sizeof words,
-             "it was not ready after %u ms (start_limit_ms); if it is downloaded first, run its command once by hand",
+             "it was not ready after %u ms (start_limit_ms); if it is "
+             "downloaded first, run its command once by hand",
              (unsigned)s->settings.options.start_limit_ms);
     pause_locked(s, &a, words);
   }
@@ -928,25 +1001,19 @@ int64_t tp__mcp_session_tick(tp__mcp_session *s, int64_t now_ns) {
     if (s->is_connected) s->transport->kill_locked(s);
   }
   if (s->restart_ns <= now_ns && s->was_ready && !s->is_connected) start_locked(s, &a);
+  int64_t alarm_ns = take_due_locked(s, &a, now_ns);
   int64_t next_ns = least(least(s->start_deadline_ns, s->probe_deadline_ns), s->kill_ns);
   if (s->was_ready && !s->is_connected) next_ns = least(next_ns, s->restart_ns);
   release(s, &a);
-  return next_ns;
+  return least(next_ns, alarm_ns);
 }
 
 /* ---- begin and end ---- */
 
-/* [clientInfo, clientCapabilities] */
-static tp_status write_constants(const tp__mcp_session *s) {
-  tp_writer *writer = s->constants;
-  tp_text value;
-  tp_write_array(writer, 2);
-  tp_write_map(writer, 2);
-  tp_write_string(writer, "name");
-  tp_write_string(writer, "turnphase");
-  tp_write_string(writer, "version");
-  tp_write_string(writer, tp_version());
-  tp_write_map(writer, 1U + (s->settings.options.workspace != NULL) + s->settings.has_sampling);
+/* @param has_tasks  a server may answer a call with a task: in versions without
+ * a handshake. */
+static void write_capabilities(const tp__mcp_session *s, tp_writer *writer, bool has_tasks) {
+  tp_write_map(writer, 1U + (s->settings.options.workspace != NULL) + s->settings.has_sampling + has_tasks);
   tp_write_string(writer, "elicitation");
   tp_write_map(writer, 0);
   if (s->settings.has_sampling) {
@@ -957,6 +1024,25 @@ static tp_status write_constants(const tp__mcp_session *s) {
     tp_write_string(writer, "roots");
     tp_write_map(writer, 0);
   }
+  if (!has_tasks) return;
+  tp_write_string(writer, "extensions");
+  tp_write_map(writer, 1);
+  tp_write_string(writer, "io.modelcontextprotocol/tasks");
+  tp_write_map(writer, 0);
+}
+
+/* [clientInfo, clientCapabilities of initialize, those of _meta] */
+static tp_status write_constants(const tp__mcp_session *s) {
+  tp_writer *writer = s->constants;
+  tp_text value;
+  tp_write_array(writer, 3);
+  tp_write_map(writer, 2);
+  tp_write_string(writer, "name");
+  tp_write_string(writer, "turnphase");
+  tp_write_string(writer, "version");
+  tp_write_string(writer, tp_version());
+  write_capabilities(s, writer, false);
+  write_capabilities(s, writer, true);
   return tp_writer_finish(writer, &value);
 }
 

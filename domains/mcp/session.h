@@ -124,6 +124,16 @@ typedef struct tp__mcp_transport {
 
 struct tp__mcp_request;
 
+/** A call at a later time. Its owner leaves it where it is until it has come or was unset. */
+typedef struct tp__mcp_alarm {
+  struct tp__mcp_alarm *next;
+  int64_t due_ns;
+  /** @param words  NULL: it is time; else the session has ended, and they say why.
+   *  Threads: io's, or the one that ends the session. No lock is held. */
+  void (*on_due)(void *ctx, const char *words);
+  void *ctx;
+} tp__mcp_alarm;
+
 enum { TP__MCP_NOTES_MAX = 32 };
 /** Diagnostics. Zero-filled is none. */
 typedef struct tp__mcp_notes {
@@ -151,6 +161,7 @@ struct tp__mcp_session {
   tp__mcp_tools *listing; /* that is being read */
   size_t pages;
   struct tp__mcp_waiter *waiters;
+  tp__mcp_alarm *alarms;
   uint32_t failures;                                                 /* in a row */
   uint32_t strays;                                                   /* lines that were no messages, since the start */
   uint64_t starts;                                                   /* how often it was started */
@@ -168,7 +179,7 @@ struct tp__mcp_session {
   tp__mcp_notes notes;  /* that no turn has shown yet */
   void *link;           /* the transport's own */
   tp_writer *writer;    /* of messages */
-  tp_writer *constants; /* value: [clientInfo, clientCapabilities] */
+  tp_writer *constants; /* value: write_constants() */
   /* the reading thread's */
   tp_writer *reader;
 };
@@ -205,6 +216,11 @@ tp_status tp__mcp_session_request(tp__mcp_session *session, const char *method, 
 /** Gives a request up: its server is notified.   @param id  as tp__mcp_session_request() set it.
  *  @return whether it had no answer yet; then on_answer will not come. */
 bool tp__mcp_session_give_up(tp__mcp_session *session, const int64_t *id, const char *reason);
+
+/** Calls on_due once, after so long. @return false: the session is not READY, and on_due will not be called. */
+bool tp__mcp_session_set_alarm(tp__mcp_session *session, tp__mcp_alarm *alarm, uint32_t limit_ms);
+/** @return whether it had not come yet; then on_due will not be called. */
+bool tp__mcp_session_unset_alarm(tp__mcp_session *session, const tp__mcp_alarm *alarm);
 
 /** What a transport read. @param json  one line, body or event. Threads: one at a time. */
 void tp__mcp_session_take(tp__mcp_session *session, tp_text json);

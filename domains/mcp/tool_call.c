@@ -14,26 +14,40 @@
 enum {
   INPUTS_MAX = 16, /* that a server wants in one round */
   ROUNDS_MAX = 8,  /* in which a server wants to know more before it answers a call */
+  TASK_ID_BYTES_MAX = 1024,
+  POLL_MS = 1000, /* where a server does not say how often it is asked about a task */
+  POLL_MS_MIN = 50,
+  POLL_MS_MAX = 30000
 };
 
-/* A run of a tool without an answer. References: the deferral's, the function's that makes the request, and one of the
- * request or, between two of them, of the questions to people: who has it makes the next request, or completes. */
+/* A run of a tool without an answer. References: the deferral's, the function's
+ * that makes the request, and one of the request or, between two of them, of
+ * the questions to people or of the alarm: who has it makes the next request,
+ * or completes. */
 typedef struct call {
   tp__references refs;
   const tp__mcp_tool *tool;
   tp__mcp_tools *tools;     /* that it is in; referenced */
   tp__mcp_session *session; /* referenced */
   tp_token token;
-  tp__bytes arguments;               /* a value: for a request that is made again with what the server wants to know */
+  tp__bytes arguments;               /* a value: for a request that is made again with what
+                          the server wants to know */
   tp__bytes traceparent, tracestate; /* of the client of a gateway; empty: none */
   tp__mcp_origin origin;
   int rounds;
-  int64_t id; /* of the newest request; 0: none. Written and read by the session, under its lock */
+  int64_t id; /* of the newest request; 0: none. Written and read by the
+                 session, under its lock */
   /* between two requests, of who has the reference */
   tp__bytes wanted;     /* value: the result that wants to know more */
   tp_writer *responses; /* NULL: nothing is wanted */
   size_t input;         /* the next one */
-  bool asks;            /* a person or a model is asked: who takes it, goes on. Under the session's lock */
+  tp__bytes task;       /* text: the id under which the server goes on; empty: the
+                      call is no task */
+  tp__bytes known;      /* what the task has asked for: keys, each after its size */
+  uint32_t poll_ms;
+  tp__mcp_alarm alarm;
+  bool asks; /* a person or a model is asked: who takes it, goes on. Under the
+                session's lock */
   char tenant[TP_ID_BYTES_MAX + 1];
 } call;
 
@@ -48,6 +62,8 @@ static void call_unref(void *ctx) {
   tp__bytes_fini(&c->traceparent);
   tp__bytes_fini(&c->tracestate);
   tp__bytes_fini(&c->wanted);
+  tp__bytes_fini(&c->task);
+  tp__bytes_fini(&c->known);
   tp_writer_free(c->responses);
   tp__heap_free(c, sizeof *c);
 }
@@ -61,10 +77,21 @@ static bool set_asks(call *c, bool asks) {
   return before;
 }
 
+static void ignore_answer(void *ctx, const tp__mcp_answer *answer) { (void)ctx, (void)answer; }
+
+/* The server knows then that nobody waits for the task any more. */
+static void cancel_task(const call *c) {
+  const tp__mcp_pair pairs[] = {{"taskId", tp__bytes_text(&c->task), false}};
+  const tp__mcp_asker asker = {.on_answer = ignore_answer};
+  (void)!tp__mcp_session_request(c->session, "tasks/cancel", pairs, 1, &asker, NULL, NULL);
+}
+
 static void call_cancelled(void *ctx) {
   call *c = ctx;
   tp__mcp_sample_end(c->session, &c->origin);
-  bool is_taken = tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit");
+  bool is_taken = tp__mcp_session_give_up(c->session, &c->id, "the call was cancelled or has passed its limit") ||
+                  tp__mcp_session_unset_alarm(c->session, &c->alarm);
+  if (is_taken && c->task.size > 0) cancel_task(c);
   if (!is_taken && !set_asks(c, false)) return;
   (void)!tp_token_abandon(c->token, NULL);
   if (is_taken) call_unref(c); /* the request's; what a person is asked has another */
@@ -104,8 +131,15 @@ static void fail_call(call *c, const char *words) {
   call_unref(c);
 }
 
-/* The request again, under a new id, with what the server wants to know and its state as it is. */
+static void update_task(call *c);
+
+/* The request again, under a new id, with what the server wants to know and its
+ * state as it is. */
 static void call_again(call *c) {
+  if (c->task.size > 0) {
+    update_task(c);
+    return;
+  }
   tp_text state = tp_value_get(tp__bytes_text(&c->wanted), "requestState"), value = {"", 0};
   tp__mcp_pair more[2];
   size_t count = 0;
@@ -131,7 +165,8 @@ static void model_answered(void *ctx, tp_text result, const char *words) {
     call_unref(c);
   } else if (result.size == 0) {
     snprintf(text, sizeof text,
-             "The server %s wants an answer of a model, and got none: %s. The call was not finished.",
+             "The server %s wants an answer of a model, and got none: %s. The "
+             "call was not finished.",
              c->session->settings.options.name, words);
     fail_call(c, text);
   } else {
@@ -176,7 +211,9 @@ static void collect_inputs(call *c) {
     }
     if (tp__mcp_session_write_input(c->session, method, c->responses)) continue;
     tp__show(shown, sizeof shown, method);
-    snprintf(words, sizeof words, "The server %s wants %s, which this client does not have. The call was not finished.",
+    snprintf(words, sizeof words,
+             "The server %s wants %s, which this client does not have. The "
+             "call was not finished.",
              c->session->settings.options.name, shown);
     fail_call(c, words);
     return;
@@ -199,7 +236,8 @@ static void take_wanted(call *c, tp_text result) {
   tp__bytes_put_text(&c->wanted, result);
   if (++c->rounds > ROUNDS_MAX || !is_form) {
     snprintf(words, sizeof words,
-             "The server %s asks without end, or in a form that is none. The call was not finished.",
+             "The server %s asks without end, or in a form that is none. The "
+             "call was not finished.",
              c->session->settings.options.name);
     fail_call(c, words);
   } else if (c->wanted.failed || (has_inputs && tp_writer_new(NULL, &c->responses) != TP_OK)) {
@@ -212,48 +250,189 @@ static void take_wanted(call *c, tp_text result) {
 
 /* ---- its answer ---- */
 
-/* What another result means is not known: such as the handle of a task, which no server is to give this client.
- * @param ret_shown  the type. */
-static bool has_known_type(const call *c, tp_text result, char ret_shown[TP_FAULT_MESSAGE_SIZE]) {
-  tp_text type = tp_value_get(result, "resultType");
-  tp__show(ret_shown, TP_FAULT_MESSAGE_SIZE, tp_value_text(type));
-  return type.size == 0 || tp__is_word(tp_value_text(type), "complete") ||
-         !tp__mcp_session_has(c->session, TP__MCP_HAS_RESULT_TYPE);
-}
-
-static void call_answered(void *ctx, const tp__mcp_answer *answer) {
-  call *c = ctx;
-  const tp__mcp_message *m = answer->message;
-  char text[TP_FAULT_MESSAGE_SIZE + 256] = "", shown[TP_FAULT_MESSAGE_SIZE];
-  if (m && m->kind == TP__MCP_RESULT &&
-      tp__is_word(tp_value_text(tp_value_get(m->result, "resultType")), "input_required")) {
-    take_wanted(c, m->result); /* which has the call now */
-    return;
-  }
+/* @param result  value: of a call that has ended. */
+static void end_call(call *c, tp_text result) {
   tp__mcp_sample_end(c->session, &c->origin);
-  bool is_result = m && m->kind == TP__MCP_RESULT, is_known = is_result && has_known_type(c, m->result, shown);
-  if (is_known) {
-    tp__mcp_result_complete(c->token, m->result);
-  } else {
-    if (is_result) {
-      snprintf(text, sizeof text,
-               "The server %s answered with a result of the type %s, which this client does not take. Whether the call "
-               "had an effect is not known.",
-               c->session->settings.options.name, shown);
-    } else if (m) {
-      tp__show(shown, sizeof shown, m->words);
-      snprintf(text, sizeof text, "The server %s refused the call: %s (code %lld)", c->session->settings.options.name,
-               shown, (long long)m->code);
-    } else {
-      snprintf(text, sizeof text, "The server %s gave no answer: %s. Whether the call had an effect is not known.",
-               c->session->settings.options.name, answer->words);
-    }
-    (void)!tp_tool_complete(c->token, true, tp_text_of(text), NULL); /* stale: it was given up meanwhile */
-  }
+  tp__mcp_result_complete(c->token, result);
   call_unref(c);
 }
 
-/* The trace that the client of a gateway began goes on in the server: it is passed on as it is. */
+static void end_refused(call *c, tp_text words, int64_t code) {
+  char text[TP_FAULT_MESSAGE_SIZE + 256], shown[TP_FAULT_MESSAGE_SIZE];
+  tp__show(shown, sizeof shown, words);
+  snprintf(text, sizeof text, "The server %s refused the call: %s (code %lld)", c->session->settings.options.name,
+           shown, (long long)code);
+  fail_call(c, text);
+}
+
+static void end_unanswered(call *c, const char *words) {
+  char text[TP_FAULT_MESSAGE_SIZE + 256];
+  snprintf(text, sizeof text,
+           "The server %s gave no answer: %s. Whether the call had an effect "
+           "is not known.",
+           c->session->settings.options.name, words);
+  fail_call(c, text);
+}
+
+/* @param what  "a result of the type", "a task with the status". */
+static void end_unknown(call *c, const char *what, tp_text which) {
+  char text[TP_FAULT_MESSAGE_SIZE + 256], shown[TP_FAULT_MESSAGE_SIZE];
+  tp__show(shown, sizeof shown, which);
+  snprintf(text, sizeof text,
+           "The server %s answered with %s %s, which this client does not "
+           "take. Whether the call had an effect is not "
+           "known.",
+           c->session->settings.options.name, what, shown);
+  fail_call(c, text);
+}
+
+/* @return the result; empty: there is none, and the call has ended. */
+static tp_text result_or_end(call *c, const tp__mcp_answer *answer) {
+  const tp__mcp_message *m = answer->message;
+  if (m && m->kind == TP__MCP_RESULT) return m->result;
+  if (m) end_refused(c, m->words, m->code);
+  else end_unanswered(c, answer->words);
+  return (tp_text){"", 0};
+}
+
+/* ---- a call that its server answers with a task ---- */
+
+/* Asks about the task. @param more  may be NULL. */
+static void ask_about_task(call *c, const char *method, const tp__mcp_pair *more, tp__mcp_answer_fn on_answer) {
+  tp__mcp_pair pairs[2] = {{"taskId", tp__bytes_text(&c->task), false}};
+  const tp__mcp_asker asker = {.on_answer = on_answer, .ctx = c, .origin = &c->origin};
+  tp_fault fault = {0};
+  if (more) pairs[1] = *more;
+  if (tp__mcp_session_request(c->session, method, pairs, 1 + (more != NULL), &asker, &c->id, &fault) != TP_OK)
+    fail_call(c, fault.message);
+}
+
+static void task_answered(void *ctx, const tp__mcp_answer *answer);
+
+static void drop_task(call *c) {
+  cancel_task(c);
+  fail_call(c, "the call was given up");
+}
+
+static void poll_task(void *ctx, const char *words) {
+  call *c = ctx;
+  if (words) end_unanswered(c, words);
+  else if (!tp_token_open(c->token)) drop_task(c);
+  else ask_about_task(c, "tasks/get", NULL, task_answered);
+}
+
+/* Waits, and asks how far the task is. */
+static void wait_for_task(call *c) {
+  c->alarm = (tp__mcp_alarm){.on_due = poll_task, .ctx = c};
+  if (!tp_token_open(c->token)) drop_task(c);
+  else if (!tp__mcp_session_set_alarm(c->session, &c->alarm, c->poll_ms)) end_unanswered(c, "it has ended");
+}
+
+static void take_interval(call *c, tp_text task) {
+  int64_t interval_ms = tp_value_int(tp_value_get(task, "pollIntervalMs"), POLL_MS);
+  c->poll_ms = interval_ms < POLL_MS_MIN   ? POLL_MS_MIN
+               : interval_ms > POLL_MS_MAX ? POLL_MS_MAX
+                                           : (uint32_t)interval_ms;
+}
+
+/* The server goes on with the call under the id of a task. */
+static void begin_task(call *c, tp_text result) {
+  tp_text id = tp_value_text(tp_value_get(result, "taskId"));
+  if (id.size == 0 || id.size > TASK_ID_BYTES_MAX) {
+    end_unknown(c, "a task without a", tp_text_of("taskId"));
+    return;
+  }
+  tp__bytes_put_text(&c->task, id);
+  take_interval(c, result);
+  if (c->task.failed) fail_call(c, "There is no memory for the call.");
+  else wait_for_task(c);
+}
+
+static bool is_known(const call *c, tp_text key) {
+  uint32_t size;
+  for (size_t at = 0; at < c->known.size; at += sizeof size + size) {
+    memcpy(&size, c->known.data + at, sizeof size);
+    if (tp__same(key, (tp_text){c->known.data + at + sizeof size, size})) return true;
+  }
+  return false;
+}
+
+/* Of what the task wants, what it does not know yet: a key stays in the list
+ * until the server has taken its answer. */
+static void take_task_inputs(call *c, tp_text inputs) {
+  tp_writer *writer = NULL;
+  tp_text wanted = {"", 0};
+  size_t count = 0;
+  bool is_map = tp_value_kind_of(inputs) == TP_VALUE_MAP;
+  for (tp_value_walk walk = {0}; is_map && tp_value_next(inputs, &walk);) count += !is_known(c, walk.key);
+  if (count == 0) {
+    wait_for_task(c);
+    return;
+  }
+  bool has_memory = tp_writer_new(NULL, &writer) == TP_OK;
+  if (has_memory) {
+    tp_write_map(writer, 1);
+    tp_write_string(writer, "inputRequests");
+    tp_write_map(writer, count);
+  }
+  for (tp_value_walk walk = {0}; has_memory && tp_value_next(inputs, &walk);) {
+    uint32_t size = (uint32_t)walk.key.size;
+    if (is_known(c, walk.key)) continue;
+    tp_write_text(writer, walk.key);
+    tp_write_value(writer, walk.value);
+    tp__bytes_put(&c->known, (const char *)&size, sizeof size);
+    tp__bytes_put_text(&c->known, walk.key);
+  }
+  has_memory = has_memory && !c->known.failed && tp_writer_finish(writer, &wanted) == TP_OK;
+  if (has_memory) take_wanted(c, wanted);
+  else fail_call(c, "There is no memory for the call.");
+  tp_writer_free(writer);
+}
+
+static void task_answered(void *ctx, const tp__mcp_answer *answer) {
+  call *c = ctx;
+  tp_text task = result_or_end(c, answer);
+  if (task.size == 0) return;
+  tp_text status = tp_value_text(tp_value_get(task, "status")), error = tp_value_get(task, "error");
+  take_interval(c, task);
+  if (tp__is_word(status, "working")) wait_for_task(c);
+  else if (tp__is_word(status, "input_required")) take_task_inputs(c, tp_value_get(task, "inputRequests"));
+  else if (tp__is_word(status, "completed")) end_call(c, tp_value_get(task, "result"));
+  else if (tp__is_word(status, "failed"))
+    end_refused(c, tp_value_text(tp_value_get(error, "message")), tp_value_int(tp_value_get(error, "code"), 0));
+  else if (tp__is_word(status, "cancelled")) end_unanswered(c, "it has cancelled the task");
+  else end_unknown(c, "a task of the status", status);
+}
+
+static void task_updated(void *ctx, const tp__mcp_answer *answer) {
+  call *c = ctx;
+  if (result_or_end(c, answer).size > 0) wait_for_task(c);
+}
+
+/* Answers what the task wanted. */
+static void update_task(call *c) {
+  tp__mcp_pair responses = {"inputResponses", {"", 0}, true};
+  if (tp_writer_finish(c->responses, &responses.content) != TP_OK) fail_call(c, "There is no memory for the call.");
+  else ask_about_task(c, "tasks/update", &responses, task_updated);
+}
+
+/* ---- the answer to the request ---- */
+
+static void call_answered(void *ctx, const tp__mcp_answer *answer) {
+  call *c = ctx;
+  tp_text result = result_or_end(c, answer);
+  if (result.size == 0) return;
+  tp_text type = tp_value_get(result, "resultType");
+  bool has_types = tp__mcp_session_has(c->session, TP__MCP_HAS_RESULT_TYPE);
+  if (tp__is_word(tp_value_text(type), "input_required")) take_wanted(c, result);
+  else if (has_types && tp__is_word(tp_value_text(type), "task")) begin_task(c, result);
+  else if (has_types && type.size > 0 && !tp__is_word(tp_value_text(type), "complete"))
+    end_unknown(c, "a result of the type", tp_value_text(type)); /* what it means is not known */
+  else end_call(c, result);
+}
+
+/* The trace that the client of a gateway began goes on in the server: it is
+ * passed on as it is. */
 static void take_trace(call *c) {
   tp_mcp_call *of = tp__mcp_changed_find(c->session->runtime, c->origin.data);
   if (!of) return;

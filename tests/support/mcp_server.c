@@ -36,7 +36,12 @@
  *   asks-dying     die asks a person, and ends; an answer that comes to the next start ends that, too
  *   rich           the form of forms has a member of each kind
  *   wants=WHAT     answers a call with input_required until it comes with what it wants: state, person, sampling;
- *                  endless: never; task: answers with a task
+ *                  endless: never; dream: answers with a type that is none
+ *   task=WHAT      answers a call with a task: done: it works twice, then has the answer; asks: it asks a person, and
+ *                  lists that again after it has the answer; asks-more: without end; fails; stops: it is cancelled;
+ *                  lost: it is not known any more; nameless: it has no id; dreams: it has a status that is none; works:
+ *                  without end; dies: the server ends when it is asked about it. It says tasks/cancel in the file of
+ *                  note=PATH
  *
  * Tools: echo {text}; env {text}: a variable of its environment; fail; refuse (a JSON-RPC error); parts; value; never
  * (is not answered); die (it ends); change: its list of tools is another from then on. */
@@ -53,6 +58,7 @@ static int argument_count;
 static char **arguments;
 static bool is_new, has_changed, is_raw;
 static int calls;
+static int task_answers;
 
 static const char *option(const char *name) {
   size_t size = strlen(name);
@@ -292,11 +298,58 @@ static bool has_inputs(const char *id, const char *line) {
     return true;
   if (strcmp(wants, "state") == 0) answer(id, "{\"resultType\":\"input_required\",\"requestState\":\"s=1 {}\"}");
   else if (strcmp(wants, "nothing") == 0) answer(id, "{\"resultType\":\"input_required\"}");
-  else if (strcmp(wants, "task") == 0) answer(id, "{\"resultType\":\"task\",\"taskId\":\"1\",\"content\":[]}");
+  else if (strcmp(wants, "dream") == 0) answer(id, "{\"resultType\":\"dream\",\"content\":[]}");
   else
     answer(id, "{\"resultType\":\"input_required\",\"inputRequests\":{\"who\":{\"method\":\"%s\",\"params\":{}}}}",
            strcmp(wants, "sampling") == 0 ? "sampling/createMessage" : "elicitation/create");
   return false;
+}
+
+static void begin_task(const char *id) {
+  bool is_nameless = strcmp(option("task"), "nameless") == 0;
+  answer(id, "{\"resultType\":\"task\",\"status\":\"working\",\"pollIntervalMs\":1%s}",
+         is_nameless ? "" : ",\"taskId\":\"t-1\"");
+}
+
+static void say_task(const char *id, const char *status, const char *more) {
+  answer(id, "{\"resultType\":\"complete\",\"taskId\":\"t-1\",\"pollIntervalMs\":1,\"status\":\"%s\"%s}", status, more);
+}
+
+/* How far the task is. */
+static void get_task(const char *id) {
+  static int gets, rounds;
+  char more[300];
+  const char *what = option("task");
+  gets++;
+  snprintf(more, sizeof more, ",\"inputRequests\":{\"k%d\":{\"method\":\"elicitation/create\",\"params\":%s}}",
+           strcmp(what, "asks-more") == 0 ? rounds++ : 0, form());
+  if (strcmp(what, "fails") == 0) say_task(id, "failed", ",\"error\":{\"code\":7,\"message\":\"no paper\"}");
+  else if (strcmp(what, "stops") == 0) say_task(id, "cancelled", "");
+  else if (strcmp(what, "lost") == 0) refuse(id, -32602, "no such task");
+  else if (strcmp(what, "dreams") == 0) say_task(id, "dreaming", "");
+  else if (strcmp(what, "dies") == 0) exit(3);
+  else if (strcmp(what, "works") == 0 || gets < 3) say_task(id, "working", "");
+  else if (strncmp(what, "asks", 4) == 0 && (gets < 6 || what[4])) say_task(id, "input_required", more);
+  else {
+    snprintf(more, sizeof more, ",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}",
+             task_answers == 0   ? "done"
+             : task_answers == 1 ? "answered"
+                                 : "answered twice");
+    say_task(id, "completed", more);
+  }
+}
+
+/* Keeps what a person has answered. */
+static void update_task(const char *id, const char *line) {
+  if (strstr(line, "\"taskId\":\"t-1\"") && strstr(line, "\"inputResponses\":{\"k0\":{\"action\":\"accept\""))
+    task_answers++;
+  answer(id, "{\"resultType\":\"complete\"}");
+}
+
+static void note(const char *text) {
+  int fd = option("note") ? open(option("note"), O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+  if (fd >= 0) (void)!write(fd, text, strlen(text));
+  if (fd >= 0) close(fd);
 }
 
 static void report_progress(const char *line) {
@@ -328,6 +381,10 @@ static void call_tool(const char *id, const char *line) {
   if (option("ask")) ask_client();
   if (option("progress")) report_progress(line);
   if (option("wants") && !has_inputs(id, line)) return;
+  if (option("task")) {
+    begin_task(id);
+    return;
+  }
   if (option("forms") || option("samples")) {
     ask_forms(id, line);
     return;
@@ -399,6 +456,13 @@ static void take(const char *line) {
     list_tools(id, line);
   } else if (strcmp(method, "tools/call") == 0) {
     call_tool(id, line);
+  } else if (strcmp(method, "tasks/get") == 0 && option("task")) {
+    get_task(id);
+  } else if (strcmp(method, "tasks/update") == 0 && option("task")) {
+    update_task(id, line);
+  } else if (strcmp(method, "tasks/cancel") == 0 && option("task")) {
+    note(strstr(line, "\"taskId\":\"t-1\"") ? "tasks/cancel\n" : "tasks/cancel of what?\n");
+    answer(id, "{\"resultType\":\"complete\"}");
   } else if (strncmp(method, "notifications/", 14) == 0) {
     fprintf(stderr, "%s\n", method);
   } else if (method[0]) {

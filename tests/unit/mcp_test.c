@@ -772,7 +772,7 @@ TEST(a_call_is_made_again_with_what_its_server_wants) {
       {"new wants=person", "yes"},
       {"new wants=sampling", "wants sampling/createMessage, which this client does not have"},
       {"new wants=endless", "asks without end"},
-      {"new wants=task", "a result of the type task, which this client does not take"},
+      {"new wants=dream", "a result of the type dream, which this client does not take"},
       {"new wants=nothing", "asks without end, or in a form that is none"},
   };
   world *w = *state;
@@ -877,6 +877,61 @@ TEST(a_person_answers_what_a_server_asks) {
     assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
     tp_writer_free(p.writer);
   }
+}
+
+/* ---- servers that answer with a task ---- */
+
+TEST(a_task_of_a_server_is_followed_to_its_end) {
+  static const struct {
+    const char *words, *text;
+    int asked; /* a person */
+  } rows[] = {
+      {"new task=done", "done", 0},
+      {"new task=asks", "answered", 1}, /* once, though the server asks for it twice */
+      {"new task=asks-more", "asks without end", 8},
+      {"new task=fails", "refused the call: no paper (code 7)", 0},
+      {"new task=stops", "it has cancelled the task", 0},
+      {"new task=lost", "refused the call: no such task (code -32602)", 0},
+      {"new task=nameless", "a task without a taskId", 0},
+      {"new task=dreams", "a task of the status dreaming, which this client does not take", 0},
+      {"new task=dies", "gave no answer: it exited with code 3", 0},
+  };
+  world *w = *state;
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    person p = {.action = TP_MCP_ACCEPT, .content = "{\"name\": \"Ada\"}", .has_open = LATCH};
+    assert_int_equal(tp_writer_new(NULL, &p.writer), TP_OK);
+    add_server(w, "s", rows[i].words, OPTIONS(.ask = ask_person, .ask_ctx = &p));
+    call(w, "mcp__s__echo", "{'text':'x'}");
+    if (!strstr(w->text, rows[i].text)) fail_msg("%s: %s", rows[i].words, w->text);
+    assert_int_equal(w->kind, i < 2 ? TP_TOOL_OK : TP_TOOL_HANDLER_ERROR);
+    assert_int_equal(p.asked, rows[i].asked);
+    assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+    tp_writer_free(p.writer);
+  }
+  add_server(w, "s", "task=done", OPTIONS(0)); /* of a version in which nothing is answered so */
+  call(w, "mcp__s__echo", "{'text':'x'}");
+  assert_string_equal(w->text, "The server answered without content.");
+}
+
+/* Its server hears of it, though no request is under way. */
+TEST(a_task_whose_call_is_given_up_is_cancelled) {
+  world *w = *state;
+  char file[64], words[128], text[64] = "";
+  snprintf(file, sizeof file, "/tmp/mcp_test_task_%d", (int)getpid());
+  snprintf(words, sizeof words, "new task=works note=%s", file);
+  unlink(file);
+  add_server(w, "s", words, OPTIONS(0));
+  list(w); /* it is there */
+  assert_int_equal(try_call(w, "mcp__s__echo", "{'text':'x'}", 100), TP_OK);
+  assert_int_equal(w->kind, TP_TOOL_TIMED_OUT);
+  for (int round = 0; round < 10000 && !text[0]; round++) {
+    FILE *said = fopen(file, "r");
+    if (said && !fgets(text, sizeof text, said)) text[0] = '\0';
+    if (said) fclose(said);
+    usleep(1000);
+  }
+  assert_string_equal(text, "tasks/cancel\n");
+  unlink(file);
 }
 
 TEST(without_a_person_it_is_declined) {
