@@ -134,11 +134,12 @@ void tp__admin_put_state(tp_server *server, tp__bytes *out) {
   tp_runtime_stats s = {.struct_size = sizeof s};
   tp_runtime_stats_get(server->runtime, &s);
   tp__lock_acquire(&server->lock);
-  bool drains = server->drains;
   size_t turns = server->turn_count, sessions = server->open_count;
   tp__lock_release(&server->lock);
+  const char *unready = tp__server_unready(server);
   tp__bytes_printf(out, "{\"version\":\"%s\",\"ready\":%s,\"now_ms\":%" PRId64 ",\"started_ms\":%" PRId64, tp_version(),
-                   drains ? "false" : "true", tp__wall_ms(), server->started_ms);
+                   unready ? "false" : "true", tp__wall_ms(), server->started_ms);
+  if (unready) tp__bytes_printf(out, ",\"unready\":\"%s\"", unready);
   const struct {
     const char *name;
     uint64_t value;

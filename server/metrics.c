@@ -251,7 +251,7 @@ static void put_now(const tp__metrics_now *now, uint64_t lost, bool open_metrics
     const char *name, *help;
     uint64_t value;
   } rows[] = {
-      {false, "turnphase_ready", "1 while new turns are taken.", now->ready},
+      {false, "turnphase_ready", "1 while /health/ready is 200.", now->ready},
       {false, "turnphase_turns_open", "Turns that run or wait.", r->turns_open},
       {false, "turnphase_turns_waiting", "Turns that wait for admission.", r->turns_waiting},
       {false, "turnphase_turns_queued", "Turns that wait for the turn before them in their session.", r->turns_queued},

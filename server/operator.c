@@ -275,8 +275,8 @@ void tp__operator_metrics(tp_server *server, tp__operator_request *r) {
   tp_runtime_stats_get(server->runtime, &now.runtime);
   tp__lock_acquire(&server->lock);
   now.http_requests_open = server->turn_count;
-  now.ready = !server->drains;
   tp__lock_release(&server->lock);
+  now.ready = tp__server_unready(server) == NULL;
   tp__metrics_print(server->metrics, &now, r->open_metrics, &out);
   tp__http_answer(r->request, out.failed ? 503 : 200, out.failed ? NULL : fields,
                   out.failed ? (tp_text){0} : tp__bytes_text(&out));

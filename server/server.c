@@ -161,9 +161,11 @@ static bool is_draining(tp_server *server) {
 
 static void take_ready(tp_server *server, tp__http_request *request, const char *tenant) {
   (void)tenant;
-  bool drains = is_draining(server);
-  answer_json(request, drains ? 503 : 200,
-              tp_text_of(drains ? "{\"status\":\"draining\"}\n" : "{\"status\":\"ok\"}\n"));
+  const char *unready = tp__server_unready(server);
+  tp__bytes out = {0};
+  tp__bytes_printf(&out, "{\"status\":\"%s\"}\n", unready ? unready : "ok");
+  answer_json(request, unready ? 503 : 200, out.failed ? (tp_text){0} : tp__bytes_text(&out));
+  tp__bytes_fini(&out);
 }
 
 /** A path, compared byte by byte, and what takes it. */

@@ -217,8 +217,9 @@ struct tp_server {
   size_t session_count; /* those of the buckets */
   size_t open_count;    /* all whose close has not ended */
   bool drains;
-  int64_t revised_ms; /* when the host noted the newest revision; 0: never */
-  char refused[1024]; /* why that was refused; empty: it was made */
+  int64_t store_failed_ms; /* monotonic: when a turn last failed by the store, and none has been kept since; 0: none */
+  int64_t revised_ms;      /* when the host noted the newest revision; 0: never */
+  char refused[1024];      /* why that was refused; empty: it was made */
 };
 
 /* ---- server.c ---- */
@@ -228,6 +229,13 @@ const char *tp__server_status_word(tp_status status);
 /** The path of a route; "" for NULL: a path that is none. */
 const char *tp__server_route_path(const void *route);
 void tp__server_unref(tp_server *server);
+
+/* ---- ready.c ---- */
+
+/** How a turn ended, or why it was not begun. @param kept  its session is one that a client has named. */
+void tp__server_note_end_locked(tp_server *server, tp_status status, bool kept);
+/** Why it is not ready: "draining", "store_failing", "no_model"; NULL: it is. */
+const char *tp__server_unready(tp_server *server);
 
 /* ---- revision.c ---- */
 

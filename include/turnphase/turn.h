@@ -322,6 +322,9 @@ typedef bool (*tp_agent_fn)(void *ctx, tp_agent *agent);
  *  @return how many there are, or up to the one at which each stopped; 0 in the child of a fork.
  *  Threads: any. each comes on the calling one. */
 TP_API size_t tp_runtime_agents(tp_runtime *runtime, tp_agent_fn each, void *ctx);
+/** False while the breaker of each of the agent's models is open (tp_runtime_options.breaker_failures). One with a
+ *  single model has no breaker, and one without models is true, since its sessions have theirs. Threads: any. */
+TP_API bool tp_agent_is_reachable(const tp_agent *agent);
 /** The agent's id. Lives as long as the agent. Threads: any. */
 TP_API const char *tp_agent_id(const tp_agent *agent);
 /** The config as agent.build left it: a value, a map. Lives as long as the agent. Threads: any. */

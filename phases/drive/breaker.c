@@ -65,6 +65,15 @@ bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t no
   return admits;
 }
 
+bool tp__breaker_is_open(tp__breakers *breakers, const char *provider, int64_t now_ns) {
+  if (!provider || tp__a32_load_relaxed(&breakers->row_count) == 0) return false;
+  tp__mutex_lock(&breakers->mutex);
+  const tp__breaker *row = find_locked(breakers, provider);
+  bool is_open = row && row->open_until_ns > now_ns;
+  tp__mutex_unlock(&breakers->mutex);
+  return is_open;
+}
+
 uint32_t tp__breaker_failed(tp__breakers *breakers, const char *provider, int64_t now_ns) {
   uint32_t opened_by = 0;
   if (!provider) return 0;

@@ -40,6 +40,8 @@ tp__breakers *tp__layer_breakers(const tp_runtime *runtime);
 /** Whether a request may go to the provider: not while its breaker is open, and after that time once per interval.
  *  @param provider  NULL: yes. */
 bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t now_ns);
+/** Whether a request would not be admitted now. It changes nothing. */
+bool tp__breaker_is_open(tp__breakers *breakers, const char *provider, int64_t now_ns);
 /** A request failed. Without memory for a row it does not count.
  *  @return how many have in a row when that opened the breaker, which was closed; else 0. */
 uint32_t tp__breaker_failed(tp__breakers *breakers, const char *provider, int64_t now_ns);

@@ -47,6 +47,15 @@ static void go_to_next(tp__drive *d, const char *why) {
           text.data);
 }
 
+bool tp_agent_is_reachable(const tp_agent *agent) {
+  if (!agent || agent->models.other_count == 0) return true;
+  for (size_t i = 0; i <= agent->models.other_count; i++)
+    if (!tp__breaker_is_open(tp__layer_breakers(agent->runtime), tp__model_provider(tp__models_at(&agent->models, i)),
+                             tp__now_ns()))
+      return true;
+  return false;
+}
+
 /* ---- before and after a request ---- */
 
 void tp__drive_choose_model(tp__drive *d) {

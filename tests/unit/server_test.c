@@ -268,6 +268,82 @@ TEST(a_server_that_drains_takes_no_turns_and_is_not_ready) {
   end_serving(&s);
 }
 
+static void expect_ready(const served *s, const char *word) {
+  const web_answer answer = web_ask(s->port, "GET", "/health/ready", "", NULL);
+  assert_int_equal(answer.status, strcmp(word, "ok") == 0 ? 200 : 503);
+  expect_in(answer.body, word);
+}
+
+typedef struct failing {
+  tp_history face;
+  _Atomic tp_status status; /* of an append */
+} failing;
+
+static void load_none(void *ctx, const tp_history_load *request, tp_token token) {
+  (void)ctx, (void)request;
+  (void)!tp_history_complete_load(token, TP_OK, NULL, 0, NULL, NULL);
+}
+
+static void append_as_said(void *ctx, const tp_history_append *request, tp_token token) {
+  (void)request;
+  (void)!tp_history_complete(token, ((failing *)ctx)->status, NULL, NULL);
+}
+
+TEST(a_server_whose_store_fails_is_not_ready_until_a_turn_is_kept) {
+  failing store = {.status = TP_OK};
+  store.face = (tp_history){
+      .struct_size = sizeof store.face, .ctx = &store, .load_start = load_none, .append_start = append_as_said};
+  tp_shared_history *shared;
+  assert_int_equal(tp_history_share(NULL, &store.face, &shared, NULL), TP_OK);
+  static const reply hello = {.text = "hello"};
+  served s;
+  serve_with(&s, (world_options){.replies = &hello, .reply_count = 1}, (tp_server_options){.shared_history = shared});
+  tp_shared_history_unref(shared);
+  expect_ready(&s, "ok");
+  store.status = TP_ERR_STORE;
+  assert_int_equal(chat(&s, "X-Session-Id: s1\r\n", HI).status, 503);
+  expect_ready(&s, "store_failing");
+  assert_int_equal(chat(&s, "", HI).status, 200); /* of no session: it says nothing of the store */
+  expect_ready(&s, "store_failing");
+  store.status = TP_OK;
+  assert_int_equal(chat(&s, "X-Session-Id: s2\r\n", HI).status, 200);
+  expect_ready(&s, "ok");
+  tp_server_drain(s.server);
+  expect_ready(&s, "draining");
+  end_serving(&s);
+}
+
+TEST(a_server_whose_models_are_all_down_is_not_ready) {
+  static const reply down = {.fails = TP_ERR_MODEL_UNAVAILABLE}, up = {.text = "up"};
+  recorder *models[] = {recorder_new(&down, 1), recorder_new(&down, 1)}, *other = recorder_new(&up, 1);
+  tp_model faces[] = {*recorder_model(models[0], true), *recorder_model(models[1], true)};
+  faces[0].name = "first";
+  faces[1].name = "second";
+  const tp_model *const fallbacks[] = {&faces[1]};
+  served s;
+  serve_with(
+      &s,
+      (world_options){.replies = &up, .reply_count = 1, .runtime = {.breaker_failures = 1, .breaker_open_ms = 600000}},
+      (tp_server_options){0});
+  const tp_agent_config config = {
+      .struct_size = sizeof config, .id = "a", .model = &faces[0], .fallbacks = fallbacks, .fallback_count = 1};
+  tp_agent_change change = {.struct_size = sizeof change, .before = s.agent, .config = &config};
+  assert_int_equal(tp_agents_change(s.runtime, (tp_agent_change *[]){&change}, 1, NULL), TP_OK);
+  s.agent = change.agent;
+  expect_ready(&s, "ok");
+  assert_int_equal(chat(&s, "", HI).status, 503);
+  expect_ready(&s, "no_model");
+  const tp_agent_config healthy = {.struct_size = sizeof healthy, .id = "b", .model = recorder_model(other, true)};
+  tp_agent *agent;
+  assert_int_equal(tp_agent_add(s.runtime, &healthy, &agent, NULL), TP_OK); /* one is enough */
+  expect_ready(&s, "ok");
+  tp_agent_remove(agent);
+  expect_ready(&s, "no_model");
+  end_serving(&s);
+  for (int i = 0; i < 2; i++) recorder_free(models[i]);
+  recorder_free(other);
+}
+
 /* ---- requests that have ended ---- */
 
 typedef struct noted {
