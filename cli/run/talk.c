@@ -76,7 +76,7 @@ static int open_history(cli_talk *talk) {
   tp_fault fault = {0};
   tp_history *history;
   bool in_database = cli_database_is(talk->arguments->data);
-  if (in_database) cli_error("warning: a database keeps no tasks and no memory: they are gone when this ends");
+  if (in_database) cli_error("warning: a database keeps no memory: it is gone when this ends");
   tp_status status = in_database        ? open_database(talk, &history, &fault)
                      : talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
                                         : tp_history_memory_new(NULL, &history, &fault);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command worker: background jobs of a data directory, run beside whatever other processes work on it. The main
- * thread waits for a signal, or for the last open job; the job thread of the library prints what became of each. The
- * first SIGTERM, SIGINT or SIGHUP drains, a second one ends the process as it does by itself. */
+ * The command worker: background jobs of a data directory or a database, run beside whatever other processes work on
+ * it. The main thread waits for a signal, or for the last open job; the job thread of the library prints what became of
+ * each. The first SIGTERM, SIGINT or SIGHUP drains, a second one ends the process as it does by itself. */
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/run/job.h"
@@ -102,7 +103,7 @@ int cli_worker(const cli_arguments *theirs, cli_output *output) {
     cli_error("which data directory? it is the one that run --data was given");
     return CLI_USAGE;
   }
-  int status = cli_data_check(arguments.data);
+  int status = cli_database_is(arguments.data) ? CLI_OK : cli_data_check(arguments.data);
   if (status == CLI_OK) status = cli_talk_check(&arguments, "worker", false);
   if (status == CLI_OK) status = take_signals(&w);
   if (status == CLI_OK) status = cli_talk_open(&w.talk, &arguments, &none);
