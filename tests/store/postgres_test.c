@@ -8,6 +8,7 @@
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
 
+static const tp_text odd_name = TEXT("nul \0 and \xff");
 static const char secret[] = "s3cr3t/p@ss%";
 
 /* ---- a database ---- */
@@ -177,6 +178,112 @@ TEST(role_needs_the_rights_of_the_page_and_no_others) {
   run_sql("GRANT INSERT, UPDATE, DELETE ON @.process, @.session, @.message TO plain");
   append_text(history, "s", (tp_text)TEXT("x"), TP_OK, &fault);
   tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+/* ---- jobs ---- */
+
+static uint64_t claimed_id, claimed_token;
+
+static void take_job(void *ctx, const tp_job *job) {
+  ++*(int *)ctx;
+  claimed_id = job->id;
+  claimed_token = job->claim;
+}
+
+/* A key that no text takes. */
+static uint64_t insert_job(tp_store *store, int number, tp_status wanted) {
+  char key[] = "\0\xffkey 0";
+  key[sizeof key - 2] = (char)('0' + number);
+  const tp_job job = {.struct_size = sizeof job,
+                      .attempts_max = 1,
+                      .handler = TEXT("h\0"),
+                      .idempotency_key = {key, sizeof key - 1},
+                      .order_key = {key, sizeof key - 1},
+                      .payload = TEXT("\x80")};
+  uint64_t id = 0;
+  bool existed = false;
+  tp_fault fault = {0};
+  tp_status status = store->job_insert(store->ctx, &job, &id, &existed, &fault);
+  if (status != wanted) fail_msg("%s: %s", tp_status_name(status), fault.message);
+  return id;
+}
+
+static void run_job(tp_store *store) {
+  int count = 0;
+  int64_t next_ms;
+  uint32_t state = 0;
+  const tp_job_claim claim = {.struct_size = sizeof claim, .lease_ms = 60000, .take = take_job, .ctx = &count};
+  assert_int_equal(store->job_claim(store->ctx, &claim, &next_ms, NULL), TP_OK);
+  assert_int_equal(count, 1);
+  const tp_job_finish end = {
+      .struct_size = sizeof end, .id = claimed_id, .claim = claimed_token, .end = TP_JOB_END_SUCCEEDED};
+  assert_int_equal(store->job_finish(store->ctx, &end, &state, NULL), TP_OK);
+  assert_int_equal(state, TP_JOB_SUCCEEDED);
+}
+
+static bool count_job(void *ctx, const tp_job *job) {
+  assert_int_equal(job->payload.size, 0);
+  ++*(int *)ctx;
+  return true;
+}
+
+static void ignore_end(void *ctx, const tp_tool_end_record *end) { (void)ctx, (void)end; }
+
+TEST(store_needs_the_rights_of_the_page_takes_so_many_jobs_and_forgets_old_ones) {
+  char conninfo[160];
+  tp_fault fault = {0};
+  tp_postgres *database = NULL;
+  tp_store *store = NULL;
+  const tp_postgres_store_options options = {.struct_size = sizeof options, .jobs_max = 3, .jobs_ended_max = 2};
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 5, .durability = TP_DURABILITY_SYNC};
+  snprintf(conninfo, sizeof conninfo, "host=%s dbname=postgres user=clerk", postgres_server.directory);
+  tp_postgres_close(open_database(NULL));
+  run_sql(
+      "CREATE ROLE clerk LOGIN; GRANT USAGE ON SCHEMA @ TO clerk; GRANT SELECT ON @.version TO clerk;"
+      "GRANT SELECT, INSERT, UPDATE, DELETE ON @.process, @.session, @.message TO clerk;"
+      "GRANT SELECT, INSERT, UPDATE, DELETE ON @.entry, @.late, @.attempt, @.content, @.turn, @.running, @.died,"
+      " @.audit, @.flush TO clerk;"
+      "GRANT SELECT, INSERT, UPDATE, DELETE ON @.job, @.job_key, @.job_ended, @.task, @.tool_start TO clerk;"
+      "GRANT SELECT, INSERT ON @.secret TO clerk");
+  if (open_as(conninfo, true, &database, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (tp_postgres_store(database, &options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (store->open(store->ctx, &owner, &fault) != TP_OK) fail_msg("%s", fault.message);
+  if (store->recover(store->ctx, NULL, &fault) != TP_OK) fail_msg("%s", fault.message);
+  uint64_t first = insert_job(store, 0, TP_OK);
+  for (int i = 1; i < 3; i++) (void)insert_job(store, i, TP_OK);
+  (void)insert_job(store, 3, TP_ERR_FULL);
+  assert_int_equal(insert_job(store, 0, TP_OK), first); /* a known key needs no place */
+  for (int i = 0; i < 3; i++) run_job(store);
+  int count = 0;
+  const tp_job_query query = {.struct_size = sizeof query, .states = ~0u};
+  assert_int_equal(store->jobs(store->ctx, &query, count_job, &count, NULL), TP_OK);
+  assert_int_equal(count, 2);
+  assert_true(insert_job(store, 0, TP_OK) > first); /* its key was forgotten with it */
+  run_job(store);
+  const tp_tool_start_record start = {.struct_size = sizeof start, .process_run_id = 5, .tool = odd_name};
+  const tp_task_record task = {.struct_size = sizeof task, .key = odd_name, .tool = TEXT("t")};
+  uint64_t id = 0;
+  assert_int_equal(store->tool_start(store->ctx, &start, &id, ignore_end, NULL, NULL), TP_OK);
+  const tp_tool_end_record end = {.struct_size = sizeof end, .start_id = id, .text = odd_name};
+  assert_int_equal(store->tool_end(store->ctx, &end, NULL), TP_OK);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  assert_int_equal(store->task_settle(store->ctx, task.key, false, NULL), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+  tp_store_free(store);
+  tp_postgres_close(database);
+}
+
+TEST(store_refuses_wrong_options) {
+  tp_postgres *database = open_database(NULL);
+  tp_store *store = NULL;
+  tp_postgres_store_options options = {.struct_size = 0};
+  assert_int_equal(tp_postgres_store(database, &options, &store, NULL), TP_ERR_VERSION);
+  options = (tp_postgres_store_options){.struct_size = sizeof options, .reserved_ = 1};
+  assert_int_equal(tp_postgres_store(database, &options, &store, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_store(NULL, NULL, &store, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_store(database, NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_null(store);
   tp_postgres_close(database);
 }
 
