@@ -369,8 +369,8 @@ TP_API int64_t tp_call_time_left_ms(const tp_call *call);
  *  Threads: that of the call. */
 TP_API bool tp_call_cancelled(const tp_call *call);
 
-/** Payload fields. A missing field gives false, the empty text or 0. In a chain they show what earlier handlers
- *  replaced. Borrowed until the handler returns. Threads: that of the call. */
+/** Payload fields: a missing one gives false, the empty text or 0. Of the kind "value" the text is the value, which
+ *  tp_value_get() reads. In a chain: as replaced so far. Borrowed until the handler returns. Threads: the call's. */
 TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
 TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
 TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
