@@ -171,6 +171,24 @@ double tpn_slot_find(const tpn_runtime *runtime, tp_token token);
 tpn_slot *tpn_slot_get(tpn_runtime *runtime, napi_env env, napi_value id);
 /** The call is over: nothing of it is read from now on. */
 void tpn_slot_end(tpn_runtime *runtime, tpn_slot *slot);
+/** Calls that will have no answer: what waits for them ends now, and not at its limit. */
+void tpn_slots_abandon(tpn_runtime *runtime);
+/** Ends a reference. */
+void tpn_runtime_unref(tpn_runtime *runtime);
+
+/* ---- taking ---- */
+
+enum {
+  TPN_AT_ONCE = 64,   /* pieces of work between two looks at the loop */
+  TPN_ROW_NUMBERS = 4 /* kind, key of what it is of, key of the turn, id of the call or kind of the end */
+};
+/** Callbacks of the runtime's polls: give lib/ what waits. */
+void tpn_on_ready(uv_poll_t *poll, int status, int events);
+void tpn_on_log(uv_poll_t *poll, int status, int events);
+/** The same; runs what is ready of a runtime without threads before. */
+void tpn_on_pump(uv_poll_t *poll, int status, int events);
+/** Gives lib/ all that is left, at the end of a runtime. */
+void tpn_take_all(napi_env env, tpn_runtime *runtime);
 
 /* ---- jobs ---- */
 
@@ -199,7 +217,7 @@ typedef struct tpn_function {
   const char *name; /* NULL: the end */
   napi_callback call;
 } tpn_function;
-extern const tpn_function tpn_runtime_functions[], tpn_work_functions[], tpn_domain_functions[];
+extern const tpn_function tpn_life_functions[], tpn_runtime_functions[], tpn_work_functions[], tpn_domain_functions[];
 
 typedef struct tpn_database {
   tp_store *store;

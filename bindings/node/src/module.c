@@ -323,6 +323,7 @@ NAPI_MODULE_INIT() {
     return NULL;
   }
   return make_values(env, state) && add_functions(env, exports, module_functions) &&
+                 add_functions(env, exports, tpn_life_functions) &&
                  add_functions(env, exports, tpn_runtime_functions) &&
                  add_functions(env, exports, tpn_work_functions) && add_functions(env, exports, tpn_domain_functions)
              ? exports
