@@ -16,9 +16,10 @@
 #include "turnphase/inspect.h"
 
 enum {
-  BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
-  TOOL_BYTES = 512,             /* counted for each, besides its texts */
-  LIMIT_SLACK_MS = 1000         /* of the handler after start_limit_ms */
+  BUNDLE_BYTES_MAX = 900 << 10,       /* of the tools of one server in a turn: an answer has at most 1 MiB */
+  TOOL_BYTES = 512,                   /* counted for each, besides its texts */
+  LIMIT_SLACK_MS = 1000,              /* of the handler after start_limit_ms */
+  BUDGET_MS = 300000 + LIMIT_SLACK_MS /* of the phase: each server has its own limit in it, which is at most that */
 };
 
 tp_text tp__mcp_tool_output_schema(const tp_tool *tool) {
@@ -344,6 +345,7 @@ static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
     return status;
   }
   status = tp_edit_add_subscription(edit, &subscription, fault);
+  if (status == TP_OK) status = tp_edit_set_budget(edit, phase, BUDGET_MS, fault); /* else 30 s end each wait */
   if (status == TP_OK && own->session->settings.has_model) status = add_sampling(edit, own->session, n.sampling, fault);
   return status == TP_OK && o->pins ? add_gate(edit, own->session, n.gate, fault) : status;
 }

@@ -360,6 +360,24 @@ TEST(a_server_that_dies_fails_its_call_and_no_other_server) {
   assert_string_equal(call(w, "mcp__two__echo", "{'text':'here'}"), "here");
 }
 
+static void gather_text(void *ctx, const char *text, size_t size) {
+  char *to = ctx;
+  size_t used = strlen(to);
+  snprintf(to + used, 16384 - used, "%.*s", (int)size, text);
+}
+
+/* The phase ends no wait before the server's own limit does: each has its own, and they may be 300 s. */
+TEST(the_phase_of_the_tools_has_the_time_of_a_start) {
+  world *w = *state;
+  char *text = calloc(1, 16384);
+  add_server(w, "s", "", OPTIONS(0));
+  assert_int_equal(tp_plan_print(w->runtime, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TP_PLAN_JSON, gather_text, text),
+                   TP_OK);
+  if (!strstr(text, "\"budget_ms\":301000") && !strstr(text, "\"budget_ms\": 301000")) fail_msg("%s", text);
+  if (!strstr(text, "61000")) fail_msg("%s", text); /* of the server */
+  free(text);
+}
+
 TEST(a_server_that_was_ready_is_started_again_by_itself) {
   world *w = *state;
   char file[64], words[128];
