@@ -4,8 +4,9 @@
 
     python3 docs/pages/headers.py VERSION ROOT FOLDER
 
-Writes FOLDER/man3: turnphase_NAME.3 for each include/turnphase/NAME.h, turnphase.3 over all of them, and for each
-function a page that leads to that of its header. turnphase.abi.json says which library has which header.
+Writes FOLDER/man3: turnphase_NAME.3 for each include/turnphase/NAME.h, turnphase.3 over them, and a page with its
+comment for each function and type; those that share a comment share the page. turnphase.abi.json says which library has
+which header.
 """
 
 import json
@@ -20,6 +21,9 @@ import roff
 DECLARED = re.compile(r'/\*\*(?P<comment>.*?)\*/\n(?P<code>.*?)(?=\n\n|\n/\*|\n#|\nTP_END_DECLS|\Z)', re.S)
 HEAD = re.compile(r'\A/\*(.*?)\*/', re.S)
 FUNCTION = re.compile(r'\b(tp_\w+)\s*\(')
+NUMBER = re.compile(r'typedef \w+ (tp_\w+);')
+TYPE = re.compile(r'typedef (?:struct|enum|union) (tp_\w+)')
+CALLBACK = re.compile(r'typedef [^;{]*?\(\*(tp_\w+)\)')
 
 
 def words_of(comment):
@@ -80,10 +84,12 @@ def parts_of(header):
     return lines, rows
 
 
-def functions_of(rows, functions):
-    """Which of the functions the rows declare."""
-    return sorted({name for _, code in rows if not code.startswith('typedef')
-                   for name in FUNCTION.findall(code) if name in functions})
+def names_of(code, functions):
+    """The functions, or the type, that a row declares, in their order."""
+    if code.startswith('typedef'):
+        named = NUMBER.match(code) or TYPE.search(code) or CALLBACK.search(code)
+        return [named.group(1)] if named else []
+    return [name for name in dict.fromkeys(FUNCTION.findall(code)) if name in functions]
 
 
 def cmake_name(library):
@@ -112,10 +118,25 @@ def page(header, text, library, version):
     return out + roff.see_also([('turnphase', '3')])
 
 
+def first_sentence(comment, otherwise):
+    text = ' '.join(line.strip() for line in comment).split(' @')[0].strip()
+    return re.split(r'(?<=[\w)\]"])[.:;](?: |$)', text)[0].rstrip('.') or otherwise
+
+
+def page_of(name, header, row, library, version):
+    """The page of what one row declares."""
+    comment, code = row
+    return (roff.title(name, '3', version) +
+            roff.name_section(name, first_sentence(comment, 'see %s(3)' % page_name(header))) +
+            '.SH LIBRARY\n' + roff.prose('pkg-config: %s; CMake: %s' % (library, cmake_name(library))) +
+            '.SH SYNOPSIS\n.B #include <turnphase/%s>\n.PP\n' % header + roff.block(code) +
+            '.SH DESCRIPTION\n' + paragraphs(comment) +
+            roff.see_also([(page_name(header), '3'), ('turnphase', '3')]))
+
+
 def subject(code):
     """What a declaration is called, for the heading over it."""
-    named = re.search(r'typedef (?:struct|enum|union) (tp_\w+)', code) or \
-        re.search(r'typedef [^;{]*?\(\*(tp_\w+)\)', code) or re.search(r'#define (\w+)', code) or \
+    named = TYPE.search(code) or CALLBACK.search(code) or re.search(r'#define (\w+)', code) or \
         FUNCTION.search(code) or re.search(r'\b(tp_\w+|TP_\w+)', code)
     return named.group(1) if named else code.split('\n')[0]
 
@@ -130,7 +151,7 @@ def overview(headers, version):
             '.SH SYNOPSIS\n.B #include <turnphase/turnphase.h>\n.PP\n.nf\n'
             'cc host.c $(pkg\\-config \\-\\-cflags \\-\\-libs turnphase)\n.fi\n'
             '.SH DESCRIPTION\n' +
-            roff.prose('Each public header has a page; each function has one that leads there, such as '
+            roff.prose('Each public header has a page, and so has each function and type, such as '
                        'tp_turn_run(3). The documents say more: docs/README.md, where documents are installed.') +
             '.SH HEADERS\n' + rows + roff.see_also([('turnphase', '1')]))
 
@@ -147,15 +168,20 @@ def main():
         with open(os.path.join(folder, name + '.3'), 'w', encoding='utf-8') as file:
             file.write(text)
 
-    headers = []
-    for header, row in sorted(description['headers'].items()):
+    headers, written = [], set()
+    for header, about in sorted(description['headers'].items()):
         with open(os.path.join(root, 'include/turnphase', header), encoding='utf-8') as file:
             text = file.read()
         lines, rows = parts_of(text)
-        write(page_name(header), page(header, text, row['library'], version))
-        for name in functions_of(rows, description['functions']):
-            write(name, '.so man3/%s.3\n' % page_name(header))
-        headers.append((header, row['library'], split_head(lines)))
+        write(page_name(header), page(header, text, about['library'], version))
+        for row in rows:
+            names = [name for name in names_of(row[1], description['functions']) if name not in written]
+            written.update(names)
+            if names:
+                write(names[0], page_of(names[0], header, row, about['library'], version))
+            for name in names[1:]:
+                write(name, '.so man3/%s.3\n' % names[0])
+        headers.append((header, about['library'], split_head(lines)))
     write('turnphase', overview(headers, version))
 
 

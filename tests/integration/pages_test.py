@@ -102,16 +102,21 @@ def check_pages(report, section):
 
 
 def check_functions(report):
-    """Each function has a page of its name, which leads to one that has its declaration."""
+    """Each function, struct and enum has a page of its name, which has its declaration near its top, or leads there."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..')
-    wrong = []
-    for name in json.loads(read(os.path.join(root, 'turnphase.abi.json')))['functions']:
+    wrong, described = [], json.loads(read(os.path.join(root, 'turnphase.abi.json')))
+    for name in [*described['functions'], *described['structs'], *described['enums']]:
         path = os.path.join(PAGES, 'man3', name + '.3')
         if not os.path.exists(path):
             wrong.append('no page ' + name)
-        elif '%s(' % name not in read(os.path.join(PAGES, read(path).split()[1])):
+            continue
+        text = read(path)
+        if text.startswith('.so '):
+            text = read(os.path.join(PAGES, text.split()[1]))
+        declared, described_at = re.search(r'\b%s\b[({; ]' % name, text), text.find('.SH DESCRIPTION')
+        if not declared or declared.start() > described_at:
             wrong.append('not on its page: ' + name)
-    report.line('a page for each function', '\n'.join(wrong))
+    report.line('a page for each function and type', '\n'.join(wrong))
 
 
 def check_commands(report, commands):
