@@ -71,7 +71,9 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " WHERE CASE WHEN c.size > 0 THEN EXISTS (SELECT 1 FROM @.message m WHERE m.session = s.id"
         " AND m.position >= c.position AND m.batch = c.batch)"
         " ELSE (s.id IS NULL AND c.position = 0) OR (s.id = c.number AND s.epoch = c.fence AND NOT s.running) END",
-    [TP__PG_DROP_EMPTY] = "DELETE FROM @.session WHERE id = ANY ($1::bigint[]) AND next = 0 AND NOT running",
+    [TP__PG_DROP_EMPTY] =
+        "DELETE FROM @.session WHERE id = ANY ($1::bigint[]) AND next = 0 AND NOT running"
+        " AND epoch = 1",
     [TP__PG_DELETE] =
         "WITH gone AS (DELETE FROM @.session s USING unnest($1::bigint[], $2::text[], $3::text[])"
         " AS c(k, tenant, name) WHERE " OF_NAMES " AND NOT (s.running AND " LIVES

@@ -28,7 +28,8 @@ static const char *const claim_sql[TP__CLAIM_STATEMENTS] = {
     [TP__END_CLAIM] =
         "UPDATE session SET next = next + ?4, running = 0"
         " WHERE id = ?1 AND epoch = ?2 AND next = ?3 AND running = 1",
-    [TP__FORGET_CLAIMED] = "DELETE FROM session WHERE id = ?1 AND next = 0 AND running = 0"};
+    /* by its first owner: one that stands still must not find its epoch again in a new row */
+    [TP__FORGET_CLAIMED] = "DELETE FROM session WHERE id = ?1 AND next = 0 AND running = 0 AND epoch = 1"};
 
 /* ---- who has a session ---- */
 
