@@ -1,35 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fleet on one SQLite file: three hosts and four workers, each a process, that are killed and begun again, and that
- * stand still past their leases and go on. Whatever happens, the rules of fleet_check.h hold. */
+ * A fleet on one SQLite file, and one on a PostgreSQL database after a proxy
+ * that fails: three hosts and four workers, each a process, that are killed and
+ * begun again, and that stand still past their leases and go on; connections
+ * that are cut before COMMIT, after it and anywhere, delayed or silent;
+ * backends that are ended, a server that has no connection left, and one that
+ * is killed and begun again. Whatever happens, the rules of fleet_check.h hold.
+ */
 #include <signal.h>
 
-#include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
 #include "tests/support/fleet_play.h"
+#include "tests/support/test.h"
 #include "turnphase/sqlite.h"
+#ifdef TP_WITH_POSTGRES
+#include "tests/support/postgres_proxy.h"
+#include "tests/support/postgres_server.h"
+#include "turnphase/postgres.h"
+#endif
 
-enum { HOSTS = 3, WORKERS = 4, PROCESSES = HOSTS + WORKERS, LEASE_MS = 300, STOP_MS = 450, FAULTS = 70, LONG = 2000 };
+enum { HOSTS = 3, WORKERS = 4, PROCESSES = HOSTS + WORKERS };
+enum { SQLITE, POSTGRES };
+
+static const struct {
+  const char *name;
+  uint32_t lease_ms;
+  int stop_ms, faults, faults_long;
+} kinds[] = {{"sqlite", 300, 450, 70, 2000}, {"postgres", 500, 700, 16, 2000}};
+static int kind;
+
+/* ---- what the processes share ---- */
+
+static void open_sqlite(tp_store **ret_store, tp_history **ret_history) {
+  tp_fault fault = {0};
+  const tp_sqlite_store_options store = {
+      .struct_size = sizeof store, .path = path, .jobs_max = 1000000, .jobs_ended_max = 10000000};
+  const tp_sqlite_history_options history = {
+      .struct_size = sizeof history, .path = path, .lease_ms = kinds[kind].lease_ms};
+  if (tp_sqlite_store_open(&store, ret_store, &fault) != TP_OK ||
+      tp_sqlite_history_open_sync(&history, ret_history, &fault) != TP_OK)
+    fail_msg("%s", fault.message);
+}
+
+static void open_postgres(const char *conninfo, tp_store **ret_store, tp_history **ret_history) {
+#ifdef TP_WITH_POSTGRES
+  tp_postgres *database = NULL;
+  tp_fault fault = {0};
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = conninfo, .lease_ms = kinds[kind].lease_ms, .statement_ms = 2000};
+  const tp_postgres_store_options store = {
+      .struct_size = sizeof store, .jobs_max = 1000000, .jobs_ended_max = 10000000};
+  if (tp_postgres_open(&options, &database, &fault) != TP_OK ||
+      tp_postgres_store(database, &store, ret_store, &fault) != TP_OK ||
+      tp_postgres_history(database, ret_history, &fault) != TP_OK)
+    fail_msg("%s", fault.message);
+  tp_postgres_close(database);
+#else
+  (void)conninfo, (void)ret_store, (void)ret_history;
+#endif
+}
+
+static void open_shared(const char *conninfo, tp_store **ret_store, tp_history **ret_history) {
+  if (kind == SQLITE) open_sqlite(ret_store, ret_history);
+  else open_postgres(conninfo, ret_store, ret_history);
+}
 
 /* ---- a process ---- */
-
-static tp_store *open_store(void) {
-  tp_store *store = NULL;
-  tp_fault fault = {0};
-  const tp_sqlite_store_options options = {
-      .struct_size = sizeof options, .path = path, .jobs_max = 1000000, .jobs_ended_max = 10000000};
-  if (tp_sqlite_store_open(&options, &store, &fault) != TP_OK) fail_msg("%s", fault.message);
-  return store;
-}
-
-static tp_history *open_history(void) {
-  tp_history *history = NULL;
-  tp_fault fault = {0};
-  const tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = LEASE_MS};
-  if (tp_sqlite_history_open_sync(&options, &history, &fault) != TP_OK) fail_msg("%s", fault.message);
-  return history;
-}
 
 static fleet_player *player_new(uint64_t process, uint64_t thread, tp_history *history, const tp_store *store) {
   fleet_player *p = calloc(1, sizeof *p);
@@ -43,31 +80,30 @@ static fleet_player *player_new(uint64_t process, uint64_t thread, tp_history *h
   return p;
 }
 
-/* @param number  of this process: no other one, before it or after it, has it. */
-static int process_main(const char *in, bool is_host, uint64_t number) {
+/* @param number  of this process: no other one, before it or after it, has it.
+ */
+static int process_main(const char *in, const char *conninfo, bool is_host, uint64_t number) {
   pthread_t threads[FLEET_THREADS];
   fleet_player *players[FLEET_THREADS];
+  tp_store *store = NULL;
+  tp_history *history = NULL;
   snprintf(directory, sizeof directory, "%s", in);
   snprintf(path, sizeof path, "%s/file.db", in);
-  fleet.lease_ms = LEASE_MS;
+  fleet.lease_ms = kinds[kind].lease_ms;
   fleet_open(in);
-  tp_store *store = open_store();
+  open_shared(conninfo, &store, &history);
   tp_store_recovery found = {.struct_size = sizeof found};
-  for (uint64_t i = 0; i < FLEET_THREADS; i++) players[i] = player_new(number, i + 1, NULL, store);
+  for (uint64_t i = 0; i < FLEET_THREADS; i++) players[i] = player_new(number, i + 1, history, store);
   if (store->open(store->ctx, &players[0]->owner, NULL) != TP_OK || store->recover(store->ctx, &found, NULL) != TP_OK)
     return 2;
   if (is_host) {
-    tp_history *history = open_history();
-    for (int i = 0; i < FLEET_THREADS; i++) {
-      players[i]->history = history;
-      pthread_create(&threads[i], NULL, fleet_host_thread, players[i]);
-    }
+    for (int i = 0; i < FLEET_THREADS; i++) pthread_create(&threads[i], NULL, fleet_host_thread, players[i]);
     for (int i = 0; i < FLEET_THREADS; i++) pthread_join(threads[i], NULL);
-    tp_history_free(history);
   } else {
     fleet_worker(players[0]);
   }
   for (int i = 0; i < FLEET_THREADS; i++) free(players[i]);
+  tp_history_free(history);
   tp_store_free(store);
   fleet_close();
   return 0;
@@ -80,12 +116,15 @@ static struct process {
   int64_t goes_on_ns; /* it stands still until then; 0: it runs */
 } processes[PROCESSES];
 static uint64_t last_number;
+static const char *conninfo_of_children = "-";
 
 static void start_process(int index) {
   char number[24];
   snprintf(number, sizeof number, "%llu", (unsigned long long)++last_number);
-  processes[index] = (struct process){
-      child_start((const char *const[]){directory, index < HOSTS ? "host" : "worker", number, NULL}), 0};
+  processes[index] =
+      (struct process){child_start((const char *const[]){directory, index < HOSTS ? "host" : "worker", number,
+                                                         kinds[kind].name, conninfo_of_children, NULL}),
+                       0};
 }
 
 static int end_process(int index) {
@@ -103,40 +142,91 @@ static void let_go_on(int64_t time_ns) {
   }
 }
 
+/* Where a process gave up by itself, such as one that found no server when it
+ * began, another one comes in its place. */
 static void await_turns(uint64_t count) {
   uint64_t before = fleet.board->acknowledged;
   while (fleet.board->acknowledged < before + count) {
     let_go_on(now_ns());
+    for (int i = 0; i < PROCESSES; i++) {
+      if (waitpid(processes[i].child.id, NULL, WNOHANG) != processes[i].child.id) continue;
+      if (kind == SQLITE) fail_msg("a process ended by itself");
+      fclose(processes[i].child.lines);
+      start_process(i);
+    }
     usleep(300);
   }
 }
 
 /* One of three stands still, the others die. */
-static void do_fault(unsigned *seed, int *stops) {
+static void hit_a_process(unsigned *seed, int *stops) {
   int index = rand_r(seed) % PROCESSES;
   struct process *p = &processes[index];
   if (!p->goes_on_ns && rand_r(seed) % 3 == 0) {
     kill(p->child.id, SIGSTOP);
-    p->goes_on_ns = now_ns() + (STOP_MS + rand_r(seed) % 100) * 1000000LL;
+    p->goes_on_ns = now_ns() + (kinds[kind].stop_ms + rand_r(seed) % 100) * 1000000LL;
     ++*stops;
   } else {
     kill(p->child.id, SIGKILL); /* also one that stands still */
     (void)end_process(index);
     start_process(index);
   }
-  await_turns((uint64_t)rand_r(seed) % 4);
 }
 
-TEST(processes_that_die_and_stand_still_keep_every_rule_on_one_file) {
-  int faults = getenv("TURNPHASE_ROUNDS") ? LONG : FAULTS, stops = 0;
+#ifdef TP_WITH_POSTGRES
+static void end_backends(void) {
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  PQclear(PQexec(connection,
+                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                 " WHERE application_name = 'turnphase'"));
+  PQfinish(connection);
+}
+
+/* A moment without a free connection, and the hosts have none: theirs are ended
+ * first. */
+static void take_all_connections(void) {
+  PGconn *taken[64];
+  end_backends();
+  for (int i = 0; i < 64; i++) taken[i] = PQconnectdb(postgres_server.conninfo);
+  usleep(100000);
+  for (int i = 0; i < 64; i++) PQfinish(taken[i]);
+}
+
+static void hit_the_server(unsigned *seed, int i) {
+  static const int cuts[] = {BEFORE_COMMIT, AFTER_COMMIT, ANYWHERE, DELAYED};
+  if (i % 80 == 39) take_all_connections();
+  else if (i % 20 == 7) end_backends();
+  else if (i % 40 == 17) {
+    postgres_stop(i % 80 == 17 ? SIGKILL : SIGQUIT);
+    if (!postgres_start()) abort();
+  } else {
+    int before = proxy.done;
+    proxy.left = (size_t)(rand_r(seed) % 3000);
+    proxy.next = i % 40 == 30 ? SILENT : cuts[rand_r(seed) % (int)COUNT(cuts)];
+    while (proxy.done == before) {
+      let_go_on(now_ns());
+      usleep(200);
+    }
+  }
+}
+#else
+static void hit_the_server(unsigned *seed, int i) { (void)seed, (void)i; }
+#endif
+
+static void play_fleet(const char *direct) {
+  int faults = getenv("TURNPHASE_ROUNDS") ? kinds[kind].faults_long : kinds[kind].faults, stops = 0, hits = 0;
   unsigned seed = 37;
+  tp_store *store = NULL;
+  tp_history *history = NULL;
   make_directory_in_memory(NULL);
   fleet_open(directory);
-  tp_store *store = open_store();
-  tp_history *history = open_history();
+  open_shared(direct, &store, &history);
   for (int i = 0; i < PROCESSES; i++) start_process(i);
   for (int i = 0; i < faults; i++) {
-    do_fault(&seed, &stops);
+    bool of_server = kind == POSTGRES && i % 2 == 1;
+    if (of_server) hit_the_server(&seed, hits++);
+    else hit_a_process(&seed, &stops);
+    await_turns((uint64_t)rand_r(&seed) % 4);
     if (i % 40 == 39) fleet.board->generation++;
   }
   fleet.board->ends = true;
@@ -145,8 +235,11 @@ TEST(processes_that_die_and_stand_still_keep_every_rule_on_one_file) {
   fleet.board->workers_end = true;
   for (int i = HOSTS; i < PROCESSES; i++) assert_int_equal(end_process(i), 0);
   fleet_verdict v = fleet_judge(directory, history, store);
-  print_message("# %d faults, of which %d processes stood still\n", faults, stops);
-  fleet_report("sqlite", &v);
+  print_message(
+      "# %d faults: %d of the server and the connections to it; %d "
+      "processes stood still\n",
+      faults, hits, stops);
+  fleet_report(kinds[kind].name, &v);
   assert_int_equal(v.sum, 0);
   assert_true(fleet.board->finished > 0 && fleet.board->calls > 0 && stops > 0);
   tp_history_free(history);
@@ -155,9 +248,31 @@ TEST(processes_that_die_and_stand_still_keep_every_rule_on_one_file) {
   remove_directory(NULL);
 }
 
+TEST(processes_that_die_and_stand_still_keep_every_rule_on_one_file) {
+  kind = SQLITE;
+  play_fleet(NULL);
+}
+
+TEST(processes_and_connections_that_fail_keep_every_rule_on_one_database) {
+#ifdef TP_WITH_POSTGRES
+  kind = POSTGRES;
+  const char *lack = postgres_lack();
+  if (lack) {
+    print_message("# skipped: %s\n", lack);
+    return;
+  }
+  postgres_make();
+  start_proxy();
+  conninfo_of_children = proxy.conninfo;
+  play_fleet(postgres_server.conninfo);
+  stop_proxy();
+  postgres_remove();
+#endif
+}
+
 TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
-  if (child_is(count, arguments, words))
-    return process_main(words[0], strcmp(words[1], "host") == 0, strtoull(words[2], NULL, 10));
-  return test_main(count, arguments);
+  if (!child_is(count, arguments, words)) return test_main(count, arguments);
+  kind = strcmp(words[3], "postgres") == 0 ? POSTGRES : SQLITE;
+  return process_main(words[0], words[4], strcmp(words[1], "host") == 0, strtoull(words[2], NULL, 10));
 }
