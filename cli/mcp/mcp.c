@@ -271,6 +271,8 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
   tp_status listed = tp_runtime_tools(c->runtime, take_name, c, NULL, &fault);
   if (listed != TP_OK) status = cli_fault("the tools", listed, &fault);
   for (size_t i = 0; status == CLI_OK && i < c->count; i++) status = ask_gates(c, c->names[i]);
+  if (status == CLI_OK && c->count > 0 && !c->json)
+    cli_print_string(output, "each was asked about without arguments: a guard that reads them may decide otherwise\n");
   if (status == CLI_OK && c->count == 0) {
     if (c->server) cli_error("the server %s has no tool", c->server);
     else cli_error("the servers have no tool");

@@ -303,6 +303,7 @@ TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
   assert_status(&c, 0);
   assert_holds(&c.out, "deny   mcp__s__fail");
   assert_holds(&c.out, "allow  mcp__s__value");
+  assert_holds(&c.out, "\neach was asked about without arguments: a guard that reads them may decide otherwise\n");
   assert_holds(&c.out, "Not this one.");
   command_free(&c);
 }
