@@ -187,6 +187,7 @@ typedef struct outcome {
   double lost; /* memories */
   double left; /* memories whose job is still in the store */
   double drain_ms;
+  double cpu_us; /* of all threads, a turn */
 } outcome;
 
 typedef struct trial {
@@ -280,14 +281,16 @@ static outcome try_memory(const form *f, bool with_memory, uint32_t sessions, ui
   static trial t;
   outcome o = {0};
   open_trial(&t, f, with_memory, sessions);
+  int64_t cpu_ns = bench_cpu_ns();
   double run_s = (double)sessions * turns_a_session / run_trial(&t, turns_a_session);
   close_trial(&t, &o);
+  o.cpu_us = (double)(bench_cpu_ns() - cpu_ns) / 1e3 / (double)t.turns;
   o.rate = (double)t.turns / (run_s + o.drain_ms / 1e3);
   return o;
 }
 
 static void memory_at(bench_program *program, const form *f, uint32_t sessions) {
-  double rates[2][MEMORY_ROUNDS], drains[MEMORY_ROUNDS], lost = 0, left = 0;
+  double rates[2][MEMORY_ROUNDS], cpu_us[2][MEMORY_ROUNDS], drains[MEMORY_ROUNDS], lost = 0, left = 0;
   char what[128];
   uint32_t rounds = program->quick ? ROUNDS_QUICK : MEMORY_ROUNDS;
   uint32_t turns =
@@ -296,6 +299,7 @@ static void memory_at(bench_program *program, const form *f, uint32_t sessions) 
     for (int with = 0; with < 2; with++) {
       outcome o = try_memory(f, with, sessions, turns);
       rates[with][round] = o.rate;
+      cpu_us[with][round] = o.cpu_us;
       if (with) drains[round] = o.drain_ms;
       lost += o.lost;
       left += o.left;
@@ -306,6 +310,8 @@ static void memory_at(bench_program *program, const form *f, uint32_t sessions) 
   snprintf(what, sizeof what, "%u sessions, %s, with memory", sessions, f->name);
   bench_figure(program, "memory", what, with, "turns a second", 0);
   bench_figure(program, "memory", "how many times that is less", without / with, "times", 4);
+  bench_figure(program, "memory", "a turn's CPU without memory", bench_spread_of(cpu_us[0], rounds).median, "us", 0);
+  bench_figure(program, "memory", "a turn's CPU with memory", bench_spread_of(cpu_us[1], rounds).median, "us", 0);
   bench_figure(program, "memory", "its drain", bench_spread_of(drains, rounds).median, "ms", 0);
   bench_figure(program, "memory", "memories that the next process makes, in all runs", left, "memories", 0);
   bench_figure(program, "memory", "memories lost in all runs, and one more", 1 + lost, "memories", 1);
@@ -323,18 +329,21 @@ static void memory(bench_program *program) {
 static void steady(bench_program *program) {
   enum { SESSIONS = 64 };
   static trial t;
-  outcome o;
+  outcome o = {0};
   uint32_t turns = (program->quick ? STEADY_TURNS / 100 : STEADY_TURNS) / STEADY_PARTS / SESSIONS;
   double first = 0, rate = 0;
   char what[96];
   if (!bench_wanted(program, "steady")) return;
   open_trial(&t, &forms[0], true, SESSIONS);
   for (int part = 0; part < STEADY_PARTS; part++) {
+    int64_t cpu_ns = bench_cpu_ns();
     rate = run_trial(&t, turns);
+    double cpu_us = (double)(bench_cpu_ns() - cpu_ns) / 1e3 / turns / SESSIONS;
     if (part == 0) first = rate;
     snprintf(what, sizeof what, "64 sessions, asynchronous, with memory, turns %u to %u", part * turns * SESSIONS,
              (part + 1) * turns * SESSIONS);
     bench_figure(program, "steady", what, rate, "turns a second", 0);
+    bench_figure(program, "steady", "a turn's CPU meanwhile", cpu_us, "us", 0);
   }
   close_trial(&t, &o);
   bench_figure(program, "steady", "how many times slower the last ones are than the first", first / rate, "times", 1.5);
