@@ -64,6 +64,7 @@ static const struct vendor {
 static bool find_key(const reader *r, const char *at, finding *f) {
   if (at > r->begin && is_key_byte(at[-1])) return false;
   for (size_t i = 0; i < sizeof vendors / sizeof vendors[0]; i++) {
+    if (*at != vendors[i].prefix[0]) continue;
     const size_t size = strlen(vendors[i].prefix);
     if ((size_t)(r->end - at) < size || memcmp(at, vendors[i].prefix, size) != 0) continue;
     const char *end = at + size;
@@ -201,7 +202,7 @@ static const char *end_of_value(const reader *r, const char *value) {
 
 static bool find_password(const reader *r, const char *at, finding *f) {
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (!begins_with(at, r->end, names[i].word)) continue;
+    if ((*at | 0x20) != (names[i].word[0] | 0x20) || !begins_with(at, r->end, names[i].word)) continue;
     const char *word = at + strlen(names[i].word);
     bool says_is;
     char quote;
