@@ -389,6 +389,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
     status = call->attempt ? tp__attempt_defer(call->attempt, &deferral, ret_token)
                            : tp__node_defer_inline(call, &deferral, ret_token);
   if (status == TP_ERR_FULL) (void)!tp__tokens_full(tp__runtime_sched(call->entry->turn->runtime), &fault);
+  if (status == TP_OK && call->entry->detached_run) tp__detached_has_deferred(call->entry);
   if (status == TP_OK) return TP_ANSWER_DEFERRED;
   call->sealed = was_sealed; /* no token of it is known outside */
   const char *reason = was_sealed ? "deferred twice" : copy_reason(call, fault.message);

@@ -9,6 +9,9 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/plan/registry.h"
 
+/** Whether a job holds one of the places that there are threads for. */
+enum { PLACE_HELD = 0, PLACE_GIVEN = 1, PLACE_ENDED = 2 };
+
 typedef struct detached {
   tp__turn turn;
   tp__turn *parent;
@@ -22,6 +25,7 @@ typedef struct detached {
   tp__detached_end_fn on_end;
   void *ctx;
   tp__detached_job job;
+  tp__a32 place; /* acq_rel */
   bool starting; /* on_end would come before the start returned: the start returns the reason instead */
   tp_reason refused;
   size_t block_size;
@@ -53,6 +57,7 @@ static void entry_ended(tp__entry *entry) {
                           .code = run->row.code,
                           .was_called = run->row.started_ns != 0,
                           .retryable = run->retryable,
+                          .gave_place = tp__a32_exchange_acq_rel(&d->place, PLACE_ENDED) == PLACE_GIVEN,
                           .message = run->message};
   if (d->starting) d->refused = end.reason;
   else if (d->on_end) d->on_end(d->ctx, &end);
@@ -176,6 +181,17 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
 }
 
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry) { return &((const detached *)entry->ctx)->job; }
+
+/* Its token may have been completed meanwhile: then nothing was given, and the run's end has said so. The attempt of
+ * the handler holds the run. */
+void tp__detached_has_deferred(const tp__entry *entry) {
+  detached *d = entry->ctx;
+  tp__jobs *jobs = tp__runtime_jobs(d->turn.runtime);
+  uint32_t held = PLACE_HELD;
+  if (d->job.id == 0) return;
+  tp__jobs_place_given(jobs, 1);
+  if (!tp__a32_cas_acq_rel(&d->place, &held, PLACE_GIVEN)) tp__jobs_place_given(jobs, -1);
+}
 
 /* ---- from an entry ---- */
 

@@ -18,6 +18,7 @@ typedef struct tp__detached_end {
   uint32_t code;
   bool was_called;     /* its handler */
   bool retryable;      /* by its handler's answer */
+  bool gave_place;     /* of a job: its handler has deferred, and tp__jobs_place_given() was told */
   const char *message; /* may be NULL; borrowed */
 } tp__detached_end;
 /** On the run's owner. Must return at once. */
@@ -49,6 +50,8 @@ tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *
 
 /** @param entry  of a detached run. */
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry);
+/** The thread of the run's handler, which has deferred: it occupies no thread from now on. */
+void tp__detached_has_deferred(const tp__entry *entry);
 
 /** Starts a detached run of the node, or stores it as a job.
  *  @param where        as the node would wait for space.

@@ -20,7 +20,9 @@ enum {
   CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
   MESSAGE_BYTES_MAX = 200,
   BATCH_MAX = 64, /* jobs that are claimed, or ended, by one call of the store */
-  WAITS_MAX = 1024
+  WAITS_MAX = 1024,
+  WIDTH_MAX = 4,      /* jobs that are claimed for each thread, while all of them defer */
+  DEFERRED_TIMES = 16 /* so many times more jobs run than there are threads, where they defer */
 };
 
 /* A wait that was submitted. */
@@ -50,7 +52,7 @@ typedef struct running_job {
   uint32_t code;
   char message[MESSAGE_BYTES_MAX];
   size_t message_size;
-  bool started;
+  bool started, gave_place;
 } running_job;
 
 /** What one call of the store claims. */
@@ -72,6 +74,7 @@ tp_status tp__jobs_init(tp__jobs *jobs, tp_runtime *runtime, const tp_runtime_op
   tp__list_init(&jobs->inserts);
   tp__list_init(&jobs->live);
   jobs->news = 1;
+  jobs->width = 1;
   tp__random(&jobs->mark, sizeof jobs->mark);
   TP__TRY(tp__mutex_init(&jobs->mutex, TP__RANK_jobs));
   tp_status status = tp__cond_init(&jobs->changed);
@@ -117,6 +120,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
   job->state = end->state;
   job->reason = end->reason;
   job->code = end->code;
+  job->gave_place = end->gave_place;
   job->message_size = tp__utf8_cut(message, sizeof job->message);
   if (job->message_size > 0) memcpy(job->message, message.data, job->message_size);
   tp__mutex_lock(&jobs->mutex);
@@ -442,6 +446,27 @@ static bool claim(tp__jobs *jobs, uint32_t places, int64_t *ret_next_ms) {
   return b.taken > 0;
 }
 
+/* Jobs that have ended leave their places. One that has not deferred was as long on its thread as it ran: then no more
+ * are claimed than there are threads. */
+static void leave_places_locked(tp__jobs *jobs, uint32_t ended, uint32_t gave_place) {
+  TP__LOCKED(&jobs->mutex);
+  TP__ASSERT(jobs->running >= ended && ended >= gave_place);
+  jobs->running -= ended;
+  jobs->given -= (int32_t)gave_place;
+  if (gave_place < ended) jobs->width = 1;
+  else if (jobs->width < WIDTH_MAX) jobs->width *= 2;
+}
+
+/* How many may be claimed now. */
+static uint32_t places_locked(const tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
+  const int64_t running = jobs->running, held = running - jobs->given;
+  const int64_t of_threads = (int64_t)jobs->running_max * jobs->width - held;
+  const int64_t in_all = (int64_t)jobs->running_max * DEFERRED_TIMES - running;
+  const int64_t places = of_threads < in_all ? of_threads : in_all;
+  return places > 0 ? (uint32_t)places : 0;
+}
+
 /* Those that have ended while the store was busy go to it together. @return whether there was one. */
 static bool finish_ended_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
@@ -453,14 +478,15 @@ static bool finish_ended_locked(tp__jobs *jobs) {
   }
   if (count == 0) return false;
   tp__mutex_unlock(&jobs->mutex);
+  uint32_t gave_place = 0;
   for (size_t i = 0; i < count; i++) {
+    gave_place += ended[i]->gave_place;
     tp__list_remove(&ended[i]->live);
     tp__turn_unref(ended[i]->turn);
   }
   finish(jobs, ended, count);
   tp__mutex_lock(&jobs->mutex);
-  TP__ASSERT(jobs->running >= count);
-  jobs->running -= (uint32_t)count;
+  leave_places_locked(jobs, (uint32_t)count, gave_place);
   jobs->news++; /* their order keys may have next ones */
   changed_locked(jobs);
   return true;
@@ -586,14 +612,14 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
     return true;
   }
   if (!jobs->stop && look_at_wait_locked(jobs)) return true;
-  bool may_look = !jobs->stop && jobs->running < jobs->running_max;
+  const uint32_t places = places_locked(jobs);
+  bool may_look = !jobs->stop && places > 0;
   if (!may_look || (jobs->news == jobs->seen && tp__now_ns() < jobs->look_again_ns)) {
     *ret_next_ns = next_look_locked(jobs, may_look ? jobs->look_again_ns : TP__NEVER);
     return has_inserted;
   }
   jobs->seen = jobs->news;
   int64_t next_ms;
-  uint32_t places = jobs->running_max - jobs->running;
   tp__mutex_unlock(&jobs->mutex);
   bool again = claim(jobs, places, &next_ms);
   int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
@@ -665,6 +691,14 @@ void tp__jobs_stop(tp__jobs *jobs) {
   tp__mutex_unlock(&jobs->mutex);
   if (jobs->thread) tp__thread_join(jobs->thread);
   jobs->thread = NULL;
+}
+
+void tp__jobs_place_given(tp__jobs *jobs, int32_t count) {
+  tp__mutex_lock(&jobs->mutex);
+  const bool had_none = places_locked(jobs) == 0;
+  jobs->given += count;
+  if (had_none && count > 0) changed_locked(jobs);
+  tp__mutex_unlock(&jobs->mutex);
 }
 
 void tp__jobs_wake(tp__jobs *jobs) {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * jobs: the worker of background jobs. One thread claims jobs from the store, starts a detached run for each, and
- * reports its end to the store; at most so many run at once as there are handler threads for detached work. All that
- * there is a thread for are claimed by one call, and so are those ended that have ended meanwhile: a durable store has
- * one transaction for them, and one sync. Every third of the lease it renews the claims of those that run; one whose
- * claim another worker has is cancelled. Where the store is durable other processes may insert and end jobs, so it
- * looks again twice a second, and has the store recover what processes left that have ended. It is the one thread of
- * ours that calls the job functions of the store but for the insert. Where the scheduler is pumped, the thread that
- * pumps takes its steps. Lock: `jobs`. */
+ * reports its end to the store; at most so many run at once as there are handler threads for detached work. One
+ * whose handler has deferred occupies no thread, and its place is another one's: up to so many times as many run
+ * then as there are threads. All that there is a place for are claimed by one call, and so are those ended that
+ * have ended meanwhile: a durable store has one transaction for them, and one sync. While all handlers defer, more
+ * are claimed by one call than there are threads, since none occupies its thread for long. Every third of the lease
+ * it renews the claims of those that run; one whose claim another worker has is cancelled. Where the store is
+ * durable other processes may insert and end jobs, so it looks again twice a second, and has the store recover what
+ * processes left that have ended. It is the one thread of ours that calls the job functions of the store but for
+ * the insert. Where the scheduler is pumped, the thread that pumps takes its steps. Lock: `jobs`. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 
@@ -46,7 +48,9 @@ typedef struct tp__jobs {
   uint32_t inserting; /* threads that store some */
   bool takes_inserts; /* there is a thread, and it does not end yet; of a store that stores several at once */
   uint32_t wait_count;
-  uint32_t running;
+  uint32_t running; /* claimed, until the store knows their end */
+  int32_t given;    /* of these, those that have deferred: for a moment one more or less than there are */
+  uint32_t width;   /* how many are claimed for each thread */
   uint64_t run_count, dead_count, refused_count, postponed_count;
   uint64_t shed_count;
   uint64_t interrupted_count; /* of the dead: their last attempt was cancelled by a drain */
@@ -68,6 +72,8 @@ void tp__jobs_stop(tp__jobs *jobs);
 /** Where there is no thread: one step of it. @return whether there was one; else *ret_next_ns is when there may be, and
  *  is left as it is for never. */
 bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns);
+/** A job of those that run has deferred, and occupies no thread (1); or it had ended by then (-1). Any thread. */
+void tp__jobs_place_given(tp__jobs *jobs, int32_t count);
 /** Something may have become claimable. */
 void tp__jobs_wake(tp__jobs *jobs);
 /** Stores a job for a Background subscription of an entry and wakes the worker. While another thread stores one, the

@@ -889,6 +889,95 @@ TEST(wait_for_jobs_starts_a_runtime_that_runs_them) {
   close_runtime(second);
 }
 
+/* ---- jobs that defer ---- */
+
+enum { CROWD = 20, RUNNING_MAX = 16 }; /* so many times as there are threads */
+
+typedef struct crowd {
+  tp_runtime *runtime;
+  tp_session *sessions[CROWD];
+  pthread_mutex_t mutex;
+  tp_token tokens[CROWD]; /* in the order in which their jobs began */
+  int open, open_max;
+  latch begun;
+} crowd;
+
+static tp_answer defer_job(void *ctx, tp_call *call) {
+  crowd *c = ctx;
+  const tp_deferral deferral = {.struct_size = sizeof deferral};
+  pthread_mutex_lock(&c->mutex);
+  tp_answer answer = tp_call_defer(call, &deferral, &c->tokens[latch_count(&c->begun)]);
+  if (++c->open > c->open_max) c->open_max = c->open;
+  latch_hit(&c->begun);
+  pthread_mutex_unlock(&c->mutex);
+  return answer;
+}
+
+static void open_crowd(crowd *c, hook job) {
+  tp_runtime_options options = {.struct_size = sizeof options, .detached_threads = 1};
+  c->runtime = open_runtime(&options);
+  add_hooks(c->runtime, &job, 1);
+  for (int i = 0; i < CROWD; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "s%d", i);
+    c->sessions[i] = open_session(c->runtime, id);
+    post(c->sessions[i], "completed");
+  }
+}
+
+static void complete(crowd *c, int index) {
+  const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+  pthread_mutex_lock(&c->mutex);
+  c->open--;
+  tp_token token = c->tokens[index];
+  pthread_mutex_unlock(&c->mutex);
+  assert_int_equal(tp_token_complete(token, &done, NULL), TP_OK);
+}
+
+static void close_crowd(crowd *c) {
+  assert_int_equal(tp_jobs_wait(c->runtime, "", 60000, NULL), TP_OK);
+  for (int i = 0; i < CROWD; i++) tp_session_close(c->sessions[i], NULL, NULL);
+  close_runtime(c->runtime);
+}
+
+TEST(jobs_that_defer_occupy_no_thread_and_are_bounded) {
+  crowd c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .begun = LATCH};
+  open_crowd(&c, (hook){.id = "job",
+                        .phase = POST,
+                        .run = defer_job,
+                        .ctx = &c,
+                        .slow = true,
+                        .sub = {.execution = TP_EXECUTION_BACKGROUND}});
+  latch_wait(&c.begun, RUNNING_MAX); /* with one thread */
+  for (int i = 0; i < CROWD; i++) {
+    latch_wait(&c.begun, RUNNING_MAX + i < CROWD ? RUNNING_MAX + i : CROWD);
+    complete(&c, i);
+  }
+  close_crowd(&c);
+  assert_int_equal(c.open_max, RUNNING_MAX);
+}
+
+/* Whatever those before did: the other processes of a store are left what there is no thread for. */
+static bool count_claimed(void *ctx, const tp_job *job) {
+  if (job->state == TP_JOB_RUNNING) ++*(int *)ctx;
+  return true;
+}
+
+TEST(no_more_jobs_are_claimed_than_there_are_threads_when_one_did_not_defer) {
+  crowd c = {.mutex = PTHREAD_MUTEX_INITIALIZER, .begun = LATCH};
+  latch leave = LATCH;
+  notes n = NOTES;
+  int claimed = 0;
+  n.waits_for = &leave;
+  open_crowd(&c, background(&n));
+  latch_wait(&n.runs, 1);
+  assert_int_equal(tp_jobs_list(c.runtime, NULL, count_claimed, &claimed, NULL), TP_OK);
+  assert_int_equal(claimed, 1);
+  latch_hit(&leave);
+  close_crowd(&c);
+  assert_int_equal(n.running_max, 1);
+}
+
 TEST(lease_that_is_too_short_is_refused) {
   tp_runtime *runtime;
   tp_fault fault = {0};
