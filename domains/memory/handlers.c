@@ -8,6 +8,7 @@
 #include "domains/memory/memory.h"
 #include "domains/memory/extract.h"
 #include "domains/memory/facts.h"
+#include "domains/memory/keeping.h"
 #include "domains/memory/line.h"
 #include "domains/memory/policy.h"
 #include "domains/memory/present.h"
@@ -385,22 +386,72 @@ static tp_status note_cut(tp_call *call, size_t size, size_t max, const char *be
   return tp_call_emit_audit(call, "memory.cut", words, NULL);
 }
 
-static tp_status keep(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
-                      const tp__memory *memory) {
+/** What a turn leaves, as it is kept. */
+typedef struct remains {
+  tp__memory items[2];
+  size_t count;
+  char *buffers[2]; /* of host's redaction */
+} remains;
+
+static void remains_fini(const remains *r) {
+  sqlite3_free(r->buffers[0]);
+  sqlite3_free(r->buffers[1]);
+}
+
+/* As the host redacts it. */
+static tp_status add_remains(tp_call *call, const tp__memory *memory, remains *r) {
   enum { REDACTED_MAX = 4096 }; /* of which tp_call_redact() reads */
-  tp__memory redacted = *memory;
   if (tp__memory_is_blank(memory->text)) return TP_OK;
   const size_t size = memory->text.size + TP__MEMORY_REDACT_SIZE;
   char *buffer = sqlite3_malloc64(size);
   if (!buffer) return TP_ERR_NO_MEMORY;
-  redacted.text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, size);
-  const size_t max = redacted.text.data == memory->text.data ? TP__MEMORY_TEXT_BYTES_MAX : REDACTED_MAX;
-  redacted.text.size = tp__memory_cut(redacted.text, TP__MEMORY_TEXT_BYTES_MAX);
-  tp_status status = tp__memory_is_blank(redacted.text)
-                         ? tp_call_emit_audit(call, "memory.not_kept", "the host's redaction left nothing", NULL)
-                         : tp__memory_put(domain->store, scope, &redacted, NULL);
-  sqlite3_free(buffer);
-  return status == TP_OK ? note_cut(call, memory->text.size, max, "kept") : status;
+  tp__memory *kept = &r->items[r->count];
+  *kept = *memory;
+  r->buffers[r->buffers[0] ? 1 : 0] = buffer;
+  kept->text = tp_call_redact(call, TP_REDACT_MEMORY, memory->text, buffer, size);
+  const size_t max = kept->text.data == memory->text.data ? TP__MEMORY_TEXT_BYTES_MAX : REDACTED_MAX;
+  kept->text.size = tp__memory_cut(kept->text, TP__MEMORY_TEXT_BYTES_MAX);
+  if (tp__memory_is_blank(kept->text)) {
+    tp_status status = tp_call_emit_audit(call, "memory.not_kept", "the host's redaction left nothing", NULL);
+    return status == TP_OK ? note_cut(call, memory->text.size, max, "kept") : status;
+  }
+  r->count++;
+  return note_cut(call, memory->text.size, max, "kept");
+}
+
+static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, const remains *r) {
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < r->count; i++)
+    status = tp__memory_put(domain->store, scope, &r->items[i], NULL);
+  return status;
+}
+
+/* The job's answer. One whose token is no longer open ends by its limit or a cancel, and is run again: what was kept is
+ * kept under the same key then. */
+static void was_kept(uint64_t tag, tp_status status) {
+  const bool is_transient = status != TP_OK && tp_status_is_transient(status);
+  const tp_outcome outcome = {.struct_size = sizeof outcome,
+                              .kind = status == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED,
+                              .code = (uint32_t)status,
+                              .why = is_transient ? TP_REASON_POSTPONED : TP_REASON_NONE,
+                              .reason = status == TP_OK ? NULL : tp_status_text(status)};
+  (void)!tp_token_complete((tp_token){.bits = tag}, &outcome, NULL);
+}
+
+/* The job waits for the disk without a thread. Where there is no token for it, it waits with one. */
+static tp_answer keep_later(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, const remains *r) {
+  const tp_deferral deferral = {.struct_size = sizeof deferral};
+  tp_token token;
+  if (r->count == 0) return TP_ANSWER_DONE;
+  tp__memory_keeping *keeping = tp__memory_keeping_new(domain->store, scope, r->items, r->count);
+  if (!keeping) return answer(call, TP_ERR_NO_MEMORY);
+  tp_answer deferred = tp_call_defer(call, &deferral, &token);
+  if (deferred == TP_ANSWER_DEFERRED) {
+    tp__memory_keep_later(keeping, was_kept, token.bits);
+    return deferred;
+  }
+  tp__memory_keeping_free(keeping);
+  return answer(call, keep(domain, scope, r));
 }
 
 /** Texts of a turn, without their secrets. */
@@ -460,6 +511,18 @@ static tp_answer wait_for_model(tp_call *call) {
                           "tp_memory_options.model (`--facts MODEL`), or discard the job (`turnphase jobs discard`)");
 }
 
+/* What is left to do after the texts are kept, whatever becomes of it. */
+static tp_answer make_facts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
+                            const tp__memory_said *said, facts_part part) {
+  tp_status facts = TP_OK;
+  bool again = false;
+  if (part == FACTS_HERE) facts = tp__memory_extract_facts(domain, call, scope, said, &again);
+  tp_status status = make_vectors(domain, call, scope);
+  if (status == TP_OK && part == FACTS_ELSEWHERE) return wait_for_model(call);
+  if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
+  return answer(call, status != TP_OK ? status : facts);
+}
+
 /* The user's words come first: the lines of a session stand in the order in which they were said. */
 static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, int64_t said_ms,
                             const clean_texts *clean) {
@@ -469,19 +532,20 @@ static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__
                        .text = clean->user};
   const tp__memory_said said = said_for_facts(&memory, clean->assistant);
   const facts_part part = facts_of(domain, call, said.memory.text);
-  tp_status status = keep(domain, call, scope, &memory);
+  remains r = {.count = 0};
+  tp_status status = add_remains(call, &memory, &r);
   if (status == TP_OK && part == FACTS_HERE)
     status = note_cut(call, memory.text.size, TP__MEMORY_FACTS_TEXT_MAX, "read for facts");
   memory.part = tp_text_of(tp__memory_assistant);
   memory.text = clean->assistant;
-  if (status == TP_OK && domain->keep_assistant) status = keep(domain, call, scope, &memory);
-  tp_status facts = TP_OK;
-  bool again = false;
-  if (status == TP_OK && part == FACTS_HERE) facts = tp__memory_extract_facts(domain, call, scope, &said, &again);
-  if (status == TP_OK) status = make_vectors(domain, call, scope); /* what was said is kept, whatever facts became */
-  if (status == TP_OK && part == FACTS_ELSEWHERE) return wait_for_model(call);
-  if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
-  return answer(call, status != TP_OK ? status : facts);
+  if (status == TP_OK && domain->keep_assistant) status = add_remains(call, &memory, &r);
+  const bool is_all = part == FACTS_NONE && !domain->embedder.name;
+  if (status == TP_OK && !is_all) status = keep(domain, scope, &r);
+  const tp_answer kept = status != TP_OK ? answer(call, status)
+                         : is_all        ? keep_later(domain, call, scope, &r)
+                                         : make_facts(domain, call, scope, &said, part);
+  remains_fini(&r);
+  return kept;
 }
 
 /* A denied turn was refused for what its text held, so that is not kept. */

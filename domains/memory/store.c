@@ -144,7 +144,7 @@ static tp_status open_store(const char *path, bool read_only, tp__memory_store *
   tp__lock_init(&store->connections[1].mutex, TP__LOCK_memory_read);
   tp_status status = read_only ? open_read_only(store, path, fault) : open_connections(store, path, fault);
   if (status == TP_OK)
-    status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, false, fault);
+    status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, !read_only, fault);
   if (status == TP_OK && !read_only)
     (void)overwrite_copies(store); /* of a process that died; where that fails the note stays */
   if (status == TP_OK) *ret_store = store;
@@ -160,14 +160,19 @@ tp_status tp__memory_store_open_read_only(const char *path, tp__memory_store **r
   return open_store(path, true, ret_store, fault);
 }
 
-void tp__memory_store_close(tp__memory_store *store) {
-  if (!store) return;
+static void close_store(void *ctx) {
+  tp__memory_store *store = ctx;
   tp__group_fini(&store->group);
   tp__memory_indexes_free(store);
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
   connection_fini(&store->connections[1]);
   connection_fini(&store->connections[0]); /* the last one to close empties the log */
   sqlite3_free(store);
+}
+
+void tp__memory_store_close(tp__memory_store *store) {
+  if (!store || tp__group_end_later(&store->group, close_store, store)) return;
+  close_store(store);
 }
 
 /* In WAL mode the file is whole after any crash also without the syncs of commits: those of checkpoints stay. */
@@ -233,7 +238,7 @@ static int list_grow(tp__memory_list *list) {
   return SQLITE_OK;
 }
 
-static tp_text put_copy(char **next, tp_text text) {
+tp_text tp__memory_put_text(char **next, tp_text text) {
   char *at = *next;
   if (text.size) memcpy(at, text.data, text.size);
   *next += text.size;
@@ -259,7 +264,7 @@ static int list_add(tp__memory_list *list, sqlite3_stmt *row) {
                          .replaced_by = sqlite3_column_int64(row, 3)};
   tp_text *const into[TEXTS_MAX] = {&memory->session, &memory->turn,   &memory->part, &memory->text,
                                     &memory->subject, &memory->tenant, &memory->kind, &memory->name};
-  for (int i = 0; i < count && i < TEXTS_MAX; i++) *into[i] = put_copy(&next, texts[i]);
+  for (int i = 0; i < count && i < TEXTS_MAX; i++) *into[i] = tp__memory_put_text(&next, texts[i]);
   return SQLITE_OK;
 }
 
@@ -597,9 +602,9 @@ static int scopes_locked(tp__memory_store *store, tp__memory_list *list) {
     if (rc != SQLITE_OK) break;
     tp__memory *scope = &list->items[list->count++];
     *scope = (tp__memory){.id = sqlite3_column_int64(s, 3), .session = {next, 0}}; /* the block begins there */
-    scope->tenant = put_copy(&next, texts[0]);
-    scope->kind = put_copy(&next, texts[1]);
-    scope->name = put_copy(&next, texts[2]);
+    scope->tenant = tp__memory_put_text(&next, texts[0]);
+    scope->kind = tp__memory_put_text(&next, texts[1]);
+    scope->name = tp__memory_put_text(&next, texts[2]);
   }
   tp__sqlite_release(s);
   return rc;

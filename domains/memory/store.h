@@ -53,7 +53,7 @@ void tp__memory_list_cut(tp__memory_list *list, size_t count);
 tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, tp_fault *fault);
 /** For reading only: what writes returns TP_ERR_STORE_READONLY. @return as tp__sqlite_open_read_only(). */
 tp_status tp__memory_store_open_read_only(const char *path, tp__memory_store **ret_store, tp_fault *fault);
-/** Accepts NULL. */
+/** After all that was handed over is written. Accepts NULL. */
 void tp__memory_store_close(tp__memory_store *store);
 /** From now on what is kept does not wait for the disk (tp_memory_options.async). Before other threads use it. */
 tp_status tp__memory_store_make_async(tp__memory_store *store, tp_fault *fault);

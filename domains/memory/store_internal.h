@@ -57,7 +57,8 @@ struct tp__memory_store {
   size_t index_bytes_max;
   bool is_async;                 /* a commit syncs nothing */
   tp__memory_connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
-  tp__group group;               /* of what is kept: jobs that wait for the disk share one sync */
+  tp__group group;               /* of what is kept: all that waits for the disk shares one sync. With a thread, but
+                                    where the store only reads */
   /* ---- under the reader's mutex */
   fts5_tokenizer tokenizer; /* FTS5's: English stems */
   Fts5Tokenizer *stemmer;
@@ -94,6 +95,9 @@ int tp__memory_list_rows(tp__memory_list *list, sqlite3_stmt *s, int rc);
 /** Keeps a memory, with its subject where it is a fact. */
 int tp__memory_put_locked(tp__memory_store *store, const tp__memory_scope *scope, const tp__memory *memory,
                           int64_t *ret_id);
+
+/** Copies a text to *next, which it moves on. @return the copy. */
+tp_text tp__memory_put_text(char **next, tp_text text);
 
 /** Appends what a statement of MEMORY_COLUMNS gives whose parameters are a scope and values. The mutex is not held.
  *  @return TP_OK, also when nothing was ever kept in the scope; else the list is as it was. */

@@ -65,13 +65,24 @@ static void add_locked(tp__group *g, tp__group_work *work) {
   g->open++;
 }
 
-/* Works are taken when the connection is free: until then more may come. */
-static tp__group_work *write_all_that_wait(tp__group *g) {
+/* @param own  only up to the first one that no thread waits for. */
+static tp__group_work *take_locked(tp__group *g, bool own) {
+  TP__LOCKED(&g->mutex);
+  tp__group_work *list = g->first, **end = &list->next;
+  assert(list && !(own && list->end));
+  while (*end && !(own && (*end)->end)) end = &(*end)->next;
+  g->first = *end;
+  *end = NULL;
+  if (!g->first) g->last = &g->first;
+  return list;
+}
+
+/* Works are taken when the connection is free: until then more may come. Ends are called on the group's thread, so
+ * another one that leads takes no work that has one. */
+static tp__group_work *write_what_waits(tp__group *g) {
   tp__lock_acquire(g->connection);
   tp__lock_acquire(&g->mutex);
-  tp__group_work *list = g->first;
-  g->first = NULL;
-  g->last = &g->first;
+  tp__group_work *list = take_locked(g, g->first->leads);
   tp__lock_release(&g->mutex);
   write_locked(g, list);
   tp__lock_release(g->connection);
@@ -103,7 +114,7 @@ static tp__group_work *end_list_locked(tp__group *g, tp__group_work *list) {
 static void lead_locked(tp__group *g) {
   TP__LOCKED(&g->mutex);
   tp__lock_release(&g->mutex);
-  tp__group_work *list = write_all_that_wait(g);
+  tp__group_work *list = write_what_waits(g);
   tp__lock_acquire(&g->mutex);
   tp__group_work *submitted = end_list_locked(g, list);
   if (!submitted) return;
@@ -116,11 +127,12 @@ static void lead_locked(tp__group *g) {
   tp__lock_acquire(&g->mutex);
 }
 
-/* The first of those that came meanwhile leads the next transaction. */
+/* The first of those that came meanwhile leads the next transaction, or the group's thread. */
 static void pass_on_locked(tp__group *g) {
   TP__LOCKED(&g->mutex);
-  g->is_led = g->first != NULL;
-  if (!g->first) return;
+  g->is_led = g->first != NULL && !g->has_thread;
+  if (g->has_thread && (g->first || g->ending)) tp__lock_condition_signal(&g->wanted);
+  if (!g->is_led) return;
   g->first->leads = true;
   tp__lock_condition_signal(&g->first->changed);
 }
@@ -130,12 +142,8 @@ tp_status tp__group_run(tp__group *g, tp__group_work *work, tp_fault *fault) {
   work->has_ended = work->leads = false;
   tp__lock_condition_init(&work->changed);
   tp__lock_acquire(&g->mutex);
+  if (!g->is_led && !g->first) g->is_led = work->leads = true;
   add_locked(g, work);
-  if (g->has_thread) {
-    tp__lock_condition_signal(&g->wanted);
-  } else if (!g->is_led) {
-    g->is_led = work->leads = true;
-  }
   while (!work->has_ended && !work->leads) tp__lock_condition_wait(&work->changed, &g->mutex);
   if (work->leads) {
     lead_locked(g);
@@ -152,9 +160,8 @@ void tp__group_submit(tp__group *g, tp__group_work *work) {
   assert(g->has_thread && work->end);
   work->has_ended = work->leads = false;
   tp__lock_acquire(&g->mutex);
-  bool is_first = !g->first;
   add_locked(g, work);
-  if (is_first) tp__lock_condition_signal(&g->wanted);
+  if (!g->is_led) tp__lock_condition_signal(&g->wanted);
   tp__lock_release(&g->mutex);
 }
 
@@ -177,9 +184,11 @@ static void *lead_all(void *ctx) {
   tp__group *g = ctx;
   tp__lock_acquire(&g->mutex);
   for (;;) {
-    while (!g->first && !g->ending) tp__lock_condition_wait(&g->wanted, &g->mutex);
+    while (g->is_led || (!g->first && !g->ending)) tp__lock_condition_wait(&g->wanted, &g->mutex);
     if (!g->first) break;
+    g->is_led = true;
     lead_locked(g);
+    g->is_led = false;
   }
   void (*then)(void *) = g->then;
   tp__lock_release(&g->mutex);

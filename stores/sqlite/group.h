@@ -7,7 +7,8 @@
  * Where no transaction can begin, since the file is locked, all fail.
  *
  * A group without a thread is led by one of the threads that wait in tp__group_run(), and one work at a time costs no
- * hand-over. A group with a thread takes works that nobody waits for, too. Like database.h it is compiled into each
+ * hand-over. A group with a thread takes works that nobody waits for, too; a work that finds it idle is done by the
+ * thread that waits for it all the same. Like database.h it is compiled into each
  * library that keeps a SQLite file. Lock: the group's, which may be taken inside of the connection's. */
 #ifndef TP__SQLITE_GROUP_H
 #define TP__SQLITE_GROUP_H

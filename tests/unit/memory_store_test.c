@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include "tests/support/test.h"
+#include "domains/memory/keeping.h"
 #include "domains/memory/line.h"
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
 #include "domains/memory/terms.h"
 #include "tests/support/directory.h"
+#include "tests/support/rows.h"
 #include "turnphase/value.h"
 
 /* ---- an allocator of SQLite's that refuses when a test says so ---- */
@@ -1127,4 +1129,96 @@ TEST(indexes_keep_to_their_bound_and_are_made_again) {
     kept_before = kept;
   }
   assert_int_equal(kept_before, SCOPES);
+}
+
+/* ---- what is handed over ---- */
+
+enum { HANDED = 100 };
+
+static struct handed {
+  int ends, kept;
+  uint64_t refused_tag;
+  tp_status refused;
+  bool closes; /* the store, at the last end */
+} handed;      /* of the store's thread until it is closed */
+
+static void end_of_handed(uint64_t tag, tp_status status) {
+  assert_int_equal(tag, ++handed.ends); /* in their order */
+  if (status == TP_OK) {
+    handed.kept++;
+  } else {
+    handed.refused = status;
+    handed.refused_tag = tag;
+  }
+  if (handed.ends == HANDED && handed.closes) tp__memory_store_close(store);
+}
+
+/* Two texts of a turn. */
+static void hand_over(int number) {
+  char turn[16], first[32];
+  snprintf(turn, sizeof turn, "t%d", number);
+  snprintf(first, sizeof first, "Line %d.", number);
+  tp__memory memories[2] = {said("s", turn, first), said("s", turn, "Yes.")};
+  memories[1].part = text_of(tp__memory_assistant);
+  for (int i = 0; i < 2; i++) memories[i].said_ms = 1683554160000;
+  tp__memory_keeping *keeping = tp__memory_keeping_new(store, &home, memories, 2);
+  assert_non_null(keeping);
+  memset(turn, 'x', sizeof turn); /* it is copied */
+  memset(first, 'x', sizeof first);
+  tp__memory_keep_later(keeping, end_of_handed, (uint64_t)number);
+}
+
+static void hand_all_over(const char *trigger) {
+  handed = (struct handed){.closes = handed.closes};
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  if (trigger) sql(trigger);
+  for (int i = 1; i <= HANDED; i++) hand_over(i);
+}
+
+/* Whatever waited was written before it was closed. */
+TEST_WITH(what_was_handed_over_is_kept_in_its_order_though_the_store_is_closed, make_directory, remove_directory) {
+  tp__memory_list list = {0};
+  handed.closes = false;
+  hand_all_over(NULL);
+  tp__memory_store_close(store);
+  assert_int_equal(handed.ends, HANDED);
+  assert_int_equal(handed.kept, HANDED);
+  assert_int_equal(tp__memory_store_open(path, &store, NULL), TP_OK);
+  assert_int_equal(tp__memory_newest(store, &home, 0, 1000, &list), TP_OK);
+  assert_int_equal(list.count, 2 * HANDED);
+  assert_text(list.items[2 * HANDED - 1].text, "Line 1.");
+  assert_text(list.items[2 * HANDED - 2].text, "Yes.");
+  assert_text(list.items[2 * HANDED - 2].turn, "t1");
+  assert_text(list.items[1].text, "Line 100.");
+  assert_text(list.items[0].part, tp__memory_assistant);
+  tp__memory_list_fini(&list);
+  tp__memory_store_close(store);
+}
+
+/* Of its texts the first is not kept either, and what shared its transaction is. */
+TEST_WITH(what_cannot_be_kept_keeps_nothing_else, make_directory, remove_directory) {
+  handed.closes = false;
+  hand_all_over(
+      "CREATE TRIGGER no BEFORE INSERT ON memory WHEN new.turn = 't7' AND new.part <> ''"
+      " BEGIN SELECT RAISE (ABORT, 'no'); END");
+  tp__memory_store_close(store);
+  assert_int_equal(handed.ends, HANDED);
+  assert_int_equal(handed.kept, HANDED - 1);
+  assert_int_equal(handed.refused_tag, 7);
+  assert_int_not_equal(handed.refused, TP_OK);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM memory"), 2 * (HANDED - 1));
+  assert_int_equal(number_in(path, "SELECT count(*) FROM memory WHERE turn = 't7'"), 0);
+}
+
+/* The last one that needs the store may be a job's answer. */
+TEST_WITH(an_end_may_close_the_store, make_directory, remove_directory) {
+  handed.closes = true;
+  hand_all_over(NULL);
+  char log[112];
+  snprintf(log, sizeof log, "%s-wal", path);
+  while (access(log, F_OK) == 0) usleep(1000); /* the last connection deletes it */
+  tp__memory_store *again = NULL;
+  while (tp__memory_store_open(path, &again, NULL) != TP_OK) usleep(1000);
+  tp__memory_store_close(again);
+  assert_int_equal(number_in(path, "SELECT count(*) FROM memory"), 2 * HANDED);
 }
