@@ -116,7 +116,9 @@ static int sessions_list(work *w) {
   if (status == TP_OK) status = tp_sqlite_erasure_is_left(w->data.store, &is_left, &fault);
   if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
   if (w->has_more) cli_error("there are more; --limit 0 shows all");
-  if (w->shown == 0 && !w->arguments->json) cli_error("there is no such session");
+  bool has_filter = w->query.tenant || w->query.before_unix_ms;
+  if (w->shown == 0 && !w->arguments->json)
+    cli_error("%s has no session%s", w->data.path, has_filter ? " that fits" : ": no turn of one has ended or runs");
   if (is_left)
     cli_error("an erasure is not over: copies of deleted rows are left in %s; call it again, or sessions delete",
               w->data.path);
