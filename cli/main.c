@@ -213,6 +213,19 @@ static const cli_command commands[] = {
          "                      history, records, jobs, questions and tasks, and every copy in the directory;\n"
          "                      not the memories (forget). 75 while a process works on the directory",
      .run = cli_sessions},
+    {.bit = CLI_DATA,
+     .name = "data",
+     .operand = "copy DIR DIR",
+     .actions = "copy",
+     .operands_max = 3,
+     .summary = "copy a data directory into a database, or back",
+     .examples = "  turnphase data copy ./kept postgres://turnphase@db.example.com/agents\n"
+                 "  turnphase data copy postgres://turnphase@db.example.com/agents ./kept --json\n",
+     .description = "Copies sessions, records, audit rows and jobs that wait from one place into another one, which\n"
+                    "must be empty: a data directory, or postgres://USER@HOST/DATABASE. Jobs that have ended, open\n"
+                    "questions and tasks are not copied; it says how many there are. End the processes that work on\n"
+                    "the first one before.",
+     .run = cli_data_command},
     {.bit = CLI_FORGET,
      .name = "forget",
      .operand = "DIR",

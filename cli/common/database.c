@@ -9,7 +9,7 @@
 
 enum {
   TAKE_ONE = CLI_RUN | CLI_CHAT | CLI_SERVE | CLI_RUNS | CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN | CLI_PLOT |
-             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS
+             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA
 };
 
 bool cli_database_is(const char *data) {

