@@ -229,4 +229,81 @@ TEST(store_compares_the_fence_of_each_job_with_its_session) {
   tp_store_free(store);
 }
 
+/* ---- a session without messages ---- */
+
+static tp_status take_nothing(void *ctx, const tp_message *message) {
+  (void)ctx, (void)message;
+  return TP_OK;
+}
+
+static tp_status count_message(void *ctx, const tp_message *message) {
+  (void)message;
+  ++*(size_t *)ctx;
+  return TP_OK;
+}
+
+static tp_history_claim claim_as(const tp_history *history, uint64_t process) {
+  tp_history_claim claim = {.struct_size = sizeof claim};
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = process, .process_id = getpid()};
+  const tp_history_load load = {
+      .struct_size = sizeof load, .session = TEXT("s"), .each = take_nothing, .owner = &owner, .claim = &claim};
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  return claim;
+}
+
+static void release(const tp_history *history, const tp_history_claim *claim) {
+  const tp_history_release request = {.struct_size = sizeof request, .session = TEXT("s"), .claim = claim};
+  history->release(history->ctx, &request);
+  while (sql("SELECT count(*) FROM session WHERE running = 1") > 0) usleep(1000); /* it waits for no file */
+}
+
+/* The calls and jobs of a turn compare the epoch of the session's name: none is given twice while somebody may have
+ * it. */
+TEST(epoch_of_a_turn_that_stands_still_is_not_given_again) {
+  tp_history *history = NULL;
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  tp_history_claim first = claim_as(history, 11);
+  release(history, &first); /* nobody else has had it: nothing is left of it */
+  assert_int_equal(sql("SELECT count(*) FROM session"), 0);
+  first = claim_as(history, 11); /* and stands still from here on */
+  (void)sql("UPDATE session SET running = 0");
+  tp_history_claim second = claim_as(history, 12);
+  assert_true(second.number == first.number && second.fence > first.fence);
+  release(history, &second);
+  tp_history_claim third = claim_as(history, 13);
+  assert_true(third.fence > second.fence && third.number == first.number);
+  tp_history_free(history);
+}
+
+/* Its batch lies after the claim's position, and so is not given: the next load begins there. */
+TEST(load_gives_no_message_from_after_the_claim) {
+  tp_history *history = NULL;
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  tp_history_claim claim = claim_as(history, 11);
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("one")};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append append = {
+      .struct_size = sizeof append, .session = TEXT("s"), .messages = messages, .message_count = 1, .claim = &claim};
+  assert_int_equal(history->append(history->ctx, &append, NULL), TP_OK);
+  /* Another process appends right after the claim: a trigger, in the claim's own transaction. */
+  (void)sql(
+      "CREATE TRIGGER late AFTER UPDATE OF epoch ON session WHEN new.owner = 12 BEGIN"
+      " INSERT INTO message SELECT NULL, session, 1, role, is_error, turn, text, call_id, name, parts, value,"
+      " provider_data, ending, unix_ms FROM message; END");
+  assert_int_equal(sql("SELECT count(*) FROM message"), 1);
+  tp_history_claim second = {.struct_size = sizeof second};
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 12, .process_id = getpid()};
+  size_t given = 0;
+  const tp_history_load load = {.struct_size = sizeof load,
+                                .session = TEXT("s"),
+                                .each = count_message,
+                                .ctx = &given,
+                                .owner = &owner,
+                                .claim = &second};
+  assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+  assert_int_equal(sql("SELECT count(*) FROM message"), 2);
+  assert_true(given == 1 && second.position == 1);
+  tp_history_free(history);
+}
+
 TEST_MAIN(count, arguments) { return test_main(count, arguments); }
