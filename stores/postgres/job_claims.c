@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims those that
- * were accepted, in one transaction, which also shows of which handlers jobs wait. Where that names a new one, the
- * filter is asked about it, and the claim is tried again. */
+ * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims jobs of
+ * those that were accepted, in one transaction. Where there is none, and once a second, a second one looks of which
+ * handlers jobs are open. Where that names a new one, the filter is asked about it, and the claim is tried again. */
 #include <assert.h>
 #include <string.h>
 
 #include "stores/postgres/job_rows.h"
+#include "support/clock.h"
 #include "support/fault.h"
 
-enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, ROUNDS_MAX = 3 };
+enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, LOOK_MS = 1000, ROUNDS_MAX = 3 };
 
 /* ---- statements; everywhere $1 is now ---- */
 
@@ -43,11 +44,12 @@ static const char claim_jobs[] =
               " chosen AS (SELECT id FROM (SELECT id FROM expired UNION ALL SELECT id FROM waiting) x"
               " WHERE NOT ($8::bigint = 1 AND EXISTS (SELECT 1 FROM @.job j WHERE j.state = 2"
               " AND j.batch = $4::bigint))"
-              " ORDER BY id LIMIT $5::bigint)"
-              " UPDATE @.job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = $3::bigint,"
-              " batch = $4::bigint, lease_end_ms = n.now + $2::bigint FROM n WHERE id IN (SELECT id FROM chosen)";
-static const char find_claimed[] = "SELECT " TP__PG_JOB_SHOWN("j.payload") " FROM @.job j WHERE j.state = 2"
-                                   " AND j.batch = $1::bigint ORDER BY j.id";
+              " ORDER BY id LIMIT $5::bigint),"
+              " claimed AS (UPDATE @.job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = $3::bigint,"
+              " batch = $4::bigint, lease_end_ms = n.now + $2::bigint FROM n WHERE id IN (SELECT id FROM chosen)"
+              " RETURNING " TP__PG_JOB_RETURNED ")"
+              " SELECT " TP__PG_JOB_SHOWN("j.payload") " FROM claimed j UNION ALL SELECT " TP__PG_JOB_SHOWN(
+                  "j.payload") " FROM @.job j WHERE $8::bigint = 1 AND j.state = 2 AND j.batch = $4::bigint ORDER BY 1";
 /* Handlers and versions of open jobs: one look into the index for each. */
 static const char find_classes[] =
     "WITH RECURSIVE c AS ((SELECT j.handler, j.contract_version FROM @.job j WHERE j.state = 1"
@@ -57,13 +59,12 @@ static const char find_classes[] =
     " ORDER BY j.handler, j.contract_version LIMIT 1) x)"
     " SELECT handler, contract_version FROM c"
     " UNION SELECT handler, contract_version FROM @.job WHERE state = 2 LIMIT 1000";
-/* When to look again, where nothing was claimed: in so many milliseconds; 0: it is not known. 2 batch. */
+/* When to look again, where nothing was claimed: in so many milliseconds; 0: it is not known. */
 static const char find_next[] =
-    "SELECT CASE WHEN EXISTS (SELECT 1 FROM @.job WHERE state = 2 AND batch = $2::bigint) THEN 0"
-    " ELSE coalesce((SELECT min(due) - n.now FROM (SELECT CASE state WHEN 1 THEN claimable_ms ELSE lease_end_ms END"
-    " AS due FROM @.job) j WHERE due > n.now), 0) END FROM (SELECT " TP__PG_NOW("$1") " AS now) n";
+    "SELECT coalesce((SELECT min(due) - n.now FROM (SELECT CASE state WHEN 1 THEN claimable_ms ELSE lease_end_ms END"
+    " AS due FROM @.job) j WHERE due > n.now), 0) FROM (SELECT " TP__PG_NOW("$1") " AS now) n";
 
-enum { LOST, CLAIM, CLAIMED, CLASSES, NEXT };
+enum { LOST, CLAIMED };
 
 /* ---- handlers of which jobs were seen ---- */
 
@@ -195,11 +196,6 @@ static void make_request(tp__pg_store *s, const tp_job_claim *request, const ask
   tp__pg_parameter_int(p, (int64_t)most);
   put_accepted(p, a);
   tp__pg_request_put_doubt(r);
-  tp__pg_parameter_int(tp__pg_request_add(r, find_claimed), batch);
-  (void)tp__pg_request_add(r, find_classes);
-  p = tp__pg_request_add(r, find_next);
-  tp__pg_parameter_int(p, now);
-  tp__pg_parameter_int(p, batch);
 }
 
 static void give(const PGresult *rows, tp_job_fn take, void *ctx) {
@@ -210,21 +206,14 @@ static void give(const PGresult *rows, tp_job_fn take, void *ctx) {
   }
 }
 
-/** What one transaction of a claim found. */
-typedef struct round_end {
-  bool has_claimed, has_new_class;
-  int64_t next_in_ms;
-} round_end;
-
-static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most, round_end *end,
-                            tp_fault *fault) {
+/* @param ret_count  how many were claimed. */
+static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most,
+                            size_t *ret_count, tp_fault *fault) {
   tp__pg_request r;
   make_request(s, request, a, most, &r);
   tp_status status = tp__pg_request_run(&r, fault);
   if (status == TP_OK) {
-    end->has_claimed = PQntuples(tp__pg_request_rows(&r, CLAIMED)) > 0;
-    end->has_new_class = learn_all(s, tp__pg_request_rows(&r, CLASSES));
-    end->next_in_ms = tp__pg_int(tp__pg_request_rows(&r, NEXT), 0, 0);
+    *ret_count = (size_t)PQntuples(tp__pg_request_rows(&r, CLAIMED));
     if (request->dead) give(tp__pg_request_rows(&r, LOST), request->dead, request->ctx);
     give(tp__pg_request_rows(&r, CLAIMED), request->take, request->ctx);
   }
@@ -232,22 +221,55 @@ static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const 
   return status;
 }
 
+/* Which handlers have jobs, and when the next one is due. @param ret_is_new  a handler was not known before. */
+static tp_status look_around(tp__pg_store *s, const tp_job_claim *request, bool *ret_is_new, int64_t *ret_next_in_ms,
+                             tp_fault *fault) {
+  tp__pg_request r;
+  tp__pg_request_init(&r, s->postgres, TP__PG_READS, "look for jobs");
+  (void)tp__pg_request_add(&r, find_classes);
+  tp__pg_parameter_int(tp__pg_request_add(&r, find_next), tp__pg_store_now(s, request->now_ms));
+  tp_status status = tp__pg_request_run(&r, fault);
+  if (status == TP_OK) {
+    *ret_is_new = learn_all(s, tp__pg_request_rows(&r, 0));
+    *ret_next_in_ms = tp__pg_int(tp__pg_request_rows(&r, 1), 0, 0);
+  }
+  tp__pg_request_fini(&r);
+  return status;
+}
+
+/* While there is enough of what is known, new handlers are looked for once a second. */
+static bool must_look(tp__pg_store *s) {
+  int64_t now_ns = tp__monotonic_ns();
+  tp__lock_acquire(&s->lock);
+  bool is_due = now_ns >= s->look_ns;
+  if (is_due) s->look_ns = now_ns + LOOK_MS * TP__NS_IN_MS;
+  tp__lock_release(&s->lock);
+  return is_due;
+}
+
 tp_status tp__pg_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_next_ms, tp_fault *fault) {
   tp__pg_store *s = ctx;
   tp_job_claim request;
   asking a = {.count = 0};
-  round_end end = {.has_claimed = false};
+  size_t count = 0;
+  bool is_new = true;
+  int64_t next_in_ms = 0;
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
   size_t most = request.count_max == 0 ? 1 : request.count_max < CLAIMS_MAX ? request.count_max : CLAIMS_MAX;
-  for (int i = 0; status == TP_OK && i < ROUNDS_MAX; i++) {
-    bool has_memory = ask(s, &request, &a);
-    if (!has_memory) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to claim jobs");
-    if (has_memory) status = claim_once(s, &request, &a, most, &end, fault);
-    if (end.has_claimed || !end.has_new_class) break;
+  if (must_look(s)) status = look_around(s, &request, &is_new, &next_in_ms, fault);
+  bool goes_on = true;
+  for (int i = 0; i < ROUNDS_MAX && status == TP_OK && goes_on; i++) {
+    if (!ask(s, &request, &a)) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to claim jobs");
+    if (status == TP_OK) status = claim_once(s, &request, &a, most, &count, fault);
+    goes_on = false;
+    if (status == TP_OK && count == 0) {
+      status = look_around(s, &request, &is_new, &next_in_ms, fault);
+      goes_on = is_new;
+    }
   }
   asking_fini(&a);
-  if (status != TP_OK || end.has_claimed) return status;
-  *ret_next_ms = end.next_in_ms > 0 ? request.now_ms + end.next_in_ms : 0;
+  if (status != TP_OK || count > 0) return status;
+  *ret_next_ms = next_in_ms > 0 ? request.now_ms + next_in_ms : 0;
   return TP_ERR_NOT_FOUND;
 }

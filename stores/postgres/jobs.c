@@ -121,52 +121,78 @@ static bool must_forget(tp__pg_store *s, size_t count) {
   return is_due;
 }
 
-enum { ENDED, PUT_BACK, REST };
+static bool may_put_back(const finishing *list, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (list[i].request.end > TP_JOB_END_FAILED) return true;
+  return false;
+}
 
+/* Statement 0 says of those that ended what they became; so does statement 1 of those that wait again, if any may. */
 static void make_request(tp__pg_store *s, const finishing *list, size_t count, tp__pg_request *r) {
   tp__pg_request_init(r, s->postgres, TP__PG_WRITES, count == 1 ? "finish a job" : "finish jobs");
   put_endings(s, tp__pg_request_add(r, end_jobs), list, count);
-  put_endings(s, tp__pg_request_add(r, put_back), list, count);
-  tp__pg_parameters *p = tp__pg_request_add(r, look_at_rest);
-  tp__pg_put_indexes(p, count);
-  tp__pg_put_ints(p, ALL(request.id));
-  tp__pg_put_ints(p, ALL(batch));
+  if (may_put_back(list, count)) put_endings(s, tp__pg_request_add(r, put_back), list, count);
   if (!must_forget(s, count)) return;
   tp__pg_parameter_int(tp__pg_request_add(r, forget_done), (int64_t)s->options.jobs_ended_max);
   tp__pg_parameter_int(tp__pg_request_add(r, forget_dead), (int64_t)s->options.jobs_ended_max);
 }
 
-static void read_answers(const tp__pg_request *r, size_t count, uint32_t *ret_states, tp_status *ret_statuses) {
-  const PGresult *rest = tp__pg_request_rows(r, REST);
-  for (size_t i = 0; i < count; i++) ret_statuses[i] = TP_ERR_NOT_FOUND;
-  for (int row = 0; row < PQntuples(rest); row++) {
-    size_t i = (size_t)tp__pg_int(rest, row, 0);
-    int64_t state = tp__pg_int(rest, row, 1);
+static size_t read_ended(const PGresult *rows, size_t count, uint32_t *ret_states, tp_status *ret_statuses) {
+  for (int row = 0; row < PQntuples(rows); row++) {
+    size_t i = (size_t)tp__pg_int(rows, row, 0);
     assert(i < count);
-    if (tp__pg_bool(rest, row, 2)) {
-      ret_statuses[i] = TP_OK;
-      ret_states[i] = (uint32_t)state;
-    } else {
-      ret_statuses[i] = state == TP_JOB_QUEUED ? TP_ERR_STALE : TP_ERR_NOT_FOUND;
-    }
+    ret_states[i] = (uint32_t)tp__pg_int(rows, row, 1);
+    ret_statuses[i] = TP_OK;
   }
+  return (size_t)PQntuples(rows);
+}
+
+/* Those whose claim is not the current one, or that were ended before an answer was lost. */
+static tp_status look_at_others(tp__pg_store *s, const finishing *list, size_t count, uint32_t *ret_states,
+                                tp_status *ret_statuses, tp_fault *fault) {
+  tp__pg_request r;
+  tp__pg_request_init(&r, s->postgres, TP__PG_READS, "look at jobs");
+  tp__pg_parameters *p = tp__pg_request_add(&r, look_at_rest);
+  tp__pg_put_indexes(p, count);
+  tp__pg_put_ints(p, ALL(request.id));
+  tp__pg_put_ints(p, ALL(batch));
+  tp_status status = tp__pg_request_run(&r, fault);
+  const PGresult *rows = status == TP_OK ? tp__pg_request_rows(&r, 0) : NULL;
+  for (int row = 0; row < PQntuples(rows); row++) {
+    size_t i = (size_t)tp__pg_int(rows, row, 0);
+    int64_t state = tp__pg_int(rows, row, 1);
+    assert(i < count);
+    if (ret_statuses[i] == TP_OK) continue;
+    ret_statuses[i] = tp__pg_bool(rows, row, 2) ? TP_OK : state == TP_JOB_QUEUED ? TP_ERR_STALE : TP_ERR_NOT_FOUND;
+    ret_states[i] = (uint32_t)state;
+  }
+  tp__pg_request_fini(&r);
+  return status;
+}
+
+static tp_status finish_list(tp__pg_store *s, const finishing *list, size_t count, uint32_t *ret_states,
+                             tp_status *ret_statuses, tp_fault *fault) {
+  tp__pg_request r;
+  size_t done = 0;
+  for (size_t i = 0; i < count; i++) ret_statuses[i] = TP_ERR_NOT_FOUND;
+  make_request(s, list, count, &r);
+  tp_status status = tp__pg_request_run(&r, fault);
+  if (status == TP_OK) done = read_ended(tp__pg_request_rows(&r, 0), count, ret_states, ret_statuses);
+  if (status == TP_OK && may_put_back(list, count))
+    done += read_ended(tp__pg_request_rows(&r, 1), count, ret_states, ret_statuses);
+  tp__pg_request_fini(&r);
+  return status == TP_OK && done < count ? look_at_others(s, list, count, ret_states, ret_statuses, fault) : status;
 }
 
 tp_status tp__pg_job_finish_all(void *ctx, const tp_job_finish *const *requests, size_t count, uint32_t *ret_states,
                                 tp_status *ret_statuses, tp_fault *fault) {
   tp__pg_store *s = ctx;
   tp_status status = TP_OK;
-  tp__pg_request r;
   assert(count > 0);
   finishing *list = count < SIZE_MAX / sizeof *list ? tp__heap_alloc(count * sizeof *list) : NULL;
   if (!list) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to finish %zu jobs", count);
   for (size_t i = 0; status == TP_OK && i < count; i++) status = read_finish(s, requests[i], &list[i], fault);
-  if (status == TP_OK) {
-    make_request(s, list, count, &r);
-    status = tp__pg_request_run(&r, fault);
-    if (status == TP_OK) read_answers(&r, count, ret_states, ret_statuses);
-    tp__pg_request_fini(&r);
-  }
+  if (status == TP_OK) status = finish_list(s, list, count, ret_states, ret_statuses, fault);
   tp__heap_free(list, count * sizeof *list);
   return status;
 }

@@ -33,6 +33,7 @@ typedef struct tp__pg_store {
   size_t class_count, class_capacity;
   uint64_t counted, inserted; /* open jobs when they were counted last; inserted here since */
   size_t ended;               /* by this process, since some were forgotten */
+  int64_t look_ns;            /* when handlers of jobs are looked for again */
 } tp__pg_store;
 
 extern const tp_store tp__pg_store_face;
