@@ -40,8 +40,8 @@
  *   task=WHAT      answers a call with a task: done: it works twice, then has the answer; asks: it asks a person, and
  *                  lists that again after it has the answer; asks-more: without end; fails; stops: it is cancelled;
  *                  lost: it is not known any more; nameless: it has no id; dreams: it has a status that is none; works:
- *                  without end; dies: the server ends when it is asked about it. It says tasks/cancel in the file of
- *                  note=PATH
+ *                  without end; dies: the server ends when it is asked about it; leaves: before that. It says
+ *                  tasks/cancel in the file of note=PATH
  *
  * Tools: echo {text}; env {text}: a variable of its environment; fail; refuse (a JSON-RPC error); parts; value; never
  * (is not answered); die (it ends); change: its list of tools is another from then on. */
@@ -306,9 +306,10 @@ static bool has_inputs(const char *id, const char *line) {
 }
 
 static void begin_task(const char *id) {
-  bool is_nameless = strcmp(option("task"), "nameless") == 0;
-  answer(id, "{\"resultType\":\"task\",\"status\":\"working\",\"pollIntervalMs\":1%s}",
+  bool is_nameless = strcmp(option("task"), "nameless") == 0, leaves = strcmp(option("task"), "leaves") == 0;
+  answer(id, "{\"resultType\":\"task\",\"status\":\"working\",\"pollIntervalMs\":%d%s}", leaves ? 30000 : 1,
          is_nameless ? "" : ",\"taskId\":\"t-1\"");
+  if (leaves) exit(4);
 }
 
 static void say_task(const char *id, const char *status, const char *more) {

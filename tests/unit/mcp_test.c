@@ -913,6 +913,7 @@ TEST(a_task_of_a_server_is_followed_to_its_end) {
       {"new task=nameless", "a task without a taskId", 0},
       {"new task=dreams", "a task of the status dreaming, which this client does not take", 0},
       {"new task=dies", "gave no answer: it exited with code 3", 0},
+      {"new task=leaves", "it exited with code 4", 0}, /* at once: nothing waits for the next poll */
   };
   world *w = *state;
   for (size_t i = 0; i < COUNT(rows); i++) {
