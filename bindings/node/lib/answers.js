@@ -44,7 +44,7 @@ const MEMBERS = {
     'finish finishWord',
   tp_turn_result:
     'outcome code text reason turnId phase state why iterations toolCalls finish subscription bareReason inputTokens ' +
-    'outputTokens costMicros startedNs endedNs finishWord value isStored',
+    'outputTokens costMicros startedNs endedNs finishWord value isStored retryMs',
 };
 
 class Message {
@@ -156,6 +156,7 @@ class TurnResult {
     finishWord = '',
     value,
     isStored = false,
+    retryMs = 0,
   ) {
     this.outcome = outcome;
     this.code = code;
@@ -178,6 +179,7 @@ class TurnResult {
     this.startedNs = startedNs;
     this.endedNs = endedNs;
     this.isStored = isStored;
+    this.retryMs = retryMs;
   }
 
   /** The result itself. Throws the error of its code where the turn did not complete. */

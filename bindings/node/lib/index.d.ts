@@ -288,6 +288,8 @@ export interface TurnResult {
   readonly startedNs: bigint;
   readonly endedNs: bigint;
   readonly isStored: boolean;
+  /** Where another process has a turn of the session: the rest of its lease; 0: not known. */
+  readonly retryMs: number;
   /** Of a turn with answerSchema. */
   readonly value?: any;
   /** The result itself. Throws the error of its code where the turn did not complete. */

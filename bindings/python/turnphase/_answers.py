@@ -172,6 +172,7 @@ class Result:
     ended_ns: int = 0
     value: Any = None
     is_stored: bool = False
+    retry_ms: int = 0
 
     def check(self) -> Result:
         """@return the result itself. @raises the exception of its code where the turn did not complete."""
