@@ -34,9 +34,9 @@ typedef struct place {
 typedef struct copy {
   place from, to;
   uint64_t sessions, messages, entries, attempts, turns, audits, jobs;
-  uint64_t jobs_left, questions_left, tasks_left; /* that are not copied */
-  bool runs;                                      /* a job does */
-  tp_status status;                               /* the first that failed, of the target */
+  uint64_t jobs_left, questions_left, tasks_left, running_left; /* that are not copied */
+  bool runs;                                                    /* a job does */
+  tp_status status;                                             /* the first that failed, of the target */
   tp_fault fault;
   const tp_history_session *session; /* that is copied */
 } copy;
@@ -479,13 +479,25 @@ static bool count_tasks(void *ctx, const tp_sqlite_session *session) {
   return true;
 }
 
+static bool count_running(void *ctx, const tp_turn_record *record) {
+  (void)record;
+  ((copy *)ctx)->running_left++;
+  return true;
+}
+
+/* A database does not list its tasks. */
+static bool has_tasks_counted(const copy *c) { return c->from.path != NULL; }
+
 static tp_status count_left(copy *c) {
+  const tp_turn_query turns = {.struct_size = sizeof turns};
   const tp_job_query all = {.struct_size = sizeof all, .states = all_states};
   const tp_store *from = c->from.store;
   tp_status status = from->jobs(from->ctx, &all, count_job, c, &c->fault);
   if (status == TP_OK && c->from.path)
     status = tp_sqlite_questions_list(c->from.path, true, count_question, c, &c->fault);
   if (status == TP_OK && c->from.path) status = tp_sqlite_sessions_list(c->from.store, NULL, count_tasks, c, &c->fault);
+  if (status == TP_OK && from->turns_running)
+    status = from->turns_running(from->ctx, &turns, count_running, c, &c->fault);
   return status;
 }
 
@@ -521,8 +533,9 @@ static int print_counts(const copy *c, bool json, cli_output *output) {
   }
   if (!json) return CLI_OK;
   cli_map_add_int(&map, "jobs_left", (int64_t)c->jobs_left);
+  cli_map_add_int(&map, "running_left", (int64_t)c->running_left);
   cli_map_add_int(&map, "questions_left", (int64_t)c->questions_left);
-  cli_map_add_int(&map, "tasks_left", (int64_t)c->tasks_left);
+  if (has_tasks_counted(c)) cli_map_add_int(&map, "tasks_left", (int64_t)c->tasks_left);
   return cli_map_print(&map, output);
 }
 
@@ -533,10 +546,13 @@ static int check_places(copy *c) {
     cli_error("data copy: a job of %s runs: end its worker first", c->from.name);
     return CLI_RETRY;
   }
-  if (c->jobs_left || c->questions_left || c->tasks_left)
-    cli_error("warning: not copied: %llu jobs that have ended or are dead, %llu open questions, %llu tasks",
-              (unsigned long long)c->jobs_left, (unsigned long long)c->questions_left,
-              (unsigned long long)c->tasks_left);
+  if (c->jobs_left || c->questions_left || c->tasks_left || c->running_left)
+    cli_error(
+        "warning: not copied: %llu jobs that have ended or are dead, %llu turns that run or whose process died, "
+        "%llu open questions, %llu tasks",
+        (unsigned long long)c->jobs_left, (unsigned long long)c->running_left, (unsigned long long)c->questions_left,
+        (unsigned long long)c->tasks_left);
+  if (!has_tasks_counted(c)) cli_error("warning: tasks of a database are not copied, and not counted");
   return check_empty(&c->to);
 }
 
