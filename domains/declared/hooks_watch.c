@@ -37,8 +37,9 @@ struct tp_hooks_watch {
   pthread_t thread;
   tp__lock mutex;
   /* under mutex */
-  tp_hooks *hooks;  /* committed last; NULL: none yet */
-  tp_hooks *before; /* what the last update replaced; NULL: nothing that could be taken back */
+  tp_hooks *hooks;     /* committed last; NULL: none yet */
+  tp_hooks *before;    /* what the last update replaced; NULL: nothing that could be taken back */
+  char taken_back[65]; /* the hash of what was; the thread does not commit that by itself; empty: nothing was */
 };
 
 /* ---- one reload ---- */
@@ -61,8 +62,9 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool
   tp_hooks *hooks = NULL, *stale = NULL;
   tp__lock_acquire(&watch->mutex);
   tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
-  bool is_same =
-      status == TP_OK && if_changed && watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
+  bool is_same = status == TP_OK && if_changed &&
+                 ((watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0) ||
+                  (!keeps && strcmp(tp_hooks_hash(hooks), watch->taken_back) == 0));
   const char *trusted = status == TP_OK && is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;
   if (status == TP_OK && !is_same) status = replace(watch, hooks, trusted, fault);
   bool did = status == TP_OK && !is_same;
@@ -70,6 +72,7 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool
   if (did) {
     gone = watch->hooks;
     watch->hooks = hooks;
+    watch->taken_back[0] = '\0';
   }
   if (did || keeps) {
     stale = watch->before;
@@ -101,6 +104,7 @@ tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) {
   if (before) status = replace(watch, before, tp_hooks_hash(before), fault); /* which was trusted */
   if (before && status == TP_OK) {
     gone = watch->hooks;
+    snprintf(watch->taken_back, sizeof watch->taken_back, "%s", tp_hooks_hash(gone));
     watch->hooks = before;
     watch->before = NULL;
   }

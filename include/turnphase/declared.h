@@ -327,7 +327,8 @@ TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) T
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) TP_MUST_USE;
 /** Registers again what the last tp_hooks_watch_update() replaced; after one that changed nothing, or when a directory
- *  was committed again since, it does nothing. The files stay as they are: their next change is committed as ever.
+ *  was committed again since, it does nothing. The files stay as they are: the watch commits that content again when a
+ *  function asks for it, and any other change of them as ever.
  *  @return as tp_hooks_replace().
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;

@@ -23,7 +23,7 @@ static char *read_document(void) {
 }
 
 static bool is_example(const char *fence) {
-  static const char *const languages[] = {"```yaml\n", "```bash\n", "```sh\n", "```python\n", "```javascript\n"};
+  static const char *const languages[] = {"```yaml\n", "```bash\n", "```python\n", "```javascript\n"};
   for (size_t i = 0; i < sizeof languages / sizeof languages[0]; i++)
     if (strncmp(fence, languages[i], strlen(languages[i])) == 0) return true;
   return false;

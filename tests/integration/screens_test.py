@@ -73,9 +73,14 @@ def set_times(directory):
                           [0 if time is None else begin_ns + 1000 * time for time in of_row] + list(row))
 
     store, begin_ns = sqlite3.connect(os.path.join(directory, 'kept/turnphase.db')), 10**15
-    of_id = '(SELECT id FROM entry WHERE number = run.entry), position'  # a job may be written before its turn's entry
-    set_all('entry', 'number', 'id', ['started_ns', 'ended_ns'], ENTRIES)
-    set_all('run', 'entry, position', of_id, ['queued_ns', 'started_ns', 'ended_ns'], RUNS)
+    # A job may be written before the last entries of its turn: the order is that in which they began.
+    numbers, above = [number for number, in store.execute('SELECT number FROM entry ORDER BY id')], 10**6
+    for table, column in (('entry', 'number'), ('run', 'entry')):
+        store.execute(f'UPDATE {table} SET {column} = {column} + {above}')
+        for place, number in enumerate(numbers, 1):
+            store.execute(f'UPDATE {table} SET {column} = {place} WHERE {column} = {number + above}')
+    set_all('entry', 'number', 'number', ['started_ns', 'ended_ns'], ENTRIES)
+    set_all('run', 'entry, position', 'entry, position', ['queued_ns', 'started_ns', 'ended_ns'], RUNS)
     set_all('step', 'turn, position', 'position', ['started_ns', 'ended_ns'], STEPS)
     moments = {name: (begin_ns if name in ('started_ns', 'ended_ns') else 0) + 1000 * us for name, us in TURN.items()}
     store.execute('UPDATE turn SET ' + ', '.join(f'{name} = {ns}' for name, ns in moments.items()))

@@ -144,8 +144,9 @@ def what_is_wrong_is_named_and_leaves_everything_as_it_was(program):
             refused = state(serving)['revision_refused']
             assert part in refused, (part, refused)
             assert models(serving) == ['talker', 'looker'], files
-            said, looked = say(serving), look(serving)
-            assert said == 'One two three.' and looked['finish_reason'] == 'tool_calls', (files, said, looked)
+            assert say(serving) == 'One two three.', files
+            if 'hooks/strict.yaml' not in files:  # trusted hooks are followed without a signal, too
+                assert look(serving)['finish_reason'] == 'tool_calls', files
             for name in files:
                 if name not in FILES:
                     os.unlink(os.path.join(serving.place, name))
