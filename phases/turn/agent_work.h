@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_work: the phases of an agent, each alone in a small turn of the calling thread: what a change of several agents
- * is made of (agent_change.c). Threads: any that may wait. No lock. */
+ * agent_work: the phases of an agent, each in a small turn of its own on the calling thread: what a change of several
+ * agents is made of (agent_change.c). Threads: any that may wait. No lock. */
 #ifndef TP__AGENT_WORK_H
 #define TP__AGENT_WORK_H
 

@@ -7,6 +7,7 @@
 
 #include "stores/postgres/job_rows.h"
 #include "support/fault.h"
+#include "support/job_owner.h"
 #include "support/sha256.h"
 #include "turnphase/value.h"
 
@@ -55,18 +56,6 @@ static const char find_keys[] =
 
 /* ---- what is inserted ---- */
 
-/* Whose it is: its payload has the ids of its turn. Another payload has none. */
-static void read_owner(tp_text payload, tp_text ret_names[2]) {
-  static const int which[] = {TP_ID_TENANT, TP_ID_SESSION};
-  tp_text ids = {NULL, 0};
-  if (tp_value_check(payload, NULL) == TP_OK && tp_value_kind_of(payload) == TP_VALUE_MAP)
-    ids = tp_value_get(payload, "ids");
-  int at = 0;
-  for (tp_value_walk walk = {0}; ids.size && tp_value_kind_of(ids) == TP_VALUE_ARRAY && tp_value_next(ids, &walk); at++)
-    for (int i = 0; i < 2; i++)
-      if (at == which[i] && tp_value_kind_of(walk.value) == TP_VALUE_TEXT) ret_names[i] = tp_value_text(walk.value);
-}
-
 static tp_status read_insertion(tp__pg_store *s, const tp_job *theirs, insertion *i, tp_fault *fault) {
   tp_status status = tp__struct_read(&i->job, sizeof i->job, theirs, "tp_job", fault);
   if (status != TP_OK) return status;
@@ -75,7 +64,7 @@ static tp_status read_insertion(tp__pg_store *s, const tp_job *theirs, insertion
   i->order_hash = tp__pg_order_hash(i->job.order_key);
   i->batch = tp__pg_next_batch(s->postgres);
   i->names[0] = i->names[1] = (tp_text){"", 0};
-  if (i->job.fence) read_owner(i->job.payload, i->names);
+  if (i->job.fence) tp__job_owner(i->job.payload, i->names);
   return TP_OK;
 }
 

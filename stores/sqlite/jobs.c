@@ -7,6 +7,7 @@
 
 #include "stores/sqlite/sqlite.h"
 #include "stores/sqlite/statement.h"
+#include "support/job_owner.h"
 
 /* ---- rows ---- */
 
@@ -69,18 +70,6 @@ static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
 
 /* ---- inserting ---- */
 
-/* Whose it is: its payload has the ids of its turn, and is deleted when the job ends. Another payload has none. */
-static void read_owner(tp_text payload, tp_text ret_owner[2]) {
-  static const int which[] = {TP_ID_TENANT, TP_ID_SESSION};
-  tp_text ids = {NULL, 0};
-  if (tp_value_check(payload, NULL) == TP_OK && tp_value_kind_of(payload) == TP_VALUE_MAP)
-    ids = tp_value_get(payload, "ids");
-  int at = 0;
-  for (tp_value_walk walk = {0}; ids.size && tp_value_kind_of(ids) == TP_VALUE_ARRAY && tp_value_next(ids, &walk); at++)
-    for (int i = 0; i < 2; i++)
-      if (at == which[i] && tp_value_kind_of(walk.value) == TP_VALUE_TEXT) ret_owner[i] = tp_value_text(walk.value);
-}
-
 static int insert_row_locked(tp__sqlite_store *s, const tp_job *job, const tp_text owner[2]) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
@@ -115,7 +104,7 @@ static int write_insertion(void *ctx) {
   int rc = fetch_number(find, tp__sqlite_bind_text(find, 1, i->job.idempotency_key), &i->id);
   i->existed = rc == SQLITE_ROW;
   if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
-  read_owner(i->job.payload, owner);
+  tp__job_owner(i->job.payload, owner);
   rc = tp__sqlite_look_for_fence_locked(i->s, owner, i->job.fence, &is_fenced);
   if (rc == SQLITE_OK) rc = count_open_locked(i->s, &open);
   if (is_fenced) i->refusal = TP_ERR_FENCED;
