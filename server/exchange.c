@@ -366,10 +366,9 @@ static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *resu
 }
 
 /* The turn is counted until its session is released: the server ends when no turn is left. */
-static void unlist_and_release(tp__server_turn *turn, tp_status status) {
+static void unlist_and_release(tp__server_turn *turn) {
   tp_server *server = turn->server;
   tp__lock_acquire(&server->lock);
-  tp__server_note_end_locked(server, status, turn->session->is_kept);
   tp__client_calls_unlist_locked(turn);
   tp__lock_release(&server->lock);
   tp__server_session_release(turn->session);
@@ -380,6 +379,8 @@ static void unlist_and_release(tp__server_turn *turn, tp_status status) {
 
 static void on_end(void *ctx, const tp_turn_result *result) {
   tp__server_turn *turn = ctx;
+  tp__server_note_end(turn->server, result->outcome == TP_TURN_COMPLETED ? TP_OK : result->code,
+                      turn->session->is_kept); /* before the answer: who has it sees what the end made of readiness */
   tp__lock_acquire(&turn->lock);
   turn->ended = true;
   tp_hold *hold = take_hold_locked(turn);
@@ -387,7 +388,7 @@ static void on_end(void *ctx, const tp_turn_result *result) {
   else if (turn->exchange) end_failed_locked(turn->exchange, result);
   tp__lock_release(&turn->lock);
   tp_hold_release(hold);
-  unlist_and_release(turn, result->outcome == TP_TURN_COMPLETED ? TP_OK : result->code);
+  unlist_and_release(turn);
   tp__server_turn_unref(turn);
 }
 
@@ -495,7 +496,8 @@ static tp_status submit(tp__server_turn *turn, const tp__ask *ask, const tp_agen
   tp__lock_release(&turn->lock);
   if (cancelled) tp_submission_cancel(submission);
   if (status == TP_OK) return status;
-  unlist_and_release(turn, status);
+  tp__server_note_end(server, status, turn->session->is_kept);
+  unlist_and_release(turn);
   tp__server_turn_unref(turn);
   return status;
 }

@@ -10,11 +10,12 @@
  * store works again. */
 enum { STORE_MS = 10000 };
 
-void tp__server_note_end_locked(tp_server *server, tp_status status, bool kept) {
-  TP__LOCKED(&server->lock);
+void tp__server_note_end(tp_server *server, tp_status status, bool kept) {
+  tp__lock_acquire(&server->lock);
   bool of_store = status != TP_OK && strcmp(tp_status_category(status), "store") == 0;
   if (of_store) server->store_failed_ms = tp__monotonic_ms();
   else if (status == TP_OK && kept) server->store_failed_ms = 0; /* its exchange was appended */
+  tp__lock_release(&server->lock);
 }
 
 static bool look_for_reachable(void *ctx, tp_agent *agent) {

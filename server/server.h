@@ -232,8 +232,8 @@ void tp__server_unref(tp_server *server);
 
 /* ---- ready.c ---- */
 
-/** How a turn ended, or why it was not begun. @param kept  its session is one that a client has named. */
-void tp__server_note_end_locked(tp_server *server, tp_status status, bool kept);
+/** Note how a turn ended, before its client is answered. @param kept  its session is one that a client has named. */
+void tp__server_note_end(tp_server *server, tp_status status, bool kept);
 /** Why it is not ready: "draining", "store_failing", "no_model"; NULL: it is. */
 const char *tp__server_unready(tp_server *server);
 
