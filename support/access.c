@@ -8,7 +8,7 @@
 
 enum { HEX = 64 };
 
-static void hash_of(const void *bytes, size_t size, char hex[HEX + 1]) {
+static void hash_hex(const void *bytes, size_t size, char hex[HEX + 1]) {
   tp__sha256 hash;
   tp__sha256_init(&hash);
   tp__sha256_add(&hash, bytes, size);
@@ -19,10 +19,10 @@ static void hash_of(const void *bytes, size_t size, char hex[HEX + 1]) {
 int tp__key_find(char *const *keys, tp_text text) {
   char given[HEX + 1], known[HEX + 1];
   int found = -1;
-  hash_of(text.size > 0 ? text.data : "", text.size, given);
+  hash_hex(text.size > 0 ? text.data : "", text.size, given);
   for (int i = 0; keys && keys[i]; i++) {
     unsigned differs = 0;
-    hash_of(keys[i], strlen(keys[i]), known);
+    hash_hex(keys[i], strlen(keys[i]), known);
     for (size_t at = 0; at < HEX; at++) differs |= (unsigned)(given[at] ^ known[at]);
     if (!differs) found = i;
   }

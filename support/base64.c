@@ -9,26 +9,26 @@ size_t tp__base64_size_max(size_t encoded_size) { return encoded_size / 4 * 3 + 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /* -1: no digit. */
-static int digit_of(char c) {
+static int base64_digit(char c) {
   if (c == '-') return 62;
   if (c == '_') return 63;
   const char *found = c ? strchr(digits, c) : NULL;
   return found ? (int)(found - digits) : -1;
 }
 
-static bool is_space(char c) { return c == '\n' || c == '\r' || c == ' ' || c == '\t'; }
+static bool is_base64_space(char c) { return c == '\n' || c == '\r' || c == ' ' || c == '\t'; }
 
 bool tp__base64_decode(tp_text text, char *bytes, size_t *ret_size) {
   uint32_t bits = 0;
   size_t count = 0, padding = 0, size = 0;
   for (size_t at = 0; at < text.size; at++) {
     char c = text.data[at];
-    if (is_space(c)) continue;
+    if (is_base64_space(c)) continue;
     if (c == '=') {
       padding++;
       continue;
     }
-    int digit = digit_of(c);
+    int digit = base64_digit(c);
     if (digit < 0 || padding > 0) return false;
     bits = bits << 6 | (uint32_t)digit;
     if (++count % 4 != 1) bytes[size++] = (char)(bits >> (6 - 2 * ((count - 1) % 4)) & 0xff);

@@ -88,7 +88,7 @@ bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, siz
 
 /* ---- bytes ---- */
 
-__attribute__((unused)) static void check(const tp__bytes *bytes) {
+__attribute__((unused)) static void check_bytes(const tp__bytes *bytes) {
   /* There is space for a NUL. */
   assert(bytes->size < bytes->capacity || bytes->capacity == 0);
   /* Nothing is counted that is not there. */
@@ -96,7 +96,7 @@ __attribute__((unused)) static void check(const tp__bytes *bytes) {
 }
 
 bool tp__bytes_reserve(tp__bytes *bytes, size_t size) {
-  TP__CHECK(check(bytes));
+  TP__CHECK(check_bytes(bytes));
   void *data = bytes->data;
   if (bytes->failed) return false;
   if (size > SIZE_MAX / 2 - bytes->size || !tp__grow(tp__heap, &data, &bytes->capacity, bytes->size + size + 1, 1)) {
@@ -105,7 +105,7 @@ bool tp__bytes_reserve(tp__bytes *bytes, size_t size) {
   }
   bytes->data = data;
   assert(bytes->size + size < bytes->capacity); /* and a NUL */
-  TP__CHECK(check(bytes));
+  TP__CHECK(check_bytes(bytes));
   return true;
 }
 
@@ -134,7 +134,7 @@ void tp__bytes_printf(tp__bytes *bytes, const char *format, ...) {
 }
 
 tp_text tp__bytes_text(const tp__bytes *bytes) {
-  TP__CHECK(check(bytes));
+  TP__CHECK(check_bytes(bytes));
   return (tp_text){bytes->data, bytes->size};
 }
 
@@ -150,7 +150,7 @@ void tp__bytes_clear(tp__bytes *bytes) {
 }
 
 void tp__bytes_fini(tp__bytes *bytes) {
-  TP__CHECK(check(bytes));
+  TP__CHECK(check_bytes(bytes));
   tp__heap_free(bytes->data, bytes->capacity);
   *bytes = (tp__bytes){0};
 }

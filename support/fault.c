@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* With an argument more than TP__PRINTF sees; error 0: none. */
-static tp_status refuse(tp_fault *fault, tp_status code, const char *subject, tp__place place, int error,
-                        const char *format, va_list args) {
+static tp_status write_refusal(tp_fault *fault, tp_status code, const char *subject, tp__place place, int error,
+                               const char *format, va_list args) {
   assert(code != TP_OK);
   if (!fault) return code;
   char message[2 * TP_FAULT_MESSAGE_SIZE]; /* longer than what is kept, so that the cut sees where a code point ends */
@@ -30,7 +30,7 @@ static tp_status refuse(tp_fault *fault, tp_status code, const char *subject, tp
 tp_status tp__refuse(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  (void)!refuse(fault, code, subject, (tp__place){0, 0}, 0, format, args);
+  (void)!write_refusal(fault, code, subject, (tp__place){0, 0}, 0, format, args);
   va_end(args);
   return code;
 }
@@ -39,7 +39,7 @@ tp_status tp__refuse_at(tp_fault *fault, tp_status code, const char *subject, tp
                         ...) {
   va_list args;
   va_start(args, format);
-  (void)!refuse(fault, code, subject, place, 0, format, args);
+  (void)!write_refusal(fault, code, subject, place, 0, format, args);
   va_end(args);
   return code;
 }
@@ -48,7 +48,7 @@ tp_status tp__refuse_errno(tp_fault *fault, tp_status code, const char *subject,
   va_list args;
   assert(error > 0);
   va_start(args, format);
-  (void)!refuse(fault, code, subject, (tp__place){0, 0}, error, format, args);
+  (void)!write_refusal(fault, code, subject, (tp__place){0, 0}, error, format, args);
   va_end(args);
   return code;
 }

@@ -36,7 +36,7 @@ int tp__file_open_stream(const char *path) {
 }
 
 /* A pipe has a writer that has not written yet. */
-static void wait_for(int fd) {
+static void wait_for_writer(int fd) {
   struct pollfd pipe = {.fd = fd, .events = POLLIN};
   (void)poll(&pipe, 1, -1);
   errno = EAGAIN;
@@ -56,7 +56,7 @@ int tp__file_read_open(int fd, size_t bytes_max, tp__bytes *bytes) {
     if (!tp__bytes_reserve(bytes, piece)) return -ENOMEM;
     size_t space = bytes->capacity - 1 - bytes->size;
     ssize_t got = read(fd, bytes->data + bytes->size, space);
-    if (got < 0 && errno == EAGAIN) wait_for(fd);
+    if (got < 0 && errno == EAGAIN) wait_for_writer(fd);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return -errno;
     if (got == 0) return 0;

@@ -37,7 +37,7 @@ static void acquired(tp__lock *lock) {
   lock->owner = &held;
 }
 
-static void released(tp__lock *lock) {
+static void note_lock_release(tp__lock *lock) {
   assert(tp__lock_is_mine(lock));
   uint8_t at = held.count;
   while (at > 0 && held.classes[at - 1] != lock->class) at--;
@@ -57,7 +57,7 @@ static void acquired_after_wait(tp__lock *lock) { lock->owner = &held; }
 #else
 static inline void check_order(const tp__lock *lock) { (void)lock; }
 static inline void acquired(const tp__lock *lock) { (void)lock; }
-static inline void released(const tp__lock *lock) { (void)lock; }
+static inline void note_lock_release(const tp__lock *lock) { (void)lock; }
 static inline void released_to_wait(const tp__lock *lock) { (void)lock; }
 static inline void acquired_after_wait(const tp__lock *lock) { (void)lock; }
 #endif
@@ -74,7 +74,7 @@ void tp__lock_acquire(tp__lock *lock) {
   acquired(lock);
 }
 void tp__lock_release(tp__lock *lock) {
-  released(lock);
+  note_lock_release(lock);
   must(pthread_mutex_unlock(&lock->mutex));
 }
 

@@ -33,7 +33,7 @@ void tp__secrets_fini(tp__secrets *secrets) {
   *secrets = (tp__secrets){0};
 }
 
-static bool is_one_of(tp_text name, const char *const *names, size_t count) {
+static bool is_one_of_names(tp_text name, const char *const *names, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (name.size == strlen(names[i]) && strncasecmp(name.data, names[i], name.size) == 0) return true;
   return false;
@@ -43,7 +43,7 @@ void tp__secrets_add_header(tp__secrets *secrets, tp_text name, tp_text value) {
   /* Errors of endpoints name their values, and nothing is gained by hiding them. */
   static const char *const plain[] = {"anthropic-version", "anthropic-beta", "openai-beta", "accept-language",
                                       "user-agent",        "http-referer",   "x-title"};
-  if (is_one_of(name, plain, sizeof plain / sizeof *plain)) return;
+  if (is_one_of_names(name, plain, sizeof plain / sizeof *plain)) return;
   tp__secrets_add(secrets, value);
   const char *blank = value.size > 0 ? memchr(value.data, ' ', value.size) : NULL;
   if (blank) tp__secrets_add(secrets, (tp_text){blank + 1, value.size - (size_t)(blank + 1 - value.data)});
@@ -79,7 +79,7 @@ static void add_pair(tp__secrets *secrets, tp_text pair) {
   static const char *const plain[] = {"api-version"};
   const char *sign = pair.size > 0 ? memchr(pair.data, '=', pair.size) : NULL;
   tp_text name = {pair.data, sign ? (size_t)(sign - pair.data) : 0};
-  if (sign && is_one_of(name, plain, sizeof plain / sizeof *plain)) return;
+  if (sign && is_one_of_names(name, plain, sizeof plain / sizeof *plain)) return;
   add_part(secrets, sign ? (tp_text){sign + 1, pair.size - name.size - 1} : pair);
 }
 

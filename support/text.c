@@ -43,12 +43,12 @@ bool tp__contains(tp_text text, const char *string) {
 
 /* ---- showing ---- */
 
-static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+static bool is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 int tp__cut(tp_text text, int max) {
   assert(max >= 0);
   if (text.size <= (size_t)max) return (int)text.size;
-  while (max > 0 && continues(text.data[max])) max--;
+  while (max > 0 && is_utf8_tail(text.data[max])) max--;
   return max;
 }
 
@@ -65,7 +65,7 @@ size_t tp__copy_cut(char *buffer, size_t size, tp_text text) {
   assert(size > 0);
   size_t end = text.size;
   if (end >= size)
-    for (end = size - 1; end > 0 && continues(text.data[end]);) end--;
+    for (end = size - 1; end > 0 && is_utf8_tail(text.data[end]);) end--;
   if (end > 0) memcpy(buffer, text.data, end);
   buffer[end] = '\0';
   return end;
@@ -93,12 +93,12 @@ void tp__show(char *buffer, size_t size, tp_text text) {
 tp__place tp__place_of(tp_text text, size_t offset) {
   assert(offset <= text.size);
   tp__place place = {1, 1};
-  while (offset > 0 && offset < text.size && continues(text.data[offset])) offset--;
+  while (offset > 0 && offset < text.size && is_utf8_tail(text.data[offset])) offset--;
   for (size_t i = 0; i < offset; i++) {
     if (text.data[i] == '\n') {
       place.line++;
       place.column = 1;
-    } else if (!continues(text.data[i])) {
+    } else if (!is_utf8_tail(text.data[i])) {
       place.column++;
     }
   }

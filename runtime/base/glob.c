@@ -23,12 +23,12 @@ static bool is_folders(tp_text pattern, size_t at) {
          (at == 0 || pattern.data[at - 1] == '/');
 }
 
-static void put(struct glob *glob, size_t at) { glob->at[at / 64] |= UINT64_C(1) << (at % 64); }
+static void set_place(struct glob *glob, size_t at) { glob->at[at / 64] |= UINT64_C(1) << (at % 64); }
 
 /* What needs no character is passed at once. */
 static void reach(struct glob *glob, size_t at) {
   if (glob->at[at / 64] >> (at % 64) & 1) return;
-  put(glob, at);
+  set_place(glob, at);
   if (at == glob->pattern.size || glob->pattern.data[at] != '*') return;
   if (is_folders(glob->pattern, at)) reach(glob, at + 3);
   else reach(glob, at + (is_stars(glob->pattern, at) ? 2 : 1));
@@ -38,7 +38,7 @@ static void step_one(struct glob *next, size_t at, char byte) {
   tp_text pattern = next->pattern;
   char wanted = pattern.data[at];
   if (is_folders(pattern, at)) {
-    put(next, at); /* without what reach() would pass: the folder has not ended */
+    set_place(next, at); /* without what reach() would pass: the folder has not ended */
     if (byte == '/') reach(next, at + 3);
   } else if (is_stars(pattern, at)) {
     reach(next, at);
@@ -50,7 +50,7 @@ static void step_one(struct glob *next, size_t at, char byte) {
 }
 
 /* @return false when no position is left. */
-static bool step(struct glob *now, char byte) {
+static bool take_byte(struct glob *now, char byte) {
   struct glob next = {.pattern = now->pattern};
   uint64_t any = 0;
   for (size_t word = 0; word <= now->pattern.size / 64; word++) {
@@ -73,6 +73,6 @@ bool tp__glob_matches(tp_text pattern, tp_text text) {
   struct glob now = {.pattern = pattern};
   reach(&now, literal);
   for (size_t i = literal; i < text.size; i++)
-    if (!step(&now, text.data[i])) return false;
+    if (!take_byte(&now, text.data[i])) return false;
   return now.at[pattern.size / 64] >> (pattern.size % 64) & 1;
 }

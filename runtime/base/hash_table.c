@@ -6,7 +6,7 @@
 
 enum { BUCKETS_MIN = 64 };
 
-static tp__hash_link **bucket_of(const tp__hash_table *table, uint64_t hash) {
+static tp__hash_link **hash_bucket(const tp__hash_table *table, uint64_t hash) {
   return &table->buckets[hash & (table->bucket_count - 1)];
 }
 
@@ -36,14 +36,14 @@ tp_status tp__hash_table_reserve(tp__hash_table *table, const tp_allocator *allo
 }
 
 void tp__hash_table_add(tp__hash_table *table, tp__hash_link *link, uint64_t hash) {
-  tp__hash_link **bucket = bucket_of(table, hash);
+  tp__hash_link **bucket = hash_bucket(table, hash);
   *link = (tp__hash_link){.next = *bucket, .hash = hash};
   *bucket = link;
   table->count++;
 }
 
 void tp__hash_table_remove(tp__hash_table *table, tp__hash_link *link) {
-  tp__hash_link **at = bucket_of(table, link->hash);
+  tp__hash_link **at = hash_bucket(table, link->hash);
   while (*at != link) at = &(*at)->next;
   *at = link->next;
   table->count--;
@@ -51,7 +51,7 @@ void tp__hash_table_remove(tp__hash_table *table, tp__hash_link *link) {
 
 tp__hash_link *tp__hash_table_first(const tp__hash_table *table, uint64_t hash) {
   if (table->bucket_count == 0) return NULL;
-  tp__hash_link *link = *bucket_of(table, hash);
+  tp__hash_link *link = *hash_bucket(table, hash);
   while (link && link->hash != hash) link = link->next;
   return link;
 }

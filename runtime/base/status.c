@@ -19,17 +19,17 @@ static const status_row rows[] = {
 
 static const status_row unknown = {TP_ERR_INTERNAL, "TP_ERR_UNKNOWN", "internal", "a number that is no status"};
 
-static const status_row *row_of(tp_status status) {
+static const status_row *find_status_row(tp_status status) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (rows[i].status == status) return &rows[i];
   }
   return &unknown;
 }
 
-bool tp__status_is_known(tp_status status) { return row_of(status) != &unknown; }
-const char *tp_status_name(tp_status status) { return row_of(status)->name; }
-const char *tp_status_text(tp_status status) { return row_of(status)->text; }
-const char *tp_status_category(tp_status status) { return row_of(status)->category; }
+bool tp__status_is_known(tp_status status) { return find_status_row(status) != &unknown; }
+const char *tp_status_name(tp_status status) { return find_status_row(status)->name; }
+const char *tp_status_text(tp_status status) { return find_status_row(status)->text; }
+const char *tp_status_category(tp_status status) { return find_status_row(status)->category; }
 
 bool tp_status_is_transient(tp_status status) {
   switch ((int)status) {

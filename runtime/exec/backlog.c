@@ -17,7 +17,7 @@ typedef struct line_place {
   size_t block_size;
 } line_place;
 
-static line_place *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, line_place, base); }
+static line_place *line_place_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, line_place, base); }
 static tp__jobs *jobs_of(const tp__entry *e) { return tp__runtime_jobs(e->turn->runtime); }
 
 /* ---- policies ---- */
@@ -98,8 +98,8 @@ uint32_t tp__backlog_news(tp_runtime *runtime) { return tp__a32_load_acquire(&tp
 static const char no_space[] =
     "the backlog of jobs stayed full (jobs_max) for backlog_wait_ms; run more workers, or raise one of the two";
 
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  line_place *place = of(attempt);
+static void settle_line_place(tp__attempt *attempt, tp__attempt_end end) {
+  line_place *place = line_place_of(attempt);
   tp__entry *e = place->entry;
   tp__jobs *jobs = jobs_of(e);
   uint32_t index = place->index;
@@ -123,15 +123,15 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_unref(attempt);
 }
 
-static void release(tp__attempt *attempt) {
-  line_place *place = of(attempt);
+static void free_line_place(tp__attempt *attempt) {
+  line_place *place = line_place_of(attempt);
   tp__turn *turn = place->turn;
   TP__ASSERT(tp__list_empty(&place->link));
   tp__block_give(tp__runtime_blocks(turn->runtime), place, place->block_size);
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.what = "job", .settled = settled, .release = release};
+static const tp__attempt_class class = {.what = "job", .settled = settle_line_place, .release = free_line_place};
 
 /* The entry has failed meanwhile: then it does not wait. */
 static void give_up(void *ctx) {

@@ -12,29 +12,29 @@ static int class_of(size_t size) {
   return 2 * highest - 1 + (int)(halves >> (highest - 1) & 1);
 }
 
-static size_t size_of(int class) {
+static size_t class_size(int class) {
   TP__ASSERT(class >= 0 && class < TP__BLOCK_CLASSES);
   return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2;
 }
 
 /* Blocks in a magazine: a thread cache has at most twice as many. */
 static uint32_t most(int class) {
-  size_t fits = MAGAZINE_BYTES / size_of(class);
+  size_t fits = MAGAZINE_BYTES / class_size(class);
   return fits > MAGAZINE_MAX ? MAGAZINE_MAX : fits < 1 ? 1 : (uint32_t)fits;
 }
 
-static void *take(void *ctx, size_t size) {
+static void *allocate_block(void *ctx, size_t size) {
   size_t got;
   return tp__block_take(ctx, size, &got);
 }
 
-static void give(void *ctx, void *memory, size_t size) { tp__block_give(ctx, memory, size); }
+static void free_block(void *ctx, void *memory, size_t size) { tp__block_give(ctx, memory, size); }
 
 tp_status tp__blocks_init(tp__blocks *blocks, const tp_allocator *allocator, const tp__thread_caches *caches) {
   memset(blocks, 0, sizeof *blocks);
   blocks->allocator = allocator;
   blocks->caches = caches;
-  blocks->as_allocator = (tp_allocator){take, give, blocks};
+  blocks->as_allocator = (tp_allocator){allocate_block, free_block, blocks};
   return tp__mutex_init(&blocks->mutex, TP__RANK_blocks);
 }
 
@@ -42,7 +42,7 @@ static void release_all(const tp__blocks *blocks, tp__magazine magazine, int cla
   while (magazine.count-- > 0) {
     void *block = magazine.items;
     memcpy(&magazine.items, block, sizeof(void *));
-    tp__release(blocks->allocator, block, size_of(class));
+    tp__release(blocks->allocator, block, class_size(class));
   }
 }
 
@@ -77,7 +77,7 @@ void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
     *ret_size = size;
     return tp__alloc(blocks->allocator, size);
   }
-  *ret_size = size_of(class);
+  *ret_size = class_size(class);
   tp__thread_cache *cache = tp__thread_cache_here(blocks->caches);
   tp__thread_cache_lock(cache);
   void *block = tp__magazines_take(&cache->blocks[class]);
@@ -89,7 +89,7 @@ void *tp__block_take(tp__blocks *blocks, size_t size, size_t *ret_size) {
 static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
   tp__mutex_lock(&blocks->mutex);
   tp__magazine_list *list = &blocks->magazines[class];
-  bool fits = (list->count + magazine.count) * size_of(class) <= LIST_BYTES_MAX;
+  bool fits = (list->count + magazine.count) * class_size(class) <= LIST_BYTES_MAX;
   if (fits) tp__magazine_list_push(list, magazine);
   tp__mutex_unlock(&blocks->mutex);
   if (!fits) release_all(blocks, magazine, class);
@@ -97,7 +97,7 @@ static void give_beyond(tp__blocks *blocks, tp__magazine magazine, int class) {
 
 void tp__block_give(tp__blocks *blocks, void *block, size_t size) {
   int class = class_of(size);
-  TP__ASSERT(block && (class >= TP__BLOCK_CLASSES || size <= size_of(class)));
+  TP__ASSERT(block && (class >= TP__BLOCK_CLASSES || size <= class_size(class)));
   if (class >= TP__BLOCK_CLASSES) {
     tp__release(blocks->allocator, block, size);
     return;

@@ -7,17 +7,17 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/plan/registry.h"
 
-static tp__breaker_state *state_of(const tp__entry *e) { return tp__runtime_breaker_state(e->turn->runtime); }
+static tp__breaker_state *breaker_state(const tp__entry *e) { return tp__runtime_breaker_state(e->turn->runtime); }
 
 /* ---- before a call ---- */
 
 static bool is_tripped(const tp__entry *e, const tp__node *node) {
-  return tp__a32_load_relaxed(&state_of(e)->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
+  return tp__a32_load_relaxed(&breaker_state(e)->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
 }
 
 /* A second more than is asked for, so that not every failure writes what all others read. */
 static void suspect_until(const tp__entry *e, int64_t until_ns) {
-  tp__a64 *shared = &state_of(e)->suspects_until_ns[e->plan->phase];
+  tp__a64 *shared = &breaker_state(e)->suspects_until_ns[e->plan->phase];
   uint64_t was = tp__a64_load_relaxed(shared);
   while ((int64_t)was < until_ns)
     if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
@@ -34,7 +34,7 @@ static bool admits(const tp__entry *e, const tp__node *node) {
 
 /* A detached run is only started here and checks its breaker itself, so that the probe is its call. */
 static bool is_open(const tp__entry *e, const tp__node *node) {
-  if (!tp__breaker_suspects(state_of(e), e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
+  if (!tp__breaker_suspects(breaker_state(e), e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
     return false;
   return !(node->flags & TP__NODE_DETACHED ? tp__circuit_would_admit(&node->sub->circuit, e->now_ns) : admits(e, node));
 }
@@ -62,7 +62,7 @@ static bool is_its_own(tp_reason reason) {
   }
 }
 
-static void report(const tp__entry *e, const tp__node *node, const tp__circuit_report *what) {
+static void report_change(const tp__entry *e, const tp__node *node, const tp__circuit_report *what) {
   tp_runtime *runtime = e->turn->runtime;
   long long interval_ms = (long long)(what->interval_ns / TP__NS_PER_MS);
   bool opened = what->change != TP__CIRCUIT_CLOSED;
@@ -93,8 +93,8 @@ void tp__breaker_count(const tp__entry *e, uint32_t index, tp_reason reason) {
   tp_runtime *runtime = e->turn->runtime;
   bool failed = reason != TP_REASON_NONE;
   if (tp__runtime_options(runtime)->no_breakers || e->runs[index].row.started_ns == 0) return; /* it was never called */
-  if (failed ? !is_its_own(reason) : !tp__breaker_suspects(state_of(e), e->plan->phase, e->now_ns)) return;
+  if (failed ? !is_its_own(reason) : !tp__breaker_suspects(breaker_state(e), e->plan->phase, e->now_ns)) return;
   tp__circuit_report what = tp__circuit_ended(&node->sub->circuit, failed, e->now_ns);
   suspect_until(e, tp__circuit_suspect_until_ns(&node->sub->circuit, e->now_ns));
-  if (what.change != TP__CIRCUIT_SAME) report(e, node, &what);
+  if (what.change != TP__CIRCUIT_SAME) report_change(e, node, &what);
 }

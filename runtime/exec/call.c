@@ -200,7 +200,7 @@ static tp__output *touch(tp_call *call) {
   return &call->output;
 }
 
-static tp_answer answer(tp_call *call, const tp__answer *with) {
+static tp_answer set_answer(tp_call *call, const tp__answer *with) {
   (void)touch(call);
   call->answer = *with;
   return with->kind;
@@ -212,37 +212,37 @@ tp_answer tp_call_allow(tp_call *call) {
 }
 tp_answer tp_call_deny(tp_call *call, const char *reason) {
   if (!call) return TP_ANSWER_DENY;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = copy_reason(call, reason)});
+  return set_answer(call, &(tp__answer){.kind = TP_ANSWER_DENY, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_ask(tp_call *call, const char *reason) {
   if (!call) return TP_ANSWER_ASK;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = copy_reason(call, reason)});
+  return set_answer(call, &(tp__answer){.kind = TP_ANSWER_ASK, .reason = copy_reason(call, reason)});
 }
 tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message) {
   if (!call) return TP_ANSWER_FAILED;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = copy_reason(call, message)});
+  return set_answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .reason = copy_reason(call, message)});
 }
 tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message) {
   if (!call) return TP_ANSWER_FAILED;
-  return answer(
+  return set_answer(
       call,
       &(tp__answer){.kind = TP_ANSWER_FAILED, .code = code, .retryable = true, .reason = copy_reason(call, message)});
 }
 
 tp_answer tp_call_postpone(tp_call *call, uint32_t code, const char *message) {
   if (!call) return TP_ANSWER_FAILED;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED,
-                                    .code = code,
-                                    .retryable = true,
-                                    .why = TP_REASON_POSTPONED,
-                                    .reason = copy_reason(call, message)});
+  return set_answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED,
+                                        .code = code,
+                                        .retryable = true,
+                                        .why = TP_REASON_POSTPONED,
+                                        .reason = copy_reason(call, message)});
 }
 
 tp__answer tp__call_answer(const tp_call *call, tp_answer kind) {
   return call->touched && call->answer.kind == kind ? call->answer : (tp__answer){.kind = kind};
 }
 
-static tp_status refuse(tp__output *output, tp_status status) {
+static tp_status refuse_contribution(tp__output *output, tp_status status) {
   if (output->refused == TP_OK) output->refused = status;
   return status;
 }
@@ -251,7 +251,7 @@ static tp_status refuse(tp__output *output, tp_status status) {
 static tp_status refuse_with(tp__output *output, tp__arena *arena, const tp_fault *why) {
   bool first = output->refused == TP_OK;
   if (first && !tp__arena_string(arena, why->message, &output->refusal)) output->refusal = NULL;
-  return refuse(output, why->code);
+  return refuse_contribution(output, why->code);
 }
 
 static tp_status refuse_sealed(const tp_call *call, tp_fault *fault) {
@@ -259,29 +259,29 @@ static tp_status refuse_sealed(const tp_call *call, tp_fault *fault) {
                   "the call was deferred: what it contributes and replaces goes to tp_token_complete()");
 }
 
-static size_t bytes_of(const tp_contribution *c) {
+static size_t contribution_bytes(const tp_contribution *c) {
   return c->domain.size + c->key.size + c->title.size + c->text.size + c->short_text.size + c->value.size +
          c->sources.size;
 }
 
-static const char *kind_name(const tp__contribution_ops *ops, const tp_contribution *contribution) {
+static const char *contribution_kind_name(const tp__contribution_ops *ops, const tp_contribution *contribution) {
   return ops->kind_name ? ops->kind_name(contribution->kind) : "contribution";
 }
 
 /* Checks and copies; fills *why when it refuses. */
-static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
-                      const tp_contribution *contribution, tp_fault *why) {
+static tp_status emit_contribution(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
+                                   const tp_contribution *contribution, tp_fault *why) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
   const tp__node *node = &entry->plan->nodes[index];
   if (!contribution) return tp__fail(why, TP_ERR_USAGE, NULL, "the contribution is NULL");
   if (contribution->kind >= TP_CONTRIBUTION_COUNT || !(node->kinds & 1u << contribution->kind))
     return tp__fail(why, TP_ERR_CAPABILITY, NULL, "it contributes %s, which its capabilities do not allow",
-                    kind_name(ops, contribution));
-  output->bytes += sizeof(tp__emitted) + bytes_of(contribution);
+                    contribution_kind_name(ops, contribution));
+  output->bytes += sizeof(tp__emitted) + contribution_bytes(contribution);
   if (output->bytes > OUTPUT_BYTES_MAX)
     return tp__fail(why, TP_ERR_TOO_LARGE, NULL,
                     "what it contributes has more than 1 MiB: with this %s %zu bytes, and %d are the most",
-                    kind_name(ops, contribution), output->bytes, OUTPUT_BYTES_MAX);
+                    contribution_kind_name(ops, contribution), output->bytes, OUTPUT_BYTES_MAX);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return tp__fail(why, TP_ERR_NO_MEMORY, NULL, "no memory for a contribution");
   bool infra = node->flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
@@ -294,7 +294,7 @@ static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, ui
                            .closures = &entry->closures};
   tp_status status = ops->copy(arena, phase, &home, contribution, &emitted->contribution, why);
   if (status == TP_ERR_NO_MEMORY)
-    return tp__fail(why, status, NULL, "no memory for a %s", kind_name(ops, contribution));
+    return tp__fail(why, status, NULL, "no memory for a %s", contribution_kind_name(ops, contribution));
   if (status != TP_OK) return status;
   if (output->last) output->last->next = emitted;
   else output->first = emitted;
@@ -306,7 +306,8 @@ static tp_status emit(tp__output *output, tp__arena *arena, tp__entry *entry, ui
 /* Passes a refusal to the output, and to the caller's fault, which names the subscription where it names nothing. */
 static tp_status refuse_output(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                                const tp_fault *why, tp_fault *fault) {
-  if (why->code == TP_ERR_NO_MEMORY) (void)!refuse(output, why->code); /* the arena has none for a sentence */
+  if (why->code == TP_ERR_NO_MEMORY)
+    (void)!refuse_contribution(output, why->code); /* the arena has none for a sentence */
   else (void)!refuse_with(output, arena, why);
   const char *subject = why->subject[0] ? why->subject : entry->plan->nodes[index].subscription_name;
   (void)!tp__fail(fault, why->code, subject, "%s", why->message);
@@ -317,7 +318,7 @@ static tp_status refuse_output(tp__output *output, tp__arena *arena, const tp__e
 tp_status tp__output_emit(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                           const tp_contribution *contribution, tp_fault *fault) {
   tp_fault why;
-  if (emit(output, arena, entry, index, contribution, &why) == TP_OK) return TP_OK;
+  if (emit_contribution(output, arena, entry, index, contribution, &why) == TP_OK) return TP_OK;
   return refuse_output(output, arena, entry, index, &why, fault);
 }
 
@@ -329,7 +330,7 @@ tp_status tp_call_emit(tp_call *call, const tp_contribution *contribution, tp_fa
 
 tp_status tp__output_join(tp__output *output, tp__arena *arena, const tp_field *fields, uint32_t count) {
   tp_field *all = tp__arena_alloc(arena, (output->replacement_count + count) * sizeof *all);
-  if (!all) return refuse(output, TP_ERR_NO_MEMORY);
+  if (!all) return refuse_contribution(output, TP_ERR_NO_MEMORY);
   if (output->replacement_count > 0) memcpy(all, output->replacement, output->replacement_count * sizeof *all);
   memcpy(all + output->replacement_count, fields, count * sizeof *all);
   output->replacement = all;
@@ -394,7 +395,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   call->sealed = was_sealed; /* no token of it is known outside */
   const char *reason = was_sealed ? "deferred twice" : copy_reason(call, fault.message);
   call->sealed = true;
-  return answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
+  return set_answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }
 
 /* Refuses what no attempt's answer may have: the token stays open. */

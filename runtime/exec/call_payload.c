@@ -44,14 +44,15 @@ static tp_text write_payload(const tp_call *call, tp_writer *writer) {
   return tp_writer_finish(writer, &value) == TP_OK ? value : (tp_text){NULL, 0};
 }
 
-static const struct tp__call_payload *find(const tp_call *call) {
-  const struct tp__call_payload *p = tp__aptr_load_acquire(&call->entry->payloads); /* pairs with add_locked() */
+static const struct tp__call_payload *find_payload(const tp_call *call) {
+  const struct tp__call_payload *p =
+      tp__aptr_load_acquire(&call->entry->payloads); /* pairs with add_payload_locked() */
   while (p && p->fields != call->fields) p = p->next;
   return p;
 }
 
 /* Without memory there is none, and the next call tries again. */
-static const struct tp__call_payload *add_locked(const tp_call *call) {
+static const struct tp__call_payload *add_payload_locked(const tp_call *call) {
   TP__LOCKED(tp__runtime_payloads_mutex(call->entry->turn->runtime));
   tp_runtime *runtime = call->entry->turn->runtime;
   struct tp__call_payload *p = tp__alloc(tp__runtime_allocator(runtime), sizeof *p);
@@ -67,11 +68,11 @@ static const struct tp__call_payload *add_locked(const tp_call *call) {
 tp_text tp_call_payload(const tp_call *call) {
   if (!call) return (tp_text){0};
   tp_runtime *runtime = call->entry->turn->runtime;
-  const struct tp__call_payload *p = find(call);
+  const struct tp__call_payload *p = find_payload(call);
   if (!p) {
     tp__mutex_lock(tp__runtime_payloads_mutex(runtime));
-    p = find(call);
-    if (!p) p = add_locked(call);
+    p = find_payload(call);
+    if (!p) p = add_payload_locked(call);
     tp__mutex_unlock(tp__runtime_payloads_mutex(runtime));
   }
   return p ? p->value : (tp_text){NULL, 0};

@@ -31,7 +31,7 @@ typedef struct detached {
   size_t block_size;
 } detached;
 
-static void release(tp__turn *turn) {
+static void free_detached(tp__turn *turn) {
   detached *d = TP__CONTAINER(turn, detached, turn);
   tp_runtime *runtime = turn->runtime;
   if (d->parent) tp__turn_unref(d->parent);
@@ -91,7 +91,7 @@ static void make_plan(detached *d, const tp__detached_spec *spec) {
   d->plan.budget_ns = line_ns > spec->timeout_ns ? line_ns : spec->timeout_ns;
 }
 
-static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached_spec *spec) {
+static tp_status begin_detached_turn(detached *d, tp_runtime *runtime, const tp__detached_spec *spec) {
   tp__turn_spec turn = {.ids = spec->payload.ids,
                         .mode = spec->payload.mode,
                         .caller = spec->payload.caller,
@@ -100,7 +100,7 @@ static tp_status begin_turn(detached *d, tp_runtime *runtime, const tp__detached
                         .snapshot = spec->snapshot,
                         .inbox = spec->parent ? spec->parent->inbox : NULL};
   TP__TRY(tp__turn_init(&d->turn, runtime, &turn));
-  d->turn.release = release;
+  d->turn.release = free_detached;
   d->turn.sets = spec->sets;
   d->parent = spec->parent;
   if (!d->parent) return TP_OK;
@@ -151,7 +151,7 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
   d->on_end = spec->on_end;
   d->ctx = spec->ctx;
   make_plan(d, spec);
-  tp_status status = begin_turn(d, runtime, spec);
+  tp_status status = begin_detached_turn(d, runtime, spec);
   if (status != TP_OK) {
     tp__block_give(tp__runtime_blocks(runtime), d, block_size);
     return reason_of(status);

@@ -7,7 +7,7 @@
 #define MAJOR(version) ((version) >> 16)
 #define MINOR(version) ((version) >> 8 & 0xff)
 
-static bool fits(uint32_t version) {
+static bool version_fits(uint32_t version) {
   if (MAJOR(version) != TP_VERSION_MAJOR) return false;
   return TP_VERSION_MAJOR > 0 || MINOR(version) == TP_VERSION_MINOR; /* until 1.0 a minor version may break the ABI */
 }
@@ -16,7 +16,7 @@ static tp_status read_domain(const tp_domain *theirs, tp_domain *domain, tp_faul
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_domain_add needs a domain");
   TP__TRY(tp__options_read(domain, sizeof *domain, theirs, "tp_domain", fault));
   uint32_t version = domain->header_version;
-  if (!fits(version)) /* its other fields may mean something else */
+  if (!version_fits(version)) /* its other fields may mean something else */
     return tp__fail(fault, TP_ERR_VERSION, NULL,
                     "tp_domain: it was built with the headers of turnphase %u.%u.%u, and this is %s: build it again",
                     MAJOR(version), MINOR(version), version & 0xff, tp_version());

@@ -193,7 +193,7 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
 static const tp__output nothing;
 
 /* The answer of an inline call, unless it deferred. */
-static void take_call(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind) {
+static void take_inline_answer(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind) {
   if (!call->attempt) {
     tp__answer answer = tp__call_answer(call, kind);
     tp__entry_take_answer(e, index, &answer, call->touched ? &call->output : &nothing);
@@ -217,7 +217,7 @@ static void call_here(tp__entry *e, const tp__node *node, uint32_t index, tp__ru
   tp__breadcrumb_leave(breadcrumb);
   run->row.ended_ns = e->now_ns = stamp(e);
   e->is_call_set = false;
-  take_call(e, index, &e->call, kind);
+  take_inline_answer(e, index, &e->call, kind);
 }
 
 void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind, int64_t ended_ns) {
@@ -226,7 +226,7 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
   run->row.attempts = 1;
   run->row.queued_ns = run->row.started_ns = call->started_ns;
   run->row.ended_ns = ended_ns;
-  take_call(e, index, call, kind);
+  take_inline_answer(e, index, call, kind);
 }
 
 /* Whether the node has a duty and may be called, and nothing needs to be noted of it before. */
@@ -336,7 +336,7 @@ bool tp__entry_detach_again(tp__entry *e, uint32_t index, int64_t until_ns) {
 }
 
 /* A node that waited to be tried again does not ask for its duty again. */
-static void step(tp__entry *e, uint32_t index) {
+static void step_node(tp__entry *e, uint32_t index) {
   TP__ASSERT(index < e->plan->node_count && e->counters[index] == 0);
   if (may_call_at_once(e, index)) {
     call_at_once(e, index);
@@ -442,7 +442,7 @@ static void record_and_commit(tp__entry *e) {
 }
 
 /* A detached run has no outcome that is reported, but for a job's, whose finish is a commit of its own. */
-static void end(tp__entry *e) {
+static void end_entry(tp__entry *e) {
   if (e->share) tp__share_stop(e);
   e->ended = true;
   e->ended_ns = e->now_ns;
@@ -466,7 +466,7 @@ static uint32_t next_ready(tp__entry *e) {
 
 static void run_ready(tp__entry *e) {
   while (e->leaving_count + e->ready.count > 0) {
-    step(e, next_ready(e));
+    step_node(e, next_ready(e));
     if (e->share) tp__share_collect(e);
   }
 }
@@ -480,7 +480,7 @@ static void advance(tp__entry *e) {
   while (e->share && tp__share_wait(e));
   e->running = false;
   TP__CHECK(tp__entry_check(e));
-  if (e->unsettled == 0 && !e->ended) end(e);
+  if (e->unsettled == 0 && !e->ended) end_entry(e);
 }
 
 void tp__entry_advance(tp__entry *e) { advance(e); }

@@ -16,12 +16,12 @@ struct tp__job_insert {
   tp_reason refused; /* of the thread, before it answers */
 };
 
-static tp__job_insert *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__job_insert, base); }
+static tp__job_insert *job_insert_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__job_insert, base); }
 
 /* ---- the attempt ---- */
 
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  tp__job_insert *insert = of(attempt);
+static void settle_job_insert(tp__attempt *attempt, tp__attempt_end end) {
+  tp__job_insert *insert = job_insert_of(attempt);
   tp__entry *e = insert->entry;
   uint32_t index = insert->index, news_seen = insert->news_seen;
   tp_reason refused = insert->refused;
@@ -32,14 +32,15 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_unref(attempt);
 }
 
-static void release(tp__attempt *attempt) {
-  tp__job_insert *insert = of(attempt);
+static void free_job_insert(tp__attempt *attempt) {
+  tp__job_insert *insert = job_insert_of(attempt);
   tp__turn *turn = insert->turn;
   tp__release(tp__runtime_allocator(turn->runtime), insert, insert->size);
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.what = "job", .settled = settled, .release = release, .outlasts_cancel = true};
+static const tp__attempt_class class = {
+    .what = "job", .settled = settle_job_insert, .release = free_job_insert, .outlasts_cancel = true};
 
 static tp__job_insert *insert_new(tp__entry *e, uint32_t index, const tp__job_insert_spec *spec) {
   tp__turn *turn = e->turn;
@@ -105,7 +106,7 @@ bool tp__job_insert_later(tp__entry *e, uint32_t index, const tp__job_insert_spe
 
 /* ---- the thread ---- */
 
-static void answer(tp__jobs *jobs, tp__job_insert *insert, const tp__job_inserted *result) {
+static void answer_job_insert(tp__jobs *jobs, tp__job_insert *insert, const tp__job_inserted *result) {
   const tp__answer done = {.kind = TP_ANSWER_DONE};
   insert->refused = tp__job_was_inserted(jobs->runtime, &insert->job, insert->waits, result);
   tp_status status = tp__token_answer(insert->base.token, &class, &done, NULL, NULL); /* then it is the owner's */
@@ -117,7 +118,7 @@ static void insert_one(tp__jobs *jobs, tp__job_insert *insert) {
   tp_fault fault = {0};
   tp__job_inserted result = {.fault = &fault};
   result.status = store->job_insert(store->ctx, &insert->job, &result.id, &result.existed, &fault);
-  answer(jobs, insert, &result);
+  answer_job_insert(jobs, insert, &result);
 }
 
 /* In one transaction. Where that fails each is inserted by itself, so that one that cannot be written keeps no other
@@ -132,7 +133,7 @@ static void insert_all(tp__jobs *jobs, tp__job_insert *const *inserts, size_t co
   for (size_t i = 0; i < count; i++) list[i] = &inserts[i]->job;
   bool together = count > 1 && store->job_insert_all(store->ctx, list, count, ids, existed, statuses, NULL) == TP_OK;
   for (size_t i = 0; i < count; i++) {
-    if (together) answer(jobs, inserts[i], &(tp__job_inserted){statuses[i], ids[i], existed[i], NULL});
+    if (together) answer_job_insert(jobs, inserts[i], &(tp__job_inserted){statuses[i], ids[i], existed[i], NULL});
     else insert_one(jobs, inserts[i]);
   }
 }

@@ -87,12 +87,12 @@ void tp__jobs_fini(tp__jobs *jobs) {
   tp__mutex_fini(&jobs->mutex);
 }
 
-static tp__sched *sched_of(const tp__jobs *jobs) { return tp__runtime_sched(jobs->runtime); }
+static tp__sched *jobs_sched(const tp__jobs *jobs) { return tp__runtime_sched(jobs->runtime); }
 
 static void changed_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   tp__cond_broadcast(&jobs->changed);
-  tp__sched_wake(sched_of(jobs));
+  tp__sched_wake(jobs_sched(jobs));
 }
 
 /* ---- running one ---- */
@@ -100,7 +100,7 @@ static void changed_locked(tp__jobs *jobs) {
 /* The same rule as for a run that is awaited: a failure is tried again when the handler's answer is retryable. A run
  * that did not come to its end is one more attempt of those that the subscription allows; one that never began is
  * none, nor is one that was postponed, for as long as a job may be. */
-static tp_job_end end_of(const running_job *job, const tp__detached_end *end) {
+static tp_job_end job_end_of(const running_job *job, const tp__detached_end *end) {
   if (end->state == TP_STATE_SUCCEEDED) return TP_JOB_END_SUCCEEDED;
   if (!end->was_called) return TP_JOB_END_RELEASED;
   if (end->reason == TP_REASON_POSTPONED && job->desc.postponed_ms < job->jobs->postpone_ms &&
@@ -116,7 +116,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
   char buffer[TP__REDACT_SIZE];
   tp_text message = tp__redact(tp__runtime_redactor(jobs->runtime), TP_REDACT_RECORD, tp_text_of(end->message), buffer,
                                sizeof buffer);
-  job->end = end_of(job, end);
+  job->end = job_end_of(job, end);
   job->state = end->state;
   job->reason = end->reason;
   job->code = end->code;
@@ -132,7 +132,7 @@ static void run_ended(void *ctx, const tp__detached_end *end) {
 }
 
 /* @return NONE when the run was accepted. */
-static tp_reason start(tp_runtime *runtime, running_job *job, const tp_job *claimed) {
+static tp_reason start_job(tp_runtime *runtime, running_job *job, const tp_job *claimed) {
   char memory[1024];
   tp__arena arena;
   tp__arena_init(&arena, tp__runtime_allocator(runtime), memory, sizeof memory, 0);
@@ -190,7 +190,7 @@ static void take_claimed(running_job *job, const tp_job *claimed) {
   copy_texts(job, claimed);
   job->desc.handler.size = tp__utf8_cut(claimed->handler, sizeof job->handler);
   job->desc.handler.data = memcpy(job->handler, claimed->handler.data, job->desc.handler.size);
-  tp_reason refused = start(job->jobs->runtime, job, claimed);
+  tp_reason refused = start_job(job->jobs->runtime, job, claimed);
   job->started = refused == TP_REASON_NONE;
   if (job->started) return; /* run_ended() sets the rest */
   /* What cannot be read, or was switched off by the operator, will not be better soon. */
@@ -237,7 +237,7 @@ static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t att
           message.size ? ": " : "", (int)message.size, message.size ? message.data : "");
 }
 
-static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
+static void notify_job(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
   tp_job shown = *job;
   shown.state = state;
   shown.payload = (tp_text){NULL, 0};
@@ -247,7 +247,7 @@ static void notify(tp_runtime *runtime, const tp_job *job, tp_job_state state) {
 static void lost(void *ctx, const tp_job *job) {
   note_dead(((batch *)ctx)->jobs, job->id, job->handler, job->attempt, TP_REASON_TIMEOUT,
             tp_text_of("its last lease ran out"));
-  notify(((batch *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
+  notify_job(((batch *)ctx)->jobs->runtime, job, TP_JOB_DEAD);
   tp__backlog_offer(((batch *)ctx)->jobs->runtime);
 }
 
@@ -257,7 +257,7 @@ static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
   shown.code = job->code;
   shown.message = (tp_text){job->message, job->message_size};
   shown.ended_ms = state == TP_JOB_QUEUED ? 0 : now_ms;
-  notify(job->jobs->runtime, &shown, (tp_job_state)state);
+  notify_job(job->jobs->runtime, &shown, (tp_job_state)state);
 }
 
 static tp_job_finish end_of_claim(const running_job *job, int64_t now_ms) {
@@ -309,7 +309,7 @@ static void finish_one(tp__jobs *jobs, running_job *job) {
 
 /* In one transaction where the store can. Where that fails each is ended by itself, so that one that cannot be written
  * keeps no other one. */
-static void finish(tp__jobs *jobs, running_job **ended, size_t count) {
+static void finish_jobs(tp__jobs *jobs, running_job **ended, size_t count) {
   const tp_store *store = tp__runtime_store(jobs->runtime);
   tp_job_finish requests[BATCH_MAX];
   const tp_job_finish *list[BATCH_MAX];
@@ -401,7 +401,7 @@ static void settle_batch(tp__jobs *jobs, batch *b) {
       refused[count++] = b->items[i];
     }
   }
-  if (count > 0) finish(jobs, refused, count);
+  if (count > 0) finish_jobs(jobs, refused, count);
   for (size_t i = b->taken; i < b->made; i++) release_job(jobs->runtime, b->items[i]);
   count += b->made - b->taken;
   if (count == 0) return;
@@ -484,7 +484,7 @@ static bool finish_ended_locked(tp__jobs *jobs) {
     tp__list_remove(&ended[i]->live);
     tp__turn_unref(ended[i]->turn);
   }
-  finish(jobs, ended, count);
+  finish_jobs(jobs, ended, count);
   tp__mutex_lock(&jobs->mutex);
   leave_places_locked(jobs, (uint32_t)count, gave_place);
   jobs->news++; /* their order keys may have next ones */
@@ -671,7 +671,7 @@ tp_status tp__jobs_start(tp__jobs *jobs) {
   jobs->seen = 0;
   jobs->look_again_ns = 0;
   jobs->recover_at_ns = tp__now_ns(); /* the start has, a moment ago: this finds those that died meanwhile */
-  jobs->is_pumped = sched_of(jobs)->options.pumped;
+  jobs->is_pumped = jobs_sched(jobs)->options.pumped;
   if (jobs->is_pumped) return TP_OK;
   const tp_store *store = tp__runtime_store(jobs->runtime);
   tp_status status = tp__thread_start(tp__runtime_allocator(jobs->runtime), "tp-jobs", thread_run, jobs, &jobs->thread);
@@ -682,12 +682,12 @@ tp_status tp__jobs_start(tp__jobs *jobs) {
 }
 
 void tp__jobs_stop(tp__jobs *jobs) {
-  if (!jobs->thread && !sched_of(jobs)->options.pumped) return;
+  if (!jobs->thread && !jobs_sched(jobs)->options.pumped) return;
   tp__mutex_lock(&jobs->mutex);
   jobs->stop = true;
   jobs->takes_inserts = false;
   changed_locked(jobs);
-  while (jobs->is_pumped) (void)tp__sched_wait_until(sched_of(jobs), &jobs->changed, &jobs->mutex, TP__NEVER);
+  while (jobs->is_pumped) (void)tp__sched_wait_until(jobs_sched(jobs), &jobs->changed, &jobs->mutex, TP__NEVER);
   tp__mutex_unlock(&jobs->mutex);
   if (jobs->thread) tp__thread_join(jobs->thread);
   jobs->thread = NULL;
@@ -723,7 +723,7 @@ static tp_reason reason_of_refusal(tp_status status) {
   }
 }
 
-static void refuse(tp_runtime *runtime, tp_text handler, tp_status status, const char *why) {
+static void refuse_job(tp_runtime *runtime, tp_text handler, tp_status status, const char *why) {
   tp__jobs *jobs = tp__runtime_jobs(runtime);
   tp__mutex_lock(&jobs->mutex);
   jobs->refused_count++;
@@ -734,7 +734,7 @@ static void refuse(tp_runtime *runtime, tp_text handler, tp_status status, const
 }
 
 void tp__jobs_refuse(tp_runtime *runtime, const tp__node *node, const char *why) {
-  refuse(runtime, tp_text_of(node->handler_name), TP_ERR_FULL, why);
+  refuse_job(runtime, tp_text_of(node->handler_name), TP_ERR_FULL, why);
 }
 
 void tp__jobs_shed(tp__jobs *jobs) {
@@ -748,15 +748,15 @@ tp_reason tp__job_was_inserted(tp_runtime *runtime, const tp_job *job, bool wait
   const tp_fault *fault = inserted->fault;
   if (inserted->status != TP_OK) {
     if (inserted->status != TP_ERR_FULL || !waits)
-      refuse(runtime, job->handler, inserted->status,
-             fault && fault->message[0] ? fault->message : tp_status_text(inserted->status));
+      refuse_job(runtime, job->handler, inserted->status,
+                 fault && fault->message[0] ? fault->message : tp_status_text(inserted->status));
     return reason_of_refusal(inserted->status);
   }
   if (!inserted->existed) {
     tp_job stored = *job;
     stored.id = inserted->id;
     tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
-    notify(runtime, &stored, TP_JOB_QUEUED);
+    notify_job(runtime, &stored, TP_JOB_QUEUED);
     tp__inside_leave(&frame);
   }
   return TP_REASON_NONE;
@@ -834,7 +834,7 @@ static void set_policies(tp_job *job, const tp__node *node) {
 
 /* Entries and turns are numbered within a runtime; its mark distinguishes them from those of another process or
  * runtime. The key of a job that may be made once more after a crash is that of its turn. */
-static tp_text key_of(const tp__entry *e, char *buffer, size_t size, const char *subscription) {
+static tp_text job_key_of(const tp__entry *e, char *buffer, size_t size, const char *subscription) {
   const tp__turn *turn = e->turn;
   bool is_of_turn = turn->jobs_turn != 0;
   uint64_t mark = is_of_turn ? turn->jobs_process : tp__runtime_run_id(turn->runtime);
@@ -857,7 +857,7 @@ bool tp__jobs_add(tp__entry *e, uint32_t index, const tp__payload *payload, cons
     status = tp_writer_finish(&writer, &with_sets.sets);
   }
   char buffer[TP_ID_BYTES_MAX + 64];
-  tp_text key = key_of(e, buffer, sizeof buffer, node->subscription_name);
+  tp_text key = job_key_of(e, buffer, sizeof buffer, node->subscription_name);
   tp_job job = {.struct_size = sizeof job,
                 .inserted_ms = tp__unix_ms(),
                 .phase = e->plan->phase,
@@ -920,7 +920,7 @@ tp_status tp__jobs_wait(tp__jobs *jobs, tp_text order_key, int64_t deadline_ns) 
     bool in_time = true;
     tp__mutex_lock(&jobs->mutex);
     while (in_time && jobs->news == seen)
-      in_time = tp__sched_wait_until(sched_of(jobs), &jobs->changed, &jobs->mutex, deadline_ns);
+      in_time = tp__sched_wait_until(jobs_sched(jobs), &jobs->changed, &jobs->mutex, deadline_ns);
     tp__mutex_unlock(&jobs->mutex);
     if (!in_time) return TP_ERR_TIMEOUT;
   }

@@ -22,7 +22,7 @@ static bool any_path_fits(const tp_match *match, const tp_match_view *view) {
   return false;
 }
 
-static tp_text name_of(const tp_match_view *view) {
+static tp_text matched_name(const tp_match_view *view) {
   tp_text tool = tp_match_text(view, TP_FIELD_TOOL);
   return tool.size ? tool : tp_match_text(view, TP_FIELD_ABILITY_REF);
 }
@@ -36,7 +36,7 @@ static bool text_fits(const tp_match *match, const tp_match_view *view) {
 int32_t tp__match(const tp_match *match, const tp_match_view *view) {
   TP__ASSERT(match->description && match->duration_ms_min >= 0); /* it was checked, and copied */
   bool fits =
-      (match->tool_count == 0 || any_fits(match->tools, match->tool_count, name_of(view))) &&
+      (match->tool_count == 0 || any_fits(match->tools, match->tool_count, matched_name(view))) &&
       (match->agent_count == 0 || any_fits(match->agents, match->agent_count, tp_match_id(view, TP_ID_AGENT))) &&
       (match->mode_count == 0 || any_fits(match->modes, match->mode_count, tp_match_mode(view))) &&
       (match->duration_ms_min == 0 || tp_match_int(view, TP_FIELD_DURATION_MS) >= match->duration_ms_min) &&

@@ -31,10 +31,10 @@ typedef struct node_attempt {
 
 _Static_assert(sizeof(node_attempt) + 160 <= BLOCK_BYTES, "a small answer fits behind its attempt");
 
-static node_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
+static node_attempt *node_attempt_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, node_attempt, base); }
 
-static tp__answer call(tp__attempt *attempt) {
-  node_attempt *a = of(attempt);
+static tp__answer call_handler(tp__attempt *attempt) {
+  node_attempt *a = node_attempt_of(attempt);
   const tp__node *node = &a->entry->plan->nodes[a->index];
   a->call.started_ns = (int64_t)tp__a64_load_relaxed(&attempt->started_ns); /* written by this thread */
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_node(a->entry, a->index, a->call.started_ns);
@@ -57,9 +57,9 @@ static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, t
 }
 
 /* Any thread, which won the attempt: the answer arena is its own. */
-static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
+static void accept_token_answer(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   (void)extra;
-  node_attempt *a = of(attempt);
+  node_attempt *a = node_attempt_of(attempt);
   a->answered_by_token = true;
   const char *reason = NULL;
   tp_status status = tp__arena_string(&a->answer_arena, answer->reason, &reason) ? TP_OK : TP_ERR_NO_MEMORY;
@@ -118,10 +118,10 @@ static void uncount(tp__entry *e, uint32_t index, tp__run *run) {
 }
 
 /* On the owner. A succeeded answer is retained in the attempt's memory until the entry's last reference is dropped. */
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  TP__OWNED(&of(attempt)->entry->turn->strand);
-  TP__ASSERT(!of(attempt)->entry->ended);
-  node_attempt *a = of(attempt);
+static void settle_node_attempt(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(&node_attempt_of(attempt)->entry->turn->strand);
+  TP__ASSERT(!node_attempt_of(attempt)->entry->ended);
+  node_attempt *a = node_attempt_of(attempt);
   tp__entry *e = a->entry;
   tp__run *run = tp__run_make(e, a->index);
   e->now_ns = tp__now_ns();
@@ -166,7 +166,7 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
 }
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
-  node_attempt *a = of(attempt);
+  node_attempt *a = node_attempt_of(attempt);
   const tp_store *store = tp__runtime_store(tp__attempt_runtime(attempt));
   if (!store->record_late) return;
   tp_late_record note = {.struct_size = sizeof note,
@@ -200,8 +200,8 @@ void tp__node_attempts_free(tp__entry *e) {
   }
 }
 
-static void release(tp__attempt *attempt) {
-  node_attempt *a = of(attempt);
+static void free_node_attempt(tp__attempt *attempt) {
+  node_attempt *a = node_attempt_of(attempt);
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__entry *e = a->entry;
   if (a->pinned) unpin(a);
@@ -212,11 +212,11 @@ static void release(tp__attempt *attempt) {
 
 const tp__attempt_class tp__node_attempt_class = {.what = "handler",
                                                   .complete_with = "tp_token_complete()",
-                                                  .call = call,
-                                                  .accept = accept,
-                                                  .settled = settled,
+                                                  .call = call_handler,
+                                                  .accept = accept_token_answer,
+                                                  .settled = settle_node_attempt,
                                                   .late = late,
-                                                  .release = release};
+                                                  .release = free_node_attempt};
 
 static bool is_memory_pinned(tp_runtime *runtime) {
   const tp__counters *counters = tp__runtime_counters(runtime);

@@ -19,7 +19,7 @@ typedef struct record_commit {
   size_t block_size;
 } record_commit;
 
-static record_commit *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, record_commit, base); }
+static record_commit *record_commit_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, record_commit, base); }
 
 tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault) {
   const tp_store *store = tp__runtime_store(runtime);
@@ -27,15 +27,15 @@ tp_status tp__store_commit(tp_runtime *runtime, tp_fault *fault) {
   return store->commit ? tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault)) : TP_OK;
 }
 
-static tp__answer call(tp__attempt *attempt) {
-  record_commit *c = of(attempt);
+static tp__answer write_records(tp__attempt *attempt) {
+  record_commit *c = record_commit_of(attempt);
   c->status = tp__store_commit(tp__attempt_runtime(attempt), &c->fault);
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
 /* A commit that was given up still runs, so what it writes is not looked at. */
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  record_commit *c = of(attempt);
+static void settle_record_commit(tp__attempt *attempt, tp__attempt_end end) {
+  record_commit *c = record_commit_of(attempt);
   static const tp_fault late = {.code = TP_ERR_TIMEOUT, .message = "the store did not commit within 30 s"};
   if (end == TP__ANSWERED) {
     c->on_end(c->entry, c->status, &c->fault);
@@ -48,14 +48,15 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_unref(attempt);
 }
 
-static void release(tp__attempt *attempt) {
-  record_commit *c = of(attempt);
+static void free_record_commit(tp__attempt *attempt) {
+  record_commit *c = record_commit_of(attempt);
   tp__turn *turn = c->turn;
   tp__block_give(tp__runtime_blocks(tp__attempt_runtime(attempt)), c, c->block_size);
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.what = "commit", .call = call, .settled = settled, .release = release};
+static const tp__attempt_class class = {
+    .what = "commit", .call = write_records, .settled = settle_record_commit, .release = free_record_commit};
 
 static record_commit *commit_new(tp__turn *turn) {
   size_t block_size;

@@ -82,7 +82,7 @@ static void log_refusal(tp__turn *turn, const tp__record_batch *batch, tp_status
           (unsigned long long)refused);
 }
 
-static void give(tp__turn *turn, const tp__record_batch *batch) {
+static void give_records(tp__turn *turn, const tp__record_batch *batch) {
   tp_runtime *runtime = turn->runtime;
   tp__record_source from = {
       .process_run_id = runtime->jobs.mark, .unix_offset_ns = tp__unix_offset_ns(), .ids = turn->ids};
@@ -94,7 +94,7 @@ static void give(tp__turn *turn, const tp__record_batch *batch) {
 
 void tp__turn_flush_records(tp__turn *turn) {
   tp__record_batch *batch = &turn->records;
-  if (batch->count > 0) give(turn, batch);
+  if (batch->count > 0) give_records(turn, batch);
   batch->used = batch->count = 0;
 }
 
@@ -110,7 +110,7 @@ static void record_large(tp__entry *e, uint32_t detail_count) {
     return;
   }
   pack(tp__record_batch_add(&batch, e->plan->node_count, detail_count), e);
-  give(e->turn, &batch);
+  give_records(e->turn, &batch);
   tp__block_give(blocks, batch.memory, batch.capacity);
 }
 
@@ -169,7 +169,7 @@ void tp__entry_record(tp__entry *e) {
   if (e->holds_turn) tp__turn_flush_records(turn); /* attempts left this thread */
 }
 
-static bool show_running(const void *source, size_t index, tp_run_record *record) {
+static bool show_running_entry(const void *source, size_t index, tp_run_record *record) {
   const tp__entry *e = source;
   size_t size = record->struct_size;
   if (index > 0 || size == 0) return false;
@@ -204,7 +204,7 @@ tp_status tp__entry_record_running(tp__entry *e) {
                             .ids = e->turn->ids,
                             .id_count = TP_ID_COUNT,
                             .run_count = 1,
-                            .run = show_running,
+                            .run = show_running_entry,
                             .source = e};
   tp_status status = runtime->store.record(tp__store_enter(&frame, runtime), &record);
   status = tp__store_left(&frame, status);

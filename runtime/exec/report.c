@@ -7,7 +7,7 @@
 
 enum { SUBJECT_BYTES_MAX = 128 }; /* of a name in a log line */
 
-static int bytes_of(tp_text text, size_t max) { return (int)tp__utf8_cut(text, max); }
+static int shown_bytes(tp_text text, size_t max) { return (int)tp__utf8_cut(text, max); }
 
 static int bytes_before(const tp__turn *turn, tp_text text, size_t max) {
   return (int)tp__redact_before(tp__runtime_redactor(turn->runtime), text, max);
@@ -33,7 +33,7 @@ static void log_report(const tp__turn *turn, tp_log_level level, const tp__repor
           phase_name(turn->runtime, r->phase), subject, why ? tp_state_name(r->state) : "", why ? ", " : "",
           why ? tp_reason_name(r->reason) : "", why && detail.size > 0 ? ": " : "",
           bytes_before(turn, detail, TP__AUDIT_DETAIL_SIZE), detail.data ? detail.data : "", duration,
-          bytes_of(id, TP_ID_BYTES_MAX), id.data ? id.data : "");
+          shown_bytes(id, TP_ID_BYTES_MAX), id.data ? id.data : "");
 }
 
 void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *r) {
@@ -63,7 +63,7 @@ static bool has_failed(const tp__row_details *row) {
   return row->reason != TP_REASON_NONE && row->reason < TP_REASON_MATCH && row->reason != TP_REASON_CANCELLED;
 }
 
-static tp_status status_of(const tp__row_details *row) {
+static tp_status status_of_row(const tp__row_details *row) {
   if (row->reason == TP_REASON_TIMEOUT) return TP_ERR_TIMEOUT;
   if (row->reason == TP_REASON_NO_MEMORY) return TP_ERR_NO_MEMORY;
   return row->reason == TP_REASON_CAPABILITY ? TP_ERR_CAPABILITY : TP_ERR_HOOK;
@@ -88,7 +88,7 @@ static void log_attempt(const tp__entry *e, uint32_t index, const char *and_then
   const tp__row_details *row = &e->runs[index].row;
   const tp__node *node = &e->plan->nodes[index];
   if (row->attempts == 0) return;
-  tp__log_subject about = {.status = row->reason == TP_REASON_NONE ? TP_OK : status_of(row),
+  tp__log_subject about = {.status = row->reason == TP_REASON_NONE ? TP_OK : status_of_row(row),
                            .phase = e->plan->phase,
                            .subscription = node->subscription_name,
                            .ids = e->turn->ids};
@@ -113,7 +113,7 @@ void tp__report_run(const tp__entry *e, uint32_t index) {
   if (failed) tp__a64_add_relaxed(&tp__runtime_counters(e->turn->runtime)->failures, 1);
   tp__report report = report_of(e, index);
   report.action = failed ? "failure" : "denial";
-  report.status = failed ? status_of(&run->row) : TP_ERR_DENIED;
+  report.status = failed ? status_of_row(&run->row) : TP_ERR_DENIED;
   tp_log_level level = !failed ? TP_LOG_INFO : node->failure == TP_FAILURE_REQUIRED ? TP_LOG_ERROR : TP_LOG_WARNING;
   tp__report_add(e->turn, level, &report);
 }

@@ -33,8 +33,8 @@ enum {
 };
 static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between two such lines */
 
-static void write_message(const tp_runtime *runtime, char message[TP_FAULT_MESSAGE_SIZE], const char *format,
-                          va_list arguments) {
+static void write_redacted(const tp_runtime *runtime, char message[TP_FAULT_MESSAGE_SIZE], const char *format,
+                           va_list arguments) {
   char whole[TP__REDACT_BYTES + 4], buffer[TP__REDACT_SIZE]; /* a longer one is seen as one that was cut */
   if (!runtime->redactor.redact) {
     vsnprintf(message, TP_FAULT_MESSAGE_SIZE, format, arguments);
@@ -50,7 +50,7 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subjec
   char message[TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
   va_start(arguments, format);
-  write_message(runtime, message, format, arguments);
+  write_redacted(runtime, message, format, arguments);
   va_end(arguments);
   tp_log_record record = {.struct_size = sizeof record, .level = level, .unix_ms = tp__unix_ms(), .message = message};
   if (subject) {
@@ -202,7 +202,7 @@ static tp_status check_pumped(const tp_runtime_options *options, tp_fault *fault
       set);
 }
 
-static tp_status resolve(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
+static tp_status resolve_options(tp_runtime_options *options, const tp_runtime_options *theirs, tp_fault *fault) {
   memset(options, 0, sizeof *options);
   if (theirs) TP__TRY(tp__options_read(options, sizeof *options, theirs, "tp_runtime_options", fault));
   if (!options->allocator.alloc != !options->allocator.release)
@@ -385,7 +385,7 @@ static void *worker_home(const void *runtime, uint32_t index) {
 /* Nearly every strand is a turn's, and its first member. */
 static void prefetch(const tp__strand *strand) { tp__turn_prefetch_all((const tp__turn *)(const void *)strand); }
 
-static bool step(const void *runtime, int64_t *ret_next_ns);
+static bool step_runtime(const void *runtime, int64_t *ret_next_ns);
 
 /* Every turn may be scheduled at once, closing ones too, and every helper. A host without engine workers has asked for
  * its callbacks on its own threads. */
@@ -403,7 +403,7 @@ static tp_status make_sched(tp_runtime *runtime) {
       .tokens_max = options->deferred_max,
       .answers_to_workers = options->no_engine_workers,
       .pumped = options->pump,
-      .step = step,
+      .step = step_runtime,
       .on_exhausted = threads_exhausted,
       .worker_home = worker_home,
       .prefetch = prefetch,
@@ -411,7 +411,7 @@ static tp_status make_sched(tp_runtime *runtime) {
   return tp__sched_init(&runtime->sched, &sched);
 }
 
-static tp_status build(tp_runtime *runtime, enum part part, tp_fault *fault) {
+static tp_status build_part(tp_runtime *runtime, enum part part, tp_fault *fault) {
   const tp_runtime_options *options = &runtime->options;
   const tp__layer_ops *layer_ops = runtime->layer_ops;
   switch (part) {
@@ -512,7 +512,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
                           tp_fault *fault) {
   tp_runtime_options options;
   tp_store store;
-  TP__TRY(resolve(&options, theirs, fault));
+  TP__TRY(resolve_options(&options, theirs, fault));
   TP__TRY(resolve_store(&store, options.store, fault));
   TP__TRY(check_durability(&options, &store, fault));
   tp_allocator allocator = tp__allocator_of(&options.allocator);
@@ -527,7 +527,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
   tp__a64_store_relaxed(&runtime->counters.abandoned_bytes_max, options.abandoned_bytes_max);
   tp__list_init(&runtime->turns);
   for (int part = 0; part < PARTS; part++) {
-    tp_status status = build(runtime, (enum part)part, fault);
+    tp_status status = build_part(runtime, (enum part)part, fault);
     if (status == TP_OK) continue;
     if (fault && fault->code != status)
       (void)!tp__fail(fault, status, NULL, "the runtime was not made: %s", tp_status_text(status));
@@ -551,7 +551,7 @@ static void stop_threads(tp_runtime *runtime) {
   tp__sched_stop(&runtime->sched);
 }
 
-static tp_status start_locked(tp_runtime *runtime) {
+static tp_status start_threads_locked(tp_runtime *runtime) {
   TP__LOCKED(&runtime->mutex);
   tp_status status = tp__sched_start(&runtime->sched);
   if (status == TP_OK) status = tp__jobs_start(&runtime->jobs);
@@ -670,7 +670,7 @@ tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) {
   tp__mutex_lock(&runtime->mutex);
   switch (tp__a32_load_relaxed(&runtime->state.life)) { /* written under this lock */
     case TP__LIFE_NEW:
-      status = start_locked(runtime);
+      status = start_threads_locked(runtime);
       break;
     case TP__LIFE_STARTED:
       break;
@@ -873,7 +873,7 @@ static void count_leaks(tp_runtime *runtime, tp_drain_report *report) {
 }
 
 /* After begin_drain_locked(). is_first: what it returned. */
-static tp_drain_report drain(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
+static tp_drain_report drain_runtime(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
   tp_drain_report report = {.struct_size = sizeof report};
   if (is_first) {
     tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
@@ -900,7 +900,7 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
   tp__mutex_lock(&runtime->mutex);
   bool is_first = begin_drain_locked(runtime);
   tp__mutex_unlock(&runtime->mutex);
-  tp_drain_report report = drain(runtime, is_first, tp__deadline_after_ms(tp__now_ns(), limit_ms));
+  tp_drain_report report = drain_runtime(runtime, is_first, tp__deadline_after_ms(tp__now_ns(), limit_ms));
   if (ret_report) (void)tp__shown_fill(ret_report, &report, sizeof report);
   return TP_OK;
 }
@@ -940,7 +940,7 @@ static void drain_thread_run(void *arg) {
   while (!d->is_begun) tp__cond_wait_until(&runtime->changed, &runtime->mutex, TP__NEVER);
   bool is_first = d->is_first;
   tp__mutex_unlock(&runtime->mutex);
-  tp_drain_report report = drain(runtime, is_first, d->deadline_ns);
+  tp_drain_report report = drain_runtime(runtime, is_first, d->deadline_ns);
   drain_ended(d, &report);
 }
 
@@ -1016,7 +1016,7 @@ static bool pump_drain(tp_runtime *runtime, int64_t *ret_next_ns) {
 }
 
 /* What threads of its own do where there are threads. */
-static bool step(const void *owner, int64_t *ret_next_ns) {
+static bool step_runtime(const void *owner, int64_t *ret_next_ns) {
   tp_runtime *runtime = (tp_runtime *)(uintptr_t)owner;
   int64_t jobs_ns = TP__NEVER, drain_ns = TP__NEVER;
   bool any = tp__jobs_pump(&runtime->jobs, &jobs_ns);
@@ -1096,7 +1096,7 @@ tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault) {
 
 /* No handler runs any more. One that was abandoned may have deferred after its runtime was freed, and another thread
  * may complete its token at the same time. */
-static void destroy(void *arg) {
+static void destroy_runtime(void *arg) {
   tp_runtime *runtime = arg;
   tp__inside frame;
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
@@ -1123,7 +1123,7 @@ static void free_drained(tp_runtime *runtime) {
   if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
   tp__attempts_end_abandoned(&runtime->sched);
   tp__inside_leave(&frame);
-  if (!tp__pool_orphan(&runtime->sched.pool, destroy, runtime)) destroy(runtime);
+  if (!tp__pool_orphan(&runtime->sched.pool, destroy_runtime, runtime)) destroy_runtime(runtime);
 }
 
 /* ---- without threads ---- */

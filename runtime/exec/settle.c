@@ -217,7 +217,8 @@ static tp__answer strictest(tp__entry *e, const tp__answer *answer, const tp__ou
 }
 
 /* NONE when this is an answer that this node may give here. */
-static tp_reason judge(const tp__entry *e, const tp__node *node, const tp__answer *answer, const tp__output *output) {
+static tp_reason judge_answer(const tp__entry *e, const tp__node *node, const tp__answer *answer,
+                              const tp__output *output) {
   if (output->refused != TP_OK) return reason_of_refusal(output->refused);
   switch (answer->kind) {
     case TP_ANSWER_DONE:
@@ -355,7 +356,7 @@ void tp__entry_take_answer(tp__entry *e, uint32_t index, const tp__answer *given
   tp_reason reason =
       e->detached_run && answer->kind >= TP_ANSWER_DONE && answer->kind <= TP_ANSWER_ASK && output->refused == TP_OK
           ? TP_REASON_NONE
-          : judge(e, node, answer, output);
+          : judge_answer(e, node, answer, output);
   if (reason == TP_REASON_NONE) {
     succeed(e, index, answer, output);
     return;

@@ -344,7 +344,7 @@ void tp__share_collect(tp__entry *e) {
 
 /* ---- the owner: waiting ---- */
 
-static bool search(tp__entry *e) {
+static bool search_done(tp__entry *e) {
   int64_t until_ns = tp__now_ns() + tp__runtime_helpers(e->turn->runtime)->search_ns;
   do {
     if (take_done(e)) return true;
@@ -382,7 +382,7 @@ static void woken(tp__message *message) {
 
 bool tp__share_wait(tp__entry *e) {
   if (e->share->out == 0 || e->ended) return false;
-  if (take_back(e) || search(e)) return true;
+  if (take_back(e) || search_done(e)) return true;
   return wait_for_message(e);
 }
 

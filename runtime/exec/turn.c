@@ -143,7 +143,7 @@ static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_s
   return TP_OK;
 }
 
-static void begin(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
+static void begin_core(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
   tp__strand_begin(&turn->strand, tp__runtime_sched(runtime), true);
   turn->runtime = runtime;
   turn->deadline_ns = spec->deadline_ns;
@@ -172,7 +172,7 @@ static void nest(tp__turn *turn, tp__turn *parent) {
 
 tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
   if (!spec->in_table || !turn->cleared) tp__turn_clear(turn, runtime);
-  begin(turn, runtime, spec);
+  begin_core(turn, runtime, spec);
   tp_status status = !spec->ids || copy_identity(turn, spec) ? TP_OK : TP_ERR_NO_MEMORY;
   if (status == TP_OK && !spec->in_table) status = init_here(turn, runtime, spec);
   if (status == TP_OK) {
@@ -207,7 +207,7 @@ tp_status tp__turn_begin_operation(tp__turn *turn) {
   return TP_ERR_SHUTDOWN;
 }
 
-static void ended(tp__strand *strand) {
+static void note_strand_end(tp__strand *strand) {
   tp__turn *turn = TP__CONTAINER(strand, tp__turn, strand);
   TP__CHECK(tp__turn_check(turn));
   TP__ASSERT(tp__list_empty(&turn->entries) && !(turn->cached_entry && turn->cached_entry->taken));
@@ -228,7 +228,7 @@ void tp__turn_finish(tp__turn *turn) {
   assert(tp__list_empty(&turn->entries));
   TP__CHECK(tp__turn_check(turn));
   TP__ASSERT(!turn->strand.end); /* it ends once */
-  turn->strand.end = ended;
+  turn->strand.end = note_strand_end;
 }
 
 void tp__turn_hold(tp__turn *turn) {

@@ -172,7 +172,8 @@ uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_l
 
 /* Everything is taken under the one lock under which the runtime was seen as started: a drain that has set `life` and
  * then passed every such lock (tp__turn_table_fence) finds each turn that began before. */
-static tp_status take_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__turn_kind kind, tp__turn **ret_turn) {
+static tp_status take_turn_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__turn_kind kind,
+                                  tp__turn **ret_turn) {
   TP__LOCKED(&cache->mutex);
   if (tp__runtime_life(runtime) != TP__LIFE_STARTED) return TP_ERR_SHUTDOWN;
   tp__turn *turn = cache->quota > 0 ? tp__magazines_take(&cache->free_turns) : NULL;
@@ -194,7 +195,7 @@ tp_status tp__turn_table_take(tp_runtime *runtime, tp__turn_kind kind, tp__turn 
   tp__thread_cache *cache = tp__thread_cache_here(table->caches);
   for (;;) {
     tp__mutex_lock(&cache->mutex);
-    tp_status status = take_locked(runtime, cache, kind, ret_turn);
+    tp_status status = take_turn_locked(runtime, cache, kind, ret_turn);
     bool no_quota = cache->quota == 0;
     tp__mutex_unlock(&cache->mutex);
     if (status != TP_OK || *ret_turn) return status;

@@ -11,14 +11,14 @@ struct tp__destroy {
   tp__inbox_note note;
 };
 
-static tp__destroy *of(tp__inbox_note *note) { return TP__CONTAINER(note, tp__destroy, note); }
+static tp__destroy *destroy_of(tp__inbox_note *note) { return TP__CONTAINER(note, tp__destroy, note); }
 
 static bool taken(tp__inbox_note *note) {
-  TP__ASSERT(of(note)->destroy);
+  TP__ASSERT(destroy_of(note)->destroy);
   return true;
 }
 
-static void call(const tp__destroy *d) {
+static void call_destroy(const tp__destroy *d) {
   tp__inside frame;
   tp__inside_enter(&frame, d->inside_of, TP__INSIDE_CALLBACK);
   d->destroy(d->note.item.work.ctx);
@@ -26,9 +26,9 @@ static void call(const tp__destroy *d) {
 }
 
 /* By the host's release, or by its free of the inbox. */
-static void released(tp__inbox_note *note) {
-  tp__destroy *d = of(note);
-  call(d);
+static void run_destroy(tp__inbox_note *note) {
+  tp__destroy *d = destroy_of(note);
+  call_destroy(d);
   tp__inbox_unref(note->item.inbox); /* the put acquired it */
   tp__destroy_cancel(d);
 }
@@ -42,7 +42,7 @@ tp__destroy *tp__destroy_new(const tp_allocator *allocator, const void *inside_o
   d->inside_of = inside_of;
   d->inbox = inbox;
   d->destroy = destroy;
-  d->note = (tp__inbox_note){.take = taken, .end = released};
+  d->note = (tp__inbox_note){.take = taken, .end = run_destroy};
   d->note.item.work = (tp_work){.struct_size = sizeof(tp_work), .kind = TP_WORK_DESTROY, .ctx = ctx};
   tp__inbox_ref(inbox);
   return d;
@@ -51,7 +51,7 @@ tp__destroy *tp__destroy_new(const tp_allocator *allocator, const void *inside_o
 void tp__destroy_now(tp__destroy *d) {
   if (!d) return;
   if (tp__inbox_put_note(d->inbox, &d->note)) return; /* the thread that took it may have ended it */
-  call(d);
+  call_destroy(d);
   tp__destroy_cancel(d);
 }
 

@@ -110,7 +110,7 @@ bool tp__inbox_is_closed(tp_inbox *inbox) {
 
 /* ---- what the queue is ---- */
 
-static uint32_t *count_of(tp_inbox *inbox, tp__inbox_item *item) {
+static uint32_t *counter_of(tp_inbox *inbox, tp__inbox_item *item) {
   if (!tp__inbox_note_of(item)) return &inbox->count;
   return item->work.kind == TP_WORK_EVENT ? &inbox->event_count : &inbox->note_count;
 }
@@ -172,7 +172,7 @@ static void put_locked(tp_inbox *inbox, tp__inbox_item *item) {
   item->inbox = inbox;
   item->waits = true;
   tp__list_push(&inbox->waiting, &item->link);
-  *count_of(inbox, item) += 1;
+  *counter_of(inbox, item) += 1;
   TP__CHECK(inbox_check_locked(inbox));
 }
 
@@ -235,7 +235,7 @@ tp__inbox_put_end tp__inbox_put_event(tp_inbox *inbox, tp__inbox_note *event, ui
   return end;
 }
 
-static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
+static void remove_item_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__LOCKED(&inbox->mutex);
   tp__list_remove(&item->link);
   item->waits = false;
@@ -243,8 +243,8 @@ static void remove_locked(tp_inbox *inbox, tp__inbox_item *item) {
     item->in_line = false;
     return;
   }
-  TP__ASSERT(*count_of(inbox, item) > 0);
-  *count_of(inbox, item) -= 1;
+  TP__ASSERT(*counter_of(inbox, item) > 0);
+  *counter_of(inbox, item) -= 1;
   serve_line_locked(inbox);
   TP__CHECK(inbox_check_locked(inbox));
   if (tp__list_empty(&inbox->waiting)) clear_signal_locked(inbox);
@@ -255,7 +255,7 @@ bool tp__inbox_withdraw(tp__inbox_item *item) {
   tp_inbox *inbox = item->inbox;
   tp__mutex_lock(&inbox->mutex);
   bool waited = item->waits;
-  if (waited) remove_locked(inbox, item);
+  if (waited) remove_item_locked(inbox, item);
   tp__mutex_unlock(&inbox->mutex);
   return waited;
 }
@@ -265,7 +265,7 @@ tp__inbox_item *tp__inbox_take(tp_inbox *inbox) {
   tp__mutex_lock(&inbox->mutex);
   if (!tp__list_empty(&inbox->waiting)) {
     item = TP__CONTAINER(inbox->waiting.next, tp__inbox_item, link);
-    remove_locked(inbox, item);
+    remove_item_locked(inbox, item);
   } else {
     clear_signal_locked(inbox);
   }

@@ -14,7 +14,7 @@ int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms) {
 }
 
 /* @return how many bytes of the file's begin lie in the buffer. */
-static size_t read_file(const char *path, char *buffer, size_t size) {
+static size_t read_file_begin(const char *path, char *buffer, size_t size) {
   FILE *file = fopen(path, "re");
   if (!file) return 0;
   size_t count = fread(buffer, 1, size, file);
@@ -28,7 +28,7 @@ int64_t tp__process_id(void) { return (int64_t)getpid(); }
 int64_t tp__process_started(void) {
   enum { FIELDS_BETWEEN = 20 };
   char line[1024];
-  size_t size = read_file("/proc/self/stat", line, sizeof line - 1);
+  size_t size = read_file_begin("/proc/self/stat", line, sizeof line - 1);
   line[size] = '\0';
   char *at = strrchr(line, ')');
   for (int i = 0; at && i < FIELDS_BETWEEN; i++) at = strchr(at + 1, ' ');
@@ -36,7 +36,7 @@ int64_t tp__process_started(void) {
 }
 
 size_t tp__boot_id(char *buffer, size_t size) {
-  size_t count = read_file("/proc/sys/kernel/random/boot_id", buffer, size);
+  size_t count = read_file_begin("/proc/sys/kernel/random/boot_id", buffer, size);
   while (count > 0 && buffer[count - 1] == '\n') count--;
   return count;
 }

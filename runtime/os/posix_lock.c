@@ -22,7 +22,7 @@ static void must(int result) {
   assert(result == 0);
 }
 
-static tp_status status_of(int error) {
+static tp_status status_of_error(int error) {
   if (error == 0) return TP_OK;
   return error == ENOMEM ? TP_ERR_NO_MEMORY : TP_ERR_SYSTEM;
 }
@@ -37,7 +37,7 @@ static void acquired(tp__mutex *mutex) {
   tp__held_locks_add(&held, mutex->rank);
   mutex->holder = &held;
 }
-static void released(tp__mutex *mutex) {
+static void note_unlock(tp__mutex *mutex) {
   assert(tp__mutex_is_mine(mutex));
   mutex->holder = NULL;
   tp__held_locks_remove(&held, mutex->rank);
@@ -51,7 +51,7 @@ static void released_to_wait(tp__mutex *mutex) {
 static void acquired_after_wait(tp__mutex *mutex) { mutex->holder = &held; }
 #else
 static inline void acquired(const tp__mutex *mutex) { (void)mutex; }
-static inline void released(const tp__mutex *mutex) { (void)mutex; }
+static inline void note_unlock(const tp__mutex *mutex) { (void)mutex; }
 static inline void released_to_wait(const tp__mutex *mutex) { (void)mutex; }
 static inline void acquired_after_wait(const tp__mutex *mutex) { (void)mutex; }
 #endif
@@ -64,13 +64,13 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank) {
   (void)rank;
   pthread_mutexattr_t attributes;
   int error = pthread_mutexattr_init(&attributes);
-  if (error != 0) return status_of(error);
+  if (error != 0) return status_of_error(error);
 #ifdef __GLIBC__ /* musl's only kind looks for a while, too */
   error = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
 #endif
   if (error == 0) error = pthread_mutex_init(&mutex->m, &attributes);
   pthread_mutexattr_destroy(&attributes);
-  return status_of(error);
+  return status_of_error(error);
 }
 void tp__mutex_fini(tp__mutex *mutex) { must(pthread_mutex_destroy(&mutex->m)); }
 void tp__mutex_lock(tp__mutex *mutex) {
@@ -78,7 +78,7 @@ void tp__mutex_lock(tp__mutex *mutex) {
   acquired(mutex);
 }
 void tp__mutex_unlock(tp__mutex *mutex) {
-  released(mutex);
+  note_unlock(mutex);
   must(pthread_mutex_unlock(&mutex->m));
 }
 

@@ -16,7 +16,7 @@ struct tp__thread {
   tp__a32 owners; /* 2, then down to 0; acq_rel: the last one sees all that the other did before it frees */
 };
 
-static void unref(tp__thread *thread) {
+static void drop_thread_owner(tp__thread *thread) {
   if (tp__a32_sub_acq_rel(&thread->owners, 1) != 1) return;
   tp_allocator allocator = thread->allocator;
   tp__release(&allocator, thread, sizeof *thread);
@@ -26,7 +26,7 @@ static void *thread_main(void *arg) {
   tp__thread *thread = arg;
   pthread_setname_np(pthread_self(), thread->name); /* for people only: a refusal changes nothing */
   thread->run(thread->arg);
-  unref(thread);
+  drop_thread_owner(thread);
   return NULL;
 }
 
@@ -64,12 +64,12 @@ void tp__thread_join(tp__thread *thread) {
   int error = pthread_join(thread->id, NULL);
   (void)error;
   assert(error == 0);
-  unref(thread);
+  drop_thread_owner(thread);
 }
 
 void tp__thread_detach(tp__thread *thread) {
   pthread_detach(thread->id);
-  unref(thread);
+  drop_thread_owner(thread);
 }
 
 _Thread_local tp__here tp__here_of_thread;

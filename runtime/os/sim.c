@@ -17,8 +17,8 @@ typedef struct report_text {
   size_t left;
 } report_text;
 
-static void append(report_text *s, const char *format, ...) TP__PRINTF(2, 3);
-static void append(report_text *s, const char *format, ...) {
+static void append_report(report_text *s, const char *format, ...) TP__PRINTF(2, 3);
+static void append_report(report_text *s, const char *format, ...) {
   va_list args;
   va_start(args, format);
   int wanted = vsnprintf(s->next, s->left, format, args);
@@ -31,21 +31,21 @@ static void append(report_text *s, const char *format, ...) {
 static void describe_fiber(report_text *s, const tp__fiber *fiber) {
   static const char *const doings[] = {"can run",        "waits for a lock", "waits on a condition",
                                        "joins a thread", "sleeps",           "has ended"};
-  append(s, "; %s#%u %s", fiber->name, fiber->number, doings[fiber->state]);
+  append_report(s, "; %s#%u %s", fiber->name, fiber->number, doings[fiber->state]);
   if (fiber->state == TP__FIBER_LOCKS) {
     const tp__mutex *mutex = fiber->object;
     const tp__fiber *holder = mutex->holder;
-    if (holder) append(s, " that %s#%u holds", holder->name, holder->number);
+    if (holder) append_report(s, " that %s#%u holds", holder->name, holder->number);
   }
   if (fiber->deadline_ns != TP__NEVER) {
-    append(s, " for another %lld us", (long long)(fiber->deadline_ns - sim.now_ns) / TP__NS_PER_US);
+    append_report(s, " for another %lld us", (long long)(fiber->deadline_ns - sim.now_ns) / TP__NS_PER_US);
   }
 }
 
 static void describe_end(char *text, size_t size) {
   static const char *const ends[] = {"done", "deadlock", "livelock", "left behind"};
   report_text s = {text, size};
-  append(&s, "%s after %llu steps", ends[sim.end], (unsigned long long)sim.steps);
+  append_report(&s, "%s after %llu steps", ends[sim.end], (unsigned long long)sim.steps);
   for (size_t i = 0; i < sim.live_count; i++) describe_fiber(&s, sim.live[i]);
 }
 

@@ -34,7 +34,7 @@ static void acquire(tp__mutex *mutex) {
   tp__order_acquire(mutex);
 }
 
-static void release(tp__mutex *mutex) {
+static void unlock_mutex(tp__mutex *mutex) {
   assert(mutex->magic == MUTEX_MAGIC && is_held(mutex) && mutex->holder == self());
   tp__order_release(mutex);
   mutex->holder = NULL;
@@ -52,7 +52,7 @@ void tp__mutex_lock(tp__mutex *mutex) {
 
 void tp__mutex_unlock(tp__mutex *mutex) {
   tp__sim_point();
-  release(mutex);
+  unlock_mutex(mutex);
 }
 
 tp_status tp__cond_init(tp__cond *cond) {
@@ -72,7 +72,7 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
   assert(cond->magic == COND_MAGIC);
   tp__held_locks_waits(&self()->held, mutex->rank);
   tp__sim_point();
-  release(mutex);
+  unlock_mutex(mutex);
   bool woken = true;
   if (sim.running && tp__stream_one_in(&sim.schedule, SPURIOUS_INVERSE)) tp__sim_point();
   else woken = tp__sim_wait(TP__FIBER_WAITS, cond, deadline_ns);

@@ -179,7 +179,7 @@ static tp__fiber *highest_priority(void) {
   return highest;
 }
 
-static tp__fiber *choose(uint32_t draw) {
+static tp__fiber *choose_fiber(uint32_t draw) {
   if (sim.options.policy == TP__SIM_PCT) return highest_priority();
   return sim.runnable[(uint64_t)draw * sim.runnable_count >> 32];
 }
@@ -195,7 +195,7 @@ static void trace(const tp__fiber *next) {
 }
 
 /* One step: time, choice, switch. The current fiber may be runnable, waiting or ended. */
-static void step(void) {
+static void step_simulation(void) {
   if (++sim.steps > sim.options.steps_max) tp__sim_finish(TP__SIM_LIVELOCK);
   uint64_t draw = tp__stream_next(&sim.schedule);
   uint32_t time_draw = (uint32_t)draw, choice_draw = (uint32_t)(draw >> 32);
@@ -208,7 +208,7 @@ static void step(void) {
     if (!jump(0)) tp__sim_finish(end_of_idleness());
     wake_expired();
   }
-  tp__fiber *next = choose(choice_draw), *from = sim.current;
+  tp__fiber *next = choose_fiber(choice_draw), *from = sim.current;
   trace(next);
   next->ready_since = sim.steps;
   sim.streak = next == from ? sim.streak + 1 : 0;
@@ -218,7 +218,7 @@ static void step(void) {
 }
 
 void tp__sim_point(void) {
-  if (sim.running) step();
+  if (sim.running) step_simulation();
 }
 
 void tp__sim_fiber_main(void) {
@@ -227,7 +227,7 @@ void tp__sim_fiber_main(void) {
   assert(self->held.count == 0); /* a thread must not end with a lock in its hand */
   tp__order_release(self);       /* pairs with the entry of the next one on this stack */
   bury(self);
-  step();
+  step_simulation();
   __builtin_unreachable(); /* a buried fiber is never chosen */
 }
 
@@ -246,7 +246,7 @@ bool tp__sim_wait(tp__fiber_state state, const void *object, int64_t deadline_ns
   self->deadline_ns = deadline_ns;
   self->timed_out = false;
   if (deadline_ns < sim.next_deadline_ns) sim.next_deadline_ns = deadline_ns;
-  step();
+  step_simulation();
   return !self->timed_out;
 }
 

@@ -13,7 +13,7 @@ enum { UNIT_BITS = 24, COUNT_MAX = UINT16_MAX };
 
 static uint32_t unit_of(int64_t ns) { return (uint32_t)(ns >> UNIT_BITS); }
 
-static count count_of(uint64_t word) {
+static count unpack_count(uint64_t word) {
   return (count){(uint32_t)(word >> 32), (uint32_t)(word >> 16) & COUNT_MAX, (uint32_t)word & COUNT_MAX};
 }
 
@@ -79,11 +79,13 @@ static tp__circuit_report probe_ended(tp__circuit *circuit, uint64_t open, bool 
   return (tp__circuit_report){TP__CIRCUIT_CLOSED, 0, 0, 0}; /* nothing was counted since it opened */
 }
 
-static bool is_over(count c, int64_t now_ns) { return unit_of(now_ns) - c.since >= unit_of(TP__CIRCUIT_WINDOW_NS); }
+static bool is_window_over(count c, int64_t now_ns) {
+  return unit_of(now_ns) - c.since >= unit_of(TP__CIRCUIT_WINDOW_NS);
+}
 
 /* What is counted when one more call has ended. */
 static count counted(count c, bool failed, int64_t now_ns) {
-  if (c.calls == 0 || is_over(c, now_ns)) return failed ? (count){unit_of(now_ns), 1, 1} : (count){0, 0, 0};
+  if (c.calls == 0 || is_window_over(c, now_ns)) return failed ? (count){unit_of(now_ns), 1, 1} : (count){0, 0, 0};
   if (c.calls == COUNT_MAX) {
     c.calls /= 2;
     c.failures /= 2;
@@ -97,7 +99,7 @@ static tp__circuit_report count_call(tp__circuit *circuit, bool failed, int64_t 
   bool opens;
   do {
     if (was == 0 && !failed) return (tp__circuit_report){TP__CIRCUIT_SAME, 0, 0, 0};
-    now = counted(count_of(was), failed, now_ns);
+    now = counted(unpack_count(was), failed, now_ns);
     opens = failed && now.calls >= TP__CIRCUIT_CALLS_MIN && 2 * now.failures >= now.calls;
   } while (!tp__a64_cas_acq_rel(&circuit->calls, &was, opens ? 0 : count_word(now)));
   if (!opens) return (tp__circuit_report){TP__CIRCUIT_SAME, 0, 0, 0};

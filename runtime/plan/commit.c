@@ -180,7 +180,7 @@ static tp_status check_groups(const work *w) {
   return TP_OK;
 }
 
-static tp_status add_item(work *w, const tp__change *change) {
+static tp_status add_set_item(work *w, const tp__change *change) {
   tp__subscription *sub = change->sub;
   bool disabled = sub->desc.disabled;
   tp__requested requested = tp__edit_requested(w->edit, change, change->added_at, sub);
@@ -210,7 +210,7 @@ static tp_status add_items(work *w) {
           "subscription `%s` is registered already, by owner `%s`: choose another id, or remove that one first",
           change->id, there->owner);
     }
-    TP__TRY(add_item(w, change));
+    TP__TRY(add_set_item(w, change));
   }
   return TP_OK;
 }
@@ -264,7 +264,7 @@ static tp_status apply_changes(work *w) {
   return touch_waiting_optional(w);
 }
 
-static tp_status apply(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {
+static tp_status apply_edit(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {
   work w = {.edit = edit, .base = base, .set = set, .fault = fault};
   tp_status status = apply_changes(&w);
   if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory for the registered set");
@@ -338,7 +338,7 @@ static tp_status commit_over(const tp_edit *edit, tp__snapshot *base, tp_commit_
   tally t = {0};
   tp_status status = tp__snapshot_new(edit->registry, base->version + 1, &snapshot);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the snapshot");
-  status = apply(edit, tp__snapshot_set(base), tp__snapshot_set(snapshot), &t, fault);
+  status = apply_edit(edit, tp__snapshot_set(base), tp__snapshot_set(snapshot), &t, fault);
   if (status == TP_OK) status = tp__compile(snapshot, fault);
   /* From its publication on the snapshot may be replaced and freed by others, so the report is made before. */
   if (status == TP_OK) fill_report(snapshot, report);

@@ -10,7 +10,7 @@
 
 enum { SCRATCH_BYTES = 4096 };
 
-static tp_status no_memory(tp_fault *fault) {
+static tp_status no_plan_memory(tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plans");
 }
 
@@ -51,7 +51,7 @@ static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *dra
 }
 
 /* Of all that are refused the fault names the one that was registered first, whatever its phase. */
-static tp_status read_all(tp__drafts *drafts, tp_fault *fault) {
+static tp_status read_all_drafts(tp__drafts *drafts, tp_fault *fault) {
   const tp__set_item *first = NULL;
   for (uint32_t i = 0; i < drafts->count; i++) {
     const tp__set_item *refused = read_members(drafts, &drafts->items[i]);
@@ -110,7 +110,7 @@ static tp_status order_nodes(const tp__drafts *drafts, tp__draft *draft, uint32_
   uint32_t count = draft->node_count, cycle_count = 0;
   tp__sort_node *keys = tp__arena_alloc(drafts->scratch, count * sizeof *keys);
   uint32_t *cycle = tp__arena_alloc(drafts->scratch, (count + 1) * sizeof *cycle);
-  if (!keys || !cycle) return no_memory(fault);
+  if (!keys || !cycle) return no_plan_memory(fault);
   sort_keys(draft, keys);
   if (draft->row->reverse) turn_edges(draft);
   tp_status status = tp__sort(drafts->scratch->allocator, keys, count, draft->edges, draft->edge_count, ret_order,
@@ -121,7 +121,7 @@ static tp_status order_nodes(const tp__drafts *drafts, tp__draft *draft, uint32_
     if (status == TP_OK) turn_numbers(ret_order, count);
   }
   if (status == TP_ERR_CYCLE) return refuse_cycle(draft, cycle, cycle_count, fault);
-  return status == TP_OK ? TP_OK : no_memory(fault);
+  return status == TP_OK ? TP_OK : no_plan_memory(fault);
 }
 
 /* ---- layout ---- */
@@ -406,15 +406,15 @@ void tp__plan_check(const tp__plan *plan) {
 
 static tp_status compile_phase(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
   uint32_t *order = tp__arena_alloc(drafts->scratch, draft->node_count * sizeof *order);
-  if (!order) return no_memory(fault);
+  if (!order) return no_plan_memory(fault);
   TP__TRY(tp__draft_edges(drafts, draft, fault));
   TP__TRY(order_nodes(drafts, draft, order, fault));
   tp__plan *plan;
-  if (lay_out(drafts, draft, order, &draft->members->arena, &plan) != TP_OK) return no_memory(fault);
+  if (lay_out(drafts, draft, order, &draft->members->arena, &plan) != TP_OK) return no_plan_memory(fault);
   plan->host_budget_ns = (int64_t)drafts->set->budgets_ms[draft->phase] * TP__NS_PER_MS;
   plan->default_limit_ns = (int64_t)tp__set_limit_ms(drafts->set, plan->row, draft->phase) * TP__NS_PER_MS;
   plan->limit_set = drafts->set->limits_ms[draft->phase] > 0;
-  if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_memory(fault);
+  if (tp__plan_times(plan, drafts->scratch) != TP_OK) return no_plan_memory(fault);
   condense(plan, drafts->registry);
   set_start(plan);
   plan->hash = tp__plan_hash(plan);
@@ -439,12 +439,12 @@ static bool gather_drafts(tp__drafts *drafts) {
 }
 
 static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
-  if (!gather_drafts(drafts)) return no_memory(fault);
+  if (!gather_drafts(drafts)) return no_plan_memory(fault);
   for (uint32_t i = 0; i < drafts->count; i++) TP__TRY(count_members(drafts, &drafts->items[i], fault));
   for (uint32_t i = 0; i < drafts->count; i++) {
-    if (!alloc_draft(drafts, &drafts->items[i])) return no_memory(fault);
+    if (!alloc_draft(drafts, &drafts->items[i])) return no_plan_memory(fault);
   }
-  TP__TRY(read_all(drafts, fault));
+  TP__TRY(read_all_drafts(drafts, fault));
   for (uint32_t i = 0; i < drafts->count; i++) {
     tp__draft *draft = &drafts->items[i];
     if (draft->node_count > 0) TP__TRY(compile_phase(drafts, draft, fault));

@@ -51,7 +51,7 @@ static tp_status remember_absent(const edge_reader *r, const tp_edge *edge) {
 }
 
 /* @param ret_place  TP__NO_PLACE for an optional edge without a target. */
-static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
+static tp_status resolve_edge(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
   if (strcmp(edge->target, r->sub->desc.id) == 0) {
     return REFUSE(r, TP_ERR_SELF_DEPENDENCY, "%s `%s` is an edge to itself", word, edge->target);
   }
@@ -83,7 +83,7 @@ static tp_status resolve(const edge_reader *r, const tp_edge *edge, const char *
   return TP_OK;
 }
 
-static void add(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
+static void add_edge(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags) {
   draft->edges[draft->edge_count] = (tp__sort_edge){.from = from, .to = to};
   draft->edge_flags[draft->edge_count++] = flags;
 }
@@ -93,8 +93,8 @@ static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *c
                             const char *word, bool later, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
     uint32_t target = TP__NO_PLACE;
-    TP__TRY(resolve(r, edges[i], word, &target));
-    if (target != TP__NO_PLACE) add(r->draft, later ? own : target, later ? target : own, flags);
+    TP__TRY(resolve_edge(r, edges[i], word, &target));
+    if (target != TP__NO_PLACE) add_edge(r->draft, later ? own : target, later ? target : own, flags);
   }
   return TP_OK;
 }
@@ -118,7 +118,7 @@ static void line_up_sequential(tp__draft *draft) {
     uint32_t own = draft->row->reverse ? draft->node_count - 1 - i : i;
     const tp__node *node = &draft->nodes[own];
     if (!tp__subscription_sequential(node->sub)) continue;
-    if (previous != TP__NO_PLACE) add(draft, previous, own, 0);
+    if (previous != TP__NO_PLACE) add_edge(draft, previous, own, 0);
     if (tp__node_awaited(node)) previous = own;
   }
 }

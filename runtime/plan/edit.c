@@ -51,7 +51,7 @@ static tp__change *changes_append(tp__changes *changes, const char *id) {
   return added;
 }
 
-static tp_status no_memory(const char *id, tp_fault *fault) {
+static tp_status no_edit_memory(const char *id, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NO_MEMORY, id, "no memory for the edit");
 }
 
@@ -66,7 +66,7 @@ static tp_status changes_get(tp_edit *edit, tp__changes *changes, const char *id
   tp__change *change = tp__changes_find(changes, id);
   if (!change) {
     const char *copy;
-    if (changes_reserve(edit, changes, id, &copy) != TP_OK) return no_memory(id, fault);
+    if (changes_reserve(edit, changes, id, &copy) != TP_OK) return no_edit_memory(id, fault);
     change = changes_append(changes, copy);
   }
   *ret_change = change;
@@ -120,7 +120,7 @@ static tp_status owner_read(const tp_owner *theirs, tp_edit *edit, tp_fault *fau
 tp_status tp__edit_new(tp__registry *registry, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
   const tp_allocator *allocator = &registry->allocator;
   tp_edit *edit = tp__alloc_zero(allocator, sizeof *edit);
-  if (!edit) return no_memory(NULL, fault);
+  if (!edit) return no_edit_memory(NULL, fault);
   tp_status status = owner_read(owner, edit, fault);
   if (status != TP_OK) {
     tp__release(allocator, edit, sizeof *edit);
@@ -165,9 +165,9 @@ tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault
   TP__TRY(tp__handler_check(edit->registry, &desc, &edit->owner, fault));
   const tp__change *before = tp__changes_find(&edit->handlers, desc.id);
   if (before && before->handler) return added_twice("handler", desc.id, fault);
-  if (changes_reserve(edit, &edit->handlers, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
+  if (changes_reserve(edit, &edit->handlers, desc.id, &id) != TP_OK) return no_edit_memory(desc.id, fault);
   if (tp__handler_new(&edit->registry->allocator, edit->registry->inside_of, &desc, &edit->owner, &copy) != TP_OK)
-    return no_memory(id, fault);
+    return no_edit_memory(id, fault);
   changes_append(&edit->handlers, id)->handler = copy;
   return TP_OK;
 }
@@ -183,7 +183,7 @@ tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscri
   TP__TRY(tp__subscription_check(edit->registry, &desc, &alias_flags, fault));
   const tp__change *before = tp__changes_find(&edit->subscriptions, desc.id);
   if (before && before->sub) return added_twice("subscription", desc.id, fault);
-  if (changes_reserve(edit, &edit->subscriptions, desc.id, &id) != TP_OK) return no_memory(desc.id, fault);
+  if (changes_reserve(edit, &edit->subscriptions, desc.id, &id) != TP_OK) return no_edit_memory(desc.id, fault);
   TP__TRY(tp__subscription_new(edit->registry, &desc, &edit->owner, alias_flags, &copy, fault));
   tp__change *change = changes_append(&edit->subscriptions, id);
   change->sub = copy;
@@ -230,7 +230,7 @@ static tp_status group_add(tp_edit *edit, tp__group_request group, tp_fault *fau
   tp_status status =
       tp__array_grow(&edit->registry->allocator, &groups, &edit->group_capacity, edit->group_count + 1, sizeof group);
   edit->groups = groups;
-  if (status != TP_OK || !tp__arena_string(&edit->arena, group.owner, &group.owner)) return no_memory(NULL, fault);
+  if (status != TP_OK || !tp__arena_string(&edit->arena, group.owner, &group.owner)) return no_edit_memory(NULL, fault);
   group.at = ++edit->calls;
   edit->groups[edit->group_count++] = group;
   return TP_OK;
@@ -276,7 +276,7 @@ tp_status tp_edit_set_limit(tp_edit *edit, uint32_t phase, uint32_t limit_ms, tp
   tp_status status = tp__array_grow(&edit->registry->allocator, &limits, &edit->limit_capacity, edit->limit_count + 1,
                                     sizeof *edit->limits);
   edit->limits = limits;
-  if (status != TP_OK) return no_memory(NULL, fault);
+  if (status != TP_OK) return no_edit_memory(NULL, fault);
   edit->limits[edit->limit_count++] = (tp__limit_request){.phase = phase, .limit_ms = limit_ms};
   return TP_OK;
 }

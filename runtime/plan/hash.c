@@ -132,7 +132,7 @@ static void add_node(digest *d, const tp__plan *plan, const tp__node *node) {
   add_numbers(d, plan->deps + node->first_dep, node->dep_count);
 }
 
-static void add_row(digest *d, const tp_phase *row) {
+static void add_phase_row(digest *d, const tp_phase *row) {
   add_string(d, row->name);
   add_number(d, row->mode);
   add_number(d, (uint64_t)row->replace << 3 | (uint64_t)row->stop << 2 | (uint64_t)row->ask << 1 | row->reverse);
@@ -144,7 +144,7 @@ uint64_t tp__plan_hash(const tp__plan *plan) {
   digest d;
   digest_init(&d);
   add_number(&d, plan->phase);
-  add_row(&d, plan->row);
+  add_phase_row(&d, plan->row);
   add_number(&d, (uint64_t)plan->budget_ns);
   add_number(&d, plan->node_count);
   for (uint32_t i = 0; i < plan->node_count; i++) add_node(&d, plan, &plan->nodes[i]);

@@ -3,7 +3,7 @@
 
 #include "runtime/plan/registry.h"
 
-static tp_status add_locked(tp__registry *registry, const char *id, const char **ret_id) {
+static tp_status add_id_locked(tp__registry *registry, const char *id, const char **ret_id) {
   TP__LOCKED(&registry->names_lock);
   TP__TRY(tp__index_reserve(&registry->interned, registry->interned.id_count + 1));
   const char *copy;
@@ -18,7 +18,7 @@ tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id
   tp_status status = TP_OK;
   tp__mutex_lock(&registry->names_lock);
   if (tp__index_get(&registry->interned, id, &known)) *ret_id = (const char *)(uintptr_t)known;
-  else status = add_locked(registry, id, ret_id);
+  else status = add_id_locked(registry, id, ret_id);
   tp__mutex_unlock(&registry->names_lock);
   return status;
 }

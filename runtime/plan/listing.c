@@ -12,7 +12,7 @@ typedef struct walk {
   void *ctx;
 } walk;
 
-static bool fits(const tp_subscription_query *query, const tp__subscription *sub) {
+static bool subscription_fits(const tp_subscription_query *query, const tp__subscription *sub) {
   if (query->trust != TP_TRUST_NONE && sub->trust != query->trust) return false;
   return !query->owner || strcmp(sub->owner, query->owner) == 0;
 }
@@ -60,7 +60,7 @@ static tp_subscription_info info_of(const tp__registry *registry, const tp__node
 /* @return false when the callback returned false. */
 static bool show_plan(const walk *w, const tp__plan *plan) {
   for (uint32_t i = 0; plan && i < plan->node_count; i++) {
-    if (!fits(w->query, plan->nodes[i].sub)) continue;
+    if (!subscription_fits(w->query, plan->nodes[i].sub)) continue;
     tp_subscription_info info = info_of(w->registry, &plan->nodes[i]);
     info.order = i + 1;
     info.level = (int32_t)plan->nodes[i].level;
@@ -73,7 +73,7 @@ static bool show_disabled(const walk *w, const tp__members *members) {
   for (size_t i = 0; members && i < members->item_count; i++) {
     tp__node node;
     const tp__set_item *item = &members->items[i];
-    if (!item->disabled || !fits(w->query, item->sub)) continue;
+    if (!item->disabled || !subscription_fits(w->query, item->sub)) continue;
     tp__disabled_node(w->snapshot, item->sub, &node);
     tp_subscription_info info = info_of(w->registry, &node);
     info.disabled = true;

@@ -73,7 +73,7 @@ void tp__map_fini(tp__map *map) {
   tp__map_init(map, map->allocator, map->kind);
 }
 
-static tp_status put(tp__map *map, const char *id, uint64_t hash, void *member) {
+static tp_status put_member(tp__map *map, const char *id, uint64_t hash, void *member) {
   TP__ASSERT(member && map->shard_count > 0);
   tp__shard *shard;
   TP__TRY(shard_own(map, shard_of(map, hash), &shard));
@@ -87,7 +87,7 @@ static tp_status put(tp__map *map, const char *id, uint64_t hash, void *member) 
 static tp_status put_all(tp__map *map, const tp__shard *shard) {
   for (size_t i = 0; shard && i < shard->ids.slot_count; i++) {
     const tp__index_slot *slot = &shard->ids.slots[i];
-    if (slot->id) TP__TRY(put(map, slot->id, slot->hash, (void *)(uintptr_t)slot->value));
+    if (slot->id) TP__TRY(put_member(map, slot->id, slot->hash, (void *)(uintptr_t)slot->value));
   }
   return TP_OK;
 }
@@ -120,7 +120,9 @@ tp_status tp__map_begin(tp__map *map, const tp__map *base, size_t more) {
 
 /* ---- members ---- */
 
-tp_status tp__map_add(tp__map *map, const char *id, void *member) { return put(map, id, tp__index_hash(id), member); }
+tp_status tp__map_add(tp__map *map, const char *id, void *member) {
+  return put_member(map, id, tp__index_hash(id), member);
+}
 
 tp_status tp__map_remove(tp__map *map, const char *id) {
   uint64_t hash = tp__index_hash(id);

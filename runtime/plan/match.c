@@ -27,13 +27,13 @@ enum { LISTS = sizeof lists / sizeof *lists };
 static const char *const *items_of(const tp_match *match, const patterns *p) {
   return *(const char *const *const *)(const void *)((const char *)match + p->list);
 }
-static size_t count_of(const tp_match *match, const patterns *p) {
+static size_t pattern_count(const tp_match *match, const patterns *p) {
   return *(const size_t *)(const void *)((const char *)match + p->count);
 }
 
 static bool has_condition(const tp_match *match) {
   for (size_t i = 0; i < LISTS; i++)
-    if (count_of(match, &lists[i]) > 0) return true;
+    if (pattern_count(match, &lists[i]) > 0) return true;
   return match->text_prefix || match->duration_ms_min != 0;
 }
 
@@ -52,7 +52,7 @@ static tp_status pattern_check(const char *id, const char *member, size_t index,
 }
 
 static tp_status patterns_check(const char *id, const tp_match *match, const patterns *p, tp_fault *fault) {
-  size_t count = count_of(match, p);
+  size_t count = pattern_count(match, p);
   if (count > TP_PATTERNS_MAX)
     return REFUSE(id, TP_ERR_TOO_LARGE, "match.%s has %zu patterns: at most %d", p->member, count, TP_PATTERNS_MAX);
   if (count > 0 && !items_of(match, p))
@@ -89,7 +89,7 @@ tp_status tp__match_check(const char *id, const tp_match *theirs, tp_fault *faul
 static tp_field_id missing_field(const tp__registry *registry, tp_phase_id phase, const tp_match *match) {
   for (size_t i = 0; i < LISTS; i++) {
     const patterns *p = &lists[i];
-    if (count_of(match, p) == 0 || p->field == TP_FIELD_NONE) continue;
+    if (pattern_count(match, p) == 0 || p->field == TP_FIELD_NONE) continue;
     if (tp__phase_carries(registry, phase, p->field)) continue;
     if (p->another == TP_FIELD_NONE || !tp__phase_carries(registry, phase, p->another)) return p->field;
   }
@@ -112,7 +112,7 @@ typedef struct words {
   size_t used;
 } words;
 
-static void put(words *w, const char *separator, const char *name, const char *text) {
+static void put_words(words *w, const char *separator, const char *name, const char *text) {
   if (w->used >= sizeof w->text) return;
   int size = snprintf(w->text + w->used, sizeof w->text - w->used, "%s%s%s", separator, name, text);
   w->used += size > 0 ? (size_t)size : 0;
@@ -121,13 +121,13 @@ static void put(words *w, const char *separator, const char *name, const char *t
 static void describe(words *w, const tp_match *match) {
   char least[32];
   for (size_t i = 0; i < LISTS; i++)
-    for (size_t k = 0; k < count_of(match, &lists[i]); k++) {
-      if (k > 0) put(w, ", ", "", items_of(match, &lists[i])[k]);
-      else put(w, w->used ? "; " : "", lists[i].words, ": "), put(w, "", "", items_of(match, &lists[i])[k]);
+    for (size_t k = 0; k < pattern_count(match, &lists[i]); k++) {
+      if (k > 0) put_words(w, ", ", "", items_of(match, &lists[i])[k]);
+      else put_words(w, w->used ? "; " : "", lists[i].words, ": "), put_words(w, "", "", items_of(match, &lists[i])[k]);
     }
-  if (match->text_prefix) put(w, w->used ? "; " : "", "text begins with: ", match->text_prefix);
+  if (match->text_prefix) put_words(w, w->used ? "; " : "", "text begins with: ", match->text_prefix);
   snprintf(least, sizeof least, "%lld ms", (long long)match->duration_ms_min);
-  if (match->duration_ms_min) put(w, w->used ? "; " : "", "duration at least: ", least);
+  if (match->duration_ms_min) put_words(w, w->used ? "; " : "", "duration at least: ", least);
 }
 
 /* Cut where it is too long. */
@@ -141,8 +141,8 @@ static bool copy_description(tp__arena *arena, tp_match *match) {
 }
 
 static bool copy_patterns(tp__arena *arena, tp_match *match, const patterns *p) {
-  TP__ASSERT(count_of(match, p) <= TP_PATTERNS_MAX);
-  size_t count = count_of(match, p);
+  TP__ASSERT(pattern_count(match, p) <= TP_PATTERNS_MAX);
+  size_t count = pattern_count(match, p);
   const char **copy = tp__arena_alloc(arena, (count + 1) * sizeof *copy);
   if (!copy) return false;
   for (size_t i = 0; i < count; i++)
@@ -169,7 +169,7 @@ bool tp__match_copy(tp__arena *arena, const tp_match *theirs, tp_match *ret_matc
 
 void tp__match_each_condition(const tp_match *match, void (*each)(void *ctx, const char *text), void *ctx) {
   for (size_t i = 0; i < LISTS; i++)
-    for (size_t k = 0; k < count_of(match, &lists[i]); k++) {
+    for (size_t k = 0; k < pattern_count(match, &lists[i]); k++) {
       each(ctx, lists[i].member);
       each(ctx, items_of(match, &lists[i])[k]);
     }

@@ -110,7 +110,7 @@ static void fill_gap(const char *text, uint32_t width, char *ret_gap) {
   ret_gap[blanks] = '\0';
 }
 
-static void measure(const tp__columns *table, uint32_t *ret_widths) {
+static void measure_columns(const tp__columns *table, uint32_t *ret_widths) {
   char buffer[TP__CELL_SIZE];
   for (uint32_t column = 0; column + 1 < table->columns; column++) {
     ret_widths[column] = width_of(table->heads[column]);
@@ -125,7 +125,7 @@ void tp__print_columns(const tp__columns *table, const tp__printer *printer) {
   uint32_t widths[TP__TABLE_COLUMNS_MAX], last = table->columns - 1;
   char buffer[TP__CELL_SIZE], gap[TP__CELL_SIZE + 3] = "  ";
   assert(table->columns <= TP__TABLE_COLUMNS_MAX);
-  measure(table, widths);
+  measure_columns(table, widths);
   for (uint32_t column = 0; column < last; column++) {
     tp__print_text(printer, gap);
     tp__print_text(printer, table->heads[column]);

@@ -53,7 +53,7 @@ static void print_arrows(const tp__plan *plan, uint32_t from, const tp__printer 
   }
 }
 
-static void print_phase(const tp__phase_view *view, const tp__printer *printer) {
+static void print_phase_cluster(const tp__phase_view *view, const tp__printer *printer) {
   tp__row_cursor cursor = {.row = 0};
   tp__print_format(printer, "  subgraph cluster_%u {\n    label=", view->phase);
   tp__print_quoted(printer, view->row->name);
@@ -68,7 +68,8 @@ void tp__print_dot(tp__snapshot *snapshot, uint32_t phase, const tp__printer *pr
   tp__print_text(printer, "digraph turnphase {\n  rankdir=LR;\n  node [shape=box];\n");
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
     tp__phase_view view;
-    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view)) print_phase(&view, printer);
+    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view))
+      print_phase_cluster(&view, printer);
   }
   tp__print_text(printer, "}\n");
 }

@@ -103,7 +103,7 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
 }
 
 /* A phase with disabled subscriptions only has no plan: its numbers are missing, not 0. */
-static void print_phase(tp__json_printer *json, const tp__phase_view *view) {
+static void print_phase_object(tp__json_printer *json, const tp__phase_view *view) {
   tp__print_open(json, NULL, "{");
   tp__print_string(json, "phase", view->row->name);
   tp__print_string(json, "mode", tp_mode_name(view->row->mode));
@@ -122,7 +122,8 @@ void tp__print_json(tp__snapshot *snapshot, uint32_t phase, const tp__printer *p
   tp__print_open(&json, "phases", "[");
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
     tp__phase_view view;
-    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view)) print_phase(&json, &view);
+    if ((phase == TP_PHASE_NONE || phase == at) && tp__phase_view_of(snapshot, at, &view))
+      print_phase_object(&json, &view);
   }
   tp__print_close(&json, "]");
   tp__print_close(&json, "}");

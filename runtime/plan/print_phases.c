@@ -34,7 +34,7 @@ static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   }
 }
 
-static const char *kind_name(const tp__registry *registry, uint32_t kind) {
+static const char *field_kind_name(const tp__registry *registry, uint32_t kind) {
   return registry->ops->kind_name ? registry->ops->kind_name(kind) : "unnamed";
 }
 
@@ -64,7 +64,7 @@ static const char *kinds_text(const tp__registry *registry, const tp_phase *row,
   snprintf(buffer, size, "-");
   for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT && used < size; kind++) {
     if (!(row->kinds & 1u << kind)) continue;
-    used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", kind_name(registry, kind));
+    used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", field_kind_name(registry, kind));
   }
   return buffer;
 }
@@ -227,7 +227,7 @@ static void json_fields(tp__json_printer *json, const tp__registry *registry, co
 static void json_kinds(tp__json_printer *json, const tp__registry *registry, const tp_phase *row) {
   tp__print_open(json, "may_contribute", "[");
   for (uint32_t kind = 1; kind < TP_CONTRIBUTION_COUNT; kind++) {
-    if (row->kinds & 1u << kind) tp__print_string(json, NULL, kind_name(registry, kind));
+    if (row->kinds & 1u << kind) tp__print_string(json, NULL, field_kind_name(registry, kind));
   }
   tp__print_close(json, "]");
 }

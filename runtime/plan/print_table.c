@@ -152,7 +152,7 @@ static void print_head(const tp__phase_view *view, const tp__printer *printer) {
   tp__print_text(printer, "\n");
 }
 
-static void print_phase(const tp__phase_view *view, const tp__printer *printer) {
+static void print_phase_table(const tp__phase_view *view, const tp__printer *printer) {
   tp__row_cursor cursor = {.row = 0};
   const page p = {.view = view, .cursor = &cursor};
   tp__columns table = {.heads = heads,
@@ -173,7 +173,7 @@ void tp__print_table(tp__snapshot *snapshot, uint32_t phase, const tp__printer *
   for (uint32_t at = 1; at < TP_PHASE_LIMIT; at++) {
     tp__phase_view view;
     if ((phase != TP_PHASE_NONE && phase != at) || !tp__phase_view_of(snapshot, at, &view)) continue;
-    print_phase(&view, printer);
+    print_phase_table(&view, printer);
     tp__print_text(printer, "\n");
     some = true;
   }

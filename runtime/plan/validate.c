@@ -87,8 +87,8 @@ static tp_capability all_capabilities(const tp_phase *row) {
   return capabilities;
 }
 
-static void resolve(const tp__registry *registry, const tp__set *set, tp__subscription *sub, tp__handler *handler,
-                    const tp_phase *row, tp__node *ret_node) {
+static void resolve_node(const tp__registry *registry, const tp__set *set, tp__subscription *sub, tp__handler *handler,
+                         const tp_phase *row, tp__node *ret_node) {
   const tp_subscription *desc = &sub->desc;
   tp__node node = {.run = handler->desc.run,
                    .ctx = handler->desc.ctx,
@@ -293,7 +293,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
     return REFUSE(&c, TP_ERR_MISSING_HANDLER,
                   "its handler `%s` is not registered; add the handler or remove the subscription", sub->desc.handler);
   }
-  resolve(registry, set, sub, handler, c.row, ret_node);
+  resolve_node(registry, set, sub, handler, c.row, ret_node);
   TP__TRY(check_phase(&c));
   TP__TRY(check_trust(&c));
   TP__TRY(check_required(&c));
@@ -310,5 +310,5 @@ void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *
   const tp__set *set = tp__snapshot_set(snapshot);
   tp__handler *handler = tp__set_handler(set, sub->desc.handler);
   assert(handler);
-  resolve(snapshot->registry, set, sub, handler, snapshot->registry->phases[sub->desc.phase], ret_node);
+  resolve_node(snapshot->registry, set, sub, handler, snapshot->registry->phases[sub->desc.phase], ret_node);
 }

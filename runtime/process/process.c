@@ -154,8 +154,8 @@ static bool source_watch(tp_process_loop *loop, struct source *source, uint32_t 
 /* ---- the input of a resident child ---- */
 
 /* A socket, so that no thread of the host gets SIGPIPE. */
-static void send_locked(const tp_process_loop *loop, struct child *child, const char *bytes, size_t size,
-                        size_t *ret_sent) {
+static void send_input_locked(const tp_process_loop *loop, struct child *child, const char *bytes, size_t size,
+                              size_t *ret_sent) {
   *ret_sent = 0;
   while (child->input_fd.fd >= 0 && *ret_sent < size) {
     ssize_t sent = send(child->input_fd.fd, bytes + *ret_sent, size - *ret_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -168,7 +168,7 @@ static void send_locked(const tp_process_loop *loop, struct child *child, const 
 static void queue_send_locked(const tp_process_loop *loop, struct child *child) {
   TP__LOCKED(&loop->mutex);
   size_t sent;
-  send_locked(loop, child, child->queue.bytes, child->queue.size, &sent);
+  send_input_locked(loop, child, child->queue.bytes, child->queue.size, &sent);
   if (sent > 0) memmove(child->queue.bytes, child->queue.bytes + sent, child->queue.size - sent);
   child->queue.size -= sent;
   if (child->closes_input && child->queue.size == 0) source_close(loop, &child->input_fd);
@@ -791,7 +791,7 @@ static struct child *find_in(tp__link *list, uint64_t id) {
   return NULL;
 }
 
-static struct child *find_locked(tp_process_loop *loop, uint64_t id) {
+static struct child *find_child_locked(tp_process_loop *loop, uint64_t id) {
   TP__LOCKED(&loop->mutex);
   struct child *child = find_in(&loop->children, id);
   return child ? child : find_in(&loop->incoming, id);
@@ -800,7 +800,7 @@ static struct child *find_locked(tp_process_loop *loop, uint64_t id) {
 void tp_process_cancel(tp_process_loop *loop, uint64_t id) {
   if (!loop || loop->process_generation != tp__process_generation()) return;
   tp__mutex_lock(&loop->mutex);
-  struct child *child = find_locked(loop, id);
+  struct child *child = find_child_locked(loop, id);
   if (child) {
     child->is_cancelled = true;
     tp__pollable_set(&loop->wake);
@@ -814,7 +814,7 @@ static tp_status write_locked(tp_process_loop *loop, struct child *child, tp_tex
   size_t sent = 0;
   if (bytes.size > child->queue.max - child->queue.size) return TP_ERR_FULL;
   if (!buffer_reserve(&loop->allocator, &child->queue, child->queue.size + bytes.size)) return TP_ERR_NO_MEMORY;
-  if (child->queue.size == 0) send_locked(loop, child, bytes.data, bytes.size, &sent);
+  if (child->queue.size == 0) send_input_locked(loop, child, bytes.data, bytes.size, &sent);
   if (child->input_fd.fd < 0) return TP_ERR_STALE;
   if (sent == bytes.size) return TP_OK;
   buffer_add(&loop->allocator, &child->queue, bytes.data + sent, bytes.size - sent);
@@ -826,7 +826,7 @@ tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) {
   if (!loop || (bytes.size > 0 && !bytes.data)) return TP_ERR_USAGE;
   if (loop->process_generation != tp__process_generation()) return TP_ERR_FORKED;
   tp__mutex_lock(&loop->mutex);
-  struct child *child = find_locked(loop, id);
+  struct child *child = find_child_locked(loop, id);
   bool is_open = child && child->on_output && child->input_fd.fd >= 0 && !child->closes_input;
   tp_status status = is_open ? write_locked(loop, child, bytes) : TP_ERR_STALE;
   tp__mutex_unlock(&loop->mutex);
@@ -836,7 +836,7 @@ tp_status tp_process_write(tp_process_loop *loop, uint64_t id, tp_text bytes) {
 void tp_process_close_input(tp_process_loop *loop, uint64_t id) {
   if (!loop || loop->process_generation != tp__process_generation()) return;
   tp__mutex_lock(&loop->mutex);
-  struct child *child = find_locked(loop, id);
+  struct child *child = find_child_locked(loop, id);
   if (child && child->on_output) {
     child->closes_input = true;
     if (child->input_fd.fd >= 0) queue_send_locked(loop, child);

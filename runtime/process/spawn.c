@@ -131,7 +131,7 @@ static int watch(pid_t pid, int *ret_pidfd) {
   return error;
 }
 
-static tp_status refuse(const tp_process_options *options, int error, tp_fault *fault) {
+static tp_status refuse_spawn(const tp_process_options *options, int error, tp_fault *fault) {
   const char *remedy = "";
   if (error == ENOENT) remedy = " (the program, its interpreter or its directory)";
   if (error == EACCES) remedy = ": make it executable (chmod +x)";
@@ -152,7 +152,7 @@ tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned,
     close_one(&pipes[i][1 - our_side(i)]);
     if (error != 0) close_one(&pipes[i][our_side(i)]);
   }
-  if (error != 0) return refuse(options, error, fault);
+  if (error != 0) return refuse_spawn(options, error, fault);
   spawned.input = pipes[INPUT][1];
   spawned.output = pipes[OUTPUT][0];
   spawned.errors = pipes[ERRORS][0];

@@ -129,7 +129,7 @@ static void token_gone(tp__attempt *attempt) {
 
 /* ---- the owner's side ---- */
 
-static void delivered(tp__message *message) {
+static void settle_delivered(tp__message *message) {
   tp__attempt *attempt = TP__CONTAINER(message, tp__attempt, message);
   TP__OWNED(attempt->strand);
   TP__CHECK(tp__attempt_check(attempt));
@@ -162,7 +162,7 @@ tp_status tp__attempt_init(tp__attempt *attempt, const tp__attempt_class *class,
   attempt->class = class;
   attempt->sched = strand->sched;
   attempt->strand = strand;
-  attempt->message.deliver = delivered;
+  attempt->message.deliver = settle_delivered;
   attempt->timer.fire = fire;
   tp__list_init(&attempt->timer.link);
   atomic_init(&attempt->refs.v, 1);

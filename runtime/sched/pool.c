@@ -88,7 +88,7 @@ void tp__pool_check_locked(const tp__pool *pool) {
 }
 #endif
 
-static tp__sched *sched_of(tp__pool *pool) { return TP__CONTAINER(pool, tp__sched, pool); }
+static tp__sched *pool_sched(tp__pool *pool) { return TP__CONTAINER(pool, tp__sched, pool); }
 
 /* ---- the queue of a lane, the line of a permit ---- */
 
@@ -98,7 +98,7 @@ static void queue_locked(tp__pool *pool, tp__pool_item *item) {
   item->place = TP__POOL_QUEUED;
   tp__a32_store_relaxed(&pool->queued_count, tp__pool_queued_count(pool) + 1);
   tp__list_push(&pool->lanes[item->lane], &item->link);
-  tp__sched_wake(sched_of(pool));
+  tp__sched_wake(pool_sched(pool));
 }
 
 /* Of an item in a lane. */
@@ -126,7 +126,7 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
 /* A permit or a place came back for a function that waited. */
 static void may_resume_locked(tp__pool *pool) {
   tp__cond_broadcast(&pool->may_resume);
-  tp__sched_wake(sched_of(pool));
+  tp__sched_wake(pool_sched(pool));
 }
 
 static void occupy_locked(tp__pool *pool, tp__lane lane) {
@@ -168,7 +168,7 @@ static void set_running_locked(tp__pool *pool, tp__pool_item *item, tp__pool_thr
   if (thread) tp__aptr_store_release(&thread->offer, item); /* pairs with take_offer and withdraw_locked */
 }
 
-static tp__pool_item *take_locked(tp__pool *pool, tp__pool_thread *thread) {
+static tp__pool_item *take_item_locked(tp__pool *pool, tp__pool_thread *thread) {
   for (int lane = 0; lane < TP__LANES; lane++) {
     if (tp__list_empty(&pool->lanes[lane]) || !has_place_left(pool, (tp__lane)lane)) continue;
     tp__pool_item *item = item_of(pool->lanes[lane].next);
@@ -266,7 +266,7 @@ static tp__pool_item *arrive_locked(tp__pool *pool, tp__pool_thread *self) {
 /* Offers what may run to idle threads. @return these, to be woken, and after them those to be woken in any case. */
 static tp__pool_thread *offer_locked(tp__pool *pool, tp__pool_thread *woken) {
   tp__pool_item *item;
-  while (pool->idle && (item = take_locked(pool, pool->idle))) {
+  while (pool->idle && (item = take_item_locked(pool, pool->idle))) {
     tp__pool_thread *thread = pool->idle;
     tp__list_push(&pool->offered, &item->link);
     remove_idle_locked(pool, thread);
@@ -381,7 +381,7 @@ bool tp__pool_run_one(tp__pool *pool) {
   tp__inside frame;
   if (tp__pool_queued_count(pool) == 0) return false; /* what is queued from now on wakes the pump */
   tp__mutex_lock(&pool->mutex);
-  tp__pool_item *item = take_locked(pool, NULL);
+  tp__pool_item *item = take_item_locked(pool, NULL);
   tp__mutex_unlock(&pool->mutex);
   if (!item) return false;
   tp__inside_enter(&frame, pool->options->owner, TP__THREAD_HANDLER);
@@ -399,7 +399,7 @@ static void thread_run(void *arg) {
   tp__mutex_lock(&pool->mutex);
   for (;;) {
     tp__pool_item *item = arrive_locked(pool, self);
-    if (!item) item = take_locked(pool, NULL);
+    if (!item) item = take_item_locked(pool, NULL);
     if (!item && !pool->stop) item = take_over_locked(pool);
     if (!item && (pool->stop || idle_for_long)) break;
     if (!item) push_idle_locked(pool, self);
@@ -696,7 +696,7 @@ static void take_permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   tp__permits *permits = item->permits;
   tp__permits_reserve(permits);
   while (!tp__permits_resume(permits, item->permits_max))
-    (void)tp__sched_wait_until(sched_of(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
+    (void)tp__sched_wait_until(pool_sched(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
   if (permits->returning == 0) serve_line_locked(pool, permits); /* more than one may have come back */
 }
 
@@ -704,7 +704,7 @@ static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
   pool->lane_returning[item->lane]++;
   pool->returning_count++;
   while (!item->abandoned && !has_place(pool, item->lane))
-    (void)tp__sched_wait_until(sched_of(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
+    (void)tp__sched_wait_until(pool_sched(pool), &pool->may_resume, &pool->mutex, TP__NEVER);
   pool->lane_returning[item->lane]--;
   pool->returning_count--;
   pool->paused_count--;

@@ -68,7 +68,7 @@ __attribute__((constructor)) static void slots_init(void) {
 }
 
 static uint64_t word_of(uint64_t generation, enum slot_state state) { return generation << STATE_BITS | state; }
-static uint32_t index_of(tp_token token) { return (uint32_t)token.bits; }
+static uint32_t slot_index(tp_token token) { return (uint32_t)token.bits; }
 static uint64_t generation_of(tp_token token) { return token.bits >> 32; }
 static tp_token token_of(uint32_t index, uint64_t generation) {
   return (tp_token){(generation & 0xffffffffu) << 32 | index};
@@ -81,13 +81,13 @@ static slot *slot_at(uint32_t index) {
 }
 
 #ifdef TP_CHECKS
-static uint32_t state_of(uint64_t word) { return (uint32_t)(word & ((1 << STATE_BITS) - 1)); }
+static uint32_t slot_state_of(uint64_t word) { return (uint32_t)(word & ((1 << STATE_BITS) - 1)); }
 
 /* A slot that is taken out of the free list, or was just put into it. */
 static void free_slot_check_locked(const slot *s, uint64_t word) {
   TP__LOCKED(&lock);
   /* A free slot has no attempt, and a generation that a token may have. */
-  assert(state_of(word) == FREE && !s->attempt && !s->sched && word >> STATE_BITS != 0);
+  assert(slot_state_of(word) == FREE && !s->attempt && !s->sched && word >> STATE_BITS != 0);
   /* The free list holds slots that there are. */
   assert(s->next_free <= chunk_count * CHUNK_SLOTS && free_head <= chunk_count * CHUNK_SLOTS);
 }
@@ -96,7 +96,7 @@ static void free_slot_check_locked(const slot *s, uint64_t word) {
 static void closing_slot_check_locked(const slot *s, tp_token token, uint64_t word) {
   TP__LOCKED(&lock);
   /* A token ends once: its slot is still of its generation, and not free. */
-  assert(word >> STATE_BITS == generation_of(token) && state_of(word) != FREE && state_of(word) <= LATE);
+  assert(word >> STATE_BITS == generation_of(token) && slot_state_of(word) != FREE && slot_state_of(word) <= LATE);
   /* Until then it is an attempt's of a scheduler. */
   assert(s->attempt && s->sched);
 }
@@ -104,7 +104,7 @@ static void closing_slot_check_locked(const slot *s, tp_token token, uint64_t wo
 
 /* Moves the token's slot from one state to another. Only the winner may look inside. */
 static slot *move(tp_token token, enum slot_state from, enum slot_state to) {
-  slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   if (!s) return NULL;
   uint64_t expected = word_of(generation_of(token), from);
   return tp__a64_cas_acq_rel(&s->word, &expected, word_of(generation_of(token), to)) ? s : NULL;
@@ -139,7 +139,7 @@ tp_status tp__slot_open(struct tp__attempt *attempt, const tp__sched *sched, tp_
     s->attempt = attempt;
     *ret_token = token_of(index, generation);
     tp__aptr_store_release(&s->class, (void *)(uintptr_t)attempt->class);
-    tp__a64_store_release(&s->word, word_of(generation, OPEN)); /* pairs with move() and find_locked() */
+    tp__a64_store_release(&s->word, word_of(generation, OPEN)); /* pairs with move() and find_slot_locked() */
   }
   tp__mutex_unlock(&lock);
   return has_free ? TP_OK : TP_ERR_NO_MEMORY;
@@ -161,7 +161,7 @@ struct tp__attempt *tp__slot_late(tp_token token) {
 
 /* Under the lock no slot is closed, so the attempt of an open one lives. */
 struct tp__attempt *tp__slot_hold(tp_token token) {
-  slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   if (!s) return NULL;
   struct tp__attempt *attempt = NULL;
   tp__mutex_lock(&lock);
@@ -175,12 +175,12 @@ struct tp__attempt *tp__slot_hold(tp_token token) {
 }
 
 bool tp__slot_is_open(tp_token token) {
-  const slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  const slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   return s && tp__a64_load_acquire(&s->word) == word_of(generation_of(token), OPEN);
 }
 
 bool tp__slot_is_unanswered(tp_token token) {
-  const slot *s = token.bits ? slot_at(index_of(token)) : NULL;
+  const slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   if (!s) return false;
   uint64_t word = tp__a64_load_acquire(&s->word);
   return word == word_of(generation_of(token), OPEN) || word == word_of(generation_of(token), ABANDONED);
@@ -190,12 +190,12 @@ bool tp__slot_is_unanswered(tp_token token) {
  * means that the token was closed before. */
 const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class) {
   if (!tp__slot_is_open(token)) return NULL;
-  const struct tp__attempt_class *found = tp__aptr_load_acquire(&slot_at(index_of(token))->class);
+  const struct tp__attempt_class *found = tp__aptr_load_acquire(&slot_at(slot_index(token))->class);
   return found != class && tp__slot_is_open(token) ? found : NULL;
 }
 
 void tp__slot_close(tp_token token) {
-  slot *s = slot_at(index_of(token));
+  slot *s = slot_at(slot_index(token));
   uint64_t generation = (generation_of(token) + 1) & 0xffffffffu;
   if (generation == 0) generation = 1;
   if (TP__BUG(TP__BUG_RECYCLED_SLOT)) generation = generation_of(token);
@@ -205,14 +205,14 @@ void tp__slot_close(tp_token token) {
   s->sched = NULL;
   tp__a64_store_release(&s->word, word_of(generation, FREE));
   s->next_free = free_head;
-  free_head = index_of(token) + 1;
+  free_head = slot_index(token) + 1;
   TP__CHECK(free_slot_check_locked(s, word_of(generation, FREE)));
   if (late_waiters) tp__cond_broadcast(&closed);
   tp__mutex_unlock(&lock);
 }
 
 /* One pass over the slab. What is ABANDONED stays so under the lock, and its attempt lives. */
-static slot *find_locked(const tp__sched *sched, enum slot_state state, uint32_t *ret_index) {
+static slot *find_slot_locked(const tp__sched *sched, enum slot_state state, uint32_t *ret_index) {
   TP__LOCKED(&lock);
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
     slot *s = slot_at(index);
@@ -242,9 +242,9 @@ struct tp__attempt *tp__slot_late_any(const tp__sched *sched, tp_token *ret_toke
   uint32_t index = 0;
   tp__mutex_lock(&lock);
   late_waiters++;
-  while (find_locked(sched, LATE, &index)) tp__cond_wait(&closed, &lock);
+  while (find_slot_locked(sched, LATE, &index)) tp__cond_wait(&closed, &lock);
   late_waiters--;
-  slot *s = find_locked(sched, ABANDONED, &index);
+  slot *s = find_slot_locked(sched, ABANDONED, &index);
   if (s) {
     *ret_token = token_of(index, tp__a64_load_acquire(&s->word) >> STATE_BITS);
     attempt = s->attempt;

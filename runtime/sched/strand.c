@@ -125,7 +125,7 @@ static void schedule(tp__strand *strand) {
 }
 
 /* @return what the inbox was: CLOSED, and the message was not taken; IDLE, and the caller must see to an owner. */
-static void *put(tp__strand *strand, tp__message *message) {
+static void *push_message(tp__strand *strand, tp__message *message) {
   void *old = tp__aptr_load_acquire(&strand->inbox);
   do {
     if (old == CLOSED) return old;
@@ -136,13 +136,13 @@ static void *put(tp__strand *strand, tp__message *message) {
 
 bool tp__strand_push(tp__strand *strand, tp__message *message) {
   TP__ASSERT(message->deliver);
-  const void *old = put(strand, message);
+  const void *old = push_message(strand, message);
   if (old == IDLE) schedule(strand);
   return old != CLOSED;
 }
 
 bool tp__strand_push_own_if_free(tp__strand *strand, tp__message *message) {
-  const void *old = put(strand, message);
+  const void *old = push_message(strand, message);
   assert(old != CLOSED);
   return old == IDLE || TP__BUG(TP__BUG_TWO_OWNERS);
 }
@@ -177,7 +177,7 @@ void tp__strand_acquire(tp__strand *strand) {
 }
 
 /* Oldest first. */
-static void deliver(tp__message *newest) {
+static void deliver_messages(tp__message *newest) {
   tp__message *oldest = NULL;
   while (newest) {
     tp__message *next = newest->next;
@@ -218,7 +218,7 @@ static bool deliver_all(tp__strand *strand) {
   bool any = strand->own != NULL;
   deliver_own(strand);
   if (!tp__aptr_load_relaxed(&strand->inbox)) return any; /* the exchange below does the acquiring */
-  deliver(tp__aptr_exchange_acq_rel(&strand->inbox, NULL));
+  deliver_messages(tp__aptr_exchange_acq_rel(&strand->inbox, NULL));
   return true;
 }
 
@@ -291,7 +291,7 @@ static void work_off(tp__strand *strand) {
 static void close_and_end(tp__strand *strand, tp__running *running) {
   TP__ASSERT(!strand->sleeper && !strand->handoff); /* no thread waits to become the owner of what ends */
   if (strand->was_armed) tp__timer_disarm(strand);
-  deliver(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
+  deliver_messages(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
   running->strand = NULL;
   stops(strand);
@@ -306,7 +306,7 @@ static bool return_to_caller(tp__strand *strand) {
   return true;
 }
 
-static void run(tp__strand *strand, tp__running *running) {
+static void run_strand(tp__strand *strand, tp__running *running) {
   for (;;) {
     works(strand);
     work_off(strand);
@@ -345,7 +345,7 @@ void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
   tp__inside frame;
   here->running = &running;
   tp__inside_enter(&frame, strand->sched->options.owner, TP__THREAD_OWNER);
-  run(strand, &running);
+  run_strand(strand, &running);
   tp__inside_leave(&frame);
   here->running = running.outer;
 }
@@ -369,7 +369,7 @@ bool tp__strand_deliver_here(tp__strand *strand, tp__message *message) {
   TP__ASSERT(message->deliver);
   if (strand->sched->options.pumped || !tp__strand_try_acquire(strand)) return tp__strand_push(strand, message);
   if (strand->sleeper) { /* it waits for just this */
-    (void)put(strand, message);
+    (void)push_message(strand, message);
     schedule(strand);
     return true;
   }

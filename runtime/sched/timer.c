@@ -56,7 +56,7 @@ void tp__timer_check_locked(const tp__timer *timer) {
 }
 #endif
 
-static void remove_locked(tp__timer *timer, tp__strand *strand) {
+static void remove_strand_locked(tp__timer *timer, tp__strand *strand) {
   TP__LOCKED(&timer->mutex);
   TP__ASSERT(strand->armed_ns > 0); /* it is in the heap */
   tp__strand *children = meld_siblings(strand->heap_child);
@@ -77,7 +77,7 @@ static void remove_locked(tp__timer *timer, tp__strand *strand) {
 
 static void fire_locked(tp__timer *timer, tp__strand *strand) {
   TP__LOCKED(&timer->mutex);
-  remove_locked(timer, strand);
+  remove_strand_locked(timer, strand);
   if (tp__a32_exchange_acq_rel(&strand->timer_pending, 1) == 0) tp__strand_push(strand, &strand->timer_message);
 }
 
@@ -95,7 +95,7 @@ static void timer_run(void *arg) {
   tp__mutex_unlock(&timer->mutex);
 }
 
-static tp__sched *sched_of(tp__timer *timer) { return TP__CONTAINER(timer, tp__sched, timer); }
+static tp__sched *timer_sched(tp__timer *timer) { return TP__CONTAINER(timer, tp__sched, timer); }
 
 int64_t tp__timer_fire(tp__timer *timer) {
   tp__mutex_lock(&timer->mutex);
@@ -118,7 +118,7 @@ tp_status tp__timer_init(tp__timer *timer) {
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
   timer->stop = false;
   timer->looks_ns = 0; /* the thread looks at the heap before it first waits */
-  if (sched_of(timer)->options.pumped) {
+  if (timer_sched(timer)->options.pumped) {
     timer->looks_ns = TP__NEVER;
     return TP_OK;
   }
@@ -146,7 +146,7 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
   TP__ASSERT(at_ns > 0); /* 0 says that it is not armed */
   tp__mutex_lock(&timer->mutex);
   if (!strand->armed_ns || at_ns < strand->armed_ns) {
-    if (strand->armed_ns) remove_locked(timer, strand);
+    if (strand->armed_ns) remove_strand_locked(timer, strand);
     strand->armed_ns = at_ns;
     timer->root = meld(timer->root, strand);
     TP__CHECK(tp__timer_check_locked(timer));
@@ -162,6 +162,6 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
 void tp__timer_disarm(tp__strand *strand) {
   tp__timer *timer = &strand->sched->timer;
   tp__mutex_lock(&timer->mutex);
-  if (strand->armed_ns) remove_locked(timer, strand);
+  if (strand->armed_ns) remove_strand_locked(timer, strand);
   tp__mutex_unlock(&timer->mutex);
 }

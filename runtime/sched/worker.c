@@ -79,7 +79,7 @@ typedef struct credit {
 
 /* Waking a thread takes some microseconds, and what a server does next often comes sooner. Where it comes later every
  * search is in vain, so a worker pays for it out of a credit: a tenth of the time for which it had work. */
-static bool search(tp__workers *workers, credit *c) {
+static bool search_work(tp__workers *workers, credit *c) {
   int64_t begin_ns = tp__now_ns(), now_ns;
   int64_t end_ns = begin_ns + (c->ns < SEARCH_NS ? c->ns : SEARCH_NS);
   bool found_some = false;
@@ -138,7 +138,7 @@ static bool wait_for_work(tp__workers *workers, bool *searching, credit *c) {
   tp__a32_add_relaxed(&workers->idle_workers, 1);
   bool has_credit = c->ns >= SEARCH_NS_MIN;
   if (!*searching && has_credit) *searching = may_search(workers);
-  bool go_on = (*searching && has_credit && search(workers, c)) || sleep_for_work(workers, searching);
+  bool go_on = (*searching && has_credit && search_work(workers, c)) || sleep_for_work(workers, searching);
   tp__a32_sub_acq_rel(&workers->idle_workers, 1);
   return go_on;
 }
@@ -146,7 +146,7 @@ static bool wait_for_work(tp__workers *workers, bool *searching, credit *c) {
 /* ---- work ---- */
 
 /* Some at a time where many wait, since two workers that take one by one fight for the same line. */
-static uint32_t take(tp__workers *workers, void **batch) {
+static uint32_t take_batch(tp__workers *workers, void **batch) {
   uint32_t share = (uint32_t)(tp__queue_mpmc_count(workers->queue) / (SHARES * workers->count));
   return tp__queue_mpmc_pop_some(workers->queue, batch, share < 1 ? 1 : share > BATCH ? BATCH : share);
 }
@@ -182,7 +182,7 @@ static void worker_run(void *arg) {
   do {
     uint32_t count;
     int64_t since_ns = tp__now_ns();
-    while ((count = take(workers, batch)) > 0) {
+    while ((count = take_batch(workers, batch)) > 0) {
       if (searching) found(workers);
       searching = false;
       run_batch(workers, batch, count);
@@ -220,7 +220,7 @@ tp_status tp__workers_start(tp__workers *workers) {
   return TP_OK;
 }
 
-static tp__sched *sched_of(tp__workers *workers) { return TP__CONTAINER(workers, tp__sched, workers); }
+static tp__sched *workers_sched(tp__workers *workers) { return TP__CONTAINER(workers, tp__sched, workers); }
 
 /* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
 static void run_rest(tp__workers *workers) {
@@ -261,6 +261,6 @@ void tp__workers_push(tp__workers *workers, tp__strand *strand) {
     if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
     return;
   }
-  if (idle & PUMPED) tp__pump_wake(&sched_of(workers)->pump);
+  if (idle & PUMPED) tp__pump_wake(&workers_sched(workers)->pump);
   else wake_one(workers, idle);
 }

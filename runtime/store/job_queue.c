@@ -9,9 +9,9 @@ static tp__queued_job *in_all(tp__link *link) { return TP__CONTAINER(link, tp__q
 static bool is_running(const tp__queued_job *job) { return job->desc.state == TP_JOB_RUNNING; }
 static bool is_open(const tp__queued_job *job) { return job->order != NULL; }
 
-static uint64_t hash_of(const tp__job_queue *queue, tp_text text) { return tp__hash_text(text, queue->seed); }
+static uint64_t hash_of_text(const tp__job_queue *queue, tp_text text) { return tp__hash_text(text, queue->seed); }
 static uint64_t hash_of_id(const tp__job_queue *queue, uint64_t id) {
-  return hash_of(queue, (tp_text){(const char *)&id, sizeof id});
+  return hash_of_text(queue, (tp_text){(const char *)&id, sizeof id});
 }
 
 /* ---- heaps ---- */
@@ -111,7 +111,7 @@ void tp__job_queue_check(const tp__job_queue *queue) {
 /* ---- order keys and classes: there while they have open jobs ---- */
 
 static tp__job_order *find_order(const tp__job_queue *queue, tp_text key) {
-  tp__hash_link *link = tp__hash_table_first(&queue->orders, hash_of(queue, key));
+  tp__hash_link *link = tp__hash_table_first(&queue->orders, hash_of_text(queue, key));
   while (link && !tp_text_equal(TP__CONTAINER(link, tp__job_order, by_key)->key, key)) link = tp__hash_table_next(link);
   return link ? TP__CONTAINER(link, tp__job_order, by_key) : NULL;
 }
@@ -125,7 +125,7 @@ static tp__job_order *make_order(tp__job_queue *queue, tp_text key) {
   char *at = (char *)(order + 1);
   order->key = tp__text_put(&at, key);
   tp__list_init(&order->jobs);
-  tp__hash_table_add(&queue->orders, &order->by_key, hash_of(queue, key));
+  tp__hash_table_add(&queue->orders, &order->by_key, hash_of_text(queue, key));
   return order;
 }
 
@@ -305,7 +305,7 @@ static tp__queued_job *copy_job(tp__job_queue *queue, const tp_job *desc) {
 }
 
 tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_t *ret_id, bool *ret_existed) {
-  uint64_t hash = hash_of(queue, desc->idempotency_key);
+  uint64_t hash = hash_of_text(queue, desc->idempotency_key);
   tp__queued_job *known = find_key(queue, desc->idempotency_key, hash);
   if (known) {
     *ret_id = known->desc.id;

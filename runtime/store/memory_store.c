@@ -49,7 +49,7 @@ typedef struct given_name {
   uint32_t id;           /* in names */
 } given_name;
 
-static bool is_name(const tp__run_name *name, const tp_run_record *run) {
+static bool is_same_run_name(const tp__run_name *name, const tp_run_record *run) {
   return name->visibility == run->visibility && strcmp(name->subscription, run->subscription) == 0 &&
          strcmp(name->handler, run->handler) == 0 && strcmp(name->owner, run->owner) == 0;
 }
@@ -87,7 +87,7 @@ static tp_status name_of_locked(memory_store *store, const tp_run_record *run, u
   uint64_t hash = hash_of_names(store, run);
   for (tp__hash_link *link = tp__hash_table_first(&store->given_names, hash); link; link = tp__hash_table_next(link)) {
     uint32_t id = TP__CONTAINER(link, given_name, by_text)->id;
-    if (!is_name(tp__run_name_of(&store->names, id), run)) continue;
+    if (!is_same_run_name(tp__run_name_of(&store->names, id), run)) continue;
     *ret_id = id;
     return TP_OK;
   }
@@ -334,7 +334,7 @@ static tp_status refuse_claim(tp_status status, uint64_t id, tp_fault *fault) {
   return tp__fail(fault, status, NULL, "the claim of job %llu is not the current one", (unsigned long long)id);
 }
 
-static tp_status read_finish(const tp_job_finish *theirs, tp_job_finish *ours, tp_fault *fault) {
+static tp_status read_job_finish(const tp_job_finish *theirs, tp_job_finish *ours, tp_fault *fault) {
   TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_job_finish", fault));
   if (ours->reserved_ != 0) return refuse_reserved("tp_job_finish", fault);
   if (ours->end >= TP_JOB_END_SUCCEEDED && ours->end <= TP_JOB_END_RELEASED) return TP_OK;
@@ -344,7 +344,7 @@ static tp_status read_finish(const tp_job_finish *theirs, tp_job_finish *ours, t
 static tp_status job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *ret_state, tp_fault *fault) {
   memory_store *store = ctx;
   tp_job_finish request;
-  TP__TRY(read_finish(theirs, &request, fault));
+  TP__TRY(read_job_finish(theirs, &request, fault));
   tp__mutex_lock(&store->mutex);
   tp_status status = tp__job_queue_finish(&store->jobs, &request, ret_state);
   tp__mutex_unlock(&store->mutex);
@@ -354,7 +354,7 @@ static tp_status job_finish(void *ctx, const tp_job_finish *theirs, uint32_t *re
 static tp_status job_finish_all(void *ctx, const tp_job_finish *const *theirs, size_t count, uint32_t *ret_states,
                                 tp_status *ret_statuses, tp_fault *fault) {
   tp_job_finish request;
-  for (size_t i = 0; i < count; i++) TP__TRY(read_finish(theirs[i], &request, fault));
+  for (size_t i = 0; i < count; i++) TP__TRY(read_job_finish(theirs[i], &request, fault));
   for (size_t i = 0; i < count; i++) ret_statuses[i] = job_finish(ctx, theirs[i], &ret_states[i], NULL);
   return TP_OK;
 }
@@ -430,7 +430,7 @@ static tp_status job_discard(void *ctx, uint64_t id, int64_t now_ms, tp_fault *f
 
 /* ---- life ---- */
 
-static void destroy(void *ctx) {
+static void destroy_memory_store(void *ctx) {
   memory_store *store = ctx;
   tp__job_queue_fini(&store->jobs);
   tp_allocator allocator = store->allocator; /* the log points to the store's own */
@@ -498,7 +498,7 @@ tp_status tp_store_memory_new(const tp_allocator *theirs, const tp_store_memory_
                            .jobs = jobs,
                            .job_redrive = job_redrive,
                            .job_discard = job_discard,
-                           .destroy = destroy};
+                           .destroy = destroy_memory_store};
   *ret_store = &store->face;
   return TP_OK;
 }

@@ -93,7 +93,7 @@ static const tp__packed_entry *entry_at(const tp__stored_batch *batch, uint32_t 
 }
 
 /* @return TP_OK also at the end, where there is no entry. */
-static tp_status step(cursor *c) {
+static tp_status next_entry(cursor *c) {
   c->entry = NULL;
   while (c->entries_left == 0) {
     while (c->batches_left == 0) {
@@ -126,7 +126,7 @@ static bool has_ids(const tp_entry_record *record, const tp_record_query *query)
   return true;
 }
 
-static bool fits(const tp_entry_record *record, const tp_record_query *query) {
+static bool entry_fits(const tp_entry_record *record, const tp_record_query *query) {
   if (query->phase && record->phase != query->phase) return false;
   if (query->only_failed && record->status == TP_OK) return false;
   if (record->started_unix_ms < query->from_unix_ms) return false;
@@ -145,16 +145,16 @@ tp_status tp__record_log_read(tp__record_log *log, const tp_record_query *query,
   bool begun = query->before_entry_id == 0;
   for (int i = 0; i < TP__RECORD_STRIPES; i++)
     cursors[i] = (cursor){.stripe = &log->stripes[i], .allocator = log->allocator, .sequence = UINT64_MAX};
-  for (int i = 0; i < TP__RECORD_STRIPES && status == TP_OK; i++) status = step(&cursors[i]);
+  for (int i = 0; i < TP__RECORD_STRIPES && status == TP_OK; i++) status = next_entry(&cursors[i]);
   cursor *next;
   for (size_t seen = 0; status == TP_OK && left > 0 && seen < log->entries_max && (next = newest(cursors)); seen++) {
     tp_entry_record record = tp__packed_view(next->entry, &next->batch.from);
-    if (begun && fits(&record, query)) {
+    if (begun && entry_fits(&record, query)) {
       left--;
       if (!each(ctx, &record)) break;
     }
     begun = begun || is_cursor(&record, query);
-    status = step(next);
+    status = next_entry(next);
   }
   for (int i = 0; i < TP__RECORD_STRIPES; i++) free_copy(&cursors[i]);
   return status;

@@ -5,14 +5,14 @@
 
 /* ---- rows ---- */
 
-static bool fits(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
+static bool times_fit(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
 
 /* A run that was never called has no times but the one at which it was ready; one that was has all three, and was ready
  * when it was called. */
 static bool has_row_times(const tp__row_details *run, int64_t begin_ns) {
-  if (run->late_ns != 0 || !fits(begin_ns, run->queued_ns)) return false;
+  if (run->late_ns != 0 || !times_fit(begin_ns, run->queued_ns)) return false;
   if (run->attempts == 0) return run->started_ns == 0 && run->ended_ns == 0;
-  return run->queued_ns == run->started_ns && fits(run->started_ns, run->ended_ns);
+  return run->queued_ns == run->started_ns && times_fit(run->started_ns, run->ended_ns);
 }
 
 bool tp__row_pack(const tp__row_details *run, int64_t begin_ns, uint32_t name, tp__row *ret_row) {

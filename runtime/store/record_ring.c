@@ -23,7 +23,7 @@ static void remove_segment(tp__record_ring *ring, tp__record_segment *segment) {
   tp__list_remove(&segment->link);
 }
 
-static void release(tp__record_ring *ring, tp__record_segment *segment) {
+static void free_segment(tp__record_ring *ring, tp__record_segment *segment) {
   remove_segment(ring, segment);
   tp__a64_sub_acq_rel(ring->bytes, segment->capacity);
   tp__release(ring->allocator, segment, sizeof *segment + segment->capacity);
@@ -55,7 +55,7 @@ static tp__record_segment *new_segment(tp__record_ring *ring, size_t need) {
 static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   tp__record_segment *segment = NULL;
   while ((segment = take_oldest(ring, need)) && (segment->capacity < need || segment->capacity > TP__SEGMENT_BYTES))
-    release(ring, segment);
+    free_segment(ring, segment);
   if (!segment) segment = new_segment(ring, need);
   if (!segment) return NULL;
   segment->sequence = ++ring->last_sequence;
@@ -63,7 +63,7 @@ static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   return segment;
 }
 
-static char *reserve(tp__record_ring *ring, size_t size, uint32_t entry_count) {
+static char *reserve_segment(tp__record_ring *ring, size_t size, uint32_t entry_count) {
   tp__record_segment *newest = tp__list_empty(&ring->segments) ? NULL : segment_of(ring->segments.prev);
   if (!newest || newest->capacity - newest->used < size) newest = next_segment(ring, size);
   if (!newest) return NULL;
@@ -84,7 +84,7 @@ void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, 
 }
 
 void tp__record_ring_fini(tp__record_ring *ring) {
-  while (!tp__list_empty(&ring->segments)) release(ring, segment_of(ring->segments.next));
+  while (!tp__list_empty(&ring->segments)) free_segment(ring, segment_of(ring->segments.next));
 }
 
 static size_t size_of_texts(const tp_text *ids) {
@@ -106,7 +106,7 @@ static char *put_texts(head *h, const tp_text *ids) {
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch) {
   size_t texts_size = size_of_texts(from->ids), size = sizeof(head) + align8(texts_size) + batch->used;
   if (size > ring->bytes_max || texts_size > ID_BYTES_MAX || batch->count > ring->entries_max) return TP_ERR_TOO_LARGE;
-  head *h = (head *)reserve(ring, size, batch->count);
+  head *h = (head *)reserve_segment(ring, size, batch->count);
   if (!h) return TP_ERR_NO_MEMORY;
   h->size = (uint32_t)size;
   h->entry_count = batch->count;

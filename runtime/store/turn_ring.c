@@ -38,12 +38,12 @@ static size_t row_size(const tp_turn_record *record) {
   return size;
 }
 
-static bool show_step(const void *source, size_t index, tp_turn_step *step) {
+static bool show_row_step(const void *source, size_t index, tp_turn_step *step) {
   const tp__turn_row *row = source;
   return index < row->record.step_count && tp__shown_fill(step, &row->steps[index], sizeof *step);
 }
 
-static void fill(tp__turn_row *row, const tp_turn_record *record) {
+static void fill_row(tp__turn_row *row, const tp_turn_record *record) {
   row->record = *record;
   row->steps = (tp_turn_step *)(row + 1);
   char *at = (char *)(row->steps + record->step_count);
@@ -57,7 +57,7 @@ static void fill(tp__turn_row *row, const tp_turn_record *record) {
   row->record.finish_word = tp__text_put(&at, record->finish_word);
   for (size_t i = 0; i < record->step_count; i++)
     if (read_step(record, i, &row->steps[i])) row->steps[i].name = tp__text_put(&at, row->steps[i].name);
-  row->record.step = show_step;
+  row->record.step = show_row_step;
   row->record.step_source = row;
 }
 
@@ -69,14 +69,14 @@ static tp__turn_row *new_row(const tp_allocator *allocator, size_t size) {
 
 tp__turn_row *tp__turn_row_copy(const tp_allocator *allocator, const tp_turn_record *record) {
   tp__turn_row *row = new_row(allocator, row_size(record));
-  if (row) fill(row, record);
+  if (row) fill_row(row, record);
   if (row) row->next = NULL;
   return row;
 }
 
 /* ---- the ring ---- */
 
-static tp_status grow(tp__turn_ring *ring) {
+static tp_status grow_ring(tp__turn_ring *ring) {
   size_t capacity = ring->capacity ? ring->capacity * 2 : CAPACITY_MIN;
   if (capacity > ring->turns_max) capacity = ring->turns_max;
   tp__turn_row **rows = tp__alloc_zero(ring->allocator, capacity * sizeof *rows);
@@ -90,7 +90,7 @@ static tp_status grow(tp__turn_ring *ring) {
 
 tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record) {
   size_t place = (size_t)(ring->count % ring->turns_max);
-  if (place >= ring->capacity) TP__TRY(grow(ring));
+  if (place >= ring->capacity) TP__TRY(grow_ring(ring));
   tp__turn_row *row = ring->rows[place];
   size_t size = row_size(record);
   if (!row || row->size < size) {
@@ -99,7 +99,7 @@ tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record) {
     tp__turn_row_free(ring->allocator, row);
     ring->rows[place] = row = wider;
   }
-  fill(row, record);
+  fill_row(row, record);
   ring->count++;
   return TP_OK;
 }
@@ -121,7 +121,7 @@ uint64_t tp__turn_ring_start(const tp__turn_ring *ring, const tp_turn_query *que
   return 0;
 }
 
-static bool fits(const tp_turn_record *record, const tp_turn_query *query) {
+static bool turn_fits(const tp_turn_record *record, const tp_turn_query *query) {
   if (query->only_failed && record->outcome == OUTCOME_COMPLETED) return false;
   if (record->ended_unix_ms < query->from_unix_ms) return false;
   if (query->to_unix_ms && record->ended_unix_ms > query->to_unix_ms) return false;
@@ -133,7 +133,7 @@ static bool fits(const tp_turn_record *record, const tp_turn_query *query) {
 const tp__turn_row *tp__turn_ring_next(const tp__turn_ring *ring, const tp_turn_query *query, uint64_t *place) {
   while (*place > oldest(ring)) {
     const tp__turn_row *row = at(ring, --*place);
-    if (fits(&row->record, query)) return row;
+    if (turn_fits(&row->record, query)) return row;
   }
   return NULL;
 }
@@ -193,7 +193,7 @@ tp_status tp__turn_list_copy(const tp__turn_list *list, const tp_turn_query *que
   tp__turn_row *first = NULL, **end = &first;
   size_t left = query->limit ? query->limit : SIZE_MAX;
   for (size_t i = list_start(list, query); i-- > 0 && left > 0;) {
-    if (!fits(&list->rows[i]->record, query)) continue;
+    if (!turn_fits(&list->rows[i]->record, query)) continue;
     tp__turn_row *copy = tp__turn_row_copy(list->allocator, &list->rows[i]->record);
     if (!copy) {
       free_copies(list->allocator, first);

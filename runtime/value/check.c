@@ -22,7 +22,7 @@ struct check {
   tp_fault *fault;
 };
 
-static tp_status refuse(struct check *check, size_t offset, tp_status code, const char *what) {
+static tp_status refuse_value(struct check *check, size_t offset, tp_status code, const char *what) {
   return tp__fail(check->fault, code, NULL, "not a valid msgpack value: %s at byte %zu of %zu", what, offset,
                   check->value.size);
 }
@@ -34,17 +34,18 @@ static tp_status refuse_head(struct check *check, tp__head_flaw flaw) {
       [TP__HEAD_RESERVED] = "the byte 0xc1 begins no value: it stands",
       [TP__HEAD_RANGE] = "an integer above 9223372036854775807 is out of range: it begins",
   };
-  return refuse(check, check->at, TP_ERR_MALFORMED, texts[flaw]);
+  return refuse_value(check, check->at, TP_ERR_MALFORMED, texts[flaw]);
 }
 
-static tp_status check_text(struct check *check, const tp__head *head) {
+static tp_status check_utf8(struct check *check, const tp__head *head) {
   size_t begin = check->at + head->size, bad;
   if (tp_utf8_valid((tp_text){check->value.data + begin, head->content}, &bad)) return TP_OK;
-  return refuse(check, begin + bad, TP_ERR_UTF8, "a text is not UTF-8");
+  return refuse_value(check, begin + bad, TP_ERR_UTF8, "a text is not UTF-8");
 }
 
 static tp_status check_key(struct check *check, const tp__head *head) {
-  if (head->kind != TP_VALUE_TEXT) return refuse(check, check->at, TP_ERR_MALFORMED, "a key of a map is not text");
+  if (head->kind != TP_VALUE_TEXT)
+    return refuse_value(check, check->at, TP_ERR_MALFORMED, "a key of a map is not text");
   struct frame *map = check->top;
   tp_text key = {check->value.data + check->at + head->size, head->content};
   map->is_sorted = map->is_sorted && (!map->key.data || tp__key_compare(map->key, key) < 0);
@@ -55,7 +56,7 @@ static tp_status check_key(struct check *check, const tp__head *head) {
 
 static tp_status open_container(struct check *check, const tp__head *head) {
   if (check->top == check->frames + TP__VALUE_DEPTH_MAX) {
-    return refuse(check, check->at, TP_ERR_TOO_DEEP, "more than 32 containers are inside each other");
+    return refuse_value(check, check->at, TP_ERR_TOO_DEEP, "more than 32 containers are inside each other");
   }
   *++check->top = (struct frame){
       .left = head->children, .keys_from = check->keys.count, .map = head->kind == TP_VALUE_MAP, .is_sorted = true};
@@ -66,7 +67,7 @@ static tp_status refuse_repeated(struct check *check, size_t keys_from) {
   size_t again;
   tp__keys_sort(&check->keys, keys_from);
   if (!tp__keys_repeated(&check->keys, keys_from, &again)) return TP_OK;
-  return refuse(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
+  return refuse_value(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
 }
 
 static tp_status close_full_containers(struct check *check) {
@@ -86,7 +87,7 @@ static tp_status check_item(struct check *check) {
   if (flaw != TP__HEAD_OK) return refuse_head(check, flaw);
   if (top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
   top->left--;
-  if (head.kind == TP_VALUE_TEXT) TP__TRY(check_text(check, &head));
+  if (head.kind == TP_VALUE_TEXT) TP__TRY(check_utf8(check, &head));
   if (head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP) TP__TRY(open_container(check, &head));
   check->at += head.size + head.content;
   return close_full_containers(check);
@@ -97,7 +98,7 @@ static tp_status check_all(struct check *check) {
     TP__TRY(check_item(check));
   } while (check->top->left > 0);
   if (check->at == check->value.size) return TP_OK;
-  return refuse(check, check->at, TP_ERR_MALFORMED, "the value ends, but bytes follow");
+  return refuse_value(check, check->at, TP_ERR_MALFORMED, "the value ends, but bytes follow");
 }
 
 tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault *fault) {

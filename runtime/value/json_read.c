@@ -32,23 +32,23 @@ struct reader {
 
 /* ---- refusals ---- */
 
-static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+static bool is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 /* Sets line and column of the character that the byte at offset belongs to. A column is a code point. */
 static void set_place(tp_fault *fault, tp_text text, size_t offset) {
-  while (offset > 0 && offset < text.size && continues(text.data[offset])) offset--;
+  while (offset > 0 && offset < text.size && is_utf8_tail(text.data[offset])) offset--;
   fault->line = fault->column = 1;
   for (size_t i = 0; i < offset; i++) {
     if (text.data[i] == '\n') {
       fault->line++;
       fault->column = 1;
-    } else if (!continues(text.data[i])) {
+    } else if (!is_utf8_tail(text.data[i])) {
       fault->column++;
     }
   }
 }
 
-static tp_status refuse(const struct reader *r, size_t at, tp_status code, const char *what) {
+static tp_status refuse_json(const struct reader *r, size_t at, tp_status code, const char *what) {
   tp__fail(r->fault, code, NULL, code == TP_ERR_MALFORMED ? "not valid JSON: %s" : "%s", what);
   if (r->fault) set_place(r->fault, r->json, at);
   return code;
@@ -63,10 +63,10 @@ static tp_status refuse_here(const struct reader *r, const char *wanted) {
   else if (byte == '/') snprintf(what, sizeof what, "%s, and JSON has no comments", wanted);
   else if (byte > 0x20 && byte < 0x7f) snprintf(what, sizeof what, "%s, not '%c'", wanted, byte);
   else snprintf(what, sizeof what, "%s, not the byte 0x%02x", wanted, byte);
-  return refuse(r, r->at, TP_ERR_MALFORMED, what);
+  return refuse_json(r, r->at, TP_ERR_MALFORMED, what);
 }
 
-static tp_status refuse_memory(const struct reader *r) {
+static tp_status refuse_json_memory(const struct reader *r) {
   return tp__fail(r->fault, TP_ERR_NO_MEMORY, NULL, "no memory to decode JSON");
 }
 
@@ -86,7 +86,7 @@ static tp_status add_count(struct reader *r) {
     size_t capacity = is_first ? 0 : r->capacity;
     const tp_allocator *allocator = tp__writer_allocator(r->writer);
     if (tp__array_grow(allocator, &r->array, &capacity, r->count + 1, sizeof *r->counts) != TP_OK)
-      return refuse_memory(r);
+      return refuse_json_memory(r);
     if (is_first) memcpy(r->array, r->first, sizeof r->first);
     r->counts = r->array;
     r->capacity = capacity;
@@ -102,7 +102,8 @@ static tp_status count_members(struct reader *r) {
     if (byte == '"') {
       at = string_end(r->json, at);
     } else if (byte == '[' || byte == '{') {
-      if (depth == TP__VALUE_DEPTH_MAX) return refuse(r, at, TP_ERR_TOO_DEEP, "JSON is nested deeper than 32 levels");
+      if (depth == TP__VALUE_DEPTH_MAX)
+        return refuse_json(r, at, TP_ERR_TOO_DEEP, "JSON is nested deeper than 32 levels");
       open[depth++] = r->count;
       TP__TRY(add_count(r));
       values++;
@@ -112,7 +113,8 @@ static tp_status count_members(struct reader *r) {
       if (depth > 0) r->counts[open[depth - 1]]++;
       values++;
     }
-    if (values >= VALUES_MAX) return refuse(r, at, TP_ERR_TOO_LARGE, "JSON has more than 1048576 values: split it");
+    if (values >= VALUES_MAX)
+      return refuse_json(r, at, TP_ERR_TOO_LARGE, "JSON has more than 1048576 values: split it");
   }
   return TP_OK;
 }
@@ -150,16 +152,16 @@ static tp_status read_escape(const struct reader *r, size_t *at, uint32_t *ret_p
     *ret_point = (unsigned char)meanings[found - letters];
     return TP_OK;
   }
-  if (letter != 'u') return refuse(r, begin, TP_ERR_MALFORMED, "no escape of JSON: write the backslash twice");
+  if (letter != 'u') return refuse_json(r, begin, TP_ERR_MALFORMED, "no escape of JSON: write the backslash twice");
   int32_t unit = hex4_at(r->json, begin + 2);
-  if (unit < 0) return refuse(r, begin, TP_ERR_MALFORMED, "an escape \\u needs four hexadecimal digits");
+  if (unit < 0) return refuse_json(r, begin, TP_ERR_MALFORMED, "an escape \\u needs four hexadecimal digits");
   *at = begin + 6;
   *ret_point = (uint32_t)unit;
   if (!is_surrogate(unit, 0xd800) && !is_surrogate(unit, 0xdc00)) return TP_OK;
   bool is_pair = is_surrogate(unit, 0xd800) && begin + 8 <= r->json.size && memcmp(r->json.data + *at, "\\u", 2) == 0;
   int32_t low = is_pair ? hex4_at(r->json, begin + 8) : -1;
   if (!is_surrogate(low, 0xdc00)) {
-    return refuse(r, begin, TP_ERR_MALFORMED, "half of a surrogate pair stands for no character");
+    return refuse_json(r, begin, TP_ERR_MALFORMED, "half of a surrogate pair stands for no character");
   }
   *ret_point = 0x10000 + (uint32_t)(((unit - 0xd800) << 10) + (low - 0xdc00));
   *at = begin + 12;
@@ -192,10 +194,11 @@ static tp_status measure_string(const struct reader *r, size_t *at, size_t *ret_
     size_t plain = plain_size(r->json, *at);
     size += plain;
     *at += plain;
-    if (*at == r->json.size) return refuse(r, *at, TP_ERR_MALFORMED, "the text ends within a string");
+    if (*at == r->json.size) return refuse_json(r, *at, TP_ERR_MALFORMED, "the text ends within a string");
     if (r->json.data[*at] == '"') break;
     if (r->json.data[*at] != '\\') {
-      return refuse(r, *at, TP_ERR_MALFORMED, "a control character in a string must be an escape, as \\n and \\t are");
+      return refuse_json(r, *at, TP_ERR_MALFORMED,
+                         "a control character in a string must be an escape, as \\n and \\t are");
     }
     uint32_t point;
     TP__TRY(read_escape(r, at, &point));
@@ -252,7 +255,7 @@ static tp_status scan_number(struct reader *r, bool *ret_is_int) {
   *ret_is_int = true;
   r->at += is_at(r, '-');
   if (is_at(r, '0') && is_digit(r, r->at + 1)) {
-    return refuse(r, r->at, TP_ERR_MALFORMED, "a number must not begin with 0 when more digits follow");
+    return refuse_json(r, r->at, TP_ERR_MALFORMED, "a number must not begin with 0 when more digits follow");
   }
   TP__TRY(skip_digits(r));
   if (is_at(r, '.')) {
@@ -353,7 +356,7 @@ static double double_of(tp_text number) {
   return number.data[0] == '-' ? -real : real;
 }
 
-static tp_status read_number(struct reader *r) {
+static tp_status read_json_number(struct reader *r) {
   size_t begin = r->at;
   bool is_int;
   TP__TRY(scan_number(r, &is_int));
@@ -361,21 +364,21 @@ static tp_status read_number(struct reader *r) {
   int64_t integer = 0;
   if (is_int) {
     if (!int_of(number, &integer)) {
-      return refuse(r, begin, TP_ERR_MALFORMED,
-                    "an integer outside int64 (-9223372036854775808 to 9223372036854775807)");
+      return refuse_json(r, begin, TP_ERR_MALFORMED,
+                         "an integer outside int64 (-9223372036854775808 to 9223372036854775807)");
     }
     tp_write_int(r->writer, integer);
     return TP_OK;
   }
   double real = double_of(number);
-  if (!isfinite(real)) return refuse(r, begin, TP_ERR_MALFORMED, "a number that no double holds");
+  if (!isfinite(real)) return refuse_json(r, begin, TP_ERR_MALFORMED, "a number that no double holds");
   tp_write_double(r->writer, real);
   return TP_OK;
 }
 
 /* ---- the second pass ---- */
 
-static void skip_blanks(struct reader *r) {
+static void skip_json_blanks(struct reader *r) {
   while (r->at < r->json.size && (r->json.data[r->at] == ' ' || r->json.data[r->at] == '\n' ||
                                   r->json.data[r->at] == '\r' || r->json.data[r->at] == '\t'))
     r->at++;
@@ -383,10 +386,10 @@ static void skip_blanks(struct reader *r) {
 
 /* Takes a byte with the blanks around it. */
 static tp_status expect(struct reader *r, char byte, const char *wanted) {
-  skip_blanks(r);
+  skip_json_blanks(r);
   if (!is_at(r, byte)) return refuse_here(r, wanted);
   r->at++;
-  skip_blanks(r);
+  skip_json_blanks(r);
   return TP_OK;
 }
 
@@ -395,7 +398,7 @@ static size_t open_container(struct reader *r, char close) {
   assert(r->next < r->count); /* the first pass saw each bracket that this one meets */
   size_t commas = r->counts[r->next++];
   r->at++;
-  skip_blanks(r);
+  skip_json_blanks(r);
   return is_at(r, close) ? 0 : commas + 1;
 }
 
@@ -413,16 +416,16 @@ static tp_status read_array(struct reader *r) {
 }
 
 /* While a repeated key is searched, its place is where its writing would begin. */
-static tp_status read_key(struct reader *r) {
+static tp_status read_member_key(struct reader *r) {
   size_t begin = r->at, offset = r->writer->size;
   if (!is_at(r, '"')) return refuse_here(r, "a key in double quotes must stand here");
-  if (offset == r->stop_at) return refuse(r, begin, TP_ERR_MALFORMED, "the key is in this object already");
-  if (tp__keys_push(&r->keys, offset) != TP_OK) return refuse_memory(r);
+  if (offset == r->stop_at) return refuse_json(r, begin, TP_ERR_MALFORMED, "the key is in this object already");
+  if (tp__keys_push(&r->keys, offset) != TP_OK) return refuse_json_memory(r);
   return read_string(r);
 }
 
 static tp_status read_pair(struct reader *r) {
-  TP__TRY(read_key(r));
+  TP__TRY(read_member_key(r));
   TP__TRY(expect(r, ':', "':' must follow the key"));
   return read_value(r);
 }
@@ -471,14 +474,14 @@ static tp_status read_value(struct reader *r) {
   if (first == '"') return read_string(r);
   if (first == '{') return read_object(r);
   if (first == '[') return read_array(r);
-  return first == '-' || is_digit(r, r->at) ? read_number(r) : read_word(r);
+  return first == '-' || is_digit(r, r->at) ? read_json_number(r) : read_word(r);
 }
 
-static tp_status read_text(struct reader *r) {
+static tp_status read_document(struct reader *r) {
   r->at = r->next = 0;
-  skip_blanks(r);
+  skip_json_blanks(r);
   TP__TRY(read_value(r));
-  skip_blanks(r);
+  skip_json_blanks(r);
   return r->at == r->json.size ? TP_OK : refuse_here(r, "only blanks may follow the value");
 }
 
@@ -486,12 +489,12 @@ static tp_status read_bounded(struct reader *r) {
   TP__TRY(count_members(r));
   tp_writer *writer = r->writer;
   size_t size = writer->size, missing = writer->missing;
-  tp_status status = read_text(r);
+  tp_status status = read_document(r);
   if (status == TP_OK) return tp__writer_status(writer);
   if (tp__writer_status(writer) == TP_OK) tp__writer_return(writer, size, missing);
   if (status != TP_ERR_DUPLICATE_ID) return status;
   r->keys.count = 0; /* once more, up to the key */
-  status = read_text(r);
+  status = read_document(r);
   assert(status == TP_ERR_MALFORMED);
   tp__writer_return(writer, size, missing);
   return status;
@@ -504,9 +507,10 @@ static tp_status check_bytes(const struct reader *r) {
                     r->json.size, TP__VALUE_BYTES_MAX);
   }
   if (r->json.size >= 3 && memcmp(r->json.data, "\xEF\xBB\xBF", 3) == 0) {
-    return refuse(r, 0, TP_ERR_MALFORMED, "it begins with a byte-order mark (U+FEFF): save it as UTF-8 without one");
+    return refuse_json(r, 0, TP_ERR_MALFORMED,
+                       "it begins with a byte-order mark (U+FEFF): save it as UTF-8 without one");
   }
-  return tp_utf8_valid(r->json, &bad) ? TP_OK : refuse(r, bad, TP_ERR_UTF8, "JSON is not UTF-8");
+  return tp_utf8_valid(r->json, &bad) ? TP_OK : refuse_json(r, bad, TP_ERR_UTF8, "JSON is not UTF-8");
 }
 
 tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) {

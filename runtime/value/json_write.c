@@ -8,11 +8,11 @@
 
 #include "runtime/value/value.h"
 
-static void put(const tp__json_out *out, const char *text, size_t size) {
+static void put_bytes(const tp__json_out *out, const char *text, size_t size) {
   if (size > 0) out->put(out->ctx, text, size);
 }
 
-static void put_string(const tp__json_out *out, const char *string) { put(out, string, strlen(string)); }
+static void put_literal(const tp__json_out *out, const char *string) { put_bytes(out, string, strlen(string)); }
 
 /* ---- strings ---- */
 
@@ -53,7 +53,7 @@ static void put_escape(const tp__json_out *out, uint32_t point) {
   const char *found = point > 0 && point < 0x80 ? strchr(points, (int)point) : NULL;
   char escape[6] = {'\\', 'u', hex[point >> 12 & 15], hex[point >> 8 & 15], hex[point >> 4 & 15], hex[point & 15]};
   if (found) escape[1] = letters[found - points];
-  put(out, escape, found ? 2 : sizeof escape);
+  put_bytes(out, escape, found ? 2 : sizeof escape);
 }
 
 static void put_escaped(const tp__json_out *out, tp_text text) {
@@ -62,54 +62,54 @@ static void put_escaped(const tp__json_out *out, tp_text text) {
     uint32_t point;
     size_t size = escaped_size(out, text, at, &point);
     if (size > 0) {
-      put(out, text.data + from, at - from);
+      put_bytes(out, text.data + from, at - from);
       put_escape(out, point);
       from = at + size;
     }
     at += size > 0 ? size : 1;
   }
-  if (from < text.size) put(out, text.data + from, text.size - from);
+  if (from < text.size) put_bytes(out, text.data + from, text.size - from);
 }
 
-static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+static bool is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 void tp__json_put_string(const tp__json_out *out, tp_text text) {
-  put(out, "\"", 1);
+  put_bytes(out, "\"", 1);
   if (out->text_bytes > 0 && text.size > out->text_bytes) {
     size_t tail = text.size - out->text_bytes / 4;
-    while (tail < text.size && continues(text.data[tail])) tail++;
+    while (tail < text.size && is_utf8_tail(text.data[tail])) tail++;
     put_escaped(out, (tp_text){text.data, tp__utf8_cut(text, out->text_bytes - out->text_bytes / 4)});
-    put_string(out, "\xE2\x80\xA6");
+    put_literal(out, "\xE2\x80\xA6");
     put_escaped(out, (tp_text){text.data + tail, text.size - tail});
   } else {
     put_escaped(out, text);
   }
-  put(out, "\"", 1);
+  put_bytes(out, "\"", 1);
 }
 
 static void put_base64(const tp__json_out *out, tp_text bytes) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   char text[256];
   size_t size = 0;
-  put(out, "\"", 1);
+  put_bytes(out, "\"", 1);
   for (size_t at = 0; at < bytes.size; at += 3) {
     size_t left = bytes.size - at;
     uint32_t group = 0;
     for (size_t i = 0; i < 3; i++) group = group << 8 | (i < left ? (unsigned char)bytes.data[at + i] : 0u);
     for (size_t i = 0; i < 4; i++) text[size++] = i <= left ? digits[group >> (18 - 6 * i) & 63] : '=';
     if (size < sizeof text) continue;
-    put(out, text, size);
+    put_bytes(out, text, size);
     size = 0;
   }
-  put(out, text, size);
-  put(out, "\"", 1);
+  put_bytes(out, text, size);
+  put_bytes(out, "\"", 1);
 }
 
 /* ---- numbers ---- */
 
 static void put_int(const tp__json_out *out, int64_t number) {
   char digits[24];
-  put(out, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
+  put_bytes(out, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
 /* The locale's decimal point, which may be several bytes, becomes a point; a whole number gets ".0" to stay a float. */
@@ -137,15 +137,15 @@ static size_t in_c_locale(const char *printed, char *ret_text) {
 static void put_double(const tp__json_out *out, double real) {
   char printed[40], text[44];
   if (!isfinite(real)) {
-    put(out, "null", 4);
+    put_bytes(out, "null", 4);
   } else if (real != 0 && fabs(real) < 1e15 && real == (double)(int64_t)real) {
-    put(out, text, (size_t)snprintf(text, sizeof text, "%lld.0", (long long)real));
+    put_bytes(out, text, (size_t)snprintf(text, sizeof text, "%lld.0", (long long)real));
   } else {
     for (int digits = 15; digits <= 17; digits++) {
       snprintf(printed, sizeof printed, "%.*g", digits, real);
       if (strtod(printed, NULL) == real) break;
     }
-    put(out, text, in_c_locale(printed, text));
+    put_bytes(out, text, in_c_locale(printed, text));
   }
 }
 
@@ -153,16 +153,16 @@ static void put_double(const tp__json_out *out, double real) {
 
 static void put_container(const tp__json_out *out, tp_text value, bool is_map) {
   const char *comma = "";
-  put(out, is_map ? "{" : "[", 1);
+  put_bytes(out, is_map ? "{" : "[", 1);
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk); comma = ",") {
-    put_string(out, comma);
+    put_literal(out, comma);
     if (is_map) {
       tp__json_put_string(out, walk.key);
-      put(out, ":", 1);
+      put_bytes(out, ":", 1);
     }
     tp__json_put_value(out, walk.value);
   }
-  put(out, is_map ? "}" : "]", 1);
+  put_bytes(out, is_map ? "}" : "]", 1);
 }
 
 void tp__json_put_value(const tp__json_out *out, tp_text value) {
@@ -170,10 +170,10 @@ void tp__json_put_value(const tp__json_out *out, tp_text value) {
     case TP_VALUE_NONE:
     case TP_VALUE_FORCE_32:
     case TP_VALUE_NULL:
-      put_string(out, "null");
+      put_literal(out, "null");
       break;
     case TP_VALUE_BOOL:
-      put_string(out, tp_value_bool(value, false) ? "true" : "false");
+      put_literal(out, tp_value_bool(value, false) ? "true" : "false");
       break;
     case TP_VALUE_INT:
       put_int(out, tp_value_int(value, 0));
@@ -203,7 +203,7 @@ struct growing {
   bool failed;
 };
 
-static void append(void *ctx, const char *text, size_t size) {
+static void append_json(void *ctx, const char *text, size_t size) {
   struct growing *growing = ctx;
   tp_writer *writer = growing->writer;
   assert(size > 0 && (growing->size < writer->json_capacity || growing->size == 0));
@@ -222,7 +222,7 @@ static void append(void *ctx, const char *text, size_t size) {
 tp_status tp_json_encode(tp_text value, tp_writer *writer, tp_text *ret_json, tp_fault *fault) {
   TP__TRY(tp__value_check(value, &writer->allocator, fault));
   struct growing growing = {.writer = writer};
-  const tp__json_out out = {.put = append, .ctx = &growing};
+  const tp__json_out out = {.put = append_json, .ctx = &growing};
   tp__json_put_value(&out, value);
   assert(growing.failed || growing.size < writer->json_capacity);
   if (growing.failed) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the JSON of a value");

@@ -28,7 +28,7 @@ static tp_status leave_first(tp__keys *keys) {
   return TP_OK;
 }
 
-static tp_status grow(tp__keys *keys) {
+static tp_status grow_keys(tp__keys *keys) {
   if (keys->offsets == keys->first) return leave_first(keys);
   void *array = keys->offsets;
   TP__TRY(tp__array_grow(keys->allocator, &array, &keys->capacity, keys->count + 1, sizeof keys->offsets[0]));
@@ -38,7 +38,7 @@ static tp_status grow(tp__keys *keys) {
 
 tp_status tp__keys_push(tp__keys *keys, size_t offset) {
   assert(offset < TP__VALUE_BYTES_MAX);
-  if (keys->count == keys->capacity) TP__TRY(grow(keys));
+  if (keys->count == keys->capacity) TP__TRY(grow_keys(keys));
   keys->offsets[keys->count++] = (uint32_t)offset;
   return TP_OK;
 }
@@ -48,7 +48,7 @@ int tp__key_compare(tp_text left, tp_text right) {
   return order ? order : (left.size > right.size) - (left.size < right.size);
 }
 
-static int compare(const tp__keys *keys, uint32_t left, uint32_t right) {
+static int compare_keys(const tp__keys *keys, uint32_t left, uint32_t right) {
   tp__head left_head = {0}, right_head = {0};
   tp__head_flaw left_flaw = tp__head_read(keys->bytes, left, &left_head);
   tp__head_flaw right_flaw = tp__head_read(keys->bytes, right, &right_head);
@@ -61,7 +61,7 @@ static int compare(const tp__keys *keys, uint32_t left, uint32_t right) {
 
 bool tp__keys_ascend(const tp__keys *keys, size_t from) {
   for (size_t i = from + 1; i < keys->count; i++) {
-    if (compare(keys, keys->offsets[i - 1], keys->offsets[i]) >= 0) return false;
+    if (compare_keys(keys, keys->offsets[i - 1], keys->offsets[i]) >= 0) return false;
   }
   return true;
 }
@@ -70,8 +70,8 @@ bool tp__keys_ascend(const tp__keys *keys, size_t from) {
 static void sink(const tp__keys *keys, uint32_t *heap, size_t count, size_t index) {
   uint32_t item = heap[index];
   for (size_t child; (child = 2 * index + 1) < count; index = child) {
-    if (child + 1 < count && compare(keys, heap[child], heap[child + 1]) < 0) child++;
-    if (compare(keys, item, heap[child]) >= 0) break;
+    if (child + 1 < count && compare_keys(keys, heap[child], heap[child + 1]) < 0) child++;
+    if (compare_keys(keys, item, heap[child]) >= 0) break;
     heap[index] = heap[child];
   }
   heap[index] = item;
@@ -92,7 +92,7 @@ void tp__keys_sort(tp__keys *keys, size_t from) {
 bool tp__keys_repeated(const tp__keys *keys, size_t from, size_t *ret_offset) {
   for (size_t i = from + 1; i < keys->count; i++) {
     uint32_t left = keys->offsets[i - 1], right = keys->offsets[i];
-    if (compare(keys, left, right) == 0) {
+    if (compare_keys(keys, left, right) == 0) {
       *ret_offset = left > right ? left : right;
       return true;
     }

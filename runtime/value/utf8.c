@@ -5,7 +5,7 @@
 
 #define HIGH_BITS UINT64_C(0x8080808080808080)
 
-static uint64_t load(const unsigned char *bytes, size_t size) {
+static uint64_t load_word(const unsigned char *bytes, size_t size) {
   uint64_t word = 0;
   memcpy(&word, bytes, size);
   return word;
@@ -20,20 +20,21 @@ static bool is_ascii(const unsigned char *bytes, size_t size, size_t *ret_before
     while (at < size && bytes[at] < 0x80) at++;
     return at == size;
   }
-  if (size < 8) return !((load(bytes, 4) | load(bytes + size - 4, 4)) & HIGH_BITS);
+  if (size < 8) return !((load_word(bytes, 4) | load_word(bytes + size - 4, 4)) & HIGH_BITS);
   for (; at + 32 <= size; *ret_before = at += 32) {
-    uint64_t bits = load(bytes + at, 8) | load(bytes + at + 8, 8) | load(bytes + at + 16, 8) | load(bytes + at + 24, 8);
+    uint64_t bits = load_word(bytes + at, 8) | load_word(bytes + at + 8, 8) | load_word(bytes + at + 16, 8) |
+                    load_word(bytes + at + 24, 8);
     if (bits & HIGH_BITS) return false;
   }
   for (; at + 8 <= size; at += 8)
-    if (load(bytes + at, 8) & HIGH_BITS) return false;
-  return !(load(bytes + size - 8, 8) & HIGH_BITS);
+    if (load_word(bytes + at, 8) & HIGH_BITS) return false;
+  return !(load_word(bytes + size - 8, 8) & HIGH_BITS);
 }
 
 /* How many bytes at the start are ASCII, eight at a time. */
 static size_t ascii_prefix(const unsigned char *bytes, size_t size) {
   size_t at = 0;
-  while (at + 8 <= size && !(load(bytes + at, 8) & HIGH_BITS)) at += 8;
+  while (at + 8 <= size && !(load_word(bytes + at, 8) & HIGH_BITS)) at += 8;
   while (at < size && bytes[at] < 0x80) at++;
   return at;
 }
@@ -74,7 +75,7 @@ bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
 }
 
 /* Copies what fits whole. @return false when it does not fit: nothing more may follow it. */
-static bool put(tp_text piece, char *buffer, size_t buffer_size, size_t *used) {
+static bool copy_whole(tp_text piece, char *buffer, size_t buffer_size, size_t *used) {
   if (piece.size > buffer_size - *used) return false;
   memcpy(buffer + *used, piece.data, piece.size);
   *used += piece.size;
@@ -91,11 +92,11 @@ size_t tp_utf8_replace(tp_text text, char *buffer, size_t buffer_size) {
     tp_text good = {text.data, bad};
     if (fits && bad > 0) {
       size_t whole = tp__utf8_cut(good, buffer_size - used);
-      fits = put((tp_text){good.data, whole}, buffer, buffer_size, &used) && whole == bad;
+      fits = copy_whole((tp_text){good.data, whole}, buffer, buffer_size, &used) && whole == bad;
     }
     size += bad;
     if (is_valid) break;
-    if (fits) fits = put(replacement, buffer, buffer_size, &used);
+    if (fits) fits = copy_whole(replacement, buffer, buffer_size, &used);
     size += replacement.size;
     text.data += bad + 1;
     text.size -= bad + 1;

@@ -11,7 +11,7 @@ void tp__writer_stick(tp_writer *writer, tp_status status) {
 }
 
 /* Makes room for need bytes. */
-static tp_status grow(tp_writer *writer, size_t need) {
+static tp_status grow_writer(tp_writer *writer, size_t need) {
   bool is_short = writer->bytes == writer->first;
   void *array = is_short ? NULL : writer->bytes;
   TP__TRY(tp__array_grow(&writer->allocator, &array, &writer->capacity, need, 1));
@@ -24,7 +24,7 @@ static tp_status grow(tp_writer *writer, size_t need) {
 static char *extend(tp_writer *writer, size_t size) {
   if (writer->status != TP_OK) return NULL;
   tp_status status = size > TP__VALUE_BYTES_MAX - writer->size ? TP_ERR_TOO_LARGE
-                     : size > writer->capacity - writer->size  ? grow(writer, writer->size + size)
+                     : size > writer->capacity - writer->size  ? grow_writer(writer, writer->size + size)
                                                                : TP_OK;
   tp__writer_stick(writer, status);
   if (status != TP_OK) return NULL;
@@ -33,18 +33,18 @@ static char *extend(tp_writer *writer, size_t size) {
 }
 
 /* The packer's callback. It calls again after an error, since not every piece's result is looked at. */
-static int append(void *data, const char *bytes, size_t size) {
+static int append_packed(void *data, const char *bytes, size_t size) {
   char *room = extend(data, size);
   if (!room) return -1;
   if (size > 0) memcpy(room, bytes, size);
   return 0;
 }
 
-static msgpack_packer packer_of(tp_writer *writer) { return (msgpack_packer){writer, append}; }
+static msgpack_packer packer_of(tp_writer *writer) { return (msgpack_packer){writer, append_packed}; }
 
 /* Accounts for one value with so many others inside. Each of those has at least one byte, so what the limit could not
  * hold is refused here, before the sum can grow large. */
-static bool begin(tp_writer *writer, size_t children) {
+static bool begin_value(tp_writer *writer, size_t children) {
   if (writer->missing == 0) tp__writer_stick(writer, TP_ERR_MALFORMED);
   if (children > TP__VALUE_BYTES_MAX - writer->missing) tp__writer_stick(writer, TP_ERR_TOO_LARGE);
   if (writer->status != TP_OK) return false;
@@ -86,13 +86,13 @@ void tp_writer_free(tp_writer *writer) {
 void tp_write_null(tp_writer *writer) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
-  if (begin(writer, 0)) msgpack_pack_nil(&packer);
+  if (begin_value(writer, 0)) msgpack_pack_nil(&packer);
 }
 
 void tp_write_bool(tp_writer *writer, bool value) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
-  if (!begin(writer, 0)) return;
+  if (!begin_value(writer, 0)) return;
   if (value) {
     msgpack_pack_true(&packer);
   } else {
@@ -103,19 +103,19 @@ void tp_write_bool(tp_writer *writer, bool value) {
 void tp_write_int(tp_writer *writer, int64_t value) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
-  if (begin(writer, 0)) msgpack_pack_int64(&packer, value);
+  if (begin_value(writer, 0)) msgpack_pack_int64(&packer, value);
 }
 
 void tp_write_double(tp_writer *writer, double value) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
-  if (begin(writer, 0)) msgpack_pack_double(&packer, value);
+  if (begin_value(writer, 0)) msgpack_pack_double(&packer, value);
 }
 
 /* Text and bytes: refused before the packer cuts their size to 32 bits. */
 static bool begin_content(tp_writer *writer, tp_text content) {
   if (content.size > TP__VALUE_BYTES_MAX) tp__writer_stick(writer, TP_ERR_TOO_LARGE);
-  return begin(writer, 0);
+  return begin_value(writer, 0);
 }
 
 void tp_write_text(tp_writer *writer, tp_text text) {
@@ -123,7 +123,7 @@ void tp_write_text(tp_writer *writer, tp_text text) {
   msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, text)) return;
   msgpack_pack_str(&packer, text.size);
-  append(writer, text.data, text.size);
+  append_packed(writer, text.data, text.size);
 }
 
 char *tp__writer_text(tp_writer *writer, size_t size) {
@@ -143,26 +143,26 @@ void tp_write_bytes(tp_writer *writer, tp_text bytes) {
   msgpack_packer packer = packer_of(writer);
   if (!begin_content(writer, bytes)) return;
   msgpack_pack_bin(&packer, bytes.size);
-  append(writer, bytes.data, bytes.size);
+  append_packed(writer, bytes.data, bytes.size);
 }
 
 void tp_write_array(tp_writer *writer, size_t count) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
-  if (begin(writer, count)) msgpack_pack_array(&packer, count);
+  if (begin_value(writer, count)) msgpack_pack_array(&packer, count);
 }
 
 void tp_write_map(tp_writer *writer, size_t count) {
   if (!writer) return;
   msgpack_packer packer = packer_of(writer);
   if (count > TP__VALUE_BYTES_MAX) tp__writer_stick(writer, TP_ERR_TOO_LARGE); /* twice as many must not overflow */
-  if (begin(writer, 2 * count)) msgpack_pack_map(&packer, count);
+  if (begin_value(writer, 2 * count)) msgpack_pack_map(&packer, count);
 }
 
 void tp_write_value(tp_writer *writer, tp_text value) {
   if (!writer) return;
   if (value.size == 0 || tp__value_size(value, 0) != value.size) tp__writer_stick(writer, TP_ERR_MALFORMED);
-  if (begin(writer, 0)) append(writer, value.data, value.size);
+  if (begin_value(writer, 0)) append_packed(writer, value.data, value.size);
 }
 
 tp_status tp_writer_finish(tp_writer *writer, tp_text *ret_value) {
