@@ -115,7 +115,7 @@ static agent_layer *new_layer(tp_runtime *runtime, const tp__allowance *of_tenan
 /* ---- the end ---- */
 
 /* Turns that their host never ended: nothing of them is under way any more. */
-static void end_turn(void *ctx, tp__turn *core) {
+static void end_held_turn(void *ctx, tp__turn *core) {
   (void)ctx;
   assert(core->kind == TP__TURN_HELD);
   tp_turn_end(tp__turn_of(core));
@@ -130,7 +130,7 @@ static void give_up_handles(tp_runtime *runtime) {
 static void free_layer(tp_runtime *runtime) {
   agent_layer *layer = tp__runtime_layer(runtime);
   if (!layer) return;
-  tp__runtime_each_turn(runtime, end_turn, NULL);
+  tp__runtime_each_turn(runtime, end_held_turn, NULL);
   for (uint32_t kind = 0; kind < TP__TURN_KINDS; kind++) assert(tp__runtime_listed_count(runtime, kind) == 0);
   if (tp__pool_thread_count(&tp__runtime_sched(runtime)->pool) == 0) give_up_handles(runtime);
   tp__listeners_drop(&layer->listeners, &layer->listeners.of_runtime);

@@ -11,7 +11,7 @@ enum { WAITING_MAX = 64, BYTES_MAX = 16 << 20 };
 
 /* ---- on any thread ---- */
 
-static tp_status check(const tp_added_message *theirs, tp_added_message *ours, tp_fault *fault) {
+static tp_status check_added(const tp_added_message *theirs, tp_added_message *ours, tp_fault *fault) {
   *ours = (tp_added_message){.struct_size = sizeof *ours};
   TP__TRY(tp__options_read(ours, sizeof *ours, theirs, "tp_added_message", fault));
   if (ours->text.size == 0 && ours->files.size == 0)
@@ -59,7 +59,7 @@ static tp_status push_locked(tp__drive *d, tp__added *added, tp_fault *fault) {
 }
 
 /* The turn of this id that runs or waits. */
-static tp__drive *find_locked(tp_session *session, const char *turn_id) {
+static tp__drive *find_turn_locked(tp_session *session, const char *turn_id) {
   TP__LOCKED(&session->mutex);
   tp__drive *running = session->ending ? NULL : session->running;
   if (!turn_id || (running && tp_text_is(running->turn->core.ids[TP_ID_TURN], turn_id))) return running;
@@ -71,15 +71,15 @@ static tp__drive *find_locked(tp_session *session, const char *turn_id) {
 }
 
 /* @param d  NULL: the turn of this id. */
-static tp_status add(tp_session *session, tp__drive *d, const char *turn_id, const tp_added_message *theirs,
-                     tp_fault *fault) {
+static tp_status put_added(tp_session *session, tp__drive *d, const char *turn_id, const tp_added_message *theirs,
+                           tp_fault *fault) {
   const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
   tp_added_message message;
-  TP__TRY(check(theirs, &message, fault));
+  TP__TRY(check_added(theirs, &message, fault));
   tp__added *added = make(allocator, &message);
   if (!added) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a message");
   tp__mutex_lock(&session->mutex);
-  tp_status status = push_locked(d ? d : find_locked(session, turn_id), added, fault);
+  tp_status status = push_locked(d ? d : find_turn_locked(session, turn_id), added, fault);
   tp__mutex_unlock(&session->mutex);
   if (status != TP_OK) drop(allocator, added);
   return status;
@@ -90,7 +90,7 @@ tp_status tp_turn_add_message(tp_session *session, const char *turn_id, const tp
   if (!session) return tp__fail_null(fault, "session");
   if (!message) return tp__fail_null(fault, "message");
   if (tp__runtime_is_of_parent(session->runtime)) return tp__fail_forked(fault);
-  return add(session, NULL, turn_id, message, fault);
+  return put_added(session, NULL, turn_id, message, fault);
 }
 
 tp_status tp_submission_add_message(tp_submission *submission, const tp_added_message *message, tp_fault *fault) {
@@ -102,7 +102,7 @@ tp_status tp_submission_add_message(tp_submission *submission, const tp_added_me
   tp__turn *core = tp__submission_turn(submission);
   if (!core) return tp__fail(fault, TP_ERR_STALE, NULL, "the turn has ended: submit another one");
   tp__drive *d = tp__turn_of(core)->drive; /* as long as the turn is referenced */
-  tp_status status = add(d->session, d, NULL, message, fault);
+  tp_status status = put_added(d->session, d, NULL, message, fault);
   tp__turn_unref(core);
   return status;
 }
@@ -133,7 +133,7 @@ void tp__added_close(tp__drive *d) {
   tp__mutex_unlock(&d->session->mutex);
 }
 
-static tp__added *take(tp__drive *d) {
+static tp__added *take_waiting(tp__drive *d) {
   tp__added_list *list = &d->added;
   if (!tp__added_waits(d)) return NULL;
   tp__mutex_lock(&d->session->mutex);
@@ -165,7 +165,7 @@ void tp__added_fini(tp__drive *d) {
 
 void tp__step_added(tp__drive *d) {
   TP__ASSERT(!d->added.current);
-  d->added.current = take(d);
+  d->added.current = take_waiting(d);
   tp__drive_go(d, d->added.current ? TP__STEP_ADDED_INTAKE : TP__STEP_MODEL_PRE);
 }
 
@@ -177,7 +177,8 @@ bool tp__fill_added(tp__drive *d) {
 }
 
 /* Each message that was accepted is reported once. */
-static void report(tp__drive *d, const tp__added *added, tp_text text, tp_status status, const char *subscription) {
+static void report_added(tp__drive *d, const tp__added *added, tp_text text, tp_status status,
+                         const char *subscription) {
   int64_t now_ns = tp__now_ns();
   tp__drive_note_step(d, TP_STEP_MESSAGE, now_ns, now_ns, status);
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MESSAGE,
@@ -198,7 +199,7 @@ tp__step tp__denial_of_added(tp__drive *d) {
       d, TP_PHASE_TURN_INTAKE, TP_SEVERITY_WARNING, "message.denied", subscription,
       tp__arena_printf(&d->arena, "hook %s did not let in a message that was added to the turn: %.*s", subscription,
                        (int)result->reason.size, result->reason.data ? result->reason.data : ""));
-  report(d, d->added.current, d->added.current->text, TP_ERR_DENIED, subscription);
+  report_added(d, d->added.current, d->added.current->text, TP_ERR_DENIED, subscription);
   drop_current(d);
   return TP__STEP_ADDED;
 }
@@ -215,7 +216,7 @@ static bool take_signals(tp__drive *d, const tp_merged *merged) {
   return d->added.signals.data != NULL;
 }
 
-static bool enter(tp__drive *d) {
+static bool enter_message(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   tp_text text = d->added.current->text, files = d->added.current->files;
   if (tp_merged_replaced(merged, TP_FIELD_TEXT)) text = tp_merged_text(merged, TP_FIELD_TEXT);
@@ -224,14 +225,14 @@ static bool enter(tp__drive *d) {
   if (tp__parts_of_files(&d->arena, files, &message.parts) != TP_OK || !take_signals(d, merged) ||
       tp__messages_add(&d->messages, &message) != TP_OK)
     return tp__drive_no_memory(d); /* the commit keeps it unanswered */
-  report(d, d->added.current, text, TP_OK, NULL);
+  report_added(d, d->added.current, text, TP_OK, NULL);
   drop_current(d);
   return true;
 }
 
 bool tp__keep_added(tp__drive *d) {
   TP__ASSERT(d->added.current && d->phase.phase == TP_PHASE_TURN_INTAKE);
-  return d->phase.status != TP_OK || d->phase.result.outcome != TP_OK || enter(d);
+  return d->phase.status != TP_OK || d->phase.result.outcome != TP_OK || enter_message(d);
 }
 
 /* ---- the turn ends before it ---- */
@@ -252,8 +253,9 @@ tp_status tp__added_keep_unanswered(tp__drive *d, tp__messages *batch) {
   TP__ASSERT(d->added.closed);
   if (current) TP__TRY(keep_one(d, batch, current));
   for (const tp__added *each = d->added.first; each; each = each->next) TP__TRY(keep_one(d, batch, each));
-  if (current) report(d, current, current->text, TP_ERR_STALE, NULL);
-  for (const tp__added *each = d->added.first; each; each = each->next) report(d, each, each->text, TP_ERR_STALE, NULL);
+  if (current) report_added(d, current, current->text, TP_ERR_STALE, NULL);
+  for (const tp__added *each = d->added.first; each; each = each->next)
+    report_added(d, each, each->text, TP_ERR_STALE, NULL);
   tp__added_fini(d);
   return TP_OK;
 }

@@ -33,7 +33,7 @@ typedef struct ask {
   tp__model_call *answered; /* referenced, when done: holds the response and the message of a failure */
 } ask;
 
-static void release(tp__turn *turn) {
+static void free_ask(tp__turn *turn) {
   ask *a = TP__CONTAINER(turn, ask, turn);
   tp_runtime *runtime = turn->runtime;
   tp__attempt *handler = a->handler;
@@ -63,7 +63,7 @@ static void end(ask *a, tp_status status, tp__model_call *call) {
 
 static void request_ended(tp__model_call *call, tp_status status) { end(call->ctx, status, call); }
 
-static void start(ask *a) {
+static void start_ask(ask *a) {
   tp__model_call *call = tp__model_call_new(&a->turn, NULL, a->session, &a->model, &a->request);
   if (call) {
     call->on_end = request_ended;
@@ -82,7 +82,7 @@ static void turn_cancelled(tp__turn *turn) {
   if (a->running) tp__model_call_cancel(a->running);
 }
 
-static void cancel(tp__message *message) {
+static void cancel_ask(tp__message *message) {
   ask *a = TP__CONTAINER(message, ask, cancel);
   turn_cancelled(&a->turn);
   tp__turn_unref(&a->turn);
@@ -107,7 +107,7 @@ static tp_status copy_messages(ask *a, const tp_model_request *theirs, tp_fault 
   return TP_OK;
 }
 
-static tp_status read_request(ask *a, const tp_model_request *theirs, tp_fault *fault) {
+static tp_status read_ask(ask *a, const tp_model_request *theirs, tp_fault *fault) {
   tp_model_request in = {.struct_size = 0};
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a request is needed");
   TP__TRY(tp__options_read(&in, sizeof in, theirs, "tp_model_request", fault));
@@ -154,7 +154,7 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
     tp__block_give(tp__runtime_blocks(runtime), a, block_size);
     return status;
   }
-  a->turn.release = release;
+  a->turn.release = free_ask;
   a->turn.cancelled = turn_cancelled;
   tp__turn_hold(&a->turn); /* the handler's */
   a->handler = call->attempt;
@@ -178,7 +178,7 @@ static bool wait(ask *a, tp_call *call) {
   return done;
 }
 
-static tp_status take_response(tp_call *call, const tp__model_call *answered, tp_model_response *ret_response) {
+static tp_status copy_response(tp_call *call, const tp__model_call *answered, tp_model_response *ret_response) {
   const tp_model_response *theirs = &answered->response;
   tp_model_response ours = *theirs;
   ours.struct_size = sizeof ours;
@@ -193,7 +193,7 @@ static tp_status take_response(tp_call *call, const tp__model_call *answered, tp
 }
 
 static tp_status give_up(ask *a, tp_call *call, tp_fault *fault) {
-  a->cancel.deliver = cancel;
+  a->cancel.deliver = cancel_ask;
   tp__turn_hold(&a->turn);
   if (!tp__strand_push(&a->turn.strand, &a->cancel)) tp__turn_unref(&a->turn); /* it has ended just now */
   bool late = tp_call_time_left_ms(call) == 0;
@@ -204,7 +204,7 @@ static tp_status give_up(ask *a, tp_call *call, tp_fault *fault) {
 static tp_status take_end(ask *a, tp_call *call, tp_model_response *ret_response, bool *ret_retryable,
                           tp_fault *fault) {
   tp_status status = a->status;
-  if (status == TP_OK) status = take_response(call, a->answered, ret_response);
+  if (status == TP_OK) status = copy_response(call, a->answered, ret_response);
   const char *why = a->answered && status != TP_OK ? a->answered->failure_message : NULL;
   if (ret_retryable) *ret_retryable = a->answered && a->answered->retryable;
   if (status != TP_OK) (void)tp__fail(fault, status, NULL, "%s", why ? why : tp_status_text(status));
@@ -213,7 +213,7 @@ static tp_status take_end(ask *a, tp_call *call, tp_model_response *ret_response
 }
 
 /* That of the turn is one which its session has taken, and has the name that the turn asks it by. */
-static tp_status take_model(ask *a, const tp_call *call, const tp_model *theirs, tp_fault *fault) {
+static tp_status choose_ask_model(ask *a, const tp_call *call, const tp_model *theirs, tp_fault *fault) {
   if (theirs) return tp__model_read(theirs, tp__runtime_registry(a->turn.runtime), &a->model, fault);
   const tp__drive *drive = tp__drive_of_call(call);
   const tp_model *model = drive ? tp__drive_model(drive) : NULL;
@@ -235,11 +235,11 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
   ask *a = NULL;
   tp_status status = new_ask(call, &a);
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the model was not asked: %s", tp_status_text(status));
-  status = take_model(a, call, theirs, fault);
+  status = choose_ask_model(a, call, theirs, fault);
   if (status == TP_OK && tp__inbox_is_of_session(a->model.inbox) && !a->turn.inbox)
     status = tp__fail(fault, TP_ERR_USAGE, NULL,
                       "the model names TP_INBOX_OF_SESSION, and the call is of no session with an inbox");
-  if (status == TP_OK) status = read_request(a, request, fault);
+  if (status == TP_OK) status = read_ask(a, request, fault);
   if (status == TP_ERR_NO_MEMORY) (void)tp__fail(fault, status, NULL, "no memory to ask the model");
   tp_status pause = status == TP_OK ? tp__attempt_pause(call->attempt) : status; /* not one of an inbox */
   if (pause == TP_ERR_FULL && tp__runtime_options(a->turn.runtime)->pump)
@@ -248,7 +248,7 @@ tp_status tp_call_ask_model(tp_call *call, const tp_model *theirs, const tp_mode
                  TP__PUMP_PAUSED_MAX);
   if (status == TP_OK) {
     bool paused = pause == TP_OK;
-    start(a);
+    start_ask(a);
     bool ended = wait(a, call);
     if (paused) tp__attempt_resume(call->attempt);
     status = ended ? take_end(a, call, ret_response, ret_retryable, fault) : give_up(a, call, fault);

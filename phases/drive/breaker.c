@@ -17,14 +17,14 @@ void tp__breakers_fini(tp__breakers *breakers) {
   tp__mutex_fini(&breakers->mutex);
 }
 
-static tp__breaker *find_locked(tp__breakers *breakers, const char *provider) {
+static tp__breaker *find_breaker_locked(tp__breakers *breakers, const char *provider) {
   TP__LOCKED(&breakers->mutex);
   for (size_t i = 0; i < breakers->count; i++)
     if (strcmp(breakers->rows[i].provider, provider) == 0) return &breakers->rows[i];
   return NULL;
 }
 
-static void remove_locked(tp__breakers *breakers, tp__breaker *row) {
+static void remove_breaker_locked(tp__breakers *breakers, tp__breaker *row) {
   TP__LOCKED(&breakers->mutex);
   tp__string_free(breakers->allocator, row->provider);
   *row = breakers->rows[--breakers->count];
@@ -39,11 +39,11 @@ static tp__breaker *oldest_locked(tp__breakers *breakers) {
   return oldest;
 }
 
-static tp__breaker *add_locked(tp__breakers *breakers, const char *provider) {
+static tp__breaker *add_breaker_locked(tp__breakers *breakers, const char *provider) {
   TP__LOCKED(&breakers->mutex);
   void *rows = breakers->rows;
   char *copy;
-  if (breakers->count == TP__BREAKERS_MAX) remove_locked(breakers, oldest_locked(breakers));
+  if (breakers->count == TP__BREAKERS_MAX) remove_breaker_locked(breakers, oldest_locked(breakers));
   if (tp__array_grow(breakers->allocator, &rows, &breakers->capacity, breakers->count + 1, sizeof(tp__breaker)) !=
       TP_OK)
     return NULL;
@@ -58,7 +58,7 @@ static tp__breaker *add_locked(tp__breakers *breakers, const char *provider) {
 bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t now_ns) {
   if (!provider || tp__a32_load_relaxed(&breakers->row_count) == 0) return true;
   tp__mutex_lock(&breakers->mutex);
-  tp__breaker *row = find_locked(breakers, provider);
+  tp__breaker *row = find_breaker_locked(breakers, provider);
   bool admits = !row || row->open_until_ns <= now_ns;
   if (admits && row && row->open_until_ns) row->open_until_ns = now_ns + breakers->open_ns; /* it tries; others wait */
   tp__mutex_unlock(&breakers->mutex);
@@ -68,7 +68,7 @@ bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t no
 bool tp__breaker_is_open(tp__breakers *breakers, const char *provider, int64_t now_ns) {
   if (!provider || tp__a32_load_relaxed(&breakers->row_count) == 0) return false;
   tp__mutex_lock(&breakers->mutex);
-  const tp__breaker *row = find_locked(breakers, provider);
+  const tp__breaker *row = find_breaker_locked(breakers, provider);
   bool is_open = row && row->open_until_ns > now_ns;
   tp__mutex_unlock(&breakers->mutex);
   return is_open;
@@ -78,8 +78,8 @@ uint32_t tp__breaker_failed(tp__breakers *breakers, const char *provider, int64_
   uint32_t opened_by = 0;
   if (!provider) return 0;
   tp__mutex_lock(&breakers->mutex);
-  tp__breaker *row = find_locked(breakers, provider);
-  if (!row) row = add_locked(breakers, provider);
+  tp__breaker *row = find_breaker_locked(breakers, provider);
+  if (!row) row = add_breaker_locked(breakers, provider);
   if (row) {
     row->failed_ns = now_ns;
     if (row->failures < UINT32_MAX) row->failures++;
@@ -94,9 +94,9 @@ uint32_t tp__breaker_failed(tp__breakers *breakers, const char *provider, int64_
 bool tp__breaker_answered(tp__breakers *breakers, const char *provider) {
   if (!provider || tp__a32_load_relaxed(&breakers->row_count) == 0) return false;
   tp__mutex_lock(&breakers->mutex);
-  tp__breaker *row = find_locked(breakers, provider);
+  tp__breaker *row = find_breaker_locked(breakers, provider);
   bool was_open = row && row->open_until_ns;
-  if (row) remove_locked(breakers, row);
+  if (row) remove_breaker_locked(breakers, row);
   tp__mutex_unlock(&breakers->mutex);
   return was_open;
 }

@@ -79,7 +79,7 @@ static void replace_past(tp__drive *d, tp__past *made) {
 
 /* ---- the host's callback ---- */
 
-static tp_status keep(void *ctx, const tp_message *theirs) {
+static tp_status keep_message(void *ctx, const tp_message *theirs) {
   tp_message message;
   TP__TRY(tp__message_read(theirs, &message, NULL));
   return tp__messages_add(ctx, &message);
@@ -117,7 +117,7 @@ static void ask_host(tp__drive *d, int64_t tokens) {
                                              .tokens_max = allowed_tokens(d, tokens),
                                              .messages = pointers_of(session->past),
                                              .message_count = session->past->list.count,
-                                             .each = keep,
+                                             .each = keep_message,
                                              .each_ctx = &call->made->list};
   call->work = call_host;
   call->on_end = host_ended;
@@ -178,7 +178,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
 }
 
 /* In the drive's memory, which lasts as long as the request. @return false without any. */
-static bool make_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
+static bool make_compaction_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
   const tp__past *past = session_of(d)->past;
   const tp_message *const *all = pointers_of(past);
   tp_message *asked = tp__arena_zero(&d->arena, sizeof *asked);
@@ -210,8 +210,9 @@ static void ask_model(tp__drive *d, int64_t tokens) {
     failed(d, TP_ERR_MODEL, "neither the session nor its agent has a model");
     return;
   }
-  tp__model_call *call =
-      make_request(d, tokens, &request) ? tp__model_call_new(&d->turn->core, NULL, session, model, &request) : NULL;
+  tp__model_call *call = make_compaction_request(d, tokens, &request)
+                             ? tp__model_call_new(&d->turn->core, NULL, session, model, &request)
+                             : NULL;
   if (!call) {
     failed(d, TP_ERR_NO_MEMORY, NULL);
     return;

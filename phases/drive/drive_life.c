@@ -70,7 +70,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
 }
 
 /* With the last reference of the turn: the request has no reader any more. */
-static void release(tp__turn *core) {
+static void free_held_turn(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
   TP__ASSERT(d && d->turn == turn && tp__a32_load_relaxed(&core->refs) == 0);
@@ -130,7 +130,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   }
   d->turn->drive = d;
   d->models = session->owns_models || !d->turn->agent ? &session->models : &d->turn->agent->models;
-  d->turn->core.release = release;
+  d->turn->core.release = free_held_turn;
   tp__session_hold(session);
   *ret_drive = d;
   if (!owned) tp__strand_leave(&d->turn->core.strand); /* runs what a drain may have posted meanwhile */

@@ -11,7 +11,7 @@
 static bool has_next(const tp__drive *d) { return tp__a32_load_relaxed(&d->model_index) < d->models->other_count; }
 static tp__breakers *breakers_of(const tp__drive *d) { return tp__layer_breakers(d->session->runtime); }
 static const char *provider_of(const tp__drive *d) { return tp__model_provider(tp__drive_model(d)); }
-static const char *name_of(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
+static const char *shown_model_name(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
 
 /* The provider did not answer as one that works. */
 static bool is_down(const tp__model_call *call, tp_status status) {
@@ -36,11 +36,11 @@ static void report_breaker(tp__drive *d, tp_log_level level, const char *action,
 }
 
 static void go_to_next(tp__drive *d, const char *why) {
-  const char *from = name_of(tp__drive_model(d));
+  const char *from = shown_model_name(tp__drive_model(d));
   tp__a32_add_relaxed(&d->model_index, 1);
   d->model_attempt = 0;
-  tp_text text =
-      tp__arena_printf(&d->arena, "model %s is asked in place of %s: %s", name_of(tp__drive_model(d)), from, why);
+  tp_text text = tp__arena_printf(&d->arena, "model %s is asked in place of %s: %s",
+                                  shown_model_name(tp__drive_model(d)), from, why);
   if (!text.data) text = tp_text_of("another model is asked");
   tp__drive_diagnose(d, TP_PHASE_MODEL_PRE, TP_SEVERITY_WARNING, tp_text_of("model.fallback"), NULL, text);
   tp__log(d->session->runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = d->turn->core.ids}, "%.*s", (int)text.size,

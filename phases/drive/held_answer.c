@@ -5,7 +5,7 @@
 
 /* ---- what is delivered ---- */
 
-static void deliver(tp__drive *d, tp_event_kind kind, tp_text text) {
+static void deliver_text(tp__drive *d, tp_event_kind kind, tp_text text) {
   if (text.size > 0)
     tp__event(d->turn, &(tp_event){.kind = kind, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = text});
 }
@@ -62,7 +62,7 @@ static void add_thinking(tp__drive *d, tp_text text) {
 void tp__held_delta(tp__model_call *call, tp_text text, bool thinking) {
   tp__drive *d = call->ctx;
   if (!d->held) {
-    deliver(d, thinking ? TP_EVENT_THINKING : TP_EVENT_MODEL_DELTA, text);
+    deliver_text(d, thinking ? TP_EVENT_THINKING : TP_EVENT_MODEL_DELTA, text);
   } else if (thinking) {
     add_thinking(d, text);
   } else {
@@ -118,8 +118,8 @@ bool tp__keep_response(tp__drive *d) {
   }
   if (!take_replaced(d, &thinking)) return tp__drive_no_memory(d); /* what is held is dropped then */
   d->held = NULL;
-  deliver(d, TP_EVENT_THINKING, held->thinking.size > 0 ? thinking : (tp_text){NULL, 0});
-  deliver(d, TP_EVENT_MODEL_DELTA, held->any_text ? d->response_text : (tp_text){NULL, 0});
+  deliver_text(d, TP_EVENT_THINKING, held->thinking.size > 0 ? thinking : (tp_text){NULL, 0});
+  deliver_text(d, TP_EVENT_MODEL_DELTA, held->any_text ? d->response_text : (tp_text){NULL, 0});
   deliver_end(d, TP_OK, true, d->response_text, d->finish_word, held->started_ns, held->ended_ns);
   d->asked_name = (tp_text){NULL, 0};
   return true;

@@ -122,7 +122,7 @@ static void read_ending(const tp__messages *list, known *k) {
 static bool ends_turn(const tp_message *message) { return message->role == TP_ROLE_END || message->ending.size > 0; }
 
 /* The newest run of the turn. */
-static bool find(const tp__messages *list, tp_text id, known *ret_known) {
+static bool find_known(const tp__messages *list, tp_text id, known *ret_known) {
   size_t end = list->count;
   while (end > 0 && !tp_text_equal(list->items[end - 1]->turn_id, id)) end--;
   if (end == 0) return false;
@@ -151,7 +151,7 @@ static void end_with(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_t
   tp__drive_go(d, TP__STEP_END);
 }
 
-static void refuse(tp__drive *d, const char *why) {
+static void refuse_known(tp__drive *d, const char *why) {
   const tp_text *ids = d->turn->core.ids;
   end_with(d, TP_TURN_FAILED, TP_ERR_EXISTS,
            tp__arena_printf(&d->arena, "turn `%.*s` of session `%.*s` %s", (int)ids[TP_ID_TURN].size,
@@ -249,13 +249,14 @@ static bool answer_from(tp__drive *d, const tp__messages *list, const known *k) 
   bool is_complete = k->ints[ENDING_OUTCOME] == TP_TURN_COMPLETED;
   tp_status read = TP_OK; /* of the answer, where the turn demands a schema */
   if (k->has_ending && k->ints[ENDING_REQUEST_HASH] != d->request_hash) {
-    refuse(d, "is in the history with another text: give this request an id of its own");
+    refuse_known(d, "is in the history with another text: give this request an id of its own");
   } else if (d->request.if_exists == TP_IF_EXISTS_REFUSE) {
-    refuse(d, "is in the history: leave tp_turn_request.if_exists 0 to get its result");
+    refuse_known(d, "is in the history: leave tp_turn_request.if_exists 0 to get its result");
   } else if (!take_result(d, list, k) || (is_complete && (read = tp__structured_read(d)) == TP_ERR_NO_MEMORY)) {
     end_with(d, TP_TURN_FAILED, TP_ERR_NO_MEMORY, tp_text_of("no memory"));
   } else if (read != TP_OK) {
-    refuse(d, "is in the history with an answer that does not fit the schema: give this request an id of its own");
+    refuse_known(d,
+                 "is in the history with an answer that does not fit the schema: give this request an id of its own");
   } else {
     tp__drive_note(d, 0, TP_SEVERITY_INFO, "turn.known", NULL,
                    tp_text_of("the history has this turn: its result is the stored one, and nothing was run"));
@@ -274,7 +275,8 @@ static void loaded(tp__host_call *call, tp_status status) {
   tp__drive_loaded(d, status);
   if (status != TP_OK) {
     tp__drive_load_failed(d, call, status);
-  } else if (!find(&call->made->list, d->turn->core.ids[TP_ID_TURN], &k) || !answer_from(d, &call->made->list, &k)) {
+  } else if (!find_known(&call->made->list, d->turn->core.ids[TP_ID_TURN], &k) ||
+             !answer_from(d, &call->made->list, &k)) {
     tp__drive_go(d, d->session->started ? TP__STEP_INTAKE : TP__STEP_SESSION_START);
   }
 }
@@ -292,8 +294,8 @@ bool tp__known_turn_answer(tp__drive *d) {
     return true;
   }
   if (!has) return false;
-  if (find(&past->list, id, &k)) return answer_from(d, &past->list, &k);
+  if (find_known(&past->list, id, &k)) return answer_from(d, &past->list, &k);
   if (tp__session_has_history(d->session)) tp__drive_load(d, false, loaded);
-  else refuse(d, "has run, and its messages were compacted: give a new turn an id of its own");
+  else refuse_known(d, "has run, and its messages were compacted: give a new turn an id of its own");
   return true;
 }

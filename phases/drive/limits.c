@@ -110,13 +110,13 @@ bool tp__limits_request(tp__drive *d) {
 /* ---- repeated calls ---- */
 
 /* Of a map the sum over its pairs: providers write the keys of the same arguments in any order. */
-static uint64_t hash_of(tp_text value, uint64_t seed) {
+static uint64_t hash_of_value(tp_text value, uint64_t seed) {
   tp_value_kind kind = tp_value_kind_of(value);
   uint64_t hash = seed + (uint64_t)kind;
   if (kind != TP_VALUE_MAP && kind != TP_VALUE_ARRAY) return tp__hash_text(value, seed);
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {
-    if (kind == TP_VALUE_MAP) hash += hash_of(walk.value, tp__hash_text(walk.key, seed));
-    else hash = hash_of(walk.value, hash);
+    if (kind == TP_VALUE_MAP) hash += hash_of_value(walk.value, tp__hash_text(walk.key, seed));
+    else hash = hash_of_value(walk.value, hash);
   }
   return hash;
 }
@@ -124,7 +124,7 @@ static uint64_t hash_of(tp_text value, uint64_t seed) {
 /* @return how often the turn has made the call with this one; 0 without memory. */
 static uint32_t count_call(tp__drive *d, const tp_tool_call *call) {
   uint64_t hash = tp__hash_text(call->name, call->malformed);
-  if (!call->malformed) hash = hash_of(call->arguments, hash);
+  if (!call->malformed) hash = hash_of_value(call->arguments, hash);
   for (uint32_t i = 0; i < d->repeat_count; i++)
     if (d->repeats[i].hash == hash) return ++d->repeats[i].count;
   if (d->repeat_count == d->repeat_capacity) {

@@ -7,7 +7,7 @@
 
 enum { ANSWER_BYTES = 448 }; /* in the block, after the call: a short answer */
 
-static tp__model_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
+static tp__model_call *model_call_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
 
 /* ---- pieces of text ---- */
 
@@ -27,7 +27,7 @@ static size_t read_piece(const char *pieces, size_t at, tp_text *ret_piece, uint
 }
 
 /* A note is its key, a NUL and its text. */
-static void emit(tp__model_call *c, tp_text text, uint64_t kind) {
+static void emit_piece(tp__model_call *c, tp_text text, uint64_t kind) {
   if (text.size == 0) return;
   if (kind == 0) c->any_delta = true;
   if (kind == NOTE) {
@@ -43,7 +43,7 @@ static void emit_each(tp__model_call *c, const char *pieces, size_t size) {
   uint64_t kind;
   for (size_t at = 0; at < size;) {
     at = read_piece(pieces, at, &piece, &kind);
-    emit(c, piece, kind);
+    emit_piece(c, piece, kind);
   }
 }
 
@@ -56,13 +56,13 @@ static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
   for (size_t at = 0; at < size; joined += piece.size) {
     at = read_piece(pieces, at, &piece, &kind);
     if (kind != last_kind || kind == NOTE) {
-      emit(c, (tp_text){pieces, joined}, last_kind);
+      emit_piece(c, (tp_text){pieces, joined}, last_kind);
       joined = 0;
       last_kind = kind;
     }
     memmove(pieces + joined, piece.data, piece.size);
   }
-  emit(c, (tp_text){pieces, joined}, last_kind);
+  emit_piece(c, (tp_text){pieces, joined}, last_kind);
 }
 
 static void delta_delivered(tp__message *message) {
@@ -184,8 +184,8 @@ static int64_t time_left_ms(const tp__model_call *c) {
   return left_ns > 0 ? left_ns / TP__NS_PER_MS : 0;
 }
 
-static tp__answer call(tp__attempt *attempt) {
-  tp__model_call *c = of(attempt);
+static tp__answer start_model(tp__attempt *attempt) {
+  tp__model_call *c = model_call_of(attempt);
   tp_token token;
   if (tp__attempt_defer(attempt, &(tp_deferral){.struct_size = sizeof(tp_deferral), .cancel = cancel_model, .ctx = c},
                         &token) != TP_OK) {
@@ -241,7 +241,7 @@ static void fail_as_it_ended(tp__model_call *c) {
           .data;
 }
 
-static void take_response(tp__model_call *c, const tp_model_response *theirs) {
+static void accept_response(tp__model_call *c, const tp_model_response *theirs) {
   tp_model_response in;
   tp_fault fault;
   c->failure = TP_ERR_MODEL;
@@ -263,10 +263,10 @@ static void take_response(tp__model_call *c, const tp_model_response *theirs) {
 }
 
 /* extra: the response; NULL: the model failed. */
-static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
-  tp__model_call *c = of(attempt);
+static void accept_model_answer(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
+  tp__model_call *c = model_call_of(attempt);
   if (extra) {
-    take_response(c, extra);
+    accept_response(c, extra);
   } else {
     c->failure = answer->code ? (tp_status)answer->code : TP_ERR_MODEL;
     c->retryable = answer->retryable;
@@ -276,7 +276,9 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
   attempt->answer = (tp__answer){.kind = answer->kind};
 }
 
-static void abandoned(tp__attempt *attempt) { of(attempt)->failure_message = TP__ABANDONED_REASON; }
+static void note_model_abandoned(tp__attempt *attempt) {
+  model_call_of(attempt)->failure_message = TP__ABANDONED_REASON;
+}
 
 /* It never ran. */
 static tp_status refused_status(tp__model_call *c, tp_reason reason) {
@@ -287,10 +289,10 @@ static tp_status refused_status(tp__model_call *c, tp_reason reason) {
   return closed ? TP_ERR_MODEL : TP_ERR_FULL;
 }
 
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  TP__OWNED(&of(attempt)->turn->strand);
-  TP__ASSERT(of(attempt)->on_end);
-  tp__model_call *c = of(attempt);
+static void settle_model_call(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(&model_call_of(attempt)->turn->strand);
+  TP__ASSERT(model_call_of(attempt)->on_end);
+  tp__model_call *c = model_call_of(attempt);
   tp_status status = TP_OK;
   hold_settled(c);
   if (tp__attempt_is_alone(attempt)) { /* the next request then need not copy the list */
@@ -320,8 +322,8 @@ static void settled(tp__attempt *attempt, tp__attempt_end end) {
   tp__attempt_unref(attempt);
 }
 
-static void release(tp__attempt *attempt) {
-  tp__model_call *c = of(attempt);
+static void free_model_call(tp__attempt *attempt) {
+  tp__model_call *c = model_call_of(attempt);
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
@@ -339,11 +341,11 @@ static void release(tp__attempt *attempt) {
 
 static const tp__attempt_class class = {.what = "model",
                                         .complete_with = "tp_model_complete() or tp_model_fail()",
-                                        .call = call,
-                                        .accept = accept,
-                                        .abandoned = abandoned,
-                                        .settled = settled,
-                                        .release = release};
+                                        .call = start_model,
+                                        .accept = accept_model_answer,
+                                        .abandoned = note_model_abandoned,
+                                        .settled = settle_model_call,
+                                        .release = free_model_call};
 
 tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_session *session, const tp_model *model,
                                    const tp_model_request *request) {
@@ -384,7 +386,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
 static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  tp__answer answer = call(attempt); /* once it has deferred, attempt->answer is the token's */
+  tp__answer answer = start_model(attempt); /* once it has deferred, attempt->answer is the token's */
   if (answer.kind == TP_ANSWER_DEFERRED) {
     tp__attempt_returned(attempt);
     tp__attempt_await(attempt, c->deadline_ns);
@@ -392,7 +394,7 @@ static void start_here(tp__model_call *c) {
   }
   attempt->answer = answer;
   tp__attempt_fini(attempt);
-  settled(attempt, TP__ANSWERED);
+  settle_model_call(attempt, TP__ANSWERED);
 }
 
 static tp_reason offer(tp__model_call *c) {
@@ -437,7 +439,7 @@ static tp_status add_piece(tp_token token, tp_text piece, uint64_t kind, tp_faul
   if (piece.size == 0) return TP_OK;
   tp__attempt *attempt = tp__token_hold(token, &class);
   if (!attempt) return tp__token_refuse(token, &class, fault);
-  tp__model_call *c = of(attempt);
+  tp__model_call *c = model_call_of(attempt);
   tp__mutex_lock(&c->mutex);
   tp_status status = add_piece_locked(c, piece, kind, fault);
   bool push = status == TP_OK && !c->delta_pending;
@@ -463,7 +465,7 @@ tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault) {
 bool tp_model_held(tp_token token) {
   tp__attempt *attempt = tp__token_hold(token, &class);
   if (!attempt) return false;
-  tp_hold *hold = hold_of(of(attempt));
+  tp_hold *hold = hold_of(model_call_of(attempt));
   bool held = hold && tp__a32_load_acquire(&hold->count) > 0;
   tp__token_release(attempt);
   return held;

@@ -42,13 +42,13 @@ bool tp__fill_model_request(tp__drive *d) {
 
 /* ---- what is sent ---- */
 
-static tp_status take_text(tp__made_request *made, const tp_merged *merged, uint32_t field, tp_text *text) {
+static tp_status take_replaced(tp__made_request *made, const tp_merged *merged, uint32_t field, tp_text *text) {
   if (!tp_merged_replaced(merged, field)) return TP_OK;
   return tp__arena_text(&made->arena, tp_merged_text(merged, field), text) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
 /* A name that stays for events and records of the request. */
-static tp_status take_name(tp__drive *d, const tp_merged *merged) {
+static tp_status take_model_name(tp__drive *d, const tp_merged *merged) {
   if (!tp_merged_replaced(merged, TP_FIELD_MODEL)) return TP_OK;
   tp_text name = tp_merged_text(merged, TP_FIELD_MODEL);
   if (name.size > NAME_BYTES_MAX) return TP_ERR_TOO_LARGE;
@@ -60,10 +60,10 @@ static tp_status take_name(tp__drive *d, const tp_merged *merged) {
 static tp_status take_all(tp__drive *d, const tp_merged *merged, const char **ret_what) {
   tp__made_request *made = d->made;
   *ret_what = "model: a name has at most 128 bytes";
-  TP__TRY(take_name(d, merged));
-  TP__TRY(take_text(made, merged, TP_FIELD_FILES, &made->request.files));
-  TP__TRY(take_text(made, merged, TP_FIELD_SYSTEM, &made->request.system));
-  TP__TRY(take_text(made, merged, TP_FIELD_PARAMETERS, &made->request.parameters));
+  TP__TRY(take_model_name(d, merged));
+  TP__TRY(take_replaced(made, merged, TP_FIELD_FILES, &made->request.files));
+  TP__TRY(take_replaced(made, merged, TP_FIELD_SYSTEM, &made->request.system));
+  TP__TRY(take_replaced(made, merged, TP_FIELD_PARAMETERS, &made->request.parameters));
   *ret_what = "messages: none is left";
   if (tp_merged_replaced(merged, TP_FIELD_MESSAGES))
     TP__TRY(tp__made_request_take_messages(made, tp_merged_text(merged, TP_FIELD_MESSAGES)));
@@ -85,24 +85,26 @@ static void mark_tools(const tp__drive *d) {
   }
 }
 
-static void note(tp__drive *d, const char *key, tp_severity severity, tp_text text) {
+static void note_request(tp__drive *d, const char *key, tp_severity severity, tp_text text) {
   tp__drive_note(d, TP_PHASE_MODEL_REQUEST, severity, key, "", text);
 }
 
 static void note_changes(tp__drive *d) {
   const tp__made_request *made = d->made;
   if (made->calls_left_out + made->results_left_out > 0)
-    note(d, "model_request.pairs", TP_SEVERITY_INFO,
-         tp__arena_printf(&d->arena,
-                          "calls and results are sent in pairs: %u calls, %u results and %u messages were left out of "
-                          "the request",
-                          made->calls_left_out, made->results_left_out, made->messages_left_out));
+    note_request(
+        d, "model_request.pairs", TP_SEVERITY_INFO,
+        tp__arena_printf(&d->arena,
+                         "calls and results are sent in pairs: %u calls, %u results and %u messages were left out of "
+                         "the request",
+                         made->calls_left_out, made->results_left_out, made->messages_left_out));
   if (made->ids_unknown + made->tools_unknown > 0)
-    note(d, "model_request.unknown", TP_SEVERITY_WARNING,
-         tp__arena_printf(&d->arena,
-                          "%u messages have the id of no message of the request, and were taken as new; %u tools are "
-                          "none of the request or there twice, and were left out",
-                          made->ids_unknown, made->tools_unknown));
+    note_request(
+        d, "model_request.unknown", TP_SEVERITY_WARNING,
+        tp__arena_printf(&d->arena,
+                         "%u messages have the id of no message of the request, and were taken as new; %u tools are "
+                         "none of the request or there twice, and were left out",
+                         made->ids_unknown, made->tools_unknown));
 }
 
 tp__step tp__then_take_request(tp__drive *d) {

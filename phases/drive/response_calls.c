@@ -6,7 +6,7 @@
 #include "phases/tools/tools.h"
 #include "runtime/exec/exec.h"
 
-static void report(const tp__drive *d, tp_text tool, const char *what) {
+static void report_replacement(const tp__drive *d, tp_text tool, const char *what) {
   tp__report_add(&d->turn->core, TP_LOG_INFO,
                  &(tp__report){.action = "replacement",
                                .phase = TP_PHASE_MODEL_RESPONSE,
@@ -18,13 +18,13 @@ static void report(const tp__drive *d, tp_text tool, const char *what) {
 }
 
 static void report_change(const tp__drive *d, const tp_tool_call *was, const tp_tool_call *is) {
-  if (!tp_text_equal(was->name, is->name)) report(d, was->name, "the call became one of another tool");
+  if (!tp_text_equal(was->name, is->name)) report_replacement(d, was->name, "the call became one of another tool");
   if (was->malformed != is->malformed || !tp_text_equal(was->arguments, is->arguments))
-    report(d, was->name, "the arguments of the call were changed");
+    report_replacement(d, was->name, "the arguments of the call were changed");
 }
 
 /* One map of the value over the call that it names. @return what is wrong with it; NULL: nothing. */
-static const char *read_call(tp_text map, const tp_tool_call *was, tp_tool_call *is) {
+static const char *read_replaced_call(tp_text map, const tp_tool_call *was, tp_tool_call *is) {
   tp_text tool = tp_value_get(map, "tool"), arguments = tp_value_get(map, "arguments");
   *is = *was;
   if (tool.size > 0) {
@@ -39,22 +39,22 @@ static const char *read_call(tp_text map, const tp_tool_call *was, tp_tool_call 
 }
 
 /* The place of the call of this id from `from` on; the count: there is none. */
-static size_t find(const tp__drive *d, tp_text id, size_t from) {
+static size_t find_call(const tp__drive *d, tp_text id, size_t from) {
   while (from < d->call_count && !tp_text_equal(d->calls[from]->id, id)) from++;
   return from;
 }
 
 /* places[i] is that of the call which calls[i] was. */
-static const char *read_calls(const tp__drive *d, tp_text value, tp_tool_call *calls, size_t *places,
-                              size_t *ret_count) {
+static const char *read_replaced_calls(const tp__drive *d, tp_text value, tp_tool_call *calls, size_t *places,
+                                       size_t *ret_count) {
   size_t next = 0, count = 0;
   if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return "calls: it must be an array";
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk); count++) {
     if (tp_value_kind_of(walk.value) != TP_VALUE_MAP) return "calls: each must be a map";
-    next = find(d, tp_value_text(tp_value_get(walk.value, "id")), next);
+    next = find_call(d, tp_value_text(tp_value_get(walk.value, "id")), next);
     if (next == d->call_count) return "calls: each must have the id of a call of the response, once, in their order";
     places[count] = next;
-    const char *wrong = read_call(walk.value, d->calls[next++], &calls[count]);
+    const char *wrong = read_replaced_call(walk.value, d->calls[next++], &calls[count]);
     if (wrong) return wrong;
   }
   *ret_count = count;
@@ -64,7 +64,7 @@ static const char *read_calls(const tp__drive *d, tp_text value, tp_tool_call *c
 static void report_all(const tp__drive *d, const tp_tool_call *calls, const size_t *places, size_t count) {
   for (size_t i = 0, next = 0; i < d->call_count; i++)
     if (next < count && places[next] == i) report_change(d, d->calls[i], &calls[next++]);
-    else report(d, d->calls[i]->name, "the call was dropped");
+    else report_replacement(d, d->calls[i]->name, "the call was dropped");
 }
 
 bool tp__response_take_calls(tp__drive *d, tp_text value, tp_text *ret_why) {
@@ -73,7 +73,7 @@ bool tp__response_take_calls(tp__drive *d, tp_text value, tp_text *ret_why) {
   size_t *places = tp__arena_alloc(&d->arena, (d->call_count + 1) * sizeof *places);
   const tp_tool_call **list = tp__arena_alloc(&d->arena, (d->call_count + 1) * sizeof *list);
   if (!calls || !places || !list || !tp__arena_text(&d->arena, value, &value)) return false;
-  const char *wrong = read_calls(d, value, calls, places, &count);
+  const char *wrong = read_replaced_calls(d, value, calls, places, &count);
   if (wrong) {
     *ret_why = tp_text_of(wrong);
     return true;

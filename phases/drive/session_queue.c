@@ -28,7 +28,7 @@ void tp__session_check_locked(const tp_session *session) {
 #endif
 
 /* By message, so from any thread. */
-static void start(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
+static void start_drive(tp__drive *d) { tp__strand_push(&d->turn->core.strand, &d->start_message); }
 
 static void count_queued(const tp_session *session, uint64_t by) {
   tp__runtime_count(session->runtime, TP__COUNT_QUEUED, by);
@@ -41,13 +41,13 @@ static bool begin_or_wait(tp__drive *drive) {
   const tp_session *session = drive->session;
   bool begins = drive->closing || drive->turn->core.parent ||
                 tp__admission_enter(session->admission, session->tenant_queue, &drive->admission);
-  if (begins) start(drive);
+  if (begins) start_drive(drive);
   return begins;
 }
 
 void tp__drive_release_quota(tp__drive *drive) {
   tp__admission_place *next = tp__admission_leave(drive->session->admission, &drive->admission);
-  if (next) start(TP__CONTAINER(next, tp__drive, admission));
+  if (next) start_drive(TP__CONTAINER(next, tp__drive, admission));
 }
 
 /* Starts it when none runs. @param ret_queued  set when it waits for others. */

@@ -23,12 +23,12 @@ static void show_text(tp__drive *d, uint32_t preview, uint32_t whole, tp_text te
   if (text.size > PREVIEW_BYTES) tp__drive_text(d, whole, beginning(d, text, WHOLE_BYTES));
 }
 
-static void begin(const tp__drive *d, tp_writer *writer) {
+static void begin_fill(const tp__drive *d, tp_writer *writer) {
   tp__value_writer_init(writer, &tp__runtime_blocks(d->turn->core.runtime)->as_allocator);
 }
 
 /* The writer's value goes into the turn's memory. @param ok  whether all was written. */
-static bool finish(tp__drive *d, tp_writer *writer, bool ok, tp_text *ret_value) {
+static bool finish_fill(tp__drive *d, tp_writer *writer, bool ok, tp_text *ret_value) {
   tp_text value;
   ok = ok && tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
   tp__value_writer_fini(writer);
@@ -68,14 +68,14 @@ bool tp__fill_context(tp__drive *d) {
 /* The names of the turn's tools as an array of texts, in the drive's arena. */
 static bool tool_names(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
-  begin(d, writer);
+  begin_fill(d, writer);
   const tp__toolset *tools = d->turn->toolset;
   size_t count = 0;
   for (size_t i = 0; tools && i < tools->count; i++) count += !tools->entries[i].out_of_scope;
   tp_write_array(writer, count);
   for (size_t i = 0; tools && i < tools->count; i++)
     if (!tools->entries[i].out_of_scope) tp_write_string(writer, tools->entries[i].tool->name);
-  return finish(d, writer, true, ret_value);
+  return finish_fill(d, writer, true, ret_value);
 }
 
 bool tp__fill_tool_names(tp__drive *d) {
@@ -93,7 +93,7 @@ bool tp__fill_tools(tp__drive *d) {
 
 /* ---- the request ---- */
 
-static void write_messages(const tp__messages *messages, tp_writer *writer) {
+static void write_past(const tp__messages *messages, tp_writer *writer) {
   for (size_t i = 0; i < messages->count; i++) {
     tp_write_map(writer, 2);
     tp_write_string(writer, "role");
@@ -104,18 +104,18 @@ static void write_messages(const tp__messages *messages, tp_writer *writer) {
 }
 
 /* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
-static bool write_request(tp__drive *d, tp_text *ret_value) {
+static bool write_request_field(tp__drive *d, tp_text *ret_value) {
   const tp__messages *past = &tp__drive_past(d)->list;
   tp_text names;
   tp_writer w, *writer = &w;
   if (!tool_names(d, &names)) return false;
-  begin(d, writer);
+  begin_fill(d, writer);
   bool parameters = d->request.parameters.size > 0, files = d->request.files.size > 0;
   tp_write_map(writer, (size_t)3 + parameters + files);
   tp_write_string(writer, "messages");
   tp_write_array(writer, past->count + d->messages.count);
-  write_messages(past, writer);
-  write_messages(&d->messages, writer);
+  write_past(past, writer);
+  write_past(&d->messages, writer);
   tp_write_string(writer, "tools");
   tp_write_value(writer, names);
   tp_write_string(writer, "model");
@@ -128,12 +128,12 @@ static bool write_request(tp__drive *d, tp_text *ret_value) {
     tp_write_string(writer, "files");
     tp_write_value(writer, d->request.files);
   }
-  return finish(d, writer, true, ret_value);
+  return finish_fill(d, writer, true, ret_value);
 }
 
 bool tp__fill_compiled(tp__drive *d) {
   tp_text request;
-  if (!write_request(d, &request)) return tp__drive_no_memory(d);
+  if (!write_request_field(d, &request)) return tp__drive_no_memory(d);
   tp__drive_text(d, TP_FIELD_SYSTEM, d->system);
   tp__drive_value(d, TP_FIELD_REQUEST, request);
   return true;
@@ -193,7 +193,7 @@ static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_too
 }
 
 /* Tools may have results that are longer than a value may be. */
-static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
+static bool write_tool_result(tp__drive *d, tp_writer *writer, size_t index) {
   tp_text text = d->results[index].text;
   size_t bytes_max = RESULTS_BYTES_MAX / d->call_count;
   if (text.size > bytes_max && !tp__tool_text(&d->arena, text, bytes_max, &text)) return false;
@@ -203,14 +203,14 @@ static bool write_result(tp__drive *d, tp_writer *writer, size_t index) {
 
 static bool write_calls(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
-  begin(d, writer);
+  begin_fill(d, writer);
   tp_write_array(writer, d->call_count);
   bool ok = true;
   for (size_t i = 0; ok && i < d->call_count; i++) {
-    if (d->results) ok = write_result(d, writer, i);
+    if (d->results) ok = write_tool_result(d, writer, i);
     else write_call(writer, d->calls[i], NULL, (tp_text){NULL, 0}, 0);
   }
-  return finish(d, writer, ok, ret_value);
+  return finish_fill(d, writer, ok, ret_value);
 }
 
 /* Before the dispatch: without results. */
@@ -259,7 +259,7 @@ bool tp__fill_error(tp__drive *d) {
 /* How each call of the turn ended, in call order. */
 static bool tool_events(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
-  begin(d, writer);
+  begin_fill(d, writer);
   tp_write_array(writer, d->tool_event_count);
   for (size_t i = 0; i < d->messages.count && d->tool_event_count > 0; i++) {
     const tp_message *message = d->messages.items[i];
@@ -270,7 +270,7 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
     tp_write_string(writer, "is_error");
     tp_write_bool(writer, message->is_error);
   }
-  return finish(d, writer, true, ret_value);
+  return finish_fill(d, writer, true, ret_value);
 }
 
 /* A turn whose process dies from here on may come to turn.post_turn once more: its jobs have the same keys then. */

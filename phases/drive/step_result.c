@@ -94,14 +94,14 @@ tp__step tp__then_take_response(tp__drive *d) {
 }
 
 /* A provider that paused (tools of its own take long) goes on where it stopped when it gets its answer back. */
-static bool goes_on(tp__drive *d) {
+static bool resumes_pause(tp__drive *d) {
   if (d->finish != TP_FINISH_PAUSE || d->pauses == PAUSES_MAX) return false;
   d->pauses++;
   return true;
 }
 
 tp__step tp__then_tools_or_stop(tp__drive *d) {
-  if (d->call_count == 0 && goes_on(d)) return TP__STEP_MODEL_PRE; /* the paused answer is the last message */
+  if (d->call_count == 0 && resumes_pause(d)) return TP__STEP_MODEL_PRE; /* the paused answer is the last message */
   bool is_steered = tp__added_waits(d) && !TP__BUG(TP__BUG_MESSAGE_LEFT);
   if (d->call_count == 0) return is_steered ? TP__STEP_ADDED : tp__then_check_answer(d);
   return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;

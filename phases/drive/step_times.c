@@ -7,7 +7,7 @@
 
 enum { STEPS_FIRST = 8, STEPS_MAX = 1024 };
 
-static bool reserve(tp__drive *d) {
+static bool reserve_step(tp__drive *d) {
   if (d->step_count < d->step_capacity) return true;
   if (d->step_count == STEPS_MAX) return false;
   uint32_t capacity = d->step_capacity ? 2 * d->step_capacity : STEPS_FIRST;
@@ -29,9 +29,9 @@ static tp_text redact_name(tp__drive *d, tp_text name) {
   return tp__arena_text(&d->arena, redacted, &copy) ? copy : (tp_text){NULL, 0};
 }
 
-static void add(tp__drive *d, const tp_turn_step *step) {
+static void add_turn_step(tp__drive *d, const tp_turn_step *step) {
   if (!tp__runtime_store(d->session->runtime)->turn_record) return; /* there is no record to put it in */
-  if (!reserve(d)) {
+  if (!reserve_step(d)) {
     d->steps_dropped++;
     return;
   }
@@ -40,34 +40,34 @@ static void add(tp__drive *d, const tp_turn_step *step) {
 }
 
 void tp__drive_note_step(tp__drive *d, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome) {
-  add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
-                         .started_ns = started_ns,
-                         .ended_ns = ended_ns,
-                         .kind = kind,
-                         .outcome = outcome});
+  add_turn_step(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                                   .started_ns = started_ns,
+                                   .ended_ns = ended_ns,
+                                   .kind = kind,
+                                   .outcome = outcome});
 }
 
 void tp__drive_note_request(tp__drive *d, tp_text model, int64_t started_ns, int64_t ended_ns, tp_status outcome) {
-  add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
-                         .started_ns = started_ns,
-                         .ended_ns = ended_ns,
-                         .kind = TP_STEP_MODEL,
-                         .round = d->iterations + 1,
-                         .outcome = outcome,
-                         .name = model});
+  add_turn_step(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                                   .started_ns = started_ns,
+                                   .ended_ns = ended_ns,
+                                   .kind = TP_STEP_MODEL,
+                                   .round = d->iterations + 1,
+                                   .outcome = outcome,
+                                   .name = model});
 }
 
 void tp__drive_note_call(tp__drive *d, const tp_tool_result *result, uint32_t place, int64_t started_ns,
                          int64_t settled_ns) {
   int64_t begin_ns = result->started ? started_ns : settled_ns;
-  add(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
-                         .started_ns = begin_ns,
-                         .ended_ns = begin_ns + (result->started ? result->duration_ns : 0),
-                         .kind = TP_STEP_TOOL,
-                         .round = d->iterations,
-                         .place = place,
-                         .outcome = (int32_t)result->kind,
-                         .name = result->name});
+  add_turn_step(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
+                                   .started_ns = begin_ns,
+                                   .ended_ns = begin_ns + (result->started ? result->duration_ns : 0),
+                                   .kind = TP_STEP_TOOL,
+                                   .round = d->iterations,
+                                   .place = place,
+                                   .outcome = (int32_t)result->kind,
+                                   .name = result->name});
 }
 
 bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step) {

@@ -44,7 +44,7 @@ void tp__drive_load_failed(tp__drive *d, const tp__host_call *call, tp_status st
   tp__drive_stop(d, d->turn->core.is_cancelled ? TP_TURN_CANCELLED : TP_TURN_FAILED, status, reason);
 }
 
-static void begin_turn(tp__drive *d) {
+static void begin_drive(tp__drive *d) {
   d->left_until_ns = 0;
   if (tp__known_turn_answer(d)) return;
   tp__drive_go(d, d->session->started ? TP__STEP_INTAKE : TP__STEP_SESSION_START);
@@ -157,7 +157,7 @@ static void load_ended(tp__host_call *call, tp_status status) {
   tp__drive_loaded(d, status);
   d->busy_until_ns = 0;
   if (status == TP_OK) status = take_loaded(d, call);
-  if (status == TP_OK) begin_turn(d);
+  if (status == TP_OK) begin_drive(d);
   else tp__drive_load_failed(d, call, status);
 }
 
@@ -183,7 +183,7 @@ void tp__step_load(tp__drive *d) {
                    tp__arena_printf(&d->arena, "the history was not loaded: %s", left_call));
     return;
   }
-  if (!tp__session_has_history(d->session) || (d->session->started && !shared)) begin_turn(d);
+  if (!tp__session_has_history(d->session) || (d->session->started && !shared)) begin_drive(d);
   else tp__drive_load(d, shared, load_ended);
 }
 

@@ -89,19 +89,19 @@ static bool stopped_by_phase(tp__drive *d) {
 
 /* ---- payloads and reminders ---- */
 
-static void put(tp__drive *d, tp_field field) {
+static void put_field(tp__drive *d, tp_field field) {
   assert(d->field_count < TP__DRIVE_FIELDS_MAX);
   d->fields[d->field_count++] = field;
 }
 
 void tp__drive_text(tp__drive *d, uint32_t field, tp_text text) {
-  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = text});
+  put_field(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = text});
 }
 void tp__drive_int(tp__drive *d, uint32_t field, int64_t number) {
-  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number});
+  put_field(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number});
 }
 void tp__drive_value(tp__drive *d, uint32_t field, tp_text value) {
-  put(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_VALUE, .text = value});
+  put_field(d, (tp_field){.id = field, .kind = TP_FIELD_KIND_VALUE, .text = value});
 }
 
 void tp__drive_diagnose(tp__drive *d, uint32_t phase, tp_severity severity, tp_text key, const char *subscription,

@@ -10,7 +10,7 @@ enum { ATTEMPTS = 3 };
 /* ---- the schema ---- */
 
 /* @param ret_value  in the turn's memory. */
-static tp_status decode(tp__drive *d, tp_text json, tp_text *ret_value, tp_fault *fault) {
+static tp_status decode_json(tp__drive *d, tp_text json, tp_text *ret_value, tp_fault *fault) {
   tp_writer writer;
   tp_text value;
   tp__value_writer_init(&writer, d->arena.allocator);
@@ -26,7 +26,7 @@ tp_status tp__structured_take(tp__drive *d, const char *schema_json, tp_fault *f
   tp_fault why = {.code = TP_OK};
   TP__ASSERT(!s->schema);
   if (!schema_json) return TP_OK;
-  tp_status status = decode(d, tp_text_of(schema_json), &s->source, &why);
+  tp_status status = decode_json(d, tp_text_of(schema_json), &s->source, &why);
   if (status == TP_OK) status = tp__schema_check_any(s->source, d->arena.allocator, NULL, &why);
   if (status == TP_OK) status = tp__schema_compile(s->source, &d->arena, &s->schema);
   if (status == TP_OK && !tp__arena_text(&d->arena, tp_text_of(schema_json), &s->source_json))
@@ -51,11 +51,11 @@ tp_text tp__structured_system(tp__drive *d) {
 
 /* ---- the answer ---- */
 
-static bool is_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
+static bool is_json_space(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 
-static tp_text trim(tp_text text) {
-  while (text.size > 0 && is_space(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
-  while (text.size > 0 && is_space(text.data[text.size - 1])) text.size--;
+static tp_text trim_json(tp_text text) {
+  while (text.size > 0 && is_json_space(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
+  while (text.size > 0 && is_json_space(text.data[text.size - 1])) text.size--;
   return text;
 }
 
@@ -63,12 +63,12 @@ static tp_text trim(tp_text text) {
 static tp_text without_fence(tp_text text) {
   static const char fence[] = "```";
   enum { FENCE = sizeof fence - 1 };
-  text = trim(text);
+  text = trim_json(text);
   bool is_fenced = text.size > 2 * (size_t)FENCE && memcmp(text.data, fence, FENCE) == 0 &&
                    memcmp(text.data + text.size - FENCE, fence, FENCE) == 0;
   const char *line_end = is_fenced ? memchr(text.data, '\n', text.size - FENCE) : NULL;
   if (!line_end) return text;
-  return trim((tp_text){line_end + 1, (size_t)(text.data + text.size - FENCE - line_end - 1)});
+  return trim_json((tp_text){line_end + 1, (size_t)(text.data + text.size - FENCE - line_end - 1)});
 }
 
 /* What no further request would change. */
@@ -85,7 +85,7 @@ static const char *words_of(tp_finish finish) {
   }
 }
 
-static tp__step fail(tp__drive *d, tp_text reason) {
+static tp__step fail_structured(tp__drive *d, tp_text reason) {
   tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_BAD_ANSWER,
                  reason.data ? reason : tp_text_of(tp_status_text(TP_ERR_BAD_ANSWER)));
   return TP__STEP_NONE;
@@ -95,8 +95,9 @@ static tp__step fail(tp__drive *d, tp_text reason) {
 static tp__step ask_again(tp__drive *d, const char *why) {
   uint32_t attempts = d->request.answer_attempts ? d->request.answer_attempts : ATTEMPTS;
   if (++d->structured.misses >= attempts)
-    return fail(d, tp__arena_printf(&d->arena, "the answer does not fit the schema of the turn: %s (%u of %u answers)",
-                                    why, d->structured.misses, attempts));
+    return fail_structured(
+        d, tp__arena_printf(&d->arena, "the answer does not fit the schema of the turn: %s (%u of %u answers)", why,
+                            d->structured.misses, attempts));
   tp_message message = {.role = TP_ROLE_USER,
                         .turn_id = d->turn->core.ids[TP_ID_TURN],
                         .text = tp__arena_printf(&d->arena,
@@ -112,11 +113,11 @@ static tp__step ask_again(tp__drive *d, const char *why) {
 }
 
 /* @param ret_why  of one that does not fit; NULL: no memory. */
-static tp_status read_answer(tp__drive *d, char misfit[TP__SCHEMA_MESSAGE_SIZE], const char **ret_why) {
+static tp_status read_structured(tp__drive *d, char misfit[TP__SCHEMA_MESSAGE_SIZE], const char **ret_why) {
   tp__structured *s = &d->structured;
   tp_fault fault = {.code = TP_OK};
   tp_text json = without_fence(d->response_text), value = {NULL, 0};
-  tp_status status = decode(d, json, &value, &fault);
+  tp_status status = decode_json(d, json, &value, &fault);
   *ret_why = misfit;
   if (status == TP_OK) status = tp__schema_validate_value(s->schema, "answer", value, misfit, TP__SCHEMA_MESSAGE_SIZE);
   else
@@ -131,7 +132,7 @@ static tp_status read_answer(tp__drive *d, char misfit[TP__SCHEMA_MESSAGE_SIZE],
 tp_status tp__structured_read(tp__drive *d) {
   char misfit[TP__SCHEMA_MESSAGE_SIZE];
   const char *why;
-  return d->structured.schema ? read_answer(d, misfit, &why) : TP_OK;
+  return d->structured.schema ? read_structured(d, misfit, &why) : TP_OK;
 }
 
 tp__step tp__then_check_answer(tp__drive *d) {
@@ -139,8 +140,8 @@ tp__step tp__then_check_answer(tp__drive *d) {
   const char *why;
   if (!d->structured.schema) return TP__STEP_TURN_STOP;
   const char *words = words_of(d->finish);
-  if (words) return fail(d, tp_text_of(words));
-  tp_status status = read_answer(d, misfit, &why);
+  if (words) return fail_structured(d, tp_text_of(words));
+  tp_status status = read_structured(d, misfit, &why);
   if (status == TP_ERR_NO_MEMORY) {
     (void)tp__drive_no_memory(d);
     return TP__STEP_NONE;

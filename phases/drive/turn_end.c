@@ -81,7 +81,7 @@ static void report_end(tp__drive *d) {
   tp__ends_put(&ends);
 }
 
-static void end_turn(tp__drive *d) {
+static void end_drive(tp__drive *d) {
   if (d->done) *d->done = true;
   tp__turn_over(d->turn);
 }
@@ -97,7 +97,7 @@ static void end_step(tp__drive *d) {
   report_end(d); /* before the next one starts: ends are reported in the order of the turns */
   bool last = tp__session_next(session);
   tp__drive_release_quota(d); /* after it: the session's next turn waits like the others */
-  end_turn(d);
+  end_drive(d);
   if (last) tp__session_over(session);
 }
 
@@ -115,7 +115,7 @@ void tp__step_end(tp__drive *d) {
 void tp__drive_end_unbegun(tp__drive *d) {
   tp_session *session = d->session;
   report_end(d);
-  end_turn(d);
+  end_drive(d);
   tp__session_left(session);
 }
 
@@ -124,7 +124,7 @@ void tp__drive_end_unadmitted(tp__drive *d) {
   if (d->on_end || d->submission) tp__session_ending(session);
   report_end(d);
   bool last = tp__session_next(session);
-  end_turn(d);
+  end_drive(d);
   if (last) tp__session_over(session);
 }
 

@@ -58,7 +58,7 @@ static tp_status run_once(tp_runtime *runtime, const tp_model *model, const char
 }
 
 /* What both functions refuse before anything was made. */
-static tp_status check(tp_runtime *runtime, const char *what, const char *answer, size_t size, tp_fault *fault) {
+static tp_status check_once(tp_runtime *runtime, const char *what, const char *answer, size_t size, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__may_block(runtime, fault, what));
   if (!answer || size == 0) return tp__fail(fault, TP_ERR_USAGE, NULL, "%s needs an answer of at least 1 byte", what);
@@ -67,7 +67,7 @@ static tp_status check(tp_runtime *runtime, const char *what, const char *answer
 
 tp_status tp_turn_once(tp_runtime *runtime, const tp_model *model, const char *text, char *answer, size_t size,
                        tp_fault *fault) {
-  TP__TRY(check(runtime, "tp_turn_once", answer, size, fault));
+  TP__TRY(check_once(runtime, "tp_turn_once", answer, size, fault));
   if (!model) return tp__fail_null(fault, "model");
   tp_model kept;
   TP__TRY(tp__options_read(&kept, sizeof kept, model, "tp_model", fault));
@@ -78,7 +78,7 @@ tp_status tp_turn_once(tp_runtime *runtime, const tp_model *model, const char *t
 
 tp_status tp_script_play(tp_runtime *runtime, const char *script, const char *text, char *answer, size_t size,
                          tp_fault *fault) {
-  TP__TRY(check(runtime, "tp_script_play", answer, size, fault));
+  TP__TRY(check_once(runtime, "tp_script_play", answer, size, fault));
   tp_model *model;
   TP__TRY(tp_script_model_decode(script, &model, fault));
   bool taken = false;

@@ -53,7 +53,7 @@ const char *tp__kind_name(uint32_t kind) {
 
 /* ---- checking ---- */
 
-static tp_status refuse(tp_fault *fault, const tp_contribution *in, const char *field, const char *why) {
+static tp_status refuse_contribution(tp_fault *fault, const tp_contribution *in, const char *field, const char *why) {
   return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s %s", tp__kind_name(in->kind), field, why);
 }
 
@@ -71,7 +71,8 @@ static tp_status check_name(const tp_contribution *in, size_t index, tp_fault *f
   if (text->size > bytes_max)
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s: %s has %zu bytes, and may have %zu", tp__kind_name(in->kind),
                     texts[index].name, text->size, bytes_max);
-  if (has_control(*text)) return refuse(fault, in, texts[index].name, "holds control bytes or line breaks");
+  if (has_control(*text))
+    return refuse_contribution(fault, in, texts[index].name, "holds control bytes or line breaks");
   return TP_OK;
 }
 
@@ -85,11 +86,12 @@ static tp_status check_encoded(const tp_allocator *allocator, const tp_contribut
                   tp__kind_name(in->kind), texts[index].name, why.message);
 }
 
-static tp_status check_text(const tp_allocator *allocator, const tp_contribution *in, size_t index, tp_fault *fault) {
+static tp_status check_text_at(const tp_allocator *allocator, const tp_contribution *in, size_t index,
+                               tp_fault *fault) {
   const tp_text *text = text_at(in, index);
-  if (text->size && !text->data) return refuse(fault, in, texts[index].name, "has a size but no bytes");
+  if (text->size && !text->data) return refuse_contribution(fault, in, texts[index].name, "has a size but no bytes");
   if (text->size == 0 && (kinds[in->kind].needs & texts[index].bit)) {
-    return refuse(fault, in, texts[index].name, "is missing");
+    return refuse_contribution(fault, in, texts[index].name, "is missing");
   }
   if (texts[index].form == ENCODED) return check_encoded(allocator, in, index, fault);
   size_t at;
@@ -103,7 +105,7 @@ static tp_status check_text(const tp_allocator *allocator, const tp_contribution
 static tp_status check_policy(const tp_contribution *in, tp_fault *fault) {
   if (!tp_text_is(in->domain, "tool")) return TP_OK;
   if (tp_text_is(in->text, "deny") || tp_text_is(in->text, "ask") || tp_text_is(in->text, "allow")) return TP_OK;
-  return refuse(fault, in, "text", "must be deny, ask or allow in the domain tool");
+  return refuse_contribution(fault, in, "text", "must be deny, ask or allow in the domain tool");
 }
 
 /* The codes of the seed documents have ABILITY_ in front; both forms are one. */
@@ -148,13 +150,15 @@ static tp_verdict verdict(const tp_contribution *contribution, tp_text *ret_reas
 
 static tp_status check_signal(uint32_t phase, const tp_contribution *in, tp_fault *fault) {
   tp_verdict ignored;
-  if (in->text.size && in->value.size) return refuse(fault, in, "payload", "is given twice, as text and as value");
+  if (in->text.size && in->value.size)
+    return refuse_contribution(fault, in, "payload", "is given twice, as text and as value");
   if (tp_signal_verdict(in->domain, in->key, in->value, &ignored) != TP_OK)
-    return refuse(fault, in, "key", "is no code of this kind of signal");
+    return refuse_contribution(fault, in, "key", "is no code of this kind of signal");
   /* Without a phase it is enough that the signal has a place somewhere, as in the phases of a host. */
   if (tp__phase_takes_signal(phase == TP_PHASE_NONE ? (uint32_t)TP_PHASE_HOST : phase, in->domain)) return TP_OK;
   bool known = phase == TP_PHASE_NONE;
-  return refuse(fault, in, "domain", known ? "is no kind of signal" : "is no kind of signal of this phase");
+  return refuse_contribution(fault, in, "domain",
+                             known ? "is no kind of signal" : "is no kind of signal of this phase");
 }
 
 static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
@@ -163,7 +167,7 @@ static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
   for (tp_value_walk walk = {0}; texts_only && tp_value_next(in->sources, &walk);) {
     texts_only = tp_value_kind_of(walk.value) == TP_VALUE_TEXT;
   }
-  return texts_only ? TP_OK : refuse(fault, in, "sources", "must be an array of texts");
+  return texts_only ? TP_OK : refuse_contribution(fault, in, "sources", "must be an array of texts");
 }
 
 /* The tool at index of a bundle, whose struct may be older or newer than ours. */
@@ -208,7 +212,8 @@ static tp_status check_schema(const tp_allocator *allocator, const tp_tool *tool
 
 static tp_status check_tool(const tp_contribution *in, const tp_tool *tool, tp_fault *fault) {
   if (!tp__id_valid(tool->name)) {
-    return refuse(fault, in, "a tool's name", "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
+    return refuse_contribution(fault, in, "a tool's name",
+                               "must be 1 to 128 bytes of UTF-8 without white space and control bytes");
   }
   const char *flaw = tool_flaw(tool);
   if (flaw) return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s%s", tool->name, flaw);
@@ -230,9 +235,9 @@ static tp_status check_tool(const tp_contribution *in, const tp_tool *tool, tp_f
 }
 
 static tp_status check_tools(const tp_contribution *in, tp_fault *fault) {
-  if (in->tool_count > TP__BUNDLE_TOOLS_MAX) return refuse(fault, in, "tools", "are more than 1024");
+  if (in->tool_count > TP__BUNDLE_TOOLS_MAX) return refuse_contribution(fault, in, "tools", "are more than 1024");
   if (in->tool_count == 0) return TP_OK;
-  if (!in->tools) return refuse(fault, in, "tools", "are missing");
+  if (!in->tools) return refuse_contribution(fault, in, "tools", "are missing");
   for (size_t i = 0; i < in->tool_count; i++) {
     tp_tool tool, before;
     TP__TRY(tool_read(in, i, &tool, fault));
@@ -246,16 +251,17 @@ static tp_status check_tools(const tp_contribution *in, tp_fault *fault) {
   return TP_OK;
 }
 
-static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in, tp_fault *fault) {
+static tp_status check_contribution(const tp_allocator *allocator, uint32_t phase, const tp_contribution *in,
+                                    tp_fault *fault) {
   if (in->kind >= TP_CONTRIBUTION_COUNT || !kinds[in->kind].name) {
     return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%u is no kind of contribution", (unsigned)in->kind);
   }
   uint32_t uses = kinds[in->kind].uses;
   for (size_t i = 0; i < TEXT_COUNT; i++) {
-    if (uses & texts[i].bit) TP__TRY(check_text(allocator, in, i, fault));
+    if (uses & texts[i].bit) TP__TRY(check_text_at(allocator, in, i, fault));
   }
   bool severe = (unsigned)in->severity > TP_SEVERITY_ERROR;
-  if ((uses & SEVERITY) && severe) return refuse(fault, in, "severity", "is none of ours");
+  if ((uses & SEVERITY) && severe) return refuse_contribution(fault, in, "severity", "is none of ours");
   switch (in->kind) {
     case TP_CONTRIBUTION_POLICY:
       return check_policy(in, fault);
@@ -271,7 +277,7 @@ static tp_status check(const tp_allocator *allocator, uint32_t phase, const tp_c
 }
 
 /* One of our size, which *in leads to afterwards. */
-static tp_status read_struct(const tp_contribution **in, tp_contribution *whole, tp_fault *fault) {
+static tp_status read_whole(const tp_contribution **in, tp_contribution *whole, tp_fault *fault) {
   if ((*in)->struct_size == sizeof **in) return TP_OK;
   TP__TRY(tp__options_read(whole, sizeof *whole, *in, "tp_contribution", fault));
   *in = whole;
@@ -283,8 +289,8 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
   tp_allocator ours = tp__allocator_of(allocator);
   tp_contribution whole;
   tp_tool tool;
-  TP__TRY(read_struct(&in, &whole, fault));
-  TP__TRY(check(&ours, phase, in, fault));
+  TP__TRY(read_whole(&in, &whole, fault));
+  TP__TRY(check_contribution(&ours, phase, in, fault));
   for (size_t i = 0; in->kind == TP_CONTRIBUTION_TOOL_BUNDLE && i < in->tool_count; i++) {
     TP__TRY(tool_read(in, i, &tool, fault));
     TP__TRY(check_schema(&ours, &tool, fault));
@@ -372,9 +378,9 @@ tp_status tp__contribution_copy(tp__arena *arena, const tp_contribution *in, tp_
 tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__closure_home *home,
                                 const tp_contribution *in, tp_contribution *out, tp_fault *fault) {
   tp_contribution whole;
-  TP__TRY(read_struct(&in, &whole, fault));
+  TP__TRY(read_whole(&in, &whole, fault));
   tp_allocator allocator = tp__allocator_of(arena->allocator);
-  TP__TRY(check(&allocator, phase, in, fault));
+  TP__TRY(check_contribution(&allocator, phase, in, fault));
   uint32_t uses = kinds[in->kind].uses;
   tp_contribution copy = {.struct_size = sizeof copy, .kind = in->kind};
   if (uses & WEIGHT) copy.weight = in->weight;
@@ -391,7 +397,7 @@ tp_status tp__contribution_take(tp__arena *arena, uint32_t phase, const tp__clos
 static void discard(const tp_contribution *in) {
   tp_contribution whole;
   tp_tool tool;
-  if (!in || read_struct(&in, &whole, NULL) != TP_OK || in->kind != TP_CONTRIBUTION_TOOL_BUNDLE || !in->tools) return;
+  if (!in || read_whole(&in, &whole, NULL) != TP_OK || in->kind != TP_CONTRIBUTION_TOOL_BUNDLE || !in->tools) return;
   for (size_t i = 0; i < in->tool_count; i++)
     if (tool_read(in, i, &tool, NULL) == TP_OK && tool.destroy) tool.destroy(tool.ctx);
 }

@@ -25,7 +25,7 @@ static uint32_t char_at(tp_text text, size_t at, size_t *ret_size) {
   return *ret_size == size ? point : bytes[0];
 }
 
-static bool is_blank(uint32_t point) { return point <= ' ' || point == 0x7F; }
+static bool is_blank_point(uint32_t point) { return point <= ' ' || point == 0x7F; }
 
 /* What stands for an ASCII character: by letter case, or by Unicode's compatibility. */
 static uint32_t fold(uint32_t point) {
@@ -74,7 +74,7 @@ static bool has_rest(tp_text text, size_t at, const char *name, size_t begun) {
     size_t size;
     uint32_t point = fold(char_at(text, at, &size));
     at += size;
-    if (is_blank(point)) continue;
+    if (is_blank_point(point)) continue;
     if (point == '/' && r.alike[0] != DEAD) memset(r.alike + 1, DEAD, r.size);
     else if (point < 0x80) read_ours(&r, name, point);
     else read_other(&r);
@@ -85,13 +85,13 @@ static bool has_rest(tp_text text, size_t at, const char *name, size_t begun) {
 }
 
 /* Whether the text has the name there, after any slashes, or ends before it could differ. */
-static bool has_name(tp_text text, size_t at, const char *name) {
+static bool has_frame_name(tp_text text, size_t at, const char *name) {
   for (size_t begun = 0; at < text.size;) {
     size_t size;
     uint32_t point = fold(char_at(text, at, &size));
     if (point >= 0x80) return has_rest(text, at, name, begun);
     at += size;
-    if (is_blank(point) || (point == '/' && begun == 0)) continue;
+    if (is_blank_point(point) || (point == '/' && begun == 0)) continue;
     if (point != (unsigned char)name[begun]) return false;
     if (!name[++begun]) return true;
   }
@@ -100,7 +100,7 @@ static bool has_name(tp_text text, size_t at, const char *name) {
 
 static bool is_tag(tp_text text, size_t open) {
   for (size_t i = 0; i < TAG_COUNT; i++)
-    if (has_name(text, open + 1, tags[i])) return true;
+    if (has_frame_name(text, open + 1, tags[i])) return true;
   return false;
 }
 

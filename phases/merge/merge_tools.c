@@ -81,7 +81,7 @@ static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merg
   return TP_OK;
 }
 
-static tp_status settle(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
+static tp_status settle_conflict(tp__merge_state *state, const tp__merged_item *first, tp__merged_item *again) {
   const char *name = again->entry.contribution->tools[0]->name;
   if (strcmp(first->entry.owner, again->entry.owner) != 0) {
     return tp__fail(
@@ -107,7 +107,7 @@ tp_status tp__merge_tools(tp__merge_state *state, tp__merge_list *list) {
   tp__merge_squeeze(list);
   for (size_t i = 0; i < list->count; i++) TP__TRY(leave_out_flawed(state, &list->items[i]));
   TP__TRY(split(state, list, &tools));
-  TP__TRY(tp__merge_equals(state, &tools, tp__compare_key, settle, &sorted));
+  TP__TRY(tp__merge_equals(state, &tools, tp__compare_key, settle_conflict, &sorted));
   for (size_t i = 0, at = 0; i < list->count; i++) {
     size_t count = list->items[i].entry.contribution->tool_count;
     TP__TRY(reduce(state, &list->items[i], was_dropped, tools.items + at));

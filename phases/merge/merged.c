@@ -47,7 +47,7 @@ static tp_status write_value(tp_writer *writer, tp_text value) {
   return TP_OK;
 }
 
-static void write_pair(tp_writer *writer, const char *key, tp_text text) {
+static void write_text_pair(tp_writer *writer, const char *key, tp_text text) {
   tp_write_string(writer, key);
   tp_write_text(writer, text);
 }
@@ -60,11 +60,11 @@ static void write_number(tp_writer *writer, const char *key, int64_t number) {
 /* All of a tool but its addresses, which differ from process to process. */
 static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
   tp_write_map(writer, 9);
-  write_pair(writer, "description", tp_text_of(tool->description));
+  write_text_pair(writer, "description", tp_text_of(tool->description));
   write_number(writer, "idempotent", tool->idempotent);
   write_number(writer, "limit_ms", tool->limit_ms);
   write_number(writer, "max_concurrent", tool->max_concurrent);
-  write_pair(writer, "name", tp_text_of(tool->name));
+  write_text_pair(writer, "name", tp_text_of(tool->name));
   write_number(writer, "parts_bytes_max", tool->parts_bytes_max);
   write_number(writer, "placement", tool->placement);
   write_number(writer, "result_bytes_max", tool->result_bytes_max);
@@ -72,7 +72,7 @@ static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
   return write_value(writer, tool->schema);
 }
 
-static tp_status write_tools(tp_writer *writer, const tp_contribution *contribution) {
+static tp_status write_merged_tools(tp_writer *writer, const tp_contribution *contribution) {
   tp_write_array(writer, contribution->tool_count);
   for (uint32_t i = 0; i < contribution->tool_count; i++) TP__TRY(write_tool(writer, contribution->tools[i]));
   return TP_OK;
@@ -82,19 +82,19 @@ static tp_status write_entry(tp_writer *writer, const tp_merged_entry *entry) {
   const tp_contribution *contribution = entry->contribution;
   tp_write_map(writer, 14);
   write_number(writer, "attempt", entry->attempt);
-  write_pair(writer, "domain", contribution->domain);
-  write_pair(writer, "key", contribution->key);
-  write_pair(writer, "kind", tp_text_of(tp__kind_name(contribution->kind)));
-  write_pair(writer, "owner", tp_text_of(entry->owner));
+  write_text_pair(writer, "domain", contribution->domain);
+  write_text_pair(writer, "key", contribution->key);
+  write_text_pair(writer, "kind", tp_text_of(tp__kind_name(contribution->kind)));
+  write_text_pair(writer, "owner", tp_text_of(entry->owner));
   write_number(writer, "severity", contribution->severity);
-  write_pair(writer, "short_text", contribution->short_text);
+  write_text_pair(writer, "short_text", contribution->short_text);
   tp_write_string(writer, "sources");
   TP__TRY(write_value(writer, contribution->sources));
-  write_pair(writer, "subscription", tp_text_of(entry->subscription));
-  write_pair(writer, "text", contribution->text);
-  write_pair(writer, "title", contribution->title);
+  write_text_pair(writer, "subscription", tp_text_of(entry->subscription));
+  write_text_pair(writer, "text", contribution->text);
+  write_text_pair(writer, "title", contribution->title);
   tp_write_string(writer, "tools");
-  TP__TRY(write_tools(writer, contribution));
+  TP__TRY(write_merged_tools(writer, contribution));
   tp_write_string(writer, "value");
   TP__TRY(write_value(writer, contribution->value));
   write_number(writer, "weight", contribution->weight);

@@ -50,14 +50,14 @@ static uint32_t code_point_at(tp_text text, size_t *at) {
 
 static bool is_next(const reader *r, char byte) { return r->at < r->source.size && r->source.data[r->at] == byte; }
 
-static bool take(reader *r, const char *words) {
+static bool take_literal(reader *r, const char *words) {
   tp_text wanted = tp_text_of(words);
   if (r->source.size - r->at < wanted.size || memcmp(r->source.data + r->at, words, wanted.size) != 0) return false;
   r->at += wanted.size;
   return true;
 }
 
-static bool put(reader *r, place one) {
+static bool put_place(reader *r, place one) {
   if (r->place_count == PLACES_MAX) return false;
   r->places[r->place_count++] = one;
   return true;
@@ -66,7 +66,7 @@ static bool put(reader *r, place one) {
 /* Before the places from `at` on. */
 static bool insert(reader *r, uint32_t at, place one) {
   TP__ASSERT(at <= r->place_count);
-  if (!put(r, one)) return false;
+  if (!put_place(r, one)) return false;
   memmove(&r->places[at + 1], &r->places[at], (r->place_count - 1 - at) * sizeof one);
   r->places[at] = one;
   return true;
@@ -116,7 +116,7 @@ static bool take_class(reader *r, bool *ret_ok) {
 
 /* count digits, or those before a brace. */
 static bool take_hex(reader *r, int count, uint32_t *ret_point) {
-  bool in_braces = count == 4 && take(r, "{");
+  bool in_braces = count == 4 && take_literal(r, "{");
   uint32_t point = 0;
   int digits_read = 0;
   for (; r->at < r->source.size && digits_read < (in_braces ? 6 : count); digits_read++, r->at++) {
@@ -125,7 +125,7 @@ static bool take_hex(reader *r, int count, uint32_t *ret_point) {
     point = point << 4 | (uint32_t)digit;
   }
   *ret_point = point;
-  if (in_braces) return digits_read > 0 && point <= LAST_CODE_POINT && take(r, "}");
+  if (in_braces) return digits_read > 0 && point <= LAST_CODE_POINT && take_literal(r, "}");
   return digits_read == count;
 }
 
@@ -135,7 +135,7 @@ static bool take_unicode(reader *r, uint32_t *ret_point) {
   if (!take_hex(r, 4, ret_point)) return false;
   size_t after = r->at;
   if (*ret_point < 0xD800 || *ret_point > 0xDBFF) return true;
-  if (take(r, "\\u") && take_hex(r, 4, &low) && low >= 0xDC00 && low <= 0xDFFF)
+  if (take_literal(r, "\\u") && take_hex(r, 4, &low) && low >= 0xDC00 && low <= 0xDFFF)
     *ret_point = 0x10000 + ((*ret_point - 0xD800) << 10) + (low - 0xDC00);
   else r->at = after;
   return true;
@@ -152,8 +152,8 @@ static bool take_escape(reader *r, uint32_t *ret_point) {
     *ret_point = (unsigned char)meant[found - letters];
     return letter != '0' || r->at == r->source.size || tp__hex_digit(r->source.data[r->at]) < 0;
   }
-  if (take(r, "x")) return take_hex(r, 2, ret_point);
-  if (take(r, "u")) return take_unicode(r, ret_point);
+  if (take_literal(r, "x")) return take_hex(r, 2, ret_point);
+  if (take_literal(r, "u")) return take_unicode(r, ret_point);
   bool is_letter =
       (letter >= '0' && letter <= '9') || (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z');
   if (is_letter) return false; /* a back reference, \p, \c, \k or nothing */
@@ -166,20 +166,20 @@ static bool take_member(reader *r, uint32_t *ret_point, bool *ret_is_class) {
   bool ok = true;
   *ret_is_class = false;
   if (r->at == r->source.size) return false;
-  if (!take(r, "\\")) {
+  if (!take_literal(r, "\\")) {
     *ret_point = code_point_at(r->source, &r->at);
     return true;
   }
-  if (take(r, "b")) return *ret_point = '\b', true;
+  if (take_literal(r, "b")) return *ret_point = '\b', true;
   if (take_class(r, &ok)) return *ret_is_class = true, ok;
   return take_escape(r, ret_point);
 }
 
 static bool take_brackets(reader *r) {
-  place one = {.operation = ONE_OF, .first = r->range_count, .is_negated = take(r, "^")};
+  place one = {.operation = ONE_OF, .first = r->range_count, .is_negated = take_literal(r, "^")};
   uint32_t from, to;
   bool is_class, is_last_class = false;
-  while (!take(r, "]")) {
+  while (!take_literal(r, "]")) {
     if (!take_member(r, &from, &is_class)) return false;
     if (is_class) continue;
     to = from;
@@ -190,24 +190,24 @@ static bool take_brackets(reader *r) {
     if (!put_range(r, from, to)) return false;
   }
   one.range_count = r->range_count - one.first;
-  return put(r, one);
+  return put_place(r, one);
 }
 
 static bool put_one(reader *r, uint32_t point) {
   place one = {.operation = ONE_OF, .first = r->range_count, .range_count = 1};
-  return put_range(r, point, point) && put(r, one);
+  return put_range(r, point, point) && put_place(r, one);
 }
 
 static bool take_alternatives(reader *r);
 
 static bool take_group(reader *r) {
-  if (take(r, "?") && !take(r, ":")) { /* a name, or what is not played */
-    if (!take(r, "<") || is_next(r, '=') || is_next(r, '!')) return false;
+  if (take_literal(r, "?") && !take_literal(r, ":")) { /* a name, or what is not played */
+    if (!take_literal(r, "<") || is_next(r, '=') || is_next(r, '!')) return false;
     while (r->at < r->source.size && !is_next(r, '>')) r->at++;
-    if (!take(r, ">")) return false;
+    if (!take_literal(r, ">")) return false;
   }
   if (r->depth++ == DEPTH_MAX) return false;
-  bool ok = take_alternatives(r) && take(r, ")");
+  bool ok = take_alternatives(r) && take_literal(r, ")");
   r->depth--;
   return ok;
 }
@@ -216,30 +216,30 @@ static bool take_behind_backslash(reader *r) {
   place one = {.operation = ONE_OF, .first = r->range_count};
   bool ok = true;
   uint32_t point;
-  if (take(r, "b")) return put(r, (place){.operation = AT_WORD_EDGE});
-  if (take(r, "B")) return put(r, (place){.operation = NOT_AT_WORD_EDGE});
+  if (take_literal(r, "b")) return put_place(r, (place){.operation = AT_WORD_EDGE});
+  if (take_literal(r, "B")) return put_place(r, (place){.operation = NOT_AT_WORD_EDGE});
   if (!take_class(r, &ok)) return take_escape(r, &point) && put_one(r, point);
   one.range_count = r->range_count - one.first;
-  return ok && put(r, one);
+  return ok && put_place(r, one);
 }
 
 static bool take_any(reader *r) {
   place one = {.operation = ONE_OF, .first = r->range_count};
   if (!put_class(r, line_ends, sizeof line_ends / sizeof *line_ends, true)) return false;
   one.range_count = r->range_count - one.first;
-  return put(r, one);
+  return put_place(r, one);
 }
 
 static bool is_repetition(const reader *r) { return is_next(r, '*') || is_next(r, '+') || is_next(r, '?'); }
 
 static bool take_atom(reader *r) {
   if (r->reads++ == READS_MAX) return false;
-  if (take(r, "^")) return put(r, (place){.operation = AT_BEGIN});
-  if (take(r, "$")) return put(r, (place){.operation = AT_END});
-  if (take(r, "(")) return take_group(r);
-  if (take(r, "[")) return take_brackets(r);
-  if (take(r, ".")) return take_any(r);
-  if (take(r, "\\")) return take_behind_backslash(r);
+  if (take_literal(r, "^")) return put_place(r, (place){.operation = AT_BEGIN});
+  if (take_literal(r, "$")) return put_place(r, (place){.operation = AT_END});
+  if (take_literal(r, "(")) return take_group(r);
+  if (take_literal(r, "[")) return take_brackets(r);
+  if (take_literal(r, ".")) return take_any(r);
+  if (take_literal(r, "\\")) return take_behind_backslash(r);
   if (is_repetition(r) || is_next(r, ')')) return false;
   return put_one(r, code_point_at(r->source, &r->at));
 }
@@ -257,11 +257,11 @@ static bool take_number(reader *r, uint32_t *ret_number) {
 static bool take_braces(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   size_t begin = r->at;
   uint32_t least, most;
-  bool ok = take(r, "{") && take_number(r, &least);
+  bool ok = take_literal(r, "{") && take_number(r, &least);
   if (ok) {
     most = least;
-    if (take(r, ",") && !take_number(r, &most)) most = UINT32_MAX;
-    ok = take(r, "}");
+    if (take_literal(r, ",") && !take_number(r, &most)) most = UINT32_MAX;
+    ok = take_literal(r, "}");
   }
   if (!ok) return r->at = begin, false;
   *ret_least = least;
@@ -273,11 +273,11 @@ static bool take_braces(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
 static bool take_counts(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   *ret_least = 1;
   *ret_most = 1;
-  if (take(r, "*")) *ret_least = 0, *ret_most = UINT32_MAX;
-  else if (take(r, "+")) *ret_most = UINT32_MAX;
-  else if (take(r, "?")) *ret_least = 0;
+  if (take_literal(r, "*")) *ret_least = 0, *ret_most = UINT32_MAX;
+  else if (take_literal(r, "+")) *ret_most = UINT32_MAX;
+  else if (take_literal(r, "?")) *ret_least = 0;
   else if (!take_braces(r, ret_least, ret_most)) return true;
-  (void)take(r, "?"); /* lazy or not, the same texts have it */
+  (void)take_literal(r, "?"); /* lazy or not, the same texts have it */
   return *ret_least <= *ret_most;
 }
 
@@ -307,13 +307,13 @@ static bool take_piece(reader *r) {
   }
   bool for_ever = most == UINT32_MAX;
   int32_t back = (int32_t)begin - (int32_t)r->place_count;
-  if (for_ever && least > 0) return put(r, (place){.operation = SPLIT, .next = back, .other = 1});
+  if (for_ever && least > 0) return put_place(r, (place){.operation = SPLIT, .next = back, .other = 1});
   for (uint32_t i = least; i < most; i = for_ever ? most : i + 1) {
     begin = r->place_count;
     if (!repeat_atom(r, source)) return false;
     int32_t size = (int32_t)(r->place_count - begin);
     if (!insert(r, begin, (place){.operation = SPLIT, .next = 1, .other = size + (for_ever ? 2 : 1)})) return false;
-    if (for_ever && !put(r, (place){.operation = JUMP, .next = -size - 1})) return false;
+    if (for_ever && !put_place(r, (place){.operation = JUMP, .next = -size - 1})) return false;
   }
   return true;
 }
@@ -327,11 +327,12 @@ static bool take_sequence(reader *r) {
 static bool take_alternatives(reader *r) {
   uint32_t begin = r->place_count, last_jump = 0;
   if (!take_sequence(r)) return false;
-  while (take(r, "|")) {
+  while (take_literal(r, "|")) {
     int32_t size = (int32_t)(r->place_count - begin);
     if (!insert(r, begin, (place){.operation = SPLIT, .next = 1, .other = size + 2})) return false;
     begin = r->place_count;
-    if (!put(r, (place){.operation = JUMP, .other = (int32_t)last_jump})) return false; /* other: the one before it */
+    if (!put_place(r, (place){.operation = JUMP, .other = (int32_t)last_jump}))
+      return false; /* other: the one before it */
     last_jump = begin++;
     if (!take_sequence(r)) return false;
   }
@@ -353,7 +354,7 @@ tp_status tp__pattern_compile(tp_text source, tp__arena *arena, const tp__patter
   r->at = 0;
   r->depth = r->reads = r->place_count = r->range_count = 0;
   tp_status status = TP_OK;
-  if (take_alternatives(r) && r->at == source.size && put(r, (place){.operation = FOUND})) {
+  if (take_alternatives(r) && r->at == source.size && put_place(r, (place){.operation = FOUND})) {
     tp__pattern *p = tp__arena_alloc(arena, sizeof *p);
     place *places = tp__arena_alloc(arena, r->place_count * sizeof *places);
     range *ranges = tp__arena_alloc(arena, (r->range_count + 1) * sizeof *ranges);
@@ -403,7 +404,7 @@ static bool at_word_edge(const player *p) {
 }
 
 /* Adds a place and all that it leads to without a code point. */
-static void add(player *p, living *to, uint32_t first) {
+static void add_living(player *p, living *to, uint32_t first) {
   uint16_t waiting[PLACES_MAX + 1];
   uint32_t count = 0;
   waiting[count++] = (uint16_t)first;
@@ -458,16 +459,16 @@ static bool takes(const tp__pattern *pattern, const place *one, uint32_t point) 
 bool tp__pattern_matches(const tp__pattern *pattern, tp_text text) {
   TP__ASSERT(pattern->place_count > 0 && pattern->places[pattern->place_count - 1].operation == FOUND);
   player p = {.pattern = pattern, .text = text, .round = 1};
-  add(&p, &p.now, 0);
+  add_living(&p, &p.now, 0);
   while (!p.is_found && p.at < text.size) {
     uint32_t point = code_point_at(text, &p.at);
     p.round++;
     p.next.count = 0;
     for (uint32_t i = 0; i < p.now.count; i++) {
       uint32_t index = p.now.of[i];
-      if (takes(pattern, &pattern->places[index], point)) add(&p, &p.next, index + 1);
+      if (takes(pattern, &pattern->places[index], point)) add_living(&p, &p.next, index + 1);
     }
-    add(&p, &p.next, 0); /* it may begin anywhere */
+    add_living(&p, &p.next, 0); /* it may begin anywhere */
     memcpy(&p.now, &p.next, offsetof(living, of) + p.next.count * sizeof p.next.of[0]);
   }
   return p.is_found;

@@ -79,7 +79,7 @@ typedef struct map_parts {
   tp_text map;
 } map_parts;
 
-static void put_line(tp__out *out, tp_text name, tp_text value) {
+static void put_named_value(tp__out *out, tp_text name, tp_text value) {
   tp__out_text(out, name);
   tp__out_string(out, ": ");
   tp__out_json(out, value);
@@ -96,7 +96,7 @@ static void write_map(tp__out *out, const void *ctx) {
   const map_parts *parts = ctx;
   tp__out_text(out, parts->text);
   put_tag(out, parts->text.size > 0 ? "\n\n<" : "<", parts->tag, ">\n");
-  for (tp_value_walk walk = {0}; tp_value_next(parts->map, &walk);) put_line(out, walk.key, walk.value);
+  for (tp_value_walk walk = {0}; tp_value_next(parts->map, &walk);) put_named_value(out, walk.key, walk.value);
   put_tag(out, "</", parts->tag, ">");
 }
 
@@ -112,7 +112,7 @@ typedef struct scope_parts {
 } scope_parts;
 
 static void put_list(tp__out *out, const char *name, tp_text list) {
-  if (list.size > 0) put_line(out, tp_text_of(name), list);
+  if (list.size > 0) put_named_value(out, tp_text_of(name), list);
 }
 
 static void write_scope(tp__out *out, const void *ctx) {
@@ -254,7 +254,7 @@ static void put_block(tp__out *out, tp_text block) {
   tp__out_text(out, block);
 }
 
-static void write_message(tp__out *out, const void *ctx) {
+static void write_rendered(tp__out *out, const void *ctx) {
   const tp__render_parts *parts = ctx;
   put_block(out, parts->context);
   if (!parts->is_result) put_block(out, parts->signals);
@@ -266,7 +266,7 @@ static void write_message(tp__out *out, const void *ctx) {
 
 tp_status tp__render_message(tp__arena *arena, const tp__render_parts *parts, tp_text *ret_text) {
   if (parts->context.size || parts->signals.size || parts->reminders.size) {
-    return tp__out_twice(arena, write_message, parts, ret_text);
+    return tp__out_twice(arena, write_rendered, parts, ret_text);
   }
   *ret_text = parts->text;
   return TP_OK;

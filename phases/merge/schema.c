@@ -74,7 +74,7 @@ typedef struct checker {
   bool has_links; /* a $ref or a pattern, which is checked when it is compiled */
 } checker;
 
-static tp_status refuse(checker *c, const step *at, const char *what) {
+static tp_status refuse_schema(checker *c, const step *at, const char *what) {
   char path[TP_FAULT_MESSAGE_SIZE / 2];
   tp__out out = {path, sizeof path, 0};
   tp__schema_put_path(&out, at);
@@ -110,16 +110,16 @@ static tp_status check_schema(checker *c, const step *at, tp_text schema);
 
 static tp_status check_type(checker *c, const step *at, tp_text type) {
   static const char wanted[] = "must be null, boolean, integer, number, string, array or object, or an array of these";
-  if (tp_value_kind_of(type) != TP_VALUE_ARRAY) return kinds_of(type) ? TP_OK : refuse(c, at, wanted);
-  if (tp_value_count(type) == 0) return refuse(c, at, "must name a type");
+  if (tp_value_kind_of(type) != TP_VALUE_ARRAY) return kinds_of(type) ? TP_OK : refuse_schema(c, at, wanted);
+  if (tp_value_count(type) == 0) return refuse_schema(c, at, "must name a type");
   for (tp_value_walk walk = {0}; tp_value_next(type, &walk);) {
-    if (!kinds_of(walk.value)) return refuse(c, at, wanted);
+    if (!kinds_of(walk.value)) return refuse_schema(c, at, wanted);
   }
   return TP_OK;
 }
 
 static tp_status check_properties(checker *c, const step *at, tp_text properties) {
-  if (tp_value_kind_of(properties) != TP_VALUE_MAP) return refuse(c, at, "must be a map of schemas");
+  if (tp_value_kind_of(properties) != TP_VALUE_MAP) return refuse_schema(c, at, "must be a map of schemas");
   for (tp_value_walk walk = {0}; tp_value_next(properties, &walk);) {
     step property = tp__schema_into(at, walk.key);
     TP__TRY(check_schema(c, &property, walk.value));
@@ -130,7 +130,7 @@ static tp_status check_properties(checker *c, const step *at, tp_text properties
 static tp_status check_list(checker *c, const step *at, tp_text list) {
   step item = {.from = at};
   if (tp_value_kind_of(list) != TP_VALUE_ARRAY || tp_value_count(list) == 0)
-    return refuse(c, at, "must be an array of at least one schema");
+    return refuse_schema(c, at, "must be an array of at least one schema");
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk); item.index++) TP__TRY(check_schema(c, &item, walk.value));
   return TP_OK;
 }
@@ -150,12 +150,12 @@ static bool is_list_of_names(tp_text list) {
 }
 
 static tp_status check_required(checker *c, const step *at, tp_text required) {
-  return is_list_of_names(required) ? TP_OK : refuse(c, at, "must be an array of property names");
+  return is_list_of_names(required) ? TP_OK : refuse_schema(c, at, "must be an array of property names");
 }
 
 static tp_status check_dependencies(checker *c, const step *at, tp_text dependencies) {
   if (tp_value_kind_of(dependencies) != TP_VALUE_MAP)
-    return refuse(c, at, "must be a map of arrays of property names, or of schemas");
+    return refuse_schema(c, at, "must be a map of arrays of property names, or of schemas");
   for (tp_value_walk walk = {0}; tp_value_next(dependencies, &walk);) {
     step dependency = tp__schema_into(at, walk.key);
     if (!is_list_of_names(walk.value)) TP__TRY(check_schema(c, &dependency, walk.value));
@@ -171,11 +171,11 @@ static tp_status check_named(checker *c, const step *at, tp_text named) {
 
 static tp_status check_enum(checker *c, const step *at, tp_text values) {
   if (tp_value_kind_of(values) == TP_VALUE_ARRAY && tp_value_count(values) > 0) return TP_OK;
-  return refuse(c, at, "must be an array of at least one value");
+  return refuse_schema(c, at, "must be an array of at least one value");
 }
 
 static tp_status check_bound(checker *c, const step *at, tp_text bound) {
-  return tp__schema_is_number(bound) ? TP_OK : refuse(c, at, "must be a number");
+  return tp__schema_is_number(bound) ? TP_OK : refuse_schema(c, at, "must be a number");
 }
 
 /* Draft 4 has true and false, next to minimum and maximum. */
@@ -185,26 +185,26 @@ static tp_status check_edge(checker *c, const step *at, tp_text bound) {
 
 static tp_status check_multiple(checker *c, const step *at, tp_text number) {
   bool is_positive = tp__schema_is_number(number) && tp_value_double(number, 0) > 0;
-  return is_positive ? TP_OK : refuse(c, at, "must be a number above 0");
+  return is_positive ? TP_OK : refuse_schema(c, at, "must be a number above 0");
 }
 
 /* 2.0 is an integer of JSON, too. */
-static int64_t count_of(tp_text value) {
+static int64_t schema_count(tp_text value) {
   if (tp_value_kind_of(value) == TP_VALUE_INT) return tp_value_int(value, -1);
   double number = tp_value_kind_of(value) == TP_VALUE_DOUBLE ? tp_value_double(value, -1) : -1;
   return number >= 0 && number < 9e15 && (double)(int64_t)number == number ? (int64_t)number : -1;
 }
 
 static tp_status check_count(checker *c, const step *at, tp_text count) {
-  return count_of(count) >= 0 ? TP_OK : refuse(c, at, "must be an integer of at least 0");
+  return schema_count(count) >= 0 ? TP_OK : refuse_schema(c, at, "must be an integer of at least 0");
 }
 
 static tp_status check_bool(checker *c, const step *at, tp_text value) {
-  return tp_value_kind_of(value) == TP_VALUE_BOOL ? TP_OK : refuse(c, at, "must be true or false");
+  return tp_value_kind_of(value) == TP_VALUE_BOOL ? TP_OK : refuse_schema(c, at, "must be true or false");
 }
 
 static tp_status check_words(checker *c, const step *at, tp_text words) {
-  return tp_value_kind_of(words) == TP_VALUE_TEXT ? TP_OK : refuse(c, at, "must be a text");
+  return tp_value_kind_of(words) == TP_VALUE_TEXT ? TP_OK : refuse_schema(c, at, "must be a text");
 }
 
 /* Whether it is one that is played is known where it is compiled. */
@@ -365,15 +365,15 @@ static tp_status check_keyword(checker *c, const step *at, tp_text value) {
 static tp_status check_schema(checker *c, const step *at, tp_text schema) {
   if (tp_value_kind_of(schema) == TP_VALUE_BOOL && at->from) return TP_OK;
   if (tp_value_kind_of(schema) != TP_VALUE_MAP)
-    return refuse(c, at,
-                  at->from ? "must be a schema, which is a map, true or false" : "must be a schema, which is a map");
+    return refuse_schema(
+        c, at, at->from ? "must be a schema, which is a map, true or false" : "must be a schema, which is a map");
   for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
     step keyword = tp__schema_into(at, walk.key);
     TP__TRY(check_keyword(c, &keyword, walk.value));
   }
   tp_text minimum = tp_value_get(schema, "minimum"), maximum = tp_value_get(schema, "maximum");
   if (minimum.size && maximum.size && tp__schema_above(minimum, maximum))
-    return refuse(c, at, "minimum is above maximum");
+    return refuse_schema(c, at, "minimum is above maximum");
   return TP_OK;
 }
 
@@ -614,7 +614,7 @@ static tp_status compile_ref(compiler *c, tp_text base, tp_text ref, const tp__s
   }
   if (c->checks) {
     step place = {.name = tp_text_of("schema")}, at = tp__schema_into(&place, tp_text_of("$ref"));
-    if (!schema.size) return refuse(c->checks, &at, "leads to nothing");
+    if (!schema.size) return refuse_schema(c->checks, &at, "leads to nothing");
     TP__TRY(check_schema(c->checks, &at, schema));
   }
   return compile_target(c, resource, schema, ret_schema);
@@ -625,7 +625,7 @@ static tp_text number_or_none(tp_text value) {
 }
 
 static tp__schema_count count_between(tp_text least, tp_text most) {
-  return (tp__schema_count){least.size ? count_of(least) : 0, most.size ? count_of(most) : -1};
+  return (tp__schema_count){least.size ? schema_count(least) : 0, most.size ? schema_count(most) : -1};
 }
 
 static void read_counts(const rule_set *rules, tp__schema_more *m) {
@@ -783,7 +783,7 @@ static tp_status check_parts(checker *checks, const step *root, tp_text schema, 
   compiler c = {.arena = &arena, .root = schema, .checks = checks};
   tp_status status = compile_root(&c, &whole);
   for (const tp__schema *s = c.all; status == TP_OK && s; s = s->next)
-    if (is_endless(s)) status = refuse(checks, root, "a $ref leads to itself without end");
+    if (is_endless(s)) status = refuse_schema(checks, root, "a $ref leads to itself without end");
   tp__arena_fini(&arena);
   return status == TP_ERR_NO_MEMORY ? tp__fail(checks->fault, status, NULL, "no memory") : status;
 }
@@ -793,7 +793,7 @@ tp_status tp__schema_check_any(tp_text schema, const tp_allocator *allocator, tp
   step root = {.name = tp_text_of("schema")};
   tp_status status = tp__value_check(schema, allocator, NULL);
   if (status == TP_ERR_NO_MEMORY) return tp__fail(fault, status, NULL, "no memory");
-  if (status != TP_OK) return refuse(&c, &root, "is not one well-formed value");
+  if (status != TP_OK) return refuse_schema(&c, &root, "is not one well-formed value");
   TP__TRY(check_schema(&c, &root, schema));
   return c.has_links ? check_parts(&c, &root, schema, allocator) : TP_OK;
 }
@@ -805,5 +805,5 @@ tp_status tp__schema_check(tp_text schema, const tp_allocator *allocator, tp__ou
   TP__TRY(tp__schema_check_any(schema, allocator, unchecked, fault));
   tp_text type = tp_value_get(schema, "type");
   if (type.size == 0 || tp_text_is(tp_value_text(type), "object")) return TP_OK;
-  return refuse(&c, &root, "type must be object, as arguments are a map");
+  return refuse_schema(&c, &root, "type must be object, as arguments are a map");
 }

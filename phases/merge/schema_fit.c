@@ -87,12 +87,12 @@ static bool is_multiple(tp_text value, tp_text of) {
 
 /* ---- the rules that most schemas have ---- */
 
-static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at);
+static bool fits_schema(budget *b, const schema_ *s, tp_text bytes, size_t *at);
 static bool more_fit(budget *b, const schema_ *s, tp_text value);
 
 static bool items_fit(budget *b, const schema_ *s, tp_text bytes, size_t count, size_t *at) {
   for (size_t i = 0; i < count; i++)
-    if (!fits(b, s->items, bytes, at)) return false;
+    if (!fits_schema(b, s->items, bytes, at)) return false;
   return true;
 }
 
@@ -105,7 +105,7 @@ static bool members_fit(budget *b, const schema_ *s, tp_text bytes, size_t count
     tp_text name = {bytes.data + *at + key.size, key.content};
     const tp__schema_property *found = tp__schema_find(s, name, &next);
     *at += key.size + key.content;
-    if (!fits(b, found ? found->schema : NULL, bytes, at)) return false;
+    if (!fits_schema(b, found ? found->schema : NULL, bytes, at)) return false;
     if (found) required += found->required;
   }
   return required == s->required_count;
@@ -118,7 +118,7 @@ static bool children_fit(budget *b, const schema_ *s, tp_text bytes, const tp__h
 }
 
 /* Whether the value at *at fits; then *at is after it. bytes were checked. */
-static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
+static bool fits_schema(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
   size_t from = *at;
   tp__head head = {0};
   if (!s) {
@@ -135,7 +135,7 @@ static bool fits(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
 
 static bool value_fits(budget *b, const schema_ *s, tp_text value) {
   size_t at = 0;
-  return fits(b, s, value, &at);
+  return fits_schema(b, s, value, &at);
 }
 
 /* ---- the rules that few schemas have: each says why when it is asked ---- */
@@ -148,7 +148,7 @@ typedef struct reason {
 
 static void explain(budget *b, tp__out *why, const step *at, const schema_ *s, tp_text value);
 
-static bool say(const reason *r, const char *words) {
+static bool say_why(const reason *r, const char *words) {
   if (!r->why) return false;
   tp__schema_put_path(r->why, r->at);
   tp__out_string(r->why, words);
@@ -157,7 +157,7 @@ static bool say(const reason *r, const char *words) {
 
 static bool say_number(const reason *r, const char *before, int64_t number, const char *after) {
   if (!r->why) return false;
-  say(r, before);
+  say_why(r, before);
   tp__out_int(r->why, number);
   tp__out_string(r->why, after);
   return false;
@@ -165,7 +165,7 @@ static bool say_number(const reason *r, const char *before, int64_t number, cons
 
 static bool say_value(const reason *r, const char *words, tp_text value) {
   if (!r->why) return false;
-  say(r, words);
+  say_why(r, words);
   tp__out_json(r->why, value);
   return false;
 }
@@ -199,12 +199,12 @@ static bool text_fits(budget *b, const reason *r, const more *m, tp_text value) 
   if (!count_fits(r, m->characters, code_points(text), " characters")) return false;
   if (m->pattern && !pattern_fits(b, m->pattern, text)) {
     if (!r->why) return false;
-    say(r, ": must match the pattern ");
+    say_why(r, ": must match the pattern ");
     tp__out_json_string(r->why, m->pattern_source);
     return false;
   }
   if (!m->format || tp__schema_format_fits(m->format, text)) return true;
-  say(r, ": must be ");
+  say_why(r, ": must be ");
   if (r->why) tp__out_string(r->why, tp__schema_format_words(m->format));
   return false;
 }
@@ -249,13 +249,13 @@ static bool containing_fits(budget *b, const reason *r, const more *m, tp_text a
 static bool array_fits(budget *b, const reason *r, const more *m, tp_text array) {
   if (!count_fits(r, m->items, (int64_t)tp_value_count(array), " items") || !prefix_fits(b, r, m, array)) return false;
   if (m->has_contains && !containing_fits(b, r, m, array)) return false;
-  return !m->is_unique || items_differ(b, array) || say(r, ": its items must differ");
+  return !m->is_unique || items_differ(b, array) || say_why(r, ": its items must differ");
 }
 
 static bool say_unknown_property(const reason *r, const schema_ *s) {
   const char *before = "";
   if (!r->why) return false;
-  say(r, ": has a property that the schema does not have; it has ");
+  say_why(r, ": has a property that the schema does not have; it has ");
   for (uint32_t i = 0; i < s->property_count; i++) {
     if (s->properties[i].is_only_required) continue;
     tp__out_string(r->why, before);
@@ -307,7 +307,7 @@ static bool dependencies_fit(budget *b, const reason *r, const more *m, tp_text 
     for (tp_value_walk walk = {0}; tp_value_next(one->required, &walk);) {
       if (tp__schema_member(map, tp_value_text(walk.value)).size) continue;
       step missing = tp__schema_into(r->at, tp_value_text(walk.value));
-      say(&(reason){r->why, &missing}, ": is required next to ");
+      say_why(&(reason){r->why, &missing}, ": is required next to ");
       if (r->why) tp__out_text(r->why, one->name);
       return false;
     }
@@ -344,7 +344,7 @@ static bool one_fits(budget *b, const reason *r, tp__schema_list list, tp_text v
   uint32_t count = 0;
   for (uint32_t i = 0; i < list.count; i++) count += value_fits(b, list.of[i], value);
   if (count == 1) return true;
-  return count == 0 ? any_fits(b, r, list, "oneOf", value) : say(r, ": fits more than one of the schemas of oneOf");
+  return count == 0 ? any_fits(b, r, list, "oneOf", value) : say_why(r, ": fits more than one of the schemas of oneOf");
 }
 
 static bool schemas_fit(budget *b, const reason *r, const more *m, tp_text value) {
@@ -353,7 +353,7 @@ static bool schemas_fit(budget *b, const reason *r, const more *m, tp_text value
     if (!part_fits(b, r, m->all_of.of[i], value)) return false;
   if (m->any_of.count > 0 && !any_fits(b, r, m->any_of, "anyOf", value)) return false;
   if (m->one_of.count > 0 && !one_fits(b, r, m->one_of, value)) return false;
-  if (m->has_not && value_fits(b, m->not_, value)) return say(r, ": must not fit the schema of `not`");
+  if (m->has_not && value_fits(b, m->not_, value)) return say_why(r, ": must not fit the schema of `not`");
   if (!m->has_if) return true;
   return part_fits(b, r, value_fits(b, m->condition, value) ? m->then : m->otherwise, value);
 }

@@ -133,12 +133,12 @@ static const char *speaker(tp_role role) {
   return TP__NAME_AT(names, role, "note: ");
 }
 
-static tp_text cut(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, LINE_BYTES_MAX)}; }
+static tp_text cut_line(tp_text text) { return (tp_text){text.data, tp__utf8_cut(text, LINE_BYTES_MAX)}; }
 
-static void put_line(tp__out *out, const tp_message *message) {
+static void put_message_line(tp__out *out, const tp_message *message) {
   if (message->role == TP_ROLE_END) return;
   tp__out_string(out, speaker(message->role));
-  tp__out_text(out, cut(message->text));
+  tp__out_text(out, cut_line(message->text));
   if (message->text.size > LINE_BYTES_MAX) tp__out_string(out, " [cut]");
   for (size_t i = 0; i < message->call_count; i++) {
     tp__out_string(out, " [calls ");
@@ -151,7 +151,7 @@ static void put_line(tp__out *out, const tp_message *message) {
 static void write_transcript(tp__out *out, const void *ctx) {
   const transcript *t = ctx;
   if (t->from > 0) tp__out_string(out, "[earlier messages are left out]\n");
-  for (size_t i = t->from; i < t->count; i++) put_line(out, t->messages[i]);
+  for (size_t i = t->from; i < t->count; i++) put_message_line(out, t->messages[i]);
 }
 
 static size_t line_bytes(const tp_message *message) {

@@ -17,12 +17,12 @@ typedef struct check {
   tp_fault *fault;
 } check;
 
-static tp_status read_message(const tp_message *theirs, tp_message *message, size_t i, tp_fault *fault) {
+static tp_status read_given_message(const tp_message *theirs, tp_message *message, size_t i, tp_fault *fault) {
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu] is NULL", i);
   return tp__options_read(message, sizeof *message, theirs, "tp_message", fault);
 }
 
-static tp_status check_text(check *c, size_t i, const char *field, tp_text text) {
+static tp_status check_message_text(check *c, size_t i, const char *field, tp_text text) {
   c->bytes += text.size;
   if (c->bytes > BYTES_MAX)
     return tp__fail(c->fault, TP_ERR_TOO_LARGE, NULL, "tp_turn_request.messages have more than %d bytes", BYTES_MAX);
@@ -31,10 +31,10 @@ static tp_status check_text(check *c, size_t i, const char *field, tp_text text)
 }
 
 static tp_status check_texts(check *c, size_t i, const tp_message *m) {
-  TP__TRY(check_text(c, i, "text", m->text));
-  TP__TRY(check_text(c, i, "turn_id", m->turn_id));
-  TP__TRY(check_text(c, i, "call_id", m->call_id));
-  return check_text(c, i, "name", m->name);
+  TP__TRY(check_message_text(c, i, "text", m->text));
+  TP__TRY(check_message_text(c, i, "turn_id", m->turn_id));
+  TP__TRY(check_message_text(c, i, "call_id", m->call_id));
+  return check_message_text(c, i, "name", m->name);
 }
 
 /* What stands in a message of another role would be lost. */
@@ -72,7 +72,7 @@ static tp_status check_parts(check *c, size_t i, const tp_message *m) {
   return tp__parts_check(m->parts, where, c->fault);
 }
 
-static tp_text id_of(const tp_message *m, size_t call) {
+static tp_text call_id_of(const tp_message *m, size_t call) {
   tp_tool_call read;
   return tp__tool_call_read(m->calls[call], &read, NULL) == TP_OK ? read.id : (tp_text){NULL, 0};
 }
@@ -80,21 +80,21 @@ static tp_text id_of(const tp_message *m, size_t call) {
 /* @return its place; call_count: there is none. */
 static size_t find_call(const tp_message *m, size_t count, tp_text id) {
   size_t k = 0;
-  while (k < count && !tp_text_equal(id_of(m, k), id)) k++;
+  while (k < count && !tp_text_equal(call_id_of(m, k), id)) k++;
   return k;
 }
 
 static tp_status check_call(check *c, size_t i, const tp_message *m, size_t k) {
   tp_tool_call call;
   TP__TRY(tp__tool_call_read(m->calls[k], &call, c->fault));
-  TP__TRY(check_text(c, i, "calls.id", call.id));
-  TP__TRY(check_text(c, i, "calls.name", call.name));
+  TP__TRY(check_message_text(c, i, "calls.id", call.id));
+  TP__TRY(check_message_text(c, i, "calls.name", call.name));
   const char *wrong = NULL;
   if (call.id.size == 0) wrong = "has no id, which its result must name";
   else if (find_call(m, k, call.id) < k) wrong = "has the id of another one";
   else if (call.name.size == 0) wrong = "has no name";
   if (wrong) return tp__fail(c->fault, TP_ERR_USAGE, NULL, "tp_turn_request.messages[%zu].calls[%zu] %s", i, k, wrong);
-  if (call.malformed) return check_text(c, i, "calls.arguments", call.arguments);
+  if (call.malformed) return check_message_text(c, i, "calls.arguments", call.arguments);
   c->bytes += call.arguments.size;
   if (tp_value_check(call.arguments, NULL) == TP_OK) return TP_OK;
   return tp__fail(
@@ -117,7 +117,7 @@ static tp_status check_calls(check *c, size_t i, const tp_message *m) {
 static bool is_answered(const check *c, size_t i, tp_text id) {
   tp_message m;
   for (size_t k = c->asked_at + 1; k < i; k++)
-    if (read_message(c->messages[k], &m, k, NULL) == TP_OK && tp_text_equal(m.call_id, id)) return true;
+    if (read_given_message(c->messages[k], &m, k, NULL) == TP_OK && tp_text_equal(m.call_id, id)) return true;
   return false;
 }
 
@@ -137,8 +137,8 @@ static tp_status check_answer(check *c, size_t i, const tp_message *m) {
 static tp_status check_all_answered(check *c, size_t i) {
   if (c->unanswered == 0) return TP_OK;
   size_t k = 0;
-  while (is_answered(c, i, id_of(&c->asked, k))) k++;
-  tp_text id = id_of(&c->asked, k);
+  while (is_answered(c, i, call_id_of(&c->asked, k))) k++;
+  tp_text id = call_id_of(&c->asked, k);
   return tp__fail(c->fault, TP_ERR_USAGE, NULL,
                   "tp_turn_request.messages[%zu].calls[%zu] (`%.*s`) has no result: a tool's message with its id must "
                   "follow",
@@ -147,7 +147,7 @@ static tp_status check_all_answered(check *c, size_t i) {
 
 static tp_status check_one(check *c, size_t i) {
   tp_message m;
-  TP__TRY(read_message(c->messages[i], &m, i, c->fault));
+  TP__TRY(read_given_message(c->messages[i], &m, i, c->fault));
   TP__TRY(check_role(c, i, &m));
   TP__TRY(check_texts(c, i, &m));
   TP__TRY(check_parts(c, i, &m));
@@ -174,7 +174,7 @@ tp_status tp__conversation_check(const tp_message *const *messages, size_t count
 tp_status tp__conversation_copy(const tp_message *const *messages, size_t count, tp__messages *to) {
   tp_message message;
   for (size_t i = 0; i < count; i++) {
-    TP__TRY(read_message(messages[i], &message, i, NULL));
+    TP__TRY(read_given_message(messages[i], &message, i, NULL));
     message.ending = (tp_text){NULL, 0};
     TP__TRY(tp__messages_add(to, &message));
   }

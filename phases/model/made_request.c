@@ -24,7 +24,7 @@ void tp__made_request_free(tp__made_request *made) {
 
 /* ---- writing ---- */
 
-static tp_status finish(tp__made_request *made, tp_writer *writer, tp_text *ret_value) {
+static tp_status finish_request_value(tp__made_request *made, tp_writer *writer, tp_text *ret_value) {
   tp_text value;
   tp_status status = tp_writer_finish(writer, &value);
   if (status == TP_OK && !tp__arena_text(&made->arena, value, ret_value)) status = TP_ERR_NO_MEMORY;
@@ -52,7 +52,7 @@ static void write_calls(tp_writer *writer, const tp_message *message) {
   }
 }
 
-static void write_result(tp_writer *writer, const tp_message *message) {
+static void write_message_result(tp_writer *writer, const tp_message *message) {
   tp_write_string(writer, "call_id");
   tp_write_text(writer, message->call_id);
   tp_write_string(writer, "tool");
@@ -64,7 +64,7 @@ static void write_result(tp_writer *writer, const tp_message *message) {
   tp_write_value(writer, message->value);
 }
 
-static void write_message(tp_writer *writer, const tp_message *message, size_t index) {
+static void write_past_message(tp_writer *writer, const tp_message *message, size_t index) {
   bool is_result = message->role == TP_ROLE_TOOL;
   size_t keys = 3 + (message->call_count > 0) + (is_result ? 3 + (size_t)(message->value.size > 0) : 0) +
                 (message->parts.size > 0);
@@ -76,7 +76,7 @@ static void write_message(tp_writer *writer, const tp_message *message, size_t i
   tp_write_string(writer, "text");
   tp_write_text(writer, message->text);
   if (message->call_count > 0) write_calls(writer, message);
-  if (is_result) write_result(writer, message);
+  if (is_result) write_message_result(writer, message);
   if (message->parts.size == 0) return;
   tp_write_string(writer, "parts");
   tp_write_value(writer, message->parts);
@@ -86,8 +86,8 @@ tp_status tp__made_request_write_messages(tp__made_request *made, tp_text *ret_v
   tp_writer writer;
   tp__value_writer_init(&writer, made->allocator);
   tp_write_array(&writer, made->request.message_count);
-  for (size_t i = 0; i < made->request.message_count; i++) write_message(&writer, made->request.messages[i], i);
-  return finish(made, &writer, ret_value);
+  for (size_t i = 0; i < made->request.message_count; i++) write_past_message(&writer, made->request.messages[i], i);
+  return finish_request_value(made, &writer, ret_value);
 }
 
 tp_status tp__made_request_write_tools(tp__made_request *made, tp_text *ret_value) {
@@ -107,7 +107,7 @@ tp_status tp__made_request_write_tools(tp__made_request *made, tp_text *ret_valu
     tp_write_string(writer, "schema");
     tp_write_value(writer, tool->schema);
   }
-  return finish(made, writer, ret_value);
+  return finish_request_value(made, writer, ret_value);
 }
 
 /* ---- reading messages ---- */
@@ -125,7 +125,8 @@ static tp_text arguments_of(tp_text call, bool malformed) {
 }
 
 /* They point into the value. */
-static tp_status read_calls(tp__arena *arena, tp_text value, const tp_tool_call *const **ret_calls, size_t *ret_count) {
+static tp_status read_message_calls(tp__arena *arena, tp_text value, const tp_tool_call *const **ret_calls,
+                                    size_t *ret_count) {
   size_t count = tp_value_count(value), i = 0;
   *ret_count = 0;
   *ret_calls = NULL;
@@ -163,7 +164,7 @@ static bool same_message(const tp_message *a, const tp_message *b) {
 }
 
 /* The message that a map is: the request's own one where it is unchanged. */
-static tp_status read_message(tp__made_request *made, tp_text map, const tp_message **ret_message) {
+static tp_status read_changed_message(tp__made_request *made, tp_text map, const tp_message **ret_message) {
   int64_t id = tp_value_int(tp_value_get(map, "id"), -1);
   const tp_message *before = NULL;
   if (id >= 0 && (size_t)id < made->request.message_count) before = made->request.messages[id];
@@ -180,7 +181,7 @@ static tp_status read_message(tp__made_request *made, tp_text map, const tp_mess
                           .value = tp_value_get(map, "value")};
   if (tp_value_count(message->parts) == 0) message->parts = (tp_text){NULL, 0};
   if (before) message->turn_id = before->turn_id;
-  TP__TRY(read_calls(&made->arena, tp_value_get(map, "calls"), &message->calls, &message->call_count));
+  TP__TRY(read_message_calls(&made->arena, tp_value_get(map, "calls"), &message->calls, &message->call_count));
   *ret_message = before && same_message(before, message) ? before : message;
   return TP_OK;
 }
@@ -281,7 +282,7 @@ tp_status tp__made_request_take_messages(tp__made_request *made, tp_text value) 
   p.messages = tp__arena_alloc(&made->arena, tp_value_count(value) * sizeof *p.messages);
   if (!p.messages || !tp__arena_text(&made->arena, value, &value)) return TP_ERR_NO_MEMORY;
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk); p.count++)
-    TP__TRY(read_message(made, walk.value, &p.messages[p.count]));
+    TP__TRY(read_changed_message(made, walk.value, &p.messages[p.count]));
   return keep_pairs(made, &p);
 }
 
@@ -342,7 +343,7 @@ tp_status tp__made_request_take_response(tp__made_request *made, tp_text value) 
                                 .input_tokens = number(value, "input_tokens"),
                                 .output_tokens = number(value, "output_tokens"),
                                 .cost_micros = number(value, "cost_micros")};
-  TP__TRY(read_calls(&made->arena, tp_value_get(value, "calls"), &response.calls, &response.call_count));
+  TP__TRY(read_message_calls(&made->arena, tp_value_get(value, "calls"), &response.calls, &response.call_count));
   tp__response_finish(&response);
   made->response = response;
   return TP_OK;

@@ -43,7 +43,7 @@ bool tp__message_copy(tp__arena *arena, const tp_message *message, tp_message *r
          (message->call_count == 0 || tp__calls_copy(arena, message->calls, message->call_count, &ret_copy->calls));
 }
 
-static bool reserve(tp__messages *messages) {
+static bool reserve_message(tp__messages *messages) {
   enum { CAPACITY_MIN = 8 };
   if (messages->count < messages->capacity) return true;
   size_t capacity = messages->capacity ? 2 * messages->capacity : CAPACITY_MIN;
@@ -56,7 +56,7 @@ static bool reserve(tp__messages *messages) {
 }
 
 tp_status tp__messages_add(tp__messages *messages, const tp_message *message) {
-  tp_message *copy = reserve(messages) ? tp__arena_alloc(messages->arena, sizeof *copy) : NULL;
+  tp_message *copy = reserve_message(messages) ? tp__arena_alloc(messages->arena, sizeof *copy) : NULL;
   if (!copy || !tp__message_copy(messages->arena, message, copy)) return TP_ERR_NO_MEMORY;
   messages->items[messages->count++] = copy;
   return TP_OK;

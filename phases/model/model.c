@@ -6,7 +6,7 @@
 #include "phases/model/parts.h"
 #include "runtime/inbox/destroy.h"
 
-static tp_status read_struct(void *ours, size_t size, const void *theirs, const char *name, tp_fault *fault) {
+static tp_status read_model_struct(void *ours, size_t size, const void *theirs, const char *name, tp_fault *fault) {
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "a pointer to %s is NULL", name);
   return tp__options_read(ours, size, theirs, name, fault);
 }
@@ -37,7 +37,7 @@ static tp_status check_provider(const char *provider, tp_fault *fault) {
 
 tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_model *ret_model, tp_fault *fault) {
   tp_model model;
-  TP__TRY(read_struct(&model, sizeof model, theirs, "tp_model", fault));
+  TP__TRY(read_model_struct(&model, sizeof model, theirs, "tp_model", fault));
   if (!model.start && !model.inbox)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_model.start is NULL: a model must have it, or an inbox");
   if ((unsigned)model.placement > TP_PLACEMENT_INLINE)
@@ -78,8 +78,8 @@ tp_status tp__models_check(const char *config, const tp_model *first, const tp_m
 }
 
 /* @return false without memory: its inbox is kept all the same, and its destroy is not taken. */
-static bool take(tp__models *models, const tp_allocator *allocator, const void *inside_of, tp_inbox *of_session,
-                 size_t index, const tp_model *theirs) {
+static bool take_one_model(tp__models *models, const tp_allocator *allocator, const void *inside_of,
+                           tp_inbox *of_session, size_t index, const tp_model *theirs) {
   tp_model *to = index == 0 ? &models->first : &models->others[index - 1];
   (void)!tp__options_read(to, sizeof *to, theirs, "tp_model", NULL); /* as it was when it was checked */
   if (of_session) to->inbox = tp__inbox_meant(to->inbox, of_session);
@@ -94,8 +94,9 @@ tp_status tp__models_take(tp__models *models, const tp_allocator *allocator, con
   *models = (tp__models){.other_count = count};
   if (count > 0 && !(models->others = tp__alloc_zero(allocator, count * sizeof *models->others)))
     return TP_ERR_NO_MEMORY;
-  bool taken = !first || take(models, allocator, inside_of, of_session, 0, first);
-  for (size_t i = 0; i < count && taken; i++) taken = take(models, allocator, inside_of, of_session, i + 1, others[i]);
+  bool taken = !first || take_one_model(models, allocator, inside_of, of_session, 0, first);
+  for (size_t i = 0; i < count && taken; i++)
+    taken = take_one_model(models, allocator, inside_of, of_session, i + 1, others[i]);
   if (taken) return TP_OK;
   tp__models_untake(models, allocator);
   return TP_ERR_NO_MEMORY;
@@ -107,7 +108,7 @@ const tp_model *tp__models_need_inbox(const tp__models *models) {
   return NULL;
 }
 
-static void free_list(tp__models *models, const tp_allocator *allocator) {
+static void free_models(tp__models *models, const tp_allocator *allocator) {
   tp__release(allocator, models->others, models->other_count * sizeof *models->others);
   *models = (tp__models){.others = NULL};
 }
@@ -117,7 +118,7 @@ void tp__models_untake(tp__models *models, const tp_allocator *allocator) {
     tp__inbox_unref(tp__models_at(models, i)->inbox);
     tp__destroy_cancel(models->destroys[i]);
   }
-  free_list(models, allocator);
+  free_models(models, allocator);
 }
 
 void tp__models_drop(tp__models *models, const tp_allocator *allocator) {
@@ -137,7 +138,7 @@ static const tp_text no_arguments = {"\x80", 1};
 
 tp_status tp__tool_call_read(const tp_tool_call *theirs, tp_tool_call *ret_call, tp_fault *fault) {
   tp_tool_call call;
-  TP__TRY(read_struct(&call, sizeof call, theirs, "tp_tool_call", fault));
+  TP__TRY(read_model_struct(&call, sizeof call, theirs, "tp_tool_call", fault));
   if (call.reserved_) return refuse_reserved("tp_tool_call", fault);
   if (call.arguments.size == 0 && !call.malformed) call.arguments = no_arguments;
   *ret_call = call;
@@ -160,7 +161,7 @@ static tp_status check_provider_data(const char *name, tp_text data, tp_fault *f
 
 tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp_fault *fault) {
   tp_message message;
-  TP__TRY(read_struct(&message, sizeof message, theirs, "tp_message", fault));
+  TP__TRY(read_model_struct(&message, sizeof message, theirs, "tp_message", fault));
   if (message.role < TP_ROLE_USER || message.role > TP_ROLE_END)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "%d is no tp_message.role of a history", (int)message.role);
   TP__TRY(tp__parts_check(message.parts, "tp_message.parts", fault));
@@ -182,7 +183,7 @@ tp_status tp__message_read(const tp_message *theirs, tp_message *ret_message, tp
 
 tp_status tp__response_read(const tp_model_response *theirs, tp_model_response *ret_response, tp_fault *fault) {
   tp_model_response response;
-  TP__TRY(read_struct(&response, sizeof response, theirs, "tp_model_response", fault));
+  TP__TRY(read_model_struct(&response, sizeof response, theirs, "tp_model_response", fault));
   TP__TRY(check_provider_data("tp_model_response", response.provider_data, fault));
   if (response.reserved_) return refuse_reserved("tp_model_response", fault);
   if (response.finish < TP_FINISH_UNKNOWN || response.finish > TP_FINISH_PAUSE)

@@ -24,7 +24,7 @@ static const char *const kind_names[] = {[TP_PART_TEXT] = "text",
 
 const char *tp_part_kind_name(tp_part_kind kind) { return TP__NAME_AT(kind_names, kind, "unknown"); }
 
-static tp_part_kind kind_of(tp_text name) {
+static tp_part_kind part_kind_of(tp_text name) {
   for (unsigned kind = TP_PART_TEXT; kind <= TP_PART_LINK; kind++)
     if (tp_text_is(name, kind_names[kind])) return (tp_part_kind)kind;
   return TP_PART_NONE;
@@ -32,7 +32,7 @@ static tp_part_kind kind_of(tp_text name) {
 
 /* ---- one part ---- */
 
-static bool begins(tp_text text, const char *with) {
+static bool uri_begins(tp_text text, const char *with) {
   size_t size = strlen(with);
   return text.size >= size && memcmp(text.data, with, size) == 0;
 }
@@ -86,7 +86,7 @@ static tp_text *member_of(tp_part *part, size_t which) {
 /* image/png of data:image/png;base64,…: what a host did not write a second time. */
 static tp_text media_of(tp_text url) {
   tp_text media = {NULL, 0};
-  if (!begins(url, "data:")) return media;
+  if (!uri_begins(url, "data:")) return media;
   media.data = url.data + 5;
   while (media.size < url.size - 5 && media.size <= MEDIA_TYPE_BYTES_MAX && media.data[media.size] != ';' &&
          media.data[media.size] != ',')
@@ -96,7 +96,7 @@ static tp_text media_of(tp_text url) {
 
 /* @return what is wrong with the pair; NULL: nothing. */
 static const char *read_pair(tp_text key, tp_text value, tp_part *part) {
-  tp_part_kind kind = kind_of(key);
+  tp_part_kind kind = part_kind_of(key);
   tp_value_kind given = tp_value_kind_of(value);
   if (kind != TP_PART_NONE && part->kind != TP_PART_NONE) return "two of text, file, image, audio and link are there";
   if (kind != TP_PART_NONE) {
@@ -130,7 +130,7 @@ static const char *take_content(tp_text value, tp_part *part) {
 }
 
 /* @return what is wrong; NULL: it is a part. */
-static const char *read_part(tp_text value, tp_part *ret_part) {
+static const char *read_value_part(tp_text value, tp_part *ret_part) {
   tp_part part = {.struct_size = sizeof part};
   const char *wrong = tp_value_kind_of(value) == TP_VALUE_MAP ? NULL : "it must be a map";
   for (tp_value_walk walk = {0}; !wrong && tp_value_next(value, &walk);) wrong = read_pair(walk.key, walk.value, &part);
@@ -145,7 +145,7 @@ tp_status tp_part_read(tp_text value, tp_part *ret_part, tp_fault *fault) {
   tp_part part;
   if (!ret_part) return tp__fail_null(fault, "ret_part");
   TP__TRY(tp__size_check(ret_part, "tp_part", fault));
-  const char *wrong = read_part(value, &part);
+  const char *wrong = read_value_part(value, &part);
   if (wrong) return tp__fail(fault, TP_ERR_USAGE, NULL, "no part (turnphase/part.h): %s", wrong);
   (void)tp__shown_fill(ret_part, &part, sizeof part);
   return TP_OK;
@@ -173,7 +173,7 @@ static void write_part(tp_writer *writer, const tp_part *part) {
   tp_write_int(writer, part->size);
 }
 
-static tp_status read_struct(const tp_part *theirs, tp_part *ret_part, tp_fault *fault) {
+static tp_status read_part_struct(const tp_part *theirs, tp_part *ret_part, tp_fault *fault) {
   tp_part part;
   TP__TRY(tp__options_read(&part, sizeof part, theirs, "tp_part", fault));
   const char *wrong = flaw_of(&part);
@@ -189,7 +189,7 @@ static tp_status read_struct(const tp_part *theirs, tp_part *ret_part, tp_fault 
 tp_status tp_part_write(const tp_part *theirs, tp_writer *writer, tp_fault *fault) {
   tp_part part;
   if (!theirs || !writer) return tp__fail_null(fault, theirs ? "writer" : "part");
-  TP__TRY(read_struct(theirs, &part, fault));
+  TP__TRY(read_part_struct(theirs, &part, fault));
   write_part(writer, &part);
   tp_status status = tp__writer_status(writer);
   return status == TP_OK ? TP_OK
@@ -197,18 +197,18 @@ tp_status tp_part_write(const tp_part *theirs, tp_writer *writer, tp_fault *faul
 }
 
 /* What is known of the size: base64 of a data: URL has four characters for three bytes. */
-static int64_t size_of(const tp_part *part) {
+static int64_t part_size(const tp_part *part) {
   if (part->bytes.size > 0) return (int64_t)part->bytes.size;
-  if (part->size > 0 || !begins(part->uri, "data:")) return part->size;
+  if (part->size > 0 || !uri_begins(part->uri, "data:")) return part->size;
   const char *comma = memchr(part->uri.data, ',', part->uri.size);
   return comma ? (int64_t)(part->uri.size - (size_t)(comma + 1 - part->uri.data)) / 4 * 3 : 0;
 }
 
 static void write_summary(tp_writer *writer, const tp_part *part) {
   tp_part copy = *part;
-  int64_t size = size_of(part);
+  int64_t size = part_size(part);
   bool is_text = part->kind == TP_PART_TEXT;
-  if (begins(copy.uri, "data:")) copy.uri = (tp_text){NULL, 0};
+  if (uri_begins(copy.uri, "data:")) copy.uri = (tp_text){NULL, 0};
   size_t count = 1 + is_text + (size > 0);
   for (size_t i = 0; i < MEMBERS; i++) count += member_of(&copy, i)->size > 0;
   tp_write_map(writer, count);
@@ -229,7 +229,7 @@ static void write_summary(tp_writer *writer, const tp_part *part) {
 tp_status tp_part_write_summary(const tp_part *theirs, tp_writer *writer, tp_fault *fault) {
   tp_part part;
   if (!theirs || !writer) return tp__fail_null(fault, theirs ? "writer" : "part");
-  TP__TRY(read_struct(theirs, &part, fault));
+  TP__TRY(read_part_struct(theirs, &part, fault));
   write_summary(writer, &part);
   tp_status status = tp__writer_status(writer);
   return status == TP_OK ? TP_OK
@@ -240,7 +240,7 @@ void tp__parts_write_summaries(tp_writer *writer, tp_text parts) {
   tp_part part;
   tp_write_array(writer, tp_value_count(parts));
   for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);)
-    if (!read_part(walk.value, &part)) write_summary(writer, &part);
+    if (!read_value_part(walk.value, &part)) write_summary(writer, &part);
     else tp_write_null(writer);
 }
 
@@ -274,10 +274,10 @@ static void put_grouped(tp__out *out, int64_t number) {
 
 static void put_part(tp__out *out, const tp_part *part) {
   TP__ASSERT(!flaw_of(part));
-  int64_t size = part->kind == TP_PART_TEXT ? (int64_t)part->text.size : size_of(part);
+  int64_t size = part->kind == TP_PART_TEXT ? (int64_t)part->text.size : part_size(part);
   tp__out_string(out, tp_part_kind_name(part->kind));
   put_after(out, " ", part->name, WORDS_BYTES_SHOWN, "");
-  if (!begins(part->uri, "data:")) put_after(out, " <", part->uri, URI_BYTES_SHOWN, ">");
+  if (!uri_begins(part->uri, "data:")) put_after(out, " <", part->uri, URI_BYTES_SHOWN, ">");
   if (part->media_type.size > 0 || size > 0) {
     tp__out_string(out, " (");
     tp__out_text(out, part->media_type);
@@ -293,7 +293,7 @@ size_t tp_part_describe(const tp_part *theirs, char *buffer, size_t size) {
   tp_part part;
   tp__out out = {.data = buffer, .capacity = buffer ? size : 0};
   if (buffer && size > 0) buffer[0] = '\0';
-  if (!theirs || read_struct(theirs, &part, NULL) != TP_OK) return 0;
+  if (!theirs || read_part_struct(theirs, &part, NULL) != TP_OK) return 0;
   put_part(&out, &part);
   if (out.capacity > 0) buffer[tp__utf8_cut((tp_text){buffer, out.size}, size - 1)] = '\0';
   return out.size;
@@ -302,7 +302,7 @@ size_t tp_part_describe(const tp_part *theirs, char *buffer, size_t size) {
 static void put_parts(tp__out *out, const void *ctx) {
   tp_part part;
   for (tp_value_walk walk = {0}; tp_value_next(*(const tp_text *)ctx, &walk);) {
-    if (read_part(walk.value, &part) || part.kind == TP_PART_TEXT) continue;
+    if (read_value_part(walk.value, &part) || part.kind == TP_PART_TEXT) continue;
     tp__out_string(out, out->size > 0 ? "\n[" : "[");
     put_part(out, &part);
     tp__out_char(out, ']');
@@ -323,7 +323,7 @@ static const char *flaw_of_all(tp_text parts, size_t *ret_index) {
   const char *wrong = NULL;
   *ret_index = 0;
   for (tp_value_walk walk = {0}; tp_value_next(parts, &walk); ++*ret_index)
-    if ((wrong = read_part(walk.value, &part))) return wrong;
+    if ((wrong = read_value_part(walk.value, &part))) return wrong;
   return NULL;
 }
 
@@ -345,7 +345,7 @@ tp_status tp__parts_check(tp_text parts, const char *where, tp_fault *fault) {
 }
 
 /* @return the value in the arena. */
-static tp_status finish(tp__arena *arena, tp_writer *writer, tp_text *ret_value) {
+static tp_status finish_parts(tp__arena *arena, tp_writer *writer, tp_text *ret_value) {
   tp_text value;
   tp_status status = tp_writer_finish(writer, &value);
   if (status == TP_OK && !tp__arena_text(arena, value, ret_value)) status = TP_ERR_NO_MEMORY;
@@ -361,7 +361,7 @@ tp_status tp__parts_of_files(tp__arena *arena, tp_text files, tp_text *ret_parts
   tp_write_array(writer, tp_value_count(files));
   for (tp_value_walk walk = {0}; tp_value_next(files, &walk);)
     write_part(writer, &(tp_part){.kind = TP_PART_FILE, .uri = tp_value_text(walk.value)});
-  return finish(arena, writer, ret_parts);
+  return finish_parts(arena, writer, ret_parts);
 }
 
 /* ---- the parts of an answer ---- */
@@ -421,7 +421,7 @@ tp_status tp__parts_list_check(const tp_part *const *parts, size_t count, tp_fau
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_answer: %zu parts, and the list is NULL", count);
   for (size_t i = 0; i < count; i++) {
     if (!parts[i]) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tool_answer.parts[%zu] is NULL", i);
-    tp_status status = read_struct(parts[i], &part, &why);
+    tp_status status = read_part_struct(parts[i], &part, &why);
     if (status != TP_OK) return tp__fail(fault, status, NULL, "tp_tool_answer.parts[%zu]: %s", i, why.message);
   }
   return TP_OK;
@@ -436,9 +436,9 @@ tp_status tp__parts_of_list(tp__arena *arena, const tp_part *const *parts, size_
   if (count == 0) return TP_OK;
   fit_begin(&f, arena, bytes_max, count);
   bool more = true;
-  for (size_t i = 0; more && i < count; i++) more = read_struct(parts[i], &part, NULL) == TP_OK && fit(&f, &part);
+  for (size_t i = 0; more && i < count; i++) more = read_part_struct(parts[i], &part, NULL) == TP_OK && fit(&f, &part);
   *ret_left_out |= f.left_out;
-  return finish(arena, &writer, ret_parts);
+  return finish_parts(arena, &writer, ret_parts);
 }
 
 tp_status tp__parts_fit(tp__arena *arena, tp_text parts, size_t bytes_max, tp_text *ret_parts, bool *ret_left_out) {
@@ -453,16 +453,16 @@ tp_status tp__parts_fit(tp__arena *arena, tp_text parts, size_t bytes_max, tp_te
   fit_begin(&f, arena, bytes_max, count);
   bool more = true;
   for (tp_value_walk walk = {0}; more && tp_value_next(parts, &walk);)
-    more = !read_part(walk.value, &part) && fit(&f, &part);
+    more = !read_value_part(walk.value, &part) && fit(&f, &part);
   *ret_left_out |= f.left_out;
-  return finish(arena, &writer, ret_parts);
+  return finish_parts(arena, &writer, ret_parts);
 }
 
 /* ---- escaping ---- */
 
 /* Of a part all that a model may read as text. */
 static bool is_said(tp_text value) {
-  return tp_value_kind_of(value) == TP_VALUE_TEXT && !begins(tp_value_text(value), "data:");
+  return tp_value_kind_of(value) == TP_VALUE_TEXT && !uri_begins(tp_value_text(value), "data:");
 }
 
 static bool has_tags(tp_text parts) {
@@ -499,7 +499,7 @@ tp_status tp__parts_escaped(tp__arena *arena, tp_text parts, tp_text *ret_parts)
   tp_status status = TP_OK;
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(parts, &walk);)
     status = write_escaped(arena, writer, walk.value);
-  if (status == TP_OK) return finish(arena, writer, ret_parts);
+  if (status == TP_OK) return finish_parts(arena, writer, ret_parts);
   tp__value_writer_fini(writer);
   return status;
 }

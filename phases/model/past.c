@@ -60,7 +60,7 @@ void tp__past_unref(tp__past *past) {
 
 /* ---- sizes ---- */
 
-static void measure(tp__past *past) {
+static void measure_past(tp__past *past) {
   assert(past->measured <= past->list.count);
   for (; past->measured < past->list.count; past->measured++) {
     const tp_message *message = past->list.items[past->measured];
@@ -70,12 +70,12 @@ static void measure(tp__past *past) {
 }
 
 size_t tp__past_bytes(tp__past *past) {
-  measure(past);
+  measure_past(past);
   return past->bytes;
 }
 
 int64_t tp__past_tokens(tp__past *past) {
-  measure(past);
+  measure_past(past);
   return past->tokens;
 }
 
@@ -208,7 +208,7 @@ static tp_status escape(tp__arena *arena, const tp_message *message, const tp_me
 }
 
 /* Space for so many pointers, in a list that no other view reads. */
-static tp_status reserve(tp__past *past, tp__shown *shown, size_t count) {
+static tp_status reserve_pointers(tp__past *past, tp__shown *shown, size_t count) {
   tp__pointers *old = shown->pointers;
   if (old && old->capacity >= count && tp__a32_load_acquire(&old->refs) == 1) return TP_OK; /* pairs with the unref */
   size_t capacity = old ? old->capacity : POINTERS_MIN;
@@ -236,7 +236,7 @@ static tp_status show_new(tp__past *past, tp__shown *shown, bool escaped) {
 tp_status tp__past_view_init(tp__past *past, bool escaped, const tp_message *const *own, size_t own_count,
                              tp__past_view *ret_view, const tp_message *const **ret_messages, size_t *ret_count) {
   tp__shown *shown = escaped ? &past->escaped : &past->unescaped;
-  TP__TRY(reserve(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
+  TP__TRY(reserve_pointers(past, shown, shown->count + (past->list.count - shown->seen) + own_count));
   TP__TRY(show_new(past, shown, escaped));
   tp__pointers *pointers = shown->pointers;
   for (size_t i = 0; i < own_count; i++) pointers->items[shown->count + i] = own[i];

@@ -20,17 +20,17 @@ typedef struct reader {
   bool repeat;
 } reader;
 
-static tp_status refuse(const reader *r, const char *place, const char *what) {
+static tp_status refuse_script(const reader *r, const char *place, const char *what) {
   return tp__fail(r->fault, TP_ERR_MALFORMED, "script", "%s %s", place, what);
 }
 
-static tp_status refuse_memory(const reader *r) {
+static tp_status no_script_memory(const reader *r) {
   return tp__fail(r->fault, TP_ERR_NO_MEMORY, "script", "no memory for the script");
 }
 
 /* Whether the value is a map that has no keys but the known ones, which NULL ends. */
 static tp_status expect_map(const reader *r, tp_text value, const char *place, const char *const *known) {
-  if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse(r, place, "must be a map");
+  if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse_script(r, place, "must be a map");
   tp_value_walk walk = {0};
   while (tp_value_next(value, &walk)) {
     size_t i = 0;
@@ -52,7 +52,7 @@ static tp_status find_member(const reader *r, tp_text map, const char *place, co
 }
 
 /* Text that is not there leaves *text as it is. */
-static tp_status read_text(const reader *r, tp_text map, const char *place, const char *key, tp_text *text) {
+static tp_status read_script_text(const reader *r, tp_text map, const char *place, const char *key, tp_text *text) {
   tp_text value;
   TP__TRY(find_member(r, map, place, key, TP_VALUE_TEXT, "text", &value));
   if (value.size > 0) *text = tp_value_text(value);
@@ -67,31 +67,31 @@ static tp_status read_number(const reader *r, tp_text map, const char *place, co
                      : TP_OK;
 }
 
-static tp_status read_call(const reader *r, tp_text map, const char *place, tp_tool_call *call) {
+static tp_status read_script_call(const reader *r, tp_text map, const char *place, tp_tool_call *call) {
   static const char *const known[] = {"id", "name", "arguments", NULL};
   *call = (tp_tool_call){.struct_size = sizeof *call};
   TP__TRY(expect_map(r, map, place, known));
-  TP__TRY(read_text(r, map, place, "id", &call->id));
-  TP__TRY(read_text(r, map, place, "name", &call->name));
-  if (call->name.size == 0) return refuse(r, place, "needs a name");
+  TP__TRY(read_script_text(r, map, place, "id", &call->id));
+  TP__TRY(read_script_text(r, map, place, "name", &call->name));
+  if (call->name.size == 0) return refuse_script(r, place, "needs a name");
   return find_member(r, map, place, "arguments", TP_VALUE_MAP, "a map", &call->arguments);
 }
 
-static tp_status read_calls(reader *r, tp_text map, size_t index, const char *response_place,
-                            tp_model_response *response) {
+static tp_status read_script_calls(reader *r, tp_text map, size_t index, const char *response_place,
+                                   tp_model_response *response) {
   tp_text list;
   TP__TRY(find_member(r, map, response_place, "tool_calls", TP_VALUE_ARRAY, "a list", &list));
   size_t count = tp_value_count(list);
   if (count == 0) return TP_OK;
   tp_tool_call *calls = tp__arena_alloc(&r->arena, count * sizeof *calls);
   const tp_tool_call **addresses = tp__arena_alloc(&r->arena, count * sizeof *addresses);
-  if (!calls || !addresses) return refuse_memory(r);
+  if (!calls || !addresses) return no_script_memory(r);
   tp_value_walk walk = {0};
   for (size_t i = 0; tp_value_next(list, &walk); i++) {
     TP__ASSERT(i < count);
     char place[PLACE_SIZE];
     snprintf(place, sizeof place, "responses[%zu].tool_calls[%zu]", index, i);
-    TP__TRY(read_call(r, walk.value, place, &calls[i]));
+    TP__TRY(read_script_call(r, walk.value, place, &calls[i]));
     addresses[i] = &calls[i];
   }
   response->calls = addresses;
@@ -111,9 +111,9 @@ static tp_status read_usage(const reader *r, tp_text map, size_t index, tp_model
   return read_number(r, usage, place, "cost_micros", &response->cost_micros);
 }
 
-static tp_status read_finish(const reader *r, tp_text map, const char *place, tp_finish *finish) {
+static tp_status read_finish_name(const reader *r, tp_text map, const char *place, tp_finish *finish) {
   tp_text name = {NULL, 0};
-  TP__TRY(read_text(r, map, place, "finish", &name));
+  TP__TRY(read_script_text(r, map, place, "finish", &name));
   for (tp_finish i = TP_FINISH_STOP; i <= TP_FINISH_PAUSE; i++)
     if (tp_text_is(name, tp_finish_name(i))) *finish = i;
   if (name.size == 0 || *finish != TP_FINISH_UNKNOWN) return TP_OK;
@@ -131,13 +131,13 @@ static tp_status read_response(reader *r, tp_text map, size_t index) {
   *response = (tp_model_response){.struct_size = sizeof *response};
   r->list[index] = response;
   TP__TRY(expect_map(r, map, place, known));
-  TP__TRY(read_text(r, map, place, "text", &response->text));
-  TP__TRY(read_text(r, map, place, "stop_reason", &response->stop_reason));
-  TP__TRY(read_finish(r, map, place, &response->finish));
-  TP__TRY(read_calls(r, map, index, place, response));
+  TP__TRY(read_script_text(r, map, place, "text", &response->text));
+  TP__TRY(read_script_text(r, map, place, "stop_reason", &response->stop_reason));
+  TP__TRY(read_finish_name(r, map, place, &response->finish));
+  TP__TRY(read_script_calls(r, map, index, place, response));
   TP__TRY(read_usage(r, map, index, response));
   if (response->call_count == 0 && tp_value_get(map, "text").size == 0 && response->finish == TP_FINISH_UNKNOWN)
-    return refuse(r, place, "needs text, tool_calls, or both");
+    return refuse_script(r, place, "needs text, tool_calls, or both");
   return TP_OK;
 }
 
@@ -148,20 +148,20 @@ static tp_status read_script(reader *r, tp_text script) {
   TP__TRY(find_member(r, script, "the script", "repeat", TP_VALUE_BOOL, "true or false", &repeat));
   r->repeat = tp_value_bool(repeat, false);
   TP__TRY(find_member(r, script, "the script", "responses", TP_VALUE_ARRAY, "a list", &list));
-  if (list.size == 0) return refuse(r, "the script", "needs the key responses");
+  if (list.size == 0) return refuse_script(r, "the script", "needs the key responses");
   r->count = tp_value_count(list);
   r->responses = tp__arena_alloc(&r->arena, r->count * sizeof *r->responses);
   r->list = tp__arena_alloc(&r->arena, r->count * sizeof *r->list);
-  if (!r->responses || !r->list) return refuse_memory(r);
+  if (!r->responses || !r->list) return no_script_memory(r);
   tp_value_walk walk = {0};
   for (size_t i = 0; tp_value_next(list, &walk); i++) TP__TRY(read_response(r, walk.value, i));
   return TP_OK;
 }
 
-static tp_status decode(reader *r, const char *json, tp_writer *writer, tp_model **ret_model) {
+static tp_status decode_script(reader *r, const char *json, tp_writer *writer, tp_model **ret_model) {
   tp_text script;
   TP__TRY(tp_json_decode(tp_text_of(json), writer, r->fault));
-  if (tp_writer_finish(writer, &script) != TP_OK) return refuse_memory(r);
+  if (tp_writer_finish(writer, &script) != TP_OK) return no_script_memory(r);
   TP__TRY(read_script(r, script));
   return tp_script_model_new(r->list, r->count, r->repeat, ret_model, r->fault);
 }
@@ -171,9 +171,9 @@ tp_status tp_script_model_decode(const char *json, tp_model **ret_model, tp_faul
   tp_allocator allocator = tp__allocator_of(NULL);
   reader r = {.fault = fault};
   tp_writer *writer;
-  if (tp_writer_new(NULL, &writer) != TP_OK) return refuse_memory(&r);
+  if (tp_writer_new(NULL, &writer) != TP_OK) return no_script_memory(&r);
   tp__arena_init(&r.arena, &allocator, NULL, 0, 0);
-  tp_status status = decode(&r, json, writer, ret_model);
+  tp_status status = decode_script(&r, json, writer, ret_model);
   tp__arena_fini(&r.arena);
   tp_writer_free(writer);
   return status;

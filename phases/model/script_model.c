@@ -15,7 +15,7 @@ typedef struct script {
   tp__a64 next; /* of all sessions that use it */
 } script;
 
-static void start(void *ctx, const tp_model_request *request, tp_token token) {
+static void start_script(void *ctx, const tp_model_request *request, tp_token token) {
   script *s = ctx;
   (void)request;
   uint64_t n = tp__a64_add_acq_rel(&s->next, 1);
@@ -25,7 +25,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false, NULL);
 }
 
-static void destroy(void *ctx) {
+static void destroy_script(void *ctx) {
   script *s = ctx;
   tp_allocator allocator = s->allocator;
   tp__arena_fini(&s->arena);
@@ -69,14 +69,14 @@ tp_status tp_script_model_new(const tp_model_response *const *responses, size_t 
   tp_status status = s->responses ? copy_responses(s, responses, fault)
                                   : tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the script");
   if (status != TP_OK) {
-    destroy(s);
+    destroy_script(s);
     return status;
   }
   s->model = (tp_model){.struct_size = sizeof s->model,
                         .name = "script",
                         .ctx = s,
-                        .start = start,
-                        .destroy = destroy,
+                        .start = start_script,
+                        .destroy = destroy_script,
                         .placement = TP_PLACEMENT_INLINE};
   *ret_model = &s->model;
   return TP_OK;

@@ -13,13 +13,13 @@ void tp__abilities_fini(tp__abilities *abilities) {
   tp__release(abilities->allocator, abilities->items, abilities->capacity * sizeof *abilities->items);
 }
 
-static bool has(const tp__abilities *abilities, tp_text name) {
+static bool has_ability(const tp__abilities *abilities, tp_text name) {
   for (size_t i = 0; i < abilities->count; i++)
     if (tp_text_equal(abilities->items[i], name)) return true;
   return false;
 }
 
-static bool add(tp__abilities *abilities, tp_text name) {
+static bool add_ability(tp__abilities *abilities, tp_text name) {
   void *items = abilities->items;
   if (abilities->count == TP__ABILITIES_MAX) return false;
   if (tp__array_grow(abilities->allocator, &items, &abilities->capacity, abilities->count + 1,
@@ -32,7 +32,7 @@ static bool add(tp__abilities *abilities, tp_text name) {
 }
 
 void tp__abilities_add(tp__abilities *abilities, tp_text name) {
-  if (!has(abilities, name) && !add(abilities, name)) abilities->dropped++;
+  if (!has_ability(abilities, name) && !add_ability(abilities, name)) abilities->dropped++;
 }
 
 bool tp__abilities_write(const tp__abilities *abilities, tp__arena *arena, tp_text *ret_value) {

@@ -47,13 +47,13 @@ static void admission_check_locked(const tp__admission *a) {
 
 /* ---- tenants ---- */
 
-static tp__link *bucket_of(tp__admission *a, const char *name) {
+static tp__link *tenant_bucket(tp__admission *a, const char *name) {
   uint32_t hash = 2166136261u;
   for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
   return &a->buckets[hash % TP__ADMISSION_BUCKETS];
 }
 
-static tp__tenant *find_locked(tp__link *bucket, const char *name) {
+static tp__tenant *find_tenant_locked(tp__link *bucket, const char *name) {
   for (tp__link *link = bucket->next; link != bucket; link = link->next) {
     tp__tenant *tenant = TP__CONTAINER(link, tp__tenant, link);
     if (strcmp(tenant->name, name) == 0) return tenant;
@@ -85,8 +85,8 @@ tp__tenant *tp__admission_join(tp__admission *a, const char *name) {
   tp__tenant *fresh = new_tenant(tp__runtime_allocator(a->runtime), name);
   if (!fresh) return NULL;
   tp__mutex_lock(&a->mutex);
-  tp__link *bucket = bucket_of(a, name);
-  tp__tenant *tenant = find_locked(bucket, name);
+  tp__link *bucket = tenant_bucket(a, name);
+  tp__tenant *tenant = find_tenant_locked(bucket, name);
   if (!tenant) {
     tenant = fresh;
     fresh = NULL;

@@ -13,7 +13,7 @@ struct tp__account {
   tp__usage used;    /* today */
 };
 
-static tp__account *of(tp__hash_link *link) { return TP__CONTAINER(link, tp__account, link); }
+static tp__account *account_of(tp__hash_link *link) { return TP__CONTAINER(link, tp__account, link); }
 
 /* ---- allowances ---- */
 
@@ -77,8 +77,8 @@ static void see_day_locked(tp__budgets *b) {
   for (size_t i = 0; i < b->accounts.bucket_count; i++)
     for (tp__hash_link *link = b->accounts.buckets[i], *next; link; link = next) {
       next = link->next;
-      of(link)->used = (tp__usage){0};
-      if (is_idle(of(link))) free_account_locked(b, of(link));
+      account_of(link)->used = (tp__usage){0};
+      if (is_idle(account_of(link))) free_account_locked(b, account_of(link));
     }
 }
 
@@ -88,8 +88,8 @@ static tp__account *account_of_locked(tp__budgets *b, tp_text tenant) {
   const tp_allocator *allocator = tp__runtime_allocator(b->runtime);
   uint64_t hash = tp__hash_text(tenant, 0);
   tp__hash_link *link = tp__hash_table_first(&b->accounts, hash);
-  while (link && !tp_text_is(tenant, of(link)->tenant)) link = tp__hash_table_next(link);
-  if (link) return of(link);
+  while (link && !tp_text_is(tenant, account_of(link)->tenant)) link = tp__hash_table_next(link);
+  if (link) return account_of(link);
   tp__account *account = tp__alloc_zero(allocator, sizeof *account);
   if (!account) return NULL;
   account->tenant = tp__alloc_zero(allocator, tenant.size + 1);
@@ -156,7 +156,7 @@ tp_status tp__budgets_init(tp__budgets *b, tp_runtime *runtime, const tp__allowa
 void tp__budgets_fini(tp__budgets *b) {
   tp__mutex_lock(&b->mutex);
   for (size_t i = 0; i < b->accounts.bucket_count; i++)
-    while (b->accounts.buckets[i]) free_account_locked(b, of(b->accounts.buckets[i]));
+    while (b->accounts.buckets[i]) free_account_locked(b, account_of(b->accounts.buckets[i]));
   tp__mutex_unlock(&b->mutex);
   tp__hash_table_fini(&b->accounts, tp__runtime_allocator(b->runtime));
   tp__mutex_fini(&b->mutex);
@@ -235,8 +235,8 @@ tp_status tp_runtime_usage_get(tp_runtime *runtime, const char *tenant, tp_usage
   if (tenant) {
     tp_text name = tp_text_of(tenant);
     tp__hash_link *link = tp__hash_table_first(&b->accounts, tp__hash_text(name, 0));
-    while (link && !tp_text_is(name, of(link)->tenant)) link = tp__hash_table_next(link);
-    used = link ? of(link)->used : (tp__usage){0};
+    while (link && !tp_text_is(name, account_of(link)->tenant)) link = tp__hash_table_next(link);
+    used = link ? account_of(link)->used : (tp__usage){0};
   }
   tp__mutex_unlock(&b->mutex);
   usage.requests = used.requests;

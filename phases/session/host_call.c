@@ -7,7 +7,7 @@
 
 enum { LIST_BYTES = 256 }; /* in the block, after the call: the messages of a usual batch */
 
-static tp__host_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
+static tp__host_call *host_call_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
 /* Of the history; a compaction is the host's own. */
 static bool blocks(const tp__host_call *c) { return c->work && (c->load.struct_size || c->request.struct_size); }
@@ -29,8 +29,8 @@ static void end_to_count(tp__host_call *c) {
   tp__shared_history_call_ends(c->session->shared, &c->session->history_user);
 }
 
-static tp__answer call(tp__attempt *attempt) {
-  tp__host_call *c = of(attempt);
+static tp__answer do_host_work(tp__attempt *attempt) {
+  tp__host_call *c = host_call_of(attempt);
   c->status = c->work(c);
   end_to_count(c);
   return (tp__answer){.kind = TP_ANSWER_DONE};
@@ -54,8 +54,8 @@ static tp_status keep_messages(tp__host_call *c, const completion *theirs) {
 }
 
 /* extra: a completion. */
-static void accept(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
-  tp__host_call *c = of(attempt);
+static void accept_completion(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
+  tp__host_call *c = host_call_of(attempt);
   const completion *theirs = extra;
   c->status = theirs->status == TP_OK ? keep_messages(c, theirs) : theirs->status;
   tp_text message = {theirs->fault ? theirs->fault->message : "", 0};
@@ -68,19 +68,19 @@ static void accept(tp__attempt *attempt, const tp__answer *answer, const void *e
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
   (void)now_ns;
-  end_to_count(of(attempt)); /* of a function that has returned it has ended before */
+  end_to_count(host_call_of(attempt)); /* of a function that has returned it has ended before */
 }
 
-static void abandoned(tp__attempt *attempt) {
-  tp__host_call *c = of(attempt);
+static void note_work_abandoned(tp__attempt *attempt) {
+  tp__host_call *c = host_call_of(attempt);
   c->status = tp__fail(&c->fault, TP_ERR_STORE, NULL, TP__ABANDONED_REASON);
   end_to_count(c);
 }
 
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  TP__OWNED(&of(attempt)->turn->strand);
-  TP__ASSERT(of(attempt)->on_end);
-  tp__host_call *c = of(attempt);
+static void settle_host_call(tp__attempt *attempt, tp__attempt_end end) {
+  TP__OWNED(&host_call_of(attempt)->turn->strand);
+  TP__ASSERT(host_call_of(attempt)->on_end);
+  tp__host_call *c = host_call_of(attempt);
   if (end == TP__ANSWERED && c->status != TP_OK && c->fault.message[0]) c->message = c->fault.message;
   c->on_end(c, end == TP__ANSWERED ? c->status : end == TP__REFUSED ? TP_ERR_NO_THREAD : TP_ERR_TIMEOUT);
   tp__attempt_unref(attempt);
@@ -110,8 +110,8 @@ void tp__session_release_claim(tp_session *session) {
   release_claim(session, &session->claim);
 }
 
-static void release(tp__attempt *attempt) {
-  tp__host_call *c = of(attempt);
+static void free_host_call(tp__attempt *attempt) {
+  tp__host_call *c = host_call_of(attempt);
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
@@ -127,20 +127,20 @@ static void release(tp__attempt *attempt) {
 
 static const tp__attempt_class class = {.what = "history",
                                         .complete_with = "tp_history_complete()",
-                                        .call = call,
-                                        .accept = accept,
-                                        .abandoned = abandoned,
+                                        .call = do_host_work,
+                                        .accept = accept_completion,
+                                        .abandoned = note_work_abandoned,
                                         .late = late,
-                                        .settled = settled,
-                                        .release = release};
+                                        .settled = settle_host_call,
+                                        .release = free_host_call};
 
 static const tp__attempt_class load_class = {.what = "history",
                                              .complete_with = "tp_history_complete_load()",
-                                             .accept = accept,
-                                             .abandoned = abandoned,
+                                             .accept = accept_completion,
+                                             .abandoned = note_work_abandoned,
                                              .late = late,
-                                             .settled = settled,
-                                             .release = release};
+                                             .settled = settle_host_call,
+                                             .release = free_host_call};
 
 static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *name, const tp__attempt_class *of_call) {
   TP__OWNED(&turn->core.strand);
@@ -211,7 +211,7 @@ static void start_here(tp__host_call *c, int64_t deadline_ns) {
   if (tp__attempt_defer(attempt, &deferral, &token) != TP_OK) {
     c->status = tp__tokens_full(attempt->sched, &c->fault);
     tp__attempt_fini(attempt);
-    settled(attempt, TP__ANSWERED);
+    settle_host_call(attempt, TP__ANSWERED);
     return;
   }
   if (is_load(c)) history->load_start(history->ctx, &c->load, token);
@@ -242,8 +242,8 @@ void tp__host_call_drop(tp__host_call *c) {
   tp__attempt_unref(&c->base);
 }
 
-static tp_status complete(tp_token token, const tp__attempt_class *of_token, const completion *theirs,
-                          tp_fault *fault) {
+static tp_status complete_host_call(tp_token token, const tp__attempt_class *of_token, const completion *theirs,
+                                    tp_fault *fault) {
   if (!tp__status_is_known(theirs->status))
     return tp__fail(fault, TP_ERR_USAGE, NULL, "status %d is no tp_status: the token stays open", (int)theirs->status);
   return tp__token_answer(token, of_token, &(tp__answer){.kind = TP_ANSWER_DONE}, theirs, fault);
@@ -251,7 +251,7 @@ static tp_status complete(tp_token token, const tp__attempt_class *of_token, con
 
 tp_status tp_history_complete(tp_token token, tp_status status, const tp_fault *why, tp_fault *fault) {
   const completion theirs = {.status = status, .fault = why};
-  return complete(token, &class, &theirs, fault);
+  return complete_host_call(token, &class, &theirs, fault);
 }
 
 tp_status tp_history_complete_load(tp_token token, tp_status status, const tp_message *const *messages,
@@ -264,5 +264,5 @@ tp_status tp_history_complete_load(tp_token token, tp_status status, const tp_me
     return tp__fail(fault, TP_ERR_USAGE, NULL,
                     "a load that failed (%s) has no messages, and %zu were given: the token stays open",
                     tp_status_name(status), message_count);
-  return complete(token, &load_class, &theirs, fault);
+  return complete_host_call(token, &load_class, &theirs, fault);
 }

@@ -33,16 +33,19 @@ typedef struct memory_history {
 
 /* ---- conversations ---- */
 
-static uint64_t hash_of(tp_text tenant, tp_text session) { return tp__hash_text(session, tp__hash_text(tenant, 0)); }
+static uint64_t hash_of_conversation(tp_text tenant, tp_text session) {
+  return tp__hash_text(session, tp__hash_text(tenant, 0));
+}
 
-static conversation *of(tp__hash_link *link) { return TP__CONTAINER(link, conversation, in_table); }
+static conversation *conversation_of(tp__hash_link *link) { return TP__CONTAINER(link, conversation, in_table); }
 
-static conversation *find_locked(memory_history *h, tp_text tenant, tp_text session) {
+static conversation *find_conversation_locked(memory_history *h, tp_text tenant, tp_text session) {
   TP__LOCKED(&h->mutex);
-  tp__hash_link *link = tp__hash_table_first(&h->table, hash_of(tenant, session));
-  while (link && !(tp_text_equal(of(link)->session, session) && tp_text_equal(of(link)->tenant, tenant)))
+  tp__hash_link *link = tp__hash_table_first(&h->table, hash_of_conversation(tenant, session));
+  while (link && !(tp_text_equal(conversation_of(link)->session, session) &&
+                   tp_text_equal(conversation_of(link)->tenant, tenant)))
     link = tp__hash_table_next(link);
-  return link ? of(link) : NULL;
+  return link ? conversation_of(link) : NULL;
 }
 
 /* The index of the first conversation with a number above this one. */
@@ -71,7 +74,7 @@ static conversation *new_conversation(const tp_allocator *allocator, tp_text ten
   return c;
 }
 
-static conversation *add_locked(memory_history *h, tp_text tenant, tp_text session) {
+static conversation *add_conversation_locked(memory_history *h, tp_text tenant, tp_text session) {
   TP__LOCKED(&h->mutex);
   void *list = h->list;
   if (tp__hash_table_reserve(&h->table, &h->allocator) != TP_OK ||
@@ -81,12 +84,12 @@ static conversation *add_locked(memory_history *h, tp_text tenant, tp_text sessi
   conversation *c = new_conversation(&h->allocator, tenant, session);
   if (!c) return NULL;
   c->number = ++h->last_number;
-  tp__hash_table_add(&h->table, &c->in_table, hash_of(tenant, session));
+  tp__hash_table_add(&h->table, &c->in_table, hash_of_conversation(tenant, session));
   h->list[h->count++] = c;
   return c;
 }
 
-static void remove_locked(memory_history *h, conversation *c) {
+static void remove_conversation_locked(memory_history *h, conversation *c) {
   TP__LOCKED(&h->mutex);
   tp__hash_table_remove(&h->table, &c->in_table);
   size_t index = index_above_locked(h, c->number) - 1;
@@ -94,7 +97,7 @@ static void remove_locked(memory_history *h, conversation *c) {
   memmove(&h->list[index], &h->list[index + 1], (h->count - index) * sizeof(conversation *));
 }
 
-static void unref(memory_history *h, conversation *c) {
+static void unref_conversation(memory_history *h, conversation *c) {
   tp__mutex_lock(&h->mutex);
   bool last = --c->refs == 0;
   tp__mutex_unlock(&h->mutex);
@@ -126,8 +129,8 @@ static tp_status begin_load(memory_history *h, const tp_history_load *request, c
                             size_t *ret_first, tp_fault *fault) {
   tp_status status = TP_OK;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
-  if (!c && request->owner && !(c = add_locked(h, request->tenant, request->session)))
+  conversation *c = find_conversation_locked(h, request->tenant, request->session);
+  if (!c && request->owner && !(c = add_conversation_locked(h, request->tenant, request->session)))
     status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
   if (c && request->owner) status = claim_locked(c, request, fault);
   if (status != TP_OK) c = NULL;
@@ -148,7 +151,7 @@ static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault
   tp_status status = TP_OK;
   for (size_t i = first; i < c->messages.count && status == TP_OK; i++)
     status = request->each(request->ctx, c->messages.items[i]);
-  unref(h, c);
+  unref_conversation(h, c);
   return status;
 }
 
@@ -161,23 +164,23 @@ static void load_start(void *ctx, const tp_history_load *request, tp_token token
   size_t count = c ? c->messages.count - first : 0;
   const tp_message *const *messages = count ? (const tp_message *const *)c->messages.items + first : NULL;
   (void)!tp_history_complete_load(token, status, messages, count, status == TP_OK ? NULL : &fault, NULL);
-  if (c) unref(h, c);
+  if (c) unref_conversation(h, c);
 }
 
 static bool has_claim_locked(const conversation *c, const tp_history_claim *claim) {
   return c->running && c->number == claim->number && c->fence == claim->fence && c->message_count == claim->position;
 }
 
-static void release(void *ctx, const tp_history_release *request) {
+static void release_conversation(void *ctx, const tp_history_release *request) {
   memory_history *h = ctx;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
+  conversation *c = find_conversation_locked(h, request->tenant, request->session);
   if (c && !has_claim_locked(c, request->claim)) c = NULL;
   if (c) c->running = false;
   bool is_empty = c && c->message_count == 0; /* it was made for this claim */
-  if (is_empty) remove_locked(h, c);
+  if (is_empty) remove_conversation_locked(h, c);
   tp__mutex_unlock(&h->mutex);
-  if (is_empty) unref(h, c);
+  if (is_empty) unref_conversation(h, c);
 }
 
 /* All of it or nothing. */
@@ -191,13 +194,13 @@ static tp_status add_messages(conversation *c, const tp_history_append *request,
   return TP_OK;
 }
 
-static tp_status append(void *ctx, const tp_history_append *request, tp_fault *fault) {
+static tp_status append_messages(void *ctx, const tp_history_append *request, tp_fault *fault) {
   memory_history *h = ctx;
   if (request->message_count == 0 && !request->claim) return TP_OK;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
+  conversation *c = find_conversation_locked(h, request->tenant, request->session);
   bool is_fenced = request->claim && !(c && has_claim_locked(c, request->claim));
-  if (!c && !is_fenced) c = add_locked(h, request->tenant, request->session);
+  if (!c && !is_fenced) c = add_conversation_locked(h, request->tenant, request->session);
   if (c && !is_fenced) c->refs++;
   tp__mutex_unlock(&h->mutex);
   if (is_fenced)
@@ -210,25 +213,25 @@ static tp_status append(void *ctx, const tp_history_append *request, tp_fault *f
   if (status == TP_OK && request->claim) c->running = false;
   bool is_empty = c->message_count == 0 && !c->running; /* it was made for this batch, or its claim */
   if (is_empty) {
-    remove_locked(h, c);
+    remove_conversation_locked(h, c);
     c->refs--;
   }
   tp__mutex_unlock(&h->mutex);
-  unref(h, c);
+  unref_conversation(h, c);
   return status;
 }
 
 static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_fault *fault) {
   memory_history *h = ctx;
   tp__mutex_lock(&h->mutex);
-  conversation *c = find_locked(h, request->tenant, request->session);
+  conversation *c = find_conversation_locked(h, request->tenant, request->session);
   bool is_busy = c && c->running;
   if (c && (is_busy || c->message_count == 0)) c = NULL;
-  if (c) remove_locked(h, c);
+  if (c) remove_conversation_locked(h, c);
   tp__mutex_unlock(&h->mutex);
   if (is_busy) return tp__fail(fault, TP_ERR_BUSY, NULL, "a turn of another runtime of this process has the session");
   if (!c) return tp__fail(fault, TP_ERR_NOT_FOUND, NULL, "the history has no messages of such a session");
-  unref(h, c);
+  unref_conversation(h, c);
   return TP_OK;
 }
 
@@ -266,16 +269,16 @@ static tp_status list_sessions(void *ctx, const tp_history_query *query, tp_hist
                               .tenant = c->tenant,
                               .session = c->session};
     goes_on = each(each_ctx, &row);
-    unref(h, c);
+    unref_conversation(h, c);
   }
   return TP_OK;
 }
 
 /* ---- life ---- */
 
-static void destroy(void *ctx) {
+static void destroy_memory_history(void *ctx) {
   memory_history *h = ctx;
-  for (size_t i = 0; i < h->count; i++) unref(h, h->list[i]);
+  for (size_t i = 0; i < h->count; i++) unref_conversation(h, h->list[i]);
   tp_allocator allocator = h->allocator;
   tp__release(&allocator, h->list, h->capacity * sizeof(conversation *));
   tp__hash_table_fini(&h->table, &allocator);
@@ -298,11 +301,11 @@ tp_status tp_history_memory_new(const tp_allocator *theirs, tp_history **ret_his
                          .load_start = load_start,
                          .load_paired = load,
                          .shared = 1,
-                         .release = release,
-                         .append = append,
+                         .release = release_conversation,
+                         .append = append_messages,
                          .delete_session = delete_session,
                          .list_sessions = list_sessions,
-                         .destroy = destroy};
+                         .destroy = destroy_memory_history};
   *ret_history = &h->face;
   return TP_OK;
 }

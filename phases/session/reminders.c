@@ -24,7 +24,7 @@ void tp__reminders_fini(tp__reminders *reminders) {
   tp__release(reminders->allocator, reminders->items, reminders->capacity * sizeof *reminders->items);
 }
 
-static char *copy(const tp_allocator *allocator, tp_text text) {
+static char *copy_reminder_text(const tp_allocator *allocator, tp_text text) {
   char *string = tp__alloc(allocator, text.size + 1);
   if (!string) return NULL;
   if (text.size > 0) memcpy(string, text.data, text.size);
@@ -32,7 +32,7 @@ static char *copy(const tp_allocator *allocator, tp_text text) {
   return string;
 }
 
-static void reserve(tp__reminders *reminders) {
+static void make_reminder_space(tp__reminders *reminders) {
   for (size_t i = 0; reminders->count >= WAITING_MAX && i < reminders->count; i++) {
     if (reminders->items[i].block) continue;
     remove_at(reminders, i);
@@ -56,14 +56,14 @@ static void remove_of_failed_attempts(tp__reminders *reminders, const char *subs
 
 bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_text text, bool block) {
   if (reminders->in_attempt) remove_of_failed_attempts(reminders, subscription);
-  reserve(reminders);
+  make_reminder_space(reminders);
   void *items = reminders->items;
   if (tp__array_grow(reminders->allocator, &items, &reminders->capacity, reminders->count + 1, sizeof(tp__reminder)) !=
       TP_OK)
     return false;
   reminders->items = items;
-  tp__reminder reminder = {.subscription = copy(reminders->allocator, tp_text_of(subscription)),
-                           .text = copy(reminders->allocator, text),
+  tp__reminder reminder = {.subscription = copy_reminder_text(reminders->allocator, tp_text_of(subscription)),
+                           .text = copy_reminder_text(reminders->allocator, text),
                            .block = block,
                            .attempt = reminders->in_attempt ? reminders->attempt : 0};
   if (!reminder.subscription || !reminder.text) {
@@ -75,7 +75,7 @@ bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_te
 }
 
 /* Marks what fits; what has waited longest goes first. @return how many. */
-static size_t choose(tp__reminders *reminders) {
+static size_t choose_reminders(tp__reminders *reminders) {
   size_t chosen = 0, count = 0, bytes = 0;
   for (size_t i = 0; i < reminders->count; i++) {
     tp__reminder *reminder = &reminders->items[i];
@@ -91,7 +91,7 @@ static size_t choose(tp__reminders *reminders) {
 }
 
 bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_list *ret_list) {
-  size_t chosen = choose(reminders);
+  size_t chosen = choose_reminders(reminders);
   *ret_list = (tp__merged_list){0};
   if (chosen == 0) return true;
   tp__merged_item *items = tp__arena_zero(arena, chosen * sizeof *items);

@@ -25,13 +25,13 @@ void tp__sessions_fini(tp__sessions *sessions) {
 static tp_session *in_table(tp__hash_link *link) { return TP__CONTAINER(link, tp_session, in_table); }
 static bool same(const char *a, const char *b) { return tp_text_equal(tp_text_of(a), tp_text_of(b)); }
 
-static uint64_t hash_of(const char *tenant, const char *id) {
+static uint64_t hash_of_session(const char *tenant, const char *id) {
   return tp__hash_text(tp_text_of(id), tp__hash_text(tp_text_of(tenant), 0));
 }
 
-static tp_session *find_locked(const tp__sessions *sessions, const char *tenant, const char *id) {
+static tp_session *find_session_locked(const tp__sessions *sessions, const char *tenant, const char *id) {
   TP__LOCKED(&sessions->mutex);
-  tp__hash_link *link = tp__hash_table_first(&sessions->table, hash_of(tenant, id));
+  tp__hash_link *link = tp__hash_table_first(&sessions->table, hash_of_session(tenant, id));
   while (link && !(same(in_table(link)->tenant, tenant) && same(in_table(link)->id, id)))
     link = tp__hash_table_next(link);
   return link ? in_table(link) : NULL;
@@ -39,7 +39,7 @@ static tp_session *find_locked(const tp__sessions *sessions, const char *tenant,
 
 static void unfind_locked(tp__sessions *sessions, tp_session *session) {
   TP__LOCKED(&sessions->mutex);
-  if (find_locked(sessions, session->tenant, session->id) == session)
+  if (find_session_locked(sessions, session->tenant, session->id) == session)
     tp__hash_table_remove(&sessions->table, &session->in_table);
 }
 
@@ -50,13 +50,13 @@ static tp_status join_history(tp_session *session) {
   return tp__shared_history_join(session->shared, &session->history_user, session->tenant, session->id);
 }
 
-static tp_status add_locked(tp__sessions *sessions, tp_session *session) {
+static tp_status add_session_locked(tp__sessions *sessions, tp_session *session) {
   TP__LOCKED(&sessions->mutex);
   if (tp__runtime_life(session->runtime) != TP__LIFE_STARTED) return TP_ERR_SHUTDOWN;
-  if (find_locked(sessions, session->tenant, session->id)) return TP_ERR_BUSY;
+  if (find_session_locked(sessions, session->tenant, session->id)) return TP_ERR_BUSY;
   TP__TRY(tp__hash_table_reserve(&sessions->table, sessions->allocator));
   TP__TRY(join_history(session));
-  tp__hash_table_add(&sessions->table, &session->in_table, hash_of(session->tenant, session->id));
+  tp__hash_table_add(&sessions->table, &session->in_table, hash_of_session(session->tenant, session->id));
   session->number = ++sessions->opened;
   tp__list_push(&sessions->list, &session->link);
   return TP_OK;
@@ -64,7 +64,7 @@ static tp_status add_locked(tp__sessions *sessions, tp_session *session) {
 
 tp_status tp__sessions_add(tp__sessions *sessions, tp_session *session) {
   tp__mutex_lock(&sessions->mutex);
-  tp_status status = add_locked(sessions, session);
+  tp_status status = add_session_locked(sessions, session);
   tp__mutex_unlock(&sessions->mutex);
   return status;
 }
@@ -83,7 +83,7 @@ tp_session *tp_session_find(tp_runtime *runtime, const char *tenant, const char 
   if (!id || tp__runtime_usable(runtime, NULL) != TP_OK) return NULL;
   tp__sessions *sessions = tp__layer_sessions(runtime);
   tp__mutex_lock(&sessions->mutex);
-  tp_session *session = find_locked(sessions, tenant, id);
+  tp_session *session = find_session_locked(sessions, tenant, id);
   if (session && tp__a32_load_acquire(&session->close_asked)) session = NULL;
   if (session) tp__session_hold(session);
   tp__mutex_unlock(&sessions->mutex);
@@ -96,7 +96,7 @@ tp_session *tp__sessions_hold_of(tp__sessions *sessions, tp_text tenant, tp_text
   snprintf(tenant_copy, sizeof tenant_copy, "%.*s", (int)tenant.size, tenant.size ? tenant.data : "");
   snprintf(id_copy, sizeof id_copy, "%.*s", (int)id.size, id.data);
   tp__mutex_lock(&sessions->mutex);
-  tp_session *session = find_locked(sessions, tenant_copy, id_copy);
+  tp_session *session = find_session_locked(sessions, tenant_copy, id_copy);
   if (session) tp__session_hold(session);
   tp__mutex_unlock(&sessions->mutex);
   return session;
@@ -185,7 +185,7 @@ bool tp__sessions_any_half_closed(tp__sessions *sessions) {
   return any;
 }
 
-static void free_list(tp__sessions *sessions, tp__link *list) {
+static void free_sessions(tp__sessions *sessions, tp__link *list) {
   while (!tp__list_empty(list)) {
     tp_session *session = session_of(list->next);
     tp__sessions_remove(sessions, session);
@@ -194,6 +194,6 @@ static void free_list(tp__sessions *sessions, tp__link *list) {
 }
 
 void tp__sessions_free_all(tp__sessions *sessions) {
-  free_list(sessions, &sessions->list);
-  free_list(sessions, &sessions->ending);
+  free_sessions(sessions, &sessions->list);
+  free_sessions(sessions, &sessions->ending);
 }

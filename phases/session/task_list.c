@@ -13,14 +13,14 @@ void tp__task_list_fini(tp__task_list *list) {
   tp__release(list->allocator, list->items, list->capacity * sizeof *list->items);
 }
 
-static tp__listed_task *find(const tp__task_list *list, tp_text key) {
+static tp__listed_task *find_listed_task(const tp__task_list *list, tp_text key) {
   for (size_t i = 0; i < list->count; i++)
     if (tp_text_equal(list->items[i].key, key)) return &list->items[i];
   return NULL;
 }
 
 /* @return NULL: there is no space, or no memory. */
-static tp__listed_task *add(tp__task_list *list, tp_text key, tp_text ability) {
+static tp__listed_task *add_listed_task(tp__task_list *list, tp_text key, tp_text ability) {
   void *items = list->items;
   if (list->count == TP__TASK_LIST_MAX) return NULL;
   if (tp__array_grow(list->allocator, &items, &list->capacity, list->count + 1, sizeof *list->items) != TP_OK)
@@ -34,8 +34,8 @@ static tp__listed_task *add(tp__task_list *list, tp_text key, tp_text ability) {
 }
 
 void tp__task_list_put(tp__task_list *list, tp_text key, tp_text ability, tp__task_status status) {
-  tp__listed_task *task = find(list, key);
-  if (!task) task = add(list, key, ability);
+  tp__listed_task *task = find_listed_task(list, key);
+  if (!task) task = add_listed_task(list, key, ability);
   if (task) task->status = status;
   else list->dropped++;
 }

@@ -12,7 +12,7 @@ typedef struct listing {
   size_t *ret_count; /* may be NULL */
 } listing;
 
-static tp_status emit_tools(tp_turn *turn, const char *subject, tp_fault *fault) {
+static tp_status emit_agent_tools(tp_turn *turn, const char *subject, tp_fault *fault) {
   static const char no_names[] = "\x90";
   const tp_field fields[] = {{.id = TP_FIELD_TOOL_NAMES, .kind = TP_FIELD_KIND_VALUE, .text = {no_names, 1}},
                              {.id = TP_FIELD_CAN_CALL_TOOLS, .kind = TP_FIELD_KIND_INT, .number = 1}};
@@ -49,7 +49,7 @@ static tp_status list_tools(tp_runtime *runtime, const tp__turn_ids *ids, const 
   TP__TRY(tp__request_read(NULL, &request, fault));
   request.id = "tools-listed"; /* records of the phase name it: nobody sent a turn */
   TP__TRY(tp__turn_new_held(runtime, ids, &request, TP__TURN_HELD, &turn, fault));
-  tp_status status = emit_tools(turn, ids->agent, fault);
+  tp_status status = emit_agent_tools(turn, ids->agent, fault);
   if (status == TP_OK) show_tools(turn->toolset, list);
   tp_turn_end(turn);
   return status;

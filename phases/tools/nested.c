@@ -10,7 +10,7 @@
 #include "runtime/exec/exec.h"
 #include "runtime/exec/entry.h"
 
-static bool is_of(const tp__turn *turn, const tp_session *session) {
+static bool is_session_of_turn(const tp__turn *turn, const tp_session *session) {
   return tp_text_equal(turn->ids[TP_ID_TENANT], tp_text_of(session->tenant)) &&
          tp_text_equal(turn->ids[TP_ID_SESSION], tp_text_of(session->id));
 }
@@ -18,7 +18,7 @@ static bool is_of(const tp__turn *turn, const tp_session *session) {
 /* A turn that its host drives is not in its session's queue. */
 static bool is_queued(const tp__turn *turn) { return turn->kind == TP__TURN_DRIVEN || turn->kind == TP__TURN_CLOSING; }
 
-static tp_status check(const tp__turn *parent, const tp_session *session, tp_fault *fault) {
+static tp_status check_nested(const tp__turn *parent, const tp_session *session, tp_fault *fault) {
   if (!session) return tp__fail(fault, TP_ERR_USAGE, NULL, "a nested turn needs a session");
   if (session->runtime != parent->runtime)
     return tp__fail(fault, TP_ERR_USAGE, session->id, "the session of a nested turn is of another runtime");
@@ -27,7 +27,7 @@ static tp_status check(const tp__turn *parent, const tp_session *session, tp_fau
                     TP__NESTED_MAX);
   /* nothing waits for a detached run */
   for (const tp__turn *turn = parent; turn && turn->kind != TP__TURN_DETACHED; turn = turn->parent)
-    if (is_queued(turn) && is_of(turn, session))
+    if (is_queued(turn) && is_session_of_turn(turn, session))
       return tp__fail(fault, TP_ERR_USAGE, session->id,
                       "a turn of this session waits for the call, and the nested one would wait for that: open another "
                       "session");
@@ -63,9 +63,9 @@ static tp_status run_paused(const tp__nesting *nesting, tp_session *session, con
   return status;
 }
 
-static tp_status run(const tp__nesting *nesting, tp_session *session, const tp_turn_request *request,
-                     const tp_turn_result **ret_result, tp_fault *fault) {
-  TP__TRY(check(nesting->parent, session, fault));
+static tp_status run_nested(const tp__nesting *nesting, tp_session *session, const tp_turn_request *request,
+                            const tp_turn_result **ret_result, tp_fault *fault) {
+  TP__TRY(check_nested(nesting->parent, session, fault));
   tp_status status = nesting->attempt ? tp__attempt_pause(nesting->attempt) : TP_ERR_USAGE;
   if (status != TP_OK) return refuse_wait(status, session, fault);
   return run_paused(nesting, session, request, ret_result, fault);
@@ -85,7 +85,7 @@ tp_status tp_call_run_turn(tp_call *call, tp_session *session, const tp_turn_req
   if (!call) return tp__fail_null(fault, "call");
   if (!session) return tp__fail_null(fault, "session");
   tp__nesting nesting = of_call(call);
-  return run(&nesting, session, request, ret_result, fault);
+  return run_nested(&nesting, session, request, ret_result, fault);
 }
 
 tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
@@ -93,14 +93,14 @@ tp_status tp_tool_run_turn(tp_tool_run *tool_run, tp_session *session, const tp_
   if (!tool_run) return tp__fail_null(fault, "run");
   if (!session) return tp__fail_null(fault, "session");
   tp__nesting nesting = of_tool(tool_run);
-  return run(&nesting, session, request, ret_result, fault);
+  return run_nested(&nesting, session, request, ret_result, fault);
 }
 
-static tp_status submit(tp__nesting nesting, tp_session *session, const tp_turn_request *request, tp_turn_end_fn on_end,
-                        void *ctx, tp_submission **ret_submission, tp_fault *fault) {
+static tp_status submit_nested(tp__nesting nesting, tp_session *session, const tp_turn_request *request,
+                               tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   tp__attempt *attempt = nesting.attempt;
   nesting.attempt = NULL;
-  TP__TRY(check(nesting.parent, session, fault));
+  TP__TRY(check_nested(nesting.parent, session, fault));
   TP__TRY(tp__session_submit(session, request, &nesting, on_end, ctx, ret_submission, fault));
   if (attempt) tp__attempt_yield_permit(attempt);
   return TP_OK;
@@ -110,14 +110,14 @@ tp_status tp_call_submit_turn(tp_call *call, tp_session *session, const tp_turn_
                               void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   if (!call) return tp__fail_null(fault, "call");
   if (!session) return tp__fail_null(fault, "session");
-  return submit(of_call(call), session, request, on_end, ctx, ret_submission, fault);
+  return submit_nested(of_call(call), session, request, on_end, ctx, ret_submission, fault);
 }
 
 tp_status tp_tool_submit_turn(tp_tool_run *tool_run, tp_session *session, const tp_turn_request *request,
                               tp_turn_end_fn on_end, void *ctx, tp_submission **ret_submission, tp_fault *fault) {
   if (!tool_run) return tp__fail_null(fault, "run");
   if (!session) return tp__fail_null(fault, "session");
-  return submit(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
+  return submit_nested(of_tool(tool_run), session, request, on_end, ctx, ret_submission, fault);
 }
 
 tp_status tp_tool_submit_turn_late(tp_token token, tp_session *session, const tp_turn_request *request,
@@ -126,7 +126,7 @@ tp_status tp_tool_submit_turn_late(tp_token token, tp_session *session, const tp
   tp__attempt *attempt;
   if (!session) return tp__fail_null(fault, "session");
   TP__TRY(tp__tool_run_hold(token, &attempt, &nesting, fault));
-  tp_status status = submit(nesting, session, request, on_end, ctx, ret_submission, fault);
+  tp_status status = submit_nested(nesting, session, request, on_end, ctx, ret_submission, fault);
   tp__token_release(attempt);
   return status;
 }

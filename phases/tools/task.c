@@ -71,7 +71,7 @@ static tp_task_result result_of(const task_work *w) {
                           .fault = w->status == TP_OK ? NULL : &w->fault};
 }
 
-static void put_text(char **space, tp_text *text) {
+static void put_task_text(char **space, tp_text *text) {
   if (text->size > 0) memcpy(*space, text->data, text->size);
   text->data = *space;
   *space += text->size + 1; /* the memory is zero: a NUL follows */
@@ -87,10 +87,10 @@ static const tp_task_result *copy_result(const task_work *w) {
   r->allocator = *allocator_of(w);
   r->size = size;
   r->shown = from;
-  put_text(&space, &r->shown.key);
-  put_text(&space, &r->shown.text);
-  put_text(&space, &r->shown.value);
-  put_text(&space, &r->shown.parts);
+  put_task_text(&space, &r->shown.key);
+  put_task_text(&space, &r->shown.text);
+  put_task_text(&space, &r->shown.value);
+  put_task_text(&space, &r->shown.parts);
   return &r->shown;
 }
 
@@ -127,7 +127,7 @@ static void free_work(task_work *w) {
 }
 
 /* Everything is settled. The caller of a synchronous function goes on; a submitted task is reported here. */
-static void finish(task_work *w) {
+static void finish_task_work(task_work *w) {
   TP__OWNED(&w->turn->core.strand);
   TP__ASSERT(!w->done);
   w->done = true;
@@ -203,16 +203,16 @@ static tp_status put_task(tp__store_call *call, void *store, tp_fault *fault) {
 
 static void put_ended(tp__store_call *call, tp_status status) {
   take_fault(call_of(call)->work, call, status);
-  finish(call_of(call)->work);
+  finish_task_work(call_of(call)->work);
 }
 
 /* The record points to the task, which stays until the work ends. */
-static void put(task_work *w) {
+static void put_task_record(task_work *w) {
   const tp__task *task = w->task;
   task_call *c = new_call(w, task->key);
   if (!c) {
     w->status = tp__fail(&w->fault, TP_ERR_NO_MEMORY, task->key, "no memory to keep the task");
-    finish(w);
+    finish_task_work(w);
     return;
   }
   c->record = (tp_task_record){.struct_size = sizeof c->record,
@@ -238,15 +238,15 @@ static void log_unsettled(const task_work *w, tp_status status, const tp_fault *
 
 static void settle_ended(tp__store_call *call, tp_status status) {
   if (status != TP_OK) log_unsettled(call_of(call)->work, status, &call->fault);
-  finish(call_of(call)->work);
+  finish_task_work(call_of(call)->work);
 }
 
 /* When this fails the task stays begun, so that it is not run twice. */
-static void settle(task_work *w) {
+static void settle_stored_task(task_work *w) {
   task_call *c = new_call(w, w->key);
   if (!c) {
     log_unsettled(w, TP_ERR_NO_MEMORY, NULL);
-    finish(w);
+    finish_task_work(w);
     return;
   }
   c->stays = w->kept;
@@ -259,9 +259,9 @@ static void settle(task_work *w) {
 static void settle_and_finish(task_work *w) {
   TP__ASSERT(!w->turn->dispatch && (w->task || w->status != TP_OK));
   bool puts = w->view.stage == TP__TASK_CREATE && w->status == TP_OK && w->kept && keeps_tasks(w->runtime);
-  if (puts) put(w);
-  else if (w->is_stored) settle(w);
-  else finish(w);
+  if (puts) put_task_record(w);
+  else if (w->is_stored) settle_stored_task(w);
+  else finish_task_work(w);
 }
 
 /* A task that was created is allowed; one that was run stays when its tool was not started. */
@@ -282,7 +282,7 @@ static void stop(task_work *w, tp_tool_result_kind kind) {
   came_to(w);
 }
 
-static void fail(task_work *w, tp_status status) {
+static void fail_task_work(task_work *w, tp_status status) {
   w->status = status;
   settle_and_finish(w);
 }
@@ -299,7 +299,7 @@ static void dispatch(task_work *w) {
   w->calls[0] = &w->call;
   w->turn->task = &w->view;
   if (tp__dispatch_begin(w->turn, w->calls, 1, &w->came, NULL, call_ended, w, &unused) != TP_OK)
-    fail(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call"));
+    fail_task_work(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call"));
 }
 
 /* ---- what a call needs: policies, tools ---- */
@@ -330,7 +330,7 @@ static bool gathered(task_work *w, tp__phase_run *run, const char *what) {
   }
   tp__phase_let_go(&run->result);
   if (over) stop(w, over);
-  else if (status != TP_OK) fail(w, status);
+  else if (status != TP_OK) fail_task_work(w, status);
   return !over && status == TP_OK;
 }
 
@@ -399,17 +399,17 @@ static tp_status adopt_agent(task_work *w) {
   return tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
 }
 
-static void take_ended(tp__store_call *call, tp_status status) {
+static void note_task_taken(tp__store_call *call, tp_status status) {
   task_work *w = call_of(call)->work;
   w->task = call_of(call)->taken;
   take_fault(w, call, status);
   if (status != TP_OK) { /* it is not begun */
-    finish(w);
+    finish_task_work(w);
     return;
   }
   w->kept = true;
-  if (!w->task) fail(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task"));
-  else if ((status = adopt_agent(w)) != TP_OK) fail(w, status);
+  if (!w->task) fail_task_work(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task"));
+  else if ((status = adopt_agent(w)) != TP_OK) fail_task_work(w, status);
   else gather(w, TP_PHASE_TURN_PRE_POLICY, NULL, policies_ended);
 }
 
@@ -418,10 +418,10 @@ static void take_ended(tp__store_call *call, tp_status status) {
 static void begin_work(task_work *w) {
   task_call *c;
   if (w->task) gather(w, TP_PHASE_TURN_PRE_POLICY, NULL, policies_ended);
-  else if ((c = new_call(w, w->key))) start_call(c, take_task, take_ended);
+  else if ((c = new_call(w, w->key))) start_call(c, take_task, note_task_taken);
   else {
     w->status = tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the task");
-    finish(w);
+    finish_task_work(w);
   }
 }
 
@@ -476,7 +476,7 @@ static tp_status begin_bare_turn(task_work *w, const tp__nesting *nesting, const
   return status;
 }
 
-static tp_status begin_turn(task_work *w, const tp_task_spec *spec, const tp__nesting *nesting, tp_fault *fault) {
+static tp_status begin_task_turn(task_work *w, const tp_task_spec *spec, const tp__nesting *nesting, tp_fault *fault) {
   tp_turn_request request;
   tp_status status = tp__request_read_held(spec->request, &request, fault);
   if (status == TP_OK && spec->session) status = begin_turn_of(w, spec->session, nesting, &request, fault);
@@ -538,7 +538,7 @@ static tp_status check_spec(tp_task_operation operation, const tp_task_spec *spe
 }
 
 /* The task of a run: in the table, or, later, the store's. */
-static tp_status take(task_work *w, const char *key, tp_fault *fault) {
+static tp_status take_task_of_run(task_work *w, const char *key, tp_fault *fault) {
   tp_status status = tp__tasks_take(tasks_of(w->runtime), key, &w->task, fault);
   w->is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(w->runtime) && tp__id_valid(key);
   if (w->is_stored) snprintf(w->key, sizeof w->key, "%s", key);
@@ -555,7 +555,7 @@ static tp_status find_task(task_work *w, tp_task_operation operation, const tp_t
   w->view.stage = stage;
   if (operation == TP_TASK_CREATE)
     status = tp__tasks_reserve(tasks_of(w->runtime), allocator, spec, tp__runtime_run_id(w->runtime), &w->task, fault);
-  else if (operation == TP_TASK_RUN) status = take(w, spec->key, fault);
+  else if (operation == TP_TASK_RUN) status = take_task_of_run(w, spec->key, fault);
   else if (!(w->task = tp__task_new(allocator, spec, NULL)))
     status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call");
   if (status != TP_OK) return status;
@@ -564,8 +564,8 @@ static tp_status find_task(task_work *w, tp_task_operation operation, const tp_t
 }
 
 /* Everything that may be refused without a gate or a store. The turn is the caller's. */
-static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
-                         const tp__nesting *nesting, task_work **ret_work, tp_fault *fault) {
+static tp_status prepare_task_work(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
+                                   const tp__nesting *nesting, task_work **ret_work, tp_fault *fault) {
   tp_task_spec ours = *theirs, *spec = &ours;
   TP__TRY(check_spec(operation, spec, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
@@ -578,7 +578,7 @@ static tp_status prepare(tp_runtime *runtime, tp_task_operation operation, const
   w->on_asked = spec->on_asked;
   w->on_asked_ctx = spec->on_asked_ctx;
   tp_status status = find_task(w, operation, spec, fault);
-  if (status == TP_OK) status = begin_turn(w, spec, nesting, fault);
+  if (status == TP_OK) status = begin_task_turn(w, spec, nesting, fault);
   if (status == TP_OK) *ret_work = w;
   else free_work(w);
   return status;
@@ -600,12 +600,12 @@ static tp_status wait_here(task_work *w, const tp__inside *frame, tp_fault *faul
   return w->status;
 }
 
-static tp_status run(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
-                     const tp_task_result **ret_result, tp_fault *fault) {
+static tp_status run_task_operation(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *spec,
+                                    const tp_task_result **ret_result, tp_fault *fault) {
   task_work *w;
   tp__inside frame;
   TP__TRY(tp__runtime_usable(runtime, fault));
-  TP__TRY(prepare(runtime, operation, spec, NULL, &w, fault));
+  TP__TRY(prepare_task_work(runtime, operation, spec, NULL, &w, fault));
   tp_status status = tp__become_owner(runtime, &frame, fault, "a task");
   if (status == TP_OK) status = wait_here(w, &frame, fault);
   const tp_task_result *made = status == TP_OK && ret_result ? copy_result(w) : NULL;
@@ -623,21 +623,21 @@ tp_status tp_task_create(tp_runtime *runtime, const tp_task_spec *theirs, const 
                          tp_fault *fault) {
   tp_task_spec spec;
   TP__TRY(read_spec(theirs, &spec, fault));
-  return run(runtime, TP_TASK_CREATE, &spec, ret_result, fault);
+  return run_task_operation(runtime, TP_TASK_CREATE, &spec, ret_result, fault);
 }
 
 tp_status tp_task_call(tp_runtime *runtime, const tp_task_spec *theirs, const tp_task_result **ret_result,
                        tp_fault *fault) {
   tp_task_spec spec;
   TP__TRY(read_spec(theirs, &spec, fault));
-  return run(runtime, TP_TASK_CALL, &spec, ret_result, fault);
+  return run_task_operation(runtime, TP_TASK_CALL, &spec, ret_result, fault);
 }
 
 tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_request *request,
                       const tp_task_result **ret_result, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   tp_task_spec spec = {.struct_size = sizeof spec, .key = key, .request = request};
-  return run(runtime, TP_TASK_RUN, &spec, ret_result, fault);
+  return run_task_operation(runtime, TP_TASK_RUN, &spec, ret_result, fault);
 }
 
 /* What the call's turn has, a nested task without a request of its own has, too. */
@@ -666,7 +666,7 @@ static tp_status prepare_nested(tp_runtime *runtime, const tp__nesting *nesting,
       tp__sessions_hold_of(tp__layer_sessions(runtime), parent->ids[TP_ID_TENANT], parent->ids[TP_ID_SESSION]);
   if (!spec->session && operation != TP_TASK_RUN && parent->ids[TP_ID_AGENT].size > 0)
     spec->agent = parent->ids[TP_ID_AGENT].data;
-  tp_status status = prepare(runtime, operation, spec, nesting, ret_work, fault);
+  tp_status status = prepare_task_work(runtime, operation, spec, nesting, ret_work, fault);
   if (spec->session) tp__session_unref(spec->session);
   return status;
 }
@@ -688,7 +688,7 @@ tp_status tp__task_submit(tp_runtime *runtime, const tp__nesting *nesting, tp_ta
     return tp__fail(fault, TP_ERR_USAGE, spec.key,
                     "the runtime has no engine workers: use tp_task_call() and its like");
   if (nesting) TP__TRY(prepare_nested(runtime, nesting, operation, &spec, &w, fault));
-  else TP__TRY(prepare(runtime, operation, &spec, NULL, &w, fault));
+  else TP__TRY(prepare_task_work(runtime, operation, &spec, NULL, &w, fault));
   tp_turn *turn = w->turn;
   w->on_end = on_end;
   w->ctx = ctx;

@@ -8,7 +8,7 @@
 
 static size_t string_size(const char *string) { return string ? strlen(string) + 1 : 0; }
 
-static const char *put(char **space, const char *string) {
+static const char *put_task_string(char **space, const char *string) {
   size_t size = string_size(string);
   if (size == 0) return NULL;
   char *copy = memcpy(*space, string, size);
@@ -22,9 +22,9 @@ tp__task *tp__task_new(const tp_allocator *allocator, const tp_task_spec *spec, 
   tp__task *task = tp__alloc_zero(allocator, size);
   if (!task) return NULL;
   char *space = (char *)(task + 1);
-  task->key = put(&space, key);
-  task->tool = put(&space, spec->tool);
-  task->agent = put(&space, spec->agent);
+  task->key = put_task_string(&space, key);
+  task->tool = put_task_string(&space, spec->tool);
+  task->agent = put_task_string(&space, spec->agent);
   if (spec->arguments.size) memcpy(space, spec->arguments.data, spec->arguments.size);
   task->arguments = (tp_text){space, spec->arguments.size};
   task->size = size;
@@ -59,7 +59,7 @@ static tp__task **place_of(tp__tasks *tasks, const char *key) {
   return place;
 }
 
-static tp_status add_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
+static tp_status add_task_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
   TP__LOCKED(&tasks->mutex);
   if (tasks->count >= TP_TASKS_MAX)
     return tp__fail(fault, TP_ERR_FULL, NULL, "there are %d tasks: run or discard some", TP_TASKS_MAX);
@@ -71,7 +71,7 @@ static tp_status add_locked(tp__tasks *tasks, tp__task *task, tp_fault *fault) {
   return TP_OK;
 }
 
-static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_place, tp_fault *fault) {
+static tp_status find_task_locked(tp__tasks *tasks, const char *key, tp__task ***ret_place, tp_fault *fault) {
   TP__LOCKED(&tasks->mutex);
   *ret_place = place_of(tasks, key);
   if (!**ret_place)
@@ -80,7 +80,7 @@ static tp_status find_locked(tp__tasks *tasks, const char *key, tp__task ***ret_
   return TP_OK;
 }
 
-static void remove_locked(tp__tasks *tasks, const tp_allocator *allocator, const char *key) {
+static void remove_task_locked(tp__tasks *tasks, const tp_allocator *allocator, const char *key) {
   TP__LOCKED(&tasks->mutex);
   tp__task **place = place_of(tasks, key), *task = *place;
   TP__ASSERT(task && tasks->count > 0);
@@ -97,7 +97,7 @@ tp_status tp__tasks_reserve(tp__tasks *tasks, const tp_allocator *allocator, con
     snprintf(generated, sizeof generated, "task-%016llx-%llu", (unsigned long long)run_id,
              (unsigned long long)++tasks->created);
   tp__task *task = tp__task_new(allocator, spec, spec->key ? spec->key : generated);
-  tp_status status = task ? add_locked(tasks, task, fault) : TP_ERR_NO_MEMORY;
+  tp_status status = task ? add_task_locked(tasks, task, fault) : TP_ERR_NO_MEMORY;
   tp__mutex_unlock(&tasks->mutex);
   if (!task) return tp__fail(fault, status, NULL, "no memory for the task");
   if (status == TP_OK) *ret_task = task;
@@ -108,7 +108,7 @@ tp_status tp__tasks_reserve(tp__tasks *tasks, const tp_allocator *allocator, con
 tp_status tp__tasks_take(tp__tasks *tasks, const char *key, tp__task **ret_task, tp_fault *fault) {
   tp__task **place;
   tp__mutex_lock(&tasks->mutex);
-  tp_status status = find_locked(tasks, key, &place, fault);
+  tp_status status = find_task_locked(tasks, key, &place, fault);
   if (status == TP_OK) {
     (*place)->running = true;
     *ret_task = *place;
@@ -121,15 +121,15 @@ void tp__tasks_leave(tp__tasks *tasks, const tp_allocator *allocator, tp__task *
   tp__mutex_lock(&tasks->mutex);
   TP__ASSERT(task->running);
   if (stays) task->running = false;
-  else remove_locked(tasks, allocator, task->key);
+  else remove_task_locked(tasks, allocator, task->key);
   tp__mutex_unlock(&tasks->mutex);
 }
 
 tp_status tp__tasks_discard(tp__tasks *tasks, const tp_allocator *allocator, const char *key, tp_fault *fault) {
   tp__task **place;
   tp__mutex_lock(&tasks->mutex);
-  tp_status status = find_locked(tasks, key, &place, fault);
-  if (status == TP_OK) remove_locked(tasks, allocator, key);
+  tp_status status = find_task_locked(tasks, key, &place, fault);
+  if (status == TP_OK) remove_task_locked(tasks, allocator, key);
   tp__mutex_unlock(&tasks->mutex);
   return status;
 }

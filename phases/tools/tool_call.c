@@ -35,7 +35,7 @@ static void stamp(tp__dispatch *d) {
 
 /* ---- events ---- */
 
-static void emit(tp__tool_slot *slot, tp_event *event) {
+static void emit_tool_event(tp__tool_slot *slot, tp_event *event) {
   tp__dispatch *d = slot->dispatch;
   event->tool_call = tp__toolcall_of(slot);
   event->call_index = slot->index;
@@ -51,7 +51,7 @@ static void emit_end(tp__tool_slot *slot) {
   event->text = result->text;
   event->started_ns = slot->started_ns;
   event->ended_ns = slot->started_ns ? slot->started_ns + result->duration_ns : 0;
-  emit(slot, event);
+  emit_tool_event(slot, event);
 }
 
 /* ---- the end ---- */
@@ -186,7 +186,7 @@ static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_
   else tp__toolcall_ended(slot, kind, said);
 }
 
-static tp_tool_result_kind kind_of(const tp__tool_end *answer) {
+static tp_tool_result_kind result_kind_of(const tp__tool_end *answer) {
   switch (answer->end) {
     case TP__ANSWERED:
       if (answer->is_late) return TP_TOOL_TIMED_OUT;
@@ -219,7 +219,7 @@ static void run_settled(void *ctx, const tp__tool_end *answer) {
   tp__tool_slot *slot = ctx;
   tp__dispatch *d = slot->dispatch;
   changed(slot);
-  tp_tool_result_kind kind = kind_of(answer);
+  tp_tool_result_kind kind = result_kind_of(answer);
   slot->run = NULL;
   set_now(d, answer->ended_ns);
   if (!answer->started_ns) { /* it never got a thread, or was not taken from its inbox */
@@ -311,7 +311,7 @@ static void fill_run(const tp__tool_slot *slot) {
 static void begin_run(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   slot->started_ns = d->now_ns;
-  if (d->has_listener) emit(slot, &d->begin);
+  if (d->has_listener) emit_tool_event(slot, &d->begin);
   fill_run(slot);
   if (slot->tool->is_inline) {
     run_inline(slot);
@@ -333,7 +333,7 @@ static void take_ready(tp__tool_slot *slot) {
   tp__toolcall_settled(slot);
 }
 
-static void run(tp__tool_slot *slot) {
+static void run_tool(tp__tool_slot *slot) {
   if (tp__toolcall_stopped(slot)) return;
   if (tp__toolcall_stage(slot) == TP__TASK_CREATE) {
     tp__toolcall_stop(slot, TP_TOOL_OK, tp_text_of("the call is allowed"));
@@ -383,7 +383,7 @@ static void answered(void *ctx, const tp__question_end *end) {
   changed(slot);
   if (end->cancelled) tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
   else if (end->allowed && end->edited.size > 0) tp__toolcall_edit(slot, end->edited, end->person);
-  else if (end->allowed) run(slot);
+  else if (end->allowed) run_tool(slot);
   else deny_asked(slot, end->why, end->person, end->reason);
 }
 
@@ -421,7 +421,7 @@ static bool permitted(tp__tool_slot *slot) {
 
 /* No gate has denied it: a question that one has is put first. */
 void tp__toolcall_allow(tp__tool_slot *slot) {
-  if (!slot->ask || slot->ask->is_allowed) run(slot);
+  if (!slot->ask || slot->ask->is_allowed) run_tool(slot);
   else if (tp__toolcall_stopped(slot)) return;
   else if (slot->dispatch->has_ask && !slot->ask->was_shown) tp__toolcall_ask_hooks(slot);
   else put_question(slot);

@@ -60,7 +60,7 @@ bool tp__tool_key_valid(tp_text path) {
   }
 }
 
-static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
+static tp_status add_key(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
   if (access != TP_TOOL_READ && access != TP_TOOL_WRITE)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "the access of a key is %u: it must be TP_TOOL_READ or TP_TOOL_WRITE",
                     (unsigned)access);
@@ -85,7 +85,7 @@ static tp_status add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp
 
 tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text path, tp_fault *fault) {
   if (!keys) return tp__fail_null(fault, "keys");
-  tp_status status = add(keys, access, path, fault);
+  tp_status status = add_key(keys, access, path, fault);
   if (keys->status == TP_OK) keys->status = status;
   return status;
 }
@@ -141,7 +141,7 @@ static void shed(tp__tool_order *order, tp_text path) {
 }
 
 /* @return whether the call goes on. */
-static bool look(tp__tool_order *order) {
+static bool look_for_conflict(tp__tool_order *order) {
   TP__ASSERT(!order->waits && order->is_known);
   for (tp__link *link = order->slot->dispatch->ordered.next; link != &order->link; link = link->next) {
     tp__tool_order *earlier = at(link);
@@ -156,7 +156,7 @@ static bool look(tp__tool_order *order) {
 
 static void resume(tp__tool_order *order) {
   note_wait(order);
-  if (!tp__toolcall_stopped(order->slot) && look(order)) tp__toolcall_go(order->slot);
+  if (!tp__toolcall_stopped(order->slot) && look_for_conflict(order)) tp__toolcall_go(order->slot);
 }
 
 /* The dispatch stays: the call that calls this is not through. */
@@ -195,8 +195,8 @@ bool tp__order_add(tp__tool_slot *slot) {
   order->is_known = !tool->keys;
   tp__list_init(&order->waiters);
   tp__list_init(&order->wait_link);
-  if (tool->read_key && add(&order->keys, TP_TOOL_READ, tp_text_of(tool->read_key), NULL) != TP_OK) return false;
-  if (tool->write_key && add(&order->keys, TP_TOOL_WRITE, tp_text_of(tool->write_key), NULL) != TP_OK) return false;
+  if (tool->read_key && add_key(&order->keys, TP_TOOL_READ, tp_text_of(tool->read_key), NULL) != TP_OK) return false;
+  if (tool->write_key && add_key(&order->keys, TP_TOOL_WRITE, tp_text_of(tool->write_key), NULL) != TP_OK) return false;
   tp__list_push(&d->ordered, &order->link);
   slot->order = order;
   return true;
@@ -223,7 +223,7 @@ bool tp__order_enter(tp__tool_slot *slot) {
     order->is_known = true;
     wake(order);
   }
-  return look(order);
+  return look_for_conflict(order);
 }
 
 bool tp__order_cancel(tp__tool_slot *slot) {

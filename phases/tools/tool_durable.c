@@ -30,7 +30,7 @@ typedef struct commit {
   tp__tool_content said; /* in the dispatch */
 } commit;
 
-static commit *of(tp__store_call *call) { return TP__CONTAINER(call, commit, call); }
+static commit *commit_of(tp__store_call *call) { return TP__CONTAINER(call, commit, call); }
 
 bool tp__toolcall_is_durable(const tp__tool_slot *slot) {
   const tp_turn *turn = slot->dispatch->turn;
@@ -64,12 +64,12 @@ static void take_earlier(void *ctx, const tp_tool_end_record *theirs) {
 }
 
 static tp_status put_start(tp__store_call *call, void *store, tp_fault *fault) {
-  commit *k = of(call);
+  commit *k = commit_of(call);
   return store_of(k)->tool_start(store, &k->start, &k->start_id, take_earlier, k, fault);
 }
 
-static tp_status put_end(tp__store_call *call, void *store, tp_fault *fault) {
-  return store_of(of(call))->tool_end(store, &of(call)->end, fault);
+static tp_status put_tool_end(tp__store_call *call, void *store, tp_fault *fault) {
+  return store_of(commit_of(call))->tool_end(store, &commit_of(call)->end, fault);
 }
 
 /* ---- the end of a commit, on the owner ---- */
@@ -82,7 +82,7 @@ static void log_failure(const commit *k, const char *what, tp_status status) {
 }
 
 static void start_ended(tp__store_call *call, tp_status status) {
-  commit *k = of(call);
+  commit *k = commit_of(call);
   tp__tool_slot *slot = k->slot;
   tp__tool_content said;
   slot->dispatch->stale = true;
@@ -102,7 +102,7 @@ static void start_ended(tp__store_call *call, tp_status status) {
 }
 
 static void end_ended(tp__store_call *call, tp_status status) {
-  commit *k = of(call);
+  commit *k = commit_of(call);
   k->slot->dispatch->stale = true;
   if (status != TP_OK) log_failure(k, "result", status);
   tp__toolcall_ended(k->slot, k->kind, &k->said);
@@ -111,12 +111,12 @@ static void end_ended(tp__store_call *call, tp_status status) {
 static commit *commit_new(tp__tool_slot *slot) {
   tp__store_call *call = tp__store_call_new(slot->dispatch->turn, sizeof(commit), slot->tool->name.data);
   if (!call) return NULL;
-  of(call)->slot = slot;
-  return of(call);
+  commit_of(call)->slot = slot;
+  return commit_of(call);
 }
 
-static void start(commit *k, tp_status (*work)(tp__store_call *call, void *store, tp_fault *fault),
-                  void (*on_end)(tp__store_call *call, tp_status status)) {
+static void start_commit(commit *k, tp_status (*work)(tp__store_call *call, void *store, tp_fault *fault),
+                         void (*on_end)(tp__store_call *call, tp_status status)) {
   k->call.work = work;
   k->call.on_end = on_end;
   tp__store_call_start(&k->call, tp__deadline_after_ms(tp__now_ns(), STORE_LIMIT_MS));
@@ -144,7 +144,7 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .tool = slot->tool->name,
                                     .arguments = arguments,
                                     .fence = slot->dispatch->turn->core.fence};
-  start(k, put_start, start_ended);
+  start_commit(k, put_start, start_ended);
 }
 
 void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said) {
@@ -165,5 +165,5 @@ void tp__toolcall_commit_end(tp__tool_slot *slot, tp_tool_result_kind kind, cons
                                 .text = copy.text,
                                 .value = copy.value,
                                 .parts = copy.parts};
-  start(k, put_end, end_ended);
+  start_commit(k, put_tool_end, end_ended);
 }

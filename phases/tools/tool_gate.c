@@ -12,14 +12,14 @@ enum { SUMMARY_BYTES = 512 };                            /* of a result */
 enum { INPUT_BYTES = 16384, SUMMARY_TEXT_BYTES = 1024 }; /* of arguments, and of one text among them */
 enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
 
-static void put_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
+static void put_gate_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
 }
 
 /* Of a turn that was begun for a task. */
 static void put_task_key(tp__tool_slot *slot, uint32_t *count) {
   const tp__task_view *task = slot->dispatch->turn->task;
-  if (task && task->key.size) put_text(slot, count, TP_FIELD_TASK_KEY, task->key);
+  if (task && task->key.size) put_gate_text(slot, count, TP_FIELD_TASK_KEY, task->key);
 }
 
 static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
@@ -30,7 +30,7 @@ static void put_arguments(tp__tool_slot *slot, uint32_t *count) {
 }
 
 static void put_call_id(tp__tool_slot *slot, uint32_t *count) {
-  put_text(slot, count, TP_FIELD_CALL_ID, tp__toolcall_result(slot)->call_id);
+  put_gate_text(slot, count, TP_FIELD_CALL_ID, tp__toolcall_result(slot)->call_id);
 }
 
 /* Value and parts of a result, where it has some. */
@@ -89,7 +89,7 @@ static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged
 }
 
 /* @return whether the call goes on; else it was stopped. */
-static bool judge(tp__tool_slot *slot, const tp__phase_run *run, const char *phase) {
+static bool judge_gate(tp__tool_slot *slot, const tp__phase_run *run, const char *phase) {
   const tp_phase_result *result = &run->result;
   const char *by = result->subscription ? result->subscription : phase;
   if (tp__toolcall_stopped(slot)) return false; /* what its gates made of that is not their verdict */
@@ -110,7 +110,7 @@ static void gate_ended(tp__phase_run *run, const char *phase,
   d->open++;
   take_reminders(slot, run->result.merged);
   take_signals(slot, phase, run->result.merged);
-  bool passed = judge(slot, run, phase) && (!take || take(slot, run->result.merged));
+  bool passed = judge_gate(slot, run, phase) && (!take || take(slot, run->result.merged));
   tp__phase_let_go(&run->result);
   if (passed) next(slot);
   tp__toolcall_unref(d);
@@ -139,9 +139,9 @@ static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp
 
 static void begin_pre(tp__tool_slot *slot) {
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_task_key(slot, &count);
   put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
@@ -194,7 +194,7 @@ static bool replace_arguments(tp__tool_slot *slot, tp_text arguments, bool malfo
   return tp__arena_text(&slot->dispatch->texts, arguments, &call->arguments);
 }
 
-static bool take_arguments(tp__tool_slot *slot, const tp_merged *merged) {
+static bool take_gate_arguments(tp__tool_slot *slot, const tp_merged *merged) {
   size_t i = 0;
   while (merged->fields[i].field.id != TP_FIELD_ARGUMENTS) i++;
   const tp_field *field = &merged->fields[i].field;
@@ -226,7 +226,7 @@ static bool take_result(tp__tool_slot *slot, const tp_merged *merged) {
 }
 
 static bool take_rewrite(tp__tool_slot *slot, const tp_merged *merged) {
-  bool ok = !tp_merged_replaced(merged, TP_FIELD_ARGUMENTS) || take_arguments(slot, merged);
+  bool ok = !tp_merged_replaced(merged, TP_FIELD_ARGUMENTS) || take_gate_arguments(slot, merged);
   if (ok && replaces_result(merged)) ok = take_result(slot, merged);
   if (!ok)
     tp__toolcall_deny(slot, TP_PHASE_TOOL_REWRITE, "tool.rewrite", tp_text_of("no memory for what it was rewritten to"),
@@ -247,7 +247,7 @@ static void begin_rewrite(tp__tool_slot *slot) {
   }
   if (tp__toolcall_stopped(slot)) return;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
   put_call_id(slot, &count);
   begin_phase(slot, TP_PHASE_TOOL_REWRITE, count, false, rewrite_ended);
@@ -261,7 +261,7 @@ static bool take_edit(tp__tool_slot *slot, const tp_merged *merged) {
   if (!tp_merged_replaced(merged, TP_FIELD_ARGUMENTS)) return true;
   const char *why = NULL;
   if (tp__toolcall_stage(slot) == TP__TASK_CREATE) why = "the arguments of a task cannot be edited while it is created";
-  else if (!take_arguments(slot, merged)) why = "no memory for the arguments as they were edited";
+  else if (!take_gate_arguments(slot, merged)) why = "no memory for the arguments as they were edited";
   slot->ask->is_edited = !why;
   if (why) tp__toolcall_deny(slot, TP_PHASE_TOOL_ASK, "tool.ask", tp_text_of(why), false);
   return !why;
@@ -311,11 +311,11 @@ static void ask_ended(tp__phase_run *run) {
 void tp__toolcall_ask_hooks(tp__tool_slot *slot) {
   uint32_t count = 0;
   slot->ask->was_shown = true;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
   put_call_id(slot, &count);
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  put_text(slot, &count, TP_FIELD_REASON, slot->ask->reason);
+  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_gate_text(slot, &count, TP_FIELD_REASON, slot->ask->reason);
   begin_phase(slot, TP_PHASE_TOOL_ASK, count, false, ask_ended);
 }
 
@@ -330,13 +330,13 @@ void tp__toolcall_create(tp__tool_slot *slot) {
   }
   if (tp__toolcall_stopped(slot)) return;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_ABILITY_REF, tp__toolcall_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_ABILITY_KIND,
-           tp_text_of(slot->tool && slot->tool->tool->is_operation ? "operation_key" : "ability_id"));
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_gate_text(slot, &count, TP_FIELD_ABILITY_REF, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_ABILITY_KIND,
+                tp_text_of(slot->tool && slot->tool->tool->is_operation ? "operation_key" : "ability_id"));
+  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
   put_arguments(slot, &count);
   tp_text environment = slot->dispatch->turn->core.environment;
-  if (environment.size > 0) put_text(slot, &count, TP_FIELD_ENVIRONMENT, environment);
+  if (environment.size > 0) put_gate_text(slot, &count, TP_FIELD_ENVIRONMENT, environment);
   begin_phase(slot, TP_PHASE_TOOL_CREATE, count, false, create_ended);
 }
 
@@ -364,8 +364,8 @@ void tp__toolcall_filter(tp__tool_slot *slot, tp_tool_result_kind kind, const tp
   result->value = said->value;
   result->parts = said->parts;
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_RESULT, said->text);
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_RESULT, said->text);
   put_call_id(slot, &count);
   put_arguments(slot, &count);
   put_int(slot, &count, TP_FIELD_IS_ERROR, kind != TP_TOOL_OK);
@@ -389,14 +389,14 @@ void tp__toolcall_post(tp__tool_slot *slot) {
   tp_text shown = bare.size > 0 ? bare : tp__parts_described(&slot->dispatch->texts, result->parts);
   tp_text preview = {shown.data, tp__utf8_cut(shown, SUMMARY_BYTES)};
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_text(slot, &count, TP_FIELD_STATUS, tp_text_of(!ok ? "failure" : slot->is_partial ? "partial" : "success"));
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_STATUS, tp_text_of(!ok ? "failure" : slot->is_partial ? "partial" : "success"));
   put_int(slot, &count, TP_FIELD_DURATION_MS, result->duration_ns / TP__NS_PER_MS);
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  put_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
-  put_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
+  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_gate_text(slot, &count, TP_FIELD_OUTPUT_SUMMARY, ok ? preview : (tp_text){NULL, 0});
+  put_gate_text(slot, &count, TP_FIELD_ERROR_MESSAGE, ok ? (tp_text){NULL, 0} : preview);
   put_arguments(slot, &count);
-  put_text(slot, &count, TP_FIELD_RESULT, bare);
+  put_gate_text(slot, &count, TP_FIELD_RESULT, bare);
   put_task_key(slot, &count);
   put_call_id(slot, &count);
   put_rest(slot, &count, result->value, result->parts);
@@ -427,11 +427,11 @@ void tp__toolcall_denied(tp__tool_slot *slot, tp_text reason) {
     return;
   }
   uint32_t count = 0;
-  put_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
   put_arguments(slot, &count);
   put_call_id(slot, &count);
-  put_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  put_text(slot, &count, TP_FIELD_REASON, reason);
+  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+  put_gate_text(slot, &count, TP_FIELD_REASON, reason);
   memcpy(made->fields, slot->gate->fields, count * sizeof *made->fields);
   d->stale = true;
   made->phase = (tp__phase_run){.turn = d->turn,

@@ -24,7 +24,7 @@ void tp__tool_permits_fini(tp__tool_permits *permits) {
 }
 
 /* A handful of tools in most hosts: a list will do. */
-static named_permits *find_locked(tp__tool_permits *permits, const char *owner, const char *tool) {
+static named_permits *find_permits_locked(tp__tool_permits *permits, const char *owner, const char *tool) {
   TP__LOCKED(&permits->mutex);
   size_t owner_size = strlen(owner);
   for (tp__link *link = permits->list.next; link != &permits->list; link = link->next) {
@@ -36,7 +36,7 @@ static named_permits *find_locked(tp__tool_permits *permits, const char *owner, 
   return NULL;
 }
 
-static named_permits *add_locked(tp__tool_permits *permits, const char *owner, const char *tool) {
+static named_permits *add_permits_locked(tp__tool_permits *permits, const char *owner, const char *tool) {
   TP__LOCKED(&permits->mutex);
   size_t size = sizeof(named_permits) + strlen(owner) + strlen(tool) + 2;
   named_permits *named = tp__alloc_zero(permits->allocator, size);
@@ -53,9 +53,9 @@ static named_permits *add_locked(tp__tool_permits *permits, const char *owner, c
 tp__permits *tp__tool_permits_of(tp__tool_permits *permits, const char *owner, const char *tool, const char **ret_name,
                                  bool *ret_is_new) {
   tp__mutex_lock(&permits->mutex);
-  named_permits *named = find_locked(permits, owner, tool);
+  named_permits *named = find_permits_locked(permits, owner, tool);
   *ret_is_new = !named;
-  if (!named) named = add_locked(permits, owner, tool);
+  if (!named) named = add_permits_locked(permits, owner, tool);
   tp__mutex_unlock(&permits->mutex);
   if (named) *ret_name = named->name + strlen(owner) + 1;
   return named ? &named->permits : NULL;

@@ -38,7 +38,9 @@ struct tp__tool_attempt {
   tp__arena answer_arena;
 };
 
-static tp__tool_attempt *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__tool_attempt, base); }
+static tp__tool_attempt *tool_attempt_of(tp__attempt *attempt) {
+  return TP__CONTAINER(attempt, tp__tool_attempt, base);
+}
 
 /* ---- what the tool sees ---- */
 
@@ -113,7 +115,7 @@ bool tp_tool_run_cancelled(const tp_tool_run *run) {
 
 /* Head and tail of an answer that is too long, with a note between them of what is gone. Where there is no memory for
  * it, no text. */
-static tp_text cut(tp__arena *arena, tp_text text, size_t bytes_max) {
+static tp_text cut_middle(tp__arena *arena, tp_text text, size_t bytes_max) {
   size_t head = tp__utf8_cut(text, bytes_max / 2), tail = text.size - bytes_max / 2;
   while (tail < text.size && ((unsigned char)text.data[tail] & 0xC0) == 0x80) tail++;
   return tp__arena_printf(arena, "%.*s\n[… %zu bytes left out …]\n%.*s", (int)head, text.data, tail - head,
@@ -122,7 +124,7 @@ static tp_text cut(tp__arena *arena, tp_text text, size_t bytes_max) {
 
 bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *ret_copy) {
   if (text.size <= bytes_max) return tp__arena_text(arena, text, ret_copy);
-  *ret_copy = cut(arena, text, bytes_max);
+  *ret_copy = cut_middle(arena, text, bytes_max);
   return ret_copy->data != NULL;
 }
 
@@ -189,7 +191,7 @@ bool tp__tool_content_copy(tp__arena *arena, const tp__tool_content *said, size_
 /* An answer that was checked. */
 static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, size_t parts_bytes_max,
                             const tp_tool_answer *answer) {
-  TP__ASSERT(answer->struct_size == sizeof *answer); /* read_answer() has made it one of ours */
+  TP__ASSERT(answer->struct_size == sizeof *answer); /* read_tool_answer() has made it one of ours */
   bool left_out = false;
   reply->flaws = answer->is_error ? TP__REPLY_ERROR : 0;
   reply->replaced = 0;
@@ -200,7 +202,7 @@ static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t byte
   if (!ok) set_lost(reply);
 }
 
-static tp_status read_answer(const tp_tool_answer *theirs, tp_tool_answer *ret_answer, tp_fault *fault) {
+static tp_status read_tool_answer(const tp_tool_answer *theirs, tp_tool_answer *ret_answer, tp_fault *fault) {
   tp_tool_answer answer;
   if (!theirs) return tp__fail_null(fault, "answer");
   TP__TRY(tp__options_read(&answer, sizeof answer, theirs, "tp_tool_answer", fault));
@@ -222,18 +224,18 @@ static tp_answer answer_kind(tp_tool_run *run) {
   return run->reply.flaws & TP__REPLY_ERROR ? TP_ANSWER_FAILED : TP_ANSWER_DONE;
 }
 
-static tp_answer answer(tp_tool_run *run, bool is_error, tp_text text) {
+static tp_answer set_tool_reply(tp_tool_run *run, bool is_error, tp_text text) {
   set_reply(&run->reply, run->arena, run->bytes_max, is_error, text);
   return answer_kind(run);
 }
 
 tp_answer tp_tool_ok(tp_tool_run *run, tp_text text) {
   if (!run) return TP_ANSWER_FAILED;
-  return answer(run, false, text);
+  return set_tool_reply(run, false, text);
 }
 tp_answer tp_tool_error(tp_tool_run *run, tp_text text) {
   if (!run) return TP_ANSWER_FAILED;
-  return answer(run, true, text);
+  return set_tool_reply(run, true, text);
 }
 
 tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) {
@@ -253,9 +255,9 @@ tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *theirs, tp
     (void)tp__fail_null(fault, "run");
     return TP_ANSWER_FAILED;
   }
-  if (read_answer(theirs, &whole, &why) != TP_OK) {
+  if (read_tool_answer(theirs, &whole, &why) != TP_OK) {
     if (fault) *fault = why;
-    return answer(run, true, tp_text_of(why.message));
+    return set_tool_reply(run, true, tp_text_of(why.message));
   }
   set_whole_reply(&run->reply, run->arena, run->bytes_max, run->parts_bytes_max, &whole);
   return answer_kind(run);
@@ -270,9 +272,9 @@ static const tp__tool_reply no_answer = {.flaws = TP__REPLY_ERROR,
 
 /* ---- the attempt ---- */
 
-static tp__answer call(tp__attempt *attempt) {
-  TP__ASSERT(of(attempt)->function);
-  tp__tool_attempt *a = of(attempt);
+static tp__answer call_tool(tp__attempt *attempt) {
+  TP__ASSERT(tool_attempt_of(attempt)->function);
+  tp__tool_attempt *a = tool_attempt_of(attempt);
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(a->run.turn, a->run.name, a->run.started_ns);
   tp_answer kind = a->function(a->ctx, &a->run);
   tp__breadcrumb_leave(breadcrumb);
@@ -289,8 +291,8 @@ static void reply_by_token(tp__tool_attempt *attempt, const tp_tool_answer *answ
 }
 
 /* extra: the answer that tp_tool_complete_with() has read. */
-static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
-  reply_by_token(of(base), extra);
+static void accept_tool_reply(tp__attempt *base, const tp__answer *answer, const void *extra) {
+  reply_by_token(tool_attempt_of(base), extra);
   base->answer = (tp__answer){.kind = answer->kind};
 }
 
@@ -298,8 +300,8 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
 static const tp__tool_reply malformed = {.flaws = TP__REPLY_ERROR,
                                          .said = {.text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}}};
 
-static void abandoned(tp__attempt *base) {
-  reply_by_token(of(base), &(tp_tool_answer){.is_error = true, .text = tp_text_of(TP__ABANDONED_REASON)});
+static void note_tool_abandoned(tp__attempt *base) {
+  reply_by_token(tool_attempt_of(base), &(tp_tool_answer){.is_error = true, .text = tp_text_of(TP__ABANDONED_REASON)});
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
@@ -311,10 +313,10 @@ static const tp__tool_reply *reply_of(const tp__tool_attempt *attempt) {
 }
 
 /* Where it was not answered its function may still be running and writing: its answer is not looked at. */
-static void settled(tp__attempt *base, tp__attempt_end end) {
-  TP__OWNED(&of(base)->turn->strand);
-  TP__ASSERT(of(base)->waits);
-  tp__tool_attempt *attempt = of(base);
+static void settle_tool_attempt(tp__attempt *base, tp__attempt_end end) {
+  TP__OWNED(&tool_attempt_of(base)->turn->strand);
+  TP__ASSERT(tool_attempt_of(base)->waits);
+  tp__tool_attempt *attempt = tool_attempt_of(base);
   const tp__tool_waits *waits = attempt->waits;
   attempt->waits = NULL; /* reports that are on their way are too late */
   tp__tool_end ended = {.end = end,
@@ -334,8 +336,8 @@ static void settled(tp__attempt *base, tp__attempt_end end) {
   tp__attempt_unref(base);
 }
 
-static void release(tp__attempt *base) {
-  tp__tool_attempt *attempt = of(base);
+static void free_tool_attempt(tp__attempt *base) {
+  tp__tool_attempt *attempt = tool_attempt_of(base);
   tp__turn *turn = attempt->turn;
   tp__arena_fini(&attempt->answer_arena);
   tp__arena_fini(&attempt->arena);
@@ -350,30 +352,32 @@ static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
 }
 
 /* The call may have waited for a permit: its limit counts from here. */
-static void offered(tp__attempt *base, int64_t now_ns) { of(base)->run.deadline_ns = deadline_of(base, now_ns); }
+static void offered(tp__attempt *base, int64_t now_ns) {
+  tool_attempt_of(base)->run.deadline_ns = deadline_of(base, now_ns);
+}
 
 static const tp__attempt_class class = {.what = "tool",
                                         .complete_with = "tp_tool_complete()",
                                         .offered = offered,
-                                        .abandoned = abandoned,
-                                        .call = call,
-                                        .accept = accept,
-                                        .settled = settled,
-                                        .release = release};
+                                        .abandoned = note_tool_abandoned,
+                                        .call = call_tool,
+                                        .accept = accept_tool_reply,
+                                        .settled = settle_tool_attempt,
+                                        .release = free_tool_attempt};
 
-static tp_status complete(tp_token token, const tp_tool_answer *answer, tp_fault *fault) {
+static tp_status complete_tool(tp_token token, const tp_tool_answer *answer, tp_fault *fault) {
   tp__answer kind = {.kind = answer->is_error ? TP_ANSWER_FAILED : TP_ANSWER_DONE};
   return tp__token_answer(token, &class, &kind, answer, fault);
 }
 
 tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault) {
-  return complete(token, &(tp_tool_answer){.is_error = is_error, .text = text}, fault);
+  return complete_tool(token, &(tp_tool_answer){.is_error = is_error, .text = text}, fault);
 }
 
 tp_status tp_tool_complete_with(tp_token token, const tp_tool_answer *theirs, tp_fault *fault) {
   tp_tool_answer answer;
-  TP__TRY(read_answer(theirs, &answer, fault));
-  return complete(token, &answer, fault);
+  TP__TRY(read_tool_answer(theirs, &answer, fault));
+  return complete_tool(token, &answer, fault);
 }
 
 static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
@@ -477,7 +481,7 @@ tp_status tp_tool_report(tp_token token, const tp_tool_progress *theirs, tp_faul
   TP__TRY(read_progress(theirs, &progress, fault));
   tp__attempt *base = tp__token_hold(token, &class);
   if (!base) return tp__token_refuse(token, &class, fault);
-  tp_status status = send_report(of(base), &progress, fault);
+  tp_status status = send_report(tool_attempt_of(base), &progress, fault);
   tp__token_release(base);
   return status;
 }
@@ -485,7 +489,7 @@ tp_status tp_tool_report(tp_token token, const tp_tool_progress *theirs, tp_faul
 tp_status tp__tool_run_hold(tp_token token, tp__attempt **ret_attempt, tp__nesting *ret_nesting, tp_fault *fault) {
   tp__attempt *base = tp__token_hold(token, &class);
   if (!base) return tp__token_refuse(token, &class, fault);
-  *ret_nesting = (tp__nesting){.parent = of(base)->turn, .until_ns = of(base)->deadline_ns};
+  *ret_nesting = (tp__nesting){.parent = tool_attempt_of(base)->turn, .until_ns = tool_attempt_of(base)->deadline_ns};
   *ret_attempt = base;
   return TP_OK;
 }

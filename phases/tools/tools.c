@@ -139,7 +139,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
 
 static bool has_plan(const tp__dispatch *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
 
-static void prepare(tp__dispatch *d) {
+static void prepare_dispatch(tp__dispatch *d) {
   d->open = 1; /* for the thread that begins the calls: the end comes only when every one has begun */
   d->completed = 0;
   d->last = NULL; /* the turn may have other tools by now */
@@ -177,13 +177,13 @@ static tp__dispatch *new_dispatch(tp_turn *turn, const tp_tool_call *const *call
 }
 
 /* Results live as long as the turn. */
-static void keep(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d->kept); }
+static void keep_dispatch(tp__dispatch *d) { tp__list_push(&d->turn->kept_dispatches, &d->kept); }
 
 /* The dispatch may be gone afterwards. */
 static void go(tp__dispatch *d) {
   TP__OWNED(&d->turn->core.strand);
   TP__ASSERT(!d->turn->dispatch); /* one at a time */
-  prepare(d);
+  prepare_dispatch(d);
   d->turn->dispatch = d;
   bool *begins_more = &d->turn->core.strand.begins_more;
   for (uint32_t i = 0; i < d->count; i++) {
@@ -208,7 +208,7 @@ tp_status tp__dispatch_begin(tp_turn *turn, const tp_tool_call *const *calls, si
   d->remind = remind;
   *ret_dispatch = d;
   if (!reserve_id_space(d)) {
-    keep(d);
+    keep_dispatch(d);
     return TP_ERR_NO_MEMORY;
   }
   go(d);
@@ -234,7 +234,7 @@ void tp__turn_free_dispatches(tp_turn *turn) {
 
 static void sync_ended(tp__dispatch *d) {
   *(bool *)d->ctx = true;
-  keep(d);
+  keep_dispatch(d);
 }
 
 /* Whether the dispatch can use the host's struct as it is. */
@@ -300,7 +300,7 @@ tp_status tp_tools_run(tp_turn *turn, const tp_tool_call *const *calls, size_t c
   if (status == TP_OK) {
     tp__dispatch *d = new_dispatch(turn, calls, count, NULL, sync_ended, &done);
     bool ok = d && borrow_calls(d);
-    if (d && !ok) keep(d);
+    if (d && !ok) keep_dispatch(d);
     const tp_tool_result *const *shown = ok ? d->shown : NULL;
     if (ok) go(d);
     if (ok) tp__strand_wait(&turn->core.strand, &done);
@@ -318,7 +318,7 @@ static void submitted_ended(tp__dispatch *d) {
   void *ctx = turn->operation.ctx;
   const tp_tool_result *const *results = d->shown;
   size_t count = d->count;
-  keep(d);
+  keep_dispatch(d);
   tp__a32_store_release(&turn->core.busy, 0); /* from here on another thread may submit, and the dispatch is its */
   on_end(ctx, results, count);
 }
@@ -361,8 +361,8 @@ static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   return true;
 }
 
-static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, bool borrowed,
-                        tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
+static tp_status submit_dispatch(tp_turn *turn, const tp_tool_call *const *calls, size_t count, bool borrowed,
+                                 tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
   TP__TRY(check_calls(calls, count, fault));
   if (!on_end)
     return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_tools_submit needs on_end: nothing else says when the calls ended");
@@ -372,11 +372,11 @@ static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t 
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the operation was not begun: %s", tp_status_text(status));
   tp__dispatch *d = new_dispatch(turn, calls, count, NULL, submitted_ended, NULL);
   if (!d || !(borrowed ? borrow_calls(d) : copy_calls(d, calls))) {
-    if (d) keep(d);
+    if (d) keep_dispatch(d);
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
   }
-  keep(d); /* no cancel may find it before it has begun */
+  keep_dispatch(d); /* no cancel may find it before it has begun */
   turn->operation.on_tools_end = on_end;
   turn->operation.ctx = ctx;
   turn->operation.message.deliver = submitted_delivered;
@@ -386,10 +386,10 @@ static tp_status submit(tp_turn *turn, const tp_tool_call *const *calls, size_t 
 
 tp_status tp_tools_submit(tp_turn *turn, const tp_tool_call *const *calls, size_t count, tp_tools_end_fn on_end,
                           void *ctx, tp_fault *fault) {
-  return submit(turn, calls, count, false, on_end, ctx, fault);
+  return submit_dispatch(turn, calls, count, false, on_end, ctx, fault);
 }
 
 tp_status tp_tools_submit_borrowed(tp_turn *turn, const tp_tool_call *const *calls, size_t count,
                                    tp_tools_end_fn on_end, void *ctx, tp_fault *fault) {
-  return submit(turn, calls, count, true, on_end, ctx, fault);
+  return submit_dispatch(turn, calls, count, true, on_end, ctx, fault);
 }

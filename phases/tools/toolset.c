@@ -22,7 +22,7 @@ static size_t count_tools(const tp_merged *merged) {
 }
 
 /* Eight bytes at a time: a name has few. A host whose names collide slows down its own tools. */
-static uint32_t hash_of(tp_text name) {
+static uint32_t hash_of_tool_name(tp_text name) {
   const uint64_t prime = UINT64_C(0x9E3779B97F4A7C15);
   uint64_t hash = name.size, eight;
   for (; name.size >= sizeof eight; name.data += sizeof eight, name.size -= sizeof eight) {
@@ -36,8 +36,8 @@ static uint32_t hash_of(tp_text name) {
   return (uint32_t)(hash >> 32);
 }
 
-static void enter(tp__toolset *set, uint32_t index) {
-  uint32_t place = hash_of(set->entries[index].name) & set->mask;
+static void enter_tool(tp__toolset *set, uint32_t index) {
+  uint32_t place = hash_of_tool_name(set->entries[index].name) & set->mask;
   while (set->places[place]) place = (place + 1) & set->mask;
   set->places[place] = index + 1;
 }
@@ -45,7 +45,7 @@ static void enter(tp__toolset *set, uint32_t index) {
 /* The places are never more than half full, so there is a free one to stop at. */
 tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   if (!set) return NULL;
-  for (uint32_t place = hash_of(name) & set->mask; set->places[place]; place = (place + 1) & set->mask) {
+  for (uint32_t place = hash_of_tool_name(name) & set->mask; set->places[place]; place = (place + 1) & set->mask) {
     tp__tool_entry *entry = &set->entries[set->places[place] - 1];
     if (tp_text_equal(entry->name, name)) return entry;
   }
@@ -93,7 +93,7 @@ static tp_status add_tool(tp__toolset *set, tp_runtime *runtime, const char *own
                        .parts_bytes_max = tool->parts_bytes_max ? tool->parts_bytes_max : PARTS_BYTES_MAX,
                        .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
   if (tp__inbox_is_of_session(tool->inbox) && !inbox) set->needs_inbox = name;
-  enter(set, (uint32_t)set->count++);
+  enter_tool(set, (uint32_t)set->count++);
   return TP_OK;
 }
 
@@ -110,7 +110,7 @@ static tp_status add_bundle(tp__toolset *set, tp_runtime *runtime, tp_inbox *inb
   return TP_OK;
 }
 
-static bool reserve(tp__toolset *set, size_t count) {
+static bool reserve_tools(tp__toolset *set, size_t count) {
   uint32_t places = 8;
   while (places < 2 * count) places *= 2;
   set->mask = places - 1;
@@ -147,7 +147,7 @@ static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox
   *set = (tp__toolset){.runtime = runtime, .block_size = block_size};
   atomic_init(&set->refs.v, 1);
   tp__arena_init(&set->arena, &tp__runtime_blocks(set->runtime)->as_allocator, set + 1, block_size - sizeof *set, 0);
-  tp_status status = reserve(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
+  tp_status status = reserve_tools(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
     status = add_bundle(set, runtime, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
   for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);

@@ -27,23 +27,23 @@ static const tp_allocator *allocator_of(const change *c) { return tp__runtime_al
 
 /* ---- what is asked for ---- */
 
-static tp_status refuse(tp_fault *fault, const char *id, const char *what) {
+static tp_status refuse_change(tp_fault *fault, const char *id, const char *what) {
   return tp__fail(fault, TP_ERR_USAGE, id, "tp_agent_change: %s", what);
 }
 
 static tp_status check_before(const change *c, const part *p, tp_fault *fault) {
   tp_agent *found = tp_agent_find(c->runtime, p->before->id);
   tp_agent_unref(found); /* the host has a reference */
-  if (p->before->runtime != c->runtime) return refuse(fault, p->before->id, "the agent is of another runtime");
-  if (found != p->before) return refuse(fault, p->before->id, "the agent was removed or replaced");
+  if (p->before->runtime != c->runtime) return refuse_change(fault, p->before->id, "the agent is of another runtime");
+  if (found != p->before) return refuse_change(fault, p->before->id, "the agent was removed or replaced");
   if (p->has_config && strcmp(p->before->id, p->config.id) != 0)
-    return refuse(fault, p->config.id, "an agent is replaced by one of its own id");
+    return refuse_change(fault, p->config.id, "an agent is replaced by one of its own id");
   return TP_OK;
 }
 
 static tp_status check_pair(const part *a, const part *b, tp_fault *fault) {
   const char *id = a->has_config ? a->config.id : a->before->id, *other = b->has_config ? b->config.id : b->before->id;
-  return strcmp(id, other) == 0 ? refuse(fault, id, "the agent is listed twice") : TP_OK;
+  return strcmp(id, other) == 0 ? refuse_change(fault, id, "the agent is listed twice") : TP_OK;
 }
 
 static tp_status read_change(change *c, const tp_agent_change *theirs, part *p, tp_fault *fault) {
@@ -51,14 +51,14 @@ static tp_status read_change(change *c, const tp_agent_change *theirs, part *p, 
   TP__TRY(tp__options_read(&ours, sizeof ours, theirs, "tp_agent_change", fault));
   p->before = ours.before;
   p->has_config = ours.config != NULL;
-  if (!p->before && !p->has_config) return refuse(fault, NULL, "neither before nor config is set");
+  if (!p->before && !p->has_config) return refuse_change(fault, NULL, "neither before nor config is set");
   if (p->has_config) TP__TRY(tp__agent_config_read(c->runtime, ours.config, &p->config, fault));
   return p->before ? check_before(c, p, fault) : TP_OK;
 }
 
 static tp_status read_changes(change *c, tp_agent_change *const *changes, tp_fault *fault) {
   for (size_t i = 0; i < c->count; i++) {
-    if (!changes[i]) return refuse(fault, NULL, "a pointer of the list is NULL");
+    if (!changes[i]) return refuse_change(fault, NULL, "a pointer of the list is NULL");
     TP__TRY(read_change(c, changes[i], &c->parts[i], fault));
     for (size_t other = 0; other < i; other++) TP__TRY(check_pair(&c->parts[other], &c->parts[i], fault));
   }
@@ -67,12 +67,12 @@ static tp_status read_changes(change *c, tp_agent_change *const *changes, tp_fau
 
 /* ---- the steps that may be refused ---- */
 
-static tp_status build(change *c, part *p, tp_fault *fault) {
+static tp_status build_agent(change *c, part *p, tp_fault *fault) {
   if (!p->has_config) return TP_OK;
   TP__TRY(tp__agent_build(c->runtime, &p->config, !p->before, &p->after, fault));
   const tp_model *model = p->before ? tp__models_need_inbox(&p->after->models) : NULL;
   if (!model) return TP_OK;
-  return refuse(fault, p->config.id, "a model with TP_INBOX_OF_SESSION would come to sessions that are open");
+  return refuse_change(fault, p->config.id, "a model with TP_INBOX_OF_SESSION would come to sessions that are open");
 }
 
 static tp_status enroll(part *p, tp_fault *fault) {
@@ -103,7 +103,7 @@ static void undo(change *c) {
 
 /* ---- the change ---- */
 
-static void show(change *c, tp_agent_change *const *changes) {
+static void show_change(change *c, tp_agent_change *const *changes) {
   for (size_t i = 0; i < c->count; i++)
     c->swaps[i] = (tp__agent_swap){.before = c->parts[i].before, .after = c->parts[i].after};
   tp__agents_swap(tp__layer_agents(c->runtime), c->swaps, c->count);
@@ -116,7 +116,7 @@ static void show(change *c, tp_agent_change *const *changes) {
   }
 }
 
-static tp_status begin(change *c, tp_agent_change *const *changes, tp_fault *fault) {
+static tp_status begin_change(change *c, tp_agent_change *const *changes, tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(NULL, &request, fault));
   c->parts = tp__alloc_zero(allocator_of(c), c->count * sizeof *c->parts);
@@ -129,15 +129,15 @@ static tp_status begin(change *c, tp_agent_change *const *changes, tp_fault *fau
 tp_status tp_agents_change(tp_runtime *runtime, tp_agent_change *const *changes, size_t count, tp_fault *fault) {
   change c = {.runtime = runtime, .count = count};
   if (!runtime) return tp__fail_null(fault, "runtime");
-  if (!changes || count == 0) return refuse(fault, NULL, "the list is empty");
+  if (!changes || count == 0) return refuse_change(fault, NULL, "the list is empty");
   TP__TRY(tp__runtime_usable(runtime, fault));
   TP__TRY(tp__may_block(runtime, fault, "tp_agents_change"));
   TP__TRY(tp__runtime_ready(runtime, fault));
-  tp_status status = begin(&c, changes, fault);
+  tp_status status = begin_change(&c, changes, fault);
   if (status == TP_OK) {
-    for (size_t i = 0; i < count && status == TP_OK; i++) status = build(&c, &c.parts[i], fault);
+    for (size_t i = 0; i < count && status == TP_OK; i++) status = build_agent(&c, &c.parts[i], fault);
     for (size_t i = 0; i < count && status == TP_OK; i++) status = enroll(&c.parts[i], fault);
-    if (status == TP_OK) show(&c, changes);
+    if (status == TP_OK) show_change(&c, changes);
     else undo(&c);
     tp_turn_end(c.turn);
   }

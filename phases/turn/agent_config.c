@@ -8,10 +8,10 @@
 #include "phases/turn/turn.h"
 
 static bool is_texts(tp_text value) { return tp__is_list_of(value, TP_VALUE_TEXT); }
-static bool is_text(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_TEXT; }
+static bool is_text_value(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_TEXT; }
 
 /* A key is rendered as it is, so it must not end its line or its block. */
-static bool is_name(tp_text key) {
+static bool is_config_key(tp_text key) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   for (size_t i = 0; i < key.size; i++)
     if (!memchr(letters, key.data[i], sizeof letters - 1)) return false;
@@ -21,11 +21,11 @@ static bool is_name(tp_text key) {
 static bool is_map_of(tp_text value, bool (*is_right)(tp_text value)) {
   if (tp_value_kind_of(value) != TP_VALUE_MAP) return false;
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
-    if (!is_name(walk.key) || !is_right(walk.value)) return false;
+    if (!is_config_key(walk.key) || !is_right(walk.value)) return false;
   return true;
 }
 
-static bool is_map_of_text(tp_text value) { return is_map_of(value, is_text); }
+static bool is_map_of_text(tp_text value) { return is_map_of(value, is_text_value); }
 static bool is_map_of_texts(tp_text value) { return is_map_of(value, is_texts); }
 
 /* A list of another kind would be read as no list, and so as no restriction; a hint of another kind would be lost. */
@@ -65,7 +65,7 @@ tp_status tp__agent_extra_check(const tp_agent_config *config, tp_fault *fault) 
 
 /* ---- writing ---- */
 
-static void write_pair(tp_writer *writer, const char *key, const char *value) {
+static void write_string_pair(tp_writer *writer, const char *key, const char *value) {
   tp_write_string(writer, key);
   tp_write_string(writer, value);
 }
@@ -78,9 +78,9 @@ static void write_environment(tp_writer *writer) {
   bool has_system = uname(&system) == 0;
   tp_write_string(writer, "environment");
   tp_write_map(writer, (has_system ? 2 : 0) + (size_t)has_shell);
-  if (has_system) write_pair(writer, "os", system.sysname);
-  if (has_shell) write_pair(writer, "shell", shell);
-  if (has_system) write_pair(writer, "platform", system.machine);
+  if (has_system) write_string_pair(writer, "os", system.sysname);
+  if (has_shell) write_string_pair(writer, "shell", shell);
+  if (has_system) write_string_pair(writer, "platform", system.machine);
 }
 
 tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_config *config, tp_writer **ret_writer,
@@ -88,8 +88,8 @@ tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_c
   tp_writer *writer;
   TP__TRY(tp_writer_new(allocator, &writer));
   tp_write_map(writer, (size_t)2 + config->environment + tp_value_count(config->extra));
-  write_pair(writer, "system", config->system ? config->system : "");
-  write_pair(writer, "model", config->model_name ? config->model_name : "");
+  write_string_pair(writer, "system", config->system ? config->system : "");
+  write_string_pair(writer, "model", config->model_name ? config->model_name : "");
   if (config->environment) write_environment(writer);
   for (tp_value_walk walk = {0}; config->extra.size > 0 && tp_value_next(config->extra, &walk);) {
     tp_write_text(writer, walk.key);

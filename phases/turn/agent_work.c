@@ -52,7 +52,7 @@ static void delist(tp_agent *agent) { tp__agents_delist(tp__layer_agents(agent->
 
 /* ---- the config ---- */
 
-static char *copy_text(const tp_allocator *allocator, tp_text text) {
+static char *copy_config_text(const tp_allocator *allocator, tp_text text) {
   char *string = tp__alloc(allocator, text.size + 1);
   if (!string) return NULL;
   if (text.size > 0) memcpy(string, text.data, text.size);
@@ -86,8 +86,8 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   if (status == TP_OK)
     status = tp__render_scope(&arena, system, agent->scope, tp_value_get(agent->config, "skills"), &system);
   if (status == TP_OK) {
-    agent->system = copy_text(allocator, system);
-    if (model.size > 0) agent->model_name = copy_text(allocator, model);
+    agent->system = copy_config_text(allocator, system);
+    if (model.size > 0) agent->model_name = copy_config_text(allocator, model);
     if (!agent->system || (model.size > 0 && !agent->model_name)) status = TP_ERR_NO_MEMORY;
   }
   tp__arena_fini(&arena);
@@ -96,7 +96,7 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
 
 /* ---- the machine: each phase begins the next one from its end ---- */
 
-static void finish(agent_work *w);
+static void finish_agent_work(agent_work *w);
 
 static void begin_phase(agent_work *w, uint32_t phase, bool (*skips)(const tp__phase_run *run, const tp__node *node),
                         void (*on_end)(tp__phase_run *run)) {
@@ -114,7 +114,7 @@ static void begin_phase(agent_work *w, uint32_t phase, bool (*skips)(const tp__p
   tp__phase_begin(&w->phase);
 }
 
-static tp_status status_of(agent_work *w, const tp__phase_run *run) {
+static tp_status status_of_run(agent_work *w, const tp__phase_run *run) {
   const tp_phase_result *result = &run->result;
   if (run->status != TP_OK)
     return tp__fail(&w->fault, run->status, w->agent->id, "the phase was not run: %s", tp_status_text(run->status));
@@ -134,7 +134,7 @@ static void unregistered(tp__phase_run *run) {
   tp_status status = run->status != TP_OK ? run->status : run->result.outcome;
   if (status != TP_OK) log_unregister(w->agent, status);
   tp__phase_let_go(&run->result);
-  finish(w);
+  finish_agent_work(w);
 }
 
 /* Whether the handler of the run had registered the agent: itself, or, where it does not register any, another one of
@@ -159,10 +159,10 @@ static bool skips(const tp__phase_run *run, const tp__node *node) { return !had_
 
 static void registered(tp__phase_run *run) {
   agent_work *w = run->ctx;
-  w->status = status_of(w, run);
+  w->status = status_of_run(w, run);
   w->registered = run->result;
   run->result = (tp_phase_result){0};
-  if (w->status == TP_OK) finish(w);
+  if (w->status == TP_OK) finish_agent_work(w);
   else
     begin_phase(w, TP_PHASE_AGENT_UNREGISTER, skips, unregistered); /* those that had registered hear it, in reverse */
 }
@@ -176,7 +176,7 @@ static tp_status check_built(agent_work *w) {
 static void built(tp__phase_run *run) {
   agent_work *w = run->ctx;
   w->built = run->result;
-  w->status = status_of(w, run);
+  w->status = status_of_run(w, run);
   run->result = (tp_phase_result){0};
   if (w->status == TP_OK && tp_merged_replaced(w->built.merged, TP_FIELD_AGENT_CONFIG))
     w->config = tp_merged_text(w->built.merged, TP_FIELD_AGENT_CONFIG);
@@ -184,7 +184,7 @@ static void built(tp__phase_run *run) {
   if (w->status == TP_OK && (w->status = take_built(w->agent, &w->built, w->config)) != TP_OK)
     (void)!tp__fail(&w->fault, w->status, w->agent->id, "no memory for an agent");
   if (w->status == TP_OK && w->does == AGENT_ADD) begin_phase(w, TP_PHASE_AGENT_REGISTER, NULL, registered);
-  else finish(w);
+  else finish_agent_work(w);
 }
 
 /* ---- the end of the work ---- */
@@ -217,7 +217,7 @@ static void settle_agent(agent_work *w) {
   }
 }
 
-static void finish(agent_work *w) {
+static void finish_agent_work(agent_work *w) {
   tp__phase_let_go(&w->built);
   tp__phase_let_go(&w->registered);
   settle_agent(w);
@@ -244,7 +244,7 @@ static void delivered(tp__message *message) { begin_work(TP__CONTAINER(message, 
 
 /* ---- the two ways to run it ---- */
 
-static tp_status begin_turn(agent_work *w, tp_fault *fault) {
+static tp_status begin_agent_turn(agent_work *w, tp_fault *fault) {
   tp_turn_request request;
   TP__TRY(tp__request_read(NULL, &request, fault));
   tp__turn_ids ids = {.agent = w->agent->id, .used_agent = w->agent};
@@ -275,7 +275,7 @@ static tp_status run_here(agent_work *w, const char *what, tp_fault *fault) {
   return status;
 }
 
-static tp_status submit(agent_work *w, tp_fault *fault) {
+static tp_status submit_agent_work(agent_work *w, tp_fault *fault) {
   tp_status status = tp__turn_begin_operation(&w->turn->core);
   if (status != TP_OK)
     return tp__fail(fault, status, w->agent->id, "the operation was not begun: %s", tp_status_text(status));
@@ -334,7 +334,7 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
                              config->fallbacks, config->fallback_count);
   if (status != TP_OK) (void)!tp__fail(fault, status, config->id, "no memory for an agent");
   if (status == TP_OK && reserves) status = reserve_id(agent, fault);
-  if (status == TP_OK && (status = begin_turn(w, fault)) != TP_OK) delist(agent);
+  if (status == TP_OK && (status = begin_agent_turn(w, fault)) != TP_OK) delist(agent);
   if (status == TP_OK) {
     agent->data = config->data;
     *ret_work = w;
@@ -377,7 +377,7 @@ tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *theirs
   TP__TRY(prepare_add(runtime, &config, AGENT_ADD, true, &w, fault));
   w->on_end = on_end;
   w->ctx = ctx;
-  tp_status status = submit(w, fault);
+  tp_status status = submit_agent_work(w, fault);
   if (status == TP_OK) return TP_OK;
   undo_add(w);
   tp_turn_end(w->turn);
@@ -394,7 +394,7 @@ static tp_status prepare_remove(tp_agent *agent, agent_work **ret_work, tp_fault
   if (!tp__a32_exchange_acq_rel(&agent->registered, 0)) return TP_OK;
   tp_status status = new_work(agent, AGENT_REMOVE, &w);
   if (status != TP_OK) (void)!tp__fail(fault, status, agent->id, "no memory for agent.unregister");
-  else if ((status = begin_turn(w, fault)) != TP_OK) free_work(w);
+  else if ((status = begin_agent_turn(w, fault)) != TP_OK) free_work(w);
   if (status == TP_OK) *ret_work = w;
   return status;
 }
@@ -427,7 +427,7 @@ tp_status tp_agent_remove_submit(tp_agent *agent, tp_agent_end_fn on_end, void *
     w->on_end = on_end;
     w->ctx = ctx;
     w->gives_up_handle = true;
-    status = submit(w, fault);
+    status = submit_agent_work(w, fault);
     if (status == TP_OK) return TP_OK;
     tp__agents_show(tp__layer_agents(agent->runtime), agent);
     tp_turn_end(w->turn);
@@ -476,7 +476,7 @@ tp_status tp__agent_register(tp_agent *agent, tp_fault *fault) {
   tp_status status = new_work(agent, AGENT_REGISTER, &w);
   if (status != TP_OK) return tp__fail(fault, status, agent->id, "no memory for agent.register");
   w->config = agent->config;
-  status = begin_turn(w, fault);
+  status = begin_agent_turn(w, fault);
   if (status == TP_OK) status = run_here(w, "tp_agents_change", fault);
   free_work(w);
   return status;

@@ -17,7 +17,7 @@ void tp__agents_fini(tp__agents *agents) {
   tp__mutex_fini(&agents->mutex);
 }
 
-static tp_agent *find_locked(const tp__agents *agents, const char *id) {
+static tp_agent *find_agent_locked(const tp__agents *agents, const char *id) {
   TP__LOCKED(&agents->mutex);
   for (const tp__link *link = agents->list.next; link != &agents->list; link = link->next)
     if (strcmp(agent_of(link)->id, id) == 0) return agent_of(link);
@@ -32,7 +32,7 @@ static void push_locked(tp__agents *agents, tp_agent *agent) {
 
 bool tp__agents_reserve(tp__agents *agents, tp_agent *agent) {
   tp__mutex_lock(&agents->mutex);
-  bool is_new = !find_locked(agents, agent->id);
+  bool is_new = !find_agent_locked(agents, agent->id);
   if (is_new) push_locked(agents, agent);
   tp__mutex_unlock(&agents->mutex);
   return is_new;

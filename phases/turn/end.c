@@ -35,7 +35,7 @@ struct tp_end {
   };
 };
 
-static tp_end *of(tp__inbox_note *note) { return TP__CONTAINER(note, tp_end, note); }
+static tp_end *end_of_note(tp__inbox_note *note) { return TP__CONTAINER(note, tp_end, note); }
 
 static void free_end(tp_end *end) {
   tp_allocator allocator = end->allocator;
@@ -46,13 +46,13 @@ static void free_end(tp_end *end) {
 }
 
 static bool taken(tp__inbox_note *note) {
-  TP__ASSERT(of(note)->shown.kind);
+  TP__ASSERT(end_of_note(note)->shown.kind);
   return true;
 }
 
 static void released(tp__inbox_note *note) {
   tp__inbox_unref(note->item.inbox); /* the put acquired it */
-  free_end(of(note));
+  free_end(end_of_note(note));
 }
 
 tp_status tp_end_new(tp_inbox *inbox, void *ctx, tp_end **ret_end, tp_fault *fault) {
@@ -81,7 +81,7 @@ void tp_end_free(tp_end *end) {
 
 /* ---- putting ---- */
 
-static void put(tp_end *end) {
+static void put_end_note(tp_end *end) {
   if (!tp__inbox_put_note(end->inbox, &end->note)) free_end(end); /* the inbox was freed */
 }
 
@@ -96,7 +96,7 @@ void tp__ends_put(tp__ends *ends) {
   tp__here_get()->held = ends->outer;
   for (tp_end *end = ends->first, *next; end; end = next) {
     next = end->next_held;
-    put(end);
+    put_end_note(end);
   }
 }
 
@@ -105,7 +105,7 @@ static void put_or_hold(tp_end *end, tp_end_kind kind) {
   end->shown.kind = kind;
   tp__ends *held = tp__here_get()->held;
   if (!held || TP__BUG(TP__BUG_EARLY_END)) {
-    put(end);
+    put_end_note(end);
     return;
   }
   if (held->last) held->last->next_held = end;
@@ -173,7 +173,7 @@ void tp_end_of_jobs(void *ctx, const tp_jobs_wait_result *result) {
 }
 
 /* Empty where memory is short. */
-static void copy_text(tp_end *end, tp_text *text) {
+static void copy_end_text(tp_end *end, tp_text *text) {
   if (!tp__arena_text(&end->task.arena, *text, text)) *text = (tp_text){"", 0};
 }
 
@@ -183,13 +183,13 @@ static void copy_question(tp_end *end, const tp_question *question) {
   end->task.call = *question->call;
   for (size_t i = 0; i < TP_ID_COUNT; i++) {
     end->task.ids[i] = question->ids[i];
-    copy_text(end, &end->task.ids[i]);
+    copy_end_text(end, &end->task.ids[i]);
   }
   q->ids = end->task.ids;
   q->call = &end->task.call;
   tp_text *texts[] = {&q->subscription,   &q->reason,           &q->arguments_hash,       &q->key,
                       &end->task.call.id, &end->task.call.name, &end->task.call.arguments};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) copy_text(end, texts[i]);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) copy_end_text(end, texts[i]);
   end->task.result.question = q;
 }
 
@@ -198,10 +198,10 @@ void tp_end_of_task(void *ctx, const tp_task_result *result) {
   if (!end || !result) return;
   tp__arena_init(&end->task.arena, &end->allocator, NULL, 0, 0);
   end->task.result = *result;
-  copy_text(end, &end->task.result.key);
-  copy_text(end, &end->task.result.text);
-  copy_text(end, &end->task.result.value);
-  copy_text(end, &end->task.result.parts);
+  copy_end_text(end, &end->task.result.key);
+  copy_end_text(end, &end->task.result.text);
+  copy_end_text(end, &end->task.result.value);
+  copy_end_text(end, &end->task.result.parts);
   if (result->fault) {
     end->task.fault = *result->fault;
     end->task.result.fault = &end->task.fault;

@@ -130,8 +130,8 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
 }
 
 /* The set with one more. The caller unrefs what it takes the place of. */
-static tp_status add_locked(tp__listeners *listeners, tp__listener_list *list, tp__listener *listener,
-                            tp__listener_set **ret_before) {
+static tp_status add_listener_locked(tp__listeners *listeners, tp__listener_list *list, tp__listener *listener,
+                                     tp__listener_set **ret_before) {
   TP__LOCKED(&listeners->mutex);
   tp__listener_set *before = own_of(list);
   uint32_t count = before ? before->count : 0;
@@ -186,7 +186,7 @@ tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, t
   }
   tp__listener_set *before = NULL;
   tp__mutex_lock(&listeners->mutex);
-  tp_status status = add_locked(listeners, list, listener, &before);
+  tp_status status = add_listener_locked(listeners, list, listener, &before);
   uint64_t id = listener->id;
   tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(before);
@@ -200,8 +200,8 @@ tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, t
 }
 
 /* Where there is no memory for a set without it, it stays in this one, and is never called again. */
-static tp__listener_set *remove_locked(tp__listeners *listeners, tp__listener_list *list, uint64_t id,
-                                       bool *ret_found) {
+static tp__listener_set *remove_listener_locked(tp__listeners *listeners, tp__listener_list *list, uint64_t id,
+                                                bool *ret_found) {
   TP__LOCKED(&listeners->mutex);
   tp__listener_set *before = own_of(list), *set = NULL;
   tp__listener *listener = NULL;
@@ -220,7 +220,7 @@ tp_status tp__listeners_remove(tp__listeners *listeners, tp__listener_list *list
   bool found;
   if (tp__runtime_is_forked(listeners->runtime)) return tp__fail_forked(fault);
   tp__mutex_lock(&listeners->mutex);
-  tp__listener_set *before = remove_locked(listeners, list, id, &found);
+  tp__listener_set *before = remove_listener_locked(listeners, list, id, &found);
   tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(before);
   if (found) return TP_OK;
@@ -257,10 +257,11 @@ static bool wants(const tp__listener *listener, const tp_event *event) {
   if (!(listener->kinds >> event->kind & 1)) return false;
   if (event->phase && !(listener->phases[event->phase / 64] >> event->phase % 64 & 1)) return false;
   if (event->visibility < listener->visibility_min && event->kind != TP_EVENT_PHASE_END) return false;
-  return !tp__a32_load_acquire(&((tp__listener *)(uintptr_t)listener)->removed); /* pairs with remove_locked() */
+  return !tp__a32_load_acquire(
+      &((tp__listener *)(uintptr_t)listener)->removed); /* pairs with remove_listener_locked() */
 }
 
-static void deliver(const tp__listener *listener, const tp_event *event) {
+static void deliver_event(const tp__listener *listener, const tp_event *event) {
   if (listener->through) tp__event_inbox_put(listener->through, event);
   else listener->on_event(listener->ctx, event);
 }
@@ -272,12 +273,12 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event,
     if (!(listener->of & which)) continue;
     if (!wants(listener, event)) continue;
     if (event->visibility >= listener->visibility_min) {
-      deliver(listener, event);
+      deliver_event(listener, event);
     } else { /* that a phase has ended is no secret; which subscription decided it, and why, is */
       tp_event without = *event;
       without.subscription = NULL;
       without.text = (tp_text){NULL, 0};
-      deliver(listener, &without);
+      deliver_event(listener, &without);
     }
   }
 }

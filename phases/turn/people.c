@@ -29,7 +29,7 @@ struct tp__question {
   tp__arena arena;
 };
 
-static tp__question *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__question, base); }
+static tp__question *question_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__question, base); }
 
 /* ---- the channel ---- */
 
@@ -92,7 +92,7 @@ static void put_hash(XXH128_hash_t hash, char *ret_hex) {
   snprintf(ret_hex, HASH_BYTES + 1, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
 }
 
-static void hash_of(tp_text arguments, char *ret_hex) {
+static void hash_of_arguments(tp_text arguments, char *ret_hex) {
   put_hash(XXH3_128bits(arguments.data, arguments.size), ret_hex);
 }
 
@@ -111,8 +111,8 @@ static void key_of(const tp__question *q, char *ret_hex) {
   put_hash(XXH3_128bits_digest(&state), ret_hex);
 }
 
-static void accept(tp__attempt *base, const tp__answer *answer, const void *extra) {
-  tp__question *q = of(base);
+static void accept_decision(tp__attempt *base, const tp__answer *answer, const void *extra) {
+  tp__question *q = question_of(base);
   const tp_decision *decision = extra;
   (void)answer;
   q->allowed = decision->verdict == TP_VERDICT_ALLOW;
@@ -122,12 +122,12 @@ static void accept(tp__attempt *base, const tp__answer *answer, const void *extr
   q->edit_lost = !tp__arena_text(&q->arena, decision->arguments, &q->edited);
 }
 
-static void abandoned(tp__attempt *base) { of(base)->abandoned = true; }
+static void note_question_abandoned(tp__attempt *base) { question_of(base)->abandoned = true; }
 
 /* @return NULL: the call may run. */
 static const char *why_not(const tp__question *q, tp__attempt_end end) {
   char now[HASH_BYTES + 1];
-  hash_of(q->spec.call->arguments, now);
+  hash_of_arguments(q->spec.call->arguments, now);
   if (end == TP__EXPIRED) return "the question expired without an answer";
   if (end != TP__ANSWERED || q->abandoned) return "the channel for questions gave no answer";
   if (q->of_others) return "the answer was given to other arguments";
@@ -149,7 +149,7 @@ static void report_at(const tp__question *q, tp_log_level level, const char *act
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
 }
 
-static void report(const tp__question *q, const char *action, tp_text detail) {
+static void report_question(const tp__question *q, const char *action, tp_text detail) {
   report_at(q, TP_LOG_INFO, action, detail);
 }
 
@@ -167,20 +167,20 @@ static void report_arguments(tp__question *q, const char *which, tp_text argumen
 
 static void report_end(tp__question *q, const tp__question_end *end) {
   char edited[HASH_BYTES + 1] = "";
-  if (end->edited.size > 0) hash_of(end->edited, edited);
+  if (end->edited.size > 0) hash_of_arguments(end->edited, edited);
   tp_text detail =
       tp__arena_printf(&q->arena, "%s%s%.*s%s%.*s%s%s%s%s", end->allowed ? "allowed" : end->why.data,
                        end->person.size ? " by " : "", (int)end->person.size, end->person.size ? end->person.data : "",
                        end->reason.size ? ": " : "", (int)end->reason.size, end->reason.size ? end->reason.data : "",
                        "; arguments ", q->hash, edited[0] ? ", edited to " : "", edited);
-  report(q, "answer", detail);
+  report_question(q, "answer", detail);
   if (!edited[0]) return;
   report_arguments(q, "before:", q->spec.call->arguments, q->spec.call->malformed);
   report_arguments(q, "after:", end->edited, false);
 }
 
-static void settled(tp__attempt *base, tp__attempt_end how) {
-  tp__question *q = of(base);
+static void settle_question(tp__attempt *base, tp__attempt_end how) {
+  tp__question *q = question_of(base);
   const char *why = why_not(q, how);
   tp__question_end end = {.allowed = !why,
                           .cancelled = how == TP__CANCELLED,
@@ -194,8 +194,8 @@ static void settled(tp__attempt *base, tp__attempt_end how) {
   tp__attempt_unref(base);
 }
 
-static void release(tp__attempt *base) {
-  tp__question *q = of(base);
+static void free_question(tp__attempt *base) {
+  tp__question *q = question_of(base);
   tp_turn *turn = q->turn;
   tp__arena_fini(&q->arena);
   tp__block_give(tp__runtime_blocks(turn->core.runtime), q, q->block_size);
@@ -204,10 +204,10 @@ static void release(tp__attempt *base) {
 
 static const tp__attempt_class class = {.what = "question",
                                         .complete_with = "tp_question_answer()",
-                                        .accept = accept,
-                                        .settled = settled,
-                                        .abandoned = abandoned,
-                                        .release = release};
+                                        .accept = accept_decision,
+                                        .settled = settle_question,
+                                        .abandoned = note_question_abandoned,
+                                        .release = free_question};
 
 static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__question **ret_question) {
   tp_runtime *runtime = turn->core.runtime;
@@ -229,7 +229,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
 }
 
 /* The channel is called on the owner. Its answer comes as a message, also one that it gives before it returns. */
-static void ask(tp__question *q, tp_token token, uint32_t limit_ms) {
+static void ask_channel(tp__question *q, tp_token token, uint32_t limit_ms) {
   tp__people people = people_of(q->turn);
   char key[HASH_BYTES + 1];
   key_of(q, key);
@@ -269,15 +269,15 @@ tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__que
   if (limit_ms == 0) limit_ms = LIMIT_MS;
   q->settled = settled_fn;
   q->ctx = ctx;
-  hash_of(spec->call->arguments, q->hash);
+  hash_of_arguments(spec->call->arguments, q->hash);
   int64_t now_ns = tp__now_ns(), until_ns = tp__deadline_after_ms(now_ns, limit_ms);
   begin_waiting(turn, now_ns, until_ns);
   tp__a64_store_relaxed(&q->base.started_ns, (uint64_t)now_ns); /* no other thread knows it yet */
-  report(q, "ask", spec->reason);
+  report_question(q, "ask", spec->reason);
   *ret_question = q;
   tp__attempt_returned(&q->base); /* before any thread has the token: no function of ours runs */
   tp__attempt_await(&q->base, until_ns);
-  ask(q, token, limit_ms);
+  ask_channel(q, token, limit_ms);
   return TP_OK;
 }
 
@@ -285,7 +285,7 @@ void tp__question_cancel(tp__question *q) { tp__attempt_expire(&q->base, TP__CAN
 
 /* ---- the answer ---- */
 
-static tp_status check_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
+static tp_status check_decision_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
   size_t at;
   if (text.size > bytes_max)
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field, text.size,
@@ -314,8 +314,8 @@ static tp_status check_decision(const tp_decision *decision, tp_fault *fault) {
                     (int)decision->verdict);
   if (decision->reserved_) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_decision.reserved_ must be zero");
   TP__TRY(check_arguments(decision, fault));
-  TP__TRY(check_text(decision->reason, REASON_BYTES_MAX, "reason", fault));
-  return check_text(decision->person, TP_ID_BYTES_MAX, "person", fault);
+  TP__TRY(check_decision_text(decision->reason, REASON_BYTES_MAX, "reason", fault));
+  return check_decision_text(decision->person, TP_ID_BYTES_MAX, "person", fault);
 }
 
 tp_status tp_question_answer(tp_token token, const tp_decision *theirs, tp_fault *fault) {

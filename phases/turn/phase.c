@@ -396,7 +396,7 @@ static __attribute__((noinline)) tp_status enter_slowly(tp_turn *turn, tp__insid
 }
 
 /* The calling thread becomes the owner of the turn; first the case in which nothing stands in the way. */
-static inline tp_status enter(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
+static inline tp_status enter_phase(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
   if (!turn->core.host_held || !turn->core.is_named || tp__inside_any() || tp__aptr_load_relaxed(&strand->inbox) ||
@@ -416,7 +416,7 @@ tp_status tp_phase_run(tp_turn *turn, uint32_t phase, const tp_phase_input *inpu
   if (result->struct_size != sizeof *result) TP__TRY(tp__size_check(result, "tp_phase_result", fault));
   if (!plan) return run_empty(turn, phase, input, result, fault);
   tp__inside frame;
-  TP__TRY(enter(turn, &frame, fault));
+  TP__TRY(enter_phase(turn, &frame, fault));
   bool may_take_fast_path = !input && !tp__turn_has_listener(turn);
   tp__entry *entry = may_take_fast_path ? tp__entry_run_inline(&turn->core, plan, NULL, 0) : NULL;
   tp_status status = TP_OK;

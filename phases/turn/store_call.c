@@ -3,7 +3,7 @@
 
 #include "runtime/exec/blocks.h"
 
-static tp__store_call *of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__store_call, base); }
+static tp__store_call *store_call_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__store_call, base); }
 
 static void work(tp__store_call *c) {
   tp__inside frame;
@@ -11,27 +11,28 @@ static void work(tp__store_call *c) {
   c->status = tp__store_left(&frame, c->work(c, store, &c->fault));
 }
 
-static tp__answer call(tp__attempt *attempt) {
-  work(of(attempt));
+static tp__answer do_store_work(tp__attempt *attempt) {
+  work(store_call_of(attempt));
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
-static void settled(tp__attempt *attempt, tp__attempt_end end) {
-  tp__store_call *c = of(attempt);
+static void settle_store_call(tp__attempt *attempt, tp__attempt_end end) {
+  tp__store_call *c = store_call_of(attempt);
   if (end == TP__REFUSED) work(c); /* the pool has stopped, or has no thread */
   c->on_end(c, end == TP__ANSWERED || end == TP__REFUSED ? c->status : TP_ERR_TIMEOUT);
   tp__attempt_unref(attempt);
 }
 
-static void release(tp__attempt *attempt) {
-  tp__store_call *c = of(attempt);
+static void free_store_call(tp__attempt *attempt) {
+  tp__store_call *c = store_call_of(attempt);
   tp__turn *turn = c->turn;
   tp__arena_fini(&c->arena);
   tp__block_give(tp__runtime_blocks(tp__attempt_runtime(attempt)), c, c->block_size);
   tp__turn_unref(turn);
 }
 
-static const tp__attempt_class class = {.what = "commit", .call = call, .settled = settled, .release = release};
+static const tp__attempt_class class = {
+    .what = "commit", .call = do_store_work, .settled = settle_store_call, .release = free_store_call};
 
 tp__store_call *tp__store_call_new(tp_turn *turn, size_t size, const char *name) {
   TP__OWNED(&turn->core.strand);
@@ -56,7 +57,7 @@ tp__store_call *tp__store_call_new(tp_turn *turn, size_t size, const char *name)
 void tp__store_call_start(tp__store_call *c, int64_t end_ns) {
   TP__ASSERT(c->work && c->on_end && end_ns > 0);
   if (!tp__attempt_start(&c->base, end_ns, 0)) return;
-  settled(&c->base, TP__REFUSED);
+  settle_store_call(&c->base, TP__REFUSED);
 }
 
 void tp__store_call_drop(tp__store_call *c) {

@@ -39,7 +39,7 @@ void tp__submission_abort(tp_submission *s) {
   free_submission(s);
 }
 
-static void unref(tp_submission *s) {
+static void unref_submission(tp_submission *s) {
   if (tp__a32_sub_acq_rel(&s->refs, 1) == 1) free_submission(s);
 }
 
@@ -52,7 +52,7 @@ void tp__submission_ended(tp_submission *s) {
   tp__mutex_unlock(&s->mutex);
   tp__sched_wake(tp__runtime_sched(s->runtime));
   tp__turn_unref(turn);
-  unref(s);
+  unref_submission(s);
 }
 
 tp_status tp_submission_wait(tp_submission *s, uint32_t limit_ms, const tp_turn_result **ret_result, tp_fault *fault) {
@@ -89,5 +89,5 @@ void tp_submission_cancel(tp_submission *s) {
 }
 
 void tp_submission_unref(tp_submission *s) {
-  if (s && s->process_generation == tp__process_generation()) unref(s);
+  if (s && s->process_generation == tp__process_generation()) unref_submission(s);
 }
