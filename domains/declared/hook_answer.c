@@ -37,7 +37,7 @@ static void block_without_verdicts(tp__judge *judge, tp_text errors) {
   }
 }
 
-static void answer(tp__judge *judge, tp_text errors) {
+static void judge_object(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
   if (judged->reason[0]) errors = (tp_text){NULL, 0};
@@ -58,7 +58,7 @@ static void answer_explicitly(tp__judge *judge, bool blocks, tp_text errors) {
   bool is_webhook = judge->hook->kind == TP__HOOK_WEBHOOK;
   bool is_guard = judge->hook->row->stop && judge->hook->is_blocking;
   bool needs_one = judge->hook->wants_json || (is_guard && is_webhook); /* a gateway in between answers 200, too */
-  if (!needs_one || judge->has_explicit_verdict || blocks) answer(judge, errors);
+  if (!needs_one || judge->has_explicit_verdict || blocks) judge_object(judge, errors);
   else
     tp__judge_fail(judge, TP_REASON_MALFORMED, "%s, and %s said none (continue or a signal)",
                    is_webhook ? "the verdict of an endpoint is JSON" : "verdict: json",
@@ -211,7 +211,7 @@ static void judge_reply(tp__judge *judge, tp_text text) {
   }
   tp__judge_decide(judge, found.ok ? TP_VERDICT_ALLOW : TP_VERDICT_DENY);
   if (!found.ok) tp__judge_set_reason(judge, found.reason);
-  answer(judge, (tp_text){NULL, 0});
+  judge_object(judge, (tp_text){NULL, 0});
 }
 
 void tp__hook_judge_prompt(const tp__hook *hook, const tp__asked *asked, const tp__replied *replied,

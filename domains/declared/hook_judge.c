@@ -42,7 +42,7 @@ void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) {
   judge->judged->outcome.contribution_count = 0;
 }
 
-static tp_contribution *add(tp__judge *judge, uint32_t kind) {
+static tp_contribution *add_judged(tp__judge *judge, uint32_t kind) {
   tp__judged *judged = judge->judged;
   size_t count = judged->outcome.contribution_count;
   if (count == TP__JUDGED_MAX) return NULL; /* the rest is dropped */
@@ -54,7 +54,7 @@ static tp_contribution *add(tp__judge *judge, uint32_t kind) {
 }
 
 void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text) {
-  tp_contribution *diagnostic = add(judge, TP_CONTRIBUTION_DIAGNOSTIC);
+  tp_contribution *diagnostic = add_judged(judge, TP_CONTRIBUTION_DIAGNOSTIC);
   if (!diagnostic) return;
   diagnostic->key = tp_text_of(code);
   diagnostic->severity = severity;
@@ -83,7 +83,7 @@ void tp__judge_remind(tp__judge *judge, tp_text text, const char *what) {
     diagnose_dropped(judge, what);
     return;
   }
-  tp_contribution *reminder = add(judge, TP_CONTRIBUTION_REMINDER);
+  tp_contribution *reminder = add_judged(judge, TP_CONTRIBUTION_REMINDER);
   if (reminder) reminder->text = text;
 }
 
@@ -144,7 +144,7 @@ static void read_signal(tp__judge *judge, tp_text signal) {
     diagnose_dropped(judge, "a signal");
     return;
   }
-  tp_contribution *contribution = add(judge, TP_CONTRIBUTION_SIGNAL);
+  tp_contribution *contribution = add_judged(judge, TP_CONTRIBUTION_SIGNAL);
   if (!contribution) return;
   contribution->domain = kind;
   contribution->key = code;

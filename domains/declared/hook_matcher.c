@@ -22,18 +22,18 @@ typedef struct rewriter {
   const char *why;
 } rewriter;
 
-static void put(rewriter *r, const char *text, size_t size) {
+static void put_posix(rewriter *r, const char *text, size_t size) {
   memcpy(r->posix + r->used, text, size); /* an item of the expression becomes 15 bytes at most */
   r->used += size;
 }
 
-static void put_string(rewriter *r, const char *text) { put(r, text, strlen(text)); }
+static void put_string(rewriter *r, const char *text) { put_posix(r, text, strlen(text)); }
 
 static bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static void refuse(rewriter *r, const char *why) { r->why = why; }
+static void refuse_pattern(rewriter *r, const char *why) { r->why = why; }
 
 /* After a backslash. */
 static void rewrite_escape(rewriter *r) {
@@ -49,11 +49,11 @@ static void rewrite_escape(rewriter *r) {
     put_string(r, classes[i].posix);
     return;
   }
-  if (c == '\0') refuse(r, "it ends with a backslash");
+  if (c == '\0') refuse_pattern(r, "it ends with a backslash");
   else if (is_word(c) && r->repeats)
-    refuse(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");
-  else if (strchr("/-,:;=!<>@#%&~'\"` ", c)) put(r, &c, 1); /* stands for itself, also without the backslash */
-  else put(r, (char[]){'\\', c}, 2);
+    refuse_pattern(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");
+  else if (strchr("/-,:;=!<>@#%&~'\"` ", c)) put_posix(r, &c, 1); /* stands for itself, also without the backslash */
+  else put_posix(r, (char[]){'\\', c}, 2);
 }
 
 /* A backslash in brackets stands for itself in POSIX. */
@@ -63,47 +63,47 @@ static void rewrite_class_escape(rewriter *r) {
   else if (c == 'w') put_string(r, "A-Za-z0-9_");
   else if (c == 's') put_string(r, "[:space:]");
   else if (c == '\0' || is_word(c) || strchr("\\]^-[", c))
-    refuse(r,
-           "of escapes in brackets only \\d \\s \\w and those "
-           "of punctuation are known");
-  else put(r, &c, 1);
+    refuse_pattern(r,
+                   "of escapes in brackets only \\d \\s \\w and those "
+                   "of punctuation are known");
+  else put_posix(r, &c, 1);
 }
 
 /* After an opening bracket. */
 static void rewrite_class(rewriter *r) {
-  put(r, "[", 1);
-  if (*r->at == '^') put(r, r->at++, 1);
-  if (*r->at == ']') refuse(r, "brackets are empty");
+  put_posix(r, "[", 1);
+  if (*r->at == '^') put_posix(r, r->at++, 1);
+  if (*r->at == ']') refuse_pattern(r, "brackets are empty");
   while (!r->why && *r->at != ']') {
     char c = *r->at++;
     if (c == '\0') {
-      refuse(r, "a bracket is not closed");
+      refuse_pattern(r, "a bracket is not closed");
       return;
     }
     if (c == '\\') rewrite_class_escape(r);
-    else if (c == '[' && strchr(".:=", *r->at)) refuse(r, "[. [: and [= in brackets are not known");
-    else put(r, &c, 1);
+    else if (c == '[' && strchr(".:=", *r->at)) refuse_pattern(r, "[. [: and [= in brackets are not known");
+    else put_posix(r, &c, 1);
   }
   if (r->why) return;
-  put(r, r->at++, 1);
+  put_posix(r, r->at++, 1);
   r->repeats = true;
 }
 
 static void rewrite_group(rewriter *r) {
   r->counted[++r->depth] = false;
-  put(r, "(", 1);
+  put_posix(r, "(", 1);
   r->repeats = false;
   if (*r->at != '?') return;
   if (r->at[1] == ':') r->at += 2;
-  else refuse(r, "of groups with (? only (?: is known");
+  else refuse_pattern(r, "of groups with (? only (?: is known");
 }
 
 static void rewrite_repeat(rewriter *r, char c) {
   if (!r->repeats) {
-    refuse(r, "there is nothing to repeat: for any name leave the matcher out, for a glob write .* for *");
+    refuse_pattern(r, "there is nothing to repeat: for any name leave the matcher out, for a glob write .* for *");
     return;
   }
-  put(r, &c, 1);
+  put_posix(r, &c, 1);
   if (*r->at == '?') r->at++; /* lazy: whether it fits is the same */
   r->repeats = false;
 }
@@ -127,14 +127,14 @@ static void rewrite_count(rewriter *r) {
     most = is_open ? least : read_count(r);
   }
   if (least > COUNT_MAX || most > COUNT_MAX || most < least || most == 0 || *r->at != '}') {
-    refuse(
+    refuse_pattern(
         r,
         "a counted repetition is {2}, {2,} or {2,5}, with numbers up to 255; before a brace itself write a backslash");
     return;
   }
-  if (!r->repeats) refuse(r, "there is nothing to repeat");
-  else if (r->is_counted) refuse(r, "a counted repetition is in another one: write one of them out");
-  else if ((r->counts += most) > COUNTS_MAX) refuse(r, "its counted repetitions add up to more than 1,024");
+  if (!r->repeats) refuse_pattern(r, "there is nothing to repeat");
+  else if (r->is_counted) refuse_pattern(r, "a counted repetition is in another one: write one of them out");
+  else if ((r->counts += most) > COUNTS_MAX) refuse_pattern(r, "its counted repetitions add up to more than 1,024");
   if (r->why) return;
   r->at++;
   if (*r->at == '?') r->at++;
@@ -147,13 +147,13 @@ static void rewrite_count(rewriter *r) {
 
 static void close_group(rewriter *r) {
   if (r->depth == 0) {
-    refuse(r, "a group is closed that was not opened");
+    refuse_pattern(r, "a group is closed that was not opened");
     return;
   }
   assert(r->depth <= TP__REGEX_BYTES_MAX);
   bool is_counted = r->counted[r->depth--];
   r->counted[r->depth] |= is_counted;
-  put(r, ")", 1);
+  put_posix(r, ")", 1);
   r->repeats = true;
   r->is_counted = is_counted;
 }
@@ -168,9 +168,10 @@ static void rewrite_one(rewriter *r) {
   else if (c == '*' || c == '+' || c == '?') rewrite_repeat(r, c);
   else if (is_group) close_group(r);
   else if (is_count) rewrite_count(r);
-  else if (c == '}') refuse(r, "a brace is closed that was not opened: before a brace itself write a backslash");
+  else if (c == '}')
+    refuse_pattern(r, "a brace is closed that was not opened: before a brace itself write a backslash");
   else {
-    put(r, &c, 1);
+    put_posix(r, &c, 1);
     r->repeats = c != '|' && c != '^' && c != '$';
   }
 }
@@ -227,14 +228,14 @@ static bool list_fits(const char *list, tp_text name) {
   return false;
 }
 
-static bool fits(const tp__matcher *matcher, tp_text name) {
+static bool matcher_fits(const tp__matcher *matcher, tp_text name) {
   if (name.size == 0) return false;
   return matcher->is_regex ? regex_fits(matcher, name) : list_fits(matcher->text, name);
 }
 
 /* The tool that starts a subagent has had two names, and matchers in use have either. */
 bool tp__matcher_fits(const tp__matcher *matcher, tp_text name) {
-  if (!matcher->text || fits(matcher, name)) return true;
-  if (tp__is_word(name, "Agent")) return fits(matcher, tp_text_of("Task"));
-  return tp__is_word(name, "Task") && fits(matcher, tp_text_of("Agent"));
+  if (!matcher->text || matcher_fits(matcher, name)) return true;
+  if (tp__is_word(name, "Agent")) return matcher_fits(matcher, tp_text_of("Task"));
+  return tp__is_word(name, "Task") && matcher_fits(matcher, tp_text_of("Agent"));
 }

@@ -142,13 +142,14 @@ static void add_candidate(tp__input *in) {
   tp__input_int(in, "index", 0);
 }
 
-static int64_t count_of(const tp_call *call, tp_field_id field) {
+static int64_t call_count_of(const tp_call *call, tp_field_id field) {
   int64_t count = tp_call_int(call, field);
   return count > 0 ? count : 0;
 }
 
 static void add_usage(tp__input *in) {
-  int64_t asked = count_of(in->call, TP_FIELD_INPUT_TOKENS), answered = count_of(in->call, TP_FIELD_OUTPUT_TOKENS);
+  int64_t asked = call_count_of(in->call, TP_FIELD_INPUT_TOKENS),
+          answered = call_count_of(in->call, TP_FIELD_OUTPUT_TOKENS);
   tp__input_int(in, "promptTokenCount", asked);
   tp__input_int(in, "candidatesTokenCount", answered);
   tp__input_int(in, "totalTokenCount", asked + answered);

@@ -315,7 +315,7 @@ static size_t allowed_count(const change *c) {
   return count;
 }
 
-static void write_tools(const change *c, tp_writer *writer) {
+static void write_allowed_tools(const change *c, tp_writer *writer) {
   tp_write_array(writer, allowed_count(c));
   for (tp_value_walk walk = {0}; tp_value_next(c->asked->tools, &walk);)
     if (is_allowed(c, walk.value)) tp_write_value(writer, walk.value);
@@ -378,7 +378,7 @@ static bool write_changes(change *c, tp__judge *judge, tp_text response, tp_text
   if (c->parameters) tp_write_string(writer, "parameters");
   if (c->parameters) write_parameters(c, writer);
   if (c->tools) tp_write_string(writer, "tools");
-  if (c->tools) write_tools(c, writer);
+  if (c->tools) write_allowed_tools(c, writer);
   if (response.size > 0) tp_write_string(writer, "response");
   if (response.size > 0) write_response(response, text, writer);
   if (c->scratch.failed || tp_writer_finish(writer, &all) != TP_OK) return false;

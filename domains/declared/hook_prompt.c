@@ -38,8 +38,8 @@ static void put_question(tp__bytes *question, const char *prompt, tp_text contex
   tp__bytes_put_text(question, context);
 }
 
-static tp_status ask(const tp__hook *hook, tp_call *call, const tp__bytes *question, tp_model_response *response,
-                     bool *ret_retryable, tp_fault *fault) {
+static tp_status ask_hook_model(const tp__hook *hook, tp_call *call, const tp__bytes *question,
+                                tp_model_response *response, bool *ret_retryable, tp_fault *fault) {
   char system[sizeof system_text + sizeof without_tools];
   snprintf(system, sizeof system, "%s%s", system_text, hook->is_agent ? without_tools : "");
   const tp_message message = {
@@ -69,14 +69,14 @@ static void notify(const tp__hook *hook, const tp__bytes *question, const tp__re
   tp__hooks_notify(hook->hooks, &program);
 }
 
-static tp_answer run(const tp__hook *hook, tp_call *call, const tp__bytes *question, tp__judged *judged) {
+static tp_answer run_prompt(const tp__hook *hook, tp_call *call, const tp__bytes *question, tp__judged *judged) {
   const tp__asked asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED};
   const tp_deferral deferral = {.struct_size = sizeof deferral};
   int64_t began_ns = tp__monotonic_ns();
   tp_model_response response = {.struct_size = sizeof response};
   tp_fault fault = {0};
   tp__replied replied = {.message = fault.message};
-  replied.status = ask(hook, call, question, &response, &replied.is_retryable, &fault);
+  replied.status = ask_hook_model(hook, call, question, &response, &replied.is_retryable, &fault);
   if (replied.status == TP_OK) replied.text = response.text;
   tp__hook_judge_prompt(hook, &asked, &replied, judged);
   tp_token token;
@@ -94,7 +94,7 @@ tp_answer tp__prompt_run(const tp__hook *hook, tp_call *call) {
   put_question(&question, hook->prompt, (tp_text){line.data, line.size - 1});
   tp__bytes_fini(&line);
   tp__judged *judged = question.failed ? NULL : malloc(sizeof *judged);
-  tp_answer answer = judged ? run(hook, call, &question, judged)
+  tp_answer answer = judged ? run_prompt(hook, call, &question, judged)
                             : tp_call_fail(call, TP_ERR_NO_MEMORY, "no memory for the question to the model");
   free(judged);
   tp__bytes_fini(&question);

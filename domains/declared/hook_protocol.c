@@ -37,14 +37,14 @@ const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const c
 
 /* ---- names of tools ---- */
 
-static const tp__tool_name *name_of(const tp__hook *hook, tp_text ours) {
+static const tp__tool_name *tool_name_of(const tp__hook *hook, tp_text ours) {
   for (size_t i = 0; i < hook->tool_name_count; i++)
     if (tp__is_word(ours, hook->tool_names[i].ours)) return &hook->tool_names[i];
   return NULL;
 }
 
 tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours) {
-  const tp__tool_name *name = name_of(hook, ours);
+  const tp__tool_name *name = tool_name_of(hook, ours);
   return name ? tp_text_of(name->theirs) : ours;
 }
 
@@ -61,7 +61,7 @@ static tp_text argument_ours(const tp__tool_name *name, tp_text their_name) {
 }
 
 tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours) {
-  return argument_theirs(name_of(hook, tool), ours);
+  return argument_theirs(tool_name_of(hook, tool), ours);
 }
 
 bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names) {
@@ -91,7 +91,7 @@ static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   return tp__protocol_tool(hook, tp_match_text(view, TP_FIELD_TOOL));
 }
 
-static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {
+static bool is_event_of_turn(const tp__protocol_event *event, const tp_match_view *view) {
   bool is_nested = tp_match_parent_turn(view).size > 0;
   return event->of == TP__EVENT_OF_ANY || is_nested == (event->of == TP__EVENT_OF_SUBAGENT);
 }
@@ -99,7 +99,7 @@ static bool is_of(const tp__protocol_event *event, const tp_match_view *view) {
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
   assert(hook->protocol && hook->protocol_event);
   const tp__protocol_event *event = hook->protocol_event;
-  if (!is_of(event, view)) return false;
+  if (!is_event_of_turn(event, view)) return false;
   bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
                                                        : tp__is_word(tp_match_text(view, TP_FIELD_STATUS), "success");
   if (event->id == TP__EVENT_POST_TOOL && hook->protocol == TP__PROTOCOL_CLAUDE_CODE && !succeeded) return false;
@@ -130,7 +130,7 @@ void tp__protocol_write_argument(const tp__hook *hook, tp_text key, tp_text valu
 
 /* An object is what every script expects. */
 void tp__protocol_write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer) {
-  const tp__tool_name *name = name_of(hook, tool);
+  const tp__tool_name *name = tool_name_of(hook, tool);
   if (!tp__input_is_object(arguments) && arguments.size > 0) {
     tp_write_map(writer, 1);
     tp_write_string(writer, "malformed");
@@ -156,7 +156,7 @@ static bool is_kept(const tp__hook *hook, tp_text key, const tp__tool_name *name
 
 void tp__protocol_write_arguments(const tp__hook *hook, tp_text tool, tp_text before, tp_text input,
                                   tp_writer *writer) {
-  const tp__tool_name *name = name_of(hook, tool);
+  const tp__tool_name *name = tool_name_of(hook, tool);
   size_t kept = 0;
   for (tp_value_walk walk = {0}; tp_value_next(before, &walk);) kept += is_kept(hook, walk.key, name, input);
   tp_write_map(writer, kept + tp_value_count(input));

@@ -25,7 +25,7 @@ static void add_gemini_response(tp__input *in) {
 }
 
 /* Of a call with a path; empty: it has none. */
-static tp_text path_of(const tp__hook *hook, const tp_call *call) {
+static tp_text call_path(const tp__hook *hook, const tp_call *call) {
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL), arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   for (tp_value_walk walk = {0}; tp__input_is_object(arguments) && tp_value_next(arguments, &walk);)
     if (tp__is_word(tp__protocol_argument(hook, tool, walk.key), "file_path")) return walk.value;
@@ -34,7 +34,7 @@ static tp_text path_of(const tp__hook *hook, const tp_call *call) {
 
 static void add_file_response(tp__input *in) {
   if (tp__input_begin(in, "filePath"))
-    tp__protocol_write_argument(in->hook, tp_text_of("file_path"), path_of(in->hook, in->call), in->writer);
+    tp__protocol_write_argument(in->hook, tp_text_of("file_path"), call_path(in->hook, in->call), in->writer);
   tp__input_bool(in, "success", true);
 }
 
@@ -48,7 +48,7 @@ static void write_response(const tp__hook *hook, const tp_call *call, tp_writer 
     return; /* it is written */
   } else if (tp__is_word(tool, "Bash")) {
     tp__input_write(hook, call, writer, add_shell_response);
-  } else if ((tp__is_word(tool, "Write") || tp__is_word(tool, "Edit")) && path_of(hook, call).size > 0) {
+  } else if ((tp__is_word(tool, "Write") || tp__is_word(tool, "Edit")) && call_path(hook, call).size > 0) {
     tp__input_write(hook, call, writer, add_file_response);
   } else {
     tp_write_text(writer, result);

@@ -27,7 +27,7 @@ static bool is_there(tp_text value) { return value.size > 0 && tp_value_kind_of(
 /* ---- reading the object ---- */
 
 /* @return false for a field of another kind. */
-static bool read_text(tp_text map, const char *key, tp_text *ret_text, const char **ret_wrong) {
+static bool read_protocol_text(tp_text map, const char *key, tp_text *ret_text, const char **ret_wrong) {
   tp_text value = tp_value_get(map, key);
   if (!is_there(value)) return true;
   *ret_text = tp_value_text(value);
@@ -68,8 +68,8 @@ static bool read_request(struct said *said, const char **ret_wrong) {
   *ret_wrong = "decision";
   if (tp_value_kind_of(request) != TP_VALUE_MAP) return false;
   said->request = request;
-  if (!read_text(request, "behavior", &said->permission, ret_wrong) ||
-      !read_text(request, "message", &said->permission_reason, ret_wrong))
+  if (!read_protocol_text(request, "behavior", &said->permission, ret_wrong) ||
+      !read_protocol_text(request, "message", &said->permission_reason, ret_wrong))
     return false;
   *ret_wrong = "behavior";
   if (said->permission.size == 0 || !is_word(said->permission, "allow deny")) return false;
@@ -87,7 +87,7 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
   *ret_wrong = "hookSpecificOutput";
   if (tp_value_kind_of(specific) != TP_VALUE_MAP) return false;
   said->specific = specific;
-  if (!read_text(specific, "hookEventName", &event, ret_wrong)) return false;
+  if (!read_protocol_text(specific, "hookEventName", &event, ret_wrong)) return false;
   bool optional = hook->protocol == TP__PROTOCOL_GEMINI && event.size == 0;
   *ret_wrong = "hookEventName";
   if (!optional && !tp__is_word(event, hook->event)) return false;
@@ -96,9 +96,9 @@ static bool read_specific(const tp__hook *hook, struct said *said, const char **
     return false;
   if (hook->protocol_event->id == TP__EVENT_PERMISSION_REQUEST) return read_request(said, ret_wrong);
   if (!read_rewrites(hook, said, ret_wrong)) return false;
-  return read_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
-         read_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
-         read_text(specific, "additionalContext", &said->context, ret_wrong);
+  return read_protocol_text(specific, "permissionDecision", &said->permission, ret_wrong) &&
+         read_protocol_text(specific, "permissionDecisionReason", &said->permission_reason, ret_wrong) &&
+         read_protocol_text(specific, "additionalContext", &said->context, ret_wrong);
 }
 
 static bool read_said(const tp__hook *hook, tp_text object, struct said *said, const char **ret_wrong) {
@@ -107,11 +107,11 @@ static bool read_said(const tp__hook *hook, tp_text object, struct said *said, c
   *ret_wrong = "continue";
   if (is_there(goes_on) && tp_value_kind_of(goes_on) != TP_VALUE_BOOL) return false;
   said->stops = is_there(goes_on) && !tp_value_bool(goes_on, true);
-  return read_text(object, "decision", &said->decision, ret_wrong) &&
-         read_text(object, "reason", &said->reason, ret_wrong) &&
-         read_text(object, "stopReason", &said->stop_reason, ret_wrong) &&
-         read_text(object, "systemMessage", &said->message, ret_wrong) && read_specific(hook, said, ret_wrong) &&
-         check_words(hook, said, ret_wrong);
+  return read_protocol_text(object, "decision", &said->decision, ret_wrong) &&
+         read_protocol_text(object, "reason", &said->reason, ret_wrong) &&
+         read_protocol_text(object, "stopReason", &said->stop_reason, ret_wrong) &&
+         read_protocol_text(object, "systemMessage", &said->message, ret_wrong) &&
+         read_specific(hook, said, ret_wrong) && check_words(hook, said, ret_wrong);
 }
 
 /* ---- what it means ---- */
@@ -122,12 +122,12 @@ static tp_text cut(tp__judge *judge, tp_text text) {
   return (tp_text){text.data, (size_t)tp__cut(text, TEXT_BYTES_MAX)};
 }
 
-static void note(tp__judge *judge, const char *code, const char *text) {
+static void warn_of_answer(tp__judge *judge, const char *code, const char *text) {
   tp__judge_diagnose(judge, code, TP_SEVERITY_WARNING, tp_text_of(text));
 }
 
 /* For the model where the phase takes it, else for the log. */
-static void say(tp__judge *judge, tp_text text, const char *what) {
+static void remind_model(tp__judge *judge, tp_text text, const char *what) {
   if (text.size > 0) tp__judge_remind(judge, cut(judge, text), what);
 }
 
@@ -176,7 +176,8 @@ static void hide_result(tp__judge *judge, tp_text reason) {
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
   if (answers_question(judge)) { /* as there: only its object answers, and the person is asked */
-    note(judge, "block_dropped", "a block answers no question: hookSpecificOutput.decision of a program does");
+    warn_of_answer(judge, "block_dropped",
+                   "a block answers no question: hookSpecificOutput.decision of a program does");
     log_text(judge, "blocked", reason);
     return;
   }
@@ -193,15 +194,16 @@ static void block(tp__judge *judge, tp_text reason) {
     case TP__EVENT_TOOL_BATCH:
     case TP__EVENT_BEFORE_MODEL:
     case TP__EVENT_AFTER_MODEL:
-      note(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
+      warn_of_answer(judge, "block_dropped", "the hook blocks, and no phase waits for it (blocking: false)");
       break;
     case TP__EVENT_TOOL_SELECTION:
-      note(judge, "block_dropped", "a block of BeforeToolSelection has no effect: it only says which tools are shown");
+      warn_of_answer(judge, "block_dropped",
+                     "a block of BeforeToolSelection has no effect: it only says which tools are shown");
       break;
     case TP__EVENT_POST_TOOL:
     case TP__EVENT_POST_TOOL_FAILURE:
       if (hides_result(judge)) hide_result(judge, reason);
-      else say(judge, reason, "a block");
+      else remind_model(judge, reason, "a block");
       return;
     default:
       break;
@@ -234,11 +236,12 @@ static void apply_decision(tp__judge *judge, const struct said *said) {
 static void apply_stop(tp__judge *judge, const struct said *said) {
   if (!said->stops) return;
   if (judge->hook->protocol_event->id == TP__EVENT_PRE_COMPACT) {
-    note(judge, "continue_false", "continue: false has no effect on a compaction");
+    warn_of_answer(judge, "continue_false", "continue: false has no effect on a compaction");
     return;
   }
-  if (is_before_call(judge)) note(judge, "continue_false", "continue: false stops this call; the turn goes on");
-  else if (!has_verdict(judge)) note(judge, "continue_false", "continue: false has no effect in this phase");
+  if (is_before_call(judge))
+    warn_of_answer(judge, "continue_false", "continue: false stops this call; the turn goes on");
+  else if (!has_verdict(judge)) warn_of_answer(judge, "continue_false", "continue: false has no effect in this phase");
   if (!has_verdict(judge)) log_text(judge, "stop_reason", said->stop_reason);
   else if (said->stop_reason.size > 0) object_to(judge, TP_VERDICT_DENY, said->stop_reason);
   else object_with(judge, TP_VERDICT_DENY, "the hook said continue: false");
@@ -246,7 +249,7 @@ static void apply_stop(tp__judge *judge, const struct said *said) {
 
 /* ---- what it rewrites ---- */
 
-static void no_memory(tp__judge *judge) {
+static void fail_rewrite_memory(tp__judge *judge) {
   tp__judge_fail(judge, TP_REASON_ERROR, "no memory for what the hook rewrites");
 }
 
@@ -254,7 +257,7 @@ static void replace_arguments(tp__judge *judge, tp_text input) {
   tp__judged *judged = judge->judged;
   tp_text value;
   if (tp_writer_new(NULL, &judged->other) != TP_OK) {
-    no_memory(judge);
+    fail_rewrite_memory(judge);
     return;
   }
   const tp__asked *asked = judge->asked;
@@ -282,7 +285,7 @@ static void replace_result(tp__judge *judge, tp_text output) {
   bool is_written = text.data || ((*writer || tp_writer_new(NULL, writer) == TP_OK) &&
                                   tp_json_encode(output, *writer, &text, NULL) == TP_OK);
   if (!is_written) {
-    no_memory(judge);
+    fail_rewrite_memory(judge);
     return;
   }
   tp__judge_replace(judge, TP_FIELD_RESULT, TP_FIELD_KIND_TEXT, text);
@@ -292,7 +295,8 @@ static void replace_result(tp__judge *judge, tp_text output) {
 static void apply_to_model(tp__judge *judge, const struct said *said) {
   const char *what = tp__hook_model_apply(judge, &said->model);
   if (what && has_verdict(judge)) object_with(judge, TP_VERDICT_DENY, what);
-  else if (what) note(judge, "field_dropped", "what the hook puts in its place is not taken: nothing waits for it");
+  else if (what)
+    warn_of_answer(judge, "field_dropped", "what the hook puts in its place is not taken: nothing waits for it");
 }
 
 /* A call whose arguments the hook wanted to be others must not run with the old ones. */
@@ -306,7 +310,7 @@ static void apply_rewrite(tp__judge *judge, const struct said *said) {
   else if (decides && has_verdict(judge))
     object_with(judge, TP_VERDICT_DENY,
                 "the hook rewrites the arguments of the call, which needs rewrite: true and the operator's grant");
-  else note(judge, "field_dropped", "rewritten arguments have no place here");
+  else warn_of_answer(judge, "field_dropped", "rewritten arguments have no place here");
 }
 
 static void note_unknown(tp__judge *judge, tp_text map, const char *known, const char *code, tp_severity severity,
@@ -365,7 +369,7 @@ static void apply_to_action(tp__judge *judge, const struct said *said) {
   bool decides = is_before_call(judge) || answers_question(judge);
   if (has_verdict(judge) && decides) apply_permission(judge, said);
   apply_decision(judge, said);
-  say(judge, said->context, "additionalContext");
+  remind_model(judge, said->context, "additionalContext");
 }
 
 static void apply(tp__judge *judge, const struct said *said) {
@@ -379,7 +383,7 @@ static void apply(tp__judge *judge, const struct said *said) {
 
 /* ---- the end ---- */
 
-static void answer(tp__judge *judge) {
+static void set_verdict_answer(tp__judge *judge) {
   static const tp_answer answers[] = {
       [TP_VERDICT_ALLOW] = TP_ANSWER_ALLOW, [TP_VERDICT_ASK] = TP_ANSWER_ASK, [TP_VERDICT_DENY] = TP_ANSWER_DENY};
   tp__judged *judged = judge->judged;
@@ -415,12 +419,12 @@ static void judge_text(tp__judge *judge, const tp_process_result *result, bool b
   if (blocks) block(judge, tp__judge_trimmed(result->errors));
   else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
   else if (decides && is_answer_cut(judge, output, is_context)) tp__judge_fail_hidden(judge, output);
-  else if (is_context) say(judge, output, "output");
+  else if (is_context) remind_model(judge, output, "output");
   else log_text(judge, "output", output);
 }
 
 /* Exactly one object. */
-static bool decode(tp__judge *judge, tp_text output, tp_text *ret_object) {
+static bool decode_answer_object(tp__judge *judge, tp_text output, tp_text *ret_object) {
   if (output.size == 0 || output.data[0] != '{') return false;
   tp_writer **writer = &judge->judged->writer;
   return tp_writer_new(NULL, writer) == TP_OK && tp_json_decode(output, *writer, NULL) == TP_OK &&
@@ -446,9 +450,9 @@ bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
   bool exited = result->end == TP_PROCESS_EXITED, blocks = exited && result->exit_code == BLOCKS;
   tp_text output = tp__judge_trimmed(result->output), object;
   judge->judged->outcome.code = exited ? (uint32_t)result->exit_code : 0;
-  if (decode(judge, output, &object)) judge_object(judge, result, blocks, object);
+  if (decode_answer_object(judge, output, &object)) judge_object(judge, result, blocks, object);
   else judge_text(judge, result, blocks, output);
-  if (!tp__judge_has_failed(judge)) answer(judge);
+  if (!tp__judge_has_failed(judge)) set_verdict_answer(judge);
   return true;
 }
 
@@ -457,5 +461,5 @@ void tp__protocol_judge_prompt(tp__judge *judge, bool ok, tp_text reason) {
   assert(judge->hook->protocol && judge->hook->protocol_event);
   if (!ok) block(judge, reason);
   else if (has_verdict(judge) && !answers_question(judge)) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
-  answer(judge);
+  set_verdict_answer(judge);
 }

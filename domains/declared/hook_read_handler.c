@@ -217,7 +217,7 @@ static const char *find_program(tp_hooks *hooks, const char *name) {
   return is_found ? tp__hooks_copy(hooks, tp_text_of(path)) : joined(hooks, hooks->root, name);
 }
 
-static const char *path_of(tp_hooks *hooks, const char *name) {
+static const char *path_in_root(tp_hooks *hooks, const char *name) {
   return name[0] == '/' ? name : joined(hooks, hooks->root, name);
 }
 
@@ -236,7 +236,7 @@ tp_status tp__hook_read_command(tp__hook_reader *reader, tp__hook *hook, uint32_
                   "[sh, -c, \"…\"] or [python3, guard.py]");
   if (hook->protocol && !is_shell_line(hook)) TP__TRY(expand_arguments(reader, hook));
   TP__TRY(tp__trust_find(reader->hooks, hook, reader->fault));
-  hook->arguments[0] = strchr(hook->arguments[0], '/') ? path_of(reader->hooks, hook->arguments[0])
+  hook->arguments[0] = strchr(hook->arguments[0], '/') ? path_in_root(reader->hooks, hook->arguments[0])
                                                        : find_program(reader->hooks, hook->arguments[0]);
   return hook->arguments[0] ? TP_OK : tp__reader_no_memory(reader);
 }
@@ -245,7 +245,7 @@ static tp_status read_path(tp__hook_reader *reader, tp__hook *hook, uint32_t map
   const char *path = NULL;
   TP__TRY(tp__reader_get_text(reader, map, "path", &path));
   if (!path || !path[0]) return REFUSE(reader, TP_ERR_MALFORMED, map, "this kind needs path: the file that is written");
-  hook->path = path_of(reader->hooks, path);
+  hook->path = path_in_root(reader->hooks, path);
   return hook->path ? TP_OK : tp__reader_no_memory(reader);
 }
 
@@ -273,7 +273,7 @@ static tp_status read_sandbox_paths(tp__hook_reader *reader, uint32_t map, const
   uint32_t index;
   TP__TRY(tp__reader_get_texts(reader, map, key, paths, TP__SANDBOX_PATHS_MAX, ret_count, &index));
   for (size_t i = 0; i < *ret_count; i++) {
-    paths[i] = path_of(reader->hooks, paths[i]);
+    paths[i] = path_in_root(reader->hooks, paths[i]);
     if (!paths[i]) return tp__reader_no_memory(reader);
     if (access(paths[i], F_OK) != 0)
       return REFUSE(reader, TP_ERR_MALFORMED, index, "%s of the sandbox names %s, which is not there", key, paths[i]);
@@ -384,7 +384,7 @@ static tp_status read_header(tp__hook_reader *reader, tp__hook *hook, uint32_t k
   return status;
 }
 
-static tp_status read_headers(tp__hook_reader *reader, tp__hook *hook, uint32_t handler) {
+static tp_status read_webhook_headers(tp__hook_reader *reader, tp__hook *hook, uint32_t handler) {
   uint32_t map = tp__yaml_get(&reader->yaml, handler, "headers");
   size_t at = 0;
   while (hook->environment[at]) at++;
@@ -410,7 +410,7 @@ static tp_status read_webhook(tp__hook_reader *reader, tp__hook *hook, uint32_t 
     return REFUSE(reader, TP_ERR_PRIVILEGED, index,
                   "the operator does not allow webhooks to %s:%u (tp_hooks_options.webhook_hosts, --webhook)", url.host,
                   url.port);
-  TP__TRY(read_headers(reader, hook, map));
+  TP__TRY(read_webhook_headers(reader, hook, map));
   size_t at = 0;
   while (hook->environment[at]) at++;
   assert(at < TP__HOOK_ENVIRONMENT_MAX);

@@ -99,7 +99,7 @@ static tp_status add_condition(tp__hook_reader *reader, tp__hook *hook, uint32_t
   return wrong ? REFUSE(reader, TP_ERR_MALFORMED, index, "%s", wrong) : TP_OK;
 }
 
-static tp_status read_arguments(tp__hook_reader *reader, tp__hook *hook, uint32_t match) {
+static tp_status read_match_arguments(tp__hook_reader *reader, tp__hook *hook, uint32_t match) {
   uint32_t map = tp__yaml_get(&reader->yaml, match, "arguments");
   if (map == 0) return TP_OK;
   TP__TRY(
@@ -311,7 +311,7 @@ tp_status tp__hook_read_match(tp__hook_reader *reader, tp__hook *hook) {
   if (map == 0) return describe_event(reader, hook);
   TP__TRY(tp__reader_expect_map(reader, map, "match", TP__MAP_MATCH));
   TP__TRY(tp__reader_get_keys(reader, map, TP__MAP_MATCH, TP__OWNER_tp__hook, hook));
-  TP__TRY(read_arguments(reader, hook, map));
+  TP__TRY(read_match_arguments(reader, hook, map));
   TP__TRY(read_if(reader, hook, map));
   TP__TRY(check_payload(reader, hook, map));
   TP__TRY(read_matcher(reader, hook, map));

@@ -115,7 +115,7 @@ static tp_answer run_script(const tp__hook *hook, tp_call *call) {
 
 /* ---- files ---- */
 
-static bool write_all(int fd, const tp__bytes *line) {
+static bool write_line(int fd, const tp__bytes *line) {
   size_t written = 0;
   while (written < line->size) {
     ssize_t size = write(fd, line->data + written, line->size - written);
@@ -130,7 +130,7 @@ static bool write_all(int fd, const tp__bytes *line) {
 static bool append_line(const char *path, const tp__bytes *line) {
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
-  bool is_written = write_all(fd, line);
+  bool is_written = write_line(fd, line);
   return close(fd) == 0 && is_written;
 }
 
@@ -141,7 +141,7 @@ static bool replace_file(const char *path, const tp__bytes *line) {
   if (size < 0 || (size_t)size >= sizeof name) return false;
   int fd = mkostemp(name, O_CLOEXEC);
   if (fd < 0) return false;
-  bool is_written = write_all(fd, line);
+  bool is_written = write_line(fd, line);
   is_written = close(fd) == 0 && is_written && rename(name, path) == 0;
   if (!is_written) unlink(name);
   return is_written;

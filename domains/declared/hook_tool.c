@@ -12,7 +12,7 @@
 
 /* ---- keys ---- */
 
-static bool is_name(const char *name, size_t size) {
+static bool is_path_name(const char *name, size_t size) {
   return size > 0 && !(size == 1 && name[0] == '.') && !(size == 2 && name[0] == '.' && name[1] == '.');
 }
 
@@ -22,7 +22,7 @@ static bool is_path(tp_text path) {
   if (path.size > 0 && *name == '/') name++;
   while (name < end) {
     const char *slash = memchr(name, '/', (size_t)(end - name));
-    if (!is_name(name, (size_t)((slash ? slash : end) - name))) return false;
+    if (!is_path_name(name, (size_t)((slash ? slash : end) - name))) return false;
     if (!slash) return true;
     name = slash + 1;
   }
@@ -57,9 +57,9 @@ struct path {
 };
 
 /* @return false: it leaves what the key is about, or is too long. */
-static bool add_name(struct path *path, const char *name, size_t size) {
+static bool add_path_name(struct path *path, const char *name, size_t size) {
   if (size == 0 || (size == 1 && name[0] == '.')) return true;
-  if (!is_name(name, size)) {
+  if (!is_path_name(name, size)) {
     if (path->size == path->fixed_size) return false;
     while (path->bytes[--path->size] != '/') continue;
     return true;
@@ -76,7 +76,7 @@ static bool add_names(struct path *path, tp_text names) {
   const char *at = names.data, *end = at + names.size;
   while (at < end) {
     const char *slash = memchr(at, '/', (size_t)(end - at)), *stop = slash ? slash : end;
-    if (!add_name(path, at, (size_t)(stop - at))) return false;
+    if (!add_path_name(path, at, (size_t)(stop - at))) return false;
     at = slash ? slash + 1 : end;
   }
   return true;
@@ -111,7 +111,7 @@ static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
 enum { OUTPUT_MAX = 8 << 20 }; /* 4 MiB of parts are 5.4 MiB of base64 */
 
 /* What a program said, for a model to read: without white space at its end. */
-static tp_text trimmed(tp_text said) {
+static tp_text trim_blank_end(tp_text said) {
   while (said.size > 0 && strchr(" \t\r\n", said.data[said.size - 1]) && said.data[said.size - 1]) said.size--;
   return said;
 }
@@ -134,7 +134,7 @@ static void put_end(tp__bytes *text, const tp_process_result *result) {
 
 /* How the program failed, with what it wrote to standard error. UTF-8. */
 static void put_failure(tp__bytes *text, const tp_process_result *result) {
-  tp_text errors = trimmed(result->errors);
+  tp_text errors = trim_blank_end(result->errors);
   put_end(text, result);
   if (errors.size == 0) return;
   tp__bytes_put_string(text, ": ");
@@ -143,8 +143,8 @@ static void put_failure(tp__bytes *text, const tp_process_result *result) {
 
 /* What a failed program printed all the same. */
 static void put_output(tp__bytes *text, const tp_process_result *result) {
-  tp_text output = trimmed(result->output);
-  bool has_errors = trimmed(result->errors).size > 0;
+  tp_text output = trim_blank_end(result->output);
+  bool has_errors = trim_blank_end(result->errors).size > 0;
   if (output.size == 0) return;
   tp__bytes_put_string(text, has_errors ? "\nits output:\n" : ": ");
   tp__bytes_put_text(text, output);

@@ -69,7 +69,7 @@ static bool keep_tool(void *ctx, const tp_tool_listing *listing) {
 }
 
 /* Adds a name to a list for people. */
-static void add_name(char *list, size_t size, size_t *count, tp_text name) {
+static void add_warned_name(char *list, size_t size, size_t *count, tp_text name) {
   size_t used = strlen(list);
   assert(used < size);
   if (++*count > NAMED_MAX + 1) return;
@@ -83,7 +83,7 @@ static bool fits_a_tool(const warner *w, char *list, size_t size) {
   for (size_t i = 0; i < w->tool_count && !fits; i++) {
     tp_text there = tp__protocol_tool(w->hook, tp_text_of(w->tools[i]));
     fits = tp__matcher_fits(w->hook->matcher, there);
-    add_name(list, size, &count, there);
+    add_warned_name(list, size, &count, there);
   }
   return fits;
 }
@@ -205,7 +205,7 @@ static void check_scopes(warner *w) {
   for (size_t i = 0; i < w->tool_count; i++) {
     for (size_t j = 0; j < w->hook->scopes.count; j++)
       if (tp_pattern_fits(tp_text_of(w->hook->scopes.items[j]), tp_text_of(w->tools[i]))) return;
-    add_name(list, sizeof list, &count, tp_text_of(w->tools[i]));
+    add_warned_name(list, sizeof list, &count, tp_text_of(w->tools[i]));
   }
   warn(w, "matcher", "ability_scope %s%s fits no tool here, and the hook never runs; there are: %s",
        w->hook->scopes.items[0], w->hook->scopes.count > 1 ? ", …" : "", list);

@@ -129,7 +129,7 @@ static void request_cancel(void *ctx) {
   if (taken) request_unref(taken);
 }
 
-static void complete(struct request *request, const tp_outcome *outcome, tp_text reply) {
+static void complete_request(struct request *request, const tp_outcome *outcome, tp_text reply) {
   const tp__hook *hook = request->worker->hook;
   tp_hook_program program = {.struct_size = sizeof program,
                              .hook = hook->id,
@@ -143,16 +143,16 @@ static void complete(struct request *request, const tp_outcome *outcome, tp_text
   request_unref(request);
 }
 
-static void fail(struct request *request, tp_reason why, const char *reason) {
+static void fail_request(struct request *request, tp_reason why, const char *reason) {
   tp_outcome outcome = {
       .struct_size = sizeof outcome, .kind = TP_ANSWER_FAILED, .why = (uint32_t)why, .reason = reason};
-  complete(request, &outcome, (tp_text){NULL, 0});
+  complete_request(request, &outcome, (tp_text){NULL, 0});
 }
 
 /* ---- replies: on the thread of the loop ---- */
 
 /* @return what is wrong with it; NULL: nothing. */
-static const char *answer(tp__worker *worker, tp_text reply, size_t replaced, tp_text frame) {
+static const char *take_reply(tp__worker *worker, tp_text reply, size_t replaced, tp_text frame) {
   tp_text id_value = tp_value_get(reply, "id");
   uint64_t id = tp_value_kind_of(id_value) == TP_VALUE_INT ? (uint64_t)tp_value_int(id_value, 0) : 0;
   tp__lock_acquire(&worker->mutex);
@@ -165,11 +165,11 @@ static const char *answer(tp__worker *worker, tp_text reply, size_t replaced, tp
   if (!request) return NULL; /* it was given up */
   tp__judged *judged = malloc(sizeof *judged);
   if (!judged) {
-    fail(request, TP_REASON_ERROR, "no memory to judge it");
+    fail_request(request, TP_REASON_ERROR, "no memory to judge it");
     return NULL;
   }
   tp__hook_judge_reply(worker->hook, &request->asked, reply, replaced, judged);
-  complete(request, &judged->outcome, frame);
+  complete_request(request, &judged->outcome, frame);
   tp__judged_fini(judged);
   free(judged);
   return NULL;
@@ -190,7 +190,7 @@ static const char *take_json(tp__worker *worker, tp_text line) {
   if (copy.failed) wrong = "more than there is memory for";
   else if (tp_json_decode(line, writer, NULL) == TP_OK && tp_writer_finish(writer, &reply) == TP_OK &&
            tp_value_kind_of(reply) == TP_VALUE_MAP)
-    wrong = answer(worker, reply, replaced, line);
+    wrong = take_reply(worker, reply, replaced, line);
   tp_writer_free(writer);
   tp__bytes_fini(&copy);
   return wrong;
@@ -199,7 +199,7 @@ static const char *take_json(tp__worker *worker, tp_text line) {
 static const char *take_msgpack(tp__worker *worker, tp_text frame) {
   if (tp_value_check(frame, NULL) != TP_OK || tp_value_kind_of(frame) != TP_VALUE_MAP)
     return "a frame that is no msgpack map";
-  return answer(worker, frame, 0, frame);
+  return take_reply(worker, frame, 0, frame);
 }
 
 /* The size of the first frame with what is around it; 0: it is not complete yet. */
@@ -287,7 +287,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp__lock_release(&worker->mutex);
   while (open) {
     struct request *next = open->next;
-    fail(open, TP_REASON_CRASH, reason);
+    fail_request(open, TP_REASON_CRASH, reason);
     open = next;
   }
   tp__hooks_unref(hooks);
@@ -396,7 +396,7 @@ static void send_request(struct request *request, tp_text frame) {
   tp__lock_acquire(&worker->mutex);
   struct request *taken = take_locked(worker, request->id);
   tp__lock_release(&worker->mutex);
-  if (taken) fail(taken, TP_REASON_CRASH, "the worker does not read: 16 MiB of requests wait for it");
+  if (taken) fail_request(taken, TP_REASON_CRASH, "the worker does not read: 16 MiB of requests wait for it");
 }
 
 tp_answer tp__worker_run(tp__worker *worker, tp_call *call) {

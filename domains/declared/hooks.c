@@ -164,7 +164,7 @@ static tp_status refuse_io(tp_fault *fault, const char *path, int error) {
   return tp__refuse_errno(fault, TP_ERR_IO, path, error, "cannot be read");
 }
 
-static tp_status refuse_memory(tp_fault *fault) {
+static tp_status refuse_hooks_memory(tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the hooks");
 }
 
@@ -187,7 +187,7 @@ struct tp__redact_file {
 static tp_status keep_patterns(tp_hooks *hooks, const char *file, tp_text text, tp_fault *fault) {
   struct tp__redact_file *kept = tp__hooks_alloc(hooks, sizeof *kept);
   const char *copy = kept ? tp__hooks_copy(hooks, text) : NULL;
-  if (!copy) return refuse_memory(fault);
+  if (!copy) return refuse_hooks_memory(fault);
   *kept = (struct tp__redact_file){hooks->redacts, file, {copy, text.size}};
   hooks->redacts = kept;
   return TP_OK;
@@ -213,7 +213,7 @@ static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, t
   char path[4096];
   int size = snprintf(path, sizeof path, "%s/%s", hooks->directory, name);
   const char *file = size > 0 && (size_t)size < sizeof path ? tp__hooks_copy(hooks, tp_text_of(path)) : NULL;
-  if (!file) return refuse_memory(fault);
+  if (!file) return refuse_hooks_memory(fault);
   tp__bytes text = {0};
   tp__hook *hook;
   int error = tp__file_read(AT_FDCWD, file, TP__YAML_BYTES_MAX, &text);
@@ -229,7 +229,7 @@ static tp_status read_one(tp_hooks *hooks, const char *name, tp__hook ***last, t
   return TP_OK;
 }
 
-static tp_status read_all(tp_hooks *hooks, tp_fault *fault) {
+static tp_status read_hook_files(tp_hooks *hooks, tp_fault *fault) {
   struct dirent **names;
   int count = scandir(hooks->directory, &names, is_yaml, by_bytes);
   if (count < 0) return refuse_io(fault, hooks->directory, errno);
@@ -256,7 +256,7 @@ static tp_status read_environment(tp_hooks *hooks, tp_fault *fault) {
     if (!value && i == 0) value = "/usr/local/bin:/usr/bin:/bin";
     if (!value) continue;
     hooks->environment[count] = tp__hooks_pair(hooks, names[i], value);
-    if (!hooks->environment[count++]) return refuse_memory(fault);
+    if (!hooks->environment[count++]) return refuse_hooks_memory(fault);
   }
   return TP_OK;
 }
@@ -290,7 +290,7 @@ static void prefix_edges(tp_hooks *hooks) {
   }
 }
 
-static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault *fault) {
+static tp_status fill_hooks(tp_hooks *hooks, const tp_hooks_options *options, tp_fault *fault) {
   char here[4096];
   const char *root = options->root;
   if (!root) root = getcwd(here, sizeof here);
@@ -305,35 +305,35 @@ static tp_status fill(tp_hooks *hooks, const tp_hooks_options *options, tp_fault
   free(absolute);
   hooks->directory = tp__hooks_copy(hooks, tp_text_of(options->directory));
   hooks->prefix = tp__hooks_copy(hooks, tp_text_of(options->id_prefix ? options->id_prefix : ""));
-  if (!hooks->prefix) return refuse_memory(fault);
+  if (!hooks->prefix) return refuse_hooks_memory(fault);
   if (options->only) hooks->only = tp__hooks_copy(hooks, tp_text_of(options->only));
   if (options->trusted_by) hooks->trusted_by = tp__hooks_copy(hooks, tp_text_of(options->trusted_by));
   hooks->data_files = copy_list(hooks, options->data_files);
   hooks->code_files = copy_list(hooks, options->code_files);
-  if (!hooks->data_files || !hooks->code_files) return refuse_memory(fault);
+  if (!hooks->data_files || !hooks->code_files) return refuse_hooks_memory(fault);
   if (!hooks->root || !hooks->directory || !hooks->folder || (options->only && !hooks->only) ||
       (options->trusted_by && !hooks->trusted_by))
-    return refuse_memory(fault);
+    return refuse_hooks_memory(fault);
   hooks->grants = options->grants;
   hooks->sandboxes_all = options->sandbox_all;
   hooks->helper = TP__SANDBOX_HELPER;
   if (options->sandbox_helper) hooks->helper = tp__hooks_copy(hooks, tp_text_of(options->sandbox_helper));
   hooks->webhook_helper = TP__WEBHOOK_HELPER;
   if (options->webhook_helper) hooks->webhook_helper = tp__hooks_copy(hooks, tp_text_of(options->webhook_helper));
-  if (!hooks->helper || !hooks->webhook_helper) return refuse_memory(fault);
+  if (!hooks->helper || !hooks->webhook_helper) return refuse_hooks_memory(fault);
   hooks->webhook_hosts = options->webhook_hosts;
   hooks->model = options->model;
   hooks->on_program = options->on_program;
   hooks->program_ctx = options->program_ctx;
   tp_status status = read_environment(hooks, fault);
   if (status == TP_OK) status = tp_process_loop_new(NULL, &hooks->loop, fault);
-  if (status == TP_OK) status = read_all(hooks, fault);
+  if (status == TP_OK) status = read_hook_files(hooks, fault);
   hooks->webhook_hosts = NULL;
   if (status == TP_OK && hooks->prefix[0]) prefix_edges(hooks);
   return status == TP_OK ? tp__trust_hash(hooks, fault) : status;
 }
 
-static bool is_name(const char *text) {
+static bool is_domain_name(const char *text) {
   size_t size = strlen(text);
   return size > 0 && size <= TP_ID_BYTES_MAX && !text[strcspn(text, " \t\n\v\f\r")] &&
          tp_utf8_valid(tp_text_of(text), NULL);
@@ -357,7 +357,7 @@ static tp_status options_read(const tp_hooks_options *theirs, tp_hooks_options *
     if (options->reserved_[i] != 0)
       return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_options.reserved_ must be zero");
   }
-  if (options->trusted_by && !is_name(options->trusted_by))
+  if (options->trusted_by && !is_domain_name(options->trusted_by))
     return tp__refuse(fault, TP_ERR_BAD_ID, NULL,
                       "tp_hooks_options.trusted_by is 1 to %d bytes of UTF-8 without blanks", TP_ID_BYTES_MAX);
   const char *wrong = tp__webhook_wrong_host(options->webhook_hosts);
@@ -376,12 +376,12 @@ tp_status tp_hooks_read(tp_runtime *runtime, const tp_hooks_options *theirs, tp_
   if (status == TP_OK && !runtime) status = tp__refuse(fault, TP_ERR_USAGE, NULL, "hooks are read for a runtime");
   if (status != TP_OK) return status;
   tp_hooks *hooks = calloc(1, sizeof *hooks);
-  if (!hooks) return refuse_memory(fault);
+  if (!hooks) return refuse_hooks_memory(fault);
   tp__lock_init(&hooks->mutex, TP__LOCK_hooks);
   tp__lock_condition_init(&hooks->notified);
   hooks->references = 1;
   hooks->runtime = runtime;
-  status = fill(hooks, &options, fault);
+  status = fill_hooks(hooks, &options, fault);
   if (status == TP_OK) *ret_hooks = hooks;
   else tp__hooks_unref(hooks);
   return status;
@@ -455,11 +455,11 @@ static tp_status check_helpers(const tp__hook *hook, tp_fault *fault) {
   return TP_OK;
 }
 
-static tp_status add_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
+static tp_status add_hook_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault) {
   tp_status helped = check_helpers(hook, fault);
   if (helped != TP_OK) return helped;
   if (hook->kind == TP__HOOK_WORKER && !hook->worker) hook->worker = tp__worker_new(hook);
-  if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_memory(fault);
+  if (hook->kind == TP__HOOK_WORKER && !hook->worker) return refuse_hooks_memory(fault);
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = hook->id,
                         .summary = hook->summary,
@@ -559,7 +559,7 @@ static tp_status check_trust(tp_hooks *hooks, const tp_hooks *before, const char
 }
 
 /* A hook that is disabled is registered as such: an edge to it is refused by that name, and a plan shows it. */
-static bool is_wanted(const tp__hook *hook) {
+static bool is_wanted_hook(const tp__hook *hook) {
   const char *only = hook->hooks->only;
   return only ? strcmp(hook->id, only) == 0 : hook->is_enabled || !hook->tool;
 }
@@ -578,9 +578,9 @@ static tp_status add_all(tp_edit *edit, const tp_hooks *hooks, tp_fault *fault) 
   tp_status status = TP_OK;
   bool found = false;
   for (tp__hook *hook = hooks->first; hook && status == TP_OK; hook = hook->next) {
-    if (!is_wanted(hook)) continue;
+    if (!is_wanted_hook(hook)) continue;
     found = true;
-    status = add_handler(edit, hook, fault);
+    status = add_hook_handler(edit, hook, fault);
     if (status == TP_OK) status = add_subscription(edit, hook, fault);
   }
   if (status == TP_OK && hooks->only && !found)
@@ -609,7 +609,7 @@ tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const char *
   if (status == TP_OK && !is_off) status = add_all(edit, hooks, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, ret_report, fault);
   if (status == TP_OK) {
-    for (tp__hook *hook = hooks->first; hook; hook = hook->next) hook->is_registered = !is_off && is_wanted(hook);
+    for (tp__hook *hook = hooks->first; hook; hook = hook->next) hook->is_registered = !is_off && is_wanted_hook(hook);
     if (!is_off) tp__trust_audit_given(hooks, before);
     return TP_OK;
   }

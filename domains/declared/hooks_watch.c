@@ -261,7 +261,7 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   return error == 0 ? TP_OK : system_error(fault, error, "no thread to watch hooks");
 }
 
-static tp_status check_options(const tp_hooks_watch_options *options, tp_fault *fault) {
+static tp_status check_watch_options(const tp_hooks_watch_options *options, tp_fault *fault) {
   const char *wrong = NULL;
   if (!options || options->struct_size != sizeof *options) wrong = "struct_size is not set, or is of another version";
   else if (options->reserved_ != 0) wrong = "reserved_ must be zero";
@@ -277,7 +277,7 @@ static tp_status check_options(const tp_hooks_watch_options *options, tp_fault *
 
 tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *options, tp_hooks_watch **ret_watch,
                              tp_fault *fault) {
-  tp_status status = check_options(options, fault);
+  tp_status status = check_watch_options(options, fault);
   if (status != TP_OK) return status;
   tp_hooks_watch *watch = calloc(1, sizeof *watch);
   if (!watch) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to watch hooks");

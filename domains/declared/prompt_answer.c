@@ -32,7 +32,7 @@ static bool names_ok(tp_text text) {
   return false;
 }
 
-static const char *read_answer(tp_text object, tp__prompt_answer *ret_answer) {
+static const char *read_prompt_answer(tp_text object, tp__prompt_answer *ret_answer) {
   tp_text ok = tp_value_get(object, "ok"), reason = tp_value_get(object, "reason");
   bool has_reason = reason.size > 0 && tp_value_kind_of(reason) != TP_VALUE_NULL;
   if (tp_value_kind_of(ok) != TP_VALUE_BOOL) return "ok of the model's answer is not true or false";
@@ -68,5 +68,5 @@ const char *tp__prompt_find(tp_text text, tp_writer **ret_writer, tp__prompt_ans
     if (answers && !is_first) return "the model's answer has two objects with ok";
     if (!is_object && names_ok(piece)) return "the model's answer has an object that is not JSON";
   }
-  return *ret_writer ? read_answer(answer, ret_answer) : "the model's answer has no object with ok";
+  return *ret_writer ? read_prompt_answer(answer, ret_answer) : "the model's answer has no object with ok";
 }

@@ -56,14 +56,14 @@ typedef struct reader {
   tp__refuse_at((r)->fault, TP_ERR_MALFORMED, (r)->file, (r)->yaml->items[index].place, __VA_ARGS__)
 
 /* FNV-1a: files are told apart by it, not trusted. */
-static uint64_t hash_of(tp_text text) {
+static uint64_t hash_of_file(tp_text text) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
   return hash;
 }
 
 bool tp__redact_has(const tp_redactor *redactor, tp_text text) {
-  uint64_t hash = hash_of(text);
+  uint64_t hash = hash_of_file(text);
   assert(redactor && redactor->file_count <= FILES_MAX);
   for (size_t i = 0; i < redactor->file_count; i++)
     if (redactor->files[i] == hash) return true;
@@ -76,7 +76,7 @@ bool tp__redact_is(const tp__yaml *yaml) {
   return kind && yaml->items[kind].kind == TP_VALUE_TEXT && tp__is_word(tp__yaml_text(yaml, kind), "redact");
 }
 
-static tp_status read_text(const reader *r, uint32_t map, const char *key, tp_text *ret_text) {
+static tp_status read_rule_text(const reader *r, uint32_t map, const char *key, tp_text *ret_text) {
   uint32_t index = tp__yaml_get(r->yaml, map, key);
   *ret_text = (tp_text){NULL, 0};
   if (index == 0) return TP_OK;
@@ -85,7 +85,7 @@ static tp_status read_text(const reader *r, uint32_t map, const char *key, tp_te
   return TP_OK;
 }
 
-static bool is_name(tp_text name) {
+static bool is_rule_name(tp_text name) {
   for (size_t i = 0; i < name.size; i++)
     if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-", name.data[i]) || !name.data[i])
       return false;
@@ -121,10 +121,11 @@ static tp_status compile(const reader *r, uint32_t index, tp_text text, bool ign
 
 static tp_status read_replacement(const reader *r, uint32_t map, char ret_text[TP__REDACT_REPLACEMENT_MAX + 1]) {
   tp_text name, text;
-  TP__TRY(read_text(r, map, "name", &name));
-  TP__TRY(read_text(r, map, "replacement", &text));
+  TP__TRY(read_rule_text(r, map, "name", &name));
+  TP__TRY(read_rule_text(r, map, "replacement", &text));
   uint32_t index = tp__yaml_get(r->yaml, map, "name");
-  if (!is_name(name)) return REFUSE(r, index, "name has 1 to %d letters, digits and any of . - _", TP__REDACT_NAME_MAX);
+  if (!is_rule_name(name))
+    return REFUSE(r, index, "name has 1 to %d letters, digits and any of . - _", TP__REDACT_NAME_MAX);
   if (text.size > TP__REDACT_REPLACEMENT_MAX)
     return REFUSE(r, tp__yaml_get(r->yaml, map, "replacement"), "replacement has at most %d bytes",
                   TP__REDACT_REPLACEMENT_MAX);
@@ -148,7 +149,7 @@ static tp_status add_pattern(const reader *r, tp_redactor *redactor, uint32_t in
   else {
     TP__TRY(
         tp__yaml_check_map(r->yaml, index, "a pattern", "pattern, name, replacement, ignore_case", r->file, r->fault));
-    TP__TRY(read_text(r, index, "pattern", &text));
+    TP__TRY(read_rule_text(r, index, "pattern", &text));
     TP__TRY(read_replacement(r, index, made->replacement));
     uint32_t flag = tp__yaml_get(r->yaml, index, "ignore_case");
     if (flag && r->yaml->items[flag].kind != TP_VALUE_BOOL) return REFUSE(r, flag, "ignore_case is true or false");
@@ -171,7 +172,7 @@ tp_status tp__redact_add(tp_redactor *redactor, const tp__yaml *yaml, const char
   if (redactor->file_count == FILES_MAX) return REFUSE(&r, 0, "there are more than %d files of patterns", FILES_MAX);
   for (uint32_t at = list + 1; at < yaml->items[list].end; at = yaml->items[at].end)
     TP__TRY(add_pattern(&r, redactor, at));
-  redactor->files[redactor->file_count++] = hash_of(text);
+  redactor->files[redactor->file_count++] = hash_of_file(text);
   return TP_OK;
 }
 
@@ -180,7 +181,7 @@ static int is_yaml(const struct dirent *entry) {
   return entry->d_name[0] != '.' && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-static tp_status read_file(tp_redactor *redactor, const char *path, tp_fault *fault) {
+static tp_status read_rule_file(tp_redactor *redactor, const char *path, tp_fault *fault) {
   tp__bytes text = {0};
   tp__yaml yaml;
   int error = tp__file_read(AT_FDCWD, path, TP__YAML_BYTES_MAX, &text);
@@ -207,7 +208,7 @@ tp_status tp_redactor_read(tp_redactor *redactor, const char *directory, tp_faul
     int size = snprintf(path, sizeof path, "%s/%s", directory, names[i]->d_name);
     if (status == TP_OK && (size_t)size >= sizeof path)
       status = tp__refuse(fault, TP_ERR_TOO_LARGE, directory, "the path of a file in it is too long");
-    if (status == TP_OK) status = read_file(redactor, path, fault);
+    if (status == TP_OK) status = read_rule_file(redactor, path, fault);
     free(names[i]);
   }
   free(names);
@@ -219,7 +220,7 @@ tp_status tp_redactor_read(tp_redactor *redactor, const char *directory, tp_faul
 static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 /* Puts what stands between two matches, and a replacement. @return false when it does not fit. */
-static bool put(char *to, size_t *used, const char *from, size_t size) {
+static bool put_redacted(char *to, size_t *used, const char *from, size_t size) {
   assert(*used <= TEXT_SIZE);
   if (*used + size > TEXT_SIZE) return false;
   memcpy(to + *used, from, size);
@@ -242,12 +243,13 @@ static bool apply(const pattern *p, char text[TEXT_SIZE], size_t *size) {
     }
     while (begin > from && continues(text[begin])) begin--;
     while (end < *size && continues(text[end])) end++;
-    if (!put(made, &used, text + from, begin - from) || !put(made, &used, p->replacement, strlen(p->replacement)))
+    if (!put_redacted(made, &used, text + from, begin - from) ||
+        !put_redacted(made, &used, p->replacement, strlen(p->replacement)))
       return false;
     from = at = end;
   }
   if (from == 0) return true;
-  if (!put(made, &used, text + from, *size - from)) return false;
+  if (!put_redacted(made, &used, text + from, *size - from)) return false;
   memcpy(text, made, used);
   *size = used;
   return true;

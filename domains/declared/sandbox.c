@@ -24,14 +24,14 @@ typedef struct list {
   size_t count;
 } list;
 
-static void add(list *l, const char *item) {
+static void add_sandbox_argument(list *l, const char *item) {
   if (l->count < TP__SANDBOX_ARGUMENTS_MAX) l->items[l->count] = item;
   l->count++;
 }
 
 static void add_pair(list *l, const char *option, const char *value) {
-  add(l, option);
-  add(l, value);
+  add_sandbox_argument(l, option);
+  add_sandbox_argument(l, value);
 }
 
 /* What every program reads. */
@@ -47,17 +47,17 @@ bool tp__sandbox_arguments(const tp__sandbox *sandbox, const char *helper, const
   assert(sandbox->is_on && helper && arguments[0]);
   static const char *const options[TP__SANDBOX_NUMBERS] = {"-m", "-c", "-p", "-f"};
   list l = {.items = ret_arguments};
-  add(&l, helper);
+  add_sandbox_argument(&l, helper);
   if (sandbox->read_count > 0) add_system(&l);
   for (size_t i = 0; sandbox->read_count > 0 && i < program_count; i++)
     if (programs[i] && access(programs[i], F_OK) == 0) add_pair(&l, "-r", programs[i]);
   for (size_t i = 0; i < sandbox->read_count; i++) add_pair(&l, "-r", sandbox->reads[i]);
   for (size_t i = 0; i < sandbox->write_count; i++) add_pair(&l, "-w", sandbox->writes[i]);
-  if (!sandbox->network) add(&l, "-n");
+  if (!sandbox->network) add_sandbox_argument(&l, "-n");
   for (size_t i = 0; i < TP__SANDBOX_NUMBERS; i++)
     if (sandbox->numbers[i]) add_pair(&l, options[i], sandbox->numbers[i]);
-  add(&l, "--");
-  while (*arguments) add(&l, *arguments++);
-  add(&l, NULL);
+  add_sandbox_argument(&l, "--");
+  while (*arguments) add_sandbox_argument(&l, *arguments++);
+  add_sandbox_argument(&l, NULL);
   return l.count <= TP__SANDBOX_ARGUMENTS_MAX;
 }

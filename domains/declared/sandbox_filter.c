@@ -119,17 +119,17 @@ typedef struct filter {
   size_t count;
 } filter;
 
-static void put(filter *f, uint16_t code, uint32_t value, size_t if_true, size_t if_false) {
+static void put_instruction(filter *f, uint16_t code, uint32_t value, size_t if_true, size_t if_false) {
   if (f->count < INSTRUCTIONS_MAX)
     f->code[f->count] = (struct sock_filter){code, (uint8_t)if_true, (uint8_t)if_false, value};
   f->count++;
 }
 
-static void load(filter *f, size_t offset) { put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0); }
+static void load(filter *f, size_t offset) { put_instruction(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0); }
 
-static void answer(filter *f, uint32_t action) { put(f, BPF_RET | BPF_K, action, 0, 0); }
+static void put_filter_return(filter *f, uint32_t action) { put_instruction(f, BPF_RET | BPF_K, action, 0, 0); }
 
-static void refuse(filter *f) { answer(f, SECCOMP_RET_ERRNO | EPERM); }
+static void put_refusal(filter *f) { put_filter_return(f, SECCOMP_RET_ERRNO | EPERM); }
 
 /* Both architectures store the lower half first. The kernel itself reads no more of an argument that is an int. */
 static size_t lower(int argument) {
@@ -139,19 +139,19 @@ static size_t lower(int argument) {
 
 static void allow_all(filter *f, const int *calls, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    put(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1);
-    answer(f, SECCOMP_RET_ALLOW);
+    put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], 0, 1);
+    put_filter_return(f, SECCOMP_RET_ALLOW);
   }
 }
 
 /* What follows until end_call() is for that call; it ends in answers only. @return where it is, for end_call(). */
 static size_t begin_call(filter *f, int call) {
-  put(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 0);
+  put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 0);
   return f->count - 1;
 }
 
 static void end_call(filter *f, size_t at) {
-  refuse(f);
+  put_refusal(f);
   size_t skipped = f->count - at - 1;
   assert(skipped <= UINT8_MAX); /* what a jump can skip */
   if (at < INSTRUCTIONS_MAX) f->code[at].jf = (uint8_t)skipped;
@@ -159,13 +159,13 @@ static void end_call(filter *f, size_t at) {
 
 /* The rest of the call's part holds only where the value that was loaded is this one. */
 static void demand(filter *f, uint32_t value) {
-  put(f, BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
-  refuse(f);
+  put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+  put_refusal(f);
 }
 
 static void allow_value(filter *f, uint32_t value) {
-  put(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-  answer(f, SECCOMP_RET_ALLOW);
+  put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+  put_filter_return(f, SECCOMP_RET_ALLOW);
 }
 
 static void allow_one_of(filter *f, int call, int argument, const uint32_t *values, size_t count) {
@@ -194,11 +194,11 @@ static void allow_first_two(filter *f, int call, uint32_t first, uint32_t second
 static void allow_clone(filter *f) {
   size_t at = begin_call(f, SYS_clone);
   load(f, lower(0));
-  put(f, BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACE, 1, 0);
-  answer(f, SECCOMP_RET_ALLOW);
+  put_instruction(f, BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACE, 1, 0);
+  put_filter_return(f, SECCOMP_RET_ALLOW);
   end_call(f, at);
   at = begin_call(f, SYS_clone3); /* its flags are in memory, where no filter looks; libraries go on with clone */
-  answer(f, SECCOMP_RET_ERRNO | ENOSYS);
+  put_filter_return(f, SECCOMP_RET_ERRNO | ENOSYS);
   end_call(f, at);
 }
 
@@ -206,7 +206,7 @@ static void allow_clone(filter *f) {
 static void allow_connected_sockets(filter *f) {
   size_t at = begin_call(f, SYS_socketpair);
   load(f, lower(1));
-  put(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
+  put_instruction(f, BPF_ALU | BPF_AND | BPF_K, 0xf, 0, 0);
   allow_value(f, SOCK_STREAM);
   allow_value(f, SOCK_SEQPACKET);
   end_call(f, at);
@@ -251,13 +251,13 @@ int tp__filter_install(const tp__filter_options *options) {
   assert(options);
   filter f = {.count = 0};
   load(&f, offsetof(struct seccomp_data, arch));
-  put(&f, BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0);
-  answer(&f, SECCOMP_RET_KILL_PROCESS); /* the numbers of another architecture are others */
+  put_instruction(&f, BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0);
+  put_filter_return(&f, SECCOMP_RET_KILL_PROCESS); /* the numbers of another architecture are others */
   load(&f, offsetof(struct seccomp_data, nr));
-  put(&f, BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);
-  refuse(&f);
-  put(&f, BPF_JMP | BPF_JGT | BPF_K, LAST_KNOWN, 0, 1);
-  answer(&f, SECCOMP_RET_ERRNO | ENOSYS);
+  put_instruction(&f, BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);
+  put_refusal(&f);
+  put_instruction(&f, BPF_JMP | BPF_JGT | BPF_K, LAST_KNOWN, 0, 1);
+  put_filter_return(&f, SECCOMP_RET_ERRNO | ENOSYS);
   allow_all(&f, always, sizeof always / sizeof always[0]);
   if (options->writes) allow_all(&f, of_modes, sizeof of_modes / sizeof of_modes[0]);
   allow_one_of(&f, SYS_ioctl, 1, controls, sizeof controls / sizeof controls[0]);
@@ -266,7 +266,7 @@ int tp__filter_install(const tp__filter_options *options) {
   allow_sockets(&f, options->network);
   allow_signals(&f, options->own_signals_only);
   allow_scheduling(&f);
-  refuse(&f);
+  put_refusal(&f);
   if (f.count > INSTRUCTIONS_MAX) return E2BIG;
   struct sock_fprog program = {.len = (unsigned short)f.count, .filter = f.code};
   return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 ? 0 : errno;

@@ -46,7 +46,7 @@ enum { CANNOT = 126, PATHS_MAX = 64 };
 #define IOCTL_DEV (UINT64_C(1) << 15)
 #define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
 
-static void fail(const char *what, const char *subject) {
+static void exit_with_error(const char *what, const char *subject) {
   fprintf(stderr, "turnphase-sandbox: %s%s%s: %s\n", what, subject ? " " : "", subject ? subject : "", strerror(errno));
   exit(CANNOT);
 }
@@ -60,17 +60,18 @@ typedef struct paths {
 
 static void add_path(paths *list, const char *path) {
   errno = E2BIG;
-  if (list->count == PATHS_MAX) fail("too many paths at", path);
+  if (list->count == PATHS_MAX) exit_with_error("too many paths at", path);
   list->items[list->count++] = path;
 }
 
 static void allow(int ruleset, const char *path, uint64_t access) {
   struct stat found;
   int fd = open(path, O_PATH | O_CLOEXEC);
-  if (fd < 0 || fstat(fd, &found) != 0) fail("cannot allow", path);
+  if (fd < 0 || fstat(fd, &found) != 0) exit_with_error("cannot allow", path);
   if (!S_ISDIR(found.st_mode)) access &= OF_FILES;
   struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
-  if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) fail("cannot allow", path);
+  if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
+    exit_with_error("cannot allow", path);
   close(fd);
 }
 
@@ -104,7 +105,7 @@ static void allow_devices(int ruleset, uint64_t handled) {
 static void allow_all_but_devices(int ruleset) {
   char path[1 + NAME_MAX + 1] = "/";
   DIR *root = opendir("/");
-  if (!root) fail("cannot list", "/");
+  if (!root) exit_with_error("cannot list", "/");
   allow(ruleset, "/", LANDLOCK_ACCESS_FS_READ_DIR);
   for (struct dirent *entry = readdir(root); entry; entry = readdir(root)) {
     if (strcmp(entry->d_name, "dev") == 0 || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -118,16 +119,16 @@ static void allow_all_but_devices(int ruleset) {
 static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
   assert(reads->count <= PATHS_MAX && writes->count <= PATHS_MAX);
   long version = landlock_version();
-  if (version < 1) fail("no Landlock in this kernel", NULL);
+  if (version < 1) exit_with_error("no Landlock in this kernel", NULL);
   rules attributes = {.paths = handled_by(version)};
   if (scopes) attributes.scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS;
   int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
-  if (ruleset < 0) fail("no set of rules", NULL);
+  if (ruleset < 0) exit_with_error("no set of rules", NULL);
   if (reads->count == 0) allow_all_but_devices(ruleset);
   for (size_t i = 0; i < reads->count; i++) allow(ruleset, reads->items[i], READS);
   for (size_t i = 0; i < writes->count; i++) allow(ruleset, writes->items[i], attributes.paths);
   allow_devices(ruleset, attributes.paths);
-  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) fail("Landlock was refused", NULL);
+  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) exit_with_error("Landlock was refused", NULL);
   close(ruleset);
 }
 
@@ -135,7 +136,7 @@ static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
 
 enum { BY_SCOPE = 1, BY_NAMESPACE, BY_FILTER };
 
-static bool write_file(const char *path, const char *text) {
+static bool write_proc_file(const char *path, const char *text) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   bool written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
@@ -149,8 +150,8 @@ static bool enter_namespace(void) {
   snprintf(users, sizeof users, "%u %u 1", geteuid(), geteuid());
   snprintf(groups, sizeof groups, "%u %u 1", getegid(), getegid());
   if (unshare(CLONE_NEWPID) == 0) return true;
-  return unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0 && write_file("/proc/self/setgroups", "deny") &&
-         write_file("/proc/self/uid_map", users) && write_file("/proc/self/gid_map", groups);
+  return unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0 && write_proc_file("/proc/self/setgroups", "deny") &&
+         write_proc_file("/proc/self/uid_map", users) && write_proc_file("/proc/self/gid_map", groups);
 }
 
 static _Noreturn void end_like(int ended) {
@@ -176,15 +177,15 @@ static _Noreturn void wait_for(pid_t child, bool is_first) {
 static void fork_on(bool is_first) {
   pid_t parent = getpid();
   pid_t child = fork();
-  if (child < 0) fail("no process for the namespace", NULL);
+  if (child < 0) exit_with_error("no process for the namespace", NULL);
   if (child > 0) {
     signal(SIGTERM, SIG_IGN); /* the group gets it, hence the program too */
     wait_for(child, is_first);
   }
   signal(SIGTERM, SIG_DFL);
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail("cannot end with its parent", NULL);
-  if (!is_first && getppid() != 0) fail("no namespace of processes", NULL);
-  if (is_first && getppid() != parent) fail("the namespace has ended", NULL);
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) exit_with_error("cannot end with its parent", NULL);
+  if (!is_first && getppid() != 0) exit_with_error("no namespace of processes", NULL);
+  if (is_first && getppid() != parent) exit_with_error("the namespace has ended", NULL);
 }
 
 /* @return BY_... as it is done. */
@@ -192,14 +193,14 @@ static int bound_signals(int how) {
   assert(how >= 0 && how <= BY_FILTER);
   bool has_scopes = landlock_version() >= 6;
   errno = EOPNOTSUPP;
-  if (how == BY_SCOPE && !has_scopes) fail("no scopes of Landlock in this kernel", NULL);
+  if (how == BY_SCOPE && !has_scopes) exit_with_error("no scopes of Landlock in this kernel", NULL);
   if (how == BY_SCOPE || (how == 0 && has_scopes)) return BY_SCOPE;
   if (how != BY_FILTER && enter_namespace()) {
     fork_on(false);
     fork_on(true);
     return BY_NAMESPACE;
   }
-  if (how == BY_NAMESPACE) fail("no namespace of processes", NULL);
+  if (how == BY_NAMESPACE) exit_with_error("no namespace of processes", NULL);
   return BY_FILTER;
 }
 
@@ -211,7 +212,7 @@ static void drop_capabilities(void) {
   for (unsigned long i = 0; i < 64; i++)
     (void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* refused: it has none to begin with */
   (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  if (syscall(SYS_capset, &header, none) != 0) fail("capabilities cannot be given up", NULL);
+  if (syscall(SYS_capset, &header, none) != 0) exit_with_error("capabilities cannot be given up", NULL);
 }
 
 /* A terminal takes input from who has it: TIOCSTI types into the shell that started the host. */
@@ -219,7 +220,7 @@ static void leave_terminal(void) {
   int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return;      /* it has none */
   signal(SIGHUP, SIG_IGN); /* for the leader of a session that ends its own */
-  if (ioctl(fd, TIOCNOTTY) != 0) fail("cannot leave its terminal", NULL);
+  if (ioctl(fd, TIOCNOTTY) != 0) exit_with_error("cannot leave its terminal", NULL);
   signal(SIGHUP, SIG_DFL);
   close(fd);
 }
@@ -230,9 +231,9 @@ static void bound(int resource, const char *number, uint64_t unit) {
   char *end;
   unsigned long long value = strtoull(number, &end, 10);
   errno = EINVAL;
-  if (*end || end == number || value > UINT64_MAX / unit) fail("no number:", number);
+  if (*end || end == number || value > UINT64_MAX / unit) exit_with_error("no number:", number);
   struct rlimit limit = {.rlim_cur = value * unit, .rlim_max = value * unit};
-  if (setrlimit(resource, &limit) != 0) fail("a limit was refused:", number);
+  if (setrlimit(resource, &limit) != 0) exit_with_error("a limit was refused:", number);
 }
 
 static int how_of(const char *name) {
@@ -240,7 +241,7 @@ static int how_of(const char *name) {
   for (int i = BY_SCOPE; i <= BY_FILTER; i++)
     if (strcmp(name, names[i]) == 0) return i;
   errno = EINVAL;
-  fail("-s takes scope, namespace or filter, not", name);
+  exit_with_error("-s takes scope, namespace or filter, not", name);
   return 0;
 }
 
@@ -248,7 +249,7 @@ int main(int argc, char **argv) {
   paths reads = {.count = 0}, writes = {.count = 0};
   tp__filter_options calls = {.network = true};
   int option, how = 0;
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("no_new_privs was refused", NULL);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) exit_with_error("no_new_privs was refused", NULL);
   while ((option = getopt(argc, argv, "+r:w:nm:c:p:f:s:")) != -1) {
     switch (option) {
       case 'r':
@@ -280,7 +281,7 @@ int main(int argc, char **argv) {
     }
   }
   errno = EINVAL;
-  if (optind >= argc) fail("no program", NULL);
+  if (optind >= argc) exit_with_error("no program", NULL);
   bound(RLIMIT_CORE, "0", 1);
   leave_terminal();
   how = bound_signals(how);
@@ -289,8 +290,8 @@ int main(int argc, char **argv) {
   calls.writes = writes.count > 0;
   calls.own_signals_only = how == BY_FILTER;
   errno = tp__filter_install(&calls);
-  if (errno != 0) fail("the filter of system calls was refused", NULL);
+  if (errno != 0) exit_with_error("the filter of system calls was refused", NULL);
   execv(argv[optind], argv + optind);
-  fail("cannot start", argv[optind]);
+  exit_with_error("cannot start", argv[optind]);
   return CANNOT;
 }

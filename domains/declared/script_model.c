@@ -25,13 +25,13 @@ static tp_status refuse_at(struct script *script, uint32_t index, const char *wh
   return tp__refuse_at(script->fault, TP_ERR_MALFORMED, script->name, script->yaml.items[index].place, "%s", what);
 }
 
-static tp_status refuse_memory(struct script *script) {
+static tp_status refuse_model_memory(struct script *script) {
   return tp__refuse(script->fault, TP_ERR_NO_MEMORY, script->name, "no memory for the script");
 }
 
 /* ---- fields of a map ---- */
 
-static const char *kind_name(tp_value_kind kind) {
+static const char *value_kind_name(tp_value_kind kind) {
   static const char *const names[] = {
       [TP_VALUE_NULL] = "nothing",   [TP_VALUE_BOOL] = "a bool", [TP_VALUE_INT] = "an integer",
       [TP_VALUE_DOUBLE] = "a float", [TP_VALUE_TEXT] = "text",   [TP_VALUE_ARRAY] = "a list",
@@ -44,7 +44,7 @@ static tp_status expect_kind(struct script *script, uint32_t index, const char *
   if (item->kind == kind) return TP_OK;
   bool is_scalar = item->kind != TP_VALUE_ARRAY && item->kind != TP_VALUE_MAP && item->kind != TP_VALUE_NULL;
   return tp__refuse_at(script->fault, TP_ERR_MALFORMED, script->name, item->place, "%s must be %s, not %s%s", field,
-                       kind_name(kind), kind_name(item->kind),
+                       value_kind_name(kind), value_kind_name(item->kind),
                        kind == TP_VALUE_TEXT && is_scalar ? ": put it into quotes" : "");
 }
 
@@ -56,7 +56,7 @@ static tp_status find_field(struct script *script, uint32_t map, const char *fie
 }
 
 /* Text that is not there stays as it was. */
-static tp_status read_text(struct script *script, uint32_t map, const char *field, tp_text *text) {
+static tp_status read_script_field(struct script *script, uint32_t map, const char *field, tp_text *text) {
   uint32_t index;
   tp_status status = find_field(script, map, field, TP_VALUE_TEXT, &index);
   if (status == TP_OK && index != 0) *text = tp__yaml_text(&script->yaml, index);
@@ -80,7 +80,7 @@ static tp_status expect_map(struct script *script, uint32_t index, const char *w
 
 /* ---- the script ---- */
 
-static tp_status read_arguments(struct script *script, uint32_t map) {
+static tp_status read_call_arguments(struct script *script, uint32_t map) {
   uint32_t index;
   tp_status status = find_field(script, map, "arguments", TP_VALUE_MAP, &index);
   if (status != TP_OK) return status;
@@ -92,15 +92,15 @@ static tp_status read_arguments(struct script *script, uint32_t map) {
   return TP_OK;
 }
 
-static tp_status read_call(struct script *script, uint32_t index) {
+static tp_status read_model_call(struct script *script, uint32_t index) {
   tp_tool_call *call = &script->calls[script->call_count];
   call->struct_size = sizeof *call;
   script->call_list[script->call_count++] = call;
   tp_status status = expect_map(script, index, "a tool call", "id, name, arguments");
-  if (status == TP_OK) status = read_text(script, index, "id", &call->id);
-  if (status == TP_OK) status = read_text(script, index, "name", &call->name);
+  if (status == TP_OK) status = read_script_field(script, index, "id", &call->id);
+  if (status == TP_OK) status = read_script_field(script, index, "name", &call->name);
   if (status == TP_OK && call->name.size == 0) status = refuse_at(script, index, "a tool call needs a name");
-  return status == TP_OK ? read_arguments(script, index) : status;
+  return status == TP_OK ? read_call_arguments(script, index) : status;
 }
 
 static tp_status read_calls(struct script *script, uint32_t response_index, tp_model_response *response) {
@@ -110,7 +110,7 @@ static tp_status read_calls(struct script *script, uint32_t response_index, tp_m
   response->calls = script->call_list + script->call_count;
   response->call_count = script->yaml.items[list].count;
   for (uint32_t at = list + 1; at < script->yaml.items[list].end && status == TP_OK; at = script->yaml.items[at].end) {
-    status = read_call(script, at);
+    status = read_model_call(script, at);
   }
   return status;
 }
@@ -141,20 +141,20 @@ static tp_status read_response(struct script *script, uint32_t index) {
   script->list[script->response_count++] = response;
   response->struct_size = sizeof *response;
   tp_status status = expect_map(script, index, "a response", "text, tool_calls, stop_reason, finish, usage");
-  if (status == TP_OK) status = read_text(script, index, "text", &response->text);
+  if (status == TP_OK) status = read_script_field(script, index, "text", &response->text);
   if (status == TP_OK) status = read_calls(script, index, response);
   if (status == TP_OK) status = read_usage(script, index, response);
   if (status == TP_OK) status = read_finish(script, index, &response->finish);
   bool has_finish = response->finish != TP_FINISH_UNKNOWN;
   if (!has_finish) response->stop_reason = tp_text_of(response->call_count > 0 ? "tool_use" : "end_turn");
-  if (status == TP_OK) status = read_text(script, index, "stop_reason", &response->stop_reason);
+  if (status == TP_OK) status = read_script_field(script, index, "stop_reason", &response->stop_reason);
   if (status != TP_OK) return status;
   if (has_finish || response->call_count > 0 || tp__yaml_get(&script->yaml, index, "text") != 0) return TP_OK;
   return refuse_at(script, index, "a response needs text, tool_calls, or both");
 }
 
 /* How many calls there may be: at least as many as read_calls() will find. */
-static size_t count_calls(const tp__yaml *yaml, uint32_t list) {
+static size_t count_script_calls(const tp__yaml *yaml, uint32_t list) {
   size_t count = 0;
   for (uint32_t at = list + 1; at < yaml->items[list].end; at = yaml->items[at].end) {
     uint32_t calls = yaml->items[at].kind == TP_VALUE_MAP ? tp__yaml_get(yaml, at, "tool_calls") : 0;
@@ -170,21 +170,21 @@ static void *new_array(const struct script *script, size_t count, size_t item_si
   return array;
 }
 
-static tp_status reserve(struct script *script, uint32_t list) {
-  size_t calls = count_calls(&script->yaml, list);
+static tp_status reserve_script(struct script *script, uint32_t list) {
+  size_t calls = count_script_calls(&script->yaml, list);
   size_t responses = script->yaml.items[list].count;
   script->responses = new_array(script, responses, sizeof *script->responses, &script->responses_size);
   script->calls = new_array(script, calls, sizeof *script->calls, &script->calls_size);
   script->call_list = new_array(script, calls, sizeof *script->call_list, &script->call_list_size);
   script->list = new_array(script, responses, sizeof *script->list, &script->list_size);
-  if (!script->responses || !script->calls || !script->list || !script->call_list) return refuse_memory(script);
-  if (tp_writer_new(script->yaml.allocator, &script->arguments) != TP_OK) return refuse_memory(script);
+  if (!script->responses || !script->calls || !script->list || !script->call_list) return refuse_model_memory(script);
+  if (tp_writer_new(script->yaml.allocator, &script->arguments) != TP_OK) return refuse_model_memory(script);
   tp_write_array(script->arguments, calls);
   return TP_OK;
 }
 
 static tp_status read_responses(struct script *script, uint32_t list) {
-  tp_status status = reserve(script, list);
+  tp_status status = reserve_script(script, list);
   for (uint32_t at = list + 1; at < script->yaml.items[list].end && status == TP_OK; at = script->yaml.items[at].end) {
     status = read_response(script, at);
   }

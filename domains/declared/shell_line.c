@@ -214,7 +214,7 @@ static void begin_word(struct scan *s) {
   else s->begins[s->word_count] = s->size;
 }
 
-static void add(struct scan *s, char byte) {
+static void add_word_byte(struct scan *s, char byte) {
   begin_word(s);
   s->bytes[s->size++] = byte;
 }
@@ -227,7 +227,7 @@ static char peek(const struct scan *s, size_t ahead) {
 
 static void take_single_quotes(struct scan *s) {
   begin_word(s);
-  for (s->at++; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) add(s, s->line.data[s->at]);
+  for (s->at++; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) add_word_byte(s, s->line.data[s->at]);
 }
 
 static unsigned digit_of(char c) {
@@ -258,7 +258,7 @@ static void take_escaped_quotes(struct scan *s) {
   begin_word(s);
   for (s->at += 2; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) {
     char c = s->line.data[s->at];
-    add(s, c == '\\' ? take_escape(s) : c);
+    add_word_byte(s, c == '\\' ? take_escape(s) : c);
   }
 }
 
@@ -266,7 +266,7 @@ static void take_escaped_quotes(struct scan *s) {
 
 /* What a substitution becomes is not known. */
 static void add_unknown(struct scan *s) {
-  for (const char *c = TP__SHELL_UNKNOWN; *c; c++) add(s, *c);
+  for (const char *c = TP__SHELL_UNKNOWN; *c; c++) add_word_byte(s, *c);
 }
 
 /* From its parenthesis to the other one. */
@@ -390,16 +390,16 @@ static void take_plain(struct scan *s, char c) {
   else if (c == '#' && !s->in_word)
     while (s->at + 1 < s->line.size && s->line.data[s->at + 1] != '\n') s->at++;
   else if (c != '&') {
-    add(s, c);
+    add_word_byte(s, c);
     if (c == '{') s->braces |= (uint64_t)1 << s->word_count;
   }
 }
 
-static void take(struct scan *s) {
+static void take_shell_byte(struct scan *s) {
   char c = s->line.data[s->at];
   if (c == '\\') {
     s->at++;
-    if (peek(s, 0) != '\n' && s->at < s->line.size) add(s, peek(s, 0));
+    if (peek(s, 0) != '\n' && s->at < s->line.size) add_word_byte(s, peek(s, 0));
   } else if (c == '"' && !s->is_text) {
     s->is_quoted = !s->is_quoted;
     begin_word(s);
@@ -409,7 +409,7 @@ static void take(struct scan *s) {
     s->at++;
     take_substitution(s);
   } else if (s->is_quoted) {
-    add(s, c);
+    add_word_byte(s, c);
   } else if (c == '$' && peek(s, 1) == '\'') {
     take_escaped_quotes(s);
   } else if (c != '$' || peek(s, 1) != '"') {
@@ -423,7 +423,7 @@ static bool scan(struct scan *s) {
   s->bytes = needed <= sizeof stack ? stack : malloc(needed);
   if (!s->bytes) return true;
   for (; s->at < s->line.size && !s->found; s->at++) {
-    take(s);
+    take_shell_byte(s);
     if (s->is_at_end) break;
   }
   if (!s->found && !s->is_text) end_command(s);

@@ -31,7 +31,7 @@ static bool may_be_answer(tp_text output) {
 
 /* Bytes that are not UTF-8 are replaced, as in an answer that is text.
  * @param ret_replaced  how many there were.   @return the value, in the writer; empty: no answer with parts. */
-static tp_text decode(tp__tool_answer *a, tp_text output, size_t *ret_replaced) {
+static tp_text decode_tool_output(tp__tool_answer *a, tp_text output, size_t *ret_replaced) {
   tp__bytes copy = {0};
   tp_text value = {NULL, 0};
   *ret_replaced = 0;
@@ -67,7 +67,7 @@ static bool flawed(const item *i, const char *member, const char *wrong) {
 }
 
 /* @return false when the member is not text; it may be missing. */
-static bool read_text(const item *i, tp_text map, const char *member, tp_text *ret_text) {
+static bool read_item_text(const item *i, tp_text map, const char *member, tp_text *ret_text) {
   tp_text value = tp_value_get(map, member);
   if (value.size == 0) return true;
   if (tp_value_kind_of(value) != TP_VALUE_TEXT) return flawed(i, member, "must be text");
@@ -79,7 +79,7 @@ static bool read_text(const item *i, tp_text map, const char *member, tp_text *r
 static bool read_base64(const item *i, tp_text map, const char *member, tp_part *part) {
   tp_text encoded = {NULL, 0};
   if (tp_value_get(map, member).size == 0) return flawed(i, member, "is missing: the content in base64");
-  if (!read_text(i, map, member, &encoded)) return false;
+  if (!read_item_text(i, map, member, &encoded)) return false;
   if (tp__begins(encoded, "data:")) {
     if (part->uri.size == 0) part->uri = encoded;
     return true;
@@ -94,7 +94,7 @@ static bool read_base64(const item *i, tp_text map, const char *member, tp_part 
 }
 
 static bool read_media(const item *i, tp_text map, tp_part *part) {
-  if (!read_text(i, map, "mimeType", &part->media_type) || !read_base64(i, map, "data", part)) return false;
+  if (!read_item_text(i, map, "mimeType", &part->media_type) || !read_base64(i, map, "data", part)) return false;
   return part->media_type.size > 0 || part->bytes.size == 0 ||
          flawed(i, "mimeType", "is missing: what data is, such as \"image/png\"");
 }
@@ -102,9 +102,9 @@ static bool read_media(const item *i, tp_text map, tp_part *part) {
 /* What a resource and a link to one have in common. The title is for people; the name may be any. */
 static bool read_described(const item *i, tp_text map, tp_part *part) {
   tp_text title = {NULL, 0};
-  if (!read_text(i, map, "uri", &part->uri) || !read_text(i, map, "mimeType", &part->media_type) ||
-      !read_text(i, map, "name", &part->name) || !read_text(i, map, "title", &title) ||
-      !read_text(i, map, "description", &part->description))
+  if (!read_item_text(i, map, "uri", &part->uri) || !read_item_text(i, map, "mimeType", &part->media_type) ||
+      !read_item_text(i, map, "name", &part->name) || !read_item_text(i, map, "title", &title) ||
+      !read_item_text(i, map, "description", &part->description))
     return false;
   if (title.size > 0) part->name = title;
   return true;
@@ -115,7 +115,7 @@ static bool read_resource(const item *i, tp_text map, tp_part *part) {
   if (tp_value_kind_of(resource) != TP_VALUE_MAP) return flawed(i, "resource", "must be a map with text or blob");
   if (!read_described(i, resource, part)) return false;
   if (text.size == 0) return read_base64(i, resource, "blob", part);
-  if (!read_text(i, resource, "text", &part->bytes)) return false;
+  if (!read_item_text(i, resource, "text", &part->bytes)) return false;
   if (part->media_type.size == 0) part->media_type = tp_text_of("text/plain");
   return true;
 }
@@ -155,7 +155,7 @@ static bool read_item(const item *i, tp_text map, tp_part *part) {
   *part = (tp_part){.struct_size = sizeof *part, .kind = TP_PART_TEXT};
   if (tp__is_word(type, "text")) {
     if (tp_value_get(map, "text").size == 0) return flawed(i, "text", "is missing");
-    return read_text(i, map, "text", &part->text);
+    return read_item_text(i, map, "text", &part->text);
   }
   size_t t = 0;
   while (t < sizeof types / sizeof *types && !tp__is_word(type, types[t].type)) t++;
@@ -194,7 +194,7 @@ static size_t put_texts(tp__tool_answer *a, tp_text failure, const tp__bytes *fl
   return leading;
 }
 
-static void read_answer(tp__tool_answer *a, tp_text value, tp_text failure, size_t replaced) {
+static void read_tool_value(tp__tool_answer *a, tp_text value, tp_text failure, size_t replaced) {
   tp__bytes flaws = {0};
   tp_text is_error = tp_value_get(value, "isError");
   if (is_error.size > 0 && tp_value_kind_of(is_error) != TP_VALUE_BOOL)
@@ -217,7 +217,7 @@ bool tp__tool_answer_read(tp__tool_answer *ret_answer, tp_text output, tp_text f
   size_t replaced;
   *a = (tp__tool_answer){.count = 0};
   if (!may_be_answer(output)) return false;
-  tp_text value = decode(a, output, &replaced);
+  tp_text value = decode_tool_output(a, output, &replaced);
   if (value.size == 0) {
     tp__tool_answer_fini(a);
     return false;
@@ -226,7 +226,7 @@ bool tp__tool_answer_read(tp__tool_answer *ret_answer, tp_text output, tp_text f
   a->parts = tp__heap_alloc(a->capacity * sizeof *a->parts);
   a->list = tp__heap_alloc(a->capacity * sizeof *a->list);
   a->failed = !a->parts || !a->list || !tp__bytes_reserve(&a->decoded, value.size);
-  if (!a->failed) read_answer(a, value, failure, replaced);
+  if (!a->failed) read_tool_value(a, value, failure, replaced);
   if (a->failed)
     a->answer = (tp_tool_answer){
         .struct_size = sizeof a->answer, .is_error = true, .text = tp_text_of("no memory for what the program said")};

@@ -121,7 +121,7 @@ static bool make_folder_locked(tp_hooks *hooks) {
   return false;
 }
 
-static bool is_name(const char *session) {
+static bool is_session_name(const char *session) {
   static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
   return session[0] && strlen(session) < 100 && session[strspn(session, legal)] == '\0';
 }
@@ -137,12 +137,12 @@ static bool has_path_locked(const tp_hooks *hooks, const char *path) {
 static void choose_path_locked(tp_hooks *hooks, struct tp__transcript *made) {
   TP__LOCKED(&hooks->mutex);
   snprintf(made->path, sizeof made->path, "%s/%s.jsonl", hooks->transcript_folder, made->session);
-  if (is_name(made->session) && !has_path_locked(hooks, made->path)) return;
+  if (is_session_name(made->session) && !has_path_locked(hooks, made->path)) return;
   snprintf(made->path, sizeof made->path, "%s/session.%llu.jsonl", hooks->transcript_folder,
            (unsigned long long)++hooks->transcript_number);
 }
 
-static struct tp__transcript *find_locked(const tp_hooks *hooks, tp_text tenant, tp_text session) {
+static struct tp__transcript *find_transcript_locked(const tp_hooks *hooks, tp_text tenant, tp_text session) {
   TP__LOCKED(&hooks->mutex);
   struct tp__transcript *each = hooks->transcripts;
   while (each && !(tp_text_is(session, each->session) && tp_text_is(tenant, each->tenant))) each = each->next;
@@ -199,7 +199,8 @@ static void remove_all(struct tp__transcript *each) {
 static bool find_path(tp_hooks *hooks, const tp_call *call, char ret_path[TP__TRANSCRIPT_PATH_SIZE]) {
   tp_text tenant = tp_call_id(call, TP_ID_TENANT), session = tp_call_id(call, TP_ID_SESSION);
   tp__lock_acquire(&hooks->mutex);
-  struct tp__transcript *own = make_folder_locked(hooks) ? find_locked(hooks, tenant, session) : NULL, *over = NULL;
+  struct tp__transcript *own = make_folder_locked(hooks) ? find_transcript_locked(hooks, tenant, session) : NULL,
+                        *over = NULL;
   if (!own && hooks->transcript_folder[0]) {
     own = add_locked(hooks, tenant, session);
     over = sweep_locked(hooks, own);

@@ -24,7 +24,7 @@ enum {
   FRESH_MS = 50
 };
 
-static tp_status refuse_memory(tp_fault *fault) {
+static tp_status refuse_trust_memory(tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the hooks");
 }
 
@@ -63,7 +63,7 @@ static look look_of_bytes(const char *bytes, size_t size) {
 }
 
 /* @param found  of the file.   A file that cannot be read looks as its name says. */
-static look look_at(const char *path, const struct stat *found) {
+static look look_at_file(const char *path, const struct stat *found) {
   char bytes[LOOK_BYTES];
   tp_text ending = tp_text_of(ending_of(path));
   bool is_code = tp__is_one_of(ending, code_endings), is_data = tp__is_one_of(ending, data_endings);
@@ -123,7 +123,7 @@ static bool is_same_name(const char *one, const char *other) {
   return one == other || (one && other && strcmp(one, other) == 0);
 }
 
-static tp__trust_file *find(const tp_hooks *hooks, const char *path, const tp__trust_name *name) {
+static tp__trust_file *find_trust_file(const tp_hooks *hooks, const char *path, const tp__trust_name *name) {
   tp__trust_file *file = hooks->files;
   while (file && (strcmp(file->path, path) != 0 || !is_same_name(file->name, name ? name->name : NULL) ||
                   !is_same_name(file->search, name ? name->search : NULL)))
@@ -176,7 +176,7 @@ static void set_role(tp__trust_file *file, tp__trust_role role) {
     file->is_unclear = true;
   }
   if (role != TP__TRUST_ARGUMENT) return;
-  look seen = is_file ? look_at(file->path, &found) : LOOKS_DATA;
+  look seen = is_file ? look_at_file(file->path, &found) : LOOKS_DATA;
   bool is_code = seen == LOOKS_CODE;
   file->is_argument = true;
   raise_use(file, is_code ? TP_HOOK_FILE_SCRIPT : TP_HOOK_FILE_DATA, is_code, seen != LOOKS_DATA);
@@ -188,9 +188,9 @@ tp_status tp__trust_add(tp_hooks *hooks, tp__hook *hook, const char *path, const
   assert(path[0] == '/' && hook->trusted_count <= TP__HOOK_FILES_MAX);
   if (strlen(path) >= PATH_SIZE / 2) return TP_OK; /* no file has such a name */
   normalize(path, plain);
-  tp__trust_file *file = find(hooks, plain, name);
+  tp__trust_file *file = find_trust_file(hooks, plain, name);
   if (!file) file = add_file(hooks, plain, name, hook->id);
-  if (!file) return refuse_memory(fault);
+  if (!file) return refuse_trust_memory(fault);
   set_role(file, role);
   decide(hooks, file);
   for (size_t i = 0; i < hook->trusted_count; i++)
@@ -207,7 +207,7 @@ tp_status tp__trust_add_glob(tp_hooks *hooks, tp__hook *hook, const char *patter
   if (role == TP__TRUST_DATA) return TP_OK;
   tp__trust_glob *made = tp__hooks_alloc(hooks, sizeof *made);
   const char *copy = made ? tp__hooks_copy(hooks, tp_text_of(pattern)) : NULL;
-  if (!copy) return refuse_memory(fault);
+  if (!copy) return refuse_trust_memory(fault);
   *made = (tp__trust_glob){hook->globs, copy, role == TP__TRUST_ARGUMENT};
   hook->globs = made;
   return TP_OK;
@@ -226,7 +226,7 @@ tp_status tp__trust_add_declaration(tp_hooks *hooks, const char *file, tp_text t
   const char *slash = strrchr(file, '/');
   snprintf(path, sizeof path, "%s/%s", hooks->folder, slash ? slash + 1 : file);
   tp__trust_file *made = add_file(hooks, path, NULL, NULL);
-  if (!made) return refuse_memory(fault);
+  if (!made) return refuse_trust_memory(fault);
   made->use = TP_HOOK_FILE_DECLARATION;
   made->is_code = made->is_there = true;
   digest_of(text, made->digest);
@@ -250,7 +250,7 @@ static look look_of(const tp_hooks *hooks, const char *path, const struct stat *
   tp__trust_file file = {.path = path, .shown = below(path, hooks->folder)};
   if (!file.shown) file.shown = path;
   if (is_decided(hooks->code_files, &file)) return LOOKS_CODE;
-  return is_decided(hooks->data_files, &file) ? LOOKS_DATA : look_at(path, found);
+  return is_decided(hooks->data_files, &file) ? LOOKS_DATA : look_at_file(path, found);
 }
 
 /* The times of a file are those of the last tick of the kernel, 1 to 10 ms. */
@@ -262,14 +262,14 @@ static bool is_fresh(const struct stat *found) {
 static tp_status take_folder(tp_hooks *hooks, const FTSENT *entry, tp_fault *fault) {
   tp__trust_folder *folder = tp__hooks_alloc(hooks, sizeof *folder);
   const char *path = folder ? tp__hooks_copy(hooks, tp_text_of(entry->fts_path)) : NULL;
-  if (!path) return refuse_memory(fault);
+  if (!path) return refuse_trust_memory(fault);
   *folder = (tp__trust_folder){hooks->folders, path, *entry->fts_statp, is_fresh(entry->fts_statp)};
   hooks->folders = folder;
   return TP_OK;
 }
 
 static tp_status take_file(tp_hooks *hooks, const FTSENT *entry, size_t *code_count, tp_fault *fault) {
-  if (find(hooks, entry->fts_path, NULL)) return TP_OK;
+  if (find_trust_file(hooks, entry->fts_path, NULL)) return TP_OK;
   look seen = look_of(hooks, entry->fts_path, entry->fts_statp);
   bool is_listed = seen == LOOKS_CODE || ++hooks->data_count <= DATA_FILES_MAX;
   if (!is_listed) return TP_OK;
@@ -277,14 +277,14 @@ static tp_status take_file(tp_hooks *hooks, const FTSENT *entry, size_t *code_co
     return tp__refuse(fault, TP_ERR_TOO_LARGE, hooks->directory,
                       "more than %d files to hash: keep programs in a folder of their own", CODE_FILES_MAX);
   tp__trust_file *file = add_file(hooks, entry->fts_path, NULL, NULL);
-  if (!file) return refuse_memory(fault);
+  if (!file) return refuse_trust_memory(fault);
   file->use = seen == LOOKS_CODE ? TP_HOOK_FILE_HELPER : TP_HOOK_FILE_DATA;
   file->is_code = seen == LOOKS_CODE;
   file->is_unclear = seen == LOOKS_UNCLEAR;
   return TP_OK;
 }
 
-static tp_status take_entry(tp_hooks *hooks, const FTSENT *entry, size_t *code_count, tp_fault *fault) {
+static tp_status take_tree_entry(tp_hooks *hooks, const FTSENT *entry, size_t *code_count, tp_fault *fault) {
   switch (entry->fts_info) {
     case FTS_D:
       return take_folder(hooks, entry, fault);
@@ -312,7 +312,7 @@ static tp_status list_directory(tp_hooks *hooks, tp_fault *fault) {
   size_t code_count = 0;
   for (FTSENT *entry = fts_read(tree); entry && status == TP_OK; entry = fts_read(tree)) {
     if (is_skipped(entry)) (void)fts_set(tree, entry, FTS_SKIP);
-    else status = take_entry(hooks, entry, &code_count, fault);
+    else status = take_tree_entry(hooks, entry, &code_count, fault);
   }
   fts_close(tree);
   return status;
@@ -387,7 +387,7 @@ static tp_status sort_files(tp_hooks *hooks, tp_fault *fault) {
   for (tp__trust_file *file = hooks->files; file; file = file->next) count++;
   if (count == 0) return TP_OK;
   tp__trust_file **list = calloc(count, sizeof(tp__trust_file *));
-  if (!list) return refuse_memory(fault);
+  if (!list) return refuse_trust_memory(fault);
   for (tp__trust_file *file = hooks->files; file; file = file->next) list[at++] = file;
   if (count > 1) qsort(list, count, sizeof(tp__trust_file *), by_name);
   for (at = 0; at < count; at++) list[at]->next = at + 1 < count ? list[at + 1] : NULL;
@@ -397,7 +397,7 @@ static tp_status sort_files(tp_hooks *hooks, tp_fault *fault) {
 }
 
 /* Sizes stand before names, so that nothing can move from one to the other. */
-static void add_name(tp__sha256 *hash, const char *word, const char *name) {
+static void hash_name(tp__sha256 *hash, const char *word, const char *name) {
   char text[128];
   int size = snprintf(text, sizeof text, "%s %zu:", word, strlen(name));
   assert(size > 0 && (size_t)size < sizeof text);
@@ -406,7 +406,7 @@ static void add_name(tp__sha256 *hash, const char *word, const char *name) {
 }
 
 static void add_decisions(tp__sha256 *hash, const char *word, const char *const *patterns) {
-  for (; patterns && *patterns; patterns++) add_name(hash, word, *patterns);
+  for (; patterns && *patterns; patterns++) hash_name(hash, word, *patterns);
 }
 
 static bool has_python(const tp_hooks *hooks) {
@@ -415,7 +415,7 @@ static bool has_python(const tp_hooks *hooks) {
   return false;
 }
 
-static void append(const char **environment, const char *pair) {
+static void append_pair(const char **environment, const char *pair) {
   while (*environment) environment++;
   *environment = pair;
 }
@@ -424,9 +424,9 @@ static void append(const char **environment, const char *pair) {
 static tp_status keep_python_out(tp_hooks *hooks, tp_fault *fault) {
   if (!has_python(hooks)) return TP_OK;
   const char *pair = tp__hooks_pair(hooks, "PYTHONPYCACHEPREFIX", "/dev/null");
-  if (!pair) return refuse_memory(fault);
-  append(hooks->environment, pair);
-  for (tp__hook *hook = hooks->first; hook; hook = hook->next) append(hook->environment, pair);
+  if (!pair) return refuse_trust_memory(fault);
+  append_pair(hooks->environment, pair);
+  for (tp__hook *hook = hooks->first; hook; hook = hook->next) append_pair(hook->environment, pair);
   return TP_OK;
 }
 
@@ -441,8 +441,8 @@ tp_status tp__trust_hash(tp_hooks *hooks, tp_fault *fault) {
   if (status == TP_OK) status = keep_python_out(hooks, fault);
   for (tp__trust_file *file = hooks->files; file && status == TP_OK; file = file->next) {
     if (!file->is_code || !file->is_there) continue;
-    add_name(&all, file->digest, file->shown);
-    if (file->name) add_name(&all, "PATH", file->name);
+    hash_name(&all, file->digest, file->shown);
+    if (file->name) hash_name(&all, "PATH", file->name);
   }
   add_decisions(&all, "data", hooks->data_files);
   add_decisions(&all, "code", hooks->code_files);
@@ -452,7 +452,7 @@ tp_status tp__trust_hash(tp_hooks *hooks, tp_fault *fault) {
 
 /* ---- before each start ---- */
 
-static bool say(char why[TP__TRUST_WHY_SIZE], const char *shown, const char *what) {
+static bool say_untrusted(char why[TP__TRUST_WHY_SIZE], const char *shown, const char *what) {
   char name[256];
   tp__show(name, sizeof name, tp_text_of(shown));
   snprintf(why, TP__TRUST_WHY_SIZE, "%s %s: the hooks are not what was trusted; look at it, and trust them again", name,
@@ -479,19 +479,19 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
   struct stat now;
   const tp_hooks *hooks = hook->hooks;
   if (file->use == TP_HOOK_FILE_DECLARATION) return true; /* it was read, and nothing reads it again */
-  if (file->name && !is_found_again(file)) return say(why, file->name, "is another program in PATH");
+  if (file->name && !is_found_again(file)) return say_untrusted(why, file->name, "is another program in PATH");
   bool is_there = stat(file->path, &now) == 0 && S_ISREG(now.st_mode);
   if (file->is_there) {
-    if (!is_there) return say(why, file->shown, "is gone");
+    if (!is_there) return say_untrusted(why, file->shown, "is gone");
     bool is_same = tp__hook_same_file(&now, &file->stat) && (!file->is_fresh || has_digest(file));
-    return is_same || say(why, file->shown, "has changed");
+    return is_same || say_untrusted(why, file->shown, "has changed");
   }
   assert(!file->digest[0]);
   if (!is_there) return true;
-  if (file->is_code) return say(why, file->shown, "was not there");
+  if (file->is_code) return say_untrusted(why, file->shown, "was not there");
   /* What a command writes is data, whatever it looks like; and so is what the operator says is data. */
   bool may_run = file->is_argument && !is_decided(hooks->data_files, file);
-  return !may_run || look_at(file->path, &now) != LOOKS_CODE || say(why, file->shown, "has become code");
+  return !may_run || look_at_file(file->path, &now) != LOOKS_CODE || say_untrusted(why, file->shown, "has become code");
 }
 
 static bool is_new_match(const tp_hooks *hooks, const tp__trust_glob *pattern, const char *path) {
@@ -503,7 +503,7 @@ static bool is_new_match(const tp_hooks *hooks, const tp__trust_glob *pattern, c
   if (!file.shown) file.shown = below(plain, hooks->root);
   if (!file.shown) file.shown = plain;
   if (is_decided(hooks->data_files, &file)) return false;
-  return !find(hooks, plain, NULL) && (!pattern->is_argument || look_at(path, &found) == LOOKS_CODE);
+  return !find_trust_file(hooks, plain, NULL) && (!pattern->is_argument || look_at_file(path, &found) == LOOKS_CODE);
 }
 
 static bool glob_holds(const tp_hooks *hooks, const tp__trust_glob *pattern, char why[TP__TRUST_WHY_SIZE]) {
@@ -511,7 +511,7 @@ static bool glob_holds(const tp_hooks *hooks, const tp__trust_glob *pattern, cha
   bool holds = true;
   if (glob(pattern->pattern, GLOB_BRACE, NULL, &found) != 0) return true;
   for (size_t i = 0; i < found.gl_pathc && holds; i++)
-    holds = !is_new_match(hooks, pattern, found.gl_pathv[i]) || say(why, found.gl_pathv[i], "was not there");
+    holds = !is_new_match(hooks, pattern, found.gl_pathv[i]) || say_untrusted(why, found.gl_pathv[i], "was not there");
   globfree(&found);
   return holds;
 }
@@ -523,7 +523,7 @@ static bool is_same_folder(const tp__trust_folder *folder) {
 
 static bool is_new_code(const tp_hooks *hooks, const FTSENT *entry) {
   if (entry->fts_info != FTS_F) return false;
-  const tp__trust_file *file = find(hooks, entry->fts_path, NULL);
+  const tp__trust_file *file = find_trust_file(hooks, entry->fts_path, NULL);
   if (file && (file->is_code || file->hook)) return false; /* it was compared */
   const char *name = below(entry->fts_path, hooks->folder), *dot = name ? strrchr(name, '.') : NULL;
   bool declares = name && name[0] != '.' && !strchr(name, '/') && dot && tp__is_one_of(tp_text_of(dot), ".yaml .yml");
@@ -533,10 +533,11 @@ static bool is_new_code(const tp_hooks *hooks, const FTSENT *entry) {
 /* Something was added to a folder, or taken away: most often a log. */
 static bool has_no_new_code(const tp_hooks *hooks, char why[TP__TRUST_WHY_SIZE]) {
   FTS *tree = open_tree(hooks);
-  bool holds = tree != NULL || say(why, hooks->directory, "cannot be read");
+  bool holds = tree != NULL || say_untrusted(why, hooks->directory, "cannot be read");
   for (FTSENT *entry = holds ? fts_read(tree) : NULL; entry && holds; entry = fts_read(tree)) {
     if (is_skipped(entry)) (void)fts_set(tree, entry, FTS_SKIP);
-    else if (is_new_code(hooks, entry)) holds = say(why, below(entry->fts_path, hooks->folder), "was not there");
+    else if (is_new_code(hooks, entry))
+      holds = say_untrusted(why, below(entry->fts_path, hooks->folder), "was not there");
   }
   if (tree) fts_close(tree);
   return holds;

@@ -11,8 +11,8 @@
 
 enum { DETAIL_SIZE = 2048 };
 
-static void add_row(const tp_hooks *hooks, tp_status decision, const char *format, ...) TP__PRINTF(3, 4);
-static void add_row(const tp_hooks *hooks, tp_status decision, const char *format, ...) {
+static void add_audit_row(const tp_hooks *hooks, tp_status decision, const char *format, ...) TP__PRINTF(3, 4);
+static void add_audit_row(const tp_hooks *hooks, tp_status decision, const char *format, ...) {
   char detail[DETAIL_SIZE];
   const char *owner = hooks->trusted_by ? hooks->trusted_by : hooks->owner;
   va_list arguments;
@@ -34,7 +34,7 @@ void tp__trust_audit_given(tp_hooks *hooks, const tp_hooks *before) {
   size_t code_count = 0;
   if (before && strcmp(before->hash, hooks->hash) == 0) return;
   tp_hooks_each_file(hooks, count_code, &code_count);
-  add_row(hooks, TP_OK, "given: content %.12s, %zu files of code, %s", hooks->hash, code_count, hooks->directory);
+  add_audit_row(hooks, TP_OK, "given: content %.12s, %zu files of code, %s", hooks->hash, code_count, hooks->directory);
 }
 
 void tp__trust_audit_refused(tp_hooks *hooks, tp_hooks *before, const char *what) {
@@ -46,8 +46,8 @@ void tp__trust_audit_refused(tp_hooks *hooks, tp_hooks *before, const char *what
     tp__lock_release(&before->mutex);
   }
   if (is_known) return;
-  add_row(hooks, TP_ERR_USAGE, "%s: %s%scontent %.12s is not trusted, %s", before ? "lost" : "refused", what,
-          what[0] ? "; " : "", hooks->hash, hooks->directory);
+  add_audit_row(hooks, TP_ERR_USAGE, "%s: %s%scontent %.12s is not trusted, %s", before ? "lost" : "refused", what,
+                what[0] ? "; " : "", hooks->hash, hooks->directory);
 }
 
 void tp__trust_audit_code(const tp__hook *hook, const char *why) {
@@ -56,5 +56,5 @@ void tp__trust_audit_code(const tp__hook *hook, const char *why) {
   bool is_known = hook->is_refusal_noted;
   noted->is_refusal_noted = true;
   tp__lock_release(&hook->hooks->mutex);
-  if (!is_known) add_row(hook->hooks, TP_ERR_USAGE, "refused code: %s does not start: %s", hook->id, why);
+  if (!is_known) add_audit_row(hook->hooks, TP_ERR_USAGE, "refused code: %s does not start: %s", hook->id, why);
 }

@@ -53,8 +53,8 @@ typedef struct words {
   size_t count;
 } words;
 
-static void take_words(finder *f, const words *w);
-static void take_line(finder *f, const char *line);
+static void find_in_words(finder *f, const words *w);
+static void find_in_line(finder *f, const char *line);
 static bool is_assignment(const char *word);
 
 static bool is_in(const char *name, const char *list) { return tp__is_one_of(tp_text_of(name), list); }
@@ -90,7 +90,7 @@ static const char *value_in(const char *const *pairs, size_t count, const char *
   return NULL;
 }
 
-static const char *value_of(const finder *f, const char *name, size_t size) {
+static const char *variable_value(const finder *f, const char *name, size_t size) {
   const char *set = value_in(f->variables, f->variable_count, name, size);
   size_t count = 0;
   while (f->hook->environment[count]) count++;
@@ -108,7 +108,7 @@ static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) 
   if (strncmp(text, TP__SHELL_UNKNOWN, unknown_size) == 0) return unknown_size;
   if (braces && !end) return strlen(text);
   if (!braces && size == 0) return text[1] ? 2 : 1; /* $1, $@ */
-  const char *value = size > 0 ? value_of(f, name, size) : NULL, *rest = name + size;
+  const char *value = size > 0 ? variable_value(f, name, size) : NULL, *rest = name + size;
   if (value) *ret_value = tp_text_of(value);
   if (!braces) return size + 1;
   const char *other = rest + (*rest == ':') + 1;
@@ -120,7 +120,7 @@ static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) 
 static bool expand(finder *f, const char *word, char ret_text[PATH_SIZE]) {
   assert(word && f->variable_count <= VARIABLES_MAX);
   size_t used = 0;
-  const char *home = value_of(f, "HOME", 4);
+  const char *home = variable_value(f, "HOME", 4);
   f->has_unknown = false;
   if (f->is_literal) return (size_t)snprintf(ret_text, PATH_SIZE, "%s", word) < PATH_SIZE;
   if (word[0] == '~' && word[1] == '/' && home) {
@@ -156,7 +156,7 @@ static void take_shebang(finder *f, const char *path) {
   for (char *rest = line + 2, *word; w.count < WORDS_MAX && (word = strtok_r(rest, " \t", &rest));)
     w.items[w.count++] = keep(f, tp_text_of(word));
   f->is_literal = true;
-  take_words(f, &w);
+  find_in_words(f, &w);
   f->is_literal = was_literal;
   f->feeds_shell = fed_shell; /* the interpreter gets the script */
 }
@@ -303,7 +303,7 @@ static bool add_program(finder *f, const char *name) {
     return true;
   }
   size_t before = f->hook->trusted_count;
-  const char *search = value_of(f, "PATH", 4);
+  const char *search = variable_value(f, "PATH", 4);
   bool is_found = tp__trust_look_up(search, name, path, sizeof path);
   tp__trust_name by_name = {keep(f, tp_text_of(name)), search};
   if (!is_found) snprintf(path, sizeof path, "%s/%.255s", f->hooks->root, name);
@@ -314,7 +314,7 @@ static bool add_program(finder *f, const char *name) {
 
 static bool is_program(const finder *f, const char *word) {
   char path[PATH_SIZE];
-  if (!strchr(word, '/')) return tp__trust_look_up(value_of(f, "PATH", 4), word, path, sizeof path);
+  if (!strchr(word, '/')) return tp__trust_look_up(variable_value(f, "PATH", 4), word, path, sizeof path);
   if (word[0] == '/') return access(word, X_OK) == 0 && !is_folder(word);
   for (size_t i = 0; i < f->folder_count; i++) {
     snprintf(path, sizeof path, "%.2000s/%.2000s", f->folders[i], word);
@@ -360,7 +360,7 @@ static bool is_assignment(const char *word) {
 static void take_rest(finder *f, const words *w, size_t first) {
   words rest = {.count = 0};
   for (size_t i = first; i < w->count; i++) rest.items[rest.count++] = w->items[i];
-  take_words(f, &rest);
+  find_in_words(f, &rest);
 }
 
 /* ---- names that one command finds and another runs ---- */
@@ -423,7 +423,7 @@ static void take_given(finder *f, const words *w, const char *mark) {
   assert(mark[0]);
   if (w->count == 0) return;
   f->runs_names = f->runs_names || runs_given(w, mark);
-  take_words(f, w);
+  find_in_words(f, w);
 }
 
 /* Patterns of what is below a folder, since a later file of it must not run, either. A name is a pattern, too: where it
@@ -507,13 +507,13 @@ static void take_parallel(finder *f, const words *w) {
       if (run.count == 0 && strpbrk(word, " \t")) {
         given inner = {.mark = "{}"};
         f->runs_names = f->runs_names || !tp__shell_line_each(tp_text_of(word), look_for_given, &inner) || inner.is_run;
-        take_line(f, word);
+        find_in_line(f, word);
       }
       run.items[run.count++] = word;
     }
   }
   bool has_command = run.count > 0;
-  for (size_t i = 0; !has_command && i < f->source_count; i++) take_line(f, f->sources[i]);
+  for (size_t i = 0; !has_command && i < f->source_count; i++) find_in_line(f, f->sources[i]);
   f->feeds_shell = f->feeds_shell || !has_command;
   if (has_command && !has_mark && run.count < WORDS_MAX) run.items[run.count++] = "{}";
   if (has_command) take_given(f, &run, "{}");
@@ -561,9 +561,9 @@ static void take_wrapped(finder *f, const words *w, const char *wrapper) {
     bool has_next = i + 1 < w->count, is_env = strcmp(wrapper, "env") == 0;
     if (is_env && strncmp(word, "--chdir=", 8) == 0) go_to(f, word + 8);
     else if (is_env && has_next && is_in(word, "-C --chdir")) go_to(f, w->items[++i]);
-    else if (is_env && strncmp(word, "--split-string=", 15) == 0) take_line(f, word + 15);
-    else if (is_env && strncmp(word, "-S", 2) == 0 && word[2]) take_line(f, word + 2);
-    else if (strpbrk(word, " \t")) take_line(f, word);
+    else if (is_env && strncmp(word, "--split-string=", 15) == 0) find_in_line(f, word + 15);
+    else if (is_env && strncmp(word, "-S", 2) == 0 && word[2]) find_in_line(f, word + 2);
+    else if (strpbrk(word, " \t")) find_in_line(f, word);
     else if (is_assignment(word)) set_variable(f, word);
     else if (word[0] != '-' && expand(f, word, text) && (is_program(f, text) || is_known(base_of(text)))) {
       take_rest(f, w, i);
@@ -582,7 +582,7 @@ static void take_shell(finder *f, const words *w) {
     is_line = is_line || (is_option && word[0] == '-' && word[1] != '-' && strchr(word, 'c'));
     if (is_option && tp__shell_option_has_value(tp_text_of(word))) i++;
     else if (!is_option && word[0] != '-') {
-      if (is_line && !is_printed(f, word)) take_line(f, word);
+      if (is_line && !is_printed(f, word)) find_in_line(f, word);
       if (!is_line) take_file(f, word, TP__TRUST_SCRIPT);
       take_arguments(f, w, i + 1, TP__TRUST_ARGUMENT); /* the line may run them: "$1" */
       return;
@@ -696,7 +696,7 @@ static bool take_built_in(finder *f, const words *w) {
     if (w->count > 1) take_file(f, w->items[1], TP__TRUST_SCRIPT);
   } else if (is_in(name, "eval trap")) {
     for (size_t i = 1; i < w->count; i++)
-      if (!is_printed(f, w->items[i])) take_line(f, w->items[i]);
+      if (!is_printed(f, w->items[i])) find_in_line(f, w->items[i]);
   } else if (is_in(name, "for select")) {
     take_arguments(f, w, 3, TP__TRUST_ARGUMENT);
     for (size_t i = 3; i < w->count; i++) f->reads_names = f->reads_names || strstr(w->items[i], TP__SHELL_UNKNOWN);
@@ -708,7 +708,7 @@ static bool take_built_in(finder *f, const words *w) {
   return true;
 }
 
-static void take_words(finder *f, const words *w) {
+static void find_in_words(finder *f, const words *w) {
   char program[PATH_SIZE];
   size_t first = 0;
   words rest = {.count = 0};
@@ -745,10 +745,10 @@ static void take_command(void *ctx, const tp__shell_command *command) {
     else w.items[w.count++] = word;
     if (is_output) f->pending_count = pending;
   }
-  take_words(f, &w);
+  find_in_words(f, &w);
 }
 
-static void take_line(finder *f, const char *line) {
+static void find_in_line(finder *f, const char *line) {
   if (f->status != TP_OK) return;
   if (f->depth >= DEPTH_MAX) {
     refuse_long(f, "lines in lines");
@@ -766,9 +766,9 @@ tp_status tp__trust_find(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
   finder f = {.hooks = hooks, .hook = hook, .fault = fault, .is_literal = true};
   words w = {.count = 0};
   f.folders[f.folder_count++] = hooks->root;
-  assert(value_of(&f, "PATH", 4));
+  assert(variable_value(&f, "PATH", 4));
   for (size_t i = 0; i < hook->argument_count && w.count < WORDS_MAX; i++) w.items[w.count++] = hook->arguments[i];
-  take_words(&f, &w);
+  find_in_words(&f, &w);
   size_t count = f.feeds_shell || f.may_feed_shell ? f.pending_count : 0;
   for (size_t i = 0; i < count && f.status == TP_OK; i++)
     add_path(&f, f.pending[i], f.feeds_shell ? TP__TRUST_SCRIPT : TP__TRUST_ARGUMENT);

@@ -72,7 +72,7 @@ static bool join(char ret_path[PATH_SIZE], const char *folder, tp_text rest) {
 }
 
 /* A file that is loaded: looked at in turn, and listed when it lies elsewhere. @return whether it is one. */
-static bool take(loads *l, const char *path) {
+static bool take_loaded_file(loads *l, const char *path) {
   char *real = is_file(path) ? realpath(path, NULL) : NULL;
   bool is_one = real && strlen(real) < sizeof l->read[0];
   for (size_t i = 0; is_one && i < l->read_count; i++)
@@ -94,7 +94,7 @@ static bool take(loads *l, const char *path) {
 
 /* ---- lines ---- */
 
-static tp_text trimmed(tp_text line) {
+static tp_text trim_line(tp_text line) {
   while (line.size > 0 && isspace((unsigned char)line.data[0])) line.data++, line.size--;
   while (line.size > 0 && isspace((unsigned char)line.data[line.size - 1])) line.size--;
   return line;
@@ -102,7 +102,7 @@ static tp_text trimmed(tp_text line) {
 
 static bool has(tp_text line, const char *word) { return memmem(line.data, line.size, word, strlen(word)) != NULL; }
 
-static size_t count_of(tp_text line, const char *word) {
+static size_t count_word(tp_text line, const char *word) {
   size_t count = 0, size = strlen(word);
   for (const char *at = line.data, *end = line.data + line.size;
        (at = memmem(at, (size_t)(end - at), word, size)) != NULL; at += size)
@@ -139,7 +139,7 @@ static tp_text assigned(tp_text line) {
   static const char *const words[] = {"const ", "let ", "var ", "export ", "local ", "readonly "};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (tp__begins(line, words[i]))
-      line = trimmed((tp_text){line.data + strlen(words[i]), line.size - strlen(words[i])});
+      line = trim_line((tp_text){line.data + strlen(words[i]), line.size - strlen(words[i])});
   size_t size = 0;
   while (size < line.size && is_word_byte(line.data[size])) size++;
   size_t at = size;
@@ -168,7 +168,7 @@ static bool path_of_line(const loads *l, tp_text line, const char *own, const ch
   tp_text piece, rest = line;
   const char *variable = path_named_in(l, line);
   bool is_own = has(line, own);
-  size_t ups = count_of(line, "dirname(") + count_of(line, ".parent") - count_of(line, ".parents[");
+  size_t ups = count_word(line, "dirname(") + count_word(line, ".parent") - count_word(line, ".parents[");
   const char *parents = memmem(line.data, line.size, ".parents[", 9);
   if (parents && parents + 9 < line.data + line.size && isdigit((unsigned char)parents[9]))
     ups += (size_t)(parents[9] - '0') + 1;
@@ -206,7 +206,7 @@ static bool take_dotted(loads *l, const char *folder, tp_text name) {
     size += strcspn(path + size, "/");
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
       snprintf(whole, sizeof whole, "%.*s%s", (int)size, path, ends[i]);
-      is_found = take(l, whole) || is_found;
+      is_found = take_loaded_file(l, whole) || is_found;
     }
   } while (path[size++]);
   return is_found;
@@ -220,7 +220,7 @@ static void take_module(loads *l, tp_text name) {
 }
 
 static tp_text next_name(tp_text *rest) {
-  *rest = trimmed(*rest);
+  *rest = trim_line(*rest);
   while (rest->size > 0 && strchr(",( ", rest->data[0])) rest->data++, rest->size--;
   size_t size = 0;
   while (size < rest->size && (is_word_byte(rest->data[size]) || rest->data[size] == '.')) size++;
@@ -235,7 +235,7 @@ static void take_from(loads *l, tp_text rest) {
   char folder[PATH_SIZE], dotted[PATH_SIZE];
   const char *import = memmem(rest.data, rest.size, " import ", 8);
   if (!import) return;
-  tp_text module = trimmed((tp_text){rest.data, (size_t)(import - rest.data)});
+  tp_text module = trim_line((tp_text){rest.data, (size_t)(import - rest.data)});
   tp_text names = {import + 8, (size_t)(rest.data + rest.size - import - 8)};
   size_t dots = 0;
   while (dots < module.size && module.data[dots] == '.') dots++;
@@ -265,7 +265,7 @@ static void take_python(loads *l, tp_text line, const char *file) {
   if (has(line, "import_module(") && next_quoted(rest, &quoted, &rest)) take_module(l, quoted);
   if ((has(line, "run_path(") || has(line, "spec_from_file_location(") || has(line, "exec(")) &&
       path_of_line(l, line, "__file__", file, path))
-    (void)take(l, path);
+    (void)take_loaded_file(l, path);
   if (tp__begins(line, "from ")) take_from(l, (tp_text){line.data + 5, line.size - 5});
   if (!tp__begins(line, "import ")) return;
   for (rest = (tp_text){line.data + 7, line.size - 7}; rest.size > 0;) {
@@ -281,7 +281,7 @@ static void take_with_endings(loads *l, const char *path) {
   char whole[PATH_SIZE + 16];
   for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
     snprintf(whole, sizeof whole, "%s%s", path, ends[i]);
-    if (take(l, whole)) return;
+    if (take_loaded_file(l, whole)) return;
   }
 }
 
@@ -294,7 +294,7 @@ static void take_package(loads *l, tp_text name) {
   snprintf(folder, sizeof folder, "%s", l->folder);
   while (folder[0]) {
     snprintf(path, sizeof path, "%s/node_modules/%.*s/package.json", folder, size, name.data);
-    if (take(l, path)) return;
+    if (take_loaded_file(l, path)) return;
     go_up(folder);
   }
 }
@@ -406,7 +406,7 @@ static void take_shell_assignment(loads *l, tp_text line) {
   char *inner = strstr(word, "$(cd ");
   if (inner == word) {
     char made[PATH_SIZE];
-    (void)read_word(trimmed(tp_text_of(word + 5)), made);
+    (void)read_word(trim_line(tp_text_of(word + 5)), made);
     snprintf(word, sizeof word, "%s", made);
   }
   size_t count = word[0] && (strchr(word, '/') || word[0] == '$') ? places_of(l, word, places) : 0;
@@ -426,10 +426,10 @@ static void take_shell(loads *l, tp_text line) {
     for (size_t i = 0; may_begin && i < sizeof words / sizeof words[0]; i++) {
       tp_text rest = {line.data + at, line.size - at};
       if (!tp__begins(rest, words[i])) continue;
-      rest = trimmed((tp_text){rest.data + strlen(words[i]), rest.size - strlen(words[i])});
+      rest = trim_line((tp_text){rest.data + strlen(words[i]), rest.size - strlen(words[i])});
       (void)read_word(rest, word);
       size_t count = strchr(word, '/') || strchr(word, '.') || word[0] == '$' ? places_of(l, word, places) : 0;
-      for (size_t p = 0; p < count && !take(l, places[p]); p++) continue;
+      for (size_t p = 0; p < count && !take_loaded_file(l, places[p]); p++) continue;
     }
   }
 }
@@ -454,7 +454,7 @@ static void take_lines(loads *l, tp_text text, language in, const char *file) {
   assert(in != NO_LANGUAGE);
   while (text.size > 0 && l->status == TP_OK) {
     const char *end = memchr(text.data, '\n', text.size);
-    tp_text line = trimmed((tp_text){text.data, end ? (size_t)(end - text.data) : text.size});
+    tp_text line = trim_line((tp_text){text.data, end ? (size_t)(end - text.data) : text.size});
     text = end ? (tp_text){end + 1, (size_t)(text.data + text.size - end - 1)} : (tp_text){NULL, 0};
     if (line.size == 0 || line.data[0] == '#') continue;
     if (in == PYTHON) take_python(l, line, file);

@@ -74,7 +74,7 @@ static bool read_interpreter(tp_text text, bool *ret_python) {
   return false;
 }
 
-static const tp__trust_file *find(const tp__hook *hook, const struct stat *found) {
+static const tp__trust_file *find_trusted(const tp__hook *hook, const struct stat *found) {
   for (size_t i = 0; i < hook->trusted_count; i++) {
     const tp__trust_file *file = hook->trusted[i];
     if (file->is_there && !file->name && tp__hook_same_file(&file->stat, found)) return file;
@@ -116,7 +116,7 @@ int tp__trust_copy(const tp__hook *hook, tp__trust_start *start) {
   int fd = tp__file_open(AT_FDCWD, path, &found), result = 0;
   if (fd < 0) return 0;
   if (found.st_size <= COPY_BYTES_MAX && tp__file_read_open(fd, COPY_BYTES_MAX, &bytes) == 0) {
-    const tp__trust_file *file = find(hook, &found);
+    const tp__trust_file *file = find_trusted(hook, &found);
     tp_text text = tp__bytes_text(&bytes);
     bool of_python = is_python(base_of(hook->arguments[0]));
     bool is_known = index > 0 || read_interpreter(text, &of_python);

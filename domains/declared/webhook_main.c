@@ -12,7 +12,7 @@
 #include "domains/declared/webhook.h"
 #include "support/secrets.h"
 
-static int refuse(int status, const char *what, const char *why) {
+static int refuse_webhook(int status, const char *what, const char *why) {
   fprintf(stderr, "%s%s%s\n", what, why ? ": " : "", why ? why : "");
   return status;
 }
@@ -24,7 +24,7 @@ static bool read_input(tp__bytes *b) {
 }
 
 /* Anything but the size ends the transfer. */
-static size_t on_body(char *data, size_t one, size_t size, void *ctx) {
+static size_t collect_body(char *data, size_t one, size_t size, void *ctx) {
   tp__bytes *b = ctx;
   (void)one;
   if (b->size + size <= TP__WEBHOOK_ANSWER_MAX) tp__bytes_put(b, data, size);
@@ -40,7 +40,7 @@ static bool is_host(CURLU *url, const char *host) {
   return is_same;
 }
 
-static struct curl_slist *read_headers(void) {
+static struct curl_slist *read_header_lines(void) {
   struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
   headers = curl_slist_append(headers, "Expect:");
   for (int i = 0; i < TP__WEBHOOK_HEADERS_MAX; i++) {
@@ -63,12 +63,12 @@ static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, cons
   curl_easy_setopt(easy, CURLOPT_POST, 1L);
   curl_easy_setopt(easy, CURLOPT_POSTFIELDS, input->data ? input->data : "");
   curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)input->size);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, collect_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
 }
 
 /* Of a redirect its host and path are shown: the endpoint may have put anything into the rest. */
-static int refuse_status(CURL *easy, long status) {
+static int refuse_http_status(CURL *easy, long status) {
   char what[64];
   char *to = NULL;
   tp__bytes shown = {0};
@@ -77,23 +77,23 @@ static int refuse_status(CURL *easy, long status) {
   place.size = tp__url_place_size(place);
   tp__put_without(&shown, place, NULL);
   snprintf(what, sizeof what, to ? "HTTP status %ld, to" : "HTTP status %ld", status);
-  int exit_status = refuse(TP__WEBHOOK_UNANSWERED, what, to ? tp__bytes_string(&shown) : NULL);
+  int exit_status = refuse_webhook(TP__WEBHOOK_UNANSWERED, what, to ? tp__bytes_string(&shown) : NULL);
   tp__bytes_fini(&shown);
   return exit_status;
 }
 
-static int judge(CURL *easy, CURLcode code, const tp__bytes *answer) {
+static int judge_transfer(CURL *easy, CURLcode code, const tp__bytes *answer) {
   long status = 0;
   curl_off_t connected_us = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
-  if (code == CURLE_WRITE_ERROR) return refuse(TP__WEBHOOK_UNANSWERED, "the answer is longer than 1 MiB", NULL);
+  if (code == CURLE_WRITE_ERROR) return refuse_webhook(TP__WEBHOOK_UNANSWERED, "the answer is longer than 1 MiB", NULL);
   if (code != CURLE_OK && connected_us == 0)
-    return refuse(TP__WEBHOOK_UNREACHABLE, "no connection", curl_easy_strerror(code));
-  if (code != CURLE_OK) return refuse(TP__WEBHOOK_UNANSWERED, "no whole answer", curl_easy_strerror(code));
-  if (status < 200 || status > 299) return refuse_status(easy, status);
+    return refuse_webhook(TP__WEBHOOK_UNREACHABLE, "no connection", curl_easy_strerror(code));
+  if (code != CURLE_OK) return refuse_webhook(TP__WEBHOOK_UNANSWERED, "no whole answer", curl_easy_strerror(code));
+  if (status < 200 || status > 299) return refuse_http_status(easy, status);
   if (fwrite(answer->data, 1, answer->size, stdout) != answer->size || fflush(stdout) != 0)
-    return refuse(TP__WEBHOOK_UNANSWERED, "the answer could not be written", NULL);
+    return refuse_webhook(TP__WEBHOOK_UNANSWERED, "the answer could not be written", NULL);
   return 0;
 }
 
@@ -101,15 +101,15 @@ static int post(const char *host, const char *text) {
   tp__bytes input = {0}, answer = {0};
   CURL *easy = curl_easy_init();
   CURLU *url = curl_url();
-  struct curl_slist *headers = read_headers();
+  struct curl_slist *headers = read_header_lines();
   int status;
   if (!easy || !url || !headers || !read_input(&input)) {
-    status = refuse(TP__WEBHOOK_UNANSWERED, "no memory for the request", NULL);
+    status = refuse_webhook(TP__WEBHOOK_UNANSWERED, "no memory for the request", NULL);
   } else if (curl_url_set(url, CURLUPART_URL, text, 0) != CURLUE_OK || !is_host(url, host)) {
-    status = refuse(TP__WEBHOOK_UNREACHABLE, "the URL is not of the host that was allowed", host);
+    status = refuse_webhook(TP__WEBHOOK_UNREACHABLE, "the URL is not of the host that was allowed", host);
   } else {
     set_options(easy, url, headers, &input, &answer);
-    status = judge(easy, curl_easy_perform(easy), &answer);
+    status = judge_transfer(easy, curl_easy_perform(easy), &answer);
   }
   curl_slist_free_all(headers);
   curl_easy_cleanup(easy);
@@ -121,9 +121,9 @@ static int post(const char *host, const char *text) {
 
 int main(int argc, char **argv) {
   const char *url = getenv(TP__WEBHOOK_URL);
-  if (argc != 2 || !url) return refuse(2, "usage: " TP__WEBHOOK_URL "=URL turnphase-webhook HOST", NULL);
+  if (argc != 2 || !url) return refuse_webhook(2, "usage: " TP__WEBHOOK_URL "=URL turnphase-webhook HOST", NULL);
   if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-    return refuse(TP__WEBHOOK_UNREACHABLE, "libcurl cannot be used", NULL);
+    return refuse_webhook(TP__WEBHOOK_UNREACHABLE, "libcurl cannot be used", NULL);
   int status = post(argv[1], url);
   curl_global_cleanup();
   return status;

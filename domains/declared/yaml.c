@@ -34,11 +34,11 @@ struct reader {
 
 /* ---- refusing ---- */
 
-static tp_status refuse(struct reader *reader, tp__place place, const char *what) {
+static tp_status refuse_yaml(struct reader *reader, tp__place place, const char *what) {
   return tp__refuse_at(reader->fault, TP_ERR_MALFORMED, reader->name, place, "not YAML as it is read here: %s", what);
 }
 
-static tp_status refuse_memory(struct reader *reader) {
+static tp_status refuse_yaml_memory(struct reader *reader) {
   return tp__refuse(reader->fault, TP_ERR_NO_MEMORY, reader->name, "no memory to decode YAML");
 }
 
@@ -48,7 +48,7 @@ static tp__place place_of_mark(yaml_mark_t mark) {
 
 static tp_status refuse_syntax(struct reader *reader) {
   const yaml_parser_t *parser = &reader->parser;
-  if (parser->error == YAML_MEMORY_ERROR) return refuse_memory(reader);
+  if (parser->error == YAML_MEMORY_ERROR) return refuse_yaml_memory(reader);
   tp__place place = place_of_mark(parser->problem_mark), begin = place_of_mark(parser->context_mark);
   const char *problem = parser->problem ? parser->problem : "the syntax is wrong";
   if (!parser->context || (begin.line == place.line && begin.column == place.column)) {
@@ -83,7 +83,7 @@ static tp_status add_item(struct reader *reader, tp__yaml_item item) {
   }
   void *array = yaml->items;
   if (!tp__grow(yaml->allocator, &array, &yaml->items_capacity, yaml->count + 1, sizeof item)) {
-    return refuse_memory(reader);
+    return refuse_yaml_memory(reader);
   }
   yaml->items = array;
   item.end = (uint32_t)yaml->count + 1;
@@ -94,7 +94,8 @@ static tp_status add_item(struct reader *reader, tp__yaml_item item) {
 static tp_status add_text(struct reader *reader, tp__yaml_item item, const char *text, size_t size) {
   tp__yaml *yaml = reader->yaml;
   void *array = yaml->text;
-  if (!tp__grow(yaml->allocator, &array, &yaml->text_capacity, yaml->text_size + size, 1)) return refuse_memory(reader);
+  if (!tp__grow(yaml->allocator, &array, &yaml->text_capacity, yaml->text_size + size, 1))
+    return refuse_yaml_memory(reader);
   yaml->text = array;
   if (size > 0) memcpy(yaml->text + yaml->text_size, text, size);
   item.kind = TP_VALUE_TEXT;
@@ -117,7 +118,7 @@ static bool begin_item(struct reader *reader) {
 /* ---- events ---- */
 
 static tp_status open_container(struct reader *reader, tp_value_kind kind, tp__place place) {
-  if (begin_item(reader)) return refuse(reader, place, "a key must be a scalar, not a list or a map");
+  if (begin_item(reader)) return refuse_yaml(reader, place, "a key must be a scalar, not a list or a map");
   if (reader->depth == TP__YAML_DEPTH_MAX) {
     return tp__refuse_at(reader->fault, TP_ERR_TOO_DEEP, reader->name, place, "YAML is nested deeper than %d levels",
                          TP__YAML_DEPTH_MAX);
@@ -135,10 +136,10 @@ static void close_container(struct reader *reader) {
   reader->yaml->items[top->item].end = (uint32_t)reader->yaml->count;
 }
 
-static tp_status read_key(struct reader *reader, tp__yaml_item item, bool is_bare, const char *text, size_t size) {
-  if (is_bare && size == 0) return refuse(reader, item.place, "a key is missing before ':'");
+static tp_status read_map_key(struct reader *reader, tp__yaml_item item, bool is_bare, const char *text, size_t size) {
+  if (is_bare && size == 0) return refuse_yaml(reader, item.place, "a key is missing before ':'");
   if (is_bare && tp__is_word((tp_text){text, size}, "<<")) {
-    return refuse(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
+    return refuse_yaml(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
   }
   return add_text(reader, item, text, size);
 }
@@ -148,25 +149,25 @@ static tp_status read_scalar(struct reader *reader, const yaml_event_t *event, t
   const char *text = (const char *)event->data.scalar.value;
   size_t size = event->data.scalar.length;
   bool is_bare = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-  if (begin_item(reader)) return read_key(reader, item, is_bare, text, size);
+  if (begin_item(reader)) return read_map_key(reader, item, is_bare, text, size);
   if (!is_bare) return add_text(reader, item, text, size);
   tp_status status = tp__yaml_resolve(text, size, &item);
-  if (status == TP_ERR_NO_MEMORY) return refuse_memory(reader);
-  if (status != TP_OK) return refuse(reader, place, "a number is out of range: in quotes it would be text");
+  if (status == TP_ERR_NO_MEMORY) return refuse_yaml_memory(reader);
+  if (status != TP_OK) return refuse_yaml(reader, place, "a number is out of range: in quotes it would be text");
   return item.kind == TP_VALUE_TEXT ? add_text(reader, item, text, size) : add_item(reader, item);
 }
 
 static tp_status begin_document(struct reader *reader, const yaml_version_directive_t *version, tp__place place) {
-  if (reader->has_document) return refuse(reader, place, "a second document begins, and only one is read");
+  if (reader->has_document) return refuse_yaml(reader, place, "a second document begins, and only one is read");
   reader->has_document = true;
   if (!version || (version->major == 1 && version->minor == 2)) return TP_OK;
-  return refuse(reader, place, "only YAML 1.2 is read: take the %YAML line away");
+  return refuse_yaml(reader, place, "only YAML 1.2 is read: take the %YAML line away");
 }
 
 static tp_status refuse_extras(struct reader *reader, const yaml_char_t *anchor, const yaml_char_t *tag,
                                tp__place place) {
-  if (anchor) return refuse(reader, place, "anchors ('&') are not supported");
-  if (tag) return refuse(reader, place, "tags ('!') are not supported");
+  if (anchor) return refuse_yaml(reader, place, "anchors ('&') are not supported");
+  if (tag) return refuse_yaml(reader, place, "tags ('!') are not supported");
   return TP_OK;
 }
 
@@ -177,7 +178,7 @@ static tp_status read_event(struct reader *reader, const yaml_event_t *event) {
     case YAML_DOCUMENT_START_EVENT:
       return begin_document(reader, event->data.document_start.version_directive, place);
     case YAML_ALIAS_EVENT:
-      return refuse(reader, place, "aliases ('*') are not supported");
+      return refuse_yaml(reader, place, "aliases ('*') are not supported");
     case YAML_SEQUENCE_START_EVENT:
       status = refuse_extras(reader, event->data.sequence_start.anchor, event->data.sequence_start.tag, place);
       return status != TP_OK ? status : open_container(reader, TP_VALUE_ARRAY, place);
@@ -207,7 +208,7 @@ static tp_status read_events(struct reader *reader) {
     yaml_event_delete(&event);
     if (status != TP_OK) return status;
   }
-  if (!reader->has_document) return refuse(reader, (tp__place){1, 1}, "there is no document");
+  if (!reader->has_document) return refuse_yaml(reader, (tp__place){1, 1}, "there is no document");
   return TP_OK;
 }
 
@@ -254,7 +255,7 @@ static tp_status check_maps(struct reader *reader) {
   }
   if (count_max < 2) return TP_OK;
   struct key *keys = yaml->allocator->alloc(yaml->allocator->ctx, count_max * sizeof *keys);
-  if (!keys) return refuse_memory(reader);
+  if (!keys) return refuse_yaml_memory(reader);
   tp_status status = TP_OK;
   for (uint32_t i = 0; i < yaml->count && status == TP_OK; i++) {
     if (yaml->items[i].kind == TP_VALUE_MAP) status = check_map(reader, i, keys);
@@ -283,16 +284,16 @@ static tp_status check_text(struct reader *reader, tp_text text) {
   }
   for (size_t i = 0; i < text.size; i++) {
     if (!is_excluded((const unsigned char *)text.data + i, text.size - i)) continue;
-    return refuse(reader, tp__place_of(text, i),
-                  "a control character or one that may break lines: write it as an escape in double quotes");
+    return refuse_yaml(reader, tp__place_of(text, i),
+                       "a control character or one that may break lines: write it as an escape in double quotes");
   }
   return TP_OK;
 }
 
-static tp_status read_text(struct reader *reader, tp_text text) {
+static tp_status read_yaml_text(struct reader *reader, tp_text text) {
   tp_status status = check_text(reader, text);
   if (status != TP_OK) return status;
-  if (!yaml_parser_initialize(&reader->parser)) return refuse_memory(reader);
+  if (!yaml_parser_initialize(&reader->parser)) return refuse_yaml_memory(reader);
   yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&reader->parser, (const unsigned char *)(text.size > 0 ? text.data : ""), text.size);
   status = read_events(reader);
@@ -314,7 +315,7 @@ tp_status tp__yaml_read(tp_text text, const char *name, const tp_allocator *allo
   }
   tp__yaml yaml = {.allocator = allocator};
   struct reader reader = {.yaml = &yaml, .name = name, .fault = fault};
-  tp_status status = read_text(&reader, without_byte_order_mark(text));
+  tp_status status = read_yaml_text(&reader, without_byte_order_mark(text));
   if (status == TP_OK) {
     TP__CHECK(yaml_check(&yaml));
     *ret_yaml = yaml;
