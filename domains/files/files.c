@@ -48,7 +48,7 @@ static int32_t is_write(void *ctx, const tp_match_view *view) {
 
 /* ---- registration ---- */
 
-static void unref(void *ctx) {
+static void unref_files(void *ctx) {
   domain *d = ctx;
   if (!tp__references_unref(&d->refs)) return;
   tp__files_tools_fini(&d->files);
@@ -56,11 +56,11 @@ static void unref(void *ctx) {
   free(d);
 }
 
-static tp_status add_handler(tp_edit *edit, domain *d, const tp_handler *row, tp_fault *fault) {
+static tp_status add_files_handler(tp_edit *edit, domain *d, const tp_handler *row, tp_fault *fault) {
   tp_handler handler = *row;
   handler.struct_size = sizeof handler;
   handler.ctx = d;
-  handler.destroy = unref;
+  handler.destroy = unref_files;
   handler.phase_count = 1;
   handler.contract_version = 1;
   handler.placement = TP_PLACEMENT_INLINE;
@@ -75,13 +75,13 @@ static tp_status add_tools(tp_edit *edit, domain *d, tp_fault *fault) {
   const tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = "files.tool_bundle", .handler = "files.tool_bundle", .phase = phase};
   tp_status status =
-      add_handler(edit, d,
-                  &(tp_handler){.id = "files.tool_bundle",
-                                .summary = "contributes the tools that list, read, search and write files",
-                                .run = emit_tools,
-                                .phases = &phase,
-                                .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE},
-                  fault);
+      add_files_handler(edit, d,
+                        &(tp_handler){.id = "files.tool_bundle",
+                                      .summary = "contributes the tools that list, read, search and write files",
+                                      .run = emit_tools,
+                                      .phases = &phase,
+                                      .capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE},
+                        fault);
   return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
 }
 
@@ -99,17 +99,17 @@ static tp_status add_guard(tp_edit *edit, domain *d, tp_fault *fault) {
                                         .phase = phase,
                                         .failure = TP_FAILURE_REQUIRED,
                                         .match = &match};
-  tp_status status = add_handler(edit, d,
-                                 &(tp_handler){.id = "files.write_guard",
-                                               .summary = "asks before a file is written",
-                                               .run = ask_to_write,
-                                               .phases = &phase,
-                                               .capabilities = TP_CAPABILITY_DECIDE},
-                                 fault);
+  tp_status status = add_files_handler(edit, d,
+                                       &(tp_handler){.id = "files.write_guard",
+                                                     .summary = "asks before a file is written",
+                                                     .run = ask_to_write,
+                                                     .phases = &phase,
+                                                     .capabilities = TP_CAPABILITY_DECIDE},
+                                       fault);
   return status == TP_OK ? tp_edit_add_subscription(edit, &subscription, fault) : status;
 }
 
-static tp_status read_options(const tp_files_options *theirs, tp_files_options *ours, tp_fault *fault) {
+static tp_status read_files_options(const tp_files_options *theirs, tp_files_options *ours, tp_fault *fault) {
   tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_files_options", fault);
   if (status != TP_OK) return status;
   if (!ours->root || !ours->root[0])
@@ -153,18 +153,18 @@ static tp_status domain_new(const tp_files_options *options, domain **ret_domain
   d->files.read_bytes_max = options->read_bytes_max;
   status = tp__files_tools_init(&d->files);
   if (status == TP_OK) *ret_domain = d;
-  else unref(d);
+  else unref_files(d);
   return status == TP_OK ? TP_OK : tp__refuse(fault, status, NULL, "no memory for the tools of files");
 }
 
 tp_status tp_files_register(tp_edit *edit, const tp_files_options *options, tp_fault *fault) {
   tp_files_options ours;
   domain *d = NULL;
-  tp_status status = read_options(options, &ours, fault);
+  tp_status status = read_files_options(options, &ours, fault);
   if (status == TP_OK) status = domain_new(&ours, &d, fault);
   if (status != TP_OK) return status;
   status = add_tools(edit, d, fault);
   if (status == TP_OK && ours.writes == TP_FILES_WRITES_ASK) status = add_guard(edit, d, fault);
-  unref(d);
+  unref_files(d);
   return status;
 }

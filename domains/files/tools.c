@@ -28,7 +28,7 @@ enum {
 
 /* A name of a file as one line: a control byte is a question mark, a byte that is not UTF-8 U+FFFD.
  * @return whether the name is shown as it is, so that it can be given as a path. */
-static bool add_name(tp__bytes *t, const char *name) {
+static bool add_shown_name(tp__bytes *t, const char *name) {
   size_t begin = t->size;
   bool is_same = tp__bytes_put_utf8(t, tp_text_of(name)) == 0;
   for (size_t i = begin; i < t->size; i++) {
@@ -40,14 +40,14 @@ static bool add_name(tp__bytes *t, const char *name) {
 }
 
 /* Answers with the text, and frees it. */
-static tp_answer answer(tp_tool_run *run, tp__bytes *t) {
+static tp_answer answer_with_text(tp_tool_run *run, tp__bytes *t) {
   tp_answer given = t->failed ? tp_tool_error(run, tp_text_of("There is no memory for the answer."))
                               : tp_tool_ok(run, tp__bytes_text(t));
   tp__bytes_fini(t);
   return given;
 }
 
-static tp_answer refuse(tp_tool_run *run, const char *path, const char *why) {
+static tp_answer refuse_path(tp_tool_run *run, const char *path, const char *why) {
   char words[TP__FILES_PATH_MAX + 256];
   int size = snprintf(words, sizeof words, "%s: %s", path, why);
   return tp_tool_error(run, (tp_text){words, size < (int)sizeof words ? (size_t)size : sizeof words - 1});
@@ -126,9 +126,9 @@ static int open_names(int root, const char *path, char ***ret_names, size_t *ret
   return error;
 }
 
-static void add_entry(tp__bytes *t, int directory, const char *name) {
+static void add_directory_entry(tp__bytes *t, int directory, const char *name) {
   struct stat found;
-  bool is_same = add_name(t, name);
+  bool is_same = add_shown_name(t, name);
   if (fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) != 0) tp__bytes_put(t, "  (gone)", 8);
   else if (S_ISDIR(found.st_mode)) tp__bytes_put(t, "/", 1);
   else if (S_ISLNK(found.st_mode)) tp__bytes_put(t, "  (symbolic link)", 17);
@@ -145,22 +145,22 @@ static tp_answer files_list(void *ctx, tp_tool_run *run) {
   size_t count;
   if (!take_path(run, path, &given)) return given;
   int error = open_names(files->root, path, &names, &count, ENTRIES_MAX + 1);
-  if (error) return refuse(run, path, words_for(error));
+  if (error) return refuse_path(run, path, words_for(error));
   int directory = tp__files_open(files->root, path, O_PATH | O_DIRECTORY);
   tp__bytes t = {0};
-  for (size_t i = 0; i < count && i < ENTRIES_MAX; i++) add_entry(&t, directory, names[i]);
+  for (size_t i = 0; i < count && i < ENTRIES_MAX; i++) add_directory_entry(&t, directory, names[i]);
   if (count > ENTRIES_MAX)
     tp__bytes_printf(&t, "There are more than %d entries; these are some of them.\n", ENTRIES_MAX);
   if (count == 0) tp__bytes_printf(&t, "%s is empty.", path);
   if (directory >= 0) close(directory);
   free_names(names, count);
-  return answer(run, &t);
+  return answer_with_text(run, &t);
 }
 
 /* ---- files_read ---- */
 
 /* Reads a file of at most FILE_BYTES_MAX. @return 0 or a negative errno; -EFBIG. */
-static int read_file(int root, const char *path, tp__bytes *t) {
+static int read_file_at(int root, const char *path, tp__bytes *t) {
   int fd = tp__files_open_to_read(root, path);
   if (fd < 0) return fd;
   int error = tp__file_read_open(fd, FILE_BYTES_MAX, t);
@@ -206,18 +206,19 @@ static tp_answer files_read(void *ctx, tp_tool_run *run) {
   tp_answer given;
   tp__bytes whole = {0}, shown = {0};
   if (!take_path(run, path, &given)) return given;
-  int error = read_file(files->root, path, &whole);
+  int error = read_file_at(files->root, path, &whole);
   if (error || !is_text(&whole)) {
     tp__bytes_fini(&whole);
-    return refuse(run, path,
-                  error == -EFBIG ? "the file is larger than 1 MiB; these tools do not read it."
-                  : error         ? words_for(error)
-                          : "that is no text in UTF-8; this tool reads only text; files_search shows lines of it.");
+    return refuse_path(run, path,
+                       error == -EFBIG ? "the file is larger than 1 MiB; these tools do not read it."
+                       : error
+                           ? words_for(error)
+                           : "that is no text in UTF-8; this tool reads only text; files_search shows lines of it.");
   }
   add_lines(&shown, &whole, tp_value_int(tp_value_get(arguments, "first_line"), 1),
             tp_value_int(tp_value_get(arguments, "lines"), FILE_BYTES_MAX), files->read_bytes_max);
   tp__bytes_fini(&whole);
-  return answer(run, &shown);
+  return answer_with_text(run, &shown);
 }
 
 /* ---- files_search ---- */
@@ -232,7 +233,7 @@ typedef struct search {
   bool stopped;
 } search;
 
-static bool goes_on(search *s) {
+static bool search_goes_on(search *s) {
   bool limit = s->matches >= MATCHES_MAX || s->looked_at >= SEARCHED_MAX;
   s->stopped = s->stopped || limit || tp_tool_run_cancelled(s->run);
   return !s->stopped;
@@ -251,7 +252,7 @@ static void add_match(search *s, const char *path, size_t line, const char *at, 
   if (size && at[size - 1] == '\n') size--;
   bool cut = size > SHOWN_BYTES_MAX;
   if (cut) size = cut_of((tp_text){at, size});
-  (void)add_name(&s->found, path);
+  (void)add_shown_name(&s->found, path);
   tp__bytes_printf(&s->found, ":%zu: ", line);
   s->replaced += tp__bytes_put_utf8(&s->found, (tp_text){at, size});
   tp__bytes_put(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
@@ -259,7 +260,7 @@ static void add_match(search *s, const char *path, size_t line, const char *at, 
 }
 
 static void add_binary(search *s, const char *path) {
-  (void)add_name(&s->found, path);
+  (void)add_shown_name(&s->found, path);
   tp__bytes_put_string(&s->found, ": this binary file holds the text\n");
   s->matches++;
 }
@@ -267,13 +268,13 @@ static void add_binary(search *s, const char *path) {
 static void search_file(search *s, const char *path) {
   tp__bytes whole = {0};
   s->looked_at++;
-  if (read_file(s->root, path, &whole) != 0) {
+  if (read_file_at(s->root, path, &whole) != 0) {
     s->passed_over++;
   } else if (is_binary(&whole)) { /* it has no lines to show */
     if (memmem(whole.data, whole.size, s->needle.data, s->needle.size)) add_binary(s, path);
   } else {
     const char *at = whole.data, *end = whole.data + whole.size;
-    for (size_t line = 1; at < end && goes_on(s); line++) {
+    for (size_t line = 1; at < end && search_goes_on(s); line++) {
       const char *next = line_end(at, end);
       if (memmem(at, (size_t)(next - at), s->needle.data, s->needle.size)) add_match(s, path, line, at, next);
       at = next;
@@ -306,7 +307,7 @@ static void search_below(search *s, const char *path, int depth) {
     s->passed_over++;
     return;
   }
-  for (size_t i = 0; i < count && goes_on(s); i++) search_entry(s, path, names[i], depth);
+  for (size_t i = 0; i < count && search_goes_on(s); i++) search_entry(s, path, names[i], depth);
   free_names(names, count);
 }
 
@@ -322,7 +323,7 @@ static tp_answer files_search(void *ctx, tp_tool_run *run) {
   int fd = tp__files_open(files->root, path, O_PATH);
   int error = fd < 0 ? fd : fstat(fd, &is) == 0 ? 0 : -errno;
   if (fd >= 0) close(fd);
-  if (error) return refuse(run, path, words_for(error));
+  if (error) return refuse_path(run, path, words_for(error));
   if (S_ISDIR(is.st_mode)) search_below(&s, path, 0);
   else search_file(&s, path);
   if (s.matches == 0) tp__bytes_printf(&s.found, "No line holds that text.\n");
@@ -334,7 +335,7 @@ static tp_answer files_search(void *ctx, tp_tool_run *run) {
     tp__bytes_printf(&s.found, "%zu files were passed over: larger than 1 MiB, or not readable.\n", s.passed_over);
   if (s.replaced)
     tp__bytes_printf(&s.found, "%zu bytes of these lines are not UTF-8: U+FFFD stands for each.\n", s.replaced);
-  return answer(run, &s.found);
+  return answer_with_text(run, &s.found);
 }
 
 /* ---- files_write ---- */
@@ -345,12 +346,12 @@ static tp_answer files_write(void *ctx, tp_tool_run *run) {
   char path[TP__FILES_PATH_MAX];
   tp_answer given;
   if (!take_path(run, path, &given)) return given;
-  if (words.size > FILE_BYTES_MAX) return refuse(run, path, "the text is longer than 1 MiB.");
+  if (words.size > FILE_BYTES_MAX) return refuse_path(run, path, "the text is longer than 1 MiB.");
   int error = tp__files_write(files->root, path, words);
-  if (error) return refuse(run, path, words_for(error));
+  if (error) return refuse_path(run, path, words_for(error));
   tp__bytes t = {0};
   tp__bytes_printf(&t, "Wrote %zu bytes to %s.", words.size, path);
-  return answer(run, &t);
+  return answer_with_text(run, &t);
 }
 
 enum { KEY_BYTES_MAX = 1024 }; /* as tp_tool_keys_add() takes them */

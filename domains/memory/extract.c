@@ -33,8 +33,8 @@ static char *write_request(const tp__memory_said *said, const tp__memory_list *k
 }
 
 /* @return what the model answered, as long as the call; its status otherwise. */
-static tp_status ask(tp__memory_domain *domain, tp_call *call, const char *words, tp_text *ret_answer,
-                     bool *ret_retryable) {
+static tp_status ask_extraction(tp__memory_domain *domain, tp_call *call, const char *words, tp_text *ret_answer,
+                                bool *ret_retryable) {
   const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = tp_text_of(words)};
   const tp_message *const messages[] = {&message};
   const tp_model_request request = {.struct_size = sizeof request,
@@ -84,7 +84,7 @@ tp_status tp__memory_extract_facts(tp__memory_domain *domain, tp_call *call, con
   tp_status status = tp__memory_facts_known(domain->store, scope, said->memory.text, &known);
   char *request = status == TP_OK ? write_request(said, &known) : NULL;
   if (status == TP_OK && !request) status = TP_ERR_NO_MEMORY;
-  if (status == TP_OK) status = ask(domain, call, request, &words, ret_again);
+  if (status == TP_OK) status = ask_extraction(domain, call, request, &words, ret_again);
   if (status == TP_OK) {
     status = tp__memory_facts_read(domain->store, words, said->memory.text, &known, &facts);
     *ret_again = status == TP_ERR_MALFORMED; /* another answer may be as asked */

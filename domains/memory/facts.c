@@ -31,18 +31,18 @@ void tp__memory_facts_fini(tp__memory_facts *facts) {
 
 /* ---- quotes ---- */
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_fact_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 static char folded(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c; }
 
-static tp_text trimmed(tp_text text) {
-  while (text.size && is_space(text.data[0])) text.data++, text.size--;
-  while (text.size && is_space(text.data[text.size - 1])) text.size--;
+static tp_text trim_fact(tp_text text) {
+  while (text.size && is_fact_space(text.data[0])) text.data++, text.size--;
+  while (text.size && is_fact_space(text.data[text.size - 1])) text.size--;
   return text;
 }
 
 static size_t spaces_at(tp_text text, size_t at) {
   size_t end = at;
-  while (end < text.size && is_space(text.data[end])) end++;
+  while (end < text.size && is_fact_space(text.data[end])) end++;
   return end - at;
 }
 
@@ -81,13 +81,13 @@ static tp_text without_marks(tp_text quote) {
                                          {"\xE2\x80\x9E", "\xE2\x80\x9C"},
                                          {"\xC2\xAB", "\xC2\xBB"},
                                          {"\xC2\xBB", "\xC2\xAB"}};
-  quote = trimmed(quote);
+  quote = trim_fact(quote);
   for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
     const size_t before = strlen(marks[i][0]), after = strlen(marks[i][1]);
     if (quote.size <= before + after || memcmp(quote.data, marks[i][0], before) != 0 ||
         memcmp(quote.data + quote.size - after, marks[i][1], after) != 0)
       continue;
-    return trimmed((tp_text){quote.data + before, quote.size - before - after});
+    return trim_fact((tp_text){quote.data + before, quote.size - before - after});
   }
   return quote;
 }
@@ -97,7 +97,7 @@ static bool quotes(tp_text said, tp_text quote) {
   quote = without_marks(quote);
   if (quote.size < QUOTE_MIN) return false;
   for (size_t at = 0; at < said.size; at++)
-    if (!is_space(said.data[at]) && stands_at(said, at, quote)) return true;
+    if (!is_fact_space(said.data[at]) && stands_at(said, at, quote)) return true;
   return false;
 }
 
@@ -106,7 +106,7 @@ static bool quotes(tp_text said, tp_text quote) {
 static tp_text column(sqlite3_stmt *row, int index) {
   if (sqlite3_column_type(row, index) != SQLITE_TEXT) return (tp_text){"", 0};
   const char *data = (const char *)sqlite3_column_text(row, index);
-  return trimmed((tp_text){data, (size_t)sqlite3_column_bytes(row, index)});
+  return trim_fact((tp_text){data, (size_t)sqlite3_column_bytes(row, index)});
 }
 
 static int64_t known_id(const tp__memory_list *known, int64_t id) {
@@ -266,15 +266,15 @@ static int look_for_json_locked(tp__memory_store *store, tp_text answer, found_j
 static bool is_none(tp_text answer, const found_json *json) {
   static const char fence[] = "```", name[] = "json";
   if (!json->other) return says_none(answer);
-  answer = trimmed(answer);
+  answer = trim_fact(answer);
   if (answer.size > 2 * (sizeof fence - 1) && memcmp(answer.data, fence, 3) == 0) {
     answer = (tp_text){answer.data + 3, answer.size - 3};
     if (answer.size > 4 && memcmp(answer.data, name, 4) == 0) answer = (tp_text){answer.data + 4, answer.size - 4};
     if (answer.size >= 3 && memcmp(answer.data + answer.size - 3, fence, 3) == 0) answer.size -= 3;
-    answer = trimmed(answer);
+    answer = trim_fact(answer);
   }
   if (answer.size < 2) return false;
-  const tp_text inside = trimmed((tp_text){answer.data + 1, answer.size - 2});
+  const tp_text inside = trim_fact((tp_text){answer.data + 1, answer.size - 2});
   const char first = answer.data[0], last = answer.data[answer.size - 1];
   return inside.size == 0 && ((first == '{' && last == '}') || (first == '[' && last == ']'));
 }

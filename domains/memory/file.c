@@ -55,7 +55,7 @@ void tp_memory_close(tp_memory *memory) {
 
 /* ---- faults and structs ---- */
 
-static tp_status answer(const tp_memory *memory, tp_status status, const char *doing, tp_fault *fault) {
+static tp_status wrap_store_fault(const tp_memory *memory, tp_status status, const char *doing, tp_fault *fault) {
   if (status == TP_OK) return status;
   return tp__refuse(fault, status, memory->path, "%s: %s: %s", memory->path, doing, tp_status_text(status));
 }
@@ -92,7 +92,7 @@ static tp_memory_entry entry_of(const tp__memory *memory) {
 }
 
 /* Frees the list. */
-static void show(tp__memory_list *list, tp_memory_entry_fn each, void *ctx) {
+static void show_entries(tp__memory_list *list, tp_memory_entry_fn each, void *ctx) {
   bool more = true;
   for (size_t i = 0; more && i < list->count; i++) {
     tp_memory_entry entry = entry_of(&list->items[i]);
@@ -112,8 +112,8 @@ tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *theirs, tp_me
   if (status != TP_OK) return status;
   tp__memory_filter filter = filter_of(&query);
   status = tp__memory_page(memory->store, &filter, query.beyond, query.oldest_first, query.limit, &list);
-  show(&list, each, ctx);
-  return answer(memory, status, "list", fault);
+  show_entries(&list, each, ctx);
+  return wrap_store_fault(memory, status, "list", fault);
 }
 
 /* After the one memory. */
@@ -134,11 +134,11 @@ tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, 
   tp__memory_list list = {0};
   tp_status status = tp__memory_find(memory->store, id, &list);
   if (status == TP_OK) status = add_history(memory->store, &list);
-  show(&list, each, ctx);
+  show_entries(&list, each, ctx);
   if (status == TP_ERR_NOT_FOUND)
     return tp__refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
                       (long long)id);
-  return answer(memory, status, "read", fault);
+  return wrap_store_fault(memory, status, "read", fault);
 }
 
 tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) {
@@ -153,20 +153,20 @@ tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx
     more = each(ctx, &scope);
   }
   tp__memory_list_fini(&list);
-  return answer(memory, status, "read its scopes", fault);
+  return wrap_store_fault(memory, status, "read its scopes", fault);
 }
 
 /* ---- searching ---- */
 
-static bool fits(tp_text text, const char *wanted) { return !wanted || tp__is_word(text, wanted); }
+static bool entry_matches(tp_text text, const char *wanted) { return !wanted || tp__is_word(text, wanted); }
 
 /* Keeps those that fit and hold something; frees the others. */
 static void keep_fitting(tp__memory_list *scopes, const tp_memory_query *query) {
   size_t left = 0;
   for (size_t i = 0; i < scopes->count; i++) {
     tp__memory *scope = &scopes->items[i];
-    bool wanted = scope->id > 0 && fits(scope->tenant, query->tenant) && fits(scope->kind, query->scope) &&
-                  fits(scope->name, query->name);
+    bool wanted = scope->id > 0 && entry_matches(scope->tenant, query->tenant) &&
+                  entry_matches(scope->kind, query->scope) && entry_matches(scope->name, query->name);
     if (wanted) scopes->items[left++] = *scope;
     else sqlite3_free((char *)scope->session.data);
   }
@@ -225,11 +225,12 @@ tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *theirs, tp_
                       "a search is in the order of relevance and has at most %d entries: leave beyond and "
                       "oldest_first zero, and lower limit",
                       SEARCH_MAX);
-  status = answer(memory, tp__memory_scopes(memory->store, &scopes), "read its scopes", fault);
+  status = wrap_store_fault(memory, tp__memory_scopes(memory->store, &scopes), "read its scopes", fault);
   if (status != TP_OK) return status;
   keep_fitting(&scopes, &query);
   if (scopes.count == 1)
-    status = answer(memory, search_in(memory, &scopes.items[0], query.limit, text, each, ctx), "search", fault);
+    status =
+        wrap_store_fault(memory, search_in(memory, &scopes.items[0], query.limit, text, each, ctx), "search", fault);
   else if (scopes.count == 0)
     status = tp__refuse(fault, TP_ERR_NOT_FOUND, memory->path, "%s: no scope that holds memories fits", memory->path);
   else status = refuse_several(memory, &scopes, fault);
@@ -259,14 +260,14 @@ tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) {
   if (status == TP_ERR_NOT_FOUND)
     return tp__refuse(fault, status, memory->path, "%s: there is no memory of the id %lld", memory->path,
                       (long long)id);
-  return answer(memory, status, "forget", fault);
+  return wrap_store_fault(memory, status, "forget", fault);
 }
 
 tp_status tp_memory_forget_all(tp_memory *memory, const int64_t *ids, size_t count, size_t *ret_count,
                                tp_fault *fault) {
   if (!memory) return refuse_null(fault);
   if (!ids && count > 0) return tp__refuse(fault, TP_ERR_USAGE, NULL, "ids is NULL, but count is not 0");
-  return answer(memory, tp__memory_forget_all(memory->store, ids, count, ret_count), "forget", fault);
+  return wrap_store_fault(memory, tp__memory_forget_all(memory->store, ids, count, ret_count), "forget", fault);
 }
 
 static tp_status wrong_entry(size_t index, tp_status status, const char *what, tp_fault *fault) {
@@ -334,15 +335,15 @@ tp_status tp_memory_import_with(tp_memory *memory, const tp_memory_import_option
   if (count > 0 && !entries) return tp__refuse(fault, TP_ERR_USAGE, NULL, "entries is NULL, and count is %zu", count);
   tp__memory *memories = sqlite3_malloc64((count + 1) * sizeof *memories);
   char *(*blocks)[2] = sqlite3_malloc64((count + 1) * sizeof *blocks);
-  if (!memories || !blocks) status = answer(memory, TP_ERR_NO_MEMORY, "import", fault);
+  if (!memories || !blocks) status = wrap_store_fault(memory, TP_ERR_NO_MEMORY, "import", fault);
   if (blocks) memset(blocks, 0, (count + 1) * sizeof *blocks);
   for (size_t i = 0; status == TP_OK && i < count; i++) {
     status = read_entry(entries[i], i, &memories[i], fault);
     if (status == TP_OK && !options.keep_secrets)
-      status = answer(memory, redact_entry(&memories[i], blocks[i], &secrets), "import", fault);
+      status = wrap_store_fault(memory, redact_entry(&memories[i], blocks[i], &secrets), "import", fault);
   }
   if (status == TP_OK && count)
-    status = answer(memory, tp__memory_put_all(memory->store, memories, count), "import", fault);
+    status = wrap_store_fault(memory, tp__memory_put_all(memory->store, memories, count), "import", fault);
   for (size_t i = 0; blocks && i < count; i++) {
     sqlite3_free(blocks[i][0]);
     sqlite3_free(blocks[i][1]);

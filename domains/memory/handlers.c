@@ -43,7 +43,7 @@ static tp__memory_question question_of(const tp__memory_domain *domain, const tp
 
 /* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
  * status' own: SQLite's may hold content. */
-static tp_answer answer(tp_call *call, tp_status status) {
+static tp_answer answer_with_status(tp_call *call, tp_status status) {
   const char *words = tp_status_text(status);
   if (status == TP_OK) return TP_ANSWER_DONE;
   if (!tp_status_is_transient(status)) return tp_call_fail(call, (uint32_t)status, words);
@@ -68,7 +68,7 @@ static tp_answer policy_classifier(void *ctx, tp_call *call) {
   if (status == TP_OK && !(policy.read && policy.write && policy.tools))
     status =
         tp_call_emit_audit(call, "memory.policy", "the user's words restrict the use of memory in this turn", NULL);
-  return answer(call, status);
+  return answer_with_status(call, status);
 }
 
 /* ---- recall ---- */
@@ -226,7 +226,7 @@ static tp_answer deterministic_recall(void *ctx, tp_call *call) {
   if (status == TP_OK && find.count) status = emit_late(domain, call, &scope, &find, &list, writer);
   tp_writer_free(writer);
   tp__memory_list_fini(&list);
-  return answer(call, status);
+  return answer_with_status(call, status);
 }
 
 /* ---- active_recall ---- */
@@ -302,8 +302,8 @@ static tp_answer active_recall(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   if (!allowed(call, "read") || is_unwanted(call)) return TP_ANSWER_DONE;
   if (!domain->embedder.name)
-    return answer(call,
-                  tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all", NULL));
+    return answer_with_status(
+        call, tp_call_emit_audit(call, "memory.active_recall.skipped", "the search of the words has it all", NULL));
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
   if (tp__memory_is_blank(text)) return TP_ANSWER_DONE;
   tp__memory_scope scope = scope_of(domain, call);
@@ -312,8 +312,8 @@ static tp_answer active_recall(void *ctx, tp_call *call) {
   const tp__memory_embed_work work = {query_cancelled, &query};
   text.size = tp__memory_cut(text, TP__MEMORY_TERMS_TEXT_MAX);
   tp_status status = tp__memory_embed_query(&domain->embedder, &work, text, vector);
-  if (status != TP_OK) return answer(call, embedder_failed(call, status));
-  return answer(call, fuse(domain, call, &scope, vector, query.begun_ms));
+  if (status != TP_OK) return answer_with_status(call, embedder_failed(call, status));
+  return answer_with_status(call, fuse(domain, call, &scope, vector, query.begun_ms));
 }
 
 /* ---- tool_bundle ---- */
@@ -325,7 +325,7 @@ static tp_answer tool_bundle(void *ctx, tp_call *call) {
   if (!callable || !allowed(call, "tools") || !(read || write)) return TP_ANSWER_DONE;
   const tp_tool *const *first = domain->tool_list + (read ? 0 : TP__MEMORY_LOOKING_TOOLS);
   const tp_tool *const *end = domain->tool_list + (write ? TP__MEMORY_TOOL_COUNT : TP__MEMORY_LOOKING_TOOLS);
-  return answer(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first), NULL));
+  return answer_with_status(call, tp_call_emit_tool_bundle(call, memory_word, first, (size_t)(end - first), NULL));
 }
 
 /* ---- prompt_contract ---- */
@@ -363,7 +363,7 @@ static tp_answer prompt_contract(void *ctx, tp_call *call) {
   tp_status status = TP_ERR_NO_MEMORY;
   if (text) status = tp_call_emit_prompt_section(call, memory_word, "Memory", text, 0, NULL);
   sqlite3_free(text);
-  return answer(call, status);
+  return answer_with_status(call, status);
 }
 
 /* ---- post_turn_extractor ---- */
@@ -444,14 +444,14 @@ static tp_answer keep_later(tp__memory_domain *domain, tp_call *call, const tp__
   tp_token token;
   if (r->count == 0) return TP_ANSWER_DONE;
   tp__memory_keeping *keeping = tp__memory_keeping_new(domain->store, scope, r->items, r->count);
-  if (!keeping) return answer(call, TP_ERR_NO_MEMORY);
+  if (!keeping) return answer_with_status(call, TP_ERR_NO_MEMORY);
   tp_answer deferred = tp_call_defer(call, &deferral, &token);
   if (deferred == TP_ANSWER_DEFERRED) {
     tp__memory_keep_later(keeping, was_kept, token.bits);
     return deferred;
   }
   tp__memory_keeping_free(keeping);
-  return answer(call, keep(domain, scope, r));
+  return answer_with_status(call, keep(domain, scope, r));
 }
 
 /** Texts of a turn, without their secrets. */
@@ -480,7 +480,7 @@ static tp_status clean_secrets(const tp__memory_domain *domain, tp_call *call, c
 }
 
 /* The preview where it is all. */
-static tp_text text_of(const tp_call *call, uint32_t whole, uint32_t preview) {
+static tp_text whole_or_preview(const tp_call *call, uint32_t whole, uint32_t preview) {
   return tp_call_text(call, tp_call_has(call, whole) ? whole : preview);
 }
 
@@ -520,7 +520,7 @@ static tp_answer make_facts(tp__memory_domain *domain, tp_call *call, const tp__
   tp_status status = make_vectors(domain, call, scope);
   if (status == TP_OK && part == FACTS_ELSEWHERE) return wait_for_model(call);
   if (status == TP_OK && again) return tp_call_fail_retryable(call, (uint32_t)facts, tp_status_text(facts));
-  return answer(call, status != TP_OK ? status : facts);
+  return answer_with_status(call, status != TP_OK ? status : facts);
 }
 
 /* The user's words come first: the lines of a session stand in the order in which they were said. */
@@ -541,7 +541,7 @@ static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__
   if (status == TP_OK && domain->keep_assistant) status = add_remains(call, &memory, &r);
   const bool is_all = part == FACTS_NONE && !domain->embedder.name;
   if (status == TP_OK && !is_all) status = keep(domain, scope, &r);
-  const tp_answer kept = status != TP_OK ? answer(call, status)
+  const tp_answer kept = status != TP_OK ? answer_with_status(call, status)
                          : is_all        ? keep_later(domain, call, scope, &r)
                                          : make_facts(domain, call, scope, &said, part);
   remains_fini(&r);
@@ -553,15 +553,16 @@ static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
   if (!allowed(call, "write") || tp__is_word(tp_call_text(call, TP_FIELD_OUTCOME), "denied"))
-    return answer(call,
-                  tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied", NULL));
+    return answer_with_status(
+        call, tp_call_emit_audit(call, "memory.not_kept", "by the turn's policy, or because it was denied", NULL));
   const int64_t said_ms = said_ms_of(call);
   if (said_ms <= 0)
     return tp_call_fail(call, TP_ERR_USAGE, "said_at is not a time: give Unix milliseconds above 0, or leave it out");
-  clean_texts clean = {.user = text_of(call, TP_FIELD_USER_TEXT, TP_FIELD_USER_PREVIEW),
-                       .assistant = text_of(call, TP_FIELD_ASSISTANT_TEXT, TP_FIELD_ASSISTANT_PREVIEW)};
+  clean_texts clean = {.user = whole_or_preview(call, TP_FIELD_USER_TEXT, TP_FIELD_USER_PREVIEW),
+                       .assistant = whole_or_preview(call, TP_FIELD_ASSISTANT_TEXT, TP_FIELD_ASSISTANT_PREVIEW)};
   const tp_status status = clean_secrets(domain, call, &clean);
-  const tp_answer kept = status == TP_OK ? keep_texts(domain, call, &scope, said_ms, &clean) : answer(call, status);
+  const tp_answer kept =
+      status == TP_OK ? keep_texts(domain, call, &scope, said_ms, &clean) : answer_with_status(call, status);
   clean_fini(&clean);
   return kept;
 }
@@ -621,7 +622,7 @@ static void domain_unref(void *ctx) {
   sqlite3_free(domain);
 }
 
-static tp_status read_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
+static tp_status read_memory_options(const tp_memory_options *theirs, tp_memory_options *ours, tp_fault *fault) {
   tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_memory_options", fault);
   if (status != TP_OK) return status;
   if (memcmp(ours->reserved_, (uint8_t[sizeof ours->reserved_]){0}, sizeof ours->reserved_) != 0)
@@ -731,7 +732,8 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   return status;
 }
 
-static tp_status add_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain, tp_fault *fault) {
+static tp_status add_memory_handler(tp_edit *edit, const struct handler_row *row, tp__memory_domain *domain,
+                                    tp_fault *fault) {
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = row->id,
                         .summary = row->summary,
@@ -777,7 +779,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   tp_memory_options ours;
   tp_memory_embedder embedder;
   tp__memory_domain *domain = NULL;
-  tp_status status = read_options(options, &ours, fault);
+  tp_status status = read_memory_options(options, &ours, fault);
   if (status == TP_OK) status = read_embedder(ours.embedder, &embedder, fault);
   if (status == TP_OK) status = check_model(ours.model, fault);
   if (status == TP_OK) status = domain_new(&ours, &embedder, &domain, fault);
@@ -790,7 +792,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   if (domain->model.inbox) status = tp_end_new(domain->model.inbox, NULL, &domain->keeps_inbox, fault);
   const struct handler_row *row = handler_rows, *end = row + sizeof handler_rows / sizeof handler_rows[0];
   for (; status == TP_OK && row < end; row++) {
-    status = add_handler(edit, row, domain, fault);
+    status = add_memory_handler(edit, row, domain, fault);
     if (status == TP_OK) status = add_subscription(edit, row, limit_ms, extract_ms, fault);
   }
   if (status == TP_OK) { /* before any handler can be destroyed */

@@ -39,7 +39,7 @@ uint64_t tp__memory_hash(tp_text text) {
 
 /* ---- names ---- */
 
-static uint32_t hash_of(tp_text text) {
+static uint32_t hash_of_term(tp_text text) {
   uint32_t hash = 2166136261u; /* FNV-1a */
   for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 16777619u;
   return hash ^ hash >> 15;
@@ -52,7 +52,7 @@ static tp_text name_at(const tp__memory_names *names, int32_t number) {
 
 /* The slot of a name, or the free one where it would stand. There is always a free one. */
 static size_t slot_of(const tp__memory_names *names, tp_text name) {
-  size_t mask = names->slot_count - 1, at = hash_of(name) & mask;
+  size_t mask = names->slot_count - 1, at = hash_of_term(name) & mask;
   for (; names->slots[at] != TP__MEMORY_NONE; at = (at + 1) & mask) {
     if (tp__same(name_at(names, names->slots[at]), name)) break;
   }
@@ -369,7 +369,7 @@ static int take_days(line_reader *r) {
 }
 
 /* A row of id, session, said_ms, text, part, is_fact. */
-static int take_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
+static int take_index_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
   tp_text text = tp__sqlite_column(row, 3);
   if (index->line_count >= INT32_MAX ||
       !grow((void **)&index->lines, &index->line_capacity, index->line_count + 1, sizeof *index->lines,
@@ -400,7 +400,7 @@ static int take_up(tp__memory_store *store, tp__memory_index *index) {
   sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_LINES];
   int64_t last = index->line_count ? index->lines[index->line_count - 1].id : 0;
   int rc = tp__sqlite_bind_ints(s, (const int64_t[]){index->scope, last}, 2);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_line(store, index, s);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_index_line(store, index, s);
   tp__sqlite_release(s);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -434,13 +434,13 @@ void tp__memory_indexes_free(tp__memory_store *store) {
   memset(store->index_buckets, 0, sizeof store->index_buckets);
 }
 
-static tp__memory_index **bucket_of(tp__memory_store *store, int64_t scope) {
+static tp__memory_index **scope_bucket(tp__memory_store *store, int64_t scope) {
   return &store->index_buckets[(uint64_t)scope % TP__MEMORY_INDEX_BUCKETS];
 }
 
 /* Takes the index of a scope out; NULL when there is none. What that costs does not depend on how many there are. */
 static tp__memory_index *take_out(tp__memory_store *store, int64_t scope) {
-  tp__memory_index **at = bucket_of(store, scope);
+  tp__memory_index **at = scope_bucket(store, scope);
   while (*at && (*at)->scope != scope) at = &(*at)->in_bucket;
   tp__memory_index *index = *at;
   if (!index) return NULL;
@@ -460,7 +460,7 @@ static void count_bytes(tp__memory_store *store, tp__memory_index *index) {
 }
 
 static void put_in(tp__memory_store *store, tp__memory_index *index) {
-  tp__memory_index **bucket = bucket_of(store, index->scope);
+  tp__memory_index **bucket = scope_bucket(store, index->scope);
   index->in_bucket = *bucket;
   *bucket = index;
   index->older = store->indexes;

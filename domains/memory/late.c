@@ -39,7 +39,7 @@ static char *key_of(const tp__memory_scope *scope, tp_text session, size_t *ret_
 }
 
 /* @return the slot of the key; TP__MEMORY_LATE_SESSIONS_MAX: none. */
-static size_t find_locked(const tp__memory_late *late, const char *key, size_t size) {
+static size_t find_late_locked(const tp__memory_late *late, const char *key, size_t size) {
   TP__LOCKED(&late->mutex);
   size_t i = 0;
   for (; i < TP__MEMORY_LATE_SESSIONS_MAX; i++)
@@ -78,7 +78,7 @@ bool tp__memory_late_put(tp__memory_late *late, const tp__memory_scope *scope, t
   char *key = key_of(scope, session, &size);
   if (!key) return false;
   tp__lock_acquire(&late->mutex);
-  size_t at = find_locked(late, key, size);
+  size_t at = find_late_locked(late, key, size);
   if (at == TP__MEMORY_LATE_SESSIONS_MAX) at = free_or_oldest_locked(late);
   char *old = late->slots[at].key;
   late->slots[at].key = key;
@@ -96,7 +96,7 @@ bool tp__memory_late_take(tp__memory_late *late, const tp__memory_scope *scope, 
   char *key = key_of(scope, session, &size), *old = NULL;
   if (!key) return false;
   tp__lock_acquire(&late->mutex);
-  size_t at = find_locked(late, key, size);
+  size_t at = find_late_locked(late, key, size);
   if (at < TP__MEMORY_LATE_SESSIONS_MAX) {
     old = late->slots[at].key;
     late->slots[at].key = NULL;

@@ -18,12 +18,12 @@ static void write_date(sqlite3_str *into, int64_t unix_ms) {
     sqlite3_str_appendall(into, words);
 }
 
-static void append(sqlite3_str *into, tp_text text) {
+static void append_text(sqlite3_str *into, tp_text text) {
   if (text.size) sqlite3_str_append(into, text.data, (int)text.size);
 }
 
 /* Where the date of words of time stands: after their genitive ("yesterday's"). Its apostrophe may be typographic. */
-static const char *end_of(const tp__memory_times *times, const char *end) {
+static const char *end_after_genitive(const tp__memory_times *times, const char *end) {
   static const char *const genitives[] = {"'s", "\xE2\x80\x99s"};
   const char *at = times->text.data + times->text.size;
   for (size_t i = 0; i < 2; i++) {
@@ -44,16 +44,16 @@ static void append_dated(sqlite3_str *into, tp_text text, int64_t said_ms) {
   tp__memory_times times = {.words.left = text, .today = tp__memory_day_of(said_ms)};
   const char *from = text.data, *end = text.size ? text.data + text.size : text.data;
   for (int dated = 0; said_ms > 0 && dated < TP__MEMORY_LINE_DATES_MAX && tp__memory_times_next(&times);) {
-    const char *at = end_of(&times, end);
+    const char *at = end_after_genitive(&times, end);
     char date[TP__MEMORY_TIME_SIZE];
     if (times.says_itself || is_explained(at, end)) continue;
     tp__memory_time_write(&times, date);
-    append(into, (tp_text){from, (size_t)(at - from)});
+    append_text(into, (tp_text){from, (size_t)(at - from)});
     sqlite3_str_appendf(into, " (%s)", date);
     from = at;
     dated++;
   }
-  append(into, (tp_text){from, (size_t)(end - from)});
+  append_text(into, (tp_text){from, (size_t)(end - from)});
 }
 
 void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t text_max) {
@@ -63,7 +63,7 @@ void tp__memory_line_write(sqlite3_str *into, const tp__memory *memory, size_t t
   sqlite3_str_appendchar(into, 1, '[');
   write_date(into, memory->said_ms);
   if (memory->session.size) sqlite3_str_appendall(into, ", session ");
-  append(into, memory->session);
+  append_text(into, memory->session);
   const char *kind = tp__memory_is_assistant(memory->part) ? ", assistant"
                      : memory->subject.size                ? ", fact"
                      : memory->part.size                   ? ", noted"

@@ -71,7 +71,7 @@ static bool fits_at(const clause *c, size_t at, const char *pattern) {
   return true;
 }
 
-static bool fits(const clause *c, const char *pattern) {
+static bool clause_fits(const clause *c, const char *pattern) {
   if (*pattern != '~') {
     size_t at = 0;
     while (word_is(c, at, lead_ins)) at++;
@@ -84,7 +84,7 @@ static bool fits(const clause *c, const char *pattern) {
 
 static unsigned denied_by(const clause *c) {
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-    if (fits(c, rules[i].pattern)) return rules[i].denies;
+    if (clause_fits(c, rules[i].pattern)) return rules[i].denies;
   return 0;
 }
 

@@ -33,7 +33,7 @@ typedef struct walk {
 
 static const uint64_t FACTOR = UINT64_C(0x9E3779B97F4A7C15);
 
-static uint64_t hash_of(const char *data) {
+static uint64_t hash_of_window(const char *data) {
   uint64_t hash = 0;
   for (size_t i = 0; i < TP__MEMORY_PRESENT_BYTES; i++) hash = hash * FACTOR + (unsigned char)data[i];
   return hash;
@@ -60,7 +60,7 @@ static void find_in(walk *w, tp_text text) {
   enum { WINDOW = TP__MEMORY_PRESENT_BYTES };
   const uint64_t first = first_factor();
   if (text.size < WINDOW) return;
-  uint64_t hash = hash_of(text.data);
+  uint64_t hash = hash_of_window(text.data);
   find_at(w, hash, text.data, text.size);
   for (size_t i = WINDOW; i < text.size; i++) {
     hash = (hash - first * (unsigned char)text.data[i - WINDOW]) * FACTOR + (unsigned char)text.data[i];
@@ -92,19 +92,19 @@ static bool holds_redacted(walk *w, const tp_message *message, tp_text text) {
   return found;
 }
 
-static void look_at(walk *w, sought *s, const tp__memory *memory, const tp_message *message) {
+static void look_at_message(walk *w, sought *s, const tp__memory *memory, const tp_message *message) {
   const tp_role role = s->is_assistant ? TP_ROLE_ASSISTANT : TP_ROLE_USER;
   if (s->text.size < TP__MEMORY_PRESENT_BYTES && tp_text_equal(s->text, message->text)) s->found = true;
   if (s->found || message->role != role || message->turn_id.size == 0) return;
   s->found = tp_text_equal(memory->turn, message->turn_id) && holds_redacted(w, message, s->text);
 }
 
-static bool read_message(void *ctx, const tp_message *message) {
+static bool find_in_message(void *ctx, const tp_message *message) {
   walk *w = ctx;
   find_in(w, message->text);
   for (size_t i = 0; i < message->call_count; i++) find_in(w, message->calls[i]->arguments);
   for (size_t i = 0; i < w->list->count; i++)
-    if (!w->items[i].found) look_at(w, &w->items[i], &w->list->items[i], message);
+    if (!w->items[i].found) look_at_message(w, &w->items[i], &w->list->items[i], message);
   return !w->failed;
 }
 
@@ -124,7 +124,7 @@ static void seek(walk *w) {
     sought *s = &w->items[i];
     *s = (sought){.text = without_ellipses(memory->text), .is_assistant = tp__memory_is_assistant(memory->part)};
     if (s->text.size < TP__MEMORY_PRESENT_BYTES) continue;
-    s->hash = hash_of(s->text.data);
+    s->hash = hash_of_window(s->text.data);
     uint32_t *slot = &w->slots[slot_of(w, s->hash)];
     s->next = *slot;
     *slot = (uint32_t)i + 1;
@@ -154,7 +154,7 @@ tp_status tp__memory_drop_present(tp_call *call, tp__memory_list *list) {
   if (!w.failed) {
     memset(w.slots, 0, slots * sizeof *w.slots);
     seek(&w);
-    (void)tp_call_messages(call, read_message, &w);
+    (void)tp_call_messages(call, find_in_message, &w);
   }
   if (!w.failed) remove_found(w.items, list);
   sqlite3_free(w.slots);

@@ -26,15 +26,15 @@ typedef struct look {
   double *parts; /* NULL: they are not wanted */
 } look;
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_query_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* Bytes up to the end of a word: a word of more than so many is cut at a code point. */
 static size_t cut_at_word(tp_text text, size_t max) {
   enum { WORD_MAX = 40 };
   size_t size = tp__memory_cut(text, max), end = size;
   if (size == text.size) return size;
-  while (end > 0 && size - end < WORD_MAX && !is_space(text.data[end])) end--;
-  return end > 0 && is_space(text.data[end]) ? end : size;
+  while (end > 0 && size - end < WORD_MAX && !is_query_space(text.data[end])) end--;
+  return end > 0 && is_query_space(text.data[end]) ? end : size;
 }
 
 /* The excerpt begins where the words are densest; that of a neighbour, which has none, is its head. An ellipsis stands

@@ -400,7 +400,7 @@ static float passage_sum(const scorer *s, uint32_t at, uint32_t *ret_best) {
   return passages[*ret_best];
 }
 
-static void fill(const scorer *s, uint32_t at, tp__memory_scored *scored) {
+static void fill_scored(const scorer *s, uint32_t at, tp__memory_scored *scored) {
   const question *q = s->q;
   const tp__memory_line *line = &s->index->lines[at];
   const cell *c = &s->cells[at];
@@ -448,7 +448,7 @@ static void sift(tp__memory_scored *heap, size_t count) {
 /* A sorted array whose worst is first is such a heap. */
 static int compare_worst_first(const void *a, const void *b) { return compare(b, a); }
 
-static float at_most(const scorer *s, tp__memory_part part, float value) {
+static float weighted(const scorer *s, tp__memory_part part, float value) {
   return s->weights[part] > 0 ? s->weights[part] * value : 0;
 }
 
@@ -457,9 +457,9 @@ static float ceiling_of(const scorer *s) {
   const question *q = s->q;
   const bool speaks = q->speaker_count || q->of_user || q->of_assistant;
   const float all = (float)q->full * SCALE, rounding = 1e-3f;
-  return rounding + at_most(s, TP__MEMORY_PART_place, 1) + at_most(s, TP__MEMORY_PART_asks, 1) +
-         at_most(s, TP__MEMORY_PART_speaker, speaks) + at_most(s, TP__MEMORY_PART_date, q->day_count > 0) +
-         at_most(s, TP__MEMORY_PART_number, q->wants_number) + at_most(s, TP__MEMORY_PART_answers, all);
+  return rounding + weighted(s, TP__MEMORY_PART_place, 1) + weighted(s, TP__MEMORY_PART_asks, 1) +
+         weighted(s, TP__MEMORY_PART_speaker, speaks) + weighted(s, TP__MEMORY_PART_date, q->day_count > 0) +
+         weighted(s, TP__MEMORY_PART_number, q->wants_number) + weighted(s, TP__MEMORY_PART_answers, all);
 }
 
 /* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
@@ -480,7 +480,7 @@ static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, s
   const float ceiling = ceiling_of(s);
   for (size_t i = 0; i < s->touched_count; i++) {
     if (i >= capacity && is_hopeless(s, s->touched[i], ceiling, best[0].score)) continue;
-    fill(s, s->touched[i], &one);
+    fill_scored(s, s->touched[i], &one);
     if (i < capacity) best[i] = one;
     if (i + 1 == capacity) qsort(best, capacity, sizeof *best, compare_worst_first);
     if (i < capacity || compare(&one, &best[0]) >= 0) continue;

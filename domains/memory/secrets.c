@@ -20,7 +20,7 @@ static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_alnum(char c) { return is_digit(c) || is_lower(c) || is_upper(c); }
 static bool is_key_byte(char c) { return is_alnum(c) || c == '_' || c == '-'; }
 static bool is_token_byte(char c) { return c != '\0' && (is_alnum(c) || strchr("-._~+/=", c)); }
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_tab_or_space(char c) { return c == ' ' || c == '\t'; }
 static bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
 static bool begins_with(const char *at, const char *end, const char *words) {
@@ -159,7 +159,7 @@ static const char *skip_to_value(const reader *r, const char *at, bool *ret_is, 
   *ret_is = false;
   *ret_quote = '\0';
   if (at < r->end && (*at == '"' || *at == '\'')) at++;
-  at = after(at, r->end, is_blank);
+  at = after(at, r->end, is_tab_or_space);
   if (begins_with(at, r->end, "is ") && at > from) {
     at += 3;
     *ret_is = true;
@@ -170,7 +170,7 @@ static const char *skip_to_value(const reader *r, const char *at, bool *ret_is, 
   } else {
     return NULL;
   }
-  at = after(at, r->end, is_blank);
+  at = after(at, r->end, is_tab_or_space);
   if (at < r->end && (*at == '"' || *at == '\'' || *at == '`')) *ret_quote = *at++;
   return at;
 }
@@ -195,7 +195,7 @@ static const char *end_of_quoted(const reader *r, const char *at, char quote) {
 /* Up to the next space, without the punctuation of the sentence; after "=" up to the next setting. */
 static const char *end_of_value(const reader *r, const char *value) {
   const char *end = value, *separators = value[-1] == '=' ? "\"'`<>;&," : "\"'`<>";
-  while (end < r->end && !is_line_end(*end) && !is_blank(*end) && !strchr(separators, *end)) end++;
+  while (end < r->end && !is_line_end(*end) && !is_tab_or_space(*end) && !strchr(separators, *end)) end++;
   while (end > value && strchr(".,;:)]}", end[-1])) end--;
   return end;
 }
@@ -213,7 +213,7 @@ static bool find_password(const reader *r, const char *at, finding *f) {
     const bool is_password = names[i].is_password;
     end = quote ? end_of_quoted(r, value, quote) : end_of_value(r, value);
     const size_t size = (size_t)(end - value);
-    const bool last = end == r->end || is_line_end(*end) || *end == quote || !is_blank(*end);
+    const bool last = end == r->end || is_line_end(*end) || *end == quote || !is_tab_or_space(*end);
     const bool random = looks_random(value, end) || (is_password && size >= 4 && has_digit(value, end));
     if (size < (is_password ? 4u : 8u) || size > 512 || *value == '[' || *value == '$' || *value == '{') continue;
     if (is_no_value(value, end) || !(random || (is_password && last && !says_is))) continue;
@@ -230,7 +230,8 @@ static bool find_bearer(const reader *r, const char *at, finding *f) {
   if (at > r->begin && is_alnum(at[-1])) return false;
   for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
     if (!begins_with(at, r->end, schemes[i])) continue;
-    const char *value = after(at + strlen(schemes[i]), r->end, is_blank), *end = after(value, r->end, is_token_byte);
+    const char *value = after(at + strlen(schemes[i]), r->end, is_tab_or_space),
+               *end = after(value, r->end, is_token_byte);
     while (end > value && end[-1] == '.') end--;
     if (end - value < (i == 1 ? 8 : 16) || !(has_digit(value, end) || i == 1)) return false;
     *f = (finding){value, end, "token"};
@@ -244,10 +245,10 @@ static bool find_bearer(const reader *r, const char *at, finding *f) {
 static bool find_connection(const reader *r, const char *at, finding *f) {
   if (!begins_with(at, r->end, "://")) return false;
   const char *user = at + 3, *colon = user, *end;
-  while (colon < r->end && !is_blank(*colon) && !is_line_end(*colon) && !strchr(":/@?#", *colon)) colon++;
+  while (colon < r->end && !is_tab_or_space(*colon) && !is_line_end(*colon) && !strchr(":/@?#", *colon)) colon++;
   if (colon == r->end || *colon != ':') return false;
   for (end = colon + 1; end < r->end && *end != '@'; end++)
-    if (is_blank(*end) || is_line_end(*end) || strchr("/?#\"'<>", *end)) return false;
+    if (is_tab_or_space(*end) || is_line_end(*end) || strchr("/?#\"'<>", *end)) return false;
   if (end == r->end || end == colon + 1 || colon[1] == '$' || colon[1] == '[' || colon[1] == '{') return false;
   *f = (finding){colon + 1, end, "password"};
   return true;

@@ -361,7 +361,7 @@ tp_status tp__memory_put(tp__memory_store *store, const tp__memory_scope *scope,
 }
 
 /* @return SQLITE_DONE when there was nothing to delete. */
-static int delete_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
+static int delete_memory_locked(tp__memory_store *store, const tp__memory_scope *scope, int64_t id) {
   TP__LOCKED(&store->writer->mutex);
   tp__memory_scope_row row = {0};
   int rc = tp__memory_find_scope_locked(store->writer, scope, &row);
@@ -406,7 +406,7 @@ typedef struct forgetting {
 
 static int write_forgetting(void *ctx) {
   forgetting *f = ctx;
-  int rc = delete_locked(f->store, f->scope, f->id);
+  int rc = delete_memory_locked(f->store, f->scope, f->id);
   f->was_there = rc == SQLITE_OK;
   if (rc == SQLITE_DONE) return SQLITE_OK;
   return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;

@@ -103,7 +103,7 @@ static bool is_letter(uint32_t point) {
 }
 
 static bool is_apostrophe(uint32_t point) { return point == '\'' || point == 0x2019; }
-static bool is_space(uint32_t point) { return point == ' ' || point == '\t' || point == '_'; }
+static bool is_term_space(uint32_t point) { return point == ' ' || point == '\t' || point == '_'; }
 
 /* Nearly every letter is one of these. @return how many stand at the start of the text. */
 static size_t ascii_letters(tp_text text) {
@@ -128,7 +128,7 @@ static bool skip_separators(tp_text *left) {
     size_t size;
     uint32_t point = tp__memory_point(*left, &size);
     if (is_letter(point)) break;
-    clause = clause || !(is_space(point) || is_apostrophe(point));
+    clause = clause || !(is_term_space(point) || is_apostrophe(point));
     skip(left, size);
   }
   return clause;

@@ -95,7 +95,7 @@ static int find_name(tp_text word, const char *const *names, int count) {
 }
 
 /* 0 for what is no number from 1 to 9,999. */
-static int number_of(tp_text word) {
+static int number_of_word(tp_text word) {
   if (tp__memory_is_one_of(word, "a|an", 4)) return 1;
   int number = find_name(word, number_names, 12) + 1;
   if (number || word.size > 4) return number;
@@ -129,10 +129,10 @@ static bool take_unit(tp_text word, found *f) {
   return false;
 }
 
-static bool take(tp_text word, const char *pattern, size_t size, found *f) {
+static bool take_pattern_word(tp_text word, const char *pattern, size_t size, found *f) {
   switch (pattern[0]) {
     case '#':
-      return (f->number = number_of(word)) > 0;
+      return (f->number = number_of_word(word)) > 0;
     case '@':
       return take_unit(word, f);
     case '%':
@@ -140,7 +140,7 @@ static bool take(tp_text word, const char *pattern, size_t size, found *f) {
     case '^':
       return word.data[0] < 'a' && (f->month = tp__memory_month_of(word)) > 0;
     case '$':
-      return word.size == 4 && (f->year = number_of(word)) >= 1900 && f->year < 2200;
+      return word.size == 4 && (f->year = number_of_word(word)) >= 1900 && f->year < 2200;
     default:
       break;
   }
@@ -149,13 +149,13 @@ static bool take(tp_text word, const char *pattern, size_t size, found *f) {
 }
 
 /* Whether a pattern fits at the current word. @param words  left behind its last word when it does. */
-static bool fits(tp__memory_words *words, const char *pattern, found *f) {
+static bool time_fits(tp__memory_words *words, const char *pattern, found *f) {
   tp__memory_words at = *words;
   *f = (found){.number = 2}; /* a couple */
   for (bool first = true; *pattern; first = false) {
     size_t size = strcspn(pattern, " ");
     if (!first && (!tp__memory_words_next(&at) || at.begins_clause)) return false;
-    if (!take(at.word, pattern, size, f)) return false;
+    if (!take_pattern_word(at.word, pattern, size, f)) return false;
     pattern += size + (pattern[size] == ' ');
   }
   *words = at;
@@ -314,7 +314,7 @@ static bool at_time(tp__memory_times *t, tp_text word) {
     tp__memory_words words = t->words;
     found f;
     if (!(first_letters[i] & begins)) continue;
-    if (!fits(&words, rows[i].pattern, &f) || means_otherwise(t, &rows[i], &f, &words)) continue;
+    if (!time_fits(&words, rows[i].pattern, &f) || means_otherwise(t, &rows[i], &f, &words)) continue;
     if (!reckon(t, &rows[i], &f)) continue;
     t->text = (tp_text){word.data, (size_t)(words.word.data + words.word.size - word.data)};
     t->before = words.word;

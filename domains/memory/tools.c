@@ -22,20 +22,23 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_tool_
   return (tp__memory_scope){tp_tool_run_id(run, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
-static tp_answer refuse(tp_tool_run *run, const char *words) { return tp_tool_error(run, tp_text_of(words)); }
+static tp_answer refuse_memory_tool(tp_tool_run *run, const char *words) {
+  return tp_tool_error(run, tp_text_of(words));
+}
 
-static tp_answer refuse_status(tp_tool_run *run, tp_status status) {
-  if (status == TP_ERR_NOT_FOUND) return refuse(run, "There is no memory of that id.");
-  if (status == TP_ERR_STORE_BUSY) return refuse(run, "The memory is in use by another process; try again.");
-  return refuse(run, tp_status_text(status));
+static tp_answer refuse_store_status(tp_tool_run *run, tp_status status) {
+  if (status == TP_ERR_NOT_FOUND) return refuse_memory_tool(run, "There is no memory of that id.");
+  if (status == TP_ERR_STORE_BUSY)
+    return refuse_memory_tool(run, "The memory is in use by another process; try again.");
+  return refuse_memory_tool(run, tp_status_text(status));
 }
 
 /* Answers with what was written and frees it. */
-static tp_answer answer(tp_tool_run *run, sqlite3_str *text) {
+static tp_answer answer_with_listing(tp_tool_run *run, sqlite3_str *text) {
   size_t size = (size_t)sqlite3_str_length(text);
   bool whole = sqlite3_str_errcode(text) == SQLITE_OK;
   char *words = sqlite3_str_finish(text);
-  tp_answer outcome = whole ? tp_tool_ok(run, (tp_text){words, size}) : refuse_status(run, TP_ERR_NO_MEMORY);
+  tp_answer outcome = whole ? tp_tool_ok(run, (tp_text){words, size}) : refuse_store_status(run, TP_ERR_NO_MEMORY);
   sqlite3_free(words);
   return outcome;
 }
@@ -45,7 +48,7 @@ static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list
                              const char *none) {
   if (status != TP_OK || list->count == 0) {
     tp__memory_list_fini(list);
-    return status != TP_OK ? refuse_status(run, status) : tp_tool_ok(run, tp_text_of(none));
+    return status != TP_OK ? refuse_store_status(run, status) : tp_tool_ok(run, tp_text_of(none));
   }
   sqlite3_str *text = sqlite3_str_new(NULL);
   for (size_t i = 0; i < list->count; i++) {
@@ -55,10 +58,10 @@ static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list
     tp__memory_line_write(text, &list->items[i], text_max);
   }
   tp__memory_list_fini(list);
-  return answer(run, text);
+  return answer_with_listing(run, text);
 }
 
-static size_t limit_of(tp_text arguments) {
+static size_t asked_limit(tp_text arguments) {
   int64_t limit = tp_value_int(tp_value_get(arguments, "limit"), LIMIT_DEFAULT);
   return limit < 1 ? 1 : limit > LIMIT_MAX ? LIMIT_MAX : (size_t)limit;
 }
@@ -71,7 +74,7 @@ static tp_answer memory_search(void *ctx, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   const tp__memory_question asked = {query, tp__wall_ms(), domain->recall_floor, NULL};
-  tp_status status = tp__memory_recall_explained(domain->store, &scope, &asked, limit_of(arguments), &list, NULL);
+  tp_status status = tp__memory_recall_explained(domain->store, &scope, &asked, asked_limit(arguments), &list, NULL);
   return answer_list(run, status, &list, SIZE_MAX, "No memory matches.");
 }
 
@@ -91,8 +94,8 @@ static tp_answer memory_list(void *ctx, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   tp__memory_list list = {0};
   int64_t id = tp__memory_id_read(before);
-  if (before.size && id == 0) return refuse_status(run, TP_ERR_NOT_FOUND);
-  tp_status status = tp__memory_newest(domain->store, &scope, id, limit_of(arguments), &list);
+  if (before.size && id == 0) return refuse_store_status(run, TP_ERR_NOT_FOUND);
+  tp_status status = tp__memory_newest(domain->store, &scope, id, asked_limit(arguments), &list);
   return answer_list(run, status, &list, TP__MEMORY_NOTE_BYTES_MAX,
                      before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
@@ -102,7 +105,7 @@ static tp_answer remember(tp__memory_domain *domain, tp_tool_run *run, tp_text t
   char buffer[TP__MEMORY_REDACT_SIZE];
   text = tp_tool_run_redact(run, TP_REDACT_MEMORY, text, buffer, sizeof buffer);
   text.size = (size_t)tp__cut(text, TP__MEMORY_NOTE_BYTES_MAX);
-  if (tp__memory_is_blank(text)) return refuse(run, "Nothing is left of the text without its secrets.");
+  if (tp__memory_is_blank(text)) return refuse_memory_tool(run, "Nothing is left of the text without its secrets.");
   tp__memory_scope scope = scope_of(domain, run);
   char part[TP__MEMORY_PART_SIZE];
   tp__memory_part_write("note-", text, part);
@@ -113,12 +116,12 @@ static tp_answer remember(tp__memory_domain *domain, tp_tool_run *run, tp_text t
                        .text = text};
   int64_t id = 0;
   tp_status status = tp__memory_put(domain->store, &scope, &memory, &id);
-  if (status != TP_OK) return refuse_status(run, status);
+  if (status != TP_OK) return refuse_store_status(run, status);
   char name[TP__MEMORY_ID_SIZE];
   tp__memory_id_write(id, name);
   sqlite3_str *words = sqlite3_str_new(NULL);
   sqlite3_str_appendf(words, "Remembered as %s%s.", name, secrets ? ", without its secrets" : "");
-  return answer(run, words);
+  return answer_with_listing(run, words);
 }
 
 static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
@@ -126,10 +129,11 @@ static tp_answer memory_remember(void *ctx, tp_tool_run *run) {
   tp_text text = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "text"));
   char *block = NULL;
   size_t secrets = 0;
-  if (tp__memory_is_blank(text)) return refuse(run, "There is nothing to remember in an empty text.");
-  if (text.size > TP__MEMORY_NOTE_BYTES_MAX) return refuse(run, "A memory has at most 4096 bytes; shorten it.");
+  if (tp__memory_is_blank(text)) return refuse_memory_tool(run, "There is nothing to remember in an empty text.");
+  if (text.size > TP__MEMORY_NOTE_BYTES_MAX)
+    return refuse_memory_tool(run, "A memory has at most 4096 bytes; shorten it.");
   if (!domain->keep_secrets && tp__memory_redact_secrets(text, &text, &block, &secrets) != TP_OK)
-    return refuse_status(run, TP_ERR_NO_MEMORY);
+    return refuse_store_status(run, TP_ERR_NO_MEMORY);
   tp_answer outcome = remember(domain, run, text, secrets);
   sqlite3_free(block);
   return outcome;
@@ -140,7 +144,7 @@ static tp_answer memory_forget(void *ctx, tp_tool_run *run) {
   tp__memory_scope scope = scope_of(domain, run);
   int64_t id = tp__memory_id_read(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "id")));
   tp_status status = tp__memory_forget(domain->store, &scope, id);
-  return status == TP_OK ? tp_tool_ok(run, tp_text_of("Forgotten.")) : refuse_status(run, status);
+  return status == TP_OK ? tp_tool_ok(run, tp_text_of("Forgotten.")) : refuse_store_status(run, status);
 }
 
 /* ---- their descriptions ---- */

@@ -27,7 +27,7 @@ bool tp__skill_name_valid(tp_text name) {
 /* ---- the text of a file ---- */
 
 /* The next line without its end; *rest goes after it. */
-static tp_text take_line(tp_text *rest) {
+static tp_text take_skill_line(tp_text *rest) {
   const char *end = rest->size ? memchr(rest->data, '\n', rest->size) : NULL;
   size_t size = end ? (size_t)(end - rest->data) : rest->size;
   tp_text line = {rest->data, size};
@@ -37,11 +37,11 @@ static tp_text take_line(tp_text *rest) {
   return line;
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_skill_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 static tp_text trim(tp_text text) {
-  while (text.size && is_blank(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
-  while (text.size && is_blank(text.data[text.size - 1])) text.size--;
+  while (text.size && is_skill_blank(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
+  while (text.size && is_skill_blank(text.data[text.size - 1])) text.size--;
   return text;
 }
 
@@ -62,11 +62,11 @@ static tp_text without_hashes(tp_text line) {
 static tp_text cut(tp_text text) { return (tp_text){text.data, (size_t)tp__cut(text, SUMMARY_BYTES_MAX)}; }
 
 /* A front matter that does not end is none. */
-static void read_text(tp_text text, tp__skill *skill) {
+static void read_front_matter(tp_text text, tp__skill *skill) {
   tp_text rest = text, summary = {NULL, 0}, body = text;
-  if (tp__is_word(take_line(&rest), "---")) {
+  if (tp__is_word(take_skill_line(&rest), "---")) {
     while (rest.size) {
-      tp_text line = take_line(&rest), found = description_of(line);
+      tp_text line = take_skill_line(&rest), found = description_of(line);
       if (found.size) summary = found;
       if (!tp__is_word(line, "---")) continue;
       body = rest;
@@ -76,7 +76,7 @@ static void read_text(tp_text text, tp__skill *skill) {
   }
   skill->body = trim(body);
   tp_text first = skill->body;
-  skill->summary = cut(summary.size ? summary : without_hashes(take_line(&first)));
+  skill->summary = cut(summary.size ? summary : without_hashes(take_skill_line(&first)));
 }
 
 /* ---- files ---- */
@@ -106,7 +106,7 @@ tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, 
   int error = tp__file_read(directory, file, TP__SKILL_BYTES_MAX, &skill.content);
   tp_status status = error ? refuse_file(fault, file, error) : TP_OK;
   if (status == TP_OK) {
-    read_text(tp__bytes_text(&skill.content), &skill);
+    read_front_matter(tp__bytes_text(&skill.content), &skill);
     status = check_text(file, tp__bytes_text(&skill.content), &skill, fault);
   }
   if (status == TP_OK) *ret_skill = skill;
@@ -116,7 +116,7 @@ tp_status tp__skill_read(int directory, const char *name, tp__skill *ret_skill, 
 
 void tp__skill_fini(tp__skill *skill) { tp__bytes_fini(&skill->content); }
 
-static tp_status add_name(tp__skill_names *names, const char *file, tp_fault *fault) {
+static tp_status add_skill_file(tp__skill_names *names, const char *file, tp_fault *fault) {
   assert(names->count <= TP__SKILLS_MAX && strlen(file) >= 3);
   tp_text name = {file, strlen(file) - 3};
   if (!tp__skill_name_valid(name))
@@ -150,7 +150,7 @@ tp_status tp__skill_list(int directory, tp__skill_names *ret_names, tp_fault *fa
   tp_status status = TP_OK;
   ret_names->count = 0;
   for (const struct dirent *entry; status == TP_OK && (entry = readdir(entries)) != NULL;)
-    if (is_skill(entry->d_name)) status = add_name(ret_names, entry->d_name, fault);
+    if (is_skill(entry->d_name)) status = add_skill_file(ret_names, entry->d_name, fault);
   closedir(entries);
   if (ret_names->count > 1) qsort(ret_names->items, ret_names->count, sizeof *ret_names->items, compare);
   return status;

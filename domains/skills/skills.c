@@ -93,14 +93,14 @@ static tp_answer list_skills(void *ctx, tp_call *call) {
 
 /* ---- turn.intake ---- */
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_command_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* The word after a slash at the beginning of a line; empty: there is none, or it holds another slash. */
 static tp_text command_at(tp_text text, size_t at) {
   static const tp_text none = {NULL, 0};
   if (at >= text.size || text.data[at] != '/') return none;
   tp_text word = {text.data + at + 1, 0};
-  while (at + 1 + word.size < text.size && !is_space(word.data[word.size])) word.size++;
+  while (at + 1 + word.size < text.size && !is_command_space(word.data[word.size])) word.size++;
   return word.size && memchr(word.data, '/', word.size) ? none : word;
 }
 
@@ -117,12 +117,12 @@ static size_t next_command(tp_text text, size_t from) {
 }
 
 static tp_text trim(tp_text text) {
-  while (text.size && is_space(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
-  while (text.size && is_space(text.data[text.size - 1])) text.size--;
+  while (text.size && is_command_space(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
+  while (text.size && is_command_space(text.data[text.size - 1])) text.size--;
   return text;
 }
 
-static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
+static tp_status refuse_command(tp_fault *fault, tp_text word, const char *why) {
   return tp__refuse(fault, TP_ERR_NOT_FOUND, NULL, "/%.*s: %s; begin the message with a blank to send it as it is",
                     (int)(word.size < TP__SKILL_NAME_MAX ? word.size : TP__SKILL_NAME_MAX), word.data, why);
 }
@@ -130,11 +130,11 @@ static tp_status refuse(tp_fault *fault, tp_text word, const char *why) {
 static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, tp__bytes *message, tp_fault *fault) {
   char name[TP__SKILL_NAME_MAX + 1] = "";
   tp__skill skill;
-  if (!tp__skill_name_valid(word)) return refuse(fault, word, "no skill can have this name");
-  if (!is_allowed(allowed, word)) return refuse(fault, word, "the agent may not use this skill");
+  if (!tp__skill_name_valid(word)) return refuse_command(fault, word, "no skill can have this name");
+  if (!is_allowed(allowed, word)) return refuse_command(fault, word, "the agent may not use this skill");
   memcpy(name, word.data, word.size);
   tp_status status = tp__skill_read(d->directory, name, &skill, fault);
-  if (status == TP_ERR_NOT_FOUND) return refuse(fault, word, "there is no such skill");
+  if (status == TP_ERR_NOT_FOUND) return refuse_command(fault, word, "there is no such skill");
   if (status != TP_OK) return status;
   tp__bytes_put_string(message, message->size ? "\n\n<skill name=\"" : "<skill name=\"");
   tp__bytes_put_string(message, name);
@@ -145,7 +145,8 @@ static tp_status put_skill(const domain *d, tp_text word, tp_text allowed, tp__b
   return TP_OK;
 }
 
-static tp_status put_message(const domain *d, tp_text text, tp_text allowed, tp__bytes *message, tp_fault *fault) {
+static tp_status put_skill_message(const domain *d, tp_text text, tp_text allowed, tp__bytes *message,
+                                   tp_fault *fault) {
   for (size_t at = 0; at < text.size;) {
     tp_text word = command_at(text, at);
     size_t behind = at + 1 + word.size, next = next_command(text, behind);
@@ -166,7 +167,7 @@ static tp_answer call_skills(void *ctx, tp_call *call) {
   tp_answer answer = TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT), allowed = tp_value_get(tp_call_agent_config(call), "skills");
   if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
-  if (put_message(ctx, text, allowed, &message, &fault) == TP_OK) {
+  if (put_skill_message(ctx, text, allowed, &message, &fault) == TP_OK) {
     tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp__bytes_text(&message)};
     if (tp_call_replace(call, &field, 1, NULL) != TP_OK) answer = TP_ANSWER_FAILED;
   } else {
@@ -178,7 +179,7 @@ static tp_answer call_skills(void *ctx, tp_call *call) {
 
 /* ---- registration ---- */
 
-static void unref(void *ctx) {
+static void unref_skills(void *ctx) {
   domain *d = ctx;
   if (!tp__references_unref(&d->refs)) return;
   close(d->directory);
@@ -191,11 +192,12 @@ static int32_t is_command(void *ctx, const tp_match_view *view) {
 }
 
 /* @param match  NULL: always. */
-static tp_status add(tp_edit *edit, domain *d, const tp_handler *row, const tp_match *match, tp_fault *fault) {
+static tp_status add_skill_handler(tp_edit *edit, domain *d, const tp_handler *row, const tp_match *match,
+                                   tp_fault *fault) {
   tp_handler handler = *row;
   handler.struct_size = sizeof handler;
   handler.ctx = d;
-  handler.destroy = unref;
+  handler.destroy = unref_skills;
   handler.phase_count = 1;
   handler.contract_version = 1;
   handler.idempotent = true;
@@ -229,11 +231,11 @@ static tp_status add_handlers(tp_edit *edit, domain *d, tp_fault *fault) {
                                  .description = "the text begins with /NAME",
                                  .fields = &field,
                                  .field_count = 1};
-  tp_status status = add(edit, d, &lists, NULL, fault);
-  return status == TP_OK ? add(edit, d, &calls, &match, fault) : status;
+  tp_status status = add_skill_handler(edit, d, &lists, NULL, fault);
+  return status == TP_OK ? add_skill_handler(edit, d, &calls, &match, fault) : status;
 }
 
-static tp_status read_options(const tp_skills_options *theirs, tp_skills_options *ours, tp_fault *fault) {
+static tp_status read_skills_options(const tp_skills_options *theirs, tp_skills_options *ours, tp_fault *fault) {
   tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_skills_options", fault);
   if (status != TP_OK) return status;
   if (ours->directory && ours->directory[0]) return TP_OK;
@@ -271,12 +273,12 @@ static tp_status check_all(const domain *d, tp_fault *fault) {
 tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp_fault *fault) {
   tp_skills_options ours;
   domain *d = NULL;
-  tp_status status = read_options(options, &ours, fault);
+  tp_status status = read_skills_options(options, &ours, fault);
   if (status == TP_OK) status = domain_new(ours.directory, &d, fault);
   if (status != TP_OK) return status;
   status = check_all(d, fault);
   if (status == TP_OK) status = add_handlers(edit, d, fault);
-  unref(d);
+  unref_skills(d);
   return status;
 }
 
@@ -307,6 +309,6 @@ tp_status tp_skills_each(const char *directory, const char *only, tp_skill_fn ea
   for (size_t i = 0; status == TP_OK && !only && i < names->count; i++)
     if (!pass_skill(d->directory, names->items[i], each, ctx, &status, fault)) break;
   free(names);
-  if (d) unref(d);
+  if (d) unref_skills(d);
   return status;
 }

@@ -36,7 +36,7 @@ static bool list_tool(void *ctx, const tp_tool_listing *shown) {
   return true;
 }
 
-static tp_status list(tp_tool_run *run, listing *l, tp_text *ret_json) {
+static tp_status list_abilities(tp_tool_run *run, listing *l, tp_text *ret_json) {
   tp_text value;
   tp_status status = tp_tool_run_tools(run, list_tool, l, NULL, NULL);
   if (status != TP_OK) return status;
@@ -52,7 +52,7 @@ tp_answer tp__abilities_list(void *ctx, tp_tool_run *run) {
   listing l = {.one = tp_value_text(tp_value_get(tp_tool_run_arguments(run), "ability_id"))};
   tp_text json;
   tp_status status = tp_writer_new(NULL, &l.writer);
-  if (status == TP_OK) status = list(run, &l, &json);
+  if (status == TP_OK) status = list_abilities(run, &l, &json);
   tp_answer answer = status != TP_OK ? tp_tool_error(run, tp_text_of(tp_status_text(status))) : tp_tool_ok(run, json);
   tp_writer_free(l.writer);
   return answer;

@@ -22,7 +22,7 @@ typedef struct deferred {
   tp_submission *submission; /* NULL: not known yet */
 } deferred;
 
-static void unref(void *ctx) {
+static void unref_deferred(void *ctx) {
   deferred *d = ctx;
   if (!tp__references_unref(&d->refs)) return;
   tp_submission_unref(d->submission);
@@ -31,7 +31,7 @@ static void unref(void *ctx) {
   tp__heap_free(d, sizeof *d);
 }
 
-static void cancel(void *ctx) {
+static void cancel_deferred(void *ctx) {
   deferred *d = ctx;
   tp__lock_acquire(&d->lock);
   d->cancelled = true;
@@ -66,7 +66,7 @@ static void put_created(tp__bytes *answer, const char *key, tp_text ability) {
   tp_writer_free(writer);
 }
 
-static void complete(const deferred *d, bool is_error, tp_text text) {
+static void complete_deferred(const deferred *d, bool is_error, tp_text text) {
   (void)!tp_tool_complete(d->token, is_error, text, NULL); /* stale: the call was given up meanwhile */
 }
 
@@ -74,11 +74,11 @@ static void task_ended(void *ctx, const tp_task_result *result) {
   deferred *d = ctx;
   bool is_created = d->answer.size > 0 && result->status == TP_OK && result->kind == TP_TOOL_OK;
   if (is_created) tp__bytes_put_text(&d->answer, result->text);
-  if (d->answer.failed) complete(d, true, tp_text_of("no memory for the answer"));
-  else if (is_created) complete(d, false, tp__bytes_text(&d->answer));
-  else if (result->status != TP_OK) complete(d, true, tp_text_of(result->fault->message));
-  else complete(d, result->kind != TP_TOOL_OK, result->text);
-  unref(d);
+  if (d->answer.failed) complete_deferred(d, true, tp_text_of("no memory for the answer"));
+  else if (is_created) complete_deferred(d, false, tp__bytes_text(&d->answer));
+  else if (result->status != TP_OK) complete_deferred(d, true, tp_text_of(result->fault->message));
+  else complete_deferred(d, result->kind != TP_TOOL_OK, result->text);
+  unref_deferred(d);
 }
 
 /* ---- the begin ---- */
@@ -91,7 +91,7 @@ static deferred *deferred_new(void) {
   return d;
 }
 
-static void submit(deferred *d, tp_tool_run *run, tp_task_operation operation, const tp_task_spec *spec) {
+static void submit_deferred(deferred *d, tp_tool_run *run, tp_task_operation operation, const tp_task_spec *spec) {
   tp_submission *submission = NULL;
   tp_fault fault = {0};
   tp__references_ref(&d->refs); /* the end's */
@@ -100,8 +100,8 @@ static void submit(deferred *d, tp_tool_run *run, tp_task_operation operation, c
     set_submission(d, submission);
     return;
   }
-  unref(d);
-  complete(d, true, tp_text_of(fault.message));
+  unref_deferred(d);
+  complete_deferred(d, true, tp_text_of(fault.message));
 }
 
 /* @param created  empty; or the answer of task_create, which is taken. */
@@ -112,26 +112,27 @@ static tp_answer begin(tp_tool_run *run, tp_task_operation operation, const tp_t
     return tp_tool_error(run, tp_text_of("There is no memory for the task."));
   }
   d->answer = *created;
-  tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = cancel, .destroy = unref, .ctx = d};
+  tp_deferral deferral = {
+      .struct_size = sizeof deferral, .cancel = cancel_deferred, .destroy = unref_deferred, .ctx = d};
   tp__references_ref(&d->refs); /* the deferral's */
   tp_answer answer = tp_tool_defer(run, &deferral, &d->token);
-  if (d->token.bits != 0) submit(d, run, operation, spec);
-  else unref(d);
-  unref(d);
+  if (d->token.bits != 0) submit_deferred(d, run, operation, spec);
+  else unref_deferred(d);
+  unref_deferred(d);
   return answer;
 }
 
 /* ---- what a model says ---- */
 
-static tp_answer refuse(tp_tool_run *run, tp_text subject, const char *why) {
+static tp_answer refuse_task(tp_tool_run *run, tp_text subject, const char *why) {
   char words[512];
   int size = snprintf(words, sizeof words, "%.*s: %s", tp__cut(subject, 128), subject.size ? subject.data : "", why);
   return tp_tool_error(run, (tp_text){words, (size_t)size});
 }
 
 static tp_answer refuse_key(tp_tool_run *run, tp_text key) {
-  return refuse(run, key,
-                "a task_key is 1 to 64 letters, digits, '.', '_' and '-', and does not begin with 'tenant-'.");
+  return refuse_task(run, key,
+                     "a task_key is 1 to 64 letters, digits, '.', '_' and '-', and does not begin with 'tenant-'.");
 }
 
 static tp_text argument(const tp_tool_run *run, const char *name) {
@@ -156,8 +157,9 @@ tp_answer tp__task_create(void *ctx, tp_tool_run *run) {
   tp_text ability = tp_value_text(argument(run, "ability_id")), arguments = argument(run, "arguments");
   tp_text key = tp_value_text(argument(run, "task_key"));
   char name[TP_ID_BYTES_MAX + 1], made[TP__TASK_KEY_MAX + 1], stored[TP__STORED_KEY_BYTES];
-  if (!take_ability(ability, name)) return refuse(run, ability, "there is no such ability.");
-  if (tp__tasks_is_own(name)) return refuse(run, ability, "it is an action on tasks: a task is of another ability.");
+  if (!take_ability(ability, name)) return refuse_task(run, ability, "there is no such ability.");
+  if (tp__tasks_is_own(name))
+    return refuse_task(run, ability, "it is an action on tasks: a task is of another ability.");
   if (argument(run, "task_key").size == 0) {
     make_key(ctx, run, made);
     key = tp_text_of(made);

@@ -83,20 +83,20 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   return tp_call_emit_tool_bundle(call, "tasks", d->list, d->count, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
-static void destroy(void *ctx) {
+static void destroy_tasks(void *ctx) {
   domain *d = ctx;
   tp__lock_fini(&d->shared.lock);
   tp__heap_free(d, sizeof *d);
 }
 
-static tp_status add(tp_edit *edit, domain *d, tp_fault *fault) {
+static tp_status add_tasks_handler(tp_edit *edit, domain *d, tp_fault *fault) {
   static const uint32_t phase = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION;
   const tp_handler handler = {.struct_size = sizeof handler,
                               .id = "tasks.tool_bundle",
                               .summary = "contributes the tools that create and run tasks, and list abilities",
                               .run = emit_tools,
                               .ctx = d,
-                              .destroy = destroy,
+                              .destroy = destroy_tasks,
                               .phases = &phase,
                               .phase_count = 1,
                               .contract_version = 1,
@@ -107,13 +107,13 @@ static tp_status add(tp_edit *edit, domain *d, tp_fault *fault) {
       .struct_size = sizeof subscription, .id = handler.id, .handler = handler.id, .phase = phase};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) { /* not taken */
-    destroy(d);
+    destroy_tasks(d);
     return status;
   }
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-static tp_status read_options(const tp_tasks_options *theirs, tp_tasks_options *ours, tp_fault *fault) {
+static tp_status read_tasks_options(const tp_tasks_options *theirs, tp_tasks_options *ours, tp_fault *fault) {
   tp_status status = tp__struct_read(ours, sizeof *ours, theirs, "tp_tasks_options", fault);
   if (status != TP_OK) return status;
   if (ours->reserved_ != 0) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_tasks_options.reserved_ must be zero");
@@ -126,7 +126,7 @@ static tp_status read_options(const tp_tasks_options *theirs, tp_tasks_options *
 tp_status tp_tasks_register(tp_edit *edit, const tp_tasks_options *options, tp_fault *fault) {
   tp_tasks_options ours;
   if (!edit) return tp__refuse(fault, TP_ERR_USAGE, NULL, "edit is NULL");
-  tp_status status = read_options(options, &ours, fault);
+  tp_status status = read_tasks_options(options, &ours, fault);
   if (status != TP_OK) return status;
   domain *d = tp__heap_alloc(sizeof *d);
   if (!d) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the tools of tasks");
@@ -134,5 +134,5 @@ tp_status tp_tasks_register(tp_edit *edit, const tp_tasks_options *options, tp_f
   for (size_t i = 0; i < TOOLS; i++)
     for (size_t n = 0; n < NAMES; n++)
       if (ours.names == TP_TASKS_NAMES_BOTH || (size_t)ours.names == n) add_tool(d, &rows[i], rows[i].names[n]);
-  return add(edit, d, fault);
+  return add_tasks_handler(edit, d, fault);
 }
