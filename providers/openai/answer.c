@@ -51,7 +51,7 @@ void tp__openai_answer_fini(tp__openai_answer *answer) {
   *answer = (tp__openai_answer){.bytes_max = 0};
 }
 
-static void no_memory(tp__openai_answer *answer) {
+static void fail_answer_memory(tp__openai_answer *answer) {
   (void)tp__openai_fail(&answer->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
 }
 
@@ -62,7 +62,7 @@ static void too_long(tp__openai_answer *answer) {
 }
 
 /* Appends within the limit of the whole answer. */
-static bool append(tp__openai_answer *answer, tp__bytes *to, tp__openai_tail *tail, tp_text piece) {
+static bool append_within_limit(tp__openai_answer *answer, tp__bytes *to, tp__openai_tail *tail, tp_text piece) {
   assert(piece.data || piece.size == 0);
   size_t before = to->size;
   if (answer->failure.code != TP_OK) return false;
@@ -73,7 +73,7 @@ static bool append(tp__openai_answer *answer, tp__bytes *to, tp__openai_tail *ta
   if (tail) tp__openai_join(to, tail, piece, answer->has_marks);
   else tp__bytes_put_text(to, piece);
   if (to->failed) {
-    no_memory(answer);
+    fail_answer_memory(answer);
     return false;
   }
   size_t grown = to->size - before;
@@ -108,7 +108,7 @@ static bool is_last(const tp__openai_answer *answer, const tp__openai_span *span
 static tp__openai_span *begin_span(tp__openai_answer *answer, tp__openai_spot spot) {
   void *grown = answer->spans;
   if (!tp__grow(tp__heap, &grown, &answer->span_capacity, answer->span_count + 1, sizeof *answer->spans)) {
-    no_memory(answer);
+    fail_answer_memory(answer);
     return NULL;
   }
   answer->spans = grown;
@@ -118,7 +118,7 @@ static tp__openai_span *begin_span(tp__openai_answer *answer, tp__openai_spot sp
   return span;
 }
 
-static tp_text text_of(const tp__openai_answer *answer, const tp__openai_span *span) {
+static tp_text span_text(const tp__openai_answer *answer, const tp__openai_span *span) {
   assert(span->begin <= span->end && span->end <= answer->text.size);
   if (span->begin == span->end) return (tp_text){NULL, 0};
   return (tp_text){answer->text.data + span->begin, span->end - span->begin};
@@ -142,7 +142,7 @@ static void emit(tp__openai_answer *answer, size_t before) {
   }
   if (answer->text.size == before) return;
   tp__openai_think_feed(&answer->think, (tp_text){answer->text.data + before, answer->text.size - before});
-  if (answer->think.failed) no_memory(answer);
+  if (answer->think.failed) fail_answer_memory(answer);
 }
 
 /* A piece of the text that is told from the tags around it. It was counted with the text. */
@@ -155,7 +155,7 @@ static void take_decided(void *ctx, tp_text piece, bool thinking) {
   answer->bytes_left += piece.size;
   answer->has_marks = false;
   if (thinking) tp__openai_answer_block_text(answer, tp__openai_answer_block(answer, block, "think"), piece);
-  else if (append(answer, &answer->said, NULL, piece)) emit_of(answer, &answer->said, before, false);
+  else if (append_within_limit(answer, &answer->said, NULL, piece)) emit_of(answer, &answer->said, before, false);
   answer->has_marks = had_marks;
 }
 
@@ -164,10 +164,10 @@ tp_text tp__openai_answer_said(const tp__openai_answer *answer) {
 }
 
 /* Appends a piece to the span that is the last one. */
-static void add(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
+static void add_to_span(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
   assert(is_last(answer, span));
   size_t before = answer->text.size;
-  if (!append(answer, &answer->text, &answer->tail, piece)) return;
+  if (!append_within_limit(answer, &answer->text, &answer->tail, piece)) return;
   span->end = answer->text.size;
   span->pieces++;
   emit(answer, before);
@@ -204,7 +204,7 @@ void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_
   if (piece.size == 0 || answer->failure.code != TP_OK) return;
   tp__openai_span *span = span_at_end(answer, spot);
   if (!span) return;
-  piece = addition_of(answer, text_of(answer, span), &answer->tail, piece);
+  piece = addition_of(answer, span_text(answer, span), &answer->tail, piece);
   if (piece.size == 0) return;
   if (!(answer->quirks & TP_OPENAI_QUIRK_CUMULATIVE)) note_growth(answer, span, piece);
   size_t left = span->given - span->repeated, count = piece.size < left ? piece.size : left;
@@ -216,21 +216,21 @@ void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_
     tp__bytes again = {0};
     span->given = span->repeated = 0;
     tp__bytes_put(&again, answer->text.data + span->begin, repeated);
-    if (again.failed) no_memory(answer);
-    add(answer, span, tp__bytes_text(&again));
+    if (again.failed) fail_answer_memory(answer);
+    add_to_span(answer, span, tp__bytes_text(&again));
     tp__bytes_fini(&again);
   } else {
     span->given = span->repeated = 0;
   }
-  if (piece.size > 0) add(answer, span, piece);
+  if (piece.size > 0) add_to_span(answer, span, piece);
 }
 
 void tp__openai_answer_text_given(tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
   if (answer->failure.code != TP_OK || text.size == 0) return;
   tp__openai_span *span = find_span(answer, spot);
-  if (!span || !is_last(answer, span) || !tp__same(text_of(answer, span), text)) {
+  if (!span || !is_last(answer, span) || !tp__same(span_text(answer, span), text)) {
     span = begin_span(answer, spot);
-    if (span) add(answer, span, text);
+    if (span) add_to_span(answer, span, text);
   }
   if (!span) return;
   span->given = span->end - span->begin;
@@ -239,7 +239,7 @@ void tp__openai_answer_text_given(tp__openai_answer *answer, tp__openai_spot spo
 
 bool tp__openai_answer_repeats(const tp__openai_answer *answer, tp__openai_spot spot, tp_text text) {
   const tp__openai_span *span = find_span(answer, spot);
-  return span && (span->pieces > 1 || text.size >= REPEATED_SIZE_MIN) && tp__same(text_of(answer, span), text);
+  return span && (span->pieces > 1 || text.size >= REPEATED_SIZE_MIN) && tp__same(span_text(answer, span), text);
 }
 
 /* Whether `whole` says nothing that `part` does not: it is within it, or but for blanks. */
@@ -250,13 +250,13 @@ static bool says_no_more(tp_text part, tp_text whole) {
 
 /* Adds what a snapshot has beyond what has come. @param text  without marks. */
 static void complete_span(tp__openai_answer *answer, tp__openai_span *span, tp_text text) {
-  tp_text own = text_of(answer, span);
+  tp_text own = span_text(answer, span);
   bool goes_on = tp__openai_is_beginning(own, text);
   if (!goes_on && says_no_more(own, text)) return;
   tp_text rest = goes_on ? (tp_text){text.data + own.size, text.size - own.size} : text;
   if (rest.size == 0) return;
   if (!is_last(answer, span)) span = begin_span(answer, span->spot);
-  if (span) add(answer, span, rest);
+  if (span) add_to_span(answer, span, rest);
 }
 
 /* The text of a snapshot without its marks: what it has no end of is U+FFFD. */
@@ -264,7 +264,7 @@ static bool clean(tp__openai_answer *answer, tp_text text, tp__bytes *ret_clean)
   tp__openai_tail tail = {.size = 0};
   tp__openai_join(ret_clean, &tail, text, answer->has_marks);
   tp__openai_join_end(ret_clean, &tail);
-  if (ret_clean->failed) no_memory(answer);
+  if (ret_clean->failed) fail_answer_memory(answer);
   return answer->failure.code == TP_OK;
 }
 
@@ -272,7 +272,7 @@ static void end_tail(tp__openai_answer *answer) {
   size_t before = answer->text.size;
   if (answer->tail.size == 0 || answer->failure.code != TP_OK) return;
   tp__openai_join_end(&answer->text, &answer->tail);
-  if (answer->text.failed) no_memory(answer);
+  if (answer->text.failed) fail_answer_memory(answer);
   else if (answer->span_count > 0) answer->spans[answer->span_count - 1].end = answer->text.size;
   if (answer->failure.code == TP_OK) emit(answer, before);
 }
@@ -280,10 +280,10 @@ static void end_tail(tp__openai_answer *answer) {
 void tp__openai_answer_end(tp__openai_answer *answer) {
   end_tail(answer);
   if (reads_tags(answer)) tp__openai_think_end(&answer->think);
-  if (answer->think.failed) no_memory(answer);
+  if (answer->think.failed) fail_answer_memory(answer);
   for (size_t i = 0; i < answer->block_count; i++) {
     tp__openai_join_end(&answer->blocks[i].text, &answer->blocks[i].tail);
-    if (answer->blocks[i].text.failed) no_memory(answer);
+    if (answer->blocks[i].text.failed) fail_answer_memory(answer);
   }
 }
 
@@ -296,7 +296,7 @@ static void take_whole(tp__openai_answer *answer, tp__openai_spot spot, tp_text 
     bool had_marks = answer->has_marks, is_known = false;
     tp__openai_span *span = find_span(answer, spot);
     for (size_t i = 0; (is_listed || !span) && !is_known && i < answer->span_count; i++)
-      is_known = tp__same(text_of(answer, &answer->spans[i]), whole);
+      is_known = tp__same(span_text(answer, &answer->spans[i]), whole);
     answer->has_marks = false;
     if (!span && !is_known) span = begin_span(answer, spot);
     if (!is_known && span) complete_span(answer, span, whole);
@@ -318,7 +318,7 @@ void tp__openai_answer_text_listed(tp__openai_answer *answer, tp__openai_spot sp
 static void set_text(tp__openai_answer *answer, tp__bytes *to, tp_text text) {
   answer->bytes_left += to->size;
   tp__bytes_clear(to);
-  (void)append(answer, to, NULL, text);
+  (void)append_within_limit(answer, to, NULL, text);
 }
 
 void tp__openai_answer_stop(tp__openai_answer *answer, const char *reason, tp_text word) {
@@ -356,7 +356,7 @@ void tp__openai_answer_call(tp__openai_answer *answer, const tp__openai_fragment
   else if (status == TP_ERR_FULL)
     (void)tp__openai_fail(&answer->failure, TP_ERR_MODEL, false, "the answer has more than %d tool calls",
                           TP__OPENAI_CALLS_MAX);
-  else if (status != TP_OK) no_memory(answer);
+  else if (status != TP_OK) fail_answer_memory(answer);
 }
 
 tp__openai_block *tp__openai_answer_find_block(const tp__openai_answer *answer, int64_t index, const char *kind) {
@@ -379,13 +379,13 @@ tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t ind
     return NULL;
   }
   if (!tp__grow(tp__heap, &grown, &answer->block_capacity, answer->block_count + 1, sizeof *answer->blocks)) {
-    no_memory(answer);
+    fail_answer_memory(answer);
     return NULL;
   }
   answer->blocks = grown;
   tp__openai_block *block = &answer->blocks[answer->block_count++];
   *block = (tp__openai_block){.index = index};
-  return append(answer, &block->kind, NULL, tp_text_of(kind)) ? block : NULL;
+  return append_within_limit(answer, &block->kind, NULL, tp_text_of(kind)) ? block : NULL;
 }
 
 /* Some servers send the same reasoning in two fields: the first one is shown. */
@@ -401,7 +401,7 @@ static bool is_shown(const tp__openai_answer *answer, const tp__openai_block *bl
 void tp__openai_answer_block_text(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
   size_t before = block ? block->text.size : 0;
   if (block) piece = addition_of(answer, tp__bytes_text(&block->text), &block->tail, piece);
-  if (!block || !append(answer, &block->text, &block->tail, piece)) return;
+  if (!block || !append_within_limit(answer, &block->text, &block->tail, piece)) return;
   if (is_shown(answer, block)) emit_of(answer, &block->text, before, true);
 }
 
@@ -411,18 +411,18 @@ void tp__openai_answer_refusal(tp__openai_answer *answer, tp_text words, bool is
   tp__openai_block *block = tp__openai_answer_block(answer, 0, "refusal");
   if (!block || (is_whole && block->text.size > 0)) return;
   answer->bytes_left += words.size; /* it is counted with the text */
-  (void)append(answer, &block->text, &block->tail, words);
+  (void)append_within_limit(answer, &block->text, &block->tail, words);
 }
 
 void tp__openai_answer_block_signature(tp__openai_answer *answer, tp__openai_block *block, tp_text piece) {
-  if (block) (void)append(answer, &block->signature, NULL, piece);
+  if (block) (void)append_within_limit(answer, &block->signature, NULL, piece);
 }
 
 void tp__openai_answer_block_value(tp__openai_answer *answer, tp__openai_block *block, tp_text value) {
   if (!block || value.size == 0) return;
   answer->bytes_left += block->value.size;
   tp__bytes_clear(&block->value);
-  (void)append(answer, &block->value, NULL, value);
+  (void)append_within_limit(answer, &block->value, NULL, value);
 }
 
 /* ---- the response ---- */

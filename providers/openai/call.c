@@ -109,7 +109,7 @@ static void pass_on_text(call *c) {
 }
 
 /* The transfer ends first, so that a connection is closed when the turn hears of it. */
-static void fail(call *c, CURLM *multi) {
+static void fail_call(call *c, CURLM *multi) {
   drop_transfer(c, multi);
   pass_on_text(c);
   c->state = TP__OPENAI_OVER;
@@ -118,7 +118,7 @@ static void fail(call *c, CURLM *multi) {
 
 static void fail_as_stream(call *c, CURLM *multi) {
   c->failure = c->stream.answer.failure;
-  fail(c, multi);
+  fail_call(c, multi);
 }
 
 /* No rule tells such a stream from one that repeats itself on purpose: a person decides. */
@@ -132,11 +132,11 @@ static void note_growth(call *c) {
   (void)!tp_model_note(c->token, tp_text_of("answer.grows"), tp_text_of(text), NULL); /* a stale token hears nothing */
 }
 
-static void complete(call *c, CURLM *multi, int64_t now_ns) {
+static void complete_call(call *c, CURLM *multi, int64_t now_ns) {
   tp_model_response response;
   pass_on_text(c);
   if (c->failure.code != TP_OK) {
-    fail(c, multi);
+    fail_call(c, multi);
     return;
   }
   if (tp__openai_answer_response(&c->stream.answer, &response) != TP_OK) {
@@ -146,7 +146,7 @@ static void complete(call *c, CURLM *multi, int64_t now_ns) {
   if (tp_writer_new(tp__heap, &c->given) != TP_OK ||
       tp__openai_given_write(config_of(c), &c->stream.answer, c->given, &response.provider_data) != TP_OK) {
     (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
-    fail(c, multi);
+    fail_call(c, multi);
     return;
   }
   tp__openai_names_restore(&c->names, &response);
@@ -214,7 +214,7 @@ static bool pauses(const call *c) {
   return version == CURL_HTTP_VERSION_1_0 || version == CURL_HTTP_VERSION_1_1;
 }
 
-static size_t on_body(char *bytes, size_t one, size_t count, void *ctx) {
+static size_t take_body(char *bytes, size_t one, size_t count, void *ctx) {
   call *c = ctx;
   size_t size = one * count;
   c->byte_ns = tp__monotonic_ns();
@@ -258,7 +258,7 @@ static void set_options(CURL *easy, call *c) {
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "turnphase");
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, c->curl_error);
   curl_easy_setopt(easy, CURLOPT_PRIVATE, c);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, c);
   curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_connected);
   curl_easy_setopt(easy, CURLOPT_PREREQDATA, c);
@@ -278,7 +278,7 @@ static void send_request(call *c, CURLM *multi, int64_t now_ns) {
     c->easy = NULL;
   }
   (void)tp__openai_fail(&c->failure, TP_ERR_NO_MEMORY, false, "no memory for a request");
-  fail(c, multi);
+  fail_call(c, multi);
 }
 
 static int64_t after_pause_ns(const call *c, int64_t now_ns) {
@@ -323,7 +323,7 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
 /* ---- limits ---- */
 
 /* Which limit passes first. While the transfer is paused none does: who holds the answer back has its own. */
-static int64_t limit_of(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
+static int64_t next_limit(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
   const tp__openai_config *config = config_of(c);
   int64_t next_ns = c->sent_ns + config->total_ms * TP__NS_IN_MS, other_ns = INT64_MAX;
   if (c->paused_ns) next_ns = INT64_MAX;
@@ -349,7 +349,7 @@ int64_t tp__openai_call_next_ns(const tp__openai_call *c) {
     case TP__OPENAI_WAITS:
       return c->start_ns;
     case TP__OPENAI_SENT:
-      return limit_of(c, &name, &ms, &what);
+      return next_limit(c, &name, &ms, &what);
     case TP__OPENAI_ANSWERED:
       return c->answered_ns + LINGER_MS * TP__NS_IN_MS;
     case TP__OPENAI_OVER:
@@ -375,17 +375,17 @@ static void step_sent(call *c, CURLM *multi, int64_t now_ns) {
   if (c->pieces.size > 0 && !tp_model_held(c->token)) pass_on_text(c);
   if (c->failure.code == TP_OK && c->paused_ns && !tp_model_held(c->token) && !go_on(c, multi, now_ns)) return;
   if (c->failure.code != TP_OK) {
-    fail(c, multi);
+    fail_call(c, multi);
     return;
   }
   if (c->reads && c->stream.answer.done && c->stream.answer.failure.code == TP_OK) {
-    complete(c, multi, now_ns);
+    complete_call(c, multi, now_ns);
     return;
   }
-  if (limit_of(c, &name, &ms, &what) > now_ns) return;
+  if (next_limit(c, &name, &ms, &what) > now_ns) return;
   (void)tp__openai_fail(&c->failure, TP_ERR_MODEL, true, "%s: %s within %u ms (%s); try again, or raise it",
                         config_of(c)->place, what, ms, name);
-  fail(c, multi);
+  fail_call(c, multi);
 }
 
 void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
@@ -393,7 +393,7 @@ void tp__openai_call_step(tp__openai_call *c, CURLM *multi, int64_t now_ns) {
   if (c->gone) tp__openai_call_abort(c, multi);
   switch (c->state) {
     case TP__OPENAI_WAITS:
-      if (c->failure.code != TP_OK) fail(c, multi);
+      if (c->failure.code != TP_OK) fail_call(c, multi);
       else if (c->start_ns <= now_ns) send_request(c, multi, now_ns);
       break;
     case TP__OPENAI_SENT:
@@ -417,7 +417,7 @@ static void show_text(const call *c, tp_text text, char *buffer, size_t size) {
   tp__bytes_fini(&clean);
 }
 
-static void show(const call *c, const char *text, char *buffer, size_t size) {
+static void show_hidden(const call *c, const char *text, char *buffer, size_t size) {
   show_text(c, tp_text_of(text), buffer, size);
 }
 
@@ -431,7 +431,7 @@ static void name_place(call *c, char place[PLACE_SIZE]) {
   const char *id = header_of(c, "x-request-id");
   char shown[REQUEST_ID_SIZE] = "";
   if (!id) id = header_of(c, "request-id");
-  if (id) show(c, id, shown, sizeof shown);
+  if (id) show_hidden(c, id, shown, sizeof shown);
   snprintf(place, PLACE_SIZE, "HTTP %ld from %.120s%s%s%s", c->status, config_of(c)->place, id ? " (request " : "",
            shown, id ? ")" : "");
 }
@@ -510,13 +510,13 @@ static void fail_with_curl(call *c, CURLcode code) {
   char shown[SHOWN_SIZE];
   for (size_t i = 0; i < sizeof curl_rows / sizeof *curl_rows; i++)
     if (curl_rows[i].code == code) row = &curl_rows[i];
-  show(c, c->curl_error[0] ? c->curl_error : curl_easy_strerror(code), shown, sizeof shown);
+  show_hidden(c, c->curl_error[0] ? c->curl_error : curl_easy_strerror(code), shown, sizeof shown);
   tp_status status = code == CURLE_OUT_OF_MEMORY ? TP_ERR_NO_MEMORY : TP_ERR_MODEL;
   (void)tp__openai_fail(&c->failure, status, row->retryable, "%s%s: %s; %s", config_of(c)->place,
                         c->reads ? ", in the middle of the answer" : "", shown, row->remedy);
 }
 
-static void judge(call *c, CURLcode code, int64_t now_ns) {
+static void judge_call(call *c, CURLcode code, int64_t now_ns) {
   if (c->status == 0) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &c->status);
   if (c->reads && c->stream.answer.failure.code != TP_OK) c->failure = c->stream.answer.failure;
   if (c->failure.code != TP_OK) return;
@@ -534,8 +534,8 @@ void tp__openai_call_ended(tp__openai_call *c, CURLM *multi, CURLcode code, int6
     tp__openai_call_abort(c, multi);
     return;
   }
-  judge(c, code, now_ns);
+  judge_call(c, code, now_ns);
   drop_transfer(c, multi);
-  if (c->failure.code != TP_OK) fail(c, multi);
-  else complete(c, multi, now_ns);
+  if (c->failure.code != TP_OK) fail_call(c, multi);
+  else complete_call(c, multi, now_ns);
 }

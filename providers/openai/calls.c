@@ -10,11 +10,11 @@ typedef tp__openai_draft draft;
 typedef tp__openai_fragment fragment;
 
 static tp_text id_of(const draft *d) { return tp__bytes_text(&d->id); }
-static tp_text name_of(const draft *d) { return tp__bytes_text(&d->name); }
+static tp_text draft_name(const draft *d) { return tp__bytes_text(&d->name); }
 static tp_text arguments_of(const draft *d) { return tp__bytes_text(&d->arguments); }
 
 static bool is_empty(const draft *d) { return tp__openai_trim(arguments_of(d)).size == 0; }
-static bool is_whole(const draft *d) { return tp__openai_scan_is_whole(&d->scan); }
+static bool is_whole_draft(const draft *d) { return tp__openai_scan_is_whole(&d->scan); }
 
 /* ---- which call: the candidate ---- */
 
@@ -48,7 +48,7 @@ static draft *find_candidate(tp__openai_calls *calls, const fragment *f) {
   found = find_id(calls, f->id, true, 0);
   if (found) return has_index && found->index != TP__OPENAI_NO_INDEX && f->name.size > 0 ? NULL : found;
   if (!has_index || newest->index == TP__OPENAI_NO_INDEX) return newest;
-  bool only_goes_on = f->id.size == 0 && f->name.size == 0 && !is_whole(newest) && !begins_object(f->arguments);
+  bool only_goes_on = f->id.size == 0 && f->name.size == 0 && !is_whole_draft(newest) && !begins_object(f->arguments);
   return only_goes_on && f->item.size == 0 ? newest : NULL;
 }
 
@@ -64,26 +64,27 @@ static bool begins_call(const tp__openai_calls *calls, const draft *d, const fra
   bool has_arguments = tp__openai_trim(f->arguments).size > 0;
   bool same_id = f->id.size > 0 && tp__same(id_of(d), f->id);
   bool other_id = f->id.size > 0 && d->id.size > 0 && !same_id;
-  bool same_name = tp__same(name_of(d), f->name);
+  bool same_name = tp__same(draft_name(d), f->name);
   if (f->name.size == 0)
-    return other_id && is_whole(d) && f->index == TP__OPENAI_NO_INDEX &&
+    return other_id && is_whole_draft(d) && f->index == TP__OPENAI_NO_INDEX &&
            (!has_arguments || begins_object(f->arguments));
   if (d->name.size == 0) return false;
   if (f->starts || d->chunk == calls->chunk) {
     if (!same_id) return true;
     if (f->starts) return false;
   }
-  if (is_whole(d)) return !same_name || other_id || (has_arguments && !same_arguments(d, f->arguments) && !f->is_whole);
+  if (is_whole_draft(d))
+    return !same_name || other_id || (has_arguments && !same_arguments(d, f->arguments) && !f->is_whole);
   if (!is_empty(d)) return !same_name || (other_id && begins_object(f->arguments));
   if (same_name) return other_id && !has_arguments;
   if (other_id) return true;
-  if (tp__openai_is_beginning(name_of(d), f->name)) return false;
+  if (tp__openai_is_beginning(draft_name(d), f->name)) return false;
   return !(same_id || (f->index != TP__OPENAI_NO_INDEX && f->index == d->index));
 }
 
 /* ---- taking it ---- */
 
-static tp_status put(tp__bytes *to, tp_text text, size_t *bytes_left) {
+static tp_status put_fragment(tp__bytes *to, tp_text text, size_t *bytes_left) {
   if (text.size > *bytes_left) return TP_ERR_TOO_LARGE;
   *bytes_left -= text.size;
   tp__bytes_put_text(to, text);
@@ -114,12 +115,12 @@ static tp_status take_arguments(draft *d, const fragment *f, size_t *bytes_left)
   if (arguments.size == 0) return TP_OK;
   bool all = tp__openai_is_whole(arguments);
   if (f->is_whole && !is_empty(d)) {
-    bool worse = tp__openai_trim(arguments).size == 0 || (is_whole(d) && !all);
+    bool worse = tp__openai_trim(arguments).size == 0 || (is_whole_draft(d) && !all);
     if (worse || same_arguments(d, arguments)) return TP_OK;
     clear_arguments(d, bytes_left);
   } else if (d->is_given && !f->starts) {
     clear_arguments(d, bytes_left);
-  } else if (is_whole(d)) {
+  } else if (is_whole_draft(d)) {
     if (all && same_arguments(d, arguments)) return TP_OK;
     if (begins_object(arguments) && tp__openai_same_json(own, tp_text_of("{}"))) clear_arguments(d, bytes_left);
   } else if (f->name.size > 0 && all && own.size > 0 && tp__openai_is_beginning(own, arguments)) {
@@ -131,13 +132,13 @@ static tp_status take_arguments(draft *d, const fragment *f, size_t *bytes_left)
 
 static tp_status take_name(draft *d, tp_text name, size_t *bytes_left) {
   assert(name.size > 0);
-  if (tp__same(name_of(d), name)) return TP_OK;
-  if (d->name.size > 0 && tp__openai_is_beginning(name_of(d), name)) {
+  if (tp__same(draft_name(d), name)) return TP_OK;
+  if (d->name.size > 0 && tp__openai_is_beginning(draft_name(d), name)) {
     *bytes_left += d->name.size;
     tp__bytes_clear(&d->name);
   }
   /* After arguments have begun the name is whole. */
-  return d->name.size > 0 && !is_empty(d) ? TP_OK : put(&d->name, name, bytes_left);
+  return d->name.size > 0 && !is_empty(d) ? TP_OK : put_fragment(&d->name, name, bytes_left);
 }
 
 static tp_status begin_call(tp__openai_calls *calls, int64_t index, draft **ret_draft) {
@@ -150,13 +151,13 @@ static tp_status begin_call(tp__openai_calls *calls, int64_t index, draft **ret_
   return TP_OK;
 }
 
-static tp_status take_text(tp__openai_calls *calls, const fragment *f, size_t *bytes_left) {
+static tp_status take_fragment(tp__openai_calls *calls, const fragment *f, size_t *bytes_left) {
   draft *d = find_candidate(calls, f);
   if (!d || begins_call(calls, d, f)) TP__TRY(begin_call(calls, f->index, &d));
   if (d->index == TP__OPENAI_NO_INDEX) d->index = f->index;
   d->chunk = calls->chunk;
-  if (d->item.size == 0) TP__TRY(put(&d->item, f->item, bytes_left));
-  if (d->id.size == 0) TP__TRY(put(&d->id, f->id, bytes_left));
+  if (d->item.size == 0) TP__TRY(put_fragment(&d->item, f->item, bytes_left));
+  if (d->id.size == 0) TP__TRY(put_fragment(&d->id, f->id, bytes_left));
   if (f->name.size > 0) TP__TRY(take_name(d, f->name, bytes_left));
   TP__TRY(take_arguments(d, f, bytes_left));
   if (f->starts && f->arguments.size > 0) d->is_given = true;
@@ -165,12 +166,12 @@ static tp_status take_text(tp__openai_calls *calls, const fragment *f, size_t *b
 
 tp_status tp__openai_calls_take(tp__openai_calls *calls, const fragment *f, size_t *bytes_left) {
   assert(calls->count <= calls->capacity && f->index >= TP__OPENAI_LEGACY_INDEX);
-  if (tp_value_kind_of(f->value) != TP_VALUE_MAP) return take_text(calls, f, bytes_left);
+  if (tp_value_kind_of(f->value) != TP_VALUE_MAP) return take_fragment(calls, f, bytes_left);
   tp_writer *writer = NULL;
   fragment as_text = *f;
   tp_status status = tp_writer_new(tp__heap, &writer);
   if (status == TP_OK) status = tp_json_encode(f->value, writer, &as_text.arguments, NULL);
-  if (status == TP_OK) status = take_text(calls, &as_text, bytes_left);
+  if (status == TP_OK) status = take_fragment(calls, &as_text, bytes_left);
   tp_writer_free(writer);
   return status;
 }

@@ -25,7 +25,7 @@ enum {
   PRICES_MAX = 10000
 };
 
-static tp_status no_memory(tp_fault *fault) {
+static tp_status refuse_config_memory(tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a model");
 }
 
@@ -60,14 +60,14 @@ static bool is_key(const char *key) {
   return size > 0;
 }
 
-static tp_status take_key(tp__openai_config *config, const char *option, const char *from, const char *key,
-                          tp_fault *fault) {
+static tp_status take_checked_key(tp__openai_config *config, const char *option, const char *from, const char *key,
+                                  tp_fault *fault) {
   if (!is_key(key))
     return tp__refuse(fault, TP_ERR_USAGE, from,
                       "tp_openai_options.%s: the key in %s is empty, or has white space "
                       "or characters that are not ASCII in it",
                       option, from);
-  return copy_string(&config->key, key) ? TP_OK : no_memory(fault);
+  return copy_string(&config->key, key) ? TP_OK : refuse_config_memory(fault);
 }
 
 static tp_status read_key_env(tp__openai_config *config, const char *name, tp_fault *fault) {
@@ -75,7 +75,7 @@ static tp_status read_key_env(tp__openai_config *config, const char *name, tp_fa
   if (!key)
     return tp__refuse(fault, TP_ERR_NOT_FOUND, name,
                       "tp_openai_options.key_env: %s is not set in the environment: export it with the key", name);
-  return take_key(config, "key_env", name, key, fault);
+  return take_checked_key(config, "key_env", name, key, fault);
 }
 
 static tp_status check_key_file(const struct stat *found, const char *path, tp_fault *fault) {
@@ -123,12 +123,12 @@ static tp_status read_key_file(tp__openai_config *config, const char *path, tp_f
   while (size > 0 && strchr(" \t\r\n", key[size - 1]) && key[size - 1]) size--;
   key[size] = '\0';
   if (status == TP_OK && strlen(key) != size) key[0] = '\0'; /* a NUL in it: no key */
-  if (status == TP_OK) status = take_key(config, "key_file", path, key, fault);
+  if (status == TP_OK) status = take_checked_key(config, "key_file", path, key, fault);
   explicit_bzero(key, sizeof key);
   return status;
 }
 
-static tp_status read_key(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
+static tp_status read_key_option(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
   if (options->key_env && options->key_file)
     return usage(fault, "key_file", "it is set beside key_env: set one of them");
   if (options->key_file) return read_key_file(config, options->key_file, fault);
@@ -163,10 +163,10 @@ static tp_status make_url(tp__openai_config *config, const char *given, tp_fault
   while (size > least && base[size - 1] == '/') size--;
   size_t url_size = size + strlen(config->form->path) + strlen(query) + 1;
   config->url = tp__heap_alloc(url_size);
-  if (!config->url) return no_memory(fault);
+  if (!config->url) return refuse_config_memory(fault);
   snprintf(config->url, url_size, "%.*s%s%s", (int)size, base, config->form->path, query);
   config->place = tp__heap_copy((tp_text){host, host_size});
-  return config->place ? TP_OK : no_memory(fault);
+  return config->place ? TP_OK : refuse_config_memory(fault);
 }
 
 tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault) {
@@ -175,7 +175,7 @@ tp_status tp__openai_embeddings_url(tp__openai_config *config, tp_fault *fault) 
   const char *query = config->url + strcspn(config->url, "?");
   size_t base = (size_t)(query - config->url) - strlen(config->form->path), size = base + strlen(query) + sizeof path;
   char *url = tp__heap_alloc(size);
-  if (!url) return no_memory(fault);
+  if (!url) return refuse_config_memory(fault);
   snprintf(url, size, "%.*s%s%s", (int)base, config->url, path, query);
   tp__heap_string_free(config->url);
   config->url = url;
@@ -225,12 +225,12 @@ static tp_status add_header(tp__openai_config *config, const char *name, size_t 
   if (grown) config->headers = grown;
   if (line.data) explicit_bzero(line.data, line.size);
   tp__bytes_fini(&line);
-  return grown ? TP_OK : no_memory(fault);
+  return grown ? TP_OK : refuse_config_memory(fault);
 }
 
-static tp_status add_line(tp__openai_config *config, const char *line, tp_fault *fault) {
+static tp_status add_header_line(tp__openai_config *config, const char *line, tp_fault *fault) {
   struct curl_slist *grown = curl_slist_append(config->headers, line);
-  if (!grown) return no_memory(fault);
+  if (!grown) return refuse_config_memory(fault);
   config->headers = grown;
   return TP_OK;
 }
@@ -249,12 +249,12 @@ static tp_status take_headers(tp__openai_config *config, const tp_openai_options
   tp_status status = check_map(options->headers, "headers", fault);
   if (status == TP_OK && !is_token(tp_text_of(key_header)))
     return usage(fault, "key_header", "it is no name of a header");
-  if (status == TP_OK) status = add_line(config, "Content-Type: application/json", fault);
-  if (status == TP_OK) status = add_line(config, "Expect:", fault); /* large requests do not wait for a 100 */
+  if (status == TP_OK) status = add_header_line(config, "Content-Type: application/json", fault);
+  if (status == TP_OK) status = add_header_line(config, "Expect:", fault); /* large requests do not wait for a 100 */
   if (status == TP_OK)
-    status = add_line(
+    status = add_header_line(
         config, options->no_stream ? "Accept: application/json" : "Accept: text/event-stream, application/json", fault);
-  if (status == TP_OK && config->form->header) status = add_line(config, config->form->header, fault);
+  if (status == TP_OK && config->form->header) status = add_header_line(config, config->form->header, fault);
   if (status == TP_OK && config->key)
     status = add_header(config, key_header, strlen(key_header), key_prefix, tp_text_of(config->key), fault);
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(options->headers, &walk);) {
@@ -288,7 +288,7 @@ static tp_status take_body(tp__openai_config *config, tp_text body, tp_fault *fa
       return usage(fault, "body", "model, messages, input, instructions, system, tools and stream are the request's");
   config->body = tp__heap_copy(body);
   config->body_size = body.size;
-  return config->body ? TP_OK : no_memory(fault);
+  return config->body ? TP_OK : refuse_config_memory(fault);
 }
 
 static tp_status take_prices(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
@@ -296,7 +296,7 @@ static tp_status take_prices(tp__openai_config *config, const tp_openai_options 
   if (!options->prices) return usage(fault, "prices", "it is NULL, but price_count is not 0");
   if (options->price_count > PRICES_MAX) return usage(fault, "prices", "there may be 10,000");
   config->prices = tp__heap_alloc(options->price_count * sizeof *config->prices);
-  if (!config->prices) return no_memory(fault);
+  if (!config->prices) return refuse_config_memory(fault);
   config->price_count = options->price_count;
   for (size_t i = 0; i < options->price_count; i++) {
     tp_openai_price price;
@@ -311,7 +311,7 @@ static tp_status take_prices(tp__openai_config *config, const tp_openai_options 
                                .output = price.output_micros,
                                .cache_read = price.cache_read_micros ? price.cache_read_micros : price.input_micros,
                                .cache_write = price.cache_write_micros ? price.cache_write_micros : price.input_micros};
-    if (!copy_string(&row->model, price.model)) return no_memory(fault);
+    if (!copy_string(&row->model, price.model)) return refuse_config_memory(fault);
   }
   return TP_OK;
 }
@@ -387,7 +387,7 @@ static tp_status note_secrets(tp__openai_config *config, const tp_openai_options
   if (options->base_url) tp__secrets_add_url(&config->secrets, tp_text_of(options->base_url));
   if (options->proxy) tp__secrets_add_url(&config->secrets, tp_text_of(options->proxy));
   else note_proxies(config);
-  return config->secrets.failed ? no_memory(fault) : TP_OK;
+  return config->secrets.failed ? refuse_config_memory(fault) : TP_OK;
 }
 
 tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_options *given, tp_fault *fault) {
@@ -403,7 +403,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
     return usage(fault, "model", "it must be UTF-8 and not empty");
   status = make_url(config, options.base_url, fault);
   if (status == TP_OK) status = take_limits(config, &options, fault);
-  if (status == TP_OK) status = read_key(config, &options, fault);
+  if (status == TP_OK) status = read_key_option(config, &options, fault);
   if (status == TP_OK) status = take_headers(config, &options, fault);
   if (status == TP_OK) status = take_body(config, options.body, fault);
   if (status == TP_OK) status = take_prices(config, &options, fault);
@@ -417,7 +417,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
   if (status == TP_OK) status = open_directory(config, options.files_directory, fault);
   if (status == TP_OK && !(copy_string(&config->model, options.model) && copy_string(&config->proxy, options.proxy) &&
                            copy_string(&config->ca_file, options.ca_file)))
-    status = no_memory(fault);
+    status = refuse_config_memory(fault);
   return status == TP_OK ? note_secrets(config, &options, fault) : status;
 }
 
@@ -467,7 +467,7 @@ void tp__openai_config_fini(tp__openai_config *config) {
 
 /* ---- cost ---- */
 
-static bool fits(const char *pattern, tp_text model) {
+static bool model_fits_pattern(const char *pattern, tp_text model) {
   if (!pattern) return true;
   size_t size = strlen(pattern);
   if (size == 0 || pattern[size - 1] != '*') return tp__is_word(model, pattern);
@@ -479,7 +479,7 @@ static double of(int64_t count, int64_t price) { return count > 0 ? (double)coun
 int64_t tp__openai_cost(const tp__openai_config *config, tp_text model, const tp__openai_usage *usage) {
   for (size_t i = 0; i < config->price_count; i++) {
     const tp__openai_price_row *row = &config->prices[i];
-    if (!fits(row->model, model)) continue;
+    if (!model_fits_pattern(row->model, model)) continue;
     int64_t read = usage->cache_read > 0 ? usage->cache_read : 0,
             written = usage->cache_write > 0 ? usage->cache_write : 0;
     int64_t fresh = usage->input - (read < INT32_MAX ? read : INT32_MAX) - (written < INT32_MAX ? written : INT32_MAX);

@@ -114,7 +114,7 @@ static void set_up(CURL *easy, transfer *t, const tp__bytes *body) {
 }
 
 /* The status says what a host can do about it: the memory shows that alone. */
-static tp_status status_of(const transfer *t, CURLcode code, long http) {
+static tp_status status_of_transfer(const transfer *t, CURLcode code, long http) {
   if (code == CURLE_OUT_OF_MEMORY || t->answer.failed) return TP_ERR_NO_MEMORY;
   if (code == CURLE_ABORTED_BY_CALLBACK) return TP_ERR_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT) return TP_ERR_TIMEOUT;
@@ -132,7 +132,7 @@ static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
   CURLcode code = curl_easy_perform(easy);
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
   give_handle(e, easy);
-  return status_of(t, code, http);
+  return status_of_transfer(t, code, http);
 }
 
 /* ---- the answer ---- */
@@ -166,7 +166,7 @@ static tp_status read_vectors(tp_text data, const tp_memory_embed_request *reque
   return status;
 }
 
-static tp_status read_answer(const transfer *t, float *ret_vectors) {
+static tp_status read_embeddings(const transfer *t, float *ret_vectors) {
   tp_writer *writer;
   tp_text value;
   tp_status status = tp_writer_new(tp__heap, &writer);
@@ -185,7 +185,7 @@ static tp_status embed(void *ctx, const tp_memory_embed_request *request, float 
   transfer t = {.e = e, .request = request};
   tp_status status = make_body(e, request, &body);
   if (status == TP_OK) status = send_request(e, &body, &t);
-  if (status == TP_OK) status = read_answer(&t, ret_vectors);
+  if (status == TP_OK) status = read_embeddings(&t, ret_vectors);
   tp__bytes_fini(&body);
   tp__bytes_fini(&t.answer);
   return status;
@@ -193,7 +193,7 @@ static tp_status embed(void *ctx, const tp_memory_embed_request *request, float 
 
 /* ---- its life ---- */
 
-static void destroy(void *ctx) {
+static void destroy_embedder(void *ctx) {
   embedder *e = ctx;
   for (size_t i = 0; i < e->handle_count; i++) curl_easy_cleanup(e->handles[i]);
   tp__lock_fini(&e->mutex);
@@ -209,7 +209,8 @@ static char *make_name(const embedder *e, uint32_t dimensions) {
   return tp__heap_copy(tp_text_of(name));
 }
 
-static tp_status check(const embedder *e, const tp_openai_options *options, uint32_t dimensions, tp_fault *fault) {
+static tp_status check_embedder(const embedder *e, const tp_openai_options *options, uint32_t dimensions,
+                                tp_fault *fault) {
   const char *wrong = NULL;
   if (!e->config.model) wrong = "tp_openai_options.model is missing: an embedder needs the name of its model";
   else if (strlen(e->config.model) > 100) wrong = "tp_openai_options.model has more than 100 bytes";
@@ -226,7 +227,7 @@ static tp_status check(const embedder *e, const tp_openai_options *options, uint
 static tp_status init(embedder *e, const tp_openai_options *options, uint32_t dimensions, tp_fault *fault) {
   enum { TOTAL_MS = 30 * MS_PER_S };
   tp_status status = tp__openai_config_init(&e->config, options, fault);
-  if (status == TP_OK) status = check(e, options, dimensions, fault);
+  if (status == TP_OK) status = check_embedder(e, options, dimensions, fault);
   if (status == TP_OK) status = tp__openai_embeddings_url(&e->config, fault);
   if (status != TP_OK) return status;
   if (!options->total_ms) e->config.total_ms = TOTAL_MS;
@@ -246,14 +247,14 @@ tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32_t dime
   if (status == TP_OK) status = init(e, options, dimensions, fault);
   else (void)tp__refuse(fault, status, NULL, "libcurl cannot be used: curl_global_init() failed");
   if (status != TP_OK) {
-    destroy(e);
+    destroy_embedder(e);
     return status;
   }
   *ret_embedder = (tp_memory_embedder){.struct_size = sizeof *ret_embedder,
                                        .name = e->name,
                                        .ctx = e,
                                        .embed = embed,
-                                       .destroy = destroy,
+                                       .destroy = destroy_embedder,
                                        .dimensions = dimensions};
   return TP_OK;
 }

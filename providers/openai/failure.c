@@ -234,7 +234,7 @@ bool tp__openai_looks_like_error(tp_text value) {
 static void read_words(said *s, tp_text value, int depth);
 
 /* A text; JSON in it is read as what it is. */
-static void read_text(said *s, tp_text text, int depth) {
+static void read_said_text(said *s, tp_text text, int depth) {
   tp_writer *writer = NULL;
   tp_text value, trimmed = tp__openai_trim(text);
   size_t before = s->message.size;
@@ -334,7 +334,7 @@ static void read_more(said *s, tp_text value, const char *key, size_t begin, int
 static void read_words(said *s, tp_text value, int depth) {
   tp_value_kind kind = tp_value_kind_of(value);
   if (depth > DEPTH_MAX) return;
-  if (kind == TP_VALUE_TEXT) read_text(s, tp_value_text(value), depth);
+  if (kind == TP_VALUE_TEXT) read_said_text(s, tp_value_text(value), depth);
   if (kind == TP_VALUE_ARRAY) read_list(s, value, depth);
   if (kind != TP_VALUE_MAP) return;
   size_t before = s->message.size;
@@ -359,7 +359,7 @@ static void read_words(said *s, tp_text value, int depth) {
   tp_text raw = tp_value_text(tp_value_get(tp_value_get(value, "metadata"), "raw"));
   if (raw.size > 0) { /* a router quotes the provider */
     tp__bytes_put_string(&s->message, ": ");
-    read_text(s, raw, depth + 1);
+    read_said_text(s, raw, depth + 1);
   }
   read_code(s, value, code_keys, COUNT(code_keys), s->code);
   read_code(s, value, type_keys, COUNT(type_keys), s->type);

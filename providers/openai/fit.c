@@ -49,7 +49,7 @@ typedef struct tp__openai_fit_block {
 enum { BLOCK_BYTES_MIN = 4096 };
 
 /* Aligned for any pointer; NULL without memory. */
-static void *take(tp__openai_fit *fit, size_t size) {
+static void *take_fit_memory(tp__openai_fit *fit, size_t size) {
   size = (size + 7) & ~(size_t)7;
   fit_block *block = fit->blocks;
   if (!block || block->size - block->used < size) {
@@ -101,7 +101,7 @@ static bool has_pattern(tp_text text, size_t bytes_max, bool any) {
   return true;
 }
 
-static uint64_t hash_of(tp_text text, uint64_t hash) {
+static uint64_t hash_further(tp_text text, uint64_t hash) {
   for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * UINT64_C(0x100000001b3);
   return hash;
 }
@@ -113,21 +113,21 @@ static size_t fit_name(tp_text name, char sent[NAME_BYTES_MAX]) {
   size_t size = name.size < NAME_BYTES_MAX - HASH_BYTES ? name.size : NAME_BYTES_MAX - HASH_BYTES;
   char hash[HASH_BYTES + 1];
   for (size_t i = 0; i < size; i++) sent[i] = is_word_character(name.data[i]) ? name.data[i] : '_';
-  snprintf(hash, sizeof hash, "_%08x", (unsigned)(hash_of(name, hash_seed) & 0xffffffff));
+  snprintf(hash, sizeof hash, "_%08x", (unsigned)(hash_further(name, hash_seed) & 0xffffffff));
   memcpy(sent + size, hash, HASH_BYTES);
   return size + HASH_BYTES;
 }
 
 static tp_status name_call(tp__openai_fit *fit, tp_text *name) {
   if (has_pattern(*name, NAME_BYTES_MAX, false)) return TP_OK;
-  char *sent = take(fit, NAME_BYTES_MAX);
+  char *sent = take_fit_memory(fit, NAME_BYTES_MAX);
   if (!sent) return TP_ERR_NO_MEMORY;
   fit->repairs[TP__OPENAI_REPAIR_NAME]++;
   *name = (tp_text){sent, fit_name(*name, sent)};
   return TP_OK;
 }
 
-static tp_status add_name(tp__openai_fit *fit, tp_text own, name_row *row) {
+static tp_status add_fit_name(tp__openai_fit *fit, tp_text own, name_row *row) {
   char *memory = tp__heap_alloc(own.size + NAME_BYTES_MAX);
   if (!memory) return TP_ERR_NO_MEMORY;
   memcpy(memory, own.data, own.size);
@@ -139,11 +139,11 @@ static tp_status add_name(tp__openai_fit *fit, tp_text own, name_row *row) {
 
 /* A tool under another name is a copy of it. */
 static tp_status rename_tool(tp__openai_fit *fit, const tp_tool **tool) {
-  tp_tool *copy = take(fit, sizeof *copy);
-  char *name = take(fit, NAME_BYTES_MAX + 1);
+  tp_tool *copy = take_fit_memory(fit, sizeof *copy);
+  char *name = take_fit_memory(fit, NAME_BYTES_MAX + 1);
   name_row *row = &fit->names.rows[fit->names.count];
   assert(fit->names.count < fit->names.capacity);
-  if (!copy || !name || add_name(fit, tp_text_of((*tool)->name), row) != TP_OK) return TP_ERR_NO_MEMORY;
+  if (!copy || !name || add_fit_name(fit, tp_text_of((*tool)->name), row) != TP_OK) return TP_ERR_NO_MEMORY;
   memcpy(name, row->sent.data, row->sent.size);
   name[row->sent.size] = 0;
   *copy = **tool;
@@ -157,7 +157,7 @@ static tp_status fit_tools(tp__openai_fit *fit, const tp_model_request *request)
   for (size_t i = 0; i < request->tool_count; i++)
     others += !has_pattern(tp_text_of(request->tools[i]->name), NAME_BYTES_MAX, false);
   if (others == 0) return TP_OK;
-  const tp_tool **tools = take(fit, request->tool_count * sizeof *tools);
+  const tp_tool **tools = take_fit_memory(fit, request->tool_count * sizeof *tools);
   fit->names.rows = tp__heap_alloc(others * sizeof *fit->names.rows);
   fit->names.capacity = others;
   if (!tools || !fit->names.rows) return TP_ERR_NO_MEMORY;
@@ -181,7 +181,7 @@ typedef struct id_set {
 /* @return false when it is there already. */
 static bool add_id(id_set *set, tp_text id) {
   assert(id.size > 0 && (set->mask & (set->mask + 1)) == 0); /* a power of two */
-  size_t at = (size_t)hash_of(id, hash_seed) & set->mask;
+  size_t at = (size_t)hash_further(id, hash_seed) & set->mask;
   for (; set->items[at].data; at = (at + 1) & set->mask)
     if (tp__same(set->items[at], id)) return false;
   set->items[at] = id;
@@ -203,23 +203,23 @@ typedef struct walk {
   id_set ids;
 } walk;
 
-static bool is_blank(tp_text text) {
+static bool is_blank_text(tp_text text) {
   for (size_t i = 0; i < text.size; i++)
     if (!strchr(" \t\r\n\v\f", text.data[i]) || text.data[i] == 0) return false;
   return true;
 }
 
-static void note(walk *w, tp__openai_fit_repair repair) { w->fit->repairs[repair]++; }
+static void count_repair(walk *w, tp__openai_fit_repair repair) { w->fit->repairs[repair]++; }
 
 static const tp_message *last_of(const walk *w) { return w->count > 0 ? w->to[w->count - 1] : NULL; }
 
-static void put(walk *w, const tp_message *message) {
+static void put_fit_message(walk *w, const tp_message *message) {
   w->to[w->count++] = message;
   w->begun = w->begun || message->role != TP_ROLE_SYSTEM;
 }
 
 static tp_message *new_message(walk *w, tp_role role, const char *text) {
-  tp_message *message = take(w->fit, sizeof *message);
+  tp_message *message = take_fit_memory(w->fit, sizeof *message);
   if (message) *message = (tp_message){.struct_size = sizeof *message, .role = role, .text = tp_text_of(text)};
   return message;
 }
@@ -227,8 +227,8 @@ static tp_message *new_message(walk *w, tp_role role, const char *text) {
 static tp_status put_line(walk *w, tp_role role, const char *text, tp__openai_fit_repair repair) {
   const tp_message *line = new_message(w, role, text);
   if (!line) return TP_ERR_NO_MEMORY;
-  note(w, repair);
-  put(w, line);
+  count_repair(w, repair);
+  put_fit_message(w, line);
   return TP_OK;
 }
 
@@ -238,12 +238,12 @@ static tp_status put_with_text(walk *w, const tp_message *message, const char *t
   if (!copy) return TP_ERR_NO_MEMORY;
   *copy = *message;
   copy->text = tp_text_of(text);
-  note(w, TP__OPENAI_REPAIR_EMPTY);
-  put(w, copy);
+  count_repair(w, TP__OPENAI_REPAIR_EMPTY);
+  put_fit_message(w, copy);
   return TP_OK;
 }
 
-static bool has_content(const tp_message *message) { return !is_blank(message->text) || message->parts.size > 1; }
+static bool has_content(const tp_message *message) { return !is_blank_text(message->text) || message->parts.size > 1; }
 
 static tp_status walk_user(walk *w, const tp_message *message) {
   const tp_message *last = last_of(w);
@@ -252,8 +252,8 @@ static tp_status walk_user(walk *w, const tp_message *message) {
     if (status != TP_OK) return status;
   }
   if (!has_content(message)) return put_with_text(w, message, empty_message);
-  if (is_blank(message->text) && message->text.size > 0) return put_with_text(w, message, "");
-  put(w, message);
+  if (is_blank_text(message->text) && message->text.size > 0) return put_with_text(w, message, "");
+  put_fit_message(w, message);
   return TP_OK;
 }
 
@@ -271,7 +271,7 @@ static tp_status wrap_arguments(walk *w, tp_tool_call *call) {
     (void)tp__bytes_put_utf8(&clean, inside);
     inside = tp__bytes_text(&clean);
   }
-  char *to = clean.failed ? NULL : take(w->fit, head + inside.size);
+  char *to = clean.failed ? NULL : take_fit_memory(w->fit, head + inside.size);
   if (to) {
     memcpy(to, call->malformed ? written : value, call->malformed ? sizeof written - 1 : head);
     for (int i = 0; call->malformed && i < 4; i++) to[head - 1 - (size_t)i] = (char)(inside.size >> (8 * i));
@@ -280,7 +280,7 @@ static tp_status wrap_arguments(walk *w, tp_tool_call *call) {
     call->malformed = false;
   }
   tp__bytes_fini(&clean);
-  note(w, TP__OPENAI_REPAIR_ARGUMENTS);
+  count_repair(w, TP__OPENAI_REPAIR_ARGUMENTS);
   return to ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
@@ -288,11 +288,11 @@ static tp_status wrap_arguments(walk *w, tp_tool_call *call) {
 static tp_status id_call(walk *w, tp_text *id) {
   enum { ID_BYTES = 5 + 16 };
   if (has_pattern(*id, w->demands->id_bytes_max, w->demands->any_id) && add_id(&w->ids, *id)) return TP_OK;
-  char *sent = take(w->fit, ID_BYTES + 1);
+  char *sent = take_fit_memory(w->fit, ID_BYTES + 1);
   if (!sent) return TP_ERR_NO_MEMORY;
-  note(w, TP__OPENAI_REPAIR_ID);
+  count_repair(w, TP__OPENAI_REPAIR_ID);
   for (uint64_t salt = hash_seed;; salt++) {
-    snprintf(sent, ID_BYTES + 1, "call_%016llx", (unsigned long long)hash_of(*id, salt));
+    snprintf(sent, ID_BYTES + 1, "call_%016llx", (unsigned long long)hash_further(*id, salt));
     if (add_id(&w->ids, (tp_text){sent, ID_BYTES})) break;
   }
   *id = (tp_text){sent, ID_BYTES};
@@ -326,16 +326,16 @@ static tp_status put_result(walk *w, size_t asked, size_t place, const tp_tool_c
   if (!result) return TP_ERR_NO_MEMORY;
   if (found == SIZE_MAX) {
     result->is_error = true;
-    note(w, TP__OPENAI_REPAIR_RESULT);
+    count_repair(w, TP__OPENAI_REPAIR_RESULT);
   } else {
     w->taken[found] = true;
     *result = *w->from->messages[found];
-    if (found != asked + 1 + place) note(w, TP__OPENAI_REPAIR_ORDER);
-    if (is_blank(result->text)) result->text = tp_text_of(has_content(result) ? "" : no_output);
+    if (found != asked + 1 + place) count_repair(w, TP__OPENAI_REPAIR_ORDER);
+    if (is_blank_text(result->text)) result->text = tp_text_of(has_content(result) ? "" : no_output);
   }
   result->call_id = sent->id;
   result->name = sent->name;
-  put(w, result);
+  put_fit_message(w, result);
   return TP_OK;
 }
 
@@ -343,7 +343,7 @@ static tp_status put_result(walk *w, size_t asked, size_t place, const tp_tool_c
 
 static tp_text joined(walk *w, tp_text first, tp_text second) {
   assert(first.size > 0 && second.size > 0);
-  char *to = take(w->fit, first.size + 2 + second.size);
+  char *to = take_fit_memory(w->fit, first.size + 2 + second.size);
   if (!to) return (tp_text){NULL, 0};
   memcpy(to, first.data, first.size);
   memcpy(to + first.size, "\n\n", 2);
@@ -361,7 +361,7 @@ static tp_status join_last(walk *w, tp_message *message) {
   const tp_message *last = last_of(w);
   if (!last || last->role != TP_ROLE_ASSISTANT || last->call_count > 0 || is_paused(w, last)) return TP_OK;
   message->text = message->text.size > 0 ? joined(w, last->text, message->text) : last->text;
-  note(w, TP__OPENAI_REPAIR_ROLE);
+  count_repair(w, TP__OPENAI_REPAIR_ROLE);
   w->count--;
   return message->text.data ? TP_OK : TP_ERR_NO_MEMORY;
 }
@@ -369,43 +369,43 @@ static tp_status join_last(walk *w, tp_message *message) {
 static tp_status walk_calls(walk *w, size_t at, tp_message *copy) {
   const tp_message *message = w->from->messages[at];
   size_t count = message->call_count;
-  tp_tool_call *calls = take(w->fit, count * sizeof *calls);
-  const tp_tool_call **list = take(w->fit, count * sizeof *list);
+  tp_tool_call *calls = take_fit_memory(w->fit, count * sizeof *calls);
+  const tp_tool_call **list = take_fit_memory(w->fit, count * sizeof *list);
   tp_status status = calls && list ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < count; i++) {
     status = fit_call(w, message->calls[i], &calls[i]);
     list[i] = &calls[i];
   }
   copy->calls = list;
-  if (status == TP_OK) put(w, copy);
+  if (status == TP_OK) put_fit_message(w, copy);
   for (size_t i = 0; status == TP_OK && i < count; i++) status = put_result(w, at, i, message->calls[i], &calls[i]);
   return status;
 }
 
 static tp_status walk_assistant(walk *w, size_t at) {
   const tp_message *message = w->from->messages[at];
-  bool blank = is_blank(message->text);
+  bool blank = is_blank_text(message->text);
   if (blank && message->call_count == 0 && !is_paused(w, message)) {
-    note(w, TP__OPENAI_REPAIR_EMPTY);
+    count_repair(w, TP__OPENAI_REPAIR_EMPTY);
     return TP_OK;
   }
   if (!w->begun) {
     tp_status status = put_line(w, TP_ROLE_USER, no_beginning, TP__OPENAI_REPAIR_ROLE);
     if (status != TP_OK) return status;
   }
-  tp_message *copy = take(w->fit, sizeof *copy);
+  tp_message *copy = take_fit_memory(w->fit, sizeof *copy);
   if (!copy) return TP_ERR_NO_MEMORY;
   *copy = *message;
   if (blank) copy->text = (tp_text){"", 0};
   tp_status status = join_last(w, copy);
   if (status != TP_OK || message->call_count > 0) return status == TP_OK ? walk_calls(w, at, copy) : status;
-  put(w, copy);
+  put_fit_message(w, copy);
   return TP_OK;
 }
 
 static void put_system(walk *w, const tp_message *message) {
-  if (is_blank(message->text)) note(w, TP__OPENAI_REPAIR_EMPTY);
-  else put(w, message);
+  if (is_blank_text(message->text)) count_repair(w, TP__OPENAI_REPAIR_EMPTY);
+  else put_fit_message(w, message);
 }
 
 static tp_status walk_message(walk *w, size_t at) {
@@ -419,7 +419,7 @@ static tp_status walk_message(walk *w, size_t at) {
       if (!w->demands->system_first) put_system(w, message);
       return TP_OK;
     case TP_ROLE_TOOL: /* those that have a call were put with it */
-      if (!w->taken[at]) note(w, TP__OPENAI_REPAIR_ORPHAN);
+      if (!w->taken[at]) count_repair(w, TP__OPENAI_REPAIR_ORPHAN);
       return TP_OK;
     default: /* marks are no messages */
       return TP_OK;
@@ -448,9 +448,9 @@ static tp_status fit_messages(tp__openai_fit *fit, const tp__openai_config *conf
   walk w = {.fit = fit, .config = config, .demands = demands_of(config->form), .from = request};
   size_t calls, most = most_messages(request, &calls), slots = 4;
   while (slots < 2 * calls + 2) slots *= 2;
-  w.to = take(fit, most * sizeof *w.to);
-  w.taken = take(fit, request->message_count + 1);
-  w.ids = (id_set){take(fit, slots * sizeof *w.ids.items), slots - 1};
+  w.to = take_fit_memory(fit, most * sizeof *w.to);
+  w.taken = take_fit_memory(fit, request->message_count + 1);
+  w.ids = (id_set){take_fit_memory(fit, slots * sizeof *w.ids.items), slots - 1};
   if (!w.to || !w.taken || !w.ids.items) return TP_ERR_NO_MEMORY;
   memset(w.taken, 0, request->message_count + 1);
   memset(w.ids.items, 0, slots * sizeof *w.ids.items);

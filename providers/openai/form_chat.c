@@ -10,7 +10,7 @@
 
 /* ---- the request ---- */
 
-static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
+static void write_chat_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
 
 static void write_image(tp_writer *writer, const tp__openai_media *image) {
   tp_write_map(writer, 2);
@@ -30,7 +30,7 @@ static void write_audio(tp_writer *writer, const tp__openai_media *audio) {
   tp__openai_write_pair(writer, "format", is_wav ? "wav" : "mp3");
 }
 
-static void write_file(tp_writer *writer, const tp__openai_media *file) {
+static void write_chat_file(tp_writer *writer, const tp__openai_media *file) {
   tp_write_map(writer, 2);
   tp__openai_write_pair(writer, "type", "file");
   tp_write_string(writer, "file");
@@ -39,7 +39,7 @@ static void write_file(tp_writer *writer, const tp__openai_media *file) {
   tp__openai_write_pair_text(writer, "file_data", tp__bytes_text(&file->url));
 }
 
-static const tp__openai_content content_form = {write_text, write_image, write_audio, write_file};
+static const tp__openai_content content_form = {write_chat_text, write_image, write_audio, write_chat_file};
 
 static bool is_user(const tp__openai_draft_request *draft, size_t at) {
   return at < draft->request->message_count && draft->request->messages[at]->role == TP_ROLE_USER;
@@ -187,7 +187,7 @@ static void write_media_of(tp__openai_draft_request *draft, size_t at) {
   tp__bytes_put_text(&draft->scratch, message->call_id);
   tp__bytes_put_string(&draft->scratch, ":]");
   if (draft->scratch.failed) draft->status = TP_ERR_NO_MEMORY;
-  write_text(draft->writer, tp__bytes_text(&draft->scratch));
+  write_chat_text(draft->writer, tp__bytes_text(&draft->scratch));
   for (size_t i = draft->first_part[at]; i < draft->first_part[at + 1]; i++)
     if (draft->parts[i].media) tp__openai_write_media(draft->writer, draft->parts[i].media, &content_form);
 }
@@ -241,7 +241,7 @@ static void write_messages(tp__openai_draft_request *draft) {
   }
 }
 
-static void write_tools(tp__openai_draft_request *draft) {
+static void write_chat_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
     const tp_tool *tool = draft->request->tools[i];
@@ -273,7 +273,7 @@ static void write_response_format(tp__openai_draft_request *draft) {
 static const tp__openai_field fields[] = {
     {"model", true, NULL, tp__openai_write_model},
     {"messages", true, NULL, write_messages},
-    {"tools", true, tp__openai_has_tools, write_tools},
+    {"tools", true, tp__openai_has_tools, write_chat_tools},
     {"stream", true, NULL, tp__openai_write_stream},
     {"stream_options", false, streams, write_stream_options},
     {"response_format", false, tp__openai_has_schema, write_response_format},
@@ -295,7 +295,7 @@ static void take_usage(tp__openai_answer *answer, tp_text usage) {
 
 static const tp__openai_spot content_spot = {0, 0}, refusal_spot = {0, 1};
 
-static void take_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text text, bool is_whole) {
+static void take_chat_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text text, bool is_whole) {
   if (is_whole) tp__openai_answer_text_whole(answer, spot, text);
   else tp__openai_answer_text(answer, spot, text);
 }
@@ -314,7 +314,7 @@ static void take_thinking(tp__openai_answer *answer, const char *kind, tp_text t
 /* Text, one part, or a list of parts. */
 static void take_content(tp__openai_answer *answer, tp_text content, bool is_whole) {
   tp_value_kind kind = tp_value_kind_of(content);
-  if (kind == TP_VALUE_TEXT) take_text(answer, content_spot, tp_value_text(content), is_whole);
+  if (kind == TP_VALUE_TEXT) take_chat_text(answer, content_spot, tp_value_text(content), is_whole);
   if (kind == TP_VALUE_MAP) {
     tp_text type = tp__openai_text(content, "type");
     if (type.size == 0 || tp__is_one_of(type, "text, output_text"))
@@ -404,7 +404,7 @@ static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, 
   tp__openai_take_message_extra(answer, delta);
   bool repeats = ends && tp__openai_answer_repeats(answer, content_spot, tp_value_text(picks[CONTENT].value));
   take_content(answer, picks[CONTENT].value, is_whole || repeats);
-  take_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);
+  take_chat_text(answer, refusal_spot, tp_value_text(picks[REFUSAL].value), is_whole);
   tp__openai_answer_refusal(answer, tp_value_text(picks[REFUSAL].value), is_whole);
   take_calls(answer, picks[CALLS].value, is_whole);
   take_function_call(answer, picks[FUNCTION].value, is_whole);
@@ -447,7 +447,7 @@ static void take_chunk(tp__openai_answer *answer, tp_text chunk) {
   if (!has_usage && !has_choices) tp__openai_take_unread(answer, chunk);
 }
 
-static bool is_whole(tp_text value) {
+static bool is_whole_chat(tp_text value) {
   tp_text choice = tp_value_at(tp_value_get(value, "choices"), 0);
   return tp_value_kind_of(tp_value_get(choice, "message")) == TP_VALUE_MAP;
 }
@@ -464,5 +464,5 @@ const tp__openai_form tp__openai_form_chat = {.name = "chat",
                                               .renames = renames,
                                               .events = events,
                                               .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_AUDIO | 1 << TP_PART_FILE,
-                                              .is_whole = is_whole,
+                                              .is_whole = is_whole_chat,
                                               .take_whole = take_chunk};

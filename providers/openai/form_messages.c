@@ -8,7 +8,9 @@ enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tok
 
 /* ---- the request ---- */
 
-static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "text", "text", text); }
+static void write_messages_text(tp_writer *writer, tp_text text) {
+  tp__openai_write_typed(writer, "text", "text", text);
+}
 
 static void write_source(tp_writer *writer, const tp__openai_media *media) {
   bool has_data = media->base64.size > 0;
@@ -25,14 +27,14 @@ static void write_image(tp_writer *writer, const tp__openai_media *image) {
   write_source(writer, image);
 }
 
-static void write_file(tp_writer *writer, const tp__openai_media *file) {
+static void write_messages_file(tp_writer *writer, const tp__openai_media *file) {
   tp_write_map(writer, file->name.size > 0 ? 3 : 2);
   tp__openai_write_pair(writer, "type", "document");
   write_source(writer, file);
   if (file->name.size > 0) tp__openai_write_pair_text(writer, "title", file->name);
 }
 
-static const tp__openai_content content_form = {write_text, write_image, NULL, write_file};
+static const tp__openai_content content_form = {write_messages_text, write_image, NULL, write_messages_file};
 
 /* Text, or with parts a list of blocks. */
 static void write_result(tp__openai_draft_request *draft, size_t at) {
@@ -130,7 +132,7 @@ static bool has_system(const tp__openai_draft_request *draft) {
 
 static void write_system(tp__openai_draft_request *draft) { tp_write_text(draft->writer, tp__openai_system(draft)); }
 
-static void write_tools(tp__openai_draft_request *draft) {
+static void write_messages_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
     const tp_tool *tool = draft->request->tools[i];
@@ -157,7 +159,7 @@ static const tp__openai_field fields[] = {
     {"max_tokens", false, NULL, write_max_tokens},
     {"system", true, has_system, write_system},
     {"messages", true, NULL, write_messages},
-    {"tools", true, tp__openai_has_tools, write_tools},
+    {"tools", true, tp__openai_has_tools, write_messages_tools},
     {"stream", true, NULL, tp__openai_write_stream},
     {"output_config", false, tp__openai_has_closed_schema, write_output_config},
     {NULL, false, NULL, NULL},
@@ -253,7 +255,9 @@ static const tp__openai_event events[] = {
     {NULL, NULL},
 };
 
-static bool is_whole(tp_text value) { return tp_value_kind_of(tp_value_get(value, "content")) == TP_VALUE_ARRAY; }
+static bool is_whole_message(tp_text value) {
+  return tp_value_kind_of(tp_value_get(value, "content")) == TP_VALUE_ARRAY;
+}
 
 static void take_whole(tp__openai_answer *answer, tp_text message) {
   int64_t index = 0;
@@ -277,5 +281,5 @@ const tp__openai_form tp__openai_form_messages = {.name = "messages",
                                                   .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
                                                   .file_urls = true,
                                                   .errors_are_text = true,
-                                                  .is_whole = is_whole,
+                                                  .is_whole = is_whole_message,
                                                   .take_whole = take_whole};

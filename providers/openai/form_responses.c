@@ -5,13 +5,15 @@
 
 /* ---- the request ---- */
 
-static void write_text(tp_writer *writer, tp_text text) { tp__openai_write_typed(writer, "input_text", "text", text); }
+static void write_responses_text(tp_writer *writer, tp_text text) {
+  tp__openai_write_typed(writer, "input_text", "text", text);
+}
 
 static void write_image(tp_writer *writer, const tp__openai_media *image) {
   tp__openai_write_typed(writer, "input_image", "image_url", tp__bytes_text(&image->url));
 }
 
-static void write_file(tp_writer *writer, const tp__openai_media *file) {
+static void write_responses_file(tp_writer *writer, const tp__openai_media *file) {
   bool has_data = file->base64.size > 0;
   tp_write_map(writer, has_data ? 3 : 2);
   tp__openai_write_pair(writer, "type", "input_file");
@@ -20,7 +22,7 @@ static void write_file(tp_writer *writer, const tp__openai_media *file) {
   tp__openai_write_pair_text(writer, has_data ? "file_data" : "file_url", tp__bytes_text(&file->url));
 }
 
-static const tp__openai_content content_form = {write_text, write_image, NULL, write_file};
+static const tp__openai_content content_form = {write_responses_text, write_image, NULL, write_responses_file};
 
 static void write_user(tp__openai_draft_request *draft, size_t at) {
   bool is_system = draft->request->messages[at]->role == TP_ROLE_SYSTEM;
@@ -30,7 +32,7 @@ static void write_user(tp__openai_draft_request *draft, size_t at) {
   size_t count = tp__openai_content_count(draft, at);
   tp_write_array(draft->writer, count > 0 ? count : 1);
   tp__openai_write_content(draft, at, &content_form);
-  if (count == 0) write_text(draft->writer, (tp_text){"", 0});
+  if (count == 0) write_responses_text(draft->writer, (tp_text){"", 0});
 }
 
 /* Text and calls are items of their own. */
@@ -114,7 +116,7 @@ static void write_include(tp__openai_draft_request *draft) {
 }
 
 /* The API makes schemas strict unless it is asked not to, and refuses those that are not. */
-static void write_tools(tp__openai_draft_request *draft) {
+static void write_responses_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
     const tp_tool *tool = draft->request->tools[i];
@@ -139,7 +141,7 @@ static const tp__openai_field fields[] = {
     {"model", true, NULL, tp__openai_write_model},
     {"instructions", true, tp__openai_has_system, write_instructions},
     {"input", true, NULL, write_input},
-    {"tools", true, tp__openai_has_tools, write_tools},
+    {"tools", true, tp__openai_has_tools, write_responses_tools},
     {"stream", true, NULL, tp__openai_write_stream},
     {"store", false, NULL, write_store},
     {"include", false, reasons, write_include},
@@ -155,7 +157,7 @@ static tp__openai_spot spot_of(tp_text event) {
   return (tp__openai_spot){tp__openai_count(event, "output_index"), tp__openai_count(event, "content_index")};
 }
 
-static void take_text(tp__openai_answer *answer, tp_text event) {
+static void take_responses_text(tp__openai_answer *answer, tp_text event) {
   tp__openai_answer_text(answer, spot_of(event), tp__openai_text(event, "delta"));
 }
 
@@ -167,7 +169,7 @@ static tp_text part_text(tp_text part) {
 
 static void take_refusal(tp__openai_answer *answer, tp_text event) {
   tp__openai_answer_refusal(answer, tp__openai_text(event, "delta"), false);
-  take_text(answer, event);
+  take_responses_text(answer, event);
 }
 
 static void take_text_done(tp__openai_answer *answer, tp_text event) {
@@ -305,7 +307,9 @@ static void take_end(tp__openai_answer *answer, tp_text event) {
   answer->done = true;
 }
 
-static bool is_whole(tp_text value) { return tp_value_kind_of(tp_value_get(value, "output")) == TP_VALUE_ARRAY; }
+static bool is_whole_response(tp_text value) {
+  return tp_value_kind_of(tp_value_get(value, "output")) == TP_VALUE_ARRAY;
+}
 
 static void take_whole(tp__openai_answer *answer, tp_text response) {
   take_response(answer, response);
@@ -313,7 +317,7 @@ static void take_whole(tp__openai_answer *answer, tp_text response) {
 }
 
 static const tp__openai_event events[] = {
-    {"response.output_text.delta", take_text},
+    {"response.output_text.delta", take_responses_text},
     {"response.output_text.done", take_text_done},
     {"response.refusal.delta", take_refusal},
     {"response.refusal.done", take_text_done},
@@ -344,5 +348,5 @@ const tp__openai_form tp__openai_form_responses = {.name = "responses",
                                                    .events = events,
                                                    .kinds = 1 << TP_PART_IMAGE | 1 << TP_PART_FILE,
                                                    .file_urls = true,
-                                                   .is_whole = is_whole,
+                                                   .is_whole = is_whole_response,
                                                    .take_whole = take_whole};

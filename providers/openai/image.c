@@ -13,7 +13,7 @@
 
 enum { SHOWN_SIZE = 96 };
 
-static tp_status refuse(tp_fault *fault, tp_status code, tp_text file, int system_error, const char *why) {
+static tp_status refuse_image(tp_fault *fault, tp_status code, tp_text file, int system_error, const char *why) {
   char shown[SHOWN_SIZE];
   tp__show(shown, sizeof shown, file);
   (void)tp__refuse(fault, code, shown, "file \"%s\": %s%s%s", shown, why, system_error ? ": " : "",
@@ -37,13 +37,13 @@ static bool is_base64(tp_text text) {
 static tp_status split_data(tp__openai_media *image, tp_text file, tp_fault *fault) {
   const char *url = tp__bytes_string(&image->url), *comma = strchr(url, ',');
   size_t head = comma ? (size_t)(comma - url) : 0;
-  if (image->url.failed) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
+  if (image->url.failed) return refuse_image(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
   if (head < 7 || memcmp(comma - 7, ";base64", 7) != 0 || strncmp(url, "data:image/", 11) != 0)
-    return refuse(fault, TP_ERR_USAGE, file, 0, "not of the form data:image/KIND;base64,DATA");
+    return refuse_image(fault, TP_ERR_USAGE, file, 0, "not of the form data:image/KIND;base64,DATA");
   image->media = (tp_text){url + 5, head - 7 - 5};
   image->base64 = (tp_text){comma + 1, image->url.size - head - 1};
   if (is_base64(image->base64)) return TP_OK;
-  return refuse(fault, TP_ERR_USAGE, file, 0, "what stands behind the comma is not base64");
+  return refuse_image(fault, TP_ERR_USAGE, file, 0, "what stands behind the comma is not base64");
 }
 
 /* ---- files ---- */
@@ -56,17 +56,17 @@ static const char *media_of(tp_text bytes) {
   return NULL;
 }
 
-static tp_status read_all(int fd, tp_text file, tp__bytes *bytes, tp_fault *fault) {
+static tp_status read_image_bytes(int fd, tp_text file, tp__bytes *bytes, tp_fault *fault) {
   char part[65536];
   for (;;) {
     ssize_t size = read(fd, part, sizeof part);
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return refuse(fault, TP_ERR_IO, file, errno, "cannot be read");
+    if (size < 0) return refuse_image(fault, TP_ERR_IO, file, errno, "cannot be read");
     if (size == 0) return TP_OK;
     tp__bytes_put(bytes, part, (size_t)size);
-    if (bytes->failed) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
+    if (bytes->failed) return refuse_image(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it");
     if (bytes->size > TP__OPENAI_IMAGE_BYTES_MAX)
-      return refuse(fault, TP_ERR_TOO_LARGE, file, 0, "an image may have 20 MiB");
+      return refuse_image(fault, TP_ERR_TOO_LARGE, file, 0, "an image may have 20 MiB");
   }
 }
 
@@ -88,38 +88,38 @@ static tp_status put_base64(tp__bytes *url, tp_text bytes) {
 static tp_status take_file(int fd, tp_text file, tp__openai_media *image, tp_fault *fault) {
   struct stat found;
   tp__bytes bytes = {0};
-  if (fstat(fd, &found) != 0) return refuse(fault, TP_ERR_IO, file, errno, "cannot be read");
-  if (!S_ISREG(found.st_mode)) return refuse(fault, TP_ERR_USAGE, file, 0, "not a regular file");
-  tp_status status = read_all(fd, file, &bytes, fault);
+  if (fstat(fd, &found) != 0) return refuse_image(fault, TP_ERR_IO, file, errno, "cannot be read");
+  if (!S_ISREG(found.st_mode)) return refuse_image(fault, TP_ERR_USAGE, file, 0, "not a regular file");
+  tp_status status = read_image_bytes(fd, file, &bytes, fault);
   const char *media = media_of(tp__bytes_text(&bytes));
   if (status == TP_OK && !media)
-    status = refuse(fault, TP_ERR_USAGE, file, 0, "neither PNG, JPEG, GIF nor WebP, which are all that is sent");
+    status = refuse_image(fault, TP_ERR_USAGE, file, 0, "neither PNG, JPEG, GIF nor WebP, which are all that is sent");
   if (status == TP_OK) {
     tp__bytes_put_string(&image->url, "data:");
     tp__bytes_put_string(&image->url, media);
     tp__bytes_put_string(&image->url, ";base64,");
     status = put_base64(&image->url, tp__bytes_text(&bytes));
-    if (status != TP_OK) (void)refuse(fault, status, file, 0, tp_status_text(status));
+    if (status != TP_OK) (void)refuse_image(fault, status, file, 0, tp_status_text(status));
     else status = split_data(image, file, fault);
   }
   tp__bytes_fini(&bytes);
   return status;
 }
 
-static tp_status read_file(tp_text file, int directory, tp__openai_media *image, tp_fault *fault) {
+static tp_status read_image_file(tp_text file, int directory, tp__openai_media *image, tp_fault *fault) {
   struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
   if (directory < 0)
-    return refuse(fault, TP_ERR_USAGE, file, 0, "a path is read only beneath files_directory, which is not set");
+    return refuse_image(fault, TP_ERR_USAGE, file, 0, "a path is read only beneath files_directory, which is not set");
   char *path = tp__heap_copy(file);
-  if (!path) return refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for its path");
+  if (!path) return refuse_image(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for its path");
   bool whole = strlen(path) == file.size;
   int fd = whole ? (int)syscall(SYS_openat2, directory, path, &how, sizeof how) : -1;
   int error = whole ? errno : EINVAL;
   tp__heap_free(path, file.size + 1);
   if (fd < 0)
-    return refuse(fault, TP_ERR_IO, file, error,
-                  error == EXDEV ? "leads out of files_directory" : "cannot be opened beneath files_directory");
+    return refuse_image(fault, TP_ERR_IO, file, error,
+                        error == EXDEV ? "leads out of files_directory" : "cannot be opened beneath files_directory");
   tp_status status = take_file(fd, file, image, fault);
   close(fd);
   return status;
@@ -128,10 +128,10 @@ static tp_status read_file(tp_text file, int directory, tp__openai_media *image,
 tp_status tp__openai_image_read(tp_text file, int directory, tp__openai_media *image, tp_fault *fault) {
   assert(directory >= -1);
   bool is_data = tp__begins(file, "data:");
-  if (!is_data && !tp__begins(file, "https://")) return read_file(file, directory, image, fault);
+  if (!is_data && !tp__begins(file, "https://")) return read_image_file(file, directory, image, fault);
   tp__bytes_put_text(&image->url, file);
   if (is_data) return split_data(image, file, fault);
-  return image->url.failed ? refuse(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it") : TP_OK;
+  return image->url.failed ? refuse_image(fault, TP_ERR_NO_MEMORY, file, 0, "no memory for it") : TP_OK;
 }
 
 /* data:KIND;base64,… of any kind. */

@@ -195,7 +195,7 @@ static void work(CURLM *multi) {
   }
 }
 
-static void *run(void *multi) {
+static void *run_io(void *multi) {
   pthread_setname_np(pthread_self(), "tp-openai");
   work(multi);
   abort_all(multi);
@@ -221,7 +221,7 @@ static tp_status start_thread_locked(void) {
   io.multi = multi;
   io.state = IO_RUNS;
   io.started = io.ended = io.connections = io.connections_here = 0;
-  int error = tp__thread_spawn(&io.thread, run, multi);
+  int error = tp__thread_spawn(&io.thread, run_io, multi);
   if (error == 0) return TP_OK;
   io.multi = NULL;
   io.state = IO_IDLE;

@@ -12,11 +12,11 @@
 /* Objects with more members are not searched for repeated keys. */
 enum { DEPTH_MAX = 64, MEMBERS_MAX = 256 };
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_json_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 tp_text tp__openai_trim(tp_text text) {
-  while (text.size > 0 && is_blank(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
-  while (text.size > 0 && is_blank(text.data[text.size - 1])) text.size--;
+  while (text.size > 0 && is_json_blank(text.data[0])) text = (tp_text){text.data + 1, text.size - 1};
+  while (text.size > 0 && is_json_blank(text.data[text.size - 1])) text.size--;
   return text;
 }
 
@@ -32,7 +32,7 @@ void tp__openai_scan_text(tp__openai_scan *scan, tp_text piece) {
       else if (c == '"') scan->in_string = false;
       continue;
     }
-    if (is_blank(c)) continue;
+    if (is_json_blank(c)) continue;
     if (scan->depth == 0 && (scan->begun || (c != '{' && c != '['))) scan->beyond = true;
     if (c == '"') scan->in_string = true;
     else if (c == '{' || c == '[') scan->begun = true, scan->depth++;
@@ -59,8 +59,8 @@ bool tp__openai_same_json(tp_text a, tp_text b) {
   bool in_string = false, escaped = false;
   size_t i = 0, j = 0;
   for (;;) {
-    while (!in_string && i < a.size && is_blank(a.data[i])) i++;
-    while (!in_string && j < b.size && is_blank(b.data[j])) j++;
+    while (!in_string && i < a.size && is_json_blank(a.data[i])) i++;
+    while (!in_string && j < b.size && is_json_blank(b.data[j])) j++;
     if (i == a.size || j == b.size) return i == a.size && j == b.size;
     if (a.data[i] != b.data[j]) return false;
     char c = a.data[i];
@@ -111,7 +111,7 @@ static void drop_first(tp__openai_tail *tail, size_t count) {
 }
 
 /* Takes what is complete, or cannot become a character, off the front of the tail. @param more  bytes may follow. */
-static void settle(tp__bytes *to, tp__openai_tail *tail, bool more) {
+static void settle_tail(tp__bytes *to, tp__openai_tail *tail, bool more) {
   assert(tail->size <= sizeof tail->bytes);
   while (tail->size > 0) {
     const unsigned char *b = tail->bytes;
@@ -142,7 +142,7 @@ static void settle(tp__bytes *to, tp__openai_tail *tail, bool more) {
 static void join_byte(tp__bytes *to, tp__openai_tail *tail, unsigned char byte) {
   assert(tail->size < sizeof tail->bytes);
   tail->bytes[tail->size++] = byte;
-  settle(to, tail, true);
+  settle_tail(to, tail, true);
 }
 
 /* The byte that the four bytes of a mark stand for; 0: they are no mark. U+10FF80 is F4 8F BE 80. */
@@ -175,7 +175,7 @@ void tp__openai_join(tp__bytes *to, tp__openai_tail *tail, tp_text piece, bool h
 }
 
 void tp__openai_join_end(tp__bytes *to, tp__openai_tail *tail) {
-  if (tail->size > 0) settle(to, tail, false);
+  if (tail->size > 0) settle_tail(to, tail, false);
 }
 
 /* ---- what JSON forbids ---- */
@@ -200,16 +200,16 @@ static int peek(const repair *r, size_t ahead) {
   return r->at + ahead < r->in.size ? (unsigned char)r->in.data[r->at + ahead] : -1;
 }
 
-static void skip_blanks(repair *r) {
-  while (r->at < r->in.size && is_blank(r->in.data[r->at])) r->at++;
+static void skip_repair_blanks(repair *r) {
+  while (r->at < r->in.size && is_json_blank(r->in.data[r->at])) r->at++;
 }
 
-static void put(repair *r, const char *string) { tp__bytes_put_string(r->out, string); }
+static void put_repaired(repair *r, const char *string) { tp__bytes_put_string(r->out, string); }
 
 /* Bytes that are no character. */
 static void put_bad(repair *r, const unsigned char *bytes, size_t size) {
   if (!r->streams) {
-    put(r, REPLACEMENT);
+    put_repaired(r, REPLACEMENT);
     return;
   }
   for (size_t i = 0; i < size; i++) put_mark(r->out, bytes[i]);
@@ -266,10 +266,10 @@ static void repair_escape(repair *r) {
     put_char(r, (uint32_t)unit);
     r->at += 6;
   } else if (c == '\'') {
-    put(r, "'");
+    put_repaired(r, "'");
     r->at += 2;
   } else {
-    put(r, "\\\\"); /* it begins no escape */
+    put_repaired(r, "\\\\"); /* it begins no escape */
     r->at++;
   }
 }
@@ -294,13 +294,13 @@ static void repair_character(repair *r) {
 
 static void repair_string(repair *r) {
   char quote = r->in.data[r->at++];
-  put(r, "\"");
+  put_repaired(r, "\"");
   while (r->at < r->in.size && r->in.data[r->at] != quote) {
     if (r->in.data[r->at] == '\\') repair_escape(r);
     else repair_character(r);
   }
   if (r->at == r->in.size) r->failed = true; /* cut: no quote at the end, so that it stays no JSON */
-  else put(r, "\"");
+  else put_repaired(r, "\"");
   r->at++;
 }
 
@@ -315,20 +315,20 @@ static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 /* [+-]digits[.digits][e[+-]digits], each part of which may lack. @return whether it is a number and nothing else. */
 static bool repair_number(repair *r, tp_text token) {
   size_t i = 0, begin = r->out->size;
-  if (token.data[0] == '-') put(r, "-");
+  if (token.data[0] == '-') put_repaired(r, "-");
   if (token.data[0] == '-' || token.data[0] == '+') i++;
   while (i + 1 < token.size && token.data[i] == '0' && is_digit(token.data[i + 1])) i++;
   size_t digits = 0, whole = i;
   while (i < token.size && is_digit(token.data[i])) i++;
   digits = i - whole;
-  if (digits == 0) put(r, "0");
+  if (digits == 0) put_repaired(r, "0");
   tp__bytes_put(r->out, token.data + whole, digits);
   if (i < token.size && token.data[i] == '.') {
     size_t point = i++;
     while (i < token.size && is_digit(token.data[i])) i++;
     digits += i - point - 1;
     tp__bytes_put(r->out, token.data + point, i - point);
-    if (i == point + 1) put(r, "0");
+    if (i == point + 1) put_repaired(r, "0");
   }
   bool good = digits > 0;
   if (good && i + 1 < token.size && (token.data[i] | 0x20) == 'e') {
@@ -361,11 +361,11 @@ static void repair_token(repair *r) {
                "+inf, Inf, -Inf, -Nan",
                "null"}};
   size_t begin = r->at, before = r->out->size;
-  while (r->at < r->in.size && !is_blank(r->in.data[r->at]) && !strchr(",:{}[]\"'", r->in.data[r->at])) r->at++;
+  while (r->at < r->in.size && !is_json_blank(r->in.data[r->at]) && !strchr(",:{}[]\"'", r->in.data[r->at])) r->at++;
   tp_text token = {r->in.data + begin, r->at - begin};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (!tp__is_one_of(token, rows[i].words)) continue;
-    put(r, rows[i].json);
+    put_repaired(r, rows[i].json);
     return;
   }
   if (token.size > 0 && repair_number(r, token)) {
@@ -373,7 +373,7 @@ static void repair_token(repair *r) {
     bool is_small = number.size <= 15 && !tp__contains(number, "e");
     if (is_small || is_in_range(number)) return;
     r->out->size = before;
-    put(r, "null");
+    put_repaired(r, "null");
     return;
   }
   tp__bytes_put_text(r->out, token);
@@ -417,16 +417,16 @@ static void repair_object(repair *r) {
   assert(peek(r, 0) == '{');
   size_t first = r->count;
   bool begun = false;
-  put(r, "{");
+  put_repaired(r, "{");
   r->at++;
   while (!r->failed) {
-    skip_blanks(r);
+    skip_repair_blanks(r);
     if (peek(r, 0) == '}' || peek(r, 0) < 0) break;
     if (peek(r, 0) == ',') { /* one too many, or the one that is put below */
       r->at++;
       continue;
     }
-    if (begun) put(r, ",");
+    if (begun) put_repaired(r, ",");
     begun = true;
     size_t begin = r->out->size;
     r->streams = false;
@@ -434,17 +434,17 @@ static void repair_object(repair *r) {
     else r->failed = true;
     if (r->failed || !push_member(r, begin, r->out->size)) break;
     bool streams = is_streaming_key((tp_text){r->out->data + begin, r->out->size - begin});
-    skip_blanks(r);
+    skip_repair_blanks(r);
     if (peek(r, 0) != ':') r->failed = true;
     if (r->failed) break;
     r->at++;
-    put(r, ":");
+    put_repaired(r, ":");
     r->streams = streams;
     repair_value(r);
     if (!r->failed) drop_repeated(r, first);
   }
   if (peek(r, 0) == '}' && !r->failed) {
-    put(r, "}");
+    put_repaired(r, "}");
     r->at++;
   } else {
     r->failed = true;
@@ -455,22 +455,22 @@ static void repair_object(repair *r) {
 static void repair_array(repair *r) {
   assert(peek(r, 0) == '[');
   bool begun = false, streams = r->streams;
-  put(r, "[");
+  put_repaired(r, "[");
   r->at++;
   while (!r->failed) {
-    skip_blanks(r);
+    skip_repair_blanks(r);
     if (peek(r, 0) == ']' || peek(r, 0) < 0) break;
     if (peek(r, 0) == ',') {
       r->at++;
       continue;
     }
-    if (begun) put(r, ",");
+    if (begun) put_repaired(r, ",");
     begun = true;
     r->streams = streams;
     repair_value(r);
   }
   if (peek(r, 0) == ']' && !r->failed) {
-    put(r, "]");
+    put_repaired(r, "]");
     r->at++;
   } else {
     r->failed = true;
@@ -478,7 +478,7 @@ static void repair_array(repair *r) {
 }
 
 static void repair_value(repair *r) {
-  skip_blanks(r);
+  skip_repair_blanks(r);
   int c = peek(r, 0);
   if (c < 0 || r->depth == DEPTH_MAX) {
     r->failed = true;
@@ -496,7 +496,7 @@ void tp__openai_repair(tp_text text, tp__bytes *ret_json, bool *ret_marks) {
   repair r = {.in = text, .out = ret_json};
   if (tp__begins(text, "\xEF\xBB\xBF")) r.at = 3;
   repair_value(&r);
-  skip_blanks(&r);
+  skip_repair_blanks(&r);
   if (r.at < text.size) tp__bytes_put(ret_json, text.data + r.at, text.size - r.at); /* to be named as wrong */
   tp__heap_free(r.members, r.capacity * sizeof *r.members);
   *ret_marks = r.marks;

@@ -8,7 +8,7 @@
 #include "providers/openai/call.h"
 #include "support/clock.h"
 
-static void fail(tp_token token, tp_status status, const char *message) {
+static void fail_token(tp_token token, tp_status status, const char *message) {
   tp_status code = status == TP_ERR_NO_MEMORY || status == TP_ERR_NO_THREAD ? status : TP_ERR_MODEL;
   (void)tp_model_fail(token, code, message, false, NULL);
 }
@@ -20,7 +20,7 @@ static void note_repairs(tp_token token, const char *repairs) {
   (void)!tp_model_note(token, tp_text_of("request.repaired"), tp_text_of(text), NULL); /* a stale token hears nothing */
 }
 
-static void start(void *ctx, const tp_model_request *request, tp_token token) {
+static void start_request(void *ctx, const tp_model_request *request, tp_token token) {
   tp__openai_core *core = ctx;
   tp__bytes body = {0};
   tp__openai_sent sent = {.repairs = ""};
@@ -28,16 +28,16 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   tp_status status = tp__openai_request_write(&core->config, request, &body, &sent, &fault);
   if (status != TP_OK) {
     tp__bytes_fini(&body);
-    fail(token, status, fault.message);
+    fail_token(token, status, fault.message);
     return;
   }
   if (sent.repairs[0]) note_repairs(token, sent.repairs);
   status = tp__openai_io_submit(core, request, token, &body, &sent.names);
-  if (status != TP_OK) fail(token, status, "the request could not be sent: no memory, or no thread");
+  if (status != TP_OK) fail_token(token, status, "the request could not be sent: no memory, or no thread");
   else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was there */
 }
 
-static void cancel(void *ctx, tp_token token) {
+static void cancel_request(void *ctx, tp_token token) {
   (void)ctx;
   tp__openai_io_cancel(token);
 }
@@ -47,7 +47,7 @@ static void resume(void *ctx, tp_token token) {
   tp__openai_io_wake(); /* it asks for each answer that is paused */
 }
 
-static void destroy(void *ctx) { tp__openai_io_leave(ctx); }
+static void destroy_model(void *ctx) { tp__openai_io_leave(ctx); }
 
 tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_model, tp_fault *fault) {
   if (!ret_model) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_openai_model_new: ret_model is NULL");
@@ -67,9 +67,9 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
   core->face = (tp_model){.struct_size = sizeof core->face,
                           .name = core->config.model ? core->config.model : core->config.form->name,
                           .ctx = core,
-                          .start = start,
-                          .cancel = cancel,
-                          .destroy = destroy,
+                          .start = start_request,
+                          .cancel = cancel_request,
+                          .destroy = destroy_model,
                           .placement = TP_PLACEMENT_THREAD,
                           .no_tools = core->config.no_tools,
                           .delivers = true,

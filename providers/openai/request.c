@@ -141,7 +141,7 @@ static size_t last_user(const tp_model_request *request) {
   return SIZE_MAX;
 }
 
-static bool reserve(parts *p, const tp_model_request *request) {
+static bool reserve_parts(parts *p, const tp_model_request *request) {
   p->message_count = request->message_count;
   p->first = tp__heap_alloc((p->message_count + 1) * sizeof *p->first);
   if (!p->first) return false;
@@ -309,7 +309,7 @@ static tp_status read_part(const reading *r, size_t at, tp_text value) {
   return tp__refuse(r->fault, status, "parts", "%s %s", line, why);
 }
 
-static tp_status read_message(reading *r, const tp_model_request *request, size_t i) {
+static tp_status read_request_message(reading *r, const tp_model_request *request, size_t i) {
   assert(i < request->message_count);
   size_t at = r->parts->first[i];
   r->message = request->messages[i];
@@ -328,11 +328,11 @@ static tp_status read_parts(const tp__openai_config *config, const tp_model_requ
                             tp_fault *fault) {
   size_t newest = last_user(request);
   reading r = {.config = config, .parts = p, .must = true, .fault = fault};
-  if (!reserve(p, request)) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
-  tp_status status = newest < request->message_count ? read_message(&r, request, newest) : TP_OK;
+  if (!reserve_parts(p, request)) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a request");
+  tp_status status = newest < request->message_count ? read_request_message(&r, request, newest) : TP_OK;
   r.must = false;
   for (size_t i = request->message_count; status == TP_OK && i > 0; i--)
-    if (i - 1 != newest) status = read_message(&r, request, i - 1);
+    if (i - 1 != newest) status = read_request_message(&r, request, i - 1);
   return status;
 }
 

@@ -54,7 +54,7 @@ static bool event_ended(tp__openai_sse *sse) {
   return goes_on;
 }
 
-static bool add_line(tp__openai_sse *sse, tp_text line) {
+static bool add_data_line(tp__openai_sse *sse, tp_text line) {
   sse->has_data = true;
   tp__bytes_put_text(&sse->data, line);
   tp__bytes_put(&sse->data, "\n", 1);
@@ -70,7 +70,7 @@ static bool take_data(tp__openai_sse *sse, tp_text value) {
     clear_event(sse);
   }
   if (sse->has_data && is_complete(sse) && !event_ended(sse)) return false;
-  return add_line(sse, value);
+  return add_data_line(sse, value);
 }
 
 static bool take_name(tp__openai_sse *sse, tp_text value) {
@@ -94,7 +94,7 @@ static bool take_other(tp__openai_sse *sse, tp_text line) {
     if (!event_ended(sse)) return false;
     sse->is_bare = true;
   }
-  if (!add_line(sse, line)) return false;
+  if (!add_data_line(sse, line)) return false;
   return !sse->is_bare || !is_complete(sse) || event_ended(sse);
 }
 
@@ -121,7 +121,7 @@ static bool line_ended(tp__openai_sse *sse, tp_text line) {
 }
 
 /* The line may be whole in the bytes that just came: then it is read where it is. */
-static bool take_line(tp__openai_sse *sse, tp_text part) {
+static bool take_sse_line(tp__openai_sse *sse, tp_text part) {
   if (sse->line.size == 0) return line_ended(sse, part);
   tp__bytes_put_text(&sse->line, part);
   if (sse->line.failed) return false;
@@ -148,7 +148,7 @@ bool tp__openai_sse_feed(tp__openai_sse *sse, const char *bytes, size_t size) {
       return !sse->line.failed && !sse->too_large;
     }
     sse->after_cr = bytes[at + part] == '\r';
-    if (!take_line(sse, (tp_text){bytes + at, part})) return false;
+    if (!take_sse_line(sse, (tp_text){bytes + at, part})) return false;
     at += part + 1;
   }
   return true;
@@ -165,7 +165,7 @@ static bool is_part_of_field(tp_text line) {
 
 bool tp__openai_sse_end(tp__openai_sse *sse) {
   sse->is_cut = sse->line.size > 0 && is_part_of_field(tp__bytes_text(&sse->line));
-  if (sse->line.size > 0 && !take_line(sse, (tp_text){"", 0})) return false;
+  if (sse->line.size > 0 && !take_sse_line(sse, (tp_text){"", 0})) return false;
   if (!sse->has_data) return true;
   if (is_complete(sse)) return event_ended(sse);
   sse->is_cut = true;

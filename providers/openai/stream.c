@@ -14,7 +14,7 @@ static bool is_over(const tp__openai_stream *stream) {
   return stream->answer.done || stream->answer.failure.code != TP_OK;
 }
 
-static void no_memory(tp__openai_stream *stream) {
+static void fail_stream_memory(tp__openai_stream *stream) {
   (void)tp__openai_fail(failure_of(stream), TP_ERR_NO_MEMORY, false, "no memory for the model's answer");
 }
 
@@ -106,7 +106,7 @@ static void fail_unread(tp__openai_stream *stream, tp_text json, const tp_fault 
 }
 
 /* @return false, with the failure set, when it is no JSON and does not become one. */
-static bool decode(tp__openai_stream *stream, tp_text json, tp_text *ret_value, bool *ret_marks) {
+static bool decode_event(tp__openai_stream *stream, tp_text json, tp_text *ret_value, bool *ret_marks) {
   tp_fault fault = {.code = TP_OK};
   *ret_marks = false;
   tp_writer_reset(stream->writer);
@@ -119,12 +119,12 @@ static bool decode(tp__openai_stream *stream, tp_text json, tp_text *ret_value, 
   }
   if (status == TP_OK && (status = tp_writer_finish(stream->writer, ret_value)) != TP_OK)
     (void)tp__refuse(&fault, status, NULL, "%s", tp_status_text(status));
-  if (status == TP_ERR_NO_MEMORY) no_memory(stream);
+  if (status == TP_ERR_NO_MEMORY) fail_stream_memory(stream);
   else if (status != TP_OK) fail_unread(stream, json, &fault);
   return status == TP_OK;
 }
 
-static bool on_event(void *ctx, tp_text name, tp_text data) {
+static bool take_stream_event(void *ctx, tp_text name, tp_text data) {
   tp__openai_stream *stream = ctx;
   tp_text json = tp__openai_trim(data), event;
   bool has_marks;
@@ -136,7 +136,7 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
     tp__openai_sse_stray(&stream->sse, json); /* "ping" */
     if (tp__is_word(name, "error"))
       tp__openai_fail_said(failure_of(stream), "the endpoint broke the answer off", 0, json, stream->secrets);
-  } else if (decode(stream, json, &event, &has_marks)) {
+  } else if (decode_event(stream, json, &event, &has_marks)) {
     tp__openai_answer_event(&stream->answer, has_marks);
     stream->may_be_error = memmem(json.data, json.size, "error", 5) != NULL; /* most events have no such word */
     take_value(stream, name, event);
@@ -146,7 +146,7 @@ static bool on_event(void *ctx, tp_text name, tp_text data) {
       conclude(stream);
     }
   }
-  if (stream->sse.stray.failed) no_memory(stream);
+  if (stream->sse.stray.failed) fail_stream_memory(stream);
   return !is_over(stream);
 }
 
@@ -158,7 +158,7 @@ tp_status tp__openai_stream_init(tp__openai_stream *stream) {
                                        .ctx = stream->ctx,
                                        .secrets = stream->secrets,
                                        .quirks = stream->quirks};
-  stream->sse = (tp__openai_sse){.on_event = on_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
+  stream->sse = (tp__openai_sse){.on_event = take_stream_event, .ctx = stream, .event_bytes_max = stream->bytes_max};
   tp__openai_answer_init(&stream->answer);
   return tp_writer_new(tp__heap, &stream->writer);
 }
@@ -178,7 +178,7 @@ static void note_stop(tp__openai_stream *stream) {
     (void)tp__openai_fail(failure_of(stream), TP_ERR_MODEL, false,
                           "an event of more than %zu bytes: raise response_bytes_max, or ask for fewer tokens",
                           stream->bytes_max);
-  else no_memory(stream);
+  else fail_stream_memory(stream);
 }
 
 bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t size) {

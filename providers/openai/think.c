@@ -25,7 +25,7 @@ static const struct {
     {"\xe2\x97\x81/think\xe2\x96\xb7", CLOSES},
 };
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+static bool is_think_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_prefix_sign(char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
 
@@ -43,8 +43,8 @@ static tag_kind name_kind(tp_text letters, bool is_whole) {
   return kind;
 }
 
-static size_t skip_blanks(tp_text text, size_t at) {
-  while (at < text.size && is_blank(text.data[at])) at++;
+static size_t skip_think_blanks(tp_text text, size_t at) {
+  while (at < text.size && is_think_blank(text.data[at])) at++;
   return at;
 }
 
@@ -61,7 +61,7 @@ static tag_kind angle_tag(tp_text text, size_t *ret_size) {
   }
   tag_kind kind = name_kind((tp_text){text.data + begin, at - begin}, at < text.size);
   if (kind != OPENS || at == text.size) return at == text.size && kind != NO_TAG ? MAY_BE : NO_TAG;
-  size_t rest = skip_blanks(text, at);
+  size_t rest = skip_think_blanks(text, at);
   bool has_equals = false;
   if (rest > at) /* attributes */
     for (; rest < text.size && text.data[rest] != '>' && text.data[rest] != '<' && text.data[rest] != '\n'; rest++)
@@ -71,7 +71,7 @@ static tag_kind angle_tag(tp_text text, size_t *ret_size) {
   if (rest == text.size) return MAY_BE;
   if (text.data[rest] != '>') return NO_TAG;
   empties = text.data[rest - 1] == '/';
-  if (!has_equals && skip_blanks(text, at) + empties < rest) return NO_TAG; /* "<think about it>" */
+  if (!has_equals && skip_think_blanks(text, at) + empties < rest) return NO_TAG; /* "<think about it>" */
   *ret_size = rest + 1;
   return closes ? CLOSES : empties ? IS_EMPTY : OPENS;
 }
@@ -94,15 +94,15 @@ static tag_kind tag_of(tp_text text, size_t *ret_size) {
 
 /* ---- what was decided ---- */
 
-static void put(think *t, tp__bytes *to, tp_text text) {
+static void put_decided(think *t, tp__bytes *to, tp_text text) {
   tp__bytes_put_text(to, text);
   t->failed = t->failed || to->failed;
 }
 
-static void say(think *t, tp_text text) {
+static void put_said(think *t, tp_text text) {
   if (!t->has_said) {
-    size_t blanks = skip_blanks(text, 0);
-    if (!t->has_block) put(t, &t->blanks, (tp_text){text.data, blanks});
+    size_t blanks = skip_think_blanks(text, 0);
+    if (!t->has_block) put_decided(t, &t->blanks, (tp_text){text.data, blanks});
     if (blanks == text.size) return;
     text = (tp_text){text.data + blanks, text.size - blanks};
     t->has_said = true;
@@ -114,7 +114,7 @@ static void say(think *t, tp_text text) {
 
 static void think_it(think *t, tp_text text) {
   if (t->is_fresh) {
-    size_t blanks = skip_blanks(text, 0);
+    size_t blanks = skip_think_blanks(text, 0);
     text = (tp_text){text.data + blanks, text.size - blanks};
   }
   if (text.size == 0) return;
@@ -122,10 +122,10 @@ static void think_it(think *t, tp_text text) {
   t->out(t->ctx, text, true);
 }
 
-static void take(think *t, tp_text text) {
+static void take_decided(think *t, tp_text text) {
   if (text.size == 0) return;
-  if (t->depth == 0) say(t, text);
-  else if (t->is_undecided) put(t, &t->after, text);
+  if (t->depth == 0) put_said(t, text);
+  else if (t->is_undecided) put_decided(t, &t->after, text);
   else think_it(t, text);
 }
 
@@ -147,7 +147,7 @@ static void take_tag(think *t, tag_kind kind, tp_text tag) {
   assert(kind == OPENS || kind == CLOSES || kind == IS_EMPTY);
   if (t->depth == 0) {
     if (kind == CLOSES) {
-      say(t, tag);
+      put_said(t, tag);
       return;
     }
     begin_block(t);
@@ -164,7 +164,7 @@ static void take_tag(think *t, tag_kind kind, tp_text tag) {
     t->is_assumed = false;
     return;
   }
-  take(t, tag);
+  take_decided(t, tag);
   if (kind == OPENS) t->depth++;
   if (kind != CLOSES) return;
   t->depth--;
@@ -194,7 +194,7 @@ static void follow_code(think *t, char c) {
 static bool may_begin_tag(char c) { return c == '<' || c == '[' || c == '\xe2'; }
 
 /* @return how many bytes were decided. */
-static size_t read_text(think *t, tp_text text, bool is_end) {
+static size_t read_thinking(think *t, tp_text text, bool is_end) {
   size_t begin = 0, at = 0;
   while (at < text.size) {
     size_t size = 0;
@@ -208,11 +208,11 @@ static size_t read_text(think *t, tp_text text, bool is_end) {
       follow_code(t, text.data[at++]);
       continue;
     }
-    take(t, (tp_text){text.data + begin, at - begin});
+    take_decided(t, (tp_text){text.data + begin, at - begin});
     take_tag(t, kind, (tp_text){text.data + at, size});
     begin = at += size;
   }
-  take(t, (tp_text){text.data + begin, at - begin});
+  take_decided(t, (tp_text){text.data + begin, at - begin});
   return at;
 }
 
@@ -229,13 +229,13 @@ void tp__openai_think_feed(think *t, tp_text piece) {
   if (piece.size == 0 || t->failed) return;
   begin_text(t);
   if (t->held.size == 0) {
-    size_t read = read_text(t, piece, false);
-    put(t, &t->held, (tp_text){piece.data + read, piece.size - read});
+    size_t read = read_thinking(t, piece, false);
+    put_decided(t, &t->held, (tp_text){piece.data + read, piece.size - read});
     return;
   }
-  put(t, &t->held, piece);
+  put_decided(t, &t->held, piece);
   if (t->failed) return;
-  size_t read = read_text(t, tp__bytes_text(&t->held), false), rest = t->held.size - read;
+  size_t read = read_thinking(t, tp__bytes_text(&t->held), false), rest = t->held.size - read;
   memmove(t->held.data, t->held.data + read, rest);
   t->held.size = rest;
 }
@@ -243,12 +243,12 @@ void tp__openai_think_feed(think *t, tp_text piece) {
 void tp__openai_think_end(think *t) {
   if (t->failed) return;
   begin_text(t);
-  if (t->held.size > 0) (void)read_text(t, tp__bytes_text(&t->held), true);
+  if (t->held.size > 0) (void)read_thinking(t, tp__bytes_text(&t->held), true);
   tp__bytes_clear(&t->held);
   if (t->is_undecided) {
     t->depth = 0;
     t->is_undecided = false;
-    if (t->after.size > 0) say(t, tp__bytes_text(&t->after));
+    if (t->after.size > 0) put_said(t, tp__bytes_text(&t->after));
     tp__bytes_clear(&t->after);
   }
   if (t->blanks.size > 0) t->out(t->ctx, tp__bytes_text(&t->blanks), false);
