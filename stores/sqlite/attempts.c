@@ -24,7 +24,7 @@ typedef struct receiver {
   void *ctx;
 } receiver;
 
-static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+static bool show_attempt(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_attempt_record record;
   (void)parts;
@@ -38,6 +38,6 @@ tp_status tp__sqlite_attempts(void *ctx, const tp_attempt_query *theirs, tp_atte
   tp_status status = tp__store_read_query(ctx, &query, sizeof query, theirs, "tp_attempt_query", fault);
   const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
   const tp__listing listing = {
-      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, each_ctx}};
+      .sql = list_sql, .values = values, .count = 2, .show = show_attempt, .ctx = &(receiver){each, each_ctx}};
   return status == TP_OK ? tp__store_list(ctx, &listing, "read attempts", fault) : status;
 }

@@ -82,7 +82,7 @@ static tp__lease *find_lease_locked(tp__claims *c, int64_t process) {
 }
 
 /* Space for one more item. @return the items; NULL without memory. */
-static void *reserve(void *items, size_t count, size_t *capacity, size_t size) {
+static void *reserve_claim(void *items, size_t count, size_t *capacity, size_t size) {
   if (count < *capacity) return items;
   size_t wanted = *capacity ? 2 * *capacity : 4;
   void *grown = sqlite3_realloc64(items, wanted * size);
@@ -92,9 +92,9 @@ static void *reserve(void *items, size_t count, size_t *capacity, size_t size) {
 
 static bool reserve_locked(tp__claims *c) {
   TP__LOCKED(c->connection);
-  tp__lease *leases = reserve(c->leases, c->count, &c->capacity, sizeof *leases);
+  tp__lease *leases = reserve_claim(c->leases, c->count, &c->capacity, sizeof *leases);
   if (leases) c->leases = leases;
-  tp__claimed *claimed = reserve(c->claimed, c->claimed_count, &c->claimed_capacity, sizeof *claimed);
+  tp__claimed *claimed = reserve_claim(c->claimed, c->claimed_count, &c->claimed_capacity, sizeof *claimed);
   if (claimed) c->claimed = claimed;
   return leases && claimed;
 }

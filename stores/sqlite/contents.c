@@ -40,7 +40,7 @@ typedef struct receiver {
   void *ctx;
 } receiver;
 
-static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+static bool show_content(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_content_record record;
   (void)parts;
@@ -54,7 +54,7 @@ tp_status tp__sqlite_contents(void *ctx, const tp_content_query *theirs, tp_cont
   tp_status status = tp__store_read_query(ctx, &query, sizeof query, theirs, "tp_content_query", fault);
   const int64_t values[] = {(int64_t)query.process_run_id, (int64_t)query.entry_id};
   const tp__listing listing = {
-      .sql = list_sql, .values = values, .count = 2, .show = show, .ctx = &(receiver){each, each_ctx}};
+      .sql = list_sql, .values = values, .count = 2, .show = show_content, .ctx = &(receiver){each, each_ctx}};
   return status == TP_OK ? tp__store_list(ctx, &listing, "read what is kept of content", fault) : status;
 }
 

@@ -71,7 +71,7 @@ static bool is_full(int error) {
   return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-static const char *name_of(const char *path) { return path ? path : "memory"; }
+static const char *shown_path(const char *path) { return path ? path : "memory"; }
 
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
   assert(tp__sqlite_status(rc) != TP_OK);
@@ -81,7 +81,7 @@ tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int 
   int system_error = db && has_errno(rc) ? sqlite3_system_errno(db) : 0;
   if (rc == SQLITE_READONLY_DBMOVED) words = "the file was removed, moved or replaced while it was open";
   if (status == TP_ERR_IO && is_full(system_error)) status = TP_ERR_STORE_FULL;
-  tp__refuse(fault, status, name_of(path), "%s: %s: %s%s", name_of(path), doing, words, remedy_of(status));
+  tp__refuse(fault, status, shown_path(path), "%s: %s: %s%s", shown_path(path), doing, words, remedy_of(status));
   if (fault) fault->system_error = system_error;
   return status;
 }
@@ -300,7 +300,7 @@ tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sql
   tp_status status = path ? create_private(path, fault) : TP_OK;
   if (status == TP_OK) status = connect_to(path, &db, fault);
   if (status != TP_OK) return status;
-  status = check_and_set_up(db, name_of(path), schema, fault);
+  status = check_and_set_up(db, shown_path(path), schema, fault);
   if (status == TP_OK) *ret_db = db;
   else sqlite3_close(db);
   return status;

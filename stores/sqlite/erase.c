@@ -104,8 +104,8 @@ static bool is_by_turn(const tp_sqlite_erase *request) {
 }
 
 /* What is only counted is deleted, too, and then rolled back. */
-static int delete_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
-                         tp_status *ret_status) {
+static int delete_counted_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+                                 tp_status *ret_status) {
   TP__LOCKED(&s->mutex);
   *ret_status = TP_OK;
   *ret_erased = (tp__erased_turns){.sessions = 0};
@@ -168,7 +168,7 @@ static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *reques
   tp__erased_turns erased;
   tp_status status = request->with_others ? TP_OK : refuse_while_shared(s, fault);
   if (status != TP_OK) return status;
-  int rc = delete_locked(s, request, &erased, &status);
+  int rc = delete_counted_locked(s, request, &erased, &status);
   if (status != TP_OK) return tp__refuse(fault, status, s->path, "%s: a row is too large to be searched", s->path);
   if (rc != SQLITE_OK) return tp__store_fail(s, s->db, "erase sessions", rc, fault);
   report->sessions = erased.sessions;

@@ -182,7 +182,7 @@ static int choose_of_session(selection *c) {
   return rc == SQLITE_OK ? run_with(c->s->db, choose_rest_sql, NULL, 0, c) : rc;
 }
 
-static int64_t number_of(sqlite3 *db, const char *sql) {
+static int64_t select_number(sqlite3 *db, const char *sql) {
   int64_t number = 0;
   return tp__sqlite_once(db, sql, NULL, 0, &number) == SQLITE_OK ? number : 0;
 }
@@ -194,12 +194,12 @@ static bool see_session(void *ctx, const tp_sqlite_session *session) {
   snprintf(c->tenant, sizeof c->tenant, "%.*s", (int)session->tenant.size, session->tenant.data);
   snprintf(c->session, sizeof c->session, "%.*s", (int)session->session.size, session->session.data);
   c->persons_rows = c->others_rows = 0;
-  int64_t before = number_of(db, count_sql);
+  int64_t before = select_number(db, count_sql);
   int rc = tp__sqlite_each_row(db, c->tenant, c->session, c->writer, see_row, c, &c->status);
   if (c->rc == SQLITE_OK) c->rc = rc;
   if (c->rc == SQLITE_OK && c->status == TP_OK) c->rc = choose_of_session(c);
   if (c->rc != SQLITE_OK || c->status != TP_OK) return false;
-  if (number_of(db, count_sql) == before) return true;
+  if (select_number(db, count_sql) == before) return true;
   c->result->sessions++;
   if (!session->process_id) return true;
   c->result->sessions--;
@@ -226,9 +226,9 @@ int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *re
   *ret_status = c.status;
   if (rc == SQLITE_OK) rc = c.rc;
   if (rc != SQLITE_OK || c.status != TP_OK) return rc;
-  ret_erased->turns = (uint64_t)number_of(s->db, "SELECT count(*) FROM temp.unit WHERE chosen AND kind = ''");
+  ret_erased->turns = (uint64_t)select_number(s->db, "SELECT count(*) FROM temp.unit WHERE chosen AND kind = ''");
   if (request->person)
-    ret_erased->turns_unknown = (uint64_t)number_of(
+    ret_erased->turns_unknown = (uint64_t)select_number(
         s->db,
         "SELECT count(*) FROM temp.unit AS u WHERE NOT chosen AND NOT is_persons AND NOT is_known AND kind <> 'job'"
         " AND NOT EXISTS (SELECT 1 FROM temp.unit AS w WHERE w.chosen AND w.tenant = u.tenant"

@@ -17,7 +17,8 @@ typedef struct forking {
 } forking;
 
 /* Four of them: tenant, session, new session, turn. */
-static int find(sqlite3 *db, const char *sql, const tp_sqlite_fork *request, int64_t session, int64_t values[2]) {
+static int find_fork_row(sqlite3 *db, const char *sql, const tp_sqlite_fork *request, int64_t session,
+                         int64_t values[2]) {
   sqlite3_stmt *row = NULL;
   const tp_text texts[] = {tp_text_of(request->tenant), tp_text_of(request->session), tp_text_of(request->new_session),
                            tp_text_of(request->turn)};
@@ -41,11 +42,11 @@ static int find_sessions_locked(forking *f) {
       " WHERE session = ?5";
   int64_t found[2];
   TP__LOCKED(&f->s->mutex);
-  int rc = find(f->s->db, new_sql, f->request, 0, found);
+  int rc = find_fork_row(f->s->db, new_sql, f->request, 0, found);
   f->exists = found[0] != 0;
-  if (rc == SQLITE_OK) rc = find(f->s->db, old_sql, f->request, 0, found);
+  if (rc == SQLITE_OK) rc = find_fork_row(f->s->db, old_sql, f->request, 0, found);
   f->from = found[0];
-  if (rc == SQLITE_OK && f->from) rc = find(f->s->db, range_sql, f->request, f->from, found);
+  if (rc == SQLITE_OK && f->from) rc = find_fork_row(f->s->db, range_sql, f->request, f->from, found);
   f->first = found[0];
   f->last = found[1];
   return rc;
@@ -94,7 +95,7 @@ static bool is_id(const char *id) {
   return size > 0 && size <= 128 && tp_utf8_valid((tp_text){id, size}, NULL);
 }
 
-static tp_status check(const forking *f, tp_fault *fault) {
+static tp_status check_fork(const forking *f, tp_fault *fault) {
   const tp_sqlite_fork *r = f->request;
   if (f->exists)
     return tp__refuse(fault, TP_ERR_DUPLICATE_ID, r->new_session, "there is a session %s already", r->new_session);
@@ -118,7 +119,7 @@ tp_status tp_sqlite_session_fork(const tp_store *store, const tp_sqlite_fork *th
   if (f.s->options.read_only)
     return tp__refuse(fault, TP_ERR_STORE_READONLY, f.s->path, "%s is open for reading only", f.s->path);
   status = tp__store_write(f.s, write_fork, &f, "fork a session", fault);
-  if (status == TP_OK) status = check(&f, fault);
+  if (status == TP_OK) status = check_fork(&f, fault);
   if (status == TP_OK && ret_messages) *ret_messages = (uint64_t)(f.last - f.first + 1);
   return status;
 }

@@ -467,7 +467,7 @@ typedef struct deletion {
   int64_t process_id; /* of a live process whose turn has the session: nothing was deleted; 0: none */
 } deletion;
 
-static int delete_locked(history *h, const tp_history_delete *request, deletion *d) {
+static int delete_history_locked(history *h, const tp_history_delete *request, deletion *d) {
   TP__LOCKED(&h->mutex);
   int64_t session = 0, next = 0;
   int rc = tp__sqlite_begin(h->db);
@@ -487,7 +487,7 @@ static tp_status history_delete(void *ctx, const tp_history_delete *request, tp_
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status != TP_OK) return status;
   tp__lock_acquire(&h->mutex);
-  int rc = delete_locked(h, request, &d);
+  int rc = delete_history_locked(h, request, &d);
   status = end_locked(h, rc, "delete a session", fault);
   tp__lock_release(&h->mutex);
   if (status != TP_OK || d.found) return status;
@@ -542,7 +542,7 @@ static void give_back_reader(history *h, reader *r) {
 }
 
 /* @param list  of the calls; the message points to it. */
-static int read_message(reader *r, tp__rows *list, tp_message *message) {
+static int read_history_message(reader *r, tp__rows *list, tp_message *message) {
   tp__sqlite_read_struct(r->messages, 1, &messages, message);
   if (message->role < TP_ROLE_USER || message->role > TP_ROLE_END) return SQLITE_CORRUPT;
   if (message->role != TP_ROLE_ASSISTANT) return SQLITE_OK;
@@ -558,7 +558,7 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
   int rc;
   while ((rc = sqlite3_step(r->messages)) == SQLITE_ROW) {
     tp_message message;
-    rc = read_message(r, &list, &message);
+    rc = read_history_message(r, &list, &message);
     if (rc != SQLITE_OK) break;
     status = request->each(request->ctx, &message);
     if (status != TP_OK) break;
@@ -569,7 +569,7 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
 }
 
 /* Whether the newest batch that waits is of the turn that the session had before: then nothing can be new. */
-static bool goes_on(history *h, const tp_history_load *request) {
+static bool goes_on_with_turn(history *h, const tp_history_load *request) {
   bool does = false;
   tp__lock_acquire(&h->lists_mutex);
   const tp__batch *batch = h->waiting; /* the newest comes first */
@@ -590,7 +590,7 @@ static bool goes_on(history *h, const tp_history_load *request) {
  * has appended meanwhile is found when the batch is written. */
 static tp_status look_at_session(history *h, const tp_history_load *request, tp_fault *fault) {
   reader *r = NULL;
-  if (goes_on(h, request)) return TP_OK;
+  if (goes_on_with_turn(h, request)) return TP_OK;
   tp_status status = finish_appends(h, request->tenant, request->session, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
@@ -635,7 +635,7 @@ typedef struct receiver {
   void *ctx;
 } receiver;
 
-static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+static bool show_session(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_history_session session;
   (void)parts;
@@ -643,7 +643,7 @@ static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   return to->each(to->ctx, &session);
 }
 
-static int64_t at_most(uint64_t number) { return number > INT64_MAX ? INT64_MAX : (int64_t)number; }
+static int64_t int64_at_most(uint64_t number) { return number > INT64_MAX ? INT64_MAX : (int64_t)number; }
 
 static tp_status history_list(void *ctx, const tp_history_query *query, tp_history_session_fn each, void *each_ctx,
                               tp_fault *fault) {
@@ -652,14 +652,14 @@ static tp_status history_list(void *ctx, const tp_history_query *query, tp_histo
   tp_status status = finish_appends(h, query->tenant, (tp_text){NULL, 0}, fault);
   if (status == TP_OK) status = take_reader(h, &r, fault);
   if (status != TP_OK) return status;
-  const int64_t values[] = {at_most(query->after_number), query->limit ? at_most(query->limit) : -1};
+  const int64_t values[] = {int64_at_most(query->after_number), query->limit ? int64_at_most(query->limit) : -1};
   const tp__listing listing = {.sql = sessions_sql,
                                .values = values,
                                .count = 2,
                                .texts = &query->tenant,
                                .first_text = 3,
                                .text_count = 1,
-                               .show = show,
+                               .show = show_session,
                                .ctx = &(receiver){each, each_ctx}};
   int rc = tp__sqlite_list(r->db, &listing);
   if (rc != SQLITE_OK) status = tp__sqlite_fail(r->db, h->path, "list sessions", rc, fault);

@@ -260,7 +260,7 @@ static int candidate_locked(tp__sqlite_store *s, const class_list *classes, int6
   return best ? SQLITE_ROW : SQLITE_DONE;
 }
 
-static int find_locked(tp__sqlite_store *s, int64_t id, tp_job **ret_job) {
+static int find_job_locked(tp__sqlite_store *s, int64_t id, tp_job **ret_job) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_JOB];
   return fetch_job(find, tp__sqlite_bind_ints(find, &id, 1), ret_job);
@@ -326,7 +326,7 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
   *ret_accepted = true;
   if (!request->filter) return SQLITE_OK;
   tp_job *job;
-  int rc = find_locked(s, id, &job);
+  int rc = find_job_locked(s, id, &job);
   *ret_accepted = false;
   if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
   job->payload = (tp_text){NULL, 0};
@@ -488,7 +488,7 @@ static int finish_locked(tp__sqlite_store *s, const tp_job_finish *request, uint
                          tp_status *ret_refusal) {
   TP__LOCKED(&s->mutex);
   tp_job *job;
-  int rc = find_locked(s, (int64_t)request->id, &job);
+  int rc = find_job_locked(s, (int64_t)request->id, &job);
   *ret_refusal = TP_OK;
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
   bool is_open = job && (job->state == TP_JOB_QUEUED || job->state == TP_JOB_RUNNING);
@@ -590,7 +590,7 @@ typedef struct receiver {
   void *ctx;
 } receiver;
 
-static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+static bool show_job(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_job job;
   (void)parts;
@@ -613,7 +613,7 @@ tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn 
                                .texts = texts,
                                .first_text = 6,
                                .text_count = 2,
-                               .show = show,
+                               .show = show_job,
                                .ctx = &(receiver){each, each_ctx}};
   return tp__store_list(ctx, &listing, "list jobs", fault);
 }
@@ -639,7 +639,7 @@ static int operate_locked(tp__sqlite_store *s, operation what, uint64_t id, int6
   tp_job *job = NULL;
   bool is_full = false;
   *ret_refusal = TP_OK;
-  int rc = id > INT64_MAX ? SQLITE_DONE : find_locked(s, (int64_t)id, &job);
+  int rc = id > INT64_MAX ? SQLITE_DONE : find_job_locked(s, (int64_t)id, &job);
   if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
   uint32_t state = job ? job->state : 0;
   rc = SQLITE_OK;

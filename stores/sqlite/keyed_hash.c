@@ -13,7 +13,7 @@
 #include "stores/sqlite/sqlite.h"
 
 /* A key that others may read protects nothing. */
-static int read_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
+static int read_key_file(const char *path, unsigned char key[TP__KEY_BYTES]) {
   struct stat found;
   int fd = tp__file_open(AT_FDCWD, path, &found);
   if (fd == -EISDIR || fd == -ENOTSUP) return EINVAL;
@@ -50,10 +50,10 @@ static int make_key(const char *path) {
 
 static int load_key(const char *path, unsigned char key[TP__KEY_BYTES]) {
   assert(path && *path);
-  int error = read_key(path, key);
+  int error = read_key_file(path, key);
   if (error == ENOENT) error = make_key(path);
   else return error;
-  return error ? error : read_key(path, key);
+  return error ? error : read_key_file(path, key);
 }
 
 tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned char ret_hash[TP__HASH_BYTES],

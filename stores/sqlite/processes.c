@@ -29,7 +29,7 @@ static const char *skip_fields(const char *at, int count) {
 
 /* Of the line of a process the second field is in parentheses and may hold anything; the third is its state, the 20th
  * how many threads it has (one whose first thread alone has ended is a zombie, too), the 22nd when it started. */
-static process_look look_at(int64_t process_id) {
+static process_look look_at_process(int64_t process_id) {
   assert(process_id >= 0);
   enum { TO_STATE = 1, TO_THREADS = 18, TO_START = 20 };
   char name[64], line[1024];
@@ -57,7 +57,7 @@ static bool is_of_other_boot(const tp__sqlite_store *s, tp_text boot_id) {
 bool tp__sqlite_process_is_gone(int64_t process_id, int64_t process_started, tp_text boot_id, tp_text own_boot_id) {
   if (are_other_boots(boot_id, own_boot_id)) return true;
   if (kill((pid_t)process_id, 0) != 0 && errno == ESRCH) return true;
-  process_look look = look_at(process_id);
+  process_look look = look_at_process(process_id);
   return look.has_ended || (look.started != 0 && process_started != 0 && look.started != process_started);
 }
 

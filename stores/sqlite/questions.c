@@ -135,7 +135,7 @@ static int write_row(sqlite3 *db, waiting *w) {
 
 /* ---- the thread ---- */
 
-static void note(tp_sqlite_questions *box, const char *doing, int rc) {
+static void note_box_error(tp_sqlite_questions *box, const char *doing, int rc) {
   tp_fault fault = {0};
   tp_status status = tp__sqlite_fail(box->db, box->path, doing, rc, &fault);
   bool first = !box->is_failing;
@@ -157,7 +157,7 @@ static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
   w->number = 0;
   int rc = write_row(box->db, w);
   if (rc == SQLITE_OK) return true;
-  note(box, "write a question", rc);
+  note_box_error(box, "write a question", rc);
   (void)!tp_token_abandon(w->token, NULL);
   return false;
 }
@@ -182,22 +182,22 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
     if (over) (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
   }
   sqlite3_finalize(row);
-  if (rc != SQLITE_OK && rc != SQLITE_DONE) note(box, "read an answer", rc);
+  if (rc != SQLITE_OK && rc != SQLITE_DONE) note_box_error(box, "read an answer", rc);
   else box->is_failing = false;
   return is_taken ? !ask_anew(box, w) : over;
 }
 
 /* Its turn does not wait any more. The row stays open for the turn that asks again, until it expires. */
-static void leave(tp_sqlite_questions *box, const waiting *w) {
+static void leave_question(tp_sqlite_questions *box, const waiting *w) {
   int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->number, 0);
-  if (rc != SQLITE_OK) note(box, "leave a question", rc);
+  if (rc != SQLITE_OK) note_box_error(box, "leave a question", rc);
 }
 
 static void look(tp_sqlite_questions *box) {
   for (waiting **at = &box->open; *at;) {
     waiting *w = *at;
     bool is_open = tp_token_open(w->token), over = !is_open || deliver(box, w);
-    if (!is_open) leave(box, w);
+    if (!is_open) leave_question(box, w);
     if (over) {
       *at = w->next;
       sqlite3_free(w);
@@ -208,7 +208,7 @@ static void look(tp_sqlite_questions *box) {
 }
 
 /* One that cannot be written is given up: the call is denied. */
-static void take(tp_sqlite_questions *box, waiting *list) {
+static void take_questions(tp_sqlite_questions *box, waiting *list) {
   while (list) {
     waiting *w = list;
     list = w->next;
@@ -218,7 +218,7 @@ static void take(tp_sqlite_questions *box, waiting *list) {
       box->open = w;
       continue;
     }
-    note(box, "write a question", rc);
+    note_box_error(box, "write a question", rc);
     (void)!tp_token_abandon(w->token, NULL);
     sqlite3_free(w);
   }
@@ -244,7 +244,7 @@ static void questions_check_locked(const tp_sqlite_questions *box) {
 }
 #endif
 
-static void *run(void *ctx) {
+static void *run_box(void *ctx) {
   tp_sqlite_questions *box = ctx;
   tp__lock_acquire(&box->mutex);
   for (;;) {
@@ -254,7 +254,7 @@ static void *run(void *ctx) {
     box->put_last = &box->put;
     bool ends = box->ends;
     tp__lock_release(&box->mutex);
-    take(box, list);
+    take_questions(box, list);
     look(box);
     if (ends) return NULL;
     tp__lock_acquire(&box->mutex);
@@ -275,14 +275,14 @@ static int delete_old(sqlite3 *db) {
                 tp__wall_ms() - (int64_t)KEPT_DAYS * 86400000);
 }
 
-static tp_status start(tp_sqlite_questions *box, tp_fault *fault) {
+static tp_status start_box(tp_sqlite_questions *box, tp_fault *fault) {
   tp_status status = tp__sqlite_open(box->path, &tp__sqlite_store_schema, &box->db, fault);
   int rc = status == TP_OK ? delete_old(box->db) : SQLITE_OK;
   if (rc != SQLITE_OK) return tp__sqlite_fail(box->db, box->path, "delete old questions", rc, fault);
   if (status != TP_OK) return status;
   tp__lock_init(&box->mutex, TP__LOCK_questions);
   tp__lock_condition_init(&box->changed);
-  if (tp__thread_spawn(&box->thread, run, box) == 0) return TP_OK;
+  if (tp__thread_spawn(&box->thread, run_box, box) == 0) return TP_OK;
   tp__lock_condition_fini(&box->changed);
   tp__lock_fini(&box->mutex);
   return tp__refuse(fault, TP_ERR_NO_THREAD, box->path, "%s: no thread for questions", box->path);
@@ -306,7 +306,8 @@ tp_status tp_sqlite_questions_open(const tp_sqlite_questions_options *theirs, tp
                                .log_ctx = options.log_ctx,
                                .poll_ms = options.poll_ms ? options.poll_ms : POLL_MS};
   box->put_last = &box->put;
-  status = box->path ? start(box, fault) : tp__refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
+  status =
+      box->path ? start_box(box, fault) : tp__refuse(fault, TP_ERR_NO_MEMORY, options.path, "no memory for questions");
   if (status == TP_OK) *ret_questions = box;
   else free_box(box);
   return status;
@@ -322,7 +323,7 @@ void tp_sqlite_questions_close(tp_sqlite_questions *box) {
   while (box->open) {
     waiting *w = box->open;
     box->open = w->next;
-    leave(box, w);
+    leave_question(box, w);
     (void)!tp_token_abandon(w->token, NULL);
     sqlite3_free(w);
   }
@@ -361,7 +362,7 @@ typedef struct receiver {
   void *ctx;
 } receiver;
 
-static bool show(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
+static bool show_question(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_sqlite_question question;
   (void)parts;
@@ -382,7 +383,7 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
   const tp__listing listing = {.sql = sql,
                                .values = (const int64_t[]){open_only, tp__wall_ms()},
                                .count = 2,
-                               .show = show,
+                               .show = show_question,
                                .ctx = &(receiver){each, ctx}};
   int rc = tp__sqlite_list(db, &listing);
   if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "read questions", rc, fault);

@@ -40,7 +40,7 @@ static bool has_log(const char *path) {
   return has;
 }
 
-static tp_status check(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
+static tp_status check_database(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int64_t id = 0, version = 0;
   int rc = tp__sqlite_once(db, "PRAGMA application_id", NULL, 0, &id);
   if (rc == SQLITE_OK) rc = tp__sqlite_once(db, "PRAGMA user_version", NULL, 0, &version);
@@ -66,7 +66,7 @@ tp_status tp__sqlite_open_read_only(const char *path, const tp__sqlite_schema *s
     db = NULL;
     rc = connect_with(path, "?mode=ro&immutable=1", busy_ms, &db);
   }
-  status = rc == SQLITE_OK ? check(db, path, schema, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
+  status = rc == SQLITE_OK ? check_database(db, path, schema, fault) : tp__sqlite_fail(db, path, "read it", rc, fault);
   if (status == TP_OK) *ret_db = db;
   else sqlite3_close(db);
   return status;

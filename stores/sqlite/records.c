@@ -359,7 +359,7 @@ static tp_status list_newest(tp__sqlite_store *s, const char *select, const cond
   return status;
 }
 
-static int64_t limit_of(size_t limit) { return limit && limit <= INT64_MAX ? (int64_t)limit : -1; }
+static int64_t sql_limit(size_t limit) { return limit && limit <= INT64_MAX ? (int64_t)limit : -1; }
 
 /** What the rows of a list are given to. */
 typedef struct receiver {
@@ -439,7 +439,7 @@ tp_status tp__sqlite_records(void *ctx, const tp_record_query *theirs, tp_record
                             query.from_unix_ms,
                             query.to_unix_ms,
                             query.phase,
-                            limit_of(query.limit)};
+                            sql_limit(query.limit)};
   tp__listing listing = {.values = values,
                          .count = 7,
                          .texts = query.ids,
@@ -488,7 +488,7 @@ tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *theirs, tp_turn_recor
                             query.from_unix_ms,
                             query.to_unix_ms,
                             TP_TURN_COMPLETED,
-                            limit_of(query.limit)};
+                            sql_limit(query.limit)};
   tp__listing listing = {.values = values,
                          .count = 7,
                          .texts = query.ids,
@@ -520,7 +520,7 @@ tp_status tp__sqlite_audits(void *ctx, const tp_audit_query *theirs, tp_audit_fn
                                                 {query.to_unix_ms, " AND unix_ms <= ?3"},
                                                 {query.phase, " AND phase = ?4"}};
   const int64_t values[] = {(int64_t)s->options.audits_max, query.from_unix_ms, query.to_unix_ms, query.phase,
-                            limit_of(query.limit)};
+                            sql_limit(query.limit)};
   tp__listing listing = {
       .values = values, .count = 5, .show = show_audit, .ctx = &(receiver){.audit = each, .ctx = each_ctx}};
   return list_newest(s, audits_sql, conditions, " ORDER BY row DESC LIMIT ?5", &listing, "read audit rows", fault);

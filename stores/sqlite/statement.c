@@ -157,7 +157,7 @@ void tp__rows_fini(tp__rows *rows) {
   sqlite3_free(rows->items);
 }
 
-static int add_row(tp__rows *rows, sqlite3_stmt *row) {
+static int keep_row(tp__rows *rows, sqlite3_stmt *row) {
   if (rows->count == rows->capacity) {
     size_t capacity = rows->capacity ? 2 * rows->capacity : 16;
     void **items = sqlite3_realloc64(rows->items, capacity * sizeof *items);
@@ -175,7 +175,7 @@ int tp__rows_read(tp__rows *rows, sqlite3_stmt *statement, int64_t number) {
   assert(rows->columns && rows->count <= rows->capacity);
   clear_rows(rows);
   int rc = sqlite3_bind_int64(statement, 1, number);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(statement)) == SQLITE_ROW) rc = add_row(rows, statement);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(statement)) == SQLITE_ROW) rc = keep_row(rows, statement);
   sqlite3_reset(statement);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }

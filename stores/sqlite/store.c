@@ -276,7 +276,7 @@ static tp_status start_writer(tp__sqlite_store *s, tp_fault *fault) {
 
 /* ---- life ---- */
 
-static void destroy(void *ctx) {
+static void destroy_sqlite_store(void *ctx) {
   tp__sqlite_store *s = ctx;
   tp__writer_fini(&s->writer);
   tp__group_fini(&s->group);
@@ -290,8 +290,8 @@ static void destroy(void *ctx) {
   sqlite3_free(s);
 }
 
-static tp_status read_options(tp_sqlite_store_options *options, const tp_sqlite_store_options *theirs,
-                              tp_fault *fault) {
+static tp_status read_store_options(tp_sqlite_store_options *options, const tp_sqlite_store_options *theirs,
+                                    tp_fault *fault) {
   tp_status status = tp__struct_read(options, sizeof *options, theirs, "tp_sqlite_store_options", fault);
   if (status != TP_OK) return status;
   if (!options->path || !options->path[0])
@@ -404,13 +404,13 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
   tp_sqlite_store_options options;
   if (!theirs || !ret_store)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_store_open: options and ret_store are needed");
-  tp_status status = read_options(&options, theirs, fault);
+  tp_status status = read_store_options(&options, theirs, fault);
   if (status != TP_OK) return status;
   tp__sqlite_store *s = store_new(&options);
   if (!s) return tp__sqlite_fail(NULL, options.path, "open", SQLITE_NOMEM, fault);
   status = open_file(s, fault);
   if (status != TP_OK) {
-    destroy(s);
+    destroy_sqlite_store(s);
     return status;
   }
   s->handle = (tp_store){.struct_size = sizeof s->handle,
@@ -450,7 +450,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                          .breadcrumbs = tp__sqlite_breadcrumbs,
                          .content = s->options.content_hashes ? tp__sqlite_content : NULL,
                          .contents = tp__sqlite_contents,
-                         .destroy = destroy,
+                         .destroy = destroy_sqlite_store,
                          .durable = 1};
   if (s->options.read_only)
     s->handle = (tp_store){.struct_size = sizeof s->handle,
@@ -464,7 +464,7 @@ tp_status tp_sqlite_store_open(const tp_sqlite_store_options *theirs, tp_store *
                            .attempts = tp__sqlite_attempts,
                            .contents = tp__sqlite_contents,
                            .jobs = tp__sqlite_jobs,
-                           .destroy = destroy};
+                           .destroy = destroy_sqlite_store};
   *ret_store = &s->handle;
   return TP_OK;
 }

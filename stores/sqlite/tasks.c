@@ -76,7 +76,7 @@ static int copy_row(sqlite3_stmt *row, found *f) {
   return f->task ? SQLITE_OK : SQLITE_NOMEM;
 }
 
-static int find_locked(tp__sqlite_store *s, tp_text key, found *f) {
+static int find_stored_task_locked(tp__sqlite_store *s, tp_text key, found *f) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_TASK];
   int rc = tp__sqlite_bind_text(find, 1, key);
@@ -122,7 +122,7 @@ static int write_taking(void *ctx) {
   taking *w = ctx;
   sqlite3_free(w->found.task);
   w->found = (found){.task = NULL};
-  int rc = find_locked(w->s, w->key, &w->found);
+  int rc = find_stored_task_locked(w->s, w->key, &w->found);
   if (rc != SQLITE_OK) return rc;
   w->verdict = judge_locked(w->s, w->key, &w->found, &w->fault);
   return w->verdict == TP_OK ? mark_locked(w->s, w->key, 1) : SQLITE_OK;
@@ -142,7 +142,7 @@ tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, v
 
 /* ---- settle ---- */
 
-static int delete_locked(tp__sqlite_store *s, tp_text key) {
+static int delete_task_locked(tp__sqlite_store *s, tp_text key) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *delete = s->statements[TP__DELETE_TASK];
   return tp__sqlite_run(delete, tp__sqlite_bind_text(delete, 1, key));
@@ -156,7 +156,7 @@ typedef struct settling {
 
 static int write_settling(void *ctx) {
   settling *w = ctx;
-  int rc = w->stays ? mark_locked(w->s, w->key, 0) : delete_locked(w->s, w->key);
+  int rc = w->stays ? mark_locked(w->s, w->key, 0) : delete_task_locked(w->s, w->key);
   w->was_there = rc == SQLITE_OK && sqlite3_changes(w->s->db) == 1;
   return rc;
 }

@@ -161,7 +161,7 @@ static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
   return NULL;
 }
 
-static void *write_all(void *ctx) {
+static void *run_writer(void *ctx) {
   tp__writer *w = ctx;
   tp__queued *list = NULL;
   tp__lock_acquire(&w->mutex);
@@ -221,7 +221,7 @@ tp_status tp__writer_init(tp__writer *w, const tp__writer_class *class, void *ct
   tp__lock_init(&w->mutex, TP__LOCK_writer);
   tp__lock_condition_init(&w->wanted);
   tp__lock_condition_init(&w->changed);
-  w->started = tp__thread_spawn(&w->thread, write_all, w) == 0;
+  w->started = tp__thread_spawn(&w->thread, run_writer, w) == 0;
   if (w->started) return TP_OK;
   tp__lock_condition_fini(&w->changed);
   tp__lock_condition_fini(&w->wanted);
