@@ -262,7 +262,7 @@ int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments) {
   return status;
 }
 
-/* ---- following ---- */
+/* ---- hooks that change while turns run ---- */
 
 struct cli_follower {
   cli_follower *next;
@@ -308,13 +308,18 @@ static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hoo
   return refuse_trust(f->directory, f->was_trusted, changed);
 }
 
-static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t index, cli_follower **ret_follower) {
+static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t index, bool only_when_asked,
+                  cli_follower **ret_follower) {
   cli_follower *f = cli_alloc(sizeof *f);
   char prefix[CLI_HOOKS_PREFIX_SIZE];
   *f = (cli_follower){.directory = arguments->hooks.items[index]};
   tp_hooks_options hooks = cli_hooks_options_at(runtime, arguments, index, prefix);
-  tp_hooks_watch_options options = {
-      .struct_size = sizeof options, .hooks = &hooks, .trusts = trusts, .on_reload = on_reload, .ctx = f};
+  tp_hooks_watch_options options = {.struct_size = sizeof options,
+                                    .hooks = &hooks,
+                                    .trusts = trusts,
+                                    .on_reload = only_when_asked ? NULL : on_reload,
+                                    .ctx = f,
+                                    .only_when_asked = only_when_asked};
   tp_fault fault = {0};
   tp_status status = tp_hooks_watch_new(runtime, &options, &f->watch, &fault);
   int result = CLI_OK;
@@ -326,13 +331,14 @@ static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t in
   return result;
 }
 
-int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower) {
+int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, bool only_when_asked,
+                     cli_follower **ret_follower) {
   cli_follower **last = ret_follower;
   *ret_follower = NULL;
   int status = check_directories(&arguments->hooks);
   for (size_t i = 0; i < arguments->hooks.count && status == CLI_OK; i++) {
     if (is_switched_off(arguments->hooks.items[i])) continue;
-    status = follow(runtime, arguments, i, last);
+    status = follow(runtime, arguments, i, only_when_asked, last);
     if (status == CLI_OK) last = &(*last)->next;
   }
   for (cli_follower *f = *ret_follower; f && status == CLI_OK; f = f->next)

@@ -16,11 +16,14 @@ int cli_hooks_load(tp_runtime *runtime, const cli_arguments *arguments);
 /** A directory of hooks that is followed while turns run; changes of it are said on standard error. */
 typedef struct cli_follower cli_follower;
 /** Registers the hooks as cli_hooks_load(), and follows their directory. @param arguments  kept till
- *  cli_follower_free(). @param ret_follower  NULL: no hooks are wanted. */
-int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, cli_follower **ret_follower);
+ *  cli_follower_free(). @param only_when_asked  a change is registered by cli_follower_update() only.
+ *  @param ret_follower  NULL: no hooks are wanted. */
+int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, bool only_when_asked,
+                     cli_follower **ret_follower);
 /** Between two turns: looks whether a change that was refused is trusted by now. Accepts NULL. */
 void cli_follower_retry(cli_follower *follower);
-/** Reads every directory and registers those that have changed, all or none. Accepts NULL.
+/** Reads every directory and registers those that have changed, all or none; of a follower that is only_when_asked.
+ *  Accepts NULL.
  *  @return CLI_OK, or an exit status after saying what is wrong: then the hooks from before are registered. */
 int cli_follower_update(cli_follower *follower);
 /** Takes the last update back. Accepts NULL. */

@@ -163,7 +163,7 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
   if (status == CLI_OK)
     status = cli_host_open_with(&talk->without_hooks, talk->memory_path, store, talk->ask, talk->ask_ctx, talk->person,
                                 &talk->runtime);
-  if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, &talk->follower);
+  if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, talk->hooks_when_asked, &talk->follower);
   if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, arguments->system, models);
   cli_models_free(models);
   return status;

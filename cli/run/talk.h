@@ -18,6 +18,7 @@ typedef struct cli_talk {
   cli_arguments without_hooks; /* of the runtime, which keeps them */
   tp_runtime *runtime;
   cli_follower *follower;     /* NULL: no hooks */
+  bool hooks_when_asked;      /* set before it is opened: hooks change by cli_follower_update() only */
   tp_shared_history *history; /* of all sessions */
   tp_history messages;        /* the same history, as the host has it: for cli_talk_load() */
   tp_agent **agents;          /* each owns its models, which its sessions share */

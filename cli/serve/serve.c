@@ -115,6 +115,7 @@ static int open_runtime(serving *s) {
     s->talk.ask_ctx = s;
   }
   if (s->arguments.asks_operators) s->talk.ask = leave_question;
+  s->talk.hooks_when_asked = true; /* as one change with agents and keys */
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
   if (status == CLI_OK) status = open_questions(s);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);

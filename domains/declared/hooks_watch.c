@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hooks_watch.c: a directory of hooks that is followed. A thread waits for inotify, then for a moment without further
- * changes, and makes one commit of what is there: the old hooks go with it, and turns that run keep them. It owns the
- * hooks that were committed last; one lock, of these, held while a directory is read and committed, so that the host
- * and the thread take turns. */
+ * changes, and makes one commit of what is there: the old hooks go with it, and turns that run keep them. With
+ * only_when_asked there is no thread, and only calls of the host commit. The watch owns the hooks that were committed
+ * last; one lock, of these, held while a directory is read and committed, so that the host and the thread take
+ * turns. */
 #include <errno.h>
 #include <fts.h>
 #include <poll.h>
@@ -37,9 +38,8 @@ struct tp_hooks_watch {
   pthread_t thread;
   tp__lock mutex;
   /* under mutex */
-  tp_hooks *hooks;     /* committed last; NULL: none yet */
-  tp_hooks *before;    /* what the last update replaced; NULL: nothing that could be taken back */
-  char taken_back[65]; /* the hash of what was; the thread does not commit that by itself; empty: nothing was */
+  tp_hooks *hooks;  /* committed last; NULL: none yet */
+  tp_hooks *before; /* what the last update replaced; NULL: nothing that could be taken back */
 };
 
 /* ---- one reload ---- */
@@ -62,9 +62,8 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool
   tp_hooks *hooks = NULL, *stale = NULL;
   tp__lock_acquire(&watch->mutex);
   tp_status status = tp_hooks_read(watch->runtime, &watch->hooks_options, &hooks, fault);
-  bool is_same = status == TP_OK && if_changed &&
-                 ((watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0) ||
-                  (!keeps && strcmp(tp_hooks_hash(hooks), watch->taken_back) == 0));
+  bool is_same =
+      status == TP_OK && if_changed && watch->hooks && strcmp(tp_hooks_hash(hooks), tp_hooks_hash(watch->hooks)) == 0;
   const char *trusted = status == TP_OK && is_trusted(watch, tp_hooks_hash(hooks)) ? tp_hooks_hash(hooks) : NULL;
   if (status == TP_OK && !is_same) status = replace(watch, hooks, trusted, fault);
   bool did = status == TP_OK && !is_same;
@@ -72,7 +71,6 @@ static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool
   if (did) {
     gone = watch->hooks;
     watch->hooks = hooks;
-    watch->taken_back[0] = '\0';
   }
   if (did || keeps) {
     stale = watch->before;
@@ -91,20 +89,28 @@ tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
   return reload(watch, false, false, NULL, fault);
 }
 
+/* A watch that follows its directory would register by itself what other changes belong to. */
+static tp_status check_asked(const tp_hooks_watch *watch, tp_fault *fault) {
+  if (watch && watch->options.only_when_asked) return TP_OK;
+  return tp__refuse(
+      fault, TP_ERR_USAGE, NULL, "%s",
+      watch ? "this watch registers changes by itself: open it with only_when_asked" : "there is no watch");
+}
+
 tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) {
-  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
+  tp_status status = check_asked(watch, fault);
+  if (status != TP_OK) return status;
   return reload(watch, true, true, ret_changed, fault);
 }
 
 tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) {
-  tp_status status = TP_OK;
-  if (!watch) return tp__refuse(fault, TP_ERR_USAGE, NULL, "there is no watch");
+  tp_status status = check_asked(watch, fault);
+  if (status != TP_OK) return status;
   tp__lock_acquire(&watch->mutex);
   tp_hooks *before = watch->before, *gone = NULL;
   if (before) status = replace(watch, before, tp_hooks_hash(before), fault); /* which was trusted */
   if (before && status == TP_OK) {
     gone = watch->hooks;
-    snprintf(watch->taken_back, sizeof watch->taken_back, "%s", tp_hooks_hash(gone));
     watch->hooks = before;
     watch->before = NULL;
   }
@@ -227,7 +233,7 @@ static bool copy_list(const char *const *list, char ***ret_copy) {
   return is_copied;
 }
 
-static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
+static tp_status copy_options(tp_hooks_watch *watch, tp_fault *fault) {
   const tp_hooks_options *theirs = watch->options.hooks;
   tp_hooks_options *options = &watch->hooks_options;
   char here[4096];
@@ -250,6 +256,10 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   options->code_files = (const char *const *)watch->code_files;
   options->id_prefix = watch->prefix;
   options->trusted_by = watch->trusted_by;
+  return TP_OK;
+}
+
+static tp_status open_thread(tp_hooks_watch *watch, tp_fault *fault) {
   watch->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   if (watch->inotify < 0) return system_error(fault, errno, "no inotify for hooks");
   watch->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -261,15 +271,23 @@ static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
   return error == 0 ? TP_OK : system_error(fault, error, "no thread to watch hooks");
 }
 
+static tp_status open_watch(tp_hooks_watch *watch, tp_fault *fault) {
+  tp_status status = copy_options(watch, fault);
+  if (status != TP_OK) return status;
+  return watch->options.only_when_asked ? reload(watch, false, false, NULL, fault) : open_thread(watch, fault);
+}
+
 static tp_status check_watch_options(const tp_hooks_watch_options *options, tp_fault *fault) {
   const char *wrong = NULL;
   if (!options || options->struct_size != sizeof *options) wrong = "struct_size is not set, or is of another version";
-  else if (options->reserved_ != 0) wrong = "reserved_ must be zero";
+  else if (options->reserved_[0] || options->reserved_[1] || options->reserved_[2]) wrong = "reserved_ must be zero";
   else if (!options->hooks || options->hooks->struct_size < offsetof(tp_hooks_options, on_program))
     wrong = "hooks is missing";
   else if (options->hooks->struct_size > sizeof *options->hooks) wrong = "hooks has a field that is newer";
   else if (!options->hooks->directory) wrong = "hooks->directory is missing";
   else if (options->hooks->only) wrong = "hooks->only is for a hook alone, which is not watched";
+  else if (options->only_when_asked && (options->quiet_ms || options->on_reload))
+    wrong = "only_when_asked has neither quiet_ms nor on_reload";
   else if (options->quiet_ms > QUIET_MS_MAX) wrong = "quiet_ms is at most 60,000";
   if (!wrong) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_hooks_watch_options: %s", wrong);
@@ -295,7 +313,7 @@ tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_options *
 void tp_hooks_watch_free(tp_hooks_watch *watch) {
   if (!watch) return;
   uint64_t one = 1;
-  while (write(watch->stop, &one, sizeof one) < 0 && errno == EINTR) {}
-  pthread_join(watch->thread, NULL);
+  while (!watch->options.only_when_asked && write(watch->stop, &one, sizeof one) < 0 && errno == EINTR) {}
+  if (!watch->options.only_when_asked) pthread_join(watch->thread, NULL);
   watch_free(watch);
 }

@@ -303,13 +303,16 @@ typedef struct tp_hooks_watch_options {
   /** How long the directory must be unchanged before a change is registered; 0: 100; at most 60,000. Further
    *  changes delay it by at most 2 s. */
   uint32_t quiet_ms;
+  /** Nothing is registered by itself: the directory is read at the start, and when a function of the watch is called.
+   *  There is no thread; quiet_ms and on_reload must be zero. For hooks that change together with other things. */
+  bool only_when_asked;
   /** Zero. */
-  uint32_t reserved_;
+  uint8_t reserved_[3];
 } tp_hooks_watch_options;
 
 /** Reads and commits the directory, then watches it: when a file in it or its folders is changed, added or removed, the
- *  whole directory is committed again (tp_hooks_replace()). The removal of the directory is a refused change; the watch
- *  goes on, and commits the directory when it is there again.
+ *  whole directory is committed again (tp_hooks_replace()). With only_when_asked that happens at a call only. The
+ *  removal of the directory is a refused change; the watch goes on, and commits the directory when it is there again.
  *  @param runtime  kept till tp_hooks_watch_free().
  *  @return TP_OK; what tp_hooks_read() and tp_hooks_commit() return; TP_ERR_USAGE; TP_ERR_SYSTEM without inotify or a
  *          thread; TP_ERR_NO_MEMORY.  Blocks: while files are read.
@@ -323,13 +326,14 @@ TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) T
 /** Reads the directory now, and commits it when its content is another than that which was committed last, for a change
  *  that other changes belong to: tp_hooks_watch_undo() takes it back.
  *  @param ret_changed  whether it was committed; may be NULL.
- *  @return as tp_hooks_watch_reload().
+ *  @return as tp_hooks_watch_reload(); TP_ERR_USAGE for a watch without only_when_asked, which registers changes
+ *          by itself.
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) TP_MUST_USE;
 /** Registers again what the last tp_hooks_watch_update() replaced; after one that changed nothing, or when a directory
- *  was committed again since, it does nothing. The files stay as they are: the watch commits that content again when a
- *  function asks for it, and any other change of them as ever.
- *  @return as tp_hooks_replace().
+ *  was committed again since, it does nothing. The files stay as they are; the next function that reads the directory
+ *  commits them.
+ *  @return as tp_hooks_replace(); TP_ERR_USAGE as tp_hooks_watch_update().
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_undo(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
 /** tp_hooks_each_warning() of the hooks that the watch has registered. Threads: any. Blocks: as that. */

@@ -145,8 +145,7 @@ def what_is_wrong_is_named_and_leaves_everything_as_it_was(program):
             assert part in refused, (part, refused)
             assert models(serving) == ['talker', 'looker'], files
             assert say(serving) == 'One two three.', files
-            if 'hooks/strict.yaml' not in files:  # trusted hooks are followed without a signal, too
-                assert look(serving)['finish_reason'] == 'tool_calls', files
+            assert look(serving)['finish_reason'] == 'tool_calls', files
             for name in files:
                 if name not in FILES:
                     os.unlink(os.path.join(serving.place, name))
@@ -155,6 +154,30 @@ def what_is_wrong_is_named_and_leaves_everything_as_it_was(program):
             trust(serving)
         reload(serving, 'hooks, agents and keys are read')
         assert 'revision_refused' not in state(serving)
+
+
+def hooks_that_are_trusted_wait_for_the_signal(program):
+    """Nothing notices their files."""
+    def status():
+        return serving.chat(headers=bearer(KEY), model='talker')[0]
+    with begin(program) as serving:
+        descriptors = f'/proc/{serving.process.pid}/fd'
+        names = [os.readlink(os.path.join(descriptors, name)) for name in os.listdir(descriptors)]
+        assert names and not [name for name in names if 'inotify' in name], names
+        serving.write('hooks/guard.yaml', json.dumps({**GUARD, 'event': 'turn.intake'}))
+        trust(serving)
+        assert status() == 200
+        serving.write('agents.yaml', 'agents: [')
+        reload(serving, 'keys stay as they were')
+        assert status() == 200
+        serving.write('agents.yaml', json.dumps({'agents': AGENTS['agents'][:1]}))
+        reload(serving, 'hooks, agents and keys are read')
+        assert status() == 403
+        os.unlink(serving.place + '/hooks/guard.yaml')
+        trust(serving)
+        assert status() == 403
+        reload(serving, 'hooks, agents and keys are read')
+        assert status() == 200
 
 
 def requests_during_reloads_have_one_of_both(program):
@@ -188,7 +211,7 @@ def requests_during_reloads_have_one_of_both(program):
 
 
 CASES = [hooks_agents_and_keys_change_together, what_is_wrong_is_named_and_leaves_everything_as_it_was,
-         requests_during_reloads_have_one_of_both]
+         hooks_that_are_trusted_wait_for_the_signal,         requests_during_reloads_have_one_of_both]
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@
 #include "tests/support/hook_files.h"
 #include "tests/support/leftovers.h"
 
-enum { LONG_QUIET_MS = 60000, SHORT_QUIET_MS = 20 };
+enum { LONG_QUIET_MS = 60000, SHORT_QUIET_MS = 20, ONLY_WHEN_ASKED = 1 };
 
 /* A hook whose question says which version it is. */
 static void write_version(const char *id, const char *event, int version) {
@@ -54,14 +54,17 @@ static void wait_reload(host *h, tp_status status) {
   if (newest != status) fail_msg("%s: %s", tp_status_name(newest), h->fault.message);
 }
 
+/* @param quiet_ms  ONLY_WHEN_ASKED: of none. */
 static tp_status follow(host *h, uint32_t quiet_ms, tp_fault *fault) {
+  bool only_when_asked = quiet_ms == ONLY_WHEN_ASKED;
   const tp_hooks_options hooks = hooks_options();
   const tp_hooks_watch_options options = {.struct_size = sizeof options,
                                           .hooks = &hooks,
                                           .trusts = trusts,
-                                          .on_reload = on_reload,
+                                          .on_reload = only_when_asked ? NULL : on_reload,
                                           .ctx = h,
-                                          .quiet_ms = quiet_ms};
+                                          .quiet_ms = only_when_asked ? 0 : quiet_ms,
+                                          .only_when_asked = only_when_asked};
   h->reloaded = (latch)LATCH;
   return tp_hooks_watch_new(h->runtime, &options, &h->watch, fault);
 }
@@ -159,7 +162,7 @@ TEST(an_update_is_made_at_once_and_may_be_taken_back) {
   host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
   bool changed = true;
   write_version("a", "tool.pre", 1);
-  open_host(&h, LONG_QUIET_MS);
+  open_host(&h, ONLY_WHEN_ASKED);
   assert_int_equal(tp_hooks_watch_update(h.watch, &changed, NULL), TP_OK);
   assert_false(changed);
   assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_OK); /* of nothing */
@@ -183,6 +186,48 @@ TEST(an_update_is_made_at_once_and_may_be_taken_back) {
   assert_int_equal(version_now(&h), 2);
   assert_int_equal(tp_hooks_watch_update(NULL, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_hooks_watch_undo(NULL, NULL), TP_ERR_USAGE);
+  close_host(&h);
+}
+
+static int inotify_descriptors(void) {
+  int count = 0;
+  char link[64], target[64];
+  for (int fd = 0; fd < 256; fd++) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, target, sizeof target);
+    count += size > 0 && memmem(target, (size_t)size, "inotify", 7);
+  }
+  return count;
+}
+
+/* Without a descriptor nothing can notice the files. */
+TEST(a_watch_that_waits_to_be_asked_notices_nothing_by_itself) {
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  char file[160];
+  snprintf(file, sizeof file, "%s/a.yaml", directory);
+  write_version("a", "tool.pre", 1);
+  open_host(&h, ONLY_WHEN_ASKED);
+  assert_int_equal(inotify_descriptors(), 0);
+  write_version("a", "tool.pre", 2);
+  assert_int_equal(version_now(&h), 1);
+  assert_int_equal(tp_hooks_watch_reload(h.watch, NULL), TP_OK);
+  assert_int_equal(version_now(&h), 2);
+  assert_int_equal(unlink(file), 0);
+  assert_int_equal(version_now(&h), 2);
+  assert_int_equal(tp_hooks_watch_update(h.watch, NULL, NULL), TP_OK);
+  assert_int_equal(version_now(&h), -1);
+  close_host(&h);
+}
+
+TEST(a_watch_that_follows_makes_no_updates) {
+  host h = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+  tp_fault fault = {0};
+  write_version("a", "tool.pre", 1);
+  open_host(&h, LONG_QUIET_MS);
+  assert_int_equal(inotify_descriptors(), 1);
+  assert_int_equal(tp_hooks_watch_update(h.watch, NULL, &fault), TP_ERR_USAGE);
+  assert_non_null(strstr(fault.message, "only_when_asked"));
+  assert_int_equal(tp_hooks_watch_undo(h.watch, NULL), TP_ERR_USAGE);
   close_host(&h);
 }
 
@@ -230,12 +275,21 @@ TEST(bad_options_are_refused) {
   const struct {
     tp_hooks_watch_options options;
     const char *part;
-  } cases[] = {{{0}, "struct_size"},
-               {{.struct_size = sizeof(tp_hooks_watch_options)}, "hooks is missing"},
-               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &only}, "only"},
-               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &none}, "directory"},
-               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .quiet_ms = 60001}, "quiet_ms"},
-               {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .reserved_ = 1}, "reserved_"}};
+  } cases[] = {
+      {{0}, "struct_size"},
+      {{.struct_size = sizeof(tp_hooks_watch_options)}, "hooks is missing"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &only}, "only"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &none}, "directory"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .quiet_ms = 60001}, "quiet_ms"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .reserved_ = {1}}, "reserved_"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .reserved_ = {0, 0, 1}}, "reserved_"},
+      {{.struct_size = sizeof(tp_hooks_watch_options), .hooks = &hooks, .quiet_ms = 1, .only_when_asked = true},
+       "only_when_asked"},
+      {{.struct_size = sizeof(tp_hooks_watch_options),
+        .hooks = &hooks,
+        .on_reload = on_reload,
+        .only_when_asked = true},
+       "only_when_asked"}};
   tp_runtime *runtime = open_runtime(NULL);
   for (size_t i = 0; i < COUNT(cases); i++) {
     tp_hooks_watch *watch = NULL;
