@@ -35,13 +35,6 @@ int tp__file_open_stream(const char *path) {
   return fd < 0 ? -errno : fd;
 }
 
-/* A pipe has a writer that has not written yet. */
-static void wait_for_writer(int fd) {
-  struct pollfd pipe = {.fd = fd, .events = POLLIN};
-  (void)poll(&pipe, 1, -1);
-  errno = EAGAIN;
-}
-
 int tp__file_read_open(int fd, size_t bytes_max, tp__bytes *bytes) {
   enum { READ_MIN = 4096, READ_MAX = 1 << 20 };
   struct stat found;
@@ -56,7 +49,12 @@ int tp__file_read_open(int fd, size_t bytes_max, tp__bytes *bytes) {
     if (!tp__bytes_reserve(bytes, piece)) return -ENOMEM;
     size_t space = bytes->capacity - 1 - bytes->size;
     ssize_t got = read(fd, bytes->data + bytes->size, space);
-    if (got < 0 && errno == EAGAIN) wait_for_writer(fd);
+    if (got < 0 && errno == EAGAIN) {
+      /* A pipe has a writer that has not written yet. */
+      struct pollfd pipe = {.fd = fd, .events = POLLIN};
+      (void)poll(&pipe, 1, -1);
+      errno = EAGAIN;
+    }
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return -errno;
     if (got == 0) return 0;

@@ -15,21 +15,17 @@ void tp__hash_table_fini(tp__hash_table *table, const tp_allocator *allocator) {
   *table = (tp__hash_table){0};
 }
 
-static void move_all(tp__hash_table *from, tp__hash_table *to) {
-  for (size_t i = 0; i < from->bucket_count; i++) {
-    for (tp__hash_link *link = from->buckets[i], *next; link; link = next) {
-      next = link->next;
-      tp__hash_table_add(to, link, link->hash);
-    }
-  }
-}
-
 tp_status tp__hash_table_reserve(tp__hash_table *table, const tp_allocator *allocator) {
   if (table->count < table->bucket_count) return TP_OK;
   tp__hash_table larger = {.bucket_count = table->bucket_count ? 2 * table->bucket_count : BUCKETS_MIN};
   larger.buckets = tp__alloc_zero(allocator, larger.bucket_count * sizeof *larger.buckets);
   if (!larger.buckets) return table->bucket_count ? TP_OK : TP_ERR_NO_MEMORY;
-  move_all(table, &larger);
+  for (size_t i = 0; i < table->bucket_count; i++) {
+    for (tp__hash_link *link = table->buckets[i], *next; link; link = next) {
+      next = link->next;
+      tp__hash_table_add(&larger, link, link->hash);
+    }
+  }
   tp__hash_table_fini(table, allocator);
   *table = larger;
   return TP_OK;

@@ -26,21 +26,18 @@ static const tp_field *next_field(const tp_call *call, uint32_t last) {
   return next;
 }
 
-static void write_field(const tp__contribution_ops *ops, const tp_field *field, tp_writer *writer) {
-  tp__field_label_buffer buffer;
-  tp_write_string(writer, tp__field_label(ops, field->id, &buffer));
-  if (field->kind == TP_FIELD_KIND_INT) tp_write_int(writer, field->number);
-  else if (field->kind == TP_FIELD_KIND_TEXT) tp_write_text(writer, field->text);
-  else if (field->text.size > 0) tp_write_value(writer, field->text);
-  else tp_write_null(writer);
-}
-
 static tp_text write_payload(const tp_call *call, tp_writer *writer) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(call->entry->turn->runtime)->contributions;
   tp_text value;
   tp_write_map(writer, call->field_count);
-  for (const tp_field *field = next_field(call, 0); field; field = next_field(call, field->id))
-    write_field(ops, field, writer);
+  for (const tp_field *field = next_field(call, 0); field; field = next_field(call, field->id)) {
+    tp__field_label_buffer buffer;
+    tp_write_string(writer, tp__field_label(ops, field->id, &buffer));
+    if (field->kind == TP_FIELD_KIND_INT) tp_write_int(writer, field->number);
+    else if (field->kind == TP_FIELD_KIND_TEXT) tp_write_text(writer, field->text);
+    else if (field->text.size > 0) tp_write_value(writer, field->text);
+    else tp_write_null(writer);
+  }
   return tp_writer_finish(writer, &value) == TP_OK ? value : (tp_text){NULL, 0};
 }
 

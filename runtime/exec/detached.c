@@ -39,19 +39,15 @@ static void free_detached(tp__turn *turn) {
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
-/* Nothing of a detached run is merged, but the jobs that it contributes are stored. */
-static void schedule_jobs(const detached *d, const tp__run *run) {
-  const tp__emitted *each = run->first;
-  for (uint32_t i = 0; i < run->row.contribution_count; i++, each = each->next)
-    if (each->contribution.kind == TP_CONTRIBUTION_BACKGROUND_JOB)
-      (void)!tp__jobs_add_contributed(&d->turn, &each->contribution);
-}
-
 static void entry_ended(tp__entry *entry) {
   detached *d = entry->ctx;
   const tp__run *run = tp__entry_more(entry, 0);
   assert(run);
-  schedule_jobs(d, run);
+  /* Nothing of a detached run is merged, but the jobs that it contributes are stored. */
+  const tp__emitted *each = run->first;
+  for (uint32_t i = 0; i < run->row.contribution_count; i++, each = each->next)
+    if (each->contribution.kind == TP_CONTRIBUTION_BACKGROUND_JOB)
+      (void)!tp__jobs_add_contributed(&d->turn, &each->contribution);
   tp__detached_end end = {.state = run->row.state,
                           .reason = run->row.reason,
                           .code = run->row.code,

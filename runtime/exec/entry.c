@@ -432,15 +432,6 @@ static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
   e->on_end(e);
 }
 
-static void record_and_commit(tp__entry *e) {
-  tp__turn *turn = e->turn;
-  turn->record_refusal = TP_OK;
-  tp__entry_record(e);
-  tp__turn_flush_records(turn);
-  if (turn->record_refusal == TP_OK) tp__entry_commit(e, committed);
-  else committed(e, turn->record_refusal, &(tp_fault){.code = turn->record_refusal});
-}
-
 /* A detached run has no outcome that is reported, but for a job's, whose finish is a commit of its own. */
 static void end_entry(tp__entry *e) {
   if (e->share) tp__share_stop(e);
@@ -449,7 +440,12 @@ static void end_entry(tp__entry *e) {
   TP__CHECK(tp__entry_check(e));
   if (e->state == TP__ENTRY_FAILED) e->deciding_node = first_failure(e);
   if (e->turn->runtime->options.durability == TP_DURABILITY_SYNC && !e->detached_run) {
-    record_and_commit(e);
+    tp__turn *turn = e->turn;
+    turn->record_refusal = TP_OK;
+    tp__entry_record(e);
+    tp__turn_flush_records(turn);
+    if (turn->record_refusal == TP_OK) tp__entry_commit(e, committed);
+    else committed(e, turn->record_refusal, &(tp_fault){.code = turn->record_refusal});
     return;
   }
   tp__entry_record(e);

@@ -121,9 +121,19 @@ static void insert_one(tp__jobs *jobs, tp__job_insert *insert) {
   answer_job_insert(jobs, insert, &result);
 }
 
-/* In one transaction. Where that fails each is inserted by itself, so that one that cannot be written keeps no other
- * one. */
-static void insert_all(tp__jobs *jobs, tp__job_insert *const *inserts, size_t count) {
+bool tp__job_inserts_run_locked(tp__jobs *jobs) {
+  TP__LOCKED(&jobs->mutex);
+  tp__job_insert *inserts[TP__JOB_INSERTS_MAX];
+  size_t count = 0;
+  while (count < TP__JOB_INSERTS_MAX && !tp__list_empty(&jobs->inserts)) {
+    inserts[count] = TP__CONTAINER(jobs->inserts.next, tp__job_insert, link);
+    tp__list_remove(&inserts[count++]->link);
+  }
+  if (count == 0) return false;
+  jobs->inserting++;
+  tp__mutex_unlock(&jobs->mutex);
+  /* In one transaction. Where that fails each is inserted by itself, so that one that cannot be written keeps no other
+   * one. */
   const tp_store *store = tp__runtime_store(jobs->runtime);
   const tp_job *list[TP__JOB_INSERTS_MAX];
   uint64_t ids[TP__JOB_INSERTS_MAX] = {0};     /* a store need not say them of a job that it refuses */
@@ -136,20 +146,6 @@ static void insert_all(tp__jobs *jobs, tp__job_insert *const *inserts, size_t co
     if (together) answer_job_insert(jobs, inserts[i], &(tp__job_inserted){statuses[i], ids[i], existed[i], NULL});
     else insert_one(jobs, inserts[i]);
   }
-}
-
-bool tp__job_inserts_run_locked(tp__jobs *jobs) {
-  TP__LOCKED(&jobs->mutex);
-  tp__job_insert *inserts[TP__JOB_INSERTS_MAX];
-  size_t count = 0;
-  while (count < TP__JOB_INSERTS_MAX && !tp__list_empty(&jobs->inserts)) {
-    inserts[count] = TP__CONTAINER(jobs->inserts.next, tp__job_insert, link);
-    tp__list_remove(&inserts[count++]->link);
-  }
-  if (count == 0) return false;
-  jobs->inserting++;
-  tp__mutex_unlock(&jobs->mutex);
-  insert_all(jobs, inserts, count);
   tp__mutex_lock(&jobs->mutex);
   TP__ASSERT(jobs->inserting > 0);
   jobs->inserting--;

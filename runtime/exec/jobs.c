@@ -251,15 +251,6 @@ static void lost(void *ctx, const tp_job *job) {
   tp__backlog_offer(((batch *)ctx)->jobs->runtime);
 }
 
-static void notify_end(const running_job *job, uint32_t state, int64_t now_ms) {
-  tp_job shown = job->desc;
-  shown.reason = job->end == TP_JOB_END_SUCCEEDED ? TP_REASON_NONE : job->reason;
-  shown.code = job->code;
-  shown.message = (tp_text){job->message, job->message_size};
-  shown.ended_ms = state == TP_JOB_QUEUED ? 0 : now_ms;
-  notify_job(job->jobs->runtime, &shown, (tp_job_state)state);
-}
-
 static tp_job_finish end_of_claim(const running_job *job, int64_t now_ms) {
   int64_t pause = with_jitter_ms(pause_ms(job));
   TP__ASSERT(pause >= 0 && pause <= TP_JOB_PAUSE_MS_MAX && job->desc.postponed_ms >= 0);
@@ -294,7 +285,14 @@ static void report_finished(tp__jobs *jobs, running_job *job, tp_status status, 
   if (status != TP_OK)
     tp__log(runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "the end of a job was not stored: %s",
             tp_status_text(status));
-  else if (job->end != TP_JOB_END_RELEASED || job->reason == TP_REASON_POSTPONED) notify_end(job, state, now_ms);
+  else if (job->end != TP_JOB_END_RELEASED || job->reason == TP_REASON_POSTPONED) {
+    tp_job shown = job->desc;
+    shown.reason = job->end == TP_JOB_END_SUCCEEDED ? TP_REASON_NONE : job->reason;
+    shown.code = job->code;
+    shown.message = (tp_text){job->message, job->message_size};
+    shown.ended_ms = state == TP_JOB_QUEUED ? 0 : now_ms;
+    notify_job(job->jobs->runtime, &shown, (tp_job_state)state);
+  }
   if (status == TP_OK && state != TP_JOB_QUEUED) tp__backlog_offer(runtime);
   release_job(runtime, job);
 }
@@ -362,14 +360,6 @@ static bool renew(tp__jobs *jobs, const running_job *job) {
             "the lease of background job %llu could not be renewed, and is tried again: %s",
             (unsigned long long)job->desc.id, tp_status_text(status));
   return !failed;
-}
-
-static void renew_all(tp__jobs *jobs) {
-  bool failed = false;
-  for (tp__link *link = jobs->live.next; link != &jobs->live; link = link->next)
-    if (!renew(jobs, TP__CONTAINER(link, running_job, live))) failed = jobs->renewal_failed = true;
-  jobs->renewal_failed = failed;
-  jobs->renew_at_ns = next_renewal_ns(jobs);
 }
 
 /* ---- claiming ---- */
@@ -494,12 +484,6 @@ static bool finish_ended_locked(tp__jobs *jobs) {
 
 /* ---- waits that were submitted: looked at when there are news, and when their time is up ---- */
 
-static void end_wait(tp__jobs *jobs, job_wait *wait, tp_status status) {
-  const tp_jobs_wait_result result = {.struct_size = sizeof result, .status = status};
-  wait->on_end(wait->ctx, &result);
-  tp__release(tp__runtime_allocator(jobs->runtime), wait, sizeof *wait + wait->order_key.size);
-}
-
 static job_wait *wait_to_check_locked(const tp__jobs *jobs, int64_t now_ns) {
   TP__LOCKED(&jobs->mutex);
   for (tp__link *link = jobs->waits.next; link != &jobs->waits; link = link->next) {
@@ -523,7 +507,11 @@ static bool look_at_wait_locked(tp__jobs *jobs) {
   tp_status status = store->job_open(store->ctx, wait->order_key, &open, NULL);
   bool ended = status != TP_OK || open == 0 || wait->deadline_ns <= now_ns || last;
   if (status == TP_OK && open > 0) status = wait->deadline_ns <= now_ns ? TP_ERR_TIMEOUT : TP_ERR_SHUTDOWN;
-  if (ended) end_wait(jobs, wait, status);
+  if (ended) {
+    const tp_jobs_wait_result result = {.struct_size = sizeof result, .status = status};
+    wait->on_end(wait->ctx, &result);
+    tp__release(tp__runtime_allocator(jobs->runtime), wait, sizeof *wait + wait->order_key.size);
+  }
   tp__mutex_lock(&jobs->mutex);
   if (ended) {
     TP__ASSERT(jobs->wait_count > 0);
@@ -587,7 +575,11 @@ static bool run_timed_locked(tp__jobs *jobs) {
   }
   if (tp__list_empty(&jobs->live) || now_ns < jobs->renew_at_ns) return false;
   tp__mutex_unlock(&jobs->mutex);
-  renew_all(jobs);
+  bool failed = false;
+  for (tp__link *link = jobs->live.next; link != &jobs->live; link = link->next)
+    if (!renew(jobs, TP__CONTAINER(link, running_job, live))) failed = jobs->renewal_failed = true;
+  jobs->renewal_failed = failed;
+  jobs->renew_at_ns = next_renewal_ns(jobs);
   tp__mutex_lock(&jobs->mutex);
   return true;
 }

@@ -143,24 +143,22 @@ static void give_content(tp__entry *e, uint32_t run_index, tp_field_id field, tp
             "the hash of content was not kept: %s", tp_status_text(status));
 }
 
-static void give_contents(tp__entry *e) {
-  for (uint32_t i = 0; i < e->field_count; i++)
-    if (e->fields[i].kind != TP_FIELD_KIND_INT) give_content(e, 0, e->fields[i].id, 0, e->fields[i].text);
-  for (uint32_t i = 0; e->has_more && i < e->plan->node_count; i++) {
-    const tp__run *run = tp__entry_more(e, i);
-    const tp__emitted *each = run ? run->first : NULL;
-    for (uint32_t n = run ? run->row.contribution_count : 0; n > 0; n--, each = each->next) {
-      const tp_contribution *c = &each->contribution;
-      give_content(e, i, 0, c->kind, c->text.size ? c->text : c->value);
-    }
-  }
-}
-
 /* ---- entries ---- */
 
 void tp__entry_record(tp__entry *e) {
   tp__turn *turn = e->turn;
-  if (turn->runtime->store.content) give_contents(e);
+  if (turn->runtime->store.content) {
+    for (uint32_t i = 0; i < e->field_count; i++)
+      if (e->fields[i].kind != TP_FIELD_KIND_INT) give_content(e, 0, e->fields[i].id, 0, e->fields[i].text);
+    for (uint32_t i = 0; e->has_more && i < e->plan->node_count; i++) {
+      const tp__run *run = tp__entry_more(e, i);
+      const tp__emitted *each = run ? run->first : NULL;
+      for (uint32_t n = run ? run->row.contribution_count : 0; n > 0; n--, each = each->next) {
+        const tp_contribution *c = &each->contribution;
+        give_content(e, i, 0, c->kind, c->text.size ? c->text : c->value);
+      }
+    }
+  }
   uint32_t run_count = e->plan->node_count, detail_count = write_rows(e);
   tp__packed_entry *packed = tp__record_batch_add(&turn->records, run_count, detail_count);
   if (!packed) packed = add_to_block(turn, run_count, detail_count);

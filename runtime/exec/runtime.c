@@ -491,13 +491,6 @@ static void take_apart(tp_runtime *runtime, enum part built, bool host_store_too
   tp__release(&allocator, runtime, sizeof *runtime);
 }
 
-/* Different in every process: histories and memories are keyed by it. */
-static void make_turn_prefix(tp_runtime *runtime) {
-  char prefix[sizeof runtime->turn_prefix + 1];
-  snprintf(prefix, sizeof prefix, "turn-%016llx-", (unsigned long long)runtime->jobs.mark);
-  memcpy(runtime->turn_prefix, prefix, sizeof runtime->turn_prefix);
-}
-
 static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
 static void audit_has_a_row(void *ctx) { tp__audit_give(ctx); }
 
@@ -534,7 +527,10 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
     take_apart(runtime, (enum part)part, false);
     return status;
   }
-  make_turn_prefix(runtime);
+  /* Different in every process: histories and memories are keyed by it. */
+  char prefix[sizeof runtime->turn_prefix + 1];
+  snprintf(prefix, sizeof prefix, "turn-%016llx-", (unsigned long long)runtime->jobs.mark);
+  memcpy(runtime->turn_prefix, prefix, sizeof runtime->turn_prefix);
   tp__registry_belongs_to(runtime->registry, runtime);
   tp__registry_on_commit(runtime->registry, jobs_may_run, &runtime->jobs); /* now, since commits may come at any time */
   if (runtime->store.audit) tp__registry_on_audit(runtime->registry, audit_has_a_row, runtime);
@@ -755,17 +751,15 @@ static void wait_for_operations(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* A turn that was being born when the others were cancelled is cancelled in the next round. */
-static void cancel_turns(tp_runtime *runtime) {
-  do tp__runtime_cancel_all(runtime);
-  while (!TP__BUG(TP__BUG_LEFT_QUEUED) && wait_for_turns(runtime, TP__TURN_DRIVEN, tp__now_ns() + TP__NS_PER_MS) > 0);
-}
-
 static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report *report) {
   if (runtime->layer_ops->close_all) runtime->layer_ops->close_all(runtime, deadline_ns);
   report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
   report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
-  if (report->turns_cancelled > 0) cancel_turns(runtime);
+  if (report->turns_cancelled > 0) {
+    /* A turn that was being born when the others were cancelled is cancelled in the next round. */
+    do tp__runtime_cancel_all(runtime);
+    while (!TP__BUG(TP__BUG_LEFT_QUEUED) && wait_for_turns(runtime, TP__TURN_DRIVEN, tp__now_ns() + TP__NS_PER_MS) > 0);
+  }
 }
 
 /* A submitting thread marks the turn busy and then reads life; this function writes life and then reads the marks, all
@@ -845,12 +839,6 @@ static bool begin_drain_locked(tp_runtime *runtime) {
   return life == TP__LIFE_STARTED;
 }
 
-static void end_drain(tp_runtime *runtime) {
-  tp__mutex_lock(&runtime->mutex);
-  set_life_locked(runtime, TP__LIFE_DRAINED);
-  tp__mutex_unlock(&runtime->mutex);
-}
-
 /* After the turns above have ended: from here on no operation begins. */
 static void close_last(tp_runtime *runtime) {
   if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
@@ -864,7 +852,9 @@ static void drain_last(tp_runtime *runtime, int64_t deadline_ns, tp_drain_report
   commit_records(runtime);
   stop_threads(runtime);
   tp__pool_stop(&runtime->sched.pool);
-  end_drain(runtime);
+  tp__mutex_lock(&runtime->mutex);
+  set_life_locked(runtime, TP__LIFE_DRAINED);
+  tp__mutex_unlock(&runtime->mutex);
 }
 
 static void count_leaks(tp_runtime *runtime, tp_drain_report *report) {
@@ -1059,17 +1049,6 @@ tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_dra
   return tp__fail(fault, status, NULL, busy ? "a drain was submitted before" : "no thread for a drain");
 }
 
-/* Its on_end may be under way still. */
-static void join_drain(tp_runtime *runtime) {
-  tp__mutex_lock(&runtime->mutex);
-  tp__thread *thread = runtime->drain_thread;
-  runtime->drain_thread = NULL;
-  tp__mutex_unlock(&runtime->mutex);
-  if (thread) tp__thread_join(thread);
-  int64_t next_ns;
-  while (pump_drain(runtime, &next_ns)) {}
-}
-
 /* ---- load ---- */
 
 bool tp__runtime_is_overloaded(const tp_runtime *runtime) {
@@ -1106,18 +1085,14 @@ static void destroy_runtime(void *arg) {
   tp__inside_leave(&frame);
 }
 
-/* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
-static void wait_for_completers(tp_runtime *runtime) {
+/* From here on only destructors and abandoned handlers can call it, and get an error: it was freed. */
+static void free_drained(tp_runtime *runtime) {
+  tp__inside frame;
+  /* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
   tp__mutex_lock(&runtime->mutex);
   while (tp__a32_load_acquire(&runtime->sched.completers) > 0)
     tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + 50 * TP__NS_PER_US);
   tp__mutex_unlock(&runtime->mutex);
-}
-
-/* From here on only destructors and abandoned handlers can call it, and get an error: it was freed. */
-static void free_drained(tp_runtime *runtime) {
-  tp__inside frame;
-  wait_for_completers(runtime);
   tp__a32_store_release(&runtime->state.life, TP__LIFE_FREED);
   tp__inside_enter(&frame, runtime, TP__INSIDE_CALLBACK);
   if (runtime->layer_ops->free_layer) runtime->layer_ops->free_layer(runtime);
@@ -1184,7 +1159,14 @@ void tp_runtime_free(tp_runtime *runtime) {
             freed ? "it is being freed" : "call it from another thread, or later");
     return;
   }
-  join_drain(runtime);
+  /* Its on_end may be under way still. */
+  tp__mutex_lock(&runtime->mutex);
+  tp__thread *thread = runtime->drain_thread;
+  runtime->drain_thread = NULL;
+  tp__mutex_unlock(&runtime->mutex);
+  if (thread) tp__thread_join(thread);
+  int64_t next_ns;
+  while (pump_drain(runtime, &next_ns)) {}
   keep_added_rows(runtime);
   free_drained(runtime);
 }

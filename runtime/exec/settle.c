@@ -32,14 +32,12 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 
 /* ---- what is ready ---- */
 
-/* Deadlines count from here, and so does the wait in the record; that of a node on the fast path from its call. */
-static void note_ready(tp__entry *e, uint32_t index) {
-  tp__run *run = tp__run_make(e, index);
-  if (run->row.attempts == 0) run->row.queued_ns = e->now_ns;
-}
-
 static void make_ready(tp__entry *e, uint32_t index) {
-  if (!e->plan->inline_nodes[index].on_fast_path) note_ready(e, index);
+  if (!e->plan->inline_nodes[index].on_fast_path) {
+    /* Deadlines count from here, and so does the wait in the record; that of a node on the fast path from its call. */
+    tp__run *run = tp__run_make(e, index);
+    if (run->row.attempts == 0) run->row.queued_ns = e->now_ns;
+  }
   if (e->plan->inline_nodes[index].leaves) e->leaving[e->leaving_count++] = (uint16_t)index;
   else tp__ready_push(&e->ready, index);
   TP__ASSERT(e->counters[index] == 0 && e->leaving_count + e->ready.count <= e->unsettled);

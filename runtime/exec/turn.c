@@ -39,10 +39,6 @@ static tp__entry *next_to_cancel(const tp__turn *turn) {
   return NULL;
 }
 
-static void cancel_entries(tp__turn *turn) {
-  for (tp__entry *entry; !turn->strand.end && (entry = next_to_cancel(turn));) tp__entry_cancel(entry);
-}
-
 static void cancel_delivered(tp__message *message) {
   tp__turn *turn = TP__CONTAINER(message, tp__turn, cancel_message);
   int64_t now_ns = tp__now_ns();
@@ -50,7 +46,8 @@ static void cancel_delivered(tp__message *message) {
   if (turn->deadline_ns > now_ns) turn->deadline_ns = now_ns;
   TP__CHECK(tp__turn_check(turn));
   tp__turn_hold(turn);
-  if (!turn->strand.end) cancel_entries(turn);
+  if (!turn->strand.end)
+    for (tp__entry *entry; !turn->strand.end && (entry = next_to_cancel(turn));) tp__entry_cancel(entry);
   if (!turn->strand.end && turn->cancelled) turn->cancelled(turn);
   tp__turn_unref(turn); /* the strand's own reference lasts till its end */
 }

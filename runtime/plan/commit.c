@@ -55,19 +55,6 @@ static tp_status touch_users(work *w, const tp__handler *handler) {
   return TP_OK;
 }
 
-static tp_status remove_handlers(work *w) {
-  for (size_t i = 0; i < w->edit->handlers.count; i++) {
-    const tp__change *change = &w->edit->handlers.items[i];
-    const tp__handler *there = change->removed ? tp__set_handler(w->base, change->id) : NULL;
-    if (!there) continue;
-    TP__TRY(check_owner(w, "handler", there->desc.id, there->owner));
-    TP__TRY(touch_users(w, there));
-    TP__TRY(tp__map_remove(&w->set->handlers, there->desc.id));
-    w->done.handlers_removed++;
-  }
-  return TP_OK;
-}
-
 static tp_status add_handlers(work *w) {
   for (size_t i = 0; i < w->edit->handlers.count; i++) {
     const tp__change *change = &w->edit->handlers.items[i];
@@ -137,14 +124,6 @@ static tp_status request_group_item(work *w, const tp__subscription *sub) {
   return request_item(w, sub, requested);
 }
 
-static tp_status change_groups(work *w) {
-  for (uint32_t phase = 0; w->edit->group_count > 0 && phase < TP_PHASE_LIMIT; phase++) {
-    const tp__members *members = w->base->members_of_phase[phase];
-    for (size_t i = 0; members && i < members->item_count; i++) TP__TRY(request_group_item(w, members->items[i].sub));
-  }
-  return TP_OK;
-}
-
 static bool added_has(const tp_edit *edit, const tp__group_request *group) {
   for (size_t i = 0; i < edit->subscriptions.count; i++) {
     const tp__change *change = &edit->subscriptions.items[i];
@@ -180,20 +159,6 @@ static tp_status check_groups(const work *w) {
   return TP_OK;
 }
 
-static tp_status add_set_item(work *w, const tp__change *change) {
-  tp__subscription *sub = change->sub;
-  bool disabled = sub->desc.disabled;
-  tp__requested requested = tp__edit_requested(w->edit, change, change->added_at, sub);
-  bool becomes = requested == TP__REQUESTED_NONE ? disabled : requested == TP__REQUESTED_DISABLE;
-  TP__TRY(touch(w, sub->desc.phase));
-  TP__TRY(tp__map_add(&w->set->subscriptions, sub->desc.id, sub));
-  sub->registration = w->set->next_registration++;
-  tp__members_append(w->set->members_of_phase[sub->desc.phase], sub, becomes);
-  count_requested(w, disabled, becomes);
-  w->done.added++;
-  return TP_OK;
-}
-
 static tp_status add_items(work *w) {
   for (size_t i = 0; i < w->edit->subscriptions.count; i++) {
     const tp__change *change = &w->edit->subscriptions.items[i];
@@ -210,40 +175,17 @@ static tp_status add_items(work *w) {
           "subscription `%s` is registered already, by owner `%s`: choose another id, or remove that one first",
           change->id, there->owner);
     }
-    TP__TRY(add_set_item(w, change));
+    tp__subscription *sub = change->sub;
+    bool disabled = sub->desc.disabled;
+    tp__requested requested = tp__edit_requested(w->edit, change, change->added_at, sub);
+    bool becomes = requested == TP__REQUESTED_NONE ? disabled : requested == TP__REQUESTED_DISABLE;
+    TP__TRY(touch(w, sub->desc.phase));
+    TP__TRY(tp__map_add(&w->set->subscriptions, sub->desc.id, sub));
+    sub->registration = w->set->next_registration++;
+    tp__members_append(w->set->members_of_phase[sub->desc.phase], sub, becomes);
+    count_requested(w, disabled, becomes);
+    w->done.added++;
   }
-  return TP_OK;
-}
-
-/* A phase whose optional edge named an id in vain looks again when a subscription of that id comes. */
-static tp_status touch_waiting_optional(work *w) {
-  for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
-    const tp__absent *absent = w->base->members_of_phase[phase] ? w->base->members_of_phase[phase]->absent : NULL;
-    while (absent && !tp__set_subscription(w->set, absent->id)) absent = absent->next;
-    if (absent) TP__TRY(touch(w, phase));
-  }
-  return TP_OK;
-}
-
-static tp_status set_budgets(work *w) {
-  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
-    if (!w->edit->budget_set[phase]) continue;
-    w->done.budgets++;
-    w->set->budgets_ms[phase] = w->edit->budgets_ms[phase];
-    if (w->base->members_of_phase[phase] && w->set->budgets_ms[phase] != w->base->budgets_ms[phase])
-      TP__TRY(touch(w, phase));
-  }
-  return TP_OK;
-}
-
-static tp_status set_limits(work *w) {
-  for (size_t i = 0; i < w->edit->limit_count; i++) {
-    uint32_t phase = w->edit->limits[i].phase;
-    w->set->limits_ms[phase] = w->edit->limits[i].limit_ms;
-    if (w->base->members_of_phase[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase])
-      TP__TRY(touch(w, phase));
-  }
-  w->done.limits = w->edit->limit_count;
   return TP_OK;
 }
 
@@ -253,15 +195,44 @@ static tp_status apply_changes(work *w) {
     const tp__subscription *sub = w->edit->subscriptions.items[i].sub;
     if (sub) w->coming[sub->desc.phase]++;
   }
-  TP__TRY(set_budgets(w));
-  TP__TRY(set_limits(w));
-  TP__TRY(remove_handlers(w));
+  for (uint32_t phase = 0; phase < TP_PHASE_LIMIT; phase++) {
+    if (!w->edit->budget_set[phase]) continue;
+    w->done.budgets++;
+    w->set->budgets_ms[phase] = w->edit->budgets_ms[phase];
+    if (w->base->members_of_phase[phase] && w->set->budgets_ms[phase] != w->base->budgets_ms[phase])
+      TP__TRY(touch(w, phase));
+  }
+  for (size_t i = 0; i < w->edit->limit_count; i++) {
+    uint32_t phase = w->edit->limits[i].phase;
+    w->set->limits_ms[phase] = w->edit->limits[i].limit_ms;
+    if (w->base->members_of_phase[phase] && w->set->limits_ms[phase] != w->base->limits_ms[phase])
+      TP__TRY(touch(w, phase));
+  }
+  w->done.limits = w->edit->limit_count;
+  for (size_t i = 0; i < w->edit->handlers.count; i++) {
+    const tp__change *change = &w->edit->handlers.items[i];
+    const tp__handler *there = change->removed ? tp__set_handler(w->base, change->id) : NULL;
+    if (!there) continue;
+    TP__TRY(check_owner(w, "handler", there->desc.id, there->owner));
+    TP__TRY(touch_users(w, there));
+    TP__TRY(tp__map_remove(&w->set->handlers, there->desc.id));
+    w->done.handlers_removed++;
+  }
   TP__TRY(add_handlers(w));
   TP__TRY(check_groups(w));
-  TP__TRY(change_groups(w));
+  for (uint32_t phase = 0; w->edit->group_count > 0 && phase < TP_PHASE_LIMIT; phase++) {
+    const tp__members *members = w->base->members_of_phase[phase];
+    for (size_t i = 0; members && i < members->item_count; i++) TP__TRY(request_group_item(w, members->items[i].sub));
+  }
   TP__TRY(change_items(w));
   TP__TRY(add_items(w));
-  return touch_waiting_optional(w);
+  /* A phase whose optional edge named an id in vain looks again when a subscription of that id comes. */
+  for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
+    const tp__absent *absent = w->base->members_of_phase[phase] ? w->base->members_of_phase[phase]->absent : NULL;
+    while (absent && !tp__set_subscription(w->set, absent->id)) absent = absent->next;
+    if (absent) TP__TRY(touch(w, phase));
+  }
+  return TP_OK;
 }
 
 static tp_status apply_edit(const tp_edit *edit, const tp__set *base, tp__set *set, tally *ret_done, tp_fault *fault) {

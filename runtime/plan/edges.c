@@ -42,14 +42,6 @@ static uint32_t finder_get(const tp__draft *draft, const tp__subscription *sub) 
 
 /* ---- */
 
-static tp_status remember_absent(const edge_reader *r, const tp_edge *edge) {
-  tp__absent *absent = tp__arena_alloc(&r->draft->members->arena, sizeof *absent);
-  if (!absent) return tp__fail(r->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
-  *absent = (tp__absent){.next = r->draft->members->absent, .id = edge->target};
-  r->draft->members->absent = absent;
-  return TP_OK;
-}
-
 /* @param ret_place  TP__NO_PLACE for an optional edge without a target. */
 static tp_status resolve_edge(const edge_reader *r, const tp_edge *edge, const char *word, uint32_t *ret_place) {
   if (strcmp(edge->target, r->sub->desc.id) == 0) {
@@ -58,7 +50,13 @@ static tp_status resolve_edge(const edge_reader *r, const tp_edge *edge, const c
   *ret_place = TP__NO_PLACE;
   const tp__subscription *sub = tp__set_subscription(r->drafts->set, edge->target);
   if (!sub) {
-    if (edge->optional) return remember_absent(r, edge);
+    if (edge->optional) {
+      tp__absent *absent = tp__arena_alloc(&r->draft->members->arena, sizeof *absent);
+      if (!absent) return tp__fail(r->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
+      *absent = (tp__absent){.next = r->draft->members->absent, .id = edge->target};
+      r->draft->members->absent = absent;
+      return TP_OK;
+    }
     return REFUSE(r, TP_ERR_MISSING_DEPENDENCY,
                   "%s `%s`: no such subscription is registered; register it or make the edge optional", word,
                   edge->target);
@@ -99,30 +97,6 @@ static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *c
   return TP_OK;
 }
 
-static tp_status read_declared(const tp__drafts *drafts, tp__draft *draft, tp_fault *fault) {
-  for (uint32_t own = 0; own < draft->node_count; own++) {
-    const tp_subscription *desc = &draft->nodes[own].sub->desc;
-    edge_reader r = {.drafts = drafts, .draft = draft, .sub = draft->nodes[own].sub, .fault = fault};
-    TP__TRY(read_edges(&r, own, desc->after, desc->after_count, "after", false, TP__EDGE_DEP));
-    TP__TRY(read_edges(&r, own, desc->needs, desc->needs_count, "needs", false, TP__EDGE_DEP | TP__EDGE_REQUIRES));
-    TP__TRY(read_edges(&r, own, desc->before, desc->before_count, "before", true, 0));
-  }
-  return TP_OK;
-}
-
-/* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one has its place
- * in the line, but no subscription stands after it, since it is never waited for. */
-static void line_up_sequential(tp__draft *draft) {
-  uint32_t previous = TP__NO_PLACE;
-  for (uint32_t i = 0; i < draft->node_count; i++) {
-    uint32_t own = draft->row->reverse ? draft->node_count - 1 - i : i;
-    const tp__node *node = &draft->nodes[own];
-    if (!tp__subscription_sequential(node->sub)) continue;
-    if (previous != TP__NO_PLACE) add_edge(draft, previous, own, 0);
-    if (tp__node_awaited(node)) previous = own;
-  }
-}
-
 static uint64_t edges_max(const tp__draft *draft) {
   uint64_t count = draft->node_count; /* the sequential ones */
   for (uint32_t i = 0; i < draft->node_count; i++) {
@@ -145,7 +119,22 @@ tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *
   if (!draft->edges || !draft->edge_flags || !finder_fill(drafts, draft)) {
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the plan");
   }
-  TP__TRY(read_declared(drafts, draft, fault));
-  line_up_sequential(draft);
+  for (uint32_t own = 0; own < draft->node_count; own++) {
+    const tp_subscription *desc = &draft->nodes[own].sub->desc;
+    edge_reader r = {.drafts = drafts, .draft = draft, .sub = draft->nodes[own].sub, .fault = fault};
+    TP__TRY(read_edges(&r, own, desc->after, desc->after_count, "after", false, TP__EDGE_DEP));
+    TP__TRY(read_edges(&r, own, desc->needs, desc->needs_count, "needs", false, TP__EDGE_DEP | TP__EDGE_REQUIRES));
+    TP__TRY(read_edges(&r, own, desc->before, desc->before_count, "before", true, 0));
+  }
+  /* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one has its place
+   * in the line, but no subscription stands after it, since it is never waited for. */
+  uint32_t previous = TP__NO_PLACE;
+  for (uint32_t i = 0; i < draft->node_count; i++) {
+    uint32_t own = draft->row->reverse ? draft->node_count - 1 - i : i;
+    const tp__node *node = &draft->nodes[own];
+    if (!tp__subscription_sequential(node->sub)) continue;
+    if (previous != TP__NO_PLACE) add_edge(draft, previous, own, 0);
+    if (tp__node_awaited(node)) previous = own;
+  }
   return TP_OK;
 }

@@ -26,18 +26,6 @@ tp_status tp__refuse_desc(tp_fault *fault, tp_status code, const char *noun, con
   return tp__fail(fault, code, id, "%s `%s`: %s", noun, id, what);
 }
 
-static tp_status phases_check(const tp__registry *registry, const tp_handler *desc, tp_fault *fault) {
-  if (desc->phase_count > TP_PHASE_LIMIT)
-    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu: at most %d", desc->phase_count, TP_PHASE_LIMIT);
-  if (desc->phase_count > 0 && !desc->phases)
-    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu, but phases is NULL", desc->phase_count);
-  for (size_t i = 0; i < desc->phase_count; i++) {
-    if (tp__registry_phase(registry, desc->phases[i])) continue;
-    return REFUSE(desc, TP_ERR_UNKNOWN_PHASE, "phases[%zu] is %u, and there is no such phase", i, desc->phases[i]);
-  }
-  return TP_OK;
-}
-
 static tp_status origin_check(const tp_handler *desc, const tp_owner *owner, tp_fault *fault) {
   if ((unsigned)desc->kind > TP_HANDLER_BUILTIN)
     return REFUSE(desc, TP_ERR_USAGE, "kind is %d, which this library does not know: 0 to %d", (int)desc->kind,
@@ -73,7 +61,15 @@ tp_status tp__handler_check(const tp__registry *registry, const tp_handler *desc
                   (unsigned long long)(desc->capabilities & ~CAPABILITIES_KNOWN));
   if (!tp_utf8_valid(tp_text_of(desc->summary), NULL)) return REFUSE(desc, TP_ERR_UTF8, "summary is not UTF-8");
   TP__TRY(origin_check(desc, owner, fault));
-  return phases_check(registry, desc, fault);
+  if (desc->phase_count > TP_PHASE_LIMIT)
+    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu: at most %d", desc->phase_count, TP_PHASE_LIMIT);
+  if (desc->phase_count > 0 && !desc->phases)
+    return REFUSE(desc, TP_ERR_USAGE, "phase_count is %zu, but phases is NULL", desc->phase_count);
+  for (size_t i = 0; i < desc->phase_count; i++) {
+    if (tp__registry_phase(registry, desc->phases[i])) continue;
+    return REFUSE(desc, TP_ERR_UNKNOWN_PHASE, "phases[%zu] is %u, and there is no such phase", i, desc->phases[i]);
+  }
+  return TP_OK;
 }
 
 static bool copy_desc(tp__handler *handler, const tp_handler *from, const tp_owner *owner) {

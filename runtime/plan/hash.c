@@ -69,10 +69,16 @@ static void add_numbers(digest *d, const uint32_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) add_number(d, numbers[i]);
 }
 
-static void add_offers(digest *d, const tp_contribution *bundle) {
-  add_number(d, bundle->tool_count);
-  for (uint32_t i = 0; i < bundle->tool_count; i++) {
-    const tp_tool *offer = bundle->tools[i];
+static void add_contribution(digest *d, const tp_contribution *contribution) {
+  const tp_text texts[] = {contribution->domain,     contribution->key,   contribution->title,  contribution->text,
+                           contribution->short_text, contribution->value, contribution->sources};
+  add_number(d, contribution->kind);
+  add_number(d, (uint64_t)contribution->weight);
+  add_number(d, contribution->severity);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) add_text(d, texts[i]);
+  add_number(d, contribution->tool_count);
+  for (uint32_t i = 0; i < contribution->tool_count; i++) {
+    const tp_tool *offer = contribution->tools[i];
     add_string(d, offer->name);
     add_string(d, offer->description);
     add_text(d, offer->schema);
@@ -82,16 +88,6 @@ static void add_offers(digest *d, const tp_contribution *bundle) {
     add_number(d, offer->result_bytes_max);
     add_number(d, offer->parts_bytes_max);
   }
-}
-
-static void add_contribution(digest *d, const tp_contribution *contribution) {
-  const tp_text texts[] = {contribution->domain,     contribution->key,   contribution->title,  contribution->text,
-                           contribution->short_text, contribution->value, contribution->sources};
-  add_number(d, contribution->kind);
-  add_number(d, (uint64_t)contribution->weight);
-  add_number(d, contribution->severity);
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) add_text(d, texts[i]);
-  add_offers(d, contribution);
 }
 
 static void add_condition(void *ctx, const char *text) { add_string(ctx, text); }

@@ -15,14 +15,6 @@ typedef struct phase_list {
   uint32_t disabled[TP_PHASE_LIMIT], killed[TP_PHASE_LIMIT];
 } phase_list;
 
-static void count_states(const tp__members *members, uint32_t phase, phase_list *list) {
-  list->subscriptions[phase] = (uint32_t)members->item_count;
-  for (size_t i = 0; i < members->item_count; i++) {
-    list->disabled[phase] += members->items[i].disabled;
-    list->killed[phase] += tp__a32_load_relaxed(&members->items[i].sub->killed) != 0;
-  }
-}
-
 static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
   const tp__set *set = tp__snapshot_set(snapshot);
   *ret_list = (phase_list){.registry = snapshot->registry,
@@ -30,7 +22,14 @@ static void list_phases(tp__snapshot *snapshot, phase_list *ret_list) {
                            .members_of_phase = (const tp__members *const *)set->members_of_phase};
   for (uint32_t phase = 1; phase < TP_PHASE_LIMIT; phase++) {
     if (snapshot->registry->phases[phase]) ret_list->ids[ret_list->count++] = phase;
-    if (set->members_of_phase[phase]) count_states(set->members_of_phase[phase], phase, ret_list);
+    if (set->members_of_phase[phase]) {
+      const tp__members *members = set->members_of_phase[phase];
+      ret_list->subscriptions[phase] = (uint32_t)members->item_count;
+      for (size_t i = 0; i < members->item_count; i++) {
+        ret_list->disabled[phase] += members->items[i].disabled;
+        ret_list->killed[phase] += tp__a32_load_relaxed(&members->items[i].sub->killed) != 0;
+      }
+    }
   }
 }
 

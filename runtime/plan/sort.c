@@ -39,17 +39,6 @@ static bool all_have_ids(const sort *s) {
   return s->node_count > 0;
 }
 
-static size_t common_size(const sort *s) {
-  const char *first = s->nodes[0].tie_id;
-  size_t size = strlen(first);
-  for (uint32_t i = 1; i < s->node_count; i++) {
-    size_t same = 0;
-    while (same < size && s->nodes[i].tie_id[same] == first[same]) same++;
-    size = same;
-  }
-  return size;
-}
-
 /* As a number that is less when the bytes come before; what ends early comes before what goes on. */
 static uint64_t head_of(const char *id) {
   uint64_t head = 0;
@@ -61,7 +50,13 @@ static uint64_t head_of(const char *id) {
 }
 
 static void fill_heads(sort *s) {
-  size_t skip = common_size(s);
+  const char *first = s->nodes[0].tie_id;
+  size_t skip = strlen(first);
+  for (uint32_t i = 1; i < s->node_count; i++) {
+    size_t same = 0;
+    while (same < skip && s->nodes[i].tie_id[same] == first[same]) same++;
+    skip = same;
+  }
   for (uint32_t i = 0; i < s->node_count; i++) s->heads[i] = head_of(s->nodes[i].tie_id + skip);
 }
 

@@ -275,14 +275,6 @@ static bool ask_end(struct child *child) {
   return true;
 }
 
-/* Before its number may be used again. */
-static void end_supervision(tp_process_loop *loop, struct child *child) {
-  tp__mutex_lock(&loop->mutex);
-  if (child->is_supervised) tp__supervisor_remove(&loop->supervisor, child->pid);
-  child->is_supervised = false;
-  tp__mutex_unlock(&loop->mutex);
-}
-
 /* All that the child itself wrote is in the pipes by now. */
 static void child_exited(tp_process_loop *loop, struct child *child, int64_t now_ns) {
   bool is_known = ask_end(child);
@@ -292,7 +284,11 @@ static void child_exited(tp_process_loop *loop, struct child *child, int64_t now
   tp_process_end end = child->signal != 0 ? TP_PROCESS_KILLED : TP_PROCESS_EXITED;
   decide(child, is_known ? end : TP_PROCESS_LOST, now_ns);
   if (is_known) signal_group(child, SIGKILL);
-  end_supervision(loop, child);
+  /* Before its number may be used again. */
+  tp__mutex_lock(&loop->mutex);
+  if (child->is_supervised) tp__supervisor_remove(&loop->supervisor, child->pid);
+  child->is_supervised = false;
+  tp__mutex_unlock(&loop->mutex);
   if (is_known) {
     siginfo_t info;
     (void)waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOHANG);
@@ -332,19 +328,6 @@ static void child_report(struct child *child) {
   child->on_end(child->ctx, &result);
 }
 
-static void child_free(tp_process_loop *loop, struct child *child) {
-  const tp_allocator *allocator = &loop->allocator;
-  source_close(loop, &child->pidfd);
-  input_close(loop, child);
-  source_close(loop, &child->output_fd);
-  source_close(loop, &child->errors_fd);
-  tp__release(allocator, child->input, child->input_size);
-  tp__release(allocator, child->queue.bytes, child->queue.capacity);
-  tp__release(allocator, child->output.bytes, child->output.capacity);
-  tp__release(allocator, child->errors.bytes, child->errors.capacity);
-  tp__release(allocator, child, sizeof *child);
-}
-
 /* The count falls before the callback, so that it may start the next child in the place of this one. */
 static void child_ended(tp_process_loop *loop, struct child *child, bool is_last) {
   if (!child->is_reported) {
@@ -360,7 +343,18 @@ static void child_ended(tp_process_loop *loop, struct child *child, bool is_last
     source_close(loop, &child->errors_fd);
   }
   child_report(child);
-  if (is_last) child_free(loop, child);
+  if (is_last) {
+    const tp_allocator *allocator = &loop->allocator;
+    source_close(loop, &child->pidfd);
+    input_close(loop, child);
+    source_close(loop, &child->output_fd);
+    source_close(loop, &child->errors_fd);
+    tp__release(allocator, child->input, child->input_size);
+    tp__release(allocator, child->queue.bytes, child->queue.capacity);
+    tp__release(allocator, child->output.bytes, child->output.capacity);
+    tp__release(allocator, child->errors.bytes, child->errors.capacity);
+    tp__release(allocator, child, sizeof *child);
+  }
 }
 
 /* ---- the thread ---- */
@@ -393,12 +387,6 @@ static void watch_child(tp_process_loop *loop, struct child *child) {
   stop_child(loop, child, TP_PROCESS_LOST, 0, tp__now_ns());
 }
 
-static bool poll_exited(const struct child *child) {
-  siginfo_t info = {.si_pid = 0};
-  int error = waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG);
-  return error != 0 || info.si_pid != 0;
-}
-
 static void earlier(int64_t *at_ns, int64_t other_ns) {
   if (other_ns < *at_ns) *at_ns = other_ns;
 }
@@ -409,7 +397,9 @@ static bool child_step(tp_process_loop *loop, struct child *child, bool is_cance
   int64_t now_ns = tp__now_ns();
   if (!child->is_registered) watch_child(loop, child);
   if (child->is_polled && !child->has_exited) {
-    child->has_exited = poll_exited(child);
+    siginfo_t info = {.si_pid = 0};
+    int error = waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG);
+    child->has_exited = error != 0 || info.si_pid != 0;
     earlier(wake_ns, tp__deadline_after_ms(now_ns, POLL_MS));
   }
   if (child->has_exited && !child->is_reaped) child_exited(loop, child, now_ns);
@@ -588,14 +578,6 @@ tp_status tp_process_loop_new(const tp_process_loop_options *theirs, tp_process_
   return TP_OK;
 }
 
-/* On the loop's thread, which walks its children later. */
-static void kill_all_here(tp_process_loop *loop) {
-  for (tp__link *link = loop->children.next; link != &loop->children; link = link->next) {
-    struct child *child = TP__CONTAINER(link, struct child, link);
-    if (!child->has_exited) signal_group(child, SIGKILL);
-  }
-}
-
 /* @return whether this is the loop's own thread: then the children are killed and have not ended. */
 static bool end_all(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
@@ -607,8 +589,13 @@ static bool end_all(tp_process_loop *loop) {
     tp__pollable_set(&loop->wake);
   }
   tp__mutex_unlock(&loop->mutex);
-  if (is_inside) kill_all_here(loop);
-  else if (thread) tp__thread_join(thread);
+  if (is_inside) {
+    /* On the loop's thread, which walks its children later. */
+    for (tp__link *link = loop->children.next; link != &loop->children; link = link->next) {
+      struct child *child = TP__CONTAINER(link, struct child, link);
+      if (!child->has_exited) signal_group(child, SIGKILL);
+    }
+  } else if (thread) tp__thread_join(thread);
   return is_inside;
 }
 
@@ -707,13 +694,6 @@ static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *f
   return tp__fail(fault, status, NULL, "no child can be started: %s", tp_status_text(status));
 }
 
-static void place_free(tp_process_loop *loop) {
-  tp__mutex_lock(&loop->mutex);
-  loop->count--;
-  tp__pollable_set(&loop->wake); /* its thread may wait for this start */
-  tp__mutex_unlock(&loop->mutex);
-}
-
 static tp_status child_new(tp_process_loop *loop, const tp_process_options *options, struct child **ret_child,
                            tp_fault *fault) {
   struct child *child = tp__alloc_zero(&loop->allocator, sizeof *child);
@@ -766,7 +746,12 @@ tp_status tp_process_start(tp_process_loop *loop, const tp_process_options *thei
   tp__spawned spawned;
   if (status == TP_OK) {
     status = tp__spawn(&options, &spawned, fault);
-    if (status != TP_OK) place_free(loop);
+    if (status != TP_OK) {
+      tp__mutex_lock(&loop->mutex);
+      loop->count--;
+      tp__pollable_set(&loop->wake); /* its thread may wait for this start */
+      tp__mutex_unlock(&loop->mutex);
+    }
   }
   if (status != TP_OK) {
     tp__release(&loop->allocator, child->input, child->input_size);

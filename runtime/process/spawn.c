@@ -131,17 +131,6 @@ static int watch(pid_t pid, int *ret_pidfd) {
   return error;
 }
 
-static tp_status refuse_spawn(const tp_process_options *options, int error, tp_fault *fault) {
-  const char *remedy = "";
-  if (error == ENOENT) remedy = " (the program, its interpreter or its directory)";
-  if (error == EACCES) remedy = ": make it executable (chmod +x)";
-  if (error == ENOEXEC) remedy = ": begin a script with #! and its interpreter";
-  if (error == EMFILE || error == ENFILE) remedy = ": raise the limit of open files";
-  (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "cannot start %s: %s%s", options->arguments[0], strerror(error), remedy);
-  if (fault) fault->system_error = error;
-  return TP_ERR_SYSTEM;
-}
-
 tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned, tp_fault *fault) {
   int pipes[PIPES][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
   tp__spawned spawned = {.pid = 0};
@@ -152,7 +141,17 @@ tp_status tp__spawn(const tp_process_options *options, tp__spawned *ret_spawned,
     close_one(&pipes[i][1 - our_side(i)]);
     if (error != 0) close_one(&pipes[i][our_side(i)]);
   }
-  if (error != 0) return refuse_spawn(options, error, fault);
+  if (error != 0) {
+    const char *remedy = "";
+    if (error == ENOENT) remedy = " (the program, its interpreter or its directory)";
+    if (error == EACCES) remedy = ": make it executable (chmod +x)";
+    if (error == ENOEXEC) remedy = ": begin a script with #! and its interpreter";
+    if (error == EMFILE || error == ENFILE) remedy = ": raise the limit of open files";
+    (void)!tp__fail(fault, TP_ERR_SYSTEM, NULL, "cannot start %s: %s%s", options->arguments[0], strerror(error),
+                    remedy);
+    if (fault) fault->system_error = error;
+    return TP_ERR_SYSTEM;
+  }
   spawned.input = pipes[INPUT][1];
   spawned.output = pipes[OUTPUT][0];
   spawned.errors = pipes[ERRORS][0];

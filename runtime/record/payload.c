@@ -1,20 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/record/payload.h"
 
-static void write_field(const tp_field *field, tp_writer *writer) {
-  tp_write_array(writer, 2);
-  tp_write_int(writer, field->id);
-  if (field->kind == TP_FIELD_KIND_INT) {
-    tp_write_int(writer, field->number);
-  } else if (field->kind == TP_FIELD_KIND_VALUE) {
-    tp_write_map(writer, 1);
-    tp_write_string(writer, "v");
-    tp_write_bytes(writer, field->text);
-  } else {
-    tp_write_text(writer, field->text);
-  }
-}
-
 void tp__payload_write(const tp__payload *payload, tp_writer *writer) {
   tp_write_map(writer, 5);
   tp_write_string(writer, "ids");
@@ -26,7 +12,20 @@ void tp__payload_write(const tp__payload *payload, tp_writer *writer) {
   tp_write_int(writer, payload->caller);
   tp_write_string(writer, "fields");
   tp_write_array(writer, payload->field_count);
-  for (uint32_t i = 0; i < payload->field_count; i++) write_field(&payload->fields[i], writer);
+  for (uint32_t i = 0; i < payload->field_count; i++) {
+    const tp_field *field = &payload->fields[i];
+    tp_write_array(writer, 2);
+    tp_write_int(writer, field->id);
+    if (field->kind == TP_FIELD_KIND_INT) {
+      tp_write_int(writer, field->number);
+    } else if (field->kind == TP_FIELD_KIND_VALUE) {
+      tp_write_map(writer, 1);
+      tp_write_string(writer, "v");
+      tp_write_bytes(writer, field->text);
+    } else {
+      tp_write_text(writer, field->text);
+    }
+  }
   tp_write_string(writer, "sets");
   if (payload->sets.size > 0) tp_write_value(writer, payload->sets);
   else tp_write_null(writer);

@@ -370,15 +370,11 @@ static bool may_call(tp__attempt *attempt) {
   return true;
 }
 
-static void leave_uncalled(tp__attempt *attempt) {
-  tp_token token = attempt->token;
-  if (tp__slot_late(token)) tp__slot_close(token);
-}
-
 tp__strand *tp__attempt_call(tp__attempt *attempt) {
   tp__strand *owned = NULL;
   if (!may_call(attempt)) {
-    leave_uncalled(attempt);
+    tp_token token = attempt->token;
+    if (tp__slot_late(token)) tp__slot_close(token);
     return NULL;
   }
   TP__CHECK(tp__attempt_check(attempt));

@@ -433,21 +433,19 @@ static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   strand->sleeper = NULL;
 }
 
-static void sleep_until_done(tp__strand *strand, const bool *done) {
-  tp__sleeper sleeper = {.done = done};
-  tp_status status = tp__parker_init(&sleeper.parker);
-  assert(status == TP_OK);
-  (void)status;
-  while (!*done) {
-    if (!work(strand)) sleep_as_owner(strand, &sleeper);
-  }
-  tp__parker_fini(&sleeper.parker);
-}
-
 void tp__strand_wait(tp__strand *strand, const bool *done) {
   works(strand);
   while (!*done && work(strand)) {}
-  if (!*done) sleep_until_done(strand, done);
+  if (!*done) {
+    tp__sleeper sleeper = {.done = done};
+    tp_status status = tp__parker_init(&sleeper.parker);
+    assert(status == TP_OK);
+    (void)status;
+    while (!*done) {
+      if (!work(strand)) sleep_as_owner(strand, &sleeper);
+    }
+    tp__parker_fini(&sleeper.parker);
+  }
   tp__pool_wake(take_to_wake(strand));
   stops(strand);
 }

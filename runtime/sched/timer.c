@@ -95,8 +95,6 @@ static void timer_run(void *arg) {
   tp__mutex_unlock(&timer->mutex);
 }
 
-static tp__sched *timer_sched(tp__timer *timer) { return TP__CONTAINER(timer, tp__sched, timer); }
-
 int64_t tp__timer_fire(tp__timer *timer) {
   tp__mutex_lock(&timer->mutex);
   int64_t now_ns = timer->root ? tp__now_ns() : 0;
@@ -118,7 +116,7 @@ tp_status tp__timer_init(tp__timer *timer) {
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
   timer->stop = false;
   timer->looks_ns = 0; /* the thread looks at the heap before it first waits */
-  if (timer_sched(timer)->options.pumped) {
+  if (TP__CONTAINER(timer, tp__sched, timer)->options.pumped) {
     timer->looks_ns = TP__NEVER;
     return TP_OK;
   }

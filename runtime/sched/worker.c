@@ -220,8 +220,6 @@ tp_status tp__workers_start(tp__workers *workers) {
   return TP_OK;
 }
 
-static tp__sched *workers_sched(tp__workers *workers) { return TP__CONTAINER(workers, tp__sched, workers); }
-
 /* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
 static void run_rest(tp__workers *workers) {
   tp__strand *strand;
@@ -234,19 +232,16 @@ bool tp__workers_run_one(tp__workers *workers) {
   return strand != NULL;
 }
 
-static void stop_threads(tp__workers *workers) {
-  tp__mutex_lock(&workers->mutex);
-  workers->stop = true;
-  tp__cond_broadcast(&workers->work);
-  tp__mutex_unlock(&workers->mutex);
-  for (uint32_t i = 0; i < workers->count && workers->each[i].thread; i++) tp__thread_join(workers->each[i].thread);
-  tp__release(workers->options->allocator, workers->each, workers->count * sizeof *workers->each);
-  workers->each = NULL;
-}
-
 void tp__workers_stop(tp__workers *workers) {
-  if (workers->each) stop_threads(workers);
-  else if (!workers->options->pumped) return;
+  if (workers->each) {
+    tp__mutex_lock(&workers->mutex);
+    workers->stop = true;
+    tp__cond_broadcast(&workers->work);
+    tp__mutex_unlock(&workers->mutex);
+    for (uint32_t i = 0; i < workers->count && workers->each[i].thread; i++) tp__thread_join(workers->each[i].thread);
+    tp__release(workers->options->allocator, workers->each, workers->count * sizeof *workers->each);
+    workers->each = NULL;
+  } else if (!workers->options->pumped) return;
   tp__a32_or_acq_rel(&workers->idle, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
@@ -261,6 +256,6 @@ void tp__workers_push(tp__workers *workers, tp__strand *strand) {
     if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
     return;
   }
-  if (idle & PUMPED) tp__pump_wake(&workers_sched(workers)->pump);
+  if (idle & PUMPED) tp__pump_wake(&TP__CONTAINER(workers, tp__sched, workers)->pump);
   else wake_one(workers, idle);
 }

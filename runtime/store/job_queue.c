@@ -260,12 +260,6 @@ static void end_job(tp__job_queue *queue, tp__queued_job *job, tp_job_state stat
 
 /* ---- inserting ---- */
 
-static tp__queued_job *find_key(const tp__job_queue *queue, tp_text key, uint64_t hash) {
-  tp__hash_link *link = tp__hash_table_first(&queue->by_key, hash);
-  while (link && !tp_text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__hash_table_next(link);
-  return link ? by_key(link) : NULL;
-}
-
 static tp__queued_job *find_id(const tp__job_queue *queue, uint64_t id) {
   tp__hash_link *link = tp__hash_table_first(&queue->by_id, hash_of_id(queue, id));
   while (link && by_id(link)->desc.id != id) link = tp__hash_table_next(link);
@@ -306,7 +300,10 @@ static tp__queued_job *copy_job(tp__job_queue *queue, const tp_job *desc) {
 
 tp_status tp__job_queue_insert(tp__job_queue *queue, const tp_job *desc, uint64_t *ret_id, bool *ret_existed) {
   uint64_t hash = hash_of_text(queue, desc->idempotency_key);
-  tp__queued_job *known = find_key(queue, desc->idempotency_key, hash);
+  tp_text key = desc->idempotency_key;
+  tp__hash_link *link = tp__hash_table_first(&queue->by_key, hash);
+  while (link && !tp_text_equal(by_key(link)->desc.idempotency_key, key)) link = tp__hash_table_next(link);
+  tp__queued_job *known = link ? by_key(link) : NULL;
   if (known) {
     *ret_id = known->desc.id;
     *ret_existed = true;

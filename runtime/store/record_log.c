@@ -64,7 +64,13 @@ static void free_copy(cursor *c) {
   c->offsets = NULL;
 }
 
-static tp_status find_batches(cursor *c) {
+static tp_status next_segment(cursor *c) {
+  free_copy(c);
+  tp__mutex_lock(&c->stripe->mutex);
+  tp_status status = tp__record_ring_copy(&c->stripe->ring, c->sequence, &c->copy);
+  tp__mutex_unlock(&c->stripe->mutex);
+  TP__TRY(status);
+  c->sequence = c->copy->sequence;
   c->batches_left = c->copy->batch_count;
   c->offsets = tp__alloc(c->allocator, c->batches_left * sizeof *c->offsets);
   if (!c->offsets) return TP_ERR_NO_MEMORY;
@@ -74,16 +80,6 @@ static tp_status find_batches(cursor *c) {
     at = tp__record_segment_batch(c->copy, at, &c->batch);
   }
   return TP_OK;
-}
-
-static tp_status next_segment(cursor *c) {
-  free_copy(c);
-  tp__mutex_lock(&c->stripe->mutex);
-  tp_status status = tp__record_ring_copy(&c->stripe->ring, c->sequence, &c->copy);
-  tp__mutex_unlock(&c->stripe->mutex);
-  TP__TRY(status);
-  c->sequence = c->copy->sequence;
-  return find_batches(c);
 }
 
 static const tp__packed_entry *entry_at(const tp__stored_batch *batch, uint32_t index) {
@@ -118,20 +114,16 @@ static cursor *newest(cursor *cursors) {
   return best;
 }
 
-static bool has_ids(const tp_entry_record *record, const tp_record_query *query) {
-  for (size_t i = 0; i < query->id_count; i++) {
-    if (query->ids[i].size == 0) continue;
-    if (i >= record->id_count || !tp_text_equal(query->ids[i], record->ids[i])) return false;
-  }
-  return true;
-}
-
 static bool entry_fits(const tp_entry_record *record, const tp_record_query *query) {
   if (query->phase && record->phase != query->phase) return false;
   if (query->only_failed && record->status == TP_OK) return false;
   if (record->started_unix_ms < query->from_unix_ms) return false;
   if (query->to_unix_ms && record->started_unix_ms > query->to_unix_ms) return false;
-  return has_ids(record, query);
+  for (size_t i = 0; i < query->id_count; i++) {
+    if (query->ids[i].size == 0) continue;
+    if (i >= record->id_count || !tp_text_equal(query->ids[i], record->ids[i])) return false;
+  }
+  return true;
 }
 
 static bool is_cursor(const tp_entry_record *record, const tp_record_query *query) {

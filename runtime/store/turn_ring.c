@@ -76,21 +76,18 @@ tp__turn_row *tp__turn_row_copy(const tp_allocator *allocator, const tp_turn_rec
 
 /* ---- the ring ---- */
 
-static tp_status grow_ring(tp__turn_ring *ring) {
-  size_t capacity = ring->capacity ? ring->capacity * 2 : CAPACITY_MIN;
-  if (capacity > ring->turns_max) capacity = ring->turns_max;
-  tp__turn_row **rows = tp__alloc_zero(ring->allocator, capacity * sizeof *rows);
-  if (!rows) return TP_ERR_NO_MEMORY;
-  if (ring->capacity > 0) memcpy(rows, ring->rows, ring->capacity * sizeof *rows);
-  tp__release(ring->allocator, ring->rows, ring->capacity * sizeof *rows);
-  ring->rows = rows;
-  ring->capacity = capacity;
-  return TP_OK;
-}
-
 tp_status tp__turn_ring_add(tp__turn_ring *ring, const tp_turn_record *record) {
   size_t place = (size_t)(ring->count % ring->turns_max);
-  if (place >= ring->capacity) TP__TRY(grow_ring(ring));
+  if (place >= ring->capacity) {
+    size_t capacity = ring->capacity ? ring->capacity * 2 : CAPACITY_MIN;
+    if (capacity > ring->turns_max) capacity = ring->turns_max;
+    tp__turn_row **rows = tp__alloc_zero(ring->allocator, capacity * sizeof *rows);
+    if (!rows) return TP_ERR_NO_MEMORY;
+    if (ring->capacity > 0) memcpy(rows, ring->rows, ring->capacity * sizeof *rows);
+    tp__release(ring->allocator, ring->rows, ring->capacity * sizeof *rows);
+    ring->rows = rows;
+    ring->capacity = capacity;
+  }
   tp__turn_row *row = ring->rows[place];
   size_t size = row_size(record);
   if (!row || row->size < size) {

@@ -27,16 +27,6 @@ static tp_status refuse_value(struct check *check, size_t offset, tp_status code
                   check->value.size);
 }
 
-static tp_status refuse_head(struct check *check, tp__head_flaw flaw) {
-  static const char *const texts[] = {
-      [TP__HEAD_CUT] = "more is declared than there are bytes",
-      [TP__HEAD_EXTENSION] = "extension types are not supported: one begins",
-      [TP__HEAD_RESERVED] = "the byte 0xc1 begins no value: it stands",
-      [TP__HEAD_RANGE] = "an integer above 9223372036854775807 is out of range: it begins",
-  };
-  return refuse_value(check, check->at, TP_ERR_MALFORMED, texts[flaw]);
-}
-
 static tp_status check_utf8(struct check *check, const tp__head *head) {
   size_t begin = check->at + head->size, bad;
   if (tp_utf8_valid((tp_text){check->value.data + begin, head->content}, &bad)) return TP_OK;
@@ -70,7 +60,24 @@ static tp_status refuse_repeated(struct check *check, size_t keys_from) {
   return refuse_value(check, again, TP_ERR_MALFORMED, "a key of a map is repeated");
 }
 
-static tp_status close_full_containers(struct check *check) {
+static tp_status check_item(struct check *check) {
+  struct frame *top = check->top;
+  tp__head head = {0};
+  tp__head_flaw flaw = tp__head_read(check->value, check->at, &head);
+  if (flaw != TP__HEAD_OK) {
+    static const char *const texts[] = {
+        [TP__HEAD_CUT] = "more is declared than there are bytes",
+        [TP__HEAD_EXTENSION] = "extension types are not supported: one begins",
+        [TP__HEAD_RESERVED] = "the byte 0xc1 begins no value: it stands",
+        [TP__HEAD_RANGE] = "an integer above 9223372036854775807 is out of range: it begins",
+    };
+    return refuse_value(check, check->at, TP_ERR_MALFORMED, texts[flaw]);
+  }
+  if (top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
+  top->left--;
+  if (head.kind == TP_VALUE_TEXT) TP__TRY(check_utf8(check, &head));
+  if (head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP) TP__TRY(open_container(check, &head));
+  check->at += head.size + head.content;
   for (; check->top->left == 0 && check->top > check->frames; check->top--) {
     size_t keys_from = check->top->keys_from;
     if (!check->top->map) continue;
@@ -78,19 +85,6 @@ static tp_status close_full_containers(struct check *check) {
     check->keys.count = keys_from;
   }
   return TP_OK;
-}
-
-static tp_status check_item(struct check *check) {
-  struct frame *top = check->top;
-  tp__head head = {0};
-  tp__head_flaw flaw = tp__head_read(check->value, check->at, &head);
-  if (flaw != TP__HEAD_OK) return refuse_head(check, flaw);
-  if (top->map && top->left % 2 == 0) TP__TRY(check_key(check, &head));
-  top->left--;
-  if (head.kind == TP_VALUE_TEXT) TP__TRY(check_utf8(check, &head));
-  if (head.kind == TP_VALUE_ARRAY || head.kind == TP_VALUE_MAP) TP__TRY(open_container(check, &head));
-  check->at += head.size + head.content;
-  return close_full_containers(check);
 }
 
 static tp_status check_all(struct check *check) {

@@ -47,15 +47,6 @@ static size_t escaped_size(const tp__json_out *out, tp_text text, size_t at, uin
   return class == ALWAYS || (class == OF_TAGS && out->without_tags);
 }
 
-static void put_escape(const tp__json_out *out, uint32_t point) {
-  static const char points[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-  static const char hex[] = "0123456789abcdef";
-  const char *found = point > 0 && point < 0x80 ? strchr(points, (int)point) : NULL;
-  char escape[6] = {'\\', 'u', hex[point >> 12 & 15], hex[point >> 8 & 15], hex[point >> 4 & 15], hex[point & 15]};
-  if (found) escape[1] = letters[found - points];
-  put_bytes(out, escape, found ? 2 : sizeof escape);
-}
-
 static void put_escaped(const tp__json_out *out, tp_text text) {
   size_t from = 0;
   for (size_t at = 0; at < text.size;) {
@@ -63,7 +54,12 @@ static void put_escaped(const tp__json_out *out, tp_text text) {
     size_t size = escaped_size(out, text, at, &point);
     if (size > 0) {
       put_bytes(out, text.data + from, at - from);
-      put_escape(out, point);
+      static const char points[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+      static const char hex[] = "0123456789abcdef";
+      const char *found = point > 0 && point < 0x80 ? strchr(points, (int)point) : NULL;
+      char escape[6] = {'\\', 'u', hex[point >> 12 & 15], hex[point >> 8 & 15], hex[point >> 4 & 15], hex[point & 15]};
+      if (found) escape[1] = letters[found - points];
+      put_bytes(out, escape, found ? 2 : sizeof escape);
       from = at + size;
     }
     at += size > 0 ? size : 1;

@@ -18,18 +18,16 @@ void tp__keys_fini(tp__keys *keys) {
   }
 }
 
-static tp_status leave_first(tp__keys *keys) {
-  void *grown = NULL;
-  size_t capacity = 0;
-  TP__TRY(tp__array_grow(keys->allocator, &grown, &capacity, keys->count + 1, sizeof keys->offsets[0]));
-  memcpy(grown, keys->first, sizeof keys->first);
-  keys->offsets = grown;
-  keys->capacity = capacity;
-  return TP_OK;
-}
-
 static tp_status grow_keys(tp__keys *keys) {
-  if (keys->offsets == keys->first) return leave_first(keys);
+  if (keys->offsets == keys->first) {
+    void *grown = NULL;
+    size_t capacity = 0;
+    TP__TRY(tp__array_grow(keys->allocator, &grown, &capacity, keys->count + 1, sizeof keys->offsets[0]));
+    memcpy(grown, keys->first, sizeof keys->first);
+    keys->offsets = grown;
+    keys->capacity = capacity;
+    return TP_OK;
+  }
   void *array = keys->offsets;
   TP__TRY(tp__array_grow(keys->allocator, &array, &keys->capacity, keys->count + 1, sizeof keys->offsets[0]));
   keys->offsets = array;
