@@ -38,15 +38,6 @@ static void emit_piece(tp__model_call *c, tp_text text, uint64_t kind) {
   }
 }
 
-static void emit_each(tp__model_call *c, const char *pieces, size_t size) {
-  tp_text piece;
-  uint64_t kind;
-  for (size_t at = 0; at < size;) {
-    at = read_piece(pieces, at, &piece, &kind);
-    emit_piece(c, piece, kind);
-  }
-}
-
 /* In their own memory: a piece moves to the front, over what stood before it. Pieces of one kind that follow one
  * another are one; each note is one. */
 static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
@@ -74,8 +65,14 @@ static void delta_delivered(tp__message *message) {
   c->pieces_size = c->pieces_capacity = 0;
   c->delta_pending = false;
   tp__mutex_unlock(&c->mutex);
-  if (c->each_delta) emit_each(c, pieces, size);
-  else emit_joined(c, pieces, size);
+  if (c->each_delta) {
+    tp_text piece;
+    uint64_t kind;
+    for (size_t at = 0; at < size;) {
+      at = read_piece(pieces, at, &piece, &kind);
+      emit_piece(c, piece, kind);
+    }
+  } else emit_joined(c, pieces, size);
   tp__release(tp__runtime_allocator(tp__attempt_runtime(&c->base)), pieces, capacity);
   tp__attempt_unref(&c->base); /* the message's */
 }

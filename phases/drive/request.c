@@ -22,17 +22,6 @@ static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
   return tp__render_reminders(&d->arena, &reminders, ret_text);
 }
 
-static tp_status take_tools(tp__drive *d, tp_model_request *request) {
-  const tp__toolset *set = d->turn->toolset;
-  if (!set || set->count == 0 || tp__drive_model(d)->no_tools) return TP_OK;
-  const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
-  if (!tools) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < set->count; i++)
-    if (!set->entries[i].out_of_scope) tools[request->tool_count++] = set->entries[i].tool;
-  if (request->tool_count > 0) request->tools = tools;
-  return TP_OK;
-}
-
 /* Where a block of ours stands in the request, nothing that others said may look like one. A text that needs nothing
  * stays as it is. The past has its own (past.c). */
 static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count) {
@@ -42,24 +31,9 @@ static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count)
   return TP_OK;
 }
 
-/* Parts stay whole, and what stands in them is escaped, the user's own message too. */
-static tp_status escape_parts(tp__drive *d, tp_message *messages, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (messages[i].parts.size > 0) TP__TRY(tp__parts_escaped(&d->arena, messages[i].parts, &messages[i].parts));
-  return TP_OK;
-}
-
 typedef struct blocks {
   tp_text context, signals, added_signals, reminders;
 } blocks;
-
-static tp_status render_blocks(tp__drive *d, blocks *ret_blocks) {
-  *ret_blocks = (blocks){.context = {NULL, 0}};
-  TP__TRY(render_context(d, &ret_blocks->context));
-  if (!d->requested) ret_blocks->signals = d->signals;
-  ret_blocks->added_signals = d->added.signals;
-  return render_reminders(d, &ret_blocks->reminders);
-}
 
 /* Context and signals join the turn's first message, the user's; reminders its last one, and so do signals of what was
  * added since the last request, which is the last one then. */
@@ -87,7 +61,9 @@ static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *co
     own[i] = &copies[i];
   }
   TP__TRY(join(d, copies, count, b));
-  TP__TRY(escape_parts(d, copies, count));
+  /* Parts stay whole, and what stands in them is escaped, the user's own message too. */
+  for (size_t i = 0; i < count; i++)
+    if (copies[i].parts.size > 0) TP__TRY(tp__parts_escaped(&d->arena, copies[i].parts, &copies[i].parts));
   if (count > 2) TP__TRY(escape_others(d, copies + 1, count - 2)); /* the first and the last are joined */
   *ret_own = own;
   return TP_OK;
@@ -110,7 +86,11 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past
   const tp_message *const *own = (const tp_message *const *)d->messages.items, *const * messages;
   size_t count;
   blocks b;
-  TP__TRY(render_blocks(d, &b));
+  *&b = (blocks){.context = {NULL, 0}};
+  TP__TRY(render_context(d, &b.context));
+  if (!d->requested) b.signals = d->signals;
+  b.added_signals = d->added.signals;
+  TP__TRY(render_reminders(d, &b.reminders));
   bool joined = b.context.size + b.signals.size + b.added_signals.size + b.reminders.size > 0;
   if (joined) TP__TRY(join_blocks(d, &b, &own));
   tp_text system = tp__structured_system(d);
@@ -128,5 +108,12 @@ tp_status tp__request_make(tp__drive *d, tp_model_request *ret_request, tp__past
                                     .messages = messages,
                                     .message_count = count,
                                     .turn = &d->turn->core};
-  return take_tools(d, ret_request);
+  const tp__toolset *set = d->turn->toolset;
+  if (!set || set->count == 0 || tp__drive_model(d)->no_tools) return TP_OK;
+  const tp_tool **tools = tp__arena_alloc(&d->arena, set->count * sizeof *tools);
+  if (!tools) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < set->count; i++)
+    if (!set->entries[i].out_of_scope) tools[ret_request->tool_count++] = set->entries[i].tool;
+  if (ret_request->tool_count > 0) ret_request->tools = tools;
+  return TP_OK;
 }

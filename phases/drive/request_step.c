@@ -74,17 +74,6 @@ static tp_status take_all(tp__drive *d, const tp_merged *merged, const char **re
   return TP_OK;
 }
 
-/* A tool that this request does not show is not run for its answer. */
-static void mark_tools(const tp__drive *d) {
-  const tp__toolset *set = d->turn->toolset;
-  const tp_model_request *request = &d->made->request;
-  for (size_t i = 0; set && i < set->count; i++) {
-    size_t at = 0;
-    while (at < request->tool_count && !tp_text_is(set->entries[i].name, request->tools[at]->name)) at++;
-    set->entries[i].left_out = at == request->tool_count;
-  }
-}
-
 static void note_request(tp__drive *d, const char *key, tp_severity severity, tp_text text) {
   tp__drive_note(d, TP_PHASE_MODEL_REQUEST, severity, key, "", text);
 }
@@ -120,7 +109,14 @@ tp__step tp__then_take_request(tp__drive *d) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MALFORMED, tp__arena_printf(&d->arena, "model.request: %s", what));
     return TP__STEP_NONE;
   }
-  mark_tools(d);
+  /* A tool that this request does not show is not run for its answer. */
+  const tp__toolset *set = d->turn->toolset;
+  const tp_model_request *request = &d->made->request;
+  for (size_t i = 0; set && i < set->count; i++) {
+    size_t at = 0;
+    while (at < request->tool_count && !tp_text_is(set->entries[i].name, request->tools[at]->name)) at++;
+    set->entries[i].left_out = at == request->tool_count;
+  }
   note_changes(d);
   return TP__STEP_MODEL;
 }

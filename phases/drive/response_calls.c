@@ -17,12 +17,6 @@ static void report_replacement(const tp__drive *d, tp_text tool, const char *wha
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
 }
 
-static void report_change(const tp__drive *d, const tp_tool_call *was, const tp_tool_call *is) {
-  if (!tp_text_equal(was->name, is->name)) report_replacement(d, was->name, "the call became one of another tool");
-  if (was->malformed != is->malformed || !tp_text_equal(was->arguments, is->arguments))
-    report_replacement(d, was->name, "the arguments of the call were changed");
-}
-
 /* One map of the value over the call that it names. @return what is wrong with it; NULL: nothing. */
 static const char *read_replaced_call(tp_text map, const tp_tool_call *was, tp_tool_call *is) {
   tp_text tool = tp_value_get(map, "tool"), arguments = tp_value_get(map, "arguments");
@@ -61,12 +55,6 @@ static const char *read_replaced_calls(const tp__drive *d, tp_text value, tp_too
   return NULL;
 }
 
-static void report_all(const tp__drive *d, const tp_tool_call *calls, const size_t *places, size_t count) {
-  for (size_t i = 0, next = 0; i < d->call_count; i++)
-    if (next < count && places[next] == i) report_change(d, d->calls[i], &calls[next++]);
-    else report_replacement(d, d->calls[i]->name, "the call was dropped");
-}
-
 bool tp__response_take_calls(tp__drive *d, tp_text value, tp_text *ret_why) {
   size_t count = 0;
   tp_tool_call *calls = tp__arena_alloc(&d->arena, (d->call_count + 1) * sizeof *calls);
@@ -78,7 +66,14 @@ bool tp__response_take_calls(tp__drive *d, tp_text value, tp_text *ret_why) {
     *ret_why = tp_text_of(wrong);
     return true;
   }
-  report_all(d, calls, places, count);
+  for (size_t i = 0, next = 0; i < d->call_count; i++)
+    if (next < count && places[next] == i) {
+      const tp_tool_call *was = d->calls[i];
+      const tp_tool_call *is = &calls[next++];
+      if (!tp_text_equal(was->name, is->name)) report_replacement(d, was->name, "the call became one of another tool");
+      if (was->malformed != is->malformed || !tp_text_equal(was->arguments, is->arguments))
+        report_replacement(d, was->name, "the arguments of the call were changed");
+    } else report_replacement(d, d->calls[i]->name, "the call was dropped");
   for (size_t i = 0; i < count; i++) list[i] = &calls[i];
   d->calls = list;
   d->call_count = count;

@@ -8,10 +8,6 @@
 
 enum { END_BYTES_MAX = 1 << 20 };
 
-static void put_value(tp__drive *d, uint32_t field, tp_text value) {
-  if (value.size > 0) tp__drive_value(d, field, value);
-}
-
 static void log_list(const tp__drive *d, const char *what, const char *why) {
   tp__log_subject subject = {.status = TP_ERR_FULL, .phase = TP_PHASE_SESSION_END, .ids = d->turn->core.ids};
   tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: %s is %s", d->session->id, what, why);
@@ -21,7 +17,8 @@ static void log_list(const tp__drive *d, const char *what, const char *why) {
 static void put_list(tp__drive *d, uint32_t field, tp_text said, bool written, tp_text own, uint64_t dropped) {
   if (said.size == 0 && !written) log_list(d, tp_field_name(field), "missing: no memory");
   else if (dropped > 0) log_list(d, tp_field_name(field), "not complete: there are more than a session lists");
-  put_value(d, field, said.size > 0 ? said : own);
+  tp_text value = said.size > 0 ? said : own;
+  if (value.size > 0) tp__drive_value(d, field, value);
 }
 
 /* Takes the list from the session, which begins another one. */

@@ -460,13 +460,6 @@ bool tp__drive_end_claim(tp__drive *d, void (*on_end)(tp__host_call *call, tp_st
   return true;
 }
 
-/* Files are left out: they may be why the turn failed, and would make every later turn fail. */
-static tp_status add_without_files(const tp__drive *d, tp__messages *batch, const tp_message *message) {
-  tp_message copy = *message; /* a request that was given up may still read it */
-  if (message->role == TP_ROLE_USER || d->outcome == TP_TURN_FAILED) copy.parts = (tp_text){NULL, 0};
-  return tp__messages_add(batch, &copy);
-}
-
 /* Of a turn that ended between an answer and the last result of its calls, which come in the order of the calls: no
  * call is ever without its result. */
 static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
@@ -502,7 +495,13 @@ static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
     for (size_t i = 0; i < d->messages.count; i++) TP__TRY(tp__messages_add(batch, d->messages.items[i]));
     return tp__added_keep_unanswered(d, batch);
   }
-  for (size_t i = 0; i < d->messages.count; i++) TP__TRY(add_without_files(d, batch, d->messages.items[i]));
+  for (size_t i = 0; i < d->messages.count; i++) {
+    /* Files are left out: they may be why the turn failed, and would make every later turn fail. */
+    const tp_message *message = d->messages.items[i];
+    tp_message copy = *message; /* a request that was given up may still read it */
+    if (message->role == TP_ROLE_USER || d->outcome == TP_TURN_FAILED) copy.parts = (tp_text){NULL, 0};
+    TP__TRY(tp__messages_add(batch, &copy));
+  }
   TP__TRY(add_missing_results(d, batch));
   TP__TRY(tp__added_keep_unanswered(d, batch));
   tp_message mark = {.role = TP_ROLE_END,

@@ -127,16 +127,6 @@ void tp__drive_remind(tp__drive *d, const char *subscription, tp_text text, bool
                      tp_text_of("more reminders wait for a request than a session keeps: one was dropped"));
 }
 
-static void take_reminders(tp__drive *d) {
-  const tp_merged *merged = d->phase.result.merged;
-  tp__reminders_set_attempt(&d->session->reminders, d->phase.phase == TP_PHASE_MODEL_PRE);
-  for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_REMINDER); i++) {
-    const tp_merged_entry *entry = tp_merged_get(merged, TP_CONTRIBUTION_REMINDER, i);
-    tp__drive_remind(d, entry->subscription, entry->contribution->text, false);
-  }
-  tp__reminders_set_attempt(&d->session->reminders, false);
-}
-
 void tp__drive_note(tp__drive *d, uint32_t phase, tp_severity severity, const char *key, const char *subscription,
                     tp_text text) {
   if (!text.data) text = tp_text_of(key);
@@ -181,7 +171,13 @@ static void phase_ended(tp__phase_run *run) {
   TP__CHECK(tp__drive_check(d));
   bool resumes = !d->stepping; /* else the step that began the phase has not returned */
   d->stepping = true;
-  take_reminders(d);
+  const tp_merged *merged = d->phase.result.merged;
+  tp__reminders_set_attempt(&d->session->reminders, d->phase.phase == TP_PHASE_MODEL_PRE);
+  for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_REMINDER); i++) {
+    const tp_merged_entry *entry = tp_merged_get(merged, TP_CONTRIBUTION_REMINDER, i);
+    tp__drive_remind(d, entry->subscription, entry->contribution->text, false);
+  }
+  tp__reminders_set_attempt(&d->session->reminders, false);
   tp__step next = after_phase(d, &tp__step_rows[d->step]);
   tp__phase_let_go(&d->phase.result);
   if (next != TP__STEP_NONE) tp__drive_go(d, next);

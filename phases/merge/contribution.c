@@ -321,19 +321,6 @@ tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   return copy_schema(arena, tool);
 }
 
-static tp_status make_closure(const tp__closure_home *home, tp__tool_copy *copy, tp_fault *fault) {
-  tp_tool *tool = &copy->tool;
-  void (*destroy)(void *ctx) = tool->destroy;
-  tool->destroy = NULL; /* the closure's alone */
-  if (!home || (!tool->inbox && !destroy)) return TP_OK;
-  if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
-    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
-  /* Of a tool of no turn yet the session's is not known: its destroy is called as that of one without an inbox. */
-  tp_inbox *inbox = tp__inbox_meant(tool->inbox, home->of_session);
-  copy->closure = tp__closure_new(home, inbox, tool->ctx, destroy);
-  return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
-}
-
 /* What has come while turns run is not refused for one schema: its tool is left out by the merge. */
 static tp_status find_flaw(tp__arena *arena, tp__tool_copy *copy) {
   tp_allocator allocator = tp__allocator_of(arena->allocator);
@@ -350,7 +337,16 @@ static tp_status copy_tool(tp__arena *arena, const tp__closure_home *home, const
   TP__TRY(tool_read(in, index, &copy->tool, fault));
   TP__TRY(find_flaw(arena, copy));
   TP__TRY(tp__tool_copy_texts(arena, &copy->tool));
-  return make_closure(home, copy, fault);
+  tp_tool *tool = &copy->tool;
+  void (*destroy)(void *ctx) = tool->destroy;
+  tool->destroy = NULL; /* the closure's alone */
+  if (!home || (!tool->inbox && !destroy)) return TP_OK;
+  if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
+    return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
+  /* Of a tool of no turn yet the session's is not known: its destroy is called as that of one without an inbox. */
+  tp_inbox *inbox = tp__inbox_meant(tool->inbox, home->of_session);
+  copy->closure = tp__closure_new(home, inbox, tool->ctx, destroy);
+  return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
 static tp_status copy_tools(tp__arena *arena, const tp__closure_home *home, const tp_contribution *in,

@@ -30,15 +30,6 @@ static void count_items(const tp__merge *merge, size_t counts[TP_CONTRIBUTION_CO
   }
 }
 
-static void put_carried(tp__merge_list *list, const tp__merged_list *carried) {
-  for (size_t i = 0; i < carried->count; i++) {
-    tp__merged_item *item = &list->items[list->count];
-    *item = carried->items[i];
-    item->order = (uint32_t)list->count++;
-    item->flags = TP__MERGE_CARRIED;
-  }
-}
-
 static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_list lists[TP_CONTRIBUTION_COUNT]) {
   size_t counts[TP_CONTRIBUTION_COUNT] = {0};
   count_items(merge, counts);
@@ -47,7 +38,15 @@ static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_
     const tp__merged_list *carried = carried_list(merge, kind);
     lists[kind].items = tp__arena_alloc(arena, (counts[kind] + carried->count) * sizeof(tp__merged_item));
     if (!lists[kind].items) return TP_ERR_NO_MEMORY;
-    if (!merge->failed) put_carried(&lists[kind], carried);
+    if (!merge->failed) {
+      tp__merge_list *list = &lists[kind];
+      for (size_t i = 0; i < carried->count; i++) {
+        tp__merged_item *item = &list->items[list->count];
+        *item = carried->items[i];
+        item->order = (uint32_t)list->count++;
+        item->flags = TP__MERGE_CARRIED;
+      }
+    }
   }
   return TP_OK;
 }

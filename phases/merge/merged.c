@@ -57,24 +57,23 @@ static void write_number(tp_writer *writer, const char *key, int64_t number) {
   tp_write_int(writer, number);
 }
 
-/* All of a tool but its addresses, which differ from process to process. */
-static tp_status write_tool(tp_writer *writer, const tp_tool *tool) {
-  tp_write_map(writer, 9);
-  write_text_pair(writer, "description", tp_text_of(tool->description));
-  write_number(writer, "idempotent", tool->idempotent);
-  write_number(writer, "limit_ms", tool->limit_ms);
-  write_number(writer, "max_concurrent", tool->max_concurrent);
-  write_text_pair(writer, "name", tp_text_of(tool->name));
-  write_number(writer, "parts_bytes_max", tool->parts_bytes_max);
-  write_number(writer, "placement", tool->placement);
-  write_number(writer, "result_bytes_max", tool->result_bytes_max);
-  tp_write_string(writer, "schema");
-  return write_value(writer, tool->schema);
-}
-
 static tp_status write_merged_tools(tp_writer *writer, const tp_contribution *contribution) {
   tp_write_array(writer, contribution->tool_count);
-  for (uint32_t i = 0; i < contribution->tool_count; i++) TP__TRY(write_tool(writer, contribution->tools[i]));
+  for (uint32_t i = 0; i < contribution->tool_count; i++) {
+    /* All of a tool but its addresses, which differ from process to process. */
+    const tp_tool *tool = contribution->tools[i];
+    tp_write_map(writer, 9);
+    write_text_pair(writer, "description", tp_text_of(tool->description));
+    write_number(writer, "idempotent", tool->idempotent);
+    write_number(writer, "limit_ms", tool->limit_ms);
+    write_number(writer, "max_concurrent", tool->max_concurrent);
+    write_text_pair(writer, "name", tp_text_of(tool->name));
+    write_number(writer, "parts_bytes_max", tool->parts_bytes_max);
+    write_number(writer, "placement", tool->placement);
+    write_number(writer, "result_bytes_max", tool->result_bytes_max);
+    tp_write_string(writer, "schema");
+    TP__TRY(write_value(writer, tool->schema));
+  }
   return TP_OK;
 }
 

@@ -200,18 +200,6 @@ static bool put_one(reader *r, uint32_t point) {
 
 static bool take_alternatives(reader *r);
 
-static bool take_group(reader *r) {
-  if (take_literal(r, "?") && !take_literal(r, ":")) { /* a name, or what is not played */
-    if (!take_literal(r, "<") || is_next(r, '=') || is_next(r, '!')) return false;
-    while (r->at < r->source.size && !is_next(r, '>')) r->at++;
-    if (!take_literal(r, ">")) return false;
-  }
-  if (r->depth++ == DEPTH_MAX) return false;
-  bool ok = take_alternatives(r) && take_literal(r, ")");
-  r->depth--;
-  return ok;
-}
-
 static bool take_behind_backslash(reader *r) {
   place one = {.operation = ONE_OF, .first = r->range_count};
   bool ok = true;
@@ -223,22 +211,30 @@ static bool take_behind_backslash(reader *r) {
   return ok && put_place(r, one);
 }
 
-static bool take_any(reader *r) {
-  place one = {.operation = ONE_OF, .first = r->range_count};
-  if (!put_class(r, line_ends, sizeof line_ends / sizeof *line_ends, true)) return false;
-  one.range_count = r->range_count - one.first;
-  return put_place(r, one);
-}
-
 static bool is_repetition(const reader *r) { return is_next(r, '*') || is_next(r, '+') || is_next(r, '?'); }
 
 static bool take_atom(reader *r) {
   if (r->reads++ == READS_MAX) return false;
   if (take_literal(r, "^")) return put_place(r, (place){.operation = AT_BEGIN});
   if (take_literal(r, "$")) return put_place(r, (place){.operation = AT_END});
-  if (take_literal(r, "(")) return take_group(r);
+  if (take_literal(r, "(")) {
+    if (take_literal(r, "?") && !take_literal(r, ":")) { /* a name, or what is not played */
+      if (!take_literal(r, "<") || is_next(r, '=') || is_next(r, '!')) return false;
+      while (r->at < r->source.size && !is_next(r, '>')) r->at++;
+      if (!take_literal(r, ">")) return false;
+    }
+    if (r->depth++ == DEPTH_MAX) return false;
+    bool ok = take_alternatives(r) && take_literal(r, ")");
+    r->depth--;
+    return ok;
+  }
   if (take_literal(r, "[")) return take_brackets(r);
-  if (take_literal(r, ".")) return take_any(r);
+  if (take_literal(r, ".")) {
+    place one = {.operation = ONE_OF, .first = r->range_count};
+    if (!put_class(r, line_ends, sizeof line_ends / sizeof *line_ends, true)) return false;
+    one.range_count = r->range_count - one.first;
+    return put_place(r, one);
+  }
   if (take_literal(r, "\\")) return take_behind_backslash(r);
   if (is_repetition(r) || is_next(r, ')')) return false;
   return put_one(r, code_point_at(r->source, &r->at));

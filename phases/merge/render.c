@@ -50,20 +50,19 @@ typedef struct system_parts {
   const tp__merged_list *sections;
 } system_parts;
 
-static void put_section(tp__out *out, const tp_contribution *section) {
-  if (out->size) tp__out_string(out, "\n\n");
-  if (section->title.size) {
-    tp__out_string(out, "## ");
-    put_content(out, section->title);
-    tp__out_string(out, "\n\n");
-  }
-  put_content(out, section->text);
-}
-
 static void write_system(tp__out *out, const void *ctx) {
   const system_parts *parts = ctx;
   tp__out_text(out, parts->standing);
-  for (size_t i = 0; i < parts->sections->count; i++) put_section(out, parts->sections->items[i].entry.contribution);
+  for (size_t i = 0; i < parts->sections->count; i++) {
+    const tp_contribution *section = parts->sections->items[i].entry.contribution;
+    if (out->size) tp__out_string(out, "\n\n");
+    if (section->title.size) {
+      tp__out_string(out, "## ");
+      put_content(out, section->title);
+      tp__out_string(out, "\n\n");
+    }
+    put_content(out, section->text);
+  }
 }
 
 tp_status tp__render_system(tp__arena *arena, tp_text standing, const tp__merged_list *sections, tp_text *ret_text) {

@@ -502,17 +502,6 @@ typedef struct rule_set {
   bool has_others;
 } rule_set;
 
-static void read_rules(tp_text schema, rule_set *ret_rules) {
-  *ret_rules = (rule_set){0};
-  for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
-    const struct keyword *known = find_keyword(walk.key);
-    if (!known || known->rule == ANNOTATION) continue;
-    ret_rules->of[known->rule] = walk.value;
-    ret_rules->has_others |= known->rule >= OTHERS;
-  }
-  ret_rules->has_others |= tp_value_kind_of(ret_rules->of[ITEMS]) == TP_VALUE_ARRAY;
-}
-
 static uint32_t kinds_of_type(tp_text type) {
   if (type.size == 0) return UINT32_MAX;
   if (tp_value_kind_of(type) != TP_VALUE_ARRAY) return kinds_of(type);
@@ -575,18 +564,6 @@ static tp_status compile_pattern(const compiler *c, tp_text source, const tp__pa
   return TP_OK;
 }
 
-static tp_status compile_named(compiler *c, tp_text base, tp_text named, tp__schema_more *m) {
-  m->named = tp__arena_alloc(c->arena, tp_value_count(named) * sizeof *m->named);
-  if (!m->named) return TP_ERR_NO_MEMORY;
-  for (tp_value_walk walk = {0}; tp_value_next(named, &walk);) {
-    tp__schema_named *one = &m->named[m->named_count++];
-    *one = (tp__schema_named){0};
-    TP__TRY(compile_pattern(c, walk.key, &one->names));
-    TP__TRY(compile(c, base, walk.value, &one->schema));
-  }
-  return TP_OK;
-}
-
 static tp_status compile_dependencies(compiler *c, tp_text base, const rule_set *rules, tp__schema_more *m) {
   size_t count = 0;
   for (size_t i = DEPENDENT_REQUIRED; i <= DEPENDENCIES; i++) count += tp_value_count(rules->of[i]);
@@ -628,27 +605,9 @@ static tp__schema_count count_between(tp_text least, tp_text most) {
   return (tp__schema_count){least.size ? schema_count(least) : 0, most.size ? schema_count(most) : -1};
 }
 
-static void read_counts(const rule_set *rules, tp__schema_more *m) {
-  m->characters = count_between(rules->of[MIN_LENGTH], rules->of[MAX_LENGTH]);
-  m->items = count_between(rules->of[MIN_ITEMS], rules->of[MAX_ITEMS]);
-  m->members = count_between(rules->of[MIN_PROPERTIES], rules->of[MAX_PROPERTIES]);
-  m->containing = count_between(rules->of[MIN_CONTAINS], rules->of[MAX_CONTAINS]);
-  if (!rules->of[MIN_CONTAINS].size) m->containing.least = 1;
-}
-
 /* Draft 4: exclusiveMinimum: true makes the minimum one that is not reached. */
 static tp_text edge_of(tp_text edge, tp_text bound) {
   return tp_value_kind_of(edge) == TP_VALUE_BOOL && tp_value_bool(edge, false) ? bound : number_or_none(edge);
-}
-
-static void read_plain(const rule_set *rules, tp__schema_more *m) {
-  m->constant = rules->of[CONST];
-  m->above = edge_of(rules->of[ABOVE], rules->of[MINIMUM]);
-  m->below = edge_of(rules->of[BELOW], rules->of[MAXIMUM]);
-  m->multiple_of = rules->of[MULTIPLE_OF];
-  m->is_unique = tp_value_bool(rules->of[UNIQUE_ITEMS], false);
-  m->format = rules->of[FORMAT].size ? tp__schema_format_of(tp_value_text(rules->of[FORMAT])) : TP__FORMAT_NONE;
-  read_counts(rules, m);
 }
 
 /* prefixItems and items, or items and additionalItems of the drafts before. */
@@ -660,7 +619,22 @@ static tp_status compile_items(compiler *c, tp_text base, const rule_set *rules,
   return compile_one(c, base, rest, &m->rest, &m->has_rest);
 }
 
-static tp_status compile_alternatives(compiler *c, tp_text base, const rule_set *rules, tp__schema_more *m) {
+static tp_status compile_more(compiler *c, tp_text base, tp__schema *s, const rule_set *rules) {
+  tp__schema_more *m = tp__arena_zero(c->arena, sizeof *m);
+  if (!m) return TP_ERR_NO_MEMORY;
+  s->more = m;
+  m->constant = rules->of[CONST];
+  m->above = edge_of(rules->of[ABOVE], rules->of[MINIMUM]);
+  m->below = edge_of(rules->of[BELOW], rules->of[MAXIMUM]);
+  m->multiple_of = rules->of[MULTIPLE_OF];
+  m->is_unique = tp_value_bool(rules->of[UNIQUE_ITEMS], false);
+  m->format = rules->of[FORMAT].size ? tp__schema_format_of(tp_value_text(rules->of[FORMAT])) : TP__FORMAT_NONE;
+  m->characters = count_between(rules->of[MIN_LENGTH], rules->of[MAX_LENGTH]);
+  m->items = count_between(rules->of[MIN_ITEMS], rules->of[MAX_ITEMS]);
+  m->members = count_between(rules->of[MIN_PROPERTIES], rules->of[MAX_PROPERTIES]);
+  m->containing = count_between(rules->of[MIN_CONTAINS], rules->of[MAX_CONTAINS]);
+  if (!rules->of[MIN_CONTAINS].size) m->containing.least = 1;
+  if (rules->of[REF].size) TP__TRY(compile_ref(c, base, tp_value_text(rules->of[REF]), &m->ref));
   bool ignored;
   TP__TRY(compile_list(c, base, rules->of[ALL_OF], &m->all_of));
   TP__TRY(compile_list(c, base, rules->of[ANY_OF], &m->any_of));
@@ -668,21 +642,20 @@ static tp_status compile_alternatives(compiler *c, tp_text base, const rule_set 
   TP__TRY(compile_one(c, base, rules->of[NOT], &m->not_, &m->has_not));
   TP__TRY(compile_one(c, base, rules->of[IF], &m->condition, &m->has_if));
   TP__TRY(compile_one(c, base, rules->of[THEN], &m->then, &ignored));
-  return compile_one(c, base, rules->of[ELSE], &m->otherwise, &ignored);
-}
-
-static tp_status compile_more(compiler *c, tp_text base, tp__schema *s, const rule_set *rules) {
-  tp__schema_more *m = tp__arena_zero(c->arena, sizeof *m);
-  if (!m) return TP_ERR_NO_MEMORY;
-  s->more = m;
-  read_plain(rules, m);
-  if (rules->of[REF].size) TP__TRY(compile_ref(c, base, tp_value_text(rules->of[REF]), &m->ref));
-  TP__TRY(compile_alternatives(c, base, rules, m));
+  TP__TRY(compile_one(c, base, rules->of[ELSE], &m->otherwise, &ignored));
   TP__TRY(compile_items(c, base, rules, m));
   TP__TRY(compile_one(c, base, rules->of[CONTAINS], &m->contains, &m->has_contains));
   TP__TRY(compile_one(c, base, rules->of[ADDITIONAL_PROPERTIES], &m->additional, &m->has_additional));
   TP__TRY(compile_one(c, base, rules->of[PROPERTY_NAMES], &m->names, &m->has_names));
-  TP__TRY(compile_named(c, base, rules->of[PATTERN_PROPERTIES], m));
+  tp_text named = rules->of[PATTERN_PROPERTIES];
+  m->named = tp__arena_alloc(c->arena, tp_value_count(named) * sizeof *m->named);
+  if (!m->named) return TP_ERR_NO_MEMORY;
+  for (tp_value_walk walk = {0}; tp_value_next(named, &walk);) {
+    tp__schema_named *one = &m->named[m->named_count++];
+    *one = (tp__schema_named){0};
+    TP__TRY(compile_pattern(c, walk.key, &one->names));
+    TP__TRY(compile(c, base, walk.value, &one->schema));
+  }
   m->pattern_source = tp_value_text(rules->of[PATTERN]);
   if (rules->of[PATTERN].size) TP__TRY(compile_pattern(c, m->pattern_source, &m->pattern));
   return compile_dependencies(c, base, rules, m);
@@ -698,7 +671,14 @@ static tp_status compile_into(compiler *c, tp_text base, tp_text schema, tp__sch
     if (tp_value_bool(schema, false)) s->kinds = UINT32_MAX;
     return TP_OK;
   }
-  read_rules(schema, &rules);
+  *&rules = (rule_set){0};
+  for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
+    const struct keyword *known = find_keyword(walk.key);
+    if (!known || known->rule == ANNOTATION) continue;
+    rules.of[known->rule] = walk.value;
+    rules.has_others |= known->rule >= OTHERS;
+  }
+  rules.has_others |= tp_value_kind_of(rules.of[ITEMS]) == TP_VALUE_ARRAY;
   if (is_resource(schema)) base = schema;
   s->kinds = kinds_of_type(rules.of[TYPE]);
   s->type = rules.of[TYPE];

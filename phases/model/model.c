@@ -108,17 +108,13 @@ const tp_model *tp__models_need_inbox(const tp__models *models) {
   return NULL;
 }
 
-static void free_models(tp__models *models, const tp_allocator *allocator) {
-  tp__release(allocator, models->others, models->other_count * sizeof *models->others);
-  *models = (tp__models){.others = NULL};
-}
-
 void tp__models_untake(tp__models *models, const tp_allocator *allocator) {
   for (size_t i = 0; i <= models->other_count; i++) {
     tp__inbox_unref(tp__models_at(models, i)->inbox);
     tp__destroy_cancel(models->destroys[i]);
   }
-  free_models(models, allocator);
+  tp__release(allocator, models->others, models->other_count * sizeof *models->others);
+  *models = (tp__models){.others = NULL};
 }
 
 void tp__models_drop(tp__models *models, const tp_allocator *allocator) {

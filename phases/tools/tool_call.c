@@ -28,11 +28,6 @@ void tp__toolcall_look_at_clock(tp__dispatch *d) {
   d->stale = false;
 }
 
-/* The end of an inline tool's run. Without time-stamps the deadlines are looked at all the same, now and then. */
-static void stamp(tp__dispatch *d) {
-  if (d->timestamps != TP_TIMESTAMPS_OFF || d->completed % 16 == 0) set_now(d, tp__now_ns());
-}
-
 /* ---- events ---- */
 
 static void emit_tool_event(tp__tool_slot *slot, tp_event *event) {
@@ -280,7 +275,8 @@ static void run_inline(tp__tool_slot *slot) {
   tp__breadcrumb_leave(breadcrumb);
   bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
   slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;
-  stamp(d);
+  /* The end of an inline tool's run. Without time-stamps the deadlines are looked at all the same, now and then. */
+  if (d->timestamps != TP_TIMESTAMPS_OFF || d->completed % 16 == 0) set_now(d, tp__now_ns());
   if (slot->run) {
     changed(slot);
     tp__tool_run_await(slot->run, d->run.deadline_ns, &waits, slot);

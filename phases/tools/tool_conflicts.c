@@ -42,11 +42,6 @@ struct tp__tool_order {
 
 /* ---- keys ---- */
 
-static bool name_valid(const char *name, size_t size) {
-  bool dots = (size == 1 && name[0] == '.') || (size == 2 && name[0] == '.' && name[1] == '.');
-  return size > 0 && !dots;
-}
-
 bool tp__tool_key_valid(tp_text path) {
   if (path.size == 0 || path.size > KEY_BYTES_MAX || !tp_utf8_valid(path, NULL)) return false;
   if (memchr(path.data, '\0', path.size)) return false;
@@ -54,7 +49,9 @@ bool tp__tool_key_valid(tp_text path) {
   const char *end = path.data + path.size, *name = path.data + (path.data[0] == '/');
   for (;;) {
     const char *slash = memchr(name, '/', (size_t)(end - name));
-    if (!name_valid(name, (size_t)((slash ? slash : end) - name))) return false;
+    size_t size = (size_t)((slash ? slash : end) - name);
+    bool dots = (size == 1 && name[0] == '.') || (size == 2 && name[0] == '.' && name[1] == '.');
+    if (!(size > 0 && !dots)) return false;
     if (!slash) return true;
     name = slash + 1;
   }
@@ -105,18 +102,6 @@ static const key *conflict(const tp__tool_order *earlier, const tp__tool_order *
 
 /* ---- the wait ---- */
 
-static tp__tool_order *at(tp__link *link) { return TP__CONTAINER(link, tp__tool_order, link); }
-
-static void wait_for(tp__tool_order *order, tp__tool_order *earlier, const key *why) {
-  TP__ASSERT(!order->waits && !order->is_over && earlier != order);
-  tp__dispatch *d = order->slot->dispatch;
-  tp__toolcall_look_at_clock(d);
-  order->waits = true;
-  order->waits_since_ns = d->now_ns;
-  order->waits_key = why ? why->path : (tp_text){"", 0};
-  tp__list_push(&earlier->waiters, &order->wait_link);
-}
-
 static void note_wait(tp__tool_order *order) {
   TP__ASSERT(order->waits);
   tp__dispatch *d = order->slot->dispatch;
@@ -144,11 +129,19 @@ static void shed(tp__tool_order *order, tp_text path) {
 static bool look_for_conflict(tp__tool_order *order) {
   TP__ASSERT(!order->waits && order->is_known);
   for (tp__link *link = order->slot->dispatch->ordered.next; link != &order->link; link = link->next) {
-    tp__tool_order *earlier = at(link);
+    tp__tool_order *earlier = TP__CONTAINER(link, tp__tool_order, link);
     const key *why = conflict(earlier, order);
     if (!why && (earlier->is_known || earlier->is_over)) continue;
     if (earlier->is_over) shed(order, why->path);
-    else wait_for(order, earlier, why);
+    else {
+      TP__ASSERT(!order->waits && !order->is_over && earlier != order);
+      tp__dispatch *d = order->slot->dispatch;
+      tp__toolcall_look_at_clock(d);
+      order->waits = true;
+      order->waits_since_ns = d->now_ns;
+      order->waits_key = why ? why->path : (tp_text){"", 0};
+      tp__list_push(&earlier->waiters, &order->wait_link);
+    }
     return false;
   }
   return true;

@@ -137,23 +137,7 @@ static tp_text input_summary(tp__tool_slot *slot) {
 
 static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__toolcall_permit); }
 
-static void begin_pre(tp__tool_slot *slot) {
-  uint32_t count = 0;
-  put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
-  put_arguments(slot, &count);
-  put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
-  put_task_key(slot, &count);
-  put_call_id(slot, &count);
-  begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
-}
-
 /* ---- the schema ---- */
-
-static void stop_with_copy(tp__tool_slot *slot, tp_tool_result_kind kind, const char *words) {
-  tp_text text;
-  if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(words), &text)) text = tp_text_of("the arguments do not fit");
-  tp__toolcall_stop(slot, kind, text);
-}
 
 /* @return whether the arguments are a map that the schema takes; else the call was stopped. */
 static bool arguments_fit(tp__tool_slot *slot) {
@@ -166,7 +150,10 @@ static bool arguments_fit(tp__tool_slot *slot) {
     return false;
   }
   if (tp__schema_validate(schema, arguments, message, sizeof message) == TP_OK) return true;
-  stop_with_copy(slot, TP_TOOL_INVALID_ARGUMENTS, message);
+  tp_text text;
+  if (!tp__arena_text(&slot->dispatch->texts, tp_text_of(message), &text))
+    text = tp_text_of("the arguments do not fit");
+  tp__toolcall_stop(slot, TP_TOOL_INVALID_ARGUMENTS, text);
   return false;
 }
 
@@ -178,7 +165,13 @@ static void check_arguments(tp__tool_slot *slot) {
   } else if (!slot->dispatch->has_pre) {
     tp__toolcall_permit(slot);
   } else if (!tp__toolcall_stopped(slot)) {
-    begin_pre(slot);
+    uint32_t count = 0;
+    put_gate_text(slot, &count, TP_FIELD_TOOL, tp__toolcall_of(slot)->name);
+    put_arguments(slot, &count);
+    put_gate_text(slot, &count, TP_FIELD_INPUT_SUMMARY, input_summary(slot));
+    put_task_key(slot, &count);
+    put_call_id(slot, &count);
+    begin_phase(slot, TP_PHASE_TOOL_PRE, count, false, pre_ended);
   }
 }
 

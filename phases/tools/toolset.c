@@ -36,12 +36,6 @@ static uint32_t hash_of_tool_name(tp_text name) {
   return (uint32_t)(hash >> 32);
 }
 
-static void enter_tool(tp__toolset *set, uint32_t index) {
-  uint32_t place = hash_of_tool_name(set->entries[index].name) & set->mask;
-  while (set->places[place]) place = (place + 1) & set->mask;
-  set->places[place] = index + 1;
-}
-
 /* The places are never more than half full, so there is a free one to stop at. */
 tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   if (!set) return NULL;
@@ -93,7 +87,10 @@ static tp_status add_tool(tp__toolset *set, tp_runtime *runtime, const char *own
                        .parts_bytes_max = tool->parts_bytes_max ? tool->parts_bytes_max : PARTS_BYTES_MAX,
                        .timeout_ns = (int64_t)(tool->limit_ms ? tool->limit_ms : LIMIT_MS) * TP__NS_PER_MS};
   if (tp__inbox_is_of_session(tool->inbox) && !inbox) set->needs_inbox = name;
-  enter_tool(set, (uint32_t)set->count++);
+  uint32_t index = (uint32_t)set->count++;
+  uint32_t place = hash_of_tool_name(set->entries[index].name) & set->mask;
+  while (set->places[place]) place = (place + 1) & set->mask;
+  set->places[place] = index + 1;
   return TP_OK;
 }
 

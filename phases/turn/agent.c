@@ -5,23 +5,21 @@
 
 #include "runtime/exec/runtime.h"
 
-static void free_agent(tp_agent *agent) {
-  const tp_allocator *allocator = tp__runtime_allocator(agent->runtime);
-  tp__inside frame;
-  tp__inside_enter(&frame, agent->runtime, TP__INSIDE_CALLBACK);
-  tp__models_drop(&agent->models, allocator);
-  tp__inside_leave(&frame);
-  tp__string_free(allocator, agent->id);
-  tp__string_free(allocator, agent->system);
-  tp__string_free(allocator, agent->model_name);
-  tp__release(allocator, (void *)(uintptr_t)agent->config.data, agent->config.size);
-  tp__release(allocator, agent, sizeof *agent);
-}
-
 void tp__agent_ref(tp_agent *agent) { tp__a32_add_relaxed(&agent->refs, 1); }
 
 void tp__agent_unref(tp_agent *agent) {
-  if (tp__a32_sub_acq_rel(&agent->refs, 1) == 1) free_agent(agent);
+  if (tp__a32_sub_acq_rel(&agent->refs, 1) == 1) {
+    const tp_allocator *allocator = tp__runtime_allocator(agent->runtime);
+    tp__inside frame;
+    tp__inside_enter(&frame, agent->runtime, TP__INSIDE_CALLBACK);
+    tp__models_drop(&agent->models, allocator);
+    tp__inside_leave(&frame);
+    tp__string_free(allocator, agent->id);
+    tp__string_free(allocator, agent->system);
+    tp__string_free(allocator, agent->model_name);
+    tp__release(allocator, (void *)(uintptr_t)agent->config.data, agent->config.size);
+    tp__release(allocator, agent, sizeof *agent);
+  }
 }
 
 void tp_agent_unref(tp_agent *agent) {

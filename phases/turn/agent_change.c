@@ -56,15 +56,6 @@ static tp_status read_change(change *c, const tp_agent_change *theirs, part *p, 
   return p->before ? check_before(c, p, fault) : TP_OK;
 }
 
-static tp_status read_changes(change *c, tp_agent_change *const *changes, tp_fault *fault) {
-  for (size_t i = 0; i < c->count; i++) {
-    if (!changes[i]) return refuse_change(fault, NULL, "a pointer of the list is NULL");
-    TP__TRY(read_change(c, changes[i], &c->parts[i], fault));
-    for (size_t other = 0; other < i; other++) TP__TRY(check_pair(&c->parts[other], &c->parts[i], fault));
-  }
-  return TP_OK;
-}
-
 /* ---- the steps that may be refused ---- */
 
 static tp_status build_agent(change *c, part *p, tp_fault *fault) {
@@ -122,7 +113,11 @@ static tp_status begin_change(change *c, tp_agent_change *const *changes, tp_fau
   c->parts = tp__alloc_zero(allocator_of(c), c->count * sizeof *c->parts);
   c->swaps = tp__alloc_zero(allocator_of(c), c->count * sizeof *c->swaps);
   if (!c->parts || !c->swaps) return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a change of agents");
-  TP__TRY(read_changes(c, changes, fault));
+  for (size_t i = 0; i < c->count; i++) {
+    if (!changes[i]) return refuse_change(fault, NULL, "a pointer of the list is NULL");
+    TP__TRY(read_change(c, changes[i], &c->parts[i], fault));
+    for (size_t other = 0; other < i; other++) TP__TRY(check_pair(&c->parts[other], &c->parts[i], fault));
+  }
   return tp__turn_new_held(c->runtime, &(tp__turn_ids){0}, &request, TP__TURN_HELD, &c->turn, fault);
 }
 

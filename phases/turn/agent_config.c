@@ -70,19 +70,6 @@ static void write_string_pair(tp_writer *writer, const char *key, const char *va
   tp_write_string(writer, value);
 }
 
-/* What the system does not say, or not in UTF-8, has no key. */
-static void write_environment(tp_writer *writer) {
-  struct utsname system = {.sysname = ""};
-  const char *shell = getenv("SHELL");
-  bool has_shell = shell && shell[0] && tp_utf8_valid(tp_text_of(shell), NULL);
-  bool has_system = uname(&system) == 0;
-  tp_write_string(writer, "environment");
-  tp_write_map(writer, (has_system ? 2 : 0) + (size_t)has_shell);
-  if (has_system) write_string_pair(writer, "os", system.sysname);
-  if (has_shell) write_string_pair(writer, "shell", shell);
-  if (has_system) write_string_pair(writer, "platform", system.machine);
-}
-
 tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_config *config, tp_writer **ret_writer,
                                  tp_text *ret_value) {
   tp_writer *writer;
@@ -90,7 +77,18 @@ tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_c
   tp_write_map(writer, (size_t)2 + config->environment + tp_value_count(config->extra));
   write_string_pair(writer, "system", config->system ? config->system : "");
   write_string_pair(writer, "model", config->model_name ? config->model_name : "");
-  if (config->environment) write_environment(writer);
+  if (config->environment) {
+    /* What the system does not say, or not in UTF-8, has no key. */
+    struct utsname system = {.sysname = ""};
+    const char *shell = getenv("SHELL");
+    bool has_shell = shell && shell[0] && tp_utf8_valid(tp_text_of(shell), NULL);
+    bool has_system = uname(&system) == 0;
+    tp_write_string(writer, "environment");
+    tp_write_map(writer, (has_system ? 2 : 0) + (size_t)has_shell);
+    if (has_system) write_string_pair(writer, "os", system.sysname);
+    if (has_shell) write_string_pair(writer, "shell", shell);
+    if (has_system) write_string_pair(writer, "platform", system.machine);
+  }
   for (tp_value_walk walk = {0}; config->extra.size > 0 && tp_value_next(config->extra, &walk);) {
     tp_write_text(writer, walk.key);
     tp_write_value(writer, walk.value);

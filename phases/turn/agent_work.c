@@ -38,8 +38,6 @@ typedef struct agent_work {
   void *ctx;
 } agent_work;
 
-static const tp_allocator *allocator_of(const agent_work *w) { return tp__runtime_allocator(w->agent->runtime); }
-
 /* ---- the list ---- */
 
 /* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
@@ -190,7 +188,7 @@ static void built(tp__phase_run *run) {
 /* ---- the end of the work ---- */
 
 static void free_work(agent_work *w) {
-  const tp_allocator *allocator = allocator_of(w);
+  const tp_allocator *allocator = tp__runtime_allocator(w->agent->runtime);
   tp_agent *agent = w->agent;
   if (w->writer) tp_writer_free(w->writer);
   tp__models_untake(&w->models, allocator);

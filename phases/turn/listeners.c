@@ -159,13 +159,6 @@ static bool goes_through(tp__listener *listener, tp_inbox *inbox) {
   return listener->through != NULL;
 }
 
-/* Refused: it stays the host's. */
-static void stays_theirs(tp__listener *listener) {
-  listener->destroy = NULL;
-  tp__destroy_cancel(listener->destroys);
-  listener->destroys = NULL;
-}
-
 tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, tp_inbox *of_session,
                             const tp_listener *theirs, uint64_t *ret_id, tp_fault *fault) {
   const tp_allocator *allocator = tp__runtime_allocator(listeners->runtime);
@@ -190,7 +183,12 @@ tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, t
   uint64_t id = listener->id;
   tp__mutex_unlock(&listeners->mutex);
   tp__listener_set_unref(before);
-  if (status != TP_OK) stays_theirs(listener);
+  if (status != TP_OK) {
+    /* Refused: it stays the host's. */
+    listener->destroy = NULL;
+    tp__destroy_cancel(listener->destroys);
+    listener->destroys = NULL;
+  }
   tp__listener_unref(listener); /* the set has it */
   if (status == TP_ERR_FULL)
     return tp__fail(fault, status, NULL, "there are %d listeners already: remove one", TP__LISTENERS_MAX);

@@ -68,17 +68,6 @@ tp_permission tp__people_permission(const tp_turn *turn, const tp_tool_call *cal
 
 /* ---- the turn's deadline ---- */
 
-/* The time from the first open question to the end of the last one is added to the deadline. Meanwhile the deadline
- * lies after every question's limit, so that the calls beside them go on as well. */
-static void begin_waiting(tp_turn *turn, int64_t now_ns, int64_t until_ns) {
-  if (turn->questions_open++ == 0) {
-    turn->asked_since_ns = now_ns;
-    turn->asked_deadline_ns = turn->core.deadline_ns;
-  }
-  int64_t deadline_ns = turn->asked_deadline_ns + (until_ns - turn->asked_since_ns);
-  if (turn->core.deadline_ns < deadline_ns) turn->core.deadline_ns = deadline_ns;
-}
-
 /* A cancel may have made the deadline earlier. */
 static void end_waiting(tp_turn *turn) {
   if (--turn->questions_open > 0) return;
@@ -271,7 +260,14 @@ tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__que
   q->ctx = ctx;
   hash_of_arguments(spec->call->arguments, q->hash);
   int64_t now_ns = tp__now_ns(), until_ns = tp__deadline_after_ms(now_ns, limit_ms);
-  begin_waiting(turn, now_ns, until_ns);
+  /* The time from the first open question to the end of the last one is added to the deadline. Meanwhile the deadline
+   * lies after every question's limit, so that the calls beside them go on as well. */
+  if (turn->questions_open++ == 0) {
+    turn->asked_since_ns = now_ns;
+    turn->asked_deadline_ns = turn->core.deadline_ns;
+  }
+  int64_t deadline_ns = turn->asked_deadline_ns + (until_ns - turn->asked_since_ns);
+  if (turn->core.deadline_ns < deadline_ns) turn->core.deadline_ns = deadline_ns;
   tp__a64_store_relaxed(&q->base.started_ns, (uint64_t)now_ns); /* no other thread knows it yet */
   report_question(q, "ask", spec->reason);
   *ret_question = q;

@@ -89,20 +89,6 @@ static bool make_fields(tp__entry *e, tp__merge *merge) {
 
 /* ---- the end of an entry ---- */
 
-/* A tool whose calls would come to no inbox: the phase of the session's turn fails, and says so. */
-static void notify_no_inbox(tp__phase_run *run, tp__entry *e, const char *tool) {
-  run->result.outcome = TP_ERR_USAGE;
-  run->result.reason =
-      tp__arena_printf(&e->arena, "the tool %s names TP_INBOX_OF_SESSION: set tp_session_options.inbox", tool);
-}
-
-static tp_status take_tools(tp__phase_run *run, tp__entry *e, const tp_merged *merged) {
-  const char *needs_inbox;
-  TP__TRY(tp__turn_take_tools(run->turn, merged, &needs_inbox));
-  if (needs_inbox && run->turn->session) notify_no_inbox(run, e, needs_inbox);
-  return TP_OK;
-}
-
 /* One tool from two owners: the phase fails, and says which. */
 static tp_status notify_conflict(tp__phase_run *run, tp__entry *e, const tp_fault *fault) {
   run->result.outcome = TP_ERR_TOOL_CONFLICT;
@@ -123,7 +109,16 @@ static tp_status merge_entry(tp__phase_run *run, tp__entry *e) {
   if (status != TP_OK) return status;
   run->result.merged = merged;
   if (run->own_contexts || run->result.outcome != TP_OK) return TP_OK;
-  if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) TP__TRY(take_tools(run, e, merged));
+  if (run->phase == TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION) {
+    const char *needs_inbox;
+    TP__TRY(tp__turn_take_tools(run->turn, merged, &needs_inbox));
+    if (needs_inbox && run->turn->session) {
+      /* A tool whose calls would come to no inbox: the phase of the session's turn fails, and says so. */
+      run->result.outcome = TP_ERR_USAGE;
+      run->result.reason = tp__arena_printf(
+          &e->arena, "the tool %s names TP_INBOX_OF_SESSION: set tp_session_options.inbox", needs_inbox);
+    }
+  }
   return tp__sets_advance(e->turn, merged);
 }
 
@@ -264,13 +259,6 @@ static void go_on(tp__phase_run *run, tp__entry *e) {
   tp__entry_go(e);
 }
 
-static void mark_skipped(const tp__phase_run *run, tp__entry *e) {
-  TP__ASSERT(run->skips && !e->running);
-  e->has_listener = true; /* so that no loop of inline nodes runs it */
-  for (uint32_t i = 0; i < e->plan->node_count; i++)
-    if (run->skips(run, &e->plan->nodes[i])) e->marks[i] |= TP__MARK_SKIPPED;
-}
-
 static void begin_entry(tp__phase_run *run, const tp__plan *plan) {
   TP__ASSERT(!run->entry && run->on_end);
   tp__entry_spec spec = {.plan = plan,
@@ -284,7 +272,12 @@ static void begin_entry(tp__phase_run *run, const tp__plan *plan) {
   tp__entry *entry;
   run->status = tp__entry_new(&run->turn->core, &spec, &entry);
   if (run->status == TP_OK) {
-    if (run->skips) mark_skipped(run, entry);
+    if (run->skips) {
+      TP__ASSERT(run->skips && !entry->running);
+      entry->has_listener = true; /* so that no loop of inline nodes runs it */
+      for (uint32_t i = 0; i < entry->plan->node_count; i++)
+        if (run->skips(run, &entry->plan->nodes[i])) entry->marks[i] |= TP__MARK_SKIPPED;
+    }
     run->entry = entry;
     tp__entry_go(entry);
   } else {
