@@ -161,20 +161,18 @@ typedef struct reach {
   void *ctx;
 } reach;
 
-/* Of a list that a path ends at each item is looked at. */
-static bool value_fits(const reach *r, tp_text value) {
-  if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return scalar_fits(r->condition, r->root, value);
-  bool any = false;
-  for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {
-    any = true;
-    if (scalar_fits(r->condition, r->root, walk.value)) return true;
-  }
-  return !any && scalar_fits(r->condition, r->root, value);
-}
-
 /* @return whether a value that the rest of the path leads to fits. */
 static bool leads(const reach *r, size_t index, tp_text value) {
-  if (index == r->condition->part_count) return value_fits(r, value);
+  if (index == r->condition->part_count) {
+    /* Of a list that a path ends at each item is looked at. */
+    if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return scalar_fits(r->condition, r->root, value);
+    bool any = false;
+    for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {
+      any = true;
+      if (scalar_fits(r->condition, r->root, walk.value)) return true;
+    }
+    return !any && scalar_fits(r->condition, r->root, value);
+  }
   tp_text part = r->condition->parts[index];
   bool is_any = part.size == 1 && part.data[0] == '*', is_list = tp_value_kind_of(value) == TP_VALUE_ARRAY;
   size_t number = 0;

@@ -54,17 +54,6 @@ static bool is_left_out(tp_text value) {
   return value.size == 0 || (tp_value_kind_of(value) == TP_VALUE_TEXT && tp_value_text(value).size == 0);
 }
 
-static void add_aliases(tp__input *in, tp_text payload) {
-  for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
-    const struct alias *alias = &aliases[i];
-    if (alias->phase != tp_call_phase(in->call)) continue;
-    tp_text value = tp_value_get(payload, tp_field_name(alias->field));
-    if (alias->field != TP_FIELD_TEXT && is_left_out(value)) continue;
-    if (alias->is_time) add_time(in, alias->name, tp_value_int(value, 0));
-    else if (tp__input_begin(in, alias->name)) tp_write_value(in->writer, value);
-  }
-}
-
 static void add_said(tp__input *in, const char *key, tp_text text) {
   if (text.size > 0) tp__input_text(in, key, text);
 }
@@ -113,7 +102,14 @@ static void add_context(tp__input *in) {
   tp__input_int(in, "attempt", tp_call_attempt(call));
   if (tp_call_phase(call) == TP_PHASE_TOOL_CREATE && tp__input_begin(in, "ability_ref"))
     tp__input_write(in->hook, call, in->writer, add_ability);
-  add_aliases(in, payload);
+  for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
+    const struct alias *alias = &aliases[i];
+    if (alias->phase != tp_call_phase(in->call)) continue;
+    tp_text value = tp_value_get(payload, tp_field_name(alias->field));
+    if (alias->field != TP_FIELD_TEXT && is_left_out(value)) continue;
+    if (alias->is_time) add_time(in, alias->name, tp_value_int(value, 0));
+    else if (tp__input_begin(in, alias->name)) tp_write_value(in->writer, value);
+  }
   if (!tp__input_begin(in, "payload")) return;
   write_payload(payload, in->writer);
 }

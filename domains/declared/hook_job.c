@@ -66,13 +66,6 @@ static void job_unref(tp__job *job) {
   tp__hooks_unref(hooks);
 }
 
-static void job_ref(tp__job *job) {
-  tp__lock_acquire(&job->mutex);
-  job->references++;
-  TP__CHECK(job_check_locked(job));
-  tp__lock_release(&job->mutex);
-}
-
 static void job_destroy(void *ctx) { job_unref(ctx); }
 
 static void job_cancel(void *ctx) {
@@ -156,7 +149,10 @@ static void start_program(tp__job *job, const tp__bytes *line, int64_t left_ms) 
                                 .errors_max = ERRORS_MAX};
   uint64_t process = 0;
   tp_fault fault = {0};
-  job_ref(job);
+  tp__lock_acquire(&job->mutex);
+  job->references++;
+  TP__CHECK(job_check_locked(job));
+  tp__lock_release(&job->mutex);
   tp_status status = tp_process_start(hook->hooks->loop, &options, program_ended, job, &process, &fault);
   if (status != TP_OK) {
     job->kind->unstarted(job, fault.message, fault.system_error);

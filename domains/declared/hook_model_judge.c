@@ -133,20 +133,6 @@ static tp_text content_text(tp_text content, tp__bytes *scratch) {
 
 /* ---- messages ---- */
 
-static bool list_shown(change *c) {
-  size_t count = tp_value_count(c->asked->messages), at = 0;
-  c->all = calloc(count + 1, sizeof *c->all);
-  c->before = calloc(count + 1, sizeof *c->before);
-  if (!c->all || !c->before) return false;
-  for (tp_value_walk walk = {0}; tp_value_next(c->asked->messages, &walk); at++) {
-    c->all[at] = walk.value;
-    if (tp__hook_model_shows(walk.value)) c->before[c->before_count++].index = at;
-    else if (c->before_count > 0) c->before[c->before_count - 1].hidden++;
-    else c->hidden_first++;
-  }
-  return true;
-}
-
 static bool same_role(const change *c, const shown *before, tp_text said) {
   return tp__is_word(tp_value_text(tp_value_get(said, "role")), tp__hook_model_role(c->all[before->index]));
 }
@@ -192,16 +178,6 @@ static void write_text_changed(tp_text map, tp_text text, tp_writer *writer) {
   }
 }
 
-static void write_new(tp_text said, tp_text text, tp_writer *writer) {
-  tp_text role = tp_value_text(tp_value_get(said, "role"));
-  tp_write_map(writer, 2);
-  tp_write_string(writer, "role");
-  if (tp__is_word(role, "model")) tp_write_string(writer, "assistant");
-  else tp_write_text(writer, role);
-  tp_write_string(writer, "text");
-  tp_write_text(writer, text);
-}
-
 static void write_hidden(const change *c, size_t index, size_t count, tp_writer *writer) {
   for (size_t i = 0; i < count; i++) tp_write_value(writer, c->all[index + i]);
 }
@@ -218,8 +194,16 @@ static void write_messages(change *c, tp_writer *writer) {
   for (tp_value_walk walk = {0}; tp_value_next(c->said, &walk); at++) {
     const shown *before = origin_of(c, at, walk.value);
     tp_text text = content_text(tp_value_get(walk.value, "content"), &c->scratch);
-    if (!before) write_new(walk.value, text, writer);
-    else write_text_changed(c->all[before->index], text, writer);
+    if (!before) {
+      tp_text said = walk.value;
+      tp_text role = tp_value_text(tp_value_get(said, "role"));
+      tp_write_map(writer, 2);
+      tp_write_string(writer, "role");
+      if (tp__is_word(role, "model")) tp_write_string(writer, "assistant");
+      else tp_write_text(writer, role);
+      tp_write_string(writer, "text");
+      tp_write_text(writer, text);
+    } else write_text_changed(c->all[before->index], text, writer);
     if (before) write_hidden(c, before->index + 1, before->hidden, writer);
   }
 }
@@ -228,7 +212,16 @@ static bool find_messages(change *c, tp_text messages) {
   if (!tp__judge_is_said(messages)) return true;
   c->said = messages;
   c->said_count = tp_value_count(messages);
-  if (!list_shown(c)) return false;
+  size_t count = tp_value_count(c->asked->messages), at = 0;
+  c->all = calloc(count + 1, sizeof *c->all);
+  c->before = calloc(count + 1, sizeof *c->before);
+  if (!c->all || !c->before) return false;
+  for (tp_value_walk walk = {0}; tp_value_next(c->asked->messages, &walk); at++) {
+    c->all[at] = walk.value;
+    if (tp__hook_model_shows(walk.value)) c->before[c->before_count++].index = at;
+    else if (c->before_count > 0) c->before[c->before_count - 1].hidden++;
+    else c->hidden_first++;
+  }
   compare_ends(c);
   c->messages = c->before_count != c->said_count || c->same_first + c->same_last != c->said_count;
   return true;
@@ -315,12 +308,6 @@ static size_t allowed_count(const change *c) {
   return count;
 }
 
-static void write_allowed_tools(const change *c, tp_writer *writer) {
-  tp_write_array(writer, allowed_count(c));
-  for (tp_value_walk walk = {0}; tp_value_next(c->asked->tools, &walk);)
-    if (is_allowed(c, walk.value)) tp_write_value(writer, walk.value);
-}
-
 /* A call of a tool that is not shown cannot be demanded. */
 static void find_tools(change *c, tp_text config) {
   tp_text mode = tp_value_text(of_tools(config, "mode"));
@@ -378,7 +365,11 @@ static bool write_changes(change *c, tp__judge *judge, tp_text response, tp_text
   if (c->parameters) tp_write_string(writer, "parameters");
   if (c->parameters) write_parameters(c, writer);
   if (c->tools) tp_write_string(writer, "tools");
-  if (c->tools) write_allowed_tools(c, writer);
+  if (c->tools) {
+    tp_write_array(writer, allowed_count(c));
+    for (tp_value_walk walk = {0}; tp_value_next(c->asked->tools, &walk);)
+      if (is_allowed(c, walk.value)) tp_write_value(writer, walk.value);
+  }
   if (response.size > 0) tp_write_string(writer, "response");
   if (response.size > 0) write_response(response, text, writer);
   if (c->scratch.failed || tp_writer_finish(writer, &all) != TP_OK) return false;

@@ -91,15 +91,11 @@ static tp_text subject(const tp__hook *hook, const tp_match_view *view) {
   return tp__protocol_tool(hook, tp_match_text(view, TP_FIELD_TOOL));
 }
 
-static bool is_event_of_turn(const tp__protocol_event *event, const tp_match_view *view) {
-  bool is_nested = tp_match_parent_turn(view).size > 0;
-  return event->of == TP__EVENT_OF_ANY || is_nested == (event->of == TP__EVENT_OF_SUBAGENT);
-}
-
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
   assert(hook->protocol && hook->protocol_event);
   const tp__protocol_event *event = hook->protocol_event;
-  if (!is_event_of_turn(event, view)) return false;
+  bool is_nested = tp_match_parent_turn(view).size > 0;
+  if (!(event->of == TP__EVENT_OF_ANY || is_nested == (event->of == TP__EVENT_OF_SUBAGENT))) return false;
   bool succeeded = hook->phase == TP_PHASE_TOOL_RESULT ? tp_match_int(view, TP_FIELD_IS_ERROR) == 0
                                                        : tp__is_word(tp_match_text(view, TP_FIELD_STATUS), "success");
   if (event->id == TP__EVENT_POST_TOOL && hook->protocol == TP__PROTOCOL_CLAUDE_CODE && !succeeded) return false;
@@ -109,23 +105,20 @@ bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
 
 /* ---- standard input ---- */
 
-/* The paths of tools for files are absolute there. */
-static void write_path(const tp__hook *hook, tp_text path, tp_writer *writer) {
-  const char *home = getenv("HOME");
-  char text[4096];
-  int size = 0;
-  if (path.size > 1 && path.data[0] == '~' && path.data[1] == '/' && home)
-    size = snprintf(text, sizeof text, "%s%.*s", home, (int)path.size - 1, path.data + 1);
-  else if (path.size > 0 && path.size < sizeof text && path.data[0] != '/')
-    size = snprintf(text, sizeof text, "%s/%.*s", hook->hooks->root, (int)path.size, path.data);
-  if (size > 0 && (size_t)size < sizeof text) tp_write_string(writer, text);
-  else tp_write_text(writer, path);
-}
-
 void tp__protocol_write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer) {
-  if (tp__is_word(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT)
-    write_path(hook, tp_value_text(value), writer);
-  else tp_write_value(writer, value);
+  if (tp__is_word(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT) {
+    /* The paths of tools for files are absolute there. */
+    tp_text path = tp_value_text(value);
+    const char *home = getenv("HOME");
+    char text[4096];
+    int size = 0;
+    if (path.size > 1 && path.data[0] == '~' && path.data[1] == '/' && home)
+      size = snprintf(text, sizeof text, "%s%.*s", home, (int)path.size - 1, path.data + 1);
+    else if (path.size > 0 && path.size < sizeof text && path.data[0] != '/')
+      size = snprintf(text, sizeof text, "%s/%.*s", hook->hooks->root, (int)path.size, path.data);
+    if (size > 0 && (size_t)size < sizeof text) tp_write_string(writer, text);
+    else tp_write_text(writer, path);
+  } else tp_write_value(writer, value);
 }
 
 /* An object is what every script expects. */

@@ -73,15 +73,6 @@ static void write_batch(const tp__hook *hook, const tp_call *call, tp_writer *wr
   }
 }
 
-static void add_timestamp(tp__input *in) {
-  char text[32];
-  struct tm parts;
-  time_t now = (time_t)(tp__wall_ms() / 1000);
-  gmtime_r(&now, &parts);
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  tp__input_string(in, "timestamp", text);
-}
-
 static void add_common(tp__input *in) {
   const tp__hook *hook = in->hook;
   const tp_call *call = in->call;
@@ -91,7 +82,12 @@ static void add_common(tp__input *in) {
   tp__input_string(in, "transcript_path", in->transcript);
   tp__input_string(in, "cwd", hook->hooks->root);
   if (hook->protocol == TP__PROTOCOL_GEMINI) {
-    add_timestamp(in);
+    char text[32];
+    struct tm parts;
+    time_t now = (time_t)(tp__wall_ms() / 1000);
+    gmtime_r(&now, &parts);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    tp__input_string(in, "timestamp", text);
   } else {
     if (event->id != TP__EVENT_SESSION_START) tp__input_text(in, "prompt_id", tp_call_id(call, TP_ID_TURN));
     if (event->is & TP__EVENT_HAS_MODE) {

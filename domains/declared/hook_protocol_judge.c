@@ -211,15 +211,6 @@ static void block(tp__judge *judge, tp_text reason) {
   log_text(judge, "blocked", reason);
 }
 
-static void apply_permission(tp__judge *judge, const struct said *said) {
-  tp_text reason = said->permission_reason;
-  if (tp__is_word(said->permission, "deny")) object_to(judge, TP_VERDICT_DENY, reason);
-  else if (tp__is_word(said->permission, "ask")) object_to(judge, TP_VERDICT_ASK, reason);
-  else if (tp__is_word(said->permission, "defer"))
-    object_with(judge, TP_VERDICT_DENY, "the hook defers the call, which has no place here");
-  else if (tp__is_word(said->permission, "allow")) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
-}
-
 static void apply_decision(tp__judge *judge, const struct said *said) {
   if (answers_question(judge)) {
     if (said->decision.size > 0) block(judge, said->reason);
@@ -291,17 +282,15 @@ static void replace_result(tp__judge *judge, tp_text output) {
   tp__judge_replace(judge, TP_FIELD_RESULT, TP_FIELD_KIND_TEXT, text);
 }
 
-/* Without verdicts, what the hook wanted to be another goes on as it is. */
-static void apply_to_model(tp__judge *judge, const struct said *said) {
-  const char *what = tp__hook_model_apply(judge, &said->model);
-  if (what && has_verdict(judge)) object_with(judge, TP_VERDICT_DENY, what);
-  else if (what)
-    warn_of_answer(judge, "field_dropped", "what the hook puts in its place is not taken: nothing waits for it");
-}
-
 /* A call whose arguments the hook wanted to be others must not run with the old ones. */
 static void apply_rewrite(tp__judge *judge, const struct said *said) {
-  if (is_of_model(judge)) apply_to_model(judge, said);
+  if (is_of_model(judge)) {
+    /* Without verdicts, what the hook wanted to be another goes on as it is. */
+    const char *what = tp__hook_model_apply(judge, &said->model);
+    if (what && has_verdict(judge)) object_with(judge, TP_VERDICT_DENY, what);
+    else if (what)
+      warn_of_answer(judge, "field_dropped", "what the hook puts in its place is not taken: nothing waits for it");
+  }
   bool decides = is_before_call(judge) || answers_question(judge);
   bool rewrites_input = judge->hook->rewrites && decides;
   if (said->output.size > 0 && judge->judged->replacement_count == 0) replace_result(judge, said->output);
@@ -364,17 +353,22 @@ static void apply_to_end(tp__judge *judge, const struct said *said) {
   if (said->context.size > 0) block(judge, said->context);
 }
 
-static void apply_to_action(tp__judge *judge, const struct said *said) {
-  apply_stop(judge, said);
-  bool decides = is_before_call(judge) || answers_question(judge);
-  if (has_verdict(judge) && decides) apply_permission(judge, said);
-  apply_decision(judge, said);
-  remind_model(judge, said->context, "additionalContext");
-}
-
 static void apply(tp__judge *judge, const struct said *said) {
   if (tp__protocol_is_stop(judge->hook->protocol_event->id)) apply_to_end(judge, said);
-  else apply_to_action(judge, said);
+  else {
+    apply_stop(judge, said);
+    bool decides = is_before_call(judge) || answers_question(judge);
+    if (has_verdict(judge) && decides) {
+      tp_text reason = said->permission_reason;
+      if (tp__is_word(said->permission, "deny")) object_to(judge, TP_VERDICT_DENY, reason);
+      else if (tp__is_word(said->permission, "ask")) object_to(judge, TP_VERDICT_ASK, reason);
+      else if (tp__is_word(said->permission, "defer"))
+        object_with(judge, TP_VERDICT_DENY, "the hook defers the call, which has no place here");
+      else if (tp__is_word(said->permission, "allow")) object_to(judge, TP_VERDICT_ALLOW, (tp_text){0});
+    }
+    apply_decision(judge, said);
+    remind_model(judge, said->context, "additionalContext");
+  }
   apply_rewrite(judge, said);
   log_text(judge, "system_message", said->message);
   note_the_rest(judge, said);
@@ -413,16 +407,6 @@ static bool is_answer_cut(const tp__judge *judge, tp_text output, bool is_contex
   return tp__judge_hides_answer(output);
 }
 
-static void judge_text(tp__judge *judge, const tp_process_result *result, bool blocks, tp_text output) {
-  bool is_context = (judge->hook->protocol_event->is & TP__EVENT_TEXT_IS_CONTEXT) != 0;
-  bool decides = judge->hook->row->stop || !is_context;
-  if (blocks) block(judge, tp__judge_trimmed(result->errors));
-  else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
-  else if (decides && is_answer_cut(judge, output, is_context)) tp__judge_fail_hidden(judge, output);
-  else if (is_context) remind_model(judge, output, "output");
-  else log_text(judge, "output", output);
-}
-
 /* Exactly one object. */
 static bool decode_answer_object(tp__judge *judge, tp_text output, tp_text *ret_object) {
   if (output.size == 0 || output.data[0] != '{') return false;
@@ -451,7 +435,15 @@ bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
   tp_text output = tp__judge_trimmed(result->output), object;
   judge->judged->outcome.code = exited ? (uint32_t)result->exit_code : 0;
   if (decode_answer_object(judge, output, &object)) judge_object(judge, result, blocks, object);
-  else judge_text(judge, result, blocks, output);
+  else {
+    bool is_context = (judge->hook->protocol_event->is & TP__EVENT_TEXT_IS_CONTEXT) != 0;
+    bool decides = judge->hook->row->stop || !is_context;
+    if (blocks) block(judge, tp__judge_trimmed(result->errors));
+    else if (result->end != TP_PROCESS_EXITED || result->exit_code != 0) fail_exit(judge, result);
+    else if (decides && is_answer_cut(judge, output, is_context)) tp__judge_fail_hidden(judge, output);
+    else if (is_context) remind_model(judge, output, "output");
+    else log_text(judge, "output", output);
+  }
   if (!tp__judge_has_failed(judge)) set_verdict_answer(judge);
   return true;
 }

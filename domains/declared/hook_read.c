@@ -171,19 +171,6 @@ static tp_status read_failure(tp__hook_reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
-static tp_status read_verdict(tp__hook_reader *reader, tp__hook *hook) {
-  const char *verdict = NULL;
-  TP__TRY(tp__reader_get_text(reader, 0, "verdict", &verdict));
-  if (!verdict) return TP_OK;
-  uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
-  if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
-  if (strcmp(verdict, "json") != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict is json, or left out");
-  if (!hook->row->stop || !hook->is_blocking || !hook->started)
-    return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking program in a phase with verdicts");
-  hook->wants_json = true;
-  return TP_OK;
-}
-
 static bool id_is_legal(const char *id) {
   if (!id[0] || strlen(id) > TP_ID_BYTES_MAX) return false;
   for (; *id; id++) {
@@ -213,14 +200,6 @@ static tp_status read_id(tp__hook_reader *reader, tp__hook *hook, const char *ke
   return TP_OK;
 }
 
-static tp_status read_sequential(tp__hook_reader *reader, tp__hook *hook) {
-  bool sequential = false;
-  TP__TRY(tp__reader_get_bool(reader, 0, "sequential", &sequential));
-  if (tp__yaml_get(&reader->yaml, 0, "sequential") != 0)
-    hook->sequential = sequential ? TP_SEQUENTIAL_ON : TP_SEQUENTIAL_OFF;
-  return TP_OK;
-}
-
 static tp_status read_hook(tp__hook_reader *reader, tp__hook *hook) {
   TP__TRY(tp__reader_expect_map(reader, 0, "a hook", TP__MAP_HOOK));
   TP__TRY(read_id(reader, hook, "id", "a hook needs an id"));
@@ -238,12 +217,24 @@ static tp_status read_hook(tp__hook_reader *reader, tp__hook *hook) {
   if (hook->rewrites && !hook->is_blocking)
     return REFUSE(reader, TP_ERR_MALFORMED, tp__yaml_get(&reader->yaml, 0, "rewrite"),
                   "rewrite: true needs blocking: true, since otherwise nothing waits for it");
-  TP__TRY(read_sequential(reader, hook));
+  bool sequential = false;
+  TP__TRY(tp__reader_get_bool(reader, 0, "sequential", &sequential));
+  if (tp__yaml_get(&reader->yaml, 0, "sequential") != 0)
+    hook->sequential = sequential ? TP_SEQUENTIAL_ON : TP_SEQUENTIAL_OFF;
   TP__TRY(tp__hook_read_match(reader, hook));
   TP__TRY(tp__hook_read_variables(reader, hook));
   TP__TRY(tp__hook_read_handler(reader, hook));
   TP__TRY(read_failure(reader, hook));
-  return read_verdict(reader, hook);
+  const char *verdict = NULL;
+  TP__TRY(tp__reader_get_text(reader, 0, "verdict", &verdict));
+  if (!verdict) return TP_OK;
+  uint32_t index = tp__yaml_get(&reader->yaml, 0, "verdict");
+  if (hook->protocol) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict belongs to our own protocol");
+  if (strcmp(verdict, "json") != 0) return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict is json, or left out");
+  if (!hook->row->stop || !hook->is_blocking || !hook->started)
+    return REFUSE(reader, TP_ERR_MALFORMED, index, "verdict: json needs a blocking program in a phase with verdicts");
+  hook->wants_json = true;
+  return TP_OK;
 }
 
 /* ---- tools ---- */

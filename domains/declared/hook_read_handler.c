@@ -241,14 +241,6 @@ tp_status tp__hook_read_command(tp__hook_reader *reader, tp__hook *hook, uint32_
   return hook->arguments[0] ? TP_OK : tp__reader_no_memory(reader);
 }
 
-static tp_status read_path(tp__hook_reader *reader, tp__hook *hook, uint32_t map) {
-  const char *path = NULL;
-  TP__TRY(tp__reader_get_text(reader, map, "path", &path));
-  if (!path || !path[0]) return REFUSE(reader, TP_ERR_MALFORMED, map, "this kind needs path: the file that is written");
-  hook->path = path_in_root(reader->hooks, path);
-  return hook->path ? TP_OK : tp__reader_no_memory(reader);
-}
-
 static tp_status read_question(tp__hook_reader *reader, tp__hook *hook, uint32_t map) {
   uint32_t kind = tp__yaml_get(&reader->yaml, map, "kind");
   bool asks = hook->kind == TP__HOOK_APPROVE;
@@ -512,7 +504,14 @@ static tp_status read_handler(tp__hook_reader *reader, tp__hook *hook) {
   if (tp__hook_is_native(hook)) return read_question(reader, hook, map);
   if (hook->kind == TP__HOOK_PROMPT) return read_prompt(reader, hook, map, has_limit);
   if (hook->kind == TP__HOOK_WEBHOOK) return read_webhook(reader, hook, map);
-  if (!strstr(row->keys, "command")) return read_path(reader, hook, map);
+  if (!strstr(row->keys, "command")) {
+    const char *path = NULL;
+    TP__TRY(tp__reader_get_text(reader, map, "path", &path));
+    if (!path || !path[0])
+      return REFUSE(reader, TP_ERR_MALFORMED, map, "this kind needs path: the file that is written");
+    hook->path = path_in_root(reader->hooks, path);
+    return hook->path ? TP_OK : tp__reader_no_memory(reader);
+  }
   TP__TRY(tp__hook_read_command(reader, hook, map));
   return tp__hook_read_sandbox(reader, hook, map);
 }

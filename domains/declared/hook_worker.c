@@ -248,18 +248,6 @@ static void program_wrote(void *ctx, tp_text piece) {
 
 /* ---- the program ---- */
 
-static void say_end(const tp__worker *worker, const tp_process_result *result, char *text, size_t size) {
-  char how[96];
-  if (worker->broken) snprintf(how, sizeof how, "wrote %s", worker->broken);
-  else if (result->end == TP_PROCESS_EXITED) snprintf(how, sizeof how, "exited with code %d", result->exit_code);
-  else if (result->end == TP_PROCESS_KILLED) snprintf(how, sizeof how, "was killed by signal %d", result->signal);
-  else snprintf(how, sizeof how, "was ended (%s)", tp_process_end_name(result->end));
-  char errors[516] = "", shown[516];
-  tp_utf8_replace(result->errors, errors, sizeof errors - 1);
-  tp__hook_errors_show(worker->hook, tp_text_of(errors), shown, sizeof shown);
-  snprintf(text, size, "the worker %s before it answered%s", how, shown);
-}
-
 static int64_t pause_ms(uint32_t failures) {
   assert(failures < UINT32_MAX);
   if (failures == 0) return 0;
@@ -272,7 +260,16 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp_hooks *hooks = worker->hook->hooks;
   char reason[1024];
   tp__hooks_note_loop(hooks);
-  say_end(worker, result, reason, sizeof reason);
+  size_t size = sizeof reason;
+  char how[96];
+  if (worker->broken) snprintf(how, sizeof how, "wrote %s", worker->broken);
+  else if (result->end == TP_PROCESS_EXITED) snprintf(how, sizeof how, "exited with code %d", result->exit_code);
+  else if (result->end == TP_PROCESS_KILLED) snprintf(how, sizeof how, "was killed by signal %d", result->signal);
+  else snprintf(how, sizeof how, "was ended (%s)", tp_process_end_name(result->end));
+  char errors[516] = "", shown[516];
+  tp_utf8_replace(result->errors, errors, sizeof errors - 1);
+  tp__hook_errors_show(worker->hook, tp_text_of(errors), shown, sizeof shown);
+  snprintf(reason, size, "the worker %s before it answered%s", how, shown);
   worker->frame.size = 0;
   worker->frame.failed = false;
   worker->broken = NULL;

@@ -167,13 +167,6 @@ static bool wait_for_quiet(const tp_hooks_watch *watch) {
   return goes_on;
 }
 
-static void reload_and_notify(tp_hooks_watch *watch) {
-  tp_fault fault = {0};
-  bool did = true;
-  tp_status status = reload(watch, true, false, &did, &fault);
-  if (did && watch->options.on_reload) watch->options.on_reload(watch->options.ctx, status, &fault);
-}
-
 static void *watch_run(void *arg) {
   tp_hooks_watch *watch = arg;
   bool is_there = true, goes_on = true;
@@ -182,7 +175,12 @@ static void *watch_run(void *arg) {
     goes_on = wait_for(watch, is_there ? -1 : AWAY_MS, &changed);
     if (goes_on && changed) goes_on = wait_for_quiet(watch);
     is_there = watch_folders(watch);
-    if (goes_on && (changed || is_there != was_there)) reload_and_notify(watch);
+    if (goes_on && (changed || is_there != was_there)) {
+      tp_fault fault = {0};
+      bool did = true;
+      tp_status status = reload(watch, true, false, &did, &fault);
+      if (did && watch->options.on_reload) watch->options.on_reload(watch->options.ctx, status, &fault);
+    }
   }
   return NULL;
 }

@@ -94,28 +94,6 @@ static uint64_t handled_by(long version) {
   return access;
 }
 
-static void allow_devices(int ruleset, uint64_t handled) {
-  static const char *const sources[] = {"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
-  allow(ruleset, "/dev/null", handled & ~IOCTL_DEV);
-  for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
-    if (access(sources[i], F_OK) == 0) allow(ruleset, sources[i], LANDLOCK_ACCESS_FS_READ_FILE);
-}
-
-/* Not /dev: a terminal that is read there takes what its user types. */
-static void allow_all_but_devices(int ruleset) {
-  char path[1 + NAME_MAX + 1] = "/";
-  DIR *root = opendir("/");
-  if (!root) exit_with_error("cannot list", "/");
-  allow(ruleset, "/", LANDLOCK_ACCESS_FS_READ_DIR);
-  for (struct dirent *entry = readdir(root); entry; entry = readdir(root)) {
-    if (strcmp(entry->d_name, "dev") == 0 || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-      continue;
-    snprintf(path + 1, sizeof path - 1, "%s", entry->d_name);
-    if (access(path, F_OK) == 0) allow(ruleset, path, READS);
-  }
-  closedir(root);
-}
-
 static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
   assert(reads->count <= PATHS_MAX && writes->count <= PATHS_MAX);
   long version = landlock_version();
@@ -124,10 +102,27 @@ static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
   if (scopes) attributes.scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS;
   int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
   if (ruleset < 0) exit_with_error("no set of rules", NULL);
-  if (reads->count == 0) allow_all_but_devices(ruleset);
+  if (reads->count == 0) {
+    /* Not /dev: a terminal that is read there takes what its user types. */
+    char path[1 + NAME_MAX + 1] = "/";
+    DIR *root = opendir("/");
+    if (!root) exit_with_error("cannot list", "/");
+    allow(ruleset, "/", LANDLOCK_ACCESS_FS_READ_DIR);
+    for (struct dirent *entry = readdir(root); entry; entry = readdir(root)) {
+      if (strcmp(entry->d_name, "dev") == 0 || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        continue;
+      snprintf(path + 1, sizeof path - 1, "%s", entry->d_name);
+      if (access(path, F_OK) == 0) allow(ruleset, path, READS);
+    }
+    closedir(root);
+  }
   for (size_t i = 0; i < reads->count; i++) allow(ruleset, reads->items[i], READS);
   for (size_t i = 0; i < writes->count; i++) allow(ruleset, writes->items[i], attributes.paths);
-  allow_devices(ruleset, attributes.paths);
+  uint64_t handled = attributes.paths;
+  static const char *const sources[] = {"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"};
+  allow(ruleset, "/dev/null", handled & ~IOCTL_DEV);
+  for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++)
+    if (access(sources[i], F_OK) == 0) allow(ruleset, sources[i], LANDLOCK_ACCESS_FS_READ_FILE);
   if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) exit_with_error("Landlock was refused", NULL);
   close(ruleset);
 }

@@ -144,34 +144,30 @@ static bool has_program(const struct scan *s, size_t first, bool has_lines) {
 
 /* ---- words ---- */
 
-/* The mark of a document, from its << to the end of the word. */
-static void end_mark(struct scan *s) {
-  assert(s->in_word == false && s->mark_at <= s->line.size);
-  size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
-  tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
-  s->mark_at = 0;
-  s->skips_word = true;
-  if (s->mark_count < DOCUMENTS_MAX) s->marks[s->mark_count++] = mark;
-  else s->found = true;
-}
-
-/* A shell among the words before it reads it. */
-static void end_here_string(struct scan *s) {
-  size_t begin = s->begins[s->word_count];
-  bool has_shell = s->word_count == 0;
-  s->is_line = false;
-  for (size_t i = 0; i < s->word_count; i++) {
-    tp_text word = {s->bytes + s->begins[i], s->begins[i + 1] - s->begins[i] - 1};
-    has_shell = has_shell || tp__shell_is_shell(without_folders(word));
-  }
-  if (has_shell) s->found = s->found || scan_inner(s, (tp_text){s->bytes + begin, s->size - begin});
-}
-
 static void end_word(struct scan *s) {
   if (!s->in_word) return;
   s->in_word = false;
-  if (s->mark_at > 0) end_mark(s);
-  if (s->is_line) end_here_string(s);
+  if (s->mark_at > 0) {
+    /* The mark of a document, from its << to the end of the word. */
+    assert(s->in_word == false && s->mark_at <= s->line.size);
+    size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
+    tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
+    s->mark_at = 0;
+    s->skips_word = true;
+    if (s->mark_count < DOCUMENTS_MAX) s->marks[s->mark_count++] = mark;
+    else s->found = true;
+  }
+  if (s->is_line) {
+    /* A shell among the words before it reads it. */
+    size_t begin = s->begins[s->word_count];
+    bool has_shell = s->word_count == 0;
+    s->is_line = false;
+    for (size_t i = 0; i < s->word_count; i++) {
+      tp_text word = {s->bytes + s->begins[i], s->begins[i + 1] - s->begins[i] - 1};
+      has_shell = has_shell || tp__shell_is_shell(without_folders(word));
+    }
+    if (has_shell) s->found = s->found || scan_inner(s, (tp_text){s->bytes + begin, s->size - begin});
+  }
   if (s->skips_word) {
     s->size = s->begins[s->word_count];
     s->skips_word = false;
@@ -179,13 +175,6 @@ static void end_word(struct scan *s) {
     s->bytes[s->size++] = ' ';
     s->word_count++;
   }
-}
-
-static void report(struct scan *s) {
-  tp_text words[WORDS_MAX];
-  tp__shell_command command = {.words = words, .count = s->word_count, .inputs = s->inputs, .outputs = s->outputs};
-  for (size_t i = 0; i < s->word_count; i++) words[i] = word_at(s, i);
-  if (s->word_count > 0) s->each(s->ctx, &command);
 }
 
 static void end_command(struct scan *s) {
@@ -198,8 +187,12 @@ static void end_command(struct scan *s) {
     s->cases += tp__is_word(word_at(s, first), "case");
     s->cases -= s->cases > 0 && tp__is_word(word_at(s, first), "esac");
   }
-  if (s->each) report(s);
-  else s->found = s->found || command_matches(s, first);
+  if (s->each) {
+    tp_text words[WORDS_MAX];
+    tp__shell_command command = {.words = words, .count = s->word_count, .inputs = s->inputs, .outputs = s->outputs};
+    for (size_t i = 0; i < s->word_count; i++) words[i] = word_at(s, i);
+    if (s->word_count > 0) s->each(s->ctx, &command);
+  } else s->found = s->found || command_matches(s, first);
   s->size = s->word_count = 0;
   s->inputs = s->outputs = s->braces = 0;
   s->skips_word = s->is_line = false;
@@ -224,11 +217,6 @@ static char peek(const struct scan *s, size_t ahead) {
 }
 
 /* ---- quotes ---- */
-
-static void take_single_quotes(struct scan *s) {
-  begin_word(s);
-  for (s->at++; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) add_word_byte(s, s->line.data[s->at]);
-}
 
 static unsigned digit_of(char c) {
   if (c >= '0' && c <= '9') return (unsigned)(c - '0');
@@ -280,19 +268,6 @@ static void take_substitution(struct scan *s) {
   s->at = inner.at;
 }
 
-/* An escape in them is one of the line in them. */
-static void take_backquotes(struct scan *s) {
-  size_t size = 0;
-  char *line = malloc(s->line.size + 1);
-  add_unknown(s);
-  for (s->at++; line && s->at < s->line.size && s->line.data[s->at] != '`'; s->at++) {
-    if (s->line.data[s->at] == '\\' && peek(s, 1) && strchr(s->is_quoted ? "$`\\\"" : "$`\\", peek(s, 1))) s->at++;
-    line[size++] = s->line.data[s->at];
-  }
-  s->found = s->found || !line || scan_inner(s, (tp_text){line, size});
-  free(line);
-}
-
 /* Whether a line of a document is its mark, whose quotes are no part of it. */
 static bool is_mark(tp_text line, tp_text mark) {
   bool strips_tabs = mark.size > 0 && mark.data[0] == '-';
@@ -328,22 +303,7 @@ static void take_document(struct scan *s, tp_text mark) {
   s->at = next; /* the newline after the mark */
 }
 
-static void end_line(struct scan *s) {
-  end_command(s);
-  for (size_t i = 0; i < s->mark_count; i++) take_document(s, s->marks[i]);
-  s->mark_count = 0;
-}
-
 /* ---- bytes ---- */
-
-/* Where the targets are wanted: the next word is one. */
-static void mark_target(struct scan *s, char c) {
-  uint64_t bit = s->word_count < WORDS_MAX ? (uint64_t)1 << s->word_count : 0;
-  bool is_text = c == '<' && peek(s, 1) != '\0' && strchr("<&", peek(s, 1));
-  if (c == '<' && peek(s, 1) != '>') s->inputs |= is_text ? 0 : bit;
-  else s->outputs |= bit;
-  s->skips_word = is_text;
-}
 
 /* 2> and {name}>: what stands in front is no word. */
 static void drop_descriptor(struct scan *s) {
@@ -367,24 +327,33 @@ static void take_redirection(struct scan *s, char c) {
   if (s->word_count < WORDS_MAX) drop_descriptor(s);
   end_word(s);
   s->skips_word = true;
-  if (s->each) mark_target(s, c);
+  if (s->each) {
+    /* Where the targets are wanted: the next word is one. */
+    uint64_t bit = s->word_count < WORDS_MAX ? (uint64_t)1 << s->word_count : 0;
+    bool is_text = c == '<' && peek(s, 1) != '\0' && strchr("<&", peek(s, 1));
+    if (c == '<' && peek(s, 1) != '>') s->inputs |= is_text ? 0 : bit;
+    else s->outputs |= bit;
+    s->skips_word = is_text;
+  }
   while (peek(s, 1) && strchr("<>&|", peek(s, 1))) s->at++;
   s->is_line = is_here_string;
   if (is_double && !is_here_string) s->mark_at = s->at + 1;
 }
 
-static void take_paren(struct scan *s, char c) {
-  end_command(s);
-  if (c == '(') s->parens++;
-  else if (s->parens > 0) s->parens--;
-  else s->is_at_end = s->is_inside && s->cases == 0;
-}
-
 static void take_plain(struct scan *s, char c) {
-  if (c == '\'') take_single_quotes(s);
-  else if (c == '\n') end_line(s);
-  else if (c == '(' || c == ')') take_paren(s, c);
-  else if (c == ';' || c == '|' || (c == '&' && peek(s, 1) != '>')) end_command(s);
+  if (c == '\'') {
+    begin_word(s);
+    for (s->at++; s->at < s->line.size && s->line.data[s->at] != '\''; s->at++) add_word_byte(s, s->line.data[s->at]);
+  } else if (c == '\n') {
+    end_command(s);
+    for (size_t i = 0; i < s->mark_count; i++) take_document(s, s->marks[i]);
+    s->mark_count = 0;
+  } else if (c == '(' || c == ')') {
+    end_command(s);
+    if (c == '(') s->parens++;
+    else if (s->parens > 0) s->parens--;
+    else s->is_at_end = s->is_inside && s->cases == 0;
+  } else if (c == ';' || c == '|' || (c == '&' && peek(s, 1) != '>')) end_command(s);
   else if (c == ' ' || c == '\t' || c == '\r') end_word(s);
   else if (c == '<' || c == '>') take_redirection(s, c);
   else if (c == '#' && !s->in_word)
@@ -404,7 +373,16 @@ static void take_shell_byte(struct scan *s) {
     s->is_quoted = !s->is_quoted;
     begin_word(s);
   } else if (c == '`') {
-    take_backquotes(s);
+    /* An escape in them is one of the line in them. */
+    size_t size = 0;
+    char *line = malloc(s->line.size + 1);
+    add_unknown(s);
+    for (s->at++; line && s->at < s->line.size && s->line.data[s->at] != '`'; s->at++) {
+      if (s->line.data[s->at] == '\\' && peek(s, 1) && strchr(s->is_quoted ? "$`\\\"" : "$`\\", peek(s, 1))) s->at++;
+      line[size++] = s->line.data[s->at];
+    }
+    s->found = s->found || !line || scan_inner(s, (tp_text){line, size});
+    free(line);
   } else if (c == '$' && peek(s, 1) == '(') {
     s->at++;
     take_substitution(s);

@@ -22,13 +22,6 @@ static bool is_answer(tp_text value) {
   return true;
 }
 
-/* Most programs print no JSON: they are not made to wait for a reader of it. */
-static bool may_be_answer(tp_text output) {
-  size_t at = 0;
-  while (at < output.size && strchr(" \t\r\n", output.data[at]) && output.data[at]) at++;
-  return at < output.size && output.data[at] == '{';
-}
-
 /* Bytes that are not UTF-8 are replaced, as in an answer that is text.
  * @param ret_replaced  how many there were.   @return the value, in the writer; empty: no answer with parts. */
 static tp_text decode_tool_output(tp__tool_answer *a, tp_text output, size_t *ret_replaced) {
@@ -216,7 +209,10 @@ bool tp__tool_answer_read(tp__tool_answer *ret_answer, tp_text output, tp_text f
   tp__tool_answer *a = ret_answer;
   size_t replaced;
   *a = (tp__tool_answer){.count = 0};
-  if (!may_be_answer(output)) return false;
+  /* Most programs print no JSON: they are not made to wait for a reader of it. */
+  size_t at = 0;
+  while (at < output.size && strchr(" \t\r\n", output.data[at]) && output.data[at]) at++;
+  if (!(at < output.size && output.data[at] == '{')) return false;
   tp_text value = decode_tool_output(a, output, &replaced);
   if (value.size == 0) {
     tp__tool_answer_fini(a);

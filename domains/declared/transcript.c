@@ -43,15 +43,6 @@ static void write_string(tp_writer *writer, const char *key, const char *string)
   write_pair(writer, key, tp_text_of(string));
 }
 
-static void write_call(writing *w, const tp_tool_call *call) {
-  tp_write_map(w->writer, 4);
-  write_string(w->writer, "type", "tool_use");
-  write_pair(w->writer, "id", call->id);
-  write_pair(w->writer, "name", tp__protocol_tool(w->hook, call->name));
-  tp_write_string(w->writer, "input");
-  tp__protocol_write_input(w->hook, call->name, call->arguments, w->writer);
-}
-
 static void write_answer(writing *w, const tp_message *message) {
   size_t texts = message->text.size > 0;
   tp_write_array(w->writer, texts + message->call_count);
@@ -60,17 +51,15 @@ static void write_answer(writing *w, const tp_message *message) {
     write_string(w->writer, "type", "text");
     write_pair(w->writer, "text", message->text);
   }
-  for (size_t i = 0; i < message->call_count; i++) write_call(w, message->calls[i]);
-}
-
-static void write_result(writing *w, const tp_message *message) {
-  tp_write_array(w->writer, 1);
-  tp_write_map(w->writer, 4);
-  write_string(w->writer, "type", "tool_result");
-  write_pair(w->writer, "tool_use_id", message->call_id);
-  write_pair(w->writer, "content", message->text);
-  tp_write_string(w->writer, "is_error");
-  tp_write_bool(w->writer, message->is_error);
+  for (size_t i = 0; i < message->call_count; i++) {
+    const tp_tool_call *call = message->calls[i];
+    tp_write_map(w->writer, 4);
+    write_string(w->writer, "type", "tool_use");
+    write_pair(w->writer, "id", call->id);
+    write_pair(w->writer, "name", tp__protocol_tool(w->hook, call->name));
+    tp_write_string(w->writer, "input");
+    tp__protocol_write_input(w->hook, call->name, call->arguments, w->writer);
+  }
 }
 
 /* uuid is the number of the message, so that it is the same in each state of the file. */
@@ -92,8 +81,15 @@ static void write_message(writing *w, const tp_message *message) {
   write_string(w->writer, "role", type);
   tp_write_string(w->writer, "content");
   if (message->role == TP_ROLE_ASSISTANT) write_answer(w, message);
-  else if (message->role == TP_ROLE_TOOL) write_result(w, message);
-  else tp_write_text(w->writer, message->text);
+  else if (message->role == TP_ROLE_TOOL) {
+    tp_write_array(w->writer, 1);
+    tp_write_map(w->writer, 4);
+    write_string(w->writer, "type", "tool_result");
+    write_pair(w->writer, "tool_use_id", message->call_id);
+    write_pair(w->writer, "content", message->text);
+    tp_write_string(w->writer, "is_error");
+    tp_write_bool(w->writer, message->is_error);
+  } else tp_write_text(w->writer, message->text);
 }
 
 static bool add_message(void *ctx, const tp_message *message) {

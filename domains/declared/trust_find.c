@@ -627,13 +627,6 @@ static void take_interpreter(finder *f, const words *w) {
   take_arguments(f, w, 1, TP__TRUST_ARGUMENT);
 }
 
-/* The first of them that is there counts. */
-static void take_makefiles(finder *f) {
-  take_file(f, "GNUmakefile", TP__TRUST_SCRIPT);
-  take_file(f, "makefile", TP__TRUST_SCRIPT);
-  take_file(f, "Makefile", TP__TRUST_SCRIPT);
-}
-
 static void take_by_option(finder *f, const words *w, const char *program) {
   bool makes = is_in(program, "make gmake");
   for (size_t i = 1; i < w->count; i++) {
@@ -644,7 +637,12 @@ static void take_by_option(finder *f, const words *w, const char *program) {
     else if (strncmp(word, "--file=", 7) == 0) take_file(f, word + 7, TP__TRUST_SCRIPT);
     else if (strncmp(word, "-f", 2) == 0 && word[2]) take_file(f, word + 2, TP__TRUST_SCRIPT);
   }
-  if (makes) take_makefiles(f);
+  if (makes) {
+    /* The first of them that is there counts. */
+    take_file(f, "GNUmakefile", TP__TRUST_SCRIPT);
+    take_file(f, "makefile", TP__TRUST_SCRIPT);
+    take_file(f, "Makefile", TP__TRUST_SCRIPT);
+  }
   take_arguments(f, w, 1, TP__TRUST_DATA);
 }
 
@@ -667,21 +665,6 @@ static void add_printed(finder *f, const words *w, const char *without) {
     count += w->items[i][0] != '-';
   }
   if (without && count == 0) add_source(f, without);
-}
-
-static void take_program(finder *f, const words *w, const char *program) {
-  const char *name = base_of(program);
-  add_program(f, program);
-  if (tp__shell_is_shell(tp_text_of(name))) take_shell(f, w);
-  else if (is_interpreter(name)) take_interpreter(f, w);
-  else if (is_in(name, "find")) take_find(f, w);
-  else if (is_in(name, "xargs")) take_xargs(f, w);
-  else if (is_in(name, "parallel")) take_parallel(f, w);
-  else if (tp__shell_is_wrapper(tp_text_of(name))) take_wrapped(f, w, name);
-  else if (is_in(name, by_option)) take_by_option(f, w, name);
-  else if (is_in(name, "run-parts")) take_folders(f, w);
-  else take_arguments(f, w, 1, is_in(name, readers) ? TP__TRUST_DATA : TP__TRUST_ARGUMENT);
-  if (is_in(name, "ls")) add_printed(f, w, ".");
 }
 
 /* What the shell itself does with its words. @return false: they are those of a program. */
@@ -726,8 +709,20 @@ static void find_in_words(finder *f, const words *w) {
   bool is_done = !f->is_literal && take_built_in(f, &rest);
   bool is_named = !is_done && !is_printed(f, rest.items[0]) && expand(f, rest.items[0], program) && program[0];
   if (!is_done && rest.items[0][0] == '$' && f->has_unknown && f->reads_names) f->runs_names = true;
-  if (is_named) take_program(f, &rest, program);
-  else if (!is_done) take_arguments(f, &rest, 1, TP__TRUST_ARGUMENT); /* of a program that is not known */
+  if (is_named) {
+    const char *name = base_of(program);
+    add_program(f, program);
+    if (tp__shell_is_shell(tp_text_of(name))) take_shell(f, &rest);
+    else if (is_interpreter(name)) take_interpreter(f, &rest);
+    else if (is_in(name, "find")) take_find(f, &rest);
+    else if (is_in(name, "xargs")) take_xargs(f, &rest);
+    else if (is_in(name, "parallel")) take_parallel(f, &rest);
+    else if (tp__shell_is_wrapper(tp_text_of(name))) take_wrapped(f, &rest, name);
+    else if (is_in(name, by_option)) take_by_option(f, &rest, name);
+    else if (is_in(name, "run-parts")) take_folders(f, &rest);
+    else take_arguments(f, &rest, 1, is_in(name, readers) ? TP__TRUST_DATA : TP__TRUST_ARGUMENT);
+    if (is_in(name, "ls")) add_printed(f, &rest, ".");
+  } else if (!is_done) take_arguments(f, &rest, 1, TP__TRUST_ARGUMENT); /* of a program that is not known */
   f->depth--;
 }
 

@@ -464,17 +464,6 @@ static void take_lines(loads *l, tp_text text, language in, const char *file) {
   }
 }
 
-static void look_into(loads *l, const char *path) {
-  tp__bytes bytes = {0};
-  l->base_count = l->name_count = 0;
-  snprintf(l->folder, sizeof l->folder, "%s", path);
-  go_up(l->folder);
-  int error = tp__file_read(AT_FDCWD, path, SCRIPT_BYTES_MAX, &bytes);
-  language in = error == 0 ? language_of(path, tp__bytes_text(&bytes)) : NO_LANGUAGE;
-  if (in != NO_LANGUAGE) take_lines(l, tp__bytes_text(&bytes), in, path);
-  tp__bytes_fini(&bytes);
-}
-
 tp_status tp__trust_find_loads(tp_hooks *hooks, tp__hook *hook, tp_fault *fault) {
   loads *l = calloc(1, sizeof *l);
   if (!l) return tp__refuse(fault, TP_ERR_NO_MEMORY, hook->file, "no memory for a hook");
@@ -490,7 +479,14 @@ tp_status tp__trust_find_loads(tp_hooks *hooks, tp__hook *hook, tp_fault *fault)
   for (size_t i = 0; i < l->read_count && l->status == TP_OK; i++) {
     char path[sizeof l->read[0]];
     memcpy(path, l->read[i], sizeof path);
-    look_into(l, path);
+    tp__bytes bytes = {0};
+    l->base_count = l->name_count = 0;
+    snprintf(l->folder, sizeof l->folder, "%s", path);
+    go_up(l->folder);
+    int error = tp__file_read(AT_FDCWD, path, SCRIPT_BYTES_MAX, &bytes);
+    language in = error == 0 ? language_of(path, tp__bytes_text(&bytes)) : NO_LANGUAGE;
+    if (in != NO_LANGUAGE) take_lines(l, tp__bytes_text(&bytes), in, path);
+    tp__bytes_fini(&bytes);
   }
   tp_status status = l->status;
   free(l);

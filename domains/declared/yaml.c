@@ -136,20 +136,18 @@ static void close_container(struct reader *reader) {
   reader->yaml->items[top->item].end = (uint32_t)reader->yaml->count;
 }
 
-static tp_status read_map_key(struct reader *reader, tp__yaml_item item, bool is_bare, const char *text, size_t size) {
-  if (is_bare && size == 0) return refuse_yaml(reader, item.place, "a key is missing before ':'");
-  if (is_bare && tp__is_word((tp_text){text, size}, "<<")) {
-    return refuse_yaml(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
-  }
-  return add_text(reader, item, text, size);
-}
-
 static tp_status read_scalar(struct reader *reader, const yaml_event_t *event, tp__place place) {
   tp__yaml_item item = {.place = place};
   const char *text = (const char *)event->data.scalar.value;
   size_t size = event->data.scalar.length;
   bool is_bare = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-  if (begin_item(reader)) return read_map_key(reader, item, is_bare, text, size);
+  if (begin_item(reader)) {
+    if (is_bare && size == 0) return refuse_yaml(reader, item.place, "a key is missing before ':'");
+    if (is_bare && tp__is_word((tp_text){text, size}, "<<")) {
+      return refuse_yaml(reader, item.place, "merge keys are not supported: write out the keys that '<<' would merge");
+    }
+    return add_text(reader, item, text, size);
+  }
   if (!is_bare) return add_text(reader, item, text, size);
   tp_status status = tp__yaml_resolve(text, size, &item);
   if (status == TP_ERR_NO_MEMORY) return refuse_yaml_memory(reader);

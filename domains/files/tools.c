@@ -247,36 +247,32 @@ static size_t cut_of(tp_text line) {
   return ((unsigned char)line.data[size] & 0xc0) == 0x80 ? SHOWN_BYTES_MAX : size;
 }
 
-static void add_match(search *s, const char *path, size_t line, const char *at, const char *end) {
-  size_t size = (size_t)(end - at);
-  if (size && at[size - 1] == '\n') size--;
-  bool cut = size > SHOWN_BYTES_MAX;
-  if (cut) size = cut_of((tp_text){at, size});
-  (void)add_shown_name(&s->found, path);
-  tp__bytes_printf(&s->found, ":%zu: ", line);
-  s->replaced += tp__bytes_put_utf8(&s->found, (tp_text){at, size});
-  tp__bytes_put(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
-  s->matches++;
-}
-
-static void add_binary(search *s, const char *path) {
-  (void)add_shown_name(&s->found, path);
-  tp__bytes_put_string(&s->found, ": this binary file holds the text\n");
-  s->matches++;
-}
-
 static void search_file(search *s, const char *path) {
   tp__bytes whole = {0};
   s->looked_at++;
   if (read_file_at(s->root, path, &whole) != 0) {
     s->passed_over++;
   } else if (is_binary(&whole)) { /* it has no lines to show */
-    if (memmem(whole.data, whole.size, s->needle.data, s->needle.size)) add_binary(s, path);
+    if (memmem(whole.data, whole.size, s->needle.data, s->needle.size)) {
+      (void)add_shown_name(&s->found, path);
+      tp__bytes_put_string(&s->found, ": this binary file holds the text\n");
+      s->matches++;
+    }
   } else {
     const char *at = whole.data, *end = whole.data + whole.size;
     for (size_t line = 1; at < end && search_goes_on(s); line++) {
       const char *next = line_end(at, end);
-      if (memmem(at, (size_t)(next - at), s->needle.data, s->needle.size)) add_match(s, path, line, at, next);
+      if (memmem(at, (size_t)(next - at), s->needle.data, s->needle.size)) {
+        size_t size = (size_t)(next - at);
+        if (size && at[size - 1] == '\n') size--;
+        bool cut = size > SHOWN_BYTES_MAX;
+        if (cut) size = cut_of((tp_text){at, size});
+        (void)add_shown_name(&s->found, path);
+        tp__bytes_printf(&s->found, ":%zu: ", line);
+        s->replaced += tp__bytes_put_utf8(&s->found, (tp_text){at, size});
+        tp__bytes_put(&s->found, cut ? "…\n" : "\n", strlen(cut ? "…\n" : "\n"));
+        s->matches++;
+      }
       at = next;
     }
   }

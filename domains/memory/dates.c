@@ -247,12 +247,6 @@ static bool is_before(const spec *a, const spec *b) {
   return a->month != b->month ? a->month < b->month : a->day < b->day;
 }
 
-/* The year that one of them has is that of the other, but for the turn of the year. */
-static void share_year(spec *a, spec *b) {
-  if (!a->year && b->year) a->year = b->year - is_before(b, a);
-  else if (a->year && !b->year) b->year = a->year + is_before(b, a);
-}
-
 /* Between two dates: "to", "until", a dash; "and" after "between". The words are moved to the second one. */
 static bool read_connector(tp__memory_words *words, bool between) {
   tp__memory_words at = *words;
@@ -326,7 +320,13 @@ static bool read_span(reader *r, bool is_question, span *ret) {
   read_portion(r, &ret->from);
   if (!is_month_alone(r, &ret->from, is_question)) return false;
   ret->is_range = read_range_end(&at, &ret->from, between, &ret->to);
-  if (ret->is_range) share_year(&ret->from, &ret->to);
+  if (ret->is_range) {
+    /* The year that one of them has is that of the other, but for the turn of the year. */
+    spec *a = &ret->from;
+    spec *b = &ret->to;
+    if (!a->year && b->year) a->year = b->year - is_before(b, a);
+    else if (a->year && !b->year) b->year = a->year + is_before(b, a);
+  }
   r->words = at;
   return true;
 }

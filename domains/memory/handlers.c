@@ -73,13 +73,6 @@ static tp_answer policy_classifier(void *ctx, tp_call *call) {
 
 /* ---- recall ---- */
 
-static tp_status write_sources(tp_writer *writer, const tp__memory *memory, tp_text *ret_sources) {
-  tp_writer_reset(writer);
-  tp_write_array(writer, 1);
-  tp_write_text(writer, memory->turn);
-  return tp_writer_finish(writer, ret_sources);
-}
-
 /* @param late_ms  how long ago it was looked for; below 0: just now. */
 static void append_age(sqlite3_str *line, int64_t late_ms) {
   if (late_ms >= 0)
@@ -115,7 +108,10 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
 static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer, int64_t late_ms, size_t left,
                              size_t *ret_size) {
   tp_text sources = {0};
-  tp_status status = write_sources(writer, memory, &sources);
+  tp_writer_reset(writer);
+  tp_write_array(writer, 1);
+  tp_write_text(writer, memory->turn);
+  tp_status status = tp_writer_finish(writer, &sources);
   if (status != TP_OK) return status;
   sqlite3_str *line = sqlite3_str_new(NULL), *brief = sqlite3_str_new(NULL);
   status = emit_lines(call, memory, sources, line, brief, late_ms, left, ret_size);

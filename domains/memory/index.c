@@ -469,12 +469,6 @@ static void put_in(tp__memory_store *store, tp__memory_index *index) {
   count_bytes(store, index);
 }
 
-/* The first is in use and stays. */
-static void bound_bytes(tp__memory_store *store) {
-  while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
-    index_free(take_out(store, store->oldest_index->scope));
-}
-
 #ifdef TP_CHECKS
 static void index_check(const tp__memory_index *index) {
   assert(index->scope > 0);
@@ -515,7 +509,9 @@ int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *sc
   }
   TP__CHECK(index_check(index));
   put_in(store, index);
-  bound_bytes(store);
+  /* The first is in use and stays. */
+  while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
+    index_free(take_out(store, store->oldest_index->scope));
   *ret_index = index;
   return SQLITE_OK;
 }

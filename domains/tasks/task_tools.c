@@ -40,14 +40,6 @@ static void cancel_deferred(void *ctx) {
   tp_submission_cancel(submission);
 }
 
-static void set_submission(deferred *d, tp_submission *submission) {
-  tp__lock_acquire(&d->lock);
-  d->submission = submission;
-  bool cancelled = d->cancelled;
-  tp__lock_release(&d->lock);
-  if (cancelled) tp_submission_cancel(submission);
-}
-
 /* ---- the answer ---- */
 
 static void put_created(tp__bytes *answer, const char *key, tp_text ability) {
@@ -97,7 +89,11 @@ static void submit_deferred(deferred *d, tp_tool_run *run, tp_task_operation ope
   tp__references_ref(&d->refs); /* the end's */
   tp_status status = tp_tool_submit_task(run, operation, spec, task_ended, d, &submission, &fault);
   if (status == TP_OK) {
-    set_submission(d, submission);
+    tp__lock_acquire(&d->lock);
+    d->submission = submission;
+    bool cancelled = d->cancelled;
+    tp__lock_release(&d->lock);
+    if (cancelled) tp_submission_cancel(submission);
     return;
   }
   unref_deferred(d);
