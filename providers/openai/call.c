@@ -27,18 +27,6 @@ static const tp__openai_config *config_of(const call *c) { return &c->core->conf
 
 /* ---- making ---- */
 
-/* A text that is no header is left out: the host's function made it. */
-static void take_traceparent(call *c, const tp_model_request *request) {
-  const tp__openai_config *config = config_of(c);
-  char text[56] = "";
-  bool is_given =
-      config->traceparent && config->traceparent(config->traceparent_ctx, request->ids, request->id_count, text);
-  text[sizeof text - 1] = '\0';
-  if (is_given && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
-    snprintf(c->traceparent, sizeof c->traceparent, "traceparent: %s", text);
-  c->headers = (struct curl_slist){c->traceparent, config->headers};
-}
-
 tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_request *request, tp_token token,
                                      tp__bytes *body, tp__openai_names *names) {
   assert(core && token.bits != 0);
@@ -57,7 +45,15 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
   *names = (tp__openai_names){.rows = NULL};
   c->model = name;
   c->attempt = request->attempt;
-  take_traceparent(c, request);
+  /* A text that is no header is left out: the host's function made it. */
+  const tp__openai_config *config = config_of(c);
+  char text[56] = "";
+  bool is_given =
+      config->traceparent && config->traceparent(config->traceparent_ctx, request->ids, request->id_count, text);
+  text[sizeof text - 1] = '\0';
+  if (is_given && strlen(text) == 55 && strspn(text, "0123456789abcdef-") == 55)
+    snprintf(c->traceparent, sizeof c->traceparent, "traceparent: %s", text);
+  c->headers = (struct curl_slist){c->traceparent, config->headers};
   int64_t now_ns = tp__monotonic_ns(), left_ms = request->time_left_ms;
   c->deadline_ns = left_ms < (INT64_MAX - now_ns) / TP__NS_IN_MS ? now_ns + left_ms * TP__NS_IN_MS : INT64_MAX;
   return c;
@@ -116,11 +112,6 @@ static void fail_call(call *c, CURLM *multi) {
   fail_token(c);
 }
 
-static void fail_as_stream(call *c, CURLM *multi) {
-  c->failure = c->stream.answer.failure;
-  fail_call(c, multi);
-}
-
 /* No rule tells such a stream from one that repeats itself on purpose: a person decides. */
 static void note_growth(call *c) {
   char text[256];
@@ -140,7 +131,8 @@ static void complete_call(call *c, CURLM *multi, int64_t now_ns) {
     return;
   }
   if (tp__openai_answer_response(&c->stream.answer, &response) != TP_OK) {
-    fail_as_stream(c, multi);
+    c->failure = c->stream.answer.failure;
+    fail_call(c, multi);
     return;
   }
   if (tp_writer_new(tp__heap, &c->given) != TP_OK ||

@@ -371,22 +371,20 @@ static bool is_zero(const uint8_t *bytes, size_t size) {
   return true;
 }
 
-/* libcurl reads these where options.proxy is NULL, and quotes one that it cannot use. */
-static void note_proxies(tp__openai_config *config) {
-  static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const char *proxy = getenv(names[i]);
-    if (proxy) tp__secrets_add_url(&config->secrets, tp_text_of(proxy));
-  }
-}
-
 /* Last: the list does not change any more. */
 static tp_status note_secrets(tp__openai_config *config, const tp_openai_options *options, tp_fault *fault) {
   assert(config->url && config->secrets.count <= config->secrets.capacity);
   if (config->key) tp__secrets_add(&config->secrets, tp_text_of(config->key));
   if (options->base_url) tp__secrets_add_url(&config->secrets, tp_text_of(options->base_url));
   if (options->proxy) tp__secrets_add_url(&config->secrets, tp_text_of(options->proxy));
-  else note_proxies(config);
+  else {
+    /* libcurl reads these where options.proxy is NULL, and quotes one that it cannot use. */
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+      const char *proxy = getenv(names[i]);
+      if (proxy) tp__secrets_add_url(&config->secrets, tp_text_of(proxy));
+    }
+  }
   return config->secrets.failed ? refuse_config_memory(fault) : TP_OK;
 }
 

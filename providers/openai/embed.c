@@ -31,24 +31,7 @@ static CURL *take_handle(embedder *e) {
   return easy ? easy : curl_easy_init();
 }
 
-static void give_handle(embedder *e, CURL *easy) {
-  assert(easy);
-  curl_easy_reset(easy); /* connections stay */
-  tp__lock_acquire(&e->mutex);
-  assert(e->handle_count <= HANDLES_KEPT_MAX);
-  bool kept = e->handle_count < HANDLES_KEPT_MAX;
-  if (kept) e->handles[e->handle_count++] = easy;
-  tp__lock_release(&e->mutex);
-  if (!kept) curl_easy_cleanup(easy);
-}
-
 /* ---- the request ---- */
-
-static void write_texts(tp_writer *writer, const tp_memory_embed_request *request) {
-  tp_write_string(writer, "input");
-  tp_write_array(writer, request->text_count);
-  for (size_t i = 0; i < request->text_count; i++) tp_write_text(writer, request->texts[i]);
-}
 
 /* Fields of the options' body come after ours, which it may not set. */
 static void write_body(tp_writer *writer, const embedder *e, const tp_memory_embed_request *request) {
@@ -59,7 +42,9 @@ static void write_body(tp_writer *writer, const embedder *e, const tp_memory_emb
   tp_write_map(writer, 2 + count);
   tp_write_string(writer, "model");
   tp_write_string(writer, e->config.model);
-  write_texts(writer, request);
+  tp_write_string(writer, "input");
+  tp_write_array(writer, request->text_count);
+  for (size_t i = 0; i < request->text_count; i++) tp_write_text(writer, request->texts[i]);
   for (tp_value_walk walk = {0}; count > 0 && tp_value_next(more, &walk);) {
     if (tp_value_kind_of(walk.value) == TP_VALUE_NULL) continue;
     tp_write_text(writer, walk.key);
@@ -103,7 +88,10 @@ static int on_progress(void *ctx, curl_off_t to, curl_off_t down, curl_off_t up,
   return t->request->cancelled(t->request->ctx); /* libcurl asks once a second, and with every piece */
 }
 
-static void set_up(CURL *easy, transfer *t, const tp__bytes *body) {
+static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
+  long http = 0;
+  CURL *easy = take_handle(e);
+  if (!easy) return TP_ERR_NO_MEMORY;
   tp__openai_set_request(&t->e->config, easy, body);
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)t->e->config.total_ms);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
@@ -111,10 +99,17 @@ static void set_up(CURL *easy, transfer *t, const tp__bytes *body) {
   curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(easy, CURLOPT_XFERINFODATA, t);
-}
-
-/* The status says what a host can do about it: the memory shows that alone. */
-static tp_status status_of_transfer(const transfer *t, CURLcode code, long http) {
+  CURLcode code = curl_easy_perform(easy);
+  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
+  assert(easy);
+  curl_easy_reset(easy); /* connections stay */
+  tp__lock_acquire(&e->mutex);
+  assert(e->handle_count <= HANDLES_KEPT_MAX);
+  bool kept = e->handle_count < HANDLES_KEPT_MAX;
+  if (kept) e->handles[e->handle_count++] = easy;
+  tp__lock_release(&e->mutex);
+  if (!kept) curl_easy_cleanup(easy);
+  /* The status says what a host can do about it: the memory shows that alone. */
   if (code == CURLE_OUT_OF_MEMORY || t->answer.failed) return TP_ERR_NO_MEMORY;
   if (code == CURLE_ABORTED_BY_CALLBACK) return TP_ERR_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT) return TP_ERR_TIMEOUT;
@@ -122,17 +117,6 @@ static tp_status status_of_transfer(const transfer *t, CURLcode code, long http)
   if (code != CURLE_OK) return TP_ERR_MODEL_UNAVAILABLE;
   if (http == 429 || http >= 500) return TP_ERR_MODEL_UNAVAILABLE;
   return http >= 200 && http <= 299 ? TP_OK : TP_ERR_MODEL;
-}
-
-static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
-  long http = 0;
-  CURL *easy = take_handle(e);
-  if (!easy) return TP_ERR_NO_MEMORY;
-  set_up(easy, t, body);
-  CURLcode code = curl_easy_perform(easy);
-  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
-  give_handle(e, easy);
-  return status_of_transfer(t, code, http);
 }
 
 /* ---- the answer ---- */

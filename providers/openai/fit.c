@@ -479,16 +479,6 @@ static bool thinks(const tp__openai_fit *fit, const tp__openai_config *config) {
   return false;
 }
 
-/* Messages that have none of the reasoning that the provider wants with each of its messages get a blank one. */
-static void count_fillers(tp__openai_fit *fit, const tp__openai_config *config) {
-  for (size_t i = 0; i < fit->request.message_count; i++) {
-    const tp_message *message = fit->request.messages[i];
-    tp_text fields = tp_value_get(tp__openai_own_data(config, message), "fields");
-    if (message->role == TP_ROLE_ASSISTANT && tp__openai_text(fields, "reasoning_content").size == 0)
-      fit->repairs[TP__OPENAI_REPAIR_THINKING]++;
-  }
-}
-
 /* The calls that are being answered came without a thinking block: from another provider, or before thinking was asked
  * for. The API wants thinking off until they are answered. */
 static bool lacks_thinking(const tp__openai_fit *fit, const tp__openai_config *config) {
@@ -510,7 +500,13 @@ tp_status tp__openai_fit_init(tp__openai_fit *fit, const tp__openai_config *conf
   if (status != TP_OK) return status;
   if (config->form == &tp__openai_form_chat && thinks(fit, config)) {
     fit->thinks = true;
-    count_fillers(fit, config);
+    /* Messages that have none of the reasoning that the provider wants with each of its messages get a blank one. */
+    for (size_t i = 0; i < fit->request.message_count; i++) {
+      const tp_message *message = fit->request.messages[i];
+      tp_text fields = tp_value_get(tp__openai_own_data(config, message), "fields");
+      if (message->role == TP_ROLE_ASSISTANT && tp__openai_text(fields, "reasoning_content").size == 0)
+        fit->repairs[TP__OPENAI_REPAIR_THINKING]++;
+    }
   }
   if (config->form == &tp__openai_form_messages) fit->no_thinking = lacks_thinking(fit, config);
   return TP_OK;

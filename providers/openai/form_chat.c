@@ -102,18 +102,6 @@ static void write_pairs(tp_writer *writer, tp_text map) {
   }
 }
 
-static void write_call(tp__openai_draft_request *draft, const tp_tool_call *call, tp_text extra) {
-  tp_write_map(draft->writer, 3 + tp_value_count(extra));
-  tp__openai_write_pair_text(draft->writer, "id", call->id);
-  tp__openai_write_pair(draft->writer, "type", "function");
-  tp_write_string(draft->writer, "function");
-  tp_write_map(draft->writer, 2);
-  tp__openai_write_pair_text(draft->writer, "name", call->name);
-  tp_write_string(draft->writer, "arguments");
-  tp__openai_write_arguments(draft, call);
-  write_pairs(draft->writer, extra);
-}
-
 /* A model that thinks wants reasoning with each of its messages, also with those that had none. */
 static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
   tp_text data = tp__openai_own_data(draft->config, message), fields = tp_value_get(data, "fields");
@@ -129,8 +117,19 @@ static void write_assistant(tp__openai_draft_request *draft, const tp_message *m
   if (message->call_count == 0) return;
   tp_write_string(draft->writer, "tool_calls");
   tp_write_array(draft->writer, message->call_count);
-  for (size_t i = 0; i < message->call_count; i++)
-    write_call(draft, message->calls[i], given_with_call(data, message, i));
+  for (size_t i = 0; i < message->call_count; i++) {
+    const tp_tool_call *call = message->calls[i];
+    tp_text extra = given_with_call(data, message, i);
+    tp_write_map(draft->writer, 3 + tp_value_count(extra));
+    tp__openai_write_pair_text(draft->writer, "id", call->id);
+    tp__openai_write_pair(draft->writer, "type", "function");
+    tp_write_string(draft->writer, "function");
+    tp_write_map(draft->writer, 2);
+    tp__openai_write_pair_text(draft->writer, "name", call->name);
+    tp_write_string(draft->writer, "arguments");
+    tp__openai_write_arguments(draft, call);
+    write_pairs(draft->writer, extra);
+  }
 }
 
 /* ---- results: the API takes text in them, so a message of the user's right after them has the media ---- */
@@ -204,18 +203,6 @@ static void write_after_results(tp__openai_draft_request *draft, size_t end) {
     if (media_count(draft, i) > 0) write_media_of(draft, i);
 }
 
-static void write_message(tp__openai_draft_request *draft, size_t at) {
-  const tp_message *message = draft->request->messages[at];
-  if (message->role == TP_ROLE_ASSISTANT) {
-    write_assistant(draft, message);
-  } else if (message->role == TP_ROLE_TOOL) {
-    tp_write_map(draft->writer, 3);
-    tp__openai_write_pair(draft->writer, "role", "tool");
-    tp__openai_write_pair_text(draft->writer, "tool_call_id", message->call_id);
-    write_result_text(draft, at);
-  }
-}
-
 /* The index of the next message that begins one of the request. */
 static size_t next_of(const tp__openai_draft_request *draft, size_t at) {
   return is_user(draft, at) ? users_end(draft, at) : at + 1;
@@ -236,7 +223,17 @@ static void write_messages(tp__openai_draft_request *draft) {
   }
   for (size_t i = 0; i < request->message_count; i = next_of(draft, i)) {
     if (is_user(draft, i)) write_users(draft, i, users_end(draft, i));
-    else write_message(draft, i);
+    else {
+      const tp_message *message = draft->request->messages[i];
+      if (message->role == TP_ROLE_ASSISTANT) {
+        write_assistant(draft, message);
+      } else if (message->role == TP_ROLE_TOOL) {
+        tp_write_map(draft->writer, 3);
+        tp__openai_write_pair(draft->writer, "role", "tool");
+        tp__openai_write_pair_text(draft->writer, "tool_call_id", message->call_id);
+        write_result_text(draft, i);
+      }
+    }
     write_after_results(draft, i + 1);
   }
 }

@@ -55,15 +55,6 @@ static void write_result(tp__openai_draft_request *draft, size_t at) {
   tp_write_bool(writer, true);
 }
 
-static void write_use(tp__openai_draft_request *draft, const tp_tool_call *call) {
-  tp_write_map(draft->writer, 4);
-  tp__openai_write_pair(draft->writer, "type", "tool_use");
-  tp__openai_write_pair_text(draft->writer, "id", call->id);
-  tp__openai_write_pair_text(draft->writer, "name", call->name);
-  tp_write_string(draft->writer, "input");
-  tp__openai_write_arguments_map(draft, call);
-}
-
 /* The API refuses empty text. */
 static size_t blocks_of(const tp__openai_draft_request *draft, size_t at) {
   const tp_message *message = draft->request->messages[at];
@@ -89,7 +80,15 @@ static void write_blocks(tp__openai_draft_request *draft, size_t at) {
   tp__openai_write_content(draft, at, &content_form);
   for (size_t i = 0; i <= message->call_count; i++) { /* blocks of thinking stand where they stood */
     (void)tp__openai_write_given(draft, message, 1 + i, draft->writer);
-    if (i < message->call_count) write_use(draft, message->calls[i]);
+    if (i < message->call_count) {
+      const tp_tool_call *call = message->calls[i];
+      tp_write_map(draft->writer, 4);
+      tp__openai_write_pair(draft->writer, "type", "tool_use");
+      tp__openai_write_pair_text(draft->writer, "id", call->id);
+      tp__openai_write_pair_text(draft->writer, "name", call->name);
+      tp_write_string(draft->writer, "input");
+      tp__openai_write_arguments_map(draft, call);
+    }
   }
 }
 

@@ -110,17 +110,6 @@ static void free_core(tp__openai_core *core) {
 
 /* ---- the I/O thread ---- */
 
-static void free_call(tp__openai_call *call) {
-  tp__openai_core *core = call->core;
-  tp__lock_acquire(&io.mutex);
-  unlink_locked(call);
-  core = unref_locked(core);
-  TP__CHECK(io_check_locked());
-  tp__lock_release(&io.mutex);
-  tp__openai_call_free(call);
-  free_core(core);
-}
-
 /* Takes what was cancelled, whose share of the rates is free again, and then what is new. @return whether to go on. */
 static bool take_orders(CURLM *multi, int64_t now_ns) {
   tp__lock_acquire(&io.mutex);
@@ -155,7 +144,14 @@ static int64_t step_all(CURLM *multi, int64_t now_ns) {
     tp__openai_call_step(call, multi, now_ns);
     if (call->state == TP__OPENAI_OVER) {
       *at = call->next_active;
-      free_call(call);
+      tp__openai_core *core = call->core;
+      tp__lock_acquire(&io.mutex);
+      unlink_locked(call);
+      core = unref_locked(core);
+      TP__CHECK(io_check_locked());
+      tp__lock_release(&io.mutex);
+      tp__openai_call_free(call);
+      free_core(core);
       continue;
     }
     int64_t own_ns = tp__openai_call_next_ns(call);
@@ -165,30 +161,19 @@ static int64_t step_all(CURLM *multi, int64_t now_ns) {
   return next_ns;
 }
 
-static void take_ended(CURLM *multi, int64_t now_ns) {
-  int left;
-  for (CURLMsg *message; (message = curl_multi_info_read(multi, &left));) {
-    char *call = NULL;
-    CURLcode code = message->data.result;
-    if (message->msg != CURLMSG_DONE) continue;
-    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
-    tp__openai_call_ended((tp__openai_call *)(void *)call, multi, code, now_ns);
-  }
-}
-
-/* What is left has no reader any more. */
-static void abort_all(CURLM *multi) {
-  for (tp__openai_call *call = io.active; call; call = call->next_active) tp__openai_call_abort(call, multi);
-  (void)step_all(multi, tp__monotonic_ns());
-  assert(!io.active);
-}
-
 static void work(CURLM *multi) {
   int running;
   while (take_orders(multi, tp__monotonic_ns())) {
     curl_multi_perform(multi, &running);
     int64_t now_ns = tp__monotonic_ns();
-    take_ended(multi, now_ns);
+    int left;
+    for (CURLMsg *message; (message = curl_multi_info_read(multi, &left));) {
+      char *call = NULL;
+      CURLcode code = message->data.result;
+      if (message->msg != CURLMSG_DONE) continue;
+      curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+      tp__openai_call_ended((tp__openai_call *)(void *)call, multi, code, now_ns);
+    }
     int64_t next_ns = step_all(multi, now_ns), left_ms = POLL_MS_MAX;
     if (next_ns - now_ns < left_ms * 1000000) left_ms = next_ns <= now_ns ? 0 : (next_ns - now_ns + 999999) / 1000000;
     curl_multi_poll(multi, NULL, 0, (int)left_ms, NULL);
@@ -198,7 +183,10 @@ static void work(CURLM *multi) {
 static void *run_io(void *multi) {
   pthread_setname_np(pthread_self(), "tp-openai");
   work(multi);
-  abort_all(multi);
+  /* What is left has no reader any more. */
+  for (tp__openai_call *call = io.active; call; call = call->next_active) tp__openai_call_abort(call, multi);
+  (void)step_all(multi, tp__monotonic_ns());
+  assert(!io.active);
   tp__lock_acquire(&io.mutex);
   io.multi = NULL;
   tp__lock_release(&io.mutex);

@@ -139,12 +139,6 @@ static void settle_tail(tp__bytes *to, tp__openai_tail *tail, bool more) {
   }
 }
 
-static void join_byte(tp__bytes *to, tp__openai_tail *tail, unsigned char byte) {
-  assert(tail->size < sizeof tail->bytes);
-  tail->bytes[tail->size++] = byte;
-  settle_tail(to, tail, true);
-}
-
 /* The byte that the four bytes of a mark stand for; 0: they are no mark. U+10FF80 is F4 8F BE 80. */
 static unsigned char mark_of(const char *at, size_t left) {
   const unsigned char *b = (const unsigned char *)at;
@@ -164,7 +158,9 @@ void tp__openai_join(tp__bytes *to, tp__openai_tail *tail, tp_text piece, bool h
   for (size_t at = 0; at < piece.size;) {
     unsigned char byte = mark_of(piece.data + at, piece.size - at);
     if (byte) {
-      join_byte(to, tail, byte);
+      assert(tail->size < sizeof tail->bytes);
+      tail->bytes[tail->size++] = byte;
+      settle_tail(to, tail, true);
       at += 4;
     } else {
       tp__openai_join_end(to, tail);

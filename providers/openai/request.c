@@ -178,17 +178,14 @@ typedef struct reading {
   tp_fault *fault;
 } reading;
 
-static bool is_one_of(tp_text media, const char *const *list) {
-  while (*list && !tp__is_word(media, *list)) list++;
-  return *list != NULL;
-}
-
 /* What the APIs take: other types would fail the request, and each one after it. */
 static bool is_taken(tp_part_kind kind, tp_text media) {
   static const char *const images[] = {"image/png", "image/jpeg", "image/gif", "image/webp", NULL};
   static const char *const audio[] = {"audio/wav", "audio/mpeg", "audio/mp3", NULL};
   static const char *const files[] = {"application/pdf", NULL};
-  return is_one_of(media, kind == TP_PART_IMAGE ? images : kind == TP_PART_AUDIO ? audio : files);
+  const char *const *list = kind == TP_PART_IMAGE ? images : kind == TP_PART_AUDIO ? audio : files;
+  while (*list && !tp__is_word(media, *list)) list++;
+  return *list != NULL;
 }
 
 /* @return why a part of this kind and type is not sent; NULL: it is. */

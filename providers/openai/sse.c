@@ -32,17 +32,13 @@ static tp_text data_of(const tp__openai_sse *sse) {
   return data;
 }
 
-static const tp__openai_scan *scan_data(tp__openai_sse *sse) {
+/* Whether nothing can follow in the event: it is a whole JSON text, or begins as none. */
+static bool is_complete(tp__openai_sse *sse) {
   assert(sse->scanned <= sse->data.size);
   tp_text data = tp__bytes_text(&sse->data);
   tp__openai_scan_text(&sse->scan, (tp_text){data.data + sse->scanned, data.size - sse->scanned});
   sse->scanned = data.size;
-  return &sse->scan;
-}
-
-/* Whether nothing can follow in the event: it is a whole JSON text, or begins as none. */
-static bool is_complete(tp__openai_sse *sse) {
-  const tp__openai_scan *scan = scan_data(sse);
+  const tp__openai_scan *scan = &sse->scan;
   return scan->beyond || scan->depth == 0;
 }
 

@@ -45,13 +45,6 @@ static void conclude(tp__openai_stream *stream) {
   answer->done = answer->failure.code == TP_OK;
 }
 
-static void cut(tp__openai_stream *stream) {
-  char what[80];
-  tp_text stray = stream->taken > 0 ? (tp_text){NULL, 0} : tp__bytes_text(&stream->sse.stray);
-  snprintf(what, sizeof what, "the stream ended in the middle, after %llu events", (unsigned long long)stream->events);
-  tp__openai_fail_unread(failure_of(stream), what, true, stray, stream->secrets);
-}
-
 /* ---- an event ---- */
 
 static void take_map(tp__openai_stream *stream, tp_text name, tp_text event) {
@@ -197,6 +190,12 @@ bool tp__openai_stream_end(tp__openai_stream *stream) {
   bool has_anything = stream->events > 0 || stream->sse.stray.size > 0;
   if (is_whole) conclude(stream);
   else if (has_anything && !stream->sse.is_cut && stream->taken + stream->other == 0) no_answer(stream);
-  else cut(stream);
+  else {
+    char what[80];
+    tp_text stray = stream->taken > 0 ? (tp_text){NULL, 0} : tp__bytes_text(&stream->sse.stray);
+    snprintf(what, sizeof what, "the stream ended in the middle, after %llu events",
+             (unsigned long long)stream->events);
+    tp__openai_fail_unread(failure_of(stream), what, true, stray, stream->secrets);
+  }
   return is_good(stream);
 }

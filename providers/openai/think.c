@@ -129,12 +129,6 @@ static void take_decided(think *t, tp_text text) {
   else think_it(t, text);
 }
 
-static void decide_after(think *t) {
-  t->is_undecided = false;
-  if (t->after.size > 0) think_it(t, tp__bytes_text(&t->after));
-  tp__bytes_clear(&t->after);
-}
-
 static void begin_block(think *t) {
   t->has_block = t->is_fresh = true;
   t->depth = 1;
@@ -154,7 +148,11 @@ static void take_tag(think *t, tag_kind kind, tp_text tag) {
     if (kind == IS_EMPTY) t->depth = 0;
     return;
   }
-  if (kind == CLOSES) decide_after(t);
+  if (kind == CLOSES) {
+    t->is_undecided = false;
+    if (t->after.size > 0) think_it(t, tp__bytes_text(&t->after));
+    tp__bytes_clear(&t->after);
+  }
   if (kind == CLOSES && t->depth == 1) {
     t->depth = 0;
     t->is_assumed = false;

@@ -280,16 +280,6 @@ static void history_append_start(void *ctx, const tp_history_append *request, tp
 
 static void release_ended(tp__group_work *work) { sqlite3_free(work->ctx); }
 
-/* Without memory for a copy it is written at once, as one that no thread waits for would be. */
-static void release_here(history *h, const tp_history_append *request) {
-  bool is_fenced;
-  tp__lock_acquire(&h->mutex);
-  int rc = tp__sqlite_begin(h->db);
-  if (rc == SQLITE_OK) rc = insert_batch_locked(h, request, &is_fenced);
-  (void)tp__sqlite_end(h->db, rc);
-  tp__lock_release(&h->mutex);
-}
-
 static tp_history_append release_request(const tp_history_release *request) {
   return (tp_history_append){.struct_size = sizeof(tp_history_append),
                              .tenant = request->tenant,
@@ -302,7 +292,13 @@ static void history_release(void *ctx, const tp_history_release *request) {
   tp_history_append empty = release_request(request);
   tp__batch *batch = tp__batch_new(&empty);
   if (!batch) {
-    release_here(h, &empty);
+    /* Without memory for a copy it is written at once, as one that no thread waits for would be. */
+    bool is_fenced;
+    tp__lock_acquire(&h->mutex);
+    int rc = tp__sqlite_begin(h->db);
+    if (rc == SQLITE_OK) rc = insert_batch_locked(h, &empty, &is_fenced);
+    (void)tp__sqlite_end(h->db, rc);
+    tp__lock_release(&h->mutex);
     return;
   }
   batch->owner = h;

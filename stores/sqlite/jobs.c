@@ -216,11 +216,6 @@ static int add_class(class_list *list, tp_text handler, uint32_t version) {
   return SQLITE_OK;
 }
 
-static void class_list_fini(class_list *list) {
-  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)(uintptr_t)list->items[i].handler.data);
-  sqlite3_free(list->items);
-}
-
 /* The first job of a class that may run. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int first_of_class(tp__sqlite_store *s, const job_class *class, int64_t now_ms, int64_t *ret_id) {
   sqlite3_stmt *ready = s->statements[TP__READY_JOB];
@@ -432,7 +427,9 @@ tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *r
   for (size_t i = 0; i < c.count; i++) request.take(request.ctx, c.jobs[i]);
   free_claimed(&c);
   sqlite3_free(c.jobs);
-  class_list_fini(&c.classes);
+  class_list *list = &c.classes;
+  for (size_t i = 0; i < list->count; i++) sqlite3_free((char *)(uintptr_t)list->items[i].handler.data);
+  sqlite3_free(list->items);
   return status;
 }
 

@@ -193,20 +193,6 @@ static void leave_question(tp_sqlite_questions *box, const waiting *w) {
   if (rc != SQLITE_OK) note_box_error(box, "leave a question", rc);
 }
 
-static void look(tp_sqlite_questions *box) {
-  for (waiting **at = &box->open; *at;) {
-    waiting *w = *at;
-    bool is_open = tp_token_open(w->token), over = !is_open || deliver(box, w);
-    if (!is_open) leave_question(box, w);
-    if (over) {
-      *at = w->next;
-      sqlite3_free(w);
-    } else {
-      at = &w->next;
-    }
-  }
-}
-
 /* One that cannot be written is given up: the call is denied. */
 static void take_questions(tp_sqlite_questions *box, waiting *list) {
   while (list) {
@@ -255,7 +241,17 @@ static void *run_box(void *ctx) {
     bool ends = box->ends;
     tp__lock_release(&box->mutex);
     take_questions(box, list);
-    look(box);
+    for (waiting **at = &box->open; *at;) {
+      waiting *w = *at;
+      bool is_open = tp_token_open(w->token), over = !is_open || deliver(box, w);
+      if (!is_open) leave_question(box, w);
+      if (over) {
+        *at = w->next;
+        sqlite3_free(w);
+      } else {
+        at = &w->next;
+      }
+    }
     if (ends) return NULL;
     tp__lock_acquire(&box->mutex);
     if (!box->put && !box->ends) wait_locked(box);
