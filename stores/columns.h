@@ -86,68 +86,84 @@ static inline void tp__column_put_int(const tp__column *column, void *at, int64_
 
 /* ---- the structs of records ---- */
 
-#define TP__OF_ENTRY(member) TP__COLUMN(tp_entry_record, member)
-static const tp__column tp__entry_items[] = {
-    TP__OF_ENTRY(process_run_id), TP__OF_ENTRY(entry_id),        TP__OF_ENTRY(plan_hash), TP__OF_ENTRY(started_ns),
-    TP__OF_ENTRY(ended_ns),       TP__OF_ENTRY(started_unix_ms), TP__OF_ENTRY(phase),     TP__OF_ENTRY(status)};
+/* A list of a struct has one row for each member: (member, column, type), the first of them in FIRST(). The type is
+ * that of a column of SQLite: INTEGER, TEXT, BLOB, or NULL_TEXT, which may be NULL. */
+#define TP__ITEM_INTEGER(of, member) TP__COLUMN(of, member)
+#define TP__ITEM_TEXT(of, member) TP__COLUMN(of, member)
+#define TP__ITEM_NULL_TEXT(of, member) TP__COLUMN(of, member)
+#define TP__ITEM_BLOB(of, member) TP__BLOB_COLUMN(of, member)
+
+/* clang-format off */
+#define TP__ENTRY_LIST(FIRST, C)                                                                                      \
+  FIRST(process_run_id, process, INTEGER) C(entry_id, id, INTEGER) C(plan_hash, plan_hash, INTEGER)                   \
+  C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER) C(started_unix_ms, started_unix_ms, INTEGER)      \
+  C(phase, phase, INTEGER) C(status, status, INTEGER)
+#define TP__ENTRY_ITEM(member, column, type) TP__ITEM_##type(tp_entry_record, member),
+static const tp__column tp__entry_items[] = {TP__ENTRY_LIST(TP__ENTRY_ITEM, TP__ENTRY_ITEM)};
 static const tp__columns tp__entry_columns = TP__COLUMNS(tp_entry_record, tp__entry_items);
 
-#define TP__OF_RUN(member) TP__COLUMN(tp_run_record, member)
-static const tp__column tp__run_items[] = {
-    TP__OF_RUN(queued_ns),     TP__OF_RUN(started_ns),   TP__OF_RUN(ended_ns),
-    TP__OF_RUN(late_ns),       TP__OF_RUN(code),         TP__OF_RUN(contribution_count),
-    TP__OF_RUN(attempts),      TP__OF_RUN(state),        TP__OF_RUN(reason),
-    TP__OF_RUN(verdict),       TP__OF_RUN(execution),    TP__OF_RUN(failure),
-    TP__OF_RUN(fallback_used), TP__OF_RUN(visibility),   TP__OF_RUN(limit_ms),
-    TP__OF_RUN(thread),        TP__OF_RUN(subscription), TP__OF_RUN(handler),
-    TP__OF_RUN(owner)};
+#define TP__RUN_LIST(FIRST, C)                                                                                        \
+  FIRST(queued_ns, queued_ns, INTEGER) C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER)              \
+  C(late_ns, late_ns, INTEGER) C(code, code, INTEGER) C(contribution_count, contribution_count, INTEGER)              \
+  C(attempts, attempts, INTEGER) C(state, state, INTEGER) C(reason, reason, INTEGER) C(verdict, verdict, INTEGER)     \
+  C(execution, execution, INTEGER) C(failure, failure, INTEGER) C(fallback_used, fallback_used, INTEGER)              \
+  C(visibility, visibility, INTEGER) C(limit_ms, limit_ms, INTEGER) C(thread, handler_thread, INTEGER)                \
+  C(subscription, subscription, TEXT) C(handler, handler, TEXT) C(owner, owner, TEXT)
+#define TP__RUN_ITEM(member, column, type) TP__ITEM_##type(tp_run_record, member),
+static const tp__column tp__run_items[] = {TP__RUN_LIST(TP__RUN_ITEM, TP__RUN_ITEM)};
 static const tp__columns tp__run_columns = TP__COLUMNS(tp_run_record, tp__run_items);
 
-#define TP__OF_TURN(member) TP__COLUMN(tp_turn_record, member)
-static const tp__column tp__turn_items[] = {
-    TP__OF_TURN(process_run_id), TP__OF_TURN(number),      TP__OF_TURN(outcome),         TP__OF_TURN(code),
-    TP__OF_TURN(started_ns),     TP__OF_TURN(ended_ns),    TP__OF_TURN(started_unix_ms), TP__OF_TURN(ended_unix_ms),
-    TP__OF_TURN(load_ns),        TP__OF_TURN(model_ns),    TP__OF_TURN(tools_ns),        TP__OF_TURN(append_ns),
-    TP__OF_TURN(iterations),     TP__OF_TURN(tool_calls),  TP__OF_TURN(input_tokens),    TP__OF_TURN(output_tokens),
-    TP__OF_TURN(cost_micros),    TP__OF_TURN(phase),       TP__OF_TURN(steps_dropped),   TP__OF_TURN(subscription),
-    TP__OF_TURN(reason),         TP__OF_TURN(parent_turn), TP__OF_TURN(finish),          TP__OF_TURN(finish_word)};
+#define TP__TURN_LIST(FIRST, C)                                                                                       \
+  FIRST(process_run_id, process, INTEGER) C(number, number, INTEGER) C(outcome, outcome, INTEGER)                     \
+  C(code, code, INTEGER) C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER)                            \
+  C(started_unix_ms, started_unix_ms, INTEGER) C(ended_unix_ms, ended_unix_ms, INTEGER)                               \
+  C(load_ns, load_ns, INTEGER) C(model_ns, model_ns, INTEGER) C(tools_ns, tools_ns, INTEGER)                          \
+  C(append_ns, append_ns, INTEGER) C(iterations, iterations, INTEGER) C(tool_calls, tool_calls, INTEGER)              \
+  C(input_tokens, input_tokens, INTEGER) C(output_tokens, output_tokens, INTEGER)                                     \
+  C(cost_micros, cost_micros, INTEGER) C(phase, phase, INTEGER) C(steps_dropped, steps_dropped, INTEGER)              \
+  C(subscription, subscription, TEXT) C(reason, reason, TEXT) C(parent_turn, parent_turn, TEXT)                       \
+  C(finish, finish, INTEGER) C(finish_word, finish_word, TEXT)
+#define TP__TURN_ITEM(member, column, type) TP__ITEM_##type(tp_turn_record, member),
+static const tp__column tp__turn_items[] = {TP__TURN_LIST(TP__TURN_ITEM, TP__TURN_ITEM)};
 static const tp__columns tp__turn_columns = TP__COLUMNS(tp_turn_record, tp__turn_items);
 
-#define TP__OF_STEP(member) TP__COLUMN(tp_turn_step, member)
-static const tp__column tp__step_items[] = {TP__OF_STEP(kind),    TP__OF_STEP(round),      TP__OF_STEP(place),
-                                            TP__OF_STEP(outcome), TP__OF_STEP(started_ns), TP__OF_STEP(ended_ns),
-                                            TP__OF_STEP(name)};
+#define TP__STEP_LIST(FIRST, C)                                                                                       \
+  FIRST(kind, kind, INTEGER) C(round, round, INTEGER) C(place, place, INTEGER) C(outcome, outcome, INTEGER)           \
+  C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER) C(name, name, TEXT)
+#define TP__STEP_ITEM(member, column, type) TP__ITEM_##type(tp_turn_step, member),
+static const tp__column tp__step_items[] = {TP__STEP_LIST(TP__STEP_ITEM, TP__STEP_ITEM)};
 static const tp__columns tp__step_columns = TP__COLUMNS(tp_turn_step, tp__step_items);
 
-#define TP__OF_AUDIT(member) TP__COLUMN(tp_audit, member)
-static const tp__column tp__audit_items[] = {
-    TP__OF_AUDIT(unix_ms),     TP__OF_AUDIT(status),  TP__OF_AUDIT(phase),       TP__OF_AUDIT(snapshot_hash),
-    TP__OF_AUDIT(duration_ns), TP__OF_AUDIT(state),   TP__OF_AUDIT(reason),      TP__OF_AUDIT(visibility),
-    TP__OF_AUDIT(owner),       TP__OF_AUDIT(action),  TP__OF_AUDIT(detail),      TP__OF_AUDIT(turn),
-    TP__OF_AUDIT(tenant),      TP__OF_AUDIT(session), TP__OF_AUDIT(subscription)};
+#define TP__AUDIT_LIST(FIRST, C)                                                                                      \
+  FIRST(unix_ms, unix_ms, INTEGER) C(status, status, INTEGER) C(phase, phase, INTEGER)                                \
+  C(snapshot_hash, snapshot_hash, INTEGER) C(duration_ns, duration_ns, INTEGER) C(state, state, INTEGER)              \
+  C(reason, reason, INTEGER) C(visibility, visibility, INTEGER) C(owner, owner, TEXT) C(action, action, TEXT)         \
+  C(detail, detail, TEXT) C(turn, turn, TEXT) C(tenant, tenant, TEXT) C(session, session, TEXT)                       \
+  C(subscription, subscription, NULL_TEXT)
+#define TP__AUDIT_ITEM(member, column, type) TP__ITEM_##type(tp_audit, member),
+static const tp__column tp__audit_items[] = {TP__AUDIT_LIST(TP__AUDIT_ITEM, TP__AUDIT_ITEM)};
 static const tp__columns tp__audit_columns = TP__COLUMNS(tp_audit, tp__audit_items);
+
+#define TP__ATTEMPT_LIST(FIRST, C)                                                                                    \
+  FIRST(process_run_id, process, INTEGER) C(entry_id, entry, INTEGER) C(run_index, position, INTEGER)                 \
+  C(attempt, number, INTEGER) C(queued_ns, queued_ns, INTEGER) C(started_ns, started_ns, INTEGER)                     \
+  C(ended_ns, ended_ns, INTEGER) C(late_ns, late_ns, INTEGER) C(state, state, INTEGER) C(reason, reason, INTEGER)     \
+  C(verdict, verdict, INTEGER) C(code, code, INTEGER) C(message, message, TEXT)
+#define TP__ATTEMPT_ITEM(member, column, type) TP__ITEM_##type(tp_attempt_record, member),
+static const tp__column tp__attempt_items[] = {TP__ATTEMPT_LIST(TP__ATTEMPT_ITEM, TP__ATTEMPT_ITEM)};
+static const tp__columns tp__attempt_columns = TP__COLUMNS(tp_attempt_record, tp__attempt_items);
+
+#define TP__CONTENT_LIST(FIRST, C)                                                                                    \
+  FIRST(process_run_id, process, INTEGER) C(entry_id, entry, INTEGER) C(run_index, position, INTEGER)                 \
+  C(field, field, INTEGER) C(kind, kind, INTEGER) C(bytes, bytes, INTEGER) C(hash, hash, BLOB)
+#define TP__CONTENT_ITEM(member, column, type) TP__ITEM_##type(tp_content_record, member),
+static const tp__column tp__content_items[] = {TP__CONTENT_LIST(TP__CONTENT_ITEM, TP__CONTENT_ITEM)};
+static const tp__columns tp__content_columns = TP__COLUMNS(tp_content_record, tp__content_items);
+/* clang-format on */
 
 #define TP__OF_LATE(member) TP__COLUMN(tp_late_record, member)
 static const tp__column tp__late_items[] = {TP__OF_LATE(process_run_id), TP__OF_LATE(entry_id), TP__OF_LATE(run_index),
                                             TP__OF_LATE(late_ns)};
 static const tp__columns tp__late_columns = TP__COLUMNS(tp_late_record, tp__late_items);
-
-#define TP__OF_ATTEMPT(member) TP__COLUMN(tp_attempt_record, member)
-static const tp__column tp__attempt_items[] = {
-    TP__OF_ATTEMPT(process_run_id), TP__OF_ATTEMPT(entry_id),   TP__OF_ATTEMPT(run_index), TP__OF_ATTEMPT(attempt),
-    TP__OF_ATTEMPT(queued_ns),      TP__OF_ATTEMPT(started_ns), TP__OF_ATTEMPT(ended_ns),  TP__OF_ATTEMPT(late_ns),
-    TP__OF_ATTEMPT(state),          TP__OF_ATTEMPT(reason),     TP__OF_ATTEMPT(verdict),   TP__OF_ATTEMPT(code),
-    TP__OF_ATTEMPT(message)};
-static const tp__columns tp__attempt_columns = TP__COLUMNS(tp_attempt_record, tp__attempt_items);
-
-#define TP__OF_CONTENT(member) TP__COLUMN(tp_content_record, member)
-static const tp__column tp__content_items[] = {TP__OF_CONTENT(process_run_id),
-                                               TP__OF_CONTENT(entry_id),
-                                               TP__OF_CONTENT(run_index),
-                                               TP__OF_CONTENT(field),
-                                               TP__OF_CONTENT(kind),
-                                               TP__OF_CONTENT(bytes),
-                                               TP__BLOB_COLUMN(tp_content_record, hash)};
-static const tp__columns tp__content_columns = TP__COLUMNS(tp_content_record, tp__content_items);
 
 #endif

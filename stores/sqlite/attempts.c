@@ -15,9 +15,8 @@ int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record
   return rc;
 }
 
-static const char list_sql[] =
-    "SELECT process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state, reason, verdict, code,"
-    " message FROM attempt WHERE process = ?1 AND entry = ?2 ORDER BY position, number, row";
+static const char list_sql[] = "SELECT " TP__SQL_NAMES(
+    TP__ATTEMPT_LIST) " FROM attempt WHERE process = ?1 AND entry = ?2 ORDER BY position, number, row";
 
 typedef struct receiver {
   tp_attempt_record_fn each;

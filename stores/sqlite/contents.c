@@ -32,8 +32,7 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
 }
 
 static const char list_sql[] =
-    "SELECT process, entry, position, field, kind, bytes, hash FROM content WHERE process = ?1 AND entry = ?2"
-    " ORDER BY row";
+    "SELECT " TP__SQL_NAMES(TP__CONTENT_LIST) " FROM content WHERE process = ?1 AND entry = ?2 ORDER BY row";
 
 typedef struct receiver {
   tp_content_record_fn each;

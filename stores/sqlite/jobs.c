@@ -11,13 +11,8 @@
 
 /* ---- rows ---- */
 
-#define JOB(member) TP__COLUMN(tp_job, member)
-static const tp__column job_columns[] = {
-    JOB(id),       JOB(claim),      JOB(state),        JOB(attempt),         JOB(attempts_max),
-    JOB(backoff),  JOB(backoff_ms), JOB(limit_ms),     JOB(phase),           JOB(contract_version),
-    JOB(reason),   JOB(code),       JOB(inserted_ms),  JOB(claimable_ms),    JOB(lease_end_ms),
-    JOB(ended_ms), JOB(handler),    JOB(subscription), JOB(idempotency_key), JOB(order_key),
-    JOB(message),  JOB(payload),    JOB(postponed_ms)};
+#define JOB(member, column, type) TP__COLUMN(tp_job, member),
+static const tp__column job_columns[] = {TP__JOB_LIST(JOB, JOB)};
 static const tp__columns jobs = TP__COLUMNS(tp_job, job_columns);
 
 /* One row of a statement that was bound, copied. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */

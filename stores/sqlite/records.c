@@ -313,24 +313,17 @@ int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first) {
 
 /* ---- reading ---- */
 
-static const char entries_sql[] =
-    "SELECT number, process, id, plan_hash, started_ns, ended_ns, started_unix_ms, phase, status, tenant, agent,"
-    " workspace, session, thread, turn, task, run FROM entry WHERE number > (SELECT max(number) FROM entry) - ?1";
-static const char runs_sql[] =
-    "SELECT queued_ns, started_ns, ended_ns, late_ns, code, contribution_count, attempts, state, reason, verdict,"
-    " execution, failure, fallback_used, visibility, limit_ms, handler_thread, subscription, handler, owner FROM run"
-    " WHERE entry = ?1 ORDER BY position";
+static const char entries_sql[] = "SELECT number, " TP__SQL_NAMES(TP__ENTRY_LIST) ", " TP__SQL_NAMES(
+    TP__ID_LIST) " FROM entry WHERE number > (SELECT max(number) FROM entry) - ?1";
+static const char runs_sql[] = "SELECT " TP__SQL_NAMES(TP__RUN_LIST) " FROM run WHERE entry = ?1 ORDER BY position";
 static const char turns_sql[] =
     "SELECT row, " TP__TURN_COLUMNS " FROM turn WHERE row > (SELECT max(row) FROM turn) - ?1";
-static const char steps_sql[] =
-    "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM step WHERE turn = ?1 ORDER BY position";
+static const char steps_sql[] = "SELECT " TP__SQL_NAMES(TP__STEP_LIST) " FROM step WHERE turn = ?1 ORDER BY position";
 static const char audits_sql[] =
-    "SELECT unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility, owner, action, detail, turn,"
-    " tenant, session, subscription FROM audit WHERE row > (SELECT max(row) FROM audit) - ?1";
+    "SELECT " TP__SQL_NAMES(TP__AUDIT_LIST) " FROM audit WHERE row > (SELECT max(row) FROM audit) - ?1";
 
-static const char *const id_columns[TP_ID_COUNT] = {
-    [TP_ID_TENANT] = "tenant", [TP_ID_AGENT] = "agent", [TP_ID_WORKSPACE] = "workspace", [TP_ID_SESSION] = "session",
-    [TP_ID_THREAD] = "thread", [TP_ID_TURN] = "turn",   [TP_ID_TASK] = "task",           [TP_ID_RUN] = "run"};
+#define ID_COLUMN(id, column, type) [TP_ID_##id] = #column,
+static const char *const id_columns[TP_ID_COUNT] = {TP__ID_LIST(ID_COLUMN, ID_COLUMN)};
 
 /** The part of a statement that stands there when its condition is given. */
 typedef struct condition {

@@ -52,8 +52,7 @@ static const char running_sql[] =
     " AND (?10 IS NULL OR thread = ?10) AND (?11 IS NULL OR turn = ?11) AND (?12 IS NULL OR task = ?12)"
     " AND (?13 IS NULL OR run = ?13) ORDER BY row DESC LIMIT ?5";
 static const char steps_sql[] =
-    "SELECT kind, round, place, outcome, started_ns, ended_ns, name FROM running_step WHERE running = ?1"
-    " ORDER BY position";
+    "SELECT " TP__SQL_NAMES(TP__STEP_LIST) " FROM running_step WHERE running = ?1 ORDER BY position";
 
 /** Who gets the rows. */
 typedef struct receiver {

@@ -163,12 +163,15 @@ bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *rec
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
+/** The names of a turn, in the order of TP_ID_TENANT and so on. */
+/* clang-format off */
+#define TP__ID_LIST(FIRST, C)                                                                                 \
+  FIRST(TENANT, tenant, TEXT) C(AGENT, agent, TEXT) C(WORKSPACE, workspace, TEXT) C(SESSION, session, TEXT)   \
+  C(THREAD, thread, TEXT) C(TURN, turn, TEXT) C(TASK, task, TEXT) C(RUN, run, TEXT)
+/* clang-format on */
 /** What records.c and running.c have in common: the columns of a turn, and tp_turn_record.step of tp__rows. */
-#define TP__TURN_COLUMNS                                                                                            \
-  "process, number, outcome, code, started_ns, ended_ns, started_unix_ms, ended_unix_ms, load_ns, model_ns,"        \
-  " tools_ns, append_ns, iterations, tool_calls, input_tokens, output_tokens, cost_micros, phase, steps_dropped,"   \
-  " subscription, reason, parent_turn, finish, finish_word, tenant, agent, workspace, session, thread, turn, task," \
-  " run"
+#define TP__TURN_COLUMNS TP__SQL_NAMES(TP__TURN_LIST) ", " TP__SQL_NAMES(TP__ID_LIST)
+#define TP__TURN_PARAMETERS TP__SQL_PARAMETERS(TP__TURN_LIST) ", " TP__SQL_PARAMETERS(TP__ID_LIST)
 bool tp__sqlite_show_step(const void *source, size_t index, tp_turn_step *step);
 
 /* ---- turns that run (running.c) ---- */
@@ -236,6 +239,18 @@ tp_status tp__sqlite_queue(void *ctx, tp__waiting *node);
 tp_status tp__sqlite_commit(void *ctx, tp_fault *fault);
 
 /* ---- jobs (jobs.c) ---- */
+/** A job's row, but for what only the store asks for. */
+/* clang-format off */
+#define TP__JOB_LIST(FIRST, C)                                                                                     \
+  FIRST(id, id, ROW_ID) C(claim, claim, INTEGER) C(state, state, INTEGER) C(attempt, attempt, INTEGER)             \
+  C(attempts_max, attempts_max, INTEGER) C(backoff, backoff, INTEGER) C(backoff_ms, backoff_ms, INTEGER)           \
+  C(limit_ms, limit_ms, INTEGER) C(phase, phase, INTEGER) C(contract_version, contract_version, INTEGER)           \
+  C(reason, reason, INTEGER) C(code, code, INTEGER) C(inserted_ms, inserted_ms, INTEGER)                           \
+  C(claimable_ms, claimable_ms, INTEGER) C(lease_end_ms, lease_end_ms, INTEGER) C(ended_ms, ended_ms, INTEGER)     \
+  C(handler, handler, TEXT) C(subscription, subscription, TEXT) C(idempotency_key, idempotency_key, UNIQUE_TEXT)   \
+  C(order_key, order_key, TEXT) C(message, message, TEXT) C(payload, payload, BLOB)                                \
+  C(postponed_ms, postponed_ms, INTEGER)
+/* clang-format on */
 tp_status tp__sqlite_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault);
 tp_status tp__sqlite_job_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault);
 tp_status tp__sqlite_job_renew(void *ctx, const tp_job_renew *request, tp_fault *fault);

@@ -9,6 +9,23 @@
 
 #include "stores/columns.h"
 
+/** The columns of a list of columns.h in SQL: their names, as many parameters, and what creates them. */
+#define TP__SQL_NAMES(list) list(TP__SQL_FIRST_NAME, TP__SQL_NAME)
+#define TP__SQL_FIRST_NAME(member, column, type) #column
+#define TP__SQL_NAME(member, column, type) ", " #column
+#define TP__SQL_PARAMETERS(list) list(TP__SQL_FIRST_PARAMETER, TP__SQL_PARAMETER)
+#define TP__SQL_FIRST_PARAMETER(member, column, type) "?"
+#define TP__SQL_PARAMETER(member, column, type) ", ?"
+#define TP__SQL_COLUMNS(list) list(TP__SQL_FIRST_COLUMN, TP__SQL_COLUMN)
+#define TP__SQL_FIRST_COLUMN(member, column, type) #column TP__SQL_##type
+#define TP__SQL_COLUMN(member, column, type) ", " #column TP__SQL_##type
+#define TP__SQL_INTEGER " INTEGER NOT NULL"
+#define TP__SQL_TEXT " TEXT NOT NULL"
+#define TP__SQL_BLOB " BLOB NOT NULL"
+#define TP__SQL_NULL_TEXT " TEXT"
+#define TP__SQL_UNIQUE_TEXT " TEXT NOT NULL UNIQUE"
+#define TP__SQL_ROW_ID " INTEGER PRIMARY KEY AUTOINCREMENT"
+
 /** Prepares a statement that is kept. */
 int tp__sqlite_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_statement);
 /** An empty text is '', never NULL. The bytes are borrowed until the statement is reset. */

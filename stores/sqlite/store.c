@@ -23,10 +23,7 @@ enum {
   COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
 };
 
-#define JOB_COLUMNS                                                                                                 \
-  "id, claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code,"  \
-  " inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key, order_key, message," \
-  " payload, postponed_ms"
+#define JOB_COLUMNS TP__SQL_NAMES(TP__JOB_LIST)
 #define NONE_OPEN(key) "NOT EXISTS (SELECT 1 FROM job AS other WHERE other.order_key = " key " AND state IN (1, 2))"
 #define SURPLUS(states) "max(0, (SELECT sum(value) FROM counter WHERE id IN " states ") - ?1)"
 
@@ -80,38 +77,25 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
     [TP__COUNT_ORDER] = "SELECT count(*) FROM job WHERE order_key = ?1 AND state IN (1, 2)",
     [TP__INSERT_ENTRY] =
-        "INSERT INTO entry (process, id, plan_hash, started_ns, ended_ns, started_unix_ms, phase, status, tenant,"
-        " agent, workspace, session, thread, turn, task, run)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
-        " ON CONFLICT (process, id) DO UPDATE SET ended_ns = ?5, status = ?8 RETURNING number",
-    [TP__INSERT_RUN] =
-        "INSERT INTO run (entry, position, queued_ns, started_ns, ended_ns, late_ns, code, contribution_count,"
-        " attempts, state, reason, verdict, execution, failure, fallback_used, visibility, limit_ms,"
-        " handler_thread, subscription, handler, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,"
-        " ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+        "INSERT INTO entry (" TP__SQL_NAMES(TP__ENTRY_LIST) ", " TP__SQL_NAMES(TP__ID_LIST)
+        ") VALUES (" TP__SQL_PARAMETERS(TP__ENTRY_LIST) ", " TP__SQL_PARAMETERS(TP__ID_LIST)
+        ") ON CONFLICT (process, id) DO UPDATE SET ended_ns = excluded.ended_ns, status = excluded.status"
+        " RETURNING number",
+    [TP__INSERT_RUN] = "INSERT INTO run (entry, position, " TP__SQL_NAMES(TP__RUN_LIST)
+                       ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__RUN_LIST) ")",
     [TP__DELETE_RUNS] = "DELETE FROM run WHERE entry = ?1",
     [TP__NOTE_LATE] =
         "UPDATE run SET late_ns = ?4 WHERE position = ?3"
         " AND entry IN (SELECT number FROM entry WHERE process = ?1 AND id = ?2)",
     [TP__TRIM_RUNS] = "DELETE FROM run WHERE entry <= ?1",
     [TP__TRIM_ENTRIES] = "DELETE FROM entry WHERE number <= ?1",
-    [TP__INSERT_TURN] =
-        "INSERT INTO turn (" TP__TURN_COLUMNS
-        ")"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
-        " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
-    [TP__INSERT_STEP] =
-        "INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    [TP__INSERT_TURN] = "INSERT INTO turn (" TP__TURN_COLUMNS ") VALUES (" TP__TURN_PARAMETERS ")",
+    [TP__INSERT_STEP] = "INSERT INTO step (turn, position, " TP__SQL_NAMES(TP__STEP_LIST)
+                        ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__STEP_LIST) ")",
     [TP__TRIM_TURNS] = "DELETE FROM turn WHERE row <= ?1",
-    [TP__INSERT_RUNNING] =
-        "INSERT INTO running (" TP__TURN_COLUMNS
-        ", state)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,"
-        " ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
-    [TP__INSERT_RUNNING_STEP] =
-        "INSERT INTO running_step (running, position, kind, round, place, outcome, started_ns, ended_ns, name)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    [TP__INSERT_RUNNING] = "INSERT INTO running (" TP__TURN_COLUMNS ", state) VALUES (" TP__TURN_PARAMETERS ", ?)",
+    [TP__INSERT_RUNNING_STEP] = "INSERT INTO running_step (running, position, " TP__SQL_NAMES(TP__STEP_LIST)
+                                ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__STEP_LIST) ")",
     [TP__DELETE_RUNNING] = "DELETE FROM running WHERE process = ?1 AND number = ?2",
     [TP__FIND_FENCE] = "SELECT epoch FROM session WHERE tenant = ?1 AND name = ?2",
     [TP__TAKE_TOOL_START] =
@@ -135,19 +119,14 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "SELECT is_begun, hash, created_unix_ms, key, tool, agent, arguments, tenant, session FROM task WHERE key = ?1",
     [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
     [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
-    [TP__INSERT_ATTEMPT] =
-        "INSERT INTO attempt (process, entry, position, number, queued_ns, started_ns, ended_ns, late_ns, state,"
-        " reason, verdict, code, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    [TP__INSERT_ATTEMPT] = "INSERT INTO attempt (" TP__SQL_NAMES(TP__ATTEMPT_LIST)
+                           ") VALUES (" TP__SQL_PARAMETERS(TP__ATTEMPT_LIST) ")",
     [TP__TRIM_ATTEMPTS] = "DELETE FROM attempt WHERE row <= ?1",
-    [TP__INSERT_CONTENT] =
-        "INSERT INTO content (process, entry, position, field, kind, bytes, hash)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [TP__INSERT_CONTENT] = "INSERT INTO content (" TP__SQL_NAMES(TP__CONTENT_LIST)
+                           ") VALUES (" TP__SQL_PARAMETERS(TP__CONTENT_LIST) ")",
     [TP__TRIM_CONTENTS] = "DELETE FROM content WHERE row <= ?1",
-    [TP__INSERT_AUDIT] =
-        "INSERT INTO audit (process, unix_ms, status, phase, snapshot_hash, duration_ns, state, reason, visibility,"
-        " owner, action, detail, turn, tenant, session, subscription) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
-        "?11,"
-        " ?12, ?13, ?14, ?15, ?16)",
+    [TP__INSERT_AUDIT] = "INSERT INTO audit (process, " TP__SQL_NAMES(TP__AUDIT_LIST)
+                         ") VALUES (?, " TP__SQL_PARAMETERS(TP__AUDIT_LIST) ")",
     [TP__TRIM_AUDITS] = "DELETE FROM audit WHERE row <= ?1"};
 
 /* ---- for the other files ---- */

@@ -108,8 +108,8 @@ class World:
                            " :session)", of)
                 db.execute("UPDATE turn SET reason = :reason WHERE tenant = :tenant AND session = :session"
                            " AND turn = :turn", of)
-                db.execute("INSERT INTO job SELECT NULL, 0, 4, 1, 1, 0, 0, 0, 21, 1, 0, 0, 1, 0, 0, 1, 'h', 'h', :key,"
-                           " :session, '', 0, 0, 0, 0, CAST(:job AS BLOB), :tenant, :session, 0", of)
+                db.execute("INSERT INTO job SELECT 0, 0, 0, 0, :tenant, :session, NULL, 0, 4, 1, 1, 0, 0, 0, 21, 1, 0,"
+                           " 0, 1, 0, 0, 1, 'h', 'h', :key, :session, '', CAST(:job AS BLOB), 0", of)
         old = 'turn IN (' + ', '.join(f"'t{n}'" for n in range(20)) + ')'
         for table, column in (('message', 'unix_ms'), ('turn', 'ended_unix_ms'), ('turn', 'started_unix_ms'),
                               ('entry', 'started_unix_ms'), ('audit', 'unix_ms')):

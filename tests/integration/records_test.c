@@ -385,9 +385,8 @@ TEST(dead_job_is_shown_redriven_and_discarded) {
 static void make_dead_jobs(const char *data) {
   sql(data, "turnphase.db",
       "DELETE FROM job; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6)"
-      " INSERT INTO job SELECT i, 0, iif(i = 6, 3, 4), 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, iif(i % 2, 'a', "
-      "'b'),"
-      " 's', 'k' || i, iif(i < 4, 'x', 'y'), 'it broke', i, 0, 0, 0, x'', '', '', 0 FROM n");
+      " INSERT INTO job SELECT i, 0, 0, 0, '', '', i, 0, iif(i = 6, 3, 4), 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000,"
+      " iif(i % 2, 'a', 'b'), 's', 'k' || i, iif(i < 4, 'x', 'y'), 'it broke', x'', 0 FROM n");
 }
 
 TEST(dead_jobs_are_redriven_by_filter) {
@@ -464,9 +463,8 @@ TEST(redrive_by_filter_shows_more_jobs_than_a_list_does) {
   const char *data = play("many_dead");
   sql(data, "turnphase.db",
       "DELETE FROM job; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 103)"
-      " INSERT INTO job SELECT i, 0, 4, 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, 'a', 's', 'k' || i, 'x', 'it "
-      "broke',"
-      " i, 0, 0, 0, x'', '', '', 0 FROM n");
+      " INSERT INTO job SELECT i, 0, 0, 0, '', '', i, 0, 4, 5, 5, 0, 0, 0, 0, 1, 1, 0, 1000, 0, 0, 2000, 'a', 's',"
+      " 'k' || i, 'x', 'it broke', x'', 0 FROM n");
   assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "--all", "--json", "--limit", "2"), 2);
   assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "--all", "--json"), 101);
 }
