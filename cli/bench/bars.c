@@ -14,7 +14,7 @@ typedef struct row {
 } row;
 
 /* The row that value is in, when each power of two is divided into parts. */
-static row row_of(int64_t value, int64_t parts) {
+static row bar_row_of(int64_t value, int64_t parts) {
   int64_t octave = 1;
   while (octave <= value / 2) octave *= 2;
   int64_t size = octave > parts ? octave / parts : 1;
@@ -35,7 +35,7 @@ static void fill_rows(const cli_histogram *histogram, row *rows, size_t count) {
 static size_t make_rows(const cli_histogram *histogram, int64_t body_end, int64_t parts, row rows[ROWS_MAX]) {
   size_t count = 0;
   for (int64_t at = histogram->least; at <= histogram->greatest && count < ROWS_MAX; at = rows[count++].to) {
-    rows[count] = row_of(at, at <= body_end ? parts : 1);
+    rows[count] = bar_row_of(at, at <= body_end ? parts : 1);
     if (count > 0) rows[count].from = at; /* the first of the tail begins where the body ends */
   }
   fill_rows(histogram, rows, count);

@@ -38,7 +38,7 @@ static const char *script_of(const cli_arguments *arguments) {
   return arguments->models.count > 0 ? arguments->models.items[0].script : NULL;
 }
 
-static int check_options(const cli_arguments *a) {
+static int check_bench(const cli_arguments *a) {
   const char *wrong = NULL;
   if (script_of(a) && a->payload) wrong = "--payload is for bare turns, and --script makes whole ones, with --text";
   if (!script_of(a) && a->text) wrong = "--text is for the turns of --script";
@@ -111,7 +111,7 @@ static bool is_measured(const bench *b, uint32_t phase) {
 }
 
 /* Subscriptions come phase by phase. */
-static bool add_phase(void *ctx, const tp_subscription_info *subscription) {
+static bool add_bench_phase(void *ctx, const tp_subscription_info *subscription) {
   bench *b = ctx;
   uint32_t id = subscription->phase;
   if (!is_wanted(b, id) || is_measured(b, id)) return true;
@@ -129,7 +129,7 @@ static int choose_phases(bench *b) {
   tp_fault fault = {0};
   int status = check_names(b);
   if (status != CLI_OK) return status;
-  tp_status walked = tp_runtime_subscriptions(b->runtime, NULL, add_phase, b, &fault);
+  tp_status walked = tp_runtime_subscriptions(b->runtime, NULL, add_bench_phase, b, &fault);
   if (walked != TP_OK) return cli_fault("the subscriptions", walked, &fault);
   for (size_t i = 0; i < names->count; i++) {
     uint32_t id = tp_phase_find(b->runtime, names->items[i]);
@@ -161,7 +161,7 @@ static int check_payload(const bench *b) {
 /* ---- measuring ---- */
 
 /* Else the first turn would start the threads. */
-static int start(tp_runtime *runtime) {
+static int start_runtime(tp_runtime *runtime) {
   tp_fault fault = {0};
   tp_status status = tp_runtime_start(runtime, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
@@ -181,14 +181,14 @@ static void begin_records(bench *b) {
 }
 
 static int open_bench(bench *b) {
-  int status = check_options(b->arguments);
+  int status = check_bench(b->arguments);
   if (status == CLI_OK) status = open_scripts(b);
   if (status == CLI_OK) status = cli_payload_read(b->arguments->payload, &b->payload);
   if (status == CLI_OK) status = open_runtime(b);
   if (status == CLI_OK) status = choose_phases(b);
   if (status == CLI_OK) status = check_payload(b);
   if (status == CLI_OK) status = cli_baseline_read(b->arguments->timestamps, &b->baseline);
-  if (status == CLI_OK) status = start(b->runtime);
+  if (status == CLI_OK) status = start_runtime(b->runtime);
   return status;
 }
 

@@ -10,7 +10,7 @@
 
 enum { KEY_WIDTH = 10, COUNT_WIDTH = 10, TIME_WIDTH = 9, NAME_WIDTH_MIN = 20 };
 
-static const char *name_of(const cli_report *report, size_t phase) {
+static const char *phase_name_of(const cli_report *report, size_t phase) {
   return tp_phase_get(report->round->runtime, report->round->phases[phase].phase)->name;
 }
 
@@ -71,7 +71,7 @@ static size_t width_of_names(const cli_report *report) {
   const cli_statistics *statistics = report->round->statistics;
   size_t width = NAME_WIDTH_MIN;
   for (size_t i = 0; i < statistics->phase_count; i++) {
-    size_t size = strlen(name_of(report, i));
+    size_t size = strlen(phase_name_of(report, i));
     if (size > width) width = size;
     for (uint32_t j = 0; j < statistics->phases[i].run_count; j++) {
       size = strlen(statistics->phases[i].runs[j].row.subscription) + 2;
@@ -117,7 +117,7 @@ static void print_endings(cli_output *output, const uint64_t endings[CLI_ENDING_
 
 static void print_phase(const cli_report *report, size_t index, size_t width, cli_output *output) {
   const cli_statistics_phase *phase = &report->round->statistics->phases[index];
-  cli_cell_left(output, name_of(report, index), width);
+  cli_cell_left(output, phase_name_of(report, index), width);
   cli_cell_right(output, cli_count(phase->duration.count).text, COUNT_WIDTH);
   print_times(output, &phase->duration, phase_columns, 5);
   print_time(output, &phase->handlers, 500);
@@ -193,7 +193,7 @@ static void print_subscriptions(const cli_report *report, size_t width, cli_outp
   cli_print_string(output, "\n");
   print_heads(output, "subscription", width, heads, 6);
   for (size_t i = 0; i < statistics->phase_count; i++) {
-    cli_printf(output, "%s\n", name_of(report, i));
+    cli_printf(output, "%s\n", phase_name_of(report, i));
     for (uint32_t j = 0; j < statistics->phases[i].run_count; j++)
       print_run(&statistics->phases[i].runs[j], width, output);
   }
@@ -233,7 +233,7 @@ static void print_histograms(const cli_report *report, cli_output *output) {
   const cli_statistics *statistics = report->round->statistics;
   for (size_t i = 0; i < statistics->phase_count; i++) {
     const cli_statistics_phase *phase = &statistics->phases[i];
-    print_histogram(output, "", name_of(report, i), &phase->duration);
+    print_histogram(output, "", phase_name_of(report, i), &phase->duration);
     for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
       print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
   }

@@ -143,7 +143,7 @@ static void add_turn(cli_map *p, const cli_report *report) {
   cli_map_close(p);
 }
 
-static void add_run(cli_map *p, const cli_report *report, const cli_statistics_run *run) {
+static void add_report_run(cli_map *p, const cli_report *report, const cli_statistics_run *run) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "subscription", run->row.subscription);
   cli_map_add_string(p, "handler", run->row.handler);
@@ -166,7 +166,7 @@ static void add_run(cli_map *p, const cli_report *report, const cli_statistics_r
   cli_map_close(p);
 }
 
-static void add_phase(cli_map *p, const cli_report *report, size_t index) {
+static void add_report_phase(cli_map *p, const cli_report *report, size_t index) {
   const cli_round *round = report->round;
   const cli_statistics_phase *phase = &round->statistics->phases[index];
   cli_map_open(p, NULL);
@@ -176,7 +176,7 @@ static void add_phase(cli_map *p, const cli_report *report, size_t index) {
   add_figures(p, "handlers_ns", &phase->handlers, false);
   add_figures(p, "runtime_ns", &phase->runtime, false);
   cli_map_open_list(p, "subscriptions");
-  for (uint32_t i = 0; i < phase->run_count; i++) add_run(p, report, &phase->runs[i]);
+  for (uint32_t i = 0; i < phase->run_count; i++) add_report_run(p, report, &phase->runs[i]);
   cli_map_close(p);
   cli_map_close(p);
 }
@@ -193,7 +193,7 @@ void cli_report_print_json(const cli_report *report, cli_output *output) {
   cli_map_add_double(&p, "relative_error", 1.0 / CLI_HISTOGRAM_ERROR);
   add_turn(&p, report);
   cli_map_open_list(&p, "phases");
-  for (size_t i = 0; i < report->round->phase_count; i++) add_phase(&p, report, i);
+  for (size_t i = 0; i < report->round->phase_count; i++) add_report_phase(&p, report, i);
   cli_map_close(&p);
   cli_report_notes(report, &notes);
   cli_map_open_list(&p, "notes");

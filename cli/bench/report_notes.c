@@ -10,8 +10,8 @@
 /* What is less than this share of a figure is not worth a word. */
 enum { WORTH_A_WORD = 20, PER_MILLE_TURNS = 1000 };
 
-static void note(cli_notes *notes, const char *format, ...) TP__PRINTF(2, 3);
-static void note(cli_notes *notes, const char *format, ...) {
+static void add_report_note(cli_notes *notes, const char *format, ...) TP__PRINTF(2, 3);
+static void add_report_note(cli_notes *notes, const char *format, ...) {
   va_list args;
   if (notes->count == CLI_NOTES_MAX) return;
   va_start(args, format);
@@ -22,8 +22,10 @@ static void note(cli_notes *notes, const char *format, ...) {
 
 static void note_build(const cli_machine *machine, cli_notes *notes) {
   if (machine->sanitizers[0])
-    note(notes, "built with the %s sanitizer: these are not the figures of a release build", machine->sanitizers);
-  else if (!machine->optimized) note(notes, "built without optimization: these are not the figures of a release build");
+    add_report_note(notes, "built with the %s sanitizer: these are not the figures of a release build",
+                    machine->sanitizers);
+  else if (!machine->optimized)
+    add_report_note(notes, "built without optimization: these are not the figures of a release build");
 }
 
 static bool has_inline_phase(const cli_statistics *statistics, double below_ns) {
@@ -35,8 +37,8 @@ static bool has_inline_phase(const cli_statistics *statistics, double below_ns) 
 static void note_clock(const cli_report *report, cli_notes *notes) {
   double limit_ns = WORTH_A_WORD * report->baseline->clock_ns;
   if (!has_inline_phase(report->round->statistics, limit_ns)) return;
-  note(notes, "each figure holds a reading of the clock, %s: more than a twentieth of what takes under %s",
-       cli_duration(report->baseline->clock_ns).text, cli_duration(limit_ns).text);
+  add_report_note(notes, "each figure holds a reading of the clock, %s: more than a twentieth of what takes under %s",
+                  cli_duration(report->baseline->clock_ns).text, cli_duration(limit_ns).text);
 }
 
 static bool has_inline_handler(const cli_statistics *statistics, int64_t below_ns) {
@@ -53,16 +55,17 @@ static bool has_inline_handler(const cli_statistics *statistics, int64_t below_n
 static void note_timestamps(const cli_report *report, cli_notes *notes) {
   int64_t step_ns = report->baseline->step_ns;
   if (report->arguments->timestamps == TP_TIMESTAMPS_OFF) {
-    note(notes, "without time-stamps nothing is known of the time of single handlers");
+    add_report_note(notes, "without time-stamps nothing is known of the time of single handlers");
     return;
   }
   if (report->arguments->timestamps == TP_TIMESTAMPS_COARSE)
-    note(notes, "with coarse time-stamps inline handlers of a phase show the time of all of them together");
+    add_report_note(notes, "with coarse time-stamps inline handlers of a phase show the time of all of them together");
   if (!has_inline_handler(report->round->statistics, WORTH_A_WORD * step_ns)) return;
-  note(notes,
-       "the time of an inline handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
-       "the columns handlers and runtime count it as the runtime's",
-       cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
+  add_report_note(
+      notes,
+      "the time of an inline handler holds a step of the runtime, %s: more than a twentieth of what takes under %s; "
+      "the columns handlers and runtime count it as the runtime's",
+      cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
 }
 
 /* A stall at the end makes the last turns late, and not the median. */
@@ -75,12 +78,13 @@ static bool falls_behind(const cli_round *round) {
 static void note_schedule(const cli_report *report, cli_notes *notes) {
   const cli_round *round = report->round;
   if (!round->rate) return;
-  note(notes,
-       "since scheduled: from the scheduled begin of a turn, so a turn that waits for a slow one before it is slow, "
-       "too");
+  add_report_note(
+      notes,
+      "since scheduled: from the scheduled begin of a turn, so a turn that waits for a slow one before it is slow, "
+      "too");
   if (falls_behind(round))
-    note(notes, "the turns do not keep up with %s a second: the longer the run, the later they are",
-         cli_count(round->rate).text);
+    add_report_note(notes, "the turns do not keep up with %s a second: the longer the run, the later they are",
+                    cli_count(round->rate).text);
 }
 
 static void note_whole(const cli_report *report, cli_notes *notes) {
@@ -88,8 +92,10 @@ static void note_whole(const cli_report *report, cli_notes *notes) {
   if (!cli_report_script(report)) return;
   uint64_t failed = whole->endings[CLI_ENDING_FAILED];
   if (failed > 0)
-    note(notes, "%s turn%s failed; the first: %s", cli_count(failed).text, failed == 1 ? "" : "s", whole->reason);
-  note(notes, "a whole turn is the first of a session of its own, and is timed from its submission to its end");
+    add_report_note(notes, "%s turn%s failed; the first: %s", cli_count(failed).text, failed == 1 ? "" : "s",
+                    whole->reason);
+  add_report_note(notes,
+                  "a whole turn is the first of a session of its own, and is timed from its submission to its end");
 }
 
 static bool has_background(const cli_statistics *statistics) {
@@ -108,11 +114,12 @@ void cli_report_notes(const cli_report *report, cli_notes *notes) {
   note_timestamps(report, notes);
   note_schedule(report, notes);
   if (round->concurrency > 1 && !round->scripts)
-    note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
-  if (round->turns < PER_MILLE_TURNS) note(notes, "with fewer than 1,000 turns p99.9 is the slowest");
+    add_report_note(notes, "phases are timed from their submission: what they wait for a worker is the runtime's");
+  if (round->turns < PER_MILLE_TURNS) add_report_note(notes, "with fewer than 1,000 turns p99.9 is the slowest");
   if (has_background(round->statistics))
-    note(notes,
-         "what is backgrounded is not in the time of its phase; it shares the machine with the turns that follow");
+    add_report_note(
+        notes,
+        "what is backgrounded is not in the time of its phase; it shares the machine with the turns that follow");
 }
 
 const char *cli_report_script(const cli_report *report) {

@@ -64,22 +64,23 @@ bool cli_rounds_wanted(const cli_arguments *arguments) {
 
 /* ---- the command line ---- */
 
-static int refuse(const char *what) {
+static int refuse_bench(const char *what) {
   cli_error("bench: %s; see: turnphase bench --help", what);
   return CLI_USAGE;
 }
 
 static int check_rounds(const cli_arguments *a) {
-  if (a->operand_count > 0 && !a->compare) return refuse("operands are for --compare A B");
+  if (a->operand_count > 0 && !a->compare) return refuse_bench("operands are for --compare A B");
   if (a->compare && a->operand_count != SIDES)
-    return refuse("--compare needs two benches, A and B: each a library, a directory of hooks, or a command in quotes");
-  if (a->compare && a->baseline) return refuse("--compare and --baseline are two comparisons: give one of them");
-  if (a->hdr || a->histograms) return refuse("--hdr and --histogram are of a bench without rounds");
+    return refuse_bench(
+        "--compare needs two benches, A and B: each a library, a directory of hooks, or a command in quotes");
+  if (a->compare && a->baseline) return refuse_bench("--compare and --baseline are two comparisons: give one of them");
+  if (a->hdr || a->histograms) return refuse_bench("--hdr and --histogram are of a bench without rounds");
   if (a->payload && strcmp(a->payload, "-") == 0)
-    return refuse("standard input can be read once, and each round is a process: --payload takes a file here");
+    return refuse_bench("standard input can be read once, and each round is a process: --payload takes a file here");
   for (size_t i = 0; i < a->models.count; i++)
     if (a->models.items[i].script && strcmp(a->models.items[i].script, "-") == 0)
-      return refuse("standard input can be read once, and each round is a process: --script takes a file here");
+      return refuse_bench("standard input can be read once, and each round is a process: --script takes a file here");
   return CLI_OK;
 }
 
@@ -213,7 +214,7 @@ static int run_bench(rounds *r, const side *s, tp__bytes *bytes) {
   return exit_status;
 }
 
-static row *row_of(rounds *r, tp_text name, const char *figure) {
+static row *figure_row_of(rounds *r, tp_text name, const char *figure) {
   for (size_t i = 0; i < r->row_count; i++)
     if (tp_text_is(name, r->rows[i].name) && strcmp(figure, r->rows[i].figure) == 0) return &r->rows[i];
   r->rows = cli_reserve(r->rows, r->row_count, &r->row_capacity, sizeof *r->rows);
@@ -242,7 +243,7 @@ static double quantile_of(tp_text figures, double share) {
 
 static void add_figure(rounds *r, size_t which, tp_text name, tp_text figures, const char *figure, double share) {
   double sample_ns = quantile_of(figures, share);
-  if (sample_ns > 0) add_sample(row_of(r, name, figure), which, sample_ns);
+  if (sample_ns > 0) add_sample(figure_row_of(r, name, figure), which, sample_ns);
 }
 
 static void add_report(rounds *r, size_t which, tp_text report) {
@@ -298,7 +299,7 @@ static int take_rows(rounds *r, tp_text rows) {
     bool is_median = tp_text_is(figure, "median");
     if (!name.size || (!is_median && !tp_text_is(figure, "p99")) || tp_value_count(samples) == 0)
       return refuse_stored(r, "a row needs a name, a figure (median or p99) and samples_ns: it was changed, or cut");
-    row *to = row_of(r, name, is_median ? "median" : "p99");
+    row *to = figure_row_of(r, name, is_median ? "median" : "p99");
     for (tp_value_walk each = {0}; tp_value_next(samples, &each);) {
       double sample_ns = tp_value_double(each.value, 0);
       if (!(sample_ns > 0)) return refuse_stored(r, "samples_ns has what is no time: it was changed, or cut");
@@ -429,7 +430,7 @@ static double middle_of(const row *w, size_t which) {
   return middle;
 }
 
-static void print_row(const rounds *r, const row *w, cli_output *output) {
+static void print_round_row(const rounds *r, const row *w, cli_output *output) {
   char name[96];
   snprintf(name, sizeof name, "%s%s", w->name, strcmp(w->figure, "p99") == 0 ? ", p99" : "");
   cli_cell_left(output, name, ROW_NAME_WIDTH);
@@ -440,7 +441,7 @@ static void print_row(const rounds *r, const row *w, cli_output *output) {
   cli_print_string(output, "\n");
 }
 
-static void print_text(const rounds *r, cli_output *output) {
+static void print_rounds_text(const rounds *r, cli_output *output) {
   const cli_arguments *a = r->arguments;
   static const char *const heads[SIDES] = {"A", "B"}, *const stored_heads[SIDES] = {"before", "now"};
   if (r->is_stored) cli_printf(output, "before  %s\n", r->sides[A].name);
@@ -453,7 +454,7 @@ static void print_text(const rounds *r, cli_output *output) {
   for (size_t i = A; i < r->side_count; i++)
     cli_cell_right(output, r->side_count == 1 ? "time" : r->is_stored ? stored_heads[i] : heads[i], TIME_WIDTH);
   cli_print_string(output, "\n");
-  for (size_t i = 0; i < r->row_count; i++) print_row(r, &r->rows[i], output);
+  for (size_t i = 0; i < r->row_count; i++) print_round_row(r, &r->rows[i], output);
   if (r->side_count == 1) return;
   const row *turn = &r->rows[0];
   if (is_compared(r, turn)) cli_printf(output, "\nThe whole turn: %s.\n", verdict_text(r, turn).text);
@@ -495,7 +496,7 @@ static void add_row(cli_map *p, const rounds *r, const row *w) {
   cli_map_close(p);
 }
 
-static int print_json(const rounds *r, cli_output *output) {
+static int print_rounds_json(const rounds *r, cli_output *output) {
   cli_map p = {0};
   cli_map_add_int(&p, "version", ROUNDS_VERSION);
   cli_map_add_int(&p, "rounds", (int64_t)r->count);
@@ -539,8 +540,8 @@ int cli_rounds(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = run_rounds(&r);
   if (status == CLI_OK) {
     compare_rows(&r);
-    if (arguments->json) status = print_json(&r, output);
-    else print_text(&r, output);
+    if (arguments->json) status = print_rounds_json(&r, output);
+    else print_rounds_text(&r, output);
     bool is_slower = r.is_stored && r.row_count > 0 && r.rows[0].comparison.verdict == CLI_VERDICT_A_FASTER;
     if (status == CLI_OK && (r.any_failed || is_slower)) status = CLI_NEGATIVE;
   }

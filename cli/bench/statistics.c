@@ -59,7 +59,7 @@ static bool was_called(const tp_run_record *row) {
 /* It was called the moment it was ready, so it was called by the thread that looked. */
 static bool was_called_here(const tp_run_record *row) { return row->started_ns == row->queued_ns; }
 
-static void add_run(cli_statistics *statistics, cli_statistics_run *run, const tp_run_record *row) {
+static void add_run_sample(cli_statistics *statistics, cli_statistics_run *run, const tp_run_record *row) {
   run->row = *row;
   if (row->state != TP_STATE_BACKGROUNDED) run->attempts += row->attempts;
   run->states[row->state % CLI_STATES]++;
@@ -108,7 +108,7 @@ static void add_runs(cli_statistics *statistics, cli_statistics_phase *phase, co
   for (uint32_t i = 0; i < phase->run_count; i++) {
     tp_run_record row = {.struct_size = sizeof row};
     if (!entry->run(entry->source, i, &row)) continue;
-    add_run(statistics, &phase->runs[i], &row);
+    add_run_sample(statistics, &phase->runs[i], &row);
     if (!was_called(&row)) continue;
     steps += was_called_here(&row);
     statistics->spans = cli_reserve(statistics->spans, spans, &statistics->span_capacity, sizeof *statistics->spans);
@@ -244,7 +244,7 @@ static cli_statistics_run *detached_of(cli_statistics *statistics, size_t phase,
 
 void cli_statistics_add_detached(cli_statistics *statistics, size_t phase, const tp_run_record *row) {
   assert(phase < statistics->phase_count && row->state != TP_STATE_BACKGROUNDED);
-  add_run(statistics, detached_of(statistics, phase, row->subscription), row);
+  add_run_sample(statistics, detached_of(statistics, phase, row->subscription), row);
 }
 
 /* ---- adding up ---- */

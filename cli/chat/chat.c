@@ -28,7 +28,7 @@ enum { INTERRUPTED_LIMIT_MS = 1000, ASKED_LOOK_MS = 100, SIGN_LOOK_MS = 1000 };
 /* ---- what it comes to ---- */
 
 /* As of run: the first that went wrong counts, and a negative answer less than anything else. */
-static void note(cli_chat *chat, int status) {
+static void note_chat_status(cli_chat *chat, int status) {
   if (chat->status == CLI_OK || (chat->status == CLI_NEGATIVE && status != CLI_OK)) chat->status = status;
 }
 
@@ -40,7 +40,7 @@ void cli_chat_refuse(cli_chat *chat, const char *format, ...) {
   va_end(args);
   cli_flush(chat->output);
   cli_error("%s", words);
-  if (!chat->terminal) note(chat, CLI_USAGE);
+  if (!chat->terminal) note_chat_status(chat, CLI_USAGE);
 }
 
 /* ---- a turn ---- */
@@ -98,7 +98,7 @@ static void show_event(cli_chat *chat) {
   cli_flush(chat->output);
 }
 
-static void on_event(void *ctx, const tp_event *event) {
+static void show_chat_event(void *ctx, const tp_event *event) {
   cli_chat *chat = ctx;
   bool answered = event->kind == TP_EVENT_MODEL_END;
   tp__lock_acquire(&chat->mutex);
@@ -153,7 +153,7 @@ static void check_stored(cli_chat *chat, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
   cli_error("error: %.*s; the conversation ends", (int)result->reason.size, result->reason.data);
-  note(chat, cli_exit_of(result->code));
+  note_chat_status(chat, cli_exit_of(result->code));
   chat->leaves = true;
 }
 
@@ -162,7 +162,7 @@ static void judge(cli_chat *chat, const tp_turn_result *result) {
   int ended = cli_turn_exit(result);
   check_stored(chat, result);
   int interrupted = cli_interrupted(&chat->interrupt);
-  if (ended != CLI_OK && !chat->terminal) note(chat, interrupted ? interrupted : ended);
+  if (ended != CLI_OK && !chat->terminal) note_chat_status(chat, interrupted ? interrupted : ended);
 }
 
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
@@ -274,7 +274,7 @@ static void submit_last(cli_chat *chat) {
   if (status == TP_OK) return;
   cli_flush(chat->output);
   int exit_status = cli_fault(NULL, status, &fault);
-  if (!chat->terminal) note(chat, exit_status);
+  if (!chat->terminal) note_chat_status(chat, exit_status);
 }
 
 void cli_chat_submit(cli_chat *chat, tp_text text) {
@@ -292,7 +292,7 @@ bool cli_chat_submit_again(cli_chat *chat) {
 
 /* A message that begins with a slash is written with two; that with a skill's name needs one where there are skills and
  * no command has the name, as does one of several lines. To a program each line is a message. */
-static void take_text(cli_chat *chat, tp_text text) {
+static void take_chat_text(cli_chat *chat, tp_text text) {
   bool slash = !chat->arguments->json && text.size > 0 && text.data[0] == '/';
   bool twice = slash && text.size > 1 && text.data[1] == '/',
        has_lines = text.size > 0 && memchr(text.data, '\n', text.size);
@@ -314,7 +314,7 @@ static void look_at_width(cli_chat *chat) {
 static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool left_before) {
   switch (kind) {
     case CLI_LINE_TEXT:
-      take_text(chat, text);
+      take_chat_text(chat, text);
       break;
     case CLI_LINE_TOO_LONG:
       cli_chat_refuse(chat, "a message has at most %d bytes", CLI_LINE_BYTES_MAX);
@@ -328,7 +328,7 @@ static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool lef
       break;
     case CLI_LINE_FAILED:
       cli_error("standard input: %s", strerror(errno));
-      note(chat, CLI_IO);
+      note_chat_status(chat, CLI_IO);
       chat->leaves = true;
       break;
     case CLI_LINE_END:
@@ -344,7 +344,7 @@ static void take_kept(cli_chat *chat) {
   cli_print_string(chat->output, "> ");
   cli_screen_text(&chat->screen, tp_text_of(kept));
   cli_screen_line_end(&chat->screen);
-  take_text(chat, tp_text_of(kept));
+  take_chat_text(chat, tp_text_of(kept));
   free(kept);
 }
 
@@ -390,7 +390,7 @@ static tp_status see_message(void *ctx, const tp_message *message) {
   return TP_OK;
 }
 
-static int open_session(cli_chat *chat) {
+static int open_chat_session(cli_chat *chat) {
   tp_fault fault = {0};
   tp_budget budget;
   tp_session_options options = {.struct_size = sizeof options,
@@ -407,7 +407,8 @@ static int open_session(cli_chat *chat) {
                                 .ask_ctx = chat->may_ask ? chat : NULL};
   cli_talk_compact(chat->arguments, &options);
   tp_status status = cli_talk_load(&chat->talk, chat->session_id, see_message, chat, &fault);
-  if (status == TP_OK) status = cli_talk_open_session(&chat->talk, &options, on_event, chat, &chat->session, &fault);
+  if (status == TP_OK)
+    status = cli_talk_open_session(&chat->talk, &options, show_chat_event, chat, &chat->session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(chat->session_id, status, &fault);
 }
 
@@ -416,7 +417,7 @@ static int open_chat(cli_chat *chat) {
   int status = cli_talk_check(chat->arguments, "chat", true);
   if (status == CLI_OK) status = cli_models_open(&chat->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&chat->talk, chat->arguments, &models);
-  return status == CLI_OK ? open_session(chat) : status;
+  return status == CLI_OK ? open_chat_session(chat) : status;
 }
 
 /* A line, cut at the width: it says where the conversation goes on. */
@@ -465,7 +466,7 @@ static void report_lost(cli_chat *chat, uint64_t lost) {
   if (stats.jobs_dead == 0 && lost == 0) return;
   cli_error("error: background work failed for good (%llu) or was not done (%llu): what would have been kept is lost",
             (unsigned long long)stats.jobs_dead, (unsigned long long)lost);
-  note(chat, CLI_LOST);
+  note_chat_status(chat, CLI_LOST);
 }
 
 static uint32_t drain_limit_ms(cli_chat *chat) {

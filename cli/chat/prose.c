@@ -22,7 +22,9 @@ static void break_line(prose *p) {
 }
 
 /* The last column stays free: what stands there would leave the cursor between two lines. */
-static bool fits(const prose *p, size_t columns) { return !p->width || p->block || p->column + columns < p->width; }
+static bool column_fits(const prose *p, size_t columns) {
+  return !p->width || p->block || p->column + columns < p->width;
+}
 
 static void end_word(prose *p) { p->word_size = p->word_columns = 0; }
 
@@ -42,10 +44,10 @@ static void move_word(prose *p) {
 /* A word is shown as it comes. */
 static void add_bytes(prose *p, const char *bytes, size_t size, size_t columns) {
   if (p->word_size + size > sizeof p->word) end_word(p);
-  if (columns > 0 && p->blanks > 0 && !fits(p, p->blanks + columns)) break_line(p);
+  if (columns > 0 && p->blanks > 0 && !column_fits(p, p->blanks + columns)) break_line(p);
   else if (columns > 0) put_blanks(p, p->blanks);
   if (columns > 0) p->blanks = 0;
-  if (columns > 0 && !fits(p, columns)) move_word(p);
+  if (columns > 0 && !column_fits(p, columns)) move_word(p);
   cli_print(p->output, bytes, size);
   memcpy(p->word + p->word_size, bytes, size);
   p->word_size += size;
@@ -57,7 +59,7 @@ static void add_bytes(prose *p, const char *bytes, size_t size, size_t columns) 
 
 static void add_paint(prose *p, const char *code) {
   if (!p->output->colour) return;
-  if (p->word_size == 0 && fits(p, p->blanks)) { /* the blanks before it are not painted */
+  if (p->word_size == 0 && column_fits(p, p->blanks)) { /* the blanks before it are not painted */
     put_blanks(p, p->blanks);
     p->blanks = 0;
   }

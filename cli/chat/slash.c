@@ -61,7 +61,7 @@ typedef struct phase_row {
   bool failed;
 } phase_row;
 
-static phase_row *row_of(phase_row *rows, size_t *count, tp_text name) {
+static phase_row *phase_row_of(phase_row *rows, size_t *count, tp_text name) {
   assert(*count <= PHASES_MAX);
   for (size_t i = 0; i < *count; i++)
     if (tp__same(rows[i].name, name)) return &rows[i];
@@ -86,7 +86,7 @@ static void print_phases(cli_chat *chat, const char *rest) {
   if (!has_turn(chat)) return;
   for (size_t i = 0; i < chat->events.count; i++) {
     tp_text event = cli_events_get(&chat->events, i), name = cli_event_text(event, "phase");
-    phase_row *row = name.size ? row_of(rows, &count, name) : NULL;
+    phase_row *row = name.size ? phase_row_of(rows, &count, name) : NULL;
     if (row) count_event(row, event);
   }
   static const cli_column columns[] = {{.head = "", .width = 34, .least = 18},
@@ -358,7 +358,7 @@ const char *const *cli_slash_names(void) {
 }
 
 /* The name ends at the first blank. */
-static const command *find(const char *line, size_t size) {
+static const command *find_command(const char *line, size_t size) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (strlen(commands[i].name) == size && memcmp(commands[i].name, line, size) == 0) return &commands[i];
   return NULL;
@@ -367,7 +367,7 @@ static const command *find(const char *line, size_t size) {
 bool cli_slash_is_command(tp_text line) {
   size_t size = 0;
   while (size < line.size && !strchr(" \t\n", line.data[size])) size++;
-  return find(line.data, size) != NULL;
+  return find_command(line.data, size) != NULL;
 }
 
 static void run_line(cli_chat *chat, char *line) {
@@ -375,7 +375,7 @@ static void run_line(cli_chat *chat, char *line) {
   char *rest = line + size + strspn(line + size, " \t");
   for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t'); end--)
     rest[end - 1] = '\0';
-  const command *found = find(line, size);
+  const command *found = find_command(line, size);
   if (!found) cli_chat_refuse(chat, "there is no command %.*s; see /help", (int)(size < 60 ? size : 60), line);
   else if (rest[0] && !found->operand[0]) cli_chat_refuse(chat, "%s takes nothing, not '%.100s'", found->name, rest);
   else found->run(chat, rest);

@@ -86,7 +86,7 @@ int cli_data_find(const char *directory, const char *file, char **ret_path) {
   return CLI_IO;
 }
 
-static tp_status open_database(cli_data *data, tp_fault *fault) {
+static tp_status open_data_database(cli_data *data, tp_fault *fault) {
   tp_postgres *database = NULL;
   tp_status status = cli_database_open(data->path, true, NULL, NULL, &database, fault);
   if (status == TP_OK) status = cli_database_store(database, &data->store, fault);
@@ -115,7 +115,7 @@ int cli_data_open(const char *directory, cli_data *data) {
   }
   int checked = data->is_database ? CLI_OK : cli_data_find(directory, file_name, &data->path);
   if (checked != CLI_OK) return checked;
-  tp_status status = data->is_database ? open_database(data, &fault) : open_file(data, directory, &fault);
+  tp_status status = data->is_database ? open_data_database(data, &fault) : open_file(data, directory, &fault);
   if (status == TP_OK) status = tp_runtime_new(NULL, &data->names, &fault);
   if (status == TP_OK) return CLI_OK;
   int exit_status = cli_fault(data->path, status, &fault);

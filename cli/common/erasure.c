@@ -29,7 +29,7 @@ void cli_erasure_warn(const char *directory) {
     cli_error("warning: an erasure of %s is not over: `turnphase forget %s` finishes it", directory, directory);
 }
 
-static int refuse(const cli_erasure_file *file) {
+static int refuse_erasure_file(const cli_erasure_file *file) {
   cli_error_at(file->path, 0, 0, "%s", strerror(errno));
   return CLI_IO;
 }
@@ -49,11 +49,11 @@ static const char *text_of(tp_text map, const char *key, char **next) {
 /* A file that is not whole says nothing: its writer died before the first deletion, or after the last. */
 static int read_left(cli_erasure_file *file) {
   struct stat found;
-  if (fstat(file->fd, &found) != 0) return refuse(file);
+  if (fstat(file->fd, &found) != 0) return refuse_erasure_file(file);
   size_t size = (size_t)found.st_size;
   file->bytes = cli_alloc(2 * size + 16);
   ssize_t got = pread(file->fd, file->bytes, size, 0);
-  if (got < 0) return refuse(file);
+  if (got < 0) return refuse_erasure_file(file);
   const tp_text map = {file->bytes, (size_t)got};
   char *next = file->bytes + size;
   if (got == 0 || tp_value_check(map, NULL) != TP_OK || tp_value_kind_of(map) != TP_VALUE_MAP) return CLI_OK;
@@ -71,14 +71,14 @@ static int open_and_lock(cli_erasure_file *file, bool makes) {
   for (;;) {
     struct stat found;
     int fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (makes ? O_CREAT : 0), 0600);
-    if (fd < 0) return errno == ENOENT && !makes ? CLI_OK : refuse(file);
+    if (fd < 0) return errno == ENOENT && !makes ? CLI_OK : refuse_erasure_file(file);
     file->fd = fd;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return refuse(file);
+      if (errno != EWOULDBLOCK) return refuse_erasure_file(file);
       cli_error_at(file->path, 0, 0, "another process erases just now: try again when it has ended");
       return CLI_RETRY;
     }
-    if (fstat(fd, &found) != 0) return refuse(file);
+    if (fstat(fd, &found) != 0) return refuse_erasure_file(file);
     if (found.st_nlink > 0) return read_left(file);
     close(fd);
     file->fd = 0;
@@ -90,7 +90,7 @@ int cli_erasure_open(const char *directory, bool makes, cli_erasure_file *file) 
   int status = open_and_lock(file, makes);
   if (status == CLI_OK && file->fd) {
     file->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file->directory < 0) status = refuse(file);
+    if (file->directory < 0) status = refuse_erasure_file(file);
   }
   if (status != CLI_OK) cli_erasure_close(file);
   return status;
@@ -134,16 +134,16 @@ int cli_erasure_begin(cli_erasure_file *file, const cli_erasure *request) {
   cli_need(tp_writer_finish(writer, &value));
   bool is_written = ftruncate(file->fd, 0) == 0 && write_all(file->fd, value) && fsync(file->directory) == 0;
   tp_writer_free(writer);
-  return is_written ? CLI_OK : refuse(file);
+  return is_written ? CLI_OK : refuse_erasure_file(file);
 }
 
 int cli_erasure_end(cli_erasure_file *file) {
   struct stat found;
-  if (fstat(file->fd, &found) != 0) return refuse(file);
+  if (fstat(file->fd, &found) != 0) return refuse_erasure_file(file);
   size_t size = (size_t)found.st_size;
   char *zeros = cli_alloc(size + 1);
   memset(zeros, 0, size);
   bool is_gone = write_all(file->fd, (tp_text){zeros, size}) && unlink(file->path) == 0 && fsync(file->directory) == 0;
   free(zeros);
-  return is_gone ? CLI_OK : refuse(file);
+  return is_gone ? CLI_OK : refuse_erasure_file(file);
 }

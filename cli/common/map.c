@@ -9,17 +9,19 @@
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
 
-static void add(cli_map *map, cli_map_item item) {
+static void add_map_item(cli_map *map, cli_map_item item) {
   map->items = cli_reserve(map->items, map->count, &map->capacity, sizeof *map->items);
   if (map->depth > 0) map->items[map->open[map->depth - 1]].number++;
   else map->size++;
   map->items[map->count++] = item;
 }
 
-static tp_text copy(cli_map *map, tp_text text) { return (tp_text){cli_pool_copy(&map->pool, text), text.size}; }
+static tp_text copy_map_text(cli_map *map, tp_text text) {
+  return (tp_text){cli_pool_copy(&map->pool, text), text.size};
+}
 
 void cli_map_add_text(cli_map *map, const char *key, tp_text text) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_TEXT, .text = copy(map, text)});
+  add_map_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_TEXT, .text = copy_map_text(map, text)});
 }
 
 void cli_map_add_string(cli_map *map, const char *key, const char *string) {
@@ -27,24 +29,24 @@ void cli_map_add_string(cli_map *map, const char *key, const char *string) {
 }
 
 void cli_map_add_int(cli_map *map, const char *key, int64_t number) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_INT, .number = number});
+  add_map_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_INT, .number = number});
 }
 
 void cli_map_add_double(cli_map *map, const char *key, double number) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_DOUBLE, .real = number});
+  add_map_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_DOUBLE, .real = number});
 }
 
 void cli_map_add_bool(cli_map *map, const char *key, bool value) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_BOOL, .number = value});
+  add_map_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_BOOL, .number = value});
 }
 
 void cli_map_add_value(cli_map *map, const char *key, tp_text value) {
-  add(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = copy(map, value)});
+  add_map_item(map, (cli_map_item){.key = key, .kind = CLI_MAP_VALUE, .text = copy_map_text(map, value)});
 }
 
 static void open_item(cli_map *map, cli_map_item item) {
   assert(map->depth < CLI_MAP_DEPTH_MAX);
-  add(map, item);
+  add_map_item(map, item);
   assert(map->depth < sizeof map->open / sizeof *map->open);
   map->open[map->depth++] = map->count - 1;
 }

@@ -11,7 +11,7 @@
 #include "runtime/base/check.h"
 
 /* Names and texts of others are in messages: what a terminal would obey or hide is shown as its number. */
-static void show(const char *message, char *ret_shown, size_t size) {
+static void show_hidden_bytes(const char *message, char *ret_shown, size_t size) {
   size_t at = 0, used = 0, end = strlen(message);
   while (at < end && used + CLI_ESCAPE_SIZE < size) {
     uint32_t code;
@@ -46,7 +46,7 @@ static void print_message(const char *place, const char *format, va_list args) {
   tp__bytes words = {0};
   vsnprintf(message, sizeof message, format, args);
   cli_field_words(tp_text_of(message), false, &words);
-  show(tp__bytes_string(&words), shown, sizeof shown);
+  show_hidden_bytes(tp__bytes_string(&words), shown, sizeof shown);
   tp__bytes_fini(&words);
   if (kept && !kept[0]) snprintf(kept, kept_size, "%s%s", place, shown);
   fprintf(stderr, "turnphase: %s%s\n", place, shown);

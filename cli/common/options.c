@@ -59,7 +59,7 @@ static bool take_flag(cli_arguments *arguments, const struct row *row, const cha
   return true;
 }
 
-static bool take_text(cli_arguments *arguments, const struct row *row, const char *value) {
+static bool take_option_text(cli_arguments *arguments, const struct row *row, const char *value) {
   *(const char **)member_of(arguments, row) = value;
   return true;
 }
@@ -238,7 +238,7 @@ static bool take_model_number(cli_arguments *arguments, const struct row *row, c
 #define FLAG(member) \
   { take_flag, MEMBER(member) }
 #define TEXT(member) \
-  { take_text, MEMBER(member) }
+  { take_option_text, MEMBER(member) }
 #define WORDS(member) \
   { take_words, MEMBER(member) }
 #define NUMBER(member, from, to) \
@@ -291,7 +291,7 @@ enum { WITHOUT_LETTER = 256 };
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
 /* NULL: there is none. */
-static const struct row *row_of(int value) {
+static const struct row *option_row_of(int value) {
   for (size_t i = 0; i < OPTION_COUNT; i++)
     if (value_of(i) == value) return &rows[i];
   return NULL;
@@ -430,7 +430,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
   for (int value; (value = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
     if (value == ':' || value == '?') {
       if (value == ':') cli_error("'%s' needs an argument", argv[optind - 1]);
-      else if (optopt && optopt < WITHOUT_LETTER && !row_of(optopt))
+      else if (optopt && optopt < WITHOUT_LETTER && !option_row_of(optopt))
         cli_error("%s has no option '-%c'", command->name, optopt);
       else return refuse_option(command, argv[optind - 1]);
       return bad_usage(command);
@@ -440,7 +440,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
                 optarg);
       return bad_usage(command);
     }
-    const struct row *row = row_of(value);
+    const struct row *row = option_row_of(value);
     if (optarg && !optarg[0] && needs_word(row)) {
       cli_error("--%s needs its %s, and got an empty text", row->name, row->argument);
       return bad_usage(command);

@@ -41,7 +41,7 @@ void cli_hooks_print_text(cli_output *output, tp_text text) {
 }
 
 /* The fault's subject is the file, or the directory. */
-static int refuse(const char *directory, tp_status status, const tp_fault *fault) {
+static int refuse_hooks(const char *directory, tp_status status, const tp_fault *fault) {
   return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
 }
 
@@ -93,7 +93,7 @@ int cli_hooks_read(tp_runtime *runtime, const tp_hooks_options *options, tp_hook
   if (found != CLI_OK) return found;
   tp_fault fault = {0};
   tp_status status = tp_hooks_read(runtime, options, ret_hooks, &fault);
-  return status == TP_OK ? CLI_OK : refuse(options->directory, status, &fault);
+  return status == TP_OK ? CLI_OK : refuse_hooks(options->directory, status, &fault);
 }
 
 static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
@@ -247,7 +247,7 @@ static int load_one(tp_runtime *runtime, const cli_arguments *arguments, size_t 
   if (status == CLI_OK) {
     tp_fault fault = {0};
     tp_status committed = tp_hooks_commit(hooks, NULL, tp_hooks_hash(hooks), NULL, &fault);
-    if (committed != TP_OK) status = refuse(directory, committed, &fault);
+    if (committed != TP_OK) status = refuse_hooks(directory, committed, &fault);
   }
   if (status == CLI_OK) tp_hooks_each_warning(hooks, true, print_warning, NULL);
   if (status == CLI_OK) tp_hooks_each(hooks, warn_of_model, NULL);
@@ -292,7 +292,7 @@ static void on_reload(void *ctx, tp_status status, const tp_fault *fault) {
                  "trust %s",
                  fault->message, f->directory);
   } else {
-    refuse(f->directory, status, fault);
+    refuse_hooks(f->directory, status, fault);
     cli_error_at(f->directory, 0, 0, "the change is refused: the hooks before it stay");
   }
 }
@@ -325,7 +325,7 @@ static int follow(tp_runtime *runtime, const cli_arguments *arguments, size_t in
   int result = CLI_OK;
   if (status == TP_ERR_USAGE) result = f->trust_status;
   if (status == TP_ERR_USAGE && result == CLI_OK) result = refuse_start(runtime, f, &hooks);
-  else if (status != TP_OK && result == CLI_OK) result = refuse(f->directory, status, &fault);
+  else if (status != TP_OK && result == CLI_OK) result = refuse_hooks(f->directory, status, &fault);
   if (status == TP_OK) *ret_follower = f;
   else free(f);
   return result;
@@ -462,7 +462,7 @@ static void print_check(const cli_hooks_opened *o, cli_output *output) {
 }
 
 /* The commit goes to a runtime of its own, in which no turn runs. */
-static int check(const cli_arguments *arguments, cli_output *output) {
+static int check_hooks(const cli_arguments *arguments, cli_output *output) {
   cli_hooks_opened o = {.directory = arguments->operands[1]};
   tp_hooks_options options = cli_hooks_options(arguments, o.directory);
   tp_fault fault = {0};
@@ -474,7 +474,7 @@ static int check(const cli_arguments *arguments, cli_output *output) {
   tp_status committed = tp_hooks_read(o.runtime, &options, &o.hooks, &fault);
   if (committed == TP_OK) committed = tp_hooks_commit(o.hooks, NULL, tp_hooks_hash(o.hooks), NULL, &fault);
   if (arguments->json) status = print_check_json(&o, committed, &fault, output);
-  else if (committed != TP_OK) status = refuse(o.directory, committed, &fault);
+  else if (committed != TP_OK) status = refuse_hooks(o.directory, committed, &fault);
   else print_check(&o, output);
   if (committed == TP_OK && !arguments->json) tp_hooks_each_warning(o.hooks, false, print_warning, NULL);
   cli_hooks_close(&o);
@@ -627,7 +627,7 @@ static const struct action {
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } actions[] = {
     {"list", 1, "DIR [-v] [--sandbox]", cli_hooks_list},
-    {"check", 1, "DIR [--sandbox]", check},
+    {"check", 1, "DIR [--sandbox]", check_hooks},
     {"trust", 1, "DIR [--data-file NAME] [--code-file NAME]", trust},
     {"untrust", 1, "DIR", untrust},
     {"run", 2, "DIR ID [--payload JSON] [--sandbox]", cli_hooks_run},
@@ -639,9 +639,9 @@ static const struct action {
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
 /* An option of another action is not ignored. */
-static int check_options(const struct action *action, const cli_arguments *arguments) {
+static int check_action_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
-  bool imports = action->run == cli_hooks_import, looks = action->run == cli_hooks_list || action->run == check;
+  bool imports = action->run == cli_hooks_import, looks = action->run == cli_hooks_list || action->run == check_hooks;
   const char *foreign = arguments->payload && !runs                                    ? "--payload"
                         : arguments->language && !makes                                ? "--language"
                         : arguments->since && action->run != cli_hooks_stats           ? "--since"
@@ -669,7 +669,7 @@ int cli_hooks(const cli_arguments *arguments, cli_output *output) {
       cli_error("usage: turnphase hooks %s %s", actions[i].name, actions[i].usage);
       return CLI_USAGE;
     }
-    int status = check_options(&actions[i], arguments);
+    int status = check_action_options(&actions[i], arguments);
     return status == CLI_OK ? actions[i].run(arguments, output) : status;
   }
   return CLI_USAGE; /* never: the command table has the same actions */

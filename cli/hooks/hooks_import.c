@@ -248,7 +248,9 @@ static bool take_info(void *ctx, const tp_hook_info *info) {
   return false;
 }
 
-static const char *copy(importer *m, const char *string) { return cli_pool_copy(&m->pool, tp_text_of(string)); }
+static const char *copy_imported(importer *m, const char *string) {
+  return cli_pool_copy(&m->pool, tp_text_of(string));
+}
 
 typedef struct importer_entry {
   importer *m;
@@ -257,7 +259,8 @@ typedef struct importer_entry {
 
 static bool note_warning(void *ctx, const tp_hook_warning *warning) {
   importer_entry *at = ctx;
-  if (at->entry->note_count < CLI_NOTES_MAX) at->entry->notes[at->entry->note_count++] = copy(at->m, warning->message);
+  if (at->entry->note_count < CLI_NOTES_MAX)
+    at->entry->notes[at->entry->note_count++] = copy_imported(at->m, warning->message);
   return true;
 }
 
@@ -282,7 +285,7 @@ static int check_entry(importer *m, cli_entry *entry) {
   unlink(path);
   if (status == TP_ERR_NO_MEMORY) return cli_fault(NULL, status, &fault);
   if (status != TP_OK) {
-    entry->left_out = copy(m, fault.message);
+    entry->left_out = copy_imported(m, fault.message);
     return CLI_OK;
   }
   tp_hooks_each(hooks, take_info, &info);
@@ -337,7 +340,7 @@ static void add_existing(importer *m, const char *name, tp_text text) {
   const char *copied = cli_pool_copy(&m->pool, text), *at = copied;
   m->existing = cli_reserve(m->existing, m->existing_count, &m->existing_capacity, sizeof *m->existing);
   existing *e = &m->existing[m->existing_count++];
-  *e = (existing){.name = copy(m, name), .id = "", .text = copied};
+  *e = (existing){.name = copy_imported(m, name), .id = "", .text = copied};
   for (; *at; at += strcspn(at, "\n"), at += *at == '\n') {
     if (strncmp(at, "id:", 3) != 0) continue;
     size_t skip = 3 + strspn(at + 3, " \"'"), size = strcspn(at + skip, " \"'\n");
@@ -416,10 +419,10 @@ static int prepare_entry(importer *m, size_t index) {
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
   choose_id(m, index, settings, name, id, sizeof id);
-  entry->id = copy(m, id);
+  entry->id = copy_imported(m, id);
   tp__bytes t = {0};
   write_yaml(settings, m->arguments, entry, &t);
-  entry->yaml = copy(m, tp__bytes_string(&t));
+  entry->yaml = copy_imported(m, tp__bytes_string(&t));
   tp__bytes_fini(&t);
   entry->same_as = find_same(m, index, settings, entry->yaml);
   if (entry->same_as) m->same++;
@@ -433,7 +436,7 @@ static int check_variable(importer *m, const char *name, const char **ret_why) {
   put_string(&t, "id: a\nevent: tool.pre\nhandler: {command: \"/\"}\nenv:\n  ");
   put_quoted(&t, name, strlen(name));
   put_string(&t, ": \"\"\n");
-  probe.yaml = copy(m, tp__bytes_string(&t));
+  probe.yaml = copy_imported(m, tp__bytes_string(&t));
   tp__bytes_fini(&t);
   int status = check_entry(m, &probe);
   if (!probe.left_out) m->taken--;
@@ -627,7 +630,7 @@ static void print_report(const importer *m) {
   else cli_print_string(m->output, "--write DIR writes them\n");
 }
 
-static void add_entry(cli_map *p, const cli_entry *entry) {
+static void add_import_entry(cli_map *p, const cli_entry *entry) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "event", entry->event);
   cli_map_add_string(p, "matcher", entry->matcher ? entry->matcher : "");
@@ -669,7 +672,7 @@ static int print_report_json(const importer *m) {
       cli_map_add_string(&p, m->files[f].variables.items[i][0], m->files[f].variables.items[i][1]);
   cli_map_close(&p);
   cli_map_open_list(&p, "entries");
-  for (size_t i = 0; i < m->count; i++) add_entry(&p, entry_at(m, i, NULL));
+  for (size_t i = 0; i < m->count; i++) add_import_entry(&p, entry_at(m, i, NULL));
   cli_map_close(&p);
   return cli_map_print(&p, m->output);
 }

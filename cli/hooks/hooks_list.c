@@ -189,7 +189,7 @@ static void print_match(cli_output *output, const char *match, size_t at, size_t
 }
 
 /* What is wider than its column moves what follows, as far as that has no space left. */
-static void print_row(cli_output *output, const char *const *cells, const size_t *widths) {
+static void print_hook_row(cli_output *output, const char *const *cells, const size_t *widths) {
   size_t at = 0, next = 0, stop = 0;
   for (size_t c = 0; c < MATCH; c++) {
     put_blanks(output, next - at);
@@ -212,9 +212,9 @@ static void print_short(const listing *l) {
   if (l->output->width > 0) widths[MATCH] = strlen(heads[MATCH]);
   for (size_t c = 0; c < COLUMNS; c++) lines[c] = line + (widths[c] < size ? size - widths[c] : 0);
   cli_output_stream(l->output, true);
-  print_row(l->output, heads, widths);
-  print_row(l->output, lines, widths);
-  for (size_t i = 0; i < l->count; i++) print_row(l->output, l->rows[i].cells, widths);
+  print_hook_row(l->output, heads, widths);
+  print_hook_row(l->output, lines, widths);
+  for (size_t i = 0; i < l->count; i++) print_hook_row(l->output, l->rows[i].cells, widths);
   cli_output_stream(l->output, false);
 }
 
@@ -264,7 +264,7 @@ static bool write_row(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-static int print_json(listing *l) {
+static int print_listing_json(listing *l) {
   cli_map p = {0};
   l->map = &p;
   cli_map_add_string(&p, "directory", l->opened->directory);
@@ -276,7 +276,7 @@ static int print_json(listing *l) {
   return cli_map_print(&p, l->output);
 }
 
-static void print_text(listing *l, bool is_verbose) {
+static void print_listing_text(listing *l, bool is_verbose) {
   const char *directory = l->opened->directory;
   if (tp_hooks_each(l->opened->hooks, is_verbose ? add_long : add_short, l) == 0) {
     cli_hooks_say_none(directory);
@@ -297,8 +297,8 @@ int cli_hooks_list(const cli_arguments *arguments, cli_output *output) {
   int status = cli_hooks_open(arguments, &opened);
   if (status != CLI_OK) return status;
   listing l = {.opened = &opened, .output = output};
-  if (arguments->json) status = print_json(&l);
-  else print_text(&l, arguments->verbose);
+  if (arguments->json) status = print_listing_json(&l);
+  else print_listing_text(&l, arguments->verbose);
   if (!arguments->json) cli_hooks_warn_of_files(opened.hooks);
   free(l.rows);
   cli_pool_free(&l.pool);

@@ -267,7 +267,7 @@ static void fill(const maker *m, const char *template, char ret_text[TEXT_SIZE])
   }
 }
 
-static int refuse(const char *path, int error) {
+static int refuse_new_file(const char *path, int error) {
   cli_error_at(path, 0, 0, "%s%s", strerror(error), error == EEXIST ? ": nothing is overwritten" : "");
   return error == EEXIST ? CLI_CONFIG : CLI_IO;
 }
@@ -279,22 +279,22 @@ static int make_file(maker *m, const char *tail, const char *suffix, mode_t mode
   fill(m, template, text);
   snprintf(path, PATH_SIZE, "%s/%s%s.%s", m->directory, m->id, tail, suffix);
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  if (fd < 0) return refuse(path, errno);
+  if (fd < 0) return refuse_new_file(path, errno);
   m->count++;
   ssize_t written = write(fd, text, strlen(text));
   int error = written < 0 ? errno : ENOSPC;
   if (close(fd) == 0 && written == (ssize_t)strlen(text)) return CLI_OK;
-  return refuse(path, error);
+  return refuse_new_file(path, error);
 }
 
 /* The folders above it stay, whatever comes of the hook. */
 static int make_parents(const char *directory) {
   char path[4096];
   int size = snprintf(path, sizeof path, "%s", directory);
-  if (size < 0 || (size_t)size >= sizeof path) return refuse(directory, ENAMETOOLONG);
+  if (size < 0 || (size_t)size >= sizeof path) return refuse_new_file(directory, ENAMETOOLONG);
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
-    if (mkdir(path, 0755) != 0 && errno != EEXIST) return refuse(path, errno);
+    if (mkdir(path, 0755) != 0 && errno != EEXIST) return refuse_new_file(path, errno);
     *slash = '/';
   }
   return CLI_OK;
@@ -304,7 +304,7 @@ static int make_directory(maker *m) {
   int status = make_parents(m->directory);
   if (status != CLI_OK) return status;
   m->made_directory = mkdir(m->directory, 0755) == 0;
-  return m->made_directory || errno == EEXIST ? CLI_OK : refuse(m->directory, errno);
+  return m->made_directory || errno == EEXIST ? CLI_OK : refuse_new_file(m->directory, errno);
 }
 
 static void take_back(const maker *m) {

@@ -152,7 +152,7 @@ static void wait_for_detached(trial *t) {
   if (tp_runtime_drain(t->runtime, DETACHED_MS, &report, NULL) != TP_OK) cli_error("the drain was refused");
 }
 
-static void wait_for_end(trial *t) {
+static void wait_for_trial(trial *t) {
   const tp_run_record *record = tp_phase_result_run(&t->result, 0);
   t->has_record = record != NULL;
   if (!record) return;
@@ -243,7 +243,7 @@ static void add_program(cli_map *p, const tp_hook_program *program) {
   cli_map_close(p);
 }
 
-static int print_json(const trial *t) {
+static int print_trial_json(const trial *t) {
   cli_map p = {0};
   cli_map_add_string(&p, "hook", t->id);
   cli_map_add_string(&p, "phase", tp_phase_get(t->runtime, t->phase)->name);
@@ -261,7 +261,7 @@ static int print_json(const trial *t) {
 
 /* ---- for people ---- */
 
-static void print_line(const trial *t, const char *name, tp_text text) {
+static void print_trial_line(const trial *t, const char *name, tp_text text) {
   while (text.size > 0 && text.data[text.size - 1] == '\n') text.size--;
   cli_printf(t->output, "%-9s ", name);
   cli_hooks_print_text(t->output, text);
@@ -272,9 +272,9 @@ static void print_program(const trial *t) {
   const tp_hook_program *program = &t->program;
   char ended[96];
   bool is_asked = cli_hooks_asks_model(t->kind);
-  print_line(t, is_asked ? "asked" : "got", program->input);
-  if (program->output.size) print_line(t, is_asked ? "answered" : "printed", program->output);
-  if (program->errors.size) print_line(t, is_asked ? "no answer" : "on stderr", program->errors);
+  print_trial_line(t, is_asked ? "asked" : "got", program->input);
+  if (program->output.size) print_trial_line(t, is_asked ? "answered" : "printed", program->output);
+  if (program->errors.size) print_trial_line(t, is_asked ? "no answer" : "on stderr", program->errors);
   if (is_asked) snprintf(ended, sizeof ended, "the request");
   else if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
   else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
@@ -303,7 +303,7 @@ static void print_trial(const trial *t) {
   for (size_t k = 0; merged && k < 4; k++) {
     for (size_t i = 0; i < tp_merged_count(merged, shown_kinds[k]); i++) {
       const tp_contribution *contribution = tp_merged_get(merged, shown_kinds[k], i)->contribution;
-      print_line(t, kind_of(shown_kinds[k]), contribution->text.size ? contribution->text : contribution->key);
+      print_trial_line(t, kind_of(shown_kinds[k]), contribution->text.size ? contribution->text : contribution->key);
     }
   }
 }
@@ -319,8 +319,8 @@ static int try_hook(trial *t) {
   if (status == CLI_OK) status = check_fields(t);
   if (status == CLI_OK) status = run_phase(t);
   if (status != CLI_OK) return status;
-  wait_for_end(t);
-  if (t->arguments->json) status = print_json(t);
+  wait_for_trial(t);
+  if (t->arguments->json) status = print_trial_json(t);
   else print_trial(t);
   return status == CLI_OK && !has_answered(t) ? CLI_NEGATIVE : status;
 }

@@ -31,7 +31,7 @@ static const char *format_text(cli_settings *settings, const char *format, ...) 
   return cli_pool_copy(&settings->pool, tp_text_of(text));
 }
 
-static void note(cli_entry *entry, const char *text) {
+static void note_entry(cli_entry *entry, const char *text) {
   if (entry->note_count < CLI_NOTES_MAX) entry->notes[entry->note_count++] = text;
 }
 
@@ -39,7 +39,7 @@ static void leave_out(cli_entry *entry, const char *why) {
   if (!entry->left_out) entry->left_out = why;
 }
 
-static cli_entry *add_entry(cli_settings *settings, const char *event) {
+static cli_entry *add_settings_entry(cli_settings *settings, const char *event) {
   settings->entries = cli_reserve(settings->entries, settings->count, &settings->capacity, sizeof *settings->entries);
   cli_entry *entry = &settings->entries[settings->count++];
   *entry = (cli_entry){.event = event, .command = ""};
@@ -134,7 +134,8 @@ static void read_timeout(reader *r, tp_text value, bool is_ms) {
   }
   r->entry->timeout_ms = (int64_t)ms;
   if (!is_ms && number >= SUSPICIOUS_S)
-    note(r->entry, format_text(r->settings, "its limit is %.0f s: timeout is in seconds; was it meant as ms?", number));
+    note_entry(r->entry,
+               format_text(r->settings, "its limit is %.0f s: timeout is in seconds; was it meant as ms?", number));
 }
 
 static void read_flag(reader *r, const char *key, tp_text value, bool *ret_flag) {
@@ -178,7 +179,8 @@ static const char *read_variables(cli_settings *settings, tp_text env, cli_varia
 /* Where exit code 2 gives the model something to go on with, it does so at once. */
 static void read_rewake(cli_entry *entry) {
   entry->rewakes = is_among(entry->event, "PostToolUse PostToolUseFailure Stop SubagentStop");
-  if (entry->rewakes) note(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
+  if (entry->rewakes)
+    note_entry(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
   else leave_out(entry, "asyncRewake has no place: a program that nothing waits for wakes no model");
 }
 
@@ -198,13 +200,13 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "asyncRewake") == 0) {
     read_flag(r, key, value, &rewakes);
     if (rewakes) read_rewake(entry);
-  } else if (strcmp(key, "statusMessage") == 0) note(entry, "statusMessage is not shown");
+  } else if (strcmp(key, "statusMessage") == 0) note_entry(entry, "statusMessage is not shown");
   else if (is_among(key, "rewakeMessage rewakeSummary"))
-    note(entry, format_text(r->settings, "%s is not shown: the model reads what the program wrote", key));
-  else if (strcmp(key, "once") == 0) note(entry, "once has no meaning outside of skills: it runs each time");
+    note_entry(entry, format_text(r->settings, "%s is not shown: the model reads what the program wrote", key));
+  else if (strcmp(key, "once") == 0) note_entry(entry, "once has no meaning outside of skills: it runs each time");
   else if (strcmp(key, "continueOnBlock") == 0) {
     read_flag(r, key, value, &ignored);
-    note(entry, "continueOnBlock: a block behind a call is always a reminder");
+    note_entry(entry, "continueOnBlock: a block behind a call is always a reminder");
   } else if (strcmp(key, "if") == 0) {
     entry->rule = text_of(r, value);
     if (!entry->rule) need_text(r, "if");
@@ -212,7 +214,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
     const char *wrong = read_variables(r->settings, value, &entry->variables);
     if (wrong) leave_out(entry, wrong);
   } else if (is_among(key, "commandWindows command_windows powershell")) {
-    note(entry, format_text(r->settings, "%s is for another system", key));
+    note_entry(entry, format_text(r->settings, "%s is for another system", key));
   } else if (is_among(key, "cwd exec loop_limit")) leave_out(entry, format_text(r->settings, "%s has no place", key));
   else return false;
   return true;
@@ -243,9 +245,10 @@ static void note_environment(reader *r, const char *command) {
   static const char *const absent[] = {"CLAUDE_ENV_FILE",        "CLAUDE_PLUGIN_DATA", "CLAUDE_PLUGIN_OPTION_",
                                        "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT",      "CODEX_ENV_FILE"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
-    if (strstr(command, absent[i])) note(r->entry, format_text(r->settings, "%s is not in its environment", absent[i]));
+    if (strstr(command, absent[i]))
+      note_entry(r->entry, format_text(r->settings, "%s is not in its environment", absent[i]));
   if (strstr(command, "CLAUDE_PLUGIN_ROOT") && !r->settings->plugin_root)
-    note(r->entry, "CLAUDE_PLUGIN_ROOT is not in its environment: the file is no hooks/hooks.json of a plugin");
+    note_entry(r->entry, "CLAUDE_PLUGIN_ROOT is not in its environment: the file is no hooks/hooks.json of a plugin");
 }
 
 static void read_command(reader *r, tp_text handler, const char *shell) {
@@ -286,8 +289,8 @@ static const char *convert_header(reader *r, const char *value, tp_text names) {
     }
     if (is_listed(names, name, size)) used += (size_t)snprintf(text + used, 256, "${%.*s}", (int)size, name);
     else
-      note(r->entry,
-           format_text(r->settings, "its headers get no %.*s: allowedEnvVars does not list it", (int)size, name));
+      note_entry(r->entry,
+                 format_text(r->settings, "its headers get no %.*s: allowedEnvVars does not list it", (int)size, name));
     value = name + size + has_brace;
   }
   if (*value) leave_out(r->entry, "a header is longer than 1,700 bytes");
@@ -341,7 +344,7 @@ static void read_endpoint(reader *r, tp_text handler) {
   entry->url = url;
   entry->command = shown_url(r, url);
   entry->endpoint = endpoint_of(r, url);
-  note(entry, format_text(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
+  note_entry(entry, format_text(r->settings, "its endpoint must be allowed: --webhook %s", entry->endpoint));
   read_headers(r, tp_value_get(handler, "headers"), tp_value_get(handler, "allowedEnvVars"));
 }
 
@@ -352,9 +355,9 @@ static void read_matcher(reader *r, tp_text value) {
   if (!matcher) {
     need_text(r, "matcher");
   } else if (is_among(entry->event, without_matcher)) {
-    note(entry,
-         format_text(r->settings, "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
-                     matcher));
+    note_entry(entry, format_text(r->settings,
+                                  "its matcher \"%s\" is left out: the event has none, and its host ignores it, too",
+                                  matcher));
   } else if (r->is_flat && strpbrk(matcher, ".*+?()[]^$\\")) {
     entry->matcher = format_text(r->settings, "^(?:%s)$", matcher); /* these hosts anchor it */
   } else {
@@ -365,9 +368,9 @@ static void read_matcher(reader *r, tp_text value) {
 static void check_event(reader *r) {
   const char *event = r->entry->event;
   if (strcmp(event, "AfterModel") == 0)
-    note(r->entry,
-         "it runs once for an answer, when that is whole, and not for each chunk; nothing of the answer is "
-         "shown before");
+    note_entry(r->entry,
+               "it runs once for an answer, when that is whole, and not for each chunk; nothing of the answer is "
+               "shown before");
   if (is_among(event, known_events)) r->entry->is_guard = is_among(event, guards);
   else leave_out(r->entry, why_no_phase(event));
 }
@@ -387,10 +390,11 @@ static void read_prompt(reader *r, tp_text handler, const char *type) {
   entry->is_agent = strcmp(type, "agent") == 0;
   if (model.size > 0 && !entry->model) need_text(r, "model");
   else if (entry->model)
-    note(entry, format_text(r->settings,
-                            "the provider is asked for the model \"%s\": take model out of the file where it has none "
-                            "of that name",
-                            entry->model));
+    note_entry(entry,
+               format_text(r->settings,
+                           "the provider is asked for the model \"%s\": take model out of the file where it has none "
+                           "of that name",
+                           entry->model));
 }
 
 /* Of each type, what only its handlers have: read with the type, or left out with it. */
@@ -408,7 +412,7 @@ static bool is_own_key(const char *type, const char *key) {
 }
 
 static void read_handler(cli_settings *settings, const char *event, tp_text matcher, tp_text handler, bool is_flat) {
-  reader r = {.settings = settings, .entry = add_entry(settings, event), .is_flat = is_flat};
+  reader r = {.settings = settings, .entry = add_settings_entry(settings, event), .is_flat = is_flat};
   const char *shell = "sh", *type = text_of(&r, tp_value_get(handler, "type"));
   if (!type) type = "command";
   check_event(&r);
@@ -422,20 +426,20 @@ static void read_handler(cli_settings *settings, const char *event, tp_text matc
     const char *key = cli_pool_copy(&settings->pool, walk.key);
     if (is_own_key(type, key)) continue;
     if (!read_key(&r, key, walk.value, &shell))
-      note(r.entry, format_text(settings, "the unknown field %s is left out", key));
+      note_entry(r.entry, format_text(settings, "the unknown field %s is left out", key));
   }
   if (r.entry->rewakes) r.entry->is_async = false; /* which it implies */
   if (strcmp(type, "http") == 0) read_endpoint(&r, handler);
   else if (is_among(type, "prompt agent")) read_prompt(&r, handler, type);
   else read_command(&r, handler, shell);
   if (r.entry->is_async && r.entry->is_guard)
-    note(r.entry, "async: nothing waits for it, and nothing that it decides counts");
+    note_entry(r.entry, "async: nothing waits for it, and nothing that it decides counts");
 }
 
 /* ---- the file ---- */
 
 static void refuse_group(cli_settings *settings, const char *event, const char *why) {
-  cli_entry *entry = add_entry(settings, event);
+  cli_entry *entry = add_settings_entry(settings, event);
   leave_out(entry, why);
 }
 
@@ -462,8 +466,9 @@ static void read_group_keys(cli_settings *settings, tp_text group, size_t first)
       reader r = {.settings = settings, .entry = &settings->entries[i]};
       if (strcmp(key, "sequential") == 0) read_flag(&r, key, walk.value, &r.entry->is_sequential);
       else
-        note(r.entry, format_text(settings, "%s of its group is left out: a group has matcher, sequential and hooks%s",
-                                  key, strcmp(key, "if") == 0 ? ", and if belongs to a handler" : ""));
+        note_entry(r.entry,
+                   format_text(settings, "%s of its group is left out: a group has matcher, sequential and hooks%s",
+                               key, strcmp(key, "if") == 0 ? ", and if belongs to a handler" : ""));
     }
   }
 }
@@ -562,7 +567,7 @@ static bool apply_state(cli_settings *files, size_t count, const char *state) {
     for (size_t j = 0; j < files[i].count; j++) {
       cli_entry *entry = &files[i].entries[j];
       if (!is_place(files[i].path, entry, state)) continue;
-      if (!entry->is_off) note(entry, "its host has it switched off: it is written with enabled: false");
+      if (!entry->is_off) note_entry(entry, "its host has it switched off: it is written with enabled: false");
       entry->is_off = is_found = true;
     }
   }
@@ -593,7 +598,7 @@ static void switch_off(cli_settings *settings, tp_text names) {
       cli_entry *entry = &settings->entries[i];
       if (!tp__is_word(name, entry->name ? entry->name : entry->command) && !tp__is_word(name, entry->command))
         continue;
-      if (!entry->is_off) note(entry, "its host has it switched off: it is written with enabled: false");
+      if (!entry->is_off) note_entry(entry, "its host has it switched off: it is written with enabled: false");
       entry->is_off = is_found = true;
     }
     if (!is_found)

@@ -21,7 +21,7 @@
 
 enum { PATH_SIZE = 4096, FILE_BYTES_MAX = 1 << 20 };
 
-static int refuse(const char *path, const char *why) {
+static int refuse_trust_file(const char *path, const char *why) {
   cli_error_at(path, 0, 0, "%s", why);
   return CLI_IO;
 }
@@ -38,7 +38,7 @@ static int find_folder(char ret_folder[PATH_SIZE]) {
     cli_error("no place for what is trusted: set HOME or XDG_CONFIG_HOME to an absolute path");
     return CLI_CONFIG;
   }
-  return size < PATH_SIZE ? CLI_OK : refuse(ret_folder, strerror(ENAMETOOLONG));
+  return size < PATH_SIZE ? CLI_OK : refuse_trust_file(ret_folder, strerror(ENAMETOOLONG));
 }
 
 bool cli_trust_has_place(void) {
@@ -50,10 +50,10 @@ static int make_folders(char *folder) {
   for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
     bool is_made = mkdir(folder, 0700) == 0 || errno == EEXIST;
-    if (!is_made) return refuse(folder, strerror(errno));
+    if (!is_made) return refuse_trust_file(folder, strerror(errno));
     *slash = '/';
   }
-  return mkdir(folder, 0700) == 0 || errno == EEXIST ? CLI_OK : refuse(folder, strerror(errno));
+  return mkdir(folder, 0700) == 0 || errno == EEXIST ? CLI_OK : refuse_trust_file(folder, strerror(errno));
 }
 
 /* ---- reading ---- */
@@ -69,7 +69,7 @@ static int read_text(int fd, const char *path, char **ret_text) {
   int error = tp__file_read_open(fd, FILE_BYTES_MAX - 1, &text), status = CLI_OK;
   if (error == -ENOMEM) cli_need(TP_ERR_NO_MEMORY);
   if (error && error != -EFBIG) {
-    status = refuse(path, strerror(-error));
+    status = refuse_trust_file(path, strerror(-error));
   } else if (error || strlen(tp__bytes_string(&text)) != text.size) {
     cli_error_at(path, 0, 0, "is no list of trusted directories");
     status = CLI_CONFIG;
@@ -87,8 +87,8 @@ static int read_file(const char *path, char **ret_text) {
     *ret_text = cli_alloc(1);
     return CLI_OK;
   }
-  if (fd == -ENOTSUP || fd == -EISDIR) return refuse(path, "is not a file");
-  if (fd < 0) return refuse(path, strerror(-fd));
+  if (fd == -ENOTSUP || fd == -EISDIR) return refuse_trust_file(path, "is not a file");
+  if (fd < 0) return refuse_trust_file(path, strerror(-fd));
   int status = check_owner(&found, path);
   if (status == CLI_OK) status = read_text(fd, path, ret_text);
   close(fd);
@@ -100,7 +100,7 @@ static bool is_line(const char *line, size_t size) {
          line[CLI_HASH_SIZE - 1] == ' ' && line[CLI_HASH_SIZE] == '/';
 }
 
-static bool is_of(const char *line, size_t size, const char *directory) {
+static bool is_line_of(const char *line, size_t size, const char *directory) {
   assert(size > CLI_HASH_SIZE);
   return size - CLI_HASH_SIZE == strlen(directory) &&
          memcmp(line + CLI_HASH_SIZE, directory, size - CLI_HASH_SIZE) == 0;
@@ -118,7 +118,7 @@ static int sift(const char *path, const char *text, const char *directory, char 
       cli_error_at(path, number, 1, "a line is a content hash, a blank and the path of a directory");
       return CLI_CONFIG;
     }
-    if (is_of(line, size, directory)) {
+    if (is_line_of(line, size, directory)) {
       memcpy(ret_hash, line, CLI_HASH_SIZE - 1);
       ret_hash[CLI_HASH_SIZE - 1] = '\0';
     } else {
@@ -149,7 +149,7 @@ static int replace_file(const char *path, const char *text) {
   char name[PATH_SIZE + 64];
   snprintf(name, sizeof name, "%s.XXXXXX", path);
   int fd = mkostemp(name, O_CLOEXEC); /* mode 0600 */
-  if (fd < 0) return refuse(path, strerror(errno));
+  if (fd < 0) return refuse_trust_file(path, strerror(errno));
   bool is_written = write_all(fd, text);
   int error = errno;
   if (close(fd) != 0 && is_written) {
@@ -159,17 +159,17 @@ static int replace_file(const char *path, const char *text) {
   if (is_written && rename(name, path) == 0) return CLI_OK;
   if (is_written) error = errno;
   unlink(name);
-  return refuse(path, strerror(error));
+  return refuse_trust_file(path, strerror(error));
 }
 
 static int lock_file(const char *path, int *ret_lock) {
   char name[PATH_SIZE + 64];
   snprintf(name, sizeof name, "%s.lock", path);
   int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) return refuse(name, strerror(errno));
+  if (lock < 0) return refuse_trust_file(name, strerror(errno));
   while (flock(lock, LOCK_EX) != 0) {
     if (errno == EINTR) continue;
-    int status = refuse(name, strerror(errno));
+    int status = refuse_trust_file(name, strerror(errno));
     close(lock);
     return status;
   }
@@ -183,13 +183,13 @@ int cli_trust_path(const char *directory, char **ret_path) {
   int status = cli_data_check_hooks(directory);
   if (status != CLI_OK) return status;
   char *path = realpath(directory, NULL);
-  if (!path) return refuse(directory, strerror(errno));
+  if (!path) return refuse_trust_file(directory, strerror(errno));
   if (!strchr(path, '\n')) {
     *ret_path = path;
     return CLI_OK;
   }
   free(path);
-  return refuse(directory, "a path with a line end in it cannot be trusted: rename it");
+  return refuse_trust_file(directory, "a path with a line end in it cannot be trusted: rename it");
 }
 
 static int file_path(char ret_path[PATH_SIZE + 16]) {

@@ -86,7 +86,7 @@ static bool is_asked_for(listing *list, const tp_audit *row) {
   return is_about(list, row) && is_word_of(arguments->action, row->action) && is_word_of(arguments->turn, row->turn);
 }
 
-static void print_json(const listing *list, const tp_audit *row) {
+static void print_audit_json(const listing *list, const tp_audit *row) {
   char phase[32], time[40];
   cli_map p = {0};
   cli_map_add_int(&p, "unix_ms", row->unix_ms);
@@ -106,7 +106,7 @@ static void print_json(const listing *list, const tp_audit *row) {
   cli_map_print(&p, list->output);
 }
 
-static void print_line(listing *list, const tp_audit *row) {
+static void print_audit_line(listing *list, const tp_audit *row) {
   char time[40], phase[32];
   bool is_error = row->status != TP_OK && row->status != TP_ERR_DENIED;
   tp__bytes detail = {0};
@@ -124,15 +124,15 @@ static void print_line(listing *list, const tp_audit *row) {
   tp__bytes_fini(&detail);
 }
 
-static bool show(void *ctx, const tp_audit *row) {
+static bool show_audit_row(void *ctx, const tp_audit *row) {
   listing *list = ctx;
   if (list->output->error) return false;
   if (!is_asked_for(list, row)) return true;
   list->has_more = list->shown == cli_limit(list->arguments, CLI_LIMIT);
   if (list->has_more) return false;
   list->shown++;
-  if (list->arguments->json) print_json(list, row);
-  else print_line(list, row);
+  if (list->arguments->json) print_audit_json(list, row);
+  else print_audit_line(list, row);
   return true;
 }
 
@@ -161,7 +161,7 @@ int cli_audit(const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   status = read_query(&list, &query);
   if (status == CLI_OK) {
-    tp_status read = data.store->audits(data.store->ctx, &query, show, &list, &fault);
+    tp_status read = data.store->audits(data.store->ctx, &query, show_audit_row, &list, &fault);
     if (read != TP_OK) status = cli_fault(data.path, read, &fault);
     else if (list.shown == 0 && !arguments->json) cli_error("there is no audit row that fits");
     else if (list.has_more) cli_error("there are more; --limit 0 shows all");

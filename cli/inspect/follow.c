@@ -89,7 +89,7 @@ static bool take_ended(void *ctx, const tp_entry_record *entry) {
   return f->open_count > 0;
 }
 
-static void note(follower *f, const tp_entry_record *entry, bool is_new) {
+static void note_followed(follower *f, const tp_entry_record *entry, bool is_new) {
   name n = {entry->process_run_id, entry->entry_id, entry->started_unix_ms};
   if (is_new) f->last = n;
   if (!is_new || entry->ended_ns || entry->status) return;
@@ -106,7 +106,7 @@ static bool show_all(follower *f, bool is_new, cli_follow_fn each, void *ctx) {
     copy->record.id_count = TP_ID_COUNT;
     copy->record.run = get_copied_run;
     copy->record.source = copy;
-    note(f, &copy->record, is_new);
+    note_followed(f, &copy->record, is_new);
     goes_on = goes_on && each(ctx, &copy->record);
   }
   for (size_t i = 0; i < f->count; i++) free(f->items[i].runs);

@@ -267,7 +267,7 @@ int cli_forget_confirm(const cli_arguments *arguments) {
 
 static bool is_by_turn(const cli_erasure *r) { return r->person || r->matching || r->turns_before_ms; }
 
-static void say(const forgetting *f, const char *what) {
+static void say_forgotten(const forgetting *f, const char *what) {
   const tp_sqlite_erased *e = &f->erased;
   if (is_by_turn(&f->request))
     cli_error("%llu turns of %llu sessions (%llu rows) and %llu memories %s", (unsigned long long)e->turns,
@@ -285,7 +285,7 @@ static void say(const forgetting *f, const char *what) {
 static int print_erased(const forgetting *f, const cli_arguments *arguments, cli_output *output) {
   cli_map p = {0};
   if (!arguments->json) {
-    say(f, "were erased");
+    say_forgotten(f, "were erased");
     return CLI_OK;
   }
   cli_map_add_int(&p, "sessions", (int64_t)f->erased.sessions);
@@ -303,7 +303,7 @@ static int erase(forgetting *f, const cli_arguments *arguments) {
   int status = erase_rows(f, true);
   if (status == CLI_OK) status = erase_memories(f, true);
   if (status != CLI_OK) return status;
-  say(f, "are erased for good");
+  say_forgotten(f, "are erased for good");
   status = cli_forget_confirm(arguments);
   if (status == CLI_OK) status = cli_erasure_open(f->directory, true, &file);
   if (status != CLI_OK) return status;

@@ -54,7 +54,7 @@ static char *copy(const char *text) {
   return memcpy(cli_alloc(size), text, size);
 }
 
-static hook *find(stats *s, const char *name, const char *owner, uint32_t phase) {
+static hook *find_hook_stats(stats *s, const char *name, const char *owner, uint32_t phase) {
   for (size_t i = 0; i < s->count; i++)
     if (s->hooks[i].phase == phase && strcmp(s->hooks[i].name, name) == 0) return &s->hooks[i];
   s->hooks = cli_reserve(s->hooks, s->count, &s->capacity, sizeof *s->hooks);
@@ -77,7 +77,7 @@ static bool count_entry(void *ctx, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;
-    hook *h = find(s, run.subscription, run.owner, entry->phase);
+    hook *h = find_hook_stats(s, run.subscription, run.owner, entry->phase);
     h->is_recorded = true;
     if (run.attempts == 0) {
       h->skips++;
@@ -97,7 +97,7 @@ static bool count_entry(void *ctx, const tp_entry_record *entry) {
 
 static bool add_declared(void *ctx, const tp_hook_info *info) {
   if (strcmp(info->kind, "tool") == 0) return true; /* its calls are no runs of it */
-  hook *h = find(ctx, info->id, "declared", info->phase);
+  hook *h = find_hook_stats(ctx, info->id, "declared", info->phase);
   h->is_declared = true;
   h->is_enabled = info->enabled;
   return true;
@@ -145,7 +145,7 @@ static int64_t percentile(const hook *h, size_t percent) {
   return h->durations_ns[rank > 0 ? rank - 1 : 0];
 }
 
-static void print_json(const stats *s, const hook *h) {
+static void print_hook_json(const stats *s, const hook *h) {
   char phase[32];
   cli_map p = {0};
   cli_map_add_string(&p, "hook", h->name);
@@ -174,7 +174,7 @@ static const char *last_of(const hook *h, char *words, size_t size) {
   return words;
 }
 
-static void print_line(const stats *s, const hook *h, cli_table *table) {
+static void print_hook_line(const stats *s, const hook *h, cli_table *table) {
   char phase[32], counts[3][24], times[2][CLI_QUANTITY_SIZE + 2], last[64];
   snprintf(counts[0], sizeof counts[0], "%llu", (unsigned long long)h->calls);
   snprintf(counts[1], sizeof counts[1], "%llu", (unsigned long long)h->denials);
@@ -202,8 +202,8 @@ static void print_all(stats *s, bool json) {
   cli_table_begin(&table, s->output, columns, COLUMNS, 0);
   if (!json && s->count > 0) cli_table_head(&table);
   for (size_t i = 0; i < s->count && !s->output->error; i++) {
-    if (json) print_json(s, &s->hooks[i]);
-    else print_line(s, &s->hooks[i], &table);
+    if (json) print_hook_json(s, &s->hooks[i]);
+    else print_hook_line(s, &s->hooks[i], &table);
   }
   cli_table_end(&table);
 }

@@ -25,7 +25,7 @@ static int64_t end_of(const cli_trace *t, int64_t started_ns, int64_t ended_ns) 
   return at_least(since(t, ended_ns ? ended_ns : t->ended_ns), since(t, started_ns));
 }
 
-static void add_phase(cli_plot *plot, const cli_trace_entry *e) {
+static void add_plot_phase(cli_plot *plot, const cli_trace_entry *e) {
   if (e->is_detached) return;
   int64_t at_ns = since(plot->trace, e->started_ns);
   plot->bars[plot->bar_count++] = (cli_plot_bar){.group = CLI_PLOT_PHASES,
@@ -50,7 +50,7 @@ static bool is_bad_run(const tp_run_record *row) {
   return paint == CLI_BAD || paint == CLI_WARN;
 }
 
-static void add_run(cli_plot *plot, const cli_trace_entry *e, const cli_trace_run *run) {
+static void add_plot_run(cli_plot *plot, const cli_trace_entry *e, const cli_trace_run *run) {
   const cli_trace *t = plot->trace;
   const tp_run_record *row = &run->row;
   bool runs_yet = row->state == TP_STATE_RUNNING || row->state == TP_STATE_INTERRUPTED;
@@ -175,8 +175,8 @@ static cli_plot make_plot(const cli_trace *t) {
   cli_plot plot = {
       .trace = t, .bars = cli_alloc(most * sizeof *plot.bars), .lanes = cli_alloc(most * sizeof *plot.lanes)};
   for (size_t i = 0; i < t->entry_count; i++) {
-    add_phase(&plot, &t->entries[i]);
-    for (size_t j = 0; j < t->entries[i].run_count; j++) add_run(&plot, &t->entries[i], &t->entries[i].runs[j]);
+    add_plot_phase(&plot, &t->entries[i]);
+    for (size_t j = 0; j < t->entries[i].run_count; j++) add_plot_run(&plot, &t->entries[i], &t->entries[i].runs[j]);
     add_commit(&plot, &t->entries[i]);
   }
   for (size_t i = 0; i < t->step_count; i++) add_step(&plot, &t->steps[i]);

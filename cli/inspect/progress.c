@@ -9,7 +9,7 @@
 
 enum { EACH_MS = 200 };
 
-static void print_line(const cli_progress *p, unsigned rounds) {
+static void print_progress(const cli_progress *p, unsigned rounds) {
   char line[128];
   double seconds = rounds * (EACH_MS / 1000.0);
   int size =
@@ -18,7 +18,7 @@ static void print_line(const cli_progress *p, unsigned rounds) {
   (void)!write(STDERR_FILENO, line, (size_t)size);
 }
 
-static void *show(void *ctx) {
+static void *show_progress(void *ctx) {
   cli_progress *p = ctx;
   unsigned rounds = 0;
   int64_t until_ns = tp__monotonic_ns();
@@ -26,7 +26,7 @@ static void *show(void *ctx) {
   while (!p->ended) {
     until_ns += EACH_MS * TP__NS_IN_MS;
     while (!p->ended && tp__lock_condition_wait_until(&p->ended_changed, &p->mutex, until_ns)) continue;
-    if (!p->ended) print_line(p, ++rounds);
+    if (!p->ended) print_progress(p, ++rounds);
   }
   tp__lock_release(&p->mutex);
   if (rounds) (void)!write(STDERR_FILENO, "\r\033[K", 4);
@@ -38,7 +38,7 @@ void cli_progress_start(cli_progress *p, const char *doing) {
   if (!isatty(STDERR_FILENO)) return;
   tp__lock_init(&p->mutex, TP__LOCK_progress);
   tp__lock_condition_init(&p->ended_changed);
-  p->runs = tp__thread_spawn(&p->thread, show, p) == 0;
+  p->runs = tp__thread_spawn(&p->thread, show_progress, p) == 0;
 }
 
 void cli_progress_note(cli_progress *p, uint64_t rows) {

@@ -20,14 +20,14 @@ typedef struct reading {
   cli_called_list *list;
 } reading;
 
-static bool is_of(const char *wanted, const char *found) { return !wanted || strcmp(wanted, found) == 0; }
+static bool is_wanted_name(const char *wanted, const char *found) { return !wanted || strcmp(wanted, found) == 0; }
 
 static bool take_called(void *ctx, const tp_sqlite_called *from) {
   reading *r = ctx;
   char phase[32];
   const tp_breadcrumb *b = from->breadcrumb;
   assert(b && r->list);
-  if (!is_of(r->turn, b->turn) || !is_of(r->session, b->session)) return true;
+  if (!is_wanted_name(r->turn, b->turn) || !is_wanted_name(r->session, b->session)) return true;
   r->list->items = cli_reserve(r->list->items, r->list->count, &r->list->capacity, sizeof *r->list->items);
   r->list->items[r->list->count++] = (cli_called){
       .name = cli_pool_copy(r->pool, tp_text_of(b->subscription)),

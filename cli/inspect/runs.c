@@ -110,7 +110,7 @@ static tp_text waited_of(const tp_run_record *run, char words[STATE_SIZE]) {
   return tp_text_of(words);
 }
 
-static void print_line(listing *list, const tp_entry_record *entry, const tp_run_record *run) {
+static void print_run_line(listing *list, const tp_entry_record *entry, const tp_run_record *run) {
   if (list->output->width && !list->has_head) cli_table_head(&list->table);
   list->has_head = true;
   char name[NAME_SIZE], time[40], phase[PHASE_SIZE], state[STATE_SIZE], ran[STATE_SIZE], waited[STATE_SIZE];
@@ -153,7 +153,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
     list->has_more = !list->arguments->follow && list->shown == cli_limit(list->arguments, CLI_LIMIT);
     if (list->has_more) return false;
     if (list->arguments->json) print_run_json(list, entry, &run, why);
-    else print_line(list, entry, &run);
+    else print_run_line(list, entry, &run);
     list->shown++;
   }
   return true;
@@ -308,7 +308,7 @@ static void print_turn_json(const listing *list, const tp_turn_record *turn) {
   cli_map_print(&p, list->output);
 }
 
-static void print_text(cli_output *output, const char *name, tp_text text) {
+static void print_run_text(cli_output *output, const char *name, tp_text text) {
   if (!text.size) return;
   cli_printf(output, "  %-13s ", name);
   cli_print_cut(output, text, SIZE_MAX);
@@ -323,16 +323,16 @@ static void print_turn(const listing *list, const tp_turn_record *turn) {
   const char *ending = tp_turn_ending_name((tp_turn_outcome)turn->outcome, (tp_status)turn->code);
   cli_printf(output, "turn %s at %s\n", tp_turn_outcome_name((tp_turn_outcome)turn->outcome),
              cli_data_time(turn->ended_unix_ms, time));
-  print_text(output, "turn", turn->ids[TP_ID_TURN]);
-  print_text(output, "run for", turn->parent_turn);
-  print_text(output, "session", turn->ids[TP_ID_SESSION]);
-  print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
-  if (turn->outcome != TP_TURN_COMPLETED) print_text(output, "ending", tp_text_of(ending));
-  print_text(output, "reason", turn->reason);
-  print_text(output, "ended by", turn->subscription);
-  if (turn->finish) print_text(output, "finish", tp_text_of(tp_finish_name((tp_finish)turn->finish)));
-  print_text(output, "by its word", turn->finish_word);
-  if (turn->phase) print_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
+  print_run_text(output, "turn", turn->ids[TP_ID_TURN]);
+  print_run_text(output, "run for", turn->parent_turn);
+  print_run_text(output, "session", turn->ids[TP_ID_SESSION]);
+  print_run_text(output, "tenant", turn->ids[TP_ID_TENANT]);
+  if (turn->outcome != TP_TURN_COMPLETED) print_run_text(output, "ending", tp_text_of(ending));
+  print_run_text(output, "reason", turn->reason);
+  print_run_text(output, "ended by", turn->subscription);
+  if (turn->finish) print_run_text(output, "finish", tp_text_of(tp_finish_name((tp_finish)turn->finish)));
+  print_run_text(output, "by its word", turn->finish_word);
+  if (turn->phase) print_run_text(output, "in phase", tp_text_of(cli_data_phase(list->data, turn->phase, phase)));
   cli_printf(output, "  duration      %s: history %s, model %s, tools %s, phases and the rest %s\n",
              cli_duration((double)duration_ns).text, cli_duration((double)(turn->load_ns + turn->append_ns)).text,
              cli_duration((double)turn->model_ns).text, cli_duration((double)turn->tools_ns).text,
@@ -357,10 +357,10 @@ static void print_running(const listing *list, const tp_turn_record *turn) {
   char time[40];
   cli_printf(output, "turn %s since %s", cli_running_word(turn), cli_data_time(turn->started_unix_ms, time));
   cli_printf(output, ", as of %s\n", cli_data_time(turn->ended_unix_ms, time));
-  print_text(output, "turn", turn->ids[TP_ID_TURN]);
-  print_text(output, "run for", turn->parent_turn);
-  print_text(output, "session", turn->ids[TP_ID_SESSION]);
-  print_text(output, "tenant", turn->ids[TP_ID_TENANT]);
+  print_run_text(output, "turn", turn->ids[TP_ID_TURN]);
+  print_run_text(output, "run for", turn->parent_turn);
+  print_run_text(output, "session", turn->ids[TP_ID_SESSION]);
+  print_run_text(output, "tenant", turn->ids[TP_ID_TENANT]);
   cli_printf(output, "  %-13s ", turn->state == TP_STATE_RUNNING ? "in" : "was in");
   cli_running_print_steps(turn, output);
   cli_printf(output, "\n  duration      %s\n", cli_duration((double)cli_running_ns(turn, turn->started_ns)).text);
@@ -461,7 +461,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
                                            {ran_of(&run, ran), CLI_NORMAL},
                                            {waited_of(&run, waited), CLI_NORMAL}};
     cli_table_row(&table, cells);
-    print_text(list->output, "  why", tp_text_of(why));
+    print_run_text(list->output, "  why", tp_text_of(why));
   }
   cli_table_end(&table);
   return !list->process && !list->output->error;
@@ -477,7 +477,7 @@ static bool read_name(const char *word, listing *list) {
   return list->process && list->entry;
 }
 
-static int show(listing *list, const char *word) {
+static int show_runs(listing *list, const char *word) {
   const tp_store *store = list->data->store;
   tp_fault fault = {0};
   tp_text ids[TP_ID_COUNT] = {{0}};
@@ -519,7 +519,7 @@ int cli_show(const cli_arguments *arguments, cli_output *output) {
   int status = cli_data_open(arguments->operand, &data);
   if (status != CLI_OK) return status;
   listing list = {.arguments = arguments, .output = output, .data = &data};
-  status = show(&list, arguments->operands[1]);
+  status = show_runs(&list, arguments->operands[1]);
   cli_decided_free(&list.decided);
   cli_data_close(&data);
   return status;

@@ -66,7 +66,7 @@ static const char *why_skipped(const tp_run_record *run) {
   return tp_reason_name((tp_reason)run->reason);
 }
 
-static void add(char *buffer, size_t size, const char *words) {
+static void add_words(char *buffer, size_t size, const char *words) {
   size_t used = strlen(buffer);
   snprintf(buffer + used, size - used, "%s%s", used ? "; " : "", words);
 }
@@ -75,12 +75,12 @@ static void add_deadline(const tp_run_record *run, char *buffer, size_t size) {
   char words[160];
   int64_t deadline_ns = cli_run_deadline_ns(run);
   if (!deadline_ns) {
-    add(buffer, size, "missed its deadline");
+    add_words(buffer, size, "missed its deadline");
     return;
   }
   snprintf(words, sizeof words, "missed its deadline of %s by %s", cli_duration(run->limit_ms * 1e6).text,
            cli_duration((double)(run->ended_ns > deadline_ns ? run->ended_ns - deadline_ns : 0)).text);
-  add(buffer, size, words);
+  add_words(buffer, size, words);
 }
 
 const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
@@ -88,24 +88,25 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
   const tp_run_record *run = &from->row;
   char words[96];
   buffer[0] = '\0';
-  if (run->state == TP_STATE_SKIPPED) add(buffer, size, why_skipped(run));
+  if (run->state == TP_STATE_SKIPPED) add_words(buffer, size, why_skipped(run));
   else if (run->state == TP_STATE_TIMED_OUT) add_deadline(run, buffer, size);
   else if (run->state == TP_STATE_BACKGROUNDED && run->execution == TP_EXECUTION_BACKGROUND)
-    add(buffer, size, "its job was committed; the turn did not wait for it");
-  else if (run->state == TP_STATE_BACKGROUNDED) add(buffer, size, "started; the turn did not wait for it");
-  else if (run->state == TP_STATE_INTERRUPTED) add(buffer, size, "its process ended while it ran");
-  else if (run->state == TP_STATE_RUNNING) add(buffer, size, "it runs, or its process ended first");
-  else if (run->reason && run->state != TP_STATE_SUCCEEDED) add(buffer, size, tp_reason_name((tp_reason)run->reason));
-  if (from->detail[0]) add(buffer, size, from->detail);
-  if (run->fallback_used) add(buffer, size, "its fallback was used");
+    add_words(buffer, size, "its job was committed; the turn did not wait for it");
+  else if (run->state == TP_STATE_BACKGROUNDED) add_words(buffer, size, "started; the turn did not wait for it");
+  else if (run->state == TP_STATE_INTERRUPTED) add_words(buffer, size, "its process ended while it ran");
+  else if (run->state == TP_STATE_RUNNING) add_words(buffer, size, "it runs, or its process ended first");
+  else if (run->reason && run->state != TP_STATE_SUCCEEDED)
+    add_words(buffer, size, tp_reason_name((tp_reason)run->reason));
+  if (from->detail[0]) add_words(buffer, size, from->detail);
+  if (run->fallback_used) add_words(buffer, size, "its fallback was used");
   if (run->attempts > 1) {
     snprintf(words, sizeof words, "%u attempts", run->attempts);
-    add(buffer, size, words);
+    add_words(buffer, size, words);
   }
   if (run->late_ns > run->ended_ns) {
     snprintf(words, sizeof words, "its answer came %s later and was discarded",
              cli_duration((double)(run->late_ns - run->ended_ns)).text);
-    add(buffer, size, words);
+    add_words(buffer, size, words);
   }
   return buffer;
 }
@@ -153,7 +154,7 @@ const char *cli_trace_outcome(const cli_trace *t) {
   return t->has_record ? tp_turn_outcome_name(t->outcome) : "not ended: it runs, or its process ended first";
 }
 
-static void print_text(cli_output *output, const char *before, const char *text) {
+static void print_said_text(cli_output *output, const char *before, const char *text) {
   if (!text[0]) return;
   cli_print_string(output, before);
   cli_print_cut(output, tp_text_of(text), SIZE_MAX);
@@ -172,9 +173,9 @@ void cli_trace_print_head(const cli_trace *t, cli_output *output) {
   cli_paint_off(output);
   cli_printf(output, "  %s%s  at %s", t->state ? "after " : "", cli_duration((double)(t->ended_ns - t->began_ns)).text,
              cli_data_time(t->started_unix_ms, time));
-  print_text(output, "  session ", t->session);
-  print_text(output, "  tenant ", t->tenant);
-  print_text(output, "\n  why: ", t->reason);
+  print_said_text(output, "  session ", t->session);
+  print_said_text(output, "  tenant ", t->tenant);
+  print_said_text(output, "\n  why: ", t->reason);
   if (t->steps_dropped)
     cli_printf(output, "\n  %llu more steps were not recorded", (unsigned long long)t->steps_dropped);
   cli_print_string(output, "\n");

@@ -41,7 +41,7 @@ static phase_sum *sum_of(turn_sum *sum, const cli_trace_entry *e) {
   return added;
 }
 
-static void add_entry(turn_sum *sum, const cli_trace_entry *e) {
+static void add_entry_time(turn_sum *sum, const cli_trace_entry *e) {
   if (e->is_detached) return;
   phase_sum *phase = sum_of(sum, e);
   int64_t duration_ns = e->ended_ns ? e->ended_ns - e->started_ns : 0;
@@ -53,7 +53,7 @@ static void add_entry(turn_sum *sum, const cli_trace_entry *e) {
 
 static turn_sum sum_turn(const cli_trace *t) {
   turn_sum sum = {.phases = cli_alloc((t->entry_count + 1) * sizeof *sum.phases)};
-  for (size_t i = 0; i < t->entry_count; i++) add_entry(&sum, &t->entries[i]);
+  for (size_t i = 0; i < t->entry_count; i++) add_entry_time(&sum, &t->entries[i]);
   sum.history_ns = t->load_ns + t->append_ns;
   sum.rest_ns = t->ended_ns - t->began_ns - sum.phases_ns - sum.history_ns - t->model_ns - t->tools_ns;
   if (sum.rest_ns < 0) sum.rest_ns = 0;
@@ -166,7 +166,7 @@ static void print_time(const cli_trace *t, cli_output *output) {
   free(sum.phases);
 }
 
-static void add_phase(cli_map *p, const phase_sum *phase) {
+static void add_phase_time(cli_map *p, const phase_sum *phase) {
   cli_map_open(p, NULL);
   cli_map_add_string(p, "phase", phase->name);
   cli_map_add_int(p, "runs", (int64_t)phase->count);
@@ -197,7 +197,7 @@ static void print_time_json(const cli_trace *t, cli_output *output) {
   cli_map_add_int(&p, "history_ns", sum.history_ns);
   cli_map_add_int(&p, "rest_ns", sum.rest_ns);
   cli_map_open_list(&p, "phases");
-  for (size_t i = 0; i < sum.phase_count; i++) add_phase(&p, &sum.phases[i]);
+  for (size_t i = 0; i < sum.phase_count; i++) add_phase_time(&p, &sum.phases[i]);
   cli_map_close(&p);
   cli_map_open_list(&p, "detached");
   for (size_t i = 0; i < t->entry_count; i++)

@@ -25,7 +25,7 @@ typedef struct reading {
   cli_pick pick;
 } reading;
 
-static const char *copy(reading *r, tp_text text) {
+static const char *copy_trace_text(reading *r, tp_text text) {
   return cli_pool_copy(&r->trace->pool, text.size ? text : tp_text_of(""));
 }
 
@@ -56,7 +56,7 @@ static void take_steps(reading *r, const tp_turn_record *turn) {
   for (size_t i = 0; i < turn->step_count; i++) {
     tp_turn_step step = {.struct_size = sizeof step};
     if (!turn->step(turn->step_source, i, &step)) continue;
-    step.name = tp_text_of(copy(r, step.name));
+    step.name = tp_text_of(copy_trace_text(r, step.name));
     t->steps[t->step_count++] = step;
   }
   t->steps_dropped = turn->steps_dropped;
@@ -65,16 +65,16 @@ static void take_steps(reading *r, const tp_turn_record *turn) {
 }
 
 static void take_ids(reading *r, const tp_text *ids) {
-  r->trace->session = copy(r, ids[TP_ID_SESSION]);
-  r->trace->tenant = copy(r, ids[TP_ID_TENANT]);
+  r->trace->session = copy_trace_text(r, ids[TP_ID_SESSION]);
+  r->trace->tenant = copy_trace_text(r, ids[TP_ID_TENANT]);
 }
 
 static void take_record(reading *r, const tp_turn_record *turn) {
   cli_trace *t = r->trace;
   t->process_run_id = turn->process_run_id;
   t->outcome = (tp_turn_outcome)turn->outcome;
-  t->reason = copy(r, turn->reason);
-  t->subscription = copy(r, turn->subscription);
+  t->reason = copy_trace_text(r, turn->reason);
+  t->subscription = copy_trace_text(r, turn->subscription);
   t->began_ns = turn->started_ns;
   t->ended_ns = turn->ended_ns;
   t->started_unix_ms = turn->started_unix_ms ? turn->started_unix_ms : turn->ended_unix_ms;
@@ -133,9 +133,9 @@ static void take_runs(reading *r, const tp_entry_record *from, cli_trace_entry *
   for (size_t i = 0; i < from->run_count; i++) {
     tp_run_record row = {.struct_size = sizeof row};
     if (!from->run(from->source, i, &row)) continue;
-    row.subscription = copy(r, tp_text_of(row.subscription));
-    row.handler = copy(r, tp_text_of(row.handler));
-    row.owner = copy(r, tp_text_of(row.owner));
+    row.subscription = copy_trace_text(r, tp_text_of(row.subscription));
+    row.handler = copy_trace_text(r, tp_text_of(row.handler));
+    row.owner = copy_trace_text(r, tp_text_of(row.owner));
     e->runs[e->run_count++] = (cli_trace_run){.row = row, .after = CLI_NO_RUN, .detail = ""};
   }
   for (size_t i = 0; i < e->run_count; i++) e->runs[i].after = find_after(e, i);
@@ -159,7 +159,7 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
   *e = (cli_trace_entry){.id = from->entry_id,
                          .started_ns = from->started_ns,
                          .ended_ns = from->ended_ns,
-                         .phase = copy(r, tp_text_of(cli_data_phase(r->data, from->phase, phase))),
+                         .phase = copy_trace_text(r, tp_text_of(cli_data_phase(r->data, from->phase, phase))),
                          .phase_id = from->phase,
                          .status = (tp_status)from->status};
   if (!r->has_turn && from->started_unix_ms < t->started_unix_ms) t->started_unix_ms = from->started_unix_ms;
@@ -196,7 +196,7 @@ static bool take_content(void *ctx, const tp_content_record *from) {
       (cli_trace_content){.field = from->field ? tp_field_name(from->field) : NULL,
                           .run = from->field || from->run_index >= e->run_count ? CLI_NO_RUN : from->run_index,
                           .bytes = from->bytes,
-                          .hash = copy(r, tp_text_of(hash))};
+                          .hash = copy_trace_text(r, tp_text_of(hash))};
   if (!from->field && from->run_index < e->run_count) e->runs[from->run_index].bytes += from->bytes;
   return true;
 }
@@ -226,7 +226,7 @@ static bool is_about(const tp_audit *row, const cli_trace_entry *e, const cli_tr
 static void add_suspect(reading *r, const tp_audit *row) {
   cli_trace *t = r->trace;
   t->suspects = cli_reserve(t->suspects, t->suspect_count, &t->suspect_capacity, sizeof *t->suspects);
-  t->suspects[t->suspect_count++] = copy(r, tp_text_of(row->detail));
+  t->suspects[t->suspect_count++] = copy_trace_text(r, tp_text_of(row->detail));
 }
 
 static bool is_asked(const char *action) {
@@ -236,9 +236,9 @@ static bool is_asked(const char *action) {
 static void add_asked(reading *r, const tp_audit *row) {
   cli_trace *t = r->trace;
   t->asked = cli_reserve(t->asked, t->asked_count, &t->asked_capacity, sizeof *t->asked);
-  t->asked[t->asked_count++] = (cli_trace_asked){.action = copy(r, tp_text_of(row->action)),
-                                                 .subscription = copy(r, tp_text_of(row->subscription)),
-                                                 .detail = copy(r, tp_text_of(row->detail)),
+  t->asked[t->asked_count++] = (cli_trace_asked){.action = copy_trace_text(r, tp_text_of(row->action)),
+                                                 .subscription = copy_trace_text(r, tp_text_of(row->subscription)),
+                                                 .detail = copy_trace_text(r, tp_text_of(row->detail)),
                                                  .unix_ms = row->unix_ms};
 }
 
@@ -256,7 +256,7 @@ static bool take_audit(void *ctx, const tp_audit *row) {
     for (size_t j = 0; j < t->entries[i].run_count; j++) {
       cli_trace_run *run = &t->entries[i].runs[j];
       if (!is_about(row, &t->entries[i], run)) continue;
-      run->detail = copy(r, tp_text_of(row->detail));
+      run->detail = copy_trace_text(r, tp_text_of(row->detail));
       return true;
     }
   return true;

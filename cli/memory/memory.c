@@ -140,7 +140,7 @@ static int64_t read_id(const char *word) {
   return id;
 }
 
-static int list(cli_memory *m) {
+static int list_memories(cli_memory *m) {
   tp_fault fault = {0};
   tp_memory_query query = cli_memory_query(m, CLI_LIMIT);
   if (m->arguments->before && !(query.beyond = read_id(m->arguments->before))) return CLI_USAGE;
@@ -164,7 +164,7 @@ static int search(cli_memory *m) {
   return CLI_NEGATIVE;
 }
 
-static int show(cli_memory *m) {
+static int show_memory(cli_memory *m) {
   tp_fault fault = {0};
   int64_t id = read_id(m->arguments->operands[2]);
   if (!id) return CLI_USAGE;
@@ -197,12 +197,13 @@ typedef struct stats {
   bool counts_only;
 } stats;
 
-static bool fits(tp_text text, const char *wanted) { return !wanted || cli_text_is(text, wanted); }
+static bool name_fits(tp_text text, const char *wanted) { return !wanted || cli_text_is(text, wanted); }
 
 static bool on_scope(void *ctx, const tp_memory_scope *scope) {
   stats *s = ctx;
   const cli_arguments *a = s->m->arguments;
-  if (!fits(scope->tenant, a->tenant) || !fits(scope->scope, a->scope) || !fits(scope->name, a->name)) return true;
+  if (!name_fits(scope->tenant, a->tenant) || !name_fits(scope->scope, a->scope) || !name_fits(scope->name, a->name))
+    return true;
   s->scopes += s->counts_only;
   s->memories += s->counts_only ? scope->memories : 0;
   if (s->counts_only) return true;
@@ -273,9 +274,9 @@ static const struct action {
   const char *usage;
   int (*run)(cli_memory *m);
 } actions[] = {
-    {"list", 1, 1, TAKES_LIMIT | TAKES_BEFORE | TAKES_SCOPE, false, "DATA", list},
+    {"list", 1, 1, TAKES_LIMIT | TAKES_BEFORE | TAKES_SCOPE, false, "DATA", list_memories},
     {"search", 2, 2, TAKES_LIMIT | TAKES_EXPLAIN | TAKES_SCOPE, false, "DATA TEXT", search},
-    {"show", 2, 2, 0, false, "DATA ID", show},
+    {"show", 2, 2, 0, false, "DATA ID", show_memory},
     {"forget", 2, 2, 0, false, "DATA ID", delete_memory},
     {"export", 1, 1, TAKES_SCOPE, false, "DATA", cli_memory_export},
     {"import", 1, 2, TAKES_SECRETS, true, "DATA [FILE.jsonl]", cli_memory_import},
@@ -285,7 +286,7 @@ static const struct action {
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
 /* An option of another action is not ignored. */
-static int check_options(const struct action *action, const cli_arguments *a) {
+static int check_memory_options(const struct action *action, const cli_arguments *a) {
   const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT) ? "--limit"
                         : a->before && !(action->takes & TAKES_BEFORE)                    ? "--before"
                         : a->explain && !(action->takes & TAKES_EXPLAIN)                  ? "--explain"
@@ -350,7 +351,7 @@ int cli_memory_command(const cli_arguments *arguments, cli_output *output) {
       cli_error("usage: turnphase memory %s %s", action->name, action->usage);
       return CLI_USAGE;
     }
-    int status = check_options(action, arguments);
+    int status = check_memory_options(action, arguments);
     return status == CLI_OK ? run(action, arguments, output) : status;
   }
   return CLI_USAGE; /* never: the command table has the same actions */

@@ -59,18 +59,18 @@ typedef struct incoming {
   size_t count, capacity;
 } incoming;
 
-static int refuse(const incoming *in, const char *key, const char *words) {
+static int refuse_line(const incoming *in, const char *key, const char *words) {
   cli_error_at(in->file, in->line, 0, "%s %s", key, words);
   return CLI_CONFIG;
 }
 
-static int take_text(incoming *in, const char *key, tp_text value, tp_text *ret_text) {
+static int take_member_text(incoming *in, const char *key, tp_text value, tp_text *ret_text) {
   enum { NAME_BYTES_MAX = 4096, TEXT_BYTES_MAX = 128 * 1024 };
   const bool is_text = strcmp(key, "text") == 0;
   tp_text text = tp_value_text(value);
-  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse(in, key, "must be text");
+  if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse_line(in, key, "must be text");
   if (text.size > (size_t)(is_text ? TEXT_BYTES_MAX : NAME_BYTES_MAX))
-    return refuse(in, key, is_text ? "has more than 131072 bytes" : "has more than 4096 bytes");
+    return refuse_line(in, key, is_text ? "has more than 131072 bytes" : "has more than 4096 bytes");
   *ret_text = (tp_text){cli_pool_copy(&in->pool, text), text.size};
   return CLI_OK;
 }
@@ -83,14 +83,14 @@ static int take_pair(incoming *in, tp_text key, tp_text value, tp_memory_entry *
                {"session", &entry->session}, {"turn", &entry->turn},   {"part", &entry->part},
                {"text", &entry->text},       {"said", ret_said},       {"subject", &entry->subject}};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-    if (cli_text_is(key, texts[i].key)) return take_text(in, texts[i].key, value, texts[i].text);
+    if (cli_text_is(key, texts[i].key)) return take_member_text(in, texts[i].key, value, texts[i].text);
   if (cli_text_is(key, "said_unix_ms")) {
     entry->said_unix_ms = tp_value_int(value, -1);
-    return entry->said_unix_ms > 0 ? CLI_OK : refuse(in, "said_unix_ms", "must be a whole number above 0");
+    return entry->said_unix_ms > 0 ? CLI_OK : refuse_line(in, "said_unix_ms", "must be a whole number above 0");
   }
   if (cli_text_is(key, "replaced_unix_ms")) {
     entry->replaced_unix_ms = tp_value_int(value, -1);
-    return entry->replaced_unix_ms > 0 ? CLI_OK : refuse(in, "replaced_unix_ms", "must be a whole number above 0");
+    return entry->replaced_unix_ms > 0 ? CLI_OK : refuse_line(in, "replaced_unix_ms", "must be a whole number above 0");
   }
   if (cli_text_is(key, "id") || cli_text_is(key, "speaker") || cli_text_is(key, "score") || cli_text_is(key, "parts"))
     return CLI_OK; /* derived */
@@ -108,14 +108,14 @@ static int take_entry(void *ctx, tp_text map) {
   tp_memory_entry entry = {.struct_size = sizeof entry};
   tp_text said = {0};
   int status = CLI_OK;
-  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse(in, "a memory", "must be a map");
+  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse_line(in, "a memory", "must be a map");
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(map, &walk);)
     status = take_pair(in, walk.key, walk.value, &entry, &said);
   if (status != CLI_OK) return status;
-  if (!is_scope(entry.scope)) return refuse(in, "scope", "must be user, workspace, thread, agent or task");
-  if (cli_is_blank(entry.text)) return refuse(in, "text", "must not be blank");
+  if (!is_scope(entry.scope)) return refuse_line(in, "scope", "must be user, workspace, thread, agent or task");
+  if (cli_is_blank(entry.text)) return refuse_line(in, "text", "must not be blank");
   if (!entry.said_unix_ms && (!cli_date_read(said, &entry.said_unix_ms) || entry.said_unix_ms <= 0))
-    return refuse(in, "said", "must be a date such as 2023-05-08T13:56:00Z, unless there is said_unix_ms");
+    return refuse_line(in, "said", "must be a date such as 2023-05-08T13:56:00Z, unless there is said_unix_ms");
   in->entries = cli_reserve(in->entries, in->count, &in->capacity, sizeof *in->entries);
   in->entries[in->count++] = entry;
   return CLI_OK;

@@ -185,7 +185,7 @@ bool cli_ask_line(cli_ask *ask, char line[CLI_ASK_LINE_BYTES]) { return read_lin
 void cli_ask_show(tp_text text) { put_visible(stderr, text); }
 
 /* @param edited  a map in place of the arguments that were shown; empty: these. */
-static void answer(const cli_question *q, tp_verdict verdict, tp_text edited) {
+static void answer_question(const cli_question *q, tp_verdict verdict, tp_text edited) {
   tp_decision decision = {.struct_size = sizeof decision,
                           .verdict = verdict,
                           .arguments_hash = tp_text_of(q->hash),
@@ -208,7 +208,7 @@ static bool edit(cli_ask *ask, const cli_question *q, char *line) {
   if (status == TP_OK) status = tp_json_decode(tp_text_of(line), writer, &fault);
   if (status == TP_OK) status = tp_writer_finish(writer, &edited);
   bool is_map = status == TP_OK && tp_value_kind_of(edited) == TP_VALUE_MAP;
-  if (is_map) answer(q, TP_VERDICT_ALLOW, edited);
+  if (is_map) answer_question(q, TP_VERDICT_ALLOW, edited);
   else cli_error("that is no JSON object%s%s", fault.message[0] ? ": " : "", fault.message);
   tp_writer_free(writer);
   return is_map;
@@ -225,11 +225,11 @@ static void put_to_person(cli_ask *ask, const cli_question *q) {
     bool always = strcmp(line, "always") == 0;
     if (always) add_always(ask, q->tool);
     if (always || strcmp(line, "y") == 0 || strcmp(line, "yes") == 0) {
-      answer(q, TP_VERDICT_ALLOW, none);
+      answer_question(q, TP_VERDICT_ALLOW, none);
       return;
     }
     if (strcmp(line, "n") == 0 || strcmp(line, "no") == 0) {
-      answer(q, TP_VERDICT_DENY, none);
+      answer_question(q, TP_VERDICT_DENY, none);
       return;
     }
     if ((strcmp(line, "e") == 0 || strcmp(line, "edit") == 0) && edit(ask, q, line)) return;
@@ -246,7 +246,7 @@ static void *serve(void *arg) {
     if (q->put) {
       (void)tcflush(ask->terminal, TCIFLUSH);
       q->put(ask, q->ctx);
-    } else if (is_always(ask, q->tool)) answer(q, TP_VERDICT_ALLOW, (tp_text){NULL, 0});
+    } else if (is_always(ask, q->tool)) answer_question(q, TP_VERDICT_ALLOW, (tp_text){NULL, 0});
     else if (tp_token_open(q->token)) put_to_person(ask, q);
     free_question(q);
   }

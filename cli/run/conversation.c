@@ -32,8 +32,8 @@ typedef struct reader {
   char where[320]; /* "session spring, turn 3: " in YAML; empty in JSON Lines */
 } reader;
 
-static int refuse(const reader *r, const char *format, ...) TP__PRINTF(2, 3);
-static int refuse(const reader *r, const char *format, ...) {
+static int refuse_conversation(const reader *r, const char *format, ...) TP__PRINTF(2, 3);
+static int refuse_conversation(const reader *r, const char *format, ...) {
   char message[1024];
   va_list args;
   va_start(args, format);
@@ -81,8 +81,8 @@ static int take_value(const reader *r, const field *f, tp_text value) {
   tp_value_kind kind = tp_value_kind_of(value);
   bool scalar = kind != TP_VALUE_ARRAY && kind != TP_VALUE_MAP && kind != TP_VALUE_NULL;
   if (!is_of_kind(kind, f->kind))
-    return refuse(r, "%s must be %s%s", f->key, kind_name(f->kind),
-                  f->kind == TP_VALUE_TEXT && scalar ? ": put it into quotes" : "");
+    return refuse_conversation(r, "%s must be %s%s", f->key, kind_name(f->kind),
+                               f->kind == TP_VALUE_TEXT && scalar ? ": put it into quotes" : "");
   *f->ret_value = f->kind == TP_VALUE_TEXT ? tp_value_text(value) : value;
   return CLI_OK;
 }
@@ -92,13 +92,14 @@ static int refuse_key(const reader *r, const char *what, tp_text key, const fiel
   for (size_t i = 0, at = 0; i < count; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", fields[i].key);
   if (cli_text_is(key, "responses") || cli_text_is(key, "repeat"))
-    return refuse(r, "%s has no key \"%.*s\": a script of a model has it, and is named by --script FILE", what,
-                  (int)key.size, key.data);
-  return refuse(r, "%s has no key \"%.*s\", only %s", what, (int)(key.size < 64 ? key.size : 64), key.data, known);
+    return refuse_conversation(r, "%s has no key \"%.*s\": a script of a model has it, and is named by --script FILE",
+                               what, (int)key.size, key.data);
+  return refuse_conversation(r, "%s has no key \"%.*s\", only %s", what, (int)(key.size < 64 ? key.size : 64), key.data,
+                             known);
 }
 
 static int read_map(const reader *r, const char *what, tp_text map, const field *fields, size_t count) {
-  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse(r, "%s must be a map", what);
+  if (tp_value_kind_of(map) != TP_VALUE_MAP) return refuse_conversation(r, "%s must be a map", what);
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
     size_t i = 0;
     while (i < count && !cli_text_is(walk.key, fields[i].key)) i++;
@@ -106,7 +107,8 @@ static int read_map(const reader *r, const char *what, tp_text map, const field 
     if (status != CLI_OK) return status;
   }
   for (size_t i = 0; i < count; i++)
-    if (fields[i].required && !fields[i].ret_value->data) return refuse(r, "%s needs the key %s", what, fields[i].key);
+    if (fields[i].required && !fields[i].ret_value->data)
+      return refuse_conversation(r, "%s needs the key %s", what, fields[i].key);
   return CLI_OK;
 }
 
@@ -132,7 +134,8 @@ bool cli_is_id(tp_text text) {
 static int take_id(const reader *r, const char *key, tp_text text, const char *otherwise, const char **ret_id) {
   *ret_id = otherwise;
   if (!text.data) return CLI_OK;
-  if (!cli_is_id(text)) return refuse(r, "%s must have 1 to 128 bytes without white space and control characters", key);
+  if (!cli_is_id(text))
+    return refuse_conversation(r, "%s must have 1 to 128 bytes without white space and control characters", key);
   *ret_id = cli_pool_copy(&r->into->pool, text);
   return CLI_OK;
 }
@@ -145,10 +148,11 @@ static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
   if (!text.data) return CLI_OK;
   int shown = (int)(text.size < 64 ? text.size : 64);
   if (!cli_date_read(text, &said))
-    return refuse(r, "said must be a date such as 2023-05-08 or 2023-05-08T13:56:00Z, not \"%.*s\"", shown, text.data);
-  if (said < first) return refuse(r, "said must be after 1973-03-03, not \"%.*s\"", shown, text.data);
+    return refuse_conversation(r, "said must be a date such as 2023-05-08 or 2023-05-08T13:56:00Z, not \"%.*s\"", shown,
+                               text.data);
+  if (said < first) return refuse_conversation(r, "said must be after 1973-03-03, not \"%.*s\"", shown, text.data);
   if (said > ((int64_t)time(NULL) + AHEAD_SECONDS_MAX) * 1000)
-    return refuse(r, "said is in the future: \"%.*s\"", shown, text.data);
+    return refuse_conversation(r, "said is in the future: \"%.*s\"", shown, text.data);
   *ret_unix_ms = said;
   return CLI_OK;
 }
@@ -167,7 +171,8 @@ static const cli_agent *find_agent(const cli_conversation *c, tp_text id) {
 static int take_agent(const reader *r, tp_text id, const char **ret_id, const cli_limits **ret_limits) {
   const cli_agent *agent = id.data ? find_agent(r->into, id) : NULL;
   if (id.data && !agent)
-    return refuse(r, "there is no agent \"%.*s\" under agents", (int)(id.size < 64 ? id.size : 64), id.data);
+    return refuse_conversation(r, "there is no agent \"%.*s\" under agents", (int)(id.size < 64 ? id.size : 64),
+                               id.data);
   *ret_id = agent ? agent->id : NULL;
   *ret_limits = agent ? &agent->limits : NULL; /* agents stand before sessions: there come no more */
   return CLI_OK;
@@ -278,9 +283,9 @@ static bool shapes(const model_fields *given) {
 static int take_model(const reader *r, cli_model_names *models, const model_fields *given) {
   tp_text model = given->model;
   if (!model.data && shapes(given))
-    return refuse(r, "base_url, key_env, body, headers and their like belong to a model");
+    return refuse_conversation(r, "base_url, key_env, body, headers and their like belong to a model");
   if (!model.data) return CLI_OK;
-  if (models->count == CLI_MODELS_MAX) return refuse(r, "an agent has at most %d models", CLI_MODELS_MAX);
+  if (models->count == CLI_MODELS_MAX) return refuse_conversation(r, "an agent has at most %d models", CLI_MODELS_MAX);
   cli_model_name *name = cli_model_names_add(models);
   *name = (cli_model_name){.model = copy_text(r, model),
                            .base_url = copy_text(r, given->base_url),
@@ -296,9 +301,9 @@ static int take_model(const reader *r, cli_model_names *models, const model_fiel
                            .cumulative_deltas = tp_value_bool(given->cumulative_deltas, false)};
   cli_price price;
   const char *wrong = name->price ? cli_price_read(name->price, &price) : NULL;
-  if (wrong) return refuse(r, "price %s", wrong);
+  if (wrong) return refuse_conversation(r, "price %s", wrong);
   wrong = cli_model_name_check(name);
-  return wrong ? refuse(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
+  return wrong ? refuse_conversation(r, "model \"%.64s\" %s this", name->model, wrong) : CLI_OK;
 }
 
 static int read_fallback(const reader *r, cli_model_names *models, tp_text map) {
@@ -311,7 +316,8 @@ static int read_fallback(const reader *r, cli_model_names *models, tp_text map) 
 static int take_limits(const reader *r, tp_text map, cli_limits *ret_limits) {
   tp_text key = {0};
   const char *wrong = map.data ? cli_limits_read(map, ret_limits, &key) : NULL;
-  return wrong ? refuse(r, "limits: %.*s %s", (int)(key.size < 64 ? key.size : 64), key.data, wrong) : CLI_OK;
+  return wrong ? refuse_conversation(r, "limits: %.*s %s", (int)(key.size < 64 ? key.size : 64), key.data, wrong)
+               : CLI_OK;
 }
 
 static int read_agent(reader *r, size_t number, tp_text map) {
@@ -326,9 +332,9 @@ static int read_agent(reader *r, size_t number, tp_text map) {
                           {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
-  if (status == CLI_OK && find_agent(c, id)) status = refuse(r, "there is an agent of this id already");
+  if (status == CLI_OK && find_agent(c, id)) status = refuse_conversation(r, "there is an agent of this id already");
   if (status == CLI_OK && cli_text_is(id, CLI_OWN_AGENT))
-    status = refuse(r, "the id " CLI_OWN_AGENT " is the command's own agent's");
+    status = refuse_conversation(r, "the id " CLI_OWN_AGENT " is the command's own agent's");
   if (status != CLI_OK) return status;
   c->agents = cli_reserve(c->agents, c->agent_count, &c->agents_capacity, sizeof *c->agents);
   cli_agent *agent = &c->agents[c->agent_count++];
@@ -336,7 +342,8 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   status = take_id(r, "the agent's id", id, NULL, &agent->id);
   if (status == CLI_OK) status = take_limits(r, limits, &agent->limits);
   if (status == CLI_OK) status = take_model(r, &agent->models, &given);
-  if (status == CLI_OK && fallbacks.data && !given.model.data) status = refuse(r, "fallbacks stand in for a model");
+  if (status == CLI_OK && fallbacks.data && !given.model.data)
+    status = refuse_conversation(r, "fallbacks stand in for a model");
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(fallbacks, &walk);)
     status = read_fallback(r, &agent->models, walk.value);
   return status;
@@ -366,7 +373,7 @@ static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   r->into->servers[0] = (tp_text){cli_pool_copy(&r->into->pool, servers), servers.size};
   r->into->servers[1] = (tp_text){cli_pool_copy(&r->into->pool, defer), defer.size};
   if (status == CLI_OK && r->into->has_servers && !r->is_file)
-    status = refuse(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
+    status = refuse_conversation(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
   if (status == CLI_OK) status = read_agents(r, agents);
   size_t number = 0;
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(sessions, &walk);)
@@ -411,15 +418,17 @@ static int check_pair(reader *r, const cli_turn *before, const cli_turn *turn) {
   r->line = later->line;
   r->where[0] = '\0';
   if (compare(before->workspace, turn->workspace) != 0)
-    return refuse(r, "session %s is in two workspaces: %s and %s", turn->session,
-                  before->workspace ? before->workspace : "none", turn->workspace ? turn->workspace : "none");
+    return refuse_conversation(r, "session %s is in two workspaces: %s and %s", turn->session,
+                               before->workspace ? before->workspace : "none",
+                               turn->workspace ? turn->workspace : "none");
   if (compare(before->agent, turn->agent) != 0)
-    return refuse(r, "session %s has two agents: %s and %s", turn->session, before->agent ? before->agent : "none",
-                  turn->agent ? turn->agent : "none");
+    return refuse_conversation(r, "session %s has two agents: %s and %s", turn->session,
+                               before->agent ? before->agent : "none", turn->agent ? turn->agent : "none");
   if (!turn->id || compare(before->id, turn->id) != 0) return CLI_OK;
   if (before->line)
-    return refuse(r, "session %s has a turn %s already, in line %u", turn->session, turn->id, before->line);
-  return refuse(r, "session %s has two turns %s", turn->session, turn->id);
+    return refuse_conversation(r, "session %s has a turn %s already, in line %u", turn->session, turn->id,
+                               before->line);
+  return refuse_conversation(r, "session %s has two turns %s", turn->session, turn->id);
 }
 
 /* What no single turn shows: ids that come twice, a session in two workspaces. */
@@ -428,7 +437,7 @@ static int check_all(reader *r) {
   r->where[0] = '\0';
   r->line = 0;
   if (c->count == 0 && r->arguments->agents_only) return CLI_OK;
-  if (c->count == 0) return refuse(r, "there is no turn in it");
+  if (c->count == 0) return refuse_conversation(r, "there is no turn in it");
   const cli_turn **sorted = cli_alloc(c->count * sizeof *sorted);
   for (size_t i = 0; i < c->count; i++) sorted[i] = &c->turns[i];
   if (c->count > 1) qsort(sorted, c->count, sizeof *sorted, compare_turns);

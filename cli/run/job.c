@@ -8,7 +8,7 @@
 #include "cli/common/table.h"
 #include "runtime/base/check.h"
 
-static void print_json(cli_output *output, const tp_job *job) {
+static void print_job_json(cli_output *output, const tp_job *job) {
   cli_map p = {0};
   cli_map_add_int(&p, "job", (int64_t)job->id);
   cli_map_add_string(&p, "state", tp_job_state_name((tp_job_state)job->state));
@@ -63,6 +63,6 @@ static void print_job(cli_output *output, const tp_job *job) {
 
 void cli_job_print(cli_output *output, const tp_job *job, bool json) {
   assert(job);
-  if (json) print_json(output, job);
+  if (json) print_job_json(output, job);
   else print_job(output, job);
 }

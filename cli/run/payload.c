@@ -12,7 +12,7 @@
 #include "cli/run/event.h"
 #include "runtime/base/check.h"
 
-static uint32_t find(tp_text name) {
+static uint32_t find_field_id(tp_text name) {
   char text[64];
   if (name.size >= sizeof text || memchr(name.data, 0, name.size)) return TP_FIELD_NONE;
   memcpy(text, name.data, name.size);
@@ -22,17 +22,18 @@ static uint32_t find(tp_text name) {
 
 /* ---- reading ---- */
 
-static int refuse(const char *file, tp_text name, const char *why) {
+static int refuse_field(const char *file, tp_text name, const char *why) {
   cli_error_at(file, 0, 0, "the field \"%.*s\" %s", (int)(name.size < 128 ? name.size : 128), name.data, why);
   return CLI_CONFIG;
 }
 
 static int take_field(const char *file, tp_text name, tp_text value, tp_field *ret_field) {
-  uint32_t field = find(name), field_kind = tp_field_kind(field);
+  uint32_t field = find_field_id(name), field_kind = tp_field_kind(field);
   tp_value_kind kind = tp_value_kind_of(value);
-  if (!field) return refuse(file, name, "is none that a phase carries; turnphase phases lists them");
-  if (field_kind == TP_FIELD_KIND_TEXT && kind != TP_VALUE_TEXT) return refuse(file, name, "must be a text");
-  if (field_kind == TP_FIELD_KIND_INT && kind != TP_VALUE_INT) return refuse(file, name, "must be a whole number");
+  if (!field) return refuse_field(file, name, "is none that a phase carries; turnphase phases lists them");
+  if (field_kind == TP_FIELD_KIND_TEXT && kind != TP_VALUE_TEXT) return refuse_field(file, name, "must be a text");
+  if (field_kind == TP_FIELD_KIND_INT && kind != TP_VALUE_INT)
+    return refuse_field(file, name, "must be a whole number");
   *ret_field = (tp_field){.id = field, .kind = field_kind};
   if (field_kind == TP_FIELD_KIND_INT) ret_field->number = tp_value_int(value, 0);
   else ret_field->text = field_kind == TP_FIELD_KIND_TEXT ? tp_value_text(value) : value;

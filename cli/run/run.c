@@ -186,7 +186,7 @@ static void show_event(player *p) {
 
 /* Prints as it happens. Events come one at a time, those of a turn before its end is reported, and nothing else prints
  * meanwhile. Those of session.end wait: they stand under a line of their own. */
-static void on_event(void *ctx, const tp_event *event) {
+static void print_turn_event(void *ctx, const tp_event *event) {
   player *p = ctx;
   bool answered = event->kind == TP_EVENT_MODEL_END;
   cli_events_add(&p->events, p->talk.runtime, event, answered ? &p->talk.watch.request : NULL);
@@ -195,7 +195,7 @@ static void on_event(void *ctx, const tp_event *event) {
 }
 
 /* The first that went wrong counts, and a negative answer less than anything else. */
-static void note(player *p, int status) {
+static void note_player_status(player *p, int status) {
   if (p->status == CLI_OK || (p->status == CLI_NEGATIVE && status != CLI_OK)) p->status = status;
 }
 
@@ -218,7 +218,7 @@ static void check_stored(player *p, const tp_turn_result *result) {
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
   cli_error("error: turn %.*s: %.*s; the rest is not played", (int)result->turn_id.size, result->turn_id.data,
             (int)result->reason.size, result->reason.data);
-  note(p, cli_exit_of(result->code));
+  note_player_status(p, cli_exit_of(result->code));
   p->store_failed = true;
   give_up_soon(p);
 }
@@ -246,7 +246,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
     check_stored(p, result);
     int ended = cli_turn_exit(result);
     int interrupted = cli_interrupted(&p->interrupt);
-    note(p, ended != CLI_OK && interrupted ? interrupted : ended);
+    note_player_status(p, ended != CLI_OK && interrupted ? interrupted : ended);
     end_turn(p, turn->session, result);
   }
   tp_submission_unref(submission);
@@ -255,7 +255,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
 
 /* ---- sessions ---- */
 
-static int open_session(player *p, const cli_turn *turn, tp_session **ret_session) {
+static int open_player_session(player *p, const cli_turn *turn, tp_session **ret_session) {
   tp_fault fault = {0};
   tp_budget budget;
   tp_session_options options = {.struct_size = sizeof options,
@@ -275,7 +275,7 @@ static int open_session(player *p, const cli_turn *turn, tp_session **ret_sessio
                                            : p->may_ask ? &p->ask
                                                         : NULL};
   cli_talk_compact(p->arguments, &options);
-  tp_status status = cli_talk_open_session(&p->talk, &options, on_event, p, ret_session, &fault);
+  tp_status status = cli_talk_open_session(&p->talk, &options, print_turn_event, p, ret_session, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(turn->session, status, &fault);
 }
 
@@ -289,7 +289,7 @@ static tp_runtime_stats stats_of(const player *p) {
 
 static void look_for_dead(player *p) {
   if (stats_of(p).jobs_dead == 0) return;
-  note(p, CLI_LOST);
+  note_player_status(p, CLI_LOST);
   give_up_soon(p);
 }
 
@@ -333,7 +333,7 @@ static int64_t wait_for_jobs(player *p, const char *session) {
     cli_error("warning: background work of session %s: %s", session, why);
     p->any_background = false; /* none that could be said to be done */
     int interrupted = cli_interrupted(&p->interrupt);
-    note(p, interrupted ? interrupted : p->is_postponed ? CLI_RETRY : (int)cli_exit_of(status));
+    note_player_status(p, interrupted ? interrupted : p->is_postponed ? CLI_RETRY : (int)cli_exit_of(status));
   }
   return tp__monotonic_ns() - began_ns;
 }
@@ -358,7 +358,7 @@ static size_t play_session(player *p, size_t first, int *ret_status) {
   size_t count = 1, left = p->conversation.count - first;
   while (count < left && cli_turn_same_session(&turns[0], &turns[count])) count++;
   tp_session *session;
-  *ret_status = open_session(p, &turns[0], &session);
+  *ret_status = open_player_session(p, &turns[0], &session);
   if (*ret_status != CLI_OK) return count;
   p->summary.sessions++;
   if (!p->arguments->json) cli_timeline_session(p->output, turns[0].session, turns[0].tenant, turns[0].workspace);
@@ -394,7 +394,7 @@ static void report_lost(player *p, uint64_t lost) {
   const char *data = p->arguments->data;
   p->summary.jobs_lost = (size_t)lost;
   if (count == 0 && lost == 0) return;
-  note(p, CLI_LOST);
+  note_player_status(p, CLI_LOST);
   cli_events_add_background(&p->events, count, lost);
   if (p->arguments->json) cli_events_print(&p->events, p->output);
   cli_events_clear(&p->events);
@@ -412,7 +412,7 @@ static void play(player *p) {
   if (!p->arguments->json) explain(p->output);
   p->summary.conversation = &p->conversation;
   for (size_t i = 0; i < p->conversation.count && status == CLI_OK && goes_on(p);) i += play_session(p, i, &status);
-  note(p, status);
+  note_player_status(p, status);
   report_lost(p, drain(p));
   cli_talk_report_open(&p->talk);
   int interrupted = cli_interrupted(&p->interrupt);

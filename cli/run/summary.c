@@ -56,7 +56,7 @@ static void add_sources(const cli_summary *summary, recall *r, tp_text event) {
   }
 }
 
-static void add_run(cli_summary *summary, tp_text event) {
+static void add_run_event(cli_summary *summary, tp_text event) {
   tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state"), text = cli_event_text(event, "text");
   bool missed = cli_text_is(state, "timed_out");
   if (!missed && !cli_text_is(state, "failed")) return;
@@ -124,7 +124,7 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   for (size_t i = 0; i < events->count; i++) {
     tp_text event = cli_events_get(events, i), kind = cli_event_text(event, "event");
     if (cli_text_is(kind, "turn_begin")) turn = turn_of(event);
-    else if (cli_text_is(kind, "run")) add_run(summary, event);
+    else if (cli_text_is(kind, "run")) add_run_event(summary, event);
     else if (cli_text_is(kind, "tool_end")) add_call(summary, event), batch_add(&b, event);
     else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) batch_end(summary, &b);
     else if (cli_text_is(kind, "context") &&

@@ -66,7 +66,7 @@ static int open_data(cli_talk *talk) {
 }
 
 /* One database of both. */
-static tp_status open_database(cli_talk *talk, tp_history **ret_history, tp_fault *fault) {
+static tp_status open_talk_database(cli_talk *talk, tp_history **ret_history, tp_fault *fault) {
   void *log_ctx = (void *)(uintptr_t)talk->arguments;
   tp_status status = cli_database_open(talk->arguments->data, false, cli_log, log_ctx, &talk->database, fault);
   return status == TP_OK ? cli_database_history(talk->database, ret_history, fault) : status;
@@ -77,7 +77,7 @@ static int open_history(cli_talk *talk) {
   tp_history *history;
   bool in_database = cli_database_is(talk->arguments->data);
   if (in_database) cli_error("warning: a database keeps no memory: it is gone when this ends");
-  tp_status status = in_database        ? open_database(talk, &history, &fault)
+  tp_status status = in_database        ? open_talk_database(talk, &history, &fault)
                      : talk->store_path ? tp_sqlite_history_open(talk->store_path, &history, &fault)
                                         : tp_history_memory_new(NULL, &history, &fault);
   if (status == TP_OK) talk->messages = *history;

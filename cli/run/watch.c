@@ -38,7 +38,7 @@ typedef struct watching {
 } watching;
 
 /* The library starts one request of a turn at a time and reports its end afterwards, so no thread reads meanwhile. */
-static void start(void *ctx, const tp_model_request *request, tp_token token) {
+static void start_watched(void *ctx, const tp_model_request *request, tp_token token) {
   watching *w = ctx;
   remember(w->watch, request);
   w->model->start(w->model->ctx, request, token);
@@ -59,7 +59,7 @@ tp_model *cli_watch_add(cli_watch *watch, tp_model *model) {
   watching *w = cli_alloc(sizeof *w);
   *w = (watching){.face = *model, .model = model, .watch = watch};
   w->face.ctx = w;
-  w->face.start = start;
+  w->face.start = start_watched;
   w->face.cancel = cancel;
   w->face.destroy = destroy;
   return &w->face;

@@ -28,7 +28,7 @@ typedef struct worker {
   tp_status empty_status;  /* of that wait; written before empty_fd becomes readable */
 } worker;
 
-static void on_event(void *ctx, const tp_event *event) {
+static void print_job_event(void *ctx, const tp_event *event) {
   worker *w = ctx;
   cli_job_print(w->output, event->job, w->arguments->json);
   cli_flush(w->output);
@@ -36,7 +36,7 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static int listen_to_jobs(worker *w) {
   tp_listener listener = {
-      .struct_size = sizeof listener, .on_event = on_event, .ctx = w, .kinds = UINT64_C(1) << TP_EVENT_JOB};
+      .struct_size = sizeof listener, .on_event = print_job_event, .ctx = w, .kinds = UINT64_C(1) << TP_EVENT_JOB};
   tp_fault fault = {0};
   tp_status status = tp_runtime_listen(w->talk.runtime, &listener, NULL, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
@@ -71,7 +71,7 @@ static int take_signals(worker *w) {
 }
 
 /* @return the number of the signal; 0: no job is open. */
-static int wait_for_end(worker *w) {
+static int wait_for_jobs(worker *w) {
   struct pollfd waits[] = {{.fd = w->signal_fd, .events = POLLIN}, {.fd = w->empty_fd, .events = POLLIN}};
   struct signalfd_siginfo info;
   while (poll(waits, 2, -1) < 0) {}
@@ -112,7 +112,7 @@ int cli_worker(const cli_arguments *theirs, cli_output *output) {
   if (started != TP_OK) status = cli_fault(arguments.data, started, &fault);
   if (status == CLI_OK && arguments.until_empty) status = wait_for_last_job(&w);
   if (status == CLI_OK) cli_error("running the jobs of %s", arguments.data);
-  if (status == CLI_OK) status = finish(&w, wait_for_end(&w));
+  if (status == CLI_OK) status = finish(&w, wait_for_jobs(&w));
   else if (w.talk.runtime) cli_talk_drain(&w.talk, 0);
   cli_talk_close(&w.talk);
   if (w.signal_fd >= 0) close(w.signal_fd);

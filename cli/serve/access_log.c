@@ -149,7 +149,7 @@ static void write_dropped(cli_access_log *log, uint64_t count) {
   (void)write_lines(log, (tp_text){line, (size_t)size});
 }
 
-static void *run(void *ctx) {
+static void *run_access_log(void *ctx) {
   cli_access_log *log = ctx;
   tp__bytes taken = {0};
   tp__lock_acquire(&log->lock);
@@ -201,7 +201,7 @@ int cli_access_log_open(const char *file, cli_access_log **ret_log) {
   if (log->fd < 0) {
     cli_error("--access-log %s: %s", file, strerror(errno));
     status = CLI_CONFIG;
-  } else if (tp__thread_spawn(&log->thread, run, log) != 0) {
+  } else if (tp__thread_spawn(&log->thread, run_access_log, log) != 0) {
     cli_error("--access-log %s: there is no thread for it", file);
     status = CLI_UNAVAILABLE;
   }

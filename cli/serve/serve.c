@@ -47,7 +47,7 @@ typedef struct serving {
   tp_traces *traces; /* NULL: none */
 } serving;
 
-static int check(const cli_arguments *a) {
+static int check_serve(const cli_arguments *a) {
   const cli_budget *session = &a->budgets.session;
   if (session->requests || session->tokens || session->cost_micros) {
     cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
@@ -158,7 +158,7 @@ static int start_server(serving *s, const char *default_agent) {
 }
 
 /* The agents are there before the first request comes. */
-static int start(serving *s) {
+static int start_serving(serving *s) {
   cli_agents_plan *plan = NULL;
   tp_fault fault = {0};
   int status = cli_agents_plan_new(&s->arguments, s->setup, &s->agents, &plan);
@@ -252,7 +252,7 @@ static void reload(serving *s) {
   cli_service_notify(&s->service, "READY=1");
 }
 
-static void wait_for_end(serving *s) {
+static void wait_for_signal(serving *s) {
   cli_service_notify(&s->service, "READY=1\nSTATUS=It serves.");
   for (int number; (number = cli_signals_next(&s->signals)) == SIGHUP || number == SIGQUIT;) {
     if (number == SIGQUIT) {
@@ -281,7 +281,7 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
   serving *s = cli_alloc(sizeof *s);
   (void)output;
   *s = (serving){.arguments = *arguments, .signals.fd = -1};
-  int status = check(arguments);
+  int status = check_serve(arguments);
   if (status == CLI_OK) status = cli_service_read(&s->service);
   if (status == CLI_OK) status = read_setup(s);
   if (status == CLI_OK) status = read_address(s);
@@ -289,8 +289,8 @@ int cli_serve(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) status = cli_signals_add(&s->signals, SIGQUIT);
   if (status == CLI_OK && arguments->access_log) status = cli_access_log_open(arguments->access_log, &s->access_log);
   if (status == CLI_OK) status = open_runtime(s);
-  if (status == CLI_OK) status = start(s);
-  if (status == CLI_OK) wait_for_end(s);
+  if (status == CLI_OK) status = start_serving(s);
+  if (status == CLI_OK) wait_for_signal(s);
   cli_signals_give_back(&s->signals);
   close_serving(s);
   free(s);

@@ -15,7 +15,7 @@
 #define HEADERS "OTEL_EXPORTER_OTLP_HEADERS"
 enum { HEADERS_MAX = 32 };
 
-static void say(void *ctx, const char *line) {
+static void log_traces_line(void *ctx, const char *line) {
   (void)ctx;
   cli_error("%s", line);
 }
@@ -74,7 +74,7 @@ static int open_with(tp_runtime *runtime, const cli_arguments *a, char *const *h
                                      .service = getenv("OTEL_SERVICE_NAME"),
                                      .sampled_of_1000 = (int32_t)a->traces_sample,
                                      .slow_ms = a->traces_all ? -1 : 0,
-                                     .log = say};
+                                     .log = log_traces_line};
   tp_status status = tp_traces_open(runtime, &options, ret_traces, &fault);
   return status == TP_OK ? CLI_OK : cli_fault("--traces", status, &fault);
 }

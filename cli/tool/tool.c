@@ -60,7 +60,7 @@ static bool print_tool(void *ctx, const tp_tool_listing *shown) {
   return true;
 }
 
-static int list(tp_runtime *runtime, const cli_arguments *arguments, cli_output *output) {
+static int list_tools(tp_runtime *runtime, const cli_arguments *arguments, cli_output *output) {
   listing l = {.output = output, .json = arguments->json};
   tp_fault fault = {0};
   tp_status status = tp_runtime_tools(runtime, print_tool, &l, NULL, &fault);
@@ -197,17 +197,18 @@ static int call(tp_runtime *runtime, under_way *u) {
 
 /* ---- the command ---- */
 
-static int refuse(const char *what) {
+static int refuse_tool(const char *what) {
   cli_error("%s", what);
   return CLI_USAGE;
 }
 
 /* What is given and would not be used is refused. */
-static int check_options(const cli_arguments *arguments, tool_action action) {
+static int check_tool_options(const cli_arguments *arguments, tool_action action) {
   bool is_task = action == CREATE || action == RUN;
-  if (is_task && !arguments->data) return refuse("tool create and tool run keep the task in --data DIR: name one");
-  if (arguments->key && action != CREATE) return refuse("--key is for tool create");
-  if (action == RUN && arguments->call_arguments) return refuse("--arguments is for tool create, which keeps them");
+  if (is_task && !arguments->data) return refuse_tool("tool create and tool run keep the task in --data DIR: name one");
+  if (arguments->key && action != CREATE) return refuse_tool("--key is for tool create");
+  if (action == RUN && arguments->call_arguments)
+    return refuse_tool("--arguments is for tool create, which keeps them");
   return CLI_OK;
 }
 
@@ -218,9 +219,9 @@ static int check_words(const cli_arguments *arguments, tool_action *ret_action) 
   while (found < ACTIONS && strcmp(word, names[found]) != 0) found++;
   if (found == ACTIONS) return CLI_USAGE; /* never: the command table has the same actions */
   *ret_action = (tool_action)found;
-  if (arguments->operand_count == (found == LIST ? 1 : 2)) return check_options(arguments, *ret_action);
-  if (found == LIST) return refuse("tool list takes no more words");
-  if (found == RUN) return refuse("tool run: name one task, by the key that tool create printed");
+  if (arguments->operand_count == (found == LIST ? 1 : 2)) return check_tool_options(arguments, *ret_action);
+  if (found == LIST) return refuse_tool("tool list takes no more words");
+  if (found == RUN) return refuse_tool("tool run: name one task, by the key that tool create printed");
   cli_error("tool %s: name one tool; tool list shows them", word);
   return CLI_USAGE;
 }
@@ -273,7 +274,7 @@ int cli_tool(const cli_arguments *arguments, cli_output *output) {
   bool may_ask = u.action != LIST && cli_ask_start(&ask);
   status = cli_host_open_asking(arguments, memory_path, store, may_ask ? &ask : NULL, &runtime);
   if (status == CLI_OK) cli_mcp_listen(runtime, arguments);
-  if (status == CLI_OK) status = u.action == LIST ? list(runtime, arguments, output) : call(runtime, &u);
+  if (status == CLI_OK) status = u.action == LIST ? list_tools(runtime, arguments, output) : call(runtime, &u);
   if (runtime) status = drain(runtime, status, cli_interrupted(&interrupt));
   if (may_ask) cli_ask_stop(&ask);
   cli_host_close(runtime);
