@@ -104,7 +104,7 @@ static tp_writer *read_body(tp__operator_request *r, const member *members, size
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void note(tp_server *server, const char *action, tp_text what, tp_status decision) {
+static void audit_action(tp_server *server, const char *action, tp_text what, tp_status decision) {
   what.size = (size_t)tp__cut(what, 255);
   (void)!tp_runtime_audit_add(server->runtime, "operator", action, what, decision, NULL);
 }
@@ -280,7 +280,7 @@ void tp__admin_cancel(tp_server *server, tp__operator_request *r) {
   if (turn) {
     tp__server_turn_cancel(turn);
     tp__server_turn_unref(turn);
-    note(server, "cancel", id, TP_OK);
+    audit_action(server, "cancel", id, TP_OK);
     answer_done(r);
   } else {
     refuse_status(r, tp__refuse(&fault, TP_ERR_NOT_FOUND, NULL, "no turn of a client with this id runs"), &fault);
@@ -336,7 +336,7 @@ static void change_job(tp_server *server, tp__operator_request *r, const char *a
   if (!writer) return;
   tp_status status = change(server->runtime, (uint64_t)id, &fault);
   snprintf(what, sizeof what, "job %" PRId64, id);
-  note(server, action, tp_text_of(what), status);
+  audit_action(server, action, tp_text_of(what), status);
   if (status == TP_OK) answer_done(r);
   else refuse_status(r, status, &fault);
   tp_writer_free(writer);
@@ -357,7 +357,7 @@ void tp__admin_trip(tp_server *server, tp__operator_request *r) {
   if (!writer) return;
   (void)tp__copy_cut(id, sizeof id, subscription);
   tp_status status = tp_subscription_trip(server->runtime, id, tripped, &fault);
-  note(server, tripped ? "trip" : "untrip", subscription, status);
+  audit_action(server, tripped ? "trip" : "untrip", subscription, status);
   if (status == TP_OK) answer_done(r);
   else refuse_status(r, status, &fault);
   tp_writer_free(writer);
@@ -368,7 +368,7 @@ void tp__admin_drain(tp_server *server, tp__operator_request *r) {
   if (r->body.size > 0 && !writer) return;
   tp_writer_free(writer);
   tp_server_drain(server);
-  note(server, "drain", tp_text_of("new turns are refused"), TP_OK);
+  audit_action(server, "drain", tp_text_of("new turns are refused"), TP_OK);
   answer_done(r);
 }
 

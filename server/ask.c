@@ -37,8 +37,8 @@ typedef struct field {
 
 /* ---- helpers ---- */
 
-static bool refuse(const reader *r, const char *param, const char *format, ...) TP__PRINTF(3, 4);
-static bool refuse(const reader *r, const char *param, const char *format, ...) {
+static bool refuse_ask(const reader *r, const char *param, const char *format, ...) TP__PRINTF(3, 4);
+static bool refuse_ask(const reader *r, const char *param, const char *format, ...) {
   char words[TP_FAULT_MESSAGE_SIZE];
   va_list arguments;
   va_start(arguments, format);
@@ -102,13 +102,13 @@ static bool read_part(reader *r, tp_text part, tp__bytes *out) {
   tp_text type = text_member(part, "type"), text = {0};
   if (is_image_part(type)) {
     if (is_url(image_of(part))) return true;
-    return refuse(r, r->list, "%s.content: an image is a URL that begins with data:image/ or https://", r->where);
+    return refuse_ask(r, r->list, "%s.content: an image is a URL that begins with data:image/ or https://", r->where);
   }
   if (is_text_part(type)) text = text_member(part, "text");
   else if (tp__is_word(type, "refusal")) text = text_member(part, "refusal");
   else
-    return refuse(r, r->list, "%s.content has a part of type '%.*s', and this server takes texts and images", r->where,
-                  tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+    return refuse_ask(r, r->list, "%s.content has a part of type '%.*s', and this server takes texts and images",
+                      r->where, tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
   if (out->size > 0 && text.size > 0) tp__bytes_put(out, "\n", 1);
   tp__bytes_put_text(out, text);
   return true;
@@ -122,7 +122,7 @@ static bool read_content(reader *r, tp_text content, tp__bytes *out) {
   if (kind == TP_VALUE_TEXT) tp__bytes_put_text(out, tp_value_text(content));
   if (kind == TP_VALUE_TEXT || kind == TP_VALUE_NONE || kind == TP_VALUE_NULL) return true;
   if (kind != TP_VALUE_ARRAY)
-    return refuse(r, r->list, "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
+    return refuse_ask(r, r->list, "%s.content is a string or an array of parts, not %s", r->where, kind_name(kind));
   for (tp_value_walk walk = {0}; tp_value_next(content, &walk);) {
     if (!read_part(r, walk.value, out)) return false;
     if (!is_image_part(text_member(walk.value, "type"))) continue;
@@ -148,7 +148,7 @@ static bool read_call(reader *r, tp_text value, tp_tool_call *call) {
   *call = (tp_tool_call){
       .struct_size = sizeof *call, .id = text_member(value, "id"), .name = text_member(function, "name")};
   if (call->id.size == 0 || call->name.size == 0)
-    return refuse(r, r->list, "%s.tool_calls: each has an id and a function with a name", r->where);
+    return refuse_ask(r, r->list, "%s.tool_calls: each has an id and a function with a name", r->where);
   call->arguments = arguments;
   call->malformed = true;
   return true;
@@ -178,14 +178,14 @@ static bool read_message(reader *r, tp_text value, size_t index) {
   *message = (tp_message){.struct_size = sizeof *message, .role = role_of(role)};
   *text = (tp__bytes){0};
   if (tp_value_kind_of(value) != TP_VALUE_MAP || !message->role)
-    return refuse(r, "messages", "%s.role is system, developer, user, assistant or tool, not '%.*s'", r->where,
-                  tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
+    return refuse_ask(r, "messages", "%s.role is system, developer, user, assistant or tool, not '%.*s'", r->where,
+                      tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
   ask->message_list[ask->message_count++] = message;
   if (!read_content(r, member(value, "content"), text)) return false;
   message->text = tp__bytes_text(text);
   message->call_id = text_member(value, "tool_call_id");
   if (message->role != TP_ROLE_TOOL) message->call_id = (tp_text){0};
-  else if (message->call_id.size == 0) return refuse(r, r->list, "%s.tool_call_id is missing", r->where);
+  else if (message->call_id.size == 0) return refuse_ask(r, r->list, "%s.tool_call_id is missing", r->where);
   tp_text calls = member(value, "tool_calls");
   if (message->role == TP_ROLE_ASSISTANT && !read_calls(r, calls, message)) return false;
   return !text->failed || refuse_memory(r);
@@ -243,7 +243,7 @@ static bool finish_parts(reader *r) {
     tp_message *message = &ask->messages[r->message_of ? r->message_of[i] : i];
     snprintf(r->where, sizeof r->where, "%s[%zu]", r->list, i);
     if (message->role != TP_ROLE_USER && message->role != TP_ROLE_TOOL)
-      return refuse(r, r->list, "%s: images stand in messages of the user", r->where);
+      return refuse_ask(r, r->list, "%s: images stand in messages of the user", r->where);
     message->parts = walk.value;
   }
   return true;
@@ -269,7 +269,7 @@ static bool begin_messages(reader *r, size_t count, size_t calls) {
 static bool take_messages(reader *r, tp_text messages) {
   size_t count = tp_value_count(messages), calls = count_calls(messages), index = 0;
   if (count == 0 || count > MESSAGES_MAX || calls > CALLS_MAX)
-    return refuse(r, "messages", "messages has 1 to %d messages, with at most %d calls", MESSAGES_MAX, CALLS_MAX);
+    return refuse_ask(r, "messages", "messages has 1 to %d messages, with at most %d calls", MESSAGES_MAX, CALLS_MAX);
   if (!begin_messages(r, count, calls)) return false;
   for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);)
     if (!read_message(r, walk.value, index++)) return false;
@@ -294,15 +294,15 @@ static bool take_stream_options(reader *r, tp_text value) {
 }
 
 static bool take_n(reader *r, tp_text value) {
-  return tp_value_int(value, 0) == 1 || refuse(r, "n", "n is 1: this server gives one answer to a request");
+  return tp_value_int(value, 0) == 1 || refuse_ask(r, "n", "n is 1: this server gives one answer to a request");
 }
 
 static bool take_logprobs(reader *r, tp_text value) {
-  return !tp_value_bool(value, false) || refuse(r, "logprobs", "logprobs are not given by this server");
+  return !tp_value_bool(value, false) || refuse_ask(r, "logprobs", "logprobs are not given by this server");
 }
 
 static bool take_functions(reader *r, tp_text value) {
-  return tp_value_count(value) == 0 || refuse(r, "functions", "functions are not taken: name them in tools");
+  return tp_value_count(value) == 0 || refuse_ask(r, "functions", "functions are not taken: name them in tools");
 }
 
 /* A tool of chat completions has its members in `function`. */
@@ -312,12 +312,12 @@ static bool read_tool(reader *r, tp_text tool) {
   tp_text name = text_member(of, "name"), schema = member(of, "parameters");
   tp_writer *w = r->ask->tools_writer;
   if (!tp__is_word(type, "function"))
-    return refuse(r, "tools",
-                  "tools: a tool of type '%.*s' is not taken: this server runs its own tools, and hands "
-                  "functions to the client",
-                  tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
+    return refuse_ask(r, "tools",
+                      "tools: a tool of type '%.*s' is not taken: this server runs its own tools, and hands "
+                      "functions to the client",
+                      tp__cut(type, SHOWN), type.size > 0 ? type.data : "");
   if (name.size == 0 || name.size > TP_ID_BYTES_MAX || memchr(name.data, 0, name.size))
-    return refuse(r, "tools", "tools: each has a name of 1 to %d bytes", TP_ID_BYTES_MAX);
+    return refuse_ask(r, "tools", "tools: each has a name of 1 to %d bytes", TP_ID_BYTES_MAX);
   tp_write_map(w, 3);
   tp_write_string(w, "name");
   tp_write_text(w, name);
@@ -337,7 +337,7 @@ static bool read_tool(reader *r, tp_text tool) {
 static bool take_tools(reader *r, tp_text value) {
   tp__ask *ask = r->ask;
   if (tp_value_count(value) == 0) return true;
-  if (tp_value_count(value) > TOOLS_MAX) return refuse(r, "tools", "tools has at most %d tools", TOOLS_MAX);
+  if (tp_value_count(value) > TOOLS_MAX) return refuse_ask(r, "tools", "tools has at most %d tools", TOOLS_MAX);
   if (tp_writer_new(NULL, &ask->tools_writer) != TP_OK) return refuse_memory(r);
   tp_write_array(ask->tools_writer, tp_value_count(value));
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
@@ -350,7 +350,7 @@ static bool take_tool_choice(reader *r, tp_text value) {
   tp_text word = tp_value_text(value);
   r->no_tools = tp__is_word(word, "none");
   return r->no_tools || tp__is_word(word, "auto") ||
-         refuse(r, "tool_choice", "tool_choice is auto or none: this server demands no call");
+         refuse_ask(r, "tool_choice", "tool_choice is auto or none: this server demands no call");
 }
 
 static bool take_parallel(reader *r, tp_text value) {
@@ -361,7 +361,7 @@ static bool take_parallel(reader *r, tp_text value) {
 static bool take_modalities(reader *r, tp_text value) {
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
     if (!tp__is_word(tp_value_text(walk.value), "text"))
-      return refuse(r, "modalities", "modalities: this server answers with text");
+      return refuse_ask(r, "modalities", "modalities: this server answers with text");
   return true;
 }
 
@@ -378,7 +378,7 @@ static bool read_format(reader *r, const char *param, tp_text type, tp_text sche
     tp_writer_free(writer);
     if (json.size == 0) return refuse_memory(r);
   } else {
-    return refuse(r, param, "%s: the format is text, json_object, or json_schema with a schema", param);
+    return refuse_ask(r, param, "%s: the format is text, json_object, or json_schema with a schema", param);
   }
   return !r->ask->schema.failed || refuse_memory(r);
 }
@@ -449,7 +449,7 @@ static bool take_field(reader *r, const field *fields, size_t count, tp_text nam
                             shown);
   }
   if (!is_kind(value, f->kind))
-    return refuse(r, f->name, "%s is %s, not %s", f->name, kind_name(f->kind), kind_name(tp_value_kind_of(value)));
+    return refuse_ask(r, f->name, "%s is %s, not %s", f->name, kind_name(f->kind), kind_name(tp_value_kind_of(value)));
   return !f->take || f->take(r, value);
 }
 
@@ -485,7 +485,7 @@ static bool read_fields(reader *r, const field *fields, size_t count, tp_text bo
   if (status != TP_OK)
     return tp__refusal_fill(r->refusal, 400, "invalid_json", NULL, "the body is no JSON that this server reads: %s",
                             fault.message);
-  if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse(r, NULL, "the body is a JSON object");
+  if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse_ask(r, NULL, "the body is a JSON object");
   for (tp_value_walk walk = {0}; tp_value_next(value, &walk);)
     if (!take_field(r, fields, count, walk.key, walk.value)) return false;
   return read_parameters(r, fields, count, value);
@@ -517,14 +517,14 @@ static void find_results(tp__ask *ask, size_t end) {
  * conversation like any other: the model is asked to go on. */
 static bool split_messages(reader *r) {
   tp__ask *ask = r->ask;
-  if (ask->message_count == 0) return refuse(r, r->list, "%s is missing", r->list);
+  if (ask->message_count == 0) return refuse_ask(r, r->list, "%s is missing", r->list);
   tp_message *last = &ask->messages[ask->message_count - 1];
   bool ends_with_results = last->role == TP_ROLE_TOOL;
   if (last->role != TP_ROLE_USER && !ends_with_results)
-    return refuse(r, r->list, "the last message is the user's, or the result of a tool");
+    return refuse_ask(r, r->list, "the last message is the user's, or the result of a tool");
   find_results(ask, ask->message_count - !ends_with_results);
   if (!ends_with_results) {
-    if (last->text.size == 0 && last->parts.size == 0) return refuse(r, r->list, "the last message is empty");
+    if (last->text.size == 0 && last->parts.size == 0) return refuse_ask(r, r->list, "the last message is empty");
     if (!take_files(r, last)) return false;
     tp__bytes_put_text(&ask->text, last->text);
     ask->message_count--;
@@ -562,7 +562,7 @@ static bool take_previous(reader *r, tp_text value) {
 
 static bool take_conversation(reader *r, tp_text value) {
   r->ask->session = tp_value_kind_of(value) == TP_VALUE_MAP ? text_member(value, "id") : tp_value_text(value);
-  return r->ask->session.size > 0 || refuse(r, "conversation", "conversation is a string or an object with an id");
+  return r->ask->session.size > 0 || refuse_ask(r, "conversation", "conversation is a string or an object with an id");
 }
 
 static bool take_store(reader *r, tp_text value) {
@@ -571,7 +571,8 @@ static bool take_store(reader *r, tp_text value) {
 }
 
 static bool take_background(reader *r, tp_text value) {
-  return !tp_value_bool(value, false) || refuse(r, "background", "background responses are not given by this server");
+  return !tp_value_bool(value, false) ||
+         refuse_ask(r, "background", "background responses are not given by this server");
 }
 
 static bool take_reasoning(reader *r, tp_text value) {
@@ -586,7 +587,7 @@ static bool take_text(reader *r, tp_text value) {
 
 static bool take_max_calls(reader *r, tp_text value) {
   int64_t count = tp_value_int(value, 0);
-  if (count < 1 || count > INT32_MAX) return refuse(r, "max_tool_calls", "max_tool_calls is at least 1");
+  if (count < 1 || count > INT32_MAX) return refuse_ask(r, "max_tool_calls", "max_tool_calls is at least 1");
   r->ask->tool_calls_max = (uint32_t)count;
   return true;
 }
@@ -622,7 +623,7 @@ static bool read_call_item(reader *r, tp_text item) {
                          .arguments = text_member(item, "arguments"),
                          .malformed = true};
   if (call->id.size == 0 || call->name.size == 0)
-    return refuse(r, "input", "%s: a function_call has a call_id and a name", r->where);
+    return refuse_ask(r, "input", "%s: a function_call has a call_id and a name", r->where);
   if (!last->calls) last->calls = ask->call_list + ask->call_count;
   ask->call_list[ask->call_count++] = call;
   last->call_count++;
@@ -635,14 +636,15 @@ static bool read_item(reader *r, tp_text item, item_kind kind) {
   tp_role of = kind == ITEM_RESULT ? TP_ROLE_TOOL : role_of(role);
   if (kind == ITEM_CALL) return read_call_item(r, item);
   if (!of || (kind == ITEM_MESSAGE && of == TP_ROLE_TOOL))
-    return refuse(r, "input", "%s.role is system, developer, user or assistant, not '%.*s'", r->where,
-                  tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
+    return refuse_ask(r, "input", "%s.role is system, developer, user or assistant, not '%.*s'", r->where,
+                      tp__cut(role, SHOWN), role.size > 0 ? role.data : "");
   tp_message *message = add_message(r, of);
   tp__bytes *text = &ask->texts[ask->message_count - 1];
   if (!read_content(r, member(item, kind == ITEM_RESULT ? "output" : "content"), text)) return false;
   message->text = tp__bytes_text(text);
   if (kind == ITEM_RESULT) message->call_id = text_member(item, "call_id");
-  if (kind == ITEM_RESULT && message->call_id.size == 0) return refuse(r, "input", "%s.call_id is missing", r->where);
+  if (kind == ITEM_RESULT && message->call_id.size == 0)
+    return refuse_ask(r, "input", "%s.call_id is missing", r->where);
   return !text->failed || refuse_memory(r);
 }
 
@@ -656,8 +658,8 @@ static bool read_items(reader *r, tp_text items) {
     tp_text type = text_member(walk.value, "type");
     snprintf(r->where, sizeof r->where, "input[%zu]", i);
     if (kind == ITEM_NONE)
-      return refuse(r, "input", "%s: an item of type '%.*s' is not taken", r->where, tp__cut(type, SHOWN),
-                    type.size > 0 ? type.data : "");
+      return refuse_ask(r, "input", "%s: an item of type '%.*s' is not taken", r->where, tp__cut(type, SHOWN),
+                        type.size > 0 ? type.data : "");
     bool has_content = kind == ITEM_MESSAGE || kind == ITEM_RESULT;
     if (!has_content) tp_write_array(r->ask->parts, 0);
     if (kind != ITEM_REASONING && !read_item(r, walk.value, kind)) return false;
@@ -678,7 +680,7 @@ static bool take_input(reader *r, tp_text input) {
     return !ask->texts[0].failed || refuse_memory(r);
   }
   if (kind != TP_VALUE_ARRAY || count == 0 || count > MESSAGES_MAX)
-    return refuse(r, "input", "input is a string, or an array of 1 to %d items", MESSAGES_MAX);
+    return refuse_ask(r, "input", "input is a string, or an array of 1 to %d items", MESSAGES_MAX);
   for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) calls += item_of(walk.value) == ITEM_CALL;
   return begin_messages(r, count, calls) && read_items(r, input);
 }
@@ -733,9 +735,10 @@ static bool read_response(reader *r, tp_text body) {
   name_results(ask);
   if (!split_messages(r) || !join_instructions(r)) return false;
   if (ask->previous.size > 0 && ask->session.size > 0)
-    return refuse(r, "previous_response_id", "give previous_response_id or conversation, not both");
+    return refuse_ask(r, "previous_response_id", "give previous_response_id or conversation, not both");
   if (ask->previous.size > 0 && !ask->goes_on && ask->results == 0)
-    return refuse(r, "input", "with previous_response_id the input has one message of the user, or results of calls");
+    return refuse_ask(r, "input",
+                      "with previous_response_id the input has one message of the user, or results of calls");
   return true;
 }
 

@@ -476,7 +476,7 @@ static void fill_request(const tp__ask *ask, const tp__server_turn *turn, tp__by
   request->message_count = ask->message_count;
 }
 
-static tp_status submit(tp__server_turn *turn, const tp__ask *ask, const tp_agent *agent, tp_fault *fault) {
+static tp_status submit_exchange(tp__server_turn *turn, const tp__ask *ask, const tp_agent *agent, tp_fault *fault) {
   tp_server *server = turn->server;
   tp__bytes schema = {0}, system = {0};
   tp_turn_request request;
@@ -592,7 +592,7 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
     turn->session_id = tp__heap_copy(tp_text_of(tp_session_id(turn->session->session)));
   }
   if (status == TP_OK) announce(turn, request);
-  if (status == TP_OK) status = submit(turn, ask, agent, &fault);
+  if (status == TP_OK) status = submit_exchange(turn, ask, agent, &fault);
   if (status != TP_OK) refuse_status(turn, status, &fault);
   tp_agent_unref(agent);
   tp__server_turn_unref(turn);

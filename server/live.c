@@ -115,14 +115,14 @@ static const char *phase_name(const tp__live *live, tp_phase_id id) {
 /* ---- JSON ---- */
 
 /* @param key  with its quotation marks and what stands before it. */
-static void put_text(tp__bytes *out, const char *key, tp_text text) {
+static void put_member_text(tp__bytes *out, const char *key, tp_text text) {
   tp__bytes_put_string(out, key);
   tp__bytes_put(out, ":", 1);
   tp__put_json(out, text);
 }
 
 static void put_word(tp__bytes *out, const char *key, tp_text text) {
-  if (text.size > 0) put_text(out, key, (tp_text){text.data, (size_t)tp__cut(text, WORD_MAX)});
+  if (text.size > 0) put_member_text(out, key, (tp_text){text.data, (size_t)tp__cut(text, WORD_MAX)});
 }
 
 static void put_seconds(tp__bytes *out, const char *key, int64_t ns) {
@@ -131,9 +131,9 @@ static void put_seconds(tp__bytes *out, const char *key, int64_t ns) {
 }
 
 static void put_ids(tp__bytes *out, const ids *of) {
-  put_text(out, "\"tenant\"", tp_text_of(of->tenant));
-  put_text(out, ",\"session\"", tp_text_of(of->session));
-  put_text(out, ",\"turn\"", tp_text_of(of->turn));
+  put_member_text(out, "\"tenant\"", tp_text_of(of->tenant));
+  put_member_text(out, ",\"session\"", tp_text_of(of->session));
+  put_member_text(out, ",\"turn\"", tp_text_of(of->turn));
 }
 
 /* ---- turns ---- */
@@ -231,11 +231,11 @@ void tp__live_put_turns(tp__live *live, tp__bytes *out) {
     tp__bytes_put_string(out, is_first ? "{" : ",{");
     is_first = false;
     put_ids(out, &t->ids);
-    put_text(out, ",\"agent\"", tp_text_of(t->agent));
+    put_member_text(out, ",\"agent\"", tp_text_of(t->agent));
     put_word(out, ",\"parent\"", tp_text_of(t->parent));
     put_word(out, ",\"model\"", tp_text_of(t->model));
     tp__bytes_printf(out, ",\"doing\":\"%s\"", t->doing);
-    put_text(out, ",\"what\"", tp_text_of(t->what));
+    put_member_text(out, ",\"what\"", tp_text_of(t->what));
     tp__bytes_printf(out,
                      ",\"began_ms\":%" PRId64 ",\"since_ms\":%" PRId64 ",\"requests\":%" PRIu32 ",\"tools\":%" PRIu32
                      ",\"input_tokens\":%" PRId64 ",\"output_tokens\":%" PRId64 "}",
@@ -261,7 +261,7 @@ static void put_arguments(live_question *q, const tp_question *question) {
   tp_text json = {0}, arguments = question->call->arguments;
   bool fits = arguments.size <= ARGUMENTS_MAX && tp_writer_new(NULL, &writer) == TP_OK;
   if (fits && question->call->malformed) {
-    put_text(&q->json, ",\"arguments\"", arguments);
+    put_member_text(&q->json, ",\"arguments\"", arguments);
   } else if (fits && arguments.size == 0) {
     tp__bytes_put_string(&q->json, ",\"arguments\":{}");
   } else if (fits && tp_json_encode(arguments, writer, &json, NULL) == TP_OK) {
@@ -272,7 +272,7 @@ static void put_arguments(live_question *q, const tp_question *question) {
   }
   if (fits) {
     tp__bytes_put_text(&q->hash, question->arguments_hash);
-    put_text(&q->json, ",\"arguments_hash\"", question->arguments_hash);
+    put_member_text(&q->json, ",\"arguments_hash\"", question->arguments_hash);
   } else {
     tp__bytes_put_string(&q->json, ",\"too_large\":true");
   }
@@ -287,12 +287,12 @@ static live_question *question_new(const tp__live *live, const ids *of, const tp
   q->token = question->token;
   tp__bytes_put_text(&q->key, question->key);
   tp__bytes_put_text(&q->call_id, question->call->id);
-  put_text(&q->json, "\"key\"", question->key);
+  put_member_text(&q->json, "\"key\"", question->key);
   tp__bytes_put(&q->json, ",", 1);
   put_ids(&q->json, of);
-  put_text(&q->json, ",\"tool\"", question->call->name);
-  put_text(&q->json, ",\"reason\"", question->reason);
-  put_text(&q->json, ",\"subscription\"", question->subscription);
+  put_member_text(&q->json, ",\"tool\"", question->call->name);
+  put_member_text(&q->json, ",\"reason\"", question->reason);
+  put_member_text(&q->json, ",\"subscription\"", question->subscription);
   put_word(&q->json, ",\"phase\"", tp_text_of(phase_name(live, question->phase)));
   tp__bytes_printf(&q->json, ",\"asked_ms\":%" PRId64 ",\"expires_ms\":%" PRId64, event->unix_ms,
                    question->expires_unix_ms);
@@ -378,7 +378,7 @@ void tp__live_put_denials(tp__live *live, tp__bytes *out) {
     const denial *d = &live->denials[(live->denial_count - 1 - i) % DENIALS];
     tp__bytes_put_string(out, i == 0 ? "{" : ",{");
     put_ids(out, &d->ids);
-    put_text(out, ",\"what\"", tp_text_of(d->what));
+    put_member_text(out, ",\"what\"", tp_text_of(d->what));
     put_word(out, ",\"hook\"", tp_text_of(d->hook));
     tp__bytes_printf(out, ",\"time_ms\":%" PRId64 "}", d->unix_ms);
   }
@@ -419,7 +419,7 @@ static void put_event(const tp__live *live, tp__bytes *out, const ids *of, const
   if (event->tool_call) put_word(out, ",\"tool\"", event->tool_call->name);
   else if (event->tool_result) put_word(out, ",\"tool\"", event->tool_result->name);
   if (event->tool_result) put_word(out, ",\"result\"", tp_text_of(tp_tool_result_name(event->tool_result->kind)));
-  if (event->question) put_text(out, ",\"key\"", event->question->key);
+  if (event->question) put_member_text(out, ",\"key\"", event->question->key);
   if (event->job) {
     tp__bytes_printf(out, ",\"job\":%" PRIu64, event->job->id);
     put_word(out, ",\"handler\"", event->job->handler);

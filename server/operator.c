@@ -81,7 +81,7 @@ static void count_phase(tp_server *server, const tp_event *event) {
   tp__metrics_observe(server->metrics, TP__METRIC_phase_duration, name, event->ended_ns - event->started_ns);
 }
 
-static void on_event(void *ctx, const tp_event *event) {
+static void watch_event(void *ctx, const tp_event *event) {
   tp_server *server = ctx;
   static const tp_text none = {0};
   if (server->live) tp__live_event(server->live, event);
@@ -117,7 +117,7 @@ static void let_go(void *ctx) { tp__server_unref(ctx); }
 
 static tp_status listen_for(tp_server *server, tp_fault *fault) {
   const tp_listener listener = {.struct_size = sizeof listener,
-                                .on_event = on_event,
+                                .on_event = watch_event,
                                 .ctx = server,
                                 .destroy = let_go,
                                 .kinds = COUNTED | (server->live ? tp__live_kinds() : 0)};

@@ -114,7 +114,8 @@ static tp__server_session *session_new(tp_server *server, const char *tenant, tp
   return NULL;
 }
 
-static tp_status open_session(const tp__server_session *s, tp_agent *agent, tp_session **ret_session, tp_fault *fault) {
+static tp_status open_library_session(const tp__server_session *s, tp_agent *agent, tp_session **ret_session,
+                                      tp_fault *fault) {
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = s->id,
                                 .tenant = s->tenant[0] ? s->tenant : NULL,
@@ -185,7 +186,7 @@ tp_status tp__server_session_take(tp_server *server, const char *tenant, tp_text
     return status;
   }
   tp_session *opened = NULL;
-  status = open_session(s, agent, &opened, fault);
+  status = open_library_session(s, agent, &opened, fault);
   tp__lock_acquire(&server->lock);
   s->session = opened;
   if (status != TP_OK && s->is_kept) remove_locked(server, s);

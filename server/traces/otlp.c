@@ -192,7 +192,7 @@ static outcome post(tp__otlp *otlp, tp__bytes *body) {
 
 /* ---- the thread ---- */
 
-static void say(tp__otlp *otlp, const char *format, const char *text, uint64_t number) {
+static void log_otlp(tp__otlp *otlp, const char *format, const char *text, uint64_t number) {
   char line[512];
   if (!otlp->options.log) return;
   snprintf(line, sizeof line, format, text, number);
@@ -203,12 +203,12 @@ static void say(tp__otlp *otlp, const char *format, const char *text, uint64_t n
 static void report(tp__otlp *otlp, const outcome *o, uint64_t dropped) {
   bool fails = !o->sent || o->rejected > 0;
   if (fails && !otlp->is_failing)
-    say(otlp,
-        o->repeats ? "traces: the collector cannot be reached: %s; spans wait (%" PRIu64 " were dropped so far)"
-                   : "traces: the collector refuses spans: %s (%" PRIu64 " were dropped so far)",
-        o->why, dropped);
+    log_otlp(otlp,
+             o->repeats ? "traces: the collector cannot be reached: %s; spans wait (%" PRIu64 " were dropped so far)"
+                        : "traces: the collector refuses spans: %s (%" PRIu64 " were dropped so far)",
+             o->why, dropped);
   if (!fails && otlp->is_failing)
-    say(otlp, "traces: the collector takes spans again%s; %" PRIu64 " were dropped", "", dropped);
+    log_otlp(otlp, "traces: the collector takes spans again%s; %" PRIu64 " were dropped", "", dropped);
   otlp->is_failing = fails;
 }
 
@@ -252,7 +252,7 @@ static bool is_due_locked(const tp__otlp *otlp, int64_t now_ns) {
          now_ns - otlp->first_ns >= (int64_t)otlp->options.pause_ms * TP__NS_IN_MS;
 }
 
-static void *run(void *ctx) {
+static void *run_otlp(void *ctx) {
   tp__otlp *otlp = ctx;
   tp__bytes body = {0};
   tp__lock_acquire(&otlp->lock);
@@ -326,7 +326,7 @@ static tp_status set_up(tp__otlp *otlp, tp_fault *fault) {
   return is_set ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the traces");
 }
 
-static tp_status check(const tp_traces_options *o, tp_fault *fault) {
+static tp_status check_traces(const tp_traces_options *o, tp_fault *fault) {
   CURLU *url = curl_url();
   char *scheme = NULL;
   bool is_url = url && o->url && curl_url_set(url, CURLUPART_URL, o->url, 0) == CURLUE_OK &&
@@ -359,7 +359,7 @@ void tp__otlp_free(tp__otlp *otlp) {
 }
 
 tp_status tp__otlp_new(const tp_traces_options *options, tp__otlp **ret_otlp, tp_fault *fault) {
-  tp_status status = check(options, fault);
+  tp_status status = check_traces(options, fault);
   if (status != TP_OK) return status;
   tp__otlp *otlp = tp__heap_alloc(sizeof *otlp);
   if (!otlp) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the traces");
@@ -379,7 +379,7 @@ tp_status tp__otlp_new(const tp_traces_options *options, tp__otlp **ret_otlp, tp
     status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the traces");
   if (status == TP_OK) status = add_headers(otlp, options, fault);
   if (status == TP_OK) status = set_up(otlp, fault);
-  int error = status == TP_OK ? tp__thread_spawn(&otlp->thread, run, otlp) : 0;
+  int error = status == TP_OK ? tp__thread_spawn(&otlp->thread, run_otlp, otlp) : 0;
   if (error != 0) status = tp__refuse_errno(fault, TP_ERR_NO_THREAD, NULL, error, "no thread for the traces");
   if (status == TP_OK) *ret_otlp = otlp;
   else tp__otlp_free(otlp);

@@ -203,7 +203,7 @@ static void put_key(tp__bytes *out, const char *key, const char *type) {
   tp__bytes_printf(out, "%s{\"key\":\"%s\",\"value\":{\"%s\":", out->data[out->size - 1] == '[' ? "" : ",", key, type);
 }
 
-static void put_text(tp__bytes *out, const char *key, tp_text text) {
+static void put_string_value(tp__bytes *out, const char *key, tp_text text) {
   if (out->failed || text.size == 0) return;
   put_key(out, key, "stringValue");
   tp__put_json(out, text);
@@ -231,7 +231,7 @@ static void put_name(tp__bytes *out, const char *what, tp_text name, int kind) {
 
 /* The end of "attributes", and "status". @param error  empty: none. */
 static void put_status(tp__bytes *out, tp_text error) {
-  put_text(out, "error.type", error);
+  put_string_value(out, "error.type", error);
   tp__bytes_put(out, "]", 1);
   if (error.size > 0) tp__bytes_printf(out, ",\"status\":{\"code\":%d}", STATUS_ERROR);
 }
@@ -289,12 +289,12 @@ static void end_model_locked(tp_traces *t, traced *turn, const tp_event *event) 
   if (event->output_tokens > 0) turn->output_tokens += event->output_tokens;
   if (!s) return;
   put_name(&s->json, "chat", event->model, CLIENT);
-  put_text(&s->json, "gen_ai.operation.name", tp_text_of("chat"));
-  put_text(&s->json, "gen_ai.request.model", event->model);
-  put_text(&s->json, "gen_ai.conversation.id", id_of(event->ids, event->id_count, TP_ID_SESSION));
+  put_string_value(&s->json, "gen_ai.operation.name", tp_text_of("chat"));
+  put_string_value(&s->json, "gen_ai.request.model", event->model);
+  put_string_value(&s->json, "gen_ai.conversation.id", id_of(event->ids, event->id_count, TP_ID_SESSION));
   if (event->input_tokens > 0) put_int(&s->json, "gen_ai.usage.input_tokens", event->input_tokens);
   if (event->output_tokens > 0) put_int(&s->json, "gen_ai.usage.output_tokens", event->output_tokens);
-  put_text(&s->json, "turnphase.finish", tp_text_of(tp_finish_name(event->finish)));
+  put_string_value(&s->json, "turnphase.finish", tp_text_of(tp_finish_name(event->finish)));
   put_status(&s->json, error_of(event->status));
 }
 
@@ -306,10 +306,10 @@ static void end_tool_locked(tp_traces *t, traced *turn, const tp_event *event) {
   bool failed = result->kind != TP_TOOL_OK && result->kind != TP_TOOL_CANCELLED;
   tp_text kind = tp_text_of(tp_tool_result_name(result->kind));
   put_name(&s->json, "execute_tool", result->name, INTERNAL);
-  put_text(&s->json, "gen_ai.operation.name", tp_text_of("execute_tool"));
-  put_text(&s->json, "gen_ai.tool.name", result->name);
-  put_text(&s->json, "gen_ai.tool.call.id", result->call_id);
-  put_text(&s->json, "turnphase.result", kind);
+  put_string_value(&s->json, "gen_ai.operation.name", tp_text_of("execute_tool"));
+  put_string_value(&s->json, "gen_ai.tool.name", result->name);
+  put_string_value(&s->json, "gen_ai.tool.call.id", result->call_id);
+  put_string_value(&s->json, "turnphase.result", kind);
   put_status(&s->json, failed ? kind : (tp_text){0});
 }
 
@@ -320,8 +320,8 @@ static void end_phase_locked(tp_traces *t, traced *turn, const tp_event *event) 
   tp_text name = tp_text_of(phase ? phase->name : "");
   if (!s) return;
   put_name(&s->json, "turnphase.phase", name, INTERNAL);
-  put_text(&s->json, "turnphase.phase", name);
-  put_text(&s->json, "turnphase.subscription", tp_text_of(event->subscription));
+  put_string_value(&s->json, "turnphase.phase", name);
+  put_string_value(&s->json, "turnphase.subscription", tp_text_of(event->subscription));
   put_status(&s->json, error_of(event->status));
 }
 
@@ -341,9 +341,9 @@ static void add_handler_locked(tp_traces *t, traced *turn, const tp_event *event
   s->ended = true;
   s->ended_ns = run->ended_ns;
   put_name(&s->json, "turnphase.handler", tp_text_of(run->subscription), INTERNAL);
-  put_text(&s->json, "turnphase.subscription", tp_text_of(run->subscription));
-  put_text(&s->json, "turnphase.handler", tp_text_of(run->handler));
-  put_text(&s->json, "turnphase.state", tp_text_of(tp_state_name(state)));
+  put_string_value(&s->json, "turnphase.subscription", tp_text_of(run->subscription));
+  put_string_value(&s->json, "turnphase.handler", tp_text_of(run->handler));
+  put_string_value(&s->json, "turnphase.state", tp_text_of(tp_state_name(state)));
   put_int(&s->json, "turnphase.attempts", run->attempts);
   put_status(&s->json, failed ? tp_text_of(tp_reason_name((tp_reason)run->reason)) : (tp_text){0});
 }
@@ -409,11 +409,11 @@ static uint64_t put_turn(const tp_traces *t, const traced *turn, const tp_event 
   bool wants_all = error.size > 0 || event->ended_ns - event->started_ns > t->slow_ns;
   uint64_t count = 1;
   put_name(&json, "invoke_agent", agent, INTERNAL);
-  put_text(&json, "gen_ai.operation.name", tp_text_of("invoke_agent"));
-  put_text(&json, "gen_ai.agent.name", agent);
-  put_text(&json, "gen_ai.conversation.id", id_of(event->ids, event->id_count, TP_ID_SESSION));
-  put_text(&json, "turnphase.turn", event->ids[TP_ID_TURN]);
-  put_text(&json, "turnphase.status", tp_text_of(tp_status_name(event->status)));
+  put_string_value(&json, "gen_ai.operation.name", tp_text_of("invoke_agent"));
+  put_string_value(&json, "gen_ai.agent.name", agent);
+  put_string_value(&json, "gen_ai.conversation.id", id_of(event->ids, event->id_count, TP_ID_SESSION));
+  put_string_value(&json, "turnphase.turn", event->ids[TP_ID_TURN]);
+  put_string_value(&json, "turnphase.status", tp_text_of(tp_status_name(event->status)));
   if (turn->input_tokens > 0) put_int(&json, "gen_ai.usage.input_tokens", turn->input_tokens);
   if (turn->output_tokens > 0) put_int(&json, "gen_ai.usage.output_tokens", turn->output_tokens);
   if (turn->lost > 0) put_int(&json, "turnphase.spans_lost", (int64_t)turn->lost);
@@ -485,7 +485,7 @@ static void take_event_locked(tp_traces *t, traced *turn, const tp_event *event)
   }
 }
 
-static void on_event(void *ctx, const tp_event *event) {
+static void trace_event(void *ctx, const tp_event *event) {
   tp_traces *t = ctx;
   traced *ended = NULL;
   tp__lock_acquire(&t->lock);
@@ -562,7 +562,7 @@ tp_status tp_traces_open(tp_runtime *runtime, const tp_traces_options *options, 
     status = tp__refuse(fault, TP_ERR_SYSTEM, NULL, "there is no randomness");
   if (status == TP_OK) status = tp__otlp_new(&o, &t->otlp, fault);
   const tp_listener listener = {.struct_size = sizeof listener,
-                                .on_event = on_event,
+                                .on_event = trace_event,
                                 .ctx = t,
                                 .destroy = unref,
                                 .kinds = BIT(TURN_BEGIN) | BIT(TURN_END) | BIT(PHASE_BEGIN) | BIT(PHASE_END) |
