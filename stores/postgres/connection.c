@@ -32,7 +32,7 @@ static void redact(const char *password, tp__bytes *to, const char *message, siz
   }
 }
 
-static char *name_of(const PQconninfoOption *given, const PQconninfoOption *defaults) {
+static char *target_name_of(const PQconninfoOption *given, const PQconninfoOption *defaults) {
   tp__bytes name = {0};
   const char *host = setting(given, defaults, "host"), *port = setting(given, defaults, "port");
   const char *database = setting(given, defaults, "dbname"), *service = setting(given, defaults, "service");
@@ -74,7 +74,7 @@ static tp_status read_target(tp__pg_target *t, const char *conninfo, tp_fault *f
   defaults = PQconndefaults();
   const char *password = setting(given, defaults, "password");
   t->conninfo = tp__heap_copy(tp_text_of(conninfo));
-  t->name = name_of(given, defaults);
+  t->name = target_name_of(given, defaults);
   if (password) t->password = tp__heap_copy(tp_text_of(password));
   bool is_whole = t->conninfo && t->name && (!password || t->password);
   PQconninfoFree(given);

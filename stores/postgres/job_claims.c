@@ -178,8 +178,8 @@ static void put_accepted(tp__pg_parameters *p, const asking *a) {
     if (a->accepted[i]) tp__pg_put_int(versions, a->list[i].version);
 }
 
-static void make_request(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most,
-                         tp__pg_request *r) {
+static void make_claim_request(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most,
+                               tp__pg_request *r) {
   int64_t now = tp__pg_store_now(s, request->now_ms), batch = tp__pg_next_batch(s->postgres);
   tp__pg_request_init(r, s->postgres, TP__PG_WRITES, "claim jobs");
   r->work.process = s->process;
@@ -210,7 +210,7 @@ static void give(const PGresult *rows, tp_job_fn take, void *ctx) {
 static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const asking *a, size_t most,
                             size_t *ret_count, tp_fault *fault) {
   tp__pg_request r;
-  make_request(s, request, a, most, &r);
+  make_claim_request(s, request, a, most, &r);
   tp_status status = tp__pg_request_run(&r, fault);
   if (status == TP_OK) {
     *ret_count = (size_t)PQntuples(tp__pg_request_rows(&r, CLAIMED));

@@ -123,7 +123,7 @@ static void put_insertions(tp__pg_parameters *p, const insertion *list, size_t c
 
 enum { LOCKED, INSERTED, FOUND };
 
-static void make_request(tp__pg_store *s, const insertion *list, size_t count, tp__pg_request *r) {
+static void make_insert_request(tp__pg_store *s, const insertion *list, size_t count, tp__pg_request *r) {
   tp__pg_request_init(r, s->postgres, TP__PG_WRITES, count == 1 ? "insert a job" : "insert jobs");
   tp__pg_parameters *p = tp__pg_request_add(r, lock_sessions);
   tp__pg_put_indexes(p, count);
@@ -138,7 +138,7 @@ static void make_request(tp__pg_store *s, const insertion *list, size_t count, t
   tp__pg_put_texts(p, FIRST(key_hash_text));
 }
 
-static tp_status refuse(const tp__pg_store *s, tp_status status, tp_fault *fault) {
+static tp_status refuse_insert(const tp__pg_store *s, tp_status status, tp_fault *fault) {
   const char *name = s->postgres->target.name;
   return status == TP_ERR_FENCED
              ? tp__refuse(fault, status, name,
@@ -178,7 +178,7 @@ tp_status tp__pg_job_insert_all(void *ctx, const tp_job *const *jobs, size_t cou
   if (!list) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to insert %zu jobs", count);
   for (size_t i = 0; status == TP_OK && i < count; i++) status = read_insertion(s, jobs[i], &list[i], fault);
   if (status == TP_OK) {
-    make_request(s, list, count, &r);
+    make_insert_request(s, list, count, &r);
     status = tp__pg_request_run(&r, fault);
     if (status == TP_OK) note_count(s, tp__pg_request_rows(&r, INSERTED));
     if (status == TP_OK) read_answers(&r, list, count, ret_ids, ret_existed, ret_statuses);
@@ -190,5 +190,5 @@ tp_status tp__pg_job_insert_all(void *ctx, const tp_job *const *jobs, size_t cou
 
 tp_status tp__pg_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
   tp_status own = TP_OK, status = tp__pg_job_insert_all(ctx, &job, 1, ret_id, ret_existed, &own, fault);
-  return status == TP_OK && own != TP_OK ? refuse(ctx, own, fault) : status;
+  return status == TP_OK && own != TP_OK ? refuse_insert(ctx, own, fault) : status;
 }

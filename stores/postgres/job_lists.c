@@ -36,7 +36,8 @@ static const char list_jobs[] =
                                                                                          ")"
                                                                                          " ORDER BY 1 LIMIT $2::bigint";
 
-static void make_request(tp__pg_store *s, const tp_job_query *query, uint64_t after, size_t limit, tp__pg_request *r) {
+static void make_list_request(tp__pg_store *s, const tp_job_query *query, uint64_t after, size_t limit,
+                              tp__pg_request *r) {
   uint32_t states = query->states ? query->states : 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_DEAD;
   tp__pg_request_init(r, s->postgres, TP__PG_READS, "list jobs");
   tp__pg_parameters *p = tp__pg_request_add(r, list_jobs);
@@ -58,7 +59,7 @@ tp_status tp__pg_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn each
   for (bool goes_on = true; status == TP_OK && goes_on && left > 0;) {
     tp__pg_request r;
     size_t limit = left < PAGE ? left : PAGE;
-    make_request(ctx, &query, after, limit, &r);
+    make_list_request(ctx, &query, after, limit, &r);
     status = tp__pg_request_run(&r, fault);
     const PGresult *rows = status == TP_OK ? tp__pg_request_rows(&r, 0) : NULL;
     int count = PQntuples(rows);

@@ -355,7 +355,7 @@ static bool build_reads(tp_postgres *pg, tp__pg_flight *f) {
   return send(pg, TP__PG_READS, f, TP__PG_LIST);
 }
 
-static bool build(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
+static bool build_operations(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   tp_postgres *pg = ctx;
   for (int i = 0; i < TP__PG_STATEMENTS; i++) pg->answers[lane][i] = -1;
   return lane == TP__PG_WRITES ? build_writes(pg, f) : build_reads(pg, f);
@@ -371,7 +371,7 @@ static PGresult *answer_of(const tp_postgres *pg, tp__pg_lane lane, const tp__pg
 }
 
 /* The operation of a row; its column 0 is the index in the flight. */
-static tp__pg_operation *row_of(const tp__pg_flight *f, const PGresult *rows, int row) {
+static tp__pg_operation *operation_of_row(const tp__pg_flight *f, const PGresult *rows, int row) {
   int64_t index = tp__pg_int(rows, row, 0);
   assert(index >= 0 && (size_t)index < f->count);
   return of(f, (size_t)index);
@@ -380,7 +380,7 @@ static tp__pg_operation *row_of(const tp__pg_flight *f, const PGresult *rows, in
 static void settle_claims(tp_postgres *pg, const tp__pg_flight *f) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, TP__PG_CLAIM);
   for (int i = 0; i < PQntuples(rows); i++) {
-    tp__pg_operation *o = row_of(f, rows, i);
+    tp__pg_operation *o = operation_of_row(f, rows, i);
     tp_history_claim *claim = &o->claim;
     *claim = (tp_history_claim){.struct_size = sizeof *claim,
                                 .number = (uint64_t)tp__pg_int(rows, i, 1),
@@ -398,7 +398,7 @@ static void settle_claims(tp_postgres *pg, const tp__pg_flight *f) {
 static void settle_messages(tp_postgres *pg, tp__pg_lane lane, const tp__pg_flight *f, tp__pg_statement statement) {
   PGresult *rows = answer_of(pg, lane, f, statement);
   for (int i = 0; i < PQntuples(rows); i++) {
-    tp__pg_operation *o = row_of(f, rows, i);
+    tp__pg_operation *o = operation_of_row(f, rows, i);
     if (o->row_count++ == 0) o->first_row = i;
     o->rows = rows;
   }
@@ -416,7 +416,7 @@ static void settle_rows(const tp__pg_flight *f) {
 
 static void note_found(tp_postgres *pg, const tp__pg_flight *f, tp__pg_statement statement) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, statement);
-  for (int i = 0; i < PQntuples(rows); i++) row_of(f, rows, i)->found = true;
+  for (int i = 0; i < PQntuples(rows); i++) operation_of_row(f, rows, i)->found = true;
 }
 
 static void settle_append(tp_postgres *pg, tp__pg_operation *o) {
@@ -436,7 +436,7 @@ static void settle_append(tp_postgres *pg, tp__pg_operation *o) {
 static void settle_holders(tp_postgres *pg, const tp__pg_flight *f) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, TP__PG_HOLDERS);
   for (int i = 0; i < PQntuples(rows); i++) {
-    tp__pg_operation *o = row_of(f, rows, i);
+    tp__pg_operation *o = operation_of_row(f, rows, i);
     tp_text address = tp__pg_text(rows, i, 1);
     int64_t left_ms = tp__pg_int(rows, i, 2) > 0 ? tp__pg_int(rows, i, 2) : 1;
     o->claim.retry_ms = (uint64_t)left_ms;
@@ -452,7 +452,7 @@ static void settle_holders(tp_postgres *pg, const tp__pg_flight *f) {
 /* One that is in doubt, and finds nothing, has been done. */
 static void settle_deletions(tp_postgres *pg, const tp__pg_flight *f) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, TP__PG_DELETE);
-  for (int i = 0; i < PQntuples(rows); i++) row_of(f, rows, i)->found = tp__pg_int(rows, i, 1) > 0;
+  for (int i = 0; i < PQntuples(rows); i++) operation_of_row(f, rows, i)->found = tp__pg_int(rows, i, 1) > 0;
   for (size_t i = 0; i < f->count; i++) {
     if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
@@ -495,4 +495,4 @@ static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   settle_rows(f);
 }
 
-const tp__pg_class tp__pg_history_class = {.build = build, .settle = settle, .tick = tick};
+const tp__pg_class tp__pg_history_class = {.build = build_operations, .settle = settle, .tick = tick};

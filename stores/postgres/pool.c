@@ -307,7 +307,7 @@ static void start_silence(const tp__pg_pool *p, channel *l) {
   l->until_ns = tp__monotonic_ns() + (p->statement_ms + SILENCE_MS) * TP__NS_IN_MS;
 }
 
-static bool build(const tp__pg_pool *p, tp__pg_lane lane, tp__pg_flight *f) {
+static bool build_flight(const tp__pg_pool *p, tp__pg_lane lane, tp__pg_flight *f) {
   bool built = true;
   for (size_t i = 0; built && p->classes[i]; i++) built = p->classes[i]->build(p->ctx, lane, f);
   return built;
@@ -321,7 +321,7 @@ static void send_flight(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   l->state = CHANNEL_BUSY;
   start_silence(p, l);
   bool sent = tp__pg_flight_send(f, "BEGIN ISOLATION LEVEL READ COMMITTED", NULL) && send_settings(p, f) &&
-              build(p, lane, f) && tp__pg_flight_send(f, "COMMIT", NULL) && PQpipelineSync(l->connection) == 1;
+              build_flight(p, lane, f) && tp__pg_flight_send(f, "COMMIT", NULL) && PQpipelineSync(l->connection) == 1;
   tp__pg_parameters_clear(&p->parameters);
   if (sent) flush(p, l);
   else lose(p, l, libpq_error(l));
@@ -349,7 +349,7 @@ static bool is_anything_under_way(const tp__pg_pool *p) {
   return false;
 }
 
-static bool fits(const tp__pg_flight *f, const tp__pg_work *work) {
+static bool work_fits(const tp__pg_flight *f, const tp__pg_work *work) {
   if (f->count == 0) return true;
   return !work->is_single && !work->exclusive && !f->works[0]->is_single && !f->works[0]->exclusive &&
          f->count < TP__PG_WORKS_MAX && f->bytes + work->bytes <= FLIGHT_BYTES &&
@@ -368,7 +368,7 @@ static void choose(tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
       at = &work->next;
       continue;
     }
-    bool goes = work->lane == lane && fits(f, work) && !is_under_way(p, work->key);
+    bool goes = work->lane == lane && work_fits(f, work) && !is_under_way(p, work->key);
     for (size_t i = 0; goes && work->key && i < skipped_count; i++) goes = skipped[i] != work->key;
     if (work->exclusive && (skipped_count > 0 || is_under_way_in(p, TP__PG_WRITES) || is_under_way_in(p, TP__PG_READS)))
       goes = false;
@@ -665,7 +665,7 @@ static int64_t tick(const tp__pg_pool *p, int64_t now_ns) {
   return first_ns;
 }
 
-static void *run(void *ctx) {
+static void *run_pool(void *ctx) {
   tp__pg_pool *p = ctx;
   for (;;) {
     take_incoming(p);
@@ -714,7 +714,7 @@ tp__pg_pool *tp__pg_pool_new(const tp__pg_target *target, const tp_postgres_opti
   p->channels[TP__PG_WRITES].connection = connection;
   p->channels[TP__PG_WRITES].state = CHANNEL_IDLE;
   connected(p, &p->channels[TP__PG_WRITES]);
-  if (p->wake >= 0 && tp__thread_spawn(&p->thread, run, p) == 0) return p;
+  if (p->wake >= 0 && tp__thread_spawn(&p->thread, run_pool, p) == 0) return p;
   fini(p);
   return NULL;
 }

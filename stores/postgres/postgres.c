@@ -120,7 +120,7 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
 static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_records_class,
                                               NULL};
 
-static tp_status open_database(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
+static tp_status open_target(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
   PGconn *connection = NULL;
   tp_status status = tp__pg_target_init(&pg->target, options->conninfo, fault);
   if (status != TP_OK) return status;
@@ -152,7 +152,7 @@ tp_status tp_postgres_open(const tp_postgres_options *theirs, tp_postgres **ret_
   pg->face = tp__pg_history_face;
   pg->face.ctx = pg;
   tp__lock_init(&pg->lock, TP__LOCK_postgres_loads);
-  status = open_database(pg, &options, fault);
+  status = open_target(pg, &options, fault);
   if (status == TP_OK) {
     *ret_postgres = pg;
     return TP_OK;

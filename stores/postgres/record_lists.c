@@ -107,7 +107,7 @@ static tp_status find_least(const lister *l, int64_t *ret_place, tp_fault *fault
 }
 
 /* @param limit  0: all. */
-static tp_status list(lister *l, size_t limit, tp_fault *fault) {
+static tp_status list_records(lister *l, size_t limit, tp_fault *fault) {
   int64_t place = INT64_MAX, least = 0;
   size_t shown = 0;
   tp__pg_records_drain(l->store);
@@ -227,7 +227,7 @@ tp_status tp__pg_record_list(void *ctx, const tp_record_query *theirs, tp_record
               .show = show_entry,
               .each.entry = each,
               .ctx = each_ctx};
-  return status == TP_OK ? list(&l, query.limit, fault) : status;
+  return status == TP_OK ? list_records(&l, query.limit, fault) : status;
 }
 
 /* ---- turns ---- */
@@ -293,7 +293,7 @@ static tp_status list_turns(void *ctx, const tp_turn_query *theirs, bool runs, t
               .show = runs ? show_running : show_turn,
               .each.turn = each,
               .ctx = each_ctx};
-  return status == TP_OK ? list(&l, query.limit, fault) : status;
+  return status == TP_OK ? list_records(&l, query.limit, fault) : status;
 }
 
 tp_status tp__pg_turn_list(void *ctx, const tp_turn_query *query, tp_turn_record_fn each, void *each_ctx,
@@ -337,7 +337,7 @@ tp_status tp__pg_audit_list(void *ctx, const tp_audit_query *theirs, tp_audit_fn
               .show = show_audit,
               .each.audit = each,
               .ctx = each_ctx};
-  return status == TP_OK ? list(&l, query.limit, fault) : status;
+  return status == TP_OK ? list_records(&l, query.limit, fault) : status;
 }
 
 /* ---- of one entry ---- */

@@ -206,7 +206,7 @@ static size_t ids_bytes(const tp_text *ids, size_t id_count) {
   return bytes;
 }
 
-static tp_text put_text(char **at, tp_text text) {
+static tp_text put_copied_text(char **at, tp_text text) {
   tp_text copy = {*at, text.size};
   if (text.size) memcpy(*at, text.data, text.size);
   *at += text.size;
@@ -223,9 +223,9 @@ static waiting *record_new(record_kind kind, const tp_text *ids, size_t id_count
   new->count = 1;
   new->kind = kind;
   if (kind == KIND_BATCH) /* first: it is aligned */
-    new->row.value = put_text(&at, value);
-  for (size_t i = 0; i < id_count && i < TP_ID_COUNT; i++) new->row.ids[i] = put_text(&at, ids[i]);
-  if (kind != KIND_BATCH) new->row.value = put_text(&at, value);
+    new->row.value = put_copied_text(&at, value);
+  for (size_t i = 0; i < id_count && i < TP_ID_COUNT; i++) new->row.ids[i] = put_copied_text(&at, ids[i]);
+  if (kind != KIND_BATCH) new->row.value = put_copied_text(&at, value);
   return new;
 }
 
@@ -235,7 +235,7 @@ static void record_free(waiting *old) { tp__heap_free(old, old->bytes); }
 
 static tp__pg_records *records_of(void *ctx) { return ((tp__pg_store *)ctx)->records; }
 
-static void say(const tp__pg_records *r, tp_log_level level, tp_status status, const char *message) {
+static void log_records(const tp__pg_records *r, tp_log_level level, tp_status status, const char *message) {
   tp__pg_say(r->store->postgres->pool, level, status, message);
 }
 
@@ -269,7 +269,7 @@ static bool fits_locked(const tp__pg_records *r, size_t bytes) {
 }
 
 /* @param new  taken. */
-static tp_status add(tp__pg_records *r, waiting *new) {
+static tp_status add_record(tp__pg_records *r, waiting *new) {
   char message[TP_FAULT_MESSAGE_SIZE];
   const char *name = r->store->postgres->target.name;
   if (!new) return TP_ERR_NO_MEMORY;
@@ -293,10 +293,10 @@ static tp_status add(tp__pg_records *r, waiting *new) {
   if (first_dropped) {
     snprintf(message, sizeof message, "%s: the queue of records is full (%zu bytes): those that come now are dropped",
              name, bytes_max);
-    say(r, TP_LOG_ERROR, TP_ERR_FULL, message);
+    log_records(r, TP_LOG_ERROR, TP_ERR_FULL, message);
   } else if (ended) {
     snprintf(message, sizeof message, "%s: records are taken again; %llu were not", name, (unsigned long long)ended);
-    say(r, TP_LOG_WARNING, TP_ERR_FULL, message);
+    log_records(r, TP_LOG_WARNING, TP_ERR_FULL, message);
   }
   return fits ? TP_OK : TP_ERR_FULL;
 }
@@ -358,12 +358,12 @@ static void log_change(const tp__pg_records *r, bool was_failing, bool is_failin
   char message[TP_FAULT_MESSAGE_SIZE + 64];
   if (drops) {
     snprintf(message, sizeof message, "a record is dropped: %s", fault->message);
-    say(r, TP_LOG_ERROR, fault->code, message);
+    log_records(r, TP_LOG_ERROR, fault->code, message);
   } else if (is_failing && !was_failing) {
-    say(r, TP_LOG_ERROR, fault->code, fault->message);
+    log_records(r, TP_LOG_ERROR, fault->code, fault->message);
   } else if (was_failing && !is_failing) {
     snprintf(message, sizeof message, "%s: records are written again", r->store->postgres->target.name);
-    say(r, TP_LOG_INFO, TP_OK, message);
+    log_records(r, TP_LOG_INFO, TP_OK, message);
   }
 }
 
@@ -473,7 +473,7 @@ static void hash_content(tp__pg_records *r, waiting *one) {
   size_t space = one->bytes - sizeof *one;
   assert(r->scratch.failed || value.size <= space);
   one->content.hash = (tp_text){"", 0};
-  one->row.value = r->scratch.failed || value.size > space ? (tp_text){"", 0} : put_text(&at, value);
+  one->row.value = r->scratch.failed || value.size > space ? (tp_text){"", 0} : put_copied_text(&at, value);
   one->is_hashed = true;
 }
 
@@ -644,7 +644,7 @@ static tp__pg_records *records_at(const tp__pg_flight *f, size_t index) {
   return (tp__pg_records *)(void *)((char *)work - offsetof(tp__pg_records, work));
 }
 
-static bool build(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
+static bool build_records(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   (void)ctx, (void)lane;
   for (size_t i = 0; i < f->count; i++) {
     tp__pg_records *r = records_at(f, i);
@@ -669,7 +669,7 @@ static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   }
 }
 
-const tp__pg_class tp__pg_records_class = {.build = build, .settle = settle};
+const tp__pg_class tp__pg_records_class = {.build = build_records, .settle = settle};
 
 /* ---- tp_store: what is recorded ---- */
 
@@ -685,7 +685,7 @@ tp_status tp__pg_record(void *ctx, const tp_entry_record *theirs) {
   tp__bytes_fini(&value);
   if (status != TP_OK) return status;
   if (new) memcpy(new->row.ints, row_of_entry(&entry).ints, sizeof new->row.ints);
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 /* As it is packed: the pool's thread reads it. */
@@ -701,7 +701,7 @@ tp_status tp__pg_record_batch(void *ctx, const tp_entry_batch *theirs) {
   new->batch.ids = new->row.ids;
   new->batch.id_count = TP_ID_COUNT;
   new->batch.packed = new->row.value.data;
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 tp_status tp__pg_record_late(void *ctx, const tp_late_record *theirs) {
@@ -711,7 +711,7 @@ tp_status tp__pg_record_late(void *ctx, const tp_late_record *theirs) {
   waiting *new = record_new(KIND_LATE, NULL, 0, (tp_text){"", 0});
   const int64_t ints[INTS_MAX] = {(int64_t)late.process_run_id, (int64_t)late.entry_id, late.run_index, late.late_ns};
   if (new) memcpy(new->row.ints, ints, sizeof ints);
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 static tp_status add_turn(void *ctx, record_kind kind, const tp_turn_record *theirs) {
@@ -729,7 +729,7 @@ static tp_status add_turn(void *ctx, record_kind kind, const tp_turn_record *the
                                   kind == KIND_RUNNING ? turn.state : turn.outcome, turn.ended_unix_ms};
   if (new) memcpy(new->row.ints, ints, sizeof ints);
   if (new) new->running_number = (int64_t)turn.running_number;
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 tp_status tp__pg_turn_record(void *ctx, const tp_turn_record *record) { return add_turn(ctx, KIND_TURN, record); }
@@ -743,7 +743,7 @@ static tp_status add_value(void *ctx, record_kind kind, const tp__columns *colum
   waiting *new = value.failed ? NULL : record_new(kind, ids, ids ? TP_ID_COUNT : 0, tp__bytes_text(&value));
   tp__bytes_fini(&value);
   if (new) memcpy(new->row.ints, ints, sizeof new->row.ints);
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 static int64_t next_mark(void *ctx) { return tp__pg_next_batch(((tp__pg_store *)ctx)->postgres); }
@@ -786,7 +786,7 @@ tp_status tp__pg_content(void *ctx, const tp_content_record *theirs) {
   new->row.ints[0] = next_mark(ctx);
   new->row.ints[1] = (int64_t)content.process_run_id;
   new->row.ints[2] = (int64_t)content.entry_id;
-  return add(records_of(ctx), new);
+  return add_record(records_of(ctx), new);
 }
 
 /* ---- recovery ---- */
@@ -860,7 +860,7 @@ void tp__pg_records_free(tp__pg_store *s) {
     snprintf(message, sizeof message,
              "%s: %llu records were lost: they could not be written before the store was closed",
              s->postgres->target.name, (unsigned long long)lost);
-    say(r, TP_LOG_ERROR, status, message);
+    log_records(r, TP_LOG_ERROR, status, message);
   }
   free_group(r);
   r->group = r->first;

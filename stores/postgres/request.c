@@ -76,7 +76,7 @@ static tp__pg_request *request_of(const tp__pg_flight *f, size_t index) {
   return work->class == &tp__pg_request_class ? (tp__pg_request *)(void *)work : NULL; /* the work comes first */
 }
 
-static bool build(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
+static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   (void)ctx, (void)lane;
   for (size_t i = 0; i < f->count; i++) {
     tp__pg_request *r = request_of(f, i);
@@ -103,4 +103,4 @@ static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   }
 }
 
-const tp__pg_class tp__pg_request_class = {.build = build, .settle = settle};
+const tp__pg_class tp__pg_request_class = {.build = build_requests, .settle = settle};

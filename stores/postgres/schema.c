@@ -150,7 +150,7 @@ typedef struct opening {
 } opening;
 
 /* @param ret_rows  NULL: none are wanted. */
-static tp_status run(opening *o, const char *sql, PGresult **ret_rows) {
+static tp_status run_expanded(opening *o, const char *sql, PGresult **ret_rows) {
   char *expanded = tp__pg_expand(sql, o->quoted);
   if (!expanded) return tp__refuse(o->fault, TP_ERR_NO_MEMORY, NULL, "no memory for a statement");
   PGresult *rows = PQexecParams(o->connection, expanded, 0, NULL, NULL, NULL, NULL, 1);
@@ -174,7 +174,7 @@ static tp_status run(opening *o, const char *sql, PGresult **ret_rows) {
 /* @return also TP_ERR_NOT_FOUND: there is no schema, or no version in it. */
 static tp_status read_version_by(opening *o, const char *sql, int64_t *ret_version) {
   PGresult *rows = NULL;
-  tp_status status = run(o, sql, &rows);
+  tp_status status = run_expanded(o, sql, &rows);
   bool is_absent = strcmp(o->sqlstate, "42P01") == 0 || strcmp(o->sqlstate, "3F000") == 0;
   if (status != TP_OK)
     return is_absent ? tp__refuse(o->fault, TP_ERR_NOT_FOUND, o->target->name, "%s has no schema %s", o->target->name,
@@ -213,11 +213,11 @@ static tp_status make_version(opening *o) {
   tp_status status = TP_OK;
   for (int i = 0; i < TRIES; i++) {
     /* Where the schema is there, the role needs no right to make one, and PostgreSQL asks for it all the same. */
-    status = run(o, statements[0], NULL);
+    status = run_expanded(o, statements[0], NULL);
     bool may_not = status != TP_OK && strcmp(o->sqlstate, "42501") == 0;
     if (may_not) status = TP_OK;
     for (size_t s = 1; status == TP_OK && s < sizeof statements / sizeof *statements; s++)
-      status = run(o, statements[s], NULL);
+      status = run_expanded(o, statements[s], NULL);
     if (may_not && status == TP_ERR_STORE_SCHEMA)
       return tp__refuse(o->fault, TP_ERR_STORE_READONLY, o->target->name,
                         "%s: there is no schema %s, and the role may not make it: GRANT CREATE ON DATABASE, or let an "
@@ -235,19 +235,19 @@ static tp_status upgrade_in_transaction(opening *o) {
   if (status == TP_OK && version > TP__PG_SCHEMA_VERSION) status = refuse_version(o, version);
   for (; status == TP_OK && version < TP__PG_SCHEMA_VERSION; version++) {
     const char *const *statements = upgrades[version];
-    while (status == TP_OK && *statements) status = run(o, *statements++, NULL);
-    if (status == TP_OK) status = run(o, "UPDATE @.version SET version = version + 1 WHERE id = 1", NULL);
+    while (status == TP_OK && *statements) status = run_expanded(o, *statements++, NULL);
+    if (status == TP_OK) status = run_expanded(o, "UPDATE @.version SET version = version + 1 WHERE id = 1", NULL);
   }
   return status;
 }
 
 static tp_status upgrade(opening *o) {
-  tp_status status = run(o, "BEGIN", NULL);
+  tp_status status = run_expanded(o, "BEGIN", NULL);
   if (status == TP_OK) status = upgrade_in_transaction(o);
-  if (status == TP_OK) return run(o, "COMMIT", NULL);
+  if (status == TP_OK) return run_expanded(o, "COMMIT", NULL);
   tp_fault *fault = o->fault;
   o->fault = NULL; /* the first one counts */
-  (void)!run(o, "ROLLBACK", NULL);
+  (void)!run_expanded(o, "ROLLBACK", NULL);
   o->fault = fault;
   return status;
 }

@@ -99,7 +99,7 @@ static tp_status begin_task(tp__pg_store *s, tp_text key, const PGresult *seen, 
   return status;
 }
 
-static void show(const PGresult *rows, tp_task_record_fn take, void *ctx) {
+static void show_tasks(const PGresult *rows, tp_task_record_fn take, void *ctx) {
   const tp_task_record task = {.struct_size = sizeof task,
                                .created_unix_ms = tp__pg_int(rows, 0, 3),
                                .key = tp__pg_text(rows, 0, 4),
@@ -121,7 +121,7 @@ tp_status tp__pg_task_take(void *ctx, tp_text key, tp_task_record_fn take, void 
     status = tp__pg_request_run(&r, fault);
     if (status == TP_OK) status = judge(s, key, tp__pg_request_rows(&r, 0), fault);
     if (status == TP_OK) status = begin_task(s, key, tp__pg_request_rows(&r, 0), fault);
-    if (status == TP_OK) show(tp__pg_request_rows(&r, 0), take, take_ctx);
+    if (status == TP_OK) show_tasks(tp__pg_request_rows(&r, 0), take, take_ctx);
     tp__pg_request_fini(&r);
   } while (status == TP_ERR_STALE);
   return status;
