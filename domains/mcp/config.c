@@ -102,7 +102,7 @@ static tp_status refuse_no_text(const entry *e, const char *member, const char *
                     member, e->name, kind);
 }
 
-static tp_status take_text(entry *e, const char *member, tp_text value, const char **ret_string) {
+static tp_status take_config_text(entry *e, const char *member, tp_text value, const char **ret_string) {
   if (tp_value_kind_of(value) != TP_VALUE_TEXT) return refuse_no_text(e, member, "a text", value);
   return take_string(e, member, "", tp_value_text(value), ret_string);
 }
@@ -147,8 +147,8 @@ static bool is_of_others(tp_text key) {
   return tp__is_one_of(key, "autoApprove alwaysAllow trust description gallery icon");
 }
 
-static void note(const tp_mcp_config *config, const char *format, ...) TP__PRINTF(2, 3);
-static void note(const tp_mcp_config *config, const char *format, ...) {
+static void note_config(const tp_mcp_config *config, const char *format, ...) TP__PRINTF(2, 3);
+static void note_config(const tp_mcp_config *config, const char *format, ...) {
   char words[512];
   va_list args;
   if (!config->on_note) return;
@@ -216,8 +216,8 @@ static tp_status take_own_member(entry *e, tp_text key, tp_text value, tp_mcp_op
   if (tp__is_word(key, "allow")) return take_patterns(e, value, e->allow, &o->allow, &o->allow_count);
   if (tp__is_word(key, "deny")) return take_patterns(e, value, e->deny, &o->deny, &o->deny_count);
   if (tp__is_word(key, "changed")) return take_changed(e, value, &o->changed);
-  if (tp__is_word(key, "workspace")) return take_text(e, "workspace", value, &o->workspace);
-  if (tp__is_word(key, "pins")) return take_text(e, "pins", value, &o->pins);
+  if (tp__is_word(key, "workspace")) return take_config_text(e, "workspace", value, &o->workspace);
+  if (tp__is_word(key, "pins")) return take_config_text(e, "pins", value, &o->pins);
   if (tp__is_word(key, "sampling")) return take_sampling(e, value, &o->sampling);
   return TP_ERR_NOT_FOUND;
 }
@@ -233,26 +233,26 @@ static tp_status take_member(entry *e, const tp_mcp_config *config, tp_text key,
   }
   if (tp__is_word(key, "command")) {
     o->arguments = e->arguments;
-    return take_text(e, "command", value, &e->arguments[0]);
+    return take_config_text(e, "command", value, &e->arguments[0]);
   }
   if (tp__is_word(key, "args")) return take_list(e, "args", value, e->arguments, 1);
   if (tp__is_word(key, "env")) {
     o->environment = e->environment;
     return take_pairs(e, "env", value, "=", e->environment);
   }
-  if (tp__is_word(key, "cwd")) return take_text(e, "cwd", value, &o->directory);
-  if (tp__is_one_of(key, "url httpUrl")) return take_text(e, "url", value, &o->url);
+  if (tp__is_word(key, "cwd")) return take_config_text(e, "cwd", value, &o->directory);
+  if (tp__is_one_of(key, "url httpUrl")) return take_config_text(e, "url", value, &o->url);
   if (tp__is_word(key, "headers")) {
     o->headers = e->headers;
     return take_pairs(e, "headers", value, ": ", e->headers);
   }
   if (tp__is_one_of(key, "type transport disabled enabled")) return TP_OK; /* read before */
   if (is_of_others(key))
-    note(config, "the server %s: %s has no effect here: hooks and questions decide", e->name, shown);
+    note_config(config, "the server %s: %s has no effect here: hooks and questions decide", e->name, shown);
   else if (config->has_options)
     return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "a server has no member \"%s\", only: %s", shown,
                       own_members);
-  else note(config, "the server %s: %s is not known here, and has no effect", e->name, shown);
+  else note_config(config, "the server %s: %s is not known here, and has no effect", e->name, shown);
   return TP_OK;
 }
 
@@ -261,12 +261,12 @@ static bool is_used(const entry *e, const tp_mcp_config *config, tp_text server)
   tp_text type = tp_value_text(tp_value_get(server, "type"));
   if (type.size == 0) type = tp_value_text(tp_value_get(server, "transport"));
   if (tp_value_bool(tp_value_get(server, "disabled"), false) || !tp_value_bool(tp_value_get(server, "enabled"), true)) {
-    note(config, "the server %s is disabled in its file", e->name);
+    note_config(config, "the server %s is disabled in its file", e->name);
     return false;
   }
   if (type.size == 0 || tp__is_one_of(type, "stdio http streamable-http streamableHttp streamable_http")) return true;
-  note(config, "the server %s is left out: its type \"%.*s\" is none that turnphase has (stdio, http)", e->name,
-       tp__cut(type, 32), type.data);
+  note_config(config, "the server %s is left out: its type \"%.*s\" is none that turnphase has (stdio, http)", e->name,
+              tp__cut(type, 32), type.data);
   return false;
 }
 

@@ -278,7 +278,7 @@ static tp_status add_handler(tp_edit *edit, deferral *d, const tp_handler *handl
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-static tp_status add(tp_edit *edit, deferral *d, tp_fault *fault) {
+static tp_status add_deferral(tp_edit *edit, deferral *d, tp_fault *fault) {
   static const uint32_t tools = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, request = TP_PHASE_MODEL_REQUEST;
   tp_handler handler = {.struct_size = sizeof handler,
                         .id = TOOL_HANDLER,
@@ -310,7 +310,7 @@ static tp_status add_once(tp_runtime *runtime, deferral *d, tp_fault *fault) {
   tp_edit *edit = NULL;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);
   if (status != TP_OK) return status;
-  status = add(edit, d, fault);
+  status = add_deferral(edit, d, fault);
   if (status == TP_OK) status = tp_edit_commit(edit, NULL, fault);
   if (status != TP_OK) tp_edit_discard(edit);
   return status;

@@ -54,12 +54,12 @@ static bool is_type(const char *type, const char *wanted) {
 }
 
 /* An event of a stream, or the whole answer. */
-static void take_text(transfer *t, tp_text json) {
+static void take_answer_text(transfer *t, tp_text json) {
   tp__mcp_session_take(t->session, json);
   t->was_answered = t->id > 0 && !tp__mcp_session_waits(t->session, t->id);
 }
 
-static void take_event(void *ctx, tp_text data) { take_text(ctx, data); }
+static void take_event(void *ctx, tp_text data) { take_answer_text(ctx, data); }
 
 static size_t on_header(char *bytes, size_t size, size_t count, void *ctx) {
   static const char name[] = "mcp-session-id:";
@@ -176,7 +176,7 @@ static void prepare(transfer *t) {
   }
 }
 
-static void submit(transfer *t) {
+static void submit_transfer(transfer *t) {
   prepare(t);
   tp__lock_acquire(&http.lock);
   t->next = http.first_new;
@@ -265,7 +265,7 @@ static void transfer_ended(transfer *t, CURLcode code) {
     tp__mcp_session_lost(t->session, "it was closed");
     return;
   }
-  if (!t->is_stream && code == CURLE_OK && t->text.size > 0 && t->id > 0) take_text(t, tp__bytes_text(&t->text));
+  if (!t->is_stream && code == CURLE_OK && t->text.size > 0 && t->id > 0) take_answer_text(t, tp__bytes_text(&t->text));
   if (t->kind == POST && t->id < 0) tp__mcp_session_delivered(t->session);
   if (t->id <= 0 || !tp__mcp_session_waits(t->session, t->id)) return;
   if (status == 404 && t->has_session) {
@@ -425,7 +425,7 @@ static tp_status http_send_locked(tp__mcp_session *session, int64_t id, const ch
   if (is_made && method[0] && tp__mcp_version_has(version, TP__MCP_HAS_META))
     is_made = add_message_headers_locked(t, method, params);
   if (is_made) {
-    submit(t);
+    submit_transfer(t);
     return TP_OK;
   }
   transfer_free(t); /* never the last reference to the session: the caller has one */
@@ -442,7 +442,7 @@ static void http_listen_locked(tp__mcp_session *session) {
   if (is_made && tp__mcp_version_has(session->version, TP__MCP_HAS_HEADER))
     is_made = add_pair(t, "MCP-Protocol-Version", tp_mcp_version_name(session->version));
   if (is_made && l->session_id[0]) is_made = add_pair(t, "Mcp-Session-Id", l->session_id);
-  if (is_made) submit(t);
+  if (is_made) submit_transfer(t);
   else if (t) transfer_free(t);
 }
 
@@ -462,7 +462,7 @@ static bool http_stop_locked(tp__mcp_session *session) {
                  add_pair(t, "MCP-Protocol-Version", tp_mcp_version_name(session->version));
   l->is_ending = is_made;
   l->session_id[0] = '\0';
-  if (is_made) submit(t);
+  if (is_made) submit_transfer(t);
   else if (t) transfer_free(t);
   return is_made;
 }

@@ -61,7 +61,7 @@ static bool goes_on(void) {
   return !stops;
 }
 
-static void *run(void *multi) {
+static void *run_mcp_io(void *multi) {
   pthread_setname_np(pthread_self(), "tp-mcp");
   while (goes_on()) {
     int64_t next_ns = tick_all(), now_ns = tp__monotonic_ns(), left_ms = POLL_MS_MAX;
@@ -92,7 +92,7 @@ static tp_status start_locked(tp_fault *fault) {
   if (status != TP_OK) return status;
   io.multi = curl_multi_init();
   io.stops = false;
-  int error = io.multi ? tp__thread_spawn(&io.thread, run, io.multi) : 0;
+  int error = io.multi ? tp__thread_spawn(&io.thread, run_mcp_io, io.multi) : 0;
   if (io.multi && error == 0) {
     io.runs = true;
     io.process = getpid();

@@ -24,7 +24,7 @@ static void add_line(gathered *g, tp_text line) {
   tp__bytes_put_text(&g->text, line);
 }
 
-static void note(gathered *g, const char *what, tp_text kind) {
+static void note_result(gathered *g, const char *what, tp_text kind) {
   char line[192], shown[64];
   tp__show(shown, sizeof shown, kind);
   snprintf(line, sizeof line, "[%s: %s]", what, shown);
@@ -33,7 +33,7 @@ static void note(gathered *g, const char *what, tp_text kind) {
 
 static void add_part(gathered *g, const tp_part *part) {
   if (g->count == PARTS_MAX) {
-    note(g, "a part more than there may be is left out", part->media_type);
+    note_result(g, "a part more than there may be is left out", part->media_type);
     return;
   }
   g->parts[g->count] = *part;
@@ -57,7 +57,7 @@ static void add_media(gathered *g, tp_text item, tp_part_kind kind) {
   tp_part part = {.struct_size = sizeof part, .kind = kind, .media_type = text_of(item, "mimeType")};
   part.bytes = decode(g, text_of(item, "data"));
   if (part.bytes.size > 0 && part.media_type.size > 0) add_part(g, &part);
-  else note(g, "an item that is not base64 with a mimeType is left out", text_of(item, "type"));
+  else note_result(g, "an item that is not base64 with a mimeType is left out", text_of(item, "type"));
 }
 
 static void add_link(gathered *g, tp_text item) {
@@ -70,7 +70,7 @@ static void add_link(gathered *g, tp_text item) {
                   .size = tp_value_int(tp_value_get(item, "size"), 0)};
   if (part.size < 0) part.size = 0;
   if (part.uri.size > 0) add_part(g, &part);
-  else note(g, "a link without a uri is left out", text_of(item, "name"));
+  else note_result(g, "a link without a uri is left out", text_of(item, "name"));
 }
 
 static void add_resource(gathered *g, tp_text resource) {
@@ -81,7 +81,7 @@ static void add_resource(gathered *g, tp_text resource) {
                   .media_type = text_of(resource, "mimeType")};
   part.bytes = tp_value_kind_of(text) == TP_VALUE_TEXT ? tp_value_text(text) : decode(g, text_of(resource, "blob"));
   if (part.bytes.data && part.bytes.size > 0) add_part(g, &part);
-  else note(g, "an empty or unreadable resource is left out", part.uri);
+  else note_result(g, "an empty or unreadable resource is left out", part.uri);
 }
 
 static void add_item(gathered *g, tp_text item) {
@@ -91,7 +91,7 @@ static void add_item(gathered *g, tp_text item) {
   else if (tp__is_word(type, "audio")) add_media(g, item, TP_PART_AUDIO);
   else if (tp__is_word(type, "resource_link")) add_link(g, item);
   else if (tp__is_word(type, "resource")) add_resource(g, tp_value_get(item, "resource"));
-  else note(g, "an item of an unknown type is left out", type);
+  else note_result(g, "an item of an unknown type is left out", type);
 }
 
 void tp__mcp_result_complete(tp_token token, tp_text result) {

@@ -42,7 +42,7 @@ static void sample_unref(sample *m) {
   tp__heap_free(m, sizeof *m);
 }
 
-static void answer(sample *m, tp_text result, const char *words) {
+static void answer_sample(sample *m, tp_text result, const char *words) {
   tp__lock_acquire(&m->session->lock);
   sample **at = &m->session->samples;
   while (*at && *at != m) at = &(*at)->next;
@@ -54,14 +54,14 @@ static void answer(sample *m, tp_text result, const char *words) {
   sample_unref(m);
 }
 
-static void refuse(sample *m, const char *words) { answer(m, (tp_text){"", 0}, words); }
+static void refuse_sample(sample *m, const char *words) { answer_sample(m, (tp_text){"", 0}, words); }
 
 /* ---- the client of a gateway ---- */
 
 static void client_answered(void *ctx, tp_text answers) {
   tp_text result = tp_value_at(answers, 0);
-  if (tp_value_kind_of(result) == TP_VALUE_MAP) answer(ctx, result, NULL);
-  else refuse(ctx, answers.size > 0 ? "the client refused it" : "the client gave no answer");
+  if (tp_value_kind_of(result) == TP_VALUE_MAP) answer_sample(ctx, result, NULL);
+  else refuse_sample(ctx, answers.size > 0 ? "the client refused it" : "the client gave no answer");
 }
 
 /* @return false: it is no client's call, or the client does not offer it. */
@@ -237,7 +237,7 @@ static void answer_text(sample *m, const tp_turn_result *result) {
     tp_write_string(writer, why);
     if (tp_writer_finish(writer, &value) != TP_OK) value = (tp_text){"", 0};
   }
-  answer(m, value, "there is no memory");
+  answer_sample(m, value, "there is no memory");
   tp_writer_free(writer);
 }
 
@@ -252,10 +252,10 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
     return;
   }
   tp__show(words, sizeof words, result->reason);
-  refuse(m, words[0] ? words : tp_turn_outcome_name(result->outcome));
+  refuse_sample(m, words[0] ? words : tp_turn_outcome_name(result->outcome));
 }
 
-static tp_status open_session(sample *m, tp_fault *fault) {
+static tp_status open_sample_session(sample *m, tp_fault *fault) {
   tp__mcp_session *s = m->session;
   char id[ID_BYTES], workspace[ID_BYTES];
   tp_history *history = NULL;
@@ -278,7 +278,7 @@ static tp_status open_session(sample *m, tp_fault *fault) {
   return status;
 }
 
-static tp_status submit(sample *m, const drafts *d, tp_text parameters, int64_t tokens_left, tp_fault *fault) {
+static tp_status submit_sample(sample *m, const drafts *d, tp_text parameters, int64_t tokens_left, tp_fault *fault) {
   const size_t count = d->count - 1;
   tp_message *messages = tp__heap_alloc((count + 1) * sizeof *messages);
   const tp_message **list = tp__heap_alloc((count + 1) * sizeof *list);
@@ -328,9 +328,9 @@ static void ask_model(sample *m, tp_text params) {
   if (!d.wrong) read_messages(&d, tp_value_get(params, "messages"));
   tp_status status = d.wrong ? TP_ERR_MALFORMED : tp_writer_new(NULL, &writer);
   if (status == TP_OK) status = write_parameters(m, params, writer, &parameters);
-  if (status == TP_OK) status = open_session(m, &fault);
-  if (status == TP_OK) status = submit(m, &d, parameters, left, &fault);
-  if (status != TP_OK) refuse(m, d.wrong ? d.wrong : fault.message);
+  if (status == TP_OK) status = open_sample_session(m, &fault);
+  if (status == TP_OK) status = submit_sample(m, &d, parameters, left, &fault);
+  if (status != TP_OK) refuse_sample(m, d.wrong ? d.wrong : fault.message);
   drafts_free(&d);
   tp_writer_free(writer);
 }
@@ -437,7 +437,7 @@ void tp__mcp_sample_begin(tp__mcp_session *session, tp_text params, tp__mcp_orig
   tp__references_ref(&m->refs);
   if (!ask_client(m, params)) {
     if (session->settings.has_model) ask_model(m, params);
-    else refuse(m, "there is no client that answers it");
+    else refuse_sample(m, "there is no client that answers it");
   }
   sample_unref(m);
 }

@@ -51,7 +51,7 @@ static bool is_header(const char *header) {
   return true;
 }
 
-static tp_status check(const tp_mcp_options *o, tp_fault *fault) {
+static tp_status check_settings(const tp_mcp_options *o, tp_fault *fault) {
   if (!o->name || !is_name(o->name))
     return tp__refuse(fault, TP_ERR_BAD_ID, o->name,
                       "the name of an MCP server is 1 to 32 letters, digits, - and _, without two _ in a row");
@@ -114,7 +114,7 @@ tp_status tp__mcp_settings_init(tp__mcp_settings *settings, const tp_mcp_options
   tp_mcp_options *o = &settings->options;
   if (!options) return tp__refuse(fault, TP_ERR_USAGE, NULL, "options is NULL: an MCP server has a name");
   tp_status status = tp__struct_read(o, sizeof *o, options, "tp_mcp_options", fault);
-  if (status == TP_OK) status = check(o, fault);
+  if (status == TP_OK) status = check_settings(o, fault);
   if (status == TP_OK) status = read_sampling(settings, fault);
   if (status != TP_OK) return status;
   set_default(&o->start_limit_ms, START_LIMIT_MS);

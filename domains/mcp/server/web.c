@@ -188,7 +188,7 @@ static bool is_origin_allowed(const tp_mcp_server *server, tp_text origin) {
   return tp__is_local_host((tp_text){origin.data + at, origin.size - at});
 }
 
-static void refuse(tp__http_request *request, unsigned status, const char *why) {
+static void refuse_request(tp__http_request *request, unsigned status, const char *why) {
   tp__http_field fields[] = {{"Content-Type", "application/json"}, {NULL, NULL}, {NULL, NULL}};
   char body[256];
   if (status == 401) fields[1] = (tp__http_field){"WWW-Authenticate", "Bearer"};
@@ -206,14 +206,14 @@ static bool admit(web *w, tp__http_request *request, char ret_principal[TP__MCP_
   bool is_local = !w->is_local || tp__is_local_host(tp__http_header(request, "Host"));
   if (!is_local || tp__http_header_count(request, "Origin") > 1 ||
       !is_origin_allowed(server, tp__http_header(request, "Origin"))) {
-    refuse(request, 403, "this host or origin may not call");
+    refuse_request(request, 403, "this host or origin may not call");
     return false;
   }
   if (server->keys[0] || server->options.keys_required) {
     bool is_bearer = key.size > 7 && strncasecmp(key.data, "Bearer ", 7) == 0;
     int index = is_bearer ? tp__key_find(server->keys, (tp_text){key.data + 7, key.size - 7}) : -1;
     if (index < 0) {
-      refuse(request, 401, "a key is needed: Authorization: Bearer KEY");
+      refuse_request(request, 401, "a key is needed: Authorization: Bearer KEY");
       return false;
     }
     snprintf(ret_principal, TP__MCP_PRINCIPAL_BYTES, "key-%d", index + 1);
@@ -293,7 +293,7 @@ static void end_session(tp_mcp_server *server, tp__mcp_server_session *session) 
 static void open_stream(web *w, tp__http_request *request, tp__mcp_server_session *session) {
   web_sink *s = web_sink_new(w, request, true);
   if (!s) {
-    refuse(request, 503, "no memory");
+    refuse_request(request, 503, "no memory");
     return;
   }
   s->open = 1;
@@ -312,9 +312,9 @@ static void open_stream(web *w, tp__http_request *request, tp__mcp_server_sessio
 static void take_get(web *w, tp__http_request *request, const char *principal) {
   tp_text id = tp__http_header(request, "Mcp-Session-Id");
   tp__mcp_server_session *session = find_session(w->server, id, principal);
-  if (id.size == 0) refuse(request, 405, "GET opens the stream of a session: name one");
-  else if (!session) refuse(request, 404, "there is no such session");
-  else if (!accepts(request, "text/event-stream")) refuse(request, 406, "accept text/event-stream");
+  if (id.size == 0) refuse_request(request, 405, "GET opens the stream of a session: name one");
+  else if (!session) refuse_request(request, 404, "there is no such session");
+  else if (!accepts(request, "text/event-stream")) refuse_request(request, 406, "accept text/event-stream");
   else open_stream(w, request, session);
   tp__mcp_server_session_unref(session);
 }
@@ -323,7 +323,8 @@ static void take_delete(web *w, tp__http_request *request, const char *principal
   tp_text id = tp__http_header(request, "Mcp-Session-Id");
   tp__mcp_server_session *session = find_session(w->server, id, principal);
   if (id.size == 0 || !session) {
-    refuse(request, id.size == 0 ? 405 : 404, id.size == 0 ? "DELETE ends a session: name one" : "no such session");
+    refuse_request(request, id.size == 0 ? 405 : 404,
+                   id.size == 0 ? "DELETE ends a session: name one" : "no such session");
     return;
   }
   end_session(w->server, session);
@@ -476,15 +477,15 @@ static void take_post(web *w, tp__http_request *request, const char *principal) 
   tp__mcp_message broken = {0};
   tp_fault fault = {0};
   if (type.size < 16 || strncasecmp(type.data, "application/json", 16) != 0)
-    refuse(request, 415, "the body is application/json");
+    refuse_request(request, 415, "the body is application/json");
   else if (!can_stream && !accepts(request, "application/json"))
-    refuse(request, 406, "accept application/json and text/event-stream");
-  else if (id.size > 0 && !session) refuse(request, 404, "there is no such session: initialize again");
+    refuse_request(request, 406, "accept application/json and text/event-stream");
+  else if (id.size > 0 && !session) refuse_request(request, 404, "there is no such session: initialize again");
   else {
     post p = {.web = w, .request = request, .principal = principal, .sink = web_sink_new(w, request, can_stream)};
     if (!p.sink || tp_writer_new(NULL, &p.writer) != TP_OK) {
       if (p.sink) p.sink->request = NULL;
-      refuse(request, 503, "no memory");
+      refuse_request(request, 503, "no memory");
     } else if (!tp__mcp_decode(tp__http_body(request), TP__MCP_MESSAGE_BYTES_MAX,
                                session ? session->version : TP_MCP_VERSION_NONE, p.writer, &packet, &broken, &fault)) {
       p.sink->open = 1;
@@ -505,11 +506,11 @@ static void on_request(void *ctx, tp__http_request *request) {
   const char *method = tp__http_method(request);
   char principal[TP__MCP_PRINCIPAL_BYTES];
   if (!admit(w, request, principal)) return;
-  if (strcmp(tp__http_path(request), PATH) != 0) refuse(request, 404, "the endpoint is " PATH);
+  if (strcmp(tp__http_path(request), PATH) != 0) refuse_request(request, 404, "the endpoint is " PATH);
   else if (strcmp(method, "POST") == 0) take_post(w, request, principal);
   else if (strcmp(method, "GET") == 0) take_get(w, request, principal);
   else if (strcmp(method, "DELETE") == 0) take_delete(w, request, principal);
-  else refuse(request, 405, "POST, GET and DELETE are here");
+  else refuse_request(request, 405, "POST, GET and DELETE are here");
 }
 
 /* ---- start and end ---- */
