@@ -24,11 +24,12 @@ enum {
   FLUSH_LIMIT_MS = 2000,
   BACKLOG = 1024,
   SEND_BUFFER_BYTES = 128 << 10,
-  BLOCK_BYTES = 16 << 10,       /* that libmicrohttpd passes on at once */
-  STREAM_BLOCK_BYTES = 2 << 10, /* likewise of a stream: it has as much memory for as long as it is open */
-  KEPT_BYTES_MAX = 4 << 10,     /* of the memory of a stream of which nothing waits */
-  COPIED_BYTES_MAX = 64 << 10,  /* a longer body is sent by read_out(), which notices whether the client reads */
-  DISCARDED_MAX = 4             /* times body_bytes_max: of a body that is too large, before its connection is closed */
+  BLOCK_BYTES = 16 << 10,      /* that libmicrohttpd passes on at once */
+  STREAM_BLOCK_BYTES = 512,    /* likewise of a stream to HTTP/1.0; each has as much memory while it is open */
+  ANSWER_HEAD_BYTES = 1 << 10, /* that the head of an answer finds free after the largest head of a request */
+  KEPT_BYTES_MAX = 4 << 10,    /* of the memory of a stream of which nothing waits */
+  COPIED_BYTES_MAX = 64 << 10, /* a longer body is sent by read_out(), which notices whether the client reads */
+  DISCARDED_MAX = 4            /* times body_bytes_max: of a body that is too large, before its connection is closed */
 };
 
 typedef enum connection_state { CONNECTION_RECEIVES, CONNECTION_ANSWERS, CONNECTION_IDLE } connection_state;
@@ -429,6 +430,9 @@ static enum MHD_Result begin(connection *c, struct MHD_Connection *mhd, const ch
   c->request = request;
   *ret_request = request;
   if (!request) return MHD_NO;
+  const union MHD_ConnectionInfo *head = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+  if (head && head->header_size > c->http->options.head_bytes_max)
+    return refuse(request, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large");
   if (lengths + codings > 1) return refuse(request, MHD_HTTP_BAD_REQUEST, "the length of the body is given twice");
   if (length && strtoull(length, NULL, 10) > c->http->options.body_bytes_max)
     return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large");
@@ -680,7 +684,7 @@ static void *run(void *ctx) {
 
 static void fill_defaults(tp__http_options *o) {
   if (!o->address) o->address = "127.0.0.1";
-  if (!o->head_bytes_max) o->head_bytes_max = 16 << 10;
+  if (!o->head_bytes_max) o->head_bytes_max = 8 << 10;
   if (!o->body_bytes_max) o->body_bytes_max = 4 << 20;
   if (!o->stream_bytes_max) o->stream_bytes_max = 256 << 10;
   if (!o->connections_max) o->connections_max = 4096;
@@ -749,8 +753,8 @@ static tp_status start_daemon(tp__http *http, tp_fault *fault) {
       MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_access, http, MHD_OPTION_LISTEN_SOCKET,
       http->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
       http, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, http, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, http,
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->head_bytes_max, MHD_OPTION_CONNECTION_LIMIT, o->connections_max,
-      MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->head_bytes_max + ANSWER_HEAD_BYTES, MHD_OPTION_CONNECTION_LIMIT,
+      o->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
   if (!http->daemon) return tp__refuse(fault, TP_ERR_SYSTEM, o->address, "libmicrohttpd did not start");
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
   if (!info || !add_to_epoll(http, info->epoll_fd, http) || !add_to_epoll(http, http->wake_fd, &http->wake_fd))

@@ -8,9 +8,9 @@
  * the front up to stream_bytes_max for each stream; then tp__http_stream_put() refuses, and `drained` is called when
  * the stream takes more.
  *
- * The front refuses by itself: a head above head_bytes_max (431), a body above body_bytes_max (413), a request with two
- * lengths (400). It closes a connection whose request does not arrive, whose answer is not read, or that is unused, for
- * longer than the limits. It decodes nothing in a path: routes are compared byte by byte.
+ * The front refuses by itself: a head above head_bytes_max (431, or it closes), a body above body_bytes_max (413), a
+ * request with two lengths (400). It closes a connection whose request does not arrive, whose answer is not read, or
+ * that is unused, for longer than the limits. It decodes nothing in a path: routes are compared byte by byte.
  *
  * Ownership: from `request` on the request is the host's, until the host ends it: by tp__http_answer() or
  * tp__http_stream_end(), exactly one of both, also after `gone`. When it has ended and its last byte was sent, or its
@@ -60,7 +60,8 @@ typedef struct tp__http_options {
   uint16_t port; /* 0: any; tp__http_port() */
   /** A TCP socket that listens, in place of address and port: it is duplicated. 0: none. */
   int socket;
-  /** Of the request line and the headers; 16 KiB. Of a body; 4 MiB. Of one stream that waits; 256 KiB. */
+  /** Of the request line and the headers; 8 KiB: a connection has as much memory for as long as it is open. Of a body;
+   *  4 MiB. Of one stream that waits; 256 KiB. */
   size_t head_bytes_max, body_bytes_max, stream_bytes_max;
   /** 4,096; later clients wait in the backlog. */
   unsigned connections_max;

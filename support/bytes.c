@@ -8,6 +8,8 @@
 
 #include "runtime/base/check.h"
 
+enum { FIRST_ITEMS = 64, FIRST_BYTES = 512, FIRST_ITEMS_MIN = 4 };
+
 static void *malloc_alloc(void *ctx, size_t size) {
   (void)ctx;
   return malloc(size);
@@ -73,7 +75,9 @@ bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, siz
   assert(item_size > 0 && (*array || *capacity == 0));
   if (need <= *capacity) return true;
   if (need > SIZE_MAX / 2 / item_size) return false; /* so that doubling ends */
-  size_t items = *capacity > 0 ? *capacity : 64;
+  size_t items = *capacity > 0 ? *capacity : FIRST_ITEMS;
+  /* Large items begin with few: many an array never has a second one. */
+  while (*capacity == 0 && items > FIRST_ITEMS_MIN && items * item_size > FIRST_BYTES) items /= 2;
   while (items < need) items *= 2;
   void *grown = allocator->alloc(allocator->ctx, items * item_size);
   if (!grown) return false;

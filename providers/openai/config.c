@@ -22,6 +22,7 @@ enum {
   RESPONSE_BYTES_MAX = 16 << 20,
   RESPONSE_BYTES_LIMIT = 64 << 20,
   KEY_BYTES_MAX = 8192,
+  RECEIVE_BYTES = 2 << 10, /* that a transfer has for as long as it is open; a piece of an answer has some 300 */
   PRICES_MAX = 10000
 };
 
@@ -422,6 +423,7 @@ tp_status tp__openai_config_init(tp__openai_config *config, const tp_openai_opti
 void tp__openai_set_request(const tp__openai_config *config, CURL *easy, const tp__bytes *body) {
   assert(config->url && config->headers);
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(easy, CURLOPT_URL, config->url);

@@ -383,8 +383,10 @@ static const struct {
     {"a length and chunks",
      "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"},
     {"no host in HTTP/1.1", "GET /held HTTP/1.1\r\n\r\n", "400"},
-    {"a head above the limit", "GET /held HTTP/1.1\r\nHost: x\r\nX-Long: %9000\r\n\r\n", "4"},
-    {"a path above the limit", "GET /%9000 HTTP/1.1\r\nHost: x\r\n\r\n", "4"},
+    {"a head above the limit", "GET /held HTTP/1.1\r\nHost: x\r\nX-Long: %12000\r\n\r\n", "4"},
+    {"a head just above the limit", "GET /now HTTP/1.1\r\nHost: x\r\nX-Long: %8170\r\n\r\n", "431"},
+    {"the largest head", "GET /now HTTP/1.1\r\nHost: x\r\nX-Long: %8150\r\n\r\n", "200"},
+    {"a path above the limit", "GET /%12000 HTTP/1.1\r\nHost: x\r\n\r\n", "4"},
     {"a length that is no number", "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: ten\r\n\r\n", "4"},
 };
 
