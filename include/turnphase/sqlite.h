@@ -358,6 +358,21 @@ TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) TP_MUST_USE;
 
+/** Receives a row of tp_sqlite_sessions_export(): kind and row as of tp_sqlite_row_fn, and whose it is.
+ *  False stops. Threads: the calling one. */
+typedef bool (*tp_sqlite_export_fn)(void *ctx, const tp_sqlite_session *session, const char *kind, tp_text row);
+/** Passes every row that tp_sqlite_sessions_erase() would delete for the same request to each, session after session,
+ *  in one snapshot: what a file has of a tenant, or of a person of it. Also rows of sessions that are in use. Deletes
+ *  nothing; with_others and only_counts mean nothing here.
+ *  @param ret_passed  sessions and rows that were passed, turns and turns_unknown as of an erasure; may be NULL.
+ *  @return TP_OK, also where each has stopped; TP_ERR_TOO_LARGE for a row of more than 64 MiB; TP_ERR_USAGE for another
+ *          store or a wrong request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO;
+ *          TP_ERR_NO_MEMORY.
+ *  Threads: any; each is called on the calling one.   Blocks: on the file. */
+TP_API tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_sqlite_erase *request,
+                                           tp_sqlite_export_fn each, void *ctx, tp_sqlite_erased *ret_passed,
+                                           tp_fault *fault) TP_MUST_USE;
+
 /* ---- questions to people, kept in the file of a store --------------------------------------------------------- */
 
 /** A channel for questions (people.h) that outlives the process: a question is a row in the file of a store, and any

@@ -99,7 +99,7 @@ static int erase_sessions_locked(tp__sqlite_store *s, const tp_sqlite_erase *req
  * overwrites does not take away the note of another process that has deleted meanwhile. */
 static const char note_sql[] = "INSERT INTO counter VALUES (-1, 1) ON CONFLICT DO UPDATE SET value = value + 1";
 
-static bool is_by_turn(const tp_sqlite_erase *request) {
+bool tp__sqlite_erase_is_by_turn(const tp_sqlite_erase *request) {
   return request->matching || request->person || request->turns_before_unix_ms;
 }
 
@@ -112,8 +112,8 @@ static int delete_counted_locked(tp__sqlite_store *s, const tp_sqlite_erase *req
   int rc = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK)
-    rc = is_by_turn(request) ? tp__sqlite_erase_turns_locked(s, request, ret_erased, ret_status)
-                             : erase_sessions_locked(s, request, ret_erased);
+    rc = tp__sqlite_erase_is_by_turn(request) ? tp__sqlite_erase_turns_locked(s, request, ret_erased, ret_status)
+                                              : erase_sessions_locked(s, request, ret_erased);
   if (rc == SQLITE_OK) rc = tp__sqlite_exec_each(s->db, settle_sql, sizeof settle_sql / sizeof *settle_sql);
   if (rc == SQLITE_OK && ret_erased->rows) rc = sqlite3_exec(s->db, note_sql, NULL, NULL, NULL);
   const bool is_undone = request->only_counts || *ret_status != TP_OK;
@@ -188,6 +188,19 @@ static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *reques
       (unsigned long long)erased.sessions_in_use, (long long)erased.process_id);
 }
 
+tp_status tp__sqlite_erase_read(tp_sqlite_erase *request, const tp_sqlite_erase *theirs, tp_fault *fault) {
+  tp_status status = tp__struct_read(request, sizeof *request, theirs, "tp_sqlite_erase", fault);
+  if (status != TP_OK) return status;
+  if (request->with_others > 1 || request->only_counts > 1)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others and only_counts are 0 or 1");
+  if (request->matching && strlen(request->matching) < TP_SQLITE_MATCHING_BYTES_MIN)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.matching must have %d bytes or more",
+                      TP_SQLITE_MATCHING_BYTES_MIN);
+  if (request->person && !request->person[0])
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.person is empty");
+  return TP_OK;
+}
+
 tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *theirs, tp_sqlite_erased *ret_erased,
                                    tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
@@ -196,15 +209,8 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase 
   if (!s || !theirs)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_sessions_erase needs a store of this library and a request");
-  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_erase", fault);
+  tp_status status = tp__sqlite_erase_read(&request, theirs, fault);
   if (status != TP_OK) return status;
-  if (request.with_others > 1 || request.only_counts > 1)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others and only_counts are 0 or 1");
-  if (request.matching && strlen(request.matching) < TP_SQLITE_MATCHING_BYTES_MIN)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.matching must have %d bytes or more",
-                      TP_SQLITE_MATCHING_BYTES_MIN);
-  if (request.person && !request.person[0])
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.person is empty");
   if (s->options.read_only)
     return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading only", s->path);
   status = tp__sqlite_commit(s, fault); /* else what waits would be written afterwards */

@@ -3,7 +3,7 @@
  * Erasing turns of sessions that go on: those of a person, those that have a text, those of which nothing is newer. The
  * unit of erasure is the turn, since an answer repeats what was said and each call needs its result; a job and a task
  * are units of their own, and a job goes with its turn. All rows of each session are read, as
- * tp_sqlite_session_rows() passes them: what is exported is also found. */
+ * tp_sqlite_session_rows() passes them: what is exported is also found. An export chooses in the same way. */
 #include <stdio.h>
 #include <string.h>
 
@@ -62,7 +62,9 @@ static const char *const delete_sql[] = {
 /** The choice of units, session after session. */
 typedef struct selection {
   tp__sqlite_store *s;
+  sqlite3 *db;
   const tp_sqlite_erase *request;
+  bool with_in_use;
   tp__erased_turns *result;
   tp_writer *writer;
   sqlite3_stmt *seen;
@@ -114,7 +116,7 @@ static int whose(tp_text row, const char *person) {
 }
 
 /* A job has the ids of its turn in its payload, until it has ended. */
-static tp_text turn_of(const char *kind, tp_text row) {
+tp_text tp__sqlite_turn_of_row(const char *kind, tp_text row) {
   if (strcmp(kind, "job") != 0) return tp_value_text(tp_value_get(row, "turn"));
   tp_text ids = tp_value_get(tp_value_get(row, "payload"), "ids");
   int at = 0;
@@ -149,7 +151,7 @@ static bool see_row(void *ctx, const char *kind, tp_text row) {
   if (is_persons >= 0) ++*(is_persons ? &c->persons_rows : &c->others_rows);
   const bool is_known = is_persons >= 0;
   if (r->person && strcmp(kind, "message") == 0 && is_said_by(row, r->person)) is_persons = 1;
-  sighting g = {.turn = turn_of(kind, row),
+  sighting g = {.turn = tp__sqlite_turn_of_row(kind, row),
                 .kind = "",
                 .values = {newest_of(row), r->matching && row_has(row, r->matching), is_persons == 1, is_known}};
   if (!is_task && (!is_job || g.turn.size)) c->rc = put_sighting(c, &g);
@@ -177,9 +179,9 @@ static int choose_of_session(selection *c) {
   const tp_sqlite_erase *r = c->request;
   const bool is_whole = r->person && c->persons_rows && !c->others_rows;
   const int64_t numbers[] = {r->turns_before_unix_ms, r->matching != NULL, r->person != NULL, is_whole};
-  int rc = run_with(c->s->db, choose_sql, numbers, 4, c);
-  if (rc == SQLITE_OK) rc = run_with(c->s->db, choose_jobs_sql, NULL, 0, c);
-  return rc == SQLITE_OK ? run_with(c->s->db, choose_rest_sql, NULL, 0, c) : rc;
+  int rc = run_with(c->db, choose_sql, numbers, 4, c);
+  if (rc == SQLITE_OK) rc = run_with(c->db, choose_jobs_sql, NULL, 0, c);
+  return rc == SQLITE_OK ? run_with(c->db, choose_rest_sql, NULL, 0, c) : rc;
 }
 
 static int64_t select_number(sqlite3 *db, const char *sql) {
@@ -190,7 +192,7 @@ static int64_t select_number(sqlite3 *db, const char *sql) {
 static bool see_session(void *ctx, const tp_sqlite_session *session) {
   selection *c = ctx;
   static const char count_sql[] = "SELECT count(*) FROM temp.unit WHERE chosen";
-  sqlite3 *db = c->s->db;
+  sqlite3 *db = c->db;
   snprintf(c->tenant, sizeof c->tenant, "%.*s", (int)session->tenant.size, session->tenant.data);
   snprintf(c->session, sizeof c->session, "%.*s", (int)session->session.size, session->session.data);
   c->persons_rows = c->others_rows = 0;
@@ -201,38 +203,45 @@ static bool see_session(void *ctx, const tp_sqlite_session *session) {
   if (c->rc != SQLITE_OK || c->status != TP_OK) return false;
   if (select_number(db, count_sql) == before) return true;
   c->result->sessions++;
-  if (!session->process_id) return true;
+  if (!session->process_id || c->with_in_use) return true;
   c->result->sessions--;
   if (c->result->sessions_in_use++ == 0) c->result->process_id = session->process_id;
   c->rc = run_with(db, "UPDATE temp.unit SET chosen = 0 WHERE tenant = ?1 AND session = ?2", NULL, 0, c);
   return c->rc == SQLITE_OK;
 }
 
-int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
-                                  tp_status *ret_status) {
-  TP__LOCKED(&s->mutex);
+int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_erase *request, bool with_in_use,
+                            tp__erased_turns *ret_chosen, tp_status *ret_status) {
   const tp_sqlite_session_query query = {.struct_size = sizeof query,
                                          .tenant = request->tenant,
                                          .session = request->session,
                                          .before_unix_ms = request->before_unix_ms};
-  selection c = {.s = s, .request = request, .result = ret_erased};
-  *ret_erased = (tp__erased_turns){.sessions = 0};
+  selection c = {.s = s, .db = db, .request = request, .with_in_use = with_in_use, .result = ret_chosen};
+  *ret_chosen = (tp__erased_turns){.sessions = 0};
   c.status = tp_writer_new(NULL, &c.writer);
-  int rc = sqlite3_exec(s->db, table_sql, NULL, NULL, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(s->db, seen_sql, -1, &c.seen, NULL);
-  if (rc == SQLITE_OK && c.status == TP_OK) rc = tp__sqlite_each_session(s, s->db, &query, see_session, &c);
+  int rc = sqlite3_exec(db, table_sql, NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, seen_sql, -1, &c.seen, NULL);
+  if (rc == SQLITE_OK && c.status == TP_OK) rc = tp__sqlite_each_session(s, db, &query, see_session, &c);
   sqlite3_finalize(c.seen);
   tp_writer_free(c.writer);
   *ret_status = c.status;
   if (rc == SQLITE_OK) rc = c.rc;
   if (rc != SQLITE_OK || c.status != TP_OK) return rc;
-  ret_erased->turns = (uint64_t)select_number(s->db, "SELECT count(*) FROM temp.unit WHERE chosen AND kind = ''");
+  ret_chosen->turns = (uint64_t)select_number(db, "SELECT count(*) FROM temp.unit WHERE chosen AND kind = ''");
   if (request->person)
-    ret_erased->turns_unknown = (uint64_t)select_number(
-        s->db,
+    ret_chosen->turns_unknown = (uint64_t)select_number(
+        db,
         "SELECT count(*) FROM temp.unit AS u WHERE NOT chosen AND NOT is_persons AND NOT is_known AND kind <> 'job'"
         " AND NOT EXISTS (SELECT 1 FROM temp.unit AS w WHERE w.chosen AND w.tenant = u.tenant"
         "  AND w.session = u.session AND w.turn = u.turn)");
+  return SQLITE_OK;
+}
+
+int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+                                  tp_status *ret_status) {
+  TP__LOCKED(&s->mutex);
+  int rc = tp__sqlite_choose_turns(s, s->db, request, false, ret_erased, ret_status);
+  if (rc != SQLITE_OK || *ret_status != TP_OK) return rc;
   int64_t rows = sqlite3_total_changes64(s->db);
   rc = tp__sqlite_exec_each(s->db, delete_sql, sizeof delete_sql / sizeof *delete_sql);
   ret_erased->rows = (uint64_t)(sqlite3_total_changes64(s->db) - rows);

@@ -625,6 +625,91 @@ TEST(turns_of_a_person_are_erased_and_those_of_others_stay) {
   close_world(&w);
 }
 
+/** What an export has passed. */
+typedef struct exported {
+  char texts[256];       /* of the messages, each with a line end */
+  int rows, jobs, after; /* after: stop then; 0: never */
+  const char *tenant;
+} exported;
+
+static bool take_exported(void *ctx, const tp_sqlite_session *session, const char *kind, tp_text row) {
+  exported *e = ctx;
+  assert_true(tp_text_is(session->tenant, e->tenant));
+  if (strcmp(kind, "message") == 0) {
+    size_t size = strlen(e->texts);
+    tp_text text = tp_value_text(tp_value_get(row, "text"));
+    assert_true(size + text.size + 2 < sizeof e->texts);
+    snprintf(e->texts + size, sizeof e->texts - size, "%.*s\n", (int)text.size, text.data);
+  }
+  e->jobs += strcmp(kind, "job") == 0;
+  return ++e->rows != e->after;
+}
+
+static void expect_exported(world *w, const tp_sqlite_erase *request, const char *texts, int jobs) {
+  exported e = {.tenant = "acme"};
+  tp_sqlite_erased passed = {.struct_size = sizeof passed}, counted = {.struct_size = sizeof counted};
+  tp_sqlite_erase counts = *request;
+  counts.only_counts = 1;
+  assert_int_equal(tp_sqlite_sessions_export(w->store, request, take_exported, &e, &passed, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_sessions_erase(w->store, &counts, &counted, NULL), TP_OK);
+  assert_string_equal(e.texts, texts);
+  assert_int_equal(e.jobs, jobs);
+  assert_int_equal(e.rows, passed.rows);
+  assert_true(passed.sessions == counted.sessions && passed.turns == counted.turns);
+  assert_int_equal(passed.turns_unknown, counted.turns_unknown);
+}
+
+TEST(what_is_exported_is_what_an_erasure_would_delete) {
+  world w = open_world();
+  tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of("acme"), [TP_ID_SESSION] = tp_text_of("mixed")};
+  plant_all(&w); /* of other tenants */
+  plant_turn(&w, "hers", "1", "zoe", NULL, "hers 1");
+  plant_turn(&w, "hers", "2", NULL, NULL, "hers 2");
+  plant_turn(&w, "mixed", "1", "zoe", NULL, "hers 3");
+  plant_turn(&w, "mixed", "2", "yan", NULL, "his: zoe was here");
+  plant_turn(&w, "mixed", "3", NULL, NULL, "nobody's");
+  ids[TP_ID_TURN] = tp_text_of("1");
+  put_job(&w, ids, "waits, of turn 1", tp_text_of("nothing of it"));
+  ids[TP_ID_TURN] = tp_text_of("2");
+  put_job(&w, ids, "waits, of turn 2", tp_text_of("nothing of it"));
+  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  expect_exported(&w, &request, "hers 1\nhers 2\nhers 3\n", 1);
+  request.person = "nobody";
+  expect_exported(&w, &request, "", 0);
+  request.person = NULL;
+  request.matching = "was here";
+  expect_exported(&w, &request, "his: zoe was here\n", 1);
+  request.matching = NULL;
+  request.session = "mixed";
+  expect_exported(&w, &request, "hers 3\nhis: zoe was here\nnobody's\n", 2);
+  exported e = {.tenant = "acme", .after = 2};
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &e, NULL, NULL), TP_OK);
+  assert_int_equal(e.rows, 2);
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, NULL, NULL, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_sqlite_sessions_export(NULL, &request, take_exported, &e, NULL, NULL), TP_ERR_USAGE);
+  request.matching = "abc";
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &e, NULL, NULL), TP_ERR_USAGE);
+  for (int i = 0; i < TENANTS; i++) assert_int_equal(strings_of(w.store, i), STRINGS); /* nothing is gone */
+  close_world(&w);
+}
+
+TEST(what_a_live_process_works_on_is_exported_too) {
+  world w = open_world();
+  plant_turn(&w, "s", "1", "zoe", NULL, "hers 1");
+  put_process(&w);
+  run_sql(&w, "UPDATE turn SET ended_ns = 0");
+  const tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  tp_sqlite_erase counts = request;
+  counts.only_counts = counts.with_others = 1;
+  tp_sqlite_erased passed = {.struct_size = sizeof passed};
+  assert_int_equal(tp_sqlite_sessions_erase(w.store, &counts, &passed, NULL), TP_OK);
+  assert_true(passed.sessions_in_use == 1 && passed.turns == 0);
+  exported e = {.tenant = "acme"};
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &e, &passed, NULL), TP_OK);
+  assert_true(tp_text_is(tp_text_of(e.texts), "hers 1\n") && passed.turns == 1 && passed.sessions == 1);
+  close_world(&w);
+}
+
 TEST(turns_of_which_nothing_is_newer_are_erased_from_a_session_that_goes_on) {
   world w = open_world();
   plant_turn(&w, "s", "1", "x", NULL, "old gone 1");
