@@ -233,13 +233,27 @@ static const cli_command commands[] = {
      .examples = "  turnphase forget ./kept --tenant acme\n"
                  "  turnphase forget ./kept --tenant acme --session monday --yes\n"
                  "  turnphase forget ./kept --tenant acme --user zoe --before 2026-01-01\n"
-                 "  turnphase forget ./kept --tenant acme --matching \"zoe@example.org\"\n",
+                 "  turnphase forget ./kept --tenant acme --matching \"zoe@example.org\"\n"
+                 "  turnphase forget ./kept --before 365d --yes\n",
      .description =
          "Erases the sessions of --tenant (or one, or those of which nothing is newer than --age) from the store, and\n"
          "their memories from the memory's file; with --user, --before or --matching only turns that fit all of them,\n"
-         "with what belongs to them. First it counts, and asks. 75 while a process works on the directory. Where it\n"
+         "with what belongs to them. --age or --before without --tenant is what is as old of every tenant.\n"
+         "First it counts, and asks. 75 while a process works on the directory. Where it\n"
          "is interrupted, the next start of run, chat, serve, worker or forget finishes it; forget DIR does no more.",
      .run = cli_forget},
+    {.bit = CLI_EXPORT,
+     .name = "export",
+     .operand = "DIR",
+     .summary = "print what a data directory has of a tenant, or of a person of it",
+     .examples = "  turnphase export ./kept --tenant acme > acme.jsonl\n"
+                 "  turnphase export ./kept --tenant acme --user zoe > zoe.jsonl\n"
+                 "  turnphase export ./kept --tenant acme --user zoe | jq -r 'select(.kind == \"message\").row.text'\n",
+     .description =
+         "Prints as JSON Lines what forget with the same options would erase: the rows of the sessions or turns, kind\n"
+         "after kind, and the memories with the facts that were made of them. It erases nothing, and other processes\n"
+         "may work on the directory meanwhile.",
+     .run = cli_export},
     {.bit = CLI_TIME,
      .name = "time",
      .operand = "DIR TURN",

@@ -62,7 +62,8 @@ static int read_left(cli_erasure_file *file) {
                              .person = text_of(map, "person", &next),
                              .matching = text_of(map, "matching", &next),
                              .sessions_before_ms = tp_value_int(tp_value_get(map, "sessions_before_ms"), 0),
-                             .turns_before_ms = tp_value_int(tp_value_get(map, "turns_before_ms"), 0)};
+                             .turns_before_ms = tp_value_int(tp_value_get(map, "turns_before_ms"), 0),
+                             .every_tenant = tp_value_int(tp_value_get(map, "every_tenant"), 0) == 1};
   return CLI_OK;
 }
 
@@ -129,6 +130,7 @@ int cli_erasure_begin(cli_erasure_file *file, const cli_erasure *request) {
     if (texts[i].text) cli_map_add_string(&map, texts[i].key, texts[i].text);
   cli_map_add_int(&map, "sessions_before_ms", request->sessions_before_ms);
   cli_map_add_int(&map, "turns_before_ms", request->turns_before_ms);
+  cli_map_add_int(&map, "every_tenant", request->every_tenant);
   cli_need(tp_writer_new(NULL, &writer));
   cli_map_write(&map, writer);
   cli_need(tp_writer_finish(writer, &value));

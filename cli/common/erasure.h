@@ -11,16 +11,17 @@
 
 /** What is erased. Texts are borrowed. */
 typedef struct cli_erasure {
-  const char *tenant;                          /* NULL: none is asked for */
+  const char *tenant;                          /* NULL: none is asked for, or every_tenant */
   const char *session, *person, *matching;     /* NULL: any */
   int64_t sessions_before_ms, turns_before_ms; /* 0: any */
+  bool every_tenant;                           /* what is as old of each of them */
 } cli_erasure;
 
 /** The file. Starts zero-filled. */
 typedef struct cli_erasure_file {
   char *path;
   int fd, directory; /* 0: not open */
-  cli_erasure left;  /* what it says; its tenant is NULL where it says nothing whole */
+  cli_erasure left;  /* what it says; with no tenant and not every_tenant where it says nothing whole */
   char *bytes;       /* that left borrows from */
 } cli_erasure_file;
 

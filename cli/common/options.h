@@ -34,10 +34,11 @@ enum {
   CLI_MCP = 33554432,
   CLI_SERVE = 67108864,
   CLI_DATA = 134217728,
+  CLI_EXPORT = 268435456,
   CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
   CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
               CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
-              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP | CLI_SERVE | CLI_DATA
+              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP | CLI_SERVE | CLI_DATA | CLI_EXPORT
 };
 
 enum { CLI_OPERANDS_MAX = 9 };
@@ -217,6 +218,7 @@ int cli_audit(const cli_arguments *arguments, cli_output *output);
 int cli_bench(const cli_arguments *arguments, cli_output *output);
 int cli_chat_command(const cli_arguments *arguments, cli_output *output);
 int cli_data_command(const cli_arguments *arguments, cli_output *output);
+int cli_export(const cli_arguments *arguments, cli_output *output);
 int cli_forget(const cli_arguments *arguments, cli_output *output);
 int cli_hooks(const cli_arguments *arguments, cli_output *output);
 int cli_jobs(const cli_arguments *arguments, cli_output *output);

@@ -14,12 +14,11 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
-#include "cli/common/date.h"
 #include "cli/common/erasure.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
-#include "cli/common/pool.h"
+#include "cli/inspect/chosen.h"
 #include "cli/inspect/progress.h"
 #include "cli/run/event.h"
 #include "support/file.h"
@@ -77,14 +76,8 @@ static void close_files(forgetting *f) {
 static int erase_rows(forgetting *f, bool only_counts) {
   tp_fault fault = {0};
   cli_progress progress;
-  const tp_sqlite_erase request = {.struct_size = sizeof request,
-                                   .tenant = f->request.tenant,
-                                   .session = f->request.session,
-                                   .before_unix_ms = f->request.sessions_before_ms,
-                                   .only_counts = only_counts,
-                                   .matching = f->request.matching,
-                                   .person = f->request.person,
-                                   .turns_before_unix_ms = f->request.turns_before_ms};
+  tp_sqlite_erase request = cli_chosen_rows(&f->request);
+  request.only_counts = only_counts;
   if (!f->store) return CLI_OK;
   f->erased = (tp_sqlite_erased){.struct_size = sizeof f->erased};
   cli_progress_start(&progress, only_counts ? "counting" : "erasing");
@@ -97,90 +90,15 @@ static int erase_rows(forgetting *f, bool only_counts) {
 
 /* ---- the memories ---- */
 
-/** A memory of the tenant, and the turn that it is of. */
-typedef struct seen {
-  int64_t id;
-  uint64_t turn; /* a hash of its session and turn; 0: it has none */
-  bool is_chosen;
-} seen;
-
-typedef struct memories {
-  const cli_erasure *request;
-  seen *items;
-  size_t count, capacity;
-} memories;
-
-static uint64_t hash_of(uint64_t hash, tp_text text) {
-  for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
-  return (hash ^ 0xff) * 1099511628211u;
-}
-
-static bool has(tp_text text, const char *wanted) {
-  return memmem(text.data, text.size, wanted, strlen(wanted)) != NULL;
-}
-
-static bool begins_with_name(tp_text text, const char *name) {
-  size_t size = strlen(name);
-  return text.size > size && strncmp(text.data, name, size) == 0 && text.data[size] == ':';
-}
-
-/* As in the store: the text, or an id; a person is the one who spoke, or the scope of that id. */
-static bool is_meant(const cli_erasure *r, const tp_memory_entry *e) {
-  const bool is_persons = !r->person || cli_text_is(e->speaker, r->person) || cli_text_is(e->name, r->person) ||
-                          (!e->part.size && begins_with_name(e->text, r->person));
-  const bool matches = !r->matching || has(e->text, r->matching) || has(e->subject, r->matching) ||
-                       has(e->session, r->matching) || has(e->turn, r->matching) || has(e->name, r->matching);
-  return is_persons && matches;
-}
-
-static bool is_old_enough(const cli_erasure *r, const tp_memory_entry *e) {
-  return (!r->sessions_before_ms || e->said_unix_ms < r->sessions_before_ms) &&
-         (!r->turns_before_ms || e->said_unix_ms < r->turns_before_ms);
-}
-
-static bool see_memory(void *ctx, const tp_memory_entry *entry) {
-  memories *m = ctx;
-  if (m->request->session && !cli_text_is(entry->session, m->request->session)) return true;
-  if (!is_old_enough(m->request, entry)) return true;
-  m->items = cli_reserve(m->items, m->count, &m->capacity, sizeof *m->items);
-  m->items[m->count++] =
-      (seen){.id = entry->id,
-             .turn = entry->turn.size ? hash_of(hash_of(14695981039346656037u, entry->session), entry->turn) : 0,
-             .is_chosen = is_meant(m->request, entry)};
-  return true;
-}
-
-static int by_turn(const void *a, const void *b) {
-  const seen *x = a, *y = b;
-  if (x->turn != y->turn) return x->turn < y->turn ? -1 : 1;
-  return y->is_chosen - x->is_chosen;
-}
-
-/* What was said in one turn goes together, and so do facts that a model made of it. */
-static size_t choose_turns(memories *m, int64_t *ids) {
-  size_t count = 0;
-  if (m->count > 0) qsort(m->items, m->count, sizeof *m->items, by_turn);
-  for (size_t i = 0; i < m->count; i++) {
-    seen *s = &m->items[i];
-    if (i > 0 && s->turn && s[-1].turn == s->turn && s[-1].is_chosen) s->is_chosen = true;
-    if (s->is_chosen) ids[count++] = s->id;
-  }
-  return count;
-}
-
 static int erase_memories(forgetting *f, bool only_counts) {
   tp_fault fault = {0};
-  memories m = {.request = &f->request};
-  const tp_memory_query query = {
-      .struct_size = sizeof query, .tenant = f->request.tenant, .limit = UINT32_MAX, .oldest_first = true};
+  int64_t *ids;
+  size_t count;
   if (!f->memory) return CLI_OK;
-  tp_status status = tp_memory_list(f->memory, &query, see_memory, &m, &fault);
-  int64_t *ids = cli_alloc((m.count + 1) * sizeof *ids);
-  size_t count = status == TP_OK ? choose_turns(&m, ids) : 0;
+  tp_status status = cli_chosen_memories(f->memory, &f->request, &ids, &count, &fault);
   f->memories = count;
   if (status == TP_OK && !only_counts) status = tp_memory_forget_all(f->memory, ids, count, NULL, &fault);
   free(ids);
-  free(m.items);
   return status == TP_OK ? CLI_OK : cli_fault(f->memory_path, status, &fault);
 }
 
@@ -229,8 +147,11 @@ static int carry_out(forgetting *f) {
 
 static int finish(const char *directory, cli_erasure_file *file) {
   forgetting f = {.directory = directory, .request = file->left};
-  if (!file->left.tenant) return cli_erasure_end(file);
-  cli_error("an erasure of the tenant '%s' in %s was interrupted, and is finished now", file->left.tenant, directory);
+  if (!file->left.tenant && !file->left.every_tenant) return cli_erasure_end(file);
+  if (file->left.every_tenant)
+    cli_error("an erasure of all tenants in %s was interrupted, and is finished now", directory);
+  else
+    cli_error("an erasure of the tenant '%s' in %s was interrupted, and is finished now", file->left.tenant, directory);
   int status = open_files(&f);
   if (status == CLI_OK) status = carry_out(&f);
   close_files(&f);
@@ -317,32 +238,16 @@ static int erase(forgetting *f, const cli_arguments *arguments) {
   return status;
 }
 
-static int read_request(const cli_arguments *a, cli_erasure *request) {
-  *request = (cli_erasure){.tenant = a->tenant, .session = a->session, .person = a->user, .matching = a->matching};
-  if (a->age && !cli_date_read_since(a->age, &request->sessions_before_ms)) {
-    cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", a->age);
-    return CLI_USAGE;
-  }
-  if (a->before && !cli_date_read_since(a->before, &request->turns_before_ms)) {
-    cli_error("--before takes 2026-11-22, 12h or 30d, not '%s'", a->before);
-    return CLI_USAGE;
-  }
-  if (a->matching && strlen(a->matching) < TP_SQLITE_MATCHING_BYTES_MIN) {
-    cli_error("--matching takes a text of %d bytes or more", TP_SQLITE_MATCHING_BYTES_MIN);
-    return CLI_USAGE;
-  }
-  return CLI_OK;
-}
-
 int cli_forget(const cli_arguments *arguments, cli_output *output) {
   forgetting f = {.directory = arguments->operand};
-  int status = read_request(arguments, &f.request);
+  int status = cli_chosen_read(arguments, &f.request);
   if (status != CLI_OK) return status;
   const bool is_left = f.directory && cli_data_check(f.directory) == CLI_OK && cli_erasure_is_left(f.directory);
   if (is_left) status = cli_forget_finish(f.directory);
-  if (status != CLI_OK || (is_left && !arguments->tenant)) return status;
-  if (!f.directory || !arguments->tenant) {
-    cli_error("forget takes a data directory and --tenant ID: whom?");
+  const bool is_asked = f.request.tenant || f.request.every_tenant;
+  if (status != CLI_OK || (is_left && !is_asked)) return status;
+  if (!f.directory || !is_asked) {
+    cli_error("forget takes a data directory and --tenant ID, or --before or --age for every tenant: whom?");
     return CLI_USAGE;
   }
   status = open_files(&f);

@@ -32,23 +32,27 @@ tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit) {
                            .limit = cli_limit(a, limit)};
 }
 
-int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
+void cli_memory_add(cli_map *p, const tp_memory_entry *entry) {
   char said[CLI_DATE_SIZE];
-  cli_map p = {0};
   cli_date_write(entry->said_unix_ms, said);
-  cli_map_add_int(&p, "id", entry->id);
-  cli_map_add_text(&p, "tenant", entry->tenant);
-  cli_map_add_text(&p, "scope", entry->scope);
-  cli_map_add_text(&p, "name", entry->name);
-  cli_map_add_text(&p, "session", entry->session);
-  cli_map_add_text(&p, "turn", entry->turn);
-  cli_map_add_text(&p, "part", entry->part);
-  cli_map_add_text(&p, "speaker", entry->speaker);
-  cli_map_add_string(&p, "said", said);
-  cli_map_add_int(&p, "said_unix_ms", entry->said_unix_ms);
-  cli_map_add_text(&p, "text", entry->text);
-  if (entry->subject.size) cli_map_add_text(&p, "subject", entry->subject);
-  if (entry->replaced_unix_ms) cli_map_add_int(&p, "replaced_unix_ms", entry->replaced_unix_ms);
+  cli_map_add_int(p, "id", entry->id);
+  cli_map_add_text(p, "tenant", entry->tenant);
+  cli_map_add_text(p, "scope", entry->scope);
+  cli_map_add_text(p, "name", entry->name);
+  cli_map_add_text(p, "session", entry->session);
+  cli_map_add_text(p, "turn", entry->turn);
+  cli_map_add_text(p, "part", entry->part);
+  cli_map_add_text(p, "speaker", entry->speaker);
+  cli_map_add_string(p, "said", said);
+  cli_map_add_int(p, "said_unix_ms", entry->said_unix_ms);
+  cli_map_add_text(p, "text", entry->text);
+  if (entry->subject.size) cli_map_add_text(p, "subject", entry->subject);
+  if (entry->replaced_unix_ms) cli_map_add_int(p, "replaced_unix_ms", entry->replaced_unix_ms);
+}
+
+int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry) {
+  cli_map p = {0};
+  cli_memory_add(&p, entry);
   if (entry->part_count) cli_map_add_double(&p, "score", entry->score);
   if (m->arguments->explain && entry->part_count) {
     cli_map_open(&p, "parts");

@@ -4,6 +4,7 @@
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H
 
+#include "cli/common/map.h"
 #include "cli/common/options.h"
 #include "turnphase/memory.h"
 
@@ -19,6 +20,8 @@ typedef struct cli_memory {
 
 /** Which memories the options name. */
 tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit);
+/** Adds what a memory has, as export writes it and import reads it. */
+void cli_memory_add(cli_map *p, const tp_memory_entry *entry);
 /** Prints the entry as a line of JSON, which import reads.
  *  @return CLI_OK, or an exit status after saying what is wrong. */
 int cli_memory_print_json(const cli_memory *m, const tp_memory_entry *entry);

@@ -4,6 +4,7 @@ calls, memories, questions, jobs that wait, reasons), and turnphase forget erase
 no byte of what was erased is in any file of the directory, and all of the rest is there. Then forget and
 sessions delete are killed at random moments (20; TURNPHASE_ROUNDS times as many): after the next start nothing is half
 erased, and what was begun is finished by name. TURNPHASE_SEED replays them."""
+import base64
 import json
 import os
 import random
@@ -144,6 +145,44 @@ class World:
         self.run('store', 'verify', 'kept')
 
 
+def planted_in(out):
+    out += ''.join(base64.b64decode(word).decode('utf-8', 'replace')  # what the test planted as bytes
+                   for word in re.findall(r'"((?:[A-Za-z0-9+/]{4}){4,}[A-Za-z0-9+/=]*)"', out))
+    return {(tenant, int(number), place) for tenant, number, place in re.findall(r'plant-(\w+)-(\d+)-(\w+)\.', out)}
+
+
+def export(world, words, what, gone):
+    """What is exported is what is gone after forget with the same words, each line one map, and nothing is erased."""
+    out = world.run('export', 'kept', '--tenant', 'bob', *words)
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith('{')]
+    wanted = {('bob', n, p) for n in range(TURNS) for p in PLACES if gone(n, p)}
+    found = set()
+    for line in lines:
+        is_memory = line['kind'] == 'memory'
+        check(set(line) == ({'kind', 'row'} if is_memory else {'kind', 'tenant', 'session', 'row'}), line)
+        check((line['row'] if is_memory else line)['tenant'] == 'bob', line)
+        found |= planted_in(json.dumps(line))
+    twice = {'a text': 33, 'a text of a memory': 44}  # the history or the memory goes, and the other one has it still
+    wanted |= {('bob', number, 'user') for text_of, number in twice.items() if text_of == what}
+    check(found == wanted, f'{what}: exported and not gone {sorted(found - wanted)[:5]}, not exported '
+          f'{sorted(wanted - found)[:5]}')
+    check('were exported' in out, out)
+
+
+def erase_every_tenant(world):
+    words = ('kept', '--before', '2021-01-01')
+    wanted = {(t, n, p) for t in TENANTS for n in range(TURNS) for p in PLACES if n < 20 or p in ('job', 'task')}
+    world.restore()
+    check(planted_in(world.run('export', *words)) == wanted, 'export of what is old of every tenant')
+    world.run('forget', *words, '--yes')
+    for tenant, left in left_of(world.path('kept')).items():
+        gone = {(n, p) for t, n, p in wanted if t == tenant}
+        check(not left & gone and len(left) == TURNS * len(PLACES) - len(gone), f'what is old of {tenant}')
+    for words in (('kept',), ('kept', '--user', 'zoe'), ('kept', '--before', '2021-01-01', '--matching', 'plant')):
+        for verb in ('forget', 'export'):
+            check(f'{verb} takes a data directory' in world.run(verb, *words, status=2), (verb, words))
+
+
 def erase_once(world):
     rest = ('job', 'task')  # they have no turn: they go with a session, or where they fit by themselves
     rows = (
@@ -159,10 +198,12 @@ def erase_once(world):
         ('a text of a task', ['--matching', 'plant-bob-055-task.'], lambda n, p: n == 55 and p == 'task'))
     for what, words, gone in rows:
         world.restore()
+        export(world, words, what, gone)
         out = world.run('forget', 'kept', '--tenant', 'bob', *words, '--yes')
         check('still has the text' not in out, f'{what}: {out}')
         world.expect(gone, what)
     check(b'bob' in bytes_of(world.path('kept')), 'the last one left the tenant')
+    erase_every_tenant(world)
     world.restore()
     world.run('forget', 'kept', '--tenant', 'bob', '--yes')
     check(b'bob' not in bytes_of(world.path('kept')), 'the name of the tenant is left')
