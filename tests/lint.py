@@ -60,7 +60,7 @@ PATTERNS = [
      r'\bck_(ht|hs|rhs|array|hp|fifo_mpmc|spinlock|rwlock|stack_batch_pop_mpmc|stack_pop_mpmc|epoch_poll|ec_inc)\w*',
      'this part of ck 0.7.1 has faults that were fixed later, or misleads ThreadSanitizer',
      ('runtime/os/queue.c', 'ck_stack_batch_pop_mpmc(&stack);\n')),
-    ('runtime object', ANY_C, r'runtime/exec/(runtime|runtime_api|records|begin|entry|inline)\.[ch]$', 'text',
+    ('runtime object', ANY_C, r'runtime/exec/(runtime|runtime_api|drain|records|begin|entry|inline)\.[ch]$', 'text',
      r'#\s*include\s*"runtime/exec/(runtime_object|begin)\.h"',
      'the fields of a runtime are its owners\' alone: use the functions of runtime/exec/runtime.h',
      ('phases/x.c', '#include "runtime/exec/runtime_object.h"\n')),
