@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/decide.h"
 
+#include "runtime/plan/plan.h"
+
 enum cause_class { SUCCESS, NO_DUTY, SHED, DUTY_LEFT, CANCELLED, FAILURE };
 
 static enum cause_class class_of(tp_reason cause) {
@@ -24,7 +26,6 @@ static enum cause_class class_of(tp_reason cause) {
 }
 
 tp__decision tp__decide(tp_execution execution, tp_failure failure, tp_reason cause) {
-  bool detached = execution == TP_EXECUTION_FIRE_AND_RECORD || execution == TP_EXECUTION_BACKGROUND;
   bool required = failure == TP_FAILURE_REQUIRED;
   switch (class_of(cause)) {
     case SUCCESS:
@@ -40,5 +41,6 @@ tp__decision tp__decide(tp_execution execution, tp_failure failure, tp_reason ca
       break;
   }
   if (required) return TP__DECIDE_FAIL; /* in a phase with verdicts this denies: tp__entry_outcome() */
+  bool detached = tp__execution_policy(execution)->flags & TP__NODE_DETACHED;
   return failure == TP_FAILURE_FALLBACK && !detached ? TP__DECIDE_FALLBACK : TP__DECIDE_DIAGNOSE;
 }

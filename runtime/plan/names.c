@@ -3,17 +3,42 @@
  * names.c: the words for the enums of registration, in messages, in print and for hosts. */
 #include "turnphase/runtime.h"
 
-#include "runtime/base/base.h"
+#include "runtime/plan/plan.h"
 
-const char *tp_execution_name(tp_execution execution) {
-  static const char *const names[] = {"default", "blocking", "deadline", "fire_and_record", "background"};
-  return TP__NAME_AT(names, execution, "unknown");
+static const tp__policy executions[] = {
+#define EXECUTION(value, ...) [TP_EXECUTION_##value] = {__VA_ARGS__},
+#include "runtime/plan/policy.def"
+};
+static const tp__policy failures[] = {
+#define FAILURE(value, ...) [TP_FAILURE_##value] = {__VA_ARGS__},
+#include "runtime/plan/policy.def"
+};
+static const tp__policy unknown = {"unknown", 0, 0};
+
+const tp__policy *tp__execution_policy(tp_execution execution) {
+  switch (execution) {
+#define EXECUTION(value, ...) case TP_EXECUTION_##value:
+#include "runtime/plan/policy.def"
+    return &executions[execution];
+    case TP_EXECUTION_FORCE_32:
+      break;
+  }
+  return &unknown;
 }
 
-const char *tp_failure_name(tp_failure failure) {
-  static const char *const names[] = {"default", "best_effort", "fallback", "required"};
-  return TP__NAME_AT(names, failure, "unknown");
+const tp__policy *tp__failure_policy(tp_failure failure) {
+  switch (failure) {
+#define FAILURE(value, ...) case TP_FAILURE_##value:
+#include "runtime/plan/policy.def"
+    return &failures[failure];
+    case TP_FAILURE_FORCE_32:
+      break;
+  }
+  return &unknown;
 }
+
+const char *tp_execution_name(tp_execution execution) { return tp__execution_policy(execution)->name; }
+const char *tp_failure_name(tp_failure failure) { return tp__failure_policy(failure)->name; }
 
 const char *tp_backoff_name(tp_backoff backoff) {
   static const char *const names[] = {"none", "fixed", "exponential"};

@@ -119,6 +119,17 @@ enum {
   TP__NODE_PARALLEL = 512 /* with INLINE: may be called by an idle engine worker */
 };
 
+/** What a policy makes of a node: its row of policy.def. */
+typedef struct tp__policy {
+  const char *name;
+  uint32_t flags;
+  uint32_t limit_ms; /* of a run that has none of its own; 0: the phase's */
+} tp__policy;
+
+/** In names.c. Of what is no value: a row "unknown" without flags. */
+const tp__policy *tp__execution_policy(tp_execution execution);
+const tp__policy *tp__failure_policy(tp_failure failure);
+
 /** One subscription in a plan, in plan order. */
 typedef struct tp__node {
   tp_handler_fn run;

@@ -230,7 +230,7 @@ tp__snapshot *tp__registry_find_handler(tp__registry *registry, tp_text handler_
 /* ---- one hook, one commit ---- */
 
 static bool hook_is_awaited(const tp_hook *hook) {
-  return hook->execution != TP_EXECUTION_FIRE_AND_RECORD && hook->execution != TP_EXECUTION_BACKGROUND;
+  return !(tp__execution_policy(hook->execution)->flags & TP__NODE_DETACHED);
 }
 
 /* The failure policy of a hook that sets none is the runtime's, but nothing that observes or is detached is

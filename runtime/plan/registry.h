@@ -16,9 +16,7 @@ enum {
   TP__AUDIT_ROWS = 1024,
   TP__AUDIT_DETAIL_SIZE = 256,
   TP__AUDIT_ACTION_SIZE = 32,
-  TP__LIMIT_DEFAULT_MS = 5000,
-  TP__LIMIT_FIRE_AND_RECORD_MS = 30000,
-  TP__LIMIT_BACKGROUND_MS = 180000
+  TP__LIMIT_DEFAULT_MS = 5000
 };
 
 /* ---- index.c: from an id to a number, by hashing; ids are borrowed ---- */

@@ -34,7 +34,7 @@ static tp_execution execution_of(const tp_subscription *desc) {
 }
 
 static bool takes_hook_defaults(const tp__subscription *sub, tp_execution execution) {
-  return sub->trust == TP_TRUST_DECLARED && (execution == TP_EXECUTION_BLOCKING || execution == TP_EXECUTION_DEADLINE);
+  return sub->trust == TP_TRUST_DECLARED && !(tp__execution_policy(execution)->flags & TP__NODE_DETACHED);
 }
 
 static tp_failure failure_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
@@ -50,21 +50,15 @@ static int64_t timeout_ns_of(const tp__registry *registry, const tp__set *set, c
                              const tp_phase *row, tp_execution execution) {
   uint32_t limit_ms = sub->desc.limit_ms;
   if (limit_ms == 0 && takes_hook_defaults(sub, execution)) limit_ms = registry->hook_limit_ms;
-  if (limit_ms == 0 && execution == TP_EXECUTION_FIRE_AND_RECORD) limit_ms = TP__LIMIT_FIRE_AND_RECORD_MS;
-  if (limit_ms == 0 && execution == TP_EXECUTION_BACKGROUND) limit_ms = TP__LIMIT_BACKGROUND_MS;
+  if (limit_ms == 0) limit_ms = tp__execution_policy(execution)->limit_ms;
   if (limit_ms == 0) limit_ms = tp__set_limit_ms(set, row, sub->desc.phase);
   return (int64_t)limit_ms * TP__NS_PER_MS;
 }
 
 static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
-  uint32_t flags = 0;
+  uint32_t flags = tp__execution_policy(node->execution)->flags | tp__failure_policy(node->failure)->flags;
   if (node->handler->desc.placement != TP_PLACEMENT_THREAD) flags |= TP__NODE_INLINE;
   if (node->handler->desc.placement == TP_PLACEMENT_PARALLEL) flags |= TP__NODE_PARALLEL;
-  if (node->execution == TP_EXECUTION_DEADLINE) flags |= TP__NODE_DEADLINE;
-  if (node->execution == TP_EXECUTION_FIRE_AND_RECORD) flags |= TP__NODE_DETACHED;
-  if (node->execution == TP_EXECUTION_BACKGROUND) flags |= TP__NODE_DETACHED | TP__NODE_BACKGROUND;
-  if (node->failure == TP_FAILURE_REQUIRED) flags |= TP__NODE_REQUIRED;
-  if (node->failure == TP_FAILURE_FALLBACK) flags |= TP__NODE_FALLBACK;
   if (sub->desc.match) flags |= TP__NODE_MATCH;
   if (sub->desc.attempts > 1) flags |= TP__NODE_RETRY;
   if (sub->alias_flags & TP__ALIAS_INFRA) flags |= TP__NODE_INFRA;
