@@ -76,21 +76,20 @@ static void print_bar(cli_output *output, uint64_t count, uint64_t most) {
   cli_paint_off(output);
 }
 
-static void print_row(cli_output *output, const row *r, uint64_t most) {
-  cli_printf(output, "%*s", INDENT, "");
-  cli_cell_right(output, cli_duration((double)r->from).text, DURATION_WIDTH);
-  if (r->count > 0) {
-    cli_print_string(output, "  ");
-    print_bar(output, r->count, most);
-    cli_printf(output, " %s", cli_count(r->count).text);
-  }
-  cli_print_string(output, "\n");
-}
-
 void cli_bars_print(cli_output *output, const cli_histogram *histogram) {
   row rows[ROWS_MAX];
   if (histogram->count == 0) return;
   size_t count = choose_rows(histogram, rows);
   uint64_t most = most_of(rows, count);
-  for (size_t i = 0; i < count; i++) print_row(output, &rows[i], most);
+  for (size_t i = 0; i < count; i++) {
+    const row *r = &rows[i];
+    cli_printf(output, "%*s", INDENT, "");
+    cli_cell_right(output, cli_duration((double)r->from).text, DURATION_WIDTH);
+    if (r->count > 0) {
+      cli_print_string(output, "  ");
+      print_bar(output, r->count, most);
+      cli_printf(output, " %s", cli_count(r->count).text);
+    }
+    cli_print_string(output, "\n");
+  }
 }

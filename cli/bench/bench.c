@@ -38,15 +38,6 @@ static const char *script_of(const cli_arguments *arguments) {
   return arguments->models.count > 0 ? arguments->models.items[0].script : NULL;
 }
 
-static int check_bench(const cli_arguments *a) {
-  const char *wrong = NULL;
-  if (script_of(a) && a->payload) wrong = "--payload is for bare turns, and --script makes whole ones, with --text";
-  if (!script_of(a) && a->text) wrong = "--text is for the turns of --script";
-  if (a->models.count > 1) wrong = "--script may be given once";
-  if (wrong) cli_error("bench: %s; see: turnphase bench --help", wrong);
-  return wrong ? CLI_USAGE : CLI_OK;
-}
-
 /* The script as JSON that begins again after its last response, whatever the file says. */
 static int read_script(const char *file, tp__bytes *json) {
   tp_text text, value;
@@ -181,7 +172,13 @@ static void begin_records(bench *b) {
 }
 
 static int open_bench(bench *b) {
-  int status = check_bench(b->arguments);
+  const cli_arguments *a = b->arguments;
+  const char *wrong = NULL;
+  if (script_of(a) && a->payload) wrong = "--payload is for bare turns, and --script makes whole ones, with --text";
+  if (!script_of(a) && a->text) wrong = "--text is for the turns of --script";
+  if (a->models.count > 1) wrong = "--script may be given once";
+  if (wrong) cli_error("bench: %s; see: turnphase bench --help", wrong);
+  int status = wrong ? CLI_USAGE : CLI_OK;
   if (status == CLI_OK) status = open_scripts(b);
   if (status == CLI_OK) status = cli_payload_read(b->arguments->payload, &b->payload);
   if (status == CLI_OK) status = open_runtime(b);

@@ -109,25 +109,21 @@ static uint32_t adler_of(const unsigned char *data, size_t size) {
   return b << 16 | a;
 }
 
-static void put_zlib(tp__bytes *bytes, const tp__bytes *data) {
-  put_big_endian(bytes, 0x7801, 2);
-  for (size_t at = 0; at < data->size || at == 0;) {
-    size_t left = data->size - at, size = left < STORED_MAX ? left : STORED_MAX;
-    put_byte(bytes, at + size == data->size); /* the last block */
-    put_byte(bytes, size);
-    put_byte(bytes, size >> 8);
-    put_byte(bytes, ~size);
-    put_byte(bytes, ~size >> 8);
-    cli_buffer_add(bytes, data->data + at, size);
-    at += size ? size : 1;
-  }
-  put_big_endian(bytes, adler_of((const unsigned char *)data->data, data->size), 4);
-}
-
 void cli_hdr_put_histogram(tp__bytes *bytes, const cli_histogram *histogram) {
   tp__bytes encoded = {.data = NULL}, stream = {.data = NULL}, whole = {.data = NULL};
   put_encoded(&encoded, histogram);
-  put_zlib(&stream, &encoded);
+  put_big_endian(&stream, 0x7801, 2);
+  for (size_t at = 0; at < encoded.size || at == 0;) {
+    size_t left = encoded.size - at, size = left < STORED_MAX ? left : STORED_MAX;
+    put_byte(&stream, at + size == encoded.size); /* the last block */
+    put_byte(&stream, size);
+    put_byte(&stream, size >> 8);
+    put_byte(&stream, ~size);
+    put_byte(&stream, ~size >> 8);
+    cli_buffer_add(&stream, encoded.data + at, size);
+    at += size ? size : 1;
+  }
+  put_big_endian(&stream, adler_of((const unsigned char *)encoded.data, encoded.size), 4);
   put_big_endian(&whole, COOKIE_COMPRESSED | COOKIE_WORD, 4);
   put_big_endian(&whole, stream.size, 4);
   cli_buffer_add(&whole, stream.data, stream.size);

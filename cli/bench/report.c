@@ -16,12 +16,6 @@ static const char *phase_name_of(const cli_report *report, size_t phase) {
 
 static const char *plural(uint32_t count) { return count == 1 ? "" : "s"; }
 
-static void print_head(cli_output *output, const char *text) {
-  cli_paint_on(output, CLI_BOLD);
-  cli_print_string(output, text);
-  cli_paint_off(output);
-}
-
 static void print_key(cli_output *output, const char *key) {
   cli_paint_on(output, CLI_FAINT);
   cli_cell_left(output, key, KEY_WIDTH);
@@ -115,27 +109,6 @@ static void print_endings(cli_output *output, const uint64_t endings[CLI_ENDING_
   }
 }
 
-static void print_phase(const cli_report *report, size_t index, size_t width, cli_output *output) {
-  const cli_statistics_phase *phase = &report->round->statistics->phases[index];
-  cli_cell_left(output, phase_name_of(report, index), width);
-  cli_cell_right(output, cli_count(phase->duration.count).text, COUNT_WIDTH);
-  print_times(output, &phase->duration, phase_columns, 5);
-  print_time(output, &phase->handlers, 500);
-  print_time(output, &phase->runtime, 500);
-  print_endings(output, phase->endings, "   ");
-  cli_print_string(output, "\n");
-}
-
-static void print_turn(const cli_report *report, size_t width, cli_output *output) {
-  const cli_histogram *turn = &report->round->statistics->turn;
-  cli_cell_left(output, "the whole turn", width);
-  cli_cell_right(output, cli_count(turn->count).text, COUNT_WIDTH);
-  print_times(output, turn, phase_columns, 5);
-  cli_printf(output, "   %s turns/s", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
-  print_endings(output, report->round->statistics->whole.endings, ", ");
-  cli_print_string(output, "\n");
-}
-
 static void print_part(const char *name, const cli_histogram *histogram, size_t width, cli_output *output) {
   if (histogram->count == 0 || histogram->greatest == 0) return; /* such as a history that is not loaded */
   cli_cell_left(output, name, width);
@@ -148,20 +121,41 @@ static void print_phases(const cli_report *report, size_t width, cli_output *out
   const char *const heads[] = {
       cli_report_script(report) ? "runs" : "turns", "median", "p90", "p99", "p99.9", "max", "handlers", "runtime"};
   print_heads(output, "phase", width, heads, 8);
-  for (size_t i = 0; i < report->round->phase_count; i++) print_phase(report, i, width, output);
+  for (size_t i = 0; i < report->round->phase_count; i++) {
+    const cli_statistics_phase *phase = &report->round->statistics->phases[i];
+    cli_cell_left(output, phase_name_of(report, i), width);
+    cli_cell_right(output, cli_count(phase->duration.count).text, COUNT_WIDTH);
+    print_times(output, &phase->duration, phase_columns, 5);
+    print_time(output, &phase->handlers, 500);
+    print_time(output, &phase->runtime, 500);
+    print_endings(output, phase->endings, "   ");
+    cli_print_string(output, "\n");
+  }
   const cli_statistics_whole *whole = &report->round->statistics->whole;
   print_part("history", &whole->history, width, output);
   print_part("model", &whole->model, width, output);
   print_part("tools, with their gates", &whole->tools, width, output);
-  print_turn(report, width, output);
+  const cli_histogram *turn = &report->round->statistics->turn;
+  cli_cell_left(output, "the whole turn", width);
+  cli_cell_right(output, cli_count(turn->count).text, COUNT_WIDTH);
+  print_times(output, turn, phase_columns, 5);
+  cli_printf(output, "   %s turns/s", cli_count((uint64_t)cli_report_turns_per_second(report)).text);
+  print_endings(output, report->round->statistics->whole.endings, ", ");
+  cli_print_string(output, "\n");
   print_part("begun late by", &report->round->statistics->late, width, output);
   print_part("since scheduled", &report->round->statistics->response, width, output);
 }
 
 /* ---- subscriptions ---- */
 
-/* After it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
-static void print_ends(cli_output *output, const cli_statistics_run *run) {
+static void print_run(const cli_statistics_run *run, size_t width, cli_output *output) {
+  static const uint32_t own_columns[] = {500, 990, 1000}, wait_columns[] = {500, 990};
+  cli_print_string(output, "  ");
+  cli_cell_left(output, run->row.subscription, width - 2);
+  cli_cell_right(output, cli_count(run->calls).text, COUNT_WIDTH);
+  print_times(output, &run->own, own_columns, 3);
+  print_times(output, &run->wait, wait_columns, 2);
+  /* After it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
   const char *before = "   ", *before_reason = " (";
   uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;
   for (int state = 0; state < CLI_STATES; state++)
@@ -173,16 +167,6 @@ static void print_ends(cli_output *output, const cli_statistics_run *run) {
   print_item(output, &before, retries, "tried again");
   print_item(output, &before, run->fallbacks, "by fallback");
   print_item(output, &before, run->late, "late");
-}
-
-static void print_run(const cli_statistics_run *run, size_t width, cli_output *output) {
-  static const uint32_t own_columns[] = {500, 990, 1000}, wait_columns[] = {500, 990};
-  cli_print_string(output, "  ");
-  cli_cell_left(output, run->row.subscription, width - 2);
-  cli_cell_right(output, cli_count(run->calls).text, COUNT_WIDTH);
-  print_times(output, &run->own, own_columns, 3);
-  print_times(output, &run->wait, wait_columns, 2);
-  print_ends(output, run);
   cli_print_string(output, "\n");
 }
 
@@ -224,19 +208,11 @@ static void print_tools(const cli_report *report, size_t width, cli_output *outp
 static void print_histogram(cli_output *output, const char *indent, const char *name, const cli_histogram *histogram) {
   if (histogram->count == 0) return;
   cli_printf(output, "\n%s", indent);
-  print_head(output, name);
+  cli_paint_on(output, CLI_BOLD);
+  cli_print_string(output, name);
+  cli_paint_off(output);
   cli_print_string(output, "\n");
   cli_bars_print(output, histogram);
-}
-
-static void print_histograms(const cli_report *report, cli_output *output) {
-  const cli_statistics *statistics = report->round->statistics;
-  for (size_t i = 0; i < statistics->phase_count; i++) {
-    const cli_statistics_phase *phase = &statistics->phases[i];
-    print_histogram(output, "", phase_name_of(report, i), &phase->duration);
-    for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
-      print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
-  }
 }
 
 /* ---- all of it ---- */
@@ -261,6 +237,14 @@ void cli_report_print(const cli_report *report, cli_output *output) {
   print_phases(report, width, output);
   print_subscriptions(report, width, output);
   print_tools(report, width, output);
-  if (report->arguments->histograms) print_histograms(report, output);
+  if (report->arguments->histograms) {
+    const cli_statistics *statistics = report->round->statistics;
+    for (size_t i = 0; i < statistics->phase_count; i++) {
+      const cli_statistics_phase *phase = &statistics->phases[i];
+      print_histogram(output, "", phase_name_of(report, i), &phase->duration);
+      for (uint32_t j = 0; j < phase->run_count && report->arguments->histograms == CLI_HISTOGRAMS_ALL; j++)
+        print_histogram(output, "  ", phase->runs[j].row.subscription, &phase->runs[j].own);
+    }
+  }
   print_notes(report, output);
 }

@@ -72,18 +72,6 @@ static void add_runtime(cli_map *p, const cli_baseline *baseline) {
 
 /* ---- distributions ---- */
 
-static void add_buckets(cli_map *p, const cli_histogram *histogram) {
-  cli_map_open_list(p, "histogram");
-  for (cli_bucket bucket = {0}; cli_histogram_next(histogram, &bucket);) {
-    cli_map_open_list(p, NULL);
-    cli_map_add_int(p, NULL, bucket.from);
-    cli_map_add_int(p, NULL, bucket.to);
-    cli_map_add_int(p, NULL, (int64_t)bucket.count);
-    cli_map_close(p);
-  }
-  cli_map_close(p);
-}
-
 /* Of nothing there is no median: then count stands alone. */
 static void add_figures(cli_map *p, const char *key, const cli_histogram *histogram, bool with_buckets) {
   cli_map_open(p, key);
@@ -97,7 +85,17 @@ static void add_figures(cli_map *p, const char *key, const cli_histogram *histog
     cli_map_add_int(p, "p99_9", cli_histogram_at(histogram, 999));
     cli_map_add_int(p, "max", histogram->greatest);
   }
-  if (with_buckets) add_buckets(p, histogram);
+  if (with_buckets) {
+    cli_map_open_list(p, "histogram");
+    for (cli_bucket bucket = {0}; cli_histogram_next(histogram, &bucket);) {
+      cli_map_open_list(p, NULL);
+      cli_map_add_int(p, NULL, bucket.from);
+      cli_map_add_int(p, NULL, bucket.to);
+      cli_map_add_int(p, NULL, (int64_t)bucket.count);
+      cli_map_close(p);
+    }
+    cli_map_close(p);
+  }
   cli_map_close(p);
 }
 

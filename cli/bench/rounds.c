@@ -430,17 +430,6 @@ static double middle_of(const row *w, size_t which) {
   return middle;
 }
 
-static void print_round_row(const rounds *r, const row *w, cli_output *output) {
-  char name[96];
-  snprintf(name, sizeof name, "%s%s", w->name, strcmp(w->figure, "p99") == 0 ? ", p99" : "");
-  cli_cell_left(output, name, ROW_NAME_WIDTH);
-  for (size_t which = A; which < r->side_count; which++)
-    cli_cell_right(output, w->counts[which] ? cli_duration(middle_of(w, which)).text : "-", TIME_WIDTH);
-  if (is_compared(r, w)) cli_printf(output, "  %s", verdict_text(r, w).text);
-  else if (r->side_count == SIDES) cli_printf(output, "  only in %s", w->counts[A] ? "A" : "B");
-  cli_print_string(output, "\n");
-}
-
 static void print_rounds_text(const rounds *r, cli_output *output) {
   const cli_arguments *a = r->arguments;
   static const char *const heads[SIDES] = {"A", "B"}, *const stored_heads[SIDES] = {"before", "now"};
@@ -454,7 +443,17 @@ static void print_rounds_text(const rounds *r, cli_output *output) {
   for (size_t i = A; i < r->side_count; i++)
     cli_cell_right(output, r->side_count == 1 ? "time" : r->is_stored ? stored_heads[i] : heads[i], TIME_WIDTH);
   cli_print_string(output, "\n");
-  for (size_t i = 0; i < r->row_count; i++) print_round_row(r, &r->rows[i], output);
+  for (size_t i = 0; i < r->row_count; i++) {
+    const row *w = &r->rows[i];
+    char name[96];
+    snprintf(name, sizeof name, "%s%s", w->name, strcmp(w->figure, "p99") == 0 ? ", p99" : "");
+    cli_cell_left(output, name, ROW_NAME_WIDTH);
+    for (size_t which = A; which < r->side_count; which++)
+      cli_cell_right(output, w->counts[which] ? cli_duration(middle_of(w, which)).text : "-", TIME_WIDTH);
+    if (is_compared(r, w)) cli_printf(output, "  %s", verdict_text(r, w).text);
+    else if (r->side_count == SIDES) cli_printf(output, "  only in %s", w->counts[A] ? "A" : "B");
+    cli_print_string(output, "\n");
+  }
   if (r->side_count == 1) return;
   const row *turn = &r->rows[0];
   if (is_compared(r, turn)) cli_printf(output, "\nThe whole turn: %s.\n", verdict_text(r, turn).text);

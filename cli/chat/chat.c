@@ -75,17 +75,6 @@ static void ask_person(void *ctx, const tp_question *question) {
   tp__lock_release(&chat->mutex);
 }
 
-/* What was held back, and after a second without output a sign of life. */
-static void look_again(cli_chat *chat) {
-  tp__lock_acquire(&chat->mutex);
-  show_new(chat);
-  int64_t silent_s = (tp__monotonic_ns() - chat->shown_ns) / 1000000000;
-  bool is_asked = chat->may_ask && cli_ask_is_open(&chat->ask);
-  if (chat->screen.lays_out && !is_asked && silent_s > 0) cli_screen_sign(&chat->screen, (unsigned)silent_s);
-  cli_flush(chat->output);
-  tp__lock_release(&chat->mutex);
-}
-
 /* The newest event. Lock held. */
 static void show_event(cli_chat *chat) {
   see_interrupt(chat);
@@ -127,17 +116,6 @@ static tp_writer *begin_files(cli_chat *chat) {
   return chat->last_files;
 }
 
-/* What is attached goes with this message. */
-static void take_attached(cli_chat *chat) {
-  tp_writer *writer = begin_files(chat);
-  tp_write_array(writer, chat->attached_count);
-  for (size_t i = 0; i < chat->attached_count; i++) {
-    tp_write_string(writer, chat->attached[i]);
-    free(chat->attached[i]);
-  }
-  chat->attached_count = 0;
-}
-
 /* The files of a message of the history. */
 static void remember_files(cli_chat *chat, tp_text parts) {
   size_t count = 0;
@@ -157,14 +135,6 @@ static void check_stored(cli_chat *chat, const tp_turn_result *result) {
   chat->leaves = true;
 }
 
-/* A person has seen how a turn ended; a script sees the exit status. */
-static void judge(cli_chat *chat, const tp_turn_result *result) {
-  int ended = cli_turn_exit(result);
-  check_stored(chat, result);
-  int interrupted = cli_interrupted(&chat->interrupt);
-  if (ended != CLI_OK && !chat->terminal) note_chat_status(chat, interrupted ? interrupted : ended);
-}
-
 static void end_turn(cli_chat *chat, const tp_turn_result *result) {
   tp__lock_acquire(&chat->mutex);
   cli_events_add_result(&chat->events, chat->session_id, result);
@@ -177,7 +147,11 @@ static void end_turn(cli_chat *chat, const tp_turn_result *result) {
     cli_flush(chat->output);
   }
   tp__lock_release(&chat->mutex);
-  judge(chat, result);
+  /* A person has seen how a turn ended; a script sees the exit status. */
+  int ended = cli_turn_exit(result);
+  check_stored(chat, result);
+  int interrupted = cli_interrupted(&chat->interrupt);
+  if (ended != CLI_OK && !chat->terminal) note_chat_status(chat, interrupted ? interrupted : ended);
 }
 
 /* ---- what is typed while a turn runs ---- */
@@ -186,15 +160,6 @@ static bool is_blank(tp_text text) {
   for (size_t i = 0; i < text.size; i++)
     if (text.data[i] != ' ' && text.data[i] != '\t') return false;
   return true;
-}
-
-static void keep_typed(cli_chat *chat, tp_text text) {
-  assert(text.data);
-  chat->typed = cli_reserve(chat->typed, chat->typed_count, &chat->typed_capacity, sizeof *chat->typed);
-  char *copy = cli_alloc(text.size + 1);
-  memcpy(copy, text.data, text.size);
-  copy[text.size] = '\0';
-  chat->typed[chat->typed_count++] = copy;
 }
 
 /* A command is for after the turn, as is what the turn takes no more: then it is the next message.
@@ -208,7 +173,14 @@ static bool take_typed(cli_chat *chat, tp_submission *submission) {
   tp_added_message message = {.struct_size = sizeof message,
                               .text = twice ? (tp_text){text.data + 1, text.size - 1} : text};
   bool is_taken = (!slash || twice) && tp_submission_add_message(submission, &message, NULL) == TP_OK;
-  if (!is_taken) keep_typed(chat, text);
+  if (!is_taken) {
+    assert(text.data);
+    chat->typed = cli_reserve(chat->typed, chat->typed_count, &chat->typed_capacity, sizeof *chat->typed);
+    char *copy = cli_alloc(text.size + 1);
+    memcpy(copy, text.data, text.size);
+    copy[text.size] = '\0';
+    chat->typed[chat->typed_count++] = copy;
+  }
   return true;
 }
 
@@ -226,7 +198,16 @@ static void read_until_end(cli_chat *chat, tp_submission *submission) {
   uint64_t ends;
   for (bool reads = true; !(polls[0].revents & POLLIN);) {
     bool asks = chat->may_ask && cli_ask_is_open(&chat->ask);
-    if (!asks) look_again(chat);
+    if (!asks) {
+      /* What was held back, and after a second without output a sign of life. */
+      tp__lock_acquire(&chat->mutex);
+      show_new(chat);
+      int64_t silent_s = (tp__monotonic_ns() - chat->shown_ns) / 1000000000;
+      bool is_asked = chat->may_ask && cli_ask_is_open(&chat->ask);
+      if (chat->screen.lays_out && !is_asked && silent_s > 0) cli_screen_sign(&chat->screen, (unsigned)silent_s);
+      cli_flush(chat->output);
+      tp__lock_release(&chat->mutex);
+    }
     if (poll(polls, reads && !asks ? 2 : 1, asks ? ASKED_LOOK_MS : SIGN_LOOK_MS) <= 0) continue;
     asks = chat->may_ask && cli_ask_is_open(&chat->ask);
     if (reads && !asks && polls[1].revents) reads = take_typed(chat, submission);
@@ -279,7 +260,14 @@ static void submit_last(cli_chat *chat) {
 
 void cli_chat_submit(cli_chat *chat, tp_text text) {
   remember(chat, text);
-  take_attached(chat);
+  /* What is attached goes with this message. */
+  tp_writer *writer = begin_files(chat);
+  tp_write_array(writer, chat->attached_count);
+  for (size_t i = 0; i < chat->attached_count; i++) {
+    tp_write_string(writer, chat->attached[i]);
+    free(chat->attached[i]);
+  }
+  chat->attached_count = 0;
   submit_last(chat);
 }
 
@@ -446,20 +434,6 @@ static void greet(cli_chat *chat) {
   cli_paint_off(chat->output);
 }
 
-/* Ctrl-C ends the wait. */
-static void wait_for_jobs(cli_chat *chat) {
-  int64_t began_ns = tp__monotonic_ns(), waited_ms = 0;
-  bool reported = false;
-  tp_status status;
-  do {
-    status = tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LOOK_MS, NULL);
-    waited_ms = (tp__monotonic_ns() - began_ns) / 1000000;
-    if (status != TP_ERR_TIMEOUT || reported || waited_ms < JOBS_SILENT_MS) continue;
-    cli_error("waiting for the background work of session %s", chat->session_id);
-    reported = true;
-  } while (status == TP_ERR_TIMEOUT && waited_ms < JOBS_LIMIT_MS && !cli_interrupted(&chat->interrupt));
-}
-
 static void report_lost(cli_chat *chat, uint64_t lost) {
   tp_runtime_stats stats = {.struct_size = sizeof stats};
   tp_runtime_stats_get(chat->talk.runtime, &stats);
@@ -477,7 +451,17 @@ static void leave(cli_chat *chat) {
   cli_events_clear(&chat->events);
   cli_talk_close_session(&chat->talk, chat->session);
   if (chat->arguments->json) cli_events_print(&chat->events, chat->output);
-  wait_for_jobs(chat);
+  /* Ctrl-C ends the wait. */
+  int64_t began_ns = tp__monotonic_ns(), waited_ms = 0;
+  bool reported = false;
+  tp_status status;
+  do {
+    status = tp_jobs_wait(chat->talk.runtime, chat->session_id, JOBS_LOOK_MS, NULL);
+    waited_ms = (tp__monotonic_ns() - began_ns) / 1000000;
+    if (status != TP_ERR_TIMEOUT || reported || waited_ms < JOBS_SILENT_MS) continue;
+    cli_error("waiting for the background work of session %s", chat->session_id);
+    reported = true;
+  } while (status == TP_ERR_TIMEOUT && waited_ms < JOBS_LIMIT_MS && !cli_interrupted(&chat->interrupt));
   report_lost(chat, cli_talk_drain(&chat->talk, drain_limit_ms(chat)));
   cli_talk_report_open(&chat->talk);
   int interrupted = cli_interrupted(&chat->interrupt);

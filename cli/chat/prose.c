@@ -28,26 +28,24 @@ static bool column_fits(const prose *p, size_t columns) {
 
 static void end_word(prose *p) { p->word_size = p->word_columns = 0; }
 
-/* The word that stands at the end of the line goes to the next one; one that has a whole line goes on there. */
-static void move_word(prose *p) {
-  if (p->column - p->word_columns > p->indent && p->word_size > 0) {
-    if (p->word_columns > 0) cli_printf(p->output, "\033[%zuD\033[K", p->word_columns);
-    break_line(p);
-    cli_print(p->output, p->word, p->word_size);
-    p->column += p->word_columns;
-  } else {
-    break_line(p);
-    end_word(p);
-  }
-}
-
 /* A word is shown as it comes. */
 static void add_bytes(prose *p, const char *bytes, size_t size, size_t columns) {
   if (p->word_size + size > sizeof p->word) end_word(p);
   if (columns > 0 && p->blanks > 0 && !column_fits(p, p->blanks + columns)) break_line(p);
   else if (columns > 0) put_blanks(p, p->blanks);
   if (columns > 0) p->blanks = 0;
-  if (columns > 0 && !column_fits(p, columns)) move_word(p);
+  if (columns > 0 && !column_fits(p, columns)) {
+    /* The word that stands at the end of the line goes to the next one; one that has a whole line goes on there. */
+    if (p->column - p->word_columns > p->indent && p->word_size > 0) {
+      if (p->word_columns > 0) cli_printf(p->output, "\033[%zuD\033[K", p->word_columns);
+      break_line(p);
+      cli_print(p->output, p->word, p->word_size);
+      p->column += p->word_columns;
+    } else {
+      break_line(p);
+      end_word(p);
+    }
+  }
   cli_print(p->output, bytes, size);
   memcpy(p->word + p->word_size, bytes, size);
   p->word_size += size;

@@ -75,12 +75,6 @@ void cli_screen_line_end(screen *s) {
 
 /* ---- what the model thinks ---- */
 
-static void print_thought_mark(screen *s) {
-  cli_print_string(s->output, "  · ");
-  s->thought_columns = 4;
-  s->open = true;
-}
-
 /* A line of its own, folded or not. @param size  of the code point. */
 static void print_thought_step(screen *s, const char *at, size_t size, uint32_t code, cli_visibility visibility) {
   size_t last = (s->width ? s->width : WIDTH) - 2; /* as print_rest() */
@@ -97,7 +91,11 @@ static void print_thought_step(screen *s, const char *at, size_t size, uint32_t 
     return;
   }
   if (visibility != CLI_VISIBLE) shown = (tp_text){number, cli_visible_escape(code, number)};
-  if (s->thought_columns == 0) print_thought_mark(s);
+  if (s->thought_columns == 0) {
+    cli_print_string(s->output, "  · ");
+    s->thought_columns = 4;
+    s->open = true;
+  }
   size_t columns = s->thought_blank + cli_columns(shown);
   s->thought_full = !s->thinks_whole && s->thought_columns + columns > last;
   if (s->thought_full) {
@@ -186,16 +184,6 @@ static void show_tool_begin(screen *s, tp_text event) {
   cli_print_string(s->output, "\n");
 }
 
-/* "  … weather 3 of 10 asking the second station". */
-static void show_tool_progress(screen *s, tp_text event) {
-  char words[96];
-  size_t used = print_left(s, CLI_FAINT, "…", cli_event_text(tp_value_get(event, "tool_call"), "name"));
-  cli_event_progress(event, words, sizeof words);
-  print_faint(s, words);
-  print_rest(s, cli_event_text(event, "text"), used + strlen(words));
-  cli_print_string(s->output, "\n");
-}
-
 /* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */
 static void show_tool_end(screen *s, tp_text event) {
   tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind"),
@@ -267,8 +255,15 @@ void cli_screen_show(screen *s, tp_text event) {
     s->streamed = true;
   } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
   else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
-  else if (cli_text_is(kind, "tool_progress")) show_tool_progress(s, event);
-  else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
+  else if (cli_text_is(kind, "tool_progress")) {
+    /* "  … weather 3 of 10 asking the second station". */
+    char words[96];
+    size_t used = print_left(s, CLI_FAINT, "…", cli_event_text(tp_value_get(event, "tool_call"), "name"));
+    cli_event_progress(event, words, sizeof words);
+    print_faint(s, words);
+    print_rest(s, cli_event_text(event, "text"), used + strlen(words));
+    cli_print_string(s->output, "\n");
+  } else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
   else if (cli_text_is(kind, "message")) show_message(s, event);
   else if (!s->verbose) return;
   else if (cli_text_is(kind, "context")) show_contributed(s, event, "context");
@@ -308,14 +303,6 @@ static void show_outcome(screen *s, const tp_turn_result *result) {
   } else cli_print_string(s->output, "\n");
 }
 
-/* "[length] the answer is cut: …". */
-static void show_finish(screen *s, const tp_turn_result *result) {
-  cli_paint_on(s->output, CLI_WARN);
-  cli_printf(s->output, "[%s]", tp_finish_name(result->finish));
-  cli_paint_off(s->output);
-  print_reason(s, tp_finish_name(result->finish), tp_text_of(cli_finish_note(result)));
-}
-
 /* "1.2 s · 19 + 10 tokens · 2 requests · 1 tool call". */
 static void show_figures(screen *s, const tp_turn_result *result) {
   char duration[DURATION_SIZE], tokens[64] = "", cost[64] = "", calls[64] = "", words[320];
@@ -334,7 +321,13 @@ void cli_screen_end(screen *s, const tp_turn_result *result) {
   end_thought(s);
   cli_screen_line_end(s);
   if (result->outcome != TP_TURN_COMPLETED) show_outcome(s, result);
-  else if (cli_finish_note(result)) show_finish(s, result);
+  else if (cli_finish_note(result)) {
+    /* "[length] the answer is cut: …". */
+    cli_paint_on(s->output, CLI_WARN);
+    cli_printf(s->output, "[%s]", tp_finish_name(result->finish));
+    cli_paint_off(s->output);
+    print_reason(s, tp_finish_name(result->finish), tp_text_of(cli_finish_note(result)));
+  }
   if (s->terminal && result->started_ns) show_figures(s, result);
   if (s->terminal) cli_print_string(s->output, "\n");
   s->streamed = false;

@@ -370,7 +370,10 @@ bool cli_slash_is_command(tp_text line) {
   return find_command(line.data, size) != NULL;
 }
 
-static void run_line(cli_chat *chat, char *line) {
+void cli_slash_run(cli_chat *chat, tp_text text) {
+  char *line = cli_alloc(text.size + 1);
+  memcpy(line, text.data, text.size);
+  line[text.size] = '\0';
   size_t size = strcspn(line, " \t");
   char *rest = line + size + strspn(line + size, " \t");
   for (size_t end = strlen(rest); end > 0 && (rest[end - 1] == ' ' || rest[end - 1] == '\t'); end--)
@@ -379,13 +382,6 @@ static void run_line(cli_chat *chat, char *line) {
   if (!found) cli_chat_refuse(chat, "there is no command %.*s; see /help", (int)(size < 60 ? size : 60), line);
   else if (rest[0] && !found->operand[0]) cli_chat_refuse(chat, "%s takes nothing, not '%.100s'", found->name, rest);
   else found->run(chat, rest);
-}
-
-void cli_slash_run(cli_chat *chat, tp_text text) {
-  char *line = cli_alloc(text.size + 1);
-  memcpy(line, text.data, text.size);
-  line[text.size] = '\0';
-  run_line(chat, line);
   free(line);
   cli_flush(chat->output);
 }

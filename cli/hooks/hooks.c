@@ -516,22 +516,18 @@ static int print_trust_json(const cli_hooks_opened *o, cli_output *output, const
   return cli_map_print(&p, output);
 }
 
-/* What a hook runs, or the file that it writes. */
-static void print_target(cli_output *output, const tp_hook_info *info) {
+static bool print_trusted(void *ctx, const tp_hook_info *info) {
+  cli_output *output = ctx;
+  cli_print_string(output, "  ");
+  cli_hooks_print_text(output, tp_text_of(info->id));
+  cli_print_string(output, "  ");
+  /* What a hook runs, or the file that it writes. */
   cli_printf(output, "%s ", info->kind);
   cli_hooks_print_text(output, tp_text_of(info->target));
   for (size_t i = 1; info->arguments && info->arguments[0] && info->arguments[i]; i++) {
     cli_print(output, " ", 1);
     cli_hooks_print_text(output, tp_text_of(info->arguments[i]));
   }
-}
-
-static bool print_trusted(void *ctx, const tp_hook_info *info) {
-  cli_output *output = ctx;
-  cli_print_string(output, "  ");
-  cli_hooks_print_text(output, tp_text_of(info->id));
-  cli_print_string(output, "  ");
-  print_target(output, info);
   bool is_request = info->phase == TP_PHASE_MODEL_REQUEST, is_answer = info->phase == TP_PHASE_MODEL_RESPONSE;
   if (info->rewrites)
     cli_print_string(output, is_request  ? "  (changes requests to the model, or answers in its place)"

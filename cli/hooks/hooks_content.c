@@ -41,20 +41,19 @@ static const char *next_line(const char *line, tp_text *ret_word, tp_text *ret_n
   return line + size + (line[size] == '\n');
 }
 
-static void add_lines(struct decisions *d, const char *line) {
-  tp_text word, name;
-  while (*line) {
-    line = next_line(line, &word, &name);
-    if (tp__is_word(word, "data")) add_word(&d->data, name);
-    if (tp__is_word(word, "code")) add_word(&d->code, name);
-  }
-}
-
 /* Of a trust that cannot be read others say so. */
 static void add_trusted(struct decisions *d) {
   char hash[CLI_HASH_SIZE] = "", *path = realpath(d->directory, NULL), *content = NULL;
   bool is_known = path && cli_trust_get(path, hash) == CLI_OK && hash[0] && cli_trust_content(hash, &content) == CLI_OK;
-  if (is_known) add_lines(d, content);
+  if (is_known) {
+    const char *line = content;
+    tp_text word, name;
+    while (*line) {
+      line = next_line(line, &word, &name);
+      if (tp__is_word(word, "data")) add_word(&d->data, name);
+      if (tp__is_word(word, "code")) add_word(&d->code, name);
+    }
+  }
   free(content);
   free(path);
 }

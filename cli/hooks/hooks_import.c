@@ -119,13 +119,6 @@ static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
   }
 }
 
-static void put_prompt(tp__bytes *t, const cli_entry *entry) {
-  put_string(t, "  ");
-  put_pair(t, "prompt", entry->prompt);
-  if (entry->model) put_string(t, "  ");
-  if (entry->model) put_pair(t, "model", entry->model);
-}
-
 /* Of the file and of the entry, which counts. */
 static void put_variables(tp__bytes *t, const cli_variables *of_file, const cli_variables *own) {
   if (of_file->count + own->count > 0) put_string(t, "env:\n");
@@ -188,7 +181,12 @@ static void write_yaml(const cli_settings *settings, const cli_arguments *argume
   snprintf(number, sizeof number, "  timeout_ms: %lld\n", (long long)entry->timeout_ms);
   if (entry->timeout_ms > 0) put_string(t, number);
   if (entry->url) put_endpoint(t, entry);
-  if (entry->prompt) put_prompt(t, entry);
+  if (entry->prompt) {
+    put_string(t, "  ");
+    put_pair(t, "prompt", entry->prompt);
+    if (entry->model) put_string(t, "  ");
+    if (entry->model) put_pair(t, "model", entry->model);
+  }
   if (!is_program) return;
   put_string(t, "  command:\n");
   for (size_t i = 0; i < entry->argument_count; i++) {
@@ -379,22 +377,6 @@ static bool is_taken(const importer *m, size_t index, const char *id) {
   return false;
 }
 
-/* settings.local.json -> settings-local; of the same name in another folder its folder stands in front. */
-static void choose_id(importer *m, size_t index, const cli_settings *settings, const char *name, char *id,
-                      size_t size) {
-  const char *slash = strrchr(settings->path, '/'), *file = slash ? slash + 1 : settings->path;
-  char stem[64];
-  snprintf(stem, sizeof stem, "%.60s", file);
-  char *dot = strrchr(stem, '.');
-  if (dot && dot > stem) *dot = '\0';
-  for (char *at = stem; *at; at++)
-    if (!isalnum((unsigned char)*at)) *at = '-';
-  snprintf(id, size, "%s-%zu", name, index + 1);
-  if (settings != &m->files[0] || is_taken(m, index, id)) snprintf(id, size, "%s-%s-%zu", stem, name, index + 1);
-  for (unsigned i = 2; is_taken(m, index, id) && i < 1000; i++)
-    snprintf(id, size, "%s-%u-%s-%zu", stem, i, name, index + 1);
-}
-
 /* As at their host, hooks of several files add up, and one that two of them have runs once. */
 static const char *find_same(importer *m, size_t index, const cli_settings *settings, const char *yaml) {
   for (size_t i = 0; i < m->existing_count; i++)
@@ -418,7 +400,19 @@ static int prepare_entry(importer *m, size_t index) {
     entry->notes[entry->note_count++] = "a deny hides the result only with --rewrite; without it the model reads both";
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
-  choose_id(m, index, settings, name, id, sizeof id);
+  /* settings.local.json -> settings-local; of the same name in another folder its folder stands in front. */
+  size_t size = sizeof id;
+  const char *slash = strrchr(settings->path, '/'), *file = slash ? slash + 1 : settings->path;
+  char stem[64];
+  snprintf(stem, sizeof stem, "%.60s", file);
+  char *dot = strrchr(stem, '.');
+  if (dot && dot > stem) *dot = '\0';
+  for (char *at = stem; *at; at++)
+    if (!isalnum((unsigned char)*at)) *at = '-';
+  snprintf(id, size, "%s-%zu", name, index + 1);
+  if (settings != &m->files[0] || is_taken(m, index, id)) snprintf(id, size, "%s-%s-%zu", stem, name, index + 1);
+  for (unsigned i = 2; is_taken(m, index, id) && i < 1000; i++)
+    snprintf(id, size, "%s-%u-%s-%zu", stem, i, name, index + 1);
   entry->id = copy_imported(m, id);
   tp__bytes t = {0};
   write_yaml(settings, m->arguments, entry, &t);

@@ -129,16 +129,6 @@ static int by_event(const void *a, const void *b) {
 
 static size_t columns_of(const char *text) { return cli_columns(tp_text_of(text)); }
 
-static void find_widths(const listing *l, const char *const *heads, size_t columns, size_t *ret_widths) {
-  for (size_t c = 0; c < columns; c++) {
-    ret_widths[c] = strlen(heads[c]);
-    for (size_t i = 0; i < l->count; i++) {
-      size_t width = columns_of(l->rows[i].cells[c]);
-      if (width > ret_widths[c]) ret_widths[c] = width;
-    }
-  }
-}
-
 static void put_blanks(cli_output *output, size_t count) {
   while (count-- > 0) cli_print(output, " ", 1);
 }
@@ -206,7 +196,13 @@ static void print_short(const listing *l) {
   static const char line[] = "----------------------------------------------------------------";
   size_t widths[COLUMNS], size = sizeof line - 1;
   const char *lines[COLUMNS];
-  find_widths(l, heads, COLUMNS, widths);
+  for (size_t c = 0; c < COLUMNS; c++) {
+    widths[c] = strlen(heads[c]);
+    for (size_t i = 0; i < l->count; i++) {
+      size_t width = columns_of(l->rows[i].cells[c]);
+      if (width > widths[c]) widths[c] = width;
+    }
+  }
   if (l->output->width > 0 && widths[0] > ID_WIDTH_MAX) widths[0] = ID_WIDTH_MAX;
   if (l->output->width > 0 && widths[1] > EVENT_WIDTH_MAX) widths[1] = EVENT_WIDTH_MAX;
   if (l->output->width > 0) widths[MATCH] = strlen(heads[MATCH]);

@@ -134,23 +134,7 @@ static int run_phase(trial *t) {
   return status == TP_OK ? CLI_OK : cli_fault(t->id, status, &fault);
 }
 
-static void wait_for_program(trial *t, int64_t limit_ms) {
-  int64_t deadline_ns = tp__monotonic_ns() + limit_ms * TP__NS_IN_MS;
-  tp__lock_acquire(&t->mutex);
-  while (!t->has_program && tp__lock_condition_wait_until(&t->ended, &t->mutex, deadline_ns)) continue;
-  tp__lock_release(&t->mutex);
-}
-
 static const tp_run_record *record_of(const trial *t) { return t->has_record ? &t->record : NULL; }
-
-/* The drain ends when all that is detached has ended; the result goes with the turn, and has nothing of it. */
-static void wait_for_detached(trial *t) {
-  tp_drain_report report = {.struct_size = sizeof report};
-  tp_turn_end(t->turn);
-  t->turn = NULL;
-  t->result = (tp_phase_result){.struct_size = sizeof t->result};
-  if (tp_runtime_drain(t->runtime, DETACHED_MS, &report, NULL) != TP_OK) cli_error("the drain was refused");
-}
 
 static void wait_for_trial(trial *t) {
   const tp_run_record *record = tp_phase_result_run(&t->result, 0);
@@ -158,9 +142,19 @@ static void wait_for_trial(trial *t) {
   if (!record) return;
   t->record = *record;
   bool given_up = record->reason == TP_REASON_TIMEOUT || record->reason == TP_REASON_CANCELLED;
-  if (record->state == TP_STATE_BACKGROUNDED) wait_for_detached(t);
-  else if (given_up && (strcmp(t->kind, "script") == 0 || cli_hooks_asks_model(t->kind)))
-    wait_for_program(t, GIVEN_UP_MS);
+  if (record->state == TP_STATE_BACKGROUNDED) {
+    /* The drain ends when all that is detached has ended; the result goes with the turn, and has nothing of it. */
+    tp_drain_report report = {.struct_size = sizeof report};
+    tp_turn_end(t->turn);
+    t->turn = NULL;
+    t->result = (tp_phase_result){.struct_size = sizeof t->result};
+    if (tp_runtime_drain(t->runtime, DETACHED_MS, &report, NULL) != TP_OK) cli_error("the drain was refused");
+  } else if (given_up && (strcmp(t->kind, "script") == 0 || cli_hooks_asks_model(t->kind))) {
+    int64_t deadline_ns = tp__monotonic_ns() + GIVEN_UP_MS * TP__NS_IN_MS;
+    tp__lock_acquire(&t->mutex);
+    while (!t->has_program && tp__lock_condition_wait_until(&t->ended, &t->mutex, deadline_ns)) continue;
+    tp__lock_release(&t->mutex);
+  }
 }
 
 /* ---- what it came to ---- */
@@ -268,20 +262,6 @@ static void print_trial_line(const trial *t, const char *name, tp_text text) {
   cli_print_string(t->output, "\n");
 }
 
-static void print_program(const trial *t) {
-  const tp_hook_program *program = &t->program;
-  char ended[96];
-  bool is_asked = cli_hooks_asks_model(t->kind);
-  print_trial_line(t, is_asked ? "asked" : "got", program->input);
-  if (program->output.size) print_trial_line(t, is_asked ? "answered" : "printed", program->output);
-  if (program->errors.size) print_trial_line(t, is_asked ? "no answer" : "on stderr", program->errors);
-  if (is_asked) snprintf(ended, sizeof ended, "the request");
-  else if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
-  else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
-  else snprintf(ended, sizeof ended, "%s", tp_process_end_name(program->end));
-  cli_printf(t->output, "%-9s %s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);
-}
-
 static void print_judged(const trial *t) {
   tp_text reason = words(t);
   cli_printf(t->output, "%-9s %s%s%s%s", "judged", judged(t), why(t)[0] ? " (" : "", why(t), why(t)[0] ? ")" : "");
@@ -297,7 +277,19 @@ static void print_trial(const trial *t) {
   cli_printf(t->output, "%-9s %s, %s, %s ", "hook", t->id, tp_phase_get(t->runtime, t->phase)->name, t->kind);
   cli_hooks_print_text(t->output, tp_text_of(t->target));
   cli_print_string(t->output, "\n");
-  if (t->has_program) print_program(t);
+  if (t->has_program) {
+    const tp_hook_program *program = &t->program;
+    char ended[96];
+    bool is_asked = cli_hooks_asks_model(t->kind);
+    print_trial_line(t, is_asked ? "asked" : "got", program->input);
+    if (program->output.size) print_trial_line(t, is_asked ? "answered" : "printed", program->output);
+    if (program->errors.size) print_trial_line(t, is_asked ? "no answer" : "on stderr", program->errors);
+    if (is_asked) snprintf(ended, sizeof ended, "the request");
+    else if (program->end == TP_PROCESS_EXITED) snprintf(ended, sizeof ended, "exit code %d", program->exit_code);
+    else if (program->end == TP_PROCESS_KILLED) snprintf(ended, sizeof ended, "signal %d", program->signal);
+    else snprintf(ended, sizeof ended, "%s", tp_process_end_name(program->end));
+    cli_printf(t->output, "%-9s %s, after %lld ms\n", "ended", ended, (long long)program->duration_ms);
+  }
   print_judged(t);
   const tp_merged *merged = t->result.merged;
   for (size_t k = 0; merged && k < 4; k++) {

@@ -176,14 +176,6 @@ static const char *read_variables(cli_settings *settings, tp_text env, cli_varia
   return NULL;
 }
 
-/* Where exit code 2 gives the model something to go on with, it does so at once. */
-static void read_rewake(cli_entry *entry) {
-  entry->rewakes = is_among(entry->event, "PostToolUse PostToolUseFailure Stop SubagentStop");
-  if (entry->rewakes)
-    note_entry(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
-  else leave_out(entry, "asyncRewake has no place: a program that nothing waits for wakes no model");
-}
-
 /* @return false for a key that is none of a handler. */
 static bool read_key(reader *r, const char *key, tp_text value, const char **ret_shell) {
   cli_entry *entry = r->entry;
@@ -199,7 +191,13 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "async") == 0) read_flag(r, key, value, &entry->is_async);
   else if (strcmp(key, "asyncRewake") == 0) {
     read_flag(r, key, value, &rewakes);
-    if (rewakes) read_rewake(entry);
+    if (rewakes) {
+      /* Where exit code 2 gives the model something to go on with, it does so at once. */
+      entry->rewakes = is_among(entry->event, "PostToolUse PostToolUseFailure Stop SubagentStop");
+      if (entry->rewakes)
+        note_entry(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
+      else leave_out(entry, "asyncRewake has no place: a program that nothing waits for wakes no model");
+    }
   } else if (strcmp(key, "statusMessage") == 0) note_entry(entry, "statusMessage is not shown");
   else if (is_among(key, "rewakeMessage rewakeSummary"))
     note_entry(entry, format_text(r->settings, "%s is not shown: the model reads what the program wrote", key));
@@ -483,12 +481,6 @@ static void read_group(cli_settings *settings, const char *event, size_t number,
   }
 }
 
-static void find_protocol(cli_settings *settings, const char *path, tp_text hooks) {
-  settings->protocol = strstr(path, ".gemini/") ? "gemini" : "claude-code";
-  for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);)
-    if (is_among(cli_pool_copy(&settings->pool, walk.key), gemini_events)) settings->protocol = "gemini";
-}
-
 /* A plugin is the directory above hooks/hooks.json. */
 static void find_plugin(cli_settings *settings, const char *path) {
   static const char tail[] = "/hooks/hooks.json";
@@ -645,7 +637,9 @@ static int read_object(const char *path, tp_text object, cli_settings *settings)
     cli_error_at(path, 0, 0, "has no hooks: {\"hooks\": {\"PreToolUse\": [ … ]}}");
     return CLI_CONFIG;
   }
-  find_protocol(settings, path, hooks);
+  settings->protocol = strstr(path, ".gemini/") ? "gemini" : "claude-code";
+  for (tp_value_walk walk = {0}; tp_value_next(hooks, &walk);)
+    if (is_among(cli_pool_copy(&settings->pool, walk.key), gemini_events)) settings->protocol = "gemini";
   find_plugin(settings, path);
   settings->disabled = tp_value_bool(tp_value_get(object, "disableAllHooks"), false) || has_no_feature(object) ||
                        !tp_value_bool(tp_value_get(tp_value_get(object, "hooksConfig"), "enabled"), true) ||

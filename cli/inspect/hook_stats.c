@@ -63,11 +63,6 @@ static hook *find_hook_stats(stats *s, const char *name, const char *owner, uint
   return h;
 }
 
-static void add_duration(hook *h, int64_t duration_ns) {
-  h->durations_ns = cli_reserve(h->durations_ns, h->duration_count, &h->duration_capacity, sizeof *h->durations_ns);
-  h->durations_ns[h->duration_count++] = duration_ns;
-}
-
 static bool has_failed(const tp_run_record *run) {
   return run->state == TP_STATE_FAILED || run->state == TP_STATE_TIMED_OUT || run->state == TP_STATE_INTERRUPTED;
 }
@@ -88,7 +83,11 @@ static bool count_entry(void *ctx, const tp_entry_record *entry) {
     h->asks += run.verdict == TP_VERDICT_ASK;
     h->failures += has_failed(&run);
     if (entry->started_unix_ms > h->last_unix_ms) h->last_unix_ms = entry->started_unix_ms;
-    if (run.started_ns && run.ended_ns) add_duration(h, run.ended_ns - run.started_ns);
+    if (run.started_ns && run.ended_ns) {
+      int64_t duration_ns = run.ended_ns - run.started_ns;
+      h->durations_ns = cli_reserve(h->durations_ns, h->duration_count, &h->duration_capacity, sizeof *h->durations_ns);
+      h->durations_ns[h->duration_count++] = duration_ns;
+    }
   }
   return true;
 }

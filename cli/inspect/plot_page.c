@@ -208,18 +208,6 @@ static void print_problem(const cli_plot_bar *bar, cli_output *output) {
   cli_print_string(output, "</td></tr>\n");
 }
 
-static void print_problems(const cli_plot *plot, cli_output *output) {
-  bool has_any = false;
-  for (size_t i = 0; i < plot->bar_count; i++) {
-    const cli_plot_bar *bar = &plot->bars[i];
-    if (!bar->is_bad || (bar->entry && !bar->run)) continue;
-    if (!has_any) cli_print_string(output, "<h2>What did not go well</h2>\n<div class=\"box\"><table>\n");
-    has_any = true;
-    print_problem(bar, output);
-  }
-  if (has_any) cli_print_string(output, "</table></div>\n");
-}
-
 void cli_plot_print_page(const cli_plot *plot, cli_output *output) {
   cli_print_string(output,
                    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -236,7 +224,15 @@ void cli_plot_print_page(const cli_plot *plot, cli_output *output) {
   cli_print_string(output, "<div id=\"hold\">\n");
   cli_plot_print_svg(plot, true, output);
   cli_print_string(output, "</div></div>\n");
-  print_problems(plot, output);
+  bool has_any = false;
+  for (size_t i = 0; i < plot->bar_count; i++) {
+    const cli_plot_bar *bar = &plot->bars[i];
+    if (!bar->is_bad || (bar->entry && !bar->run)) continue;
+    if (!has_any) cli_print_string(output, "<h2>What did not go well</h2>\n<div class=\"box\"><table>\n");
+    has_any = true;
+    print_problem(bar, output);
+  }
+  if (has_any) cli_print_string(output, "</table></div>\n");
   if (plot->trace->steps_dropped)
     cli_printf(output, "<p class=\"meta\">%llu more steps were not recorded.</p>\n",
                (unsigned long long)plot->trace->steps_dropped);

@@ -170,13 +170,6 @@ static void print_end(const cli_plot *plot, cli_output *output) {
              (long long)plot->turn_ns, x, x, TOP - 6, height_of(plot) - BOTTOM);
 }
 
-/* A picture of its own says what it shows. */
-static void print_own_style(cli_output *output) {
-  cli_print_string(output, "<style>\n");
-  for (size_t i = 0; cli_plot_style[i]; i++) cli_print_string(output, cli_plot_style[i]);
-  cli_print_string(output, "svg{background:var(--paper)}\n</style>\n");
-}
-
 void cli_plot_print_svg(const cli_plot *plot, bool is_page, cli_output *output) {
   cli_printf(
       output,
@@ -186,7 +179,12 @@ void cli_plot_print_svg(const cli_plot *plot, bool is_page, cli_output *output) 
       (long long)plot->view_ns);
   cli_plot_escape(output, plot->trace->turn_id);
   cli_printf(output, ": %s</title>\n", cli_trace_outcome(plot->trace));
-  if (!is_page) print_own_style(output);
+  if (!is_page) {
+    /* A picture of its own says what it shows. */
+    cli_print_string(output, "<style>\n");
+    for (size_t i = 0; cli_plot_style[i]; i++) cli_print_string(output, cli_plot_style[i]);
+    cli_print_string(output, "svg{background:var(--paper)}\n</style>\n");
+  }
   print_lanes(plot, output);
   print_axis(plot, output);
   print_end(plot, output);

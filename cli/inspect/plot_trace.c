@@ -26,7 +26,12 @@ static void add_lane(cli_map *p, const cli_plot *plot, size_t lane) {
   cli_map_close(p);
 }
 
-static void add_arguments(cli_map *p, const cli_plot_bar *bar) {
+static void add_bar(cli_map *p, const cli_plot *plot, const cli_plot_bar *bar) {
+  open_event(p, "X", bar->label, bar->lane);
+  cli_map_add_string(p, "cat", cli_plot_bar_kind(bar));
+  cli_map_add_double(p, "ts", (double)bar->started_ns / 1e3);
+  cli_map_add_double(p, "dur", (double)(bar->ended_ns - bar->started_ns) / 1e3);
+  if (bar->is_bad) cli_map_add_string(p, "cname", "terrible");
   char words[512];
   cli_map_open(p, "args");
   cli_map_add_string(p, "outcome", cli_plot_bar_outcome(bar));
@@ -36,15 +41,6 @@ static void add_arguments(cli_map *p, const cli_plot_bar *bar) {
   if (bar->deadline_ns >= 0) cli_map_add_int(p, "slack_ns", bar->deadline_ns - bar->ended_ns);
   if (cli_plot_bar_why(bar, words, sizeof words)[0]) cli_map_add_string(p, "why", words);
   cli_map_close(p);
-}
-
-static void add_bar(cli_map *p, const cli_plot *plot, const cli_plot_bar *bar) {
-  open_event(p, "X", bar->label, bar->lane);
-  cli_map_add_string(p, "cat", cli_plot_bar_kind(bar));
-  cli_map_add_double(p, "ts", (double)bar->started_ns / 1e3);
-  cli_map_add_double(p, "dur", (double)(bar->ended_ns - bar->started_ns) / 1e3);
-  if (bar->is_bad) cli_map_add_string(p, "cname", "terrible");
-  add_arguments(p, bar);
   cli_map_close(p);
   if (bar->deadline_ns < 0 || bar->deadline_ns > plot->all_ns) return;
   open_event(p, "i", "deadline", bar->lane);

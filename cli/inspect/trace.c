@@ -128,20 +128,6 @@ static bool is_detached_run(const tp_run_record *run) {
          run->state != TP_STATE_BACKGROUNDED && run->state != TP_STATE_SKIPPED;
 }
 
-static void take_runs(reading *r, const tp_entry_record *from, cli_trace_entry *e) {
-  e->runs = cli_alloc((from->run_count + 1) * sizeof *e->runs);
-  for (size_t i = 0; i < from->run_count; i++) {
-    tp_run_record row = {.struct_size = sizeof row};
-    if (!from->run(from->source, i, &row)) continue;
-    row.subscription = copy_trace_text(r, tp_text_of(row.subscription));
-    row.handler = copy_trace_text(r, tp_text_of(row.handler));
-    row.owner = copy_trace_text(r, tp_text_of(row.owner));
-    e->runs[e->run_count++] = (cli_trace_run){.row = row, .after = CLI_NO_RUN, .detail = ""};
-  }
-  for (size_t i = 0; i < e->run_count; i++) e->runs[i].after = find_after(e, i);
-  e->is_detached = e->run_count == 1 && is_detached_run(&e->runs[0].row);
-}
-
 static bool take_entry(void *ctx, const tp_entry_record *from) {
   reading *r = ctx;
   cli_trace *t = r->trace;
@@ -163,7 +149,17 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
                          .phase_id = from->phase,
                          .status = (tp_status)from->status};
   if (!r->has_turn && from->started_unix_ms < t->started_unix_ms) t->started_unix_ms = from->started_unix_ms;
-  take_runs(r, from, e);
+  e->runs = cli_alloc((from->run_count + 1) * sizeof *e->runs);
+  for (size_t i = 0; i < from->run_count; i++) {
+    tp_run_record row = {.struct_size = sizeof row};
+    if (!from->run(from->source, i, &row)) continue;
+    row.subscription = copy_trace_text(r, tp_text_of(row.subscription));
+    row.handler = copy_trace_text(r, tp_text_of(row.handler));
+    row.owner = copy_trace_text(r, tp_text_of(row.owner));
+    e->runs[e->run_count++] = (cli_trace_run){.row = row, .after = CLI_NO_RUN, .detail = ""};
+  }
+  for (size_t i = 0; i < e->run_count; i++) e->runs[i].after = find_after(e, i);
+  e->is_detached = e->run_count == 1 && is_detached_run(&e->runs[0].row);
   return true;
 }
 

@@ -110,14 +110,10 @@ static int check_embedder(const cli_arguments *arguments) {
   return has_quirk(name) ? refuse_for_memory(shaping_option(name), "is for models that answer") : CLI_OK;
 }
 
-static int check_facts(const cli_arguments *arguments) {
-  const char *wrong = arguments->facts.count ? cli_model_name_check(arguments->facts.items) : NULL;
-  return wrong ? refuse_name("--facts", arguments->facts.items, wrong) : CLI_OK;
-}
-
 /* The models that the memory has. */
 static int check_memory(const cli_arguments *arguments) {
-  int status = check_facts(arguments);
+  const char *wrong = arguments->facts.count ? cli_model_name_check(arguments->facts.items) : NULL;
+  int status = wrong ? refuse_name("--facts", arguments->facts.items, wrong) : CLI_OK;
   if (status == CLI_OK) status = check_embedder(arguments);
   if (status != CLI_OK || !arguments->no_memory || !(arguments->facts.count || arguments->embedders.count))
     return status;

@@ -67,18 +67,6 @@ static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field
   payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
 }
 
-/* A result of ours is a text; one that is an object there becomes its JSON. */
-static void add_response(cli_payload *payload, const tp_phase *phase, tp_text value) {
-  tp__bytes json = {0};
-  if (tp_value_kind_of(value) == TP_VALUE_TEXT) {
-    add_text(payload, phase, TP_FIELD_RESULT, value);
-  } else if (cli_buffer_add_json(&json, value, NULL) == TP_OK) {
-    payload->text = json.data;
-    payload->fields[payload->count++] =
-        (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.data, json.size}};
-  }
-}
-
 static void add_int(cli_payload *payload, const tp_phase *phase, uint32_t field, int64_t number) {
   if (!cli_phase_carries(phase, field)) return;
   payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number};
@@ -123,7 +111,15 @@ static void take_event(tp_text object, const tp_phase *phase, cli_payload *paylo
     payload->fields[payload->count++] =
         (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
   if (response.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
-    add_response(payload, phase, response);
+    /* A result of ours is a text; one that is an object there becomes its JSON. */
+    tp__bytes json = {0};
+    if (tp_value_kind_of(response) == TP_VALUE_TEXT) {
+      add_text(payload, phase, TP_FIELD_RESULT, response);
+    } else if (cli_buffer_add_json(&json, response, NULL) == TP_OK) {
+      payload->text = json.data;
+      payload->fields[payload->count++] =
+          (tp_field){.id = TP_FIELD_RESULT, .kind = TP_FIELD_KIND_TEXT, .text = {json.data, json.size}};
+    }
     add_end(payload, phase, false);
   } else if (error.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
     add_text(payload, phase, TP_FIELD_RESULT, error);

@@ -142,13 +142,6 @@ static uint64_t write_lines(cli_access_log *log, tp_text lines) {
   return lost;
 }
 
-static void write_dropped(cli_access_log *log, uint64_t count) {
-  char time[40], line[128];
-  format_time(time, tp__wall_ms());
-  int size = snprintf(line, sizeof line, "{\"time\":\"%s\",\"dropped\":%" PRIu64 "}\n", time, count);
-  (void)write_lines(log, (tp_text){line, (size_t)size});
-}
-
 static void *run_access_log(void *ctx) {
   cli_access_log *log = ctx;
   tp__bytes taken = {0};
@@ -167,7 +160,12 @@ static void *run_access_log(void *ctx) {
     tp__lock_release(&log->lock);
     if (reopens) reopen(log);
     uint64_t lost = write_lines(log, tp__bytes_text(&lines));
-    if (untold > 0 && lost == 0) write_dropped(log, untold);
+    if (untold > 0 && lost == 0) {
+      char time[40], line[128];
+      format_time(time, tp__wall_ms());
+      int size = snprintf(line, sizeof line, "{\"time\":\"%s\",\"dropped\":%" PRIu64 "}\n", time, untold);
+      (void)write_lines(log, (tp_text){line, (size_t)size});
+    }
     tp__bytes_clear(&lines);
     taken = lines;
     tp__lock_acquire(&log->lock);

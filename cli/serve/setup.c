@@ -14,15 +14,6 @@
 /* Standard input is read once. */
 static bool borrows(const char *file, const cli_setup *older) { return older && file && strcmp(file, "-") == 0; }
 
-static void borrow_keys(const cli_setup *older, cli_setup *s) {
-  s->borrows_keys = true;
-  s->keys.count = older->keys.count;
-  for (size_t i = 0; i < s->keys.count; i++) {
-    s->key_list[i] = older->key_list[i];
-    s->key_pointers[i] = &s->key_list[i];
-  }
-}
-
 /* "KEY" or "KEY TENANT", a line. */
 static int read_keys(const cli_arguments *a, cli_setup *s) {
   if (!a->keys || s->borrows_keys) return CLI_OK;
@@ -78,7 +69,14 @@ static int compare_servers(const char *file, const cli_setup *older, const cli_s
 }
 
 int cli_setup_read(const cli_arguments *arguments, const cli_setup *older, cli_setup *setup) {
-  if (borrows(arguments->keys, older)) borrow_keys(older, setup);
+  if (borrows(arguments->keys, older)) {
+    setup->borrows_keys = true;
+    setup->keys.count = older->keys.count;
+    for (size_t i = 0; i < setup->keys.count; i++) {
+      setup->key_list[i] = older->key_list[i];
+      setup->key_pointers[i] = &setup->key_list[i];
+    }
+  }
   if (borrows(arguments->admin_key, older)) {
     setup->borrows_admin_key = true;
     setup->admin_keys.items[0] = older->admin_keys.items[0];

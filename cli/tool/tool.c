@@ -202,16 +202,6 @@ static int refuse_tool(const char *what) {
   return CLI_USAGE;
 }
 
-/* What is given and would not be used is refused. */
-static int check_tool_options(const cli_arguments *arguments, tool_action action) {
-  bool is_task = action == CREATE || action == RUN;
-  if (is_task && !arguments->data) return refuse_tool("tool create and tool run keep the task in --data DIR: name one");
-  if (arguments->key && action != CREATE) return refuse_tool("--key is for tool create");
-  if (action == RUN && arguments->call_arguments)
-    return refuse_tool("--arguments is for tool create, which keeps them");
-  return CLI_OK;
-}
-
 static int check_words(const cli_arguments *arguments, tool_action *ret_action) {
   static const char *const names[ACTIONS] = {[LIST] = "list", [CALL] = "call", [CREATE] = "create", [RUN] = "run"};
   const char *word = arguments->operand;
@@ -219,7 +209,17 @@ static int check_words(const cli_arguments *arguments, tool_action *ret_action) 
   while (found < ACTIONS && strcmp(word, names[found]) != 0) found++;
   if (found == ACTIONS) return CLI_USAGE; /* never: the command table has the same actions */
   *ret_action = (tool_action)found;
-  if (arguments->operand_count == (found == LIST ? 1 : 2)) return check_tool_options(arguments, *ret_action);
+  if (arguments->operand_count == (found == LIST ? 1 : 2)) {
+    /* What is given and would not be used is refused. */
+    tool_action action = *ret_action;
+    bool is_task = action == CREATE || action == RUN;
+    if (is_task && !arguments->data)
+      return refuse_tool("tool create and tool run keep the task in --data DIR: name one");
+    if (arguments->key && action != CREATE) return refuse_tool("--key is for tool create");
+    if (action == RUN && arguments->call_arguments)
+      return refuse_tool("--arguments is for tool create, which keeps them");
+    return CLI_OK;
+  }
   if (found == LIST) return refuse_tool("tool list takes no more words");
   if (found == RUN) return refuse_tool("tool run: name one task, by the key that tool create printed");
   cli_error("tool %s: name one tool; tool list shows them", word);
