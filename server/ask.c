@@ -504,14 +504,6 @@ static bool take_files(reader *r, const tp_message *message) {
   return tp_writer_finish(ask->files_writer, &ask->files) == TP_OK || refuse_memory(r);
 }
 
-/* Results with which the messages end, or that the last message of the user follows. */
-static void find_results(tp__ask *ask, size_t end) {
-  size_t from = end;
-  while (from > 0 && ask->messages[from - 1].role == TP_ROLE_TOOL) from--;
-  ask->result_at = from;
-  ask->results = end - from;
-}
-
 /* The last message is the turn's text; what stands before it is the whole of the conversation, unless only the user has
  * said something: then a session goes on with its own. Results of a turn that does not wait for them any more are a
  * conversation like any other: the model is asked to go on. */
@@ -522,7 +514,12 @@ static bool split_messages(reader *r) {
   bool ends_with_results = last->role == TP_ROLE_TOOL;
   if (last->role != TP_ROLE_USER && !ends_with_results)
     return refuse_ask(r, r->list, "the last message is the user's, or the result of a tool");
-  find_results(ask, ask->message_count - !ends_with_results);
+  /* Results with which the messages end, or that the last message of the user follows. */
+  size_t end = ask->message_count - !ends_with_results;
+  size_t from = end;
+  while (from > 0 && ask->messages[from - 1].role == TP_ROLE_TOOL) from--;
+  ask->result_at = from;
+  ask->results = end - from;
   if (!ends_with_results) {
     if (last->text.size == 0 && last->parts.size == 0) return refuse_ask(r, r->list, "the last message is empty");
     if (!take_files(r, last)) return false;

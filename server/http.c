@@ -126,7 +126,9 @@ static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, 
   return request;
 }
 
-static void notify_done(tp__http_request *request) {
+/* It was completed, and ended if it was passed. On the front's thread. */
+static void request_free(tp__http_request *request) {
+  tp__http *http = request->http;
   const tp__http_handlers *handlers = &request->http->handlers;
   tp__http_done *done = &request->done;
   done->bytes_in = request->body.size + request->discarded;
@@ -134,12 +136,6 @@ static void notify_done(tp__http_request *request) {
   done->status = request->queued ? request->status : 0;
   done->answered_ns = request->answered_ns;
   if (handlers->done) handlers->done(handlers->ctx, done, request->data);
-}
-
-/* It was completed, and ended if it was passed. On the front's thread. */
-static void request_free(tp__http_request *request) {
-  tp__http *http = request->http;
-  notify_done(request);
   bool passed = request->passed;
   void *data = request->data;
   assert(!request->suspended && !request->connection);
@@ -199,18 +195,6 @@ static void end(tp__http_request *request) {
   http->finished = request;
   wake(http); /* under the lock: the front ends when it has freed this request */
   tp__lock_release(&http->lock);
-}
-
-/* On the front's thread. */
-static void free_finished(tp__http *http) {
-  tp__lock_acquire(&http->lock);
-  tp__http_request *request = http->finished;
-  http->finished = NULL;
-  tp__lock_release(&http->lock);
-  for (tp__http_request *next; request; request = next) {
-    next = request->finished_next;
-    request_free(request);
-  }
 }
 
 /* ---- what the host sends ---- */
@@ -586,19 +570,6 @@ static bool sweep_request(tp__http_request *request, int64_t now_ms) {
   return is_stuck;
 }
 
-static void sweep(tp__http *http) {
-  int64_t now_ms = tp__monotonic_ms();
-  if (now_ms - http->swept_ms < SWEEP_MS) return;
-  http->swept_ms = now_ms;
-  for (connection *c = http->connections; c; c = c->next) {
-    uint32_t limit_ms = c->state == CONNECTION_IDLE ? http->options.idle_limit_ms : http->options.receive_limit_ms;
-    bool is_late = c->state != CONNECTION_ANSWERS && now_ms - c->since_ms > (int64_t)limit_ms;
-    if (c->state == CONNECTION_ANSWERS && c->request) is_late = sweep_request(c->request, now_ms);
-    is_late |= c->left && c->state != CONNECTION_ANSWERS; /* the rest of its request will not come */
-    if (is_late) (void)shutdown(c->fd, SHUT_RDWR);        /* libmicrohttpd sees the end, and closes it */
-  }
-}
-
 static void look_at(tp__http *http, const struct epoll_event *event) {
   uint64_t count;
   if (event->data.ptr == &http->wake_fd) {
@@ -618,8 +589,25 @@ static void run_once(tp__http *http) {
   int count = epoll_wait(http->epoll_fd, events, EVENTS_MAX, timeout_ms);
   for (int i = 0; i < count; i++) look_at(http, &events[i]);
   MHD_run(http->daemon);
-  free_finished(http);
-  sweep(http);
+  /* On the front's thread. */
+  tp__lock_acquire(&http->lock);
+  tp__http_request *request = http->finished;
+  http->finished = NULL;
+  tp__lock_release(&http->lock);
+  for (tp__http_request *next; request; request = next) {
+    next = request->finished_next;
+    request_free(request);
+  }
+  int64_t now_ms = tp__monotonic_ms();
+  if (now_ms - http->swept_ms < SWEEP_MS) return;
+  http->swept_ms = now_ms;
+  for (connection *c = http->connections; c; c = c->next) {
+    uint32_t limit_ms = c->state == CONNECTION_IDLE ? http->options.idle_limit_ms : http->options.receive_limit_ms;
+    bool is_late = c->state != CONNECTION_ANSWERS && now_ms - c->since_ms > (int64_t)limit_ms;
+    if (c->state == CONNECTION_ANSWERS && c->request) is_late = sweep_request(c->request, now_ms);
+    is_late |= c->left && c->state != CONNECTION_ANSWERS; /* the rest of its request will not come */
+    if (is_late) (void)shutdown(c->fd, SHUT_RDWR);        /* libmicrohttpd sees the end, and closes it */
+  }
 }
 
 static void quiesce(tp__http *http) {
@@ -681,18 +669,6 @@ static void *run(void *ctx) {
 }
 
 /* ---- start and end ---- */
-
-static void fill_defaults(tp__http_options *o) {
-  if (!o->address) o->address = "127.0.0.1";
-  if (!o->head_bytes_max) o->head_bytes_max = 8 << 10;
-  if (!o->body_bytes_max) o->body_bytes_max = 4 << 20;
-  if (!o->stream_bytes_max) o->stream_bytes_max = 256 << 10;
-  if (!o->connections_max) o->connections_max = 4096;
-  if (!o->receive_limit_ms) o->receive_limit_ms = 30000;
-  if (!o->idle_limit_ms) o->idle_limit_ms = 75000;
-  if (!o->send_limit_ms) o->send_limit_ms = 60000;
-  if (!o->keep_alive_ms) o->keep_alive_ms = 15000;
-}
 
 typedef union socket_address {
   struct sockaddr any;
@@ -788,7 +764,16 @@ tp_status tp__http_start(const tp__http_options *options, const tp__http_handler
   http->options = *options;
   http->handlers = *handlers;
   http->listen_fd = -1;
-  fill_defaults(&http->options);
+  tp__http_options *o = &http->options;
+  if (!o->address) o->address = "127.0.0.1";
+  if (!o->head_bytes_max) o->head_bytes_max = 8 << 10;
+  if (!o->body_bytes_max) o->body_bytes_max = 4 << 20;
+  if (!o->stream_bytes_max) o->stream_bytes_max = 256 << 10;
+  if (!o->connections_max) o->connections_max = 4096;
+  if (!o->receive_limit_ms) o->receive_limit_ms = 30000;
+  if (!o->idle_limit_ms) o->idle_limit_ms = 75000;
+  if (!o->send_limit_ms) o->send_limit_ms = 60000;
+  if (!o->keep_alive_ms) o->keep_alive_ms = 15000;
   http->options.address = tp__heap_copy(tp_text_of(http->options.address));
   if (options->keep_alive) http->options.keep_alive = tp__heap_copy(tp_text_of(options->keep_alive));
   tp__lock_init(&http->lock, TP__LOCK_http);

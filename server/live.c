@@ -97,12 +97,6 @@ static tp_text id_of(const tp_event *event, tp_id_kind kind) {
   return (uint32_t)kind < event->id_count ? event->ids[kind] : (tp_text){0};
 }
 
-static void fill_ids(ids *to, const tp_event *event) {
-  (void)tp__copy_cut(to->tenant, sizeof to->tenant, id_of(event, TP_ID_TENANT));
-  (void)tp__copy_cut(to->session, sizeof to->session, id_of(event, TP_ID_SESSION));
-  (void)tp__copy_cut(to->turn, sizeof to->turn, id_of(event, TP_ID_TURN));
-}
-
 static bool same_ids(const ids *a, const ids *b) {
   return strcmp(a->turn, b->turn) == 0 && strcmp(a->session, b->session) == 0 && strcmp(a->tenant, b->tenant) == 0;
 }
@@ -511,7 +505,9 @@ void tp__live_watcher_free(tp__watcher *watcher) { tp__heap_free(watcher, sizeof
 
 void tp__live_event(tp__live *live, const tp_event *event) {
   ids of;
-  fill_ids(&of, event);
+  (void)tp__copy_cut(of.tenant, sizeof of.tenant, id_of(event, TP_ID_TENANT));
+  (void)tp__copy_cut(of.session, sizeof of.session, id_of(event, TP_ID_SESSION));
+  (void)tp__copy_cut(of.turn, sizeof of.turn, id_of(event, TP_ID_TURN));
   live_question *asked = event->kind == TP_EVENT_QUESTION ? question_new(live, &of, event) : NULL;
   bool is_denial = (event->kind == TP_EVENT_PHASE_END && event->status == TP_ERR_DENIED) ||
                    (event->kind == TP_EVENT_TOOL_END && event->tool_result->kind == TP_TOOL_DENIED);

@@ -63,17 +63,13 @@ tp__metrics *tp__metrics_new(void) {
   return metrics;
 }
 
-static void series_free(series *s) {
-  tp__heap_free(s->counts, BOUNDS * sizeof *s->counts);
-  tp__heap_free(s, sizeof *s);
-}
-
 void tp__metrics_free(tp__metrics *metrics) {
   if (!metrics) return;
   for (size_t i = 0; i < TP__METRIC_COUNT; i++)
     for (series *next, *s = metrics->of[i].first; s; s = next) {
       next = s->next;
-      series_free(s);
+      tp__heap_free(s->counts, BOUNDS * sizeof *s->counts);
+      tp__heap_free(s, sizeof *s);
     }
   tp__lock_fini(&metrics->lock);
   tp__heap_free(metrics, sizeof *metrics);

@@ -13,10 +13,6 @@ enum { ITEM_NONE, ITEM_REASONING, ITEM_MESSAGE };
 
 /* ---- JSON ---- */
 
-static void put_item_id(const tp__exchange *e, tp__bytes *out, const char *prefix) {
-  tp__bytes_printf(out, "\"id\":\"%s_%s_%u\"", prefix, e->id + strlen("resp_"), e->item);
-}
-
 static void put_calls_of(tp__bytes *out, const tp__client_call *call, const char *id, const char *status,
                          bool has_arguments) {
   tp__bytes_printf(out, "{%s,\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":\"%s\",\"name\":", id, status,
@@ -42,7 +38,8 @@ static void put_summary_part(tp__bytes *out, tp_text text) {
 /* @param is_done  with its text; else as it begins. */
 static void put_item(const tp__exchange *e, tp__bytes *out, int kind, tp_text text, bool is_done) {
   tp__bytes_put_string(out, "{");
-  put_item_id(e, out, kind == ITEM_MESSAGE ? "msg" : "rs");
+  const char *prefix = kind == ITEM_MESSAGE ? "msg" : "rs";
+  tp__bytes_printf(out, "\"id\":\"%s_%s_%u\"", prefix, e->id + strlen("resp_"), e->item);
   if (kind == ITEM_MESSAGE)
     tp__bytes_printf(out, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[",
                      is_done ? "completed" : "in_progress");

@@ -155,19 +155,6 @@ static void note_found(shown *s, tp_text name) {
   if (found && found->found == 0) found->found = ++s->found_count; /* a tool that is not there any more is none */
 }
 
-/* Results of the search, and calls of tools: those of one message come in its order. */
-static void read_messages(const deferral *d, shown *s, tp_text messages) {
-  for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);) {
-    for (tp_value_walk calls = {0}; tp_value_next(tp_value_get(walk.value, "calls"), &calls);)
-      note_found(s, tp_value_text(tp_value_get(calls.value, "tool")));
-    if (!tp__is_word(tp_value_text(tp_value_get(walk.value, "role")), "tool") ||
-        !tp_text_is(tp_value_text(tp_value_get(walk.value, "tool")), d->tool))
-      continue;
-    tp_text names = tp_value_get(tp_value_get(walk.value, "value"), "tools");
-    for (tp_value_walk each = {0}; tp_value_next(names, &each);) note_found(s, tp_value_text(each.value));
-  }
-}
-
 /* A request that must call a certain tool has it. */
 static void read_choice(shown *s, tp_text choice, int depth) {
   if (tp_value_kind_of(choice) == TP_VALUE_TEXT) note_found(s, tp_value_text(choice));
@@ -231,7 +218,17 @@ static tp_status shape(const deferral *d, shown *s, tp_call *tp, tp_writer *writ
   size_t count = 1;
   const bool is_deferred = s->candidate_count > d->above;
   if (is_deferred) {
-    read_messages(d, s, tp_call_text(tp, TP_FIELD_MESSAGES));
+    /* Results of the search, and calls of tools: those of one message come in its order. */
+    tp_text messages = tp_call_text(tp, TP_FIELD_MESSAGES);
+    for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);) {
+      for (tp_value_walk calls = {0}; tp_value_next(tp_value_get(walk.value, "calls"), &calls);)
+        note_found(s, tp_value_text(tp_value_get(calls.value, "tool")));
+      if (!tp__is_word(tp_value_text(tp_value_get(walk.value, "role")), "tool") ||
+          !tp_text_is(tp_value_text(tp_value_get(walk.value, "tool")), d->tool))
+        continue;
+      tp_text names = tp_value_get(tp_value_get(walk.value, "value"), "tools");
+      for (tp_value_walk each = {0}; tp_value_next(names, &each);) note_found(s, tp_value_text(each.value));
+    }
     read_choice(s, tp_value_get(tp_call_text(tp, TP_FIELD_PARAMETERS), "tool_choice"), 0);
     put_system(system, d, s, tp_call_text(tp, TP_FIELD_SYSTEM));
     if (system->failed) return TP_ERR_NO_MEMORY;

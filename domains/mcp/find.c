@@ -135,17 +135,6 @@ void tp__mcp_find_take(tp__mcp_find *find, const tp_tool *tool) {
 
 /* ---- what was found ---- */
 
-/* A word that only a few tools have says more than one that all of them have. */
-static void weigh(tp__mcp_find *find) {
-  for (size_t w = 0; w < find->word_count; w++) {
-    size_t having = 0;
-    for (size_t i = 0; i < find->count; i++) having += find->fits[i].levels[w] > 0;
-    size_t rarity = having ? find->count / having : 0;
-    uint32_t weight = (uint32_t)(rarity > RARITY_MAX ? RARITY_MAX : rarity) + 1;
-    for (size_t i = 0; i < find->count; i++) find->fits[i].score += find->fits[i].levels[w] * weight;
-  }
-}
-
 static int compare_fits(const void *a, const void *b) {
   const tp__mcp_fit *one = a, *other = b;
   if (one->is_named != other->is_named) return other->is_named - one->is_named;
@@ -174,7 +163,14 @@ static void put_tool(tp__bytes *text, const tp_tool *tool) {
 
 bool tp__mcp_find_end(tp__mcp_find *find, tp_writer *writer, tp__bytes *text) {
   if (find->failed) return false;
-  weigh(find);
+  /* A word that only a few tools have says more than one that all of them have. */
+  for (size_t w = 0; w < find->word_count; w++) {
+    size_t having = 0;
+    for (size_t i = 0; i < find->count; i++) having += find->fits[i].levels[w] > 0;
+    size_t rarity = having ? find->count / having : 0;
+    uint32_t weight = (uint32_t)(rarity > RARITY_MAX ? RARITY_MAX : rarity) + 1;
+    for (size_t i = 0; i < find->count; i++) find->fits[i].score += find->fits[i].levels[w] * weight;
+  }
   size_t fitting = sort_fits(find), count = fitting < find->limit ? fitting : find->limit;
   tp_write_map(writer, 1);
   tp_write_string(writer, "tools");

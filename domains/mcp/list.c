@@ -296,14 +296,6 @@ static bool has_namesake(const tp__mcp_tools *tools, size_t index) {
   return false;
 }
 
-static void leave_out(tp__mcp_tools *tools, size_t index) {
-  tp__heap_string_free(tools->items[index].name);
-  tp__heap_string_free(tools->items[index].full_name);
-  tp__heap_string_free(tools->items[index].description);
-  memmove(&tools->items[index], &tools->items[index + 1], (tools->count - index - 1) * sizeof *tools->items);
-  tools->count--;
-}
-
 static void name_tools_locked(tp__mcp_session *s, tp__mcp_tools *tools) {
   TP__LOCKED(&s->lock);
   const char *server = s->settings.options.name;
@@ -311,7 +303,12 @@ static void name_tools_locked(tp__mcp_session *s, tp__mcp_tools *tools) {
     tools->items[i].full_name = full_name_of(server, tools->items[i].name, false);
     if (tools->items[i].full_name) continue;
     tp__mcp_session_note_locked(s, "no memory for the tool %s of the server %s", tools->items[i].name, server);
-    leave_out(tools, i--);
+    size_t index = i--;
+    tp__heap_string_free(tools->items[index].name);
+    tp__heap_string_free(tools->items[index].full_name);
+    tp__heap_string_free(tools->items[index].description);
+    memmove(&tools->items[index], &tools->items[index + 1], (tools->count - index - 1) * sizeof *tools->items);
+    tools->count--;
   }
   for (size_t i = 0; i < tools->count; i++) {
     tp__mcp_tool *tool = &tools->items[i];

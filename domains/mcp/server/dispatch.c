@@ -412,21 +412,6 @@ static void run_method(tp__mcp_exchange *exchange) {
   tp__mcp_reply_error(exchange, TP__MCP_METHOD_NOT_FOUND, words, (tp_text){0});
 }
 
-static void refuse_version(tp__mcp_exchange *exchange) {
-  tp_writer *writer = NULL;
-  tp_text data = {0};
-  if (tp_writer_new(NULL, &writer) == TP_OK) {
-    tp_write_map(writer, 2);
-    tp_write_string(writer, "supported");
-    tp__mcp_versions_write(writer, TP__MCP_HAS_META);
-    tp_write_string(writer, "requested");
-    tp_write_text(writer, exchange->meta.version_text);
-    if (tp_writer_finish(writer, &data) != TP_OK) data = (tp_text){0};
-  }
-  tp__mcp_reply_error(exchange, TP__MCP_UNSUPPORTED_VERSION, "the server does not have this version", data);
-  tp_writer_free(writer);
-}
-
 /* What the request says of itself. @return false: it was answered. */
 static bool read_request(tp__mcp_exchange *exchange) {
   tp_fault fault = {0};
@@ -445,19 +430,24 @@ static bool read_request(tp__mcp_exchange *exchange) {
   }
   if (session) return true;
   if (!tp__mcp_version_has(exchange->meta.version, TP__MCP_HAS_META)) {
-    refuse_version(exchange);
+    tp_writer *writer = NULL;
+    tp_text data = {0};
+    if (tp_writer_new(NULL, &writer) == TP_OK) {
+      tp_write_map(writer, 2);
+      tp_write_string(writer, "supported");
+      tp__mcp_versions_write(writer, TP__MCP_HAS_META);
+      tp_write_string(writer, "requested");
+      tp_write_text(writer, exchange->meta.version_text);
+      if (tp_writer_finish(writer, &data) != TP_OK) data = (tp_text){0};
+    }
+    tp__mcp_reply_error(exchange, TP__MCP_UNSUPPORTED_VERSION, "the server does not have this version", data);
+    tp_writer_free(writer);
     return false;
   }
   int level = tp__mcp_level(exchange->meta.log_level);
   exchange->log_level = level >= 0 ? level : LEVELS;
   exchange->can = tp__mcp_can_of(exchange->meta.capabilities);
   return true;
-}
-
-static void take_notification(tp_mcp_server *server, const tp__mcp_sink *sink, const tp__mcp_server_session *session,
-                              const tp__mcp_message *message) {
-  if (tp__is_word(message->method, "notifications/cancelled"))
-    tp__mcp_call_cancel(server, sink, session, tp_value_get(message->params, "requestId"));
 }
 
 static void begin_exchange(tp__mcp_exchange *exchange, const tp__mcp_message *message, const char *principal) {
@@ -488,7 +478,10 @@ static void begin_exchange(tp__mcp_exchange *exchange, const tp__mcp_message *me
 bool tp__mcp_dispatch(tp_mcp_server *server, tp__mcp_sink *sink, tp__mcp_server_session *session, const char *principal,
                       const tp__mcp_message *message, tp_writer *writer) {
   assert(message->kind != TP__MCP_BROKEN);
-  if (message->kind == TP__MCP_NOTIFICATION) take_notification(server, sink, session, message);
+  if (message->kind == TP__MCP_NOTIFICATION) {
+    if (tp__is_word(message->method, "notifications/cancelled"))
+      tp__mcp_call_cancel(server, sink, session, tp_value_get(message->params, "requestId"));
+  }
   if (message->kind == TP__MCP_RESULT || message->kind == TP__MCP_ERROR)
     tp__mcp_call_answered(server, principal, message);
   if (message->kind != TP__MCP_REQUEST) return false;

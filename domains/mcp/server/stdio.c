@@ -185,12 +185,6 @@ static void end_wait(pipe_sink *p) {
   tp__lock_release(&p->lock);
 }
 
-static void close_pipe(pipe_sink *p) {
-  tp__lock_acquire(&p->lock);
-  p->closed = true;
-  tp__lock_release(&p->lock);
-}
-
 /* The client has closed its end: what it asked for last is still answered. */
 static void end_input(pipe_sink *p) {
   if (p->server->options.on_end) p->server->options.on_end(p->server->options.ctx);
@@ -215,7 +209,11 @@ static void *run_pipe(void *ctx) {
     if (poll(fds, 3, stops ? FLUSH_LIMIT_MS : -1) < 0 && errno != EINTR) break;
     end_wait(p);
     if (fds[0].revents) (void)!read(p->wake_fd, &count, sizeof count);
-    if (fds[2].revents && !write_out(p)) close_pipe(p);
+    if (fds[2].revents && !write_out(p)) {
+      tp__lock_acquire(&p->lock);
+      p->closed = true;
+      tp__lock_release(&p->lock);
+    }
     if (fds[1].revents && !read_in(p)) {
       reads = false;
       end_input(p);

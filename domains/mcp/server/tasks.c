@@ -66,16 +66,6 @@ static void write_task(tp_writer *writer, const tp_mcp_call *call) {
   tp_write_string(writer, words);
 }
 
-static void write_error(tp_writer *writer, const tp_mcp_call *call) {
-  tp_text data = tp__bytes_text(&call->error_data);
-  tp_write_map(writer, 2U + (data.size > 0));
-  tp_write_string(writer, "code");
-  tp_write_int(writer, call->error_code);
-  tp_write_string(writer, "message");
-  tp_write_string(writer, call->error_words);
-  if (data.size > 0) tp_write_string(writer, "data"), tp_write_value(writer, data);
-}
-
 static void write_handle(tp_writer *writer, const void *ctx) { write_task(writer, ctx); }
 
 static void write_details(tp_writer *writer, const void *ctx) {
@@ -87,7 +77,13 @@ static void write_details(tp_writer *writer, const void *ctx) {
     tp__mcp_call_write_inputs(writer, call);
   } else if (call->done && !call->was_cancelled && call->failed) {
     tp_write_string(writer, "error");
-    write_error(writer, call);
+    tp_text data = tp__bytes_text(&call->error_data);
+    tp_write_map(writer, 2U + (data.size > 0));
+    tp_write_string(writer, "code");
+    tp_write_int(writer, call->error_code);
+    tp_write_string(writer, "message");
+    tp_write_string(writer, call->error_words);
+    if (data.size > 0) tp_write_string(writer, "data"), tp_write_value(writer, data);
   } else if (call->done && !call->was_cancelled) {
     tp_write_string(writer, "result");
     tp_write_value(writer, call->kept.size > 0 ? tp__bytes_text(&call->kept) : (tp_text){empty, 1});

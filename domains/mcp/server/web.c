@@ -309,16 +309,6 @@ static void open_stream(web *w, tp__http_request *request, tp__mcp_server_sessio
   tp__mcp_sink_unref(before);
 }
 
-static void take_get(web *w, tp__http_request *request, const char *principal) {
-  tp_text id = tp__http_header(request, "Mcp-Session-Id");
-  tp__mcp_server_session *session = find_session(w->server, id, principal);
-  if (id.size == 0) refuse_request(request, 405, "GET opens the stream of a session: name one");
-  else if (!session) refuse_request(request, 404, "there is no such session");
-  else if (!accepts(request, "text/event-stream")) refuse_request(request, 406, "accept text/event-stream");
-  else open_stream(w, request, session);
-  tp__mcp_server_session_unref(session);
-}
-
 static void take_delete(web *w, tp__http_request *request, const char *principal) {
   tp_text id = tp__http_header(request, "Mcp-Session-Id");
   tp__mcp_server_session *session = find_session(w->server, id, principal);
@@ -508,8 +498,15 @@ static void on_request(void *ctx, tp__http_request *request) {
   if (!admit(w, request, principal)) return;
   if (strcmp(tp__http_path(request), PATH) != 0) refuse_request(request, 404, "the endpoint is " PATH);
   else if (strcmp(method, "POST") == 0) take_post(w, request, principal);
-  else if (strcmp(method, "GET") == 0) take_get(w, request, principal);
-  else if (strcmp(method, "DELETE") == 0) take_delete(w, request, principal);
+  else if (strcmp(method, "GET") == 0) {
+    tp_text id = tp__http_header(request, "Mcp-Session-Id");
+    tp__mcp_server_session *session = find_session(w->server, id, principal);
+    if (id.size == 0) refuse_request(request, 405, "GET opens the stream of a session: name one");
+    else if (!session) refuse_request(request, 404, "there is no such session");
+    else if (!accepts(request, "text/event-stream")) refuse_request(request, 406, "accept text/event-stream");
+    else open_stream(w, request, session);
+    tp__mcp_server_session_unref(session);
+  } else if (strcmp(method, "DELETE") == 0) take_delete(w, request, principal);
   else refuse_request(request, 405, "POST, GET and DELETE are here");
 }
 
