@@ -109,14 +109,6 @@ static tp_status history_load(void *ctx, const tp_history_load *request, tp_faul
 
 /* ---- a load that a turn begins ---- */
 
-static void list_open(tp_postgres *pg, tp__pg_operation *o) {
-  tp__lock_acquire(&pg->lock);
-  o->after_open = pg->open_loads;
-  if (pg->open_loads) pg->open_loads->before_open = o;
-  pg->open_loads = o;
-  tp__lock_release(&pg->lock);
-}
-
 /* The turn cannot leave in between: what it gave to be filled is there as long as it has not left. */
 static bool take_off_and_fill(tp_postgres *pg, tp__pg_operation *o) {
   tp__lock_acquire(&pg->lock);
@@ -191,7 +183,11 @@ static void history_load_start(void *ctx, const tp_history_load *request, tp_tok
     (void)!tp_history_complete_load(token, TP_ERR_NO_MEMORY, NULL, 0, NULL, NULL);
     return;
   }
-  list_open(pg, o);
+  tp__lock_acquire(&pg->lock);
+  o->after_open = pg->open_loads;
+  if (pg->open_loads) pg->open_loads->before_open = o;
+  pg->open_loads = o;
+  tp__lock_release(&pg->lock);
   tp__pg_submit(pg->pool, &o->work);
 }
 

@@ -97,7 +97,15 @@ static bool read_call(tp_text value, tp_tool_call *call) {
   return true;
 }
 
-static bool read_calls(tp__pg_loaded *l, tp_text value, tp_message *m) {
+static bool read_message(tp__pg_loaded *l, const PGresult *rows, int row, int first, tp_message *m) {
+  tp_text *const texts[] = {&m->turn_id, &m->text,  &m->call_id,       &m->name,
+                            &m->parts,   &m->value, &m->provider_data, &m->ending};
+  *m = (tp_message){.struct_size = sizeof *m,
+                    .role = (tp_role)tp__pg_int(rows, row, first + ROLE),
+                    .is_error = tp__pg_bool(rows, row, first + IS_ERROR)};
+  for (int i = TURN; i < CALLS; i++) *texts[i - TURN] = tp__pg_text(rows, row, first + i);
+  if (m->role < TP_ROLE_USER || m->role > TP_ROLE_END) return false;
+  tp_text value = tp__pg_text(rows, row, first + CALLS);
   tp_value_walk walk = {.offset = 0};
   m->call_count = count_calls(value);
   m->calls = m->call_count ? l->call_list + l->call_count : NULL;
@@ -107,17 +115,6 @@ static bool read_calls(tp__pg_loaded *l, tp_text value, tp_message *m) {
     l->call_list[l->call_count++] = call;
   }
   return true;
-}
-
-static bool read_message(tp__pg_loaded *l, const PGresult *rows, int row, int first, tp_message *m) {
-  tp_text *const texts[] = {&m->turn_id, &m->text,  &m->call_id,       &m->name,
-                            &m->parts,   &m->value, &m->provider_data, &m->ending};
-  *m = (tp_message){.struct_size = sizeof *m,
-                    .role = (tp_role)tp__pg_int(rows, row, first + ROLE),
-                    .is_error = tp__pg_bool(rows, row, first + IS_ERROR)};
-  for (int i = TURN; i < CALLS; i++) *texts[i - TURN] = tp__pg_text(rows, row, first + i);
-  if (m->role < TP_ROLE_USER || m->role > TP_ROLE_END) return false;
-  return read_calls(l, tp__pg_text(rows, row, first + CALLS), m);
 }
 
 /* Pointers into what grows would move: the space is reserved before. */

@@ -172,24 +172,6 @@ static bool build_leases(tp_postgres *pg, tp__pg_flight *f, bool beats) {
   return send(pg, TP__PG_WRITES, f, TP__PG_LEAVE);
 }
 
-static bool build_leave(tp_postgres *pg, tp__pg_flight *f) {
-  tp__bytes *ids = tp__pg_parameter_array(f->parameters, TP__PG_INT8, pg->lease_count);
-  for (size_t i = 0; i < pg->lease_count; i++) {
-    tp__pg_put_int(ids, pg->leases[i].process);
-    pg->leases[i].leaves = true;
-  }
-  return send(pg, TP__PG_WRITES, f, TP__PG_LEAVE);
-}
-
-static void settle_holds(tp_postgres *pg, const tp__pg_flight *f) {
-  subset holds = all_of(f, is_hold), unholds = all_of(f, is_unhold);
-  for (size_t i = 0; i < holds.count + unholds.count; i++) {
-    bool holds_now = i < holds.count;
-    tp__pg_lease *lease = find_lease(pg, of(f, holds_now ? holds.at[i] : unholds.at[i - holds.count])->process);
-    if (lease) lease->is_held = holds_now;
-  }
-}
-
 static void settle_leases(tp_postgres *pg) {
   for (size_t i = 0; i < pg->lease_count;) {
     tp__pg_lease *lease = &pg->leases[i];
@@ -332,7 +314,14 @@ static bool build_writes(tp_postgres *pg, tp__pg_flight *f) {
   subset claims = all_of(f, is_claim);
   bool beats = all_of(f, is_beat).count > 0;
   if (!reserve_claims(pg, f, &claims)) return false;
-  if (all_of(f, is_leave).count > 0) return build_leave(pg, f); /* it is exclusive */
+  if (all_of(f, is_leave).count > 0) {
+    tp__bytes *ids = tp__pg_parameter_array(f->parameters, TP__PG_INT8, pg->lease_count);
+    for (size_t i = 0; i < pg->lease_count; i++) {
+      tp__pg_put_int(ids, pg->leases[i].process);
+      pg->leases[i].leaves = true;
+    }
+    return send(pg, TP__PG_WRITES, f, TP__PG_LEAVE);
+  } /* it is exclusive */
   return build_leases(pg, f, beats) && build_new_sessions(pg, f) && build_locks(pg, f) &&
          build_claims(pg, f, &claims) && build_appends(pg, f) && build_deletions(pg, f) && build_holders(pg, f);
 }
@@ -464,7 +453,12 @@ static void settle_deletions(tp_postgres *pg, const tp__pg_flight *f) {
 
 static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
   settle_leases(pg);
-  settle_holds(pg, f);
+  subset holds = all_of(f, is_hold), unholds = all_of(f, is_unhold);
+  for (size_t i = 0; i < holds.count + unholds.count; i++) {
+    bool holds_now = i < holds.count;
+    tp__pg_lease *lease = find_lease(pg, of(f, holds_now ? holds.at[i] : unholds.at[i - holds.count])->process);
+    if (lease) lease->is_held = holds_now;
+  }
   settle_claims(pg, f);
   settle_messages(pg, TP__PG_WRITES, f, TP__PG_CLAIMED_MESSAGES);
   settle_holders(pg, f);

@@ -425,26 +425,6 @@ static void go_on_connecting(tp__pg_pool *p, channel *l) {
   }
 }
 
-static void connect_channel(tp__pg_pool *p, channel *l) {
-  l->connection = tp__pg_connect_start(p->target, CONNECT_S);
-  l->state = CHANNEL_CONNECTING;
-  l->until_ns = tp__monotonic_ns() + CONNECT_S * 1000 * TP__NS_IN_MS;
-  l->events = POLLOUT;
-  if (!l->connection) lose(p, l, "no memory for a connection");
-  else if (PQstatus(l->connection) == CONNECTION_BAD) lose(p, l, libpq_error(l));
-}
-
-/* After a transaction that failed the server is still in it. */
-static void clear_transaction(tp__pg_pool *p, channel *l) {
-  clear_flight(&l->flight);
-  l->flight.connection = l->connection;
-  l->flight.parameters = &p->parameters;
-  l->state = CHANNEL_CLEARING;
-  start_silence(p, l);
-  if (tp__pg_flight_send(&l->flight, "ROLLBACK", NULL) && PQpipelineSync(l->connection) == 1) flush(p, l);
-  else lose(p, l, libpq_error(l));
-}
-
 static bool is_committed(const tp__pg_flight *f) {
   if (f->has_failed || f->answered != f->sent) return false;
   return strcmp(PQcmdStatus(f->answers[f->sent - 1]), "COMMIT") == 0;
@@ -500,7 +480,14 @@ static void flight_answered(tp__pg_pool *p, channel *l) {
   }
   flight_failed(p, f, meaning, false);
   if (PQtransactionStatus(l->connection) != PQTRANS_IDLE) {
-    clear_transaction(p, l);
+    /* After a transaction that failed the server is still in it. */
+    clear_flight(&l->flight);
+    l->flight.connection = l->connection;
+    l->flight.parameters = &p->parameters;
+    l->state = CHANNEL_CLEARING;
+    start_silence(p, l);
+    if (tp__pg_flight_send(&l->flight, "ROLLBACK", NULL) && PQpipelineSync(l->connection) == 1) flush(p, l);
+    else lose(p, l, libpq_error(l));
     return;
   }
   clear_flight(f);
@@ -570,20 +557,17 @@ static void begin_what_waits(tp__pg_pool *p, int64_t now_ns) {
     bool is_free = (l->state == CHANNEL_IDLE || l->state == CHANNEL_AWAY) && l->until_ns <= now_ns;
     if (!is_free || !is_wanted(p, (tp__pg_lane)i, now_ns)) continue;
     if (l->state == CHANNEL_AWAY) {
-      connect_channel(p, l);
+      l->connection = tp__pg_connect_start(p->target, CONNECT_S);
+      l->state = CHANNEL_CONNECTING;
+      l->until_ns = tp__monotonic_ns() + CONNECT_S * 1000 * TP__NS_IN_MS;
+      l->events = POLLOUT;
+      if (!l->connection) lose(p, l, "no memory for a connection");
+      else if (PQstatus(l->connection) == CONNECTION_BAD) lose(p, l, libpq_error(l));
       continue;
     }
     l->until_ns = 0;
     choose(p, (tp__pg_lane)i, now_ns);
     if (l->flight.count > 0) send_flight(p, l, (tp__pg_lane)i);
-  }
-}
-
-static void give_up_silent_channels(tp__pg_pool *p, int64_t now_ns) {
-  for (int i = 0; i < TP__PG_LANES; i++) {
-    channel *l = &p->channels[i];
-    bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
-    if (waits && l->until_ns <= now_ns) lose(p, l, "the server did not answer in time");
   }
 }
 
@@ -672,7 +656,11 @@ static void *run_pool(void *ctx) {
     int64_t now_ns = tp__monotonic_ns(), tick_ns = tick(p, now_ns);
     take_incoming(p);
     expire_works(p, now_ns);
-    give_up_silent_channels(p, now_ns);
+    for (int i = 0; i < TP__PG_LANES; i++) {
+      channel *l = &p->channels[i];
+      bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
+      if (waits && l->until_ns <= now_ns) lose(p, l, "the server did not answer in time");
+    }
     if (p->is_ending && p->end_ns <= now_ns) /* what is under way is given up, and then expires */
       for (int i = 0; i < TP__PG_LANES; i++)
         if (p->channels[i].state == CHANNEL_BUSY) lose(p, &p->channels[i], "it did not end in time");

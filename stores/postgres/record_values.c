@@ -22,20 +22,18 @@ static void put_value_text(tp__bytes *value, tp_text text) {
   tp__bytes_put_text(value, text);
 }
 
-/* With its NUL. */
-static void put_string(tp__bytes *value, const char *string) {
-  if (!string) string = "";
-  put_value_text(value, (tp_text){string, strlen(string) + 1});
-}
-
 void tp__pg_value_put(tp__bytes *value, const tp__columns *columns, const void *of) {
   tp__pg_value_put_int(value, columns->count);
   for (int i = 0; i < columns->count; i++) {
     const tp__column *column = &columns->items[i];
     const void *at = (const char *)of + column->offset;
     if (column->type >= TP__COLUMN_TEXT) put_value_text(value, *(const tp_text *)at);
-    else if (column->type == TP__COLUMN_STRING) put_string(value, *(const char *const *)at);
-    else tp__pg_value_put_int(value, tp__column_int(column, at));
+    else if (column->type == TP__COLUMN_STRING) {
+      /* With its NUL. */
+      const char *string = *(const char *const *)at;
+      if (!string) string = "";
+      put_value_text(value, (tp_text){string, strlen(string) + 1});
+    } else tp__pg_value_put_int(value, tp__column_int(column, at));
   }
 }
 

@@ -487,23 +487,21 @@ static cells row_of_entry(const tp_entry_record *e) {
   return row;
 }
 
-static void each_of_batch(tp__pg_records *r, const waiting *of, row_fn each, void *ctx) {
-  tp_entry_record entry = {.struct_size = sizeof entry};
-  size_t offset = 0;
-  while (of->batch.entry(&of->batch, &offset, &entry)) {
-    cells row = row_of_entry(&entry);
-    tp__bytes_clear(&r->scratch);
-    bool is_whole = tp__pg_value_put_entry(&r->scratch, &entry);
-    assert(is_whole);
-    row.value = is_whole && !r->scratch.failed ? tp__bytes_text(&r->scratch) : (tp_text){"", 0};
-    each(ctx, &row, of);
-    entry = (tp_entry_record){.struct_size = sizeof entry};
-  }
-}
-
 static void each_row(tp__pg_records *r, record_kind kind, row_fn each, void *ctx) {
   for (waiting *one = r->group; one; one = one->next) {
-    if (one->kind == KIND_BATCH && kind == KIND_ENTRY) each_of_batch(r, one, each, ctx);
+    if (one->kind == KIND_BATCH && kind == KIND_ENTRY) {
+      tp_entry_record entry = {.struct_size = sizeof entry};
+      size_t offset = 0;
+      while (one->batch.entry(&one->batch, &offset, &entry)) {
+        cells row = row_of_entry(&entry);
+        tp__bytes_clear(&r->scratch);
+        bool is_whole = tp__pg_value_put_entry(&r->scratch, &entry);
+        assert(is_whole);
+        row.value = is_whole && !r->scratch.failed ? tp__bytes_text(&r->scratch) : (tp_text){"", 0};
+        each(ctx, &row, one);
+        entry = (tp_entry_record){.struct_size = sizeof entry};
+      }
+    }
     if (one->kind != kind) continue;
     if (kind == KIND_CONTENT) hash_content(r, one);
     each(ctx, &one->row, one);
