@@ -165,6 +165,12 @@ static inline terminal *terminal_open(const char *const *arguments, int columns)
   return t;
 }
 
+static inline long terminal_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (long)now.tv_sec;
+}
+
 /* Takes what has come, or waits for it. @return false when nothing comes any more, or for too long. */
 static inline bool terminal_pump(terminal *t) {
   char piece[4096];
@@ -195,8 +201,9 @@ static inline bool terminal_ends_with(terminal *t, const char *end) {
 
 /* Waits until what stands before the cursor ends like this. */
 static inline void terminal_await(terminal *t, const char *end) {
+  long begin_s = terminal_seconds();
   while (!terminal_ends_with(t, end)) {
-    if (terminal_pump(t)) continue;
+    if (terminal_seconds() < begin_s + TERMINAL_LIMIT_S && terminal_pump(t)) continue; /* a sign may come for ever */
     print_message("# \"%s\" never came; the screen:\n%s\n", end, terminal_text(t));
     fail();
   }
