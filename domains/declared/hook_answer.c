@@ -9,6 +9,7 @@
 
 #include "domains/declared/hook_judge.h"
 #include "domains/declared/prompt_answer.h"
+#include "domains/declared/stack_trace.h"
 #include "domains/declared/webhook.h"
 
 /* ---- the outcome ---- */
@@ -37,12 +38,27 @@ static void block_without_verdicts(tp__judge *judge, tp_text errors) {
   }
 }
 
+/* A model can do nothing with a stack trace: it reads that the program failed. */
+static void set_reason_of(tp__judge *judge, tp_text errors) {
+  char reason[TP__JUDGED_REASON_SIZE];
+  tp_text error = tp__stack_trace_error(errors);
+  bool is_guard = judge->hook->row->stop && judge->hook->is_blocking;
+  if (error.size == 0) {
+    tp__judge_set_reason(judge, errors);
+    return;
+  }
+  snprintf(reason, sizeof reason, "the %s failed: %.*s", is_guard ? "guard" : "hook", tp__cut_word(error, 512),
+           error.data);
+  tp__judge_set_reason(judge, tp_text_of(reason));
+  tp__judge_diagnose(judge, "stack_trace", TP_SEVERITY_ERROR, errors);
+}
+
 static void judge_object(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool objects = judge->verdict == TP_VERDICT_DENY || judge->verdict == TP_VERDICT_ASK;
   if (judged->reason[0]) errors = (tp_text){NULL, 0};
   errors = tp__judge_trimmed(errors);
-  if (objects && errors.size > 0) tp__judge_set_reason(judge, errors);
+  if (objects && errors.size > 0) set_reason_of(judge, errors);
   if (objects) tp__judge_need_reason(judge);
   if (!judge->hook->row->stop || !judge->hook->is_blocking) {
     if (objects) block_without_verdicts(judge, errors);

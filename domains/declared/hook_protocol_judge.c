@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "domains/declared/hook_model.h"
+#include "domains/declared/stack_trace.h"
 
 enum { TEXT_BYTES_MAX = 10000, BLOCKS = 2 };
 
@@ -393,7 +394,8 @@ static tp_text first_line(tp_text text) {
 
 static void fail_exit(tp__judge *judge, const tp_process_result *result) {
   char shown[516];
-  tp__hook_errors_show(judge->hook, first_line(result->errors), shown, sizeof shown);
+  tp_text error = tp__stack_trace_error(result->errors);
+  tp__hook_errors_show(judge->hook, error.size > 0 ? error : first_line(result->errors), shown, sizeof shown);
   if (result->end == TP_PROCESS_KILLED)
     tp__judge_fail(judge, TP_REASON_KILLED, "the program was killed by signal %d (%s)", result->signal,
                    strsignal(result->signal));

@@ -198,7 +198,40 @@ static void check_matcher(warner *w) {
   }
 }
 
+/* Like "file_write", "files-write" and "FilesWrite" for "files_write". */
+static bool is_nearly(const char *scope, const char *name) {
+  static const char left_out[] = "_-. sS";
+  for (;; scope++, name++) {
+    scope += strspn(scope, left_out);
+    name += strspn(name, left_out);
+    if (tolower((unsigned char)*scope) != tolower((unsigned char)*name)) return false;
+    if (!*scope) return true;
+  }
+}
+
+/* Where not every tool is known, any name may be that of a tool: only what is nearly the name of one of ours is named.
+ */
+static void check_scope_name(warner *w, const char *scope) {
+  static const char own_tools[] =
+      "files_list files_read files_search files_write memory_search memory_get memory_list memory_remember "
+      "memory_forget";
+  char word[64];
+  for (const char *words = own_tools; *words;) {
+    words = next_word(words, word);
+    if (strcmp(scope, word) == 0) return;
+  }
+  for (const char *words = own_tools; *words;) {
+    words = next_word(words, word);
+    if (!is_nearly(scope, word)) continue;
+    warn(w, "matcher", "ability_scope %s fits no tool of turnphase, only one of yours of that name: theirs is %s",
+         scope, word);
+    return;
+  }
+}
+
 static void check_scopes(warner *w) {
+  if (!w->has_all_tools)
+    for (size_t i = 0; i < w->hook->scopes.count; i++) check_scope_name(w, w->hook->scopes.items[i]);
   if (!w->has_all_tools || w->tool_count == 0 || w->hook->scopes.count == 0) return;
   char list[MESSAGE_SIZE / 2] = "";
   size_t count = 0;

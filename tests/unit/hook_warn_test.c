@@ -218,6 +218,36 @@ TEST(a_program_that_is_not_there_is_named) {
              "id: a\nprotocol: claude-code\nevent: PreToolUse\nhandler: {command: [sh, -c, '%s']}\n", "program");
 }
 
+/* Where they are not, a name that is nearly one of ours is named. */
+TEST(a_scope_that_is_nearly_a_tool_of_ours_is_named_without_a_list_of_tools) {
+  static const struct {
+    const char *scope, *says; /* NULL: no warning */
+  } rows[] = {
+      {"file_write",
+       "ability_scope file_write fits no tool of turnphase, only one of yours of that name: theirs is "
+       "files_write"},
+      {"[shell, FilesRead]", "theirs is files_read"},
+      {"files-list", "theirs is files_list"},
+      {"memory_searches", NULL},
+      {"files_write", NULL},
+      {"files_*", NULL},
+      {"file", NULL},
+      {"files_writer", NULL},
+      {"shell", NULL},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char yaml[256];
+    snprintf(yaml, sizeof yaml, "id: a\nevent: tool.pre\nmatch: {ability_scope: %s}\nhandler: {kind: deny}\n",
+             rows[i].scope);
+    write_named("a.yaml", yaml);
+    tp_runtime *runtime = open_runtime(NULL);
+    heard h = warnings(runtime, false);
+    if ((h.count == 1) != (rows[i].says != NULL) || (rows[i].says && !strstr(h.text, rows[i].says)))
+      fail_msg("%s: %zu: %s", rows[i].scope, h.count, h.text);
+    close_runtime(runtime);
+  }
+}
+
 /* Where all tools are known, a hook that none of them runs is named, whatever form its match has. */
 TEST(a_match_is_compared_with_the_tools_that_there_are) {
   static const struct {

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stack_trace: what Python and Node.js print on standard error when a program ends by an error that it did not handle.
+ * It owns nothing and has no lock. */
+#ifndef TP__DECLARED_STACK_TRACE_H
+#define TP__DECLARED_STACK_TRACE_H
+
+#include "turnphase/base.h"
+
+/** The line that names the error, such as "KeyError: 'arguments'"; empty where the text is no stack trace.
+ *  @param errors  of which the result is a part. */
+tp_text tp__stack_trace_error(tp_text errors);
+
+#endif
