@@ -129,7 +129,8 @@ static const tp__columns tp__turn_columns = TP__COLUMNS(tp_turn_record, tp__turn
 
 #define TP__STEP_LIST(FIRST, C)                                                                                       \
   FIRST(kind, kind, INTEGER) C(round, round, INTEGER) C(place, place, INTEGER) C(outcome, outcome, INTEGER)           \
-  C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER) C(name, name, TEXT)
+  C(started_ns, started_ns, INTEGER) C(ended_ns, ended_ns, INTEGER) C(name, name, TEXT)                               \
+  C(entry_id, entry_id, INTEGER)
 #define TP__STEP_ITEM(member, column, type) TP__ITEM_##type(tp_turn_step, member),
 static const tp__column tp__step_items[] = {TP__STEP_LIST(TP__STEP_ITEM, TP__STEP_ITEM)};
 static const tp__columns tp__step_columns = TP__COLUMNS(tp_turn_step, tp__step_items);

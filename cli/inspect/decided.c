@@ -6,8 +6,6 @@
 #include "runtime/base/check.h"
 #include "support/text.h"
 
-enum { CALLS_MAX = 256 }; /* of one response whose calls are named */
-
 typedef struct reading {
   cli_decided *decided;
   size_t rows_max, entries, turns, audits;
@@ -19,66 +17,45 @@ static const char *copy(cli_decided *d, tp_text text) { return cli_pool_copy(&d-
 
 /* ---- calls and gates ---- */
 
-bool cli_gate_is(tp_phase_id phase) {
-  return phase == TP_PHASE_TOOL_CREATE || phase == TP_PHASE_TOOL_REWRITE || phase == TP_PHASE_TOOL_PRE ||
-         phase == TP_PHASE_TOOL_ASK;
+bool cli_gate_is(tp_phase_id phase) { return phase == TP_PHASE_TOOL_PRE; }
+
+/* The gates of each call by the number of its newest one. */
+static void name_newest(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count) {
+  for (size_t i = 0; i < step_count; i++)
+    for (size_t j = 0; steps[i].entry_id && j < gate_count; j++)
+      if (gates[j].entry_id == steps[i].entry_id) gates[j].call = &steps[i];
 }
 
-/* Steps that may have had a tool.pre, in call order. @return how many calls the response has. */
-static size_t find_calls(const tp_turn_step *steps, size_t step_count, uint32_t round,
-                         const tp_turn_step *calls[CALLS_MAX], size_t *ret_count) {
-  size_t all = 0, count = 0;
+/* The only tool call of a response; NULL: it has another number of them. */
+static const tp_turn_step *only_call(const tp_turn_step *steps, size_t step_count, uint32_t round) {
+  const tp_turn_step *only = NULL;
   for (size_t i = 0; i < step_count; i++) {
     if (steps[i].kind != TP_STEP_TOOL || steps[i].round != round) continue;
-    all++;
-    if (steps[i].outcome == TP_TOOL_UNKNOWN_TOOL || steps[i].outcome == TP_TOOL_INVALID_ARGUMENTS) continue;
-    if (count == CALLS_MAX) return 0;
-    size_t at = count++;
-    for (; at > 0 && calls[at - 1]->place > steps[i].place; at--) calls[at] = calls[at - 1];
-    calls[at] = &steps[i];
+    if (only) return NULL;
+    only = &steps[i];
   }
-  *ret_count = count;
-  return all;
+  return only;
 }
 
-/* A call that was denied was denied by its tool.pre, or after a question of it. */
-static bool fits(const cli_gate *gate, const tp_turn_step *call) {
-  bool is_denied = call->outcome == TP_TOOL_DENIED;
-  return is_denied ? gate->is_denied || gate->has_asked : !gate->is_denied;
-}
-
-/* The gates of one response: those from first to end. */
-static void name_round(cli_gate *gates, size_t first, size_t end, const tp_turn_step *steps, size_t step_count,
-                       uint32_t round) {
-  const tp_turn_step *calls[CALLS_MAX];
-  cli_gate *pre[CALLS_MAX];
-  size_t count = 0, pre_count = 0, others = 0;
-  size_t all = find_calls(steps, step_count, round, calls, &count);
-  for (size_t i = first; i < end; i++) {
-    if (gates[i].phase != TP_PHASE_TOOL_PRE) others++;
-    else if (pre_count++ < CALLS_MAX) pre[pre_count - 1] = &gates[i];
-  }
-  bool is_one = all == 1 && count == 1; /* whatever gates it had */
-  if (pre_count > CALLS_MAX || (!is_one && (others > 0 || pre_count != count))) return;
-  for (size_t i = 0; !is_one && i < pre_count; i++)
-    if (!fits(pre[i], calls[i])) return;
-  for (size_t i = 0; i < pre_count; i++) pre[i]->tool = calls[is_one ? 0 : i]->name;
-}
-
-void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count) {
-  uint32_t last = 0;
+static int64_t begin_of_request(const tp_turn_step *steps, size_t step_count, uint32_t round) {
+  int64_t begin_ns = INT64_MAX;
   for (size_t i = 0; i < step_count; i++)
+    if (steps[i].kind == TP_STEP_MODEL && steps[i].round == round && steps[i].started_ns < begin_ns)
+      begin_ns = steps[i].started_ns;
+  return begin_ns;
+}
+
+void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count, bool is_whole) {
+  uint32_t last = 0;
+  name_newest(gates, gate_count, steps, step_count);
+  for (size_t i = 0; is_whole && i < step_count; i++)
     if (steps[i].kind == TP_STEP_TOOL && steps[i].round > last) last = steps[i].round;
-  size_t first = 0;
+  size_t at = 0;
   for (uint32_t round = 1; round <= last; round++) {
-    int64_t until_ns = INT64_MAX; /* the begin of the next request */
-    for (size_t i = 0; i < step_count; i++)
-      if (steps[i].kind == TP_STEP_MODEL && steps[i].round == round + 1 && steps[i].started_ns < until_ns)
-        until_ns = steps[i].started_ns;
-    size_t end = first;
-    while (end < gate_count && gates[end].started_ns < until_ns) end++;
-    name_round(gates, first, end, steps, step_count, round);
-    first = end;
+    const tp_turn_step *only = only_call(steps, step_count, round);
+    int64_t until_ns = begin_of_request(steps, step_count, round + 1);
+    for (; at < gate_count && gates[at].started_ns < until_ns; at++)
+      if (!gates[at].call) gates[at].call = only;
   }
 }
 
@@ -87,18 +64,10 @@ static bool take_entry(void *ctx, const tp_entry_record *entry) {
   cli_decided *d = r->decided;
   if (is_enough(r, &r->entries)) return false;
   if (!cli_gate_is(entry->phase)) return true;
-  bool has_asked = false;
-  for (size_t i = 0; i < entry->run_count; i++) {
-    tp_run_record run = {.struct_size = sizeof run};
-    has_asked = has_asked || (entry->run(entry->source, i, &run) && run.verdict == TP_VERDICT_ASK);
-  }
   d->gates = cli_reserve(d->gates, d->gate_count, &d->gate_capacity, sizeof *d->gates);
   d->gates[d->gate_count++] = (cli_gate){.process_run_id = entry->process_run_id,
                                          .entry_id = entry->entry_id,
                                          .started_ns = entry->started_ns,
-                                         .phase = entry->phase,
-                                         .is_denied = entry->status != TP_OK,
-                                         .has_asked = has_asked,
                                          .turn = copy(d, entry->ids[TP_ID_TURN])};
   return true;
 }
@@ -141,9 +110,9 @@ static void name_turn(cli_decided *d, const tp_turn_record *turn) {
     steps[step_count] = (tp_turn_step){.struct_size = sizeof *steps};
     step_count += turn->step(turn->step_source, i, &steps[step_count]);
   }
-  cli_gates_name(gates, count, steps, step_count);
+  cli_gates_name(gates, count, steps, step_count, turn->steps_dropped == 0);
   for (size_t i = 0; i < count; i++)
-    if (gates[i].tool.size) d->gates[places[i]].tool = tp_text_of(copy(d, gates[i].tool));
+    if (gates[i].call) d->gates[places[i]].tool = copy(d, gates[i].call->name);
   free(gates);
   free(steps);
   free(places);
@@ -152,7 +121,7 @@ static void name_turn(cli_decided *d, const tp_turn_record *turn) {
 static bool take_turn(void *ctx, const tp_turn_record *turn) {
   reading *r = ctx;
   if (is_enough(r, &r->turns)) return false;
-  if (turn->started_ns && turn->step_count > 0 && turn->steps_dropped == 0) name_turn(r->decided, turn);
+  if (turn->started_ns && turn->step_count > 0) name_turn(r->decided, turn);
   return true;
 }
 
@@ -161,7 +130,7 @@ const char *cli_decided_tool(const cli_decided *decided, const tp_entry_record *
       .process_run_id = entry->process_run_id, .started_ns = entry->started_ns, .entry_id = entry->entry_id};
   const cli_gate *gate =
       decided->gate_count ? bsearch(&key, decided->gates, decided->gate_count, sizeof key, by_begin) : NULL;
-  return gate && gate->tool.size ? gate->tool.data : "";
+  return gate && gate->tool ? gate->tool : "";
 }
 
 /* ---- denials ---- */

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decided: what records have of a run in other tables: the tool of the call that its tool.pre was about (a step of the
- * turn's record), and the reason of its denial (a row of the audit). No record names both a call and an entry, so the
- * calls of a response are matched with the entries in order, and only where every entry fits: no name is better than a
- * wrong one. */
+ * decided: what records have of a run in other tables: the tool of the call that its tool.pre was about, and the reason
+ * of its denial (a row of the audit). The step of a call names the entry of its newest tool.pre. A call whose arguments
+ * were changed when a person was asked has earlier ones: they are named where their response has no other call. No name
+ * is better than a wrong one.
+ */
 #ifndef CLI_INSPECT_DECIDED_H
 #define CLI_INSPECT_DECIDED_H
 
 #include "cli/common/data.h"
 #include "cli/common/pool.h"
 
-/** An entry of a gate of tool calls. */
+/** An entry of tool.pre. */
 typedef struct cli_gate {
   uint64_t process_run_id, entry_id;
   int64_t started_ns;
-  tp_phase_id phase;
-  bool is_denied, has_asked;
   const char *turn;
-  tp_text tool; /* of tool.pre, where it is known; borrowed from the step */
+  const tp_turn_step *call; /* that it was about; NULL: not known */
+  const char *tool;         /* in cli_decided: the name of that */
 } cli_gate;
 
 /** Whether an entry of the phase is looked at. */
 bool cli_gate_is(tp_phase_id phase);
-/** Names the tools of the gates of one turn.
- *  @param gates  ordered by their begin.
- *  @param steps  of the turn, of which none was dropped. */
-void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count);
+/** Finds the calls of the gates of one turn.
+ *  @param gates  ordered by their begin, their call NULL.
+ *  @param steps  of the turn.
+ *  @param is_whole  whether steps has all of a turn that has ended. */
+void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count, bool is_whole);
 
 /** A denial. */
 typedef struct cli_denial {

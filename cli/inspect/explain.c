@@ -73,38 +73,36 @@ static void print_at(const cli_trace *t, cli_output *output, int64_t started_ns,
   if (ended_ns) cli_printf(output, " +%s", cli_duration((double)(ended_ns - started_ns)).text);
 }
 
-/* The tool of the call that a tool.pre was about; empty where it is not known. */
-static tp_text tool_of(const cli_trace *t, const cli_trace_entry *e) {
+/* The call that a tool.pre was about; NULL: not known. */
+static const tp_turn_step *call_of(const cli_trace *t, const cli_trace_entry *e) {
   size_t count = 0;
-  tp_text tool = {0};
-  if (e->phase_id != TP_PHASE_TOOL_PRE || t->steps_dropped || !t->has_record) return tool;
+  const tp_turn_step *call = NULL;
+  if (!cli_gate_is(e->phase_id)) return NULL;
   cli_gate *gates = cli_alloc((t->entry_count + 1) * sizeof *gates);
-  for (size_t i = 0; i < t->entry_count; i++) {
-    const cli_trace_entry *each = &t->entries[i];
-    if (!cli_gate_is(each->phase_id)) continue;
-    cli_gate *gate = &gates[count++];
-    *gate = (cli_gate){.entry_id = each->id,
-                       .started_ns = each->started_ns,
-                       .phase = each->phase_id,
-                       .is_denied = each->status != TP_OK};
-    for (size_t j = 0; j < each->run_count; j++)
-      gate->has_asked = gate->has_asked || each->runs[j].row.verdict == TP_VERDICT_ASK;
-  }
-  cli_gates_name(gates, count, t->steps, t->step_count);
+  for (size_t i = 0; i < t->entry_count; i++)
+    if (cli_gate_is(t->entries[i].phase_id))
+      gates[count++] = (cli_gate){.entry_id = t->entries[i].id, .started_ns = t->entries[i].started_ns};
+  cli_gates_name(gates, count, t->steps, t->step_count, t->has_record && !t->steps_dropped);
   for (size_t i = 0; i < count; i++)
-    if (gates[i].entry_id == e->id) tool = gates[i].tool;
+    if (gates[i].entry_id == e->id) call = gates[i].call;
   free(gates);
-  return tool;
+  return call;
+}
+
+static void print_place(const tp_turn_step *call, cli_output *output) {
+  cli_printf(output, ", call %u of response %u", call->place + 1, call->round);
 }
 
 static void print_entry(const cli_trace *t, const cli_trace_entry *e, cli_table *table) {
   cli_output *output = table->output;
+  const tp_turn_step *call = call_of(t, e);
   cli_print_string(output, "\n");
   cli_paint_on(output, CLI_BOLD);
   cli_print_string(output, e->phase);
   cli_paint_off(output);
-  if (tool_of(t, e).size) cli_print_string(output, " of ");
-  cli_print_cut(output, tool_of(t, e), SIZE_MAX);
+  if (call) cli_print_string(output, " of ");
+  if (call) cli_print_cut(output, call->name, SIZE_MAX);
+  if (call) print_place(call, output);
   print_at(t, output, e->started_ns, e->ended_ns);
   cli_print_string(output, e->is_detached ? "  after the turn" : "");
   cli_paint_on(output, CLI_BAD);
@@ -121,7 +119,7 @@ static void print_step(const cli_trace *t, const tp_turn_step *step, cli_output 
   cli_paint_on(output, CLI_BOLD);
   cli_print_cut(output, tp_text_of(cli_step_name(step, words, sizeof words)), SIZE_MAX);
   cli_paint_off(output);
-  if (step->kind == TP_STEP_TOOL) cli_printf(output, ", call %u of response %u", step->place + 1, step->round);
+  if (step->kind == TP_STEP_TOOL) print_place(step, output);
   print_at(t, output, step->started_ns, was_called ? step->ended_ns : 0);
   cli_paint_on(output, cli_step_failed(step) ? CLI_BAD : CLI_GOOD);
   cli_printf(output, "  %s\n", cli_step_outcome(step));
@@ -226,9 +224,12 @@ static void add_run(cli_map *p, const cli_trace_entry *e, const cli_trace_run *r
 }
 
 static void add_entry(cli_map *p, const cli_trace *t, const cli_trace_entry *e) {
+  const tp_turn_step *call = call_of(t, e);
   cli_map_open(p, NULL);
   cli_map_add_string(p, "phase", e->phase);
-  if (tool_of(t, e).size) cli_map_add_text(p, "tool", tool_of(t, e));
+  if (call) cli_map_add_text(p, "tool", call->name);
+  if (call) cli_map_add_int(p, "round", call->round);
+  if (call) cli_map_add_int(p, "place", call->place);
   cli_map_add_int(p, "at_ns", e->started_ns - t->began_ns);
   if (e->ended_ns) cli_map_add_int(p, "duration_ns", e->ended_ns - e->started_ns);
   cli_map_add_string(p, "status", e->ended_ns ? tp_status_name(e->status) : status_of(e));

@@ -388,7 +388,7 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
   };
   print_row(t, has_bar ? columns_with_bar : columns, cells);
   cli_printf(t->output, "%*s", TEXT_COLUMN + 4, "");
-  cli_print_cut(t->output, cli_event_text(result, "text"), text_width(t->output) - 4);
+  cli_print_cut(t->output, cli_event_text(result, "text"), t->output->width ? text_width(t->output) - 4 : SIZE_MAX);
   cli_print(t->output, "\n", 1);
 }
 

@@ -398,6 +398,7 @@ typedef struct tp_turn_step {
   uint32_t place;               /* of a tool call: its index in the response */
   int32_t outcome;              /* of a tool call tp_tool_result_kind; else tp_status */
   tp_text name;                 /* of the tool; of a request the model that was asked; else empty */
+  uint64_t entry_id;            /* of a tool call that has ended: of the entry of its newest tool.pre; else 0 */
 } tp_turn_step;
 
 /** One driven turn, at its end or, with a state, while it runs. Made by the library; everything in it is borrowed till

@@ -200,7 +200,7 @@ void tp__drive_note_step(tp__drive *drive, tp_step_kind kind, int64_t started_ns
 void tp__drive_note_request(tp__drive *drive, tp_text model, int64_t started_ns, int64_t ended_ns, tp_status outcome);
 /** For a call that has its result. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
-                         int64_t settled_ns);
+                         int64_t settled_ns, uint64_t entry_id);
 /** tp_turn_record.step; source is the drive. */
 bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step);
 

@@ -58,7 +58,7 @@ void tp__drive_note_request(tp__drive *d, tp_text model, int64_t started_ns, int
 }
 
 void tp__drive_note_call(tp__drive *d, const tp_tool_result *result, uint32_t place, int64_t started_ns,
-                         int64_t settled_ns) {
+                         int64_t settled_ns, uint64_t entry_id) {
   int64_t begin_ns = result->started ? started_ns : settled_ns;
   add_turn_step(d, &(tp_turn_step){.struct_size = sizeof(tp_turn_step),
                                    .started_ns = begin_ns,
@@ -67,7 +67,8 @@ void tp__drive_note_call(tp__drive *d, const tp_tool_result *result, uint32_t pl
                                    .round = d->iterations,
                                    .place = place,
                                    .outcome = (int32_t)result->kind,
-                                   .name = result->name});
+                                   .name = result->name,
+                                   .entry_id = entry_id});
 }
 
 bool tp__drive_show_step(const void *source, size_t index, tp_turn_step *step) {

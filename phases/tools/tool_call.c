@@ -79,7 +79,8 @@ void tp__toolcall_settle(tp__tool_slot *slot, tp_tool_result_kind kind, const tp
   result->parts = said->parts;
   result->completion_order = d->completed++;
   if (d->has_listener) emit_end(slot);
-  if (d->remind) tp__drive_note_call(d->turn->drive, result, slot->index, slot->started_ns, d->now_ns);
+  if (d->remind)
+    tp__drive_note_call(d->turn->drive, result, slot->index, slot->started_ns, d->now_ns, slot->pre_entry_id);
 }
 
 void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text text) {

@@ -49,6 +49,7 @@ struct tp__tool_slot {
   const tp_tool_call *call; /* what the model asked for, or what tool.rewrite made of it */
   int64_t started_ns;       /* 0: not yet */
   uint64_t start_id;        /* of its start in the store; 0: none is there */
+  uint64_t pre_entry_id;    /* of the entry of its newest tool.pre that has ended; 0: none */
   uint32_t index;
   bool is_cancelled; /* it alone, or its response: nothing more begins for it but its end phases */
   bool is_partial;   /* what the tool said was too long, and part of it is left out */

@@ -135,7 +135,10 @@ static tp_text input_summary(tp__tool_slot *slot) {
 
 /* ---- tool.pre ---- */
 
-static void pre_ended(tp__phase_run *run) { gate_ended(run, "tool.pre", NULL, tp__toolcall_permit); }
+static void pre_ended(tp__phase_run *run) {
+  ((tp__tool_slot *)run->ctx)->pre_entry_id = tp__phase_entry_id(&run->result);
+  gate_ended(run, "tool.pre", NULL, tp__toolcall_permit);
+}
 
 /* ---- the schema ---- */
 

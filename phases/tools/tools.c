@@ -62,7 +62,7 @@ static void fill_slot(tp__tool_slot *slot, uint32_t index, tp__tool_entry *tool)
   slot->ask = NULL;
   slot->order = NULL;
   slot->started_ns = 0;
-  slot->start_id = 0;
+  slot->start_id = slot->pre_entry_id = 0;
   slot->settled = slot->done = slot->is_cancelled = slot->is_partial = false;
   if (slot->gate) {
     slot->gate->phase.entry = NULL;

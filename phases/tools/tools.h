@@ -71,7 +71,8 @@ void tp__dispatch_check(const tp__dispatch *dispatch);
 
 /** running.c: a call's function begins. */
 void tp__drive_note_start(tp__drive *drive);
-/** step_times.c: a call has its result. */
+/** step_times.c: a call has its result.
+ *  @param entry_id  of the entry of its newest tool.pre; 0: none was run. */
 void tp__drive_note_call(tp__drive *drive, const tp_tool_result *result, uint32_t place, int64_t started_ns,
-                         int64_t settled_ns);
+                         int64_t settled_ns, uint64_t entry_id);
 #endif

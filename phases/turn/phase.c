@@ -320,6 +320,10 @@ void tp__phase_begin(tp__phase_run *run) {
   }
 }
 
+uint64_t tp__phase_entry_id(const tp_phase_result *result) {
+  return result->entry ? ((const tp__entry *)result->entry)->id : 0;
+}
+
 void tp__phase_cancel(tp__phase_run *run) {
   if (run->entry && !run->ignores_cancel) tp__entry_cancel(run->entry);
 }

@@ -58,6 +58,8 @@ struct tp__phase_run {
 
 /** Owner: begins a phase; on_end may be called before it returns. An empty phase ends at once, with a zero result. */
 void tp__phase_begin(tp__phase_run *run);
+/** In on_end: the number of its entry, as records have it; 0: the phase was empty. */
+uint64_t tp__phase_entry_id(const tp_phase_result *result);
 /** Owner: ends what is under way as cancelled, unless it ignores that; on_end comes before it returns, or later. */
 void tp__phase_cancel(tp__phase_run *run);
 /** Owner: frees a result. */

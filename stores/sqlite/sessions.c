@@ -123,11 +123,12 @@ static const struct kind {
      " JOIN tool_call ON tool_call.message = message.id" HISTORY_IDS ", tool_call.position"},
     {"turn", BY_IDS("*", "turn", "row")},
     {"step",
-     "SELECT turn.turn AS turn, step.kind, round, place, step.outcome, step.started_ns, step.ended_ns, step.name"
+     "SELECT turn.turn AS turn, step.kind, round, place, step.outcome, step.started_ns, step.ended_ns, step.name,"
+     " entry_id"
      " FROM turn JOIN step ON step.turn = turn.row WHERE tenant = ?1 AND session = ?2 ORDER BY row, position"},
     {"running", BY_IDS("*", "running", "row")},
     {"running_step",
-     "SELECT running.turn AS turn, s.kind, s.round, s.place, s.outcome, s.started_ns, s.ended_ns, s.name"
+     "SELECT running.turn AS turn, s.kind, s.round, s.place, s.outcome, s.started_ns, s.ended_ns, s.name, s.entry_id"
      " FROM running JOIN running_step AS s ON s.running = running.row WHERE tenant = ?1 AND session = ?2"
      " ORDER BY row, position"},
     {"entry", BY_IDS("*", "entry", "number")},

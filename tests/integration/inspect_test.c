@@ -128,8 +128,10 @@ TEST(gates_of_calls_are_shown_with_their_tool_and_denials_with_their_reason) {
   assert_false(holds(&c.out, "tool.pre unknown"));
   command_free(&c);
   c = run_on(kept, "explain", "t1", NULL);
-  assert_line(&c, "tool.pre of files_read", "denied");
-  assert_holds(&c.out, "tool.pre of files_list");
+  assert_line(&c, "tool.pre of files_read, call 1 of response 1", "denied");
+  assert_holds(&c.out, "tool.pre of files_write, call 3 of response 1");
+  assert_holds(&c.out, "tool.pre of files_list, call 5 of response 1");
+  assert_holds(&c.out, "tool.pre of files_search, call 1 of response 2");
   command_free(&c);
   c = run_on(kept, "runs", "--phase", "tool.pre");
   assert_line(&c, "tool.pre files_read", "deny");
@@ -142,14 +144,15 @@ TEST(gates_of_calls_are_shown_with_their_tool_and_denials_with_their_reason) {
   command_free(&c);
 }
 
-/* With tool.create in front the order is no longer certain where there are several calls. */
-TEST(gate_whose_call_is_not_certain_has_no_tool) {
+TEST(gate_after_another_gate_is_shown_with_its_tool) {
   const char *kept = play_calls("made", create_hook);
   command c = run_on(kept, "show", "t1", NULL);
-  assert_holds(&c.out, "tool.pre  ok");
-  assert_line(&c, "tool.pre files_search", "ok");
-  assert_false(holds(&c.out, "tool.pre files_read"));
+  assert_line(&c, "tool.pre files_read", "denied");
+  assert_line(&c, "tool.pre files_write", "ok");
   assert_line(&c, "  why ", "keys are edited by people");
+  command_free(&c);
+  c = run_on(kept, "explain", "t1", "--json");
+  assert_holds(&c.out, "\"phase\":\"tool.pre\",\"tool\":\"files_list\",\"round\":1,\"place\":4,");
   command_free(&c);
 }
 
@@ -387,6 +390,23 @@ TEST(slack_and_reasons_are_those_of_the_run) {
   assert_null(strstr(c.out.data, "not of this run"));
   assert_holds(&c.out, "\"model\":\"script\"");
   tp_writer_free(writer);
+  command_free(&c);
+}
+
+/* One subscription may deny in two phases of a turn: the newer denial is of another one. */
+TEST(reason_is_that_of_the_phase_that_denied) {
+  const char *kept = play_calls("phases", NULL);
+  sql(kept,
+      "CREATE TEMP TABLE other AS SELECT * FROM audit WHERE action = 'denial' AND subscription = 'no_env';"
+      "UPDATE other SET row = (SELECT max(row) + 1 FROM audit), phase = 5, detail = 'of another phase';"
+      "INSERT INTO audit SELECT * FROM other");
+  command c = run_on(kept, "show", "t1", NULL);
+  assert_line(&c, "  why ", "keys are edited by people");
+  assert_false(holds(&c.out, "of another phase"));
+  command_free(&c);
+  c = run_on(kept, "explain", "t1", NULL);
+  assert_line(&c, "why: ", "keys are edited by people");
+  assert_false(holds(&c.out, "of another phase"));
   command_free(&c);
 }
 

@@ -331,7 +331,8 @@ static bool put_step(const void *source, size_t index, tp_turn_step *step) {
                          .round = 1,
                          .place = (uint32_t)index,
                          .outcome = -3,
-                         .name = {names + index, 1}};
+                         .name = {names + index, 1},
+                         .entry_id = UINT64_MAX - index};
   return true;
 }
 
@@ -344,7 +345,8 @@ static size_t wrong_steps(const tp_turn_record *record) {
     put_step(&record->number, i, &should);
     wrong += is.struct_size != sizeof is || is.started_ns != should.started_ns || is.ended_ns != should.ended_ns ||
              is.kind != should.kind || is.round != should.round || is.place != should.place ||
-             is.outcome != should.outcome || is.name.size != 1 || is.name.data[0] != should.name.data[0];
+             is.outcome != should.outcome || is.entry_id != should.entry_id || is.name.size != 1 ||
+             is.name.data[0] != should.name.data[0];
   }
   return wrong;
 }
@@ -1315,7 +1317,8 @@ static bool running_step(const void *source, size_t index, tp_turn_step *step) {
                          .ended_ns = index < ended ? 20 : 0,
                          .kind = index < ended ? TP_STEP_TOOL : TP_STEP_MODEL,
                          .round = 1 + (uint32_t)index,
-                         .name = tp_text_of(index < ended ? "tool" : "model")};
+                         .name = tp_text_of(index < ended ? "tool" : "model"),
+                         .entry_id = 70 + index};
   return true;
 }
 
@@ -1372,7 +1375,7 @@ static bool list_running(void *ctx, const tp_turn_record *record) {
             !tp_text_is(record->ids[TP_ID_TURN], want) || !tp_text_is(record->ids[TP_ID_TENANT], "t") ||
             !tp_text_is(record->parent_turn, "parent");
   l->bad += !record->step(record->step_source, last, &step) || step.ended_ns != 0 || step.kind != TP_STEP_MODEL ||
-            step.round != last + 1 || !tp_text_is(step.name, "model");
+            step.round != last + 1 || !tp_text_is(step.name, "model") || step.entry_id != 70 + last;
   l->bad += last > 0 && (!record->step(record->step_source, 0, &step) || step.ended_ns != 20);
   l->bad += record->step(record->step_source, last + 1, &step);
   l->ids[l->count++] = record->number * 1000 + record->iterations;
