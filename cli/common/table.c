@@ -145,6 +145,11 @@ static size_t text_needs(const table *t, size_t c, tp_text line, size_t columns)
   return columns < least ? columns : least;
 }
 
+/* Whether a cell that the one before it moves still ends within its own column. */
+static bool stays_in_column(const table *t, size_t c, size_t end) {
+  return !t->keeps_columns || !t->output->width || c == t->last || end <= t->starts[c] + t->widths[c];
+}
+
 /* @param at  where the line ends; 0: it is empty. @return where it ends after the cell. */
 static size_t put_cell(table *t, size_t c, tp_text line, cli_paint paint, size_t at) {
   size_t limit = t->output->width ? t->output->width : SIZE_MAX, columns = cli_columns(line), start = t->starts[c];
@@ -152,7 +157,7 @@ static size_t put_cell(table *t, size_t c, tp_text line, cli_paint paint, size_t
   if (t->columns[c].kind == CLI_COLUMN_RIGHT && t->widths[c] > columns) start += t->widths[c] - columns;
   size_t from = at > 0 && start < at + GAP ? at + GAP : start;
   size_t needs = folds ? text_needs(t, c, line, columns) : columns;
-  if (needs > limit || from > limit - needs) {
+  if (needs > limit || from > limit - needs || (from > start && !stays_in_column(t, c, from + columns))) {
     if (at > 0) cli_print(t->output, "\n", 1);
     at = 0;
     from = start;

@@ -51,8 +51,9 @@ typedef struct cli_table {
   size_t widths[CLI_TABLE_COLUMNS_MAX], starts[CLI_TABLE_COLUMNS_MAX];
   bool has_left[CLI_TABLE_COLUMNS_MAX], is_used[CLI_TABLE_COLUMNS_MAX];
   bool is_laid_out, is_measured;
-  size_t last;    /* the last column of a row */
-  tp__bytes line; /* on its way */
+  bool keeps_columns; /* a caller may set it: with a width, no cell stands in the column of another one */
+  size_t last;        /* the last column of a row */
+  tp__bytes line;     /* on its way */
 } cli_table;
 
 /** @param columns  borrowed until the end.  @param indent  of each row. */

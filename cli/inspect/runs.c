@@ -271,6 +271,7 @@ int cli_runs(const cli_arguments *arguments, cli_output *output) {
   if (status != CLI_OK) return status;
   listing list = {.arguments = arguments, .output = output, .data = &data};
   cli_table_begin(&list.table, output, columns, COLUMNS, 0);
+  list.table.keeps_columns = true;
   status = list_runs(&list);
   cli_table_end(&list.table);
   cli_decided_free(&list.decided);
@@ -447,6 +448,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
                                         : tp_status_text((tp_status)entry->status));
   cli_table table;
   cli_table_begin(&table, list->output, columns + SUBSCRIPTION, SHOWN_COLUMNS, 2);
+  table.keeps_columns = true;
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
     if (!entry->run(entry->source, i, &run)) continue;

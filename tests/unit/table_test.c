@@ -39,6 +39,8 @@ static const cli_column left_out[COUNT] = {
     [NOTE] = {.head = "note", .width = 20, .kind = CLI_COLUMN_TEXT},
 };
 
+static bool keeps_columns; /* of the tables of a test, which sets it back */
+
 /* What is printed, which the caller frees. */
 static char *table_of(const cli_column *columns, size_t width, bool measures, const char *const *cells, size_t rows) {
   cli_output output = {.width = width};
@@ -48,6 +50,7 @@ static char *table_of(const cli_column *columns, size_t width, bool measures, co
   size_t size;
   assert_non_null(stdout = open_memstream(&text, &size));
   cli_table_begin(&table, &output, columns, COUNT, 2);
+  table.keeps_columns = keeps_columns;
   for (int prints = !measures; prints < 2; prints++) {
     if (prints) cli_table_head(&table);
     for (size_t i = 0; i < rows; i++) {
@@ -127,6 +130,28 @@ TEST(a_wide_cell_moves_what_follows_and_touches_nothing) {
          "  an.id.of.thirty.letters.and.more\n"
          "                  1.00 s\n"
          "      note b\n");
+}
+
+TEST(a_table_that_keeps_its_columns_moves_a_cell_within_its_own_or_to_the_next_line) {
+  static const cli_column of_row[COUNT] = {{.head = "id", .width = 8, .least = 8},
+                                           {.head = "state", .width = 9, .least = 9},
+                                           {.head = "took", .width = 8, .kind = CLI_COLUMN_RIGHT}};
+  const char *const cells[] = {
+      "an.id.of.18.letter", "deny",    "1.00 s", "an.id.of.11",  "deny", "9 s", "an.id.of.11", "denied", "1.00 s", "a",
+      "backgrounded",       "10.00 s", "a",      "backgrounded", "9 s"};
+  keeps_columns = true;
+  expect(of_row, 40, cells, 5,
+         "  id        state          took\n"
+         "  an.id.of.18.letter\n"
+         "            deny         1.00 s\n"
+         "  an.id.of.11  deny         9 s\n"
+         "  an.id.of.11  denied    1.00 s\n"
+         "  a         backgrounded  10.00 s\n"
+         "  a         backgrounded    9 s\n");
+  expect(of_row, 0, cells, 1,
+         "  id        state          took\n"
+         "  an.id.of.18.letter  deny  1.00 s\n");
+  keeps_columns = false;
 }
 
 TEST(a_text_whose_words_do_not_fit_begins_below) {
