@@ -149,7 +149,7 @@ static void end_word(struct scan *s) {
   s->in_word = false;
   if (s->mark_at > 0) {
     /* The mark of a document, from its << to the end of the word. */
-    assert(s->in_word == false && s->mark_at <= s->line.size);
+    assert(s->mark_at <= s->line.size);
     size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
     tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
     s->mark_at = 0;

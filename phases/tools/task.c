@@ -44,7 +44,6 @@ typedef struct task_work {
   tp_fault fault;
 } task_work;
 
-static tp__tasks *tasks_of(tp_runtime *runtime) { return tp__layer_tasks(runtime); }
 static const tp_allocator *allocator_of(const task_work *w) { return tp__runtime_allocator(w->runtime); }
 static bool keeps_tasks(const tp_runtime *runtime) { return tp__runtime_store(runtime)->task_put != NULL; }
 static bool is_in_table(const task_work *w) { return w->view.stage != TP__TASK_WHOLE && !w->is_stored; }
@@ -121,7 +120,7 @@ static void free_work(task_work *w) {
   const tp_allocator *allocator = allocator_of(w);
   bool stays = w->kept && !(w->view.stage == TP__TASK_CREATE && keeps_tasks(w->runtime));
   if (w->turn) w->turn->task = NULL;
-  if (w->task && is_in_table(w)) tp__tasks_leave(tasks_of(w->runtime), allocator, w->task, stays);
+  if (w->task && is_in_table(w)) tp__tasks_leave(tp__layer_tasks(w->runtime), allocator, w->task, stays);
   else tp__task_free(allocator, w->task);
   tp__release(allocator, w, sizeof *w);
 }
@@ -539,7 +538,7 @@ static tp_status check_spec(tp_task_operation operation, const tp_task_spec *spe
 
 /* The task of a run: in the table, or, later, the store's. */
 static tp_status take_task_of_run(task_work *w, const char *key, tp_fault *fault) {
-  tp_status status = tp__tasks_take(tasks_of(w->runtime), key, &w->task, fault);
+  tp_status status = tp__tasks_take(tp__layer_tasks(w->runtime), key, &w->task, fault);
   w->is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(w->runtime) && tp__id_valid(key);
   if (w->is_stored) snprintf(w->key, sizeof w->key, "%s", key);
   else if (status == TP_OK) w->kept = true; /* what does not begin may be run again */
@@ -554,7 +553,8 @@ static tp_status find_task(task_work *w, tp_task_operation operation, const tp_t
   tp_status status = TP_OK;
   w->view.stage = stage;
   if (operation == TP_TASK_CREATE)
-    status = tp__tasks_reserve(tasks_of(w->runtime), allocator, spec, tp__runtime_run_id(w->runtime), &w->task, fault);
+    status = tp__tasks_reserve(tp__layer_tasks(w->runtime), allocator, spec, tp__runtime_run_id(w->runtime), &w->task,
+                               fault);
   else if (operation == TP_TASK_RUN) status = take_task_of_run(w, spec->key, fault);
   else if (!(w->task = tp__task_new(allocator, spec, NULL)))
     status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call");
@@ -713,7 +713,7 @@ tp_status tp_task_discard(tp_runtime *runtime, const char *key, tp_fault *fault)
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__runtime_usable(runtime, fault));
   if (!key) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_task_discard needs a key");
-  tp_status status = tp__tasks_discard(tasks_of(runtime), tp__runtime_allocator(runtime), key, fault);
+  tp_status status = tp__tasks_discard(tp__layer_tasks(runtime), tp__runtime_allocator(runtime), key, fault);
   if (status != TP_ERR_NOT_FOUND || !keeps_tasks(runtime)) return status;
   TP__TRY(tp__may_block(runtime, fault, "a task"));
   TP__TRY(tp__runtime_ready(runtime, fault));
