@@ -5,6 +5,7 @@
  * questions stay those of the old session. */
 #include <string.h>
 
+#include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
 
 /** A fork that is written. */
@@ -57,9 +58,9 @@ static int copy_locked(forking *f) {
       "INSERT INTO session (tenant, name, next, owner, epoch, running) SELECT tenant, ?4, ?3 - ?2 + 1, 0, 0, 0"
       " FROM session WHERE id = ?1";
   static const char messages_sql[] =
-      "INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value, provider_data, ending,"
-      " unix_ms, position) SELECT ?4, role, is_error, turn, text, call_id, name, parts, value, provider_data, ending,"
-      " unix_ms, position - ?2 FROM message WHERE session = ?1 AND position <= ?3 ORDER BY position";
+      "INSERT INTO message (session, unix_ms, position, " TP__SQL_NAMES(TP__MESSAGE_LIST)
+      ") SELECT ?4, unix_ms, position - ?2, " TP__SQL_NAMES(TP__MESSAGE_LIST)
+      " FROM message WHERE session = ?1 AND position <= ?3 ORDER BY position";
   static const char calls_sql[] =
       "INSERT INTO tool_call (message, position, id, name, malformed, arguments) SELECT copy.id, c.position, c.id,"
       " c.name, c.malformed, c.arguments FROM message AS original JOIN tool_call AS c ON c.message = original.id"

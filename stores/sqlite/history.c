@@ -63,42 +63,30 @@ static const char *const write_sql[WRITE_STATEMENTS] = {
         " ON CONFLICT DO NOTHING",
     [NEXT_POSITION] = "UPDATE session SET next = next + ?2 WHERE id = ?1 RETURNING next - ?2",
     [FIND_SESSION] = "SELECT id, next, epoch FROM session WHERE tenant = ?1 AND name = ?2",
-    [INSERT_MESSAGE] = ("INSERT INTO message (session, role, is_error, turn, text, call_id, name, parts, value,"
-                        " provider_data, ending, unix_ms, position)"
-                        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"),
-    [INSERT_CALL] = ("INSERT INTO tool_call (message, position, id, name, malformed, arguments)"
-                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
+    [INSERT_MESSAGE] = "INSERT INTO message (session, " TP__SQL_NAMES(
+        TP__MESSAGE_LIST) ", unix_ms, position) VALUES (?, " TP__SQL_PARAMETERS(TP__MESSAGE_LIST) ", ?, ?)",
+    [INSERT_CALL] = "INSERT INTO tool_call (message, position, " TP__SQL_NAMES(
+        TP__CALL_LIST) ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__CALL_LIST) ")",
     [DELETE_CALLS] = "DELETE FROM tool_call WHERE message IN (SELECT id FROM message WHERE session = ?1)",
     [DELETE_MESSAGES] = "DELETE FROM message WHERE session = ?1",
     [DELETE_SESSION] = "DELETE FROM session WHERE id = ?1"};
 
 static const char *const messages_sql =
-    "SELECT message.id, role, is_error, turn, text, call_id, message.name, parts, value, provider_data,"
-    " ending FROM session"
-    " JOIN message ON message.session = session.id WHERE tenant = ?1 AND session.name = ?2 AND position >= ?3"
-    " AND position < ?4 ORDER BY position";
+    "SELECT id, " TP__SQL_NAMES(TP__MESSAGE_LIST)
+    " FROM message WHERE session = (SELECT id FROM session WHERE tenant = ?1 AND name = ?2)"
+    " AND position >= ?3 AND position < ?4 ORDER BY position";
 static const char *const calls_sql =
-    "SELECT id, name, malformed, arguments FROM tool_call WHERE message = ?1 ORDER BY position";
+    "SELECT " TP__SQL_NAMES(TP__CALL_LIST) " FROM tool_call WHERE message = ?1 ORDER BY position";
 static const char *const sessions_sql =
     "SELECT id, tenant, name, (SELECT count(*) FROM message WHERE message.session = session.id) FROM session"
     " WHERE id > ?1 AND (?3 IS NULL OR tenant = ?3) AND next > 0 ORDER BY id LIMIT ?2";
 
-#define MESSAGE(member) TP__COLUMN(tp_message, member)
-static const tp__column message_columns[] = {MESSAGE(role),
-                                             MESSAGE(is_error),
-                                             MESSAGE(turn_id),
-                                             MESSAGE(text),
-                                             MESSAGE(call_id),
-                                             MESSAGE(name),
-                                             TP__BLOB_COLUMN(tp_message, parts),
-                                             TP__BLOB_COLUMN(tp_message, value),
-                                             TP__BLOB_COLUMN(tp_message, provider_data),
-                                             TP__BLOB_COLUMN(tp_message, ending)};
+#define MESSAGE(member, column, type) TP__ITEM_##type(tp_message, member),
+static const tp__column message_columns[] = {TP__MESSAGE_LIST(MESSAGE, MESSAGE)};
 static const tp__columns messages = TP__COLUMNS(tp_message, message_columns);
 
-#define CALL(member) TP__COLUMN(tp_tool_call, member)
-static const tp__column call_columns[] = {CALL(id), CALL(name), CALL(malformed),
-                                          TP__BLOB_COLUMN(tp_tool_call, arguments)};
+#define CALL(member, column, type) TP__ITEM_##type(tp_tool_call, member),
+static const tp__column call_columns[] = {TP__CALL_LIST(CALL, CALL)};
 static const tp__columns calls = TP__COLUMNS(tp_tool_call, call_columns);
 
 #define SESSION(member) TP__COLUMN(tp_history_session, member)

@@ -26,20 +26,17 @@
 
 #include "stores/sqlite/sqlite.h"
 
-#define HISTORY_TABLES                                                                                          \
-  "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"       \
-  "  next INTEGER NOT NULL, owner INTEGER NOT NULL, epoch INTEGER NOT NULL, running INTEGER NOT NULL,"          \
-  "  UNIQUE (tenant, name));"                                                                                   \
-  "CREATE TABLE holder (process INTEGER PRIMARY KEY, process_id INTEGER NOT NULL,"                              \
-  "  process_started INTEGER NOT NULL, end_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                        \
-  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, role INTEGER NOT NULL,"              \
-  "  is_error INTEGER NOT NULL, turn TEXT NOT NULL, text TEXT NOT NULL, call_id TEXT NOT NULL,"                 \
-  "  name TEXT NOT NULL, parts BLOB NOT NULL, value BLOB NOT NULL, provider_data BLOB NOT NULL,"                \
-  "  ending BLOB NOT NULL, unix_ms INTEGER NOT NULL, position INTEGER NOT NULL);"                               \
-  "CREATE UNIQUE INDEX message_position ON message (session, position);"                                        \
-  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,"              \
-  "  name TEXT NOT NULL, malformed INTEGER NOT NULL, arguments BLOB NOT NULL, PRIMARY KEY (message, position))" \
-  "  WITHOUT ROWID;"
+#define HISTORY_TABLES \
+  "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"        \
+  "  next INTEGER NOT NULL, owner INTEGER NOT NULL, epoch INTEGER NOT NULL, running INTEGER NOT NULL,"           \
+  "  UNIQUE (tenant, name));"                                                                                    \
+  "CREATE TABLE holder (process INTEGER PRIMARY KEY, process_id INTEGER NOT NULL,"                               \
+  "  process_started INTEGER NOT NULL, end_ms INTEGER NOT NULL, boot_id TEXT NOT NULL);"                         \
+  "CREATE TABLE message (id INTEGER PRIMARY KEY, session INTEGER NOT NULL, " TP__SQL_COLUMNS(TP__MESSAGE_LIST)   \
+  ", unix_ms INTEGER NOT NULL, position INTEGER NOT NULL);"                                                      \
+  "CREATE UNIQUE INDEX message_position ON message (session, position);"                                         \
+  "CREATE TABLE tool_call (message INTEGER NOT NULL, position INTEGER NOT NULL, " TP__SQL_COLUMNS(TP__CALL_LIST) \
+  ", PRIMARY KEY (message, position)) WITHOUT ROWID;"
 
 #define TURN_COLUMNS TP__SQL_COLUMNS(TP__TURN_LIST) ", " TP__SQL_COLUMNS(TP__ID_LIST)
 

@@ -7,6 +7,16 @@
 
 #include "stores/sqlite/database.h"
 
+/* The columns of a message and of a call that a member is kept in; a list as in columns.h. */
+/* clang-format off */
+#define TP__MESSAGE_LIST(FIRST, C)                                                                                \
+  FIRST(role, role, INTEGER) C(is_error, is_error, INTEGER) C(turn_id, turn, TEXT) C(text, text, TEXT)            \
+  C(call_id, call_id, TEXT) C(name, name, TEXT) C(parts, parts, BLOB) C(value, value, BLOB)                       \
+  C(provider_data, provider_data, BLOB) C(ending, ending, BLOB)
+#define TP__CALL_LIST(FIRST, C) \
+  FIRST(id, id, TEXT) C(name, name, TEXT) C(malformed, malformed, INTEGER) C(arguments, arguments, BLOB)
+/* clang-format on */
+
 extern const tp__sqlite_schema tp__sqlite_store_schema;
 
 #endif
