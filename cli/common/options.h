@@ -175,8 +175,9 @@ typedef struct cli_arguments {
   uint32_t busy_wait_ms;    /* of --busy wait:MS; 0: not given */
   tp_durability durability; /* DEFAULT without --durability */
   cli_changed_from changed_from;
-  uint32_t limit;   /* 0: all; CLI_LIMIT_NOT_GIVEN */
-  uint32_t workers; /* 0: as many as cores */
+  uint32_t limit;        /* 0: all; CLI_LIMIT_NOT_GIVEN */
+  uint32_t workers;      /* 0: as many as cores */
+  uint32_t sessions_max; /* 0: not given */
   tp_timestamps timestamps;
   cli_histograms histograms;
   bool json, raw, dot, no_memory, verbose, help, fail_closed, rewrite, sandbox, files_writes_given, explain, follow,

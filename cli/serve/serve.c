@@ -139,6 +139,7 @@ static int start_server(serving *s, const char *default_agent) {
                                      .environment = cli_environment(a),
                                      .default_agent = default_agent,
                                      .turn_limit_ms = a->limits.time_s * 1000,
+                                     .sessions_max = a->sessions_max,
                                      .goes_on = a->goes_on,
                                      .busy = (uint32_t)a->busy,
                                      .busy_wait_ms = a->busy_wait_ms,

@@ -28,7 +28,7 @@ CLIENTS = 100000 if LONG else 2000
 AT_ONCE = 200
 STREAMS = 10000 if LONG else 300
 STREAM_BYTES_MAX = 48 << 10  # with what libcurl has for the request to the model
-SESSIONS = 9000 if LONG else 500
+SESSIONS = 40000 if LONG else 600
 TURNS = 1000 if LONG else 100
 RESET = struct.pack('ii', 1, 0)
 SEED = int(os.environ.get('TURNPHASE_SEED', random.randrange(1 << 32)))
@@ -200,22 +200,31 @@ def open_streams_cost_little(program):
 
 # ---- the end ----
 
+def read_answer(file):
+    head = b''
+    while not head.endswith(b'\r\n\r\n'):
+        line = file.readline()
+        assert line, head
+        head += line
+    assert head.startswith(b'HTTP/1.1 200'), head
+    file.read(int(re.search(rb'(?i)content-length: (\d+)', head).group(1)))
+
+
 def an_end_under_load_comes_within_its_limit(program):
     with Model() as model:
         agents = {'agents': [{'id': 'any', 'model': 'script:talk.yaml'},
                              {'id': 'endless', 'model': 'openai:m', 'base_url': model.options[-1]}]}
-        serving = Serving(program, 'agents.yaml', files={'agents.yaml': json.dumps(agents)})
+        serving = Serving(program, 'agents.yaml', '--sessions-max', str(SESSIONS + TURNS),
+                          files={'agents.yaml': json.dumps(agents)})
         connection = socket.create_connection(('127.0.0.1', serving.port), LIMIT_S)
         file = connection.makefile('rb')
-        for number in range(SESSIONS):
-            connection.sendall(request_of(f's{number}', stream=False))
-            head = b''
-            while not head.endswith(b'\r\n\r\n'):
-                head += file.readline()
-            assert head.startswith(b'HTTP/1.1 200'), head
-            file.read(int(re.search(rb'(?i)content-length: (\d+)', head).group(1)))
+        for first in range(0, SESSIONS, AT_ONCE):
+            connection.sendall(b''.join(request_of(f's{first + number}', stream=False) for number in range(AT_ONCE)))
+            for _ in range(AT_ONCE):
+                read_answer(file)
         connection.close()
         assert numbers(serving)['sessions_open'] == SESSIONS
+        print(f'# {SESSIONS} idle sessions: {status_of(serving, "VmRSS") // SESSIONS} bytes each, at most')
         body = json.dumps({'model': 'endless', 'stream': True, 'messages': [{'role': 'user', 'content': 'hi'}]})
         request = f'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}'
         clients = [socket.create_connection(('127.0.0.1', serving.port), LIMIT_S) for _ in range(TURNS)]
