@@ -16,10 +16,9 @@
 #include "turnphase/inspect.h"
 
 enum {
-  BUNDLE_BYTES_MAX = 900 << 10,       /* of the tools of one server in a turn: an answer has at most 1 MiB */
-  TOOL_BYTES = 512,                   /* counted for each, besides its texts */
-  LIMIT_SLACK_MS = 1000,              /* of the handler after start_limit_ms */
-  BUDGET_MS = 300000 + LIMIT_SLACK_MS /* of the phase: each server has its own limit in it, which is at most that */
+  BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
+  TOOL_BYTES = 512,             /* counted for each, besides its texts */
+  LIMIT_SLACK_MS = 1000         /* of the handler after start_limit_ms */
 };
 
 tp_text tp__mcp_tool_output_schema(const tp_tool *tool) {
@@ -203,6 +202,14 @@ static bool contribute_at_once(tp_call *tp, tp__mcp_session *session, tp_text na
   return is_done;
 }
 
+/* The turn waits no more, as the phase's time is over. */
+static void wait_cancelled(void *ctx) {
+  wait *w = ctx;
+  if (!tp__mcp_session_unwant(w->session, w)) return;
+  (void)!tp_token_abandon(w->token, NULL); /* the deferral's reference is dropped by that */
+  wait_unref(w);
+}
+
 static tp_answer contribute(void *ctx, tp_call *tp) {
   const server *own = ctx;
   tp_text task_tool = task_tool_of(tp);
@@ -214,7 +221,8 @@ static tp_answer contribute(void *ctx, tp_call *tp) {
   w->session = own->session;
   w->is_of_task = task_tool.size > 0;
   (void)tp__copy_cut(w->tool, sizeof w->tool, task_tool);
-  const tp_deferral deferral = {.struct_size = sizeof deferral, .destroy = wait_unref, .ctx = w};
+  const tp_deferral deferral = {
+      .struct_size = sizeof deferral, .cancel = wait_cancelled, .destroy = wait_unref, .ctx = w};
   tp__references_ref(&w->refs); /* the deferral's */
   tp_answer answer = tp_call_defer(tp, &deferral, &w->token);
   if (w->token.bits == 0) {
@@ -338,14 +346,14 @@ static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
                                         .handler = handler.id,
                                         .phase = phase,
                                         .failure = TP_FAILURE_BEST_EFFORT,
-                                        .limit_ms = o->start_limit_ms + LIMIT_SLACK_MS};
+                                        .limit_ms = o->start_limit_ms + LIMIT_SLACK_MS,
+                                        .extends_budget = true}; /* else 30 s end each wait */
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
   if (status != TP_OK) { /* not taken */
     server_destroy(own);
     return status;
   }
   status = tp_edit_add_subscription(edit, &subscription, fault);
-  if (status == TP_OK) status = tp_edit_set_budget(edit, phase, BUDGET_MS, fault); /* else 30 s end each wait */
   if (status == TP_OK && own->session->settings.has_model) status = add_sampling(edit, own->session, n.sampling, fault);
   return status == TP_OK && o->pins ? add_gate(edit, own->session, n.gate, fault) : status;
 }

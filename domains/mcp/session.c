@@ -936,6 +936,16 @@ bool tp__mcp_session_want(tp__mcp_session *s, tp__mcp_ready_fn on_ready, void *c
   return true;
 }
 
+bool tp__mcp_session_unwant(tp__mcp_session *s, const void *ctx) {
+  tp__lock_acquire(&s->lock);
+  struct tp__mcp_waiter **at = &s->waiters, *waiter;
+  while ((waiter = *at) && waiter->ctx != ctx) at = &waiter->next;
+  if (waiter) *at = waiter->next;
+  tp__lock_release(&s->lock);
+  tp__heap_free(waiter, sizeof *waiter);
+  return waiter != NULL;
+}
+
 tp__mcp_tools *tp__mcp_session_tools(tp__mcp_session *s) {
   tp__lock_acquire(&s->lock);
   bool is_quiet = s->notes.count == 0 && s->notes.left_out == 0;

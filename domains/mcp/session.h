@@ -200,6 +200,8 @@ typedef void (*tp__mcp_ready_fn)(void *ctx, tp__mcp_tools *tools, const char *wo
 /** Starts the session where it is not, and calls on_ready once.
  *  @return false without memory: then on_ready is not called. */
 bool tp__mcp_session_want(tp__mcp_session *session, tp__mcp_ready_fn on_ready, void *ctx);
+/** Waits for it no more.   @return true: on_ready will not be called; false: it was, or is being called. */
+bool tp__mcp_session_unwant(tp__mcp_session *session, const void *ctx);
 
 /** The tools of a session that is READY, where turns have nothing else to be told: no note, no audit.
  *  @return with a reference; NULL: tp__mcp_session_want() is needed. */

@@ -800,8 +800,12 @@ typedef struct tp_subscription {
   const char *metadata;
   /** Detached ones: what follows without space for the run. */
   tp_backlog backlog;
+  /** Awaited ones: where the host has set no budget for the phase, an entry has at least the time of the longest path
+   *  of those that extend it and the required ones, limits and attempts included. A budget of tp_edit_set_budget()
+   *  counts all the same. */
+  bool extends_budget;
   /** Must be zero. */
-  uint32_t reserved_;
+  uint8_t reserved_[3];
 } tp_subscription;
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */

@@ -113,8 +113,9 @@ typedef struct tp_mcp_options {
   const char *url;
   /** "Name: value", ended by NULL, sent with each request to url; NULL: none. */
   const char *const *headers;
-  /** From its start until its tools are known; 0: 60,000; at most 300,000. So that it has effect, tp_mcp_add() sets the
-   *  budget of turn.pre_tool_materialization to 301,000; a host that wants turns to wait less sets it after that. */
+  /** From its start until its tools are known; 0: 60,000; at most 300,000. So that it has effect, the handler that
+   *  waits extends the budget of turn.pre_tool_materialization (tp_subscription.extends_budget); where the host has set
+   *  a budget for this phase, at any time, no turn waits longer than that. */
   uint32_t start_limit_ms;
   /** Of one call, all of it; 0: 120,000. */
   uint32_t call_limit_ms;

@@ -419,7 +419,8 @@ TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool en
  *          TP_ERR_NO_MEMORY.  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) TP_MUST_USE;
-/** Sets the budget of a phase: how long one entry of it may take. 0 removes the budget.
+/** Sets the budget of a phase: how long one entry of it may take. It counts whatever tp_subscription.extends_budget
+ *  says. 0 removes the budget: then it follows from the phase's subscriptions again.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 

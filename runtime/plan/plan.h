@@ -115,8 +115,9 @@ enum {
   TP__NODE_FALLBACK = 32,
   TP__NODE_MATCH = 64,
   TP__NODE_RETRY = 128,
-  TP__NODE_INFRA = 256,   /* TP__ALIAS_INFRA */
-  TP__NODE_PARALLEL = 512 /* with INLINE: may be called by an idle engine worker */
+  TP__NODE_INFRA = 256,    /* TP__ALIAS_INFRA */
+  TP__NODE_PARALLEL = 512, /* with INLINE: may be called by an idle engine worker */
+  TP__NODE_EXTENDS = 1024  /* the default budget of its phase is not below what it may take */
 };
 
 /** What a policy makes of a node: its row of policy.def. */
@@ -194,8 +195,8 @@ typedef struct tp__plan {
   int64_t default_limit_ns; /* of handlers that name none: the host's, else the row's */
   bool limit_set;           /* by the host */
   int64_t budget_ns;        /* of an entry: the host's, else worst_ns (unless the phase observes capped at 30 s, but not
-                                 below required_ns); the default limit when nothing is awaited; at most a quarter of
-                                 TP__NEVER */
+                                 below the longest path of what is required or EXTENDS); the default limit when
+                                 nothing is awaited; at most a quarter of TP__NEVER */
   uint32_t levels;
   const char *needs_inbox; /* as the snapshot's */
   uint32_t detached_count;

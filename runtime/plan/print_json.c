@@ -48,6 +48,7 @@ static void print_policies(tp__json_printer *json, const tp__node *node) {
   tp__print_number(json, "backoff_ms", desc->backoff_ms);
   tp__print_number(json, "max_concurrent", node->permits);
   tp__print_string(json, "fallback_verdict", tp_verdict_name(desc->fallback_verdict));
+  if (desc->extends_budget) tp__print_bool(json, "extends_budget", true);
   tp__print_number(json, "fallback_contributions", (int64_t)desc->fallback_count);
   tp__print_string(json, "match", desc->match ? desc->match->description : NULL);
   tp__print_bool(json, "sequential", tp__subscription_sequential(node->sub));

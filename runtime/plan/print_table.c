@@ -80,6 +80,7 @@ static void remark_policies(remarks *r, const tp_subscription *desc) {
     begin_remark(r, "fallback ");
     tp__print_text(r->printer, tp_verdict_name(desc->fallback_verdict));
   }
+  if (desc->extends_budget) begin_remark(r, "extends the budget");
   if (desc->match) {
     begin_remark(r, "when ");
     tp__print_text(r->printer, desc->match->description);

@@ -294,7 +294,7 @@ static tp_status hook_fill(tp_edit *edit, uint32_t phase, const tp_hook *hook, c
       .match = hook->match,
       .metadata = hook->metadata,
       .backlog = hook->backlog,
-      .reserved_ = hook->reserved_};
+      .reserved_ = {hook->reserved_ != 0}};
   TP__TRY(tp_edit_add_handler(edit, &handler, fault));
   return tp_edit_add_subscription(edit, &subscription, fault);
 }

@@ -74,7 +74,9 @@ tp_status tp__subscription_check(const tp__registry *registry, tp_subscription *
   if (!tp__id_valid(desc->handler)) return REFUSE(desc, TP_ERR_BAD_ID, "handler is no id: name a registered handler");
   if (desc->fallback_verdict == 0) desc->fallback_verdict = TP_VERDICT_NONE;
   TP__TRY(enums_check(desc, fault));
-  if (desc->reserved_) return REFUSE(desc, TP_ERR_USAGE, "reserved_ is %u: zero-fill the struct", desc->reserved_);
+  for (size_t i = 0; i < sizeof desc->reserved_; i++)
+    if (desc->reserved_[i])
+      return REFUSE(desc, TP_ERR_USAGE, "reserved_ is %u: zero-fill the struct", desc->reserved_[i]);
   if (desc->fallback_count > 0 && !desc->fallback)
     return REFUSE(desc, TP_ERR_USAGE, "fallback_count is %zu, but fallback is NULL", desc->fallback_count);
   if (!tp_utf8_valid(tp_text_of(desc->metadata), NULL)) return REFUSE(desc, TP_ERR_UTF8, "metadata is not UTF-8");

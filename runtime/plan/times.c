@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * times.c: what follows from the limits. A path's length is the sum of its nodes' weights; since every edge leads to a
- * higher index, one pass from the end finds the longest path after each node. Three weightings are asked for: all that
- * is awaited (worst case), what is required (the least budget that makes sense), and what is required with inline
- * handlers at their real duration (how early the others must end). */
+ * higher index, one pass from the end finds the longest path after each node. Four weightings are asked for: all that
+ * is awaited (worst case), what is required, that with what extends the budget (the least budget that makes sense), and
+ * what is required with inline handlers at their real duration (how early the others must end). */
 #include "runtime/plan/registry.h"
 
 #define INLINE_NS (INT64_C(10) * TP__NS_PER_MS)
@@ -41,6 +41,11 @@ static int64_t worst_weight(const tp__node *node) { return node_ns(node, node->t
 
 static int64_t required_weight(const tp__node *node) {
   return node->flags & TP__NODE_REQUIRED ? worst_weight(node) : 0;
+}
+
+/* What the default budget of the phase is never below. */
+static int64_t least_weight(const tp__node *node) {
+  return node->flags & (TP__NODE_REQUIRED | TP__NODE_EXTENDS) ? worst_weight(node) : 0;
 }
 
 static int64_t tail_weight(const tp__node *node) {
@@ -103,14 +108,14 @@ static int64_t longest_line(const tp__plan *plan) {
 
 /* Far from TP__NEVER, so that an entry adds it to the time without looking. An observing phase has the time of its
  * longest path, or of a line: nothing in it is required, and each observer has its own limit. */
-static int64_t budget_of(const tp__plan *plan) {
+static int64_t budget_of(const tp__plan *plan, int64_t least_ns) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
   if (plan->detached_count == plan->node_count) return plan->default_limit_ns;
   bool observes = plan->row->mode == TP_MODE_OBSERVE;
   int64_t line = observes ? longest_line(plan) : 0;
   int64_t budget = line > plan->worst_ns ? line : plan->worst_ns;
   if (!observes && budget > BUDGET_CAP_NS) budget = BUDGET_CAP_NS;
-  if (budget < plan->required_ns) budget = plan->required_ns;
+  if (budget < least_ns) budget = least_ns;
   return budget < BUDGET_MAX_NS ? budget : BUDGET_MAX_NS;
 }
 
@@ -118,10 +123,11 @@ tp_status tp__plan_times(tp__plan *plan, tp__arena *scratch) {
   int64_t *behind = tp__arena_alloc(scratch, plan->node_count * sizeof *behind);
   if (!behind) return TP_ERR_NO_MEMORY;
   plan->required_ns = longest(plan, required_weight, behind);
+  int64_t least_ns = longest(plan, least_weight, behind);
   longest(plan, tail_weight, behind);
   for (uint32_t i = 0; i < plan->node_count; i++) plan->nodes[i].required_tail_ns = behind[i];
   plan->worst_ns = longest(plan, worst_weight, behind);
   mark_critical(plan, behind);
-  plan->budget_ns = budget_of(plan);
+  plan->budget_ns = budget_of(plan, least_ns);
   return TP_OK;
 }

@@ -59,6 +59,7 @@ static uint32_t flags_of(const tp__subscription *sub, const tp__node *node) {
   uint32_t flags = tp__execution_policy(node->execution)->flags | tp__failure_policy(node->failure)->flags;
   if (node->handler->desc.placement != TP_PLACEMENT_THREAD) flags |= TP__NODE_INLINE;
   if (node->handler->desc.placement == TP_PLACEMENT_PARALLEL) flags |= TP__NODE_PARALLEL;
+  if (sub->desc.extends_budget) flags |= TP__NODE_EXTENDS;
   if (sub->desc.match) flags |= TP__NODE_MATCH;
   if (sub->desc.attempts > 1) flags |= TP__NODE_RETRY;
   if (sub->alias_flags & TP__ALIAS_INFRA) flags |= TP__NODE_INFRA;
@@ -254,6 +255,12 @@ static tp_status check_backlog(const checker *c) {
                 tp_backlog_name(backlog), tp_execution_name(c->node->execution));
 }
 
+static tp_status check_extends(const checker *c) {
+  if (!c->sub->desc.extends_budget || tp__node_awaited(c->node)) return TP_OK;
+  return REFUSE(c, TP_ERR_USAGE, "extends_budget is set, and its execution is %s: no entry waits for it",
+                tp_execution_name(c->node->execution));
+}
+
 static tp_status check_match(const checker *c) {
   const tp_match *match = &c->sub->match;
   tp_field_id field = tp__match_missing_field(c->registry, c->sub->desc.phase, match);
@@ -295,6 +302,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
   TP__TRY(check_inbox(&c));
   TP__TRY(check_fallback(&c));
   TP__TRY(check_backlog(&c));
+  TP__TRY(check_extends(&c));
   TP__TRY(check_match(&c));
   return disabled ? TP_OK : check_budget(&c);
 }

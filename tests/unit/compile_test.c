@@ -515,6 +515,56 @@ TEST(the_budget_is_the_hosts_else_capped_but_never_below_what_is_required) {
   }
 }
 
+/* a: best effort, extends; b: best effort, after a; c: extends, alone; d: required, after a. */
+TEST(the_default_budget_is_not_below_what_extends_it_and_the_hosts_wins) {
+  static const struct {
+    uint32_t host_ms, a_ms, b_ms, c_ms, d_ms;
+    int64_t budget_ms, required_ms;
+  } rows[] = {{0, 61000, 1, 1, 1, 61001, 1},
+              {0, 61000, 1, 90000, 1, 90000, 1},
+              {0, 61000, 50000, 1, 1, 61001, 1},
+              {0, 61000, 1, 1, 40000, 101000, 40000},
+              {0, 2000, 1000, 1000, 1, 3000, 1},
+              {0, 20000, 20000, 1, 1, 30000, 1},
+              {5000, 61000, 1, 90000, 1, 5000, 1},
+              {200000, 61000, 1, 90000, 1, 200000, 1},
+              {1, 61000, 1, 1, 1, 1, 1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    world *w = world_open();
+    tp_edit *edit = edit_with_handler(w);
+    tp_subscription subs[] = {
+        timed("a", rows[i].a_ms, TP_FAILURE_BEST_EFFORT, NULL), timed("b", rows[i].b_ms, TP_FAILURE_BEST_EFFORT, "a"),
+        timed("c", rows[i].c_ms, TP_FAILURE_BEST_EFFORT, NULL), timed("d", rows[i].d_ms, TP_FAILURE_REQUIRED, "a")};
+    subs[0].extends_budget = subs[2].extends_budget = true;
+    for (size_t k = 0; k < 4; k++) add(edit, subs[k]);
+    if (rows[i].host_ms) assert_int_equal(tp_edit_set_budget(edit, GATHER, rows[i].host_ms, NULL), TP_OK);
+    commit(w, edit);
+    tp__snapshot *snapshot;
+    const tp__plan *plan = pin_plan(w, GATHER, &snapshot);
+    assert_int_equal(plan->budget_ns, rows[i].budget_ms * MS);
+    assert_int_equal(plan->required_ns, rows[i].required_ms * MS);
+    tp__snapshot_unpin(snapshot);
+    world_close(w);
+  }
+}
+
+TEST(what_no_entry_waits_for_extends_no_budget) {
+  static const tp_execution executions[] = {TP_EXECUTION_BACKGROUND, TP_EXECUTION_FIRE_AND_RECORD};
+  for (size_t i = 0; i < 2; i++) {
+    world *w = world_open();
+    tp_edit *edit = edit_with_handler(w);
+    tp_subscription sub = timed("a", 1000, TP_FAILURE_BEST_EFFORT, NULL);
+    sub.execution = executions[i];
+    sub.extends_budget = true;
+    add(edit, sub);
+    assert_int_equal(tp_edit_commit(edit, NULL, &w->fault), TP_ERR_USAGE);
+    assert_non_null(strstr(w->fault.message, "extends_budget"));
+    assert_non_null(strstr(w->fault.message, tp_execution_name(executions[i])));
+    tp_edit_discard(edit);
+    world_close(w);
+  }
+}
+
 TEST(a_phase_in_which_nothing_is_awaited_has_its_rows_limit) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);

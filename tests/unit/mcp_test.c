@@ -366,16 +366,62 @@ static void gather_text(void *ctx, const char *text, size_t size) {
   snprintf(to + used, 16384 - used, "%.*s", (int)size, text);
 }
 
-/* The phase ends no wait before the server's own limit does: each has its own, and they may be 300 s. */
-TEST(the_phase_of_the_tools_has_the_time_of_a_start) {
-  world *w = *state;
+/* @return of the phase in which a turn gets its tools, in ms; negative: the host has set it. */
+static int64_t budget_ms(const world *w) {
+  static const char budget[] = "\"budget_ms\":";
   char *text = calloc(1, 16384);
-  add_server(w, "s", "", OPTIONS(0));
-  assert_int_equal(tp_plan_print(w->runtime, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TP_PLAN_JSON, gather_text, text),
-                   TP_OK);
-  if (!strstr(text, "\"budget_ms\":301000") && !strstr(text, "\"budget_ms\": 301000")) fail_msg("%s", text);
-  if (!strstr(text, "61000")) fail_msg("%s", text); /* of the server */
+  tp_status printed =
+      tp_plan_print(w->runtime, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, TP_PLAN_JSON, gather_text, text);
+  assert_int_equal(printed, TP_OK);
+  const char *at = strstr(text, budget);
+  int64_t ms = at ? strtoll(at + strlen(budget), NULL, 10) : 0;
+  bool is_hosts = strstr(text, "\"budget_set_by_host\":true") != NULL;
+  if (!at || (!is_hosts && !strstr(text, "\"budget_set_by_host\":false"))) fail_msg("%s", text);
   free(text);
+  return is_hosts ? -ms : ms;
+}
+
+static void set_budget(const world *w, uint32_t ms) {
+  const tp_owner host = {.struct_size = sizeof host, .name = "host", .trust = TP_TRUST_HOST};
+  tp_edit *edit = NULL;
+  assert_int_equal(tp_edit_begin(w->runtime, &host, &edit, NULL), TP_OK);
+  assert_int_equal(tp_edit_set_budget(edit, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, ms, NULL), TP_OK);
+  assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
+}
+
+/* The phase ends no wait before the limit of a server does, unless the host says so, before or after it is added. */
+TEST(the_phase_of_the_tools_has_the_time_of_its_slowest_server_and_the_hosts_budget_wins) {
+  world *w = *state;
+  add_server(w, "s", "", OPTIONS(0));
+  assert_int_equal(budget_ms(w), 61000);
+  add_server(w, "slow", "", OPTIONS(.start_limit_ms = 300000));
+  add_server(w, "quick", "", OPTIONS(.start_limit_ms = 2000));
+  assert_int_equal(budget_ms(w), 301000);
+  assert_int_equal(tp_mcp_remove(w->runtime, "slow", NULL), TP_OK);
+  assert_int_equal(budget_ms(w), 61000);
+  set_budget(w, 5000);
+  assert_int_equal(budget_ms(w), -5000);
+  add_server(w, "slow", "", OPTIONS(.start_limit_ms = 300000));
+  assert_int_equal(budget_ms(w), -5000);
+  set_budget(w, 400000);
+  assert_int_equal(budget_ms(w), -400000);
+  assert_int_equal(tp_mcp_remove(w->runtime, "slow", NULL), TP_OK);
+  assert_int_equal(budget_ms(w), -400000);
+  set_budget(w, 0);
+  assert_int_equal(budget_ms(w), 61000);
+  assert_int_equal(tp_mcp_remove(w->runtime, "s", NULL), TP_OK);
+  assert_int_equal(budget_ms(w), 3000);
+}
+
+/* The turn does not wait for a silent server longer than the host lets the phase take. */
+TEST(a_hosts_budget_ends_the_wait_for_a_server) {
+  world *w = *state;
+  set_budget(w, 300);
+  add_server(w, "silent", "silent", OPTIONS(.start_limit_ms = 300000));
+  int64_t begin_ns = now_ns();
+  assert_string_equal(list(w), "");
+  assert_true(now_ns() - begin_ns < INT64_C(60000000000));
+  expect_no_tokens(w->runtime); /* and nothing else waits on */
 }
 
 TEST(a_server_that_was_ready_is_started_again_by_itself) {
