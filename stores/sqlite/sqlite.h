@@ -14,6 +14,7 @@
 #include "stores/sqlite/writer.h"
 #include "support/clock.h"
 #include "support/file.h"
+#include "support/key_file.h"
 #include "turnphase/sqlite.h"
 
 enum {
@@ -65,7 +66,7 @@ enum {
   TP__TRIM_AUDITS,
   TP__STATEMENTS
 };
-enum { TP__KEY_BYTES = 32, TP__HASH_BYTES = 32 };
+enum { TP__KEY_BYTES = TP__KEY_FILE_BYTES, TP__HASH_BYTES = 32 };
 extern const char *const tp__sqlite_store_sql[TP__STATEMENTS];
 
 /** A record that waits to be written: the struct, its runs and its texts in one block. */
