@@ -214,7 +214,8 @@ static int start_server(serving *s, uint32_t port, tp_text skills) {
                                          .get_prompt = a->skills ? get_prompt : NULL,
                                          .on_end = note_end,
                                          .ctx = s,
-                                         .prompts = skills};
+                                         .prompts = skills,
+                                         .state_directory = a->data};
   tp_status status = tp_mcp_server_start(s->runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("mcp serve", status, &fault);
   bool is_v6 = s->address && strchr(s->address, ':');

@@ -80,6 +80,13 @@ typedef struct tp_mcp_server_options {
   uint32_t task_after_ms;
   /** Must be zero. */
   uint32_t reserved_more_;
+  /** A directory, which is there, in which a question that a form asked outlives the process: it keeps the key of
+   *  requestState (mcp-state.key) and, for an hour after they have expired, which states were used (mcp-state/). A
+   *  server that starts with it accepts a state of one before, of the same client: the call, of which nothing has run,
+   *  passes its gates, and where one asks the same question again, the client's answer counts. With has_channel the
+   *  form is shown again, so that what was answered in the channel meanwhile counts first. NULL: a state ends with the
+   *  process. */
+  const char *state_directory;
 } tp_mcp_server_options;
 
 /** Starts a server. What handlers, tools and policies the runtime has is registered before.

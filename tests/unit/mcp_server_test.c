@@ -1277,16 +1277,20 @@ TEST(a_form_comes_on_the_stream_of_its_call) {
 
 /* ---- states ---- */
 
-TEST(a_state_is_bound_to_its_time_and_request) {
+TEST(a_state_is_bound_to_its_request) {
   static const unsigned char secret[32] = {1}, other[32] = {2};
-  const char *nonce = "0123456789abcdef0123456789abcdef";
-  char token[TP__MCP_STATE_BYTES], read[33];
-  tp__mcp_state_write(secret, nonce, 1000, "who|what", token);
-  assert_true(tp__mcp_state_read(secret, tp_text_of(token), 999, "who|what", read));
-  assert_string_equal(read, nonce);
-  assert_false(tp__mcp_state_read(secret, tp_text_of(token), 1001, "who|what", read));
-  assert_false(tp__mcp_state_read(secret, tp_text_of(token), 999, "who|else", read));
-  assert_false(tp__mcp_state_read(other, tp_text_of(token), 999, "who|what", read));
-  assert_false(tp__mcp_state_read(secret, (tp_text){token, 5}, 999, "who|what", read));
-  assert_false(tp__mcp_state_read(secret, (tp_text){0}, 999, "who|what", read));
+  const tp__mcp_request_state content = {.nonce = "0123456789abcdef0123456789abcdef",
+                                         .about = "0123456789abcdef0123456789abcdef",
+                                         .expires_ms = INT64_MAX};
+  char token[TP__MCP_STATE_BYTES];
+  tp__mcp_request_state read;
+  tp__mcp_state_write(secret, &content, "who|what", token);
+  assert_true(tp__mcp_state_read(secret, tp_text_of(token), "who|what", &read));
+  assert_string_equal(read.nonce, content.nonce);
+  assert_string_equal(read.about, content.about);
+  assert_int_equal(read.expires_ms, content.expires_ms);
+  assert_false(tp__mcp_state_read(secret, tp_text_of(token), "who|else", &read));
+  assert_false(tp__mcp_state_read(other, tp_text_of(token), "who|what", &read));
+  assert_false(tp__mcp_state_read(secret, (tp_text){token, 5}, "who|what", &read));
+  assert_false(tp__mcp_state_read(secret, (tp_text){0}, "who|what", &read));
 }

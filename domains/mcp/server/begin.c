@@ -2,10 +2,13 @@
  *
  * begin: a request begins a call, or repeats one that is parked. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "domains/mcp/server/call.h"
 #include "support/clock.h"
+#include "support/text.h"
+#include "turnphase/inspect.h"
 
 /* ---- what is asked for ---- */
 
@@ -35,8 +38,22 @@ static bool hash_request(tp_mcp_call *call, tp_text method, tp_text name, tp_tex
 
 /* ---- a request that is repeated ---- */
 
+/* A key is the same client after a restart with the keys in another order, and another one in its place is not. */
+void tp__mcp_hash_add_principal(tp__sha256 *hash, const tp_mcp_call *call) {
+  char **keys = call->server->keys, *end;
+  bool is_key = strncmp(call->principal, "key-", 4) == 0;
+  size_t index = is_key ? (size_t)strtoul(call->principal + 4, &end, 10) : 0;
+  tp__mcp_hash_add(hash, tp_text_of(is_key ? "key" : call->principal));
+  if (is_key) tp__mcp_hash_add(hash, tp_text_of(keys[index - 1]));
+}
+
 void tp__mcp_call_bind_state(const tp_mcp_call *call, char text[TP__MCP_BOUND_BYTES]) {
-  snprintf(text, TP__MCP_BOUND_BYTES, "%s|%s", call->principal, call->hash);
+  char client[TP__MCP_HASH_BYTES];
+  tp__sha256 hash;
+  tp__sha256_init(&hash);
+  tp__mcp_hash_add_principal(&hash, call);
+  tp__sha256_finish(&hash, client);
+  snprintf(text, TP__MCP_BOUND_BYTES, "%s|%s", client, call->hash);
 }
 
 /* @return with a reference; NULL: none. */
@@ -93,27 +110,70 @@ static bool is_task_of(const tp_mcp_call *call) {
   return is_task;
 }
 
+static bool repeat_without_state(const tp_mcp_call *call, tp__mcp_exchange *exchange) {
+  tp_mcp_call *parked = call->is_tool ? find_parked(exchange->server, call, NULL) : NULL;
+  bool is_task = parked && is_task_of(parked); /* which it stays */
+  if (is_task) tp__mcp_task_reply(parked, exchange);
+  if (is_task) tp__mcp_call_unref(parked);
+  else if (parked) attach(parked, exchange, false);
+  return parked != NULL;
+}
+
+/* Nothing runs that was declined, whatever the gates say now. @return true: the exchange was taken. */
+static bool decline(const tp_mcp_call *call, tp__mcp_exchange *exchange) {
+  char detail[200];
+  tp_text response = tp_value_get(tp_value_get(exchange->params, "inputResponses"), TP__MCP_APPROVAL_KEY);
+  if (response.size == 0 || tp__mcp_call_is_allowed(response)) return false;
+  tp_text name = tp_value_text(tp_value_get(exchange->params, "name"));
+  snprintf(detail, sizeof detail, "%s did not allow %.*s, asked by a process that has ended", call->principal,
+           tp__cut(name, 100), name.data);
+  (void)!tp_runtime_audit_add(call->server->runtime, "mcp-server", "mcp.declined", tp_text_of(detail), TP_ERR_DENIED,
+                              NULL);
+  tp__mcp_content_reply_error(exchange, "the user did not allow it");
+  return true;
+}
+
+/* The call that asked has ended with its process. With a channel the form is shown again, since what was answered there
+ * meanwhile counts first. @return false: the call begins again, as nothing of it had run. */
+static bool resume(tp_mcp_call *call, tp__mcp_exchange *exchange, const tp__mcp_request_state *state) {
+  tp_mcp_server *server = call->server;
+  if (!server->states || !state->about[0]) {
+    tp__mcp_reply_error(exchange, TP__MCP_INVALID_PARAMS,
+                        server->states
+                            ? "the call of this requestState has ended, and may have had an effect: it is not repeated"
+                            : "this requestState was used, or its call has ended",
+                        (tp_text){0});
+    return true;
+  }
+  if (decline(call, exchange)) return true;
+  tp__lock_acquire(&server->lock);
+  if (!server->options.has_channel) memcpy(call->answers_about, state->about, sizeof call->answers_about);
+  tp__lock_release(&server->lock);
+  return false;
+}
+
 /* @return true: the request is a repetition, and its exchange was taken. `call` is only what it would be. */
 static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_mcp_server *server = exchange->server;
-  tp_text state = tp_value_get(exchange->params, "requestState");
-  char bound[TP__MCP_BOUND_BYTES], nonce[33];
-  tp_mcp_call *parked = NULL;
-  if (state.size == 0) {
-    parked = call->is_tool ? find_parked(server, call, NULL) : NULL;
-    bool is_task = parked && is_task_of(parked); /* which it stays */
-    if (is_task) tp__mcp_task_reply(parked, exchange);
-    if (is_task) tp__mcp_call_unref(parked);
-    else if (parked) attach(parked, exchange, false);
-    return parked != NULL;
-  }
+  tp_text text = tp_value_get(exchange->params, "requestState");
+  char bound[TP__MCP_BOUND_BYTES];
+  tp__mcp_request_state state;
+  tp_fault fault = {0};
+  const char *wrong = NULL;
+  if (text.size == 0) return repeat_without_state(call, exchange);
   tp__mcp_call_bind_state(call, bound);
-  if (tp__mcp_state_read(server->secret, tp_value_text(state), tp__wall_ms(), bound, nonce))
-    parked = find_parked(server, call, nonce);
-  if (parked) attach(parked, exchange, true);
-  else
-    tp__mcp_reply_error(exchange, TP__MCP_INVALID_PARAMS, "this requestState was used, is too old, or is not ours",
-                        (tp_text){0});
+  if (!tp__mcp_state_read(server->secret, tp_value_text(text), bound, &state)) wrong = "this requestState is not ours";
+  else if (state.expires_ms < tp__wall_ms()) wrong = "this requestState is too old";
+  tp_status used = wrong ? TP_OK : tp__mcp_kept_use(server, &state, &fault);
+  if (used == TP_ERR_STALE) wrong = "this requestState was used";
+  if (wrong || used != TP_OK) {
+    tp__mcp_reply_error(exchange, wrong ? TP__MCP_INVALID_PARAMS : TP__MCP_INTERNAL_ERROR,
+                        wrong ? wrong : fault.message, (tp_text){0});
+    return true;
+  }
+  tp_mcp_call *parked = find_parked(server, call, state.nonce);
+  if (!parked) return resume(call, exchange, &state);
+  attach(parked, exchange, true);
   return true;
 }
 

@@ -50,7 +50,11 @@ struct tp_mcp_call {
   size_t input_count;
   tp_mcp_inputs_fn on_answers; /* NULL: nothing is asked */
   void *answers_ctx;
-  char nonce[33];          /* of the state with which the request may be repeated; "": none */
+  char nonce[33];                  /* of the state with which the request may be repeated; "": none */
+  char about[TP__MCP_ABOUT_BYTES]; /* of that state */
+  /* The request has answered this question of a call that has ended with its process; "": none. For the first question
+   * of this call only. */
+  char answers_about[TP__MCP_ABOUT_BYTES];
   int64_t parked_until_ms; /* 0: it is not parked */
   int64_t wait_until_ms;   /* then it is answered, as what waits for a person or as a task; 0: it is not */
   unsigned can;            /* of the client of the newest exchange */
@@ -93,18 +97,27 @@ void tp__mcp_call_reply_kept(tp__mcp_exchange *exchange, tp_mcp_call *call);
 tp_mcp_call *tp__mcp_call_begin(tp__mcp_exchange *exchange, tp_text name, tp_text arguments, bool is_tool);
 /** Adds a text so that two lists of texts have two hashes. */
 void tp__mcp_hash_add(tp__sha256 *hash, tp_text text);
+/** Adds who calls: the key of a client that has one, wherever in the list it is. */
+void tp__mcp_hash_add_principal(tp__sha256 *hash, const tp_mcp_call *call);
 /** What the state of a parked call is bound to: who calls what with which arguments. */
 void tp__mcp_call_bind_state(const tp_mcp_call *call, char text[TP__MCP_BOUND_BYTES]);
+
+/* ---- tool.c ---- */
+
+#define TP__MCP_APPROVAL_KEY "approval" /* of what a gate asks of the client */
+/** Whether the answer to a gate's form allows the call. */
+bool tp__mcp_call_is_allowed(tp_text answer);
 
 /* ---- inputs.c ---- */
 
 /** Asks the client.
  *  @param may_know   answers that came with the request count, though the client was not asked yet.
+ *  @param about      which question this is: an answer that came with the state of this question counts; NULL: none.
  *  @param on_answers gets them once.
  *  @return TP_OK; TP_ERR_STALE: it was answered, or its client has left; TP_ERR_USAGE; TP_ERR_FULL; TP_ERR_CAPABILITY:
  *          the client did not declare it; TP_ERR_NO_MEMORY. */
 tp_status tp__mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count, bool may_know,
-                           tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault);
+                           const char *about, tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault);
 /** Asks for what is not answered yet, or passes on what is. */
 void tp__mcp_call_ask_inputs(tp_mcp_call *call);
 /** Frees what was asked for. */

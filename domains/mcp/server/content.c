@@ -96,3 +96,15 @@ size_t tp__mcp_content_write(tp_writer *writer, tp_mcp_version version, bool is_
   }
   return pairs;
 }
+
+void tp__mcp_content_reply_error(tp__mcp_exchange *exchange, const char *words) {
+  tp_writer *writer = NULL;
+  tp_text map = {0}, text = tp_text_of(words), none = {0};
+  if (tp_writer_new(NULL, &writer) == TP_OK) {
+    tp_write_map(writer, tp__mcp_content_write(NULL, exchange->version, true, text, none, none));
+    tp__mcp_content_write(writer, exchange->version, true, text, none, none);
+    (void)!tp_writer_finish(writer, &map);
+  }
+  tp__mcp_reply_map(exchange, "complete", map);
+  tp_writer_free(writer);
+}

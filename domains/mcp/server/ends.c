@@ -17,16 +17,7 @@ static void answer_waiting(tp_mcp_call *call, tp__mcp_exchange *exchange) {
            "needs approval: %s. A person was asked and has not answered yet. When it is allowed the call runs once; "
            "make the same call again to wait for its result.",
            call->question_key);
-  tp_writer *writer = NULL;
-  tp_text map = {0};
-  if (tp_writer_new(NULL, &writer) == TP_OK) {
-    tp_write_map(writer,
-                 tp__mcp_content_write(NULL, exchange->version, true, tp_text_of(words), (tp_text){0}, (tp_text){0}));
-    tp__mcp_content_write(writer, exchange->version, true, tp_text_of(words), (tp_text){0}, (tp_text){0});
-    (void)!tp_writer_finish(writer, &map);
-  }
-  tp__mcp_reply_map(exchange, "complete", map);
-  tp_writer_free(writer);
+  tp__mcp_content_reply_error(exchange, words);
 }
 
 typedef enum late { LATE_NOT, LATE_WAIT, LATE_TASK, LATE_PARKED, LATE_KEPT } late;

@@ -60,7 +60,10 @@ static void write_inputs(tp_writer *writer, const void *ctx) {
   tp_write_string(writer, "inputRequests");
   tp__mcp_call_write_inputs(writer, call);
   tp__mcp_call_bind_state(call, bound);
-  tp__mcp_state_write(call->server->secret, call->nonce, tp__wall_ms() + TP__MCP_PARKED_MS, bound, state);
+  tp__mcp_request_state content = {.expires_ms = tp__wall_ms() + TP__MCP_PARKED_MS};
+  memcpy(content.nonce, call->nonce, sizeof content.nonce);
+  memcpy(content.about, call->about, sizeof content.about);
+  tp__mcp_state_write(call->server->secret, &content, bound, state);
   tp_write_string(writer, "requestState");
   tp_write_string(writer, state);
 }
@@ -182,9 +185,18 @@ static tp_status take_inputs_locked(tp_mcp_call *call, const tp_mcp_input *const
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to ask the client");
 }
 
-/* @param may_know  answers that came with the request count, though the client was not asked yet. */
+/* Takes what came with the request itself. */
+static void take_known_locked(tp_mcp_call *call, bool may_know) {
+  TP__LOCKED(&call->server->lock);
+  bool is_answered = call->about[0] && strcmp(call->about, call->answers_about) == 0;
+  call->answers_about[0] = 0;
+  if (!call->exchange) return;
+  if (is_answered || (may_know && tp_value_get(call->exchange->params, "requestState").size == 0))
+    (void)tp__mcp_call_take_responses_locked(call, tp_value_get(call->exchange->params, "inputResponses"));
+}
+
 tp_status tp__mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count, bool may_know,
-                           tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault) {
+                           const char *about, tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault) {
   tp__lock_acquire(&call->server->lock);
   tp_status status = check_inputs_locked(call, inputs, count, fault);
   if (status == TP_OK) status = take_inputs_locked(call, inputs, count, fault);
@@ -192,8 +204,8 @@ tp_status tp__mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs,
     call->on_answers = on_answers;
     call->answers_ctx = ctx;
     call->updated_ms = tp__wall_ms();
-    if (may_know && call->exchange && tp_value_get(call->exchange->params, "requestState").size == 0)
-      (void)tp__mcp_call_take_responses_locked(call, tp_value_get(call->exchange->params, "inputResponses"));
+    snprintf(call->about, sizeof call->about, "%s", about ? about : "");
+    take_known_locked(call, may_know);
   }
   tp__lock_release(&call->server->lock);
   if (status == TP_OK) tp__mcp_call_ask_inputs(call);
@@ -204,14 +216,14 @@ tp_status tp_mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, 
                           tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault) {
   if (!call || !inputs || !on_answers)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_mcp_call_ask() needs a call, inputs and on_answers");
-  return tp__mcp_call_ask(call, inputs, count, true, on_answers, ctx, fault);
+  return tp__mcp_call_ask(call, inputs, count, true, NULL, on_answers, ctx, fault);
 }
 
 bool tp__mcp_call_pass_on(tp_mcp_call *call, const char *method, tp_text params, tp_mcp_inputs_fn on_answer,
                           void *ctx) {
   const tp_mcp_input wanted = {.struct_size = sizeof wanted, .key = "asked", .method = method, .params = params};
   const tp_mcp_input *const inputs[] = {&wanted};
-  return tp__mcp_call_ask(call, inputs, 1, false, on_answer, ctx, NULL) == TP_OK;
+  return tp__mcp_call_ask(call, inputs, 1, false, NULL, on_answer, ctx, NULL) == TP_OK;
 }
 
 bool tp_mcp_call_can(tp_mcp_call *call, const char *capability) {

@@ -344,8 +344,9 @@ static tp_status fill(tp_mcp_server *server, const tp_mcp_server_options *o, tp_
   server->origins = tp__heap_copy_strings(o->origins, tp__string_count(o->origins));
   server->options.http_address = o->http_address ? tp__heap_copy(tp_text_of(o->http_address)) : NULL;
   server->options.keys = server->options.origins = NULL;
-  if (getrandom(server->secret, sizeof server->secret, 0) != (ssize_t)sizeof server->secret)
-    return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "there is no randomness");
+  server->options.state_directory = NULL;
+  tp_status status = tp__mcp_kept_open(server, o->state_directory, fault);
+  if (status != TP_OK) return status;
   if (server->name && server->version && server->keys && server->origins && !server->instructions == !o->instructions &&
       !server->options.http_address == !o->http_address)
     return TP_OK;
@@ -380,6 +381,7 @@ static void server_free(tp_mcp_server *server) {
   tp__heap_string_free(server->name);
   tp__heap_string_free(server->version);
   tp__heap_string_free(server->instructions);
+  tp__heap_string_free(server->states);
   tp__heap_string_free((char *)(uintptr_t)server->options.http_address);
   tp__heap_strings_free(server->keys);
   tp__heap_strings_free(server->origins);

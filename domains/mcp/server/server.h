@@ -9,7 +9,7 @@
  *             the request with what it was asked for; meanwhile the call is parked, without one (call.h)
  *
  * dispatch.c has the methods, tasks.c those of the extension for tasks, content.c what a task's result becomes, state.c
- * the protected state of a parked call.
+ * the protected state of a parked call, kept.c what of it outlives the process.
  * Locks: one of the server for calls, sessions, lists and the work queue; one for each sink. No callback of the host is
  * called under them. Threads: those of the transports, and one of the server for what may block. */
 #ifndef TP__MCP_SERVER_H
@@ -30,7 +30,8 @@ enum {
   TP__MCP_PARKED_MS = 600000,
   TP__MCP_TASK_MS = 3600000, /* that a task is kept, from its beginning */
   TP__MCP_SESSION_IDLE_MS = 3600000,
-  TP__MCP_PRINCIPAL_BYTES = 80
+  TP__MCP_PRINCIPAL_BYTES = 80,
+  TP__MCP_ABOUT_BYTES = 33
 };
 
 /** What a client can. */
@@ -103,6 +104,7 @@ struct tp_mcp_server {
   char *name, *version, *instructions;
   char **keys, **origins;
   unsigned char secret[32]; /* of the states */
+  char *states;             /* the directory of those that were used; NULL: none */
   tp__mcp_sink *stdio;      /* NULL: none */
   void *web;                /* of web.c; NULL: none */
   pthread_t worker;
@@ -229,16 +231,34 @@ bool tp__mcp_content_lacks_value(tp_mcp_version version, bool is_error, tp_text 
 /** Writes the pairs of a tools/call result. @return their number, or with NULL how many it would write. */
 size_t tp__mcp_content_write(tp_writer *writer, tp_mcp_version version, bool is_error, tp_text text, tp_text value,
                              tp_text parts);
+/** Answers a call of a tool with an error that its model reads; takes the exchange. */
+void tp__mcp_content_reply_error(tp__mcp_exchange *exchange, const char *words);
 
 /* ---- state.c ---- */
 
-enum { TP__MCP_STATE_BYTES = 160 };
-/** The text of the state of a parked call, bound to what says who repeats what. */
-void tp__mcp_state_write(const unsigned char secret[32], const char *nonce, int64_t expires_ms, const char *bound,
+enum { TP__MCP_STATE_BYTES = 200 };
+/** What the state of a parked call says. */
+typedef struct tp__mcp_request_state {
+  char nonce[33];
+  char about[TP__MCP_ABOUT_BYTES]; /* the question that a gate asked, before anything has run; "": something else */
+  int64_t expires_ms;              /* Unix */
+} tp__mcp_request_state;
+/** Its text, bound to what says who repeats what. */
+void tp__mcp_state_write(const unsigned char secret[32], const tp__mcp_request_state *state, const char *bound,
                          char ret_text[TP__MCP_STATE_BYTES]);
-/** @return whether it is ours, not expired and bound to that; ret_nonce gets its nonce. */
-bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, int64_t now_ms, const char *bound,
-                        char ret_nonce[33]);
+/** @return whether it is ours and bound to that; it may have expired. */
+bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, const char *bound,
+                        tp__mcp_request_state *ret_state);
+
+/* ---- kept.c ---- */
+
+/** Gets the secret of states: from the state_directory, where it is made first when it is not there; without one at
+ *  random. @return TP_OK; TP_ERR_IO, TP_ERR_STORE_FULL, TP_ERR_SYSTEM, TP_ERR_NO_MEMORY. */
+tp_status tp__mcp_kept_open(tp_mcp_server *server, const char *directory, tp_fault *fault) TP_MUST_USE;
+/** Uses a state: with a directory no other call, of any process, can use it from here on; without one this does
+ *  nothing, since the parked call of this process counts it.
+ *  @return TP_OK; TP_ERR_STALE: it was used; TP_ERR_IO, TP_ERR_NO_MEMORY: it cannot be noted, and must not count. */
+tp_status tp__mcp_kept_use(tp_mcp_server *server, const tp__mcp_request_state *state, tp_fault *fault) TP_MUST_USE;
 
 /* ---- stdio.c, web.c ---- */
 

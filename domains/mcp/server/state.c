@@ -48,27 +48,32 @@ static void sign(const unsigned char *secret, const char *head, const char *boun
   hmac(secret, text, (size_t)size, hex);
 }
 
-void tp__mcp_state_write(const unsigned char secret[32], const char *nonce, int64_t expires_ms, const char *bound,
+/* NONCE.EXPIRES.ABOUT.MAC */
+void tp__mcp_state_write(const unsigned char secret[32], const tp__mcp_request_state *state, const char *bound,
                          char ret_text[TP__MCP_STATE_BYTES]) {
-  char hex[HEX + 1], head[80];
-  assert(strlen(nonce) == NONCE);
-  snprintf(head, sizeof head, "%s.%lld", nonce, (long long)expires_ms);
+  char hex[HEX + 1], head[120];
+  assert(strlen(state->nonce) == NONCE && strlen(state->about) < sizeof state->about);
+  snprintf(head, sizeof head, "%s.%lld.%s", state->nonce, (long long)state->expires_ms, state->about);
   sign(secret, head, bound, hex);
   snprintf(ret_text, TP__MCP_STATE_BYTES, "%s.%s", head, hex);
 }
 
-bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, int64_t now_ms, const char *bound,
-                        char ret_nonce[33]) {
-  char copy[TP__MCP_STATE_BYTES], hex[HEX + 1];
-  if (text.size < NONCE + 2 + 1 + HEX || text.size >= sizeof copy || memchr(text.data, 0, text.size)) return false;
+bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, const char *bound,
+                        tp__mcp_request_state *ret_state) {
+  char copy[TP__MCP_STATE_BYTES], hex[HEX + 1], *end;
+  if (text.size < NONCE + 3 + 1 + HEX || text.size >= sizeof copy || memchr(text.data, 0, text.size)) return false;
   memcpy(copy, text.data, text.size);
   copy[text.size] = 0;
   char *mac = copy + text.size - HEX;
   if (mac[-1] != '.' || copy[NONCE] != '.') return false;
   mac[-1] = 0;
   sign(secret, copy, bound, hex);
-  if (!is_equal(mac, hex, HEX) || strtoll(copy + NONCE + 1, NULL, 10) < now_ms) return false;
-  memcpy(ret_nonce, copy, NONCE);
-  ret_nonce[NONCE] = 0;
+  if (!is_equal(mac, hex, HEX)) return false;
+  memcpy(ret_state->nonce, copy, NONCE);
+  ret_state->nonce[NONCE] = 0;
+  ret_state->expires_ms = strtoll(copy + NONCE + 1, &end, 10);
+  size_t size = *end == '.' ? strlen(end + 1) : sizeof ret_state->about;
+  if (size >= sizeof ret_state->about) return false; /* another version's */
+  memcpy(ret_state->about, end + 1, size + 1);
   return true;
 }

@@ -76,11 +76,14 @@ static void answer_question(tp_mcp_call *call, bool allow, const char *reason) {
   (void)!tp_question_answer(token, &decision, NULL); /* stale: the channel was faster, or it is over */
 }
 
+bool tp__mcp_call_is_allowed(tp_text answer) {
+  bool is_accepted = tp__is_word(tp_value_text(tp_value_get(answer, "action")), "accept");
+  return is_accepted && tp_value_bool(tp_value_get(tp_value_get(answer, "content"), "allow"), false);
+}
+
 static void client_decided(void *ctx, tp_text answers) {
   tp_mcp_call *call = ctx;
-  tp_text answer = tp_value_at(answers, 0);
-  bool is_accepted = tp__is_word(tp_value_text(tp_value_get(answer, "action")), "accept");
-  bool allow = is_accepted && tp_value_bool(tp_value_get(tp_value_get(answer, "content"), "allow"), false);
+  bool allow = tp__mcp_call_is_allowed(tp_value_at(answers, 0));
   answer_question(call, allow, allow ? "" : answers.size ? "the user did not allow it" : "the user did not answer");
 }
 
@@ -111,13 +114,28 @@ static bool write_form(tp_writer *writer, const tp_question *question) {
   return is_written;
 }
 
+/* What a person sees of it and what would run: the same question of another process has the same. */
+static void name_question(const tp_question *question, tp_text form, char ret_about[TP__MCP_ABOUT_BYTES]) {
+  char hex[TP__MCP_HASH_BYTES];
+  tp__sha256 hash;
+  tp__sha256_init(&hash);
+  tp__mcp_hash_add(&hash, question->call->name);
+  tp__mcp_hash_add(&hash, question->arguments_hash);
+  tp__mcp_hash_add(&hash, question->reason);
+  tp__mcp_hash_add(&hash, form);
+  tp__sha256_finish(&hash, hex);
+  snprintf(ret_about, TP__MCP_ABOUT_BYTES, "%.32s", hex);
+}
+
 static bool ask_client(tp_mcp_call *call, const tp_question *question) {
   tp_writer *writer = NULL;
-  tp_mcp_input one = {.struct_size = sizeof one, .key = "approval", .method = "elicitation/create"};
+  char about[TP__MCP_ABOUT_BYTES];
+  tp_mcp_input one = {.struct_size = sizeof one, .key = TP__MCP_APPROVAL_KEY, .method = "elicitation/create"};
   bool asked = tp_writer_new(NULL, &writer) == TP_OK && write_form(writer, question) &&
                tp_writer_finish(writer, &one.params) == TP_OK;
   const tp_mcp_input *ones[] = {&one};
-  if (asked) asked = tp__mcp_call_ask(call, ones, 1, false, client_decided, call, NULL) == TP_OK;
+  if (asked) name_question(question, one.params, about);
+  if (asked) asked = tp__mcp_call_ask(call, ones, 1, false, about, client_decided, call, NULL) == TP_OK;
   tp_writer_free(writer);
   return asked;
 }
@@ -154,7 +172,7 @@ static const char *name_turn(const tp_mcp_call *call, char id[TURN_ID_BYTES]) {
   char hex[TP__MCP_HASH_BYTES];
   tp__sha256 hash;
   tp__sha256_init(&hash);
-  tp__mcp_hash_add(&hash, tp_text_of(call->principal));
+  tp__mcp_hash_add_principal(&hash, call);
   tp__mcp_hash_add(&hash, tp_text_of(call->hash));
   tp__sha256_finish(&hash, hex);
   snprintf(id, TURN_ID_BYTES, "mcp-%.32s", hex);
