@@ -163,7 +163,7 @@ int cli_audit(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) {
     tp_status read = data.store->audits(data.store->ctx, &query, show_audit_row, &list, &fault);
     if (read != TP_OK) status = cli_fault(data.path, read, &fault);
-    else if (list.shown == 0 && !arguments->json) cli_error("there is no audit row that fits");
+    else if (list.shown == 0 && !arguments->json) cli_error("no row of the audit in %s fits", data.path);
     else if (list.has_more) cli_error("there are more; --limit 0 shows all");
     if (read == TP_OK && list.is_cut && (arguments->handler || list.phase))
       cli_error(

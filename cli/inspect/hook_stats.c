@@ -231,7 +231,8 @@ int cli_hooks_stats(const cli_arguments *arguments, cli_output *output) {
   if (read != TP_OK) status = cli_fault(data.path, read, &fault);
   else status = add_directories(&s, arguments);
   if (status == CLI_OK) print_all(&s, arguments->json);
-  if (status == CLI_OK && s.count == 0 && !arguments->json) cli_error("no hook ran in that time");
+  if (status == CLI_OK && s.count == 0 && !arguments->json)
+    cli_error("no hook ran in %s%s", data.path, arguments->since ? " in that time" : "");
   free_stats(&s);
   cli_data_close(&data);
   return status;

@@ -260,7 +260,7 @@ static int list_runs(listing *list) {
   if (read == TP_OK && lists_running(list)) read = store->turns_running(store->ctx, &turns, show_running, list, &fault);
   if (read == TP_OK && !list->has_more) read = store->records(store->ctx, &query, show_entry, list, &fault);
   if (read != TP_OK) return cli_fault(list->data->path, read, &fault);
-  if (list->shown == 0 && !list->arguments->json) cli_error("nothing that fits ran");
+  if (list->shown == 0 && !list->arguments->json) cli_error("no run in %s fits", list->data->path);
   if (list->has_more) cli_error("there are more; --limit 0 shows all");
   return CLI_OK;
 }

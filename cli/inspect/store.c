@@ -81,7 +81,9 @@ static int jobs_list(work *w, uint64_t id) {
   int status = read_states(w->arguments->state, &query.states);
   if (status == CLI_OK) status = query_jobs(w, &query);
   if (status == CLI_OK && w->shown == 0 && !w->arguments->json)
-    cli_error(chooses_jobs(w->arguments) || w->arguments->state ? "no job fits" : "no job waits, runs or is dead");
+    cli_error(
+        chooses_jobs(w->arguments) || w->arguments->state ? "no job in %s fits" : "no job in %s waits, runs or is dead",
+        w->data.path);
   return status;
 }
 
@@ -156,7 +158,7 @@ static int redrive_by_filter(work *w) {
   tp_status status = store->jobs(store->ctx, &query, take_letter, &l, &fault);
   int exit_status = status == TP_OK ? CLI_OK : cli_fault(w->data.path, status, &fault);
   if (exit_status == CLI_OK && l.count == 0) {
-    cli_error("there is no such dead job");
+    cli_error("no job in %s that fits is dead; see: turnphase jobs list %s", w->data.path, w->arguments->operands[1]);
     exit_status = CLI_NEGATIVE;
   } else if (exit_status == CLI_OK) {
     exit_status = redrive_letters(w, &l);

@@ -164,7 +164,7 @@ static int search(cli_memory *m) {
   tp_status status = tp_memory_search(m->memory, &query, text, on_entry, m, &fault);
   int exit_status = exit_of(status, &fault);
   if (exit_status != CLI_OK || m->count > 0) return exit_status;
-  cli_error("no memory fits; memory list shows what there is");
+  cli_error("no memory in %s fits '%s'; see: turnphase memory list %s", m->path, m->arguments->operands[2], m->path);
   return CLI_NEGATIVE;
 }
 

@@ -36,12 +36,18 @@ static bool is_of_python(tp_text text) {
   return false;
 }
 
+static bool is_mark(tp_text line) {
+  size_t count = 0;
+  while (count < line.size && line.data[count] == '^') count++;
+  return line.size > 0 && count == line.size;
+}
+
 /* It shows the line of the program, below it a mark of where, and then the error. */
 static tp_text error_of_node(tp_text text) {
   bool is_below = false;
   for (tp_text line; next_line(&text, &line);) {
     if (is_below && line.size > 0) return line;
-    is_below = is_below || (line.size > 0 && strspn(line.data, "^") >= line.size);
+    is_below = is_below || is_mark(line);
   }
   return (tp_text){NULL, 0};
 }

@@ -136,7 +136,7 @@ TEST(wrong_command_lines_are_refused) {
   says(MEMORY("list", data, "--explain"), 2, "memory list does not take --explain");
   says(MEMORY("forget", data, "1", "--tenant", "t"), 2, "memory forget does not take --tenant");
   says(MEMORY("search", data, "quagga", "--limit", "0"), 78, "lower limit");
-  says(MEMORY("search", data, "zebra"), 1, "no memory fits; memory list shows what there is");
+  says(MEMORY("search", data, "zebra"), 1, " fits 'zebra'; see: turnphase memory list ");
   command none = MEMORY("list", data, "--tenant", "nobody");
   assert_status(&none, 0);
   assert_holds(&none.err, "no memory fits in ");

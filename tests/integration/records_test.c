@@ -401,7 +401,7 @@ TEST(dead_jobs_are_redriven_by_filter) {
       {{"--session", "y"}, 0, "2 of 2 dead jobs were redriven", 2},
       {{"--handler", "b", "--session", "y"}, 0, "1 of 1 dead job was redriven", 1},
       {{"--all", "--limit", "2"}, 0, "2 of 2 dead jobs were redriven", 2},
-      {{"--handler", "c"}, 1, "there is no such dead job", 0},
+      {{"--handler", "c"}, 1, " that fits is dead; see: turnphase jobs list ", 0},
       {{"1", "--all"}, 2, "without the number of a job", 0},
       {{"1", "--handler", "a"}, 2, "leave out the number", 0},
       {{"--all", "--session", "x"}, 2, "leave out --handler and --session", 0},
