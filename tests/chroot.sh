@@ -121,7 +121,8 @@ documents() {
   fresh
   check 'apt-get update && ./dev demo && ./dev install'
   server='' # that of npx
-  check 'apt-get install -y --no-install-recommends nodejs npm ca-certificates curl'
+  check 'apt-get install -y --no-install-recommends nodejs npm ca-certificates curl &&
+    npm config set prefer-offline true --location=global' # npx asks no registry for what it has fetched
   # A server of MCP does not get NODE_EXTRA_CA_CERTS: its environment is its own.
   [ ! -f "$root/opt/ca.crt" ] || cat "$root/opt/ca.crt" >>"$root/etc/ssl/certs/ca-certificates.crt" || exit 1
   inside 'npx -y @modelcontextprotocol/server-filesystem /' </dev/null || {
