@@ -682,9 +682,15 @@ TEST(what_is_exported_is_what_an_erasure_would_delete) {
   request.matching = NULL;
   request.session = "mixed";
   expect_exported(&w, &request, "hers 3\nhis: zoe was here\nnobody's\n", 2);
-  exported e = {.tenant = "acme", .after = 2};
+  request.session = NULL;
+  exported e = {.tenant = "acme", .after = 2}; /* of the first of two sessions */
   assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &e, NULL, NULL), TP_OK);
   assert_int_equal(e.rows, 2);
+  exported before = {.tenant = "acme"}, later = {.tenant = "acme"};
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &before, NULL, NULL), TP_OK);
+  put_turn(&w, ids, 99, tp_text_of("waits in the queue"));
+  assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &later, NULL, NULL), TP_OK);
+  assert_true(later.rows > before.rows);
   assert_int_equal(tp_sqlite_sessions_export(w.store, &request, NULL, NULL, NULL, NULL), TP_ERR_USAGE);
   assert_int_equal(tp_sqlite_sessions_export(NULL, &request, take_exported, &e, NULL, NULL), TP_ERR_USAGE);
   request.matching = "abc";
