@@ -14,6 +14,7 @@
 #define TP__MCP_SESSION_H
 
 #include "domains/mcp/message.h"
+#include "domains/mcp/notes.h"
 #include "domains/mcp/settings.h"
 #include "support/lock.h"
 #include "support/references.h"
@@ -134,14 +135,6 @@ typedef struct tp__mcp_alarm {
   void *ctx;
 } tp__mcp_alarm;
 
-enum { TP__MCP_NOTES_MAX = 32 };
-/** Diagnostics. Zero-filled is none. */
-typedef struct tp__mcp_notes {
-  tp__bytes lines;   /* each with its line feed */
-  uint32_t count;    /* of these lines; at most TP__MCP_NOTES_MAX */
-  uint32_t left_out; /* how many others there were */
-} tp__mcp_notes;
-
 struct tp__mcp_session {
   /* never change */
   tp__references refs;
@@ -254,13 +247,41 @@ bool tp__mcp_session_take_changed(tp__mcp_session *session, tp__mcp_tools *tools
  *  @return false for a method that this client does not have; then nothing was written. */
 bool tp__mcp_session_write_input(const tp__mcp_session *session, tp_text method, tp_writer *writer);
 
-/** The next line of notes.   @param left  what follows, moved on.   @return false: there is none. */
-bool tp__mcp_next_line(tp_text *left, tp_text *ret_line);
-/** Keeps a line for the diagnostics of the next turn. */
-void tp__mcp_session_note_locked(tp__mcp_session *session, const char *format, ...) TP__PRINTF(2, 3);
-/** Takes these lines. The caller ends them, or returns them. */
-void tp__mcp_session_notes_take(tp__mcp_session *session, tp__mcp_notes *ret_notes);
-/** No turn has shown them: the next one gets them, before what came since.   @param notes  taken. */
-void tp__mcp_session_notes_return(tp__mcp_session *session, tp__mcp_notes *notes);
+/* ---- for the files of a session ----
+ *
+ *   session.c    its states, timers, begin and end, and who waits for its tools
+ *   handshake.c  from the start to READY: versions, and the list of tools
+ *   request.c    what is sent, and the requests that have no answer
+ *   receive.c    what the server sends: tp__mcp_session_take() and what it calls
+ *   notes.c      lines for the diagnostics of the next turn
+ *
+ * Functions whose name ends in _locked are called with the session's lock held. No callback is called under it: what
+ * is to follow is gathered, and done by tp__mcp_session_release(). While the lock is free, only a session that is
+ * STARTING has waiters, only one that is READY has alarms, and READY has tools. */
+
+/** Who waits until the session is ready, or cannot be. */
+struct tp__mcp_waiter {
+  struct tp__mcp_waiter *next;
+  tp__mcp_ready_fn on_ready;
+  void *ctx;
+};
+
+/** What is done when the lock was released. Zero-filled is nothing. */
+typedef struct tp__mcp_after {
+  struct tp__mcp_request *failed; /* are answered with words */
+  struct tp__mcp_waiter *waiters; /* get the tools, or words */
+  tp__mcp_alarm *due, *lost;      /* get NULL, or words */
+  tp__mcp_tools *tools;           /* referenced; for the waiters */
+  bool has_changed;               /* the tools that turns get */
+  char words[TP_FAULT_MESSAGE_SIZE];
+} tp__mcp_after;
+
+/** Releases the lock, and does what was gathered. */
+void tp__mcp_session_release(tp__mcp_session *session, tp__mcp_after *after);
+/** STARTING or READY to PAUSED: what waits is answered with the words.
+ *  @param words  of the end; that it is started again is added. */
+void tp__mcp_session_pause_locked(tp__mcp_session *session, tp__mcp_after *after, const char *words);
+/** The list that was read is whole: it is that of turns from here on, and a session that was STARTING is READY. */
+void tp__mcp_session_ready_locked(tp__mcp_session *session, tp__mcp_after *after);
 
 #endif
