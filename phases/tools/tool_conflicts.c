@@ -147,7 +147,7 @@ static bool look_for_conflict(tp__tool_order *order) {
   return true;
 }
 
-static void resume(tp__tool_order *order) {
+static void resume_call(tp__tool_order *order) {
   note_wait(order);
   if (!tp__toolcall_stopped(order->slot) && look_for_conflict(order)) tp__toolcall_go(order->slot);
 }
@@ -160,7 +160,7 @@ static void resume_all(tp__dispatch *d) {
   while (!tp__list_empty(&d->resumable)) {
     tp__tool_order *order = TP__CONTAINER(d->resumable.next, tp__tool_order, wait_link);
     tp__list_remove(&order->wait_link);
-    resume(order);
+    resume_call(order);
   }
   d->resumes = false;
 }

@@ -42,7 +42,7 @@ static void cancel_request(void *ctx, tp_token token) {
   tp__openai_io_cancel(token);
 }
 
-static void resume(void *ctx, tp_token token) {
+static void resume_request(void *ctx, tp_token token) {
   (void)ctx, (void)token;
   tp__openai_io_wake(); /* it asks for each answer that is paused */
 }
@@ -74,7 +74,7 @@ tp_status tp_openai_model_new(const tp_openai_options *options, tp_model **ret_m
                           .no_tools = core->config.no_tools,
                           .delivers = true,
                           .provider = core->config.place,
-                          .resume = resume};
+                          .resume = resume_request};
   tp__openai_rate_init(&core->requests, core->config.requests_per_minute, tp__monotonic_ns());
   tp__openai_rate_init(&core->tokens, core->config.tokens_per_minute, tp__monotonic_ns());
   *ret_model = &core->face;
