@@ -29,6 +29,7 @@ typedef struct memory_history {
   conversation **list;  /* by rising number */
   size_t count, capacity;
   uint64_t last_number;
+  uint64_t last_fence; /* of all sessions: one that is begun anew has none of those of before */
 } memory_history;
 
 /* ---- conversations ---- */
@@ -109,7 +110,8 @@ static void unref_conversation(memory_history *h, conversation *c) {
 /* ---- the functions ---- */
 
 /* A runtime that has the session lives as long as its turn, which appends or releases: there are no leases. */
-static tp_status claim_locked(conversation *c, const tp_history_load *request, tp_fault *fault) {
+static tp_status claim_locked(memory_history *h, conversation *c, const tp_history_load *request, tp_fault *fault) {
+  TP__LOCKED(&h->mutex);
   uint64_t process = request->owner->process_run_id;
   if (c->running && c->owner != process)
     return tp__fail(fault, TP_ERR_BUSY, NULL, "a turn of another runtime of this process has session `%.*s`",
@@ -118,7 +120,7 @@ static tp_status claim_locked(conversation *c, const tp_history_load *request, t
   c->running = true;
   bool goes_on = request->number == c->number && request->after <= c->message_count;
   request->claim->number = c->number;
-  request->claim->fence = ++c->fence;
+  request->claim->fence = c->fence = ++h->last_fence;
   request->claim->position = c->message_count;
   request->claim->first = goes_on ? request->after : 0;
   return TP_OK;
@@ -132,7 +134,7 @@ static tp_status begin_load(memory_history *h, const tp_history_load *request, c
   conversation *c = find_conversation_locked(h, request->tenant, request->session);
   if (!c && request->owner && !(c = add_conversation_locked(h, request->tenant, request->session)))
     status = tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a conversation");
-  if (c && request->owner) status = claim_locked(c, request, fault);
+  if (c && request->owner) status = claim_locked(h, c, request, fault);
   if (status != TP_OK) c = NULL;
   if (c) c->refs++;
   tp__mutex_unlock(&h->mutex);

@@ -9,6 +9,9 @@
  * never decides by a row that it waited for. */
 #include "stores/postgres/postgres.h"
 
+/* The epochs of a session begin after its number times this, so that one that was deleted and begun anew has none of
+ * those of before: a turn that stood still meanwhile is fenced. */
+#define EPOCHS "268435456"
 #define OF_NAMES "s.tenant = c.tenant AND s.name = c.name"
 #define LIVES "EXISTS (SELECT 1 FROM @.process p WHERE p.id = s.owner AND p.lease_end > clock_timestamp())"
 #define MESSAGE_COLUMNS                                                                                          \
@@ -31,12 +34,12 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
     [TP__PG_LOCK_SESSIONS] =
         "SELECT s.id FROM unnest($1::text[], $2::text[]) AS c(tenant, name) JOIN @.session s ON " OF_NAMES
         " ORDER BY s.id FOR UPDATE OF s",
-    [TP__PG_CLAIM] =
-        "UPDATE @.session s SET owner = c.process, epoch = s.epoch + 1, running = true"
-        " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) AS c(k, tenant, name, process)"
-        " WHERE " OF_NAMES " AND (NOT s.running OR s.owner = c.process OR NOT " LIVES
-        ")"
-        " RETURNING c.k, s.id, s.epoch, s.next",
+    [TP__PG_CLAIM] = "UPDATE @.session s SET owner = c.process, epoch = greatest(s.epoch, s.id * " EPOCHS
+                     ") + 1, running = true"
+                     " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) AS c(k, tenant, name, process)"
+                     " WHERE " OF_NAMES " AND (NOT s.running OR s.owner = c.process OR NOT " LIVES
+                     ")"
+                     " RETURNING c.k, s.id, s.epoch, s.next",
     /* Of those that were claimed, by the same rule as in fill_claim(). */
     [TP__PG_CLAIMED_MESSAGES] =
         "SELECT c.k, " MESSAGE_COLUMNS
@@ -73,7 +76,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " ELSE (s.id IS NULL AND c.position = 0) OR (s.id = c.number AND s.epoch = c.fence AND NOT s.running) END",
     [TP__PG_DROP_EMPTY] =
         "DELETE FROM @.session WHERE id = ANY ($1::bigint[]) AND next = 0 AND NOT running"
-        " AND epoch = 1",
+        " AND epoch = id * " EPOCHS " + 1",
     [TP__PG_DELETE] =
         "WITH gone AS (DELETE FROM @.session s USING unnest($1::bigint[], $2::text[], $3::text[])"
         " AS c(k, tenant, name) WHERE " OF_NAMES " AND NOT (s.running AND " LIVES

@@ -12,10 +12,15 @@ enum { LEASE_MS = 15000 };
 
 static const char find_holder_sql[] = "SELECT " HOLDER_COLUMNS " FROM holder WHERE process = ?1";
 
+#define TEXT_OF(number) #number
+#define TEXT_OF_MACRO(macro) TEXT_OF(macro)
+#define EPOCHS TEXT_OF_MACRO(TP__EPOCHS_OF_SESSION)
+
 static const char *const claim_sql[TP__CLAIM_STATEMENTS] = {
     [TP__FIND_CLAIMED] = "SELECT id, next, epoch, running, owner FROM session WHERE tenant = ?1 AND name = ?2",
-    [TP__NEW_CLAIMED] = "INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES (?1, ?2, 0, ?3, 1, 1)",
-    [TP__CLAIM_SESSION] = "UPDATE session SET owner = ?2, epoch = epoch + 1, running = 1 WHERE id = ?1",
+    [TP__NEW_CLAIMED] = "INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES (?1, ?2, 0, 0, 0, 0)",
+    [TP__CLAIM_SESSION] =
+        "UPDATE session SET owner = ?2, epoch = max(epoch, id * " EPOCHS ") + 1, running = 1 WHERE id = ?1",
     [TP__FIND_HOLDER] = find_holder_sql,
     [TP__RENEW_HOLDER] =
         "INSERT OR REPLACE INTO holder (process, process_id, process_started, end_ms, boot_id)"
@@ -28,8 +33,9 @@ static const char *const claim_sql[TP__CLAIM_STATEMENTS] = {
     [TP__END_CLAIM] =
         "UPDATE session SET next = next + ?4, running = 0"
         " WHERE id = ?1 AND epoch = ?2 AND next = ?3 AND running = 1",
-    /* by its first owner: one that stands still must not find its epoch again in a new row */
-    [TP__FORGET_CLAIMED] = "DELETE FROM session WHERE id = ?1 AND next = 0 AND running = 0 AND epoch = 1"};
+    /* by its first owner: where another one has had it, the one that stands still must find that it was taken over */
+    [TP__FORGET_CLAIMED] =
+        "DELETE FROM session WHERE id = ?1 AND next = 0 AND running = 0 AND epoch = id * " EPOCHS " + 1"};
 
 /* ---- who has a session ---- */
 
@@ -238,10 +244,19 @@ static int find_session(sqlite3_stmt *find, const tp_history_load *request, int6
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static void fill_claim(const tp_history_load *request, uint64_t number, const int64_t found[FOUND]) {
+static uint64_t next_epoch(int64_t session, int64_t epoch) {
+  int64_t first = session * TP__EPOCHS_OF_SESSION;
+  return (uint64_t)(epoch > first ? epoch : first) + 1;
+}
+
+uint64_t tp__claims_look_fence(int64_t session, int64_t epoch) {
+  return next_epoch(session, epoch) | TP__FENCE_OF_LOOK;
+}
+
+static void fill_claim(const tp_history_load *request, uint64_t number, uint64_t fence, const int64_t found[FOUND]) {
   tp_history_claim *claim = request->claim;
   claim->number = number;
-  claim->fence = (uint64_t)found[EPOCH] + 1;
+  claim->fence = fence;
   claim->position = (uint64_t)found[NEXT];
   claim->first = request->number == number && request->after <= claim->position ? request->after : 0;
 }
@@ -254,15 +269,14 @@ static int claim_locked(tp__claims *c, claiming *w) {
   if (rc == SQLITE_OK && found[RUNNING] && found[OWNER] != process)
     rc = find_holder_locked(c, found[OWNER], w->request->owner->boot_id, &w->holder);
   if (rc != SQLITE_OK || w->holder.process_id) return rc;
-  if (found[ID]) {
-    rc = tp__sqlite_run(update, tp__sqlite_bind_ints(update, (const int64_t[]){found[ID], process}, 2));
-  } else {
+  if (!found[ID]) {
     rc = tp__sqlite_bind_texts(insert, 1, (const tp_text[]){w->request->tenant, w->request->session}, 2);
-    if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 3, process);
     rc = tp__sqlite_run(insert, rc);
     found[ID] = sqlite3_last_insert_rowid(c->db);
   }
-  fill_claim(w->request, (uint64_t)found[ID], found);
+  if (rc == SQLITE_OK)
+    rc = tp__sqlite_run(update, tp__sqlite_bind_ints(update, (const int64_t[]){found[ID], process}, 2));
+  fill_claim(w->request, (uint64_t)found[ID], next_epoch(found[ID], found[EPOCH]), found);
   return rc == SQLITE_OK ? renew_locked(c, w->request->owner, &w->lease_end_ms) : rc;
 }
 
@@ -304,7 +318,8 @@ static int look(sqlite3 *db, claiming *w) {
   sqlite3_finalize(find);
   if (rc == SQLITE_OK && found[RUNNING])
     rc = tp__sqlite_find_holder(db, found[OWNER], w->request->owner->boot_id, &w->holder);
-  fill_claim(w->request, found[ID] ? (uint64_t)found[ID] : TP__SESSION_NEW, found);
+  fill_claim(w->request, found[ID] ? (uint64_t)found[ID] : TP__SESSION_NEW,
+             tp__claims_look_fence(found[ID], found[EPOCH]), found);
   return rc;
 }
 

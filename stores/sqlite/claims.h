@@ -29,6 +29,11 @@ enum {
 };
 
 #define TP__SESSION_NEW ((uint64_t)INT64_MAX)
+/** The epochs of a session begin after its number times this, so that one that was deleted and begun anew has none of
+ *  those of before: a turn that stood still meanwhile is fenced. */
+#define TP__EPOCHS_OF_SESSION 268435456
+/** A bit of the fence of a turn that has looked at its session and claimed nothing. */
+#define TP__FENCE_OF_LOOK (UINT64_C(1) << 62)
 
 /** A session that a running turn of this process has. */
 typedef struct tp__claimed {
@@ -66,13 +71,15 @@ tp_status tp__claims_init(tp__claims *claims, tp__lock *connection, sqlite3 *db,
 /** Ends the thread, and the leases. Accepts one that is zero. Without the lock. */
 void tp__claims_fini(tp__claims *claims);
 /** Looks at the session of a load on another connection, and claims nothing: of a history that does not wait for its
- *  file. Then claim->fence is one more than the epoch, and claim->number is TP__SESSION_NEW where there is no session.
+ *  file. Then claim->fence is tp__claims_look_fence(), and claim->number is TP__SESSION_NEW where there is no session.
  *  @return as tp__claims_claim(). */
 tp_status tp__claims_look(const tp__claims *claims, sqlite3 *db, const tp_history_load *request, tp_fault *fault);
 /** Claims the session of a load, in a transaction of its own.
  *  @param request  its owner and claim are set; claim is filled, first included.
  *  @return TP_OK; TP_ERR_BUSY, with the holder in the fault; TP_ERR_NO_THREAD; what the file says. Without the lock. */
 tp_status tp__claims_claim(tp__claims *claims, const tp_history_load *request, tp_fault *fault);
+/** The fence of a look at a session. @param epoch  that it has; 0 without a session. */
+uint64_t tp__claims_look_fence(int64_t session, int64_t epoch);
 /** Ends a claim, inside of a transaction: count messages are appended at its position.
  *  @param ret_is_fenced  the session is not the claim's any more: nothing was changed. */
 int tp__claims_end_locked(tp__claims *claims, const tp_history_claim *claim, size_t count, bool *ret_is_fenced);

@@ -97,7 +97,7 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__INSERT_RUNNING_STEP] = "INSERT INTO running_step (running, position, " TP__SQL_NAMES(TP__STEP_LIST)
                                 ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__STEP_LIST) ")",
     [TP__DELETE_RUNNING] = "DELETE FROM running WHERE process = ?1 AND number = ?2",
-    [TP__FIND_FENCE] = "SELECT epoch FROM session WHERE tenant = ?1 AND name = ?2",
+    [TP__FIND_FENCE] = "SELECT epoch, id FROM session WHERE tenant = ?1 AND name = ?2",
     [TP__TAKE_TOOL_START] =
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
         " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"

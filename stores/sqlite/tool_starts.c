@@ -4,7 +4,7 @@
  * of its turn comes. run_process and run_turn say which run of the turn has taken the row last: a turn that is
  * submitted again takes each row of the earlier run at most once, for a call of the same tool with the same arguments.
  */
-#include "stores/sqlite/sqlite.h"
+#include "stores/sqlite/claims.h"
 
 /* ---- the texts of one call ---- */
 
@@ -77,7 +77,11 @@ int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[
   if (!fence) return SQLITE_OK;
   int rc = tp__sqlite_bind_texts(find, 1, session, 2);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  *ret_is_fenced = rc == SQLITE_ROW && (uint64_t)sqlite3_column_int64(find, 0) != fence;
+  if (rc == SQLITE_ROW) {
+    int64_t epoch = sqlite3_column_int64(find, 0), id = sqlite3_column_int64(find, 1);
+    bool has_looked = (fence & TP__FENCE_OF_LOOK) != 0;
+    *ret_is_fenced = fence != (has_looked ? tp__claims_look_fence(id, epoch) : (uint64_t)epoch);
+  }
   tp__sqlite_release(find);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }

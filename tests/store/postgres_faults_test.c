@@ -706,6 +706,56 @@ TEST(turn_whose_session_was_taken_over_begins_no_call_and_inserts_no_job) {
   tp_postgres_close(database);
 }
 
+/* A host claims a session and stands still; the session is deleted and begun anew. */
+TEST(turn_whose_session_was_begun_anew_begins_no_call_and_inserts_no_job) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_through(postgres_server.conninfo, &history);
+  tp_store *store = NULL;
+  list none = {.ids = NULL};
+  tp_history_claim claims[2];
+  const tp_history_delete deletion = {.struct_size = sizeof deletion, .session = TEXT("anew")};
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  for (uint64_t i = 0; i < 2; i++) {
+    const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 780 + i};
+    claims[i] = (tp_history_claim){.struct_size = sizeof claims[i]};
+    const tp_history_load load = {.struct_size = sizeof load,
+                                  .session = TEXT("anew"),
+                                  .each = take_id,
+                                  .ctx = &none,
+                                  .owner = &owner,
+                                  .claim = &claims[i]};
+    assert_int_equal(history->load(history->ctx, &load, NULL), TP_OK);
+    if (i > 0) break;
+    run_sql("UPDATE turnphase.process SET lease_end = clock_timestamp() - interval '1 second' WHERE id = 780");
+    assert_int_equal(history->delete_session(history->ctx, &deletion, NULL), TP_ERR_NOT_FOUND); /* it has no message */
+  }
+  assert_true(claims[1].fence > claims[0].fence && claims[1].number > claims[0].number);
+  uint64_t id;
+  assert_int_equal(start_tool(store, 1, "anew", claims[0].fence, &id), TP_ERR_FENCED);
+  assert_int_equal(start_tool(store, 1, "anew", claims[1].fence, &id), TP_OK);
+  assert_true(id && !earlier_calls);
+  assert_int_equal(start_tool(store, 2, "anew", claims[0].fence, &id), TP_ERR_FENCED);
+  assert_int_equal(earlier_calls, 0); /* and gets nothing of what the other one called */
+  static const char payload[] =
+      "\x81\xa3ids\x94\xa0\xa0\xa0\xa4"
+      "anew";
+  tp_job job = {.struct_size = sizeof job,
+                .attempts_max = 1,
+                .handler = TEXT("h"),
+                .idempotency_key = TEXT("anew"),
+                .payload = {payload, sizeof payload - 1},
+                .fence = claims[0].fence};
+  bool existed = true;
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_ERR_FENCED);
+  assert_int_equal(count_jobs(store, 0), 0);
+  job.fence = claims[1].fence;
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_OK);
+  tp_store_free(store);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
 /* A process that stands still does not renew its lease: here its row is made to end. */
 TEST(jobs_of_a_process_whose_lease_has_ended_are_queued_again_or_dead) {
   tp_history *history = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A turn whose session another process takes over while it runs: no tool call of it begins, no job of it is inserted,
- * its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that the turn's model writes. */
+ * A turn whose session another process takes over while it runs, or deletes and begins anew: no tool call of it begins,
+ * no job of it is inserted, its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that the
+ * turn's model writes. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
@@ -26,9 +27,24 @@ static int64_t sql(const char *statement) {
 
 enum { NEVER, WHILE_THE_MODEL_THINKS, AFTER_THE_APPEND };
 static int taken;
+static bool begins_anew; /* in place of taking it over */
+static bool is_queued;   /* the history, whose turns only look at their session */
+static const char *turn_id = "t";
 static _Atomic int ran, jobs_ran;
 
-static void take_over(void) { (void)sql("UPDATE session SET owner = 77, epoch = epoch + 1, running = 1"); }
+static tp_history_claim claim_as(const tp_history *history, uint64_t process);
+
+static void take_over(void) {
+  if (!begins_anew) {
+    (void)sql("UPDATE session SET owner = 77, epoch = max(epoch, id * 268435456) + 1, running = 1");
+    return;
+  }
+  tp_history *history = NULL;
+  (void)sql("DELETE FROM session");
+  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  (void)claim_as(history, 77);
+  tp_history_free(history);
+}
 
 static tp_answer run_tool(void *ctx, tp_tool_run *run) {
   (void)ctx;
@@ -92,7 +108,10 @@ static ended play_turn(uint32_t phase_of_job, int when) {
   tp_history *history = NULL;
   const tp_sqlite_store_options of_store = {.struct_size = sizeof of_store, .path = path};
   assert_int_equal(tp_sqlite_store_open(&of_store, &store, NULL), TP_OK);
-  assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
+  const tp_sqlite_history_options of_history = {.struct_size = sizeof of_history, .path = path};
+  assert_int_equal(is_queued ? tp_sqlite_history_open_async(&of_history, &history, NULL)
+                             : tp_sqlite_history_open(path, &history, NULL),
+                   TP_OK);
   const tp_runtime_options options = {.struct_size = sizeof options, .store = store, .durability = TP_DURABILITY_SYNC};
   tp_store reads = *store;
   tp_runtime *runtime = open_runtime(&options);
@@ -101,7 +120,7 @@ static ended play_turn(uint32_t phase_of_job, int when) {
       .struct_size = sizeof of_session, .id = "s", .model = recorder_model(model, false), .history = history};
   tp_session *session = NULL;
   assert_int_equal(tp_session_open(runtime, &of_session, &session, NULL), TP_OK);
-  const tp_turn_request request = {.struct_size = sizeof request, .id = "t", .text = TEXT("pay")};
+  const tp_turn_request request = {.struct_size = sizeof request, .id = turn_id, .text = TEXT("pay")};
   const tp_turn_result *result = NULL;
   taken = when;
   ran = jobs_ran = 0;
@@ -154,6 +173,39 @@ TEST(turn_whose_session_was_taken_over_begins_no_tool_call) {
   assert_int_equal(sql("SELECT count(*) FROM tool_start"), 0);
   assert_int_equal(sql("SELECT count(*) FROM message"), 0);
   assert_int_equal(ran, 0);
+}
+
+TEST(turn_whose_session_was_begun_anew_begins_no_tool_call_and_inserts_no_job) {
+  static const uint32_t phases[] = {TP_PHASE_MODEL_POST, TP_PHASE_TURN_POST_TURN};
+  begins_anew = true;
+  for (size_t i = 0; i < COUNT(phases); i++) {
+    ended e = play_turn(phases[i], WHILE_THE_MODEL_THINKS);
+    assert_int_equal(e.code, TP_ERR_FENCED);
+    assert_int_equal(sql("SELECT count(*) FROM session WHERE id > 1 AND owner = 77"), 1);
+    if (phases[i] == TP_PHASE_MODEL_POST) assert_job(e, "failed", "fenced");
+    assert_int_equal(sql("SELECT count(*) FROM job"), 0);
+    assert_int_equal(sql("SELECT count(*) FROM tool_start"), 0);
+    assert_int_equal(sql("SELECT count(*) FROM message"), 0);
+    assert_true(ran == 0 && jobs_ran == 0);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
+  begins_anew = false;
+}
+
+/* They have no claim, and the session has no epoch. */
+TEST(turns_that_only_look_at_their_session_call_tools_until_another_one_has_claimed_it) {
+  static const char *const ids[] = {"t1", "t2", "t3"};
+  is_queued = true;
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    turn_id = ids[i];
+    ended e = play_turn(TP_PHASE_MODEL_POST, i < 2 ? NEVER : WHILE_THE_MODEL_THINKS);
+    assert_int_equal(e.code, i < 2 ? TP_OK : TP_ERR_FENCED);
+    assert_int_equal(ran, i < 2);
+    assert_int_equal(sql("SELECT count(*) FROM tool_start"), i < 2 ? (int)i + 1 : 2);
+  }
+  is_queued = false;
+  turn_id = "t";
 }
 
 /* What the turn said is acknowledged then: what follows from it is done, whoever has the session now. */

@@ -191,14 +191,10 @@ static inline int fleet_by_end(const void *a, const void *b) {
 static inline int fleet_by_fence(const void *a, const void *b) {
   const fleet_event *left = *(const fleet_event *const *)a, *right = *(const fleet_event *const *)b;
   if (left->session != right->session) return left->session < right->session ? -1 : 1;
-  if (left->number != right->number) return left->number < right->number ? -1 : 1;
   return left->fence < right->fence ? -1 : left->fence > right->fence;
 }
 
-/* A session that was forgotten and begun anew has a higher number. */
-static inline uint64_t fleet_epoch(const fleet_event *e) { return e->number << 32 | e->fence; }
-
-/* The highest epoch of the session that was given before the time. claims: by session and end; highest: of each and
+/* The highest epoch of the session that was given before the time, also where it was deleted and begun anew since. claims: by session and end; highest: of each and
  * those before it in its session. */
 static inline uint64_t fleet_highest(const fleet_event *const *claims, const uint64_t *highest, size_t count,
                                      uint32_t session, int64_t time_ns) {
@@ -224,14 +220,13 @@ static inline void fleet_check_fences(const fleet_history *h, fleet_verdict *v) 
   if (count) qsort(claims, count, sizeof *claims, fleet_by_end);
   for (size_t i = 0; i < count; i++) {
     bool is_first = i == 0 || claims[i - 1]->session != claims[i]->session;
-    highest[i] = is_first || highest[i - 1] < fleet_epoch(claims[i]) ? fleet_epoch(claims[i]) : highest[i - 1];
+    highest[i] = is_first || highest[i - 1] < claims[i]->fence ? claims[i]->fence : highest[i - 1];
   }
   for (size_t i = 0; i < h->event_count; i++) {
     const fleet_event *e = &h->events[i];
     bool is_effect = e->kind == FLEET_APPEND || e->kind == FLEET_TOOL || e->kind == FLEET_JOB || e->kind == FLEET_CLAIM;
     if (!is_effect || e->fate != FLEET_DONE || !e->fence) continue;
-    if (fleet_highest(claims, highest, count, e->session, e->began_ns) > fleet_epoch(e))
-      fleet_break(v, FLEET_OLD_EPOCH, e);
+    if (fleet_highest(claims, highest, count, e->session, e->began_ns) > e->fence) fleet_break(v, FLEET_OLD_EPOCH, e);
   }
   free(claims);
   free(highest);

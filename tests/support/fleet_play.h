@@ -17,11 +17,16 @@
 #include "tests/support/fleet_check.h"
 #include "tests/support/host.h"
 
-enum { FLEET_SESSIONS = 4 /* of a generation */, FLEET_GENERATIONS = 256, FLEET_THREADS = 2 };
+enum {
+  FLEET_SESSIONS = 4 /* of a generation */,
+  FLEET_GENERATIONS = 256,
+  FLEET_THREADS = 2,
+  FLEET_SHORT = FLEET_SESSIONS * FLEET_GENERATIONS, /* the one that is deleted and begun anew: no list is kept of it */
+};
 
 /** A page that all processes of a fleet share. */
 typedef struct fleet_board {
-  _Atomic uint64_t turns, acknowledged, busy, fenced, failed, calls, inserted, finished, stale;
+  _Atomic uint64_t turns, acknowledged, busy, fenced, failed, calls, inserted, finished, stale, deleted;
   _Atomic uint32_t generation; /* whose sessions are used: so that no list grows without end */
   _Atomic bool ends, workers_end;
 } fleet_board;
@@ -84,7 +89,7 @@ typedef struct fleet_player {
   tp_store_owner owner;
   unsigned seed;
   uint64_t last_id; /* of this player's: no other one has those after it */
-  fleet_known known[FLEET_SESSIONS * FLEET_GENERATIONS];
+  fleet_known known[FLEET_SHORT + 1];
 } fleet_player;
 
 static inline unsigned fleet_dice(fleet_player *p, unsigned sides) { return (unsigned)rand_r(&p->seed) % sides; }
@@ -222,11 +227,27 @@ static inline tp_status fleet_append(fleet_player *p, fleet_event turn, const tp
   return status;
 }
 
+/* Ends a turn of the session that is begun anew. Its messages are in no list, so they are not written down. */
+static inline void fleet_append_and_delete(fleet_player *p, const tp_history_claim *claim) {
+  char name[16];
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("1")};
+  const tp_message *const messages[] = {&message};
+  const tp_text session = tp_text_of(fleet_session_name(name, FLEET_SHORT));
+  const tp_history_append request = {
+      .struct_size = sizeof request, .session = session, .messages = messages, .message_count = 1, .claim = claim};
+  const tp_history_delete deletion = {.struct_size = sizeof deletion, .session = session};
+  const tp_history_release release = {.struct_size = sizeof release, .session = session, .claim = claim};
+  if (p->history->append(p->history->ctx, &request, NULL) != TP_OK) p->history->release(p->history->ctx, &release);
+  if (p->history->delete_session(p->history->ctx, &deletion, NULL) == TP_OK) fleet.board->deleted++;
+}
+
 static inline void fleet_turn(fleet_player *p) {
   char name[16];
   tp_history_claim claim;
-  fleet_event turn = {.session = fleet.board->generation * FLEET_SESSIONS + fleet_dice(p, FLEET_SESSIONS)};
-  if (fleet_dice(p, 16) == 0) { /* of a caller that is no turn */
+  bool is_short = p->store && fleet_dice(p, 6) == 0;
+  fleet_event turn = {.session = is_short ? (uint32_t)FLEET_SHORT
+                                          : fleet.board->generation * FLEET_SESSIONS + fleet_dice(p, FLEET_SESSIONS)};
+  if (!is_short && fleet_dice(p, 16) == 0) { /* of a caller that is no turn */
     (void)fleet_append(p, turn, NULL);
     return;
   }
@@ -238,6 +259,10 @@ static inline void fleet_turn(fleet_player *p) {
   if (fleet_dice(p, 4) == 0) usleep(fleet_dice(p, 1000));
   if (p->store && fleet_dice(p, 3) == 0) fleet_call_tool(p, turn);
   if (p->store && fleet_dice(p, 3) == 0) fleet_insert_job(p, turn);
+  if (is_short) {
+    fleet_append_and_delete(p, &claim);
+    return;
+  }
   tp_status status = fleet_dice(p, 8) == 0 ? TP_ERR_CANCELLED : fleet_append(p, turn, &claim);
   const tp_history_release release = {
       .struct_size = sizeof release, .session = tp_text_of(fleet_session_name(name, turn.session)), .claim = &claim};
@@ -376,10 +401,11 @@ static inline void fleet_report(const char *what, const fleet_verdict *v) {
   const fleet_board *b = fleet.board;
   print_message(
       "# %s: %llu turns, %llu acknowledged, %llu busy, %llu fenced, %llu failed; %llu calls, %llu jobs, "
-      "%llu ended, %llu stale\n",
+      "%llu ended, %llu stale; %llu sessions deleted\n",
       what, (unsigned long long)b->turns, (unsigned long long)b->acknowledged, (unsigned long long)b->busy,
       (unsigned long long)b->fenced, (unsigned long long)b->failed, (unsigned long long)b->calls,
-      (unsigned long long)b->inserted, (unsigned long long)b->finished, (unsigned long long)b->stale);
+      (unsigned long long)b->inserted, (unsigned long long)b->finished, (unsigned long long)b->stale,
+      (unsigned long long)b->deleted);
   for (int i = 0; i < FLEET_RULES; i++)
     if (v->broken[i]) print_message("# rule '%s' is broken %zu times; %s\n", fleet_rules[i], v->broken[i], v->first);
 }

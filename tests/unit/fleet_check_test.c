@@ -150,6 +150,18 @@ static void go_on(play *p, fleet_kind kind) {
 static void begin_a_call_under_an_old_epoch(play *p) { go_on(p, FLEET_TOOL); }
 static void insert_a_job_under_an_old_epoch(play *p) { go_on(p, FLEET_JOB); }
 static void append_under_an_old_epoch(play *p) { go_on(p, FLEET_APPEND); }
+/* A session was deleted and begun anew, and its fences are those of before: a turn that stood still goes on in it. */
+static void give_fences_of_before(play *p) {
+  fleet_event claim = *event_of(p, FLEET_CLAIM, FLEET_DONE), late = *event_of(p, FLEET_TOOL, FLEET_DONE);
+  late.session = claim.session = SESSIONS; /* one that no list is kept of */
+  late.number = claim.number = SESSIONS + 1;
+  late.fence = claim.fence = 1;
+  late.id = ++p->next_id;
+  put(p, claim);
+  claim.number = SESSIONS + 2;
+  put(p, claim);
+  put(p, late);
+}
 static void give_a_fence_twice(play *p) {
   fleet_event again = *event_of(p, FLEET_CLAIM, FLEET_DONE);
   again.fence = p->fences[again.session];
@@ -183,6 +195,7 @@ static const struct {
     {"a call begins under an old epoch", begin_a_call_under_an_old_epoch, FLEET_OLD_EPOCH},
     {"a job is inserted under an old epoch", insert_a_job_under_an_old_epoch, FLEET_OLD_EPOCH},
     {"a message is appended under an old epoch", append_under_an_old_epoch, FLEET_OLD_EPOCH},
+    {"a session begun anew has fences of before", give_fences_of_before, FLEET_FENCE_TWICE},
     {"a fence is given twice", give_a_fence_twice, FLEET_FENCE_TWICE},
     {"an acknowledged job is lost", lose_a_job, FLEET_JOB_LOST},
     {"a job is inserted twice", insert_a_job_twice, FLEET_JOB_TWICE},
