@@ -9,7 +9,7 @@
 
 enum {
   TAKE_ONE = CLI_RUN | CLI_CHAT | CLI_SERVE | CLI_RUNS | CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN | CLI_PLOT |
-             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA
+             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA | CLI_ASK
 };
 
 bool cli_database_is(const char *data) {
@@ -67,6 +67,28 @@ tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fau
   return tp_postgres_store(database, &options, ret_store, fault);
 }
 
+tp_status cli_database_questions(tp_postgres *database, tp_log_fn log, void *log_ctx,
+                                 tp_postgres_questions **ret_questions, tp_fault *fault) {
+  const tp_postgres_questions_options options = {.struct_size = sizeof options, .log = log, .log_ctx = log_ctx};
+  return tp_postgres_questions_open(database, &options, ret_questions, fault);
+}
+
+void cli_database_question_put(tp_postgres_questions *questions, const tp_question *question) {
+  tp_postgres_questions_put(questions, question);
+}
+
+void cli_database_questions_close(tp_postgres_questions *questions) { tp_postgres_questions_close(questions); }
+
+tp_status cli_database_questions_list(tp_postgres *database, bool open_only, tp_kept_question_fn each, void *ctx,
+                                      tp_fault *fault) {
+  return tp_postgres_questions_list(database, open_only, each, ctx, fault);
+}
+
+tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, const tp_decision *decision,
+                                       tp_fault *fault) {
+  return tp_postgres_question_answer(database, number, decision, fault);
+}
+
 void cli_database_close(tp_postgres *database) { tp_postgres_close(database); }
 
 #else /* cli_database_check() lets none pass */
@@ -84,6 +106,30 @@ tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, 
 
 tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) {
   (void)database, (void)ret_store, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+tp_status cli_database_questions(tp_postgres *database, tp_log_fn log, void *log_ctx,
+                                 tp_postgres_questions **ret_questions, tp_fault *fault) {
+  (void)database, (void)log, (void)log_ctx, (void)ret_questions, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+void cli_database_question_put(tp_postgres_questions *questions, const tp_question *question) {
+  (void)questions, (void)question;
+}
+
+void cli_database_questions_close(tp_postgres_questions *questions) { (void)questions; }
+
+tp_status cli_database_questions_list(tp_postgres *database, bool open_only, tp_kept_question_fn each, void *ctx,
+                                      tp_fault *fault) {
+  (void)database, (void)open_only, (void)each, (void)ctx, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, const tp_decision *decision,
+                                       tp_fault *fault) {
+  (void)database, (void)number, (void)decision, (void)fault;
   return TP_ERR_USAGE;
 }
 

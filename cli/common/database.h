@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * database: a PostgreSQL database in the place of a data directory. It has sessions, records and jobs: commands that
- * need something else refuse it by name. */
+ * database: a PostgreSQL database in the place of a data directory. It has sessions, records, jobs and questions:
+ * commands that need something else refuse it by name. */
 #ifndef CLI_DATABASE_H
 #define CLI_DATABASE_H
 
@@ -24,6 +24,15 @@ tp_status cli_database_open(const char *data, bool existing_only, tp_log_fn log,
 tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 /** Its store. @return as tp_postgres_store(). */
 tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+/** Its channel for questions; as tp_postgres_questions_open() and the functions after it. */
+tp_status cli_database_questions(tp_postgres *database, tp_log_fn log, void *log_ctx,
+                                 tp_postgres_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
+void cli_database_question_put(tp_postgres_questions *questions, const tp_question *question);
+void cli_database_questions_close(tp_postgres_questions *questions);
+tp_status cli_database_questions_list(tp_postgres *database, bool open_only, tp_kept_question_fn each, void *ctx,
+                                      tp_fault *fault) TP_MUST_USE;
+tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, const tp_decision *decision,
+                                       tp_fault *fault) TP_MUST_USE;
 /** Ends a reference. Accepts NULL. */
 void cli_database_close(tp_postgres *database);
 

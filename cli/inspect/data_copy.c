@@ -468,7 +468,7 @@ static tp_status copy_jobs(copy *c) {
   return c->status;
 }
 
-static bool count_question(void *ctx, const tp_sqlite_question *question) {
+static bool count_question(void *ctx, const tp_kept_question *question) {
   (void)question;
   ((copy *)ctx)->questions_left++;
   return true;

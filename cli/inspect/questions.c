@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command ask: questions about tool calls that wait in a data directory, and their answers. */
+ * The command ask: questions about tool calls that wait in a data directory or a database, and their answers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
+#include "cli/common/pool.h"
 #include "cli/run/timeline.h"
 #include "turnphase/sqlite.h"
+
+/** Where they are. */
+typedef struct place {
+  char *path;
+  tp_postgres *database; /* NULL: it is a file */
+} place;
 
 typedef struct listing {
   const cli_arguments *arguments;
@@ -18,13 +26,13 @@ typedef struct listing {
   size_t shown;
 } listing;
 
-static const char *state_of(const tp_sqlite_question *q) {
-  if (q->state == TP_SQLITE_QUESTION_ALLOWED) return "allowed";
-  if (q->state == TP_SQLITE_QUESTION_DENIED) return "denied";
+static const char *state_of(const tp_kept_question *q) {
+  if (q->state == TP_QUESTION_ALLOWED) return "allowed";
+  if (q->state == TP_QUESTION_DENIED) return "denied";
   return q->is_waited_for ? "open" : "left"; /* by the process that asked */
 }
 
-static void print_json(cli_output *output, const tp_sqlite_question *q) {
+static void print_json(cli_output *output, const tp_kept_question *q) {
   cli_map p = {0};
   cli_map_add_int(&p, "number", (int64_t)q->number);
   cli_map_add_string(&p, "state", state_of(q));
@@ -61,7 +69,7 @@ static void print_value(cli_output *output, const char *label, tp_text value) {
 }
 
 /* What a terminal would obey or hide is written as its number: a person decides by what stands here. */
-static void print_question(cli_output *output, const tp_sqlite_question *q) {
+static void print_question(cli_output *output, const tp_kept_question *q) {
   char time[40];
   cli_printf(output, "%llu  %s  %-7s ", (unsigned long long)q->number, cli_data_time(q->asked_unix_ms, time),
              state_of(q));
@@ -81,7 +89,7 @@ static void print_question(cli_output *output, const tp_sqlite_question *q) {
   if (q->edited_arguments.size) cli_print_string(output, "\n");
 }
 
-static bool show(void *ctx, const tp_sqlite_question *question) {
+static bool show(void *ctx, const tp_kept_question *question) {
   listing *l = ctx;
   l->shown++;
   if (l->arguments->json) print_json(l->output, question);
@@ -89,12 +97,13 @@ static bool show(void *ctx, const tp_sqlite_question *question) {
   return !l->output->error;
 }
 
-static int list(const cli_arguments *arguments, const char *path, cli_output *output) {
+static int list(const cli_arguments *arguments, const place *in, cli_output *output) {
   listing l = {arguments, output, 0};
   tp_fault fault = {0};
-  tp_status status = tp_sqlite_questions_list(path, !arguments->all, show, &l, &fault);
-  if (status != TP_OK) return cli_fault(path, status, &fault);
-  if (l.shown == 0) cli_error("no question %s in %s", arguments->all ? "is kept" : "is open", path);
+  tp_status status = in->database ? cli_database_questions_list(in->database, !arguments->all, show, &l, &fault)
+                                  : tp_sqlite_questions_list(in->path, !arguments->all, show, &l, &fault);
+  if (status != TP_OK) return cli_fault(in->path, status, &fault);
+  if (l.shown == 0) cli_error("no question %s in %s", arguments->all ? "is kept" : "is open", in->path);
   return CLI_OK;
 }
 
@@ -121,7 +130,7 @@ static int check_answer(const cli_arguments *arguments) {
   return CLI_USAGE;
 }
 
-static int answer(const cli_arguments *arguments, const char *path) {
+static int answer(const cli_arguments *arguments, const place *in) {
   uint64_t number = strtoull(arguments->operands[2], NULL, 10);
   bool allows = strcmp(arguments->operands[3], "allow") == 0;
   tp_fault fault = {0};
@@ -133,7 +142,9 @@ static int answer(const cli_arguments *arguments, const char *path) {
                                 .reason = tp_text_of(arguments->reason),
                                 .person = tp_text_of(arguments->by),
                                 .arguments = edited};
-  tp_status status = read == CLI_OK ? tp_sqlite_question_answer(path, number, &decision, &fault) : TP_OK;
+  tp_status status = read != CLI_OK ? TP_OK
+                     : in->database ? cli_database_question_answer(in->database, number, &decision, &fault)
+                                    : tp_sqlite_question_answer(in->path, number, &decision, &fault);
   tp_writer_free(writer);
   if (read != CLI_OK) return read;
   if (status == TP_OK) return CLI_OK;
@@ -141,8 +152,18 @@ static int answer(const cli_arguments *arguments, const char *path) {
     cli_error("%s; see: turnphase ask list %s", fault.message, arguments->operands[1]);
     return CLI_NEGATIVE;
   }
-  int exit = cli_fault(path, status, &fault);
+  int exit = cli_fault(in->path, status, &fault);
   return status == TP_ERR_STALE ? CLI_NEGATIVE : exit;
+}
+
+static int open_place(const char *name, place *in) {
+  tp_fault fault = {0};
+  if (!cli_database_is(name)) return cli_data_find(name, "turnphase.db", &in->path);
+  tp_status status = cli_database_open(name, true, NULL, NULL, &in->database, &fault);
+  if (status != TP_OK) return cli_fault(NULL, status, &fault);
+  in->path = cli_alloc(strlen(name) + 1);
+  memcpy(in->path, name, strlen(name) + 1);
+  return CLI_OK;
 }
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
@@ -159,10 +180,11 @@ int cli_ask_command(const cli_arguments *arguments, cli_output *output) {
     cli_error("ask answer takes a data directory, the number of a question, and allow or deny");
     return CLI_USAGE;
   }
-  char *path = NULL;
+  place in = {.path = NULL};
   int status = answers ? check_answer(arguments) : CLI_OK;
-  if (status == CLI_OK) status = cli_data_find(arguments->operands[1], "turnphase.db", &path);
-  if (status == CLI_OK) status = answers ? answer(arguments, path) : list(arguments, path, output);
-  free(path);
+  if (status == CLI_OK) status = open_place(arguments->operands[1], &in);
+  if (status == CLI_OK) status = answers ? answer(arguments, &in) : list(arguments, &in, output);
+  cli_database_close(in.database);
+  free(in.path);
   return status;
 }

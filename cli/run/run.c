@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/interrupt.h"
@@ -18,11 +17,11 @@
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
+#include "cli/run/questions.h"
 #include "cli/run/summary.h"
 #include "cli/run/talk.h"
 #include "cli/run/timeline.h"
 #include "support/clock.h"
-#include "turnphase/sqlite.h"
 
 /* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
  * will not help: the rest of the run waits for ABANDONED_LIMIT_MS altogether. */
@@ -52,14 +51,14 @@ typedef struct player {
   cli_interrupt interrupt;
   cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;
-  tp_sqlite_questions *questions; /* instead, in the data directory; NULL: on the terminal */
-  int status;                     /* what the command will end with */
-  bool playing;                   /* a turn is under way: its events are shown as they come */
-  bool any_background;            /* in this session: something was left to background work */
-  bool store_failed;              /* a turn could not be stored: the rest is not played */
-  int64_t began_ms;               /* the wall clock at the begin of the run */
-  int64_t give_up_ns;             /* when background work is no longer waited for; 0: by its own limits */
-  bool is_postponed;              /* the newest wait was given up for jobs that were postponed */
+  cli_questions questions; /* instead, where --data is; closed: on the terminal */
+  int status;              /* what the command will end with */
+  bool playing;            /* a turn is under way: its events are shown as they come */
+  bool any_background;     /* in this session: something was left to background work */
+  bool store_failed;       /* a turn could not be stored: the rest is not played */
+  int64_t began_ms;        /* the wall clock at the begin of the run */
+  int64_t give_up_ns;      /* when background work is no longer waited for; 0: by its own limits */
+  bool is_postponed;       /* the newest wait was given up for jobs that were postponed */
 } player;
 
 /* ---- before the first turn ---- */
@@ -79,24 +78,13 @@ static int add_agents(player *p) {
   return status;
 }
 
-static int open_questions(player *p) {
-  tp_fault fault = {0};
-  if (!p->arguments->keeps_questions) return CLI_OK;
-  const tp_sqlite_questions_options options = {.struct_size = sizeof options,
-                                               .path = p->talk.store_path,
-                                               .log = cli_log,
-                                               .log_ctx = (void *)(uintptr_t)p->arguments};
-  tp_status status = tp_sqlite_questions_open(&options, &p->questions, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault(p->talk.store_path, status, &fault);
-}
-
 static int check_ask(const cli_arguments *arguments) {
   if (arguments->asks_operators) {
     cli_error("--ask admin is for turnphase serve, which operators of /admin watch: here it is terminal or data");
     return CLI_USAGE;
   }
-  if (!arguments->keeps_questions || (arguments->data && !cli_database_is(arguments->data))) return CLI_OK;
-  cli_error("--ask data needs --data DIR: that is where questions wait");
+  if (!arguments->keeps_questions || arguments->data) return CLI_OK;
+  cli_error("--ask data needs --data: that is where questions wait");
   return CLI_USAGE;
 }
 
@@ -151,7 +139,7 @@ static int open_player(player *p) {
   int status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);
-  if (status == CLI_OK) status = open_questions(p);
+  if (status == CLI_OK) status = cli_questions_open(&p->questions, &p->talk, p->arguments);
   return status == CLI_OK ? add_agents(p) : status;
 }
 
@@ -164,7 +152,7 @@ static uint64_t drain(player *p) {
 static void close_player(player *p) {
   drain(p); /* a second time when the turns were played, and then it does nothing */
   cli_talk_close(&p->talk);
-  tp_sqlite_questions_close(p->questions);
+  cli_questions_close(&p->questions);
   cli_timeline_free(&p->timeline);
   cli_events_free(&p->events);
   cli_conversation_free(&p->conversation);
@@ -258,6 +246,7 @@ static int play_turn(player *p, tp_session *session, const cli_turn *turn) {
 static int open_player_session(player *p, const cli_turn *turn, tp_session **ret_session) {
   tp_fault fault = {0};
   tp_budget budget;
+  bool keeps = cli_questions_are_open(&p->questions);
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = turn->session,
                                 .budget = cli_budget_fill(&p->arguments->budgets.session, &budget),
@@ -268,10 +257,10 @@ static int open_player_session(player *p, const cli_turn *turn, tp_session **ret
                                 .shared_history = p->talk.history,
                                 .busy = (uint32_t)p->arguments->busy,
                                 .busy_wait_ms = p->arguments->busy_wait_ms,
-                                .ask = p->questions ? tp_sqlite_questions_put
+                                .ask = keeps        ? cli_questions_put
                                        : p->may_ask ? cli_ask_put
                                                     : NULL,
-                                .ask_ctx = p->questions ? (void *)p->questions
+                                .ask_ctx = keeps        ? (void *)&p->questions
                                            : p->may_ask ? &p->ask
                                                         : NULL};
   cli_talk_compact(p->arguments, &options);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/input.h"
 #include "cli/common/listen.h"
@@ -18,6 +17,7 @@
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "cli/run/model.h"
+#include "cli/run/questions.h"
 #include "cli/run/talk.h"
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
@@ -27,7 +27,6 @@
 #include "cli/serve/traces.h"
 #include "support/clock.h"
 #include "turnphase/server.h"
-#include "turnphase/sqlite.h"
 
 enum { DRAIN_LIMIT_MS = 30000, TRACES_LIMIT_MS = 5000 };
 #define ADDRESS "127.0.0.1:8080"
@@ -36,7 +35,7 @@ typedef struct serving {
   cli_arguments arguments; /* with what serve demands of its file of agents */
   cli_setup *setup;
   cli_talk talk;
-  tp_sqlite_questions *questions; /* NULL: no person can be asked */
+  cli_questions questions; /* closed: no person can be asked */
   cli_agents agents;
   tp_server *server;
   char *address;
@@ -53,7 +52,7 @@ static int check_serve(const cli_arguments *a) {
     cli_error("--budget: a budget of sessions is for run and chat; serve has those of a tenant and of a day");
     return CLI_USAGE;
   }
-  if (a->asks_terminal || (a->keeps_questions && (!a->data || cli_database_is(a->data)))) {
+  if (a->asks_terminal || (a->keeps_questions && !a->data)) {
     cli_error("serve has no terminal to ask at: --ask data --data DIR keeps questions there, for turnphase ask");
     return CLI_USAGE;
   }
@@ -89,35 +88,19 @@ static void free_setup(cli_setup *setup) {
   free(setup);
 }
 
-static void put_question(void *ctx, const tp_question *question) {
-  const serving *s = ctx;
-  assert(s->questions); /* no turn begins before they are open */
-  tp_sqlite_questions_put(s->questions, question);
-}
-
 /* It waits where operators see it: the server lists each question that a turn puts. */
 static void leave_question(void *ctx, const tp_question *question) { (void)ctx, (void)question; }
-
-/* The questions are a part of the file that is there now. */
-static int open_questions(serving *s) {
-  const tp_sqlite_questions_options options = {
-      .struct_size = sizeof options, .path = s->talk.store_path, .log = cli_log, .log_ctx = &s->arguments};
-  tp_fault fault = {0};
-  if (!s->arguments.keeps_questions) return CLI_OK;
-  tp_status status = tp_sqlite_questions_open(&options, &s->questions, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault(s->talk.store_path, status, &fault);
-}
 
 static int open_runtime(serving *s) {
   cli_models none = {.count = 0};
   if (s->arguments.keeps_questions) {
-    s->talk.ask = put_question;
-    s->talk.ask_ctx = s;
+    s->talk.ask = cli_questions_put;
+    s->talk.ask_ctx = &s->questions;
   }
   if (s->arguments.asks_operators) s->talk.ask = leave_question;
   s->talk.hooks_when_asked = true; /* as one change with agents and keys */
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
-  if (status == CLI_OK) status = open_questions(s);
+  if (status == CLI_OK) status = cli_questions_open(&s->questions, &s->talk, &s->arguments);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);
   cli_model_http1();
   if (s->traces) cli_model_traceparent(cli_traces_parent, s->traces);
@@ -272,7 +255,7 @@ static void close_serving(serving *s) {
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);
   cli_traces_close(s->traces, TRACES_LIMIT_MS);
   cli_talk_close(&s->talk);
-  tp_sqlite_questions_close(s->questions);
+  cli_questions_close(&s->questions);
   free_setup(s->setup);
   cli_service_free(&s->service);
   free(s->address);

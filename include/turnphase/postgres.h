@@ -6,6 +6,7 @@
 #ifndef TURNPHASE_POSTGRES_H
 #define TURNPHASE_POSTGRES_H
 
+#include "turnphase/questions.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -111,6 +112,53 @@ typedef struct tp_postgres_store_options {
  *  Threads: any.   Blocks: on the server. */
 TP_API tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_store_options *options,
                                    tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+
+/* ---- questions to people --------------------------------------------------------------------------------------- */
+
+/** A channel for questions (people.h) in the database: a question is a row, and any process with the same database may
+ *  answer it, once. When the process that asked has ended, the answer still counts for its turn: when the turn is
+ *  submitted again by its id, on any host, and asks about the same call with the same arguments, it gets the answer of
+ *  the row, once. The server's clock says when a question expires. Owns a thread. */
+typedef struct tp_postgres_questions tp_postgres_questions;
+
+/** Options of a channel for questions; zero means default. */
+typedef struct tp_postgres_questions_options {
+  size_t struct_size;
+  /** How often answers are looked for while a question is open; 0: 1,000. */
+  uint32_t poll_ms;
+  /** Must be zero. */
+  uint32_t reserved_;
+  /** Of errors of the database: a question that cannot be written is denied. May be NULL. */
+  tp_log_fn log;
+  void *log_ctx;
+} tp_postgres_questions_options;
+
+/** Opens the channel, which has a reference to the database.
+ *  @param options  NULL: all defaults.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_STORE…; TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY.
+ *  Threads: any.   Blocks: on the server. */
+TP_API tp_status tp_postgres_questions_open(tp_postgres *postgres, const tp_postgres_questions_options *options,
+                                            tp_postgres_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
+/** A tp_question_fn: tp_runtime_options.ask or tp_session_options.ask, with ask_ctx the tp_postgres_questions.
+ *  Threads: any, several at once.   Blocks: no. */
+TP_API void tp_postgres_questions_put(void *questions, const tp_question *question);
+/** Closes the channel. Its open questions are denied; their rows stay. Call it after the runtimes that use it were
+ *  freed. Accepts NULL.
+ *  Threads: any.   Blocks: on the server, for at most about timeout_ms for each change that waits. */
+TP_API void tp_postgres_questions_close(tp_postgres_questions *questions);
+/** The questions in the database, the oldest first.
+ *  @param open_only  those that may be answered now.
+ *  @return TP_OK; TP_ERR_USAGE without postgres or each; TP_ERR_STORE…
+ *  Threads: any; each is called on the calling one.   Blocks: on the server. */
+TP_API tp_status tp_postgres_questions_list(tp_postgres *postgres, bool open_only, tp_kept_question_fn each, void *ctx,
+                                            tp_fault *fault) TP_MUST_USE;
+/** Answers a question in the database, once. The process that waits for it sees the answer within its poll_ms.
+ *  @param decision  arguments_hash empty: those of the row.
+ *  @return TP_OK; TP_ERR_NOT_FOUND for a number that no question has; TP_ERR_STALE for one that was answered, has
+ *          expired, or was asked with other arguments; for a wrong decision as tp_question_answer(); TP_ERR_STORE…
+ *  Threads: any.   Blocks: on the server. */
+TP_API tp_status tp_postgres_question_answer(tp_postgres *postgres, uint64_t number, const tp_decision *decision,
+                                             tp_fault *fault) TP_MUST_USE;
 
 /** Counters of a database since it was opened. The caller sets struct_size; it is filled that far, and struct_size says
  *  how far. */

@@ -6,7 +6,7 @@
 #ifndef TURNPHASE_SQLITE_H
 #define TURNPHASE_SQLITE_H
 
-#include "turnphase/people.h"
+#include "turnphase/questions.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -409,48 +409,11 @@ TP_API void tp_sqlite_questions_put(void *questions, const tp_question *question
  *  Threads: any.   Blocks: on the file. */
 TP_API void tp_sqlite_questions_close(tp_sqlite_questions *questions);
 
-/** The state of a question. */
-typedef enum tp_sqlite_question_state {
-  TP_SQLITE_QUESTION_OPEN = 0,
-  TP_SQLITE_QUESTION_ALLOWED = 1,
-  TP_SQLITE_QUESTION_DENIED = 2,
-  TP_SQLITE_QUESTION_STATE_FORCE_32 = 0x7fffffff
-} tp_sqlite_question_state;
-
-/** A question in the file. Made by the library; borrowed till the callback returns. */
-typedef struct tp_sqlite_question {
-  size_t struct_size;
-  /** For tp_sqlite_question_answer(). */
-  uint64_t number;
-  tp_sqlite_question_state state;
-  /** 1: a call waits for it, or its process was killed. 0: the call is over, or its process has ended. */
-  uint32_t is_waited_for;
-  /** Asked at; may be answered until. */
-  int64_t asked_unix_ms, expires_unix_ms;
-  /** 0: not answered. */
-  int64_t answered_unix_ms;
-  /** When a call got the answer; 0: none has. */
-  int64_t used_unix_ms;
-  tp_text tenant, agent, session, turn;
-  tp_text tool, call_id;
-  /** Value: as they will run; empty once a call has the answer. */
-  tp_text arguments;
-  tp_text arguments_hash;
-  /** That asked, and its reason. */
-  tp_text subscription, reason;
-  /** Who decided, and the reason. */
-  tp_text person, answer;
-  /** Value: what the person made of the arguments; empty: nothing, or a call has the answer. */
-  tp_text edited_arguments;
-} tp_sqlite_question;
-/** False stops. Threads: the calling one. */
-typedef bool (*tp_sqlite_question_fn)(void *ctx, const tp_sqlite_question *question);
-
 /** The questions in a file, the oldest first.
  *  @param open_only  those that may be answered now.
  *  @return TP_OK; TP_ERR_USAGE without path or each; TP_ERR_IO when there is no file; as tp_sqlite_store_open().
  *  Threads: any.   Blocks: on the file. */
-TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
+TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_kept_question_fn each, void *ctx,
                                           tp_fault *fault) TP_MUST_USE;
 /** Answers a question in a file, once. The process that waits for it sees the answer within its poll_ms.
  *  @param decision  arguments_hash empty: those of the row.

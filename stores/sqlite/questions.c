@@ -8,8 +8,9 @@
 
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
+#include "support/decision.h"
 
-enum { POLL_MS = 200, KEPT_DAYS = 7, REASON_BYTES_MAX = 4096, ARGUMENTS_BYTES_MAX = 1 << 20 };
+enum { POLL_MS = 200, KEPT_DAYS = 7 };
 
 /** A question that a call waits for, with its texts after it. */
 typedef struct waiting {
@@ -172,7 +173,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, w->number);
   if (rc == SQLITE_OK) rc = sqlite3_step(row);
   if (rc == SQLITE_ROW) {
-    bool allowed = sqlite3_column_int(row, 0) == TP_SQLITE_QUESTION_ALLOWED;
+    bool allowed = sqlite3_column_int(row, 0) == TP_QUESTION_ALLOWED;
     decision.verdict = allowed ? TP_VERDICT_ALLOW : TP_VERDICT_DENY;
     decision.person = tp__sqlite_column(row, 1);
     decision.reason = tp__sqlite_column(row, 2);
@@ -330,7 +331,7 @@ void tp_sqlite_questions_close(tp_sqlite_questions *box) {
 
 /* ---- another process ---- */
 
-#define QUESTION(member) TP__COLUMN(tp_sqlite_question, member)
+#define QUESTION(member) TP__COLUMN(tp_kept_question, member)
 static const tp__column question_columns[] = {QUESTION(number),
                                               QUESTION(state),
                                               QUESTION(is_waited_for),
@@ -351,22 +352,22 @@ static const tp__column question_columns[] = {QUESTION(number),
                                               QUESTION(person),
                                               QUESTION(answer),
                                               QUESTION(edited_arguments)};
-static const tp__columns shown = TP__COLUMNS(tp_sqlite_question, question_columns);
+static const tp__columns shown = TP__COLUMNS(tp_kept_question, question_columns);
 
 typedef struct receiver {
-  tp_sqlite_question_fn each;
+  tp_kept_question_fn each;
   void *ctx;
 } receiver;
 
 static bool show_question(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
-  tp_sqlite_question question;
+  tp_kept_question question;
   (void)parts;
   tp__sqlite_read_struct(row, 0, &shown, &question);
   return to->each(to->ctx, &question);
 }
 
-tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_question_fn each, void *ctx,
+tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_kept_question_fn each, void *ctx,
                                    tp_fault *fault) {
   sqlite3 *db = NULL;
   if (!path || !each) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
@@ -387,42 +388,10 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_sqlite_q
   return status;
 }
 
-static tp_status check_text(tp_text text, size_t bytes_max, const char *field, tp_fault *fault) {
-  if (text.size > bytes_max)
-    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.%s has %zu bytes, more than %zu", field, text.size,
-                      bytes_max);
-  if (!tp_utf8_valid(text, NULL)) return tp__refuse(fault, TP_ERR_UTF8, NULL, "tp_decision.%s is not UTF-8", field);
-  return TP_OK;
-}
-
-static tp_status check_arguments(const tp_decision *decision, tp_fault *fault) {
-  tp_text arguments = decision->arguments;
-  if (arguments.size == 0) return TP_OK;
-  if (decision->verdict != TP_VERDICT_ALLOW)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_decision.arguments go with the verdict allow");
-  if (arguments.size > ARGUMENTS_BYTES_MAX)
-    return tp__refuse(fault, TP_ERR_TOO_LARGE, NULL, "tp_decision.arguments has %zu bytes, more than %d",
-                      arguments.size, ARGUMENTS_BYTES_MAX);
-  tp_status status = tp_value_check(arguments, fault);
-  if (status != TP_OK || tp_value_kind_of(arguments) == TP_VALUE_MAP) return status;
-  return tp__refuse(fault, TP_ERR_MALFORMED, NULL, "tp_decision.arguments must be a map");
-}
-
-static tp_status read_decision(const tp_decision *theirs, tp_decision *decision, tp_fault *fault) {
-  if (!theirs) return tp__refuse(fault, TP_ERR_USAGE, NULL, "an answer needs a tp_decision");
-  tp_status status = tp__struct_read(decision, sizeof *decision, theirs, "tp_decision", fault);
-  if (status != TP_OK) return status;
-  if ((decision->verdict != TP_VERDICT_ALLOW && decision->verdict != TP_VERDICT_DENY) || decision->reserved_)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_decision.verdict must be allow or deny, and reserved_ zero");
-  status = check_arguments(decision, fault);
-  if (status == TP_OK) status = check_text(decision->reason, REASON_BYTES_MAX, "reason", fault);
-  return status == TP_OK ? check_text(decision->person, TP_ID_BYTES_MAX, "person", fault) : status;
-}
-
 static int write_answer(sqlite3 *db, int64_t number, const tp_decision *d, int *ret_changed) {
   sqlite3_stmt *write;
   bool allowed = d->verdict == TP_VERDICT_ALLOW;
-  const int64_t values[] = {number, allowed ? TP_SQLITE_QUESTION_ALLOWED : TP_SQLITE_QUESTION_DENIED, tp__wall_ms()};
+  const int64_t values[] = {number, allowed ? TP_QUESTION_ALLOWED : TP_QUESTION_DENIED, tp__wall_ms()};
   int rc = sqlite3_prepare_v2(db,
                               "UPDATE question SET state = ?2, answered_ms = ?3, person = ?4, answer = ?5, edited = ?7"
                               " WHERE number = ?1 AND state = 0 AND expires_ms > ?3 AND (?6 = '' OR hash = ?6)",
@@ -456,7 +425,7 @@ tp_status tp_sqlite_question_answer(const char *path, uint64_t number, const tp_
   sqlite3 *db = NULL;
   int changed = 0;
   if (!path) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path is required");
-  tp_status status = read_decision(theirs, &decision, fault);
+  tp_status status = tp__decision_read(theirs, &decision, fault);
   if (status == TP_OK)
     status = tp__sqlite_open_read_only(path, &tp__sqlite_store_schema, &db, fault); /* it is a store, and there */
   sqlite3_close(db);

@@ -2,6 +2,9 @@
  *
  * The command with --data postgres://…: sessions and records are kept there and read from there, and what cannot use a
  * database is refused by name. */
+#include <pthread.h>
+#include <sys/stat.h>
+
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/support/postgres_server.h"
@@ -124,6 +127,43 @@ TEST(data_is_copied_into_a_database_and_back) {
   ASSERT_SAYS(NULL, 74, "No such file", "data", "copy", "/nowhere/at/all", into);
 }
 
+static void *run_command(void *c) {
+  (void)command_run(c);
+  return NULL;
+}
+
+/* One process asks and waits, another one lists the question and answers it, once. */
+TEST(question_that_is_in_the_database_is_answered_by_another_process) {
+  static const char calls[] =
+      "responses:\n  - tool_calls: [{id: a, name: files_write, arguments: {path: asked.txt, text: y}}]\n"
+      "  - text: It is done.\n";
+  static const char input[] = "{\"session\": \"asks\", \"turn\": \"asks1\", \"user\": \"Write it.\"}\n";
+  char files[512], number[24];
+  pthread_t thread;
+  snprintf(files, sizeof files, "%s", scratch_path("files"));
+  assert_int_equal(mkdir(files, 0700), 0);
+  command run = {.arguments = {"run", "--script", scratch_string("calls.yaml", calls), "--data", uri, "--ask", "data",
+                               "--files", files, "--files-writes", "ask"},
+                 .input = input};
+  assert_int_equal(pthread_create(&thread, NULL, run_command, &run), 0);
+  for (number[0] = '\0'; !number[0]; usleep(10000)) {
+    command list = {.arguments = {"ask", "list", uri, "--json"}};
+    (void)command_run(&list);
+    const char *at = list.status == 0 ? strstr(list.out.data, "\"number\":") : NULL;
+    if (at) snprintf(number, sizeof number, "%llu", strtoull(at + strlen("\"number\":"), NULL, 10));
+    command_free(&list);
+  }
+  ASSERT_SAYS(NULL, 0, "files_write", "ask", "list", uri);
+  ASSERT_SAYS(NULL, 0, "", "ask", "answer", uri, number, "allow", "--by", "ann");
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  if (run.status != 0 || !strstr(run.out.data, "It is done."))
+    fail_msg("%d: %s%s", run.status, run.out.data, run.err.data);
+  command_free(&run);
+  assert_int_equal(access(scratch_path("files/asked.txt"), F_OK), 0);
+  ASSERT_SAYS(NULL, 1, "was answered before", "ask", "answer", uri, number, "deny");
+  ASSERT_SAYS(NULL, 0, "answered by ann", "ask", "list", uri, "--all");
+}
+
 TEST(what_cannot_use_a_database_is_refused_by_name) {
   const char *const model = scratch_string("model.yaml", script);
   const struct {
@@ -134,12 +174,11 @@ TEST(what_cannot_use_a_database_is_refused_by_name) {
       {{"jobs", "list", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"jobs", "discard", uri, "4712"}, "there is no such job", 1},
       {{"store", "verify", uri}, "store cannot use a database yet", 2},
-      {{"ask", "list", uri}, "ask cannot use a database yet", 2},
+      {{"ask", "answer", uri, "4713", "allow"}, "there is no question 4713", 1},
       {{"sessions", "list", uri}, "sessions cannot use a database yet", 2},
       {{"runs", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"runs", "postgres:///d?host=/nowhere"}, "database `d` at /nowhere:5432: cannot connect", 74},
       {{"tool", "list", "--data", "postgresql://h/d"}, "tool cannot use a database yet", 2},
-      {{"run", "--script", model, "--data", uri, "--ask", "data"}, "--ask data needs --data DIR", 2},
       {{"run", "--script", model, "--data", uri, "--history-age", "1d"}, "--history-age is for the history", 2},
       {{"run", "--script", model, "--data", "postgres://u:s3cr3t@h/d"}, "put it into ~/.pgpass", 2},
       {{"run", "--script", model, "--data", "postgres://h/d?user=u&password=s3cr3t"}, "put it into ~/.pgpass", 2},

@@ -323,7 +323,7 @@ typedef struct open_questions {
   size_t count;
 } open_questions;
 
-static bool note_question(void *ctx, const tp_sqlite_question *question) {
+static bool note_question(void *ctx, const tp_kept_question *question) {
   open_questions *open = ctx;
   open->numbers[open->count++] = question->number;
   return open->count < 64;

@@ -315,7 +315,7 @@ TEST(store_with_some_of_the_functions_is_refused) {
 
 /* ---- a store and people ---- */
 
-static bool allow_every_second(void *ctx, const tp_sqlite_question *question) {
+static bool allow_every_second(void *ctx, const tp_kept_question *question) {
   tp_decision decision = {.struct_size = sizeof decision,
                           .verdict = question->number % 2 ? TP_VERDICT_ALLOW : TP_VERDICT_DENY,
                           .arguments_hash = question->arguments_hash,
@@ -324,7 +324,7 @@ static bool allow_every_second(void *ctx, const tp_sqlite_question *question) {
   return true;
 }
 
-static bool count_one(void *ctx, const tp_sqlite_question *question) {
+static bool count_one(void *ctx, const tp_kept_question *question) {
   (void)question;
   ++*(int *)ctx;
   return true;

@@ -514,7 +514,7 @@ typedef struct open_question {
   int count;
 } open_question;
 
-static bool take_question(void *ctx, const tp_sqlite_question *question) {
+static bool take_question(void *ctx, const tp_kept_question *question) {
   open_question *open = ctx;
   open->number = question->number;
   open->count++;

@@ -44,7 +44,7 @@ static tp_status open_history(const char *at, tp_fault *fault) {
   return status;
 }
 
-static bool skip_question(void *ctx, const tp_sqlite_question *question) {
+static bool skip_question(void *ctx, const tp_kept_question *question) {
   (void)ctx;
   (void)question;
   return true;

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * questions: the channel of --ask data: questions about tool calls wait where --data keeps the sessions, for
+ * `turnphase ask`. It owns what it opens; the talk stays the caller's. */
+#ifndef CLI_QUESTIONS_H
+#define CLI_QUESTIONS_H
+
+#include "cli/run/talk.h"
+#include "turnphase/sqlite.h"
+
+/** Zero-filled is closed. */
+typedef struct cli_questions {
+  tp_sqlite_questions *file; /* one of both, or none */
+  tp_postgres_questions *database;
+} cli_questions;
+
+/** Opens it with --ask data, in the talk's data directory or database; without, it stays closed.
+ *  @return CLI_OK, or the exit status after a message. */
+int cli_questions_open(cli_questions *questions, const cli_talk *talk, const cli_arguments *arguments);
+bool cli_questions_are_open(const cli_questions *questions);
+/** A tp_question_fn; ctx is the channel, which is open. */
+void cli_questions_put(void *ctx, const tp_question *question);
+/** After the runtime. Accepts one that is closed. */
+void cli_questions_close(cli_questions *questions);
+
+#endif
