@@ -2,7 +2,8 @@
  *
  * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims jobs of
  * those that were accepted, in one transaction. Where there is none, and once a second, a second one looks of which
- * handlers jobs are open. Where that names a new one, the filter is asked about it, and the claim is tried again. */
+ * handlers jobs are open. Where that names a new one, the filter is asked about it, and the claim is tried again. While
+ * no job is open and news come (news.h), the server is asked every 10 s. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "support/clock.h"
 #include "support/fault.h"
 
-enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, LOOK_MS = 1000, ROUNDS_MAX = 3 };
+enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, LOOK_MS = 1000, ROUNDS_MAX = 3, QUIET_MS = 10000 };
 
 /* ---- statements; everywhere $1 is now ---- */
 
@@ -237,6 +238,34 @@ static tp_status look_around(tp__pg_store *s, const tp_job_claim *request, bool 
   return status;
 }
 
+/* ---- while no job is open ---- */
+
+static bool is_quiet(tp__pg_store *s) {
+  uint64_t number = tp__pg_news_number(s->postgres);
+  bool is_live = tp__pg_news_live(s->postgres);
+  tp__lock_acquire(&s->lock);
+  bool is = is_live && s->quiet_number == number && tp__monotonic_ns() < s->quiet_ns;
+  tp__lock_release(&s->lock);
+  return is;
+}
+
+/* Whether no job is open, and proves that news come: then a claim needs no server until there are some. */
+static tp_status look_for_any(tp__pg_store *s, bool *ret_is_any, tp_fault *fault) {
+  tp__pg_request r;
+  uint64_t number = tp__pg_news_number(s->postgres); /* before: what is stored since then is news */
+  tp__pg_request_init(&r, s->postgres, TP__PG_READS, "look for jobs");
+  (void)tp__pg_request_add(&r, "SELECT EXISTS (SELECT 1 FROM @.job)");
+  tp__pg_news_probe(s->postgres, &r);
+  tp_status status = tp__pg_request_run(&r, fault);
+  *ret_is_any = status != TP_OK || tp__pg_bool(tp__pg_request_rows(&r, 0), 0, 0);
+  tp__pg_request_fini(&r);
+  tp__lock_acquire(&s->lock);
+  s->quiet_number = number;
+  s->quiet_ns = *ret_is_any ? 0 : tp__monotonic_ns() + QUIET_MS * TP__NS_IN_MS;
+  tp__lock_release(&s->lock);
+  return status;
+}
+
 /* While there is enough of what is known, new handlers are looked for once a second. */
 static bool must_look(tp__pg_store *s) {
   int64_t now_ns = tp__monotonic_ns();
@@ -256,6 +285,14 @@ tp_status tp__pg_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_n
   int64_t next_in_ms = 0;
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_job_claim", fault);
   if (status != TP_OK) return status;
+  if (is_quiet(s)) {
+    *ret_next_ms = 0;
+    return TP_ERR_NOT_FOUND;
+  }
+  bool is_any = true;
+  if (tp__pg_news_listens(s->postgres)) status = look_for_any(s, &is_any, fault);
+  if (status == TP_OK && !is_any) *ret_next_ms = 0;
+  if (status != TP_OK || !is_any) return status != TP_OK ? status : TP_ERR_NOT_FOUND;
   size_t most = request.count_max == 0 ? 1 : request.count_max < CLAIMS_MAX ? request.count_max : CLAIMS_MAX;
   if (must_look(s)) status = look_around(s, &request, &is_new, &next_in_ms, fault);
   bool goes_on = true;

@@ -179,7 +179,9 @@ tp_status tp__pg_job_insert_all(void *ctx, const tp_job *const *jobs, size_t cou
   for (size_t i = 0; status == TP_OK && i < count; i++) status = read_insertion(s, jobs[i], &list[i], fault);
   if (status == TP_OK) {
     make_insert_request(s, list, count, &r);
+    r.work.has_news = true;
     status = tp__pg_request_run(&r, fault);
+    tp__pg_news_add(s->postgres);
     if (status == TP_OK) note_count(s, tp__pg_request_rows(&r, INSERTED));
     if (status == TP_OK) read_answers(&r, list, count, ret_ids, ret_existed, ret_statuses);
     tp__pg_request_fini(&r);

@@ -236,6 +236,7 @@ static tp_status operate(tp__pg_store *s, const char *const *statements, uint64_
   *ret_state = 0;
   if (id > INT64_MAX) return TP_OK;
   tp__pg_request_init(&r, s->postgres, TP__PG_WRITES, doing);
+  r.work.has_news = true;
   for (; *statements; statements++) {
     tp__pg_parameters *p = tp__pg_request_add(&r, *statements);
     tp__pg_parameter_int(p, (int64_t)id);
@@ -246,6 +247,7 @@ static tp_status operate(tp__pg_store *s, const char *const *statements, uint64_
   tp__pg_parameter_int(p, (int64_t)id);
   tp__pg_parameter_int(p, batch);
   tp_status status = tp__pg_request_run(&r, fault);
+  tp__pg_news_add(s->postgres);
   if (status == TP_OK) {
     const PGresult *rows = tp__pg_request_rows(&r, r.count - 1);
     bool is_done = PQntuples(rows) > 0 && tp__pg_bool(rows, 0, 1);

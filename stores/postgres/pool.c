@@ -101,6 +101,11 @@ tp_status tp__pg_run(tp__pg_pool *p, tp__pg_work *work, tp_fault *fault) {
   return work->status;
 }
 
+void tp__pg_pool_wake(tp__pg_pool *p) {
+  const uint64_t one = 1;
+  (void)!write(p->wake, &one, sizeof one);
+}
+
 static void count(tp__pg_pool *p, uint64_t *counter, uint64_t by) {
   tp__lock_acquire(&p->lock);
   *counter += by;
@@ -255,6 +260,8 @@ static void lose(tp__pg_pool *p, channel *l, const char *why) {
     tp__pg_say(p, TP_LOG_WARNING, TP_ERR_STORE, message);
   }
   l->was_lost = true;
+  for (size_t i = 0; p->classes[i]; i++)
+    if (p->classes[i]->lost) p->classes[i]->lost(p->ctx, (tp__pg_lane)(l - p->channels));
   l->flight.sqlstate[0] = '\0';
   if (had_flight) flight_failed(p, &l->flight, tp__pg_meaning_of(NULL), true);
   clear_flight(&l->flight);
@@ -356,7 +363,10 @@ static bool work_fits(const tp__pg_flight *f, const tp__pg_work *work) {
          f->own_statements + work->statements <= TP__PG_OWN_STATEMENTS_MAX;
 }
 
-/* Takes the works of a lane that may go now out of those that wait. Records and all else do not wait for each other. */
+/* Records, LISTEN, and all else do not wait for each other. */
+static bool is_of_its_own(tp__pg_lane lane) { return lane == TP__PG_RECORDS || lane == TP__PG_NEWS; }
+
+/* Takes the works of a lane that may go now out of those that wait. */
 static void choose(tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
   uint64_t skipped[SKIPPED_MAX];
   size_t skipped_count = 0;
@@ -364,7 +374,8 @@ static void choose(tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
   assert(f->count == 0);
   for (tp__pg_work **at = &p->first; *at && skipped_count < SKIPPED_MAX && f->count < TP__PG_WORKS_MAX;) {
     tp__pg_work *work = *at;
-    if ((work->lane == TP__PG_RECORDS) != (lane == TP__PG_RECORDS) || work->not_before_ns > now_ns) {
+    bool is_apart = work->lane != lane && (is_of_its_own(work->lane) || is_of_its_own(lane));
+    if (is_apart || work->not_before_ns > now_ns) {
       at = &work->next;
       continue;
     }
@@ -531,6 +542,15 @@ static bool read_answer(tp__pg_pool *p, channel *l) {
   return true;
 }
 
+static void take_notifications(tp__pg_pool *p, channel *l) {
+  PGnotify *got;
+  while ((got = PQnotifies(l->connection))) {
+    for (size_t i = 0; p->classes[i]; i++)
+      if (p->classes[i]->notified) p->classes[i]->notified(p->ctx, got->extra);
+    PQfreemem(got);
+  }
+}
+
 static void use_channel(tp__pg_pool *p, channel *l, short got) {
   if (l->state == CHANNEL_CONNECTING) {
     go_on_connecting(p, l);
@@ -542,6 +562,7 @@ static void use_channel(tp__pg_pool *p, channel *l, short got) {
     if (l->connection) lose(p, l, libpq_error(l));
     return;
   }
+  if (l == &p->channels[TP__PG_NEWS]) take_notifications(p, l);
   if (l->state == CHANNEL_IDLE) {
     if (got & (POLLHUP | POLLERR)) lose(p, l, "the connection was closed");
     return;

@@ -2,9 +2,9 @@
  *
  * pool: the connections to a database and the one thread that uses them. Any thread submits works; the pool's thread
  * takes what waits, as many works as fit, and sends their statements in one transaction, in pipeline mode: one round
- * trip. What comes meanwhile goes into the next one. No work waits for time to pass, unless it says so. There are three
+ * trip. What comes meanwhile goes into the next one. No work waits for time to pass, unless it says so. There are four
  * lanes, each with a connection, made when it is needed, and at most one transaction under way: one writes, one only
- * reads, and one has records.
+ * reads, one has records, and one listens.
  *
  * Works with the same key (a session) are done in the order in which they came, one to a transaction. A work that is
  * exclusive waits for all before it, and has a transaction of its own.
@@ -21,7 +21,7 @@
 #include "support/lock.h"
 #include "turnphase/postgres.h"
 
-typedef enum tp__pg_lane { TP__PG_WRITES, TP__PG_READS, TP__PG_RECORDS, TP__PG_LANES } tp__pg_lane;
+typedef enum tp__pg_lane { TP__PG_WRITES, TP__PG_READS, TP__PG_RECORDS, TP__PG_NEWS, TP__PG_LANES } tp__pg_lane;
 
 enum { TP__PG_WORKS_MAX = 128, TP__PG_STATEMENTS_MAX = 96, TP__PG_OWN_STATEMENTS_MAX = 64 };
 
@@ -39,6 +39,7 @@ typedef struct tp__pg_work {
   bool is_async;         /* it is acknowledged before it is on the disk, where all of its transaction are */
   int64_t not_before_ns; /* it waits until then; 0: it does not */
   bool stays;            /* it is tried until the pool ends: it has no deadline */
+  bool has_news;         /* other processes are told when it is committed (news.h) */
   /** It has ended: on the pool's thread, without a lock. The work is the submitter's again. NULL: a thread waits. */
   void (*end)(struct tp__pg_work *work);
   /** Set by settle: nothing was done, and it is tried again. */
@@ -81,6 +82,10 @@ typedef struct tp__pg_class {
   /** Before a thread of the pool sleeps: may submit works. @return when to come again; INT64_MAX: after any work. May
    *  be NULL. */
   int64_t (*tick)(void *ctx, int64_t now_ns);
+  /** A lane has lost its connection. May be NULL. */
+  void (*lost)(void *ctx, tp__pg_lane lane);
+  /** A NOTIFY has come. May be NULL. */
+  void (*notified)(void *ctx, const char *payload);
 } tp__pg_class;
 
 typedef struct tp__pg_pool tp__pg_pool;
@@ -100,6 +105,8 @@ void tp__pg_pool_free(tp__pg_pool *pool, void (*then)(void *ctx), void *ctx);
 void tp__pg_submit(tp__pg_pool *pool, tp__pg_work *work);
 /** Submits and waits. @return the work's status; TP_ERR_USAGE on the pool's own thread. */
 tp_status tp__pg_run(tp__pg_pool *pool, tp__pg_work *work, tp_fault *fault);
+/** The pool's thread calls tick() of each class. Any thread; blocks: no. */
+void tp__pg_pool_wake(tp__pg_pool *pool);
 /** Whether the calling thread is the pool's. */
 bool tp__pg_is_own_thread(const tp__pg_pool *pool);
 void tp__pg_counts(tp__pg_pool *pool, tp_postgres_report *report);

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "stores/postgres/news.h"
 #include "stores/postgres/records.h"
 #include "stores/postgres/request.h"
 #include "stores/postgres/schema.h"
@@ -22,6 +23,7 @@ static void database_free(void *ctx) {
   for (int i = 0; i < TP__PG_STATEMENTS; i++) tp__heap_string_free(pg->sql[i]);
   tp__heap_string_free(pg->quoted);
   tp__heap_string_free(pg->address);
+  tp__pg_news_free(pg->news);
   tp__pg_target_fini(&pg->target);
   tp__heap_free(pg->leases, pg->lease_capacity * sizeof *pg->leases);
   tp__heap_free(pg->claimed, pg->claimed_capacity * sizeof *pg->claimed);
@@ -118,7 +120,7 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
 
 /* Sessions are locked before all else: every transaction locks in the order of the classes. */
 static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_records_class,
-                                              NULL};
+                                              &tp__pg_news_class, NULL};
 
 static tp_status open_target(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
   PGconn *connection = NULL;
@@ -131,9 +133,12 @@ static tp_status open_target(tp_postgres *pg, const tp_postgres_options *options
   if (!pg->quoted || !pg->address) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a database");
   if (getrandom(&pg->batch_base, sizeof pg->batch_base, 0) != (ssize_t)sizeof pg->batch_base)
     return tp__refuse(fault, TP_ERR_SYSTEM, NULL, "the system has no random numbers");
+  pg->news = tp__pg_news_new(options->schema, (uint64_t)pg->batch_base);
+  if (!pg->news) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for a database");
   status = expand_all(pg, fault);
   if (status == TP_OK) status = open_connection(pg, options, &connection, fault);
   if (status != TP_OK) return status;
+  tp__pg_news_ask(pg->news, connection);
   pg->pool = tp__pg_pool_new(&pg->target, options, connection, classes, pg);
   return pg->pool ? TP_OK
                   : tp__refuse(fault, TP_ERR_NO_THREAD, pg->target.name, "%s: no thread, or no memory, for it",

@@ -95,6 +95,7 @@ struct tp_postgres {
   int64_t lease_ms, timeout_ms;
   int64_t batch_base; /* random */
   tp__pg_pool *pool;
+  struct tp__pg_news *news;
   /* of the pool's thread */
   tp__pg_lease *leases;
   size_t lease_count, lease_capacity;

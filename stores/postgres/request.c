@@ -49,10 +49,11 @@ tp_status tp__pg_request_run(tp__pg_request *r, tp_fault *fault) {
   return tp__pg_run(r->postgres->pool, &r->work, fault);
 }
 
-void tp__pg_request_submit(tp__pg_request *r) {
-  assert(has_memory(r));
+bool tp__pg_request_submit(tp__pg_request *r) {
+  if (!has_memory(r)) return false;
   count_bytes(r);
   tp__pg_submit(r->postgres->pool, &r->work);
+  return true;
 }
 
 const PGresult *tp__pg_request_rows(const tp__pg_request *r, int statement) {

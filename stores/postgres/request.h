@@ -38,8 +38,8 @@ tp__pg_parameters *tp__pg_request_add(tp__pg_request *request, const char *sql);
 void tp__pg_request_put_doubt(tp__pg_request *request);
 /** Sends the request, and waits. With TP_OK each statement has its rows. @return the status of the work. */
 tp_status tp__pg_request_run(tp__pg_request *request, tp_fault *fault);
-/** Sends the request; work.end is called on the pool's thread. */
-void tp__pg_request_submit(tp__pg_request *request);
+/** Sends the request; work.end is called on the pool's thread. @return false: no memory, and nothing was sent. */
+bool tp__pg_request_submit(tp__pg_request *request);
 /** The answer of a statement, by its number from 0. */
 const PGresult *tp__pg_request_rows(const tp__pg_request *request, int statement);
 void tp__pg_request_fini(tp__pg_request *request);

@@ -91,6 +91,7 @@ static tp_status store_open(void *ctx, const tp_store_owner *theirs, tp_fault *f
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_store_owner.process_run_id is 0: it must be random");
   s->process = (int64_t)owner.process_run_id;
   tp__pg_records_own(s, &owner);
+  tp__pg_watch(s->postgres, &s->watcher);
   return change_hold(s, TP__PG_OF_HOLD, "begin the lease of this process", fault);
 }
 
@@ -108,6 +109,7 @@ static tp_status store_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_
 static void store_destroy(void *ctx) {
   tp__pg_store *s = ctx;
   tp_postgres *pg = s->postgres;
+  tp__pg_unwatch(pg, &s->watcher);
   tp__pg_records_free(s);
   if (s->process) (void)!change_hold(s, TP__PG_OF_UNHOLD, "end the lease of this process", NULL);
   tp__heap_free(s->breadcrumbs, s->breadcrumb_count * sizeof *s->breadcrumbs);

@@ -5,7 +5,7 @@
 #ifndef TP__POSTGRES_STORE_H
 #define TP__POSTGRES_STORE_H
 
-#include "stores/postgres/request.h"
+#include "stores/postgres/news.h"
 
 enum { TP__PG_HASH_BYTES = 32 };
 
@@ -27,6 +27,7 @@ typedef struct tp__pg_store {
   struct tp__pg_records *records; /* records.c */
   tp_breadcrumb *breadcrumbs;
   size_t breadcrumb_count;
+  tp__pg_watcher watcher; /* news.h */
   tp__lock lock;
   /* ---- under lock */
   tp__pg_job_class *classes; /* of which jobs were seen */
@@ -34,6 +35,9 @@ typedef struct tp__pg_store {
   uint64_t counted, inserted; /* open jobs when they were counted last; inserted here since */
   size_t ended;               /* by this process, since some were forgotten */
   int64_t look_ns;            /* when handlers of jobs are looked for again */
+  int64_t quiet_ns;           /* no job was open: while there are no news, none is looked for until then */
+  uint64_t quiet_number;      /* of the news that it was looked with */
+  uint32_t recoveries;        /* looks for what dead processes left */
 } tp__pg_store;
 
 extern const tp_store tp__pg_store_face;

@@ -633,6 +633,139 @@ TEST(closing_ends_the_leases_of_this_process_at_once) {
 
 /* ---- what the server's codes mean ---- */
 
+/* ---- news of jobs ---- */
+
+/** What a runtime with a store does. */
+typedef struct worker {
+  tp_postgres *database;
+  tp_store *store;
+} worker;
+
+static void open_worker(worker *w) {
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 900 + (uint64_t)schema_count};
+  *w = (worker){.database = open_database(NULL)};
+  assert_int_equal(tp_postgres_store(w->database, NULL, &w->store, NULL), TP_OK);
+  assert_int_equal(w->store->open(w->store->ctx, &owner, NULL), TP_OK);
+}
+
+static void close_worker(worker *w) {
+  tp_store_free(w->store);
+  tp_postgres_close(w->database);
+}
+
+static void take_claim(void *ctx, const tp_job *job) {
+  uint64_t *taken = ctx;
+  taken[0] = job->id;
+  taken[1] = job->claim;
+}
+
+static bool claim_job(worker *w, uint64_t taken[2]) {
+  int64_t next_ms = 0;
+  const tp_job_claim claim = {.struct_size = sizeof claim, .lease_ms = 60000, .take = take_claim, .ctx = taken};
+  tp_status status = w->store->job_claim(w->store->ctx, &claim, &next_ms, NULL);
+  assert_true(status == TP_OK || status == TP_ERR_NOT_FOUND);
+  return status == TP_OK;
+}
+
+/* @return how long it took until another process had claimed it. */
+static int64_t play_job(tp_store *store, worker *w, int number) {
+  char key[16];
+  snprintf(key, sizeof key, "k%d", number);
+  const tp_job job = {.struct_size = sizeof job,
+                      .attempts_max = 1,
+                      .limit_ms = 10000,
+                      .handler = TEXT("job"),
+                      .idempotency_key = tp_text_of(key)};
+  uint64_t id = 0, taken[2] = {0};
+  bool existed = true;
+  int64_t began_ns = now_ns();
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  while (!claim_job(w, taken)) usleep(500);
+  int64_t took_ns = now_ns() - began_ns;
+  assert_int_equal(taken[0], id);
+  const tp_job_finish finish = {
+      .struct_size = sizeof finish, .id = taken[0], .claim = taken[1], .end = TP_JOB_END_SUCCEEDED};
+  uint32_t state = 0;
+  assert_int_equal(w->store->job_finish(w->store->ctx, &finish, &state, NULL), TP_OK);
+  assert_false(claim_job(w, taken)); /* as a runtime does then */
+  return took_ns;
+}
+
+/* What is asked twice a second is answered without the server, as soon as it has heard itself. */
+static void await_quiet(worker *w) {
+  uint64_t taken[2], before;
+  do {
+    before = counts_of(w->database).operations;
+    sleep_ms(2);
+    assert_false(claim_job(w, taken));
+  } while (counts_of(w->database).operations != before);
+}
+
+static int by_size(const void *a, const void *b) {
+  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+  return left < right ? -1 : left > right;
+}
+
+/* Where no news came, each would be found after the 10 s for which a store without jobs asks nothing. */
+TEST(job_that_another_process_stores_is_news_at_once) {
+  enum { JOBS = 20, LIMIT_MS = 20000 };
+  int64_t took_ns[JOBS], sum_ns = 0;
+  worker w;
+  tp_postgres *other = open_database(NULL);
+  tp_store *store = NULL;
+  assert_int_equal(tp_postgres_store(other, NULL, &store, NULL), TP_OK);
+  open_worker(&w);
+  await_quiet(&w);
+  for (int i = 0; i < JOBS; i++) {
+    sum_ns += took_ns[i] = play_job(store, &w, i);
+    await_quiet(&w);
+  }
+  qsort(took_ns, JOBS, sizeof *took_ns, by_size);
+  print_message("# a job is claimed by another process after %.1f ms (median), %.1f ms (9 of 10)\n",
+                (double)took_ns[JOBS / 2] / 1e6, (double)took_ns[JOBS * 9 / 10] / 1e6);
+  assert_true(sum_ns / 1000000 < LIMIT_MS);
+  close_worker(&w);
+  tp_store_free(store);
+  tp_postgres_close(other);
+}
+
+/* Its connections are ended again and again: jobs are found by looks, and by news when there is a connection again. */
+TEST(job_is_found_though_no_news_come) {
+  worker w;
+  tp_postgres *other = open_database(NULL);
+  tp_store *store = NULL;
+  assert_int_equal(tp_postgres_store(other, NULL, &store, NULL), TP_OK);
+  open_worker(&w);
+  for (int i = 0; i < 4; i++) {
+    (void)play_job(store, &w, 2 * i);
+    run_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnphase'");
+    (void)play_job(store, &w, 2 * i + 1);
+  }
+  close_worker(&w);
+  tp_store_free(store);
+  tp_postgres_close(other);
+}
+
+TEST(process_without_work_does_not_ask_the_server) {
+  enum { LOOKS = 20 };
+  worker w;
+  uint64_t taken[2], before;
+  tp_postgres *other = open_database(NULL);
+  tp_store *store = NULL;
+  assert_int_equal(tp_postgres_store(other, NULL, &store, NULL), TP_OK);
+  open_worker(&w);
+  (void)play_job(store, &w, 0);
+  await_quiet(&w);
+  before = counts_of(w.database).operations;
+  for (int i = 0; i < LOOKS; i++) assert_false(claim_job(&w, taken));
+  assert_in_range(counts_of(w.database).operations - before, 0, 1); /* one that renews the lease */
+  (void)play_job(store, &w, 1);                                     /* and what is stored then is found */
+  (void)play_job(w.store, &w, 2);                                   /* also where it has stored it by itself */
+  close_worker(&w);
+  tp_store_free(store);
+  tp_postgres_close(other);
+}
+
 TEST(only_what_may_pass_is_tried_again) {
   static const struct {
     const char *codes; /* separated by blanks */

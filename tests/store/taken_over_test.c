@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A turn whose session another process takes over while it runs, or deletes and begins anew: no tool call of it begins,
- * no job of it is inserted, its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that the
- * turn's model writes. */
+ * no job of it is inserted, its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that
+ * the turn's model writes. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"

@@ -194,8 +194,8 @@ static inline int fleet_by_fence(const void *a, const void *b) {
   return left->fence < right->fence ? -1 : left->fence > right->fence;
 }
 
-/* The highest epoch of the session that was given before the time, also where it was deleted and begun anew since. claims: by session and end; highest: of each and
- * those before it in its session. */
+/* The highest epoch of the session that was given before the time, also where it was deleted and begun anew since.
+ * claims: by session and end; highest: of each and those before it in its session. */
 static inline uint64_t fleet_highest(const fleet_event *const *claims, const uint64_t *highest, size_t count,
                                      uint32_t session, int64_t time_ns) {
   size_t from = 0, to = count;
