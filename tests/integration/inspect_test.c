@@ -393,6 +393,21 @@ TEST(slack_and_reasons_are_those_of_the_run) {
   command_free(&c);
 }
 
+/* A call whose arguments a person changed has gates that no step names. */
+TEST(gate_that_no_step_names_is_that_of_the_only_call_of_its_response) {
+  const char *kept = play_calls("unnamed", NULL);
+  sql(kept, "UPDATE step SET entry_id = 0");
+  command c = run_on(kept, "show", "t1", NULL);
+  assert_line(&c, "tool.pre files_search", "ok");
+  assert_false(holds(&c.out, "tool.pre files_read"));
+  assert_false(holds(&c.out, "tool.pre files_list"));
+  command_free(&c);
+  sql(kept, "UPDATE turn SET steps_dropped = 1");
+  c = run_on(kept, "explain", "t1", NULL);
+  assert_false(holds(&c.out, "tool.pre of "));
+  command_free(&c);
+}
+
 /* One subscription may deny in two phases of a turn: the newer denial is of another one. */
 TEST(reason_is_that_of_the_phase_that_denied) {
   const char *kept = play_calls("phases", NULL);

@@ -223,6 +223,8 @@ static const said saids[] = {
      NULL},
     {"printf '^^\\n\\nNode.js v1' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "the guard failed: Node.js v1",
      NULL},
+    {"printf '^\\nno\\nNode.js is old' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "^\nno\nNode.js is old", NULL},
+    {"printf 'a\\n\\nb\\nNode.js v1' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "a\n\nb\nNode.js v1", NULL},
     {"printf 'a\\nNode.js v1' >&2; exit 1", "", TP_ERR_DENIED, TP_VERDICT_DENY, "a\nNode.js v1", NULL},
     {"echo '{}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
     {"echo '{\"continue\": true}'", "", TP_OK, TP_VERDICT_ALLOW, NULL, ""},
@@ -338,6 +340,33 @@ TEST(bytes_that_were_replaced_are_diagnosed) {
     tp_turn_end(turn);
     close_runtime(runtime);
   }
+}
+
+TEST(a_stack_trace_is_a_diagnostic_and_its_error_the_reason) {
+  write_named("a.yaml",
+              "id: g\nevent: tool.pre\n"
+              "handler: {command: [sh, -c, \"printf 'Traceback (most recent call last):\\\\n  x\\\\nE: 1\\\\n' >&2; "
+              "exit 1\"]}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = gate(turn);
+  assert_text(result.reason, "the guard failed: E: 1");
+  assert_int_equal(tp_merged_count(result.merged, TP_CONTRIBUTION_DIAGNOSTIC), 1);
+  const tp_contribution *note = tp_merged_get(result.merged, TP_CONTRIBUTION_DIAGNOSTIC, 0)->contribution;
+  assert_text(note->key, "stack_trace");
+  assert_text(note->text, "Traceback (most recent call last):\n  x\nE: 1");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  write_named("a.yaml",
+              "id: g\nevent: session.start\n"
+              "handler: {command: [sh, -c, \"printf 'Traceback (most recent call last):\\\\nE: 2' >&2; exit 1\"]}\n");
+  runtime = open_with_hooks(NULL);
+  turn = begin_bare(runtime, 60000);
+  result = (tp_phase_result){.struct_size = sizeof result};
+  assert_int_equal(tp_phase_run(turn, TP_PHASE_SESSION_START, NULL, &result, NULL), TP_OK);
+  assert_text(tp_merged_get(result.merged, TP_CONTRIBUTION_REMINDER, 0)->contribution->text, "the hook failed: E: 2");
+  tp_turn_end(turn);
+  close_runtime(runtime);
 }
 
 /* session.start takes no verdicts and is best_effort by itself. */

@@ -246,6 +246,23 @@ static tp_phase_result run_row(const row *r, const char *more, tp_runtime **ret_
 
 FOR_EACH_TEST(make_directory, remove_directory);
 
+TEST(what_is_kept_of_a_stack_trace_is_its_error) {
+  tp_writer *writer;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  write_named("guard.sh", "printf 'Traceback (most recent call last):\\n  x\\nE: 1\\n \\n' >&2\nexit 1\n");
+  write_named("a.yaml",
+              "id: guard\nprotocol: claude-code\nevent: PreToolUse\nfailure: required\nkeep_stderr: true\n"
+              "handler: {command: [sh, guard.sh], timeout_ms: 20000}\n");
+  tp_runtime *runtime = open_with_hooks(NULL);
+  tp_turn *turn = begin_bare(runtime, 60000);
+  tp_phase_result result = run_event(turn, "PreToolUse", "Bash", writer);
+  assert_int_equal(result.outcome, TP_ERR_DENIED);
+  assert_text(result.reason, "exit code 1: E: 1");
+  tp_turn_end(turn);
+  close_runtime(runtime);
+  tp_writer_free(writer);
+}
+
 TEST(exit_code_and_stdout_mean_what_they_mean_there) {
   tp_writer *writer;
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);

@@ -136,18 +136,35 @@ TEST(a_table_that_keeps_its_columns_moves_a_cell_within_its_own_or_to_the_next_l
   static const cli_column of_row[COUNT] = {{.head = "id", .width = 8, .least = 8},
                                            {.head = "state", .width = 9, .least = 9},
                                            {.head = "took", .width = 8, .kind = CLI_COLUMN_RIGHT}};
-  const char *const cells[] = {
-      "an.id.of.18.letter", "deny",    "1.00 s", "an.id.of.11",  "deny", "9 s", "an.id.of.11", "denied", "1.00 s", "a",
-      "backgrounded",       "10.00 s", "a",      "backgrounded", "9 s"};
+  const char *const cells[] = {"an.id.of.18.letter",
+                               "deny",
+                               "1.00 s",
+                               "an.id.of.11",
+                               "deny",
+                               "9 s",
+                               "an.id.of.11",
+                               "denied",
+                               "1.00 s",
+                               "a",
+                               "backgrounded",
+                               "10.00 s",
+                               "a",
+                               "backgrounded",
+                               "9 s",
+                               "an.id.of.11",
+                               "denied.",
+                               "9 s"};
   keeps_columns = true;
-  expect(of_row, 40, cells, 5,
+  expect(of_row, 40, cells, 6,
          "  id        state          took\n"
          "  an.id.of.18.letter\n"
          "            deny         1.00 s\n"
          "  an.id.of.11  deny         9 s\n"
          "  an.id.of.11  denied    1.00 s\n"
          "  a         backgrounded  10.00 s\n"
-         "  a         backgrounded    9 s\n");
+         "  a         backgrounded    9 s\n"
+         "  an.id.of.11\n"
+         "            denied.         9 s\n");
   expect(of_row, 0, cells, 1,
          "  id        state          took\n"
          "  an.id.of.18.letter  deny  1.00 s\n");
