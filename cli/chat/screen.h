@@ -18,7 +18,7 @@ typedef struct cli_screen {
   size_t width; /* columns: lines about tools are cut there; 0: 80. The answer is wrapped by the terminal */
   bool verbose;
   bool lays_out; /* the answer is broken at words, and its Markdown painted where `prose` says so (cli/chat/prose.h) */
-  bool terminal; /* a person looks: with figures below each answer */
+  bool terminal; /* the output is a terminal: duration, tokens and cost are shown below each answer */
   bool open;     /* something stands on the line that the cursor is in */
   bool streamed; /* some of this response was shown as it came */
   bool thinks_whole; /* thinking is shown whole, else folded */

@@ -36,7 +36,7 @@ void cli_interrupt_begin(cli_interrupt *interrupt);
 /** What a signal cancels from here on: at once, if there was one before that ends the command, or one since
  *  cli_interrupt_begin(). NULL: nothing. Borrowed until the next. */
 void cli_interrupt_watch(cli_interrupt *interrupt, tp_submission *submission);
-/** With cli_interrupt_turns_only(): whether there was one in this turn. Threads: any. */
+/** After cli_interrupt_turns_only(): whether a SIGINT came in this turn. Threads: any. */
 bool cli_interrupted_turn(cli_interrupt *interrupt);
 /** @return the exit status after the signal that ends the command; 0: there was none. Threads: any. */
 int cli_interrupted(cli_interrupt *interrupt);

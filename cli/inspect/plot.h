@@ -49,7 +49,7 @@ typedef struct cli_plot {
   size_t lane_count;
   int64_t turn_ns; /* the duration of the turn */
   int64_t all_ns;  /* when the last bar ends */
-  int64_t view_ns; /* what is shown first: what ends long after the turn is cut */
+  int64_t view_ns; /* the time shown at first: at most the turn and about a fifth more; later bars are cut off */
 } cli_plot;
 
 /** "handlers 2", "thread 2". */

@@ -422,7 +422,7 @@ static tp_status show_under_way(listing *list, tp_fault *fault) {
   return status == TP_OK && list->may_be_crash ? store->audits(store->ctx, &audits, show_suspect, list, fault) : status;
 }
 
-/* An entry that is not shown: its denials have their reasons, too. */
+/* Skips an entry, but takes the reasons of its denials: cli_decided_reason() gives each reason to one run only. */
 static bool pass_over(listing *list, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};

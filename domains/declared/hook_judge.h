@@ -65,7 +65,7 @@ static inline bool tp__judge_has_failed(const tp__judge *judge) {
 }
 /** Contribute what the phase takes. text is borrowed till the answer was given. */
 void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text);
-/** The same of a text that is made, of at most 127 bytes. */
+/** The same with a formatted text, which the judge keeps, cut at 127 bytes. */
 void tp__judge_diagnose_made(tp__judge *judge, const char *code, tp_severity severity, const char *format, ...)
     TP__PRINTF(4, 5);
 void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);

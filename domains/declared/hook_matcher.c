@@ -18,7 +18,7 @@ typedef struct rewriter {
   bool repeats;                          /* what was written last can be repeated */
   bool is_counted;                       /* and has a counted repetition in it */
   bool counted[TP__REGEX_BYTES_MAX + 1]; /* whether a group that is open has one, by its depth */
-  unsigned counts;                       /* the sum of all counts: what is compiled is as large */
+  unsigned counts;                       /* the sum of all repetition counts: the compiled expression grows with it */
   const char *why;
 } rewriter;
 

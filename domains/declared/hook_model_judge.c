@@ -229,7 +229,7 @@ static bool find_messages(change *c, tp_text messages) {
 
 /* ---- parameters ---- */
 
-/* What stands in the place of a parameter of ours; NULL text: it stays. */
+/* What the answer's config sets for one of the request's parameters; NULL text: nothing, the parameter stays. */
 static tp_text config_for(const change *c, tp_text ours) {
   for (tp_value_walk walk = {0}; tp_value_next(c->config, &walk);) {
     const char *name = tp__hook_model_parameter(walk.key, c->asked->parameters);

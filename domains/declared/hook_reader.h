@@ -56,7 +56,7 @@ tp_status tp__reader_get_keys(tp__hook_reader *reader, uint32_t index, tp__hook_
 
 /* ---- items: an index in the file ---- */
 
-/** @param what  it must be, as the message says. */
+/** @param what  the end of the message "KEY must be …", such as "true or false". */
 tp_status tp__reader_expect(tp__hook_reader *reader, uint32_t index, const char *key, tp_value_kind kind,
                             const char *what);
 /** A text without a NUL. @param ret_text  of the hooks. */

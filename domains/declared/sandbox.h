@@ -22,9 +22,9 @@ typedef struct tp__sandbox {
 /** @return NULL, or why no program can be bounded here. */
 const char *tp__sandbox_lacks(const char *helper);
 
-/** @param programs         what the program needs to read of itself where reading is bounded; NULLs are left out.
- *  @param ret_arguments    ended by NULL; borrows all of it.
- *  @return false: there are too many. */
+/** @param programs         paths of the program's own files, made readable where reading is bounded; skips NULLs.
+ *  @param ret_arguments    the helper's command line, ended by NULL; borrows the strings of all other arguments.
+ *  @return false: there are more than TP__SANDBOX_ARGUMENTS_MAX. */
 bool tp__sandbox_arguments(const tp__sandbox *sandbox, const char *helper, const char *const *programs,
                            size_t program_count, const char *const *arguments,
                            const char *ret_arguments[TP__SANDBOX_ARGUMENTS_MAX]);

@@ -37,10 +37,10 @@ typedef struct finder {
   size_t pending_count;
   const char *sources[PENDING_MAX]; /* the names that the line prints or finds; what it finds is a pattern */
   size_t source_count;
-  bool runs_names;  /* such a name is run: find -exec sh {}, xargs -n1 sh, parallel, sh "$f" of a loop */
-  bool reads_names; /* a loop has such names */
-  bool feeds_shell;
-  bool may_feed_shell; /* what a substitution becomes is run */
+  bool runs_names;     /* such a name is run: find -exec sh {}, xargs -n1 sh, parallel, sh "$f" of a loop */
+  bool reads_names;    /* a loop has such names */
+  bool feeds_shell;    /* a shell or an interpreter runs its standard input */
+  bool may_feed_shell; /* a word that is run is not known, as $(…): it may come from what the line reads */
   bool is_literal;     /* no shell has read the words */
   bool has_unknown;    /* of the word that was expanded last: a part is not known */
   unsigned depth;

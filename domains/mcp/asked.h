@@ -8,8 +8,8 @@
 
 #include "domains/mcp/session.h"
 
-/** Gets the answer: a value, a map as the protocol has it; empty: there is no memory for it. Once. Threads: any. No
- *  lock is held. */
+/** Receives the result of elicitation/create as a map value; empty: there was no memory for it. Called once, on any
+ *  thread, with no lock held. */
 typedef void (*tp__mcp_asked_fn)(void *ctx, tp_text result);
 
 /** Asks, and passes the answer to on_answer, also before it returns. No lock is held.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http: a server that has a URL: streamable HTTP. Each message is a POST of its own, whose answer is one JSON text or a
- * stream of events; versions with a session have its id in each, and a stream of the server's own messages (GET). The
- * transfers are carried out by io's thread: it takes new ones and what was cancelled at each of its steps. */
+ * stream of events. In protocol versions with a session each request carries the session's id, and a GET stream brings
+ * the server's own messages. The thread of io.c carries out the transfers: at each step it begins new ones and ends
+ * cancelled ones. */
 #ifndef TP__MCP_HTTP_H
 #define TP__MCP_HTTP_H
 

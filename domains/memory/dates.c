@@ -301,7 +301,8 @@ typedef struct span {
   bool is_range;
 } span;
 
-/* At the current word, which is moved to the last one of what was read. */
+/* Reads a day, a month, a year or a range that begins at the current word, and moves that to its last word.
+ * @return false: none begins there. */
 static bool read_span(reader *r, bool is_question, span *ret) {
   tp__memory_words at = r->words;
   const bool between = is(r->before[is(r->before[0], "the")], "between");

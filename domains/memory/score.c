@@ -389,7 +389,8 @@ static float speaker_part(const question *q, const tp__memory_line *line) {
   return 0;
 }
 
-/* @param ret_best  the best passage of the line, from 0. A line of one passage is it. */
+/* @param ret_best  the index of the line's best passage, from 0.
+ * @return the score of that passage; of a line with one passage, the score of the line itself. */
 static float passage_sum(const scorer *s, uint32_t at, uint32_t *ret_best) {
   const tp__memory_line *line = &s->index->lines[at];
   const float *passages = s->passages + line->passage;

@@ -36,8 +36,8 @@ tp_status tp__memory_embed_query(const tp_memory_embedder *embedder, const tp__m
 tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_scope *scope,
                                    const tp_memory_embedder *embedder, const tp__memory_embed_work *work);
 
-/** As tp__memory_recall_explained(), each rank raised by the nearness of the memory's vector; memories that are near
- *  and hold no word of the text are among them. Only the best 256 by words keep what their words are worth. */
+/** As tp__memory_recall_explained(), and the nearness of a memory's vector is added to its rank. Near memories without
+ *  a word of the text are found, too. Words count only for the 256 memories that are best by words. */
 tp_status tp__memory_recall_fused(tp__memory_store *store, const tp__memory_scope *scope,
                                   const tp__memory_question *asked, const tp_memory_embedder *embedder,
                                   const float *vector, size_t max, tp__memory_list *list);

@@ -233,11 +233,13 @@ typedef struct tp_mcp_defer_options {
  *  name that begins with mcp__; other tools are always shown. It registers
  *    mcp-defer.tool     turn.pre_tool_materialization: the tool that searches
  *    mcp-defer.request  model.request: which tools a request shows
- *  Where there are more tools of servers than `above`, the system text of a request lists their names, which never
- *  depends on what was found, and its tools are: all others, then what was found, in that order. Otherwise the tool
- *  that searches is left out. A tool is found when a result of a search in the request's messages names it, or when a
- *  call of it is in them, also a refused one. So what was found stays found as long as the history has it: in later
- *  turns, in another process, not after a compaction that dropped it, and not in nested turns. Nothing else is kept.
+ *  Where there are more tools of servers than `above`, the system text of a request lists the names of all of them,
+ *  found or not; above 24 KiB of names it lists how many tools each server has. The request's tools are those of no
+ *  server, followed by the found ones in the order in which they were found. With at most `above` tools of servers, the
+ *  request has all tools but the one that searches. A tool is found when a search result in the request's messages or
+ *  the parameter tool_choice names it, or when a call of it, also a refused one, is in the messages. A tool that the
+ *  messages name stays found as long as the history has them: in later turns, in another process, not after a
+ *  compaction that dropped them, and not in nested turns. Nothing else is kept.
  *  A call of a tool that was not found is not run, and comes to no gate: no model has seen its schema. Its result says
  *  so, and the next request has the tool. A found tool passes every gate, as before. A turn whose agent may not use the
  *  tool that searches leaves nothing out.

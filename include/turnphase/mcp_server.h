@@ -76,7 +76,7 @@ typedef struct tp_mcp_server_options {
   /** The first lists, as tp_mcp_server_set_list() takes them, copied: no client is answered before they are set. Empty:
    *  none yet. */
   tp_text prompts, resources, templates;
-  /** A call that is not answered after it becomes a task, where the client takes tasks; 0: 10,000. */
+  /** Milliseconds after which an unanswered call becomes a task, if the client takes tasks; 0: 10,000. */
   uint32_t task_after_ms;
   /** Must be zero. */
   uint32_t reserved_more_;

@@ -61,9 +61,9 @@ static void look_again(tp__drive *d, int64_t now_ns, int64_t until_ns) {
 
 static const char left_call[] = "a call to the history that a turn has left still runs";
 
-/* A history has one call of a session at a time. One that a turn has left, because it was cancelled or its time was
- * over, may still run: it would claim the session after the next turn, which would lose what it has to append.
- * @return whether the turn waits, and looks again then. */
+/* A session has one call to its history at a time. A turn that was cancelled or timed out may have left a call that
+ * still runs. If that call claimed the session after the next turn's claim, the next turn could not append.
+ * @return whether the turn waits; it looks again later. */
 static bool wait_for_left_call(tp__drive *d) {
   if (!tp__session_history_is_called(d->session)) return false;
   int64_t now_ns = tp__now_ns();
@@ -77,7 +77,7 @@ static bool wait_for_left_call(tp__drive *d) {
   return true;
 }
 
-/* @return whether the turn waits, and asks again then. */
+/* @return whether the turn waits for the session; it asks again later. */
 static bool wait_for_session(tp__drive *d) {
   const tp_session *session = d->session;
   const tp__turn *core = &d->turn->core;

@@ -67,9 +67,9 @@ bool tp__schema_above(tp_text a, tp_text b) {
 
 /* ---- a schema when it is registered: the form of its keywords ---- */
 
-/* What a schema demands and nobody checks: names, each once, with commas between them. */
+/* The state of the check of a schema's form. */
 typedef struct checker {
-  tp__out *unchecked; /* NULL: nobody asks */
+  tp__out *unchecked; /* gets the names of what will not be checked, each once, with commas between; NULL: not asked */
   tp_fault *fault;
   bool has_links; /* a $ref or a pattern, which is checked when it is compiled */
 } checker;

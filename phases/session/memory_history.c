@@ -21,7 +21,7 @@ typedef struct conversation {
 } conversation;
 
 typedef struct memory_history {
-  tp_history face; /* what its maker gave out; a taker has a copy */
+  tp_history face; /* what tp_history_memory_new() returns; its taker copies it */
   tp_allocator allocator;
   tp__mutex mutex;
   /* under mutex */

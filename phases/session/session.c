@@ -92,7 +92,8 @@ static void untake_options(tp_session *session) {
   session->history = (tp_history){0};
 }
 
-/* The short form: one listener of everything, for as long as the session. */
+/* options->on_event is the short form of tp_session_listen(): it adds one listener of all events, which stays as long
+ * as the session. */
 static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
   if (!options->on_event) return TP_OK;
   tp_listener listener = {.struct_size = sizeof listener, .on_event = options->on_event, .ctx = options->event_ctx};

@@ -102,7 +102,7 @@ tp_session *tp__sessions_hold_of(tp__sessions *sessions, tp_text tenant, tp_text
   return session;
 }
 
-/* The first one, at this place of either list or after it. */
+/* The session at a link; at the end of `ending` the first of `list`, at the end of `list` NULL. */
 static tp_session *from_locked(tp__sessions *sessions, tp__link *link) {
   TP__LOCKED(&sessions->mutex);
   if (link == &sessions->ending) link = sessions->list.next;

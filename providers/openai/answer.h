@@ -30,7 +30,7 @@ typedef struct tp__openai_span {
   tp__openai_spot spot;
   size_t begin, end;
   uint64_t pieces;
-  size_t given, repeated; /* bytes that the start of its block had, and how many of them pieces have repeated */
+  size_t given, repeated; /* bytes that came with the block's start; how many of these later pieces have repeated */
   size_t newest;          /* where the newest piece begins */
   bool is_flat;           /* a piece has not begun with all of the piece before */
 } tp__openai_span;
@@ -108,7 +108,8 @@ tp_text tp__openai_answer_said(const tp__openai_answer *answer);
 void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_text piece);
 /** Text that the start of a block has: the first pieces after it may repeat it. */
 void tp__openai_answer_text_given(tp__openai_answer *answer, tp__openai_spot spot, tp_text text);
-/** All of the text of a spot. */
+/** Takes the whole text of a spot: adds what has not come yet. For a new spot it adds nothing if another spot has the
+ *  same text. */
 void tp__openai_answer_text_whole(tp__openai_answer *answer, tp__openai_spot spot, tp_text text);
 /** The same of a list of spots that may be numbered in another way than the pieces were: a text that has come is not
  *  taken again, wherever it stands. */

@@ -32,7 +32,8 @@ void tp__openai_fail_said(tp__openai_failure *failure, const char *place, long s
 void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long status, tp_text value,
                            const tp__secrets *secrets);
 
-/** An answer that cannot be read: the message has its first 200 bytes, escaped; of a page for people its words.
+/** Fails with an answer that cannot be read. The message has its first 200 bytes, escaped; for an HTML page, those of
+ *  its visible words.
  *  @param what   "what the endpoint sent has no answer in it" or the like.
  *  @param bytes  what came; may be empty. */
 void tp__openai_fail_unread(tp__openai_failure *failure, const char *what, bool retryable, tp_text bytes,

@@ -184,7 +184,8 @@ static void write_extras(const making *m) {
 
 /* ---- messages and responses ---- */
 
-/* A reasoning item without its content is known to the endpoint only, which keeps nothing. */
+/* Whether a block has enough to be sent back as an item. A "reasoning" item needs encrypted_content: the endpoint does
+ * not store items, so it could not look up one by its id. */
 static bool is_item(const block *b) {
   if (tp__is_one_of(kind_of(b), "thinking")) return b->text.size > 0 || b->signature.size > 0;
   if (tp__is_word(kind_of(b), "redacted_thinking") || tp__is_word(kind_of(b), TP__OPENAI_OTHER_BLOCK))

@@ -11,7 +11,7 @@
 
 /** A model: shared by its owner and its requests; freed with the last. */
 typedef struct tp__openai_core {
-  tp_model face;            /* what its maker gave out; a taker has a copy */
+  tp_model face;            /* what tp_openai_model_new() returns; its taker copies it */
   tp__openai_config config; /* never changes */
   size_t refs;              /* under the mutex of io.c */
   /* the I/O thread's */

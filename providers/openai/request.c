@@ -13,7 +13,7 @@ tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model
 
 /* ---- what hosts add: parameters first, then the body of the options ---- */
 
-/* The two maps, with the names that the API has. */
+/* Both maps that hosts add. The keys of body are the API's names; api_name() gives those of parameters. */
 typedef struct extras {
   const tp__openai_form *form;
   tp_text parameters, body;

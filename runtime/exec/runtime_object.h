@@ -38,7 +38,7 @@ struct tp_runtime {
   /* atomic */
   tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */
   tp__counters counters;
-  tp__mutex payloads_mutex; /* call_payload.c: guards the growth of the lists of entries */
+  tp__mutex payloads_mutex; /* call_payload.c: held while a payload is added to an entry's list */
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */

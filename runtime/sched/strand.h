@@ -43,8 +43,8 @@ typedef struct tp__timer_entry {
   void (*fire)(struct tp__timer_entry *timer, int64_t now_ns);
 } tp__timer_entry;
 
-/* The first line holds all that a strand needs in the common way: the thread that begins one writes no other line, and
- * its next owner reads no other. */
+/* The first cache line holds all that a strand needs in the common case: the thread that begins a strand writes no
+ * other, and the next owner reads no other. */
 struct tp__strand {
   /* never changes after init */
   struct tp__sched *sched;
@@ -53,7 +53,7 @@ struct tp__strand {
   /* owner only */
   tp__message *own; /* what the owner gave itself: the newest of a ring, whose next is the oldest; NULL: nothing */
   bool was_armed;   /* the timer may know it: disarm before the end */
-  bool begins_more; /* the owner begins more after this: what it submits must not wait for the owner's thread */
+  bool begins_more; /* the owner starts more after what it submits now, which must not wait for the owner's thread */
 #ifdef TP_SIM
   bool is_turn;
 #endif

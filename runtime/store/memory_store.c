@@ -19,7 +19,7 @@ enum {
 };
 
 typedef struct memory_store {
-  tp_store face; /* what its maker gave out; a taker has a copy */
+  tp_store face; /* what tp_store_memory_new() returns; its taker copies it */
   tp_allocator allocator;
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;

@@ -33,7 +33,8 @@ static void database_free(void *ctx) {
 
 static void leave_ended(tp__pg_work *work) { tp__heap_free(work, sizeof(tp__pg_operation)); }
 
-/* A turn that still has its session is one that will not be ended: the next owner need not wait for the lease. */
+/* Ends all leases of this process. A turn that still has a session now will never end it, and the next owner should not
+ * have to wait for the lease. */
 static void leave(tp_postgres *pg) {
   tp__lock_acquire(&pg->lock);
   bool has_leases = pg->has_leases;

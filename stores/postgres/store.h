@@ -17,7 +17,7 @@ typedef struct tp__pg_job_class {
 } tp__pg_job_class;
 
 typedef struct tp__pg_store {
-  tp_store face; /* what tp_postgres_store() returns; its taker has a copy */
+  tp_store face; /* what tp_postgres_store() returns; its taker copies it */
   /* never changes after it was made */
   tp_postgres *postgres;             /* a reference */
   tp_postgres_store_options options; /* without zeros */

@@ -339,7 +339,8 @@ int tp__claims_end_locked(tp__claims *c, const tp_history_claim *claim, size_t c
   const int64_t id = (int64_t)claim->number;
   const int64_t values[] = {id, (int64_t)claim->fence, (int64_t)claim->position, (int64_t)count};
   if (c->is_weak) return SQLITE_NOMEM;
-  forget_claim_locked(c, claim->number, claim->fence); /* where this fails, the lease ends */
+  /* First: if the statement fails, the session stays claimed until the lease of the process ends. */
+  forget_claim_locked(c, claim->number, claim->fence);
   int rc = tp__sqlite_run(end, tp__sqlite_bind_ints(end, values, 4));
   *ret_is_fenced = rc == SQLITE_OK && sqlite3_changes(c->db) == 0;
   if (rc == SQLITE_OK && !*ret_is_fenced && count == 0 && claim->position == 0)

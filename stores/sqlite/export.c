@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passing what an erasure would delete, and deleting nothing. The choice is that of the erasure (erase_turns.c). It
- * needs a temporary table, which is kept in memory. A connection that may write one is no reader for others: it is
- * closed at the end. */
+ * export.c: passes the rows that an erasure would delete to the host's function, and deletes nothing. erase_turns.c
+ * chooses them, in a temporary table in memory. The connection may write that table, so it is closed at the end and not
+ * given to other readers. */
 #include <stdio.h>
 #include <string.h>
 

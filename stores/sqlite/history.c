@@ -38,7 +38,7 @@ enum {
 };
 
 typedef struct history {
-  tp_history face;   /* what its maker gave out; a taker has a copy */
+  tp_history face;   /* what tp_sqlite_history_open*() returns; its taker copies it */
   char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
   tp__group group;   /* of any other one */
