@@ -86,9 +86,12 @@ static const char calls_model[] =
     "  - tool_calls: [{id: c6, name: files_search, arguments: {text: x}}]\n"
     "  - text: I may not.\n";
 static const char calls_talk[] = "{\"session\": \"s\", \"turn\": \"t1\", \"user\": \"Read.\"}\n";
+#define WHY_NO_ENV                                                                                      \
+  "keys are edited by people who have asked the owner of the service before and who write down in the " \
+  "log of the week what they have changed and why"
 static const char denies_env[] =
     "id: no_env\nevent_type: tool.pre\nmatch: {arguments: {path: '**.env'}}\n"
-    "handler: {kind: deny, reason: keys are edited by people}\n";
+    "handler: {kind: deny, reason: " WHY_NO_ENV "}\n";
 static const char asks_of_lists[] =
     "id: no_lists\nevent_type: tool.pre\nmatch: {ability_scope: files_list}\nhandler: {kind: ask, reason: lists}\n";
 static const char create_hook[] =
@@ -113,6 +116,7 @@ static const char *play_calls(const char *name, const char *more) {
                               "--files-writes", "allow", "--hooks", hooks, "--data", kept},
                 .input = calls_talk};
   command_run(&c);
+  assert_holds(&c.out, "    hook no_env blocked the action: " WHY_NO_ENV); /* no line of a pipe is cut */
   command_free(&c);
   return kept;
 }
