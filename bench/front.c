@@ -37,7 +37,8 @@ enum {
   PACE_US = 5000,
   ROUNDS_MAX = 101,
   BYTES_MAX = 16 << 10,
-  BODY_BYTES_MAX = 1024
+  BODY_BYTES_MAX = 1024,
+  ONE_AT_A_TIME = 5
 };
 #define PIECE "word "
 #define MEANT "{\"model\":\"%s\",\"stream\":%s,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"
@@ -322,7 +323,8 @@ typedef struct peer {
   int input;
   uint16_t port;
   client clients[CLIENTS];
-  double per_second[ROUNDS_MAX], request_us[ROUNDS_MAX], stream_us[ROUNDS_MAX], first_us[ROUNDS_MAX];
+  double per_second[ROUNDS_MAX], request_us[ROUNDS_MAX], stream_us[ROUNDS_MAX], first_us[ROUNDS_MAX],
+      one_us[ROUNDS_MAX];
 } peer;
 
 static peer peers[] = {{.label = "libmicrohttpd, the model directly", .mode = "--bare"},
@@ -393,18 +395,18 @@ static bool hear(client *c, bool streams) {
   return c->size > 7 && memcmp(c->bytes + c->size - 7, "\r\n0\r\n\r\n", 7) == 0;
 }
 
-/* So many requests, by all clients. @return its duration. */
-static double ask(peer *p, int count, bool streams) {
+/* So many requests, by the first clients. @return its duration. */
+static double ask(peer *p, int count, bool streams, int clients) {
   struct pollfd fds[CLIENTS];
   int said = 0, heard = 0;
   double began_us = now_us();
-  for (int i = 0; i < CLIENTS; i++) {
+  for (int i = 0; i < clients; i++) {
     fds[i] = (struct pollfd){.fd = p->clients[i].fd, .events = POLLIN};
     if (said++ < count) say(&p->clients[i], streams);
   }
   while (heard < count) {
-    if (poll(fds, CLIENTS, 60000) <= 0) fail("%s has said nothing for a minute", p->label);
-    for (int i = 0; i < CLIENTS; i++)
+    if (poll(fds, (nfds_t)clients, 60000) <= 0) fail("%s has said nothing for a minute", p->label);
+    for (int i = 0; i < clients; i++)
       if (fds[i].revents && hear(&p->clients[i], streams)) {
         heard++;
         if (said++ < count) say(&p->clients[i], streams);
@@ -431,14 +433,17 @@ static double median(double *numbers, size_t count) {
 }
 
 static void play(peer *p, int round, int requests, int streams) {
-  double cpu = cpu_us(p), duration_us = ask(p, requests, false);
+  double cpu = cpu_us(p), duration_us = ask(p, requests, false, CLIENTS);
   p->per_second[round] = requests / (duration_us / 1e6);
   p->request_us[round] = (cpu_us(p) - cpu) / requests;
   first_count = 0;
   cpu = cpu_us(p);
-  (void)ask(p, streams, true);
+  (void)ask(p, streams, true, CLIENTS);
   p->stream_us[round] = (cpu_us(p) - cpu) / streams;
   p->first_us[round] = median(firsts, first_count);
+  first_count = 0;
+  (void)ask(p, ONE_AT_A_TIME, true, 1);
+  p->one_us[round] = median(firsts, first_count);
 }
 
 static void print_aim(const char *what, double value, const char *unit, double aim, bool at_least) {
@@ -463,20 +468,23 @@ int main(int argc, char **argv) {
   }
   for (int round = 0; round < rounds; round++)
     for (int i = 0; i < 2; i++) play(&peers[(i + round) % 2], round, requests, streams);
-  double m[2][4];
+  double m[2][5];
   for (int i = 0; i < 2; i++) {
     peer *p = &peers[i];
     size_t n = (size_t)rounds;
     double figures[] = {median(p->per_second, n), median(p->request_us, n), median(p->stream_us, n),
-                        median(p->first_us, n)};
+                        median(p->first_us, n), median(p->one_us, n)};
     memcpy(m[i], figures, sizeof figures);
-    printf("%-34s %9.0f requests/s, %6.1f us CPU each; a stream of %d: %7.1f us CPU, first piece after %7.1f us\n",
-           p->label, m[i][0], m[i][1], PIECES, m[i][2], m[i][3]);
+    printf(
+        "%-34s %9.0f requests/s, %6.1f us CPU each; a stream of %d: %7.1f us CPU, first piece after %7.1f us (%.1f us "
+        "with one stream)\n",
+        p->label, m[i][0], m[i][1], PIECES, m[i][2], m[i][3], m[i][4]);
     close(p->input);
     waitpid(p->pid, NULL, 0);
   }
   print_aim("requests a second, instant model: ratio", m[1][0] / m[0][0], "", 0.8, true);
   print_aim("CPU of a turn, 64 paced streams: ratio", m[1][2] / m[0][2], "", 1.3, false);
-  print_aim("first piece later by", (m[1][3] - m[0][3]) / 1e3, " ms", 0.3, false);
+  print_aim("first piece later by, 64 at once", (m[1][3] - m[0][3]) / 1e3, " ms", 0.3, false);
+  print_aim("first piece later by, one stream", (m[1][4] - m[0][4]) / 1e3, " ms", 0.3, false);
   return 0;
 }
