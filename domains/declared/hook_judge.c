@@ -152,7 +152,7 @@ static void read_signal(tp__judge *judge, tp_text signal) {
   contribution->severity = severity_of(tp_value_text(tp_value_get(signal, "severity")));
 }
 
-/* @return whether the field is there and of its kind; of another kind it is malformed. */
+/* Reads a field of the result; a field of another kind makes the attempt fail. @return whether it has the kind. */
 static bool field(tp__judge *judge, tp_text object, const char *key, tp_value_kind kind, tp_text *ret_value) {
   *ret_value = tp_value_get(object, key);
   if (tp__judge_has_failed(judge) || !tp__judge_is_said(*ret_value)) return false;

@@ -9,13 +9,13 @@
 
 enum { TP__JUDGED_MAX = 64, TP__JUDGED_REASON_SIZE = 4096, TP__JUDGED_FIELDS_MAX = 5 };
 
-/** An answer on its way. */
+/** The answer of an attempt while the judge makes it, with the memory of its texts. */
 typedef struct tp__judged {
   tp_outcome outcome;
   char reason[TP__JUDGED_REASON_SIZE];
   tp_contribution contributions[TP__JUDGED_MAX];
   const tp_contribution *list[TP__JUDGED_MAX];
-  char texts[TP__JUDGED_MAX][128]; /* of diagnostics that are made here */
+  char texts[TP__JUDGED_MAX][128]; /* of formatted diagnostics */
   tp_writer *writer;               /* has the object that the program printed, and what replaces a result */
   tp_writer *other;                /* has what replaces arguments, a request or an answer; or NULL */
   tp__bytes output, errors;        /* what the program printed, where it is not UTF-8 */
@@ -46,7 +46,7 @@ static inline bool tp__judge_is_said(tp_text value) {
   return value.size > 0 && tp_value_kind_of(value) != TP_VALUE_NULL;
 }
 
-/** The strictest verdict counts. */
+/** Sets the verdict, unless a stricter one was set before. */
 static inline void tp__judge_decide(tp__judge *judge, tp_verdict verdict) {
   if (verdict > judge->verdict) judge->verdict = verdict;
 }
@@ -56,23 +56,24 @@ static inline bool tp__judge_takes(const tp__judge *judge, uint32_t kind) {
 }
 /** Keeps a reason, without the white space at its end. */
 void tp__judge_set_reason(tp__judge *judge, tp_text text);
-/** Says that there is none, where none was given. */
+/** Sets "hook ID gave no reason" as the reason, if none was set. */
 void tp__judge_need_reason(tp__judge *judge);
-/** The program gave no answer; what it contributed goes. */
+/** Makes the attempt fail: the text becomes the reason, and all contributions so far are dropped. */
 void tp__judge_fail(tp__judge *judge, tp_reason why, const char *format, ...) TP__PRINTF(3, 4);
 static inline bool tp__judge_has_failed(const tp__judge *judge) {
   return judge->judged->outcome.kind == TP_ANSWER_FAILED;
 }
-/** Contribute what the phase takes. text is borrowed till the answer was given. */
+/** Contributes a diagnostic, unless TP__JUDGED_MAX is reached. text is borrowed until the answer was given. */
 void tp__judge_diagnose(tp__judge *judge, const char *code, tp_severity severity, tp_text text);
 /** The same with a formatted text, which the judge keeps, cut at 127 bytes. */
 void tp__judge_diagnose_made(tp__judge *judge, const char *code, tp_severity severity, const char *format, ...)
     TP__PRINTF(4, 5);
+/** Contributes a reminder, if the phase takes one; else a diagnostic says that `what` was dropped. */
 void tp__judge_remind(tp__judge *judge, tp_text text, const char *what);
-/** Replaces a field of the payload, unless the answer is a denial or a failure. text is borrowed till the answer was
+/** Replaces a field of the payload, unless the answer is a denial or a failure. text is borrowed until the answer was
  *  given. */
 void tp__judge_replace(tp__judge *judge, uint32_t field, uint32_t kind, tp_text text);
-/** Without the white space around it. */
+/** @return the text without the white space around it. */
 tp_text tp__judge_trimmed(tp_text text);
 
 /** What a failure says of the standard error of the program that failed, as the end of a sentence: the text, where the
@@ -86,7 +87,7 @@ bool tp__judge_hides_answer(tp_text text);
 /** The key of a member that decides in another protocol, or in another case of its letters, and not in this one; empty:
  *  there is none. The program meant to answer.   @param known  what this protocol reads, with a space between two. */
 tp_text tp__judge_foreign_key(tp_text object, const char *known);
-/** The program gave no answer, since its text has parts of one. */
+/** Makes the attempt fail, since the text has parts of an answer and is none: see tp__judge_hides_answer(). */
 void tp__judge_fail_hidden(tp__judge *judge, tp_text text);
 
 /** Takes what a program printed: an object that answers, or text. A program that blocks by its exit code blocks
@@ -99,7 +100,7 @@ void tp__judge_read_error(tp__judge *judge, tp_text error);
 /** What the end of a program means in the protocol of its hook.
  *  @return false, and nothing is said, for an end that all protocols read alike (a deadline, a limit of output, …). */
 bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result);
-/** What the answer of a model means there: no is a block, with its reason. */
+/** Judges the answer of a model in the protocol of its hook. @param ok  false: a block, with the reason. */
 void tp__protocol_judge_prompt(tp__judge *judge, bool ok, tp_text reason);
 
 #endif

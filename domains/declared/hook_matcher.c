@@ -14,10 +14,10 @@ typedef struct rewriter {
   const char *at;
   char *posix;
   size_t used;
-  unsigned depth;                        /* groups that are open */
-  bool repeats;                          /* what was written last can be repeated */
-  bool is_counted;                       /* and has a counted repetition in it */
-  bool counted[TP__REGEX_BYTES_MAX + 1]; /* whether a group that is open has one, by its depth */
+  unsigned depth;                        /* how many groups are open */
+  bool repeats;                          /* the item that was written last can be repeated */
+  bool is_counted;                       /* that item has a counted repetition in it */
+  bool counted[TP__REGEX_BYTES_MAX + 1]; /* by depth: whether the open group has a counted repetition */
   unsigned counts;                       /* the sum of all repetition counts: the compiled expression grows with it */
   const char *why;
 } rewriter;
@@ -104,11 +104,11 @@ static void rewrite_repeat(rewriter *r, char c) {
     return;
   }
   put_posix(r, &c, 1);
-  if (*r->at == '?') r->at++; /* lazy: whether it fits is the same */
+  if (*r->at == '?') r->at++; /* a lazy repetition matches the same names */
   r->repeats = false;
 }
 
-/* @return above COUNT_MAX: there is no number, or it is too large. */
+/* Reads a number. @return above COUNT_MAX: there is none, or it is too large. */
 static unsigned read_count(rewriter *r) {
   unsigned number = 0, digits = 0;
   for (; *r->at >= '0' && *r->at <= '9'; r->at++, digits++)

@@ -101,10 +101,10 @@ bool tp__hook_model_read(const tp__hook *hook, tp_text specific, tp__hook_model_
 /* A message of the request that a program was shown. */
 typedef struct shown {
   size_t index;  /* among all messages */
-  size_t hidden; /* how many of those that are not shown follow it */
+  size_t hidden; /* how many messages that are not shown follow it */
 } shown;
 
-/* What becomes of the request. Which fields differ is known before the first is written. */
+/* What the answer changes in the request. The members are set before the first field is written. */
 typedef struct change {
   const tp__asked *asked;
   const tp__hook *hook;
@@ -114,15 +114,15 @@ typedef struct change {
   tp_text *all;
   shown *before;
   size_t before_count, hidden_first, said_count;
-  size_t same_first, same_last; /* of both lists, from either end */
+  size_t same_first, same_last; /* how many messages are the same in both lists, at their begin and at their end */
   bool messages;
   /* the parameters and the tools */
   tp_text config, allowed;
   bool parameters, tools, no_tools, drops_choice, demands_call;
-  tp_text model; /* empty: as it is */
+  tp_text model; /* empty: the model stays as it is */
 } change;
 
-/* Borrowed until the next call. */
+/* @return the text of a content, its parts joined. Borrowed until the next call. */
 static tp_text content_text(tp_text content, tp__bytes *scratch) {
   if (tp_value_kind_of(content) == TP_VALUE_TEXT) return tp_value_text(content);
   scratch->size = 0;
@@ -142,22 +142,22 @@ static bool is_same(change *c, const shown *before, tp_text said) {
                                                 tp_value_text(tp_value_get(c->all[before->index], "text")));
 }
 
-/* How many are the same at the begin of both lists, and at their end. */
+/* Counts the messages that are the same at the begin of both lists, and those at their end. */
 static void compare_ends(change *c) {
   size_t most = c->before_count < c->said_count ? c->before_count : c->said_count, at = 0, run = 0;
   bool is_begin = true;
   for (tp_value_walk walk = {0}; tp_value_next(c->said, &walk); at++) {
     is_begin = is_begin && at < c->before_count && is_same(c, &c->before[at], walk.value);
     c->same_first += is_begin;
-    size_t left = c->said_count - at; /* as many stand from here to the end */
+    size_t left = c->said_count - at; /* messages from this one to the end, with this one */
     const shown *other = left <= c->before_count ? &c->before[c->before_count - left] : NULL;
     run = other && is_same(c, other, walk.value) ? run + 1 : 0;
   }
   c->same_last = run < most - c->same_first ? run : most - c->same_first;
 }
 
-/* The message that the one at a place of the new list is, changed or not; NULL: it is new. Between the ends they are
- * taken in order: from the first where there are more than before, else from the last. */
+/* Finds the shown message that became the message at a place of the new list; NULL: that one is new. Between the ends
+ * that are the same, messages are paired in order: from the last if the new list is shorter, else from the first. */
 static const shown *origin_of(const change *c, size_t at, tp_text said) {
   assert(at < c->said_count && c->same_first + c->same_last <= c->said_count);
   if (at < c->same_first) return &c->before[at];
@@ -238,7 +238,7 @@ static tp_text config_for(const change *c, tp_text ours) {
   return (tp_text){NULL, 0};
 }
 
-/* A null takes a parameter away. */
+/* Whether the request keeps a parameter, with its value or a new one. A null in the config takes it away. */
 static bool keeps_parameter(const change *c, tp_text name) {
   if ((c->drops_choice || c->demands_call) && tp__is_word(name, "tool_choice")) return false;
   tp_text value = config_for(c, name);
@@ -292,7 +292,7 @@ static tp_text of_tools(tp_text config, const char *key) {
   return tp__judge_is_said(value) ? value : tp_value_get(tp_value_get(config, "functionCallingConfig"), key);
 }
 
-/* An empty list restricts nothing, as there: the mode NONE shows none. */
+/* An empty list restricts nothing, as in the other host's protocol; the mode NONE allows no tool. */
 static bool is_allowed(const change *c, tp_text tool) {
   if (c->no_tools) return false;
   if (tp_value_count(c->allowed) == 0) return true;
@@ -324,7 +324,7 @@ static void find_tools(change *c, tp_text config) {
 
 /* ---- the answer ---- */
 
-/* Of an answer in the model's place. */
+/* Writes the response that a hook gives in place of the model. */
 static void write_response(tp_text response, tp_text text, tp_writer *writer) {
   tp_value_walk walk = {0};
   tp_text usage = tp_value_get(response, "usageMetadata"), reason = {NULL, 0};
@@ -347,7 +347,7 @@ static void write_response(tp_text response, tp_text text, tp_writer *writer) {
   tp_write_int(writer, answered > 0 ? answered : 0);
 }
 
-/* All values are written into one, of which the fields are members. */
+/* Writes all changed fields into one map; the replacements borrow its members. */
 static bool write_changes(change *c, tp__judge *judge, tp_text response, tp_text text) {
   static const struct {
     const char *key;
@@ -390,7 +390,7 @@ static void note_keys(tp__judge *judge, tp_text map, const char *known, const ch
                               tp__cut_word(walk.key, 64), walk.key.data);
 }
 
-/* The text that an answer is to have: that of the parts, or, where they are as they were, the member text. */
+/* @return the new text of an answer: that of its parts, or, if the parts did not change, its member "text". */
 static tp_text answer_text(tp_text response, tp_text before, tp__bytes *scratch) {
   tp_text parts = parts_of(response), text = tp_value_text(tp_value_get(response, "text"));
   if (tp_value_count(parts) == 0) return text;

@@ -37,12 +37,12 @@ typedef struct finder {
   size_t pending_count;
   const char *sources[PENDING_MAX]; /* the names that the line prints or finds; what it finds is a pattern */
   size_t source_count;
-  bool runs_names;     /* such a name is run: find -exec sh {}, xargs -n1 sh, parallel, sh "$f" of a loop */
-  bool reads_names;    /* a loop has such names */
+  bool runs_names;     /* a name that was found or read is run: find -exec sh {}, xargs -n1 sh, sh "$f" in a loop */
+  bool reads_names;    /* a loop goes through names that are not known, or a command reads names */
   bool feeds_shell;    /* a shell or an interpreter runs its standard input */
   bool may_feed_shell; /* a word that is run is not known, as $(…): it may come from what the line reads */
   bool is_literal;     /* no shell has read the words */
-  bool has_unknown;    /* of the word that was expanded last: a part is not known */
+  bool has_unknown;    /* a part of the word that was expanded last is not known */
   unsigned depth;
   tp_status status;
   tp_fault *fault;
@@ -98,8 +98,9 @@ static const char *variable_value(const finder *f, const char *name, size_t size
   return !set && tp__is_word((tp_text){name, size}, "PWD") ? f->folders[f->folder_count - 1] : set;
 }
 
-/* "$NAME", "${NAME}", "${NAME:-other}". What changes a value, ${NAME%/}, is left out.
- * @param ret_value  no data: not known.   @return how much of the text it is. */
+/* Expands "$NAME", "${NAME}" or "${NAME:-other}" at the begin of a text, but no form that changes the value, as
+ * ${NAME%/}.
+ * @param ret_value  no data: not known.   @return the size of the expression in the text. */
 static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) {
   bool braces = text[1] == '{';
   const char *name = text + 1 + braces, *end = braces ? strchr(name, '}') : NULL;
@@ -116,7 +117,7 @@ static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) 
   return (size_t)(end - text) + 1;
 }
 
-/* @return false: it is too long for a path. */
+/* Expands a word. @return false: the result is too long for a path. */
 static bool expand(finder *f, const char *word, char ret_text[PATH_SIZE]) {
   assert(word && f->variable_count <= VARIABLES_MAX);
   size_t used = 0;
@@ -142,7 +143,7 @@ static bool expand(finder *f, const char *word, char ret_text[PATH_SIZE]) {
 
 /* ---- files ---- */
 
-/* The interpreter of a script is started, too. */
+/* Takes the command of a script's "#!" line: the interpreter is started, too. */
 static void take_shebang(finder *f, const char *path) {
   char line[SHEBANG_BYTES];
   int fd = tp__file_open(AT_FDCWD, path, NULL);
@@ -183,7 +184,7 @@ static void add_glob(finder *f, const char *pattern, tp__trust_role role) {
   globfree(&found);
 }
 
-/* What is run of a folder: its start, and all scripts next to it. */
+/* Adds what an interpreter runs of a folder: its start file, and all scripts next to it. */
 static void add_folder(finder *f, const char *folder) {
   static const char *const patterns[] = {"__main__.py", "package.json", "*.py", "*.js", "*.mjs", "*.cjs", "*.ts"};
   char pattern[PATH_SIZE + 16];
@@ -202,7 +203,8 @@ static void add_one(finder *f, const char *path, tp__trust_role role) {
 /* A path of a line that begins with a slash may lack a folder in front that is not known: "$(git rev-parse …)/x.sh". */
 static bool may_be_below(const finder *f, const char *word) { return word[0] != '/' || !f->is_literal; }
 
-/* @param word  expanded. Where it is there it is code; else at the root, where it must not come up later. */
+/* Adds a file in each folder in which it exists. A relative path is also added at the root if nothing is there: a file
+ * that comes there later must not run.   @param word  expanded. */
 static void add_file(finder *f, const char *word, tp__trust_role role) {
   char path[PATH_SIZE + PATH_SIZE];
   bool is_below = word[0] != '/', is_there = !is_below && access(word, F_OK) == 0, is_found = is_there;
@@ -223,7 +225,8 @@ static void add_file(finder *f, const char *word, tp__trust_role role) {
   if (!is_below && f->has_unknown && !is_found) add_one(f, path, TP__TRUST_ARGUMENT);
 }
 
-/* What another command prints, or what comes by standard input, is no file that could be named. */
+/* Whether a word stands for what another command prints or for the standard input: neither is a file that could be
+ * named. Notes which of the two it is. */
 static bool is_printed(finder *f, const char *word) {
   bool is_input = is_in(word, "/dev/stdin /dev/fd/0 /proc/self/fd/0"), is_unknown = !strcmp(word, TP__SHELL_UNKNOWN);
   f->feeds_shell = f->feeds_shell || is_input;
@@ -255,12 +258,12 @@ static const char *base_of(const char *path) {
 }
 
 static const char grammar[] = "! { } if then elif else do while until time coproc function fi done esac in ( ) [[ ]]";
-/* Of the shell itself, without files that run. */
+/* Commands of the shell itself that run no files. */
 static const char built_in[] =
     "echo printf test [ [[ : true false return exit set shift wait kill read trap umask unset ulimit let alias unalias "
     "pwd hash type jobs fg bg getopts times for select case break continue shopt complete bind";
 static const char setting[] = "export readonly declare typeset local";
-/* They read or write what their arguments name. */
+/* Programs that read or write the files that their arguments name. */
 static const char readers[] =
     "cat grep egrep fgrep rg ag ack head tail wc sort uniq cut tr diff cmp comm tee touch rm rmdir mkdir cp mv ln "
     "chmod "
@@ -270,7 +273,7 @@ static const char readers[] =
     "more curl wget jq yq ruff black flake8 pylint mypy isort autopep8 yapf bandit eslint prettier tsc biome stylelint "
     "shellcheck shfmt hadolint yamllint markdownlint gofmt goimports golint rustfmt clang-format clang-tidy ktlint "
     "rubocop phpcs phpstan standard git gh notify-send osascript say afplay mktemp truncate sha512sum inotifywait";
-/* Their -f, or --file, has code; their other arguments are read. */
+/* Programs that run the file after -f or --file, and read their other arguments. */
 static const char by_option[] = "awk gawk mawk nawk sed gsed jq yq make gmake psql";
 
 /* python3.11, node, … */
@@ -370,7 +373,7 @@ static void add_source(finder *f, const char *word) {
   else f->sources[f->source_count++] = keep(f, tp_text_of(word));
 }
 
-/* Whether the word becomes a name that was found: "{}", "$1", "$@". */
+/* Whether a found name takes the place of the word, or of the mark in it: "{}", "$1", "$@". */
 static bool is_given(const char *word, const char *mark) {
   return strstr(word, mark) != NULL || is_in(word, "$0 $1 $@ $* ${0} ${1} ${@} ${*}");
 }
@@ -393,8 +396,8 @@ static void look_for_given(void *ctx, const tp__shell_command *command) {
   g->is_run = g->is_run || runs_given(&w, g->mark);
 }
 
-/* Whether a command runs what it is given in place of its mark: it is the program, or the script of one. A line runs
- * what one of its commands runs. */
+/* Whether a command runs the name that it gets in place of its mark: as the program, or as the script of a shell or an
+ * interpreter. A line does if one of its commands does. */
 static bool runs_given(const words *w, const char *mark) {
   size_t at = 0;
   assert(mark[0] && w->count <= WORDS_MAX);
@@ -426,8 +429,8 @@ static void take_given(finder *f, const words *w, const char *mark) {
   find_in_words(f, w);
 }
 
-/* Patterns of what is below a folder, since a later file of it must not run, either. A name is a pattern, too: where it
- * is not now, none is missed. */
+/* Adds patterns for the files below a folder, not their names, since a file that is added later must not run, either. A
+ * plain name becomes a pattern, too: a name without a file would count as a missing file. */
 static void add_found(finder *f, const char *folder, const char *name, unsigned levels) {
   static const char between[] = "*/*/*/*/*/";
   char text[PATH_SIZE], pattern[PATH_SIZE + 64];
@@ -463,10 +466,10 @@ static void take_find(finder *f, const words *w) {
     add_found(f, paths > 1 ? w->items[j] : ".", "*", levels);
 }
 
-/* What xargs and parallel read the names from, beside their standard input. */
+/* Whether the next word of xargs or parallel is a file from which it reads names. */
 static bool is_list_option(const char *word) { return is_in(word, "-a --arg-file --argfile ::::"); }
 
-/* xargs -0 -n1 -I% sh %; without a mark the names are at the end. */
+/* xargs -0 -n1 -I% sh %; without a mark xargs puts the names at the end of the command. */
 static void take_xargs(finder *f, const words *w) {
   static const char with_value[] = "-n -P -L -d -E -s -a -j --max-args --max-procs --max-lines --delimiter --arg-file";
   const char *mark = NULL;
@@ -519,7 +522,8 @@ static void take_parallel(finder *f, const words *w) {
   if (has_command) take_given(f, &run, "{}");
 }
 
-/* A file that lists names: what it lists runs, and another list would run other files. @return false: it is none. */
+/* Takes a file that lists names: the list itself, since another list would run other files, and each file of the list.
+ * @return false: the path is no file that can be read. */
 static bool take_list(finder *f, const char *path) {
   tp__bytes text = {0};
   if (is_folder(path) || tp__file_read(AT_FDCWD, path, LIST_BYTES_MAX, &text) != 0) return false;
@@ -533,7 +537,7 @@ static bool take_list(finder *f, const char *path) {
   return true;
 }
 
-/* What is run by its name: sources, and the files that list them. */
+/* Takes the files whose names one command finds and another runs: the sources, and the files that list names. */
 static void take_names(finder *f) {
   char text[PATH_SIZE], pattern[PATH_SIZE + 8];
   size_t lists = 0, count = f->pending_count;
@@ -548,12 +552,13 @@ static void take_names(finder *f) {
   for (size_t i = 0; i < count && f->status == TP_OK; i++) lists += take_list(f, f->pending[i]);
   bool is_unknown = f->source_count + lists == 0;
   for (const char *const *one = f->hooks->code_files; is_unknown && *one; one++)
-    add_file(f, *one, TP__TRUST_SCRIPT); /* the operator has decided which they are */
+    add_file(f, *one, TP__TRUST_SCRIPT); /* the operator has named these as code */
   f->hook->runs_unknown = is_unknown && !f->hooks->code_files[0];
   f->is_literal = true;
 }
 
-/* The first word that is a program begins the command; before it stand options and their values. */
+/* Takes the command of a wrapper such as env or sudo. It begins with the first word that is a program; the words before
+ * it are options and their values. */
 static void take_wrapped(finder *f, const words *w, const char *wrapper) {
   char text[PATH_SIZE];
   for (size_t i = 1; i < w->count; i++) {
@@ -605,7 +610,8 @@ static void take_module(finder *f, const char *module) {
   }
 }
 
-/* The first word that is no option is the script, unless it is the value of an option; then a later one is. */
+/* Takes the script of an interpreter: each word that is no option, up to the first with a dot or a slash in it. Those
+ * before may be values of options. */
 static void take_interpreter(finder *f, const words *w) {
   bool has_code = false;
   for (size_t i = 1; i < w->count && !has_code; i++) {
@@ -638,7 +644,7 @@ static void take_by_option(finder *f, const words *w, const char *program) {
     else if (strncmp(word, "-f", 2) == 0 && word[2]) take_file(f, word + 2, TP__TRUST_SCRIPT);
   }
   if (makes) {
-    /* The first of them that is there counts. */
+    /* make reads the first of these that exists. */
     take_file(f, "GNUmakefile", TP__TRUST_SCRIPT);
     take_file(f, "makefile", TP__TRUST_SCRIPT);
     take_file(f, "Makefile", TP__TRUST_SCRIPT);
@@ -646,7 +652,7 @@ static void take_by_option(finder *f, const words *w, const char *program) {
   take_arguments(f, w, 1, TP__TRUST_DATA);
 }
 
-/* All files of a folder. */
+/* Takes all files of each folder that the words name. */
 static void take_folders(finder *f, const words *w) {
   char text[PATH_SIZE], pattern[PATH_SIZE + 8];
   for (size_t i = 1; i < w->count; i++) {
@@ -656,7 +662,7 @@ static void take_folders(finder *f, const words *w) {
   }
 }
 
-/* @param without  what is printed without a name; NULL: nothing. */
+/* Adds the names that a command prints.   @param without  what it prints if no name is given; NULL: nothing. */
 static void add_printed(finder *f, const words *w, const char *without) {
   size_t count = 0;
   for (size_t i = 1; i < w->count; i++) {
@@ -667,7 +673,7 @@ static void add_printed(finder *f, const words *w, const char *without) {
   if (without && count == 0) add_source(f, without);
 }
 
-/* What the shell itself does with its words. @return false: they are those of a program. */
+/* Takes a command of the shell itself. @return false: the words are those of a program. */
 static bool take_built_in(finder *f, const words *w) {
   const char *name = w->items[0];
   if (is_in(name, setting)) {
