@@ -120,13 +120,27 @@ def play_inspector(node, modules, serve):
     mcp_npm.check('the Inspector calls a tool', 'Echo: hi' in done.stdout, done.stdout + done.stderr)
 
 
-def play_upstream(command, python, library):
-    """A server of the library behind the command."""
-    server = ['--no-memory', '--mcp', 'u=%s %s' % (python, os.path.join(HERE, 'conformance/mcp_upstream.py'))]
+def play_upstream_calls(command, label, option):
     for tool, arguments, words in (('add', {'a': 3, 'b': 4}, '"sum": 7'), ('fail', {}, 'Error executing tool fail')):
-        done = mcp_npm.turnphase(command, 'mcp', 'call', 'mcp__u__' + tool, '-a', '-', *server, arguments=arguments)
-        mcp_npm.check('a server of %s (Python) answers %s' % (library, tool),
-                      words in done.stdout and done.returncode == (tool == 'fail'), done.stdout + done.stderr)
+        done = mcp_npm.turnphase(command, 'mcp', 'call', 'mcp__u__' + tool, '-a', '-', '--no-memory', *option,
+                                 arguments=arguments)
+        mcp_npm.check('%s answers %s' % (label, tool), words in done.stdout and done.returncode == (tool == 'fail'),
+                      done.stdout + done.stderr)
+
+
+def play_upstream(command, python, library, folder):
+    """A server of the library behind the command, over both transports. Python reads its library for minutes where the
+    machine is busy: over HTTP the server says when it is ready, and the other has the longest limit there is."""
+    script = os.path.join(HERE, 'conformance/mcp_upstream.py')
+    profile = os.path.join(folder, 'upstream.yaml')
+    with open(profile, 'w', encoding='utf-8') as file:
+        json.dump({'mcp': {'u': {'command': python, 'args': [script], 'start_limit_ms': 300000}}}, file)
+    play_upstream_calls(command, 'a server of %s (Python)' % library, ['--mcp-config', profile])
+    with subprocess.Popen([python, script, 'http'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as server:
+        url = server.stdout.readline().strip()
+        play_upstream_calls(command, 'a server of %s (Python) over HTTP' % library, ['--mcp', 'u=' + url])
+        server.kill()
 
 
 def play_kit(node, modules, fixture):
@@ -163,7 +177,7 @@ def main():
                           [python, os.path.join(HERE, 'conformance/mcp_host.py'), library, *serve],
                           library.startswith('mcp'))
             if python:
-                play_upstream(command, python, libraries[0])
+                play_upstream(command, python, libraries[0], folder)
     passed = mcp_npm.results.count(True)
     print('Ok: %d\nFail: %d\nSkipped: %d' % (passed, len(mcp_npm.results) - passed, len(skipped)))  # as meson says it
     return 0 if all(mcp_npm.results) else 1

@@ -48,7 +48,7 @@ def check(name, passed, words=''):
 
 def turnphase(command, *words, arguments=None):
     return subprocess.run([command, *words], input=json.dumps(arguments or {}), capture_output=True, text=True,
-                          timeout=90)
+                          timeout=400)
 
 
 def fetch(folder):
@@ -85,7 +85,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def play_http(command, node, script):
+def play_http(command, node, script, folder):
     port = free_port()
     server = subprocess.Popen([node, script, 'streamableHttp'], env={**os.environ, 'PORT': str(port)},
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -99,9 +99,51 @@ def play_http(command, node, script):
         play_server(command, url, 'everything over HTTP', 14, 'echo', {'message': 'hi'}, 'Echo: hi')
         play_server(command, url, 'everything over HTTP', 14, 'trigger-long-running-operation',
                     {'duration': 1, 'steps': 2}, 'completed')
+        play_cancel(command, {'folder': folder, 'server': {'url': url[2:]}}, 'everything over HTTP')
     finally:
         server.kill()
         server.wait()
+
+
+def processes_of(parent):
+    """The children of a process, by their ids."""
+    with open('/proc/%d/task/%d/children' % (parent, parent), encoding='ascii') as file:
+        return [int(each) for each in file.read().split()]
+
+
+def play_gateway(command, server, label, tools, tool, arguments, answer):
+    """The server over HTTP, which it does not speak itself, by the gateway; and it is killed between two calls."""
+    words = [command, 'mcp', 'serve', '--no-memory', '--http', '127.0.0.1:0', '--mcp', 's=' + server]
+    gateway = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    try:
+        said = gateway.stderr.readline()
+        url = 's=' + said.split()[-1]
+        # The gateway's name of a tool is s__NAME.
+        play_server(command, url, label + ' over HTTP', tools, 's__' + tool, arguments, answer)
+        before = processes_of(gateway.pid)
+        for each in before:
+            os.kill(each, 9)
+        started = time.monotonic()
+        while time.monotonic() - started < 300:  # it is started again after a second
+            listed = turnphase(command, 'mcp', 'list', '--no-memory', '--json', '--mcp', url)
+            if len(listed.stdout.splitlines()) == tools and processes_of(gateway.pid) != before:
+                break
+        play_server(command, url, label + ' after a kill', tools, 's__' + tool, arguments, answer)
+    finally:
+        gateway.terminate()
+        check(label + ': the gateway ends', gateway.wait(60) == 0)
+
+
+def play_cancel(command, option, label):
+    """A call of ten minutes is given up after half a second."""
+    profile = os.path.join(option['folder'], 'cancel.yaml')
+    with open(profile, 'w', encoding='utf-8') as file:
+        json.dump({'mcp': {'s': {**option['server'], 'call_limit_ms': 500}}}, file)
+    begun = time.monotonic()
+    called = turnphase(command, 'mcp', 'call', 'mcp__s__trigger-long-running-operation', '--no-memory', '--mcp-config',
+                       profile, '-a', '-', arguments={'duration': 600, 'steps': 600})
+    check(label + ' gives a call up', called.returncode != 0 and 'timed_out' in called.stdout + called.stderr
+          and time.monotonic() - begun < 300, called.stdout + called.stderr)
 
 
 def value_of(schema):
@@ -150,7 +192,12 @@ def main():
     for name, words, *rest in SERVERS:
         script = os.path.join(modules, '@modelcontextprotocol/server-%s/dist/index.js' % name)
         play_server(command, 's=%s %s %s' % (node, script, ' '.join(words)), name, *rest)
-    play_http(command, node, os.path.join(modules, '@modelcontextprotocol/server-everything/dist/index.js'))
+    for name, words, *rest in SERVERS[3:]:
+        script = os.path.join(modules, '@modelcontextprotocol/server-%s/dist/index.js' % name)
+        play_gateway(command, ' '.join([node, script, *words]), name, *rest)
+    everything = os.path.join(modules, '@modelcontextprotocol/server-everything/dist/index.js')
+    play_cancel(command, {'folder': folder, 'server': {'command': node, 'args': [everything]}}, 'everything')
+    play_http(command, node, everything, folder)
     kit = os.path.join(modules, '@modelcontextprotocol/conformance/dist/index.js')
     for scenario in SCENARIOS:
         play_scenario(command, node, kit, scenario)

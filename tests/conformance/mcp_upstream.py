@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with the official library of Python, of version 1 or 2, on standard input and output: for
-tests/mcp_hosts.py."""
+"""A server with the official library of Python, of version 1 or 2, for tests/mcp_hosts.py: on standard input and
+output, or with the argument http over streamable HTTP. Then it prints its URL once it can be connected to."""
 
+import socket
+import sys
+
+import uvicorn
 from pydantic import BaseModel
 
 try:
@@ -40,4 +44,16 @@ async def delete(name: str, ctx: Context) -> str:
     return 'deleted' if answer.action == 'accept' and answer.data.sure else 'kept'
 
 
-server.run()
+def serve_http():
+    listener = socket.socket()
+    listener.bind(('127.0.0.1', 0))
+    listener.listen()
+    app = server.streamable_http_app()
+    print('http://127.0.0.1:%d/mcp' % listener.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level='error')).run(sockets=[listener])
+
+
+if sys.argv[1:] == ['http']:
+    serve_http()
+else:
+    server.run()

@@ -10,6 +10,7 @@
 
 #include "tests/support/directory.h" /* last: its `path` is a name of parameters above */
 
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "domains/mcp/server/call.h"
@@ -72,6 +73,7 @@ static tp_answer gate(void *ctx, tp_call *call) {
 static int be_gateway(const char *const *words) {
   static const char *const both[] = {KEY_A, KEY_B, NULL}, *const turned[] = {KEY_B, KEY_A, NULL};
   bool has_channel = strcmp(words[3], "channel") == 0;
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* when a case has failed */
   char file[128];
   tp_fault fault = {0};
   tp_sqlite_questions *questions = NULL;
