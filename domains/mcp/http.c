@@ -77,9 +77,12 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx) {
   return all;
 }
 
-/* The answer to initialize names the session before the next request needs it. */
+/* The answer to initialize names the session before the next request needs it. A refusal names none: that of
+ * server/discover by Python's library has the id of a session that has ended. */
 static void keep_session_id(transfer *t) {
-  if (!t->session_id[0]) return;
+  long status = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+  if (!t->session_id[0] || status != 200) return;
   tp__lock_acquire(&t->session->lock);
   link *l = t->session->link;
   if (l && !l->is_ending) memcpy(l->session_id, t->session_id, sizeof l->session_id);
