@@ -249,8 +249,10 @@ static uint64_t next_epoch(int64_t session, int64_t epoch) {
   return (uint64_t)(epoch > first ? epoch : first) + 1;
 }
 
-uint64_t tp__claims_look_fence(int64_t session, int64_t epoch) {
-  return next_epoch(session, epoch) | TP__FENCE_OF_LOOK;
+static uint64_t look_fence(int64_t session, int64_t epoch) { return next_epoch(session, epoch) | TP__FENCE_OF_LOOK; }
+
+bool tp__claims_look_holds(uint64_t fence, int64_t session, int64_t epoch) {
+  return fence == look_fence(session, epoch) || (epoch == 0 && fence == look_fence(0, 0));
 }
 
 static void fill_claim(const tp_history_load *request, uint64_t number, uint64_t fence, const int64_t found[FOUND]) {
@@ -318,8 +320,7 @@ static int look(sqlite3 *db, claiming *w) {
   sqlite3_finalize(find);
   if (rc == SQLITE_OK && found[RUNNING])
     rc = tp__sqlite_find_holder(db, found[OWNER], w->request->owner->boot_id, &w->holder);
-  fill_claim(w->request, found[ID] ? (uint64_t)found[ID] : TP__SESSION_NEW,
-             tp__claims_look_fence(found[ID], found[EPOCH]), found);
+  fill_claim(w->request, found[ID] ? (uint64_t)found[ID] : TP__SESSION_NEW, look_fence(found[ID], found[EPOCH]), found);
   return rc;
 }
 

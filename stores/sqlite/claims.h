@@ -71,15 +71,19 @@ tp_status tp__claims_init(tp__claims *claims, tp__lock *connection, sqlite3 *db,
 /** Ends the thread, and the leases. Accepts one that is zero. Without the lock. */
 void tp__claims_fini(tp__claims *claims);
 /** Looks at the session of a load on another connection, and claims nothing: of a history that does not wait for its
- *  file. Then claim->fence is tp__claims_look_fence(), and claim->number is TP__SESSION_NEW where there is no session.
+ *  file. Then claim->fence is one for tp__claims_look_holds(), and claim->number is TP__SESSION_NEW where there is no
+ *  session.
  *  @return as tp__claims_claim(). */
 tp_status tp__claims_look(const tp__claims *claims, sqlite3 *db, const tp_history_load *request, tp_fault *fault);
 /** Claims the session of a load, in a transaction of its own.
  *  @param request  its owner and claim are set; claim is filled, first included.
  *  @return TP_OK; TP_ERR_BUSY, with the holder in the fault; TP_ERR_NO_THREAD; what the file says. Without the lock. */
 tp_status tp__claims_claim(tp__claims *claims, const tp_history_load *request, tp_fault *fault);
-/** The fence of a look at a session. @param epoch  that it has; 0 without a session. */
-uint64_t tp__claims_look_fence(int64_t session, int64_t epoch);
+/** Whether nobody has claimed a session since a turn looked at it. A turn that looked before there was a session may go
+ *  on after an earlier turn of its process, whose batch waited, has begun it.
+ *  @param fence    of the look.
+ *  @param session  what the file has now, and its epoch; 0 without a session. */
+bool tp__claims_look_holds(uint64_t fence, int64_t session, int64_t epoch);
 /** Ends a claim, inside of a transaction: count messages are appended at its position.
  *  @param ret_is_fenced  the session is not the claim's any more: nothing was changed. */
 int tp__claims_end_locked(tp__claims *claims, const tp_history_claim *claim, size_t count, bool *ret_is_fenced);

@@ -176,7 +176,7 @@ static int check_look_locked(history *h, const tp_history_append *request, bool 
     epoch = sqlite3_column_int64(find, 2);
   }
   tp__sqlite_release(find);
-  *ret_is_fenced = (uint64_t)next != claim->position || tp__claims_look_fence(id, epoch) != claim->fence ||
+  *ret_is_fenced = (uint64_t)next != claim->position || !tp__claims_look_holds(claim->fence, id, epoch) ||
                    (claim->number != TP__SESSION_NEW && (uint64_t)id != claim->number);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }

@@ -80,7 +80,7 @@ int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[
   if (rc == SQLITE_ROW) {
     int64_t epoch = sqlite3_column_int64(find, 0), id = sqlite3_column_int64(find, 1);
     bool has_looked = (fence & TP__FENCE_OF_LOOK) != 0;
-    *ret_is_fenced = fence != (has_looked ? tp__claims_look_fence(id, epoch) : (uint64_t)epoch);
+    *ret_is_fenced = has_looked ? !tp__claims_look_holds(fence, id, epoch) : fence != (uint64_t)epoch;
   }
   tp__sqlite_release(find);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;

@@ -235,8 +235,12 @@ static tp_job job_of_session(const char *key, const char *session, uint64_t fenc
   return job;
 }
 
+/* Sessions: "s" has been claimed seven times, "queued" never, by number 2. */
+#define LOOK (UINT64_C(1) << 62)
+#define EPOCHS UINT64_C(268435456)
+
 TEST(store_compares_the_fence_of_each_job_with_its_session) {
-  enum { JOBS = 5 };
+  enum { JOBS = 10 };
   static const struct {
     const char *key, *session;
     uint64_t fence;
@@ -245,13 +249,19 @@ TEST(store_compares_the_fence_of_each_job_with_its_session) {
                   {"own", "s", 7, TP_OK},
                   {"none", "s", 0, TP_OK},
                   {"unknown", "elsewhere", 3, TP_OK},
-                  {"newer", "s", 8, TP_ERR_FENCED}};
+                  {"newer", "s", 8, TP_ERR_FENCED},
+                  {"looked", "queued", LOOK | (2 * EPOCHS + 1), TP_OK},
+                  {"looked before it was begun", "queued", LOOK | 1, TP_OK},
+                  {"looked at another one", "queued", LOOK | (3 * EPOCHS + 1), TP_ERR_FENCED},
+                  {"claimed since", "s", LOOK | 1, TP_ERR_FENCED},
+                  {"looked at what is not there", "elsewhere", LOOK | 1, TP_OK}};
   tp_store *store = NULL;
   tp_history *history = NULL;
   const tp_sqlite_store_options of_store = {.struct_size = sizeof of_store, .path = path};
   assert_int_equal(tp_sqlite_store_open(&of_store, &store, NULL), TP_OK);
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   (void)sql("INSERT INTO session (tenant, name, next, owner, epoch, running) VALUES ('', 's', 0, 1, 7, 1)");
+  (void)sql("INSERT INTO session (id, tenant, name, next, owner, epoch, running) VALUES (2, '', 'queued', 2, 0, 0, 0)");
   tp_writer *writers[JOBS], *again;
   tp_job jobs[JOBS];
   const tp_job *list[JOBS];
@@ -274,7 +284,7 @@ TEST(store_compares_the_fence_of_each_job_with_its_session) {
   tp_job own = job_of_session("own", "s", 5, &again);
   assert_int_equal(store->job_insert(store->ctx, &own, &id, &existed[0], &fault), TP_OK);
   assert_true(existed[0] && id == ids[1]);
-  assert_int_equal(sql("SELECT count(*) FROM job"), 3);
+  assert_int_equal(sql("SELECT count(*) FROM job"), 6);
   for (int i = 0; i < JOBS; i++) tp_writer_free(writers[i]);
   tp_writer_free(again);
   tp_history_free(history);

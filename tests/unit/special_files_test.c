@@ -120,7 +120,7 @@ static const place places[] = {
     {"a memory", "special.db", open_memory, {IO, IO, IO, IO, IO, IO, IO, IO, DAMAGED, 0, IO}},
     {"a key file", "special.key", read_key_file, {USAGE, USAGE, USAGE, USAGE, USAGE, USAGE, IO, IO, LARGE, USAGE, IO}},
     {"a skill", "special.md", read_skill, {IO, IO, IO, IO, IO, IO, IO, MISSING, LARGE, MALFORMED, IO}},
-    {"a key of hashes", "file.db-key", hash_with_key, {IO, IO, IO, IO, IO, IO, IO, IO, 0, IO, IO}},
+    {"a key of hashes", "file.db-key", hash_with_key, {IO, IO, IO, IO, IO, IO, IO, IO, IO, IO, IO}},
 };
 
 TEST(each_place_refuses_what_is_no_file) {
