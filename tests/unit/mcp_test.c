@@ -1070,14 +1070,13 @@ typedef struct thinker {
   const char *calls; /* a tool that it calls; NULL: none */
   tp_finish finish;
   _Atomic int asked, cancelled;
-  char shown[4096]; /* what it was asked */
+  pthread_mutex_t mutex; /* of the two below: a server may ask for several answers at once */
+  char shown[4096];      /* what it was asked last */
   size_t tools;
   latch began;
 } thinker;
 
-static void think(void *ctx, const tp_model_request *request, tp_token token) {
-  thinker *t = ctx;
-  static const char none[] = "\x80";
+static void note_request(thinker *t, const tp_model_request *request) {
   char *parameters = json_text(request->parameters);
   int used =
       snprintf(t->shown, sizeof t->shown, "%.*s|%s", (int)request->system.size, request->system.data, parameters);
@@ -1087,6 +1086,14 @@ static void think(void *ctx, const tp_model_request *request, tp_token token) {
                      (int)request->messages[i]->text.size, request->messages[i]->text.data,
                      request->messages[i]->parts.size ? "+parts" : "");
   t->tools = request->tool_count;
+}
+
+static void think(void *ctx, const tp_model_request *request, tp_token token) {
+  thinker *t = ctx;
+  static const char none[] = "\x80";
+  pthread_mutex_lock(&t->mutex);
+  note_request(t, request);
+  pthread_mutex_unlock(&t->mutex);
   t->asked++;
   latch_hit(&t->began);
   if (!t->text) return;
@@ -1116,6 +1123,7 @@ static tp_mcp_sampling answered_by(thinker *t, tp_mcp_sampling options) {
                         .cancel = stop_thinking,
                         .placement = TP_PLACEMENT_INLINE};
   t->began = (latch)LATCH;
+  t->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   options.struct_size = sizeof options;
   options.model = &t->model;
   return options;
