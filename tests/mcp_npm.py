@@ -106,9 +106,12 @@ def play_http(command, node, script, folder):
 
 
 def processes_of(parent):
-    """The children of a process, by their ids."""
-    with open('/proc/%d/task/%d/children' % (parent, parent), encoding='ascii') as file:
-        return [int(each) for each in file.read().split()]
+    """The children of a process, by their ids: those of each of its threads."""
+    found = []
+    for task in os.listdir('/proc/%d/task' % parent):
+        with open('/proc/%d/task/%s/children' % (parent, task), encoding='ascii') as file:
+            found += [int(each) for each in file.read().split()]
+    return found
 
 
 def play_gateway(command, server, label, tools, tool, arguments, answer):
@@ -126,7 +129,8 @@ def play_gateway(command, server, label, tools, tool, arguments, answer):
         started = time.monotonic()
         while time.monotonic() - started < 300:  # it is started again after a second
             listed = turnphase(command, 'mcp', 'list', '--no-memory', '--json', '--mcp', url)
-            if len(listed.stdout.splitlines()) == tools and processes_of(gateway.pid) != before:
+            now = processes_of(gateway.pid)
+            if len(listed.stdout.splitlines()) == tools and now and now != before:
                 break
         play_server(command, url, label + ' after a kill', tools, 's__' + tool, arguments, answer)
     finally:
