@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc.c: every allocation of the library passes here, on its way to the allocator that the host gave. */
+ * alloc.c: passes every allocation of the library to the host's allocator. */
 #include <stdlib.h>
 
 #include "runtime/base/base.h"
@@ -23,7 +23,8 @@ tp_allocator tp__allocator_of(const tp_allocator *theirs) {
   return (tp_allocator){.alloc = libc_alloc, .release = libc_release};
 }
 
-/* The allocator's contract has no size 0, so nothing is one byte, on the way in and on the way out. */
+/* The contract of the allocator has no size 0. So a size of 0 becomes 1, when memory is allocated and when it is
+ * freed. */
 static size_t at_least_one(size_t size) { return size ? size : 1; }
 
 void *tp__alloc(const tp_allocator *allocator, size_t size) {

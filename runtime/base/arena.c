@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arena.c: a bump allocator over chunks that are freed all at once. Chunks double, so that a big arena has few and a
- * small one wastes little. */
+ * arena.c: a bump allocator over chunks that are freed all at once. Each chunk is twice as big as the one before, so
+ * that a big arena has few chunks and a small arena wastes little. */
 #include <stdio.h>
 
 #include "runtime/base/base.h"
@@ -37,8 +37,8 @@ void tp__arena_fini(tp__arena *arena) {
   *arena = (tp__arena){.allocator = arena->allocator, .bytes_max = arena->bytes_max};
 }
 
-/* What the next chunk should be: as much as all before it together, within bounds, but at least need; 0 when the cap
- * leaves less than need. */
+/* The size of the next chunk: as much as all earlier chunks together, within bounds, but at least `need`. 0 when the
+ * cap leaves less than `need`. */
 static size_t chunk_size(const tp__arena *arena, size_t need) {
   size_t size = arena->bytes < CHUNK_BYTES_MIN ? CHUNK_BYTES_MIN : arena->bytes;
   if (size > CHUNK_BYTES_MAX) size = CHUNK_BYTES_MAX;

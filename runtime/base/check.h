@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h: the early return and the checks of our own invariants. Macros and nothing else, so that every module may
- * include it, the core and those that stand on the public headers.
+ * check.h: the early return, and the checks of our own invariants. It holds only macros, so every module may include
+ * it, also the modules that use only the public headers.
  *
- * assert() is for what costs little beside the function that it stands in, and stays in release builds. The two macros
- * below are for the rest: they do nothing, and evaluate nothing, unless TP_CHECKS is defined. meson.build defines it
- * for debug builds and those with a sanitizer; the simulator always has it.
+ * assert() is for checks that cost little compared with their function, and stays in release builds. The two macros
+ * below are for the other checks. They do nothing, and evaluate nothing, unless TP_CHECKS is defined. meson.build
+ * defines it for debug builds and for builds with a sanitizer; the simulator always has it.
  *
- * A long-lived object has a function tp__NOUN_check() beside its code, which asserts its invariants one by one, each
- * below a sentence that states it. It is called after every change of the object's state, by a thread that may read all
- * that it reads: the owner, or the holder of the lock (then it ends in _check_locked). It changes nothing. */
+ * A long-lived object has a function tp__NOUN_check() next to its code. It asserts the invariants of the object one by
+ * one, each below a sentence that states it. It is called after every change of the object's state, by a thread that
+ * may read all that the check reads: the owner, or the holder of the lock (then the name ends in _check_locked). It
+ * changes nothing. */
 #ifndef TP__CHECK_H
 #define TP__CHECK_H
 
@@ -27,7 +28,7 @@
 #ifdef TP_CHECKS
 #define TP__ASSERT(condition) assert(condition)
 #define TP__CHECK(call) (call)
-enum { TP__CHECK_ITEMS_MAX = 32 }; /* a check looks at no more items of a list or an array after each change */
+enum { TP__CHECK_ITEMS_MAX = 32 }; /* the most items of a list or an array that one check looks at */
 #else
 #define TP__ASSERT(condition) ((void)(0 && (condition)))
 #define TP__CHECK(call) ((void)0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.c: how a fault is filled, and how a caller's options are read. */
+ * fault.c: fills a fault, and reads a caller's options. */
 #include <stdio.h>
 
 #include "runtime/base/base.h"
 
-/* Copies at most max bytes and a NUL, never half a code point. */
+/* Copies at most max bytes and a NUL, and never cuts a code point. */
 static void copy_cut(char *target, tp_text text, size_t max) {
   size_t size = tp__utf8_cut(text, max);
   if (size > 0) memcpy(target, text.data, size);
@@ -14,8 +14,9 @@ static void copy_cut(char *target, tp_text text, size_t max) {
 
 tp_status tp__fail(tp_fault *fault, tp_status code, const char *subject, const char *format, ...) {
   if (!fault) return code;
-  /* Built aside, since subject and arguments may point into the very fault: a fault may wrap the one before. The
-   * message is formatted into a few bytes more than the fault has, so that the cut can see where a code point ends. */
+  /* The fault is built in a local variable, because subject and arguments may point into *fault: a fault may wrap an
+   * earlier one. The buffer of the message is a few bytes longer than the message of a fault, so that the cut can see
+   * where a code point ends. */
   tp_fault built = {.code = code};
   char message[TP_FAULT_MESSAGE_SIZE + 4] = "";
   va_list args;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * glob.c: all positions of the pattern that the text read so far can have led to are kept at once, one bit each, so
- * nothing is ever tried twice. */
+ * glob.c: matches without backtracking. It keeps all positions of the pattern that the text read so far can have led
+ * to, one bit each, so nothing is tried twice. */
 #include "runtime/base/glob.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_stars(tp_text pattern, size_t at) {
   return at + 1 < pattern.size && pattern.data[at] == '*' && pattern.data[at + 1] == '*';
 }
 
-/* "a double star and a slash" at the beginning of a part of the path */
+/* True when "a double star and a slash" is at the beginning of a part of the path. */
 static bool is_folders(tp_text pattern, size_t at) {
   return is_stars(pattern, at) && at + 2 < pattern.size && pattern.data[at + 2] == '/' &&
          (at == 0 || pattern.data[at - 1] == '/');
@@ -38,7 +38,7 @@ static void step_one(struct glob *next, size_t at, char byte) {
   tp_text pattern = next->pattern;
   char wanted = pattern.data[at];
   if (is_folders(pattern, at)) {
-    set_place(next, at); /* without what reach() would pass: the folder has not ended */
+    set_place(next, at); /* stays in this place, without the places that reach() would add: the folder has not ended */
     if (byte == '/') reach(next, at + 3);
   } else if (is_stars(pattern, at)) {
     reach(next, at);

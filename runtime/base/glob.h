@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * glob: patterns of paths and names. "?" is one character but "/", "*" any number of them, "**" any number of all, and
- * "**" with a slash behind it any number of whole folders, none included. Everything else stands for itself, byte by
- * byte. Matching costs pattern times text, whatever the pattern. */
+ * glob: patterns of paths and names. "?" matches one character other than "/". "*" matches any number of such
+ * characters. "**" matches any number of any characters. "**" followed by a slash matches any number of whole folders,
+ * also none. Every other byte matches itself. A match takes time proportional to pattern times text, for every
+ * pattern. */
 #ifndef TP__GLOB_H
 #define TP__GLOB_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * printf.h: lets the compiler compare a format with its arguments. A macro and nothing else, so that every module may
- * include it, those that stand on the public headers, too. */
+ * printf.h: lets the compiler compare a format with its arguments. It holds only macros, so every module may include
+ * it, also the modules that use only the public headers. */
 #ifndef TP__PRINTF_H
 #define TP__PRINTF_H
 

@@ -22,7 +22,8 @@ size_t tp__utf8_cut(tp_text text, size_t max) {
   if (text.size <= max) return text.size;
   size_t cut = max;
   for (int back = 0; back < 3 && cut > 0 && ((unsigned char)text.data[cut] & 0xC0) == 0x80; back++) cut--;
-  /* Four continuation bytes in a row are no UTF-8: no code point is whole, so the limit alone counts. */
+  /* Four continuation bytes in a row are not UTF-8. Then there is no whole code point to keep, and only the limit
+   * counts. */
   return ((unsigned char)text.data[cut] & 0xC0) == 0x80 ? max : cut;
 }
 
@@ -55,7 +56,7 @@ static size_t utf8_read(const unsigned char *bytes, uint32_t *ret_point) {
   return size;
 }
 
-/* White space and controls as Unicode has them: an id must not look like two words, or like nothing. */
+/* White space and control characters as Unicode defines them. An id must not look like two words, or like nothing. */
 static bool is_space_or_control(uint32_t point) {
   return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 || (point >= 0x2000 && point <= 0x200A) ||
          point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;

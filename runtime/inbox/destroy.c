@@ -25,7 +25,7 @@ static void call_destroy(const tp__destroy *d) {
   tp__inside_leave(&frame);
 }
 
-/* By the host's release, or by its free of the inbox. */
+/* Called when the host releases the work, or frees the inbox. */
 static void run_destroy(tp__inbox_note *note) {
   tp__destroy *d = destroy_of(note);
   call_destroy(d);

@@ -15,13 +15,13 @@ struct tp_inbox {
   uint32_t process_generation;
   /* atomic */
   tp__a32 refs;            /* acq_rel */
-  tp__a32 descriptor_refs; /* acq_rel; of the open inbox, and of each put that is about to set the descriptor */
+  tp__a32 descriptor_refs; /* acq_rel; one of the open inbox, and one of each put that is about to set the descriptor */
   tp__pollable pollable;   /* by whom holds a reference of it */
   tp__mutex mutex;
   /* under mutex */
   bool is_signalled;           /* the descriptor is set, or a put that has released the mutex is about to set it */
   tp__link waiting;            /* tp__inbox_item, oldest first */
-  tp__link line;               /* work that found it full: it comes in when other work is taken */
+  tp__link line;               /* work that found the inbox full; it comes in when other work is taken */
   uint32_t count, event_count; /* of what may be refused */
   uint32_t note_count;         /* of the rest: ends, cancels, destroys */
   bool is_closed;
@@ -125,21 +125,23 @@ static void inbox_check_locked(const tp_inbox *inbox) {
     /* What lies in it waits, and is its own. */
     assert(item->waits && item->inbox == inbox);
   }
-  /* Each item is counted, as work, as an event or as a note; of work there is no more than it takes. */
+  /* Each item is counted, as work, as an event or as a note. The count of work is at most the capacity. */
   assert(count == TP__CHECK_ITEMS_MAX || count == inbox->count + inbox->event_count + inbox->note_count);
   assert(inbox->count <= inbox->capacity);
-  /* Work stands in line for a full inbox only. */
+  /* Work waits in the line only while the inbox is full. */
   assert(tp__list_empty(&inbox->line) || inbox->count == inbox->capacity);
 }
 #endif
 
-/* ---- the descriptor: set after the mutex was released, since the thread that it wakes takes the mutex at once ---- */
+/* ---- the descriptor: set after the mutex was released, because the thread that it wakes takes the mutex at once
+ * ---- */
 
 static void descriptor_unref(tp_inbox *inbox) {
   if (tp__a32_sub_acq_rel(&inbox->descriptor_refs, 1) == 1) tp__pollable_fini(&inbox->pollable);
 }
 
-/* What was put may be taken, and its reference of the inbox released, before the descriptor is set. */
+/* Between the put and the setting of the descriptor, the item may be taken and its reference to the inbox released. So
+ * a put that will set the descriptor holds a reference of its own to the descriptor. */
 static bool to_signal_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   if (inbox->is_signalled || tp__list_empty(&inbox->waiting)) return false;
@@ -155,8 +157,9 @@ static void signal_unlocked(tp_inbox *inbox) {
   tp__inbox_unref(inbox);
 }
 
-/* Nothing waits. Where a put has yet to set the descriptor, it does so later: whom that wakes finds nothing, and clears
- * it. Where none has, and it is not set, the host read it against the contract. */
+/* Clears the signal when nothing waits. If a put has yet to set the descriptor, it does so later; the thread that this
+ * wakes finds nothing, and clears it. If no put will set it and it is not set, the host has read the descriptor, which
+ * the contract forbids. */
 static void clear_signal_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   if (!inbox->is_signalled || inbox->is_closed) return;
@@ -185,7 +188,7 @@ static void line_up_locked(tp_inbox *inbox, tp__inbox_item *item) {
   TP__CHECK(inbox_check_locked(inbox));
 }
 
-/* After a removal from the queue. The item keeps its reference. */
+/* Moves waiting work from the line into the queue, after a removal from the queue. The item keeps its reference. */
 static void serve_line_locked(tp_inbox *inbox) {
   TP__LOCKED(&inbox->mutex);
   if (TP__BUG(TP__BUG_LEFT_IN_LINE)) return;

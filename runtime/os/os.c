@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * os.c: what the machine and the simulator have in common. */
+ * os.c: the parts of the seam that the machine and the simulator share. */
 #include "runtime/os/os.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms) {
   return __builtin_add_overflow(now_ns, ns, &deadline) ? TP__NEVER : deadline;
 }
 
-/* @return how many bytes of the file's begin lie in the buffer. */
+/* @return how many bytes of the file's beginning are in the buffer. */
 static size_t read_file_begin(const char *path, char *buffer, size_t size) {
   FILE *file = fopen(path, "re");
   if (!file) return 0;
@@ -24,7 +24,7 @@ static size_t read_file_begin(const char *path, char *buffer, size_t size) {
 
 int64_t tp__process_id(void) { return (int64_t)getpid(); }
 
-/* The 22nd field of the process's own line; the second one is in parentheses and may hold anything. */
+/* The 22nd field of the line of the process itself. The second field is in parentheses and may contain anything. */
 int64_t tp__process_started(void) {
   enum { FIELDS_BETWEEN = 20 };
   char line[1024];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * os: the seam. Threads, locks, parking, atomics, clock and randomness come from here and from nowhere else, so that
- * the simulator (sim.c, with -DTP_SIM) can stand in for the machine (posix.c). Every atomic operation and every lock
- * is a point where the simulator may switch; nothing else is. No callback is ever run under a lock. Locks are taken in
- * the order of lock.def. */
+ * os: the seam. Threads, locks, parking, atomics, clock and randomness come only from here, so that the simulator
+ * (sim.c, with -DTP_SIM) can replace the machine (posix.c). The simulator may switch threads only in functions of the
+ * seam, such as an atomic operation or a lock. No callback runs under a lock. Locks are taken in the order of
+ * lock.def. */
 #ifndef TP__OS_H
 #define TP__OS_H
 
@@ -11,7 +11,7 @@
 
 #include "runtime/base/base.h"
 
-/* ---- atomics: the order stands in the operation's name ---- */
+/* ---- atomics: the name of the operation says the memory order ---- */
 
 typedef struct tp__a32 {
   _Atomic uint32_t v;
@@ -97,7 +97,7 @@ TP__ATOMIC_MATH(a64, uint64_t, tp__a64)
 #undef TP__ATOMIC_OPS
 #undef TP__ATOMIC_MATH
 
-/** In a loop that looks again and again at what another thread will write. */
+/** For a loop that polls a word which another thread will write. */
 static inline void tp__cpu_relax(void) {
   TP__POINT();
 #if defined(__x86_64__)
@@ -105,7 +105,7 @@ static inline void tp__cpu_relax(void) {
 #endif
 }
 
-/** Asks for a line that will be written soon, and perhaps lies in another processor's cache. */
+/** Fetches a cache line that will be written soon and may be in another processor's cache. */
 static inline void tp__prefetch(const void *line) { __builtin_prefetch(line, 1); }
 
 /* ---- clock ---- */
@@ -117,16 +117,19 @@ enum { TP__NS_PER_US = 1000, TP__NS_PER_MS = 1000000 };
 #define TP__HAS_COUNTER 1
 #include <x86intrin.h>
 
-/** How the time follows from the processor's time-stamp counter (posix_clock.c): from one moment of both, at a rate. */
+/** How the time follows from the processor's time-stamp counter (posix_clock.c): one moment at which both were read,
+ *  and a rate. */
 typedef struct tp__counter {
-  _Atomic uint64_t rate; /* ns a tick, 32 bits of fraction; 0: not known, or not to be trusted. Publishes the rest */
+  /* ns a tick, 32 bits of fraction; 0: not known, or not to be trusted. Publishes the other fields */
+  _Atomic uint64_t rate;
   uint64_t first_ticks;
   int64_t first_ns;
 } tp__counter;
 extern tp__counter tp__counter_state;
-int64_t tp__now_asking_ns(void); /* tp__now_ns() where the counter cannot be used */
+int64_t tp__now_asking_ns(void); /* tp__now_ns() when the counter cannot be used */
 
-/** Monotonic nanoseconds; the wall clock never moves it. In the header because it is what an inline node costs most. */
+/** Monotonic nanoseconds; the wall clock never moves it. It is in the header because reading the time is the largest
+ *  cost of an inline node. */
 static inline int64_t tp__now_ns(void) {
   __extension__ typedef unsigned __int128 uint128;
   const tp__counter *counter = &tp__counter_state;
@@ -140,13 +143,14 @@ int64_t tp__now_ns(void);
 #endif
 /** Wall clock, unix milliseconds. */
 int64_t tp__unix_ms(void);
-/** The process, for a later one that asks whether it is gone: its number, and when it began in a count of the
- *  system's own (0: unknown). */
+/** Identifies the process for a later process that asks whether it has ended: its number, and when it began, in a unit
+ *  of the system (0: unknown). */
 int64_t tp__process_id(void);
 int64_t tp__process_started(void);
-/** Names the run of the machine. @return its size; 0: it has no name. */
+/** The name of this boot of the machine. @return its size; 0: it has no name. */
 size_t tp__boot_id(char *buffer, size_t size);
-/** What is added to a monotonic time to get the wall clock's as it stands now, to the kernel's tick (about 4 ms). */
+/** What must be added to a monotonic time to get the wall clock's time, according to the wall clock of this moment.
+ *  Exact to the kernel's tick (about 4 ms). */
 int64_t tp__unix_offset_ns(void);
 /** now + ms, saturating at TP__NEVER. */
 int64_t tp__deadline_after_ms(int64_t now_ns, uint64_t ms);
@@ -161,7 +165,7 @@ typedef enum tp__lock_rank {
 #undef X
 } tp__lock_rank;
 
-/** What a thread holds. Checked where TP_CHECKS is defined. */
+/** The locks that a thread holds. Checked when TP_CHECKS is defined. */
 enum { TP__HELD_LOCKS_MAX = 8 };
 typedef struct tp__held_locks {
   uint8_t ranks[TP__HELD_LOCKS_MAX];
@@ -179,7 +183,7 @@ static inline void tp__held_locks_remove(tp__held_locks *held, tp__lock_rank ran
   held->count--;
   for (; at <= held->count; at++) held->ranks[at - 1] = held->ranks[at];
 }
-/** The thread is about to wait with the lock of this rank, and holds no other one. */
+/** Asserts that the thread, which is about to wait with the lock of this rank, holds no other lock. */
 static inline void tp__held_locks_waits(const tp__held_locks *held, tp__lock_rank rank) {
   assert(held->count > 0);
   for (uint8_t i = 0; i < held->count; i++) assert(held->ranks[i] == TP__RANK_NONE || held->ranks[i] == rank);
@@ -189,7 +193,7 @@ static inline void tp__held_locks_waits(const tp__held_locks *held, tp__lock_ran
 typedef struct tp__mutex {
   tp__lock_rank rank;
   void *holder;   /* a fiber; NULL: free */
-  uint64_t run;   /* the run that holder belongs to: a lock that outlives its run is free in the next one */
+  uint64_t run;   /* the run that `holder` belongs to: a lock that exists longer than its run is free in the next run */
   uint32_t magic; /* between init and fini */
 } tp__mutex;
 typedef struct tp__cond {
@@ -205,7 +209,7 @@ typedef struct tp__mutex {
 #endif
 } tp__mutex;
 typedef struct tp__cond {
-  tp__a32 sequence; /* of the signals: each wait is for its end */
+  tp__a32 sequence; /* counts the signals; each wait ends when it changes */
   tp__a32 waiting;  /* changed under the mutex */
 } tp__cond;
 #endif
@@ -214,16 +218,17 @@ tp_status tp__mutex_init(tp__mutex *mutex, tp__lock_rank rank);
 void tp__mutex_fini(tp__mutex *mutex);
 void tp__mutex_lock(tp__mutex *mutex);
 void tp__mutex_unlock(tp__mutex *mutex);
-/** Whether the calling thread holds it. There with TP_CHECKS alone: for TP__LOCKED(). */
+/** Whether the calling thread holds the mutex. Exists only with TP_CHECKS, for TP__LOCKED(). */
 bool tp__mutex_is_mine(const tp__mutex *mutex);
-/** What a function whose name ends in _locked asserts first: its caller holds the lock. */
+/** The first assertion of a function whose name ends in _locked: its caller holds the lock. */
 #define TP__LOCKED(mutex) TP__ASSERT(tp__mutex_is_mine(mutex))
 tp_status tp__cond_init(tp__cond *cond); /* on the monotonic clock */
 void tp__cond_fini(tp__cond *cond);
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex);
 /** @return false when deadline_ns (absolute; TP__NEVER: none) has passed. May wake early with true. */
 bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns);
-/** What is waited for has been changed under the mutex, which may be unlocked before. Never sleeps. */
+/** The caller has changed the condition under the mutex, and may have unlocked the mutex before this call. Never
+ *  sleeps. */
 void tp__cond_signal(tp__cond *cond);
 void tp__cond_broadcast(tp__cond *cond);
 
@@ -243,11 +248,13 @@ typedef struct tp__parker {
 
 tp_status tp__parker_init(tp__parker *parker);
 void tp__parker_fini(tp__parker *parker);
-/** Sleeps until unparked or deadline_ns; consumes the token. @return true when there was a token. */
+/** Sleeps until the thread is unparked or deadline_ns has passed; consumes the token. @return true when there was a
+ *  token. */
 bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns);
 /** Consumes the token if there is one; never sleeps. */
 bool tp__parker_take(tp__parker *parker);
-/** Must not race with fini: the owner of the parker takes the token of the last unpark (see tp__strand). */
+/** Must not race with fini: before fini, the owner of the parker takes the token of the last unpark (see
+ *  tp__strand). */
 void tp__parker_unpark(tp__parker *parker);
 
 /* ---- pollable: a flag that a descriptor shows to a host: readable while the flag is set ---- */
@@ -266,10 +273,10 @@ typedef struct tp__pollable {
 } tp__pollable; /* an eventfd, close-on-exec and non-blocking */
 #endif
 
-/** @return TP_OK, the flag not set; TP_ERR_SYSTEM when the process has no descriptor left, with errno. */
+/** @return TP_OK, with the flag not set; TP_ERR_SYSTEM, with errno, when the process has no descriptor left. */
 tp_status tp__pollable_init(tp__pollable *pollable);
 void tp__pollable_fini(tp__pollable *pollable);
-/** One system call, also when the flag is set (in the simulator it must not be). */
+/** One system call, also when the flag is set already (in the simulator it must not be set). */
 void tp__pollable_set(tp__pollable *pollable);
 /** @return false when the flag was not set. */
 bool tp__pollable_clear(tp__pollable *pollable);
@@ -279,30 +286,31 @@ int tp__pollable_fd(const tp__pollable *pollable);
 /* ---- threads ---- */
 
 typedef struct tp__thread tp__thread;
-/** Starts a thread with all signals blocked but the synchronous ones. name: at most 15 bytes, for people.
+/** Starts a thread that blocks all signals except the synchronous ones. name: at most 15 bytes, for people.
  *  @return TP_OK; TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY. */
 tp_status tp__thread_start(const tp_allocator *allocator, const char *name, void (*run)(void *arg), void *arg,
                            tp__thread **ret_thread);
 /** Waits for the thread's end and frees it. */
 void tp__thread_join(tp__thread *thread);
-/** Lets it run on and frees our part when it ends. */
+/** Says that the thread is inside a function of the object `of`, for which the thread therefore must not wait. It lies
+ *  in the frame of the entered function. The innermost is first in the list. */
 void tp__thread_detach(tp__thread *thread);
 /** That the thread is inside something of `of`, which it must not wait for. Lies in the frame of the function that
  *  enters; the innermost first. */
 typedef struct tp__inside {
   const void *of; /* compared, never followed */
-  void *doing;    /* a small pointer, not NULL: what it does there */
+  void *doing;    /* a small pointer, not NULL: what the thread does there */
   struct tp__inside *outer;
 } tp__inside;
 #define TP__INSIDE_CALLBACK ((void *)(uintptr_t)1) /* calls a destructor, the store or a callback; others: exec */
-/** What the runtime stores of the calling thread, one look-up for all. In the child of a fork the thread is inside
- *  nothing: what it was inside of is the parent's. */
+/** What the runtime stores about the calling thread, so that one look-up finds all of it. In the child of a fork the
+ *  thread is inside nothing, because its frames belonged to objects of the parent. */
 typedef struct tp__here {
   tp__inside *inside;     /* NULL: of nothing */
-  void *home;             /* NULL at first: what only this thread uses */
-  const void *running;    /* NULL at first: what it runs right now (sched/strand.h) */
+  void *home;             /* NULL at first: data that only this thread uses */
+  const void *running;    /* NULL at first: the strand that the thread runs now (sched/strand.h) */
   uint32_t number_from_1; /* 0: not yet taken */
-  void *held;             /* NULL: ends are put at once (phases/turn/end.h) */
+  void *held;             /* NULL: ends are delivered at once (phases/turn/end.h) */
 } tp__here;
 #ifdef TP_SIM
 tp__here *tp__here_get(void);
@@ -332,15 +340,15 @@ static inline bool tp__inside_does(const void *of, const void *doing) {
   while (frame && !(frame->of == of && frame->doing == doing)) frame = frame->outer;
   return frame != NULL;
 }
-/** What it does in the innermost one; NULL: it is inside of nothing. */
+/** What the thread does in the innermost object; NULL: it is inside nothing. */
 static inline void *tp__inside_doing(void) {
   const tp__inside *frame = tp__here_get()->inside;
   return frame ? frame->doing : NULL;
 }
 
 uint32_t tp__thread_number_take(void);
-/** A number of the calling thread, from 0 in the order in which threads first ask: which of several equal parts is
- *  its own. */
+/** A number of the calling thread, counted from 0 in the order in which threads first ask. It selects one of several
+ *  equal parts for the thread. */
 static inline uint32_t tp__thread_number(void) {
   tp__here *here = tp__here_get();
   if (!here->number_from_1) here->number_from_1 = tp__thread_number_take() + 1;
@@ -351,9 +359,10 @@ static inline uint32_t tp__thread_number(void) {
 uint32_t tp__cpu_count(void);
 /** Unpredictable bytes (getrandom); in the simulator: from the seed. */
 void tp__random(void *bytes, size_t size);
-/** Changes in a forked child: a runtime compares it with the value it started under. */
+/** A value that changes in a forked child. A runtime compares it with the value at its start. */
 #if !defined(TP_SIM)
-extern _Atomic uint32_t tp__forks; /* 1 and one more in each child; 0: no memory for the watch. Relaxed */
+/* 1, and one more in each child; 0: there was no memory to watch for forks. Relaxed */
+extern _Atomic uint32_t tp__forks;
 uint32_t tp__process_number(void); /* a system call */
 static inline uint32_t tp__process_generation(void) {
   uint32_t forks = atomic_load_explicit(&tp__forks, memory_order_relaxed);
@@ -362,10 +371,11 @@ static inline uint32_t tp__process_generation(void) {
 #else
 uint32_t tp__process_generation(void);
 #endif
-/** What is asked around every fork from now on, for what is the process's and not a runtime's: before, and then in the
- *  parent and in the child. When the library is loaded. @return false without memory. */
+/** Sets the functions that run around every later fork, for state that belongs to the process and not to a runtime: one
+ *  before the fork, then one in the parent and one in the child. Called when the library is loaded. @return false
+ *  without memory. */
 bool tp__on_fork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
-/** Memory that lives as long as the process (the slot slab), zeroed, aligned to 64; NULL when refused. */
+/** Memory for the life of the process (the slot slab), zeroed, aligned to 64; NULL when refused. */
 void *tp__os_alloc_forever(size_t size);
 
 #endif

@@ -20,8 +20,9 @@ uint32_t tp__cpu_count(void) {
   return online > 0 ? (uint32_t)online : 1;
 }
 
-/* A machine that refuses getrandom (an old kernel, a strict seccomp filter) still gets bytes that differ between
- * processes and calls, since a library may not end its host; they are not secret, and such a host must know. */
+/* A machine can refuse getrandom (an old kernel, a strict seccomp filter). It still gets bytes that differ between
+ * processes and calls, because a library may not end its host. These bytes are not secret, and the host must know
+ * that. */
 static void fill_from_clocks(unsigned char *bytes, size_t size) {
   uint64_t state = (uint64_t)tp__unix_ms() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)bytes;
   for (size_t i = 0; i < size; i++) {
@@ -47,13 +48,14 @@ void tp__random(void *bytes, size_t size) {
 
 _Atomic uint32_t tp__forks;
 
-/* The child has one thread when it changes: the one that forked, perhaps inside of a handler of the parent's. */
+/* The child has one thread when the count changes: the thread that forked, perhaps inside a handler of the parent. */
 static void count_fork(void) {
   atomic_fetch_add_explicit(&tp__forks, 1, memory_order_relaxed);
   tp__here_get()->inside = NULL;
 }
 
-/* When the library is loaded, so that asking costs a load: every phase asks. */
+/* Runs when the library is loaded. So the question whether the process is a fork costs one load, and every phase asks
+ * it. */
 __attribute__((constructor)) static void watch_forks(void) {
   if (pthread_atfork(NULL, NULL, count_fork) == 0) atomic_store_explicit(&tp__forks, 1, memory_order_relaxed);
 }

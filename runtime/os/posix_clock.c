@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_clock.c: the clocks of a POSIX machine. A time-stamp is what an inline node costs most, so the monotonic clock
- * reads the processor's time-stamp counter where that is invariant and the kernel itself trusts it: 8 ns instead of 20.
+ * posix_clock.c: the clocks of a POSIX machine. Time-stamps are the largest cost of an inline node. So the monotonic
+ * clock reads the processor's time-stamp counter where the counter is invariant and the kernel itself trusts it: 8 ns
+ * instead of 20.
  *
- * The counter is scaled by its rate over the first 20 ms in which the time was read; until then, and on every
- * other machine, clock_gettime answers. Our clock may run off the kernel's by some parts in 100,000: no deadline is
- * computed from one and waited for on the other (posix_lock.c translates at each wait). */
+ * The counter is scaled by its rate over the first 20 ms in which the time was read. Until then, and on every other
+ * machine, clock_gettime answers. Our clock may drift from the kernel's by some parts in 100,000. So no deadline is
+ * computed from one clock and waited for on the other: posix_lock.c translates at each wait. */
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
@@ -35,9 +36,9 @@ enum { WINDOW_NS = 20 * TP__NS_PER_MS, FRACTION_BITS = 32 };
 enum window { NOT_ASKED, OPENING, OPEN, CLOSING, NOT_USABLE };
 
 tp__counter tp__counter_state;
-static _Atomic uint32_t state; /* enum window; the thread that moves it to OPENING or CLOSING writes what follows */
+static _Atomic uint32_t state; /* enum window; the thread that moves it to OPENING or CLOSING writes the fields below */
 
-/* The kernel drops "tsc" from here when it finds the counter unsteady, or out of step between processors. */
+/* The kernel removes "tsc" from this file when it finds the counter unsteady, or out of step between processors. */
 static bool kernel_trusts_it(void) {
   char name[8] = "";
   int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
@@ -53,7 +54,7 @@ static bool is_usable(void) {
   return invariant && kernel_trusts_it();
 }
 
-/* The counter and the clock at one moment, as nearly as can be had. */
+/* Reads the counter and the clock at nearly the same moment. */
 static void read_both(uint64_t *ret_ticks, int64_t *ret_ns) {
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < 5; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_clock: what the POSIX files of the seam share: the kernel's own monotonic clock, on which they wait. */
+ * posix_clock: the kernel's own monotonic clock, on which the POSIX files of the seam wait. */
 #ifndef TP__POSIX_CLOCK_H
 #define TP__POSIX_CLOCK_H
 

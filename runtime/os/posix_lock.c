@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_lock.c: the mutex on pthreads, condition and parker on words and the kernel's futex; both wait on the monotonic
- * clock. A pthread call that fails on an object of ours means a broken invariant (unlocked by a stranger, destroyed in
- * use), so it is asserted.
+ * posix_lock.c: mutex, condition and parker. The mutex is the one of pthreads. Condition and parker consist of words
+ * and the kernel's futex, and both wait on the monotonic clock. When a pthread call fails on one of our objects, an
+ * invariant is broken (such as a mutex unlocked by another thread, or destroyed while in use), so success is asserted.
  *
- * A mutex is held for some instructions, so a thread that finds it taken looks for a while before it sleeps. The
- * condition is not glibc's, whose signal sleeps at times until earlier waiters are gone: a host's event loop signals
- * through us. There is a parker too, since a condition costs the woken thread a mutex that its waker may still hold,
- * and each attempt on a handler thread and its answer are two wake-ups. */
+ * A mutex is held only for some instructions, so a thread that finds it taken spins for a while before it sleeps. The
+ * condition is not glibc's: glibc's signal sometimes sleeps until earlier waiters are gone, and a host's event loop
+ * calls our signal. There is a parker as well as a condition, because a thread that a condition wakes needs a mutex,
+ * which its waker may still hold. Each attempt on a handler thread causes two wake-ups: one for its start and one for
+ * its answer. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -30,8 +31,8 @@ static tp_status status_of_error(int error) {
 #ifdef TP_CHECKS
 static _Thread_local tp__held_locks held; /* its address is the thread's name */
 
-/* The holder alone writes `holder`, so what another thread reads of it is never that thread's own name. ThreadSanitizer
- * sees a race there: it is read where it must be this thread's, so a race means that the assertion fails, too. */
+/* Only the holder writes `holder`, so a thread that is not the holder never reads its own name there. ThreadSanitizer
+ * sees a race here when another thread holds the mutex. In that case the assertion fails, too. */
 bool tp__mutex_is_mine(const tp__mutex *mutex) { return mutex->holder == &held; }
 static void acquired(tp__mutex *mutex) {
   tp__held_locks_add(&held, mutex->rank);
@@ -42,7 +43,7 @@ static void note_unlock(tp__mutex *mutex) {
   mutex->holder = NULL;
   tp__held_locks_remove(&held, mutex->rank);
 }
-/* The rank stays held during a wait: the lock that is acquired when it ends is this one. */
+/* The rank stays held during a wait, because the wait ends with the acquisition of the same lock. */
 static void released_to_wait(tp__mutex *mutex) {
   assert(tp__mutex_is_mine(mutex));
   tp__held_locks_waits(&held, mutex->rank);
@@ -91,7 +92,7 @@ tp_status tp__cond_init(tp__cond *cond) {
 }
 void tp__cond_fini(tp__cond *cond) { assert(tp__a32_load_relaxed(&cond->waiting) == 0); }
 
-/* Deadlines are our clock's, the wait is the kernel's. */
+/* Translates a deadline of our clock to the kernel's clock, on which the wait runs. */
 static struct timespec kernel_time(int64_t deadline_ns) {
   const int64_t second = INT64_C(1000) * TP__NS_PER_MS;
   int64_t kernel_now_ns = tp__kernel_now_ns();
@@ -101,7 +102,7 @@ static struct timespec kernel_time(int64_t deadline_ns) {
   return (struct timespec){.tv_sec = (time_t)(deadline_ns / second), .tv_nsec = (long)(deadline_ns % second)};
 }
 
-/* @return false when the time was up. Wakes early now and then: the caller checks the word. */
+/* @return false when the time was up. Sometimes wakes early, so the caller checks the word again. */
 static bool wait_while(tp__a32 *word, uint32_t value, int64_t deadline_ns) {
   struct timespec until;
   if (deadline_ns != TP__NEVER) until = kernel_time(deadline_ns);
@@ -125,7 +126,8 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
 }
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { (void)tp__cond_wait_until(cond, mutex, TP__NEVER); }
 
-/* What the waiting one waits for was changed under the mutex: it had looked before, and is counted, or it looks now. */
+/* The caller changed its condition under the mutex. So each waiter either looked before the change, and is then counted
+ * in `waiters`, or will look after it. */
 static void advance(tp__cond *cond, int count) {
   if (tp__a32_load_relaxed(&cond->waiting) == 0) return;
   tp__a32_add_relaxed(&cond->sequence, 1);
@@ -162,8 +164,8 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   return true;
 }
 
-/* The parked thread may see the token and free its parker before the wake-up: then the wake-up wakes no thread, or
- * another one early, which every futex wait allows for. */
+/* The parked thread may see the token and free its parker before the wake-up. Then the wake-up wakes no thread, or
+ * wakes another thread early, which every futex wait allows for. */
 void tp__parker_unpark(tp__parker *parker) {
   if (tp__a32_exchange_acq_rel(&parker->word, TOKEN) == PARKED) wake(&parker->word, 1);
 }

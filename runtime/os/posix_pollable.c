@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_pollable.c: a flag as an eventfd. Its counter is 0 while the flag is not set, so poll() is
- * level-triggered by the kernel's own rule. */
+ * posix_pollable.c: a flag as an eventfd. Its counter is 0 while the flag is not set, so poll() is level-triggered
+ * without any code of ours. */
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ void tp__pollable_fini(tp__pollable *pollable) {
   pollable->fd = -1;
 }
 
-/* Neither blocks nor fails: the descriptor does not block, and the counter is far from its greatest value. */
+/* Cannot block or fail: the descriptor is non-blocking, and the counter is far from its greatest value. */
 void tp__pollable_set(tp__pollable *pollable) {
   uint64_t one = 1;
   while (write(pollable->fd, &one, sizeof one) < 0 && errno == EINTR) {}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * posix_thread.c: threads on pthreads. The handle has two owners, the starter and the thread itself; the last one frees
- * it, so a detached thread may run on after its starter is gone (but not after its allocator). */
+ * posix_thread.c: threads on pthreads. The handle has two owners, the starter and the thread itself. The last of them
+ * frees it, so a detached thread may run longer than its starter exists (but not longer than its allocator). */
 #include <pthread.h>
 #include <signal.h>
 
@@ -12,8 +12,8 @@ struct tp__thread {
   void (*run)(void *arg);
   void *arg;
   char name[16];
-  pthread_t id;   /* written by the starter, read by join and detach only */
-  tp__a32 owners; /* 2, then down to 0; acq_rel: the last one sees all that the other did before it frees */
+  pthread_t id;   /* written by the starter; only join and detach read it */
+  tp__a32 owners; /* begins at 2; acq_rel: the last owner sees all writes of the other one before it frees the handle */
 };
 
 static void drop_thread_owner(tp__thread *thread) {
@@ -24,14 +24,15 @@ static void drop_thread_owner(tp__thread *thread) {
 
 static void *thread_main(void *arg) {
   tp__thread *thread = arg;
-  pthread_setname_np(pthread_self(), thread->name); /* for people only: a refusal changes nothing */
+  pthread_setname_np(pthread_self(), thread->name); /* the name is only for people, so a refusal changes nothing */
   thread->run(thread->arg);
   drop_thread_owner(thread);
   return NULL;
 }
 
-/* A signal sent to the process must find a thread of the host, so ours block all but those that mean "this very
- * instruction is wrong". The mask is inherited, hence set around the start: there is no moment without it. */
+/* A signal sent to the process must reach a thread of the host. So threads of the library block all signals except
+ * those that a faulty instruction of the thread itself raises. A new thread inherits the mask. The mask is set around
+ * the start, so that the thread never runs without it. */
 static int create_masked(tp__thread *thread) {
   static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
   sigset_t blocked, before;

@@ -2,17 +2,18 @@
  *
  * queue.c: ck_ring with many consumers and one producer at a time, the only part of ck in use.
  *
- * How it works, since the rest relies on it: a producer writes a place and publishes it; a consumer claims by
- * compare-and-swap what is published. Producers take turns by a lock. In ck_ring's form for many producers each claims
- * a place and waits, spinning, until those before it have published theirs: one that was preempted in between had all
- * others burn their time slices (10,000 turns in flight: 16 us of processor time a turn instead of 1).
+ * How it works: a producer writes a place and publishes it; a consumer claims a published place by compare-and-swap.
+ * Producers take turns by a lock. ck_ring has also a form for many producers, in which each producer claims a place and
+ * spins until the producers before it have published their places. When one of them was preempted in between, all
+ * others burned their time slices (10,000 turns in flight: 16 us of processor time a turn instead of 1).
  *
- * Order: a push releases and a pop acquires; there is no full barrier (it would treble the price of a push). A thread
- * that looks for sleepers after a push does it by read-modify-write on the word that a sleeper changed by
- * read-modify-write before it looked whether the queue is empty; the later of the two then sees the other. A load in
- * place of either may pass the push in the store buffer, and the simulator, which knows none, cannot find that. */
+ * Order: a push releases and a pop acquires. There is no full barrier (it would treble the cost of a push). A thread
+ * that is about to sleep changes a word by read-modify-write, and then looks whether the queue is empty. A thread that
+ * has pushed looks for sleepers by a read-modify-write of the same word. So the later of the two threads sees what the
+ * earlier one did. If either of them only loaded the word, the load could overtake the push in the store buffer. The
+ * simulator has no store buffer and cannot find that error. */
 #if !defined(__x86_64__)
-#define CK_USE_CC_BUILTINS 1 /* every fence a full one: those of ck 0.7.1 for ARM-like machines are too weak */
+#define CK_USE_CC_BUILTINS 1 /* every fence is a full one: the fences of ck 0.7.1 for ARM-like machines are too weak */
 #endif
 #if defined(__SANITIZE_THREAD__)
 #include "runtime/os/tsan_ck_pr.h"
@@ -33,7 +34,7 @@
 enum { PLACES_MIN = 4, PLACES_MAX = 1 << 28 };
 
 struct tp__queue_mpmc {
-  ck_ring_t ring; /* atomic, by ck; its producers' side under the lock */
+  ck_ring_t ring; /* atomic, by ck; the producers' side is under the lock */
   tp__mutex producers;
   tp_allocator allocator; /* this and all below never change after init */
   size_t size;

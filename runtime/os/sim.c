@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim.c: a run from begin to report, and the small parts of the seam: clock, random bytes, processors, forks. */
+ * sim.c: a run from its beginning to its report, and the small parts of the seam: clock, random bytes, processors,
+ * forks. */
 #include "runtime/os/sim.h"
 
 #include <stdio.h>
@@ -70,7 +71,7 @@ tp__sim_report tp__sim_run(const tp__sim_options *options, void (*main)(void *ar
   first f = {main, arg};
   tp__sim_report report = {.end = TP__SIM_LEFT};
   sim.current = tp__sim_start_fiber("main", run_main, &f);
-  assert(sim.current); /* one stack is all that a run needs from the machine */
+  assert(sim.current); /* one stack is all the memory that a run needs from the machine */
   tp__fiber_switch(tp__fiber_host(), sim.current);
   report = (tp__sim_report){.end = sim.end, .steps = sim.steps, .trace_hash = sim.trace};
   report.virtual_ns = sim.now_ns - start_ns;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim: the seam's second implementation (-DTP_SIM, libturnphase_sim.a, tests only). Threads are fibers on one OS
- * thread; a seeded scheduler picks the next one at every point (atomic operation, lock, wait, thread start, clock
- * read); the clock is virtual and also jumps to the next timer while work is runnable; threads and allocations can be
- * refused. The same seed and program give the same run, step for step: tp__sim_report.trace_hash is equal.
- * Atomics are sequentially consistent here; what a weaker order breaks shows when the program is built with
- * ThreadSanitizer, which sees the orders that the operations name and not those of the simulator's switches.
+ * thread. At every point (atomic operation, lock, wait, thread start, clock read) a seeded scheduler picks the next
+ * fiber. The clock is virtual, and sometimes jumps to the next timer although work is runnable. Threads and allocations
+ * can be refused. The same seed and program give the same run, step for step: tp__sim_report.trace_hash is equal.
+ * Atomics are sequentially consistent here. Errors of weaker orders show when the program is built with
+ * ThreadSanitizer: it sees the orders that the operations name, not the orders that the simulator's switches create.
  * Outside of a run the seam works for one thread: points do nothing, locks are free, no thread starts, and a wait with
- * a deadline moves the clock there. */
+ * a deadline moves the clock to the deadline. */
 #ifndef TP__SIM_H
 #define TP__SIM_H
 
@@ -22,17 +22,17 @@ typedef struct tp__sim_options {
   uint64_t seed;
   tp__sim_policy policy;
   uint32_t pct_depth;             /* change points; 0: 3 */
-  uint32_t clock_jump_inverse;    /* jumps to the next timer at one in so many points while work is runnable; 0: 20 */
-  uint32_t thread_refuse_inverse; /* refuses one thread start in so many; 0: never */
-  uint32_t alloc_refuse_inverse;  /* refuses one allocation in so many; 0: never */
-  uint64_t steps_max;             /* gives up (livelock) after so many points; 0: 5,000,000 */
+  uint32_t clock_jump_inverse;    /* jumps to the next timer at one of this many points while work is runnable; 0: 20 */
+  uint32_t thread_refuse_inverse; /* refuses one thread start of this many; 0: never */
+  uint32_t alloc_refuse_inverse;  /* refuses one allocation of this many; 0: never */
+  uint64_t steps_max;             /* gives up (livelock) after this many points; 0: 5,000,000 */
 } tp__sim_options;
 
 typedef enum tp__sim_end {
   TP__SIM_DONE = 0,     /* main returned and every fiber ended */
   TP__SIM_DEADLOCK = 1, /* fibers wait, none can run, no timer is set */
   TP__SIM_LIVELOCK = 2, /* steps_max */
-  TP__SIM_LEFT = 3      /* main returned, but fibers of threads still wait that were neither joined nor detached */
+  TP__SIM_LEFT = 3      /* main returned, but fibers of threads that were neither joined nor detached still wait */
 } tp__sim_end;
 
 typedef struct tp__sim_report {
@@ -40,12 +40,12 @@ typedef struct tp__sim_report {
   uint64_t steps;
   uint64_t trace_hash;
   int64_t virtual_ns; /* how far the clock went */
-  char message[512];  /* on anything but DONE: which fibers wait where */
+  char message[512];  /* for every end but DONE: which fibers wait, and where */
 } tp__sim_report;
 
-/** Runs main(arg) as the first fiber until every fiber has ended (detached ones included) or nothing can go on. Fibers
- *  that wait then are given up where they stand; what the run holds of tp__sim_allocator() is freed when the next one
- *  begins, and locks that it holds are free. A fiber must not jump out of the run (so no assert_* of cmocka in it).
+/** Runs main(arg) as the first fiber until every fiber has ended (detached ones included) or no fiber can go on. Fibers
+ *  that still wait then are abandoned. Their memory of tp__sim_allocator() is freed when the next run begins, and their
+ *  locks are free. A fiber must not jump out of the run, so it must not use assert_* of cmocka.
  *  @param options  borrowed. */
 tp__sim_report tp__sim_run(const tp__sim_options *options, void (*main)(void *arg), void *arg);
 
@@ -58,11 +58,11 @@ tp_allocator tp__sim_allocator(void);
 size_t tp__sim_bytes_open(void);
 /** Turns refusals on and off within a run. */
 void tp__sim_refusals(bool on);
-/** Moves the wall clock (tp__unix_ms); no deadline may notice. */
+/** Moves the wall clock (tp__unix_ms). No deadline may change by it. */
 void tp__sim_wall_jump_ms(int64_t ms);
-/** Sets the function that clears static pointers into tp__os_alloc_forever() memory. Each run then begins by calling
- *  it, outside of any fiber, and by freeing that memory, so that a run depends on its seed and not on the runs before
- *  it. At most one function; without one the memory stays for ever. */
+/** Sets the function that clears the static pointers into memory of tp__os_alloc_forever(). Each run then begins with a
+ *  call of it, outside of any fiber, and with the free of that memory. So a run depends on its seed and not on earlier
+ *  runs. There is at most one such function; without it the memory is never freed. */
 void tp__sim_on_clear(void (*clear)(void));
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_fiber.c: stacks and the switch between them. Stacks are cached between runs, since a small run takes less time
- * than mapping its stacks would. A fiber is entered with ucontext, but later switches are jumps, since swapcontext
- * makes a system call each time (271 ns against 11 ns here). The C library's check of jumps knows one stack only, so it
- * is off in this file.
+ * sim_fiber.c: stacks, and the switch between them. Stacks are cached between runs, because a small run takes less time
+ * than mapping its stacks would. A fiber is entered with ucontext. Later switches are jumps, because swapcontext makes
+ * a system call each time (271 ns against 11 ns on the machine that measured it). The C library's check of jumps knows
+ * only one stack, so it is off in this file.
  *
- * Under a sanitizer every switch is annotated, and is swapcontext, which they know. AddressSanitizer learns which
- * stack is in use. ThreadSanitizer learns that a fiber is a thread and that a switch orders nothing, so that it sees
- * the program's races in simulated schedules, too, where the seed repeats them; for that the simulator's own files are
- * built with TP_SIM_TSAN in place of the sanitizer, which must not see the scheduler as a part of the program. */
+ * Under a sanitizer, every switch is a swapcontext, which the sanitizers know, and is annotated. AddressSanitizer
+ * learns which stack is in use. ThreadSanitizer learns that a fiber is a thread and that a switch orders nothing. So it
+ * sees the program's races in simulated schedules, too, where the seed repeats them. For this, the simulator's own
+ * files are built with TP_SIM_TSAN instead of the sanitizer, which must not take the scheduler for a part of the
+ * program. */
 #undef _FORTIFY_SOURCE
 #include <setjmp.h>
 #include <sys/mman.h>
@@ -31,7 +32,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-enum { STACK_BYTES = 256 * 1024 }; /* handlers under test print and call libraries; pages unused stay unmapped */
+enum { STACK_BYTES = 256 * 1024 }; /* handlers under test print and call libraries; unused pages stay unmapped */
 
 static tp__fiber fibers[TP__SIM_FIBERS_MAX];
 static tp__fiber *free_fibers;
@@ -52,7 +53,8 @@ void tp__order_acquire(const void *object) { (void)object; }
 
 static void annotate_new(tp__fiber *fiber) {
 #ifdef WITH_ASAN
-  __asan_unpoison_memory_region(fiber->stack, STACK_BYTES); /* of a use before, which never returned from its frames */
+  /* poisoned by an earlier use of the stack, which never returned from its frames */
+  __asan_unpoison_memory_region(fiber->stack, STACK_BYTES);
 #endif
 #ifdef TP_SIM_TSAN
   if (!fiber->thread_context) fiber->thread_context = __tsan_create_fiber(0); /* else it goes on where the last ended */
@@ -76,7 +78,7 @@ static void before_switch(tp__fiber *from, tp__fiber *to) {
 #endif
 #ifdef TP_SIM_TSAN
   if (from == &host) host.thread_context = __tsan_get_current_fiber();
-  else tp__order_release(&host); /* for the host alone, which judges what the fibers did */
+  else tp__order_release(&host); /* only for the host, which judges the work of the fibers */
   __tsan_switch_to_fiber(to->thread_context, __tsan_switch_to_fiber_no_sync);
 #endif
   left = from;
@@ -92,7 +94,7 @@ static void after_switch(tp__fiber *now) {
 
 /* ---- stacks ---- */
 
-/* The page below the stack is closed, so that an overflow faults instead of writing into a neighbour. */
+/* The page below the stack has no access rights, so that an overflow faults instead of writing into a neighbour. */
 static bool map_stack(tp__fiber *fiber) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -167,7 +169,7 @@ static void entry(void) {
   tp__fiber *self = tp__sim_state.current;
   self->entered = true;
   after_switch(self);
-  tp__order_acquire(self); /* pairs with the start, and with the end of the fiber that had this stack before */
+  tp__order_acquire(self); /* pairs with the start, and with the end of the fiber that used this stack before */
   tp__sim_fiber_main();
 }
 

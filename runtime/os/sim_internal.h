@@ -11,7 +11,7 @@
 
 #include "runtime/os/sim.h"
 
-/* ---- random numbers: splitmix64, one stream per purpose, so that a refusal does not reshuffle the schedule ---- */
+/* ---- random numbers: splitmix64, one stream per purpose, so that a refusal does not change the schedule ---- */
 
 typedef struct tp__stream {
   uint64_t state;
@@ -23,7 +23,7 @@ static inline uint64_t tp__stream_next(tp__stream *stream) {
   z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
   return z ^ z >> 31;
 }
-/** True once in so many times; never for 0. */
+/** True once in `inverse` draws on average; never for 0. */
 static inline bool tp__stream_one_in(tp__stream *stream, uint32_t inverse) {
   return inverse > 0 && tp__stream_next(stream) % inverse == 0;
 }
@@ -43,7 +43,7 @@ typedef enum tp__fiber_state {
 
 typedef struct tp__fiber {
   /* sim_fiber.c's */
-  ucontext_t context; /* where it begins; under a sanitizer, where it is */
+  ucontext_t context; /* where the fiber begins; under a sanitizer, where it is now */
   jmp_buf jump;       /* where it is, once entered */
   bool entered;
   char *stack; /* NULL: none yet, or the host's own */
@@ -69,20 +69,21 @@ typedef struct tp__fiber {
   uint64_t ready_since;        /* the step at which it ran last, or was made ready */
 } tp__fiber;
 
-/** A fiber that will call tp__sim_fiber_main() when first switched to; NULL when there is no stack for it. */
+/** Makes a fiber that calls tp__sim_fiber_main() at the first switch to it. @return NULL when there is no stack for
+ *  it. */
 tp__fiber *tp__fiber_new(void);
-/** Back to the pool. It may be the running one, which must switch away at once. */
+/** Returns a fiber to the pool. When it is the running fiber, it must switch away at once. */
 void tp__fiber_free(tp__fiber *fiber);
-/** The same for one that never came to its end. */
+/** As tp__fiber_free(), for a fiber that has not ended. */
 void tp__fiber_abandon(tp__fiber *fiber);
 /** Where tp__sim_run was called. */
 tp__fiber *tp__fiber_host(void);
 void tp__fiber_switch(tp__fiber *from, tp__fiber *to);
-/** Annotations of what is ordered, for ThreadSanitizer: a release of an object with each later acquire of it. Nothing
- *  elsewhere. */
+/** Annotations for ThreadSanitizer: a release of an object is ordered before each later acquire of it. They do nothing
+ *  in other builds. */
 void tp__order_release(const void *object);
 void tp__order_acquire(const void *object);
-/** In sim_scheduler.c: what each new fiber calls. Does not return. */
+/** The function that each new fiber calls (sim_scheduler.c). Does not return. */
 _Noreturn void tp__sim_fiber_main(void);
 
 /* ---- the scheduler ---- */
@@ -114,18 +115,19 @@ extern tp__sim tp__sim_state;
 
 /** Clears the state for a run and sets its streams. */
 void tp__sim_begin(const tp__sim_options *options);
-/** A runnable fiber; NULL when there are as many as there may be. */
+/** Makes a runnable fiber. @return NULL when the maximum number of fibers exists. */
 tp__fiber *tp__sim_start_fiber(const char *name, void (*run)(void *arg), void *arg);
-/** The current fiber waits for object until it is woken or the deadline passes. @return false at the deadline.
- *  Outside of a run nothing can ever come: with a deadline the clock moves there, without one an invariant breaks. */
+/** The current fiber waits for object until it is woken or the deadline passes. @return false at the deadline. Outside
+ *  of a run no other fiber can wake it: with a deadline the clock moves to it, and without a deadline an assertion
+ *  fails. */
 bool tp__sim_wait(tp__fiber_state state, const void *object, int64_t deadline_ns);
-/** Wakes one (chosen by the seed) or all of those that wait in this state for object. */
+/** Wakes one fiber (chosen by the seed), or all fibers, that wait in this state for object. */
 void tp__sim_wake_one(tp__fiber_state state, const void *object);
 void tp__sim_wake_all(tp__fiber_state state, const void *object);
-/** Gives the run up and returns to the host. Does not return. */
+/** Ends the run and returns to the host. Does not return to the caller. */
 _Noreturn void tp__sim_finish(tp__sim_end end);
 
-/** sim_memory.c's part of begin and of a broken end. */
+/** The steps of sim_memory.c when a run begins, and when a run ends broken. */
 void tp__sim_memory_begin(void);
 void tp__sim_memory_abandon(void);
 

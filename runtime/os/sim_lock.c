@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_lock.c: mutex and condition on the scheduler, and the parker on both. A mutex has no queue of waiters:
- * the fiber that the scheduler runs first takes it. Conditions wake early now and then, as the contract allows, and a
- * deadline may pass at any step. */
+ * sim_lock.c: mutex and condition on the scheduler, and the parker on both. A mutex has no queue of waiters: the fiber
+ * that the scheduler runs first takes it. Conditions sometimes wake early, as the contract allows, and a deadline may
+ * pass at any step. */
 #include "runtime/os/sim_internal.h"
 
 enum { MUTEX_MAGIC = 0x6d757478, COND_MAGIC = 0x636f6e64, SPURIOUS_INVERSE = 50 };
 
 #define sim tp__sim_state
 
-/* Outside of a run there is one thread, and this stands for it. */
+/* Stands for the only thread outside of a run. */
 static tp__fiber outside = {.name = "outside"};
 
 static tp__fiber *self(void) { return sim.running ? sim.current : &outside; }
@@ -112,7 +112,7 @@ bool tp__parker_park_until(tp__parker *parker, int64_t deadline_ns) {
   while (!parker->token) {
     if (!tp__cond_wait_until(&parker->cond, &parker->mutex, deadline_ns)) break;
   }
-  bool woken = parker->token; /* also when it came together with the deadline */
+  bool woken = parker->token; /* true also when the token came together with the deadline */
   parker->token = false;
   tp__mutex_unlock(&parker->mutex);
   return woken;
@@ -129,6 +129,6 @@ bool tp__parker_take(tp__parker *parker) {
 void tp__parker_unpark(tp__parker *parker) {
   tp__mutex_lock(&parker->mutex);
   parker->token = true;
-  tp__cond_signal(&parker->cond); /* under the lock: the sleeper may go on, but not past its own lock */
+  tp__cond_signal(&parker->cond); /* under the lock: the sleeper may go on, but must first acquire the same lock */
   tp__mutex_unlock(&parker->mutex);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_memory.c: an allocator that refuses by the seed and counts what is open, and the memory that lives for ever.
- * Each block has a header, so that a release with a wrong size is noticed, and the blocks that a broken run leaves
- * behind can be freed when the next one begins. */
+ * sim_memory.c: an allocator that refuses by the seed and counts the allocated bytes, and the memory that is never
+ * freed. Each block has a header. With it a release with a wrong size is noticed, and the blocks that a broken run
+ * leaves allocated can be freed when the next run begins. */
 #include <stdlib.h>
 
 #include "runtime/os/sim_internal.h"
@@ -52,7 +52,7 @@ tp_allocator tp__sim_allocator(void) { return (tp_allocator){.alloc = sim_alloc,
 size_t tp__sim_bytes_open(void) { return bytes_open; }
 void tp__sim_refusals(bool on) { sim.refuses = on; }
 
-/* ---- memory for ever, and a run's begin and end ---- */
+/* ---- memory that is never freed, and the beginning and end of a run ---- */
 
 typedef struct eternal {
   struct eternal *next;
@@ -64,7 +64,8 @@ static void (*clear)(void);
 static uint64_t broken_run; /* 0: none */
 
 void *tp__os_alloc_forever(size_t size) {
-  /* The refusal has a stream of its own: static memory that is there already must not change what else is refused. */
+  /* These refusals have a random stream of their own. Otherwise static memory that exists already would change which
+   * other allocations are refused. */
   if (sim.running && sim.refuses && tp__stream_one_in(&sim.forever, sim.options.alloc_refuse_inverse)) return NULL;
   eternal *e = malloc(sizeof *e);
   void *memory = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_pollable.c: a flag as a condition on the scheduler: no file descriptor exists in the simulator. */
+ * sim_pollable.c: a flag as a condition of the scheduler. The simulator has no file descriptors. */
 #include "runtime/os/os.h"
 
 tp_status tp__pollable_init(tp__pollable *pollable) {
@@ -18,7 +18,7 @@ void tp__pollable_fini(tp__pollable *pollable) {
 
 void tp__pollable_set(tp__pollable *pollable) {
   tp__mutex_lock(&pollable->mutex);
-  assert(!pollable->is_set); /* one write for each change, and none next to it */
+  assert(!pollable->is_set); /* each change is one write, and no two writes happen at once */
   pollable->is_set = true;
   tp__cond_broadcast(&pollable->cond);
   tp__mutex_unlock(&pollable->mutex);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_scheduler.c: which fiber runs next, and what time it is.
+ * sim_scheduler.c: decides which fiber runs next, and what time it is.
  *
  * At each point one draw from the schedule's stream decides both. Now and then the clock jumps to the next deadline
- * although there is work to do: without that a timeout comes only when everything is idle, and the races between a
- * result and its deadline, the ones that stay hidden longest, would never be run. One jump in four lands just short of
+ * although there is work to do. Without these jumps a timeout would come only when everything is idle, and the races
+ * between a result and its deadline, which stay hidden longest, would never be run. One jump in four ends just before
  * the deadline, so that a clock read passes it before the sleeper does.
  *
- * The random policy takes any runnable fiber. PCT runs the one of highest priority and lowers that of the running one
- * at a few steps chosen beforehand; it finds orderings that need a long undisturbed stretch. How long a run will be is
- * not known, so the steps are drawn evenly over magnitudes. A fiber that has made many steps in a row while others
- * could run is lowered, too: it spins for one of them. So is the running one when a fiber has been ready for long. */
+ * The random policy takes any runnable fiber. PCT runs the fiber of highest priority, and lowers the priority of the
+ * running fiber at a few steps chosen beforehand. It finds orderings that need a long undisturbed stretch. The length
+ * of a run is not known beforehand, so the steps are drawn evenly over magnitudes. Two more cases lower the running
+ * fiber: it has made many steps in a row while others could run (it spins for one of them), or another fiber has been
+ * ready for long. */
 #include "runtime/os/sim_internal.h"
 
 enum {
@@ -19,8 +20,8 @@ enum {
   PCT_MAGNITUDE_MIN = 3, /* change points lie below 2^3 .. 2^16 */
   PCT_MAGNITUDES = 14,
   STREAK_MAX = 1000,
-  READY_STEPS_MAX = 20000,  /* steps that a fiber may be ready and not run under PCT */
-  READY_CHECK_STEPS = 1024, /* steps from one look for such fibers to the next */
+  READY_STEPS_MAX = 20000,  /* steps for which a fiber may be ready and not run under PCT */
+  READY_CHECK_STEPS = 1024, /* steps between two looks for such fibers */
   STEPS_MAX = 5000000
 };
 
@@ -141,7 +142,7 @@ static void wake_expired(void) {
   sim.next_deadline_ns = earliest_deadline();
 }
 
-/* @return false when no fiber waits for a time. */
+/* @return false when no fiber waits for a deadline. */
 static bool jump(int64_t short_by_ns) {
   sim.next_deadline_ns = earliest_deadline();
   if (sim.next_deadline_ns == TP__NEVER) return false;
@@ -159,7 +160,7 @@ static bool is_change_point(void) {
   return false;
 }
 
-/* While two fibers poll in turns, no other one would ever run: neither of them makes a streak. */
+/* While two fibers poll in turns, neither makes a streak, and without this check no other fiber would ever run. */
 static bool is_any_ready_for_long(void) {
   if (sim.steps % READY_CHECK_STEPS != 0) return false;
   for (size_t i = 0; i < sim.runnable_count; i++)
@@ -224,8 +225,8 @@ void tp__sim_point(void) {
 void tp__sim_fiber_main(void) {
   tp__fiber *self = sim.current;
   self->run(self->arg);
-  assert(self->held.count == 0); /* a thread must not end with a lock in its hand */
-  tp__order_release(self);       /* pairs with the entry of the next one on this stack */
+  assert(self->held.count == 0); /* a thread must not end while it holds a lock */
+  tp__order_release(self);       /* pairs with the entry of the next fiber on this stack */
   bury(self);
   step_simulation();
   __builtin_unreachable(); /* a buried fiber is never chosen */
@@ -257,7 +258,8 @@ static bool waits_for(const tp__fiber *fiber, tp__fiber_state state, const void 
 void tp__sim_wake_one(tp__fiber_state state, const void *object) {
   tp__fiber *chosen = NULL;
   uint64_t candidates = 0;
-  for (size_t i = 0; i < sim.live_count; i++) { /* each of n candidates is the last to replace with 1/n */
+  /* the i-th candidate replaces the choice with probability 1/i, so each is equally likely */
+  for (size_t i = 0; i < sim.live_count; i++) {
     if (!waits_for(sim.live[i], state, object)) continue;
     candidates++;
     if (candidates == 1 || tp__stream_next(&sim.schedule) % candidates == 0) chosen = sim.live[i];

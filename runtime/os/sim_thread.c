@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_thread.c: threads as fibers. The handle comes from the caller's allocator, as on a machine, so that a thread
- * that was never joined shows in the count of open bytes. */
+ * sim_thread.c: threads as fibers. The handle comes from the caller's allocator, as on a real machine. So a thread that
+ * was never joined shows in the count of allocated bytes. */
 #include "runtime/os/sim_internal.h"
 
 #define sim tp__sim_state
@@ -21,7 +21,7 @@ static void free_thread(tp__thread *thread) {
 static void thread_main(void *arg) {
   tp__thread *thread = arg;
   thread->run(thread->arg);
-  tp__sim_point(); /* the function has returned, but the thread is still there */
+  tp__sim_point(); /* the function has returned, but the thread still exists */
   thread->ended = true;
   tp__order_release(thread); /* pairs with the join */
   tp__sim_wake_all(TP__FIBER_JOINS, thread);

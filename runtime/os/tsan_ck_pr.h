@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tsan_ck_pr.h: ck's atomic primitives in a form that ThreadSanitizer understands. ck writes its own in assembly, or as
- * volatile accesses, and the sanitizer sees races in right programs through both; __atomic builtins it knows. Only what
- * ck_ring and ck_stack use is here. queue.c includes it first in builds with that sanitizer; it may as well be given
- * on the compiler's command line (-include). It changes nothing in other builds, and it hides nothing: the hand-over of
- * an item is seen through ck's own counters, so a payload that is touched after its push is still reported. */
+ * tsan_ck_pr.h: ck's atomic primitives in a form that ThreadSanitizer understands. ck writes them in assembly, or as
+ * volatile accesses, and with both the sanitizer reports races in correct programs. It understands the __atomic
+ * builtins. Only the primitives of ck_ring and ck_stack are here. queue.c includes this file first in builds with that
+ * sanitizer; the compiler's command line may include it, too (-include). It changes nothing in other builds, and it
+ * hides no race: the sanitizer sees the hand-over of an item through ck's own counters, so it still reports a payload
+ * that is touched after its push. */
 #ifndef TP__TSAN_CK_PR_H
 #define TP__TSAN_CK_PR_H
 
@@ -20,11 +21,11 @@
 #include <string.h>
 
 CK_CC_INLINE static void ck_pr_barrier(void) { __asm__ __volatile__("" ::: "memory"); }
-/* The time between a producer's claim and its publication is long here, and more producers than processors would burn
- * whole time slices while they wait for the one that was preempted in it. */
+/* Under the sanitizer the time between a producer's claim and its publication is long. When more producers than
+ * processors run, they would burn whole time slices while they wait for a producer that was preempted in that time. */
 CK_CC_INLINE static void ck_pr_stall(void) { sched_yield(); }
 
-/* The sequentially consistent operations below need no fences; a full fence stays a full one where it is used. */
+/* The sequentially consistent operations below need no fences. A fence in ck's code becomes a full fence. */
 #define TP__CK_FENCE(kind) \
   CK_CC_INLINE static void ck_pr_fence_strict_##kind(void) { ck_pr_barrier(); }
 TP__CK_FENCE(atomic)
@@ -44,7 +45,7 @@ TP__CK_FENCE(unlock)
 CK_CC_INLINE static void ck_pr_fence_strict_memory(void) { __sync_synchronize(); }
 CK_CC_INLINE static void ck_pr_fence_strict_store_load(void) { __sync_synchronize(); }
 
-/* name: ck's suffix; memory: the type that ck's callers point to; type: what stands there. */
+/* name: ck's suffix; memory: the type to which ck's callers point; type: the type of the value there. */
 #define TP__CK_OPS(name, memory, type)                                                                                 \
   CK_CC_INLINE static type ck_pr_md_load_##name(const memory *target) {                                                \
     return __atomic_load_n((type *)(uintptr_t)target, __ATOMIC_SEQ_CST);                                               \
@@ -64,8 +65,8 @@ TP__CK_OPS(ptr, void, void *)
 TP__CK_OPS(uint, unsigned int, unsigned int)
 #undef TP__CK_OPS
 
-/* ck_ring copies a place by memcpy() before it claims it: a consumer that loses the claim has read what a producer may
- * be writing, and throws it away. */
+/* ck_ring copies a place by memcpy() before it claims the place. A consumer that loses the claim may have read while a
+ * producer wrote; it discards the copy. */
 static inline void *tp__ck_copy(void *to, const void *from, size_t size) {
   if (size != sizeof(void *)) return memcpy(to, from, size);
   __atomic_store_n((void **)to, __atomic_load_n((void *const *)from, __ATOMIC_RELAXED), __ATOMIC_RELAXED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * payload: the call of a background job as one value: the ids of its turn, the payload's fields, the sets merged so
- * far.
+ * payload: the call of a background job as one value: the ids of its turn, the fields of the payload, and the sets that
+ * were merged so far.
  *   {ids: [8 texts], mode: text, caller: int, fields: [[id, number | text | {v: value}] …], sets: value} */
 #ifndef TP__PAYLOAD_H
 #define TP__PAYLOAD_H

@@ -11,15 +11,16 @@ void tp__attempt_check(const tp__attempt *attempt) {
   uint32_t flags = tp__a32_load_acquire(&attempt->flags);
   /* The caller has a reference. */
   assert(tp__a32_load_relaxed(&attempt->refs) > 0);
-  /* Its class has the functions that run, settle and free it; its strand is of its scheduler. */
+  /* The class has the functions that run, settle and free the attempt. The strand belongs to the attempt's
+   * scheduler. */
   assert(attempt->class && attempt->class->settled && attempt->class->release && attempt->sched);
-  /* The holder of a token is notified of a cancel once, and only where there is a token and a cancel. */
+  /* The holder of a token is notified of a cancel at most once, and only when there is a token and a cancel. */
   assert(!(flags & TP__ATTEMPT_CANCELLING) ||
          (flags & (TP__ATTEMPT_CANCELLED | TP__ATTEMPT_DEFERRED)) == (TP__ATTEMPT_CANCELLED | TP__ATTEMPT_DEFERRED));
   assert(!(flags & TP__ATTEMPT_NOTIFIED) || (flags & TP__ATTEMPT_CANCELLING));
   /* A token ends that there was. */
   assert(!(flags & TP__ATTEMPT_GONE) || (flags & TP__ATTEMPT_DEFERRED));
-  /* Whether its function has returned is asked of those alone that end with their turn. */
+  /* The flag RETURNED is set only for attempts that end with their turn. */
   assert(!(flags & TP__ATTEMPT_RETURNED) || attempt->ends_with_turn);
 }
 #endif
@@ -32,7 +33,7 @@ static void hold(tp__attempt *attempt) {
   (void)before;
 }
 
-/* ---- the cancel of work that was taken from an inbox: work of its own, with memory of its own ---- */
+/* ---- the cancel of work that the host has taken from an inbox: it is work itself, with memory of its own ---- */
 
 typedef struct tp__cancel_note {
   tp_allocator allocator;
@@ -58,7 +59,7 @@ static void cancel_released(tp__inbox_note *note) {
   tp__inbox_unref(inbox);
 }
 
-/* Before the host can take the work: a cancel needs no memory. @return false without it. */
+/* Makes the note before the host can take the work, so that a cancel needs no memory. @return false without memory. */
 static bool make_cancel_note(tp__attempt *attempt) {
   const tp_allocator *allocator = attempt->sched->options.allocator;
   cancel_note *note = tp__alloc(allocator, sizeof *note);
@@ -72,7 +73,7 @@ static bool make_cancel_note(tp__attempt *attempt) {
   return true;
 }
 
-/* The caller has set the second of TAKEN and CANCELLED. */
+/* The caller has set the second of the flags TAKEN and CANCELLED. */
 static void put_cancel_note(tp__attempt *attempt) {
   cancel_note *note = attempt->cancel_note;
   TP__ASSERT(note);
@@ -96,7 +97,7 @@ static void destroy_ctx(tp__attempt *attempt) {
   if (attempt->deferral.destroy) attempt->deferral.destroy(attempt->deferral.ctx);
 }
 
-/* The deferral is published and the answer is not wanted. */
+/* The deferral is published, and its answer is not wanted. */
 static void notify_cancel(tp__attempt *attempt) {
   TP__CHECK(tp__attempt_check(attempt));
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_CANCELLING);
@@ -112,8 +113,8 @@ static void uncount_token(tp__sched *sched) {
   (void)before;
 }
 
-/* The token's end: no answer comes through it any more. Drops the token's reference. A deferral without callbacks has
- * nothing to order. */
+/* Called at the token's end, after which no answer comes through it. Drops the token's reference. A deferral without
+ * callbacks needs no ordering of them. */
 static void token_gone(tp__attempt *attempt) {
   TP__ASSERT(tp__a32_load_acquire(&attempt->flags) & TP__ATTEMPT_DEFERRED);
   if (attempt->deferral.cancel || attempt->deferral.destroy) {
@@ -138,8 +139,9 @@ static void settle_delivered(tp__message *message) {
   attempt->class->settled(attempt, attempt->refusal ? TP__REFUSED : TP__ANSWERED);
 }
 
-/* When its timer entry expires next. A limit that counts from the call counts from now until the call has begun: the
- * entry may then expire too early, never too late, and no message is needed when the call begins. */
+/* When the timer entry of the attempt expires next. When the limit counts from the call and the call has not begun, the
+ * limit counts from now. So the entry may expire too early, never too late, and no message is needed when the call
+ * begins. */
 static int64_t expiry_ns(const tp__attempt *attempt, int64_t now_ns) {
   TP__ASSERT(attempt->timeout_ns >= 0 && attempt->deadline_ns > 0);
   if (!attempt->timeout_ns) return attempt->deadline_ns;
@@ -196,7 +198,8 @@ tp_reason tp__attempt_start(tp__attempt *attempt, int64_t deadline_ns, int64_t t
   return refused;
 }
 
-/* Only tp__slots_each_deferred() knows the attempt before it is in the inbox, whose lock publishes everything. */
+/* Until the attempt is in the inbox, only tp__slots_each_deferred() knows it. The lock of the inbox publishes all its
+ * fields. */
 tp_reason tp__attempt_offer(tp__attempt *attempt, tp_inbox *inbox, int64_t deadline_ns) {
   bool counted = make_cancel_note(attempt) && count_token(attempt->sched);
   if (counted) {
@@ -220,7 +223,7 @@ bool tp__attempt_put(tp__attempt *attempt) {
   return tp__inbox_put(attempt->pool_item.inbox, &attempt->inbox_item);
 }
 
-/* As above; here the pool's lock publishes. */
+/* As tp__attempt_offer(); here the lock of the pool publishes the fields. */
 tp_reason tp__attempt_offer_permitted(tp__attempt *attempt, int64_t deadline_ns, int64_t timeout_ns) {
   tp_reason refused = TP_REASON_NO_WORKER;
   bool counted = make_cancel_note(attempt) && count_token(attempt->sched);
@@ -254,7 +257,8 @@ void tp__attempt_cancel(tp__attempt *attempt) {
   if (old & TP__ATTEMPT_DEFERRED) notify_cancel(attempt);
 }
 
-/* Its slot is abandoned. The caller has a reference of its own, or has the token's alone and touches nothing after. */
+/* The slot is abandoned. The caller has a reference of its own; or it has only the token's reference, and touches
+ * nothing afterwards. */
 static bool end_token(tp__attempt *attempt) {
   tp_token token = attempt->token;
   if (!tp__slot_late(token)) return false;
@@ -263,10 +267,10 @@ static bool end_token(tp__attempt *attempt) {
   return true;
 }
 
-/* The host has not taken it out of the inbox: it does not know the token. */
+/* The host has not taken the attempt out of the inbox, so it does not know the token. */
 static void end_untaken(tp__attempt *attempt) { (void)end_token(attempt); }
 
-/* Of this and the owner's expiry the second sees the other's flag, and frees what is left. */
+/* This call and the owner's expiry may run at once. The later of the two sees the other's flag, and frees the rest. */
 void tp__attempt_returned(tp__attempt *attempt) {
   if (!attempt->ends_with_turn) return;
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_RETURNED);
@@ -278,7 +282,7 @@ void tp__attempt_expire(tp__attempt *attempt, tp__attempt_end end) {
   TP__ASSERT(end == TP__EXPIRED || end == TP__CANCELLED);
   TP__CHECK(tp__attempt_check(attempt));
   tp__strand_timer_remove(&attempt->timer);
-  if (!tp__slot_abandon(attempt->token)) return; /* another thread claimed it: the message is on its way */
+  if (!tp__slot_abandon(attempt->token)) return; /* another thread claimed it, and its message is on the way */
   hold(attempt);                                 /* for the rest of this function */
   tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_EXPIRED);
   tp__attempt_cancel(attempt);
@@ -316,8 +320,8 @@ static void note_late(tp__attempt *attempt) {
   if (attempt->class->late) attempt->class->late(attempt, tp__now_ns());
 }
 
-/* Of an inbox: the host has not taken it, and never will. As tp__token_answer(): the owner of the sched stays while a
- * completer is counted. */
+/* For an attempt in an inbox that the host has not taken and never will. As in tp__token_answer(), the owner of the
+ * sched stays while a completer is counted. */
 static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   TP__ASSERT(reason != TP_REASON_NONE);
   if (!tp__slot_claim(attempt->token)) {
@@ -335,11 +339,11 @@ static void refuse_untaken(tp__attempt *attempt, tp_reason reason) {
   tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
-/* A deferral is no answer: code that gets one as an answer takes it as malformed. */
+/* DEFERRED is not an answer: code that receives it as one treats it as malformed. */
 static const tp__answer malformed = {.kind = TP_ANSWER_DEFERRED, .reason = "deferred and answered at once"};
 
-/* The thread that ran the function goes on with the strand where it has no owner: the answer is carried nowhere. A host
- * without engine workers has asked for its callbacks on its own threads. */
+/* The thread that ran the function becomes the owner of the strand if there is none, so the answer needs no other
+ * thread. This is not done for a host without engine workers, which wants its callbacks on its own threads. */
 static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer) {
   tp__strand *strand = attempt->strand;
   if (attempt->sched->options.answers_to_workers) {
@@ -351,7 +355,7 @@ static tp__strand *answer_and_own(tp__attempt *attempt, const tp__answer *answer
 }
 
 bool tp__attempt_is_late(const tp__attempt *attempt) {
-  /* Without a deadline it was answered before its owner began to wait. */
+  /* Without a deadline, the answer came before the owner began to wait, so it is not late. */
   return attempt->deadline_ns && attempt->ended_ns > expiry_ns(attempt, attempt->ended_ns);
 }
 
@@ -361,7 +365,8 @@ int64_t tp__attempt_called_ns(const tp__attempt *attempt) {
   return tp__now_ns(); /* at this moment */
 }
 
-/* Of this and the owner's expiry one is first: what the owner has settled as never called must not be called then. */
+/* This call and the owner's expiry may run at once; one of them is first. When the owner has settled the attempt as
+ * never called, it must not be called afterwards. */
 static bool may_call(tp__attempt *attempt) {
   uint32_t flags = tp__a32_load_acquire(&attempt->flags);
   do {
@@ -424,7 +429,8 @@ tp_status tp__attempt_defer(tp__attempt *attempt, const tp_deferral *deferral, t
   if (deferral) attempt->deferral = *deferral;
   hold(attempt); /* the token's */
   *ret_token = attempt->token;
-  /* The later of this and the owner's cancel sees the other's flag and notifies. */
+  /* This change and the owner's cancel may run at once. The later of the two sees the other's flag, and notifies the
+   * holder. */
   uint32_t old = tp__a32_or_acq_rel(&attempt->flags, TP__ATTEMPT_DEFERRED);
   if (old & TP__ATTEMPT_CANCELLED) notify_cancel(attempt);
   return TP_OK;
@@ -455,19 +461,20 @@ static void begin_answer(tp__attempt *attempt, tp__inside *frame, const tp__answ
   attempt->answer = *answer;
 }
 
-/* The count of completers is the last thing of the sched that is touched. */
+/* The count of completers is the last field of the sched that this thread touches. */
 static void end_answer(tp__attempt *attempt, tp__inside *frame) {
   tp__sched *sched = attempt->sched;
   tp__answer answer = attempt->answer;
-  TP__ASSERT(tp__a32_load_acquire(&sched->completers) > 0); /* this one: until it is uncounted the scheduler stays */
+  /* the caller is counted; the scheduler stays until the count is lowered */
+  TP__ASSERT(tp__a32_load_acquire(&sched->completers) > 0);
   push_answer(attempt, &answer);
   token_gone(attempt);
   tp__inside_leave(frame);
   tp__a32_sub_acq_rel(&sched->completers, 1);
 }
 
-/* The end of an abandoned attempt's token, whose slot is LATE. What that frees may call the host's destructors,
- * and they the sched's owner: a completer is counted meanwhile, and no turn of theirs ends. */
+/* Ends the token of an abandoned attempt, whose slot is LATE. The frees of this may call destructors of the host, and
+ * these may call the sched's owner. So a completer is counted meanwhile, and no turn that the destructors use ends. */
 static void end_late(tp__attempt *attempt, bool notes) {
   tp__sched *sched = attempt->sched;
   tp_token token = attempt->token;
@@ -496,7 +503,7 @@ tp_status tp__token_refuse(tp_token token, const tp__attempt_class *class, tp_fa
 
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *theirs, const void *extra,
                            tp_fault *fault) {
-  tp__inside frame; /* the end of a token drops references, which may call the host's destructors */
+  tp__inside frame; /* the end of a token drops references, which may call destructors of the host */
   if (tp__slot_of_another(token, class)) return tp__token_refuse(token, class, fault);
   tp__attempt *attempt = tp__slot_claim(token);
   if (!attempt) {
@@ -511,7 +518,8 @@ tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const
   return TP_OK;
 }
 
-/* The host gives up a token: one that is waited for fails at once, one that is not waited for is freed. */
+/* The host gives up a token. An attempt that is waited for fails at once; an attempt that is no longer waited for is
+ * freed. */
 tp_status tp_token_abandon(tp_token token, tp_fault *fault) {
   tp__inside frame;
   tp__attempt *attempt = tp__slot_claim(token);
@@ -541,7 +549,8 @@ typedef struct holders {
   } items[HOLDERS_MAX];
 } holders;
 
-/* Those beyond HOLDERS_MAX are not counted: with so many none of them has most of the tokens. */
+/* Counts the tokens of each holder. Holders beyond HOLDERS_MAX are not counted: with so many holders, none of them has
+ * most of the tokens. */
 static void count_holder(void *ctx, const tp__attempt *attempt) {
   holders *all = ctx;
   const char *name = attempt->pool_item.name ? attempt->pool_item.name : "";
@@ -610,13 +619,13 @@ bool tp_token_open(tp_token token) { return tp__slot_is_open(token); }
 
 static tp__attempt *of_item(tp__inbox_item *item) { return TP__CONTAINER(item, tp__attempt, inbox_item); }
 
-/* @return false: it has ended, and the host is not given it. */
+/* @return false: the attempt has ended, and the host does not get it. */
 static bool is_handed_out(tp__inbox_item *item) {
   tp__inbox_note *note = tp__inbox_note_of(item);
   if (note) return note->take(note);
   tp__attempt *attempt = of_item(item);
   if (!tp__slot_is_open(attempt->token)) {
-    end_untaken(attempt); /* given up a moment ago, and the owner found it gone */
+    end_untaken(attempt); /* the owner gave it up a moment ago, and no longer found it in the inbox */
     return false;
   }
   tp__a64_store_release(&attempt->started_ns, (uint64_t)tp__now_ns());

@@ -10,16 +10,16 @@ typedef struct tp__pool_thread {
   tp__pool *pool;
   tp__thread *thread;
   uint16_t number;   /* from 1; never changes */
-  tp__parker parker; /* one token for each time it was taken from the idle ones */
-  /* atomic: from the offering thread to this one; the thread that takes the item out, this one or an abandoning owner,
-   * has it */
+  tp__parker parker; /* one token for each time that the thread was taken from the idle threads */
+  /* atomic: from the offering thread to this one. The item belongs to the thread that takes it out: this thread, or an
+   * owner that abandons the item */
   tp__aptr offer;
   /* under the pool's lock */
   tp__link link;
   bool is_idle;
-  bool is_woken;                /* idle, with a token that an offer which was taken over has left: it is on its way */
-  struct tp__pool_thread *next; /* of the idle */
-  struct tp__pool_thread *next_woken; /* from its removal from the idle ones until it is woken */
+  bool is_woken; /* idle, but woken for an offer that another thread took over: its token is still to be consumed */
+  struct tp__pool_thread *next;       /* of the idle */
+  struct tp__pool_thread *next_woken; /* used from the removal from the idle threads until the wake-up */
 } tp__pool_thread;
 
 tp_status tp__pool_init(tp__pool *pool, const tp__sched_options *options) {
@@ -54,7 +54,7 @@ void tp__pool_fini(tp__pool *pool) {
 }
 
 #ifdef TP_CHECKS
-/* How many a list has; `most`: it is too long to be counted. */
+/* The length of a list; `most` when the list is too long to be counted. */
 static uint32_t count_up_to(const tp__link *head, uint32_t most) {
   uint32_t count = 0;
   for (const tp__link *link = head->next; link != head && count < most; link = link->next) count++;
@@ -68,19 +68,20 @@ void tp__pool_check_locked(const tp__pool *pool) {
     queued += count_up_to(&pool->lanes[lane], most);
     running += pool->lane_running[lane];
     returning += pool->lane_returning[lane];
-    /* A lane has as many functions running as it may, and no more. */
+    /* In each lane at most lane_max functions run. */
     assert(pool->lane_running[lane] <= pool->lane_max[lane]);
   }
-  /* What is queued lies in a lane; what runs is counted in its lane, and so is what wants its place back. */
+  /* A queued item is in a lane. A running function is counted in its lane, and so is a function that wants its place
+   * back. */
   assert(queued >= most || queued == tp__pool_queued_count(pool));
   assert(running == pool->running_count && returning == pool->returning_count);
-  /* Each function that was begun has a place, or lost it to another one, or waits. */
+  /* Each function that was begun has a place, or lost it to another function, or waits for its place. */
   uint32_t begun = count_up_to(&pool->running, most);
   assert(begun >= most || begun == pool->running_count + pool->abandoned_count + pool->paused_count);
-  /* Only paused functions wait for their place, or are abandoned while they wait. */
+  /* Only paused functions wait for their place, or are abandoned during that wait. */
   assert(pool->returning_count <= pool->paused_count && pool->paused_abandoned_count <= pool->paused_count);
   assert(pool->paused_count <= pool->paused_max);
-  /* A thread that is idle is one of those there are, and is parked: so is the list of them. */
+  /* The idle threads are among the existing threads, and idle_count agrees with the list. */
   assert(pool->idle_count <= pool->thread_count && !pool->idle == (pool->idle_count == 0));
   assert(!pool->idle || pool->idle->is_idle);
   /* Threads have numbers in the order in which they were started. */
@@ -123,7 +124,7 @@ static void leave_line_locked(tp__pool *pool, tp__pool_item *item) {
 
 /* ---- places in the lanes ---- */
 
-/* A permit or a place came back for a function that waited. */
+/* Wakes functions that waited, because a permit or a place has become free. */
 static void may_resume_locked(tp__pool *pool) {
   tp__cond_broadcast(&pool->may_resume);
   tp__sched_wake(pool_sched(pool));
@@ -140,8 +141,8 @@ static void vacate_locked(tp__pool *pool, tp__lane lane) {
   if (pool->returning_count > 0) may_resume_locked(pool);
 }
 
-/* How many functions may run beside the abandoned: so many of these have another thread in their place. Threads beyond
- * that, which stood in for functions that waited, run nothing. */
+/* How many functions may run in addition to abandoned ones. Up to abandoned_max abandoned functions have another thread
+ * in their place. Threads beyond that number stood in for functions that waited, and run nothing. */
 static uint32_t places(const tp__pool *pool) {
   uint32_t held = pool->abandoned_count > pool->abandoned_max ? pool->abandoned_count - pool->abandoned_max : 0;
   return held < pool->threads_max ? pool->threads_max - held : 0;
@@ -157,7 +158,7 @@ static bool has_place_left(const tp__pool *pool, tp__lane lane) {
          pool->running_count + pool->returning_count < places(pool);
 }
 
-/* @param thread  that it is offered to; NULL: the caller runs it. */
+/* @param thread the thread to which the item is offered; NULL: the caller runs it. */
 static void set_running_locked(tp__pool *pool, tp__pool_item *item, tp__pool_thread *thread) {
   tp__list_init(&item->link);
   item->place = TP__POOL_RUNNING;
@@ -179,8 +180,8 @@ static tp__pool_item *take_item_locked(tp__pool *pool, tp__pool_thread *thread) 
   return NULL;
 }
 
-/* The item has a permit. The lock of the inbox is taken inside of the pool's, so that an abandon finds the item in one
- * place or the other. */
+/* The item has a permit. The lock of the inbox is taken under the pool's lock, so that an abandon finds the item either
+ * in the pool or in the inbox. */
 static bool put_locked(tp__pool_item *item) {
   item->place = TP__POOL_IN_INBOX;
   if (tp__attempt_put(tp__attempt_of(item))) return true;
@@ -189,7 +190,7 @@ static bool put_locked(tp__pool_item *item) {
   return false;
 }
 
-/* Queues the next items in the line, as long as there is a permit. */
+/* Queues the next items of the line while there are permits. */
 static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
   for (tp__link *first; (first = tp__permits_first(permits));) {
     tp__pool_item *next = item_of(first);
@@ -208,7 +209,7 @@ static void permit_back_locked(tp__pool *pool, tp__pool_item *item) {
   else serve_line_locked(pool, permits);
 }
 
-/* deferred: its function has returned, and the token may be open. */
+/* deferred: the function has returned, and its token may be open. */
 static void end_running_locked(tp__pool *pool, tp__pool_item *item, bool deferred) {
   bool keeps = deferred && item->keeps_permit && !item->token_ended && !item->yields_permit;
   tp__list_remove(&item->running_link);
@@ -221,9 +222,9 @@ static void end_running_locked(tp__pool *pool, tp__pool_item *item, bool deferre
   if (!keeps) permit_back_locked(pool, item);
 }
 
-/* ---- idle threads: woken after the lock, since they would wait for it ---- */
+/* ---- idle threads: woken after the lock is released, because otherwise they would wait for it ---- */
 
-/* The one that went idle last is the one whose memory is still near. */
+/* The thread that became idle last is used first, because its memory is probably still in a cache. */
 static void push_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
   thread->is_idle = true;
   thread->next = pool->idle;
@@ -240,7 +241,7 @@ static void remove_idle_locked(tp__pool *pool, tp__pool_thread *thread) {
   pool->idle_count--;
 }
 
-/* The caller has nothing to do. What a thread has taken is no longer on offer. */
+/* Called by a thread without work: takes an item that was offered to a thread which has not taken it yet. */
 static tp__pool_item *take_over_locked(tp__pool *pool) {
   while (!tp__list_empty(&pool->offered)) {
     tp__pool_item *item = item_of(pool->offered.next);
@@ -256,14 +257,15 @@ static tp__pool_item *take_over_locked(tp__pool *pool) {
   return NULL;
 }
 
-/* A woken thread is no longer idle. @return what was offered to it since it looked. */
+/* A woken thread is no longer idle. @return the item that was offered to it since its last look. */
 static tp__pool_item *arrive_locked(tp__pool *pool, tp__pool_thread *self) {
   if (self->is_idle) remove_idle_locked(pool, self);
   self->is_woken = false;
   return tp__aptr_exchange_acq_rel(&self->offer, NULL);
 }
 
-/* Offers what may run to idle threads. @return these, to be woken, and after them those to be woken in any case. */
+/* Offers items that may run to idle threads. @return these threads, to be woken, followed by those that the caller has
+ * to wake in any case. */
 static tp__pool_thread *offer_locked(tp__pool *pool, tp__pool_thread *woken) {
   tp__pool_item *item;
   while (pool->idle && (item = take_item_locked(pool, pool->idle))) {
@@ -297,7 +299,7 @@ static void unlock_and_wake(tp__pool *pool) {
 
 static tp__pool_item *take_offer(tp__pool_thread *thread) { return tp__aptr_exchange_acq_rel(&thread->offer, NULL); }
 
-/* @return whether the thread that it was offered to had not taken it, and will not. */
+/* @return true when the thread to which the item was offered had not taken it, and will not take it. */
 static bool withdraw_locked(tp__pool *pool, tp__pool_item *item) {
   void *expected = item;
   if (!item->thread || !tp__aptr_cas_acq_rel(&item->thread->offer, &expected, NULL)) return false;
@@ -307,7 +309,7 @@ static bool withdraw_locked(tp__pool *pool, tp__pool_item *item) {
 
 /* ---- threads ---- */
 
-/* Parks among the idle ones. @return false when nothing came for so long that the thread may end. */
+/* Parks among the idle threads. @return false when nothing came for so long that the thread may end. */
 static bool wait_unlocked(tp__pool_thread *self) {
   tp__pool *pool = self->pool;
   if (tp__parker_park_until(&self->parker, tp__deadline_after_ms(tp__now_ns(), IDLE_MS))) return true;
@@ -319,7 +321,7 @@ static bool wait_unlocked(tp__pool_thread *self) {
   return token_comes;
 }
 
-/* The last thread of a pool whose owner is gone frees what is left of it. */
+/* The last thread of a pool whose owner is gone frees the rest of the pool. */
 static void leave_locked(tp__pool *pool, tp__pool_thread *self) {
   void (*last_out)(void *ctx) = NULL;
   void *ctx = pool->last_out_ctx;
@@ -351,7 +353,8 @@ static void refuse_unput(tp__pool *pool) {
 
 static bool staff_locked(tp__pool *pool);
 
-/* A thread that runs a turn on does not take what is queued: that is for other threads. self: NULL where it pumps. */
+/* A thread that runs a turn does not take queued items: they are for other threads. self: NULL for a thread that
+ * pumps. */
 static void run_item(tp__pool *pool, tp__pool_thread *self, tp__pool_item *item) {
   tp__attempt *attempt = tp__attempt_of(item);
   item->ran_on = self ? self->number : 1;
@@ -370,7 +373,8 @@ static void run_item(tp__pool *pool, tp__pool_thread *self, tp__pool_item *item)
   if (owned) tp__strand_run_on(owned, self);
 }
 
-/* One after the other, as long as the turn that a thread runs on leaves it the next one. @return whether any. */
+/* Runs items one after the other, while the turn that the thread runs leaves it a next item. @return whether it ran
+ * any. */
 static bool run_items(tp__pool_thread *self, tp__pool_item *item) {
   bool any = item != NULL;
   for (; item; item = take_offer(self)) run_item(self->pool, self, item);
@@ -379,7 +383,7 @@ static bool run_items(tp__pool_thread *self, tp__pool_item *item) {
 
 bool tp__pool_run_one(tp__pool *pool) {
   tp__inside frame;
-  if (tp__pool_queued_count(pool) == 0) return false; /* what is queued from now on wakes the pump */
+  if (tp__pool_queued_count(pool) == 0) return false; /* an item that is queued from now on wakes the pump */
   tp__mutex_lock(&pool->mutex);
   tp__pool_item *item = take_item_locked(pool, NULL);
   tp__mutex_unlock(&pool->mutex);
@@ -425,7 +429,7 @@ static void join_ended_locked(tp__pool *pool) {
   }
 }
 
-/* Abandoned attempts do not count in the cap, up to a cap of their own, and paused ones neither. */
+/* Abandoned attempts (up to a cap of their own) and paused attempts do not count against the cap of threads. */
 static bool may_start_locked(const tp__pool *pool) {
   uint32_t lost = pool->abandoned_count < pool->abandoned_max ? pool->abandoned_count : pool->abandoned_max;
   return pool->thread_count < pool->threads_max + lost + pool->paused_count;
@@ -443,7 +447,7 @@ static bool start_thread_locked(tp__pool *pool) {
   thread->number = (uint16_t)pool->started_count;
   tp__list_push(&pool->threads, &thread->link);
   pool->thread_count++;
-  /* The new thread begins by taking the lock, so thread->thread is written before a join. */
+  /* The first action of the new thread is to take the lock, so thread->thread is written before a join. */
   if (tp__thread_start(pool->options->allocator, "tp-handler", thread_run, thread, &thread->thread) == TP_OK)
     return true;
   pool->thread_count--;
@@ -455,21 +459,23 @@ static bool start_thread_locked(tp__pool *pool) {
 
 /* ---- API ---- */
 
-/* Every thread is held by an abandoned attempt or a paused one. Where a thread could not be started for want
- * of memory, there is none either. */
+/* True when an abandoned or paused attempt holds every thread. It is also true when no thread exists, because none
+ * could be started without memory. */
 static bool is_lost_locked(const tp__pool *pool) {
   if (pool->options->pumped) return false;
   return pool->thread_count <= pool->abandoned_count + pool->paused_count || places(pool) == 0;
 }
 
-/* More is queued than idle threads take: one more is started. @return false when no thread would ever run it. */
+/* Starts one more thread when more items are queued than idle threads can take. @return false when no thread would ever
+ * run the items. */
 static bool staff_locked(tp__pool *pool) {
   if (pool->options->pumped) return true;
   if (tp__pool_queued_count(pool) > pool->idle_count && may_start_locked(pool)) start_thread_locked(pool);
   return !is_lost_locked(pool);
 }
 
-/* @return how many are abandoned, for on_exhausted; 0: it was called, or a thread may still be started. */
+/* @return how many functions are abandoned, for on_exhausted; 0: it was called already, or a thread may still be
+ *   started. */
 static uint32_t note_exhausted_locked(tp__pool *pool) {
   if (pool->is_exhausted || !is_lost_locked(pool) || may_start_locked(pool)) return 0;
   pool->is_exhausted = true;
@@ -495,7 +501,8 @@ bool tp__pool_is_exhausted(tp__pool *pool) {
   return exhausted;
 }
 
-/* What is queued comes first; and nothing is before it in the thread. */
+/* The item may stay with the calling handler thread: nothing is queued, which would come first, and the thread has no
+ * other offer. */
 static bool may_stay_locked(const tp__pool *pool, const tp__pool_item *item, const tp__pool_thread *here) {
   return here && tp__pool_queued_count(pool) == 0 && has_place_left(pool, item->lane) &&
          !tp__aptr_load_relaxed(&here->offer);
@@ -563,7 +570,8 @@ static tp__pool_item *take_queued_locked(tp__pool *pool) {
   return NULL;
 }
 
-/* No thread is left, and none may be started: what is queued would wait for its deadline, and get no reason. */
+/* No thread is left, and none may be started. Without this refusal, queued items would wait for their deadlines, and
+ * their records would have no reason. */
 static void refuse_queued(tp__pool *pool) {
   for (;;) {
     tp__mutex_lock(&pool->mutex);
@@ -584,7 +592,8 @@ void tp__pool_token_ended(tp__pool *pool, tp__pool_item *item) {
   if (is_running) item->token_ended = true;
   else item->place = TP__POOL_OUTSIDE;
   if (had_permit) permit_back_locked(pool, item);
-  bool any_unput = had_permit && !tp__list_empty(&pool->unput); /* without a permit it was one of these itself */
+  /* if it had no permit, the item may itself be one of these */
+  bool any_unput = had_permit && !tp__list_empty(&pool->unput);
   bool staffed = tp__pool_queued_count(pool) == 0 || staff_locked(pool); /* all threads may have gone meanwhile */
   unlock_and_wake(pool);
   if (any_unput) refuse_unput(pool);
@@ -597,7 +606,7 @@ void tp__pool_yield_permit(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_unlock(&pool->mutex);
 }
 
-/* All permits are held by abandoned attempts: those in line will not get one. */
+/* Abandoned attempts hold all permits, so the items in line will not get one. */
 static void refuse_line(tp__pool *pool, tp__permits *permits) {
   for (;;) {
     tp__mutex_lock(&pool->mutex);
@@ -648,12 +657,12 @@ bool tp__pool_abandon(tp__pool *pool, tp__pool_item *item) {
         tp__permits_abandon(line);
       }
       break;
-    case TP__POOL_PAUSED: /* it has no permit to hold, and needs no place any more */
+    case TP__POOL_PAUSED: /* it holds no permit, and no longer needs a place */
       item->abandoned = true;
       pool->paused_abandoned_count++;
       if (pool->returning_count > 0) may_resume_locked(pool);
       break;
-    case TP__POOL_DEFERRED: /* its token gives the permit back, if it ever ends */
+    case TP__POOL_DEFERRED: /* its token returns the permit, if it is ever completed */
       item->abandoned = true;
       line = item->permits;
       tp__permits_abandon(line);
@@ -711,14 +720,15 @@ static void take_place_back_locked(tp__pool *pool, tp__pool_item *item) {
   if (!item->abandoned) occupy_locked(pool, item->lane);
 }
 
-/* One that was abandoned while it waited holds its permit and a thread until it returns, like every abandoned one. */
+/* A function that was abandoned while it waited holds its permit and a thread until it returns, like every abandoned
+ * function. */
 static void become_abandoned_locked(tp__pool *pool, tp__pool_item *item) {
   pool->paused_abandoned_count--;
   pool->abandoned_count++;
   if (item->permits) tp__permits_abandon(item->permits);
 }
 
-/* The permit first: a function that has a place never waits for a permit. */
+/* Waits for the permit first: so a function that has a place never waits for a permit. */
 void tp__pool_resume(tp__pool *pool, tp__pool_item *item) {
   tp__mutex_lock(&pool->mutex);
   assert(item->place == TP__POOL_PAUSED);

@@ -31,7 +31,7 @@ void tp__pump_check_locked(const tp__pump *pump) {
   TP__LOCKED(&pump->mutex);
   /* Only what is open can be set. */
   assert(tp__pump_is_open(pump) || !pump->is_set);
-  /* A thread that waits for another one to leave waits. */
+  /* A contending thread, which waits until another thread leaves, is one of the waiting threads. */
   assert(pump->host_wakes_ns >= 0 && pump->contending <= pump->waiting);
 }
 #endif
@@ -67,7 +67,7 @@ enum { SOURCE_STRANDS, SOURCE_FUNCTIONS, SOURCE_OWNER, SOURCES };
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns) { return a_ns < b_ns ? a_ns : b_ns; }
 
-/* @param next_ns  lowered to when the source may have something. */
+/* @param ret_next_ns lowered to the time at which the source may have something. */
 static bool run_from(tp__sched *sched, uint32_t source, int64_t *next_ns) {
   int64_t owner_ns = TP__NEVER;
   switch (source) {
@@ -83,8 +83,8 @@ static bool run_from(tp__sched *sched, uint32_t source, int64_t *next_ns) {
   }
 }
 
-/* Each source has its turn, so that none waits for long. @return whether there was an item; else *ret_next_ns is when
- * there may be one though nothing wakes the pump. */
+/* The sources are served in turns, so that none waits for long. @return whether there was an item. If not, *ret_next_ns
+ * is the time at which there may be one without a wake-up of the pump. */
 static bool run_one(tp__sched *sched, int64_t *ret_next_ns) {
   tp__pump *pump = &sched->pump;
   int64_t next_ns = tp__timer_fire(&sched->timer);
@@ -99,8 +99,8 @@ static bool run_one(tp__sched *sched, int64_t *ret_next_ns) {
 
 /* ---- the thread that pumps ---- */
 
-/* @param is_host  the host's pump: where another thread pumps, the flag is cleared until that has left.
- * @param ret_outer  the thread itself, where it pumps already; else NULL. */
+/* @param is_host  the host's pump: when another thread pumps, the flag is cleared until that thread has left.
+ * @param ret_outer  this thread's own entry when it pumps already; else NULL. */
 static bool try_enter(tp__pump *pump, bool is_host, const tp__here **ret_outer) {
   const tp__here *here = tp__here_get();
   tp__mutex_lock(&pump->mutex);
@@ -132,7 +132,7 @@ static void leave_locked(tp__pump *pump, const tp__here *outer) {
   TP__CHECK(tp__pump_check_locked(pump));
 }
 
-/* The thread that pumps has run an item, or has found nothing though it looked after these news. */
+/* The pumping thread has run an item, or has found nothing in a look that it began after these news. */
 static void looked_locked(tp__pump *pump, bool any, uint64_t news, int64_t next_ns) {
   TP__LOCKED(&pump->mutex);
   pump->clean_news = any ? NOT_CLEAN : news;
@@ -171,8 +171,8 @@ tp_status tp__pump_run(tp__sched *sched, uint32_t items_max, int64_t *ret_next_n
 
 /* ---- threads that wait ---- */
 
-/* Sleeps until there are news after `seen`, the deadline, or until something is due. Where a look has found nothing
- * since the last news, threads that were woken do not look again: one after the other would wake the others. */
+/* Sleeps until there are news after `seen`, until the deadline, or until something is due. When a look has found
+ * nothing since the last news, woken threads do not look again; otherwise each of them would wake the others. */
 static void sleep_locked(tp__pump *pump, uint64_t seen, int64_t deadline_ns) {
   TP__LOCKED(&pump->mutex);
   while (news_of(pump) == seen) {
@@ -188,7 +188,7 @@ static void sleep_locked(tp__pump *pump, uint64_t seen, int64_t deadline_ns) {
   }
 }
 
-/* Runs one item; without one sleeps until there are news after `seen`, or the deadline. */
+/* Runs one item. When there is none, sleeps until there are news after `seen`, or until the deadline. */
 static void run_or_sleep(tp__sched *sched, uint64_t seen, int64_t deadline_ns) {
   tp__pump *pump = &sched->pump;
   const tp__here *outer;
@@ -201,7 +201,7 @@ static void run_or_sleep(tp__sched *sched, uint64_t seen, int64_t deadline_ns) {
     looked_locked(pump, any, looked, next_ns);
     leave_locked(pump, outer);
   }
-  bool is_left = any || news_of(pump) != looked; /* its thread may go its way without another look */
+  bool is_left = any || news_of(pump) != looked;                         /* the thread may leave without another look */
   if (entered && !outer && (is_left || next_ns < pump->host_wakes_ns)) { /* what the host knows is out of date */
     pump->host_wakes_ns = 0;
     set_locked(pump);
@@ -212,7 +212,8 @@ static void run_or_sleep(tp__sched *sched, uint64_t seen, int64_t deadline_ns) {
 
 bool tp__sched_wait_until(tp__sched *sched, tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) {
   if (!sched->options.pumped) return tp__cond_wait_until(cond, mutex, deadline_ns);
-  uint64_t seen = news_of(&sched->pump); /* what the caller has looked at under its mutex was changed before */
+  /* the caller has checked its condition under its mutex, so earlier news are in that check */
+  uint64_t seen = news_of(&sched->pump);
   tp__mutex_unlock(mutex);
   run_or_sleep(sched, seen, deadline_ns);
   tp__mutex_lock(mutex);

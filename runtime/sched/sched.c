@@ -27,7 +27,7 @@ tp_status tp__sched_start(tp__sched *sched) {
   return status;
 }
 
-/* What the timer pushes, under its lock, must find the workers. */
+/* The timer stops first: a strand that it pushes, under its lock, needs the workers. */
 void tp__sched_stop(tp__sched *sched) {
   tp__timer_stop(&sched->timer);
   tp__workers_stop(&sched->workers);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sched: the threads on which strands and attempts run: engine workers, the timer and the handler threads, with the
- * count of open tokens; or no threads, and a pump (pump.h). It knows strands and attempts, and nothing of what they are
- * of: its owner, a pointer that it compares and never follows, is what its threads are inside of (tp__inside). */
+ * sched: the threads on which strands and attempts run (engine workers, the timer and the handler threads), and the
+ * count of open tokens. Or no threads, and a pump (pump.h). It knows strands and attempts, but not the objects that
+ * they belong to. `owner` is a pointer that it compares and never follows; its threads are inside of that owner
+ * (tp__inside). */
 #ifndef TP__SCHED_H
 #define TP__SCHED_H
 
@@ -11,8 +12,8 @@
 #include "runtime/sched/timer.h"
 #include "runtime/sched/worker.h"
 
-/** What a thread does inside of an owner: from there nothing of that owner that waits is allowed. */
-#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* owns a strand: inline handlers and callbacks run here */
+/** What a thread does inside of an owner. From inside, no function of that owner that waits is allowed. */
+#define TP__THREAD_OWNER ((void *)(uintptr_t)2)   /* the thread owns a strand: inline handlers and callbacks run here */
 #define TP__THREAD_HANDLER ((void *)(uintptr_t)3) /* runs functions that may block */
 
 typedef struct tp__sched_options {
@@ -23,16 +24,18 @@ typedef struct tp__sched_options {
   uint32_t handler_threads, layer_threads, detached_threads, abandoned_max;
   uint32_t tokens_max;     /* how many tokens may be open */
   bool pumped;             /* no threads: threads of the host pump */
-  bool answers_to_workers; /* a handler thread never becomes the owner of the strand that it answered */
-  /** Where it is pumped: one step of what the owner does on threads of its own elsewhere, without lock. May be NULL.
-   *  @return whether there was one; else *ret_next_ns is when there may be, and is left as it is for never. */
+  bool answers_to_workers; /* a handler thread never becomes the owner of the strand that it has answered */
+  /** Only when pumped: one step of the work for which the owner has threads of its own otherwise. Called without lock.
+   *  May be NULL.
+   *  @return whether there was a step. If not, *ret_next_ns is the time at which there may be one; it is not changed
+   *    when there will be none. */
   bool (*step)(const void *owner, int64_t *ret_next_ns);
-  /** Every handler thread there may be is held by a function that was abandoned. Without lock; once until one of them
-   *  came back. May be NULL. */
+  /** Called when abandoned functions hold every handler thread that there may be, once until one of these functions has
+   *  returned. Without lock. May be NULL. */
   void (*on_exhausted)(const void *owner, uint32_t abandoned);
-  /** What the worker of this index has as tp__here.home. May be NULL. */
+  /** Gives the tp__here.home of the worker with this index. May be NULL. */
   void *(*worker_home)(const void *owner, uint32_t index);
-  /** A worker runs this strand after the next one: fetch what its owner reads. May be NULL. */
+  /** A worker will run this strand after the next one: prefetches the data that its owner will read. May be NULL. */
   void (*prefetch)(const tp__strand *strand);
 } tp__sched_options;
 
@@ -44,15 +47,15 @@ typedef struct tp__sched {
   tp__pump pump;
   /* atomic */
   tp__a32 tokens_open;
-  tp__a32 completers; /* threads inside of an answer by token: the owner stays while there are any */
+  tp__a32 completers; /* threads that answer by token at this moment: the owner is not freed while there are any */
 } tp__sched;
 
 tp_status tp__sched_init(tp__sched *sched, const tp__sched_options *options);
-/** Starts the timer and the workers, all or none; handler threads are started when work finds none idle. */
+/** Starts the timer and the workers, all or none. Handler threads start when there is work and none is idle. */
 tp_status tp__sched_start(tp__sched *sched);
 /** Stops the timer, then the workers, which let their queue run empty. */
 void tp__sched_stop(tp__sched *sched);
-/** Stopped, and nothing is armed or queued. */
+/** The sched is stopped, and nothing is armed or queued. */
 void tp__sched_fini(tp__sched *sched);
 
 #endif

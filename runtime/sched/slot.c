@@ -13,13 +13,14 @@ enum slot_state { FREE = 0, OPEN = 1, CLAIMED = 2, ABANDONED = 3, LATE = 4 };
 
 typedef struct slot {
   tp__a64 word;                /* generation << STATE_BITS | state; acq_rel: publishes attempt and answer */
-  struct tp__attempt *attempt; /* written before OPEN is published, read by the thread that moved the word */
+  struct tp__attempt *attempt; /* written before OPEN is published; read by the thread that moved the word */
   const tp__sched *sched;      /* likewise */
-  tp__aptr class;              /* the attempt's; released by its opener, acquired by tp__slot_of_another() */
+  tp__aptr class;              /* the class of the attempt; released by its opener, acquired by tp__slot_of_another() */
   uint32_t next_free;          /* under the lock: index + 1 */
 } slot;
 
-/* The slab: chunks are added, never removed; a chunk's pointer is published before any token of it exists. */
+/* The slab: chunks are added, never removed. The pointer of a chunk is published before any token of the chunk
+ * exists. */
 static tp__aptr chunks[CHUNKS_MAX];
 static tp__mutex lock;
 static tp__cond closed;
@@ -28,7 +29,7 @@ static uint32_t free_head;    /* under lock: index + 1, 0 = none */
 static uint32_t late_waiters; /* under lock */
 
 #ifdef TP_SIM
-/* Each simulated run begins with a slab of its own, or a seed would depend on the runs before it. */
+/* Each simulated run begins with an empty slab. Otherwise the result of a seed would depend on earlier runs. */
 static void clear_slab(void) {
   memset(chunks, 0, sizeof chunks);
   chunk_count = free_head = late_waiters = 0;
@@ -44,18 +45,18 @@ uint32_t tp__slots_in_use(void) {
 }
 #endif
 
-/* A child gets the slab as it is between two changes, and no thread in it waits. */
+/* The child gets a slab that is not in the middle of a change, and no thread of the child waits. */
 static void before_fork(void) { tp__mutex_lock(&lock); }
 static void in_parent(void) { tp__mutex_unlock(&lock); }
 static void in_child(void) {
-  tp_status status = tp__cond_init(&closed); /* the parent's threads may have waited on the old one */
+  tp_status status = tp__cond_init(&closed); /* threads of the parent may have waited on the old one */
   assert(status == TP_OK);
   (void)status;
   late_waiters = 0;
   tp__mutex_unlock(&lock);
 }
 
-/* The lock lives as long as the process, so it is made when the library is loaded. */
+/* The lock exists as long as the process, so it is made when the library is loaded. */
 __attribute__((constructor)) static void slots_init(void) {
   tp_status status = tp__mutex_init(&lock, TP__RANK_slots);
   if (status == TP_OK) status = tp__cond_init(&closed);
@@ -83,26 +84,26 @@ static slot *slot_at(uint32_t index) {
 #ifdef TP_CHECKS
 static uint32_t slot_state_of(uint64_t word) { return (uint32_t)(word & ((1 << STATE_BITS) - 1)); }
 
-/* A slot that is taken out of the free list, or was just put into it. */
+/* Checks a slot that is taken out of the free list, or was just put into it. */
 static void free_slot_check_locked(const slot *s, uint64_t word) {
   TP__LOCKED(&lock);
   /* A free slot has no attempt, and a generation that a token may have. */
   assert(slot_state_of(word) == FREE && !s->attempt && !s->sched && word >> STATE_BITS != 0);
-  /* The free list holds slots that there are. */
+  /* The free list holds only slots of existing chunks. */
   assert(s->next_free <= chunk_count * CHUNK_SLOTS && free_head <= chunk_count * CHUNK_SLOTS);
 }
 
-/* The slot of a token that is about to end. */
+/* Checks the slot of a token that is about to end. */
 static void closing_slot_check_locked(const slot *s, tp_token token, uint64_t word) {
   TP__LOCKED(&lock);
-  /* A token ends once: its slot is still of its generation, and not free. */
+  /* A token ends once: its slot still has its generation, and is not free. */
   assert(word >> STATE_BITS == generation_of(token) && slot_state_of(word) != FREE && slot_state_of(word) <= LATE);
-  /* Until then it is an attempt's of a scheduler. */
+  /* Until then the slot has an attempt and its scheduler. */
   assert(s->attempt && s->sched);
 }
 #endif
 
-/* Moves the token's slot from one state to another. Only the winner may look inside. */
+/* Moves the token's slot from one state to another. Only the thread that succeeds may read the slot. */
 static slot *move(tp_token token, enum slot_state from, enum slot_state to) {
   slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   if (!s) return NULL;
@@ -159,7 +160,7 @@ struct tp__attempt *tp__slot_late(tp_token token) {
   return attempt;
 }
 
-/* Under the lock no slot is closed, so the attempt of an open one lives. */
+/* No slot is closed while the lock is held, so the attempt of an open slot stays alive. */
 struct tp__attempt *tp__slot_hold(tp_token token) {
   slot *s = token.bits ? slot_at(slot_index(token)) : NULL;
   if (!s) return NULL;
@@ -186,8 +187,8 @@ bool tp__slot_is_unanswered(tp_token token) {
   return word == word_of(generation_of(token), OPEN) || word == word_of(generation_of(token), ABANDONED);
 }
 
-/* The class belongs to the token if the slot was the token's before and after it was read: a class of a later opening
- * means that the token was closed before. */
+/* The class belongs to the token if the slot had the token's generation both before and after the read. A class of a
+ * later opening means that the token was closed before. */
 const struct tp__attempt_class *tp__slot_of_another(tp_token token, const struct tp__attempt_class *class) {
   if (!tp__slot_is_open(token)) return NULL;
   const struct tp__attempt_class *found = tp__aptr_load_acquire(&slot_at(slot_index(token))->class);
@@ -211,7 +212,7 @@ void tp__slot_close(tp_token token) {
   tp__mutex_unlock(&lock);
 }
 
-/* One pass over the slab. What is ABANDONED stays so under the lock, and its attempt lives. */
+/* One pass over the slab. Under the lock an ABANDONED slot stays ABANDONED, and its attempt stays alive. */
 static slot *find_slot_locked(const tp__sched *sched, enum slot_state state, uint32_t *ret_index) {
   TP__LOCKED(&lock);
   for (uint32_t index = 0; index < chunk_count * CHUNK_SLOTS; index++) {
@@ -224,7 +225,7 @@ static slot *find_slot_locked(const tp__sched *sched, enum slot_state state, uin
   return NULL;
 }
 
-/* The attempt of a slot that is OPEN or ABANDONED lives under the lock. */
+/* Under the lock the attempt of an OPEN or ABANDONED slot stays alive. */
 void tp__slots_each_deferred(const tp__sched *sched, void (*each)(void *ctx, const struct tp__attempt *attempt),
                              void *ctx) {
   tp__mutex_lock(&lock);

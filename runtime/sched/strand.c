@@ -8,7 +8,7 @@ static char idle_mark, closed_mark;
 #define IDLE ((void *)&idle_mark)
 #define CLOSED ((void *)&closed_mark)
 
-/* ---- checks: one thread does an owner's work, and leaves none behind ---- */
+/* ---- checks: one thread at a time does the owner's work, and leaves none undone ---- */
 
 #ifdef TP_SIM
 tp__strand_observer tp__strand_observed_by;
@@ -16,11 +16,11 @@ tp__strand_observer tp__strand_observed_by;
 
 #ifdef TP_CHECKS
 void tp__strand_check(const tp__strand *strand) {
-  /* A strand has a scheduler from its begin to its end. */
+  /* A strand has a scheduler from its beginning to its end. */
   assert(strand->sched);
   /* The owner's own messages are a ring. */
   assert(!strand->own || (strand->own->next && strand->own->next->deliver));
-  /* wake_ns is a lower bound of all that is listed, and the list is whole. */
+  /* wake_ns is not later than any listed entry, and the list is intact. */
   const tp__link *link = strand->timers.next;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &strand->timers; i++, link = link->next) {
     assert(TP__CONTAINER((tp__link *)(uintptr_t)link, tp__timer_entry, link)->at_ns >= strand->wake_ns);
@@ -58,7 +58,7 @@ static void leaves(tp__strand *strand) {
   if (is_ready) tp__strand_observed_by.broken("it has no owner, and is ready");
 }
 #else
-/* Nothing the owner gave itself is left behind. */
+/* When the owner leaves, no message that it gave itself is left. */
 static inline void leaves(tp__strand *strand) {
   TP__ASSERT(!strand->own);
   stops(strand);
@@ -69,7 +69,7 @@ static inline void leaves(tp__strand *strand) {
 
 static void timer_delivered(tp__message *message) {
   tp__strand *strand = TP__CONTAINER(message, tp__strand, timer_message);
-  tp__a32_store_release(&strand->timer_pending, 0); /* pairs with the timer's exchange: the message is free again */
+  tp__a32_store_release(&strand->timer_pending, 0); /* pairs with the timer's exchange: the message may be used again */
 }
 
 void tp__strand_clear(tp__strand *strand) {
@@ -81,8 +81,8 @@ void tp__strand_clear(tp__strand *strand) {
   tp__a32_store_relaxed(&strand->timer_pending, 0);
 }
 
-/* The other fields are idle when the strand ends: no timer entry is listed or armed, and the timer's message was
- * delivered. */
+/* Only these fields need a reset. The others are idle when the strand ends: no timer entry is listed or armed, and the
+ * timer's message was delivered. */
 void tp__strand_reset(tp__strand *strand) {
   strand->was_armed = false;
   strand->wake_ns = TP__NEVER;
@@ -108,7 +108,7 @@ void tp__strand_begin(tp__strand *strand, struct tp__sched *sched, bool owned) {
 /* A synchronous owner that sleeps. */
 struct tp__sleeper {
   tp__parker parker;
-  const bool *done; /* what it waits for: the owner that finds it set returns the strand */
+  const bool *done; /* the condition that it waits for: an owner that finds it set returns the strand */
 };
 
 /* Who waits by tp__sched_park(). */
@@ -117,14 +117,14 @@ static void unpark(tp__sched *sched, tp__parker *parker) {
   tp__sched_wake(sched);
 }
 
-/* The push that ended IDLE calls this, once per IDLE: this thread schedules the strand. A sleeping synchronous
- * owner has published itself by the release that made the strand IDLE. */
+/* Called by the push that found IDLE, once per IDLE: this thread schedules the strand. A sleeping synchronous owner has
+ * published itself by the release that made the strand IDLE. */
 static void schedule(tp__strand *strand) {
   if (strand->sleeper) unpark(strand->sched, &strand->sleeper->parker);
   else tp__workers_push(&strand->sched->workers, strand);
 }
 
-/* @return what the inbox was: CLOSED, and the message was not taken; IDLE, and the caller must see to an owner. */
+/* @return what the inbox was. CLOSED: the message was not taken. IDLE: the caller must find the strand an owner. */
 static void *push_message(tp__strand *strand, tp__message *message) {
   void *old = tp__aptr_load_acquire(&strand->inbox);
   do {
@@ -152,7 +152,7 @@ bool tp__strand_try_acquire(tp__strand *strand) {
   return tp__aptr_cas_acq_rel(&strand->inbox, &expected, NULL);
 }
 
-/* A caller that waits its turn after the present owner. */
+/* A caller that waits until the present owner leaves, to become the owner itself. */
 struct tp__waiter {
   tp__message message;
   tp__strand *strand;
@@ -234,8 +234,8 @@ void tp__strand_timer_remove(tp__timer_entry *timer) { tp__list_remove(&timer->l
 
 void tp__strand_fire(tp__strand *strand, int64_t now_ns) {
   TP__OWNED(strand);
-  /* First collect the expired entries, in the order in which they were added; then run them: a fire may add or remove
-   * any entry. */
+  /* First collects the expired entries, in the order in which they were added; then fires them. A fire may add or
+   * remove any entry. */
   tp__link fired;
   tp__list_init(&fired);
   strand->wake_ns = TP__NEVER;
@@ -271,14 +271,16 @@ static bool work(tp__strand *strand) {
   return any;
 }
 
-/* For the owner that is about to leave: while it wakes them they may answer already, and find no owner. */
+/* The owner takes these threads before it leaves. While it wakes them, they may answer already, and must find the
+ * strand without an owner. */
 static struct tp__pool_thread *take_to_wake(tp__strand *strand) {
   struct tp__pool_thread *threads = strand->to_wake;
   strand->to_wake = NULL;
   return TP__BUG(TP__BUG_NOT_WOKEN) ? NULL : threads;
 }
 
-/* Until there is nothing to do. Where messages keep coming, threads that have work of the strand do not wait for it. */
+/* Works until there is nothing to do. Handler threads that the strand has work for are woken even while messages keep
+ * coming. */
 static void work_off(tp__strand *strand) {
   for (bool any = work(strand); any && !strand->end;) {
     any = work(strand);
@@ -286,10 +288,10 @@ static void work_off(tp__strand *strand) {
   }
 }
 
-/* What was pushed in the last moment is delivered all the same: messages carry references. From the end on its memory
- * may be another one's, which does not run here. */
+/* Messages that were pushed in the last moment are still delivered, because they carry references. From the end on, the
+ * memory of the strand may belong to another strand, which does not run here. */
 static void close_and_end(tp__strand *strand, tp__running *running) {
-  TP__ASSERT(!strand->sleeper && !strand->handoff); /* no thread waits to become the owner of what ends */
+  TP__ASSERT(!strand->sleeper && !strand->handoff); /* no thread waits to become the owner of an ending strand */
   if (strand->was_armed) tp__timer_disarm(strand);
   deliver_messages(tp__aptr_exchange_acq_rel(&strand->inbox, CLOSED));
   deliver_own(strand);
@@ -298,7 +300,8 @@ static void close_and_end(tp__strand *strand, tp__running *running) {
   strand->end(strand);
 }
 
-/* The synchronous caller, if any, has what it waits for: it is the owner again. The strand may be gone afterwards. */
+/* Returns the strand to the synchronous caller, if there is one and its condition is set. The strand may be gone
+ * afterwards. */
 static bool return_to_caller(tp__strand *strand) {
   if (!strand->sleeper || !*strand->sleeper->done) return false;
   stops(strand);
@@ -337,8 +340,9 @@ static void run_strand(tp__strand *strand, tp__running *running) {
   }
 }
 
-/* Nested in the run of another strand when a callback of that strand ends this one or drops its last reference; on a
- * thread of the host's when that drops a reference: what is called there is on an owner's thread all the same. */
+/* May be nested in the run of another strand, when a callback of that strand ends this one or drops its last reference.
+ * May also run on a thread of the host that drops a reference. In each case the functions that are called run on an
+ * owner's thread. */
 void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
   tp__here *here = tp__here_get();
   tp__running running = {strand, here->running, thread};
@@ -352,7 +356,7 @@ void tp__strand_run_on(tp__strand *strand, struct tp__pool_thread *thread) {
 
 void tp__strand_run(tp__strand *strand) { tp__strand_run_on(strand, NULL); }
 
-/* The strand was armed by the owner before, for the time of wake_ns. */
+/* The owner has armed the strand before, for the time of wake_ns. */
 static void leave_after_message(tp__strand *strand, int64_t wake_ns) {
   void *expected = NULL;
   bool as_before = !strand->end && !strand->own && !strand->handoff && !strand->to_wake && strand->wake_ns == wake_ns;
@@ -396,7 +400,7 @@ void tp__strand_catch_up(tp__strand *strand) {
 
 void tp__strand_submit(tp__strand *strand) { tp__workers_push(&strand->sched->workers, strand); }
 
-/* @return whether there was nothing to do for an owner: then the caller has left. */
+/* @return true when the owner had nothing to do: then the caller has left. */
 static bool try_leave(tp__strand *strand) {
   void *expected = NULL;
   if (strand->end || strand->own || strand->handoff || strand->wake_ns != TP__NEVER) return false;
@@ -411,9 +415,9 @@ void tp__strand_leave_to_workers(tp__strand *strand) {
   if (!try_leave(strand)) tp__strand_submit(strand);
 }
 
-/* Sleeps as an owner: other threads may own the strand meanwhile, and it is the caller's again on return. The sleeper
- * itself wakes for the timer entries that were listed when it fell asleep; an owner that leaves later has armed the
- * timer. */
+/* Sleeps as an owner: other threads may own the strand meanwhile, and the caller owns it again on return. The sleeper
+ * itself wakes for the timer entries that were listed when it fell asleep. An owner that leaves later has armed the
+ * timer for later entries. */
 static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   int64_t wake_ns = strand->wake_ns;
   struct tp__pool_thread *to_wake = take_to_wake(strand);
@@ -425,8 +429,9 @@ static void sleep_as_owner(tp__strand *strand, tp__sleeper *sleeper) {
   tp__pool_wake(to_wake);
   if (has_left) {
     bool woken = tp__sched_park(strand->sched, &sleeper->parker, wake_ns);
-    /* Woken: the strand was given to us. Else it is free, and ours again; or it has an owner, by which or by whose
-     * successor it will be given: then that wake-up is taken, so that no thread touches the parker afterwards. */
+    /* When woken, this thread was given the strand. Otherwise the strand may be free: then this thread acquires it. Or
+     * another thread owns it, and that owner or a later one will give the strand to this thread. Then this thread waits
+     * for that wake-up, so that no thread touches the parker afterwards. */
     if (!woken && !tp__strand_try_acquire(strand)) tp__sched_park(strand->sched, &sleeper->parker, TP__NEVER);
   }
   works(strand);

@@ -3,7 +3,7 @@
 
 #include "runtime/sched/sched.h"
 
-/* ---- the heap: heap_prev is the parent for a first child, else the sibling before ---- */
+/* ---- the heap: for a first child heap_prev is the parent, for other children the sibling before ---- */
 
 static tp__strand *meld(tp__strand *a, tp__strand *b) {
   if (!a) return b;
@@ -20,7 +20,7 @@ static tp__strand *meld(tp__strand *a, tp__strand *b) {
   return a;
 }
 
-/* Two passes: pair from the left, then meld from the right. */
+/* Two passes: pairs are melded from the left, then the results from the right. */
 static tp__strand *meld_siblings(tp__strand *first) {
   tp__strand *pairs = NULL;
   while (first) {
@@ -49,7 +49,7 @@ void tp__timer_check_locked(const tp__timer *timer) {
   if (!root) return;
   /* The root has neither a parent nor a sibling. */
   assert(!root->heap_prev && !root->heap_next && root->armed_ns > 0);
-  /* No child is earlier than its parent, and each knows the one before it. */
+  /* No child is earlier than its parent, and each child knows its parent or the sibling before it. */
   const tp__strand *before = root, *child = root->heap_child;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && child; i++, before = child, child = child->heap_next)
     assert(child->armed_ns >= root->armed_ns && child->heap_prev == before);
@@ -115,7 +115,7 @@ tp_status tp__timer_init(tp__timer *timer) {
 
 tp_status tp__timer_start(tp__timer *timer, const tp_allocator *allocator) {
   timer->stop = false;
-  timer->looks_ns = 0; /* the thread looks at the heap before it first waits */
+  timer->looks_ns = 0; /* the thread looks at the heap before its first wait */
   if (TP__CONTAINER(timer, tp__sched, timer)->options.pumped) {
     timer->looks_ns = TP__NEVER;
     return TP_OK;
@@ -148,7 +148,7 @@ void tp__timer_arm(tp__strand *strand, int64_t at_ns) {
     strand->armed_ns = at_ns;
     timer->root = meld(timer->root, strand);
     TP__CHECK(tp__timer_check_locked(timer));
-    if (at_ns < timer->looks_ns) { /* once for each earlier time: the woken thread sets it anew */
+    if (at_ns < timer->looks_ns) { /* done once for each earlier time: the woken thread sets looks_ns again */
       timer->looks_ns = at_ns;
       tp__cond_signal(&timer->changed);
       tp__sched_wake(strand->sched);

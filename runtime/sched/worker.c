@@ -8,7 +8,7 @@
 #define SLEEPER UINT32_C(1)
 #define SEARCHER (UINT32_C(1) << 15)
 #define STOPPED (UINT32_C(1) << 31) /* the threads are gone */
-#define PUMPED (UINT32_C(1) << 30)  /* there are no threads: the only bit until it is stopped */
+#define PUMPED (UINT32_C(1) << 30)  /* there are no threads; until the stop this is the only bit */
 #define SLEEPERS(idle) ((idle) % SEARCHER)
 #define SEARCHERS(idle) ((idle) % STOPPED / SEARCHER)
 
@@ -21,7 +21,7 @@ enum {
   LOOKS_PER_CLOCK = 16,
   SEARCH_NS = 30 * TP__NS_PER_US,
   SEARCH_NS_MIN = 1 * TP__NS_PER_US, /* less is not worth the marks */
-  CREDIT_INVERSE = 10                /* looking for work takes at most a tenth of the time of what was found */
+  CREDIT_INVERSE = 10                /* searching takes at most a tenth of the time of the work that was found */
 };
 #endif
 enum { CREDIT_NS_MAX = 4 * SEARCH_NS };
@@ -38,7 +38,7 @@ tp_status tp__workers_init(tp__workers *workers, const tp__sched_options *option
 }
 
 void tp__workers_fini(tp__workers *workers) {
-  assert(!workers->each && tp__queue_mpmc_empty(workers->queue)); /* nothing is left, and no thread to run it */
+  assert(!workers->each && tp__queue_mpmc_empty(workers->queue)); /* nothing is left, and no thread runs */
   tp__cond_fini(&workers->work);
   tp__mutex_fini(&workers->mutex);
   tp__queue_mpmc_free(workers->queue);
@@ -46,7 +46,7 @@ void tp__workers_fini(tp__workers *workers) {
 
 /* ---- idle ---- */
 
-/* There is work, and no worker searches: one sleeper becomes a searcher and is woken. */
+/* There is work, and no worker searches: makes one sleeper a searcher and wakes it. */
 static void wake_one(tp__workers *workers, uint32_t idle) {
   do {
     if (SLEEPERS(idle) == 0 || SEARCHERS(idle) > 0) return;
@@ -54,10 +54,10 @@ static void wake_one(tp__workers *workers, uint32_t idle) {
   tp__mutex_lock(&workers->mutex);
   workers->wakes++;
   tp__mutex_unlock(&workers->mutex);
-  tp__cond_signal(&workers->work); /* outside of the lock, which the woken one takes first */
+  tp__cond_signal(&workers->work); /* after the lock is released, because the woken thread takes it first */
 }
 
-/* A searcher found something. What was pushed while it searched woke no worker. */
+/* A searcher found work. Strands that were pushed during its search woke no worker. */
 static void found(tp__workers *workers) {
   uint32_t idle = tp__a32_sub_acq_rel(&workers->idle, SEARCHER) - SEARCHER;
   TP__ASSERT(SEARCHERS(idle) < workers->count); /* it was counted */
@@ -72,13 +72,14 @@ static bool may_search(tp__workers *workers) {
   return false;
 }
 
-/* A worker's own: for how long it may search, and what it came to. */
+/* A worker's own account: how long it may still search, and how long it has searched. */
 typedef struct credit {
   int64_t ns, worked_ns, searched_ns;
 } credit;
 
-/* Waking a thread takes some microseconds, and what a server does next often comes sooner. Where it comes later every
- * search is in vain, so a worker pays for it out of a credit: a tenth of the time for which it had work. */
+/* Waking a thread takes some microseconds, and the next work of a server often comes sooner, so an idle worker searches
+ * first. If work comes later, every search is in vain. So a worker pays for its searches out of a credit: a tenth of
+ * the time for which it had work. */
 static bool search_work(tp__workers *workers, credit *c) {
   int64_t begin_ns = tp__now_ns(), now_ns;
   int64_t end_ns = begin_ns + (c->ns < SEARCH_NS ? c->ns : SEARCH_NS);
@@ -98,16 +99,17 @@ static bool search_work(tp__workers *workers, credit *c) {
 #ifdef TP_CHECKS
 static void workers_check_locked(const tp__workers *workers, uint32_t idle) {
   TP__LOCKED(&workers->mutex);
-  /* No more of them sleep and search than there are. */
+  /* There are at most `count` sleepers, and at most `count` searchers. */
   assert(SLEEPERS(idle) <= workers->count && SEARCHERS(idle) <= workers->count);
-  /* A wake-up is given to a sleeper, and taken once. */
+  /* Each wake-up is for one sleeper, and is taken once. */
   assert(workers->wakes <= workers->count);
 }
 #endif
 
-/* Sleeps until there may be work. It is counted as a sleeper, and no longer as a searcher, before the last look at the
- * queue, and a pusher reads the counts after its push, both by read-modify-write: whichever comes second sees the
- * other, so no wake-up is lost. @param searching  in: it is counted so; out: it was woken, and is.
+/* Sleeps until there may be work. No wake-up is lost: the worker is counted as a sleeper, and no longer as a searcher,
+ * before its last look at the queue. A pusher reads the counts after its push. Both use read-modify-write, so the later
+ * one sees the change of the other.
+ * @param searching in: whether it is counted as a searcher; out: whether it was woken, and so is counted as one.
  * @return false to stop. */
 static bool sleep_for_work(tp__workers *workers, bool *searching) {
   bool empty = TP__BUG(TP__BUG_LOST_WAKEUP) ? tp__queue_mpmc_empty(workers->queue) : true;
@@ -145,13 +147,15 @@ static bool wait_for_work(tp__workers *workers, bool *searching, credit *c) {
 
 /* ---- work ---- */
 
-/* Some at a time where many wait, since two workers that take one by one fight for the same line. */
+/* Takes several strands at a time when many wait, because two workers that take one at a time contend for the same
+ * cache line. */
 static uint32_t take_batch(tp__workers *workers, void **batch) {
   uint32_t share = (uint32_t)(tp__queue_mpmc_count(workers->queue) / (SHARES * workers->count));
   return tp__queue_mpmc_pop_some(workers->queue, batch, share < 1 ? 1 : share > BATCH ? BATCH : share);
 }
 
-/* Whether a worker is idle and the queue empty: what this one has taken must not wait then. Any moment will do. */
+/* Whether a worker is idle and the queue is empty. Then the other strands that this worker has taken must not wait. An
+ * answer that is a moment old is good enough. */
 static bool has_idle_worker(const tp__workers *workers) {
   return tp__a32_load_relaxed(&workers->idle_workers) != 0 && tp__queue_mpmc_empty(workers->queue);
 }
@@ -220,7 +224,7 @@ tp_status tp__workers_start(tp__workers *workers) {
   return TP_OK;
 }
 
-/* On a thread that is none of ours: a turn that its host still holds may get a message, a cancel or its end. */
+/* Runs on a thread of the host: a turn that its host still holds may get a message, a cancel or its end. */
 static void run_rest(tp__workers *workers) {
   tp__strand *strand;
   while ((strand = tp__queue_mpmc_pop(workers->queue))) tp__strand_run(strand);
@@ -242,7 +246,8 @@ void tp__workers_stop(tp__workers *workers) {
     tp__release(workers->options->allocator, workers->each, workers->count * sizeof *workers->each);
     workers->each = NULL;
   } else if (!workers->options->pumped) return;
-  tp__a32_or_acq_rel(&workers->idle, STOPPED); /* pairs with tp__workers_push: one of the two sees the other's */
+  /* pairs with tp__workers_push: at least one of the two sees the other's change */
+  tp__a32_or_acq_rel(&workers->idle, STOPPED);
   if (!TP__BUG(TP__BUG_LEFT_QUEUED)) run_rest(workers);
 }
 

@@ -77,11 +77,11 @@ static void heap_fini(const tp_allocator *allocator, tp__job_heap *heap) {
 
 #ifdef TP_CHECKS
 static void heap_check(const tp__job_heap *heap) {
-  /* A heap has capacity for all that may lie in it. */
+  /* The capacity of a heap suffices for all jobs that may be in it. */
   assert(heap->count <= heap->capacity);
   for (size_t i = 0; i < heap->count && i < TP__CHECK_ITEMS_MAX; i++) {
     const tp__queued_job *job = heap->items[i];
-    /* Each job knows its place in it, and is open and the first of its order key. */
+    /* Each job in a heap knows its place there, is open, and is the first job of its order key. */
     assert(job->heap == heap && job->heap_index == i && is_open(job));
     assert(job->order->jobs.next == &job->in_order);
     /* None is before the one above it. */
@@ -94,13 +94,13 @@ void tp__job_queue_check(const tp__job_queue *queue) {
   const tp__link *link = queue->classes.next;
   for (; classes < TP__CHECK_ITEMS_MAX && link != &queue->classes; classes++, link = link->next) {
     const tp__job_class *class = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__job_class, link);
-    /* A class is there while it has open jobs, for which its heap has capacity. */
+    /* A class exists while it has open jobs, and its heap has capacity for them. */
     assert(class->job_count > 0 && class->ready.count <= class->job_count);
     jobs += class->job_count;
     heap_check(&class->ready);
   }
   heap_check(&queue->waiting);
-  /* Every open job is of a class, and no more are open than may be; of those that ended the newest are known. */
+  /* Every open job belongs to a class. There are at most open_max open jobs. Of the ended jobs the newest are kept. */
   assert(classes == TP__CHECK_ITEMS_MAX || jobs == queue->open_count);
   assert(queue->open_count <= queue->open_max);
   assert(queue->done_count <= queue->ended_max && queue->dead_count <= queue->ended_max);
@@ -108,7 +108,7 @@ void tp__job_queue_check(const tp__job_queue *queue) {
 }
 #endif
 
-/* ---- order keys and classes: there while they have open jobs ---- */
+/* ---- order keys and classes: each exists while it has open jobs ---- */
 
 static tp__job_order *find_order(const tp__job_queue *queue, tp_text key) {
   tp__hash_link *link = tp__hash_table_first(&queue->orders, hash_of_text(queue, key));
@@ -158,7 +158,8 @@ static void leave_class(tp__job_queue *queue, tp__job_class *class) {
 
 /* ---- opening and ending ---- */
 
-/* The first of its order key stands where it can be found by what it waits for; the others wait for it. */
+/* Puts the first job of an order key into the heap or list of the thing that the job waits for. The other jobs of the
+ * key wait for that job. */
 static void place(tp__job_queue *queue, tp__queued_job *job) {
   bool is_first = job->order->jobs.next == &job->in_order;
   if (!is_first || job->heap) return;
@@ -237,7 +238,7 @@ static void close_job(tp__job_queue *queue, tp__queued_job *job) {
   leave_class(queue, class);
 }
 
-/* The key of an ended job is retained for a while; the content only of a dead letter, which may be redriven. */
+/* Keeps the key of an ended job for a while. Keeps the content only of a dead letter, because it may be redriven. */
 static void retain_ended(tp__job_queue *queue, tp__queued_job *job, tp_job_state state, int64_t now_ms) {
   bool is_dead = state == TP_JOB_DEAD;
   tp__link *list = is_dead ? &queue->dead : &queue->done;
@@ -337,7 +338,7 @@ static bool is_lost(const tp__queued_job *job) {
   return is_running(job) && job->desc.attempt >= job->desc.attempts_max;
 }
 
-/* Where the clock was set back, a job that would wait for longer than any pause may be claimed. */
+/* When the clock was set back, a job may seem to wait for longer than any pause. Such a job may be claimed. */
 static void bound_pauses(tp__job_queue *queue, int64_t now_ms) {
   int64_t last_ms = now_ms < INT64_MAX - TP_JOB_PAUSE_MS_MAX ? now_ms + TP_JOB_PAUSE_MS_MAX : INT64_MAX;
   tp__job_heap *heap = &queue->waiting;
@@ -351,7 +352,7 @@ static void bound_pauses(tp__job_queue *queue, int64_t now_ms) {
   }
 }
 
-/* What waited long enough may be claimed, but for what is lost. */
+/* Makes every job claimable whose wait is over, except lost jobs. */
 static void make_claimable(tp__job_queue *queue, int64_t now_ms) {
   bound_pauses(queue, now_ms);
   while (queue->waiting.count > 0) {
@@ -405,7 +406,7 @@ static void requeue(tp__job_queue *queue, tp__queued_job *job, const tp_job_fini
   TP__CHECK(tp__job_queue_check(queue));
 }
 
-/* The job of a claim, while that is the current one. */
+/* The job of a claim, if the claim is still the current one. */
 static tp_status find_claim(const tp__job_queue *queue, uint64_t id, uint64_t claim, tp__queued_job **ret_job) {
   tp__queued_job *job = find_id(queue, id);
   if (!job || !is_open(job)) return TP_ERR_NOT_FOUND;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory store, the reference of the interface: the newest entry records, and jobs. Nothing survives the process.
- * Lock: `memory_store`, for the jobs and the names of records; no callback is called with it held. */
+ * Lock: `memory_store`, for the jobs and the names of records; no callback is called under it. */
 #include "runtime/store/memory_store.h"
 
 #include "runtime/os/os.h"
@@ -24,7 +24,7 @@ typedef struct memory_store {
   tp__record_log records; /* has locks of its own */
   tp__mutex mutex;
   tp__job_queue jobs;         /* under mutex */
-  tp__run_names names;        /* of records that came one at a time; added under mutex, read without */
+  tp__run_names names;        /* of records that came one at a time; added under mutex, read without it */
   tp__hash_table given_names; /* under mutex: finds them */
   tp__arena names_arena;      /* under mutex: their strings and links */
   size_t names_bytes;         /* under mutex: at most NAMES_BYTES_MAX */
@@ -43,7 +43,7 @@ tp_status tp__memory_store_take(void *ctx, const tp__record_source *from, const 
   return tp__record_log_add(&((memory_store *)ctx)->records, from, batch);
 }
 
-/* The names of a run that did not come from the core. */
+/* The names of a run that did not come from the engine. */
 typedef struct given_name {
   tp__hash_link by_text; /* in given_names */
   uint32_t id;           /* in names */
@@ -122,7 +122,7 @@ static tp_status pack_run(memory_store *store, const tp_entry_record *record, ui
   return TP_OK;
 }
 
-/* For every caller but the core: one record at a time, whose strings are copied. */
+/* For every caller but the engine: takes one record at a time, and copies its strings. */
 static tp_status record(void *ctx, const tp_entry_record *theirs) {
   memory_store *store = ctx;
   tp_entry_record ours, *record = &ours;
@@ -262,7 +262,7 @@ static tp_status job_insert_all(void *ctx, const tp_job *const *theirs, size_t c
   return TP_OK;
 }
 
-/* What a callback sees while nothing is locked: its texts are held. */
+/* The view of a job that a callback gets while nothing is locked. The caller holds a reference, so the texts stay. */
 static tp_job view_of(tp__queued_job *job, bool with_payload) {
   tp_job view = job->desc;
   tp__queued_job_hold(job);
@@ -282,7 +282,7 @@ static void bury_lost_locked(memory_store *store, const tp_job_claim *request) {
   }
 }
 
-/* The filter takes locks of its own, so it is asked between two locked parts. */
+/* The filter takes locks of its own, so it is called between two locked parts. */
 static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_job_claim *request) {
   TP__LOCKED(&store->mutex);
   if (!request->filter) return true;
@@ -294,7 +294,7 @@ static bool may_take_locked(memory_store *store, tp__queued_job *job, const tp_j
   return accepted;
 }
 
-/* @return NULL when there is none; else what take sees, held. */
+/* @return NULL when no job may be claimed; else the job that `take` sees, with a reference held. */
 static tp__queued_job *claim_one_locked(memory_store *store, const tp_job_claim *request, tp_job *ret_view,
                                         int64_t *ret_next_ms) {
   TP__LOCKED(&store->mutex);

@@ -42,7 +42,7 @@ void tp__record_log_late(tp__record_log *log, const tp_late_record *late) {
   }
 }
 
-/* ---- reading: a cursor for each ring, of which the one with the newest entry goes on ---- */
+/* ---- reading: each ring has a cursor, and the cursor with the newest entry goes on ---- */
 
 typedef struct cursor {
   tp__record_stripe *stripe;
@@ -88,7 +88,7 @@ static const tp__packed_entry *entry_at(const tp__stored_batch *batch, uint32_t 
   return entry;
 }
 
-/* @return TP_OK also at the end, where there is no entry. */
+/* @return TP_OK also at the end; then there is no entry. */
 static tp_status next_entry(cursor *c) {
   c->entry = NULL;
   while (c->entries_left == 0) {

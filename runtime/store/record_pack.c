@@ -7,8 +7,8 @@
 
 static bool times_fit(int64_t from_ns, int64_t to_ns) { return to_ns >= from_ns && to_ns - from_ns <= UINT32_MAX; }
 
-/* A run that was never called has no times but the one at which it was ready; one that was has all three, and was ready
- * when it was called. */
+/* Whether the times fit a row. A run that was never called has only the time at which it was ready. A called run has
+ * all three times, and was ready at the moment of its call. */
 static bool has_row_times(const tp__row_details *run, int64_t begin_ns) {
   if (run->late_ns != 0 || !times_fit(begin_ns, run->queued_ns)) return false;
   if (run->attempts == 0) return run->started_ns == 0 && run->ended_ns == 0;

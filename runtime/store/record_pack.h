@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record_pack: entry records on their way to a store, as they lie in memory: one head and its rows after the other. A
- * turn packs its own without a lock and passes them on together, with the ids that they share: recording was half of
- * what a phase cost.
+ * record_pack: entry records as they lie in memory on their way to a store: a head and its rows, entry after entry. A
+ * turn packs its own records without a lock, and passes them on together with the ids that they share. (Before this,
+ * recording took half of the time of a phase.)
  *
- * A row describes nearly every run in four words, with times counted from the entry's begin; the engine writes it
- * while it runs. What does not fit into a row, and what may still change, is in details after the rows: the row of
- * such a run has their index. */
+ * A row describes nearly every run in four words, with times counted from the entry's begin. The engine writes it
+ * during the run. What does not fit into a row, or may still change, is in details after the rows. The row of such a
+ * run then has the index of its details. */
 #ifndef TP__RECORD_PACK_H
 #define TP__RECORD_PACK_H
 
 #include "runtime/store/run_names.h"
 #include "turnphase/store.h"
 
-/** One run. Without details: it was ready when it was called, or was never called, and made at most 14 attempts within
- *  4.2 s from the entry's begin. */
+/** One run. A row without details means: the run was never called, or it was ready at the moment of its call, and it
+ *  made at most 14 attempts within 4.2 s from the entry's begin. */
 typedef struct tp__row {
   uint32_t name; /* tp__run_names */
   uint32_t
-      started_ns; /* ns from the entry's begin; of a run that was never called: queued. With details: their index */
+      /* ns from the entry's begin; of a run that was never called: when it was queued. With details: their index. */
+      started_ns;
   uint32_t duration_ns; /* ns */
-  uint32_t flags;       /* tp__row_flags(), and bits that begin at TP__ROW_*; with details: TP__ROW_HAS_DETAILS alone */
+  uint32_t flags;       /* tp__row_flags(), and bits that begin at TP__ROW_*; with details: only TP__ROW_HAS_DETAILS */
 } tp__row;
 
-/** What a run is in full, but for its names: a tp_run_record's members, which store.h describes. */
+/** A run in full, without its names: the members of a tp_run_record, which store.h describes. */
 typedef struct tp__row_details {
   int64_t queued_ns, started_ns, ended_ns, late_ns;
   uint32_t code, contribution_count;
@@ -47,14 +48,14 @@ enum { TP__ROW_ATTEMPTS_MAX = 14, TP__ROW_HAS_DETAILS = 15 << TP__ROW_ATTEMPTS }
 static inline bool tp__row_has_details(const tp__row *row) {
   return (row->flags & TP__ROW_HAS_DETAILS) == TP__ROW_HAS_DETAILS;
 }
-/** Of a run without reason, verdict, fallback and contributions. */
+/** The flags of a run without reason, verdict, fallback and contributions. */
 static inline uint32_t tp__row_flags(uint32_t state, uint32_t attempts, uint32_t execution, uint32_t failure) {
   return state << TP__ROW_STATE | attempts << TP__ROW_ATTEMPTS | execution << TP__ROW_EXECUTION |
          failure << TP__ROW_FAILURE;
 }
 
-/** Four words at a time, in one load and one store each: a row that was written a moment ago is read as it was written,
- *  which a wider copy would have to wait for. */
+/** Copies four words with one load and one store each. A row that was written a moment ago is so read in the width in
+ *  which it was written. A wider load would have to wait for these stores. */
 typedef uint32_t tp__row_words __attribute__((vector_size(16), aligned(8), may_alias));
 static inline void tp__row_put(tp__row *row, uint32_t name, uint32_t started_ns, uint32_t duration_ns, uint32_t flags) {
   *(tp__row_words *)row = (tp__row_words){name, started_ns, duration_ns, flags};
@@ -62,7 +63,7 @@ static inline void tp__row_put(tp__row *row, uint32_t name, uint32_t started_ns,
 static inline void tp__rows_copy(tp__row *to, const tp__row *from, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     ((tp__row_words *)to)[i] = ((const tp__row_words *)from)[i];
-    __asm__("" ::: "memory"); /* else the compiler makes it a wider copy again */
+    __asm__("" ::: "memory"); /* otherwise the compiler makes one wider copy of it */
   }
 }
 
@@ -104,10 +105,10 @@ typedef struct tp__record_source {
   const tp_text *ids;     /* TP_ID_COUNT */
 } tp__record_source;
 
-/** As a store reads it; borrowed as the entry and its source are. */
+/** The entry as a store reads it; borrowed for as long as the entry and its source. */
 tp_entry_record tp__packed_view(const tp__packed_entry *entry, const tp__record_source *from);
 
-/** Entries of one turn that are not yet passed to the store. */
+/** Entries of one turn that were not yet passed to the store. */
 typedef struct tp__record_batch {
   char *memory; /* NULL: none yet */
   size_t capacity, used;
@@ -126,7 +127,7 @@ static inline tp__packed_entry *tp__record_batch_add(tp__record_batch *batch, ui
   batch->count++;
   return entry;
 }
-/** As a store takes it; borrowed as the batch and its source are. */
+/** The batch as a store takes it; borrowed for as long as the batch and its source. */
 tp_entry_batch tp__record_batch_view(const tp__record_batch *batch, const tp__record_source *from);
 
 #endif

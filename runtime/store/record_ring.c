@@ -3,7 +3,7 @@
 
 enum { ID_BYTES_MAX = UINT16_MAX };
 
-/* In front of each batch; then come the texts of its ids, padded to 8, and its packed entries. */
+/* The head of each batch. It is followed by the texts of the batch's ids, padded to 8, and by the packed entries. */
 typedef struct head {
   uint32_t size; /* of the batch, with this */
   uint32_t entry_count;
@@ -29,7 +29,7 @@ static void free_segment(tp__record_ring *ring, tp__record_segment *segment) {
   tp__release(ring->allocator, segment, sizeof *segment + segment->capacity);
 }
 
-/* The oldest, when the newer ones hold enough, or when there may be no more memory. */
+/* Takes the oldest segment, when the newer ones hold enough entries, or when no more memory is allowed. */
 static tp__record_segment *take_oldest(tp__record_ring *ring, size_t need) {
   if (tp__list_empty(&ring->segments)) return NULL;
   tp__record_segment *oldest = segment_of(ring->segments.next);
@@ -51,7 +51,7 @@ static tp__record_segment *new_segment(tp__record_ring *ring, size_t need) {
   return segment;
 }
 
-/* A segment with capacity for need bytes after the newest; a segment of another size is freed, not used again. */
+/* A segment with capacity for `need` bytes after the newest. A segment of another size is freed and not used again. */
 static tp__record_segment *next_segment(tp__record_ring *ring, size_t need) {
   tp__record_segment *segment = NULL;
   while ((segment = take_oldest(ring, need)) && (segment->capacity < need || segment->capacity > TP__SEGMENT_BYTES))
@@ -129,7 +129,7 @@ static bool note_late(const tp__stored_batch *batch, const tp_late_record *late)
   return false;
 }
 
-/* From the newest segment back: an attempt is seldom late by many entries. */
+/* Searches from the newest segment back, because few entries follow before an attempt turns out to be late. */
 bool tp__record_ring_late(tp__record_ring *ring, const tp_late_record *late) {
   for (tp__link *link = ring->segments.prev; link != &ring->segments; link = link->prev) {
     const tp__record_segment *segment = segment_of(link);

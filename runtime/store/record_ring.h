@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record_ring: the newest entry records, batch after batch in segments that are used again when all in them is old. It
- * has no lock: its owner's guards it. What it retains is bounded by the number of entries and by bytes; whole segments
- * are dropped, the oldest first, so that adding costs one copy and, once the bound is reached, no allocation. */
+ * record_ring: the newest entry records, in batches that lie in segments. A segment is used again when all its records
+ * are old. The ring has no lock: a lock of its owner guards it. The number of entries and the number of bytes are
+ * bounded. Whole segments are dropped, the oldest first. So adding costs one copy and, once the bound is reached, no
+ * allocation. */
 #ifndef TP__RECORD_RING_H
 #define TP__RECORD_RING_H
 
@@ -29,23 +30,23 @@ typedef struct tp__record_ring {
   size_t bytes_max;
 } tp__record_ring;
 
-/** @param bytes  how much all rings that are given it hold, with bytes_max as their bound. */
+/** @param bytes counts the bytes of all rings that get this pointer; bytes_max bounds it. */
 void tp__record_ring_init(tp__record_ring *ring, const tp_allocator *allocator, size_t entries_max, tp__a64 *bytes,
                           size_t bytes_max);
 void tp__record_ring_fini(tp__record_ring *ring);
 /** Stores the entries of a batch.
- *  @return TP_OK, TP_ERR_NO_MEMORY, TP_ERR_TOO_LARGE for a batch that alone is above the bounds. */
+ *  @return TP_OK, TP_ERR_NO_MEMORY, TP_ERR_TOO_LARGE for a batch that by itself exceeds the bounds. */
 tp_status tp__record_ring_add(tp__record_ring *ring, const tp__record_source *from, const tp__record_batch *batch);
 /** Notes that a run was late. @return whether the entry is here. */
 bool tp__record_ring_late(tp__record_ring *ring, const tp_late_record *late);
-/** A copy of the newest segment that is older than sequence, to be read without the lock; freed by
- *  tp__release(…, sizeof **ret_copy + (*ret_copy)->capacity).
+/** A copy of the newest segment that is older than sequence, so that the caller can read it without the lock. The
+ *  caller frees it with tp__release(…, sizeof **ret_copy + (*ret_copy)->capacity).
  *  @return TP_OK, TP_ERR_NOT_FOUND, TP_ERR_NO_MEMORY. */
 tp_status tp__record_ring_copy(const tp__record_ring *ring, uint64_t sequence, tp__record_segment **ret_copy);
 
 /* ---- reading a segment ---- */
 
-/** One batch in a segment: whose it is, and its entries. */
+/** One batch in a segment: the turn that it belongs to, and its entries. */
 typedef struct tp__stored_batch {
   tp__record_source from; /* its ids are those below */
   tp_text ids[TP_ID_COUNT];

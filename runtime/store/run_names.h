@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_names: the subscription of a row of a record, as a number. With it rows have four words instead of eleven, which
- * makes recording fast. The table only grows, with the number of different subscriptions ever registered; it has no
- * lock: its owner adds under a lock of its own, and any thread that has a number may look it up at any time. */
+ * run_names: gives the subscription of a record's row a number. So a row has four words instead of eleven, which makes
+ * recording fast. The table only grows, by each different subscription that was ever registered. It has no lock: its
+ * owner adds names under a lock of its own, and any thread that has a number may look it up at any time. */
 #ifndef TP__RUN_NAMES_H
 #define TP__RUN_NAMES_H
 
@@ -10,13 +10,13 @@
 
 enum { TP__RUN_NAMES_FIRST = 64, TP__RUN_NAMES_CHUNKS = 24 };
 
-/** What every row of a subscription has, interned: the strings live as long as the table. */
+/** What all rows of a subscription share, interned: the strings live as long as the table. */
 typedef struct tp__run_name {
   const char *subscription, *handler, *owner;
   uint8_t visibility; /* tp_visibility */
 } tp__run_name;
 
-/** Chunk i holds TP__RUN_NAMES_FIRST << i names, so that none ever moves. */
+/** Chunk i holds TP__RUN_NAMES_FIRST << i names, so no name ever moves. */
 typedef struct tp__run_names {
   tp__run_name *chunks[TP__RUN_NAMES_CHUNKS];
   uint32_t count;

@@ -169,7 +169,7 @@ tp_status tp__turn_list_put(tp__turn_list *list, const tp_turn_record *record) {
   return TP_OK;
 }
 
-/* Where to begin to read: one above the last row, or at the cursor's. */
+/* Where reading begins: one above the last row, or at the row of the cursor. */
 static size_t list_start(const tp__turn_list *list, const tp_turn_query *query) {
   if (!query->before_number) return list->count;
   for (size_t i = list->count; i > 0; i--) {

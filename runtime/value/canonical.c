@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * canonical.c: the one spelling of a value, for hashing and comparing. The value is checked first, so what follows may
- * recurse (32 deep at most) and trusts every head. Each map looks past its values to find its keys, so the time is
- * linear in the size times the depth. */
+ * canonical.c: writes a value in its one canonical spelling, for hashing and comparing. The value is checked first, so
+ * the rest of the code may recurse (at most 32 deep) and trusts every head. For each map, the code skips over the
+ * values to find the keys, so the time is linear in the size times the depth. */
 #include <math.h>
 
 #include "runtime/value/value.h"
@@ -10,12 +10,12 @@
 struct canonical {
   tp_text value;
   tp__keys keys;
-  tp_writer *writer; /* carries the first error of all: after one nothing more is written */
+  tp_writer *writer; /* keeps the first error; after it nothing more is written */
 };
 
 static size_t write_at(struct canonical *canonical, size_t at);
 
-/* The offset after so many pairs, whose keys are stored. */
+/* Collects the keys of `count` pairs. @return the offset after them. */
 static size_t collect_keys(struct canonical *canonical, size_t at, size_t count) {
   for (size_t i = 0; i < count; i++) {
     tp_status status = tp__keys_push(&canonical->keys, at);

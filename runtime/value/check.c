@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.c: one pass over bytes from outside. Nothing is allocated from a declared size: only keys that were read are
- * remembered, four bytes each, and most maps are small enough to need no allocation for them. */
+ * check.c: checks bytes from outside in one pass. A declared size never leads to an allocation: only keys that were
+ * read are remembered, four bytes each, and most maps are so small that their keys need no allocation. */
 #include "runtime/value/value.h"
 
 /* A container that is not at its end. */
 struct frame {
-  size_t left;      /* items that must still come; in a map with an even number of them the next is a key */
+  size_t left;      /* items that must still come; in a map, an even number means that the next item is a key */
   size_t keys_from; /* where the keys of this map begin */
   tp_text key;      /* the last one of this map */
   bool map;
-  bool is_sorted; /* each key so far is greater than the one before it: none is repeated */
+  bool is_sorted; /* each key so far is greater than the key before it, so none is repeated */
 };
 
 struct check {
   tp_text value;
   size_t at;
   struct frame *top;                            /* the innermost */
-  struct frame frames[1 + TP__VALUE_DEPTH_MAX]; /* the first one has the value itself as its only item */
+  struct frame frames[1 + TP__VALUE_DEPTH_MAX]; /* the only item of the first frame is the value itself */
   tp__keys keys;
   tp_fault *fault;
 };
@@ -101,7 +101,7 @@ tp_status tp__value_check(tp_text value, const tp_allocator *allocator, tp_fault
     return tp__fail(fault, TP_ERR_TOO_LARGE, NULL, "a value of %zu bytes is above the limit of %d", value.size,
                     TP__VALUE_BYTES_MAX);
   }
-  struct check check; /* frames and keys, two kilobytes, are written before they are read */
+  struct check check; /* frames and keys, two kilobytes; not cleared, because they are written before they are read */
   check.value = value;
   check.at = 0;
   check.top = check.frames;

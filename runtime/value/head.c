@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * head.c: how msgpack spells its types, with tp__head_read() in value.h. Source: the msgpack specification. */
+ * head.c: how msgpack spells its types (with tp__head_read() in value.h). Source: the msgpack specification. */
 #include "runtime/value/value.h"
 
-/* What the bytes 0xc0 to 0xdf begin, and how many bytes of number follow. NONE: no value of ours. */
+/* The kind that each of the bytes 0xc0 to 0xdf begins, and how many bytes of number follow. NONE: a value that
+ * turnphase does not have. */
 static const struct {
   uint8_t kind, width;
 } formats[32] = {
@@ -23,7 +24,7 @@ static uint64_t big_endian(const unsigned char *bytes, size_t width) {
   return number;
 }
 
-/* The two's complement number of so many bytes. */
+/* The two's complement number of `width` bytes. */
 static int64_t sign_extended(uint64_t number, size_t width) {
   uint64_t sign = UINT64_C(1) << (8 * width - 1);
   return (int64_t)((number ^ sign) - sign);
@@ -41,7 +42,7 @@ static double float_of(uint64_t bits, size_t width) {
   return real;
 }
 
-/* Gives the number that follows the first byte its meaning; left is how many bytes follow the head. */
+/* Gives the number that follows the first byte its meaning. `left` is the number of bytes that follow the head. */
 static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t width, uint64_t number, size_t left) {
   switch (head->kind) {
     case TP_VALUE_BOOL:
@@ -74,7 +75,7 @@ static tp__head_flaw give_meaning(tp__head *head, unsigned char first, size_t wi
   return first == 0xc1 ? TP__HEAD_RESERVED : TP__HEAD_EXTENSION;
 }
 
-/* What the byte begins stands in the table, and its number in the bytes behind it. */
+/* The table gives the kind of the first byte; the bytes that follow it hold its number. */
 tp__head_flaw tp__head_read_long(const unsigned char *at, size_t left, tp__head *ret_head) {
   assert(at[0] >= 0xc0 && at[0] <= 0xdf);
   size_t width = formats[at[0] - 0xc0].width;
@@ -92,7 +93,7 @@ size_t tp__value_size(tp_text bytes, size_t offset) {
     if (tp__head_read(bytes, at, &head) != TP__HEAD_OK) return 0;
     at += head.size + head.content;
     missing += head.children - 1;
-    if (missing > bytes.size - at) return 0; /* each has at least one byte, so this also bounds the sum */
+    if (missing > bytes.size - at) return 0; /* each missing value has at least one byte, so this also bounds the sum */
   }
   return at - offset;
 }

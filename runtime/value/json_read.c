@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_read.c: one JSON text (RFC 8259) becomes a value. A first pass bounds nesting and size, and counts the members
- * of each container, since msgpack writes counts first. The second pass parses and writes. It recurses, but no deeper
- * than the first pass allows. The counts are right wherever the second pass accepts the text. */
+ * json_read.c: reads one JSON text (RFC 8259) into a value. A first pass bounds nesting and size, and counts the
+ * members of each container, because msgpack writes counts first. The second pass parses and writes. It recurses, but
+ * no deeper than the first pass allows. The counts are right for every text that the second pass accepts. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,21 +11,22 @@
 #include "runtime/value/value.h"
 
 enum {
-  VALUES_MAX = 1 << 20,    /* commas and opening brackets */
-  COUNTS_FIRST = 64,       /* containers whose counts need no allocation */
-  DIGITS_MAX = 800,        /* of a number: 767 decide its double, and the rest only whether they are all zero */
-  EXPONENT_MAX = 100000000 /* beyond it every number is 0 or out of range, whatever its digits */
+  VALUES_MAX = 1 << 20, /* commas and opening brackets */
+  COUNTS_FIRST = 64,    /* containers whose counts need no allocation */
+  /* Digits of a number: 767 decide its double, and for the others it only matters whether all are zero. */
+  DIGITS_MAX = 800,
+  EXPONENT_MAX = 100000000 /* with a greater exponent every number is 0 or out of range, whatever its digits */
 };
 
 struct reader {
   tp_text json;
   size_t at;
   tp_writer *writer;
-  tp__keys keys;    /* of the maps around the place, as offsets into the writer's bytes */
+  tp__keys keys;    /* keys of the maps that contain the current place, as offsets into the writer's bytes */
   uint32_t *counts; /* commas in each container, in the order in which they open */
   void *array;      /* counts on the heap, or NULL */
   size_t count, capacity, next;
-  size_t stop_at; /* offset in the writer of the key whose place is searched; SIZE_MAX: none */
+  size_t stop_at; /* offset in the writer of the key whose place is searched; SIZE_MAX: none is searched */
   tp_fault *fault;
   uint32_t first[COUNTS_FIRST];
 };
@@ -72,7 +73,7 @@ static tp_status refuse_json_memory(const struct reader *r) {
 
 /* ---- the first pass ---- */
 
-/* The offset of the quote that ends the string, or the end of the text. */
+/* The offset of the quote that ends the string, or of the end of the text. */
 static size_t string_end(tp_text json, size_t at) {
   for (at++; at < json.size && json.data[at] != '"'; at++) {
     if (json.data[at] == '\\') at++;
@@ -127,7 +128,7 @@ int tp__hex_digit(char digit) {
   return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-/* The number of the four digits at offset; -1 when they are not there. */
+/* The number that the four hexadecimal digits at the offset form; -1 when they are not digits. */
 static int32_t hex4_at(tp_text json, size_t at) {
   int32_t number = 0;
   if (json.size < 4 || at > json.size - 4) return -1;
@@ -141,7 +142,7 @@ static int32_t hex4_at(tp_text json, size_t at) {
 
 static bool is_surrogate(int32_t unit, int32_t first) { return unit >= first && unit <= first + 0x3ff; }
 
-/* Reads the escape whose backslash is at *at, which moves after it. */
+/* Reads the escape whose backslash is at *at, and moves *at to its end. */
 static tp_status read_escape(const struct reader *r, size_t *at, uint32_t *ret_point) {
   static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
   size_t begin = *at;
@@ -179,7 +180,7 @@ static char *put_utf8(char *to, uint32_t point) {
   return to + size;
 }
 
-/* How many bytes from offset on stand for themselves: neither quote nor backslash nor control. */
+/* How many bytes from the offset on need no decoding: neither quote nor backslash nor control. */
 static size_t plain_size(tp_text json, size_t at) {
   size_t end = at;
   while (end < json.size && json.data[end] != '"' && json.data[end] != '\\' && (unsigned char)json.data[end] >= 0x20)
@@ -187,7 +188,7 @@ static size_t plain_size(tp_text json, size_t at) {
   return end - at;
 }
 
-/* Looks at the string whose quote is at *at, which moves after the closing one. */
+/* Measures the string whose quote is at *at, and moves *at behind the closing quote. */
 static tp_status measure_string(const struct reader *r, size_t *at, size_t *ret_size) {
   size_t begin = (*at)++, size = 0;
   for (;;) {
@@ -210,7 +211,7 @@ static tp_status measure_string(const struct reader *r, size_t *at, size_t *ret_
   return TP_OK;
 }
 
-/* Writes the measured string from at on, which has escapes. */
+/* Writes the measured string from `at` on; it has escapes. */
 static void write_escaped(struct reader *r, size_t at, size_t size) {
   char *to = tp__writer_text(r->writer, size);
   if (!to) return;
@@ -285,7 +286,7 @@ static bool int_of(tp_text number, int64_t *ret_number) {
   return true;
 }
 
-/* A number as an integer of up to 801 digits and a power of ten: a form that no locale changes. */
+/* A number as an integer of up to 801 digits and a power of ten. No locale changes this form. */
 struct decimal {
   char digits[DIGITS_MAX + 2];
   size_t size;
@@ -319,7 +320,7 @@ static void decimal_of(tp_text number, struct decimal *ret_decimal) {
       exponent += !behind_point;
     }
   }
-  if (is_inexact) { /* beyond all that decides, a further digit says that the number is above what was kept */
+  if (is_inexact) { /* after the digits that decide, one more digit says that the number is above the kept digits */
     ret_decimal->digits[size++] = '1';
     exponent--;
   }
@@ -330,7 +331,8 @@ static void decimal_of(tp_text number, struct decimal *ret_decimal) {
   ret_decimal->exponent = exponent;
 }
 
-/* Exact where both the digits and the power of ten are exact doubles: one rounding is left. */
+/* Converts when the digits and the power of ten are both exact doubles. Then the one operation rounds once, and its
+ * result is correct. */
 static bool double_by_one_operation(const struct decimal *decimal, double *ret_real) {
   static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -395,7 +397,7 @@ static tp_status expect(struct reader *r, char byte, const char *wanted) {
 
 /* Takes the opening bracket. */
 static size_t open_container(struct reader *r, char close) {
-  assert(r->next < r->count); /* the first pass saw each bracket that this one meets */
+  assert(r->next < r->count); /* the first pass saw each bracket that this pass meets */
   size_t commas = r->counts[r->next++];
   r->at++;
   skip_json_blanks(r);
@@ -415,7 +417,7 @@ static tp_status read_array(struct reader *r) {
   return expect(r, ']', wanted);
 }
 
-/* While a repeated key is searched, its place is where its writing would begin. */
+/* While the place of a repeated key is searched, the search ends where the writer would write that key. */
 static tp_status read_member_key(struct reader *r) {
   size_t begin = r->at, offset = r->writer->size;
   if (!is_at(r, '"')) return refuse_here(r, "a key in double quotes must stand here");
@@ -430,7 +432,7 @@ static tp_status read_pair(struct reader *r) {
   return read_value(r);
 }
 
-/* The keys of the map that ends are those above index from. */
+/* The keys of the map that ends are those above the index `from`. */
 static bool has_repeated_key(struct reader *r, size_t from) {
   if (tp__writer_status(r->writer) != TP_OK) return false; /* not all of them were written */
   assert(from <= r->keys.count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_write.c: a value becomes JSON. The only writer of JSON strings: what a terminal, YAML or a line-wise reader
- * takes for more than a character is always an escape, and what could form a tag is on request. */
+ * json_write.c: writes a value as JSON. Only this file writes JSON strings. A character that a terminal, YAML or a
+ * line-wise reader treats as special is always escaped; a character that could form a tag is escaped on request. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void put_literal(const tp__json_out *out, const char *string) { put_bytes
 
 enum { PLAIN = 0, ALWAYS, OF_TAGS, LEAD };
 
-/* Beside the controls below 0x20. A lead byte begins characters of which some are escaped. */
+/* The class of a byte from 0x20 on. A lead byte begins characters of which some are escaped. */
 static int class_of(unsigned char byte) {
   if (byte < 0x20 || byte == '"' || byte == '\\' || byte == 0x7f) return ALWAYS;
   if (byte == '<' || byte == '>' || byte == '&') return OF_TAGS;
@@ -39,7 +39,7 @@ static size_t wide_escape(tp_text text, size_t at, uint32_t *ret_point) {
   return point == 0x2028 || point == 0x2029 || point == 0xfeff || point >= 0xfffe ? 3 : 0;
 }
 
-/* The size of the character at offset when it is an escape; 0 when it stands for itself. */
+/* The size of the character at the offset when it is written as an escape; 0 when it is written as it is. */
 static size_t escaped_size(const tp__json_out *out, tp_text text, size_t at, uint32_t *ret_point) {
   int class = class_of((unsigned char)text.data[at]);
   *ret_point = (unsigned char)text.data[at];
@@ -108,7 +108,8 @@ static void put_int(const tp__json_out *out, int64_t number) {
   put_bytes(out, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
-/* The locale's decimal point, which may be several bytes, becomes a point; a whole number gets ".0" to stay a float. */
+/* Replaces the locale's decimal point, which may have several bytes, by a point, and adds ".0" to a whole number, so
+ * that it stays a float. */
 static size_t in_c_locale(const char *printed, char *ret_text) {
   size_t size = 0;
   bool is_float = false;
@@ -129,7 +130,7 @@ static size_t in_c_locale(const char *printed, char *ret_text) {
   return size + 2;
 }
 
-/* The shortest of 15 to 17 digits that reads back as the same number. Whole numbers need no search. */
+/* Writes the shortest of 15 to 17 digits that reads back as the same number. Whole numbers need no search. */
 static void put_double(const tp__json_out *out, double real) {
   char printed[40], text[44];
   if (!isfinite(real)) {
@@ -192,7 +193,7 @@ void tp__json_put_value(const tp__json_out *out, tp_text value) {
   }
 }
 
-/* The text of a writer while it grows. There is always one byte of space for a NUL. */
+/* The text of a writer while it grows. There is always space for a NUL at the end. */
 struct growing {
   tp_writer *writer;
   size_t size;

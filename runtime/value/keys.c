@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keys.c: the keys of maps, sorted, to find repeated ones and to write them in canonical order. A heap sort of our own:
- * qsort of the C library allocates behind the allocator's back and may turn quadratic when it cannot. */
+ * keys.c: sorts the keys of maps, to find repeated keys and to write keys in canonical order. It has its own heap sort,
+ * because the C library's qsort allocates without the host's allocator, and may take quadratic time when it cannot
+ * allocate. */
 #include "runtime/value/value.h"
 
 void tp__keys_init(tp__keys *keys, tp_text bytes, const tp_allocator *allocator) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * read.c: what is in a value, as slices of its bytes. */
+ * read.c: gives the parts of a value, as slices of its bytes. */
 #include "runtime/value/value.h"
 
 static const tp_text nothing = {NULL, 0};
 
 static tp_text slice(tp_text bytes, size_t offset, size_t size) { return (tp_text){bytes.data + offset, size}; }
 
-/* The head of a value; all zero (TP_VALUE_NONE) when there is none. */
+/* The head of a value; all zero (TP_VALUE_NONE) when there is no value. */
 static tp__head head_of(tp_text value) {
   tp__head head = {0};
-  (void)tp__head_read(value, 0, &head); /* leaves it untouched when the bytes are broken */
+  (void)tp__head_read(value, 0, &head); /* leaves `head` untouched when the bytes are broken */
   return head;
 }
 
@@ -72,7 +72,7 @@ bool tp_value_next(tp_text container, tp_value_walk *walk) {
   return true;
 }
 
-/* The walk that stands at index; false when there is no such element. */
+/* A walk that is at the index; false when there is no such element. */
 static bool walk_to(tp_text value, size_t index, tp_value_walk *ret_walk) {
   *ret_walk = (tp_value_walk){0};
   if (index >= tp_value_count(value)) return false;
@@ -101,7 +101,7 @@ tp_text tp_value_get(tp_text value, const char *key) {
   return nothing;
 }
 
-/* The value under the key, which must be of the kind. */
+/* The value of the key, which must be of this kind. */
 static tp_status get_of_kind(tp_text map, const char *key, tp_value_kind kind, tp_text *ret_value, tp_fault *fault) {
   static const char *const names[] = {
       [TP_VALUE_NULL] = "null",       [TP_VALUE_BOOL] = "true or false", [TP_VALUE_INT] = "an int",

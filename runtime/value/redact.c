@@ -16,7 +16,8 @@ tp_text tp__redact(const tp__redactor *by, tp_redact_place place, tp_text text, 
   tp_text left = {buffer, redaction.size};
   if (!tp_utf8_valid(left, NULL)) return tp_text_of(replacement);
   if (!redaction.is_cut) return left;
-  /* A secret that goes on after the cut fits no pattern: what it can have of the text does not leave. */
+  /* When a secret crosses the cut, its first part fits no pattern. So the end of the text, which may hold such a part,
+   * is removed. */
   left.size = left.size > TP__REDACT_TAIL ? tp__utf8_cut(left, left.size - TP__REDACT_TAIL) : 0;
   return left.size > 0 ? left : tp_text_of(replacement);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * utf8.c: is a text UTF-8? If not, which bytes are not? */
+ * utf8.c: whether a text is UTF-8, and if not, which bytes are wrong. */
 #include "runtime/value/value.h"
 
 #define HIGH_BITS UINT64_C(0x8080808080808080)
@@ -11,8 +11,8 @@ static uint64_t load_word(const unsigned char *bytes, size_t size) {
   return word;
 }
 
-/* Whether all bytes are ASCII, as most texts are: words of eight bytes; the last may overlap the one before.
- * @param ret_before  on false: so many bytes at the start are ASCII, at least. */
+/* Whether all bytes are ASCII, as in most texts. Reads words of eight bytes; the last word may overlap the one before.
+ * @param ret_before  when the result is false: at least this many bytes at the start are ASCII. */
 static bool is_ascii(const unsigned char *bytes, size_t size, size_t *ret_before) {
   size_t at = 0;
   *ret_before = 0;
@@ -39,8 +39,8 @@ static size_t ascii_prefix(const unsigned char *bytes, size_t size) {
   return at;
 }
 
-/* The size of the code point that begins here (not ASCII), 0 when it is not well-formed: table 3-7 of the Unicode
- * standard, in which overlong forms, surrogates and what is above U+10FFFF show in the second byte. */
+/* The size of the code point that begins here (not ASCII); 0 when it is not well-formed. Follows table 3-7 of the
+ * Unicode standard: the second byte shows overlong forms, surrogates and code points above U+10FFFF. */
 static size_t code_point(const unsigned char *bytes, size_t left) {
   unsigned char first = bytes[0], low = 0x80, high = 0xbf;
   if (first < 0xc2 || first > 0xf4) return 0;
@@ -74,7 +74,8 @@ bool tp_utf8_valid(tp_text text, size_t *ret_offset) {
   return true;
 }
 
-/* Copies what fits whole. @return false when it does not fit: nothing more may follow it. */
+/* Copies the piece when it fits as a whole. @return false when it does not fit: then the caller must copy no later
+ * piece. */
 static bool copy_whole(tp_text piece, char *buffer, size_t buffer_size, size_t *used) {
   if (piece.size > buffer_size - *used) return false;
   memcpy(buffer + *used, piece.data, piece.size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer.c: builds a value. msgpack-c's packer chooses the shortest spelling of each head; the bytes go into an array
- * of ours, so that the host's allocator gives them and the limit holds. */
+ * writer.c: builds a value. msgpack-c's packer chooses the shortest spelling of each head. The bytes go into an array
+ * of the writer, so that they come from the host's allocator and the limit holds. */
 #include <msgpack/pack.h>
 
 #include "runtime/value/value.h"
@@ -32,7 +32,8 @@ static char *extend(tp_writer *writer, size_t size) {
   return writer->bytes + writer->size - size;
 }
 
-/* The packer's callback. It calls again after an error, since not every piece's result is looked at. */
+/* The packer's callback. The packer goes on calling it after an error, because it does not check the result of every
+ * piece. */
 static int append_packed(void *data, const char *bytes, size_t size) {
   char *room = extend(data, size);
   if (!room) return -1;
@@ -42,8 +43,8 @@ static int append_packed(void *data, const char *bytes, size_t size) {
 
 static msgpack_packer packer_of(tp_writer *writer) { return (msgpack_packer){writer, append_packed}; }
 
-/* Accounts for one value with so many others inside. Each of those has at least one byte, so what the limit could not
- * hold is refused here, before the sum can grow large. */
+/* Accounts for one value that contains `children` others. Each of them has at least one byte. So a number that the
+ * limit could not hold is refused here, before the sum can grow large. */
 static bool begin_value(tp_writer *writer, size_t children) {
   if (writer->missing == 0) tp__writer_stick(writer, TP_ERR_MALFORMED);
   if (children > TP__VALUE_BYTES_MAX - writer->missing) tp__writer_stick(writer, TP_ERR_TOO_LARGE);
@@ -112,7 +113,7 @@ void tp_write_double(tp_writer *writer, double value) {
   if (begin_value(writer, 0)) msgpack_pack_double(&packer, value);
 }
 
-/* Text and bytes: refused before the packer cuts their size to 32 bits. */
+/* Text and bytes: too long ones are refused before the packer cuts their size to 32 bits. */
 static bool begin_content(tp_writer *writer, tp_text content) {
   if (content.size > TP__VALUE_BYTES_MAX) tp__writer_stick(writer, TP_ERR_TOO_LARGE);
   return begin_value(writer, 0);
