@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * audit.c: which owner changed what is registered, and which runs failed or denied. The newest rows are retained; the
- * rings are allocated once with the registry, so that neither a refused commit nor the kill switch can go unnoticed for
- * lack of memory. */
+ * audit.c: keeps audit rows: which owner changed registrations, and which runs failed or denied. The newest rows are
+ * retained. The rings are allocated once, with the registry. So a refused commit or a use of the kill switch is never
+ * lost because memory is missing. */
 #include "runtime/plan/registry.h"
 
 void tp__audit_copy(char *target, size_t target_size, tp_text text) {
@@ -66,13 +66,13 @@ tp_status tp__registry_audit_add(tp__registry *registry, const char *owner, cons
   return TP_OK;
 }
 
-/* The oldest row of a ring whose place is at or after *place, which is moved to it; NULL: there is none. */
+/* The oldest row of a ring whose place is at or after *place; moves *place to it. NULL: there is none. */
 static const tp__audit_row *next_locked(const tp__audit_ring *ring, uint64_t *place) {
   if (ring->count > TP__AUDIT_ROWS && *place < ring->count - TP__AUDIT_ROWS) *place = ring->count - TP__AUDIT_ROWS;
   return *place < ring->count ? &ring->rows[*place % TP__AUDIT_ROWS] : NULL;
 }
 
-/* The oldest of the rows that are next in each ring. @return false when there is none. */
+/* Takes the oldest of the rows that are next in their rings. @return false when there is none. */
 static bool take_next(tp__registry *registry, uint64_t places[TP__AUDIT_CLASSES], tp__audit_row *ret_row) {
   const tp__audit_row *oldest = NULL;
   int of = 0;
@@ -108,8 +108,8 @@ static tp_audit shown(const tp__audit_row *row) {
                     .visibility = (tp_visibility)row->visibility};
 }
 
-/* Each row is copied out, so that the callback runs without the lock; rows that are written meanwhile are seen as well,
- * up to the rings' worth, so that a writer that never rests cannot hold the reader for ever. */
+/* Each row is copied out, so that the callback runs without the lock. Rows that are written meanwhile are shown, too,
+ * up to the capacity of the rings. So a writer that never pauses cannot keep the reader for ever. */
 size_t tp__registry_audit(tp__registry *registry, tp_visibility visibility_min, tp_audit_fn each, void *ctx) {
   tp__audit_row row;
   uint64_t places[TP__AUDIT_CLASSES] = {0};

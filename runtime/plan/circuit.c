@@ -3,7 +3,7 @@
 
 /* ---- what the words hold ---- */
 
-/* When the first failure was, in units of 2^24 ns (17 ms) modulo 2^32, above two counts of 16 bits. */
+/* The time of the first failure, in units of 2^24 ns (17 ms) modulo 2^32, and two counts of 16 bits. */
 typedef struct count {
   uint32_t since;
   uint32_t calls, failures;
@@ -19,8 +19,8 @@ static count unpack_count(uint64_t word) {
 
 static uint64_t count_word(count c) { return (uint64_t)c.since << 32 | (uint64_t)c.calls << 16 | c.failures; }
 
-/* Before it the next probe may not begin, in microseconds; how often the interval was doubled; and whether a probe has
- * begun, so that the next call that ends is taken for it. */
+/* The earliest time of the next probe, in microseconds; how often the interval was doubled; and whether a probe has
+ * begun. While probing is set, the next call that ends counts as the probe. */
 typedef struct opening {
   int64_t until_us;
   uint32_t doublings;
@@ -44,7 +44,7 @@ static uint64_t open_for(uint32_t doublings, bool probing, int64_t now_ns) {
   return opening_word((opening){(now_ns + interval_ns(doublings)) / TP__NS_PER_US, doublings, probing});
 }
 
-/* No call was admitted for so long that the breaker's state predicts nothing about the next one. */
+/* No call was admitted for so long that the breaker's state says nothing about the next call. */
 static bool is_outdated(uint64_t open, int64_t now_ns) {
   return now_ns >= until_ns(opening_of(open)) + TP__CIRCUIT_WINDOW_NS;
 }
@@ -83,7 +83,7 @@ static bool is_window_over(count c, int64_t now_ns) {
   return unit_of(now_ns) - c.since >= unit_of(TP__CIRCUIT_WINDOW_NS);
 }
 
-/* What is counted when one more call has ended. */
+/* The count after one more call has ended. */
 static count counted(count c, bool failed, int64_t now_ns) {
   if (c.calls == 0 || is_window_over(c, now_ns)) return failed ? (count){unit_of(now_ns), 1, 1} : (count){0, 0, 0};
   if (c.calls == COUNT_MAX) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * circuit: the circuit breaker of a subscription, which opens by itself when half of its calls fail. It holds two words
- * and no lock, and no memory. Calls are counted from a failure on, for ten seconds: a subscription that does not fail
- * costs nothing, and is called without a look at this (exec/breaker.h). While it is open a call fails at
- * once; then one call per interval is let through as a probe. A probe that succeeds closes it, one that fails doubles
- * the interval. A breaker of which no call asks for an interval and ten seconds is closed.
- * docs/decisions/circuit.md has the numbers and why. Threads: any, all of them. */
+ * circuit: the circuit breaker of a subscription, which opens by itself when half of its calls fail. It consists of two
+ * words, without a lock and without other memory. Calls are counted from a failure on, for ten seconds. A subscription
+ * that does not fail is called without reading its breaker (exec/breaker.h). While the breaker is open, calls fail at
+ * once, except for one call per interval, the probe. A probe that succeeds closes the breaker; a probe that fails
+ * doubles the interval. When no call asks the breaker for an interval and ten seconds, it is closed.
+ * docs/decisions/circuit.md has the numbers and the reasons. Threads: any, all functions. */
 #ifndef TP__CIRCUIT_H
 #define TP__CIRCUIT_H
 
@@ -18,8 +18,8 @@ enum { TP__CIRCUIT_CALLS_MIN = 20 };
 
 /** Zero is closed, and nothing counted. */
 typedef struct tp__circuit {
-  tp__a64 calls; /* from the first failure: when it was, how many calls ended, and how many failed; 0: none */
-  tp__a64 open;  /* when the next probe may begin, and how long the interval is; 0: closed */
+  tp__a64 calls; /* since the first failure: its time, how many calls ended, and how many failed; 0: no failure */
+  tp__a64 open;  /* the time of the next probe, and the length of the interval; 0: closed */
 } tp__circuit;
 
 typedef enum tp__circuit_change {
@@ -36,16 +36,16 @@ typedef struct tp__circuit_report {
   int64_t interval_ns;      /* OPENED, REOPENED */
 } tp__circuit_report;
 
-/** Whether a call would be let through now. */
+/** Whether the breaker would let a call through now. */
 bool tp__circuit_would_admit(const tp__circuit *circuit, int64_t now_ns);
-/** Whether a call is let through; where it is open and its interval over, the call is the probe and the next one is let
- *  through an interval later at the soonest. */
+/** Whether the breaker lets a call through. When it is open and its interval is over, this call is the probe, and the
+ *  next call is let through at the earliest an interval later. */
 bool tp__circuit_admits(tp__circuit *circuit, int64_t now_ns);
-/** Whether it has opened and no probe has succeeded since. */
+/** Whether the breaker has opened and no probe has succeeded since. */
 bool tp__circuit_is_open(const tp__circuit *circuit);
 /** A call that was let through has ended. */
 tp__circuit_report tp__circuit_ended(tp__circuit *circuit, bool failed, int64_t now_ns);
-/** Until when, after what happened now, the next calls must be asked for and counted. 0: not at all. */
+/** The time until which, after the events so far, calls must ask the breaker and be counted. 0: they need not. */
 int64_t tp__circuit_suspect_until_ns(const tp__circuit *circuit, int64_t now_ns);
 /** Closes it, and clears the counts. */
 void tp__circuit_reset(tp__circuit *circuit);

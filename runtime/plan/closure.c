@@ -10,7 +10,7 @@ struct tp__closure {
   tp_inbox *inbox; /* referenced */
   void *ctx;
   void (*destroy)(void *ctx);
-  tp__destroy *through; /* in place of destroy, with an inbox; NULL: none */
+  tp__destroy *through; /* used instead of destroy when there is an inbox; NULL: none */
   /* of the one home that it is in */
   tp__closure *next;
   /* atomic */
@@ -74,7 +74,7 @@ static void end_home(tp__aptr *closures, void (*end)(tp__closure *closure)) {
   tp__closure *closure = tp__aptr_load_acquire(closures);
   tp__aptr_store_relaxed(closures, NULL);
   while (closure) {
-    tp__closure *next = closure->next; /* others may hold it for longer, and never look at next */
+    tp__closure *next = closure->next; /* other holders may keep the closure for longer, but they never read next */
     end(closure);
     closure = next;
   }

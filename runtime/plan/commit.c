@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.c: grants what an edit requests, all of it or nothing. The new set begins as the old one, shared; the changes
- * are applied to it, so that each phase that they touch gets a member list of its own; those are compiled, and only
- * then does the new snapshot take the old one's place: until that one pointer is swapped, nothing that a turn can see
- * has changed, so there is nothing to undo.
+ * commit.c: applies all changes that an edit requests, or none of them. The new set begins as the old one, shared. The
+ * changes are applied to it, and each phase that they touch gets a member list of its own. These lists are compiled.
+ * Then the new snapshot takes the old one's place. Until that one pointer is swapped, nothing has changed that a turn
+ * can see, so there is nothing to undo.
  *
- * A phase that no change touches keeps its members, plan and hash included, since compiling it again would give the
- * same: what a plan is made of is its members, their handlers, the phase's budget, limit and row. Two things reach
- * across phases: a handler that is replaced, and an id that an optional edge named in vain and that now exists
- * elsewhere. Both touch the phases that name them. */
+ * A phase that no change touches keeps its members and its plan with the same hash, because compiling it again would
+ * give the same plan: a plan is made of its members, their handlers, and the phase's budget, limit and row. Two changes
+ * reach across phases: a replaced handler, and a new id that an optional edge of another phase had named without
+ * finding it. Both touch the phases that name them. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -23,7 +23,7 @@ typedef struct work {
   const tp__set *base;
   tp__set *set;
   tally done;
-  uint32_t coming[TP_PHASE_LIMIT]; /* how many subscriptions the edit adds to a phase */
+  uint32_t coming[TP_PHASE_LIMIT]; /* how many subscriptions the edit adds to each phase */
   bool gaps[TP_PHASE_LIMIT];       /* some were removed from its members */
   tp_fault *fault;
 } work;
@@ -46,7 +46,8 @@ static bool names_handler(const tp__members *members, const char *id) {
   return false;
 }
 
-/* A subscription that names a removed handler must find another one of the id, or the commit is refused. */
+/* A subscription that names a removed handler must find another handler with that id; otherwise the commit is
+ * refused. */
 static tp_status touch_users(work *w, const tp__handler *handler) {
   for (size_t i = 0; i < handler->desc.phase_count; i++) {
     uint32_t phase = handler->desc.phases[i];
@@ -114,7 +115,8 @@ static tp_status change_items(work *w) {
   return TP_OK;
 }
 
-/* What is removed or changed by its id was dealt with there. */
+/* A subscription that the edit removes or changes by its own id is skipped here, because that request was handled
+ * already. */
 static tp_status request_group_item(work *w, const tp__subscription *sub) {
   tp__requested requested = tp__edit_requested(w->edit, NULL, 0, sub);
   if (requested == TP__REQUESTED_NONE) return TP_OK;
@@ -226,7 +228,8 @@ static tp_status apply_changes(work *w) {
   }
   TP__TRY(change_items(w));
   TP__TRY(add_items(w));
-  /* A phase whose optional edge named an id in vain looks again when a subscription of that id comes. */
+  /* When a subscription with a new id is added, each phase whose optional edge had named that id without finding it is
+   * compiled again. */
   for (uint32_t phase = 0; w->done.added > 0 && phase < TP_PHASE_LIMIT; phase++) {
     const tp__absent *absent = w->base->members_of_phase[phase] ? w->base->members_of_phase[phase]->absent : NULL;
     while (absent && !tp__set_subscription(w->set, absent->id)) absent = absent->next;
@@ -261,7 +264,7 @@ static void describe(const tp_edit *edit, const tally *t, char *ret_detail, size
            t->added, t->removed, t->enabled, t->disabled, t->budgets, t->limits);
 }
 
-/* Adds which subscriptions came and went, as far as there is space for whole names. */
+/* Adds the ids of subscriptions that were added or removed, as far as there is space for whole names. */
 static void name_changes(const tp_edit *edit, char *ret_detail, size_t size) {
   size_t used = strlen(ret_detail);
   const char *separator = ": ";
@@ -311,7 +314,7 @@ static tp_status commit_over(const tp_edit *edit, tp__snapshot *base, tp_commit_
   if (status != TP_OK) return tp__fail(fault, status, NULL, "no memory for the snapshot");
   status = apply_edit(edit, tp__snapshot_set(base), tp__snapshot_set(snapshot), &t, fault);
   if (status == TP_OK) status = tp__compile(snapshot, fault);
-  /* From its publication on the snapshot may be replaced and freed by others, so the report is made before. */
+  /* The report is made before the publication, because other threads may replace and free the snapshot after it. */
   if (status == TP_OK) fill_report(snapshot, report);
   if (status == TP_OK) status = publish(edit, base, snapshot, &t, fault);
   if (status != TP_OK) tp__snapshot_retire(snapshot);

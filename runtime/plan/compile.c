@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compile.c: from the member lists that a commit touched to plans. For each: validate its members, resolve their edges,
- * sort, and lay everything out in flat arrays whose indexes are the plan's order. What is needed only on the way lies
- * in a scratch arena; what stays lies in the member list's. Everything here is n log n + m. */
+ * compile.c: makes plans from the member lists that a commit touched. For each list it validates the members, resolves
+ * their edges, sorts them, and lays everything out in flat arrays, indexed by plan order. Temporary data is in a
+ * scratch arena; the plan is in the member list's arena. All steps take n log n + m. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -33,7 +33,7 @@ static bool alloc_draft(const tp__drafts *drafts, tp__draft *draft) {
   return draft->places && draft->nodes;
 }
 
-/* @return the first that is refused, or NULL. */
+/* @return the first item that is refused, or NULL. */
 static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *draft) {
   for (size_t i = 0; i < draft->members->item_count; i++) {
     const tp__set_item *item = &draft->members->items[i];
@@ -50,7 +50,7 @@ static const tp__set_item *read_members(const tp__drafts *drafts, tp__draft *dra
   return NULL;
 }
 
-/* Of all that are refused the fault names the one that was registered first, whatever its phase. */
+/* If several subscriptions are refused, the fault names the one that was registered first, whatever its phase. */
 static tp_status read_all_drafts(tp__drafts *drafts, tp_fault *fault) {
   const tp__set_item *first = NULL;
   for (uint32_t i = 0; i < drafts->count; i++) {
@@ -78,7 +78,7 @@ static void turn_numbers(uint32_t *numbers, uint32_t count) {
   }
 }
 
-/* Writes "a -> b -> c -> a" into the fault; from a path that is too long for it the middle is left out. */
+/* Writes "a -> b -> c -> a" into the fault. If the path is too long for it, its middle is left out. */
 static tp_status refuse_cycle(const tp__draft *draft, const uint32_t *cycle, uint32_t count, tp_fault *fault) {
   char path[TP_FAULT_MESSAGE_SIZE] = "", left_out[32] = "";
   const char *first = draft->nodes[cycle[0]].sub->desc.id;
@@ -104,8 +104,8 @@ static void sort_keys(const tp__draft *draft, tp__sort_node *ret_keys) {
   }
 }
 
-/* A reverse row is sorted with its edges turned around and then run from the end, so that edges hold as they were
- * named while all else is backwards. */
+/* A reverse row is sorted with its edges turned around, and its order is then reversed. So edges keep their meaning,
+ * and everything else runs backwards. */
 static tp_status order_nodes(const tp__drafts *drafts, tp__draft *draft, uint32_t *ret_order, tp_fault *fault) {
   uint32_t count = draft->node_count, cycle_count = 0;
   tp__sort_node *keys = tp__arena_alloc(drafts->scratch, count * sizeof *keys);
@@ -131,12 +131,12 @@ typedef struct link {
   uint32_t flags;
 } link;
 typedef struct links {
-  link *items, *target; /* of the same capacity: sorted from one into the other */
+  link *items, *target; /* of the same capacity: each pass sorts from one into the other */
   uint32_t count;
   uint32_t *starts; /* node_count + 1 */
 } links;
 
-/* The draft's edges by place, and for a chain those that make it one. */
+/* Collects the draft's edges by place; for a chain also the edges between neighbours. */
 static tp_status gather_links(const tp__drafts *drafts, const tp__draft *draft, const uint32_t *order,
                               links *ret_links) {
   uint32_t count = draft->node_count;
@@ -158,7 +158,7 @@ static tp_status gather_links(const tp__drafts *drafts, const tp__draft *draft, 
   return TP_OK;
 }
 
-/* One stable pass of a bucket sort, by from or by to. */
+/* One stable pass of a bucket sort, by `from` or by `to`. */
 static void sort_links(links *all, uint32_t node_count, bool by_to) {
   memset(all->starts, 0, ((size_t)node_count + 1) * sizeof *all->starts);
   for (uint32_t i = 0; i < all->count; i++) all->starts[(by_to ? all->items[i].to : all->items[i].from) + 1]++;
@@ -172,7 +172,7 @@ static void sort_links(links *all, uint32_t node_count, bool by_to) {
   all->items = sorted;
 }
 
-/* One link for each pair, with the flags of all its links. */
+/* Leaves one link for each pair, with the flags of all links of the pair. */
 static void collapse_links(links *all) {
   uint32_t left = 0;
   for (uint32_t i = 0; i < all->count; i++) {
@@ -196,7 +196,8 @@ static void lay_out_edges(tp__plan *plan, const links *all) {
     if (from->edge_count++ == 0) from->first_edge = i;
     plan->edges[i] = edge->to << 1 | (edge->flags & TP__EDGE_REQUIRES ? 1 : 0);
     plan->indegree[edge->to]++;
-    if (to->level < from->level + 1) to->level = from->level + 1; /* from's is final: nothing later leads to it */
+    /* the level of `from` is final, because no later edge leads to it */
+    if (to->level < from->level + 1) to->level = from->level + 1;
   }
   plan->edge_count = all->count;
 }
@@ -224,7 +225,7 @@ static void sum_up(tp__plan *plan) {
   }
 }
 
-/* ---- what the loop of inline nodes reads ---- */
+/* ---- the fields that the loop of inline nodes reads ---- */
 
 static bool is_on_fast_path(const tp__node *node) {
   return (node->flags & (TP__NODE_INLINE | TP__NODE_DETACHED | TP__NODE_MATCH | TP__NODE_DEADLINE)) == TP__NODE_INLINE;
@@ -260,7 +261,7 @@ static uint32_t start_bytes(uint32_t count) {
   return (uint32_t)((bytes + 7) & ~(size_t)7);
 }
 
-/* The first root goes first of those that leave, too. */
+/* Of the roots that leave the owner's thread, the first in plan order leaves first. */
 static void set_start(tp__plan *plan) {
   uint64_t *ready = plan->start;
   uint16_t *counters = (uint16_t *)(ready + tp__ready_words(plan->node_count)), *leaving = counters + plan->node_count;
@@ -322,12 +323,12 @@ static tp_status lay_out(const tp__drafts *drafts, const tp__draft *draft, const
 static void edges_check(const tp__plan *plan, uint32_t index, uint32_t *edges_seen) {
   const tp__node *node = &plan->nodes[index];
   if (node->edge_count == 0) return;
-  /* The edges of a node lie together, after those of the nodes before it. */
+  /* The edges of a node are stored together, after those of the nodes before it. */
   assert(node->first_edge == *edges_seen && node->first_edge + node->edge_count <= plan->edge_count);
   uint32_t before = index;
   for (uint32_t e = node->first_edge; e < node->first_edge + node->edge_count; e++) {
     uint32_t target = plan->edges[e] >> 1;
-    /* They lead to higher indexes, rising, each pair once; and to a later level. */
+    /* They lead to rising, higher indexes, each pair once, and to a higher level. */
     assert(target > before && target < plan->node_count && plan->nodes[target].level > node->level);
     before = target;
   }
@@ -337,7 +338,7 @@ static void edges_check(const tp__plan *plan, uint32_t index, uint32_t *edges_se
 static void deps_check(const tp__plan *plan, uint32_t index, uint32_t *deps_seen) {
   const tp__node *node = &plan->nodes[index];
   if (node->dep_count == 0) return;
-  /* So do its dependencies, which are nodes before it, rising. */
+  /* Likewise its dependencies are stored together. They are nodes before it, rising. */
   assert(node->first_dep == *deps_seen && node->first_dep + node->dep_count <= plan->dep_count);
   for (uint32_t d = node->first_dep; d < node->first_dep + node->dep_count; d++)
     assert(plan->deps[d] < index && (d == node->first_dep || plan->deps[d] > plan->deps[d - 1]));
@@ -347,32 +348,32 @@ static void deps_check(const tp__plan *plan, uint32_t index, uint32_t *deps_seen
 static void node_check(const tp__plan *plan, uint32_t index) {
   const tp__node *node = &plan->nodes[index];
   const tp__inline_node *copy = &plan->inline_nodes[index];
-  /* A node is a subscription's of this phase, with a handler, and all of its policies are resolved. */
+  /* A node belongs to a subscription of this phase, with a handler, and all of its policies are resolved. */
   assert(node->sub && node->handler && node->sub->desc.phase == plan->phase);
   assert(node->execution != TP_EXECUTION_DEFAULT && node->failure != TP_FAILURE_DEFAULT);
-  /* What the loop of inline nodes reads is the same. */
+  /* The copy for the loop of inline nodes agrees with the node. */
   assert(copy->run == node->run && copy->ctx == node->ctx && copy->edge_count == node->edge_count);
   assert(copy->leaves == (!(node->flags & TP__NODE_INLINE) || !tp__node_awaited(node)));
   assert(!copy->on_fast_path || !copy->leaves);
-  /* The plan's bounds are those of its nodes. */
+  /* The plan's bounds include those of its nodes. */
   assert(node->level < plan->levels && node->required_tail_ns <= plan->required_tail_ns_max);
   assert(node->timeout_ns <= 0 || node->timeout_ns >= plan->timeout_ns_min);
 }
 
-/* What an entry starts from agrees with the arrays. */
+/* The initial state of an entry agrees with the arrays. */
 static void start_check(const tp__plan *plan) {
   const uint64_t *ready = plan->start;
   const uint16_t *counters = (const uint16_t *)(ready + tp__ready_words(plan->node_count));
   uint32_t roots = 0, bits = 0;
   for (uint32_t i = 0; i < plan->node_count; i++) {
-    /* The counters are the indegrees, and nothing is marked. */
+    /* The counters are the indegrees, and no node is marked. */
     assert(counters[i] == plan->indegree[i] && plan->no_marks[i] == 0);
     bool is_ready = ready[i / 64] >> i % 64 & 1;
-    /* Ready is each root that does not leave the owner's thread. */
+    /* Each root that does not leave the owner's thread is ready. */
     assert(is_ready == (plan->indegree[i] == 0 && !plan->inline_nodes[i].leaves));
     bits += is_ready;
     if (plan->indegree[i] > 0) continue;
-    /* The roots are the nodes without an edge to them, rising. */
+    /* The roots are the nodes without incoming edges, rising. */
     assert(roots < plan->root_count && plan->roots[roots] == i);
     roots++;
   }
@@ -383,7 +384,7 @@ static void start_check(const tp__plan *plan) {
 void tp__plan_check(const tp__plan *plan) {
   uint32_t edges = 0, deps = 0;
   uint64_t into = 0;
-  /* A plan has nodes, and of these one at least waits for none. */
+  /* A plan has nodes, and at least one of them waits for none. */
   assert(plan->row && plan->node_count > 0 && plan->node_count <= TP__PHASE_NODES_MAX && plan->root_count > 0);
   for (uint32_t i = 0; i < plan->node_count; i++) {
     edges_check(plan, i, &edges);
@@ -391,12 +392,12 @@ void tp__plan_check(const tp__plan *plan) {
     node_check(plan, i);
     into += plan->indegree[i];
   }
-  /* Every edge is some node's, and leads to one. */
+  /* Every edge begins and ends at a node of the plan. */
   assert(edges == plan->edge_count && into == plan->edge_count && deps == plan->dep_count);
   start_check(plan);
-  /* Required nodes are part of all; an entry has time for them. */
+  /* The required time is part of the worst case, and the budget is enough for it. */
   assert(plan->required_ns <= plan->worst_ns && plan->budget_ns > 0 && plan->budget_ns <= TP__NEVER / 4);
-  /* A fast path is of inline nodes that are awaited. */
+  /* Only inline, awaited nodes are on the fast path. */
   assert(plan->detached_count <= plan->node_count);
   assert(!plan->on_fast_path || (plan->all_inline && plan->detached_count == 0));
 }
@@ -454,7 +455,7 @@ static tp_status compile(tp__drafts *drafts, tp_fault *fault) {
 }
 
 tp_status tp__compile(tp__snapshot *snapshot, tp_fault *fault) {
-  char first_bytes[SCRATCH_BYTES]; /* enough for a small change, so that nothing is allocated for it */
+  char first_bytes[SCRATCH_BYTES]; /* enough for a small change, so that such a change allocates nothing */
   tp__arena scratch;
   tp__arena_init(&scratch, &snapshot->registry->allocator, first_bytes, sizeof first_bytes, 0);
   const tp__set *set = tp__snapshot_set(snapshot);

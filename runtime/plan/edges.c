@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * edges.c: from the ids that subscriptions name to edges between the nodes of one phase. Every edge is stored as "from
- * runs before to", whichever of the two named it. */
+ * edges.c: turns the ids that subscriptions name into edges between the nodes of one phase. Every edge is stored as
+ * "from runs before to", whichever of the two subscriptions named it. */
 #include "runtime/plan/registry.h"
 
 typedef struct edge_reader {
@@ -13,7 +13,7 @@ typedef struct edge_reader {
 
 #define REFUSE(r, code, ...) tp__subscription_refuse((r)->fault, (r)->drafts->registry, (r)->sub, (code), __VA_ARGS__)
 
-/* ---- from a subscription of the phase to its item: by hashing its registration number, open addressing ---- */
+/* ---- finds the item of a subscription of the phase: hashes its registration number, open addressing ---- */
 
 static uint32_t finder_home(const tp__draft *draft, const tp__subscription *sub) {
   return (uint32_t)(sub->registration * UINT64_C(0x9E3779B97F4A7C15) >> (64 - draft->finder_bits));
@@ -86,7 +86,8 @@ static void add_edge(tp__draft *draft, uint32_t from, uint32_t to, uint8_t flags
   draft->edge_flags[draft->edge_count++] = flags;
 }
 
-/* @param later  the targets run after it: before; else earlier: after and needs. */
+/* @param later true: the targets run after this subscription (edges `before`); false: they run before it (`after` and
+ *   `needs`). */
 static tp_status read_edges(const edge_reader *r, uint32_t own, const tp_edge *const *edges, size_t count,
                             const char *word, bool later, uint8_t flags) {
   for (size_t i = 0; i < count; i++) {
@@ -126,8 +127,8 @@ tp_status tp__draft_edges(const tp__drafts *drafts, tp__draft *draft, tp_fault *
     TP__TRY(read_edges(&r, own, desc->needs, desc->needs_count, "needs", false, TP__EDGE_DEP | TP__EDGE_REQUIRES));
     TP__TRY(read_edges(&r, own, desc->before, desc->before_count, "before", true, 0));
   }
-  /* The sequential ones stand in line by registration number, in a reverse row backwards. A detached one has its place
-   * in the line, but no subscription stands after it, since it is never waited for. */
+  /* The sequential subscriptions form a line by registration number; in a reverse row the line runs backwards. A
+   * detached subscription has its place in the line, but no subscription waits for it. */
   uint32_t previous = TP__NO_PLACE;
   for (uint32_t i = 0; i < draft->node_count; i++) {
     uint32_t own = draft->row->reverse ? draft->node_count - 1 - i : i;

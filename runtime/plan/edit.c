@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * edit.c: collects requested changes. An edit holds the requested change of each id; no other code reads it until
- * commit.c applies it. A removal cancels an addition of the same edit when there is one, and else removes the
- * registered one: so an addition that a commit refused can be corrected. */
+ * commit.c applies it. A removal cancels an addition of the same edit, if there is one; else it removes the registered
+ * object. So an addition that a commit refused can be corrected. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -23,7 +23,7 @@ tp__change *tp__changes_find(const tp__changes *changes, const char *id) {
   return tp__index_get(&changes->index, id, &at) ? &changes->items[at] : NULL;
 }
 
-/* Reserves memory for one more change and its id, so that what follows cannot fail. */
+/* Reserves memory for one more change and its id, so that the following steps cannot fail. */
 static tp_status changes_reserve(tp_edit *edit, tp__changes *changes, const char *id, const char **ret_id) {
   void *items = changes->items;
   TP__TRY(tp__index_reserve(&changes->index, changes->index.id_count + 1));
@@ -34,7 +34,7 @@ static tp_status changes_reserve(tp_edit *edit, tp__changes *changes, const char
   return tp__arena_string(&edit->arena, id, ret_id) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-/* The newest change of an id, behind all others. What was requested before of the same id goes with it. */
+/* Appends the newest change of an id at the end. An earlier request for the same id is dropped. */
 static tp__change *changes_append(tp__changes *changes, const char *id) {
   tp__change *before = tp__changes_find(changes, id);
   tp__change change = {.id = id};

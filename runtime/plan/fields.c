@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fields.c: which payload fields a phase carries, and the check of fields that a caller gives it. */
+ * fields.c: the payload fields of each phase, and the check of fields that a caller gives. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -87,7 +87,7 @@ static tp_status in_phase(const check *c, tp_status status) {
   return status;
 }
 
-/* Out of the way of what is right: which of the rules the field breaks. */
+/* Finds the rule that a field breaks; a cold function, apart from the path of correct fields. */
 static __attribute__((cold, noinline)) tp_status refuse(const check *c, const tp_field *field) {
   const tp__contribution_ops *ops = c->registry->ops;
   const tp__phase_fields *phase_fields = &c->registry->phase_fields[c->phase];

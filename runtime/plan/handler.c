@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handler.c: a registered handler: a copy of its descriptor, counted. */
+ * handler.c: a registered handler: a counted copy of its descriptor. */
 #include <stdio.h>
 
 #include "runtime/inbox/destroy.h"
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 
-enum { FIRST_BYTES = 192 /* enough for the strings of most handlers, so that one allocation holds all */ };
+enum { FIRST_BYTES = 192 /* Enough for the strings of most handlers, so that one allocation holds all. */ };
 #define CAPABILITIES_KNOWN (((1u << TP_CONTRIBUTION_COUNT) - 2) | TP_CAPABILITY_DECIDE | TP_CAPABILITY_REPLACE_PAYLOAD)
 
 typedef struct handler_block {

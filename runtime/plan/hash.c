@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hash.c: one number for all that decides what a plan does, so that a record shows under which plan it was made. Equal
- * on every machine and in every process: numbers are hashed in little-endian form, texts with their length, pointers
- * never; a match counts with its description, conditions and fields, a handler with its id and contract version. */
+ * hash.c: one number for everything that decides what a plan does, so that a record shows under which plan it was made.
+ * It is equal on every machine and in every process: numbers are hashed in little-endian form, texts with their length,
+ * pointers never. A match is hashed by its description, conditions and fields, a handler by its id and contract
+ * version. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "runtime/plan/registry.h"
 
-/* Most of what is hashed comes as single numbers: they are gathered, since XXH3 takes much longer to accept eight bytes
- * than to hash them. */
+/* Most of the input comes as single numbers. They are gathered first, because XXH3 takes much longer to accept eight
+ * bytes than to hash them. */
 typedef struct digest {
   XXH3_state_t state;
   size_t gathered;

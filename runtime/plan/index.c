@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * index.c: finds an id among many. Open addressing, at most half full. */
+ * index.c: finds an id among many. Open addressing; the table is at most half full. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -15,7 +15,7 @@ void tp__index_fini(tp__index *index) {
   tp__index_init(index, index->allocator);
 }
 
-/* The slot of the id, or the empty one where it belongs. */
+/* The slot of the id, or the empty slot where it belongs. */
 static tp__index_slot *slot_of(const tp__index *index, const char *id, uint64_t hash) {
   for (size_t at = hash & (index->slot_count - 1);; at = (at + 1) & (index->slot_count - 1)) {
     tp__index_slot *slot = &index->slots[at];
@@ -80,7 +80,8 @@ bool tp__index_get(const tp__index *index, const char *id, size_t *ret_value) {
   return index->id_count > 0 && tp__index_get_hashed(index, id, tp__index_hash(id), ret_value);
 }
 
-/* What stands after the gap moves into it, unless it would come to stand before the place that its hash gives it. */
+/* The entries after the gap move into it, except those that would then lie before the place that their hash gives
+ * them. */
 size_t tp__index_remove(tp__index *index, const char *id, uint64_t hash) {
   size_t mask = index->slot_count - 1;
   tp__index_slot *gap = slot_of(index, id, hash);

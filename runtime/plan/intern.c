@@ -23,7 +23,7 @@ tp_status tp__intern(tp__registry *registry, const char *id, const char **ret_id
   return status;
 }
 
-/* Ids have no white space, so that a blank separates them. */
+/* Ids contain no white space, so a blank can separate them. */
 static tp_status add_name_locked(tp__registry *registry, const tp__run_name *name, uint32_t *ret_id) {
   TP__LOCKED(&registry->names_lock);
   char key[3 * (TP_ID_BYTES_MAX + 1) + 2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listing.c: what is registered at one version, walked: of each phase its plan in order, then what is disabled. A
- * disabled subscription is in no plan, so that what its policies come to is asked of validate.c. */
+ * listing.c: walks everything that is registered at one version: for each phase its plan in order, then its disabled
+ * subscriptions. A disabled subscription is in no plan, so validate.c computes its policies. */
 #include "runtime/plan/registry.h"
 
 typedef struct walk {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map.c: what is registered, by id, of one version, sharing most of itself with the versions before and after. The ids
- * are spread over shards by their hash; a commit copies the shards in which it changes something and takes a reference
- * to the others. A shard holds its members, so that a map that shares it needs to count nothing but the shard. */
+ * map.c: the registered objects of one version by id. The map shares most of its parts with the versions before and
+ * after it. Ids are distributed over shards by their hash. A commit copies the shards that it changes, and takes a
+ * reference to the others. A shard holds the references to its members, so a map that shares a shard only needs to
+ * count the shard. */
 #include "runtime/plan/registry.h"
 
 enum { SHARD_IDS = 32 /* what a shard has when the map is made anew; twice that on average makes it anew */ };
 
 struct tp__shard {
   tp__a32 refs;
-  tp__index ids; /* to pointers; never changes once the snapshot is published */
+  tp__index ids; /* the values are pointers; never changes once the snapshot is published */
 };
 
 /* ---- shards ---- */
@@ -45,16 +46,16 @@ static tp__shard *shard_copy(const tp__shard *from, const tp__map_kind *kind) {
   return shard;
 }
 
-/* The low bits of a hash choose the slot within a shard, so the shard is chosen by others. */
+/* The low bits of a hash choose the slot within a shard, so other bits choose the shard. */
 static size_t shard_of(const tp__map *map, uint64_t hash) { return (hash >> 32) & (map->shard_count - 1); }
 
-/* A shard that this map has for itself, to be changed. */
+/* Makes the shard this map's own, so that it can be changed. */
 static tp_status shard_own(tp__map *map, size_t at, tp__shard **ret_shard) {
   tp__shard *shard = map->shards[at];
   if (!shard || tp__a32_load_relaxed(&shard->refs) > 1) {
     tp__shard *own = shard ? shard_copy(shard, map->kind) : shard_new(map->allocator);
     if (!own) return TP_ERR_NO_MEMORY;
-    shard_unref(shard, map->kind); /* never the last reference: another one was seen */
+    shard_unref(shard, map->kind); /* never the last reference: the count showed another one */
     map->shards[at] = own;
   }
   *ret_shard = map->shards[at];
@@ -100,7 +101,7 @@ static void share_all(tp__map *map, const tp__map *base) {
   map->count = base->count;
 }
 
-/* Half the members a shard may have when it is made, so that there are many commits before it is made again. */
+/* A new shard is half full at most, so that many commits follow before the map is rebuilt. */
 tp_status tp__map_begin(tp__map *map, const tp__map *base, size_t more) {
   assert(map->shard_count == 0);
   size_t shard_count = base->shard_count ? base->shard_count : 1, needed = base->count + more;
@@ -131,7 +132,7 @@ tp_status tp__map_remove(tp__map *map, const char *id) {
   size_t member = tp__index_remove(&shard->ids, id, hash);
   assert(map->count > 0);
   map->count--;
-  map->kind->unref((void *)(uintptr_t)member); /* not the last: the version before has it too */
+  map->kind->unref((void *)(uintptr_t)member); /* not the last reference: the version before has one, too */
   return TP_OK;
 }
 

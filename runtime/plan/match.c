@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match.c: a registered match: what can be wrong with it, its copy, its words for people. */
+ * match.c: a registered match: its check, its copy, and its description for people. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -12,7 +12,7 @@ enum { DESCRIPTION_BYTES_MAX = 4096 };
 typedef struct patterns {
   const char *member, *words;
   size_t list, count;         /* offsets in tp_match */
-  tp_field_id field, another; /* that the phase must carry: one of both. NONE: no field is read */
+  tp_field_id field, another; /* the phase must carry one of the two fields. NONE: no field is read */
 } patterns;
 
 #define PATTERNS(member_, count_) \
@@ -85,7 +85,7 @@ tp_status tp__match_check(const char *id, const tp_match *theirs, tp_fault *faul
   return function_check(id, &match, fault);
 }
 
-/* @return the field that a condition reads and the phase does not carry; NONE. */
+/* @return a field that a condition reads but the phase does not carry; NONE. */
 static tp_field_id missing_field(const tp__registry *registry, tp_phase_id phase, const tp_match *match) {
   for (size_t i = 0; i < LISTS; i++) {
     const patterns *p = &lists[i];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members.c: the member list of a phase: its subscriptions by rising registration number, with the plan that was
- * compiled of them. All versions in which nothing of the phase differs share it, plan included, and it is freed with
- * the last of them. It holds no reference to its members: a set that has the list has a map that does (set.c). */
+ * members.c: the member list of a phase: its subscriptions by rising registration number, and the plan that was
+ * compiled from them. Consecutive versions in which the phase is equal share the list and its plan. The list is freed
+ * with the last of these versions. It holds no references to its members; the map of each set that has the list holds
+ * them (set.c). */
 #include "runtime/plan/registry.h"
 
 tp__members *tp__members_new(const tp_allocator *allocator, const tp__members *from, size_t more) {

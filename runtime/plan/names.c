@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c: the words for the enums of registration, in messages, in print and for hosts. */
+ * names.c: the names of the enums of registration, for messages, for printing and for hosts. */
 #include "turnphase/runtime.h"
 
 #include "runtime/plan/plan.h"

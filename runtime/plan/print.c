@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print.c: the API of the printers, and the small functions that all of them use. */
+ * print.c: the API of the printers, and the small functions that they share. */
 #include "runtime/plan/print.h"
 
 #include <stdio.h>
@@ -96,7 +96,7 @@ const char *tp__edge_kind(const tp__plan *plan, uint32_t from, uint32_t edge) {
 
 /* ---- tables ---- */
 
-/* How many places the text takes on a screen, counting one for each code point. */
+/* The width of the text on a screen, counting each code point as one place. */
 static uint32_t width_of(const char *text) {
   uint32_t width = 0;
   for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
@@ -182,7 +182,7 @@ void tp__print_bool(tp__json_printer *json, const char *key, bool value) {
   tp__print_text(json->printer, value ? "true" : "false");
 }
 
-/* As text, since not every reader of JSON has 64-bit numbers. */
+/* Hashes are printed as text, because some readers of JSON have no 64-bit numbers. */
 void tp__print_hash(tp__json_printer *json, const char *key, uint64_t hash) {
   json_begin(json, key);
   tp__print_format(json->printer, "\"%016llx\"", (unsigned long long)hash);

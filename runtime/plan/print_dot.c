@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print_dot.c: plans as a drawing for Graphviz: a cluster for each phase, a box for each subscription (bold: required,
- * dashed: detached, red: on the critical path; gray: switched off, and with dots: disabled), an arrow for each edge,
- * drawn by what made it. */
+ * print_dot.c: prints plans as a drawing for Graphviz. Each phase is a cluster, each subscription a box (bold:
+ * required; dashed: detached; red: on the critical path; gray: switched off; gray with dots: disabled), each edge an
+ * arrow whose style shows what made it. */
 #include "runtime/plan/print.h"
 
 static const char *arrow_of(const char *kind) {
@@ -24,7 +24,7 @@ static const char *style_of(const tp__node *node) {
   return node->flags & TP__NODE_REQUIRED ? ",style=bold" : "";
 }
 
-/* Aliases are names of our own table: nothing in them needs quoting. */
+/* Aliases are names of the library's own table, so nothing in them needs quoting. */
 static void print_box(const tp__phase_view *view, uint32_t row, const tp__node *node, const tp__printer *printer) {
   char limit[TP__DURATION_SIZE];
   const char *alias = tp__subscription_alias(view->snapshot->registry, node->sub);

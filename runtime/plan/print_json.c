@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print_json.c: plans for programs: one JSON object on one line. Times are milliseconds, hashes are text, edges are
- * ids. Disabled subscriptions stand in a list of their own. */
+ * print_json.c: prints plans for programs: one JSON object on one line. Times are milliseconds, hashes are text, edges
+ * are ids. Disabled subscriptions are in a list of their own. */
 #include "runtime/plan/print.h"
 
 static int64_t ms(int64_t ns) { return ns / TP__NS_PER_MS; }
@@ -103,7 +103,7 @@ static void print_plan(tp__json_printer *json, const tp__plan *plan) {
   tp__print_hash(json, "hash", plan->hash);
 }
 
-/* A phase with disabled subscriptions only has no plan: its numbers are missing, not 0. */
+/* A phase with only disabled subscriptions has no plan: the numbers of a plan are missing, not 0. */
 static void print_phase_object(tp__json_printer *json, const tp__phase_view *view) {
   tp__print_open(json, NULL, "{");
   tp__print_string(json, "phase", view->row->name);

@@ -10,7 +10,7 @@ typedef struct phase_list {
   const tp__set *set;
   uint32_t count;
   uint32_t ids[TP_PHASE_LIMIT];
-  const tp__members *const *members_of_phase; /* by phase id; NULL: nothing was ever registered there */
+  const tp__members *const *members_of_phase; /* by phase id; NULL: nothing was ever registered in the phase */
   uint32_t subscriptions[TP_PHASE_LIMIT];     /* by phase id, disabled ones too */
   uint32_t disabled[TP_PHASE_LIMIT], killed[TP_PHASE_LIMIT];
 } phase_list;
@@ -37,7 +37,7 @@ static const char *field_kind_name(const tp__registry *registry, uint32_t kind) 
   return registry->ops->kind_name ? registry->ops->kind_name(kind) : "unnamed";
 }
 
-/* How many were subscribed through the alias, disabled ones too. */
+/* How many subscriptions were made through the alias, including disabled ones. */
 static uint32_t count_alias(const phase_list *list, const tp__alias *alias) {
   const tp__members *members = list->members_of_phase[alias->phase];
   uint32_t count = 0;
@@ -136,7 +136,7 @@ static void last(const void *ctx, uint32_t row_index, const char *gap, const tp_
   tp__registry_aliases(list->registry, list->ids[row_index], print_alias, &line);
 }
 
-/* ---- the payloads, in a table of their own ---- */
+/* ---- the payloads, in a separate table ---- */
 
 static bool is_replaceable(const tp_phase *row, uint32_t field) {
   for (size_t i = 0; i < row->replaceable_count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print_table.c: plans for people: a block for each phase, a line for each subscription in the order in which they run,
- * those that are disabled after them, then what the phase costs at worst. */
+ * print_table.c: prints plans for people: a block for each phase, with a line for each subscription in the order in
+ * which they run, then the disabled ones, then the worst-case time of the phase. */
 #include <stdio.h>
 
 #include "runtime/plan/print.h"
@@ -15,7 +15,7 @@ typedef struct page {
   tp__row_cursor *cursor;
 } page;
 
-/* Of one that is disabled the place and level are unknown. */
+/* Place and level of a disabled subscription are unknown. */
 static const char *number(bool known, uint32_t value, char *buffer, size_t size) {
   if (!known) return "-";
   snprintf(buffer, size, "%u", value);
@@ -48,7 +48,7 @@ static const char *cell(const void *ctx, uint32_t row, uint32_t column, char *bu
   }
 }
 
-/* ---- the last column: all else that the subscription sets ---- */
+/* ---- the last column: all other settings of the subscription ---- */
 
 typedef struct remarks {
   const tp__printer *printer;

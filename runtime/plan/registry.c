@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registry.c: the newest snapshot: how it is pinned and replaced, and what can be looked up in it. */
+ * registry.c: pins, replaces and searches the newest snapshot. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -102,11 +102,11 @@ void tp__registry_free(tp__registry *registry) {
 static void registry_check_locked(const tp__registry *registry) {
   uint64_t rows = 0;
   TP__LOCKED(&registry->lock);
-  /* There is a newest snapshot, and it is the registry's. */
+  /* There always is a newest snapshot, and it belongs to the registry. */
   assert(registry->current && registry->current->registry == registry);
-  /* Its maker's hold outweighs all others, also where pins that were counted elsewhere are taken away. */
+  /* The maker's pin outweighs all others, even when pins that other caches counted are subtracted. */
   assert(tp__a64_load_relaxed(&registry->current->refs) > TP__SNAPSHOT_BIAS / 2);
-  /* Each audit row has a number, and lies in a ring. */
+  /* Each audit row has a number, and is in a ring. */
   for (int i = 0; i < TP__AUDIT_CLASSES; i++) rows += registry->audit[i].count;
   assert(rows == registry->audit_number);
 }
@@ -121,7 +121,7 @@ tp__snapshot *tp__registry_pin(tp__registry *registry) {
   return snapshot;
 }
 
-/* Under the lock, so that a thread that counts pins has one newest snapshot after the other. */
+/* Under the lock, so that a thread that counts pins sees one newest snapshot after the other. */
 static void replace_locked(tp__registry *registry, tp__snapshot *snapshot) {
   TP__LOCKED(&registry->lock);
   if (registry->on_publish) registry->on_publish(registry->on_publish_ctx, snapshot);
@@ -233,7 +233,7 @@ static bool hook_is_awaited(const tp_hook *hook) {
   return !(tp__execution_policy(hook->execution)->flags & TP__NODE_DETACHED);
 }
 
-/* The failure policy of a hook that sets none is the runtime's, but nothing that observes or is detached is
+/* A hook that sets no failure policy gets the runtime's. But a hook that observes or is detached never becomes
  * required. */
 static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook, const tp_phase *row) {
   if (hook->failure != TP_FAILURE_DEFAULT || row->mode == TP_MODE_OBSERVE || !hook_is_awaited(hook))
@@ -241,8 +241,8 @@ static tp_failure hook_failure(const tp__registry *registry, const tp_hook *hook
   return registry->hook_failure;
 }
 
-/* In the line of the sequential ones a priority would have no effect, and an edge to one that was added before would
- * close a cycle. */
+/* In the line of the sequential subscriptions a priority would have no effect, and an edge to an earlier subscription
+ * would close a cycle. */
 static tp_sequential hook_sequential(const tp_hook *hook) {
   bool says_its_place = hook->priority != 0 || hook->after_count + hook->before_count + hook->needs_count > 0;
   if (hook->sequential != TP_SEQUENTIAL_DEFAULT) return hook->sequential;
@@ -342,7 +342,7 @@ tp_status tp__hook_add(tp__registry *registry, const tp_hook *theirs, tp_fault *
     return tp__fail(fault, TP_ERR_USAGE, hook.id, "a hook of %s needs a function (run), or an inbox", hook.phase);
   for (;;) {
     tp_status status = hook_try(registry, phase, &hook, fault);
-    /* Another thread's commit came in between, or uses the generated id: both pass by trying again. */
+    /* Another thread's commit came in between, or the generated id is in use. A new try solves both. */
     if (status != TP_ERR_CONFLICT && !(status == TP_ERR_DUPLICATE_ID && !hook.id)) return status;
   }
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c: the phases: which there are, by which names and aliases they are called, and whether a row of a host
- * makes sense. */
+ * rows.c: the phases: their names and aliases, and the check of a host's rows. */
 #include "runtime/plan/registry.h"
 
 enum { HOST_ROWS_MAX = TP_PHASE_LIMIT - TP_PHASE_HOST, KINDS_KNOWN = (1 << TP_CONTRIBUTION_COUNT) - 2 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set.c: the handlers and subscriptions that are registered at one version. A set begins as all of the one before,
- * shared; what a commit changes it gets for itself. So a small change costs as much as the phase that it touches. */
+ * set.c: the handlers and subscriptions that are registered at one version. A set begins by sharing everything with the
+ * set before it. A commit then copies only the parts that it changes. So a small change costs as much as the phase that
+ * it touches. */
 #include "runtime/plan/registry.h"
 
 static void handler_ref(void *handler) { tp__handler_ref(handler); }

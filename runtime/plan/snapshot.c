@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * snapshot.c: all plans of one version, with the set that they were compiled of, which has their memory. */
+ * snapshot.c: all plans of one version, and the set from which they were compiled. The set owns the memory of the
+ * plans. */
 #include "runtime/plan/registry.h"
 
 typedef struct snapshot_block {
@@ -38,7 +39,7 @@ static void members_check(const tp__members *members, const tp__set *set, uint32
     /* The map finds them. */
     assert(tp__set_subscription(set, item->sub->desc.id) == item->sub);
   }
-  /* The plan has a node for each that is enabled. */
+  /* The plan has a node for each enabled subscription. */
   assert(enabled == (members->plan ? members->plan->node_count : 0));
 }
 
@@ -51,7 +52,7 @@ void tp__snapshot_check(tp__snapshot *snapshot) {
     const tp__plan *plan = snapshot->plans[phase];
     /* The plans are those of its members. */
     assert(plan == (members ? members->plan : NULL));
-    /* A plan is of its phase, and of a phase that there is. */
+    /* A plan is in the place of its own phase, and that phase exists. */
     assert(!plan || (plan->phase == phase && plan->row == snapshot->registry->phases[phase]));
     if (members && members->item_count <= 8 * TP__CHECK_ITEMS_MAX) members_check(members, set, phase);
   }
@@ -78,8 +79,8 @@ static void unref_by(tp__snapshot *snapshot, uint64_t count) {
 void tp__snapshot_unpin(tp__snapshot *snapshot) { unref_by(snapshot, 1); }
 void tp__snapshot_retire(tp__snapshot *snapshot) { unref_by(snapshot, TP__SNAPSHOT_BIAS); }
 
-/* A negative count subtracts pins that other caches add in the same renewal. acq_rel, since it unpins for their threads
- * as well. */
+/* A negative count takes away pins that other caches add in the same renewal. acq_rel, because it also unpins for the
+ * threads of those caches. */
 void tp__pins_renew(tp__pins *pins, tp__snapshot *newest) {
   if (pins->count != 0) tp__a64_add_acq_rel(&pins->snapshot->refs, (uint64_t)pins->count);
   *pins = (tp__pins){newest, 0};

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sort.c: the one order of a graph. Kahn's algorithm: whatever has no unsorted predecessor is ready; of the ready ones
- * the first in the total order (priority, tie, index) is next. So the order is a function of the graph alone, never of
- * the order in which its nodes or edges were given. n log n + m. */
+ * sort.c: computes the one order of a graph, with Kahn's algorithm. A node without an unsorted predecessor is ready. Of
+ * the ready nodes, the first in the total order (priority, tie, index) is next. So the order depends only on the graph,
+ * never on the order in which nodes or edges were given. n log n + m. */
 #include "runtime/plan/plan.h"
 
 typedef struct sort {
   const tp__sort_node *nodes;
   const tp__sort_edge *edges;
   uint32_t node_count, edge_count;
-  uint64_t *heads;    /* the bytes in which ids begin to differ, so that few are compared; NULL: some have no id */
-  uint32_t *first;    /* node_count + 1: where a node's successors begin */
+  /* the bytes in which ids begin to differ, so that few ids are compared as strings; NULL: some have no id */
+  uint64_t *heads;
+  uint32_t *first;    /* node_count + 1: index of each node's first successor */
   uint32_t *targets;  /* edge_count */
   uint32_t *indegree; /* predecessors that are not sorted yet */
   uint32_t *heap;     /* node_count */
@@ -39,7 +40,8 @@ static bool all_have_ids(const sort *s) {
   return s->node_count > 0;
 }
 
-/* As a number that is less when the bytes come before; what ends early comes before what goes on. */
+/* The first bytes as a number: less when the bytes come before in the order. A text that ends comes before a text that
+ * goes on. */
 static uint64_t head_of(const char *id) {
   uint64_t head = 0;
   for (int i = 0; i < 8; i++) {
@@ -97,7 +99,7 @@ static void lay_out_successors(sort *s) {
     s->indegree[s->edges[i].to]++;
   }
   for (uint32_t i = 0; i < s->node_count; i++) s->first[i + 1] += s->first[i];
-  /* The heap is not in use yet and holds how far each node's part is filled. */
+  /* The heap is not in use yet, so its memory holds how far the part of each node is filled. */
   memcpy(s->heap, s->first, (size_t)s->node_count * sizeof *s->heap);
   for (uint32_t i = 0; i < s->edge_count; i++) s->targets[s->heap[s->edges[i].from]++] = s->edges[i].to;
 }
@@ -122,7 +124,8 @@ static uint32_t sort_ready(sort *s, uint32_t *ret_order) {
 
 #define NO_NODE UINT32_MAX
 
-/* For each unsorted node the first of its unsorted predecessors; each has one, or it would have become ready. */
+/* Finds for each unsorted node its first unsorted predecessor. Each has one, because otherwise it would have become
+ * ready. */
 static void first_predecessors(const sort *s, uint32_t *ret_back) {
   for (uint32_t i = 0; i < s->node_count; i++) ret_back[i] = NO_NODE;
   for (uint32_t i = 0; i < s->edge_count; i++) {
@@ -140,7 +143,8 @@ static uint32_t first_unsorted(const sort *s) {
   return first;
 }
 
-/* Going back from any unsorted node never ends, so it comes to a node for the second time: that one is on a cycle. */
+/* Going back from an unsorted node never ends, so it comes to some node for the second time. That node is on a
+ * cycle. */
 static void find_cycle(sort *s, uint32_t *ret_cycle, uint32_t *ret_count) {
   uint32_t *back = s->first, *seen = s->heap;
   memset(seen, 0, (size_t)s->node_count * sizeof *seen);

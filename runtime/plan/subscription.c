@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * subscription.c: a registered subscription: a copy of its descriptor, counted. What can be refused of a descriptor
- * without looking at anything else that is registered is refused here; the rest is validate.c's. */
+ * subscription.c: a registered subscription: a counted copy of its descriptor. This file checks the descriptor by
+ * itself; validate.c checks it against everything else that is registered. */
 #include "runtime/plan/registry.h"
 #include "turnphase/value.h"
 

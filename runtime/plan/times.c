@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * times.c: what follows from the limits. A path's length is the sum of its nodes' weights; since every edge leads to a
- * higher index, one pass from the end finds the longest path after each node. Four weightings are asked for: all that
- * is awaited (worst case), what is required, that with what extends the budget (the least budget that makes sense), and
- * what is required with inline handlers at their real duration (how early the others must end). */
+ * times.c: computes the times that follow from the limits. The length of a path is the sum of its nodes' weights. Every
+ * edge leads to a higher index, so one pass from the end finds the longest path after each node. There are four
+ * weightings. Awaited nodes give the worst case. Required nodes give the required time. Required nodes and nodes that
+ * extend the budget give the least budget that makes sense. Required nodes, with inline handlers at their real
+ * duration, tell how early the other nodes must end. */
 #include "runtime/plan/registry.h"
 
 #define INLINE_NS (INT64_C(10) * TP__NS_PER_MS)
@@ -18,7 +19,7 @@ static int64_t product(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &result) ? TP__NEVER : result;
 }
 
-/* All pauses between the attempts. They stop growing after a few. */
+/* All pauses between the attempts. From some attempt on the pauses stay equal. */
 static int64_t pauses_ns(const tp_subscription *desc) {
   int64_t total = 0;
   for (uint32_t attempt = 1; attempt < desc->attempts; attempt++) {
@@ -29,7 +30,7 @@ static int64_t pauses_ns(const tp_subscription *desc) {
   return total;
 }
 
-/* How long one may wait for the node when each attempt takes attempt_ns. A deadline covers its retries. */
+/* How long the phase may wait for the node when each attempt takes attempt_ns. A deadline includes the retries. */
 static int64_t node_ns(const tp__node *node, int64_t attempt_ns) {
   if (!tp__node_awaited(node)) return 0;
   const tp_subscription *desc = &node->sub->desc;
@@ -43,7 +44,7 @@ static int64_t required_weight(const tp__node *node) {
   return node->flags & TP__NODE_REQUIRED ? worst_weight(node) : 0;
 }
 
-/* What the default budget of the phase is never below. */
+/* The weight of a node for the lower bound of the default budget. */
 static int64_t least_weight(const tp__node *node) {
   return node->flags & (TP__NODE_REQUIRED | TP__NODE_EXTENDS) ? worst_weight(node) : 0;
 }
@@ -54,8 +55,8 @@ static int64_t tail_weight(const tp__node *node) {
   return node_ns(node, is_inline ? INLINE_NS : node->timeout_ns);
 }
 
-/* @param ret_behind  per node the longest path after it, without its own weight.
- * @return the longest of all, own weights included. */
+/* @param ret_behind  for each node, the length of the longest path after it, without its own weight.
+ * @return the length of the longest of all paths, with the weights of all its nodes. */
 static int64_t longest(const tp__plan *plan, int64_t (*weight)(const tp__node *node), int64_t *ret_behind) {
   int64_t all = 0;
   for (uint32_t i = plan->node_count; i-- > 0;) {
@@ -72,7 +73,7 @@ static int64_t longest(const tp__plan *plan, int64_t (*weight)(const tp__node *n
   return all;
 }
 
-/* Of several longest paths the first in plan order. */
+/* Marks the longest path; of several, the first in plan order. */
 static void mark_critical(tp__plan *plan, const int64_t *behind) {
   int64_t left = plan->worst_ns;
   uint32_t i = 0;
@@ -106,8 +107,9 @@ static int64_t longest_line(const tp__plan *plan) {
   return most;
 }
 
-/* Far from TP__NEVER, so that an entry adds it to the time without looking. An observing phase has the time of its
- * longest path, or of a line: nothing in it is required, and each observer has its own limit. */
+/* The result is far from TP__NEVER, so that an entry may add it to the time without a check. A phase that observes has
+ * the time of its longest path, or of its longest line of waiting runs: nothing in it is required, and each observer
+ * has its own limit. */
 static int64_t budget_of(const tp__plan *plan, int64_t least_ns) {
   if (plan->host_budget_ns > 0) return plan->host_budget_ns;
   if (plan->detached_count == plan->node_count) return plan->default_limit_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * validate.c: one subscription, looked at by itself: whether its handler, its phase and its policies go together, and
- * what its policies come to when every default is filled in. Disabled subscriptions are held to the same, so that
- * enabling one can fail for its edges and budget only. */
+ * validate.c: checks one subscription by itself: whether its handler, its phase and its policies go together. It also
+ * computes the policies with every default filled in. Disabled subscriptions pass the same checks. So enabling a
+ * subscription can only fail because of its edges or the budget. */
 #include <stdio.h>
 
 #include "runtime/plan/registry.h"
@@ -40,7 +40,7 @@ static bool takes_hook_defaults(const tp__subscription *sub, tp_execution execut
 static tp_failure failure_of(const tp__registry *registry, const tp__subscription *sub, const tp_phase *row,
                              tp_execution execution) {
   if (sub->desc.failure != TP_FAILURE_DEFAULT) return sub->desc.failure;
-  /* The default of hooks must not make one that is refused. */
+  /* The default for hooks must not make a subscription that is refused. */
   if (takes_hook_defaults(sub, execution) && registry->hook_failure && row->mode != TP_MODE_OBSERVE)
     return registry->hook_failure;
   return row->failure == TP_FAILURE_DEFAULT ? TP_FAILURE_BEST_EFFORT : row->failure;
@@ -70,7 +70,8 @@ static tp_capability kinds_of(const tp__node *node, const tp_phase *row) {
   tp_capability allowed = row->kinds | KINDS_ALWAYS;
   if (!tp__node_awaited(node)) allowed &= KINDS_DETACHED;
   tp_capability kinds = allowed & (node->capabilities | 1 << TP_CONTRIBUTION_DIAGNOSTIC);
-  if (node->flags & TP__NODE_INFRA) kinds |= KINDS_INFRA; /* taken, so that the merge can drop them with a diagnostic */
+  /* allowed here, so that the merge can drop them with a diagnostic */
+  if (node->flags & TP__NODE_INFRA) kinds |= KINDS_INFRA;
   return kinds;
 }
 
@@ -122,13 +123,15 @@ static tp_status check_phase(const checker *c) {
   return REFUSE(c, TP_ERR_UNSUPPORTED_PHASE, "its handler `%s` does not support this phase", handler->id);
 }
 
-/* A declared hook that its operator granted rewrite; of phases of the host none is for that. */
+/* Whether this is a declared hook whose operator granted rewrite. The grant counts only in the library's own phases,
+ * not in phases of the host. */
 static bool may_rewrite(const checker *c) {
   return c->sub->trust == TP_TRUST_DECLARED && (c->sub->grants & TP_GRANT_REWRITE) != 0 &&
          c->sub->desc.phase < TP_PHASE_HOST;
 }
 
-/* Who may be here. A declared handler stays a declared hook, whichever owner subscribes it. */
+/* Checks which owners the phase accepts. A handler with the trust level declared stays a declared hook, whichever owner
+ * subscribes it. */
 static tp_status check_trust(const checker *c) {
   const tp__subscription *sub = c->sub;
   bool privileged = sub->trust == TP_TRUST_BUILTIN || (sub->grants & TP_GRANT_PRIVILEGED_HOOKS);
@@ -172,7 +175,8 @@ static tp_status check_retry(const checker *c) {
                 c->sub->desc.attempts, c->handler->desc.id);
 }
 
-/* What runs where there is no session, or may run after it was closed. */
+/* Refuses TP_INBOX_OF_SESSION where there may be no session: in phases without one, and in jobs, which may run after it
+ * was closed. */
 static tp_status check_session(const checker *c) {
   const char *why = NULL;
   if (c->row->no_session) why = "the phase is run in turns of no session";
@@ -307,7 +311,7 @@ tp_status tp__validate(const tp__registry *registry, const tp__set *set, tp__sub
   return disabled ? TP_OK : check_budget(&c);
 }
 
-/* It was found valid when it was committed, with the same handler. */
+/* The subscription was found valid when it was committed with the same handler, so this cannot fail. */
 void tp__disabled_node(tp__snapshot *snapshot, tp__subscription *sub, tp__node *ret_node) {
   const tp__set *set = tp__snapshot_set(snapshot);
   tp__handler *handler = tp__set_handler(set, sub->desc.handler);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * escaped.c: a process that made a session of its own is beyond the reach of its group's signals. What still connects
- * it with us is the pipe that it inherited. */
+ * escaped.c: finds processes that have left a child's group. A process with a session of its own does not get the
+ * signals of the group. The pipe that it inherited still identifies it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ static bool same_pipe(const struct stat *one, const struct stat *other) {
   return one->st_ino == other->st_ino && one->st_dev == other->st_dev && S_ISFIFO(one->st_mode);
 }
 
-/* fstatat follows the link of /proc to the open pipe, so this is the status of the pipe itself. */
+/* fstatat follows the link in /proc to the open pipe, so this is the status of the pipe itself. */
 static bool holds(int proc, const char *pid, const struct stat *pipes, size_t count) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
     char path[288]; /* a name of a directory and 7 bytes */
@@ -31,8 +31,8 @@ static bool holds(int proc, const char *pid, const struct stat *pipes, size_t co
   return false;
 }
 
-/* The number may mean another process since it was read: what the pidfd stands for is asked again before it is
- * killed. */
+/* Since the number was read, it may have become another process's. So the process is checked again through the pidfd
+ * before it is killed. */
 static bool kill_holder(int proc, const char *name, const struct stat *pipes, size_t count) {
   pid_t pid = (pid_t)strtol(name, NULL, 10);
   if (pid <= 1 || pid == getpid() || !holds(proc, name, pipes, count)) return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pidfd: the system calls of a process's descriptor. By their numbers, since glibc has functions for them from 2.36 on
- * only, and musl has none. */
+ * pidfd: the system calls for a process's descriptor. They are called by number, because glibc has functions for them
+ * only from 2.36 on, and musl has none. */
 #ifndef TP__PIDFD_H
 #define TP__PIDFD_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * process.c: the loop. Its thread waits in epoll for descriptors and for the earliest deadline, and after each wait
- * goes through all children: what ended is reported, what is late is ended. The thread owns every child from the moment
- * at which it moves it out of `incoming`. */
+ * process.c: the loop. Its thread waits in epoll for descriptors and for the earliest deadline. After each wait it goes
+ * through all children: it reports those that have ended, and ends those that are late. The thread owns each child from
+ * the moment at which it takes the child out of `incoming`. */
 #include "runtime/process/process.h"
 
 #include <errno.h>
@@ -23,10 +23,10 @@ enum {
   GRACE_MS_MAX = 10000,
   OUTPUT_MAX = 1 << 20,
   OUTPUT_LIMIT = 1 << 30,
-  UNKILLABLE_MS = 20, /* after SIGKILL a child that is still there is reported */
-  HOLDERS_MS = 10,    /* so long the rest of a dead group may take to close the pipes, then they are looked for */
+  UNKILLABLE_MS = 20, /* a child that still exists this long after SIGKILL is reported */
+  HOLDERS_MS = 10,    /* how long the rest of a dead group may keep the pipes open before it is searched for */
   HOLDERS_ROUNDS = 3,
-  ABANDON_MS = 2000, /* so long a loop that is being freed waits for a child that does not die */
+  ABANDON_MS = 2000, /* how long a loop that is being freed waits for a child that does not die */
   POLL_MS = 5,
   READ_SIZE = 64 << 10,
   BUFFER_FIRST = 1024,
@@ -72,13 +72,13 @@ struct child {
   tp_process_end end; /* 0: undecided */
   int32_t exit_code, signal;
   int64_t ended_ns;   /* when the end was decided */
-  int64_t kill_ns;    /* when SIGKILL is to be sent; TP__NEVER: it was sent, or no end was decided */
-  int64_t report_ns;  /* when it is reported though it has not died; TP__NEVER: no SIGKILL was sent */
-  int64_t holders_ns; /* when processes that hold the pipes are looked for */
+  int64_t kill_ns;    /* when SIGKILL is sent; TP__NEVER: it was sent, or no end was decided */
+  int64_t report_ns;  /* when the child is reported even if it has not died; TP__NEVER: no SIGKILL was sent */
+  int64_t holders_ns; /* when processes that hold the pipes are searched for */
   uint32_t holders_rounds, escaped;
   bool has_exited;          /* by the pidfd */
   bool is_registered;       /* with epoll */
-  bool is_input_registered; /* of a resident child: while something waits to be written */
+  bool is_input_registered; /* for a resident child: set while something waits to be written */
   bool is_polled;           /* epoll could not */
   bool is_reaped, is_reported;
 };
@@ -93,7 +93,7 @@ struct tp_process_loop {
   tp__mutex mutex;
   /* under mutex */
   tp__link incoming, children;
-  size_t count; /* started, or being started, and not reported */
+  size_t count; /* children that are started or being started, and not reported */
   uint64_t last_id;
   tp__supervisor supervisor;
   tp__thread *thread; /* NULL: no child yet */
@@ -118,7 +118,7 @@ static bool buffer_reserve(const tp_allocator *allocator, struct buffer *buffer,
   return true;
 }
 
-/* Without memory the rest is over the limit: half of an output must not be judged. */
+/* Without memory, the rest of the output counts as over the limit, because half of an output must not be used. */
 static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, const char *bytes, size_t size) {
   size_t left = buffer->max - buffer->size;
   if (size > left) {
@@ -136,8 +136,8 @@ static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, con
 
 /* ---- descriptors ---- */
 
-/* Taken out of epoll by hand: close() alone does not while a program that another thread is just starting has a copy of
- * the descriptor, and events of a child that is freed would come. */
+/* The descriptor is removed from epoll explicitly. While another thread starts a program, that program has a copy of
+ * the descriptor; then close() alone would leave it in epoll, and events of a freed child would come. */
 static void source_close(const tp_process_loop *loop, struct source *source) {
   if (source->fd < 0) return;
   epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
@@ -174,7 +174,7 @@ static void queue_send_locked(const tp_process_loop *loop, struct child *child) 
   if (child->closes_input && child->queue.size == 0) source_close(loop, &child->input_fd);
 }
 
-/* epoll watches it only while something waits, since it could always be written to. */
+/* epoll watches the descriptor only while something waits to be written, because it is writable nearly all the time. */
 static void flush_queue(tp_process_loop *loop, struct child *child) {
   tp__mutex_lock(&loop->mutex);
   if (child->input_fd.fd >= 0) queue_send_locked(loop, child);
@@ -194,7 +194,7 @@ static void input_close(tp_process_loop *loop, struct child *child) {
 
 /* ---- reading and writing ---- */
 
-/* The thread blocks SIGPIPE, so that a child that closed its input gives EPIPE. */
+/* The thread blocks SIGPIPE, so a child that closed its input causes EPIPE. */
 static void write_input(tp_process_loop *loop, struct child *child) {
   if (child->on_output) {
     flush_queue(loop, child);
@@ -214,7 +214,8 @@ static void write_input(tp_process_loop *loop, struct child *child) {
   child->input = NULL;
 }
 
-/* Reads at most once: epoll reports again when there is more. What comes after the decision is discarded.
+/* Reads at most once: epoll reports again when there is more. Output that comes after the decision about the child's
+ * end is discarded.
  * @return whether there may be more at once. */
 static bool read_output(tp_process_loop *loop, struct child *child, struct source *source, struct buffer *buffer) {
   if (source->fd < 0) return false;
@@ -241,7 +242,7 @@ static void decide(struct child *child, tp_process_end end, int64_t now_ns) {
   child->ended_ns = now_ns;
 }
 
-/* Of a group without its leader nothing may be signalled by number: the number may be another's. */
+/* A group without its leader must not be signalled by number, because the number may belong to another group. */
 static void signal_group(const struct child *child, int number) {
   if (!child->is_reaped) kill(-child->pid, number);
 }
@@ -266,7 +267,7 @@ static void stop_child(tp_process_loop *loop, struct child *child, tp_process_en
   child->kill_ns = tp__deadline_after_ms(now_ns, grace_ms);
 }
 
-/* Reads how the child ended and leaves it waitable, so that the kernel does not use the number of its group again. */
+/* Reads how the child ended, and leaves it waitable, so that the kernel does not use the number of its group again. */
 static bool ask_end(struct child *child) {
   siginfo_t info = {.si_pid = 0};
   if (waitid(P_PIDFD, (id_t)child->pidfd.fd, &info, WEXITED | WNOWAIT | WNOHANG) != 0) return false;
@@ -275,7 +276,7 @@ static bool ask_end(struct child *child) {
   return true;
 }
 
-/* All that the child itself wrote is in the pipes by now. */
+/* The child has exited, so all that it wrote itself is in the pipes. */
 static void child_exited(tp_process_loop *loop, struct child *child, int64_t now_ns) {
   bool is_known = ask_end(child);
   while (child->end == 0 && read_output(loop, child, &child->output_fd, &child->output)) {}
@@ -300,7 +301,7 @@ static void child_exited(tp_process_loop *loop, struct child *child, int64_t now
   input_close(loop, child);
 }
 
-/* @return whether no process holds the pipes, or enough was done about it. */
+/* @return true when no process holds the pipes, or the holders have been dealt with. */
 static bool holders_are_gone(struct child *child, int64_t now_ns) {
   if (child->output_fd.fd < 0 && child->errors_fd.fd < 0) return true;
   if (now_ns < child->holders_ns) return false;
@@ -328,7 +329,7 @@ static void child_report(struct child *child) {
   child->on_end(child->ctx, &result);
 }
 
-/* The count falls before the callback, so that it may start the next child in the place of this one. */
+/* The count falls before the callback, so that the callback may start the next child in the place of this one. */
 static void child_ended(tp_process_loop *loop, struct child *child, bool is_last) {
   if (!child->is_reported) {
     tp__mutex_lock(&loop->mutex);
@@ -373,7 +374,7 @@ static bool take_incoming(tp_process_loop *loop) {
   return is_stopping;
 }
 
-/* When the kernel has no memory to watch the child it is killed, and asked for its end from time to time. */
+/* If the kernel has no memory to watch the child, the child is killed and polled for its end. */
 static void watch_child(tp_process_loop *loop, struct child *child) {
   child->is_registered = true;
   bool is_complete = (child->on_output || source_watch(loop, &child->input_fd, EPOLLOUT)) &&
@@ -391,8 +392,8 @@ static void earlier(int64_t *at_ns, int64_t other_ns) {
   if (other_ns < *at_ns) *at_ns = other_ns;
 }
 
-/* One child: takes the next step if its time has come. @return false: it is gone. Lowers *wake_ns to the time of the
- * next step. */
+/* One child: takes its next step if the time for it has come. @return false: the child is gone. Lowers *wake_ns to the
+ * time of the next step. */
 static bool child_step(tp_process_loop *loop, struct child *child, bool is_cancelled, int64_t *wake_ns) {
   int64_t now_ns = tp__now_ns();
   if (!child->is_registered) watch_child(loop, child);
@@ -424,7 +425,8 @@ static bool child_step(tp_process_loop *loop, struct child *child, bool is_cance
   return true;
 }
 
-/* While the loop is being freed nothing gets a grace, and what the kernel does not let die is left behind. */
+/* While the loop is being freed, no child gets a grace period, and a child that the kernel does not let die is left
+ * behind. */
 static void stop_now(tp_process_loop *loop, struct child *child, int64_t *wake_ns) {
   int64_t now_ns = tp__now_ns();
   stop_child(loop, child, TP_PROCESS_CANCELLED, 0, now_ns);
@@ -434,7 +436,8 @@ static void stop_now(tp_process_loop *loop, struct child *child, int64_t *wake_n
   if (child->is_reported && now_ns >= abandon_ns) child_ended(loop, child, true);
 }
 
-/* Only this thread changes the list of children, so it may walk it without the lock; cancels are read under it. */
+/* Only this thread changes the list of children, so it may walk the list without the lock. It reads cancels under the
+ * lock. */
 static int64_t step_all(tp_process_loop *loop, bool is_stopping) {
   int64_t wake_ns = TP__NEVER;
   for (tp__link *link = loop->children.next, *next; link != &loop->children; link = next) {
@@ -495,7 +498,7 @@ static void loop_fini(tp_process_loop *loop) {
   tp__release(&allocator, loop, sizeof *loop);
 }
 
-/* A child that another thread is just starting is in no list yet: the loop waits for it, and ends it. */
+/* A child that another thread is starting is in no list yet. The loop waits for it, and then ends it. */
 static bool is_done(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
   bool has_children = !tp__list_empty(&loop->incoming) || !tp__list_empty(&loop->children);
@@ -578,7 +581,7 @@ tp_status tp_process_loop_new(const tp_process_loop_options *theirs, tp_process_
   return TP_OK;
 }
 
-/* @return whether this is the loop's own thread: then the children are killed and have not ended. */
+/* @return whether the caller is the loop's own thread: then the children are killed, but have not ended yet. */
 static bool end_all(tp_process_loop *loop) {
   tp__mutex_lock(&loop->mutex);
   tp__thread *thread = loop->thread;
@@ -590,7 +593,7 @@ static bool end_all(tp_process_loop *loop) {
   }
   tp__mutex_unlock(&loop->mutex);
   if (is_inside) {
-    /* On the loop's thread, which walks its children later. */
+    /* On the loop's thread: the thread walks its children later. */
     for (tp__link *link = loop->children.next; link != &loop->children; link = link->next) {
       struct child *child = TP__CONTAINER(link, struct child, link);
       if (!child->has_exited) signal_group(child, SIGKILL);
@@ -658,7 +661,7 @@ static tp_status options_read(tp_process_options *options, const tp_process_opti
   return TP_OK;
 }
 
-/* A new supervisor, also in place of one that was ended, gets all that run. */
+/* A new supervisor, also one that replaces an ended one, is told all running groups. */
 static void supervise_locked(tp_process_loop *loop) {
   TP__LOCKED(&loop->mutex);
   tp__link *const lists[] = {&loop->children, &loop->incoming};
@@ -670,7 +673,7 @@ static void supervise_locked(tp_process_loop *loop) {
     }
 }
 
-/* Takes a place among the children, and starts the thread with the first. */
+/* Reserves a place among the children, and starts the thread with the first child. */
 static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *fault) {
   tp__mutex_lock(&loop->mutex);
   tp_status status = TP_OK;
@@ -679,7 +682,7 @@ static tp_status place_take(tp_process_loop *loop, uint64_t *ret_id, tp_fault *f
   } else if (loop->count == loop->processes_max) {
     status = TP_ERR_FULL;
   } else if (!loop->thread) {
-    loop->thread_number = UINT32_MAX; /* the thread's own comes before its first callback */
+    loop->thread_number = UINT32_MAX; /* the thread sets its own number before its first callback */
     status = tp__thread_start(&loop->allocator, "tp-process", loop_run, loop, &loop->thread);
   }
   if (status == TP_OK) {
@@ -793,7 +796,7 @@ void tp_process_cancel(tp_process_loop *loop, uint64_t id) {
   tp__mutex_unlock(&loop->mutex);
 }
 
-/* What can be sent at once is, by the caller: the thread of the loop is needed for the rest alone. */
+/* The caller sends as much as it can at once; the thread of the loop sends only the rest. */
 static tp_status write_locked(tp_process_loop *loop, struct child *child, tp_text bytes) {
   TP__LOCKED(&loop->mutex);
   size_t sent = 0;

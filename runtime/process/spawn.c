@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spawn.c: posix_spawn (which shares the memory of the host until the program is loaded) and a pidfd. */
+ * spawn.c: starts programs with posix_spawn (which shares the memory of the host until the program is loaded) and a
+ * pidfd. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include "runtime/process/pidfd.h"
 #include "runtime/process/process.h"
 
-/* pipes[i][0] is read from, pipes[i][1] is written to. The child has the other side of each than the host. */
+/* pipes[i][0] is for reading, pipes[i][1] for writing. The child has one end of each pipe, the host the other. */
 enum { INPUT, OUTPUT, ERRORS, PIPES };
 static int our_side(int pipe) { return pipe == INPUT ? 1 : 0; }
 
@@ -24,7 +25,8 @@ static void close_one(int *fd) {
   *fd = -1;
 }
 
-/* A host that closed its own descriptors 0 to 2 gets them for pipes; those would be in the way in the child. */
+/* If a host has closed its own descriptors 0 to 2, pipes get these numbers. In the child they would collide with its
+ * standard descriptors. */
 static bool move_up(int *fd) {
   if (*fd > STDERR_FILENO) return true;
   int above = fcntl(*fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -60,8 +62,8 @@ static bool is_inherited(int fd) {
   return fd > STDERR_FILENO && flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
-/* musl has no action for all of them: each descriptor that is open now has one of its own. The child inherits what
- * another thread of the host opens from here on without O_CLOEXEC. */
+/* musl has no single action that closes all descriptors, so each open descriptor gets an action. If another thread of
+ * the host opens a descriptor without O_CLOEXEC after this, the child inherits it. */
 static int close_others(posix_spawn_file_actions_t *actions) {
   DIR *open_now = opendir("/proc/self/fd");
   if (!open_now) return errno;
@@ -85,7 +87,8 @@ static int fill_actions(posix_spawn_file_actions_t *actions, int pipes[PIPES][2]
   return error;
 }
 
-/* A session of its own, hence a group of its own, and no terminal: a program could type into that of the host. */
+/* The child gets a session of its own, and with it a group of its own and no terminal: otherwise a program could type
+ * into the host's terminal. */
 static int fill_attributes(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
@@ -99,7 +102,7 @@ static int fill_attributes(posix_spawnattr_t *attributes) {
 static int spawn_with(const tp_process_options *options, const posix_spawn_file_actions_t *actions,
                       const posix_spawnattr_t *attributes, pid_t *ret_pid) {
   static char *const nothing[] = {NULL};
-  /* posix_spawn changes neither list; its signature is older than const */
+  /* posix_spawn changes neither list, but its parameters are not const, for historical reasons */
   char *const *arguments = (char *const *)(uintptr_t)options->arguments;
   char *const *environment = options->environment ? (char *const *)(uintptr_t)options->environment : nothing;
   return posix_spawn(ret_pid, arguments[0], actions, attributes, arguments, environment);
@@ -121,7 +124,7 @@ static int spawn(const tp_process_options *options, int pipes[PIPES][2], pid_t *
   return error;
 }
 
-/* The pidfd is opened before the loop waits for the child, so that the number still means it. */
+/* The pidfd is opened before the loop waits for the child, so the number still means this child. */
 static int watch(pid_t pid, int *ret_pidfd) {
   *ret_pidfd = tp__pidfd_open(pid);
   if (*ret_pidfd >= 0) return 0;

@@ -10,7 +10,7 @@
 #include "runtime/process/pidfd.h"
 #include "runtime/process/process.h"
 
-/* Builtins of the shell alone. A group stays in the list, between two blanks, until it is removed. */
+/* Uses only builtins of the shell. A group is in the list, between two blanks, until it is removed. */
 static const char script[] =
     "groups=' '\n"
     "while read -r what group; do\n"
@@ -20,7 +20,8 @@ static const char script[] =
     "done\n"
     "for group in $groups; do kill -s KILL -- \"-$group\"; done 2>/dev/null\n";
 
-/* That it is there makes descriptor 0 a socket (spawn.c): a send() to a shell that has ended raises no SIGPIPE. */
+/* Because this callback is set, descriptor 0 is a socket (spawn.c). So a send() to a shell that has ended raises no
+ * SIGPIPE. */
 static void no_output(void *ctx, tp_text piece) {
   (void)ctx;
   (void)piece;
@@ -45,14 +46,16 @@ bool tp__supervisor_start(tp__supervisor *s) {
 void tp__supervisor_end(tp__supervisor *s) {
   siginfo_t info;
   if (!s->runs) return;
-  (void)!tp__pidfd_send_signal(s->pidfd, SIGKILL); /* first: it would kill what it knows when the socket closes */
+  /* before the socket is closed: at that the shell would kill the groups that it knows */
+  (void)!tp__pidfd_send_signal(s->pidfd, SIGKILL);
   (void)!waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED);
   close(s->fd);
   close(s->pidfd);
   s->runs = false;
 }
 
-/* Half a list is worse than none: a group that is not removed would be killed though another one has its number. */
+/* A partly written list is worse than none: a group whose removal was lost would be killed although its number now
+ * belongs to another group. */
 static void send_line(tp__supervisor *s, char what, pid_t group) {
   assert(group > 1);
   char line[32];

@@ -171,7 +171,7 @@ bool tp__attempt_revoke(tp__attempt *attempt);
 
 /** Any thread: answers as tp_token_complete() does, with more data for the class's accept. The kind of the answer is
  *  from DONE to FAILED.
- *  @param class  which the token must be of, else TP_ERR_USAGE, and the token stays open. */
+ *  @param class  the class that the token must have; otherwise TP_ERR_USAGE, and the token stays open. */
 tp_status tp__token_answer(tp_token token, const tp__attempt_class *class, const tp__answer *answer, const void *extra,
                            tp_fault *fault);
 /** Any thread: holds the attempt of an open token of this class, and its sched, until tp__token_release(). @return
