@@ -10,10 +10,10 @@
 typedef struct line_place {
   tp__attempt base;
   tp__turn *turn;   /* referenced */
-  tp__entry *entry; /* the owner's; it does not end before this does */
+  tp__entry *entry; /* the owner's entry, which does not end before this attempt */
   uint32_t index;
-  tp__link link;    /* under the lock of the jobs: in line, or to itself */
-  bool is_notified; /* under the lock: that there may be space; of the first only */
+  tp__link link;    /* under the lock of the jobs: in the line, or linked to itself */
+  bool is_notified; /* under the lock: it was notified that there may be space; only for the first in line */
   size_t block_size;
 } line_place;
 
@@ -42,7 +42,7 @@ bool tp__backlog_has_line(const tp__entry *e, const tp__node *node) {
 
 static const tp__attempt_class class;
 
-/* @return whether space came since the store was asked, when the place was not in line yet. */
+/* @return whether space became free between the answer of the store and the moment when the place was in line. */
 static bool join_line(tp__jobs *jobs, line_place *place, bool at_head, uint32_t news_seen) {
   tp__mutex_lock(&jobs->mutex);
   tp__list_push(at_head ? jobs->line.next : &jobs->line, &place->link); /* before it */
@@ -61,7 +61,7 @@ static void leave_line_locked(tp__jobs *jobs, line_place *place) {
   TP__ASSERT(before > 0);
 }
 
-/* @return whether it was notified of space that it leaves to the next one. */
+/* @return true when it was notified of space that it leaves to the next one. */
 static bool leave_line(tp__jobs *jobs, line_place *place) {
   tp__mutex_lock(&jobs->mutex);
   leave_line_locked(jobs, place);
@@ -70,8 +70,9 @@ static bool leave_line(tp__jobs *jobs, line_place *place) {
   return was_notified;
 }
 
-/* The first that was notified stays first until it has a job stored, or has left: what comes meanwhile it hears then.
- * @param is_news  there is space; else there was some before the first was in line. */
+/* A notified node stays the first until its job is stored or it has left the line. It then notices the space that
+ * became free meanwhile.
+ * @param is_news  space has become free now; otherwise it became free before the first node was in line. */
 static void notify_first(tp__jobs *jobs, bool is_news) {
   const tp__answer answer = {.kind = TP_ANSWER_DONE};
   tp_token token = {0};
@@ -83,8 +84,8 @@ static void notify_first(tp__jobs *jobs, bool is_news) {
     token = first->base.token;
   }
   tp__mutex_unlock(&jobs->mutex);
-  if (token.bits != 0)
-    (void)!tp__token_answer(token, &class, &answer, NULL, NULL); /* stale: it leaves, and notifies the next one */
+  if (token.bits != 0) /* stale: that node is about to leave, and notifies the next one */
+    (void)!tp__token_answer(token, &class, &answer, NULL, NULL);
 }
 
 void tp__backlog_offer(tp_runtime *runtime) {
@@ -133,7 +134,7 @@ static void free_line_place(tp__attempt *attempt) {
 
 static const tp__attempt_class class = {.what = "job", .settled = settle_line_place, .release = free_line_place};
 
-/* The entry has failed meanwhile: then it does not wait. */
+/* The entry has failed meanwhile, so the node does not wait. */
 static void give_up(void *ctx) {
   const line_place *place = ctx;
   const tp__answer answer = {.kind = TP_ANSWER_DONE};
@@ -170,7 +171,8 @@ bool tp__backlog_wait(tp__entry *e, uint32_t index, const tp__backlog_place *whe
   }
   tp__a64_store_relaxed(&place->base.started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
   tp__run_make(e, index)->attempt = &place->base;
-  tp__attempt_returned(&place->base); /* before any thread has the token: no function runs */
+  /* before any thread has the token; the attempt has no function that could still run */
+  tp__attempt_returned(&place->base);
   tp__attempt_await(&place->base, where->until_ns);
   bool missed = join_line(jobs_of(e), place, where->at_head, where->news_seen);
   if (missed) notify_first(jobs_of(e), false);

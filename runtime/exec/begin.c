@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/exec/begin.h"
 
-/* A cached block that is too small is replaced. */
+/* Replaces a cached block that is too small. */
 static tp__entry *new_block(tp__turn *turn, const tp__plan *plan) {
   tp__blocks *blocks = &turn->runtime->blocks;
   size_t size;

@@ -2,8 +2,8 @@
  *
  * begin: how an entry is made. A turn caches one block, `cached_entry`, in which its entries are made one after the
  * other; an entry that begins while it is in use has a block of its own. When every run of the last entry ended on the
- * fast path, the block still has all that a new entry starts with, and only what differs between entries is set. In a
- * header because a phase of one inline node costs little more.
+ * fast path, the block still has the initial state of a new entry, and only the fields that differ between entries are
+ * set. The code is in a header because a phase of one inline node costs little more than this code.
  *
  * The ready nodes and the counters are laid out when they are first needed; an entry whose nodes are called in plan
  * order (inline.c) may never need them. Such an entry in the cached block is not in the turn's list either: no other
@@ -16,17 +16,18 @@
 
 enum { TP__ENTRY_ARENA_BYTES = 512 };
 
-/* The struct, its rows, what the plan says it starts from, runs, and at its end the first bytes of its arena. */
+/* The struct, its rows, the plan's initial state, the runs, and at the end the first bytes of its arena. */
 static inline size_t tp__entry_runs_offset(const tp__plan *plan) {
   return sizeof(tp__entry) + plan->node_count * sizeof(tp__row) + plan->start_bytes;
 }
 static inline size_t tp__entry_bytes(const tp__plan *plan) {
   return tp__entry_runs_offset(plan) + plan->node_count * sizeof(tp__run) + TP__ENTRY_ARENA_BYTES;
 }
-/** @return a block for an entry of the plan, set; NULL: no memory. */
+/** @return a block for an entry of the plan, initialised; NULL: no memory. */
 tp__entry *tp__entry_take_block(tp__turn *turn, const tp__plan *plan);
 
-/** What is the same for every entry of a turn in this block, and stays so while entries end on the fast path. */
+/** Sets the fields that are the same for every entry of a turn in this block. They keep their values while entries end
+ *  on the fast path. */
 static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   e->turn = turn;
   e->rows = (tp__row *)(e + 1);
@@ -47,14 +48,14 @@ static inline void tp__entry_set_block(tp__entry *e, tp__turn *turn) {
   atomic_init(&e->closures.v, NULL);
 }
 
-/** Until the entry is laid out nothing is marked, and its arena is the end of its block. */
+/** Until the entry is laid out, no node is marked, and the end of the block is the arena. */
 static inline void tp__entry_set_plan(tp__entry *e, const tp__plan *plan) {
   e->plan = plan;
   e->marks = plan->no_marks;
   e->arena.next = (char *)e + e->block_size - TP__ENTRY_ARENA_BYTES;
 }
 
-/** Makes what waits for what, as it is at the begin, and lists the entry for a cancel of the turn. */
+/** Lays out counters and ready nodes in their initial state, and lists the entry for a cancel of the turn. */
 static inline void tp__entry_lay_out(tp__entry *e) {
   const tp__plan *plan = e->plan;
   uint32_t n = plan->node_count;
@@ -76,8 +77,8 @@ static inline void tp__entry_set_payload(tp__entry *e, const tp_field *fields, u
   e->field_count = e->begin_field_count = field_count;
 }
 
-/** Its times, its id, and what the turn has come to before it.
- *  @param budget_ns  0: the plan's; either is far from TP__NEVER. */
+/** Sets the entry's times, its id, and the sets that the turn had merged before it.
+ *  @param budget_ns  0: the plan's; both are far from TP__NEVER. */
 static inline void tp__entry_set_birth(tp__entry *e, int64_t budget_ns, bool ignores_cancel) {
   const tp__turn *turn = e->turn;
   int64_t now_ns = tp__now_ns(), end_ns = now_ns + (budget_ns ? budget_ns : e->plan->budget_ns);

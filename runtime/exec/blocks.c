@@ -17,7 +17,7 @@ static size_t class_size(int class) {
   return (size_t)(class & 1 ? 3 : 2) * (TP__BLOCK_BYTES_MIN / 2) << class / 2;
 }
 
-/* Blocks in a magazine: a thread cache has at most twice as many. */
+/* How many blocks a magazine holds: a thread cache has at most twice as many. */
 static uint32_t most(int class) {
   size_t fits = MAGAZINE_BYTES / class_size(class);
   return fits > MAGAZINE_MAX ? MAGAZINE_MAX : fits < 1 ? 1 : (uint32_t)fits;

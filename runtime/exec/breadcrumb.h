@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * breadcrumb: which function a thread calls, in memory of the store that outlives the process. A thread writes its own
- * one, found by its number; of functions inside each other the inner one is named. */
+ * breadcrumb, found by its number. When functions are nested, the breadcrumb names the innermost one. */
 #ifndef TP__BREADCRUMB_H
 #define TP__BREADCRUMB_H
 
 #include "runtime/exec/exec.h"
 
-/** The turn and phase of what is called next. @param b  may be NULL, as below. */
+/** Sets the turn and the phase of the next call. @param b may be NULL, also in the functions below. */
 void tp__breadcrumb_turn(tp_breadcrumb *b, const tp__turn *turn, tp_phase_id phase, uint64_t entry_id,
                          int64_t started_ns);
 /** Writes up to 32 bytes as two words that may overlap: an inline handler takes less time than a call of memcpy.
@@ -37,6 +37,6 @@ static inline void tp__breadcrumb_enter(tp_breadcrumb *b, const tp__node *node) 
   tp__breadcrumb_put(b->handler, node->handler_name, node->handler_bytes);
   tp__a32_store_release(tp__breadcrumb_flag(b), 1);
 }
-/** All of it for a node of an entry. @return what to leave. */
+/** Writes the whole breadcrumb for a node of an entry. @return the breadcrumb to leave afterwards. */
 tp_breadcrumb *tp__breadcrumb_of_node(const tp__entry *e, uint32_t index, int64_t started_ns);
 #endif

@@ -15,7 +15,7 @@ static bool is_tripped(const tp__entry *e, const tp__node *node) {
   return tp__a32_load_relaxed(&breaker_state(e)->stopped_subscriptions) && tp__a32_load_relaxed(&node->sub->tripped);
 }
 
-/* A second more than is asked for, so that not every failure writes what all others read. */
+/* The time is one second later than needed, so that not every failure writes a word that all threads read. */
 static void suspect_until(const tp__entry *e, int64_t until_ns) {
   tp__a64 *shared = &breaker_state(e)->suspects_until_ns[e->plan->phase];
   uint64_t was = tp__a64_load_relaxed(shared);
@@ -23,8 +23,8 @@ static void suspect_until(const tp__entry *e, int64_t until_ns) {
     if (tp__a64_cas_acq_rel(shared, &was, (uint64_t)until_ns + 1000u * TP__NS_PER_MS)) return;
 }
 
-/* After a probe the next calls are looked at for another interval: the probe may run for longer than its phase has
- * been suspected for. */
+/* After a probe the phase stays suspect for another interval, because the probe may run longer than the phase would be
+ * suspect otherwise. */
 static bool admits(const tp__entry *e, const tp__node *node) {
   tp__circuit *circuit = &node->sub->circuit;
   if (!tp__circuit_admits(circuit, e->now_ns)) return false;
@@ -32,7 +32,7 @@ static bool admits(const tp__entry *e, const tp__node *node) {
   return true;
 }
 
-/* A detached run is only started here and checks its breaker itself, so that the probe is its call. */
+/* A detached run is only started here. It checks its breaker itself, so that its own call is the probe. */
 static bool is_open(const tp__entry *e, const tp__node *node) {
   if (!tp__breaker_suspects(breaker_state(e), e->plan->phase, e->now_ns) || (node->flags & TP__NODE_BACKGROUND))
     return false;
@@ -46,7 +46,8 @@ const char *tp__breaker_refusal(const tp__entry *e, const tp__node *node) {
 
 /* ---- after it ---- */
 
-/* A failure for want of something of the runtime's, or a cancel of the host's, is not the handler's. */
+/* Whether a failure counts against the handler. A failure because the runtime lacked something, or because the host
+ * cancelled, does not. */
 static bool is_its_own(tp_reason reason) {
   switch (reason) {
     case TP_REASON_ERROR:

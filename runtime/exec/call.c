@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a handler reads and answers through its tp_call. It reaches the entry and what the entry was given, never the
- * turn's moving parts. */
+ * call.c: what a handler reads and answers through its tp_call. This code uses the entry and the entry's input, but no
+ * state of the turn that changes. */
 #include "runtime/exec/call.h"
 
 #include "runtime/exec/exec.h"
@@ -88,8 +88,8 @@ uint64_t tp_call_plan_hash(const tp_call *call) {
   return call->entry->plan->hash;
 }
 
-/* An entry's own call is made by the owner, and its run knows when its node became ready, where that matters; any other
- * call has its own deadline. */
+/* The owner makes the entry's own call, and the node's run has the time at which the node became ready, if that
+ * matters. Every other call has its own deadline. */
 static int64_t deadline_of(const tp_call *call, int64_t *ret_limit_ns) {
   bool is_inline = call == &call->entry->call;
   *ret_limit_ns = is_inline ? tp__node_timeout(node_of(call)) : call->timeout_ns;
@@ -147,7 +147,7 @@ int64_t tp_call_int(const tp_call *call, uint32_t field) {
   return f ? f->number : 0;
 }
 
-/* ---- dependencies: settled before this call began, and immutable since ---- */
+/* ---- dependencies: they settled before this call began, and have not changed since ---- */
 
 static uint32_t dependency_index(const tp_call *call, size_t index) {
   return call->entry->plan->deps[node_of(call)->first_dep + index];
@@ -183,14 +183,14 @@ const tp_contribution *tp_call_dependency_contribution(const tp_call *call, size
 
 /* ---- answering ---- */
 
-/* A reason that finds no memory is dropped: the verdict counts. */
+/* A reason for which there is no memory is dropped; the verdict still counts. */
 static const char *copy_reason(tp_call *call, const char *reason) {
   const char *copy = NULL;
   if (reason && !call->sealed && !tp__arena_string(call->arena, reason, &copy)) return NULL;
   return copy;
 }
 
-/* Most calls have no output: it is set up by the first emit, replacement or answer with a reason. */
+/* Most calls have no output. The first emit, replacement or answer with a reason sets it up. */
 static tp__output *touch(tp_call *call) {
   if (!call->touched) {
     call->output = (tp__output){0};
@@ -247,7 +247,7 @@ static tp_status refuse_contribution(tp__output *output, tp_status status) {
   return status;
 }
 
-/* The first refusal's message becomes the attempt's; without memory it has none. */
+/* The message of the first refusal becomes the attempt's message; without memory it has none. */
 static tp_status refuse_with(tp__output *output, tp__arena *arena, const tp_fault *why) {
   bool first = output->refused == TP_OK;
   if (first && !tp__arena_string(arena, why->message, &output->refusal)) output->refusal = NULL;
@@ -268,7 +268,7 @@ static const char *contribution_kind_name(const tp__contribution_ops *ops, const
   return ops->kind_name ? ops->kind_name(contribution->kind) : "contribution";
 }
 
-/* Checks and copies; fills *why when it refuses. */
+/* Checks and copies a contribution; fills *why when it refuses. */
 static tp_status emit_contribution(tp__output *output, tp__arena *arena, tp__entry *entry, uint32_t index,
                                    const tp_contribution *contribution, tp_fault *why) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(entry->turn->runtime)->contributions;
@@ -284,7 +284,7 @@ static tp_status emit_contribution(tp__output *output, tp__arena *arena, tp__ent
                     contribution_kind_name(ops, contribution), output->bytes, OUTPUT_BYTES_MAX);
   tp__emitted *emitted = tp__arena_zero(arena, sizeof *emitted);
   if (!emitted) return tp__fail(why, TP_ERR_NO_MEMORY, NULL, "no memory for a contribution");
-  bool infra = node->flags & TP__NODE_INFRA; /* the merge drops a signal of whatever phase */
+  bool infra = node->flags & TP__NODE_INFRA; /* the merge drops such a signal, whatever its phase */
   uint32_t phase = infra ? (uint32_t)TP_PHASE_NONE : entry->plan->phase;
   tp_runtime *runtime = entry->turn->runtime;
   tp__closure_home home = {.allocator = tp__runtime_allocator(runtime),
@@ -303,7 +303,8 @@ static tp_status emit_contribution(tp__output *output, tp__arena *arena, tp__ent
   return TP_OK;
 }
 
-/* Passes a refusal to the output, and to the caller's fault, which names the subscription where it names nothing. */
+/* Writes a refusal to the output and to the caller's fault. If the fault names no subject, it gets the subscription's
+ * name. */
 static tp_status refuse_output(tp__output *output, tp__arena *arena, const tp__entry *entry, uint32_t index,
                                const tp_fault *why, tp_fault *fault) {
   if (why->code == TP_ERR_NO_MEMORY)
@@ -377,11 +378,12 @@ tp_status tp_call_replace_text(tp_call *call, uint32_t field, const char *text, 
 tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_token) {
   if (!call) return TP_ANSWER_FAILED;
   ret_token->bits = 0;
-  if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the start; what it emitted stands */
+  if (call->attempt && call->attempt->inbox_item.inbox) /* deferred from the beginning; its contributions are kept */
     return TP_ANSWER_FAILED;
   bool was_sealed = call->sealed;
   touch(call);
-  call->sealed = true; /* before an answer can come: what was emitted so far is the answer's, and stays as it is */
+  /* before an answer can come: the contributions so far belong to the answer, and no longer change */
+  call->sealed = true;
   tp_deferral deferral;
   tp_fault fault = {.message = "no token"};
   tp_status status =
@@ -398,7 +400,7 @@ tp_answer tp_call_defer(tp_call *call, const tp_deferral *theirs, tp_token *ret_
   return set_answer(call, &(tp__answer){.kind = TP_ANSWER_FAILED, .code = (uint32_t)status, .reason = reason});
 }
 
-/* Refuses what no attempt's answer may have: the token stays open. */
+/* Refuses outcomes that no attempt may have; then the token stays open. */
 static tp_status check_outcome(const tp_outcome *outcome, tp_fault *fault) {
   if (outcome->kind < TP_ANSWER_DONE || outcome->kind > TP_ANSWER_FAILED)
     return tp__fail(fault, TP_ERR_USAGE, NULL,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * call_payload.c: the payload of a call as one value, for handlers that pass it on (programs, bindings). An entry has
- * one for each payload that its chain went through, most have one or none: a list that only grows, newest first, and
- * goes with the entry. It is read without a lock; a thread that adds to it holds the runtime's `payloads`, so that
- * handlers that run side by side make it once. */
+ * one such value for each payload that its chain went through; most entries have one or none. They are in a list that
+ * only grows, newest first, and that is freed with the entry. The list is read without a lock. A thread that adds to it
+ * holds the runtime's lock `payloads`, so that handlers that run at the same time make a value only once. */
 #include "runtime/exec/call.h"
 #include "runtime/exec/entry.h"
 #include "runtime/exec/runtime.h"
@@ -16,7 +16,7 @@ struct tp__call_payload {
   tp_text value;          /* empty: it could not be made */
 };
 
-/* The field of the lowest id above the last one, so that the order in which a host gives them does not matter. */
+/* The field with the lowest id above the last one. So the order in which a host gives the fields does not matter. */
 static const tp_field *next_field(const tp_call *call, uint32_t last) {
   const tp_field *next = NULL;
   for (uint32_t i = 0; i < call->field_count; i++) {
@@ -48,7 +48,7 @@ static const struct tp__call_payload *find_payload(const tp_call *call) {
   return p;
 }
 
-/* Without memory there is none, and the next call tries again. */
+/* Without memory nothing is added, and the next call tries again. */
 static const struct tp__call_payload *add_payload_locked(const tp_call *call) {
   TP__LOCKED(tp__runtime_payloads_mutex(call->entry->turn->runtime));
   tp_runtime *runtime = call->entry->turn->runtime;

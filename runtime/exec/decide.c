@@ -17,11 +17,11 @@ static enum cause_class class_of(tp_reason cause) {
       return SHED; /* by its own policy */
     case TP_REASON_DEPENDENCY:
     case TP_REASON_NO_SLACK:
-      return DUTY_LEFT; /* skipped, but a guard never vanishes silently */
+      return DUTY_LEFT; /* skipped; but a guard that does not run always has an effect */
     case TP_REASON_CANCELLED:
       return CANCELLED;
     default:
-      return FAILURE; /* TP_REASON_TIMEOUT and every other way of not answering */
+      return FAILURE; /* TP_REASON_TIMEOUT and all other ways of not answering */
   }
 }
 

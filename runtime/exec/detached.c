@@ -9,24 +9,24 @@
 #include "runtime/exec/runtime.h"
 #include "runtime/plan/registry.h"
 
-/** Whether a job holds one of the places that there are threads for. */
+/** Whether a job holds one of the places, of which there are as many as threads. */
 enum { PLACE_HELD = 0, PLACE_GIVEN = 1, PLACE_ENDED = 2 };
 
 typedef struct detached {
   tp__turn turn;
   tp__turn *parent;
-  /* a plan of one node, blocking and best effort: how it is awaited was settled where it was detached */
+  /* A plan of one node, blocking and best effort: how it is awaited was decided by the entry that detached it */
   tp__plan plan;
   tp__node node;
   tp__inline_node inline_node; /* as the node's: it leaves this thread */
   uint32_t root;
   uint16_t indegree;
-  uint64_t start[2]; /* node 0 leaves, waits for nothing, has no mark: all zero */
+  uint64_t start[2]; /* node 0 leaves the owner's thread, waits for no node and has no mark: all zero */
   tp__detached_end_fn on_end;
   void *ctx;
   tp__detached_job job;
   tp__a32 place; /* acq_rel */
-  bool starting; /* on_end would come before the start returned: the start returns the reason instead */
+  bool starting; /* on_end would come before the start has returned: then the start returns the reason instead */
   tp_reason refused;
   size_t block_size;
 } detached;
@@ -178,8 +178,8 @@ tp_reason tp__detached_run(tp_runtime *runtime, const tp__detached_spec *spec) {
 
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry) { return &((const detached *)entry->ctx)->job; }
 
-/* Its token may have been completed meanwhile: then nothing was given, and the run's end has said so. The attempt of
- * the handler holds the run. */
+/* If the token was completed meanwhile, no place was given up, and the end of the run has reported that. The handler's
+ * attempt holds the run. */
 void tp__detached_has_deferred(const tp__entry *entry) {
   detached *d = entry->ctx;
   tp__jobs *jobs = tp__runtime_jobs(d->turn.runtime);

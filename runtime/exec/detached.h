@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detached: a run that no entry waits for. It is a small turn of its own with a plan of one node, run by the same
- * machine: it has its deadline, its token, its record. FireAndRecord starts one from an entry; a job worker starts one
+ * detached: a run that no entry waits for. It is a small turn of its own with a plan of one node, and the same machine
+ * runs it. It has its own deadline, token and record. FireAndRecord starts one from an entry; a job worker starts one
  * from a stored payload. */
 #ifndef TP__DETACHED_H
 #define TP__DETACHED_H
@@ -18,10 +18,10 @@ typedef struct tp__detached_end {
   uint32_t code;
   bool was_called;     /* its handler */
   bool retryable;      /* by its handler's answer */
-  bool gave_place;     /* of a job: its handler has deferred, and tp__jobs_place_given() was told */
+  bool gave_place;     /* for a job: its handler has deferred, and tp__jobs_place_given() was called */
   const char *message; /* may be NULL; borrowed */
 } tp__detached_end;
-/** On the run's owner. Must return at once. */
+/** Called on the run's owner. Must return at once. */
 typedef void (*tp__detached_end_fn)(void *ctx, const tp__detached_end *end);
 
 /** The job that a run is an attempt of. */
@@ -36,27 +36,27 @@ typedef struct tp__detached_spec {
   const tp__node *node;
   tp__snapshot *snapshot;
   tp__payload payload; /* copied; its sets are not looked at */
-  const void *sets;    /* a version of the merged sets, or NULL to read payload.sets */
-  tp__turn *parent;    /* held while the run lasts, since sets are its; NULL with payload.sets */
+  const void *sets;    /* a version of the merged sets; NULL: payload.sets is read */
+  tp__turn *parent;    /* held during the run, because `sets` belong to it; NULL with payload.sets */
   int64_t timeout_ns;
   tp__detached_job job;
   tp__detached_end_fn on_end; /* may be NULL */
   void *ctx;
-  tp__turn **ret_turn; /* of a run that is accepted its turn, held for the caller, which may cancel it; may be NULL */
+  tp__turn **ret_turn; /* if the run is accepted: its turn, held for the caller, which may cancel it; may be NULL */
 } tp__detached_spec;
 
-/** @return NONE when it was accepted; on_end will come. Else why not; on_end will not come. */
+/** @return NONE when the run was accepted: on_end will be called. Else the reason; on_end will not be called. */
 tp_reason tp__detached_run(struct tp_runtime *runtime, const tp__detached_spec *spec);
 
 /** @param entry  of a detached run. */
 const tp__detached_job *tp__detached_job_of(const tp__entry *entry);
-/** The thread of the run's handler, which has deferred: it occupies no thread from now on. */
+/** Called on the thread of the run's handler, which has deferred: the run occupies no thread from now on. */
 void tp__detached_has_deferred(const tp__entry *entry);
 
 /** Starts a detached run of the node, or stores it as a job.
- *  @param where        as the node would wait for space.
- *  @param ret_refused  NONE when it was accepted or committed.
- *  @return false: the store is asked by another thread, and tp__entry_detached() comes. */
+ *  @param where        how the node would wait for space.
+ *  @param ret_refused  NONE when the run was accepted or the job committed.
+ *  @return false: another thread asks the store, and tp__entry_detached() will be called. */
 bool tp__detached_start(tp__entry *entry, uint32_t index, const struct tp__backlog_place *where,
                         tp_reason *ret_refused);
 

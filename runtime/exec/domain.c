@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * domain.c: the handshake with a library that a host has loaded. Its descriptor is data, so that one that was built
- * against other headers is refused before any of its code is called. */
+ * domain.c: the handshake with a library that a host has loaded. The descriptor of a library is data. So a library that
+ * was built against other headers is refused before any of its code is called. */
 #include "runtime/exec/runtime.h"
 
 #define MAJOR(version) ((version) >> 16)
@@ -9,14 +9,14 @@
 
 static bool version_fits(uint32_t version) {
   if (MAJOR(version) != TP_VERSION_MAJOR) return false;
-  return TP_VERSION_MAJOR > 0 || MINOR(version) == TP_VERSION_MINOR; /* until 1.0 a minor version may break the ABI */
+  return TP_VERSION_MAJOR > 0 || MINOR(version) == TP_VERSION_MINOR; /* before 1.0 a minor version may break the ABI */
 }
 
 static tp_status read_domain(const tp_domain *theirs, tp_domain *domain, tp_fault *fault) {
   if (!theirs) return tp__fail(fault, TP_ERR_USAGE, NULL, "tp_domain_add needs a domain");
   TP__TRY(tp__options_read(domain, sizeof *domain, theirs, "tp_domain", fault));
   uint32_t version = domain->header_version;
-  if (!version_fits(version)) /* its other fields may mean something else */
+  if (!version_fits(version)) /* then its other fields may have other meanings */
     return tp__fail(fault, TP_ERR_VERSION, NULL,
                     "tp_domain: it was built with the headers of turnphase %u.%u.%u, and this is %s: build it again",
                     MAJOR(version), MINOR(version), version & 0xff, tp_version());

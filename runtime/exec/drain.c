@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of stopping: refuse new turns; close what is open above; let turns end, then cancel them; let jobs and
+ * drain.c: the order of stopping: refuse new turns; close sessions; let turns end, then cancel them; let jobs and
  * detached runs end, then cancel them; stop the job thread, the timer, the engine workers, the handler threads. */
 #include "runtime/exec/drain.h"
 
@@ -26,8 +26,8 @@ static uint64_t count_locked(tp_runtime *runtime, tp__turn_kind kind) {
   return runtime->turn_counts[kind] + tp__turn_table_count(&runtime->turn_table, kind);
 }
 
-/* Nothing signals the end of a turn in the turn table, nor of an operation of a turn that its host drives: a drain is
- * rare, so it looks again every millisecond. */
+/* No signal tells the end of a turn in the turn table, or of an operation of a turn that its host drives. A drain is
+ * rare, so it polls every millisecond. */
 static void wait_poll_interval_locked(tp_runtime *runtime, int64_t deadline_ns) {
   TP__LOCKED(&runtime->mutex);
   int64_t next_ns = tp__now_ns() + TP__NS_PER_MS;
@@ -41,7 +41,7 @@ void tp__runtime_poll_interval(tp_runtime *runtime) {
   tp__mutex_unlock(&runtime->mutex);
 }
 
-/* @return how many of the kind were left when the time was up. */
+/* @return how many turns of the kind were left when the time was up. */
 static uint64_t wait_for_turns(tp_runtime *runtime, tp__turn_kind kind, int64_t deadline_ns) {
   uint64_t left;
   tp__mutex_lock(&runtime->mutex);
@@ -65,8 +65,8 @@ static bool any_busy(tp_runtime *runtime) {
   return any;
 }
 
-/* A turn that its host drives is the host's to end: only what it has under way is waited for, and then no other is
- * begun. */
+/* A turn that its host drives is ended by the host. The drain only waits for its running operation; after that no other
+ * operation begins. */
 static void wait_for_operations(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   while (any_busy_locked(runtime)) wait_poll_interval_locked(runtime, TP__NEVER);
@@ -78,15 +78,15 @@ static void drain_turns(tp_runtime *runtime, int64_t deadline_ns, tp_drain_repor
   report->turns_cancelled = wait_for_turns(runtime, TP__TURN_DRIVEN, deadline_ns);
   report->turns_cancelled += wait_for_turns(runtime, TP__TURN_HELD, deadline_ns);
   if (report->turns_cancelled > 0) {
-    /* A turn that was being born when the others were cancelled is cancelled in the next round. */
+    /* A turn that was beginning when the others were cancelled is cancelled in the next round. */
     do tp__runtime_cancel_all(runtime);
     while (!TP__BUG(TP__BUG_LEFT_QUEUED) && wait_for_turns(runtime, TP__TURN_DRIVEN, tp__now_ns() + TP__NS_PER_MS) > 0);
   }
 }
 
-/* A submitting thread marks the turn busy and then reads life; this function writes life and then reads the marks, all
- * of it sequentially consistent. The later of the two sees the other, so nothing is left queued when the workers stop.
- * The cost is on this side: a submit reads a word that no other thread writes meanwhile. */
+/* A submitting thread marks the turn busy and then reads life. This function writes life and then reads the marks. All
+ * of these are sequentially consistent, so the later thread sees the other's change, and nothing is left queued when
+ * the workers stop. Only the drain pays for this: a submit reads a word that no other thread writes at that time. */
 static void refuse_operations(tp_runtime *runtime) {
   tp__a32_exchange_seq_cst(&runtime->state.life, TP__LIFE_STOPPING); /* pairs with tp__turn_begin_operation */
 }
@@ -117,8 +117,8 @@ static void commit_records(tp_runtime *runtime) {
           "the store `%s` did not commit its records: %s", store->name, fault.message);
 }
 
-/* A function that was given up may go on for as long as it likes, and ask a model or close a session.
- * @return whether none is left, and from here on none begins. */
+/* A function that was given up may go on for any time, and may ask a model or close a session.
+ * @return true when no detached run is left; from here on none begins. */
 static bool refuse_detached(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   bool none = count_locked(runtime, TP__TURN_CLOSING) + count_locked(runtime, TP__TURN_DETACHED) == 0;
@@ -132,7 +132,7 @@ static void drain_detached(tp_runtime *runtime, int64_t deadline_ns) {
   wait_for_the_rest(runtime, deadline_ns);
   if (!store->durable) (void)!tp__jobs_wait(&runtime->jobs, (tp_text){NULL, 0}, deadline_ns);
   if (wait_for_the_rest(runtime, deadline_ns) > 0) tp__runtime_cancel_all(runtime);
-  tp__jobs_stop(&runtime->jobs); /* a run that it started meanwhile is cancelled and waited for */
+  tp__jobs_stop(&runtime->jobs); /* runs that it started meanwhile are cancelled and waited for */
   while (!refuse_detached(runtime)) {
     tp__runtime_cancel_all(runtime);
     if (TP__BUG(TP__BUG_LEFT_QUEUED)) return;
@@ -148,7 +148,8 @@ static void set_life_locked(tp_runtime *runtime, tp__life life) {
   tp__sched_wake(&runtime->sched);
 }
 
-/* @return whether it is the first drain of a runtime that was started; any other finds all of it done, in the end. */
+/* @return true for the first drain of a runtime that was started. Any other drain waits, and finds all of the work
+ *   done. */
 static bool begin_drain_locked(tp_runtime *runtime) {
   TP__LOCKED(&runtime->mutex);
   uint32_t life = tp__a32_load_relaxed(&runtime->state.life);
@@ -161,7 +162,7 @@ static bool begin_drain_locked(tp_runtime *runtime) {
   return life == TP__LIFE_STARTED;
 }
 
-/* After the turns above have ended: from here on no operation begins. */
+/* Called after the turns of the agent layer have ended: from here on no operation begins. */
 static void close_last(tp_runtime *runtime) {
   if (runtime->layer_ops->close_last) runtime->layer_ops->close_last(runtime);
   refuse_operations(runtime);
@@ -185,11 +186,11 @@ static void count_leaks(tp_runtime *runtime, tp_drain_report *report) {
   report->complete = report->leaks == 0;
 }
 
-/* After begin_drain_locked(). is_first: what it returned. */
+/* Called after begin_drain_locked(). is_first: the result of that function. */
 static tp_drain_report drain_runtime(tp_runtime *runtime, bool is_first, int64_t deadline_ns) {
   tp_drain_report report = {.struct_size = sizeof report};
   if (is_first) {
-    tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
+    tp__turn_table_fence(&runtime->turn_table); /* from here on each turn that began is seen */
     drain_turns(runtime, deadline_ns, &report);
     wait_for_turns(runtime, TP__TURN_CLOSING, deadline_ns);
     close_last(runtime);
@@ -220,9 +221,10 @@ tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_repo
 
 /* ---- a drain that was submitted ---- */
 
-/* How far a pumped one is. It waits between steps, so that the host goes on: it may have to answer what the drain waits
- * for, and the thread that pumps may be inside an operation, which then waits for its turn. The last step pumps, and
- * waits for what was cancelled: not above a function that waits, since that may be part of it. */
+/* The stages of a drain in a pumped runtime. Between two steps the drain waits, so that the host can work: the host may
+ * have to answer something that the drain waits for, and the pumping thread may be inside an operation that then waits
+ * for its turn. The last step pumps, and waits for the cancelled work. It does not run above a function that waits,
+ * because that function may be part of the work. */
 enum drain_stage { DRAIN_CLOSES, DRAIN_WAITS, DRAIN_CANCELS, DRAIN_REFUSES, DRAIN_ENDS };
 
 typedef struct tp__submitted_drain {
@@ -264,19 +266,19 @@ static uint64_t count(tp_runtime *runtime, tp__turn_kind kind) {
   return left;
 }
 
-/* Whether there is what a drain waits for until its deadline. */
+/* Whether something is left for which a drain waits until its deadline. */
 static bool drain_waits(tp_runtime *runtime, uint64_t turns) {
   if (turns > 0 || count(runtime, TP__TURN_CLOSING) > 0 || count(runtime, TP__TURN_DETACHED) > 0) return true;
   return !runtime->store.durable && tp__jobs_counts(&runtime->jobs).open > 0;
 }
 
-/* @return whether it is over: the report is complete. */
+/* @return true when the drain is over and its report is complete. */
 static bool drain_step(submitted_drain *d) {
   tp_runtime *runtime = d->runtime;
   uint64_t turns;
   switch (d->stage) {
     case DRAIN_CLOSES:
-      tp__turn_table_fence(&runtime->turn_table); /* each turn that began is seen from here on */
+      tp__turn_table_fence(&runtime->turn_table); /* from here on each turn that began is seen */
       if (runtime->layer_ops->close_all) runtime->layer_ops->close_all(runtime, d->deadline_ns);
       d->stage = DRAIN_WAITS;
       return false;
@@ -287,7 +289,7 @@ static bool drain_step(submitted_drain *d) {
       d->stage = turns > 0 ? DRAIN_CANCELS : DRAIN_REFUSES;
       return false;
     case DRAIN_CANCELS:
-      tp__runtime_cancel_all(runtime); /* a turn that was being born then is cancelled in the next round */
+      tp__runtime_cancel_all(runtime); /* a turn that was beginning then is cancelled in the next round */
       if (count(runtime, TP__TURN_DRIVEN) + count(runtime, TP__TURN_CLOSING) == 0) d->stage = DRAIN_REFUSES;
       return false;
     case DRAIN_REFUSES:
@@ -304,7 +306,7 @@ static bool drain_step(submitted_drain *d) {
   return true;
 }
 
-/* It pumps in its last step, where this is called again, and finds none. */
+/* The last step pumps; when this function is called again from there, it finds no drain. */
 bool tp__drain_pump(tp_runtime *runtime, int64_t *ret_next_ns) {
   tp__mutex_lock(&runtime->mutex);
   submitted_drain *d = runtime->pumped_drain;
@@ -327,7 +329,7 @@ bool tp__drain_pump(tp_runtime *runtime, int64_t *ret_next_ns) {
   return !waits;
 }
 
-/* The thread is there before anything is refused: without one nothing has happened. */
+/* The thread is started before anything is refused. So when no thread can be started, nothing has changed. */
 tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
                                   tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine of an entry. The owner takes ready nodes from a set of its own, in plan order. A phase whose handlers are
- * all inline takes no lock here. */
+ * entry.c: the general machine of an entry. The owner takes ready nodes, in plan order, from a set that only it uses. A
+ * phase whose handlers are all inline takes no lock here. */
 #include "runtime/exec/entry.h"
 
 #include "runtime/exec/exec.h"
@@ -25,7 +25,7 @@ static void advance(tp__entry *e);
 /* ---- what always holds ---- */
 
 #ifdef TP_CHECKS
-/* Whether its ready nodes and counters were laid out (begin.h); until then nothing of a node is read. */
+/* Whether the ready nodes and counters were laid out (begin.h). Before that, no state of a node is read. */
 static bool is_laid_out(const tp__entry *e) { return e->marks != e->plan->no_marks; }
 
 static bool is_in_ready(const tp__entry *e, uint32_t index) { return e->ready.bits[index / 64] >> index % 64 & 1; }
@@ -34,42 +34,43 @@ static void nodes_check(const tp__entry *e) {
   uint32_t ready = 0, open = 0, settled = 0, waits = 0;
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     const tp__run *run = tp__entry_more(e, i);
-    /* What is ready waits for no other node, and has not ended. */
+    /* A ready node waits for no other node, and has not ended. */
     assert(!is_in_ready(e, i) || (e->counters[i] == 0 && !(run && run->settled)));
-    /* What has ended waited for no other node at last, and will not be tried again. */
+    /* A node that has ended no longer waits for other nodes, and will not be tried again. */
     assert(!run || !run->settled || (e->counters[i] == 0 && !run->retry));
-    /* A node waits for no more others than have an edge to it. */
+    /* A node waits for at most as many nodes as it has incoming edges. */
     assert(e->counters[i] <= e->plan->indegree[i]);
     ready += is_in_ready(e, i);
     settled += run && run->settled;
     open += run && !run->settled;
     waits += run && !run->settled && (run->attempt || run->retry);
   }
-  /* Each ready node is counted, and none lies before the word at which the search begins. */
+  /* Each ready node is counted, and none is before the word at which the search begins. */
   assert(ready == e->ready.count);
   for (uint32_t word = 0; word < e->ready.low; word++) assert(e->ready.bits[word] == 0);
-  /* A node is settled once: what is not counted as unsettled was, and what is known to be is not counted. */
+  /* A node is settled once. Every node that is known to be open is counted in `unsettled`, and no node that is known to
+   * be settled is. */
   assert(open <= e->unsettled && settled <= e->plan->node_count - e->unsettled);
-  /* An entry that is idle before its end waits for an attempt, the time of another try, or other threads. */
+  /* An entry that is idle before its end waits for an attempt, for the time of another try, or for other threads. */
   assert(e->running || e->unsettled == 0 || waits > 0 || ready + e->leaving_count > 0 || e->share);
 }
 
 void tp__entry_check(const tp__entry *e) {
   TP__OWNED(&e->turn->strand);
-  /* It has a block, in which its rows follow it. */
+  /* The entry has a block, in which its rows follow it. */
   assert(e->taken && e->block_size >= tp__entry_bytes(e->plan) && e->rows == (const tp__row *)(e + 1));
   /* Time goes on. */
   assert(e->now_ns >= e->begin_ns && e->fast_path_until_ns <= e->begin_ns + UINT32_MAX);
-  /* The first denial denies the entry, unless it had failed or was cancelled. */
+  /* The first denial denies the entry, unless the entry had failed or was cancelled before. */
   assert(e->state <= TP__ENTRY_UNSTORED && (e->state != TP__ENTRY_DENIED || e->verdict == TP_VERDICT_DENY));
   /* A node of its own decides. */
   assert(e->deciding_node == UINT32_MAX || e->deciding_node < e->plan->node_count);
-  /* Only what was cancelled is called so; and it stays a failure or denial that it was before. */
+  /* The state CANCELLED requires a cancel. An entry that had failed or was denied before a cancel keeps that state. */
   assert(e->state != TP__ENTRY_CANCELLED || e->cancelled);
   if (!is_laid_out(e)) return;
-  /* A node that is ready, or leaves, has not ended; and when all have, none is either. */
+  /* A ready or leaving node has not ended; so when all nodes have ended, none is ready or leaving. */
   assert(e->unsettled <= e->plan->node_count && e->leaving_count + e->ready.count <= e->unsettled);
-  /* An entry ends when all of its nodes have, outside of the machine. */
+  /* An entry ends when all of its nodes have ended, outside of the machine. */
   assert(!e->ended || (e->unsettled == 0 && !e->running));
   if (e->plan->node_count <= TP__CHECK_ITEMS_MAX) nodes_check(e);
 }
@@ -109,7 +110,7 @@ const tp_field *tp__fields_find(const tp_field *fields, uint32_t count, uint32_t
   return NULL;
 }
 
-/* Attempts that leave this thread may outlive the caller's payload. */
+/* Attempts that leave this thread may run longer than the caller's payload exists, so the payload is copied. */
 static bool take_payload(tp__entry *e, const tp__entry_spec *spec) {
   tp_field *copy = NULL;
   e->payload_borrowed = e->plan->all_inline && e->plan->detached_count == 0;
@@ -176,7 +177,7 @@ static bool is_killed(const tp__entry *e, const tp__node *node) {
          tp__a32_load_relaxed(&node->sub->killed);
 }
 
-/* Why the node has no duty, or NONE; MALFORMED when its match gave no answer. */
+/* Why the node has no duty, or NONE; MALFORMED when its match returned no valid answer. */
 static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t index) {
   if (is_killed(e, node)) return TP_REASON_KILL_SWITCH;
   if (e->state != TP__ENTRY_OPEN) return TP_REASON_PHASE_FAILED;
@@ -192,7 +193,7 @@ static tp_reason skip_reason(const tp__entry *e, const tp__node *node, uint32_t 
 
 static const tp__output nothing;
 
-/* The answer of an inline call, unless it deferred. */
+/* Takes the answer of an inline call that did not defer. */
 static void take_inline_answer(tp__entry *e, uint32_t index, tp_call *call, tp_answer kind) {
   if (!call->attempt) {
     tp__answer answer = tp__call_answer(call, kind);
@@ -229,7 +230,7 @@ void tp__entry_called(tp__entry *e, uint32_t index, tp_call *call, tp_answer kin
   take_inline_answer(e, index, call, kind);
 }
 
-/* Whether the node has a duty and may be called, and nothing needs to be noted of it before. */
+/* Whether the node has a duty and may be called, without anything to be recorded before the call. */
 static bool may_call_at_once(const tp__entry *e, uint32_t index) {
   const tp__breaker_state *breakers = &e->turn->runtime->breaker_state;
   return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && e->state == TP__ENTRY_OPEN &&
@@ -253,17 +254,18 @@ static void call_at_once(tp__entry *e, uint32_t index) {
   tp__entry_called(e, index, &e->call, kind, e->now_ns);
 }
 
-/* The last that is ready may wait for this thread, where it is a handler's: the thread runs it when it has left. */
+/* When the calling thread is a handler thread, the last ready node may wait for it: the thread runs the node after it
+ * has left the turn. */
 static void submit_node(tp__entry *e, const tp__node *node, uint32_t index, tp__run *run) {
   bool *begins_more = &e->turn->strand.begins_more, began_more = *begins_more;
   if (e->leaving_count + e->ready.count > 0) *begins_more = true;
   tp_reason refused = tp__node_submit(e, index, tp__entry_node_deadline(e, index, run), tp__node_timeout(node));
   *begins_more = began_more;
   if (refused) tp__entry_settle(e, index, TP_STATE_FAILED, refused);
-  e->now_ns = stamp(e); /* the submit is not part of the next handler's time */
+  e->now_ns = stamp(e); /* the time of the submit does not count for the next handler */
 }
 
-/* By its policy it has failed, or is left out. */
+/* By its policy, the node has failed or is left out. */
 static void refuse_detached(tp__entry *e, uint32_t index, tp__run *run) {
   const tp__node *node = &e->plan->nodes[index];
   bool is_job = node->flags & TP__NODE_BACKGROUND;
@@ -278,7 +280,7 @@ static void refuse_detached(tp__entry *e, uint32_t index, tp__run *run) {
   tp__entry_settle(e, index, TP_STATE_FAILED, TP_REASON_SHED);
 }
 
-/* @param where  with until_ns 0 of one that has not waited for space yet. */
+/* @param where its until_ns is 0 for a node that has not waited for space yet. */
 static void detached(tp__entry *e, uint32_t index, tp__backlog_place where, tp_reason refused) {
   const tp__node *node = &e->plan->nodes[index];
   tp__run *run = tp__run_make(e, index);
@@ -298,11 +300,11 @@ static void detached(tp__entry *e, uint32_t index, tp__backlog_place where, tp_r
     tp__entry_settle(e, index, TP_STATE_SKIPPED, refused);
   } else {
     tp__entry_settle(e, index, refused ? TP_STATE_FAILED : TP_STATE_BACKGROUNDED, refused);
-    e->now_ns = stamp(e); /* neither is storing a job, or starting a run */
+    e->now_ns = stamp(e); /* the time of storing a job or starting a run does not count for the next handler */
   }
 }
 
-/* @param until_ns  of one that has waited for space, and is the first in line; 0: of one that has not. */
+/* @param until_ns for a node that has waited for space and is the first in line; 0: the node has not waited. */
 static void detach(tp__entry *e, uint32_t index, int64_t until_ns) {
   const tp__node *node = &e->plan->nodes[index];
   bool has_waited = until_ns > 0, waits_behind = !has_waited && tp__backlog_has_line(e, node);
@@ -335,7 +337,7 @@ bool tp__entry_detach_again(tp__entry *e, uint32_t index, int64_t until_ns) {
   return !run->settled;
 }
 
-/* A node that waited to be tried again does not ask for its duty again. */
+/* For a node that waited to be tried again, the match is not called again. */
 static void step_node(tp__entry *e, uint32_t index) {
   TP__ASSERT(index < e->plan->node_count && e->counters[index] == 0);
   if (may_call_at_once(e, index)) {
@@ -343,7 +345,8 @@ static void step_node(tp__entry *e, uint32_t index) {
     return;
   }
   const tp__node *node = &e->plan->nodes[index];
-  bool is_noted = e->marks[index] & TP__MARK_MORE; /* else it was ready from the begin, or it is on the fast path */
+  /* otherwise it was ready from the beginning, or is on the fast path */
+  bool is_noted = e->marks[index] & TP__MARK_MORE;
   tp__run *run = tp__run_make(e, index);
   if (run->row.attempts == 0) {
     if (!is_noted) run->row.queued_ns = e->plan->inline_nodes[index].on_fast_path ? e->now_ns : e->begin_ns;
@@ -413,8 +416,8 @@ static bool has_required(const tp__entry *e) {
   return false;
 }
 
-/* Durability SYNC. The record of the failed entry replaces the one that was not committed, when the store
- * can be written again. */
+/* For the durability SYNC. When the commit failed, the record of the failed entry replaces the uncommitted record once
+ * the store can be written again. */
 static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
   if (status != TP_OK) {
     tp__log_subject subject = {.status = status, .phase = e->plan->phase, .ids = e->turn->ids};
@@ -432,7 +435,7 @@ static void committed(tp__entry *e, tp_status status, const tp_fault *fault) {
   e->on_end(e);
 }
 
-/* A detached run has no outcome that is reported, but for a job's, whose finish is a commit of its own. */
+/* The outcome of a detached run is not reported. Only a job's is: its finish is a commit of its own. */
 static void end_entry(tp__entry *e) {
   if (e->share) tp__share_stop(e);
   e->ended = true;
@@ -452,7 +455,7 @@ static void end_entry(tp__entry *e) {
   e->on_end(e);
 }
 
-/* Nodes that leave this thread go first, so that they run while the inline ones run here. */
+/* Nodes that leave this thread go first, so that they run while the inline nodes run here. */
 static uint32_t next_ready(tp__entry *e) {
   TP__ASSERT(e->leaving_count + e->ready.count <= e->unsettled);
   if (e->leaving_count > 0) return e->leaving[--e->leaving_count];
@@ -469,7 +472,7 @@ static void run_ready(tp__entry *e) {
 
 static void advance(tp__entry *e) {
   TP__OWNED(&e->turn->strand);
-  TP__ASSERT(!e->ended); /* what ends it is nothing but this, and once */
+  TP__ASSERT(!e->ended); /* only this code ends an entry, and only once */
   if (e->running) return;
   e->running = true;
   do run_ready(e);
@@ -481,7 +484,7 @@ static void advance(tp__entry *e) {
 
 void tp__entry_advance(tp__entry *e) { advance(e); }
 
-/* On a cancelled turn nothing starts but entries that ignore the cancel. */
+/* On a cancelled turn, only entries that ignore the cancel start. */
 void tp__entry_go(tp__entry *e) {
   TP__ASSERT(!e->ended && !e->running && e->on_end);
   if (e->turn->is_cancelled && !e->ignores_cancel) {
@@ -500,7 +503,7 @@ void tp__entry_cancel(tp__entry *e) {
   if (e->fast_path_until_ns > e->end_ns) e->fast_path_until_ns = e->end_ns;
   if (e->state == TP__ENTRY_OPEN) tp__entry_set_state(e, TP__ENTRY_CANCELLED);
   bool was_running = e->running;
-  e->running = true; /* what settles below only pushes; the entry must not end while it is walked */
+  e->running = true; /* code that settles nodes below only pushes; the entry must not end during this walk */
   for (uint32_t i = 0; i < e->plan->node_count; i++) {
     if (!(e->marks[i] & TP__MARK_MORE)) continue;
     tp__run *run = &e->runs[i];

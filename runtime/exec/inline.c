@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop of plans whose nodes are all inline. It reads half a cache line of a node, calls it, reads the clock once
- * (with TP_TIMESTAMPS_COARSE once for all of them) and writes four words. At the first node or answer that needs a
- * closer look the machine of entry.c goes on. */
+ * inline.c: the fast loop for plans whose nodes are all inline. For each node it reads half a cache line, calls the
+ * handler, reads the clock once (with TP_TIMESTAMPS_COARSE, once for all nodes) and writes four words. At the first
+ * node or answer that it cannot handle, entry.c goes on. */
 #include "runtime/exec/inline.h"
 
 #include "runtime/exec/exec.h"
@@ -25,10 +25,11 @@ void tp__inline_call_set(tp__entry *e, tp_call *call, tp__arena *arena, uint32_t
 
 /* ---- an entry whose nodes are all on the fast path ----
  *
- * Its nodes are called in plan order, in which each comes after all that it waits for. As long as no answer is
- * exceptional the counters are not needed; they are laid out when one is, for the machine to go on from. */
+ * The nodes are called in plan order. In this order each node follows all nodes that it waits for. So the counters are
+ * not needed as long as every answer is unexceptional. At the first exceptional answer they are laid out, and entry.c
+ * goes on from there. */
 
-/* What the entry and its call borrow. Where the last one borrowed the same, there is nothing to do. */
+/* Sets the borrowed pointers of the entry and its call. When the last entry borrowed the same, nothing is done. */
 static inline void set_borrowed(tp__entry *e, const tp_field *fields, uint32_t field_count) {
   if (e->is_call_set && e->call.fields == fields && e->call.field_count == field_count) return;
   tp__entry_set_payload(e, fields, field_count);
@@ -37,7 +38,7 @@ static inline void set_borrowed(tp__entry *e, const tp_field *fields, uint32_t f
   e->is_call_set = true;
 }
 
-/* Who waits for whom when all nodes before `from` have settled. */
+/* Lays out the counters as they are when all nodes before `from` have settled. */
 static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t from) {
   const tp__plan *plan = e->plan;
   tp__entry_lay_out(e);
@@ -56,7 +57,7 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
   TP__CHECK(tp__entry_check(e));
 }
 
-/* The node was called, and its answer is exceptional or too late. */
+/* A node was called, and its answer is exceptional or too late. */
 static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, tp_answer kind,
                                                              int64_t ended_ns) {
   lay_out_from(e, index);
@@ -68,14 +69,14 @@ static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint3
   e->running = false;
 }
 
-/* TP_TIMESTAMPS_COARSE: the rows of the nodes before `count` have their duration together. */
+/* TP_TIMESTAMPS_COARSE: the rows of the nodes before `count` share one measured duration. */
 static void set_durations(tp__entry *e, uint32_t count, int64_t ended_ns) {
   int64_t duration_ns = ended_ns - e->begin_ns;
   uint32_t capped_ns = duration_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)duration_ns;
   for (uint32_t i = 0; i < count; i++) e->rows[i].duration_ns = capped_ns;
 }
 
-/* TP_TIMESTAMPS_COARSE: all nodes were called. Whether that was in time is judged by the last one of them.
+/* TP_TIMESTAMPS_COARSE: all nodes were called. The one time-stamp decides, by the last node, whether all were in time.
  * @return as run_in_plan_order(). */
 static bool end_with_one_stamp(tp__entry *e) {
   TP__ASSERT(e->plan->node_count > 0);
@@ -90,9 +91,9 @@ static bool end_with_one_stamp(tp__entry *e) {
   return true;
 }
 
-/* One loop for each way of time-stamps, with breadcrumbs and without, of which the compiler makes its own code.
- * @param breadcrumb  NULL: the store has none.
- * @return whether all nodes have settled; else one is to be looked at closer, or was. */
+/* The loop. The compiler makes a separate loop of it for each kind of time-stamps, with breadcrumbs and without.
+ * @param breadcrumb NULL: the store has none.
+ * @return true when all nodes have settled; false: the general machine must handle a node, or has handled it. */
 static inline __attribute__((always_inline)) bool run_with(tp__entry *e, tp_timestamps timestamps,
                                                            tp_breadcrumb *breadcrumb) {
   const tp__plan *plan = e->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inline: the loop of plans whose nodes are all inline. Owner only. */
+ * inline: the fast loop for plans whose nodes are all inline. Owner only. */
 #ifndef TP__INLINE_H
 #define TP__INLINE_H
 

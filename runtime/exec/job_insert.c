@@ -7,11 +7,11 @@
 struct tp__job_insert {
   tp__attempt base;
   tp__turn *turn;   /* referenced */
-  tp__entry *entry; /* the owner's; it does not end before this does */
+  tp__entry *entry; /* the owner's entry, which does not end before this attempt */
   uint32_t index, news_seen;
   bool waits;
   tp__link link; /* under the lock of the jobs */
-  tp_job job;    /* its texts follow the struct, but for names of the node */
+  tp_job job;    /* its texts follow the struct, except the names of the node */
   size_t size;
   tp_reason refused; /* of the thread, before it answers */
 };
@@ -69,7 +69,7 @@ static tp__job_insert *insert_new(tp__entry *e, uint32_t index, const tp__job_in
   return insert;
 }
 
-/* @return false: there is no thread that takes it, or no more. */
+/* @return false: no thread takes the job, or no longer. */
 static bool wait_for_thread(tp__jobs *jobs, tp__job_insert *insert) {
   tp__mutex_lock(&jobs->mutex);
   bool is_taken = jobs->takes_inserts;
@@ -132,11 +132,11 @@ bool tp__job_inserts_run_locked(tp__jobs *jobs) {
   if (count == 0) return false;
   jobs->inserting++;
   tp__mutex_unlock(&jobs->mutex);
-  /* In one transaction. Where that fails each is inserted by itself, so that one that cannot be written keeps no other
-   * one. */
+  /* All jobs are inserted in one transaction. If that fails, each is inserted by itself, so that a job that cannot be
+   * written does not affect the others. */
   const tp_store *store = tp__runtime_store(jobs->runtime);
   const tp_job *list[TP__JOB_INSERTS_MAX];
-  uint64_t ids[TP__JOB_INSERTS_MAX] = {0};     /* a store need not say them of a job that it refuses */
+  uint64_t ids[TP__JOB_INSERTS_MAX] = {0};     /* for a job that it refuses, a store need not set the id */
   bool existed[TP__JOB_INSERTS_MAX] = {false}; /* likewise */
   tp_status statuses[TP__JOB_INSERTS_MAX];
   TP__ASSERT(count > 0 && count <= TP__JOB_INSERTS_MAX);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job_insert: a node of an entry whose job is stored by the thread of the jobs, together with those of other turns: one
- * transaction of a durable store, and one sync, for all that wait at the same time. The node is an attempt without a
- * function, which the thread answers when the store has; meanwhile its owner has other turns. A cancel of the entry
- * does not end it: what may be in the store is not called cancelled. Lock: `jobs`, for the list of those that wait. */
+ * job_insert: lets the thread of the jobs store the job of an entry's node, together with jobs of other turns. So a
+ * durable store needs only one transaction and one sync for all jobs that wait at the same time. The node is an attempt
+ * without a function; the thread answers it when the store has answered. Meanwhile its owner runs other turns. A cancel
+ * of the entry does not end the attempt, because a job that may be in the store must not be called cancelled. Lock:
+ * `jobs`, for the list of waiting jobs. */
 #ifndef TP__JOB_INSERT_H
 #define TP__JOB_INSERT_H
 
@@ -15,15 +16,15 @@ enum { TP__JOB_INSERTS_MAX = 64 }; /* in one call of the store */
 
 /** What the owner gives. */
 typedef struct tp__job_insert_spec {
-  const tp_job *job;  /* copied, with its key, its order key and its payload */
+  const tp_job *job;  /* copied, with its texts and payload */
   uint32_t news_seen; /* tp__backlog_news() before */
-  bool waits;         /* where there is no space it is not refused yet */
+  bool waits;         /* true: when the store has no space, the job is not refused yet */
 } tp__job_insert_spec;
 
-/** Owner: gives the job of a node to the thread. tp__entry_detached() comes when it is stored, or was not.
- *  @return false without memory, a token, or the thread: the caller stores it. */
+/** Owner: gives the job of a node to the thread. tp__entry_detached() is called when the job was stored or refused.
+ *  @return false when there is no memory, no token or no thread: then the caller stores the job itself. */
 bool tp__job_insert_later(struct tp__entry *entry, uint32_t index, const tp__job_insert_spec *spec);
-/** The thread of the jobs, under their lock, which is free meanwhile: stores those that wait.
+/** Called by the thread of the jobs, under their lock, which is released meanwhile: stores the waiting jobs.
  *  @return whether there was one. */
 bool tp__job_inserts_run_locked(tp__jobs *jobs);
 

@@ -17,17 +17,17 @@ enum {
   POLL_MS = 500,
   RECOVER_MS = 7500,
   STORE_PAUSE_MS = 5000,
-  CLOCK_STEP_NS = 1000000000, /* more than a clock that is adjusted drifts between two looks */
+  CLOCK_STEP_NS = 1000000000, /* a greater difference between two looks means that the clock was set, not adjusted */
   MESSAGE_BYTES_MAX = 200,
-  BATCH_MAX = 64, /* jobs that are claimed, or ended, by one call of the store */
+  BATCH_MAX = 64, /* the most jobs that one call of the store claims or ends */
   WAITS_MAX = 1024,
-  WIDTH_MAX = 4,      /* jobs that are claimed for each thread, while all of them defer */
-  DEFERRED_TIMES = 16 /* so many times more jobs run than there are threads, where they defer */
+  WIDTH_MAX = 4,      /* the jobs that are claimed for each thread, while all of them defer */
+  DEFERRED_TIMES = 16 /* while handlers defer, up to this many times as many jobs run as there are threads */
 };
 
 /* A wait that was submitted. */
 typedef struct job_wait {
-  tp__link link;     /* under the lock */
+  tp__link link;     /* the value of `news` when it was checked last; 0: not yet */
   tp_text order_key; /* after the struct */
   int64_t deadline_ns;
   tp_jobs_wait_fn on_end;
@@ -39,11 +39,11 @@ typedef struct job_wait {
 typedef struct running_job {
   tp__link link; /* under the lock, once it ended */
   tp__link live;
-  tp__turn *turn; /* of its run, held; NULL: it was not started */
+  tp__turn *turn; /* the turn of its run, held; NULL: the run was not started */
   tp__jobs *jobs;
   tp_job desc; /* without payload and message */
   char handler[TP_ID_BYTES_MAX];
-  char *texts; /* of desc, but for the handler's id; NULL without memory, and then they are empty */
+  char *texts; /* the texts of desc, except the handler's id; NULL without memory, and then they are empty */
   size_t texts_size;
   /* how it ended */
   tp_job_end end;
@@ -58,7 +58,7 @@ typedef struct running_job {
 /** What one call of the store claims. */
 typedef struct batch {
   tp__jobs *jobs;
-  running_job *items[BATCH_MAX]; /* made before, so that no claim lacks memory */
+  running_job *items[BATCH_MAX]; /* allocated before the claim, so that no claim fails for lack of memory */
   size_t made, taken;
 } batch;
 
@@ -97,9 +97,9 @@ static void changed_locked(tp__jobs *jobs) {
 
 /* ---- running one ---- */
 
-/* The same rule as for a run that is awaited: a failure is tried again when the handler's answer is retryable. A run
- * that did not come to its end is one more attempt of those that the subscription allows; one that never began is
- * none, nor is one that was postponed, for as long as a job may be. */
+/* The rule is that of an awaited run: a failure is tried again when the handler's answer is retryable. A run that did
+ * not come to its end counts as one of the attempts that the subscription allows. A run that never began does not
+ * count, and neither does a postponed run, within the longest time that a job may be postponed. */
 static tp_job_end job_end_of(const running_job *job, const tp__detached_end *end) {
   if (end->state == TP_STATE_SUCCEEDED) return TP_JOB_END_SUCCEEDED;
   if (!end->was_called) return TP_JOB_END_RELEASED;
@@ -143,7 +143,7 @@ static tp_reason start_job(tp_runtime *runtime, running_job *job, const tp_job *
   if (status == TP_OK) {
     spec.snapshot = tp__registry_find_handler(tp__runtime_registry(runtime), claimed->handler,
                                               claimed->contract_version, claimed->phase, &spec.node, &spec.plan);
-    refused = TP_REASON_SHUTDOWN; /* what could run it was removed since the filter looked */
+    refused = TP_REASON_SHUTDOWN; /* the subscription that could run it was removed after the filter looked */
     if (spec.snapshot) {
       uint32_t limit_ms = claimed->limit_ms ? claimed->limit_ms : LIMIT_MS;
       spec.timeout_ns = (int64_t)limit_ms * TP__NS_PER_MS;
@@ -193,20 +193,22 @@ static void take_claimed(running_job *job, const tp_job *claimed) {
   tp_reason refused = start_job(job->jobs->runtime, job, claimed);
   job->started = refused == TP_REASON_NONE;
   if (job->started) return; /* run_ended() sets the rest */
-  /* What cannot be read, or was switched off by the operator, will not be better soon. */
+  /* A payload that cannot be read, or a subscription that the operator has switched off, will not be better soon. */
   bool for_good = refused == TP_REASON_MALFORMED || refused == TP_REASON_KILL_SWITCH;
   job->end = for_good ? TP_JOB_END_FAILED : TP_JOB_END_RELEASED;
   job->state = TP_STATE_FAILED;
   job->reason = refused;
 }
 
-/* What it waits for comes back in its own time: a while more than before, however often it was asked for. */
+/* The thing that the job waits for becomes available in its own time. So each pause is longer than the one before,
+ * however often the job was started. */
 static int64_t postponed_pause_ms(const running_job *job) {
   int64_t pause = job->desc.postponed_ms / 4;
   return pause < PAUSE_MS ? PAUSE_MS : pause < TP_JOB_PAUSE_MS_MAX ? pause : TP_JOB_PAUSE_MS_MAX;
 }
 
-/* The subscription's backoff, with jitter of half. What could not begin, or was cancelled, is not tried at once. */
+/* The subscription's back-off, with a jitter of half. A job that could not begin, or was cancelled, is not tried at
+ * once. */
 static int64_t pause_ms(const running_job *job) {
   if (job->reason == TP_REASON_POSTPONED) return postponed_pause_ms(job);
   int64_t pause = job->desc.backoff == TP_BACKOFF_NONE ? 0 : job->desc.backoff_ms;
@@ -224,7 +226,7 @@ static int64_t with_jitter_ms(int64_t pause) {
   return pause / 2 + dice % (pause / 2 + 1);
 }
 
-/* @param handler  of a job that failed for good, with the reason of its last attempt. */
+/* @param handler of a job that failed for good; the note has the reason of its last attempt. */
 static void note_dead(tp__jobs *jobs, uint64_t id, tp_text handler, uint32_t attempts, tp_reason reason,
                       tp_text message) {
   tp__mutex_lock(&jobs->mutex);
@@ -271,7 +273,7 @@ static void release_job(tp_runtime *runtime, running_job *job) {
   tp__release(tp__runtime_allocator(runtime), job, sizeof *job);
 }
 
-/* The store has answered; the job is released. @param state  with TP_OK. */
+/* Handles the answer of the store; releases the job. @param state of the job, when the status is TP_OK. */
 static void report_finished(tp__jobs *jobs, running_job *job, tp_status status, uint32_t state, int64_t now_ms) {
   tp_runtime *runtime = jobs->runtime;
   tp_text message = {job->message, job->message_size};
@@ -305,8 +307,8 @@ static void finish_one(tp__jobs *jobs, running_job *job) {
   report_finished(jobs, job, status, state, request.now_ms);
 }
 
-/* In one transaction where the store can. Where that fails each is ended by itself, so that one that cannot be written
- * keeps no other one. */
+/* Uses one transaction if the store can. If that fails, each job is ended by itself, so that a job that cannot be
+ * written does not affect the others. */
 static void finish_jobs(tp__jobs *jobs, running_job **ended, size_t count) {
   const tp_store *store = tp__runtime_store(jobs->runtime);
   tp_job_finish requests[BATCH_MAX];
@@ -335,7 +337,8 @@ static int64_t next_renewal_ns(const tp__jobs *jobs) {
   return tp__deadline_after_ms(tp__now_ns(), (uint64_t)jobs->lease_ms / 3);
 }
 
-/* Another worker may have the job by now, and would do its work a second time beside this one. */
+/* Cancels the run of a job whose lease was lost: another worker may have claimed it and would do the same work a second
+ * time. */
 static void give_up_lost(tp__jobs *jobs, const running_job *job) {
   tp__log(jobs->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = TP_ERR_STALE},
           "background job %llu of handler `%.*s` is cancelled: its lease ran out before it was renewed, and another "
@@ -344,7 +347,7 @@ static void give_up_lost(tp__jobs *jobs, const running_job *job) {
   tp__turn_cancel(job->turn);
 }
 
-/* @return false when the store failed: then it is tried again, with the next ones. */
+/* @return false when the store failed: the renewal is tried again with the next ones. */
 static bool renew(tp__jobs *jobs, const running_job *job) {
   const tp_store *store = tp__runtime_store(jobs->runtime);
   tp_job_renew request = {.struct_size = sizeof request,
@@ -379,7 +382,7 @@ static void make_batch(batch *b, size_t count) {
   }
 }
 
-/* What was not claimed, and what was claimed and could not be started, runs no more. */
+/* Removes the items that were not claimed, and the claimed jobs that could not be started. */
 static void settle_batch(tp__jobs *jobs, batch *b) {
   running_job *refused[BATCH_MAX];
   size_t count = 0;
@@ -402,8 +405,8 @@ static void settle_batch(tp__jobs *jobs, batch *b) {
   tp__mutex_unlock(&jobs->mutex);
 }
 
-/* @param places  how many may run beside those that do.
- * @return true when some were claimed; else *ret_next_ms is when to look again, 0 for at the next news. */
+/* @param places  how many more jobs may run.
+ * @return true when jobs were claimed; else *ret_next_ms is the time to look again; 0: at the next news. */
 static bool claim(tp__jobs *jobs, uint32_t places, int64_t *ret_next_ms) {
   tp_runtime *runtime = jobs->runtime;
   const tp_store *store = tp__runtime_store(runtime);
@@ -436,8 +439,8 @@ static bool claim(tp__jobs *jobs, uint32_t places, int64_t *ret_next_ms) {
   return b.taken > 0;
 }
 
-/* Jobs that have ended leave their places. One that has not deferred was as long on its thread as it ran: then no more
- * are claimed than there are threads. */
+/* Frees the places of jobs that have ended. A job that has not deferred kept its thread for its whole run. Then no more
+ * jobs are claimed than there are threads. */
 static void leave_places_locked(tp__jobs *jobs, uint32_t ended, uint32_t gave_place) {
   TP__LOCKED(&jobs->mutex);
   TP__ASSERT(jobs->running >= ended && ended >= gave_place);
@@ -457,7 +460,7 @@ static uint32_t places_locked(const tp__jobs *jobs) {
   return places > 0 ? (uint32_t)places : 0;
 }
 
-/* Those that have ended while the store was busy go to it together. @return whether there was one. */
+/* Ends all jobs that ended while the store was busy in one call. @return whether there was one. */
 static bool finish_ended_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   running_job *ended[BATCH_MAX];
@@ -482,7 +485,7 @@ static bool finish_ended_locked(tp__jobs *jobs) {
   return true;
 }
 
-/* ---- waits that were submitted: looked at when there are news, and when their time is up ---- */
+/* ---- submitted waits: checked when there are news, and when their time is up ---- */
 
 static job_wait *wait_to_check_locked(const tp__jobs *jobs, int64_t now_ns) {
   TP__LOCKED(&jobs->mutex);
@@ -493,7 +496,7 @@ static job_wait *wait_to_check_locked(const tp__jobs *jobs, int64_t now_ns) {
   return NULL;
 }
 
-/* @return whether one was looked at: then the lock was free meanwhile. */
+/* @return true when a wait was checked: then the lock was released meanwhile. */
 static bool look_at_wait_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   const tp_store *store = tp__runtime_store(jobs->runtime);
@@ -532,8 +535,8 @@ static int64_t next_wait_locked(const tp__jobs *jobs, int64_t next_ns) {
   return next_ns;
 }
 
-/* The wall clock was set: leases, which are times of that clock, end too early or too late now. @return whether it was,
- * since the last look. */
+/* When the wall clock was set, leases end too early or too late, because they are times of that clock. @return whether
+ * it was set since the last look. */
 static bool clock_was_set_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   int64_t before_ns = jobs->wall_ns, step_ns;
@@ -542,7 +545,7 @@ static bool clock_was_set_locked(tp__jobs *jobs) {
   return before_ns != 0 && (step_ns > CLOCK_STEP_NS || step_ns < -CLOCK_STEP_NS);
 }
 
-/* A process that died says nothing: those that live look. */
+/* A process that died cannot report it, so the living processes look for it. */
 static void recover(tp__jobs *jobs) {
   tp_fault fault = {0};
   int64_t half_ms = jobs->lease_ms / 2;
@@ -555,7 +558,8 @@ static void recover(tp__jobs *jobs) {
   jobs->recover_at_ns = tp__deadline_after_ms(tp__now_ns(), (uint64_t)(half_ms < RECOVER_MS ? half_ms : RECOVER_MS));
 }
 
-/* What comes by its time alone. @return whether there was something: then the lock was free meanwhile. */
+/* Does the work that is due by its time only. @return true when there was some: then the lock was released
+ * meanwhile. */
 static bool run_timed_locked(tp__jobs *jobs) {
   TP__LOCKED(&jobs->mutex);
   int64_t now_ns = tp__now_ns();
@@ -569,7 +573,8 @@ static bool run_timed_locked(tp__jobs *jobs) {
     tp__mutex_lock(&jobs->mutex);
     return true;
   }
-  if (clock_was_set_locked(jobs)) { /* before anything is claimed: a job that runs here is not to be claimed here */
+  /* before the next claim, because a job that runs here must not be claimed again here */
+  if (clock_was_set_locked(jobs)) {
     jobs->renew_at_ns = now_ns;
     jobs->news++;
   }
@@ -591,12 +596,14 @@ static int64_t next_look_locked(const tp__jobs *jobs, int64_t next_ns) {
   return next_wait_locked(jobs, next_ns);
 }
 
-/* @return whether there was something to do; else *ret_next_ns is when there may be, if nothing changes before. */
+/* @return whether there was work. If not, *ret_next_ns is the time of the next work, if nothing changes before. */
 static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   TP__LOCKED(&jobs->mutex);
-  bool has_inserted = tp__job_inserts_run_locked(jobs); /* then the others too: more may come all the time */
+  /* then the other work is done, too, because more jobs may come all the time */
+  bool has_inserted = tp__job_inserts_run_locked(jobs);
   if (finish_ended_locked(jobs) || run_timed_locked(jobs)) return true;
-  if (jobs->stop && !jobs->cancelled) { /* seen here, so nothing is claimed any more: what runs is all there is */
+  /* when the stop is seen here, nothing more is claimed, and the running jobs are all there are */
+  if (jobs->stop && !jobs->cancelled) {
     jobs->cancelled = true;
     tp__mutex_unlock(&jobs->mutex);
     tp__runtime_cancel_all(jobs->runtime);
@@ -616,7 +623,7 @@ static bool step_locked(tp__jobs *jobs, int64_t *ret_next_ns) {
   bool again = claim(jobs, places, &next_ms);
   int64_t wait_ms = next_ms ? next_ms - tp__unix_ms() : 0;
   if (wait_ms > TP_JOB_PAUSE_MS_MAX)
-    wait_ms = TP_JOB_PAUSE_MS_MAX; /* by a clock that was set meanwhile it may be due before */
+    wait_ms = TP_JOB_PAUSE_MS_MAX; /* if the clock was set meanwhile, the job may be due earlier */
   jobs->look_again_ns = again     ? 0
                         : next_ms ? tp__deadline_after_ms(tp__now_ns(), wait_ms > 0 ? (uint64_t)wait_ms : 1)
                                   : TP__NEVER;
@@ -662,7 +669,7 @@ tp_status tp__jobs_start(tp__jobs *jobs) {
   jobs->stop = jobs->cancelled = false;
   jobs->seen = 0;
   jobs->look_again_ns = 0;
-  jobs->recover_at_ns = tp__now_ns(); /* the start has, a moment ago: this finds those that died meanwhile */
+  jobs->recover_at_ns = tp__now_ns(); /* the start has recovered a moment ago; this finds processes that died since */
   jobs->is_pumped = jobs_sched(jobs)->options.pumped;
   if (jobs->is_pumped) return TP_OK;
   const tp_store *store = tp__runtime_store(jobs->runtime);
@@ -774,9 +781,9 @@ typedef struct job_of_node {
   bool may_leave;           /* to the thread of the jobs */
 } job_of_node;
 
-/* Of several threads that have a job at the same time the first one stores it itself, and waits for the disk; the
+/* When several threads have a job at the same time, the first thread stores its job itself, and waits for the disk. The
  * others leave theirs to the thread of the jobs.
- * @return false: that one has it. */
+ * @return false: the thread of the jobs has the job. */
 static bool insert_of_node(job_of_node *of, const tp_job *job, tp_reason *ret_refused) {
   tp_runtime *runtime = of->entry->turn->runtime;
   tp__jobs *jobs = tp__runtime_jobs(runtime);
@@ -795,8 +802,8 @@ static bool insert_of_node(job_of_node *of, const tp_job *job, tp_reason *ret_re
   return true;
 }
 
-/* @param of  NULL: the job is of no node, and is stored here.
- * @return false: it is stored by the thread of the jobs. */
+/* @param of  NULL: the job belongs to no node, and is stored here.
+ * @return false: the thread of the jobs will store it. */
 static bool insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *payload, job_of_node *of,
                         tp_reason *ret_refused) {
   tp_writer writer;
@@ -806,7 +813,7 @@ static bool insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *pay
   *ret_refused = TP_REASON_NO_MEMORY;
   if (tp_writer_finish(&writer, &job->payload) == TP_OK) {
     if (tp_value_check(job->payload, NULL) != TP_OK)
-      *ret_refused = TP_REASON_MALFORMED; /* what could not be read back is not acknowledged */
+      *ret_refused = TP_REASON_MALFORMED; /* a payload that cannot be read back must not be accepted */
     else if (of) is_settled = insert_of_node(of, job, ret_refused);
     else *ret_refused = insert(runtime, job, false);
   }
@@ -814,7 +821,7 @@ static bool insert_with(tp_runtime *runtime, tp_job *job, const tp__payload *pay
   return is_settled;
 }
 
-/* The retry values are the subscription's; a detached limit too, where it has one of its own. */
+/* The retry values are the subscription's; so is the limit of the detached run, if it has one of its own. */
 static void set_policies(tp_job *job, const tp__node *node) {
   const tp_subscription *desc = &node->sub->desc;
   job->attempts_max = desc->attempts > 1 ? desc->attempts : 1;
@@ -824,8 +831,8 @@ static void set_policies(tp_job *job, const tp__node *node) {
   if (node->flags & TP__NODE_DETACHED) job->limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
 }
 
-/* Entries and turns are numbered within a runtime; its mark distinguishes them from those of another process or
- * runtime. The key of a job that may be made once more after a crash is that of its turn. */
+/* Entries and turns are numbered within a runtime, so the key has the mark of the runtime, which differs from those of
+ * other processes and runtimes. A job that may be made again after a crash has the key of its turn. */
 static tp_text job_key_of(const tp__entry *e, char *buffer, size_t size, const char *subscription) {
   const tp__turn *turn = e->turn;
   bool is_of_turn = turn->jobs_turn != 0;
@@ -888,7 +895,7 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
   const tp__plan *plan;
   tp__snapshot *snapshot =
       tp__registry_find_handler(tp__runtime_registry(turn->runtime), job.handler, 0, TP_PHASE_NONE, &node, &plan);
-  if (snapshot) { /* else a later commit registers it, in any version */
+  if (snapshot) { /* otherwise a later commit may register the handler, in any version */
     set_policies(&job, node);
     tp__snapshot_unpin(snapshot);
   }

@@ -2,16 +2,17 @@
  *
  * magazine: lists of free memory of one size (Bonwick and Adams, "Magazines and Vmem", 2001). A thread cache has two
  * magazines per size, a loaded and a previous one, and exchanges a whole magazine with a list of them, which all
- * threads share, when both are empty or both full. Two, so that a thread that alternates between taking and returning
- * does not lock the list each time. The links are stored in the free memory itself, in its first three words. No lock
- * of its own: the caller holds the lock of the cache or of the list. */
+ * threads share, when both are empty or both full. With two magazines, a thread that alternates between taking and
+ * returning does not lock the list each time. The links are stored in the free memory itself, in its first three words.
+ * No lock of its own: the caller holds the lock of the cache or of the list. */
 #ifndef TP__MAGAZINE_H
 #define TP__MAGAZINE_H
 
 #include "runtime/base/base.h"
 
 typedef struct tp__magazine {
-  void *items; /* linked by their first word; the second word of the first item links magazines, its third counts */
+  /* linked by their first word; in the first item, the second word links magazines and the third is the count */
+  void *items;
   uint32_t count;
 } tp__magazine;
 
@@ -20,7 +21,7 @@ typedef struct tp__magazines {
 } tp__magazines;
 
 typedef struct tp__magazine_list {
-  void *first;  /* item of the first magazine; the magazines are linked by their first items */
+  void *first;  /* the first item of the first magazine; magazines are linked by their first items */
   size_t count; /* items of all of them */
 } tp__magazine_list;
 
@@ -38,7 +39,8 @@ static inline void *tp__magazines_take(tp__magazines *magazines) {
   return item;
 }
 
-/** @param most  items of a magazine. @return false when both were full: *ret_full was taken out, for the list. */
+/** @param most the most items of a magazine. @return false when both magazines were full: *ret_full was taken out, for
+ *    the list. */
 static inline bool tp__magazines_put(tp__magazines *magazines, void *item, uint32_t most, tp__magazine *ret_full) {
   TP__ASSERT(item && item != magazines->loaded.items && item != magazines->previous.items); /* it is returned once */
   bool full = magazines->loaded.count >= most;
@@ -55,7 +57,7 @@ static inline bool tp__magazines_put(tp__magazines *magazines, void *item, uint3
 }
 
 void tp__magazine_list_push(tp__magazine_list *list, tp__magazine magazine);
-/** @return an empty one when there is none. */
+/** @return an empty magazine when there is none. */
 tp__magazine tp__magazine_list_pop(tp__magazine_list *list);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match.c: what a match says of the payload that an entry began with. */
+ * match.c: evaluates a match against the payload with which an entry began. */
 #include "runtime/base/glob.h"
 #include "runtime/exec/entry.h"
 #include "turnphase/value.h"

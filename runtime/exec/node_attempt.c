@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An attempt of a node: what a handler that leaves its owner's thread works in. It has a chunk of memory of its own, in
- * which the handler's answer grows, and a second one for the answer that comes through a token, since handler and
- * token's holder may write at the same time. */
+ * node_attempt.c: an attempt of a node, for a handler that leaves its owner's thread. It has a chunk of memory in which
+ * the handler's answer grows, and a second chunk for an answer that comes through a token, because the handler and the
+ * holder of the token may write at the same time. */
 #include "runtime/exec/node_attempt.h"
 
 #include "runtime/exec/exec.h"
@@ -19,7 +19,7 @@ typedef struct node_attempt {
   tp__entry *entry; /* referenced */
   uint32_t index;
   bool pinned;      /* counted in abandoned_bytes */
-  bool is_retained; /* its answer is the node's, and is read as long as the entry lives */
+  bool is_retained; /* its answer is the node's, and may be read as long as the entry exists */
   struct node_attempt *next_retained;
   tp_call call;
   tp__arena arena;
@@ -43,8 +43,8 @@ static tp__answer call_handler(tp__attempt *attempt) {
   return tp__call_answer(&a->call, kind);
 }
 
-/* The token is completed, whatever comes of its answer, so all contributions of the answer were taken: those from the
- * first refused one on are discarded. */
+/* The token is completed even if its answer is refused, so the library has taken over all contributions of the answer.
+ * From the first refused one on, they are discarded. */
 static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, tp_status status) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(tp__attempt_runtime(&a->base))->contributions;
   for (size_t i = 0; i < answer->contribution_count; i++) {
@@ -56,7 +56,7 @@ static tp_status copy_contributions(node_attempt *a, const tp__answer *answer, t
   return status;
 }
 
-/* Any thread, which won the attempt: the answer arena is its own. */
+/* Called on any thread that has won the attempt, so that only this thread uses the answer arena. */
 static void accept_token_answer(tp__attempt *attempt, const tp__answer *answer, const void *extra) {
   (void)extra;
   node_attempt *a = node_attempt_of(attempt);
@@ -71,7 +71,7 @@ static void accept_token_answer(tp__attempt *attempt, const tp__answer *answer, 
   attempt->answer.reason = reason;
 }
 
-/* What was emitted before the deferral belongs to the answer, and comes first. */
+/* Contributions that were emitted before the deferral belong to the answer, and come first. */
 static void join_outputs(node_attempt *a, tp__output *ret_output) {
   TP__ASSERT(a->answered_by_token);
   tp__output *before = &a->call.output, *after = &a->answer_output;
@@ -89,7 +89,7 @@ static void join_outputs(node_attempt *a, tp__output *ret_output) {
   ret_output->count += after->count;
 }
 
-/* The first of an entry's abandoned attempts pins the entry's block for all of them, */
+/* The first abandoned attempt of an entry pins the entry's block for all of them. */
 static void pin(node_attempt *a) {
   TP__ASSERT(!a->pinned);
   bool first = tp__a32_add_acq_rel(&a->entry->pinned, 1) == 0;
@@ -105,19 +105,21 @@ static void unpin(const node_attempt *a) {
                       a->block_size + (last ? a->entry->block_size : 0));
 }
 
-/* Its limit counts from when it came into the inbox, and the row's times begin when it was taken. */
+/* The limit counts from the arrival in the inbox, but the row's times begin when the host took the attempt. */
 static bool is_late_in_inbox(const node_attempt *a) {
   return a->base.inbox_item.inbox && a->base.refusal == TP_REASON_NONE && a->base.ended_ns > a->call.deadline_ns;
 }
 
-/* Refused, or its time was over while it waited for a thread, a permit or its inbox: an attempt that was not made. */
+/* Called when the attempt was refused, or its time was over while it waited for a thread, a permit or its inbox. It
+ * does not count as an attempt. */
 static void uncount(tp__entry *e, uint32_t index, tp__run *run) {
   TP__ASSERT(run->row.attempts > run->reported);
   run->row.attempts--;
   run->row.limit_ms = (uint32_t)(e->plan->nodes[index].timeout_ns / TP__NS_PER_MS);
 }
 
-/* On the owner. A succeeded answer is retained in the attempt's memory until the entry's last reference is dropped. */
+/* On the owner. The answer of an attempt that succeeded stays in the attempt's memory until the entry's last reference
+ * is dropped. */
 static void settle_node_attempt(tp__attempt *attempt, tp__attempt_end end) {
   TP__OWNED(&node_attempt_of(attempt)->entry->turn->strand);
   TP__ASSERT(!node_attempt_of(attempt)->entry->ended);
@@ -126,12 +128,12 @@ static void settle_node_attempt(tp__attempt *attempt, tp__attempt_end end) {
   tp__run *run = tp__run_make(e, a->index);
   e->now_ns = tp__now_ns();
   int64_t called_ns = tp__attempt_called_ns(attempt);
-  if (called_ns || !run->reported) { /* else the row keeps the start of the attempt before */
+  if (called_ns || !run->reported) { /* else the row keeps the start of the attempt before this one */
     run->row.started_ns = called_ns;
     run->row.thread = called_ns ? attempt->pool_item.ran_on : 0;
   }
   run->attempt = NULL;
-  if (run->row.attempts == 0) { /* a helper called it, and has not returned the batch in which it deferred */
+  if (run->row.attempts == 0) { /* a helper called it, and has not yet returned the batch in which it deferred */
     run->row.attempts = (uint16_t)a->call.attempt_number;
     run->row.queued_ns = run->row.started_ns;
   }
@@ -147,7 +149,7 @@ static void settle_node_attempt(tp__attempt *attempt, tp__attempt_end end) {
       tp__output output = a->call.output;
       if (a->answered_by_token) join_outputs(a, &output);
       tp__entry_answered(e, a->index, &attempt->answer, &output, attempt->ended_ns);
-      a->is_retained = run->settled; /* else it is tried again, and nothing of this answer is used */
+      a->is_retained = run->settled; /* otherwise the node is tried again, and nothing of this answer is used */
       break;
     }
     case TP__REFUSED:
@@ -183,7 +185,8 @@ static void free_memory(tp_runtime *runtime, node_attempt *a) {
   tp__block_give(tp__runtime_blocks(runtime), a, a->block_size);
 }
 
-/* Abandoned calls of other nodes may read the answer as long as they hold the entry: also after its result is gone. */
+/* Abandoned calls of other nodes may read the answer as long as they hold the entry, even after the entry's result was
+ * released. */
 static void retain(tp__entry *e, node_attempt *a) {
   TP__ASSERT(a->is_retained && !a->pinned);
   void *newest = tp__aptr_load_relaxed(&e->retained_attempts);
@@ -223,7 +226,7 @@ static bool is_memory_pinned(tp_runtime *runtime) {
   return tp__a64_load_relaxed(&counters->abandoned_bytes) > tp__a64_load_relaxed(&counters->abandoned_bytes_max);
 }
 
-/* The entry is held by the attempt, and the turn by the entry once an attempt has left the owner's thread. */
+/* The attempt holds the entry. Once an attempt has left the owner's thread, the entry holds the turn. */
 static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   tp_runtime *runtime = e->turn->runtime;
   if (is_memory_pinned(runtime)) return NULL;
@@ -249,15 +252,16 @@ static node_attempt *new_attempt(tp__entry *e, uint32_t index) {
   return a;
 }
 
-/* A subscription without a number of its own cannot occupy a small pool by hanging. */
+/* A subscription that sets no number of permits must not be able to occupy a small pool by hanging. */
 static uint32_t permits_of(tp_runtime *runtime, const tp__node *node) {
   uint32_t most = tp__runtime_sched(runtime)->pool.threads_max / 4;
   if (node->sub->desc.max_concurrent > 0 || node->permits <= most) return node->permits;
   return most > 0 ? most : 1;
 }
 
-/* Under load detached runs are shed first, then what an entry can do without. Required work never is, nor is what
- * a turn owes at its end. @return from how many on, that wait for a thread, it is shed; 0: never. */
+/* Under load, detached runs are shed first, then nodes that an entry can do without. Required work is never shed, and
+ * neither is the work that a turn must do at its end. @return the attempt is shed when this many wait for a thread; 0:
+ * never. */
 static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
   uint32_t most = tp__runtime_options(e->turn->runtime)->handler_queue_max;
   if (e->detached_run) return most > 1 ? most / 2 : 1;
@@ -265,7 +269,7 @@ static uint32_t shed_above(const tp__entry *e, const tp__node *node) {
   return most - most / 4;
 }
 
-/* The limit counts from here: an entry must not wait for an inbox that the host does not empty. */
+/* The limit counts from here on, so that an entry does not wait for an inbox that the host never empties. */
 static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   int64_t limit_end_ns = a->call.timeout_ns ? tp__now_ns() + a->call.timeout_ns : TP__NEVER;
   if (limit_end_ns < a->call.deadline_ns) a->call.deadline_ns = limit_end_ns;
@@ -279,7 +283,7 @@ static tp_reason offer(node_attempt *a, const tp__node *node, tp__run *run) {
   return refused;
 }
 
-/* Where functions that do not return hold all threads as well, threads are what is wanting. */
+/* If functions that do not return hold all threads as well as all permits, the missing thing is a thread. */
 static tp_reason why_none(tp_runtime *runtime, const tp__node *node) {
   bool no_thread = !node->handler->desc.inbox && is_memory_pinned(runtime) &&
                    tp__pool_is_exhausted(&tp__runtime_sched(runtime)->pool);
@@ -319,7 +323,7 @@ tp_status tp__node_defer_inline(tp_call *inline_call, const tp_deferral *deferra
   tp__entry *e = inline_call->entry;
   node_attempt *a = new_attempt(e, inline_call->index);
   if (!a) return TP_ERR_NO_MEMORY;
-  a->call = *inline_call; /* what was emitted lies in the entry's arena, which the attempt holds */
+  a->call = *inline_call; /* contributions emitted so far are in the entry's arena, and the attempt holds the entry */
   a->call.deadline_ns = tp__call_deadline(inline_call);
   a->call.timeout_ns = 0;
   tp__a64_store_relaxed(&a->base.started_ns, (uint64_t)inline_call->started_ns); /* no other thread knows it yet */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commit that an entry's end waits for where durability is SYNC: an attempt on a handler thread, since a commit
- * blocks on the disk. Entries that end meanwhile on other threads are committed together by the store. */
+ * record_commit.c: the commit for which the end of an entry waits when the durability is SYNC. It is an attempt on a
+ * handler thread, because a commit blocks on the disk. The store commits entries that end at the same time on other
+ * threads together. */
 #include "runtime/exec/record_commit.h"
 
 #include "runtime/exec/blocks.h"
@@ -12,7 +13,7 @@ enum { COMMIT_LIMIT_MS = 30000 };
 typedef struct record_commit {
   tp__attempt base;
   tp__turn *turn;   /* referenced */
-  tp__entry *entry; /* the owner's; it does not end before this does */
+  tp__entry *entry; /* the owner's entry, which does not end before this attempt */
   void (*on_end)(tp__entry *entry, tp_status status, const tp_fault *fault);
   tp_status status; /* the store's */
   tp_fault fault;
@@ -33,13 +34,13 @@ static tp__answer write_records(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
-/* A commit that was given up still runs, so what it writes is not looked at. */
+/* A commit that was given up still runs, so its output is not read. */
 static void settle_record_commit(tp__attempt *attempt, tp__attempt_end end) {
   record_commit *c = record_commit_of(attempt);
   static const tp_fault late = {.code = TP_ERR_TIMEOUT, .message = "the store did not commit within 30 s"};
   if (end == TP__ANSWERED) {
     c->on_end(c->entry, c->status, &c->fault);
-  } else if (end == TP__REFUSED) { /* the pool has stopped, or has no thread: the owner waits itself */
+  } else if (end == TP__REFUSED) { /* the pool has stopped, or has no thread: the owner itself waits for the commit */
     c->status = tp__store_commit(tp__attempt_runtime(attempt), &c->fault);
     c->on_end(c->entry, c->status, &c->fault);
   } else {
@@ -83,7 +84,7 @@ void tp__entry_commit(tp__entry *e, void (*on_end)(tp__entry *entry, tp_status s
     if (!tp__attempt_start(&c->base, tp__deadline_after_ms(tp__now_ns(), COMMIT_LIMIT_MS), 0)) return;
     tp__attempt_unref(&c->base);
   }
-  tp_fault fault = {0}; /* no memory or no thread for an attempt: the owner waits itself */
+  tp_fault fault = {0}; /* no memory or no thread for an attempt: the owner itself waits for the commit */
   tp_status status = tp__store_commit(e->turn->runtime, &fault);
   on_end(e, status, &fault);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of entries on their way to the store. A turn packs them into a block of its own and passes them on when the
- * block is full, when an attempt may still come late (the store notes when), and at its end. */
+ * records.c: passes records of entries to the store. A turn packs them into a block of its own. It passes them on when
+ * the block is full, when an attempt may still come late (the store notes when), and at its end. */
 #include "runtime/exec/records.h"
 
 #include "runtime/exec/exec.h"
@@ -11,8 +11,8 @@
 
 enum { BLOCK_BYTES = 4096, ATTEMPT_MESSAGE_MAX = 512 };
 
-/* Writes the rows of the nodes that have a run. A run whose attempt left this thread may still be late, which is noted
- * in its details. @return how many have details. */
+/* Writes the rows of the nodes that have a run. A run whose attempt left this thread may still be late, which its
+ * details say. @return how many runs have details. */
 static uint32_t write_rows(tp__entry *e) {
   uint32_t detail_count = 0;
   if (!e->has_more) return 0;
@@ -44,7 +44,7 @@ static void pack(tp__packed_entry *packed, const tp__entry *e) {
     if (tp__row_has_details(&e->rows[i])) details[e->rows[i].started_ns] = e->runs[i].row;
 }
 
-/* One that is refused does not lose the others. @return the first refusal. */
+/* A refused record does not lose the others. @return the first refusal. */
 static tp_status give_one_by_one(tp_runtime *runtime, const tp__record_source *from, const tp__record_batch *batch) {
   const tp__packed_entry *entry = (const tp__packed_entry *)batch->memory;
   tp_status first = TP_OK;
@@ -66,7 +66,8 @@ static tp_status give_batch(tp_runtime *runtime, const tp__record_source *from, 
   return tp__store_left(&frame, runtime->store.record_batch(store_ctx, &view));
 }
 
-/* A store whose queue is full refuses many in a row: the first of them and their end are logged. */
+/* A store whose queue is full refuses many records in a row. Only the first refusal and the end of the refusals are
+ * logged. */
 static void log_refusal(tp__turn *turn, const tp__record_batch *batch, tp_status status) {
   tp_runtime *runtime = turn->runtime;
   tp__log_subject subject = {.status = status, .ids = turn->ids};
@@ -98,7 +99,7 @@ void tp__turn_flush_records(tp__turn *turn) {
   batch->used = batch->count = 0;
 }
 
-/* An entry that is larger than a block has one of its own. */
+/* An entry that is larger than a block gets a block of its own. */
 static void record_large(tp__entry *e, uint32_t detail_count) {
   tp__blocks *blocks = &e->turn->runtime->blocks;
   tp__record_batch batch = {0};
@@ -114,7 +115,7 @@ static void record_large(tp__entry *e, uint32_t detail_count) {
   tp__block_give(blocks, batch.memory, batch.capacity);
 }
 
-/* The turn's block is full, or there is none yet. */
+/* Called when the turn's block is full, or there is none yet. */
 static tp__packed_entry *add_to_block(tp__turn *turn, uint32_t run_count, uint32_t detail_count) {
   tp__record_batch *batch = &turn->records;
   if (batch->memory) tp__turn_flush_records(turn);
@@ -218,7 +219,8 @@ tp_status tp__entry_record_running(tp__entry *e) {
 
 /* ---- entries that have not ended, while no thread runs their turn ---- */
 
-/* A node that is neither counted down nor has a run waits for others; one that is, and has none, ended silently. */
+/* A node with a counter above 0 and without a run waits for others. A node with counter 0 and without a run has ended
+ * silently. */
 static tp_run_record open_run(const tp__entry *e, uint32_t index) {
   const tp__run *run = tp__entry_more(e, index);
   const tp__run_name *name = tp__run_name_of(e->plan->run_names, e->plan->inline_nodes[index].run_name);
@@ -345,7 +347,8 @@ static void give_new_rows(tp_runtime *runtime) {
             (unsigned long long)(runtime->audit_cursor.missed - missed));
 }
 
-/* One thread gives, without any lock; what comes meanwhile, also from the store's own function, is given by it. */
+/* One thread at a time passes rows, without any lock. It also passes the rows that are added meanwhile, even by the
+ * store's own function. */
 void tp__audit_give(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   bool mine = runtime->store_opened && !runtime->audit_gives;

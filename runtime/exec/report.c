@@ -38,7 +38,7 @@ static void log_report(const tp__turn *turn, tp_log_level level, const tp__repor
 
 void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *r) {
   tp__audit_row row;
-  char detail[2 * TP__REDACT_BYTES + 4]; /* the whole of both, since they are redacted together */
+  char detail[2 * TP__REDACT_BYTES + 4]; /* the whole of both texts, because they are redacted together */
   bool both = r->subject.size > 0 && r->detail.size > 0;
   snprintf(detail, sizeof detail, "%.*s%s%.*s", bytes_before(turn, r->subject, SUBJECT_BYTES_MAX),
            r->subject.size > 0 ? r->subject.data : "", both ? ": " : "",
@@ -58,7 +58,7 @@ void tp__report_add(const tp__turn *turn, tp_log_level level, const tp__report *
 
 /* ---- runs ---- */
 
-/* Not answering is a failure, whatever the reason; cancelled by the host and skipped are none. */
+/* Every way of not answering is a failure, except a cancel by the host and a skip. */
 static bool has_failed(const tp__row_details *row) {
   return row->reason != TP_REASON_NONE && row->reason < TP_REASON_MATCH && row->reason != TP_REASON_CANCELLED;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report: what is reported of runs to an operator: a log line and an audit row for each run that failed, was late, was
- * refused or denied, and at level debug a log line for each attempt. Owner only. Has no lock of its own: it takes the
- * registry's, and calls the host's log callback without any. Never reports a payload: names, states, and the reasons
- * that handlers give, which must be safe to show. */
+ * report: reports runs to an operator: a log line and an audit row for each run that failed, was late, was refused or
+ * denied, and at level debug a log line for each attempt. Owner only. It has no lock of its own: it takes the
+ * registry's, and calls the host's log callback without any lock. It never reports a payload. It reports names, states,
+ * and the reasons that handlers give, which must be safe to show. */
 #ifndef TP__REPORT_H
 #define TP__REPORT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Birth, start and end of a runtime, and its log. */
+ * runtime.c: making, starting and freeing a runtime, and its log. */
 #include "runtime/exec/runtime.h"
 
 #include <limits.h>
@@ -20,7 +20,7 @@ static const int64_t SHED_LOG_NS = (int64_t)10000 * TP__NS_PER_MS; /* between tw
 
 static void write_redacted(const tp_runtime *runtime, char message[TP_FAULT_MESSAGE_SIZE], const char *format,
                            va_list arguments) {
-  char whole[TP__REDACT_BYTES + 4], buffer[TP__REDACT_SIZE]; /* a longer one is seen as one that was cut */
+  char whole[TP__REDACT_BYTES + 4], buffer[TP__REDACT_SIZE]; /* a longer text counts as a text that was cut */
   if (!runtime->redactor.redact) {
     vsnprintf(message, TP_FAULT_MESSAGE_SIZE, format, arguments);
     return;
@@ -116,7 +116,7 @@ void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime) {
   return runtime->store.ctx;
 }
 
-/* ---- the list of turns: detached runs and what closes something, which have bounds of their own ---- */
+/* ---- the list of turns: detached runs and turns that close something, which have bounds of their own ---- */
 
 tp_status tp__runtime_enlist(tp_runtime *runtime, tp__turn *turn, uint32_t kind) {
   TP__ASSERT(kind < TP__TURN_KINDS);
@@ -152,7 +152,7 @@ uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind) {
   return count;
 }
 
-/* A drain looks again by itself; this only makes it sooner. */
+/* A drain looks again by itself; this only makes it look sooner. */
 void tp__runtime_wake_drain(tp_runtime *runtime) {
   tp__mutex_lock(&runtime->mutex);
   tp__cond_broadcast(&runtime->changed);
@@ -180,7 +180,7 @@ tp_status tp_runtime_set_abandoned_max(tp_runtime *runtime, uint32_t threads, ui
   return TP_OK;
 }
 
-/* The parts in the order in which they are built; torn down from `built` backwards. */
+/* The parts in the order in which they are built. They are torn down from `built` backwards. */
 enum part {
   PART_MUTEX,
   PART_COND,
@@ -220,10 +220,10 @@ static void *worker_home(const void *runtime, uint32_t index) {
   return tp__thread_cache_of_worker(&r->caches, index);
 }
 
-/* Nearly every strand is a turn's, and its first member. */
+/* Nearly every strand is the first member of a turn. */
 static void prefetch(const tp__strand *strand) { tp__turn_prefetch_all((const tp__turn *)(const void *)strand); }
 
-/* What threads of its own do where there are threads. */
+/* Takes steps that threads of the runtime take when there are threads. */
 static bool step_runtime(const void *owner, int64_t *ret_next_ns) {
   tp_runtime *runtime = (tp_runtime *)(uintptr_t)owner;
   int64_t jobs_ns = TP__NEVER, drain_ns = TP__NEVER;
@@ -234,8 +234,8 @@ static bool step_runtime(const void *owner, int64_t *ret_next_ns) {
   return any;
 }
 
-/* Every turn may be scheduled at once, closing ones too, and every helper. A host without engine workers has asked for
- * its callbacks on its own threads. */
+/* The capacity suffices if every turn is scheduled at once, including closing turns, and every helper. A host without
+ * engine workers wants its callbacks on its own threads. */
 static tp_status make_sched(tp_runtime *runtime) {
   const tp_runtime_options *options = &runtime->options;
   tp__sched_options sched = {
@@ -305,7 +305,7 @@ static void tear_down(tp_runtime *runtime, enum part part, bool host_store_too) 
     case PART_STORE:
       if ((host_store_too || !runtime->options.store) && runtime->store.destroy)
         runtime->store.destroy(runtime->store.ctx);
-      tp__registry_free(runtime->registry); /* what the store still wrote has names of the registry's */
+      tp__registry_free(runtime->registry); /* after the store's last write, which uses names of the registry */
       break;
     case PART_REGISTRY:
       tp__registry_retire(runtime->registry); /* destructors may lead to the store */
@@ -331,7 +331,7 @@ static void tear_down(tp_runtime *runtime, enum part part, bool host_store_too) 
   }
 }
 
-/* The parts below `built`, from the last one back, and the runtime itself. */
+/* Frees the parts below `built`, from the last one back, and the runtime itself. */
 static void take_apart(tp_runtime *runtime, enum part built, bool host_store_too) {
   for (int part = (int)built; part-- > 0;) tear_down(runtime, (enum part)part, host_store_too);
   tp_allocator allocator = runtime->allocator;
@@ -341,7 +341,7 @@ static void take_apart(tp_runtime *runtime, enum part built, bool host_store_too
 static void jobs_may_run(void *ctx) { tp__jobs_wake(ctx); }
 static void audit_has_a_row(void *ctx) { tp__audit_give(ctx); }
 
-/* The owner is one thread, and the processors are as many as they are. */
+/* The owner uses one processor, so at most the others can help. */
 static uint32_t helpers_max(const tp_runtime_options *options) {
   uint32_t others = tp__cpu_count() - 1;
   if (options->no_engine_workers || options->pump) return 0;
@@ -372,7 +372,7 @@ tp_status tp__runtime_new(const tp_runtime_options *theirs, const tp__layer_ops 
     take_apart(runtime, (enum part)part, false);
     return status;
   }
-  /* Different in every process: histories and memories are keyed by it. */
+  /* The prefix is different in every process, because histories and memories use it in their keys. */
   char prefix[sizeof runtime->turn_prefix + 1];
   snprintf(prefix, sizeof prefix, "turn-%016llx-", (unsigned long long)runtime->jobs.mark);
   memcpy(runtime->turn_prefix, prefix, sizeof runtime->turn_prefix);
@@ -416,7 +416,7 @@ tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_SHUTDOWN, NULL, "the runtime was freed");
 }
 
-/* Without them a crash names no handler; all else works. */
+/* Without breadcrumbs a crash names no handler; everything else works. */
 static void take_breadcrumbs(tp_runtime *runtime) {
   const tp_store *store = &runtime->store;
   tp_fault fault = {0};
@@ -475,7 +475,7 @@ static tp_status open_store(tp_runtime *runtime, tp_fault *fault) {
   return status;
 }
 
-/* The first start opens the store, without any lock held; any other waits for it. */
+/* The first start opens the store, without any lock held. Other starts wait for it. */
 static tp_status open_store_once(tp_runtime *runtime, tp_fault *fault) {
   const tp_store *store = &runtime->store;
   if (!store->open && !store->recover && !store->audit && !store->turns) return TP_OK;
@@ -549,8 +549,8 @@ tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault) {
 
 /* ---- the end ---- */
 
-/* No handler runs any more. One that was abandoned may have deferred after its runtime was freed, and another thread
- * may complete its token at the same time. */
+/* No handler runs any more. A handler that was abandoned may have deferred after its runtime was freed, and another
+ * thread may complete its token at this moment. */
 static void destroy_runtime(void *arg) {
   tp_runtime *runtime = arg;
   tp__inside frame;
@@ -561,10 +561,12 @@ static void destroy_runtime(void *arg) {
   tp__inside_leave(&frame);
 }
 
-/* From here on only destructors and abandoned handlers can call it, and get an error: it was freed. */
+/* From here on only destructors and abandoned handlers can call the runtime. They get an error, because it was
+ * freed. */
 static void free_drained(tp_runtime *runtime) {
   tp__inside frame;
-  /* Foreign threads inside tp_token_complete() are about to leave: they hold no lock and wait for nothing. */
+  /* Threads of the host that are inside tp_token_complete() are about to leave: they hold no lock and wait for
+   * nothing. */
   tp__mutex_lock(&runtime->mutex);
   while (tp__a32_load_acquire(&runtime->sched.completers) > 0)
     tp__cond_wait_until(&runtime->changed, &runtime->mutex, tp__now_ns() + 50 * TP__NS_PER_US);
@@ -607,7 +609,7 @@ tp_status tp_runtime_pump(tp_runtime *runtime, uint32_t items_max, int *ret_wait
   return TP_OK;
 }
 
-/* Why it did not start may stand there: the store has it, and nothing is recovered for that. */
+/* The rows may say why the start failed. They are passed to the store, but nothing is recovered for that. */
 static void keep_added_rows(tp_runtime *runtime) {
   tp_fault fault = {0};
   tp__mutex_lock(&runtime->mutex);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime: the object a host creates, as other files use it: they see its parts through the functions here, each part
- * with the lock that its own header names. The object itself is in runtime_object.h. */
+ * runtime: the object that a host creates, as other files use it. They get its parts through the functions here; each
+ * part has the lock that its own header names. The object itself is in runtime_object.h. */
 #ifndef TP__RUNTIME_H
 #define TP__RUNTIME_H
 
@@ -17,20 +17,20 @@ struct tp__thread_caches;
 struct tp__turn;
 struct tp__turn_table;
 
-/** What else a thread does inside of a runtime (sched.h). */
+/** Further things that a thread does inside of a runtime (sched.h). */
 #define TP__THREAD_OPENS_STORE ((void *)(uintptr_t)4) /* is in the store's open or recover */
 
 typedef enum tp__life {
   TP__LIFE_NEW = 0,
   TP__LIFE_STARTED = 1,
   TP__LIFE_DRAINING = 2, /* no new turns */
-  TP__LIFE_STOPPING = 3, /* and no new operations of turns that their host drives */
+  TP__LIFE_STOPPING = 3, /* new operations of host-driven turns are refused as well */
   TP__LIFE_DRAINED = 4,
-  TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers still see it */
+  TP__LIFE_FREED = 5 /* tp_runtime_free() was called: only destructors and abandoned handlers can still use it */
 } tp__life;
 
-/** How far a runtime is, which each operation of a host's reads: the first member of the object, so that it costs no
- *  call. */
+/** How far the life of a runtime is. Each operation of a host reads it. It is the first member of the object, so that
+ *  the read needs no call. */
 typedef struct tp__runtime_state {
   tp__a32 life;                /* tp__life; written under the runtime's lock */
   uint32_t process_generation; /* set by the start, before life */
@@ -43,38 +43,43 @@ typedef struct tp__layer_ops {
   const tp__alias *aliases;
   size_t alias_count;
   const tp__contribution_ops *contributions;
-  size_t turn_size; /* of its turns, which have a tp__turn first */
-  /** Writes a version of the merged sets as one value, and reads it back. */
+  size_t turn_size; /* the size of its turns, whose first member is a tp__turn */
+  /** Writes a version of the merged sets as one value; the second function reads it back. */
   void (*sets_write)(const void *sets, tp_writer *writer);
   bool (*sets_read)(tp__arena *arena, tp_text value, const void **ret_sets);
-  /** The store was opened and recovered, and nothing runs yet. With anything but TP_OK the start fails. */
+  /** Called when the store was opened and recovered, and nothing runs yet. If the result is not TP_OK, the start
+   *  fails. */
   tp_status (*store_opened)(struct tp_runtime *runtime, tp_fault *fault);
-  /** A drain with this deadline closes what is open above; called without lock, before turns are waited for. */
+  /** Called by a drain with this deadline: closes the open objects of the agent layer. Without lock, before turns are
+   *  waited for. */
   void (*close_all)(struct tp_runtime *runtime, int64_t deadline_ns);
-  /** A drain, when what is open has ended: closes what that was made of. Blocks. */
+  /** Called by a drain, when the open objects have ended: closes the objects that they used. Blocks. */
   void (*close_last)(struct tp_runtime *runtime);
   /** Fills what it counts in statistics. */
   void (*count)(struct tp_runtime *runtime, struct tp_runtime_stats *stats);
-  /** A background job was stored, or an attempt of it has ended. It has no payload. Called without lock. */
+  /** A background job was stored, or an attempt of it has ended. The job has no payload here. Called without lock. */
   void (*job_notify)(struct tp_runtime *runtime, const tp_job *job);
-  /** Frees what is open above; called by tp_runtime_free() before the rest goes. */
+  /** Called by tp_runtime_free() before the rest is freed: frees the open objects of the agent layer. */
   void (*free_layer)(struct tp_runtime *runtime);
-  /** Frees runtime->layer itself, when no attempt is left that could look at it. */
+  /** Frees runtime->layer itself, when no attempt is left that could read it. */
   void (*free_last)(struct tp_runtime *runtime);
 } tp__layer_ops;
 
-/** What a runtime counts, for statistics and bounds; relaxed but for abandoned_bytes. */
+/** The counters of a runtime, for statistics and bounds; relaxed, except abandoned_bytes. */
 typedef struct tp__counters {
   tp__a64 breakers_opened; /* by themselves */
   tp__a64 attempts_shed, turns_shed;
   tp__a64 denials, failures;
-  tp__a64 records_refused;                      /* in a row, by the host's store; 0: it stored the last */
-  tp__a64 abandoned_bytes, abandoned_bytes_max; /* of attempts that run abandoned; and how many are granted threads */
+  tp__a64 records_refused; /* refusals in a row by the host's store; 0: it stored the last record */
+  /* bytes of attempts that still run although they were abandoned, and the bound up to which such attempts get
+   * replacement threads */
+  tp__a64 abandoned_bytes, abandoned_bytes_max;
 } tp__counters;
 
 /* The parts of a runtime, which are there as long as it is. */
 
-/** As the host gave them, resolved; but not `store`: that may point to what is gone. */
+/** The options as the host gave them, resolved. But do not use `store`: it may point to an object that no longer
+ *  exists. */
 const tp_runtime_options *tp__runtime_options(const tp_runtime *runtime);
 const tp_allocator *tp__runtime_allocator(const tp_runtime *runtime);
 const tp__redactor *tp__runtime_redactor(const tp_runtime *runtime);
@@ -84,9 +89,9 @@ const tp__layer_ops *tp__runtime_layer_ops(const tp_runtime *runtime);
 /** What the agent layer set, once. */
 void *tp__runtime_layer(const tp_runtime *runtime);
 void tp__runtime_layer_set(tp_runtime *runtime, void *layer);
-/** A random number: distinguishes what processes store. */
+/** A random number that distinguishes what different processes store. */
 uint64_t tp__runtime_run_id(const tp_runtime *runtime);
-/** The process, as stores and shared histories are told of it. Never changes after the start. */
+/** The process, as stores and shared histories see it. Never changes after the start. */
 const tp_store_owner *tp__runtime_owner(const tp_runtime *runtime);
 /** "turn-", 16 digits and "-". */
 tp_text tp__runtime_turn_prefix(const tp_runtime *runtime);
@@ -97,26 +102,28 @@ tp__sched *tp__runtime_sched(tp_runtime *runtime);
 struct tp__jobs *tp__runtime_jobs(tp_runtime *runtime);
 struct tp__helpers *tp__runtime_helpers(tp_runtime *runtime);
 struct tp__breaker_state *tp__runtime_breaker_state(tp_runtime *runtime);
-/** The store's, TP__BREADCRUMBS of them; NULL: it has none. */
+/** The store's breadcrumbs, TP__BREADCRUMBS of them; NULL: the store has none. */
 tp_breadcrumb *tp__runtime_breadcrumbs(const tp_runtime *runtime);
 tp__counters *tp__runtime_counters(tp_runtime *runtime);
 /** Guards the growth of an entry's list of payloads (call_payload.c). */
 tp__mutex *tp__runtime_payloads_mutex(tp_runtime *runtime);
 
-/** The runtime that an attempt is of: the owner of its sched. */
+/** The runtime of an attempt: the owner of its sched. */
 static inline tp_runtime *tp__attempt_runtime(const tp__attempt *attempt) {
   return (tp_runtime *)(uintptr_t)attempt->sched->options.owner;
 }
 
 tp_status tp__runtime_new(const tp_runtime_options *options, const tp__layer_ops *layer_ops, tp_runtime **ret_runtime,
                           tp_fault *fault);
-/** Frees a runtime that was never started; the host's store is left as it is. */
+/** Frees a runtime that was never started. The host's store is not closed. */
 void tp__runtime_free_unstarted(tp_runtime *runtime);
 /** Cancels every turn and every detached run. Any thread, without lock. */
 void tp__runtime_cancel_all(tp_runtime *runtime);
-/** Has the store recover what processes left that have ended, and logs what it found.   Blocks: as the store does. */
+/** Has the store recover the sessions and jobs of processes that have ended, and logs the result. Blocks: as the store
+ *  does. */
 tp_status tp__runtime_recover(tp_runtime *runtime, tp_fault *fault);
-/** A drain waits for what signals no end: up to a millisecond. Where the runtime is pumped, the caller pumps. */
+/** Waits up to a millisecond, for a drain that waits for things that signal no end. In a pumped runtime the caller
+ *  pumps. */
 void tp__runtime_poll_interval(tp_runtime *runtime);
 static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *runtime) {
   return (const tp__runtime_state *)(const void *)runtime;
@@ -124,7 +131,8 @@ static inline const tp__runtime_state *tp__runtime_state_of(const tp_runtime *ru
 static inline tp__life tp__runtime_life(const tp_runtime *runtime) {
   return (tp__life)tp__a32_load_acquire(&tp__runtime_state_of(runtime)->life);
 }
-/** In the child of a fork the threads are not there, and a lock may be held for ever. Of a runtime that was started. */
+/** Whether this is the child of a fork: there the threads do not exist, and a lock may be held for ever. For a runtime
+ *  that was started. */
 static inline bool tp__runtime_is_of_parent(const tp_runtime *runtime) {
   return tp__runtime_state_of(runtime)->process_generation != tp__process_generation();
 }
@@ -133,35 +141,35 @@ static inline bool tp__runtime_is_of_parent(const tp_runtime *runtime) {
  *  @return TP_OK; TP_ERR_SHUTDOWN, TP_ERR_FULL. */
 tp_status tp__runtime_enlist(tp_runtime *runtime, struct tp__turn *turn, uint32_t kind);
 void tp__runtime_delist(struct tp__turn *turn);
-/** A turn has ended: a drain that waits looks again at once. */
+/** Says that a turn has ended: a waiting drain looks again at once. */
 void tp__runtime_wake_drain(tp_runtime *runtime);
 /** How many of a kind are listed. */
 uint32_t tp__runtime_listed_count(tp_runtime *runtime, uint32_t kind);
-/** In the child of a fork the threads are not there, and a lock may be held for ever. */
+/** Whether this is the child of a fork: there the threads do not exist, and a lock may be held for ever. */
 bool tp__runtime_is_forked(const tp_runtime *runtime);
 /** @return TP_ERR_FORKED. */
 tp_status tp__fail_forked(tp_fault *fault);
-/** TP_OK, or why nothing may be begun: FORKED, SHUTDOWN, or what the start of the threads returned. */
+/** TP_OK, or why nothing may begin: FORKED, SHUTDOWN, or the error with which the threads failed to start. */
 tp_status tp__runtime_ready(tp_runtime *runtime, tp_fault *fault);
-/** So many calls wait for a handler thread that no turn begins (handler_queue_max). */
+/** Whether so many calls wait for a handler thread (handler_queue_max) that no turn may begin. */
 bool tp__runtime_is_overloaded(const tp_runtime *runtime);
-/** Counts a turn that does not begin for that reason, and logs the first of ten seconds. @return TP_ERR_FULL. */
+/** Counts a turn that is refused for that reason, and logs one refusal in ten seconds. @return TP_ERR_FULL. */
 tp_status tp__runtime_refuse_turn(tp_runtime *runtime, tp_fault *fault);
-/** TP_OK; why nothing may be asked of the runtime: FORKED, or SHUTDOWN when it was freed. */
+/** TP_OK, or why the runtime may not be used: FORKED, or SHUTDOWN when it was freed. */
 tp_status tp__runtime_usable(const tp_runtime *runtime, tp_fault *fault);
-/** TP_ERR_USAGE on a thread that is inside a handler or a callback of this runtime: it must not wait. */
+/** TP_ERR_USAGE on a thread that is inside a handler or a callback of this runtime: such a thread must not wait. */
 tp_status tp__may_block(const tp_runtime *runtime, tp_fault *fault, const char *what);
-/** The same, and the calling thread is the owner of a turn until tp__inside_leave(frame). */
+/** As tp__may_block(). Then the calling thread is the owner of a turn until tp__inside_leave(frame). */
 tp_status tp__become_owner(const tp_runtime *runtime, tp__inside *frame, tp_fault *fault, const char *what);
-/** Around each call of a function of the store, which must not wait for the runtime that calls it:
- *  `status = tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault))`.
+/** Used around each call of a function of the store, because such a function must not wait for the runtime that calls
+ *  it: `status = tp__store_left(&frame, store->commit(tp__store_enter(&frame, runtime), fault))`.
  *  @return the store's ctx. */
 void *tp__store_enter(tp__inside *frame, const tp_runtime *runtime);
 static inline tp_status tp__store_left(const tp__inside *frame, tp_status status) {
   tp__inside_leave(frame);
   return status;
 }
-/** What a log record is about; what is not known stays zero. */
+/** The subject of a log record; unknown fields stay zero. */
 typedef struct tp__log_subject {
   tp_status status;
   uint32_t phase;
@@ -174,7 +182,7 @@ void tp__log(const tp_runtime *runtime, tp_log_level level, const tp__log_subjec
 /** How many detached runs may be open, and how many closing turns. */
 uint32_t tp__detached_max(const tp_runtime *runtime);
 static inline int64_t tp__later_ns(int64_t a_ns, int64_t b_ns) { return a_ns > b_ns ? a_ns : b_ns; }
-/** The time-stamp by tp_runtime_options.timestamps; without time-stamps the last one. */
+/** The time-stamp, by tp_runtime_options.timestamps; when there are no time-stamps, the last one. */
 static inline int64_t tp__stamp(tp_timestamps timestamps, int64_t last_ns) {
   return timestamps == TP_TIMESTAMPS_OFF ? last_ns : tp__now_ns();
 }

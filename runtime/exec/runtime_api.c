@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The public API of the runtime, as far as it only calls another module; in the child of a fork it fails. */
+ * runtime_api.c: the functions of the runtime's public API that only call another module. In the child of a fork they
+ * fail. */
 #include "runtime/exec/backlog.h"
 #include "runtime/exec/runtime_object.h"
 
-/* A reader changes nothing that its caller can see, but takes locks. */
+/* A reader changes nothing that its caller can see, but it takes locks. */
 static tp_runtime *writable(const tp_runtime *runtime) { return (tp_runtime *)(uintptr_t)runtime; }
 
 tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_edit **ret_edit, tp_fault *fault) {
@@ -42,7 +43,8 @@ tp_status tp_hook_remove(tp_runtime *runtime, const char *id, tp_fault *fault) {
 static tp_status switch_subscription(tp_runtime *runtime, const char *subscription, tp__operator_switch which, bool on,
                                      tp_fault *fault) {
   TP__TRY(tp__runtime_usable(runtime, fault));
-  /* Counted before it is set and after it is unset: an entry that sees no count need not look. */
+  /* The count is raised before the switch is set, and lowered after it is unset. So an entry that reads the count 0
+   * need not look at the switches. */
   if (on) tp__a32_add_relaxed(&runtime->breaker_state.stopped_subscriptions, 1);
   bool was_on = false;
   tp_status status = tp__registry_switch(runtime->registry, subscription, which, on, &was_on, fault);
@@ -61,7 +63,7 @@ tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bo
   return switch_subscription(runtime, subscription, TP__SWITCH_TRIP, tripped, fault);
 }
 
-/* In a child of a fork the phases are there as well. */
+/* In the child of a fork the life may be in any of these states, too. */
 static bool is_freed(const tp_runtime *runtime) { return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED; }
 
 uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias) {
@@ -132,13 +134,13 @@ static tp_status lacks(const tp_runtime *runtime, const char *function, tp_fault
   return tp__fail(fault, TP_ERR_STORE, runtime->store.name, "the store has no function `%s`", function);
 }
 
-/** What a reader of records sees: the rows that are not below a visibility. */
+/** The rows that a reader of records sees: those that are not below a visibility. */
 typedef struct visible_records {
   tp_visibility min;
   tp_record_fn each;
   void *ctx;
   const tp_entry_record *entry;
-  size_t row, index; /* the entry's row where the search goes on, which is the index-th visible one */
+  size_t row, index; /* the row of the entry where the search goes on; it is the index-th visible one */
 } visible_records;
 
 static bool is_visible(const visible_records *v, size_t row) {
@@ -248,7 +250,7 @@ tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_
                         runtime->store.jobs(tp__store_enter(&frame, runtime), query ? query : &all, each, ctx, fault));
 }
 
-/* A function of the store that changes one job; what it changed may make another claimable. */
+/* Calls a function of the store that changes one job. The change may make another job claimable. */
 static tp_status change_job(tp_runtime *runtime,
                             tp_status (*change)(void *ctx, uint64_t id, int64_t now_ms, tp_fault *fault),
                             const char *function, uint64_t id, tp_fault *fault) {

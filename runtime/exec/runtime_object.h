@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime_object: what a runtime consists of: the threads, the registry, the store and the allocator caches. For the
- * files that make, start, drain and free it, for what writes to its store, and for the two loops that run entries; all
- * others use runtime.h. Lock: `runtime`, for the list of turns and for start, drain and stop. */
+ * runtime_object: the parts of a runtime: the threads, the registry, the store and the allocator caches. Three groups
+ * of files include it: the files that make, start, drain and free a runtime, the files that write to its store, and the
+ * two loops that run entries. All other files use runtime.h. Lock: `runtime`, for the list of turns and for start,
+ * drain and stop. */
 #ifndef TP__RUNTIME_OBJECT_H
 #define TP__RUNTIME_OBJECT_H
 
@@ -17,7 +18,8 @@ struct tp_runtime {
   tp__runtime_state state;
   /* never changes after new */
   tp__redactor redactor;
-  tp_runtime_options options; /* resolved; store: the host's, not to be followed, NULL when it is ours */
+  /* resolved; `store` points to the host's store and must not be followed; NULL when the store is the library's */
+  tp_runtime_options options;
   tp_allocator allocator;
   tp_store store;
   const tp__layer_ops *layer_ops;
@@ -32,11 +34,11 @@ struct tp_runtime {
   tp__helpers helpers;
   tp__breaker_state breaker_state;
   void *layer;                /* the agent layer: set once by it */
-  tp_store_owner owner;       /* set by the start, before the store is opened; never changes then */
+  tp_store_owner owner;       /* set by the start, before the store is opened; never changes afterwards */
   char boot_id[64];           /* of owner */
-  tp_breadcrumb *breadcrumbs; /* of the store, set by the start; NULL: it has none (breadcrumb.h) */
+  tp_breadcrumb *breadcrumbs; /* memory of the store, set by the start; NULL: the store has none (breadcrumb.h) */
   /* atomic */
-  tp__a64 shed_logged_ns; /* relaxed: when it was logged that turns are refused */
+  tp__a64 shed_logged_ns; /* relaxed: when a log line last said that turns are refused */
   tp__counters counters;
   tp__mutex payloads_mutex; /* call_payload.c: held while a payload is added to an entry's list */
   tp__mutex mutex;
@@ -46,11 +48,11 @@ struct tp_runtime {
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   bool refuses_detached;                /* a drain has waited for the last of them */
   bool store_opening, store_opened;
-  bool audit_gives, audit_again;            /* a thread gives audit rows to the store; and there is another one */
-  bool audit_added;                         /* the host has added one */
-  tp__audit_cursor audit_cursor;            /* that thread's */
-  tp__thread *drain_thread;                 /* of a drain that was submitted; joined by the free */
-  struct tp__submitted_drain *pumped_drain; /* the same without a thread; NULL: none, or it has ended */
+  bool audit_gives, audit_again; /* a thread passes audit rows to the store; and another row has come meanwhile */
+  bool audit_added;              /* the host has added one */
+  tp__audit_cursor audit_cursor; /* that thread's */
+  tp__thread *drain_thread;      /* the thread of a submitted drain; tp_runtime_free() joins it */
+  struct tp__submitted_drain *pumped_drain; /* a submitted drain without a thread; NULL: none, or it has ended */
   bool drain_submitted;                     /* there was one */
 };
 _Static_assert(offsetof(struct tp_runtime, state) == 0, "tp__runtime_state_of() finds it there");

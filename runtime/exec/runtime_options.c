@@ -29,7 +29,7 @@ static void cap(uint32_t *option, uint32_t most) {
   if (*option > most) *option = most > 0 ? most : 1;
 }
 
-/* What counts threads has no meaning where there are none. */
+/* Options that count threads have no meaning without threads. */
 static tp_status check_pumped(const tp_runtime_options *options, tp_fault *fault) {
   const char *set = options->engine_workers          ? "engine_workers"
                     : options->no_engine_workers     ? "no_engine_workers"
@@ -66,7 +66,8 @@ static tp_status resolve_options(tp_runtime_options *options, const tp_runtime_o
                     (int)options->hook_failure);
   if (options->pump) TP__TRY(check_pumped(options, fault));
   default_to(&options->engine_workers, options->pump ? 1 : tp__cpu_count());
-  if (options->no_engine_workers) options->engine_workers = 1; /* for detached runs; submit forms are refused */
+  /* one, for detached runs; the submit functions are refused */
+  if (options->no_engine_workers) options->engine_workers = 1;
   cap(&options->engine_workers, WORKERS_MAX);
   default_to(&options->handler_threads, HANDLER_THREADS);
   default_to(&options->handler_queue_max, HANDLER_QUEUE);
@@ -74,7 +75,7 @@ static tp_status resolve_options(tp_runtime_options *options, const tp_runtime_o
   default_to(&options->tool_threads, LAYER_THREADS);
   default_to(&options->turns_max, TURNS_MAX);
   default_to(&options->deferred_max, DEFERRED_MAX);
-  /* At least a quarter of the threads is for awaited handlers alone, where there are that many. */
+  /* At least a quarter of the threads is only for awaited handlers, if there are that many threads. */
   cap(&options->tool_threads, options->handler_threads / 2);
   cap(&options->detached_threads, options->handler_threads / 4);
   default_to(&options->abandoned_threads_max, options->handler_threads);
@@ -110,7 +111,7 @@ static tp_status check_durability(const tp_runtime_options *options, const tp_st
   return TP_OK;
 }
 
-/** The functions of a store that go together. */
+/** Functions of a store that belong together. */
 typedef struct store_group {
   const char *what;
   bool is_required;
@@ -138,7 +139,7 @@ static bool has_function(const tp_store *store, size_t offset) {
   return function != NULL;
 }
 
-/* Each group is whole or absent; a required one is whole. */
+/* Each group must be complete or absent; a required group must be complete. */
 static tp_status check_group(const tp_store *store, const store_group *group, tp_fault *fault) {
   const char *present = NULL, *missing = NULL;
   for (size_t i = 0; i < sizeof group->members / sizeof *group->members && group->members[i].name; i++) {
@@ -155,7 +156,7 @@ static tp_status check_group(const tp_store *store, const store_group *group, tp
                   group->what);
 }
 
-/* @param ret_store  zero-filled where the host has none. */
+/* @param ret_store zero-filled when the host has none. */
 static tp_status resolve_store(tp_store *ret_store, const tp_store *theirs, tp_fault *fault) {
   *ret_store = (tp_store){0};
   if (!theirs) return TP_OK;

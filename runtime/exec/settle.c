@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a node ends: from what it answered, or why it will not, to its row in the record, to what that means for the
- * entry, and to the nodes that become ready by it. */
+ * settle.c: how a node ends: from its answer, or the reason why there is none, to its row in the record, to the effect
+ * on the entry, and to the nodes that become ready. */
 #include "runtime/exec/settle.h"
 
 #include "runtime/exec/breaker.h"
@@ -34,7 +34,8 @@ tp__run *tp__run_make(tp__entry *e, uint32_t index) {
 
 static void make_ready(tp__entry *e, uint32_t index) {
   if (!e->plan->inline_nodes[index].on_fast_path) {
-    /* Deadlines count from here, and so does the wait in the record; that of a node on the fast path from its call. */
+    /* Deadlines and the wait in the record count from here. For a node on the fast path, the wait counts up to its
+     * call. */
     tp__run *run = tp__run_make(e, index);
     if (run->row.attempts == 0) run->row.queued_ns = e->now_ns;
   }
@@ -43,7 +44,7 @@ static void make_ready(tp__entry *e, uint32_t index) {
   TP__ASSERT(e->counters[index] == 0 && e->leaving_count + e->ready.count <= e->unsettled);
 }
 
-/* The plan of a detached run has no edges, and no array of them. */
+/* The plan of a detached run has no edges, and no array of edges. */
 static void propagate(tp__entry *e, const tp__node *node, bool passes) {
   for (uint32_t i = 0; i < node->edge_count; i++) {
     uint32_t edge = e->plan->edges[node->first_edge + i], target = edge >> 1;
@@ -93,7 +94,7 @@ void tp__entry_set_state(tp__entry *e, tp__entry_state state) {
   if (e->share) tp__share_stop(e);
 }
 
-/* deny > ask > allow: the strictest stands, of equals the first; a deny ends the chain. */
+/* deny > ask > allow: the strictest verdict counts, of equal ones the first. A deny ends the chain. */
 static void take_verdict(tp__entry *e, uint32_t index, tp_verdict verdict) {
   TP__ASSERT(e->marks[index] & TP__MARK_MORE);
   e->runs[index].row.verdict = (uint8_t)verdict;
@@ -110,7 +111,7 @@ bool tp__run_drop_retry(tp__run *run) {
   return true;
 }
 
-/* Fails closed: nothing more starts; what runs is cancelled and waited for within its deadline. */
+/* Fails closed: no more nodes start; running nodes are cancelled, and waited for until their deadlines. */
 static void fail_closed(tp__entry *e) {
   if (e->state != TP__ENTRY_OPEN) return;
   tp__entry_set_state(e, TP__ENTRY_FAILED);
@@ -145,7 +146,8 @@ void tp__entry_settle(tp__entry *e, uint32_t index, tp_state state, tp_reason re
     run->row.limit_ms = (uint32_t)(node->timeout_ns / TP__NS_PER_MS);
   if (!run->row.verdict) run->row.verdict = TP_VERDICT_NONE;
   bool has_details = run->row.attempts > 1 || reason != TP_REASON_NONE || run->message;
-  bool is_reported = run->row.attempts == run->reported; /* what was to follow the last one was never called */
+  /* the attempt that was to follow the last one was never called */
+  bool is_reported = run->row.attempts == run->reported;
   if (!is_reported && has_details) tp__entry_record_attempt(e, index, state, reason, run->message);
   if (!is_reported && state != TP_STATE_BACKGROUNDED) tp__breaker_count(e, index, reason);
   e->unsettled--;
@@ -197,7 +199,7 @@ static tp_reason reason_of_refusal(tp_status refused) {
   }
 }
 
-/* In a phase with verdicts: the answer, or the strictest of what it contributed as a verdict. */
+/* In a phase with verdicts: the strictest of the answer and of the verdicts among its contributions. */
 static tp__answer strictest(tp__entry *e, const tp__answer *answer, const tp__output *output) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(e->turn->runtime)->contributions;
   tp__answer found = *answer;
@@ -214,7 +216,7 @@ static tp__answer strictest(tp__entry *e, const tp__answer *answer, const tp__ou
   return found;
 }
 
-/* NONE when this is an answer that this node may give here. */
+/* NONE when the node may give this answer in this phase. */
 static tp_reason judge_answer(const tp__entry *e, const tp__node *node, const tp__answer *answer,
                               const tp__output *output) {
   if (output->refused != TP_OK) return reason_of_refusal(output->refused);
@@ -241,7 +243,8 @@ static bool has_field(const tp__output *output, tp_field_id id) {
   return false;
 }
 
-/* A handler that replaced a field and not what goes with it knew nothing of that, which may no longer be true.
+/* A handler may have replaced a field, but not another field that belongs to it. That other field may no longer be
+ * true, so it leaves the payload.
  * @return how many fields are left. */
 static uint32_t drop_owned(const tp__entry *e, const tp__output *output, tp_field *fields, uint32_t count) {
   const tp__contribution_ops *ops = tp__runtime_layer_ops(e->turn->runtime)->contributions;
@@ -255,7 +258,8 @@ static uint32_t drop_owned(const tp__entry *e, const tp__output *output, tp_fiel
   return left;
 }
 
-/* The fields of a replacement over those there were: a new array, since calls that run may still read the old one. */
+/* Writes the replaced fields over the existing ones, in a new array, because calls that run may still read the old
+ * array. */
 static bool replace_fields(tp__entry *e, const tp__output *output) {
   TP__ASSERT(output->replacement_count > 0);
   tp_field *fields = tp__arena_alloc(&e->arena, (e->field_count + output->replacement_count) * sizeof *fields);
@@ -270,7 +274,7 @@ static bool replace_fields(tp__entry *e, const tp__output *output) {
   }
   e->fields = fields;
   e->field_count = drop_owned(e, output, fields, count);
-  e->is_call_set = false; /* the next inline node's call is to see them */
+  e->is_call_set = false; /* the next inline node's call must see the new fields */
   e->has_output = true;
   return true;
 }
@@ -280,7 +284,8 @@ static void fire_retry(tp__timer_entry *timer, int64_t now_ns) {
   tp__entry *e = retry->entry;
   TP__ASSERT(!e->ended && e->runs[retry->index].retry == retry);
   e->runs[retry->index].retry = NULL;
-  if (now_ns > e->now_ns) e->now_ns = now_ns; /* what fired before it in this round has looked at the clock since */
+  /* a function that fired earlier in this round may have read the clock since */
+  if (now_ns > e->now_ns) e->now_ns = now_ns;
   make_ready(e, retry->index);
   tp__entry_advance(e);
 }

@@ -19,17 +19,17 @@ typedef struct batch_time {
 } batch_time;
 
 typedef struct batch {
-  /* the owner writes it before the offer, the helper from opening to done */
+  /* The owner writes it before the offer, the helper from opening to done */
   tp_call call;
-  int64_t end_ns, fast_path_until_ns; /* the entry's, which a cancel may move meanwhile */
+  int64_t end_ns, fast_path_until_ns; /* those of the entry, which a cancel may move meanwhile */
   int64_t offered_ns;
   uint32_t count; /* of indexes */
   uint16_t indexes[BATCH_NODES_MAX];
   char line[LINE_BYTES]; /* what follows is looked at by both */
   /* atomic: acq_rel, publishes all the rest */
   tp__a32 state;
-  /* the helper's, read by the owner when done */
-  uint32_t called; /* how many of them; the last one's answer is in `kind` and `call` when it is exceptional */
+  /* The helper writes these; the owner reads them when the batch is done */
+  uint32_t called; /* how many nodes were called; if the last answer is exceptional, it is in `kind` and `call` */
   bool exceptional;
   tp_answer kind;
   batch_time times[BATCH_NODES_MAX];
@@ -38,9 +38,10 @@ typedef struct batch {
 
 typedef struct helper {
   tp__entry *entry;
-  tp__strand strand; /* an engine worker is asked by a message to it, and helps as its owner */
+  tp__strand strand; /* an engine worker is asked by a message to it, and owns it while it helps */
   tp__message ask;
-  tp__a32 asked; /* 1: from the ask until the worker has left; acq_rel: then the strand is the entry's owner's again */
+  /* 1: from the request until the worker has left; acq_rel: then the strand belongs to the entry's owner again */
+  tp__a32 asked;
 } helper;
 
 struct tp__share {
@@ -50,11 +51,11 @@ struct tp__share {
   /* owner only */
   tp__entry *entry;
   uint32_t out;          /* batches that are not EMPTY */
-  int64_t not_before_ns; /* no helper opened the last offer in time: until then nothing is offered */
-  bool wake_is_coming;   /* the message below may be under way, and holds the entry */
+  int64_t not_before_ns; /* no helper opened the last offer in time: nothing is offered until then */
+  bool wake_is_coming;   /* the message below may be on its way, and holds the entry */
   tp__message wake;
-  /* atomic */
-  tp__a32 stopped; /* 1: no node is to be called any more; relaxed: any moment will do */
+  /* 1: no more nodes are to be called; relaxed: a value that is a moment old is good enough */
+  tp__a32 stopped; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
   tp__a32 waiting; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
   char line[LINE_BYTES];
   batch batches[BATCHES];
@@ -63,7 +64,7 @@ struct tp__share {
 
 /* ---- the helper ---- */
 
-/* Calls the nodes of a batch, up to one whose answer is exceptional. */
+/* Calls the nodes of a batch, up to the first whose answer is exceptional. */
 static void open_batch(tp__share *share, batch *p) {
   const tp__node *nodes = share->entry->plan->nodes;
   tp_runtime *runtime = share->entry->turn->runtime;
@@ -87,13 +88,13 @@ static void open_batch(tp__share *share, batch *p) {
   }
 }
 
-/* The later of this and wait_for_message() sees what the other did. */
+/* This and wait_for_message() may run at once. The later of the two sees the other's change. */
 static void return_batch(tp__share *share, batch *p) {
   tp__a32_exchange_acq_rel(&p->state, DONE);
   if (tp__a32_exchange_acq_rel(&share->waiting, 0) == 0) return;
   tp__entry *e = share->entry;
   if (tp__strand_push(&e->turn->strand, &share->wake)) return;
-  share->wake_is_coming = false; /* the turn has ended, and has no owner whose this is */
+  share->wake_is_coming = false; /* the turn has ended, so it has no owner to receive the message */
   tp__entry_unref(e);            /* the message's */
 }
 
@@ -148,7 +149,7 @@ static tp__share *share_new(tp__entry *e) {
     share->helpers[i].entry = e;
     share->helpers[i].ask.deliver = help;
   }
-  if (!e->holds_turn) tp__turn_hold(e->turn); /* a helper may still use the entry after its owner is done with it */
+  if (!e->holds_turn) tp__turn_hold(e->turn); /* a helper may use the entry longer than its owner does */
   e->holds_turn = true;
   return share;
 }
@@ -158,16 +159,16 @@ void tp__share_free(tp__entry *e) {
   TP__ASSERT(!share->wake_is_coming);
   for (int i = 0; i < BATCHES; i++) {
     batch *p = &share->batches[i];
-    /* No helper has it. A batch whose last node deferred, and was answered before its helper returned it, may be DONE:
-     * the entry has ended without it. */
+    /* No helper has it. It may be DONE when its last node deferred and was answered before the helper returned the
+     * batch: then the entry has ended without it. */
     TP__ASSERT(tp__a32_load_relaxed(&p->state) == EMPTY || tp__a32_load_relaxed(&p->state) == DONE);
     tp__arena_fini(&p->arena);
   }
   tp__block_give(tp__runtime_blocks(e->turn->runtime), share, share->block_size);
 }
 
-/* A worker that was woken and does not run yet seems idle for some time, so what is asked for and not yet done is
- * bounded: the workers' queue has the capacity for as many. */
+/* A worker that was woken and does not run yet still seems idle for some time. So the number of requests that are not
+ * done is bounded: the workers' queue has capacity for this many. */
 static bool may_ask(tp__helpers *helpers) {
   if (tp__a32_add_acq_rel(&helpers->requested, 1) < helpers->max) return true;
   tp__a32_sub_acq_rel(&helpers->requested, 1);
@@ -192,21 +193,21 @@ static batch *empty_batch(tp__share *share) {
   return NULL;
 }
 
-/* A node that may be tried again is not given away: its second attempt might begin while a first one that deferred has
- * not returned. */
+/* A node that may be tried again is not given to a helper. Its second attempt might begin before a first attempt that
+ * deferred has returned. */
 static bool may_give(const tp__entry *e, uint32_t index) {
   uint32_t flags = e->plan->nodes[index].flags & (TP__NODE_PARALLEL | TP__NODE_RETRY);
   if (tp__breaker_suspects(tp__runtime_breaker_state(e->turn->runtime), e->plan->phase, e->now_ns)) return false;
   return e->plan->inline_nodes[index].on_fast_path && !e->marks[index] && flags == TP__NODE_PARALLEL;
 }
 
-/* Fewer at a time as fewer are left, so that all end together. */
+/* A batch is smaller when fewer nodes are left, so that all threads end at about the same time. */
 static uint32_t how_many(const tp__entry *e) {
   uint32_t fair = e->ready.count / (2 * (e->share->helper_count + 1));
   return fair < 1 ? 1 : fair > BATCH_NODES_MAX ? BATCH_NODES_MAX : fair;
 }
 
-/* The first one is the owner's: it does not wait for a helper. */
+/* The owner keeps the first node, so that it does not wait for a helper. */
 static bool offer_one(tp__entry *e) {
   batch *p = empty_batch(e->share);
   uint32_t most = how_many(e), node_count = e->plan->node_count;
@@ -232,7 +233,7 @@ static bool offer_one(tp__entry *e) {
   return true;
 }
 
-/* Whether ready nodes of this entry may be worth giving away just now. */
+/* Whether it may pay to offer ready nodes of this entry now. */
 static bool pays(const tp__entry *e) {
   if (!e->plan->has_parallel || e->ready.count < 2) return false;
   if (e->has_listener || e->detached_run || e->state != TP__ENTRY_OPEN) return false;
@@ -249,7 +250,7 @@ void tp__share_offer(tp__entry *e) {
   while (e->ready.count > 1 && e->share->out < 2 * e->share->helper_count && offer_one(e)) any = true;
   if (!any) return;
   ask_helpers(e->share);
-  /* A wake-up takes some time, which is not the next node's. */
+  /* The time of a wake-up does not count for the next node. */
   e->now_ns = tp__stamp(tp__runtime_options(e->turn->runtime)->timestamps, e->now_ns);
 }
 
@@ -260,7 +261,7 @@ static void put_back(tp__entry *e, const batch *p, uint32_t from) {
   for (uint32_t i = from; i < p->count; i++) tp__ready_push(&e->ready, p->indexes[i]);
 }
 
-/* The call of a node whose answer is not exceptional. What the batch's call holds may be another node's. */
+/* The call of a node whose answer is not exceptional. The call stored in the batch may be another node's. */
 static tp_call silent_call(const batch *p, int64_t started_ns) {
   tp_call call = p->call;
   call.started_ns = started_ns;
@@ -269,7 +270,7 @@ static tp_call silent_call(const batch *p, int64_t started_ns) {
   return call;
 }
 
-/* One that deferred and was answered at once has settled already. */
+/* A node that deferred and was answered at once has settled already. */
 static void settle_call(tp__entry *e, tp_call *call, uint32_t index, tp_answer kind, int64_t ended_ns) {
   const tp__run *run = tp__entry_more(e, index);
   if (!run || !run->settled) tp__entry_called(e, index, call, kind, ended_ns);
@@ -324,8 +325,8 @@ static bool is_any_opened(const tp__share *share) {
   return false;
 }
 
-/* Where no helper has come for as long as that takes, what was offered is the owner's again, at its place in the plan.
- * A helper that calls a batch comes for the next one. */
+/* If no helper has come for as long as that takes, the owner takes the offered nodes back, at their places in the plan.
+ * A helper that is calling a batch will come for the next one. */
 static void take_back_late(tp__entry *e) {
   if (is_any_opened(e->share)) return;
   int64_t patience_ns = 2 * tp__runtime_helpers(e->turn->runtime)->search_ns;
@@ -353,8 +354,8 @@ static bool search_done(tp__entry *e) {
   return false;
 }
 
-/* A helper writes DONE and then reads whether the owner waits; the owner writes that it waits and then reads DONE, all
- * by read-modify-write, so the later of the two sees the other. @return as tp__share_wait(). */
+/* A helper writes DONE and then reads whether the owner waits. The owner writes that it waits and then reads DONE. All
+ * of these are read-modify-write, so the later thread sees the other's change. @return as tp__share_wait(). */
 static bool wait_for_message(tp__entry *e) {
   tp__share *share = e->share;
   uint32_t waiting = 1;

@@ -42,5 +42,5 @@ uint64_t tp__thread_caches_sum(const tp__thread_caches *caches, uint32_t index) 
   uint64_t sum = 0;
   for (uint32_t i = 0; i < caches->count; i++)
     sum += tp__a64_load_relaxed(&tp__thread_cache_at(caches, i)->counts[index]);
-  return sum < UINT64_MAX / 2 ? sum : 0; /* counted down here already, and up there not yet seen */
+  return sum < UINT64_MAX / 2 ? sum : 0; /* a decrement was seen here before the increment in another cache */
 }

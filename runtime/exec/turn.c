@@ -12,14 +12,14 @@ enum { ARENA_BYTES_MAX = 64 << 20 };
 #ifdef TP_CHECKS
 void tp__turn_check(const tp__turn *turn) {
   TP__OWNED(&turn->strand);
-  /* A turn is of a runtime and has a snapshot from its begin to its end. */
+  /* A turn belongs to a runtime and has a snapshot from its begin to its end. */
   assert(turn->runtime && turn->snapshot && turn->snapshot->registry == tp__runtime_registry(turn->runtime));
-  /* It nests as deep as its parent and one more. */
+  /* The depth of a nested turn is that of its parent plus one. */
   assert(turn->kind < TP__TURN_KINDS && turn->depth <= TP__NESTED_MAX);
   assert(turn->depth == 0 || (turn->parent && turn->parent->depth <= turn->depth));
   /* Entry ids are taken in batches. */
   assert(turn->last_entry_id <= turn->last_of_batch);
-  /* What is in its list is an entry of its own, whose block is taken, and which no other thread may end. */
+  /* The turn's list holds entries with a block of their own that is in use, and that no other thread may end. */
   const tp__link *link = turn->entries.next;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &turn->entries; i++, link = link->next) {
     const tp__entry *entry = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__entry, link);
@@ -30,7 +30,7 @@ void tp__turn_check(const tp__turn *turn) {
 
 /* ---- cancel ---- */
 
-/* An entry's end may end others' or the whole list: begin again after each. */
+/* The end of an entry may end other entries or change the whole list, so the search begins again after each. */
 static tp__entry *next_to_cancel(const tp__turn *turn) {
   for (tp__link *link = turn->entries.next; link != &turn->entries; link = link->next) {
     tp__entry *entry = TP__CONTAINER(link, tp__entry, link);
@@ -49,7 +49,7 @@ static void cancel_delivered(tp__message *message) {
   if (!turn->strand.end)
     for (tp__entry *entry; !turn->strand.end && (entry = next_to_cancel(turn));) tp__entry_cancel(entry);
   if (!turn->strand.end && turn->cancelled) turn->cancelled(turn);
-  tp__turn_unref(turn); /* the strand's own reference lasts till its end */
+  tp__turn_unref(turn); /* the strand's own reference is held until the strand ends */
 }
 
 void tp__turn_cancel(tp__turn *turn) {
@@ -88,8 +88,8 @@ void tp__turn_clear(tp__turn *turn, tp_runtime *runtime) {
   clear_ids(turn, runtime);
 }
 
-/* A turn that has ended: fields that are idle by then are not written, nor are ids where it had none. What is left of
- * its batch of entry ids is the next turn's. */
+/* Resets a turn that has ended. Fields that are idle at the end are not written, and neither are ids if the turn had
+ * none. The next turn uses the rest of the batch of entry ids. */
 static void reset(tp__turn *turn) {
   TP__ASSERT(!turn->cached_entry && !turn->records.memory && !turn->parent && !turn->inbox && !turn->jobs_turn &&
              !turn->fence && tp__list_empty(&turn->entries));
@@ -133,7 +133,7 @@ void tp__turn_name(tp__turn *turn) {
 static tp_status init_here(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec *spec) {
   turn->owes_quota = false;
   turn->snapshot = NULL;
-  /* From here on it may be cancelled, which its owner will see. */
+  /* From here on the turn may be cancelled; its owner will see that. */
   TP__TRY(tp__runtime_enlist(runtime, turn, spec->kind));
   if (spec->snapshot) tp__snapshot_hold(spec->snapshot);
   turn->snapshot = spec->snapshot ? spec->snapshot : tp__registry_pin(tp__runtime_registry(runtime));
@@ -180,7 +180,7 @@ tp_status tp__turn_init(tp__turn *turn, tp_runtime *runtime, const tp__turn_spec
       turn->has_inbox = true;
     }
     TP__CHECK(tp__turn_check(turn));
-    tp__a32_store_release(&turn->refs, 1); /* the strand's; pairs with a walk of the turn table */
+    tp__a32_store_release(&turn->refs, 1); /* the strand's reference; pairs with a walk of the turn table */
     return TP_OK;
   }
   if (spec->in_table) tp__turn_fini(turn);
@@ -230,7 +230,7 @@ void tp__turn_finish(tp__turn *turn) {
 
 void tp__turn_hold(tp__turn *turn) {
   uint32_t before = tp__a32_add_relaxed(&turn->refs, 1);
-  TP__ASSERT(before > 0); /* the caller has one, or the strand has not ended */
+  TP__ASSERT(before > 0); /* the caller has a reference, or the strand has not ended */
   (void)before;
 }
 

@@ -42,9 +42,9 @@ void tp__turn_table_fini(tp__turn_table *table) {
 /* Under the cache's lock. */
 static void cache_check_locked(const tp__thread_cache *cache, const tp__turn_table *table) {
   TP__LOCKED(&cache->mutex);
-  /* What a cache has of the quota is returned to some cache once: it is never more than there is of it. */
+  /* The quota that a cache took is returned to some cache once, so no cache has more than there is in total. */
   assert(cache->quota <= table->quota_all);
-  /* A magazine that counts has items, and one that has items counts. */
+  /* A magazine with a count has items, and a magazine with items has a count. */
   assert(!cache->free_turns.loaded.count == !cache->free_turns.loaded.items);
   assert(!cache->free_turns.previous.count == !cache->free_turns.previous.items);
   /* Numbers and ids are taken in batches. */
@@ -56,14 +56,14 @@ static void table_check_locked(const tp__turn_table *table) {
   TP__LOCKED(&table->mutex);
   /* The quota that no cache has. */
   assert(table->quota <= table->quota_all && table->batch > 0);
-  /* The list counts what is in its magazines. */
+  /* The list's count agrees with its magazines. */
   assert(!table->magazines.count == !table->magazines.first);
 }
 #endif
 
 /* ---- getting more ---- */
 
-/* Zero: by `open` and `refs` no turn is in a slot. */
+/* The memory is zero: `open` and `refs` show that no turn is in a slot. */
 static slab *new_slab(const tp__turn_table *table) {
   slab *s = tp__alloc_zero(table->allocator, slab_size(table));
   if (!s) return NULL;
@@ -82,7 +82,7 @@ static tp__magazine slots_of(const tp__turn_table *table, slab *s) {
   return magazine;
 }
 
-/* The cache of the calling thread has no free slot. */
+/* Called when the cache of the calling thread has no free slot. */
 static tp_status more_slots(tp__turn_table *table, tp__thread_cache *cache) {
   tp__mutex_lock(&table->mutex);
   tp__magazine magazine = tp__magazine_list_pop(&table->magazines);
@@ -102,7 +102,7 @@ static tp_status more_slots(tp__turn_table *table, tp__thread_cache *cache) {
     magazine.count = 0;
   }
   tp__mutex_unlock(&cache->mutex);
-  tp__mutex_lock(&table->mutex); /* another thread of the same cache was faster */
+  tp__mutex_lock(&table->mutex); /* another thread that uses the same cache was faster */
   tp__magazine_list_push(&table->magazines, magazine);
   tp__mutex_unlock(&table->mutex);
   return TP_OK;
@@ -119,7 +119,8 @@ static void gather_quota_locked(tp__turn_table *table) {
   }
 }
 
-/* The cache of the calling thread has no quota. It gets a batch before another thread can collect all quota. */
+/* Called when the cache of the calling thread has no quota. The cache gets a batch before another thread can collect
+ * all quota. */
 static tp_status more_quota(tp__turn_table *table, tp__thread_cache *cache) {
   TP__ASSERT(table->batch > 0);
   tp__mutex_lock(&table->mutex);
@@ -170,8 +171,8 @@ uint64_t tp__entry_ids_take(tp_runtime *runtime, uint32_t count, uint64_t *ret_l
 
 /* ---- taking and returning a slot ---- */
 
-/* Everything is taken under the one lock under which the runtime was seen as started: a drain that has set `life` and
- * then passed every such lock (tp__turn_table_fence) finds each turn that began before. */
+/* All parts of a turn are taken under the same lock under which the runtime was seen as started. A drain sets `life`
+ * and then passes every such lock (tp__turn_table_fence). So it finds each turn that began before. */
 static tp_status take_turn_locked(tp_runtime *runtime, tp__thread_cache *cache, tp__turn_kind kind,
                                   tp__turn **ret_turn) {
   TP__LOCKED(&cache->mutex);
@@ -225,7 +226,7 @@ void tp__turn_table_recycle(tp__turn *turn) {
   tp__mutex_unlock(&table->mutex);
 }
 
-/* Quota is returned with the slot, unless the slot stays in use by other references. */
+/* The quota is returned with the slot, unless other references keep the slot in use. */
 void tp__turn_table_close(tp__turn *turn) {
   TP__ASSERT(turn->in_table && tp__a32_load_relaxed(&turn->open) == 1u + turn->kind);
   tp__thread_cache *cache = tp__thread_cache_here(tp__runtime_caches(turn->runtime));
@@ -249,7 +250,7 @@ static tp__turn *turn_at(const tp__turn_table *table, const slab *s, uint32_t i)
   for (slab *s_ = tp__aptr_load_acquire(&(table)->slabs); s_; s_ = s_->next) \
     for (uint32_t i_ = 0; i_ < SLAB_SLOTS && ((turn) = turn_at((table), s_, i_)); i_++)
 
-/* A slot always holds a turn, so `refs` may be read when none is in use. */
+/* The memory of a slot is always a turn's, so `refs` may be read even when no turn is in use there. */
 static bool try_hold(tp__turn *turn) {
   uint32_t refs = tp__a32_load_acquire(&turn->refs);
   while (refs > 0)
