@@ -25,7 +25,8 @@ static const struct {
     [TP_CONTRIBUTION_BACKGROUND_JOB] = {"background_job", KEY | DOMAIN | VALUE | TEXT, KEY | DOMAIN},
 };
 
-/* The texts of a contribution. A name is printed in lines and attributes of ours: it is short and has no controls. */
+/* The texts of a contribution. A name appears in lines and attributes that the library prints, so it is short and has
+ * no control characters. */
 typedef enum form { NAME, PROSE, ENCODED } form;
 static const struct {
   uint32_t bit;
@@ -101,14 +102,14 @@ static tp_status check_text_at(const tp_allocator *allocator, const tp_contribut
   return texts[index].form == NAME ? check_name(in, index, fault) : TP_OK;
 }
 
-/* Silence would be the worst answer to a misspelt "deny": the policies of the domain `tool` have three words. */
+/* A misspelt "deny" must not be accepted silently, so policies of the domain `tool` may only have three values. */
 static tp_status check_policy(const tp_contribution *in, tp_fault *fault) {
   if (!tp_text_is(in->domain, "tool")) return TP_OK;
   if (tp_text_is(in->text, "deny") || tp_text_is(in->text, "ask") || tp_text_is(in->text, "allow")) return TP_OK;
   return refuse_contribution(fault, in, "text", "must be deny, ask or allow in the domain tool");
 }
 
-/* The codes of the seed documents have ABILITY_ in front; both forms are one. */
+/* The codes of the seed documents begin with ABILITY_; both forms mean the same code. */
 static tp_text short_code(tp_text code) {
   static const char prefix[] = "ABILITY_";
   size_t size = sizeof prefix - 1;
@@ -154,7 +155,7 @@ static tp_status check_signal(uint32_t phase, const tp_contribution *in, tp_faul
     return refuse_contribution(fault, in, "payload", "is given twice, as text and as value");
   if (tp_signal_verdict(in->domain, in->key, in->value, &ignored) != TP_OK)
     return refuse_contribution(fault, in, "key", "is no code of this kind of signal");
-  /* Without a phase it is enough that the signal has a place somewhere, as in the phases of a host. */
+  /* Without a phase it suffices that the signal is allowed in some phase, as in the phases of a host. */
   if (tp__phase_takes_signal(phase == TP_PHASE_NONE ? (uint32_t)TP_PHASE_HOST : phase, in->domain)) return TP_OK;
   bool known = phase == TP_PHASE_NONE;
   return refuse_contribution(fault, in, "domain",
@@ -170,7 +171,7 @@ static tp_status check_sources(const tp_contribution *in, tp_fault *fault) {
   return texts_only ? TP_OK : refuse_contribution(fault, in, "sources", "must be an array of texts");
 }
 
-/* The tool at index of a bundle, whose struct may be older or newer than ours. */
+/* Reads the tool at the index of a bundle. Its struct may be older or newer than the library's. */
 static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret_tool, tp_fault *fault) {
   if (!in->tools[index]) return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tool_bundle: tools[%zu] is NULL", index);
   tp_fault why;
@@ -178,7 +179,7 @@ static tp_status tool_read(const tp_contribution *in, size_t index, tp_tool *ret
   return tp__fail(fault, TP_ERR_MALFORMED, NULL, "tool_bundle: %s", why.message);
 }
 
-/* What is wrong with a tool, behind its name; NULL: nothing. */
+/* The error in a tool, as text that follows its name; NULL: there is none. */
 static const char *tool_flaw(const tp_tool *tool) {
   if (!tool->run && !tool->inbox) return " has no function: set tp_tool.run, or inbox";
   if (tool->run && tool->inbox) return ": run and inbox are set: set one of the two";
@@ -188,7 +189,7 @@ static const char *tool_flaw(const tp_tool *tool) {
   return NULL;
 }
 
-/* Decodes schema_json into a writer, where it is set. @param ret_schema  borrowed from the writer, or from the tool. */
+/* Decodes schema_json, if it is set, into a writer. @param ret_schema borrowed from the writer, or from the tool. */
 static tp_status read_schema(const tp_tool *tool, tp_writer *writer, tp_text *ret_schema, tp_fault *fault) {
   *ret_schema = tool->schema;
   if (!tool->schema_json) return TP_OK;
@@ -276,7 +277,7 @@ static tp_status check_contribution(const tp_allocator *allocator, uint32_t phas
   }
 }
 
-/* One of our size, which *in leads to afterwards. */
+/* Copies the contribution into a struct of the library's size, to which *in points afterwards. */
 static tp_status read_whole(const tp_contribution **in, tp_contribution *whole, tp_fault *fault) {
   if ((*in)->struct_size == sizeof **in) return TP_OK;
   TP__TRY(tp__options_read(whole, sizeof *whole, *in, "tp_contribution", fault));
@@ -300,7 +301,7 @@ tp_status tp__contribution_check(const tp_allocator *allocator, uint32_t phase, 
 
 /* ---- copying ---- */
 
-/* Of a tool that was checked. Its JSON becomes a value, so that nothing after here knows of JSON. */
+/* Copies the schema of a checked tool. JSON becomes a value, so that no later code handles JSON. */
 static tp_status copy_schema(tp__arena *arena, tp_tool *tool) {
   tp_allocator allocator = tp__allocator_of(arena->allocator);
   tp_writer writer;
@@ -321,7 +322,7 @@ tp_status tp__tool_copy_texts(tp__arena *arena, tp_tool *tool) {
   return copy_schema(arena, tool);
 }
 
-/* What has come while turns run is not refused for one schema: its tool is left out by the merge. */
+/* A contribution that comes while turns run is not refused because of one schema. The merge leaves out its tool. */
 static tp_status find_flaw(tp__arena *arena, tp__tool_copy *copy) {
   tp_allocator allocator = tp__allocator_of(arena->allocator);
   tp_fault why = {0};
@@ -343,7 +344,8 @@ static tp_status copy_tool(tp__arena *arena, const tp__closure_home *home, const
   if (!home || (!tool->inbox && !destroy)) return TP_OK;
   if (tool->inbox && !tp__inbox_is_of(tool->inbox, home->inbox_owner))
     return tp__fail(fault, TP_ERR_MALFORMED, tool->name, "tool %s: its inbox is of another runtime", tool->name);
-  /* Of a tool of no turn yet the session's is not known: its destroy is called as that of one without an inbox. */
+  /* For a tool that belongs to no turn yet, the session's inbox is not known. Its destroy is called as if it had no
+   * inbox. */
   tp_inbox *inbox = tp__inbox_meant(tool->inbox, home->of_session);
   copy->closure = tp__closure_new(home, inbox, tool->ctx, destroy);
   return copy->closure ? TP_OK : TP_ERR_NO_MEMORY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * emit.c: the short forms of tp_call_emit(). Each fills a contribution; a NULL string is a missing field, and what the
- * kind cannot do without is refused by the sink. */
+ * emit.c: the short forms of tp_call_emit(). Each fills a contribution. A NULL string is a missing field; the sink
+ * refuses a contribution without a field that its kind requires. */
 #include "turnphase/handler.h"
 
 tp_status tp_call_emit_policy(tp_call *call, const char *domain, const char *key, const char *value, int32_t weight,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * escape.c: finds what a reader could take for one of our tags. The reader is a model, so we read as generously as one
- * does, and by what we know instead of by what we have thought of: only the 94 visible characters of ASCII stand for
- * themselves (letters in any case). Blanks and controls are read over. Every other character may be nothing (it shows
- * nothing, or is a mark on the character before it) or one letter that looks like ours; at most half of a name may
- * consist of such letters. Any number of slashes is read over. A tag that a text begins and does not end counts, too:
- * what follows the text is ours, and must not be read as its rest. */
+ * escape.c: finds text that a reader could take for one of the library's tags. The reader is a model, which reads
+ * generously, so this code does, too. Only the 94 visible characters of ASCII are taken for themselves (letters in any
+ * case). Blanks and controls are skipped. Every other character may be nothing (an invisible character, or a mark on
+ * the character before it), or one letter that looks like an ASCII letter; at most half of a name may consist of such
+ * letters. So the code does not depend on a list of known tricks. Any number of slashes is skipped. A tag that begins
+ * in the text and does not end there counts, too, because the text that follows is the library's and must not be read
+ * as the rest of the tag. */
 #include "phases/merge/escape.h"
 
 static const char *const tags[] = {"system-reminder", "prompt-context", "context-entry", "hook-signals"};
 enum { TAG_COUNT = sizeof tags / sizeof *tags, NAME_MAX = 15 };
 
-/* One character at an offset; bytes that are no UTF-8 (results of tools may hold any) are characters of their own. */
+/* The character at an offset. Bytes that are no UTF-8 (results of tools may hold any) are characters of their own. */
 static uint32_t char_at(tp_text text, size_t at, size_t *ret_size) {
   const unsigned char *bytes = (const unsigned char *)text.data + at;
   size_t left = text.size - at;
@@ -27,7 +28,7 @@ static uint32_t char_at(tp_text text, size_t at, size_t *ret_size) {
 
 static bool is_blank_point(uint32_t point) { return point <= ' ' || point == 0x7F; }
 
-/* What stands for an ASCII character: by letter case, or by Unicode's compatibility. */
+/* The ASCII character that a character stands for, by letter case or by Unicode's compatibility. */
 static uint32_t fold(uint32_t point) {
   if (point == 0x17F) return 's';                                                     /* long s */
   if (point == 0x130 || point == 0x131) return 'i';                                   /* dotted, dotless */
@@ -40,8 +41,8 @@ static uint32_t fold(uint32_t point) {
 
 enum { DEAD = UINT8_MAX };
 
-/** How many letters of a name were read, in each way that is possible: by their number, how many of them only look like
- *  ours; DEAD: no way. */
+/** The ways in which the letters of a name may have been read: indexed by the number of letters, the number of those
+ *  that only look like ASCII letters; DEAD: not possible. */
 typedef struct reading {
   uint8_t alike[NAME_MAX + 1];
   uint8_t size, alike_max; /* of the name */
@@ -64,7 +65,7 @@ static bool is_alive(const reading *r) {
   return false;
 }
 
-/* The rest of a name, from the first character on that is not ours. @param begun  how many letters were read. */
+/* Reads the rest of a name, from the first character that is not ASCII. @param begun how many letters were read. */
 static bool has_rest(tp_text text, size_t at, const char *name, size_t begun) {
   reading r = {.size = (uint8_t)strlen(name), .alike_max = (uint8_t)strlen(name) / 2};
   assert(r.size <= NAME_MAX && begun < r.size);
@@ -84,7 +85,7 @@ static bool has_rest(tp_text text, size_t at, const char *name, size_t begun) {
   return true;
 }
 
-/* Whether the text has the name there, after any slashes, or ends before it could differ. */
+/* Whether the name is at this place, after any slashes, or the text ends before it could differ from the name. */
 static bool has_frame_name(tp_text text, size_t at, const char *name) {
   for (size_t begun = 0; at < text.size;) {
     size_t size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge.c: the merge of one entry. It puts the contributions into one list per kind, in plan order, lets each kind
- * sort its list, and puts its own diagnostics after those of the handlers. */
+ * merge.c: the merge of one entry. It puts the contributions into one list per kind, in plan order, and merges each
+ * list by the rules of its kind. Then it adds its own diagnostics after those of the handlers. */
 #include "phases/merge/merge_part.h"
 #include "phases/merge/phases.h"
 
@@ -51,7 +51,7 @@ static tp_status make_lists(const tp__merge *merge, tp__arena *arena, tp__merge_
   return TP_OK;
 }
 
-/* Whether the item has a place in the result at all. */
+/* Whether the item may be in the result at all. */
 static tp_status passes(tp__merge_state *state, tp__merged_item *item) {
   const tp_contribution *contribution = item->entry.contribution;
   uint32_t kind = contribution->kind;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge: the contributions of one entry, made into one result. It is a pure function of what tp__merge names:
- * the inputs stand in plan order, whenever they came, and every order below is total, so equal inputs give equal bytes.
- * Whatever does not come through whole leaves a diagnostic; those of the merge stand after those of the handlers.
- * Memory is the given arena's; nothing is locked and nothing outside the arena is written; any thread.
+ * merge: makes one result of the contributions of one entry. It is a pure function of the fields of tp__merge: the
+ * inputs are in plan order, whenever they came, and every order below is total, so equal inputs give equal bytes. A
+ * contribution that is dropped or cut leaves a diagnostic; the diagnostics of the merge come after those of the
+ * handlers. Memory is the given arena's; nothing is locked and nothing outside the arena is written; any thread.
  *
- * What is kept till the result is no longer used: the strings of the inputs, their items and all that these point to.
- * Items must have passed tp__contribution_copy(). docs/contributions.md has the rules of each kind. */
+ * The strings of the inputs, their items and everything to which these point are kept until the result is no longer
+ * used. Items must have passed tp__contribution_copy(). docs/contributions.md has the rules of each kind. */
 #ifndef TP__MERGE_H
 #define TP__MERGE_H
 
@@ -26,17 +26,18 @@ enum {
 };
 
 enum {
-  TP__MERGE_INFRA = 1,  /* subscribed through an alias whose system shows nothing to the model (TP__ALIAS_INFRA) */
-  TP__MERGE_BLOCK = 2,  /* its reminders say why an action was blocked: no budget cuts them */
-  TP__MERGE_FAILED = 4, /* the last item is the engine's own diagnostic of a run that failed, which is reported */
+  /* subscribed through an alias whose hooks must not show anything to the model (TP__ALIAS_INFRA) */
+  TP__MERGE_INFRA = 1,
+  TP__MERGE_BLOCK = 2,  /* its reminders say why an action was blocked, so no budget cuts them */
+  TP__MERGE_FAILED = 4, /* the last item is the engine's own diagnostic about a failed run, which is reported */
 };
 
 /** The contributions of one subscription. */
 typedef struct tp__merge_input {
   const char *subscription;
   const char *owner;
-  const char *handler; /* its id; NULL: the subscription stands for it */
-  const char *event;   /* the name that it subscribed with; NULL: the phase's */
+  const char *handler; /* its id; NULL: the id of the subscription is used instead */
+  const char *event;   /* the alias with which it was subscribed; NULL: the phase's name */
   uint32_t attempt;
   uint32_t flags; /* TP__MERGE_* */
   const tp_contribution *items;
@@ -51,7 +52,7 @@ typedef struct tp__merged_item {
   uint32_t flags; /* TP__MERGE_*, and the merge's own */
   uint32_t order; /* its place in plan order among its kind */
   tp_visibility visibility;
-  struct tp__merged_item *joined; /* sections of one id, while the merge runs */
+  struct tp__merged_item *joined; /* during the merge: the next section with the same id */
 } tp__merged_item;
 
 typedef struct tp__merged_list {
@@ -72,8 +73,8 @@ struct tp_merged {
   size_t field_count;
 };
 
-/** What a turn has merged so far. A set has one budget for the whole turn, so each merge is given what is there and
- *  gives the whole set anew. Zero-filled: nothing yet. */
+/** The sets that a turn has merged so far. A set has one budget for the whole turn. So each merge gets the existing
+ *  sets and returns complete new ones. Zero-filled: nothing was merged yet. */
 typedef struct tp__turn_sets {
   tp__merged_list policies; /* by domain, key */
   tp__merged_list contexts; /* by falling weight, domain, id */
@@ -82,21 +83,21 @@ typedef struct tp__turn_sets {
 /** Everything that a merge depends on. */
 typedef struct tp__merge {
   uint32_t phase;
-  bool failed; /* the entry failed closed: audit and diagnostics alone come through */
+  bool failed; /* the entry failed closed: only audit items and diagnostics are in the result */
   const tp__merge_input *inputs;
   size_t input_count;
-  const tp__turn_sets *sets; /* NULL: empty ones. For model.pre: the turn's policies with a context set of its own */
-  const tp__merged_field *fields; /* kept; only their replaced ones are written by tp_merged_write() */
+  const tp__turn_sets *sets; /* NULL: empty sets. For model.pre: the turn's policies and a separate set of contexts */
+  const tp__merged_field *fields; /* kept; tp_merged_write() writes only the replaced ones */
   size_t field_count;
 } tp__merge;
 
-/** Merges. A list of policies or prompt contexts to which an entry contributed nothing is empty; else it is the turn's
- *  whole set as it is from now on.
+/** Merges. If an entry contributed no policies (or prompt contexts), that list of the result is empty; else it is the
+ *  turn's whole new set.
  *  @return TP_OK; TP_ERR_TOOL_CONFLICT with both owners in the fault; TP_ERR_NO_MEMORY. */
 tp_status tp__merge_run(const tp__merge *merge, tp__arena *arena, tp_merged **ret_merged, tp_fault *fault);
 
-/** Takes over the sets of a merged entry, where it has some: what is new in them is copied into the arena, which has to
- *  live as long as the sets.
+/** Takes over the sets of a merged entry, if it has any. New items are copied into the arena, which must live as long
+ *  as the sets.
  *  @return TP_OK; TP_ERR_NO_MEMORY with the sets as they were. */
 tp_status tp__turn_sets_take(tp__turn_sets *sets, tp__arena *arena, const tp_merged *merged);
 

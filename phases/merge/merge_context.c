@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_context.c: prompt contexts by falling weight, domain, id, under one budget. An id is there once: the heaviest,
- * else the first in plan order. */
+ * merge_context.c: sorts prompt contexts by falling weight, then domain, then id, under one budget. Each id is kept
+ * once: the heaviest, else the first in plan order. */
 #include "phases/merge/merge_part.h"
 
 static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b) {

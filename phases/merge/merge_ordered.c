@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_ordered.c: what stays in plan order: signals and reminders under their budgets, jobs once per key. */
+ * merge_ordered.c: the kinds that stay in plan order: signals and reminders under their budgets, and jobs, once per
+ * key. */
 #include "phases/merge/merge_part.h"
 
 /* ---- signals ---- */
 
-/* Takes what fits of the text, and the value whole or not at all. */
+/* Takes as much of the text as fits, and the value as a whole or not at all. */
 static tp_status fit_signal(tp__merge_state *state, tp__merged_item *item, size_t *left) {
   size_t value_size = item->entry.contribution->value.size;
   if (value_size > *left) {
@@ -33,7 +34,8 @@ tp_status tp__merge_signals(tp__merge_state *state, tp__merge_list *list) {
 
 /* ---- reminders ---- */
 
-/* Why an action was blocked is never cut: such reminders are served first, wherever they stand. */
+/* The reason why an action was blocked is never cut. Such reminders get their bytes first, at any place in the
+ * order. */
 static void serve_blocks(const tp__merge_list *list, size_t *bytes, size_t *count) {
   for (size_t i = 0; i < list->count; i++) {
     if (!(list->items[i].flags & TP__MERGE_BLOCK)) continue;

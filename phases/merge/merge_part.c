@@ -36,7 +36,7 @@ static void sift_down(tp__merged_item **heap, size_t at, size_t count, tp__merge
   }
 }
 
-/* Heap sort, as qsort() may take memory of its own. It is not stable, and need not be where the order is total. */
+/* Heap sort, because qsort() may allocate memory. It is not stable, which does not matter for a total order. */
 void tp__merge_sort(tp__merged_item **items, size_t count, tp__merge_compare compare) {
   for (size_t at = count / 2; at-- > 0;) sift_down(items, at, count, compare);
   for (size_t last = count; last-- > 1;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_policy.c: one value for each (domain, key): the heaviest, and among the heaviest the first in plan order. What
- * the turn had merged before stands before everything. */
+ * merge_policy.c: keeps one value for each (domain, key): the heaviest, and among equally heavy ones the first in plan
+ * order. Policies that the turn had merged before come before all others. */
 #include "phases/merge/merge_part.h"
 
 static int compare_name(const tp__merged_item *a, const tp__merged_item *b) {
@@ -9,7 +9,7 @@ static int compare_name(const tp__merged_item *a, const tp__merged_item *b) {
   return order ? order : tp__compare_text(a->entry.contribution->key, b->entry.contribution->key);
 }
 
-/* The diagnostics hold no values: they may be the very thing that a policy protects. */
+/* The diagnostics hold no values, because a value may be exactly what a policy protects. */
 static tp_status yield(tp__merge_state *state, const tp__merged_item *winner, tp__merged_item *loser) {
   loser->flags |= TP__MERGE_DROPPED;
   if (tp_text_equal(winner->entry.contribution->text, loser->entry.contribution->text)) return TP_OK;

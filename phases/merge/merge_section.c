@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_section.c: prompt sections by falling weight, id, plan order. Those of one id become one section, which stands
- * where its heaviest part would: the parts, heaviest first, with a blank line between them, under the first title. */
+ * merge_section.c: sorts prompt sections by falling weight, then id, then plan order. Sections with the same id become
+ * one section at the place of their heaviest part: the parts, heaviest first, with a blank line between them, under the
+ * first title. */
 #include "phases/merge/merge_part.h"
 
 static const tp_text blank_line = {"\n\n", 2};
@@ -11,7 +12,7 @@ static int compare_for_place(const tp__merged_item *a, const tp__merged_item *b)
   return order ? order : tp__compare_key(a, b); /* total: each id is there once by now */
 }
 
-/* Chains the parts of each section after its first one and leaves the first ones in the array. */
+/* Chains the other parts of each section to its first part, and leaves only first parts in the array. */
 static size_t join_parts(tp__merged_item **sorted, size_t count) {
   size_t heads = 0;
   tp__merged_item *last = NULL;
@@ -53,7 +54,7 @@ static char *reserve_parts(tp__merge_state *state, const tp__merged_item *head, 
   return tp__arena_alloc(state->arena, size < left ? size : left);
 }
 
-/* Puts what fits of each part into one text. Where nothing of the first fits the section is dropped whole. */
+/* Puts as much of each part as fits into one text. If nothing of the first part fits, the whole section is dropped. */
 static tp_status join_texts(tp__merge_state *state, tp__merged_item *head, size_t left, tp_text *ret_text) {
   char *data = reserve_parts(state, head, left);
   if (!data) return TP_ERR_NO_MEMORY;
@@ -72,7 +73,7 @@ static tp_status join_texts(tp__merge_state *state, tp__merged_item *head, size_
   return TP_OK;
 }
 
-/* Makes the section from its parts; *ret_size is what it takes of the budget. */
+/* Makes the section from its parts; *ret_size is its share of the budget. */
 static tp_status compose(tp__merge_state *state, tp__merged_item *head, size_t left, size_t *ret_size) {
   *ret_size = head->entry.contribution->text.size;
   if (!head->joined && *ret_size <= left) return TP_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_tools.c: tool bundles in plan order. A handler's bundle id is there once, and so is a tool's name: two owners
- * that contribute one name are an error: it would be unknown which function the model means. A tool whose schema is
- * malformed is left out. */
+ * merge_tools.c: keeps tool bundles in plan order. A handler's bundle id occurs once, and so does a tool's name. Two
+ * owners that contribute the same name are an error, because the model could not say which function it means. A tool
+ * with a malformed schema is left out. */
 #include "phases/merge/contribution.h"
 #include "phases/merge/merge_part.h"
 
@@ -18,7 +18,7 @@ static tp_status drop_bundle(tp__merge_state *state, const tp__merged_item *firs
   return tp__merge_drop(state, again, "merge.duplicate", "its handler contributed a bundle of this id before");
 }
 
-/* The bundle without the tools that are dropped. */
+/* Makes the bundle without its dropped tools. */
 static tp_status reduce(tp__merge_state *state, tp__merged_item *bundle,
                         bool (*is_dropped)(const void *ctx, uint32_t i), const void *ctx) {
   const tp_contribution *whole = bundle->entry.contribution;
@@ -45,7 +45,7 @@ static bool has_flaw(const void *ctx, uint32_t index) {
   return tp__tool_flaw(bundle->tools[index]) != NULL;
 }
 
-/* A tool whose schema is none costs the turn that tool. */
+/* A tool whose schema is malformed is left out; the turn keeps the other tools. */
 static tp_status leave_out_flawed(tp__merge_state *state, tp__merged_item *bundle) {
   const tp_contribution *whole = bundle->entry.contribution;
   for (uint32_t i = 0; i < whole->tool_count; i++) {
@@ -56,7 +56,7 @@ static tp_status leave_out_flawed(tp__merge_state *state, tp__merged_item *bundl
   return reduce(state, bundle, has_flaw, whole);
 }
 
-/* A tool on its own, as a bundle of one whose key is the tool's name; `joined` leads to the bundle that it is from. */
+/* Makes a bundle of one tool, whose key is the tool's name; `joined` points to the bundle that it came from. */
 static tp_status split(tp__merge_state *state, tp__merge_list *bundles, tp__merge_list *ret_tools) {
   size_t count = 0;
   for (size_t i = 0; i < bundles->count; i++) count += bundles->items[i].entry.contribution->tool_count;

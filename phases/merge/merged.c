@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merged.c: what a host reads of a merged entry, and its canonical bytes. */
+ * merged.c: the functions with which a host reads a merged entry, and its canonical bytes. */
 #include "phases/merge/contribution.h"
 #include "phases/merge/merge.h"
 #include "runtime/value/value.h"
@@ -60,7 +60,7 @@ static void write_number(tp_writer *writer, const char *key, int64_t number) {
 static tp_status write_merged_tools(tp_writer *writer, const tp_contribution *contribution) {
   tp_write_array(writer, contribution->tool_count);
   for (uint32_t i = 0; i < contribution->tool_count; i++) {
-    /* All of a tool but its addresses, which differ from process to process. */
+    /* Writes a tool without its addresses, which differ from process to process. */
     const tp_tool *tool = contribution->tools[i];
     tp_write_map(writer, 9);
     write_text_pair(writer, "description", tp_text_of(tool->description));
@@ -110,7 +110,7 @@ static tp_status write_field(tp_writer *writer, const tp_field *field) {
   return TP_OK;
 }
 
-/* By rising id, in whatever order the chain's owner keeps them. */
+/* Writes the fields by rising id, whatever their order in the list. */
 static tp_status write_replaced(tp_writer *writer, const tp_merged *merged) {
   size_t count = 0;
   for (size_t i = 0; i < merged->field_count; i++) count += merged->fields[i].replaced;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * out: text that is put together piece by piece, into memory whose size is known before: a writing function is run once
- * to count and once to write. Owns nothing, cannot fail but for memory; any thread. */
+ * out: builds a text piece by piece, in memory of a known size: a writing function runs once to count and once to
+ * write. Owns nothing. It fails only without memory; any thread. */
 #ifndef TP__OUT_H
 #define TP__OUT_H
 
@@ -10,7 +10,7 @@
 /** Zero-filled it only counts. */
 typedef struct tp__out {
   char *data;
-  size_t capacity; /* what is put beyond it is counted and lost */
+  size_t capacity; /* bytes beyond it are counted but not stored */
   size_t size;     /* of all that was put */
 } tp__out;
 
@@ -19,16 +19,16 @@ void tp__out_string(tp__out *out, const char *string);
 void tp__out_char(tp__out *out, char byte);
 void tp__out_int(tp__out *out, int64_t number);
 
-/** Runs write twice and gives what it put, in the arena, with a NUL after it.
+/** Runs `write` twice and gives its text, in the arena, with a NUL at the end.
  *  @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__out_twice(tp__arena *arena, void (*write)(tp__out *out, const void *ctx), const void *ctx,
                         tp_text *ret_text);
 
-/** A value as JSON, or a text as a JSON string, for a prompt: tp__json_out.without_tags. */
+/** Writes a value as JSON, or a text as a JSON string, for a prompt: with tp__json_out.without_tags. */
 void tp__out_json(tp__out *out, tp_text value);
 void tp__out_json_string(tp__out *out, tp_text text);
-/** A value as JSON that programs read. Of a text above text_bytes (at least 16) the head and the tail are left, with an
- *  ellipsis between them. */
+/** Writes a value as JSON for programs. A text longer than text_bytes (at least 16) is shortened to its head and tail,
+ *  with an ellipsis between them. */
 void tp__out_json_summary(tp__out *out, tp_text value, size_t text_bytes);
 
 #endif

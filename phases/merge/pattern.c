@@ -8,7 +8,7 @@ enum { LAST_CODE_POINT = 0x10FFFF };
 
 typedef enum operation { ONE_OF, SPLIT, JUMP, AT_BEGIN, AT_END, AT_WORD_EDGE, NOT_AT_WORD_EDGE, FOUND } operation;
 
-/* Where it goes on is said as a distance, so that pieces of a program can be moved. */
+/* The next place is stored as a distance, so that parts of a program can be moved. */
 typedef struct place {
   operation operation;
   bool is_negated;             /* ONE_OF: none of the ranges */
@@ -28,7 +28,7 @@ struct tp__pattern {
 
 /* ---- reading a pattern ---- */
 
-/* Counts and ranges grow in arrays of fixed size: what does not fit is not played. */
+/* Counts and ranges grow in arrays of fixed size. A pattern that does not fit is not supported. */
 typedef struct reader {
   tp_text source;
   size_t at;
@@ -78,7 +78,7 @@ static bool put_range(reader *r, uint32_t from, uint32_t to) {
   return true;
 }
 
-/* Each class in order, so that what it leaves out can be told. */
+/* The ranges of each class are in rising order, so that the complement can be computed. */
 static const range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
                    spaces[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
                                {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
@@ -96,7 +96,7 @@ static bool put_class(reader *r, const range *ranges, size_t count, bool is_nega
   return !is_negated || put_range(r, from, LAST_CODE_POINT);
 }
 
-/* @return whether there was one; *ret_ok whether it fits. */
+/* @return whether there was a class; *ret_ok tells whether it fits. */
 static bool take_class(reader *r, bool *ret_ok) {
   static const struct {
     char letter;
@@ -141,7 +141,7 @@ static bool take_unicode(reader *r, uint32_t *ret_point) {
   return true;
 }
 
-/* What follows a backslash and stands for one code point. */
+/* Reads the rest of an escape that stands for one code point. */
 static bool take_escape(reader *r, uint32_t *ret_point) {
   static const char letters[] = "tnvfr0", meant[] = "\t\n\v\f\r";
   if (r->at == r->source.size) return false;
@@ -161,7 +161,7 @@ static bool take_escape(reader *r, uint32_t *ret_point) {
   return true;
 }
 
-/* One member of a class in brackets. @return false: none that is played. */
+/* Reads one member of a class in brackets. @return false: there is none that is supported. */
 static bool take_member(reader *r, uint32_t *ret_point, bool *ret_is_class) {
   bool ok = true;
   *ret_is_class = false;
@@ -249,7 +249,7 @@ static bool take_number(reader *r, uint32_t *ret_number) {
   return r->at > begin;
 }
 
-/* {n}, {n,} or {n,m}. @return false: a brace that stands for itself, or none. */
+/* Reads {n}, {n,} or {n,m}. @return false: there is none, or the brace stands for itself. */
 static bool take_braces(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   size_t begin = r->at;
   uint32_t least, most;
@@ -265,7 +265,7 @@ static bool take_braces(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   return true;
 }
 
-/* The repetition at hand: from `least` to `most` times. @return false: it is malformed. */
+/* Reads the repetition at this place: from `least` to `most` times. @return false: it is malformed. */
 static bool take_counts(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   *ret_least = 1;
   *ret_most = 1;
@@ -277,7 +277,7 @@ static bool take_counts(reader *r, uint32_t *ret_least, uint32_t *ret_most) {
   return *ret_least <= *ret_most;
 }
 
-/* The atom once more, whose source begins at `source`. */
+/* Writes the atom again; its source begins at `source`. */
 static bool repeat_atom(reader *r, size_t source) {
   size_t after = r->at;
   TP__ASSERT(source < after);
@@ -371,7 +371,7 @@ size_t tp__pattern_places(const tp__pattern *pattern) { return pattern->place_co
 
 /* ---- playing it ---- */
 
-/* The places that are alive before a code point, each once. */
+/* The places that are possible before a code point, each once. */
 typedef struct living {
   uint32_t count;
   uint16_t of[PLACES_MAX];
@@ -399,7 +399,7 @@ static bool at_word_edge(const player *p) {
   return before != behind;
 }
 
-/* Adds a place and all that it leads to without a code point. */
+/* Adds a place, and all places that follow from it without a code point. */
 static void add_living(player *p, living *to, uint32_t first) {
   uint16_t waiting[PLACES_MAX + 1];
   uint32_t count = 0;

@@ -4,7 +4,7 @@
 enum { REPLACE = 1, STOP = 2, ASK = 4, REVERSE = 8, PRIVILEGED = 16, CODE_ONLY = 32, GRANTED = 64, NO_SESSION = 128 };
 
 #define KIND(name) (1u << TP_CONTRIBUTION_##name)
-/* A list is a pointer and its count: the initializers of two neighbouring members of tp_phase. */
+/* Expands to a pointer and a count: the initializers of two neighbouring members of tp_phase. */
 #define FIELDS(...) (const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t)
 #define NO_FIELDS NULL, 0
 
@@ -36,11 +36,11 @@ const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT] = {
 #include "phases/merge/phases.def"
 };
 
-/* The numbers are in stores: a row whose id moved must not compile. */
+/* Stores contain these numbers, so a row whose id has moved must not compile. */
 #define PHASE(id, number, ...) _Static_assert((id) == (number), "the number of " #id " has changed");
 #include "phases/merge/phases.def"
 
-/* Every id has its row, and every alias its place. */
+/* Every id has a row, and every alias has a place. */
 #define PHASE(...) +1
 _Static_assert(0
 #include "phases/merge/phases.def"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * phases: the built-in phases as constant data, made from phases.def. It owns nothing, has no lock and decides nothing:
- * the registry is given these rows and treats them as it treats those of a host. */
+ * the registry gets these rows and treats them like those of a host. */
 #ifndef TP__PHASES_H
 #define TP__PHASES_H
 
@@ -15,16 +15,16 @@ extern const tp_phase tp__phase_rows[TP__PHASE_LAST + 1];
 enum { TP__PHASE_ALIAS_COUNT = 17 };
 extern const tp__alias tp__phase_aliases[TP__PHASE_ALIAS_COUNT];
 
-/** By field id: the kinds that it is given in, bit 1 << TP_FIELD_KIND_*; 0: there is no such field. */
+/** By field id: the kinds that the field may have, as bits 1 << TP_FIELD_KIND_*; 0: there is no such field. */
 extern const uint8_t tp__field_kinds[TP_FIELD_HOST];
-/** What the content of a well-formed field must be and is not, static text; NULL: nothing is wrong. */
+/** The error in the content of a well-formed field, as static text; NULL: there is none. */
 const char *tp__field_flaw(const tp_field *field);
 /** tp__contribution_ops.field_owner. */
 tp_field_id tp__field_owner(tp_field_id field);
 /** Whether a value that tp_value_check() accepts is an array of this kind (tp_value_kind). */
 bool tp__is_list_of(tp_text value, uint32_t kind);
 
-/** True when a signal of this kind ("routing_hint", …) has its place in the phase. A host's own phases take all. */
+/** True when a signal of this kind ("routing_hint", …) is allowed in the phase. A host's own phases allow all kinds. */
 bool tp__phase_takes_signal(uint32_t phase, tp_text kind);
 
 #endif

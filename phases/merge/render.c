@@ -18,7 +18,7 @@ static void put_content(tp__out *out, tp_text text) {
   }
 }
 
-/* In the quotes of an attribute nothing may end the attribute, the tag or the line. */
+/* Inside the quotes of an attribute, nothing may end the attribute, the tag or the line. */
 static void put_attribute(tp__out *out, const char *name, tp_text text) {
   if (text.size == 0) return;
   tp__out_char(out, ' ');

@@ -43,7 +43,7 @@ static const struct {
 };
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
-/* The kinds that a type's name allows, or 0 for what is no type's name. */
+/* The kinds that the name of a type allows; 0 when it is no name of a type. */
 static uint32_t kinds_of(tp_text type) {
   if (tp_value_kind_of(type) != TP_VALUE_TEXT) return 0;
   tp_text name = tp_value_text(type);
@@ -65,13 +65,14 @@ bool tp__schema_above(tp_text a, tp_text b) {
   return tp_value_double(a, 0) > tp_value_double(b, 0);
 }
 
-/* ---- a schema when it is registered: the form of its keywords ---- */
+/* ---- a schema at its registration: the form of its keywords ---- */
 
 /* The state of the check of a schema's form. */
 typedef struct checker {
-  tp__out *unchecked; /* gets the names of what will not be checked, each once, with commas between; NULL: not asked */
+  /* gets the names of everything that will not be checked, each once, separated by commas; NULL: not wanted */
+  tp__out *unchecked;
   tp_fault *fault;
-  bool has_links; /* a $ref or a pattern, which is checked when it is compiled */
+  bool has_links; /* there is a $ref or a pattern, which is checked when it is compiled */
 } checker;
 
 static tp_status refuse_schema(checker *c, const step *at, const char *what) {
@@ -91,7 +92,7 @@ static bool was_noted(const tp__out *list, tp_text name) {
   return false;
 }
 
-/* `kind` and a blank stand before the name where it is of a kind: "format email". */
+/* `kind` and a blank precede a name that belongs to a kind: "format email". */
 static void note_unchecked(checker *c, const char *kind, tp_text name) {
   char whole[96];
   if (!c->unchecked) return;
@@ -135,7 +136,7 @@ static tp_status check_list(checker *c, const step *at, tp_text list) {
   return TP_OK;
 }
 
-/* Up to draft 2019-09 an array had a schema for each item. */
+/* Up to draft 2019-09 `items` could be an array with a schema for each item. */
 static tp_status check_items(checker *c, const step *at, tp_text items) {
   return tp_value_kind_of(items) == TP_VALUE_ARRAY && tp_value_count(items) > 0 ? check_list(c, at, items)
                                                                                 : check_schema(c, at, items);
@@ -178,7 +179,7 @@ static tp_status check_bound(checker *c, const step *at, tp_text bound) {
   return tp__schema_is_number(bound) ? TP_OK : refuse_schema(c, at, "must be a number");
 }
 
-/* Draft 4 has true and false, next to minimum and maximum. */
+/* In draft 4 this keyword is true or false, next to minimum or maximum. */
 static tp_status check_edge(checker *c, const step *at, tp_text bound) {
   return tp_value_kind_of(bound) == TP_VALUE_BOOL ? TP_OK : check_bound(c, at, bound);
 }
@@ -207,7 +208,7 @@ static tp_status check_words(checker *c, const step *at, tp_text words) {
   return tp_value_kind_of(words) == TP_VALUE_TEXT ? TP_OK : refuse_schema(c, at, "must be a text");
 }
 
-/* Whether it is one that is played is known where it is compiled. */
+/* Whether the pattern is supported is known only when it is compiled. */
 static tp_status check_pattern(checker *c, const step *at, tp_text pattern) {
   c->has_links = true;
   return check_words(c, at, pattern);
@@ -273,10 +274,10 @@ enum {
   DEPENDENT_SCHEMAS,
   DEPENDENCIES,
   RULES,
-  ANNOTATION = RULES /* a keyword that demands nothing of a value by itself */
+  ANNOTATION = RULES /* a keyword that by itself demands nothing of a value */
 };
 
-/* In the order of their sizes: a name is compared with those of its size only. */
+/* In the order of their sizes, because a name is compared only with keywords of its own size. */
 static const struct keyword {
   tp_text name;
   tp_status (*check)(checker *c, const step *at, tp_text value);
@@ -339,7 +340,7 @@ static const struct keyword {
     {NAME("additionalProperties"), check_schema, ADDITIONAL_PROPERTIES},
 };
 
-/* Of each size the first one that is as long. */
+/* For each size, the index of the first keyword of that size. */
 static const uint8_t first_of_size[] = {0,  0,  0,  2,  4,  9,  16, 17, 24, 31, 34,
                                         37, 44, 45, 48, 48, 49, 52, 54, 54, 54, 55};
 enum { KEYWORD_SIZE_MAX = sizeof first_of_size - 2 };
@@ -353,7 +354,7 @@ static const struct keyword *find_keyword(tp_text name) {
   return NULL;
 }
 
-/* What begins with x- is somebody's own note. */
+/* A keyword that begins with x- is a private note, and is allowed. */
 static tp_status check_keyword(checker *c, const step *at, tp_text value) {
   const struct keyword *known = find_keyword(at->name);
   if (known) return known->check(c, at, value);
@@ -361,7 +362,7 @@ static tp_status check_keyword(checker *c, const step *at, tp_text value) {
   return TP_OK;
 }
 
-/* Ends: tp_value_check() let no value pass that is nested deeper than 32. */
+/* The recursion ends, because tp_value_check() lets no value pass that is nested deeper than 32. */
 static tp_status check_schema(checker *c, const step *at, tp_text schema) {
   if (tp_value_kind_of(schema) == TP_VALUE_BOOL && at->from) return TP_OK;
   if (tp_value_kind_of(schema) != TP_VALUE_MAP)
@@ -379,7 +380,7 @@ static tp_status check_schema(checker *c, const step *at, tp_text schema) {
 
 /* ---- where a $ref leads ---- */
 
-/* A schema that a $ref leads to, compiled once. */
+/* A schema to which a $ref leads. It is compiled once. */
 typedef struct target {
   const char *place; /* of its value */
   const tp__schema *schema;
@@ -394,13 +395,14 @@ typedef struct compiler {
   checker *checks; /* NULL: the schema was checked before */
 } compiler;
 
-/* Whether a map begins a resource of its own, with anchors of its own. */
+/* Whether a map begins a resource of its own, with its own anchors. */
 static bool is_resource(tp_text map) {
   tp_text id = tp_value_text(tp_value_get(map, "$id"));
   return id.size > 0 && id.data[0] != '#';
 }
 
-/* The schema in `value` whose keyword has this text: an id, or an anchor, which is looked for in one resource only. */
+/* Finds the schema in `value` whose keyword has this text: an id, or an anchor, which is searched in one resource
+ * only. */
 static tp_text find_by(tp_text value, const char *keyword, tp_text text, bool in_all) {
   tp_value_kind kind = tp_value_kind_of(value);
   if (kind != TP_VALUE_MAP && kind != TP_VALUE_ARRAY) return (tp_text){NULL, 0};
@@ -422,8 +424,8 @@ static tp_text find_anchor(tp_text resource, tp_text name, tp_text with_hash) {
   return found.size ? found : find_by(resource, "id", with_hash, false);
 }
 
-/* One name of a JSON pointer in a fragment (RFC 6901, section 6): %XX, then ~1 and ~0. @return its size; SIZE_MAX: it
- * has no room, or is malformed. */
+/* Decodes one name of a JSON pointer in a fragment (RFC 6901, section 6): %XX, then ~1 and ~0. @return its size;
+ * SIZE_MAX: it does not fit, or is malformed. */
 static size_t decode_name(tp_text coded, char *name, size_t room) {
   TP__ASSERT(room > 0);
   size_t size = 0;
@@ -476,8 +478,9 @@ static tp_text follow(tp_text from, tp_text pointer) {
   return from;
 }
 
-/* Where a reference of the resource `base` leads; empty: to nothing. *ret_resource is where a pointer in there begins.
- * @return whether it leads into this schema at all. */
+/* Resolves a reference of the resource `base` to a schema; empty: it leads to nothing. *ret_resource is the resource in
+ * which a pointer of that schema begins.
+ * @return whether the reference leads into this schema. */
 static bool resolve(const compiler *c, tp_text base, tp_text ref, tp_text *ret_schema, tp_text *ret_resource) {
   const char *hash = memchr(ref.data, '#', ref.size);
   tp_text uri = {ref.data, hash ? (size_t)(hash - ref.data) : ref.size};
@@ -495,7 +498,7 @@ static bool resolve(const compiler *c, tp_text base, tp_text ref, tp_text *ret_s
   return true;
 }
 
-/* ---- a schema when its tool is first called ---- */
+/* ---- a schema when its tool is called for the first time ---- */
 
 typedef struct rule_set {
   tp_text of[RULES];
@@ -520,7 +523,7 @@ tp__schema_property *tp__schema_find(const tp__schema *s, tp_text name, uint32_t
   return NULL;
 }
 
-/* @param base  the resource that the schema is in: itself where it has an $id. */
+/* @param base the resource that contains the schema; the schema itself when it has an $id. */
 static tp_status compile(compiler *c, tp_text base, tp_text schema, const tp__schema **ret_schema);
 
 static tp_status compile_properties(compiler *c, tp_text base, tp__schema *s, const rule_set *rules) {
@@ -580,7 +583,8 @@ static tp_status compile_dependencies(compiler *c, tp_text base, const rule_set 
   return TP_OK;
 }
 
-/* Each target is compiled once, before it is complete: a schema may be a part of itself. */
+/* Each target is entered in the list before it is complete, and compiled once, because a schema may be a part of
+ * itself. */
 static tp_status compile_target(compiler *c, tp_text resource, tp_text schema, const tp__schema **ret_schema);
 
 static tp_status compile_ref(compiler *c, tp_text base, tp_text ref, const tp__schema **ret_schema) {
@@ -605,12 +609,12 @@ static tp__schema_count count_between(tp_text least, tp_text most) {
   return (tp__schema_count){least.size ? schema_count(least) : 0, most.size ? schema_count(most) : -1};
 }
 
-/* Draft 4: exclusiveMinimum: true makes the minimum one that is not reached. */
+/* In draft 4, exclusiveMinimum: true excludes the minimum itself. */
 static tp_text edge_of(tp_text edge, tp_text bound) {
   return tp_value_kind_of(edge) == TP_VALUE_BOOL && tp_value_bool(edge, false) ? bound : number_or_none(edge);
 }
 
-/* prefixItems and items, or items and additionalItems of the drafts before. */
+/* Compiles prefixItems and items, or items and additionalItems of earlier drafts. */
 static tp_status compile_items(compiler *c, tp_text base, const rule_set *rules, tp__schema_more *m) {
   bool is_old = tp_value_kind_of(rules->of[ITEMS]) == TP_VALUE_ARRAY;
   tp_text prefix = is_old ? rules->of[ITEMS] : rules->of[PREFIX_ITEMS];
@@ -661,7 +665,7 @@ static tp_status compile_more(compiler *c, tp_text base, tp__schema *s, const ru
   return compile_dependencies(c, base, rules, m);
 }
 
-/* Ends: a checked value is nested at most 32 deep, and each target of a $ref is compiled once. */
+/* The recursion ends: a checked value is nested at most 32 deep, and each target of a $ref is compiled once. */
 static tp_status compile_into(compiler *c, tp_text base, tp_text schema, tp__schema *s) {
   TP__ASSERT(base.size > 0 && schema.size > 0);
   rule_set rules;
@@ -729,12 +733,12 @@ tp_status tp__schema_compile(tp_text schema, tp__arena *arena, const tp__schema 
   return compile_root(&c, ret_schema);
 }
 
-/* ---- a schema that is a part of itself without end ---- */
+/* ---- a schema that contains itself without end ---- */
 
 enum { UNSEEN, OPEN, SEEN };
 
-/* Whether a schema leads back to itself without going into the value. Marks are this check's alone: nobody else has the
- * schema yet. */
+/* Whether a schema leads back to itself without a step into the value. Only this check uses the marks, because no other
+ * code has the schema yet. */
 static bool is_endless(const tp__schema *s);
 
 static bool is_list_endless(tp__schema_list list) {

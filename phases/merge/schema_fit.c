@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schema_fit.c: whether a value fits a schema, and the first reason why it does not. */
+ * schema_fit.c: whether a value fits a schema, and if not, the first reason. */
 #include <float.h>
 
 #include "phases/merge/schema_fit.h"
@@ -10,7 +10,7 @@ typedef tp__schema_step step;
 typedef tp__schema schema_;
 typedef tp__schema_more more;
 
-/* What is left of a check; once it is spent, nothing fits. */
+/* The steps that are left for a check. When none are left, nothing fits. */
 typedef struct budget {
   uint32_t steps, depth;
   bool is_spent;
@@ -24,7 +24,7 @@ static bool spend(budget *b, size_t steps) {
 
 /* ---- equality and bounds ---- */
 
-/* Equal as JSON has it: 1 is 1.0, and the order of a map means nothing. */
+/* Equality as in JSON: 1 equals 1.0, and the order of a map does not matter. */
 static bool equal(budget *b, tp_text one, tp_text other) {
   tp_value_kind kind = tp_value_kind_of(one);
   TP__ASSERT(one.size > 0);
@@ -59,7 +59,7 @@ static bool is_of_number_kind(tp_text value) {
   return kind == TP_VALUE_INT || kind == TP_VALUE_DOUBLE;
 }
 
-/* A bound says nothing of what is no number, and not-a-number is outside of any. */
+/* A bound does not concern values that are no numbers. Not-a-number is outside of every bound. */
 static bool is_outside(tp_text bound, tp_text greater, tp_text smaller, tp_text value) {
   if (!bound.size || !is_of_number_kind(value)) return false;
   return !tp__schema_is_number(value) || tp__schema_above(greater, smaller);
@@ -72,7 +72,7 @@ static bool limits_fit(budget *b, const schema_ *s, tp_text value) {
   return (!s->values.size || in_enum(b, s->values, value)) && !is_below(s, value) && !is_above(s, value);
 }
 
-/* Doubles are multiples as far as their own digits say so: 0.0075 of 0.0001. */
+/* Whether a double is a multiple, as exactly as the digits of doubles allow: 0.0075 is a multiple of 0.0001. */
 static bool is_multiple(tp_text value, tp_text of) {
   TP__ASSERT(tp_value_double(of, 0) > 0);
   if (tp_value_kind_of(value) == TP_VALUE_INT && tp_value_kind_of(of) == TP_VALUE_INT)
@@ -96,7 +96,7 @@ static bool items_fit(budget *b, const schema_ *s, tp_text bytes, size_t count, 
   return true;
 }
 
-/* The keys of a checked map are unique, so counting the required ones is enough. */
+/* The keys of a checked map are unique, so it suffices to count the required ones. */
 static bool members_fit(budget *b, const schema_ *s, tp_text bytes, size_t count, size_t *at) {
   uint32_t required = 0, next = 0;
   for (size_t i = 0; i < count; i++) {
@@ -117,7 +117,7 @@ static bool children_fit(budget *b, const schema_ *s, tp_text bytes, const tp__h
   return members_fit(b, s, bytes, head->children / 2, at);
 }
 
-/* Whether the value at *at fits; then *at is after it. bytes were checked. */
+/* Whether the value at *at fits; moves *at behind it. bytes were checked. */
 static bool fits_schema(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
   size_t from = *at;
   tp__head head = {0};
@@ -138,9 +138,9 @@ static bool value_fits(budget *b, const schema_ *s, tp_text value) {
   return fits_schema(b, s, value, &at);
 }
 
-/* ---- the rules that few schemas have: each says why when it is asked ---- */
+/* ---- the rules that few schemas have: each gives its reason on request ---- */
 
-/* Where the reason goes. why is NULL while only the answer counts. */
+/* The buffer for the reason. why is NULL when only the answer is needed. */
 typedef struct reason {
   tp__out *why;
   const step *at;
@@ -170,7 +170,7 @@ static bool say_value(const reason *r, const char *words, tp_text value) {
   return false;
 }
 
-/* Whether a part fits; else its own reason is the reason. */
+/* Whether a part fits. If not, the reason of the part is the reason. */
 static bool part_fits(budget *b, const reason *r, const schema_ *s, tp_text value) {
   if (value_fits(b, s, value)) return true;
   if (r->why && s) explain(b, r->why, r->at, s, value);
@@ -266,8 +266,8 @@ static bool say_unknown_property(const reason *r, const schema_ *s) {
   return false;
 }
 
-/* One member, by its name: the schemas of the patterns that fit, else that of all others. The message names no member:
- * its name is the arguments' own. */
+/* Checks one member by its name: against the schemas of the patterns that match it, or else against the schema of all
+ * other members. The message does not name the member, because its name is content of the arguments. */
 static bool member_fits(budget *b, const reason *r, const schema_ *s, tp_text name, tp_text value, uint32_t *next) {
   const more *m = s->more;
   step any = tp__schema_into(r->at, tp_text_of("*"));
@@ -285,7 +285,7 @@ static bool member_fits(budget *b, const reason *r, const schema_ *s, tp_text na
   return part_fits(b, &below, m->additional, value);
 }
 
-/* A name is checked as the text that it is in the bytes of the map. */
+/* A name is checked as the text value that it is in the bytes of the map. */
 static bool names_fit(budget *b, const reason *r, const more *m, tp_text map) {
   tp__head head = {0};
   if (tp__head_read(map, 0, &head) != TP__HEAD_OK) return false;
@@ -327,7 +327,7 @@ static bool map_fits(budget *b, const reason *r, const schema_ *s, tp_text map) 
   return true;
 }
 
-/* The reason of the first one stands for those of all. */
+/* If none fits, the reason of the first one is reported for all. */
 static bool any_fits(budget *b, const reason *r, tp__schema_list list, const char *name, tp_text value) {
   TP__ASSERT(list.count > 0);
   for (uint32_t i = 0; i < list.count; i++)
@@ -380,7 +380,7 @@ static bool more_fit_or_say(budget *b, const reason *r, const schema_ *s, tp_tex
   return kind_fits(b, r, s, value) && schemas_fit(b, r, m, value);
 }
 
-/* Only here schemas lead to schemas without a step into the value. */
+/* Only in this function schemas lead to schemas without a step into the value. */
 static bool more_fit(budget *b, const schema_ *s, tp_text value) {
   if (!spend(b, 1) || b->depth == 0) return b->is_spent = true, false;
   b->depth--;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schema_fit: a schema as it is compiled (schema.c) and calls are checked against it (schema_fit.c). It lies in an
- * arena and never changes; its texts are slices of the schema's value, empty where it does not have the keyword. */
+ * schema_fit: the compiled form of a schema (made by schema.c), against which calls are checked (schema_fit.c). It is
+ * in an arena and never changes. Its texts are slices of the schema's value; they are empty when the schema does not
+ * have the keyword. */
 #ifndef TP__SCHEMA_FIT_H
 #define TP__SCHEMA_FIT_H
 
@@ -9,7 +10,7 @@
 #include "phases/merge/pattern.h"
 #include "phases/merge/schema.h"
 
-/* ---- where we are in a value: the way from the root, printed backwards ---- */
+/* ---- the current place in a value: the path from the root, stored backwards ---- */
 
 /** The root's name is in the last step. */
 typedef struct tp__schema_step {
@@ -41,10 +42,10 @@ typedef struct tp__schema_named {
   const tp__schema *schema;
 } tp__schema_named;
 
-/** Of dependentRequired, dependentSchemas and dependencies. */
+/** For dependentRequired, dependentSchemas and dependencies. */
 typedef struct tp__schema_dependency {
   tp_text name;
-  tp_text required; /* an array of names; empty: the schema counts */
+  tp_text required; /* an array of names; empty: the schema is used */
   const tp__schema *schema;
 } tp__schema_dependency;
 
@@ -58,7 +59,7 @@ typedef enum tp__schema_format {
   TP__FORMAT_UUID
 } tp__schema_format;
 
-/** Bounds of a count: of characters, items, members, of items that fit `contains`. */
+/** Bounds of a count: of characters, of items, of members, of items that fit `contains`. */
 typedef struct tp__schema_count {
   int64_t least, most; /* most: -1 for any */
 } tp__schema_count;
@@ -72,7 +73,7 @@ typedef struct tp__schema_more {
   bool has_not, has_if, has_contains, has_names, has_rest, has_additional, is_unique;
   tp_text constant, above, below, multiple_of;
   tp__schema_count characters, items, members, containing;
-  tp__schema_list prefix; /* of the items; has_rest: the schema of those after it */
+  tp__schema_list prefix; /* of the first items; with has_rest, the last one is the schema of the items after them */
   uint32_t named_count, dependency_count;
   tp__schema_named *named;
   tp__schema_dependency *dependencies;
@@ -82,37 +83,37 @@ typedef struct tp__schema_more {
 } tp__schema_more;
 
 struct tp__schema {
-  uint32_t kinds; /* of values that its type allows: bits 1 << TP_VALUE_* */
+  uint32_t kinds; /* the kinds of values that its type allows: bits 1 << TP_VALUE_* */
   uint32_t property_count;
   uint32_t required_count; /* of the properties */
   bool has_limits;         /* enum, minimum or maximum */
-  uint8_t mark;            /* of the search for a schema that is a part of itself */
+  uint8_t mark;            /* of the search for a schema that contains itself */
   tp_text type, values, minimum, maximum, required;
   const tp__schema *items;         /* NULL: any */
-  tp__schema_property *properties; /* those of `properties` in its order, then those that are only required */
+  tp__schema_property *properties; /* those of `properties` in its order, followed by those that are only required */
   const tp__schema_more *more;     /* NULL: none */
   struct tp__schema *next;         /* of all that were compiled together */
 };
 
-/** The property of this name, NULL when there is none. The search begins at *next, since the members of a map often
- *  come in the order of its schema, and leaves *next after what it found. */
+/** The property with this name; NULL when there is none. The search begins at *next, because the members of a map often
+ *  come in the order of its schema, and moves *next behind the found property. */
 tp__schema_property *tp__schema_find(const tp__schema *s, tp_text name, uint32_t *next);
 
 /* ---- values ---- */
 
-/** Empty: the map has no such key, or is none. */
+/** The value of the key; empty: the map has no such key, or it is no map. */
 tp_text tp__schema_member(tp_text map, tp_text key);
 
 /** Not-a-number is none. */
 bool tp__schema_is_number(tp_text value);
-/** a > b: two integers are not rounded to doubles first. */
+/** a > b. Two integers are compared without rounding them to doubles. */
 bool tp__schema_above(tp_text a, tp_text b);
 
 /* ---- formats ---- */
 
-/** TP__FORMAT_NONE for a name that is not checked. */
+/** TP__FORMAT_NONE for a format that is not checked. */
 tp__schema_format tp__schema_format_of(tp_text name);
-/** As a message names what is wanted: "a date as in RFC 3339". */
+/** The words with which a message names the expected format: "a date as in RFC 3339". */
 const char *tp__schema_format_words(tp__schema_format format);
 bool tp__schema_format_fits(tp__schema_format format, tp_text text);
 

@@ -28,7 +28,7 @@ const char *tp__schema_format_words(tp__schema_format format) {
   return formats[format].words;
 }
 
-/* Reads exactly count digits. @return -1 where they are not there. */
+/* Reads exactly `count` digits. @return -1 when there are fewer. */
 static int take_digits(tp_text *text, size_t count) {
   int number = 0;
   TP__ASSERT(count > 0 && count < 10);
@@ -71,7 +71,7 @@ static bool take_offset(tp_text *text, int *ret_minutes) {
   return minute >= 0 && minute <= 59;
 }
 
-/* A leap second is the last of a day of Greenwich. */
+/* A leap second is the last second of a day in UTC. */
 static bool take_time(tp_text *text) {
   int hour = take_digits(text, 2);
   if (hour < 0 || hour > 23 || !take_char(text, ":")) return false;

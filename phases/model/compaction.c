@@ -13,8 +13,9 @@ static bool is_of_text(tp_text media_type) {
   return media_type.size >= sizeof text - 1 && memcmp(media_type.data, text, sizeof text - 1) == 0;
 }
 
-/* What a model reads of a part as text, in bytes; of anything else about as many as come to the same tokens: an image
- * is scaled down, whatever its size, and what is only named may be one. */
+/* The size of a part: for text that a model reads, its bytes. For other parts, about as many bytes as the same number
+ * of tokens would take as text: an image is scaled down to a fixed size, and a part that is only named may be an
+ * image. */
 static size_t bytes_of_part(const tp_part *part) {
   size_t size = part->bytes.size;
   if (part->kind == TP_PART_TEXT) return part->text.size;
@@ -46,7 +47,7 @@ static size_t bytes_of(const tp_message *message) {
 
 int64_t tp_message_tokens(const tp_message *message) {
   if (!message) return 0;
-  if (message->role == TP_ROLE_END) return 0; /* a line, which the other messages make up for */
+  if (message->role == TP_ROLE_END) return 0; /* its one line is made up for by the estimates of other messages */
   return (int64_t)(bytes_of(message) + BYTES_PER_TOKEN - 1) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE;
 }
 
@@ -58,7 +59,7 @@ int64_t tp__messages_tokens(const tp_message *const *messages, size_t count) {
 
 /* ---- turns ---- */
 
-/* Histories of hosts need not name turns: a user's message begins one, too. */
+/* A host's history need not have ids of turns, so a user's message also begins a turn. */
 static bool begins_turn(const tp_message *const *messages, size_t i) {
   if (i == 0) return true;
   if (messages[i]->role == TP_ROLE_TOOL || messages[i]->role == TP_ROLE_END) return false;
@@ -97,7 +98,7 @@ static bool is_answered_by(const tp_message *const *results, size_t count, tp_te
   return false;
 }
 
-/* The calls of one message against the results right after it. */
+/* Whether the results directly after a message match its calls. */
 static bool has_results(const tp_message *const *messages, size_t behind) {
   const tp_message *asked = messages[0], *const *results = messages + 1;
   if (behind < asked->call_count) return false;

@@ -7,7 +7,7 @@
 
 enum { MESSAGES_MAX = 100000, CALLS_MAX = 1000, BYTES_MAX = 64 << 20 };
 
-/* The checks so far: the calls of the last assistant message, of which the messages after it answer each. */
+/* The state of the check: the calls of the last assistant message. The messages after it must answer each call. */
 typedef struct check {
   const tp_message *const *messages;
   size_t asked_at; /* the assistant message */
@@ -37,7 +37,7 @@ static tp_status check_texts(check *c, size_t i, const tp_message *m) {
   return check_message_text(c, i, "name", m->name);
 }
 
-/* What stands in a message of another role would be lost. */
+/* A field that a message's role does not have would be lost. */
 static tp_status check_role(check *c, size_t i, const tp_message *m) {
   if (m->role < TP_ROLE_USER || m->role > TP_ROLE_SYSTEM || m->role == TP_ROLE_END)
     return tp__fail(c->fault, TP_ERR_USAGE, NULL,
@@ -77,7 +77,7 @@ static tp_text call_id_of(const tp_message *m, size_t call) {
   return tp__tool_call_read(m->calls[call], &read, NULL) == TP_OK ? read.id : (tp_text){NULL, 0};
 }
 
-/* @return its place; call_count: there is none. */
+/* @return the index of the call; call_count: there is none. */
 static size_t find_call(const tp_message *m, size_t count, tp_text id) {
   size_t k = 0;
   while (k < count && !tp_text_equal(call_id_of(m, k), id)) k++;
@@ -113,7 +113,7 @@ static tp_status check_calls(check *c, size_t i, const tp_message *m) {
   return TP_OK;
 }
 
-/* Whether a message between the calls and the one at i has answered this id. The messages were read before. */
+/* Whether a message between the calls and the message at i has answered this id. These messages were read before. */
 static bool is_answered(const check *c, size_t i, tp_text id) {
   tp_message m;
   for (size_t k = c->asked_at + 1; k < i; k++)
@@ -133,7 +133,7 @@ static tp_status check_answer(check *c, size_t i, const tp_message *m) {
   return TP_OK;
 }
 
-/* At a message that is no result, and at the end. */
+/* Called at a message that is no result, and at the end. */
 static tp_status check_all_answered(check *c, size_t i) {
   if (c->unanswered == 0) return TP_OK;
   size_t k = 0;

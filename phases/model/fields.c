@@ -23,7 +23,7 @@ static const field_row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* The numbers are in stores: a row whose id moved must not compile. */
+/* Stores contain these numbers, so a row whose id has moved must not compile. */
 #define FIELD(id, number, name, kind, also) _Static_assert((id) == (number), "the number of " #id " has changed");
 #include "phases/model/fields.def"
 
@@ -34,7 +34,7 @@ _Static_assert(0
                    == ROWS - 1,
                "a payload field has no row in fields.def");
 
-/* Frozen for ever: hosts and libraries of different age pass fields by value and side by side. */
+/* The layout never changes, because hosts and libraries of different versions pass fields by value and as arrays. */
 _Static_assert(sizeof(tp_field) == 32 && offsetof(tp_field, kind) == 4 && offsetof(tp_field, number) == 8 &&
                    offsetof(tp_field, text) == 16,
                "tp_field has changed");

@@ -163,7 +163,7 @@ static bool same_message(const tp_message *a, const tp_message *b) {
          tp_text_equal(a->parts, b->parts) && tp_text_equal(a->value, b->value) && same_calls(a, b);
 }
 
-/* The message that a map is: the request's own one where it is unchanged. */
+/* The message in a map; when it is unchanged, the request's own message. */
 static tp_status read_changed_message(tp__made_request *made, tp_text map, const tp_message **ret_message) {
   int64_t id = tp_value_int(tp_value_get(map, "id"), -1);
   const tp_message *before = NULL;
@@ -188,12 +188,12 @@ static tp_status read_changed_message(tp__made_request *made, tp_text map, const
 
 /* ---- pairs ---- */
 
-/* The messages as a handler left them, with the result of each call. Calls are counted through all messages. */
+/* The messages that a handler left, with the result of each call. Calls are numbered through all messages. */
 typedef struct pairs {
   const tp_message **messages;
   size_t count;
   size_t *first_call; /* of each message */
-  size_t *results;    /* of each call: 1 + the index of its result; 0: none */
+  size_t *results;    /* for each call: 1 + the index of its result; 0: none */
 } pairs;
 
 static bool pairs_init(tp__arena *arena, pairs *p) {
@@ -208,7 +208,7 @@ static bool pairs_init(tp__arena *arena, pairs *p) {
   return p->results != NULL;
 }
 
-/* A result answers a call of the nearest message before it that has calls: ids may repeat in a conversation. */
+/* A result answers a call of the nearest earlier message with calls, because ids may repeat in a conversation. */
 static void find_results(tp__made_request *made, pairs *p) {
   size_t open = SIZE_MAX;
   for (size_t i = 0; i < p->count; i++) {
@@ -225,7 +225,7 @@ static void find_results(tp__made_request *made, pairs *p) {
   }
 }
 
-/* The message with those of its calls that have a result: what its provider gave may be about the others. */
+/* The message with only those calls that have a result. It has no provider_data, which may be about the other calls. */
 static tp_status without_calls(tp__made_request *made, const pairs *p, size_t index, const tp_message **ret_message) {
   const tp_message *message = p->messages[index];
   tp_message *copy = tp__arena_alloc(&made->arena, sizeof *copy);

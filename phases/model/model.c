@@ -50,9 +50,9 @@ tp_status tp__model_read(const tp_model *theirs, const void *inbox_owner, tp_mod
   return TP_OK;
 }
 
-/* ---- models that stand in for one another ---- */
+/* ---- a model and its fallbacks ---- */
 
-/* A model that stands there twice would be destroyed twice. */
+/* A model that is in the list twice would be destroyed twice. */
 static bool is_twice(const tp_model *first, const tp_model *const *others, size_t index) {
   bool twice = others[index] == first;
   for (size_t i = 0; i < index && !twice; i++) twice = others[i] == others[index];
@@ -77,7 +77,7 @@ tp_status tp__models_check(const char *config, const tp_model *first, const tp_m
   return TP_OK;
 }
 
-/* @return false without memory: its inbox is kept all the same, and its destroy is not taken. */
+/* @return false without memory: then its inbox is referenced, but its destroy is not taken over. */
 static bool take_one_model(tp__models *models, const tp_allocator *allocator, const void *inside_of,
                            tp_inbox *of_session, size_t index, const tp_model *theirs) {
   tp_model *to = index == 0 ? &models->first : &models->others[index - 1];
@@ -129,7 +129,7 @@ void tp__models_drop(tp__models *models, const tp_allocator *allocator) {
 
 /* ---- messages and responses ---- */
 
-/* A call without arguments has an empty map of them. */
+/* A call without arguments has an empty map. */
 static const tp_text no_arguments = {"\x80", 1};
 
 tp_status tp__tool_call_read(const tp_tool_call *theirs, tp_tool_call *ret_call, tp_fault *fault) {
@@ -149,7 +149,7 @@ static tp_status check_calls(const tp_tool_call *const *calls, size_t count, tp_
   return TP_OK;
 }
 
-/* A value, and a map: what reads it looks for its keys. */
+/* Must be a value and a map, because its readers search for keys. */
 static tp_status check_provider_data(const char *name, tp_text data, tp_fault *fault) {
   if (data.size == 0 || (tp_value_check(data, NULL) == TP_OK && tp_value_kind_of(data) == TP_VALUE_MAP)) return TP_OK;
   return tp__fail(fault, TP_ERR_MALFORMED, NULL, "%s.provider_data is no well-formed map", name);
@@ -198,7 +198,7 @@ static const char *const finish_names[] = {
 
 const char *tp_finish_name(tp_finish finish) { return TP__NAME_AT(finish_names, finish, "unknown"); }
 
-/* The words of the providers, in small letters. Those that most answers end with come first. */
+/* The words of the providers, in small letters. The words with which most answers end come first. */
 static const struct {
   const char *word;
   tp_finish finish;

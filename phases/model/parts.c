@@ -47,7 +47,7 @@ static bool is_media_type(tp_text text) {
   return has_slash && text.size <= MEDIA_TYPE_BYTES_MAX;
 }
 
-/* @return what is wrong with the part, after the name of the member; NULL: nothing. */
+/* @return the error in the part, after the name of the member; NULL: there is none. */
 static const char *flaw_of(const tp_part *part) {
   bool is_text = part->kind == TP_PART_TEXT, is_link = part->kind == TP_PART_LINK;
   bool names_media = part->media_type.size > 0;
@@ -60,7 +60,7 @@ static const char *flaw_of(const tp_part *part) {
   if (is_text) return NULL;
   if (is_link && part->bytes.size > 0) return "bytes: a link names a resource and does not include it";
   if (is_link && part->uri.size == 0) return "uri is missing: a link needs it";
-  /* A file may be empty, and its name is between host and provider. */
+  /* A file may be empty, and its name has a meaning only for host and provider. */
   if (part->bytes.size == 0 && part->uri.size == 0 && part->kind != TP_PART_FILE) return "bytes or uri is missing";
   if (names_media && !is_media_type(part->media_type)) return "media_type must be such as \"image/png\"";
   if (!names_media && part->bytes.size > 0 && part->kind != TP_PART_FILE)
@@ -68,7 +68,7 @@ static const char *flaw_of(const tp_part *part) {
   return part->size < 0 ? "size must not be negative" : NULL;
 }
 
-/* The texts that a map may have beside its content. */
+/* The texts that a map may have in addition to its content. */
 typedef struct member {
   const char *key;
   size_t offset;
@@ -83,7 +83,7 @@ static tp_text *member_of(tp_part *part, size_t which) {
   return (tp_text *)(void *)((char *)part + members[which].offset);
 }
 
-/* image/png of data:image/png;base64,…: what a host did not write a second time. */
+/* The media type in data:image/png;base64,…, for hosts that do not set it separately. */
 static tp_text media_of(tp_text url) {
   tp_text media = {NULL, 0};
   if (!uri_begins(url, "data:")) return media;
@@ -94,7 +94,7 @@ static tp_text media_of(tp_text url) {
   return is_media_type(media) ? media : (tp_text){NULL, 0};
 }
 
-/* @return what is wrong with the pair; NULL: nothing. */
+/* @return the error in the pair; NULL: there is none. */
 static const char *read_pair(tp_text key, tp_text value, tp_part *part) {
   tp_part_kind kind = part_kind_of(key);
   tp_value_kind given = tp_value_kind_of(value);
@@ -119,7 +119,7 @@ static const char *read_pair(tp_text key, tp_text value, tp_part *part) {
   return "a key is none of text, file, image, audio, link, uri, media_type, name, description and size";
 }
 
-/* A content that is text is the URI: another one may not be there then. */
+/* A content that is text is the URI. Then there must be no other URI. */
 static const char *take_content(tp_text value, tp_part *part) {
   tp_text content = tp_value_get(value, tp_part_kind_name(part->kind));
   if (part->kind == TP_PART_TEXT || tp_value_kind_of(content) == TP_VALUE_BYTES) return NULL;
@@ -129,7 +129,7 @@ static const char *take_content(tp_text value, tp_part *part) {
   return NULL;
 }
 
-/* @return what is wrong; NULL: it is a part. */
+/* @return the error; NULL: the value is a part. */
 static const char *read_value_part(tp_text value, tp_part *ret_part) {
   tp_part part = {.struct_size = sizeof part};
   const char *wrong = tp_value_kind_of(value) == TP_VALUE_MAP ? NULL : "it must be a map";
@@ -151,7 +151,7 @@ tp_status tp_part_read(tp_text value, tp_part *ret_part, tp_fault *fault) {
   return TP_OK;
 }
 
-/* Bytes are the content where there are some, else the URI is. */
+/* The content is the bytes if there are any, else the URI. */
 static void write_part(tp_writer *writer, const tp_part *part) {
   TP__ASSERT(part->bytes.size == 0 || part->kind != TP_PART_TEXT);
   bool has_bytes = part->bytes.size > 0, is_text = part->kind == TP_PART_TEXT;
@@ -196,7 +196,7 @@ tp_status tp_part_write(const tp_part *theirs, tp_writer *writer, tp_fault *faul
                          : tp__fail(fault, status, NULL, "the part was not written: %s", tp_status_text(status));
 }
 
-/* What is known of the size: base64 of a data: URL has four characters for three bytes. */
+/* The known size: in the base64 of a data: URL four characters stand for three bytes. */
 static int64_t part_size(const tp_part *part) {
   if (part->bytes.size > 0) return (int64_t)part->bytes.size;
   if (part->size > 0 || !uri_begins(part->uri, "data:")) return part->size;
@@ -317,7 +317,7 @@ tp_text tp__parts_described(tp__arena *arena, tp_text parts) {
 
 /* ---- all parts of a message ---- */
 
-/* @return what is wrong with one of them, whose index is set; NULL: nothing. */
+/* @return the error in one of the parts, whose index is set; NULL: there is none. */
 static const char *flaw_of_all(tp_text parts, size_t *ret_index) {
   tp_part part;
   const char *wrong = NULL;
@@ -366,7 +366,7 @@ tp_status tp__parts_of_files(tp__arena *arena, tp_text files, tp_text *ret_parts
 
 /* ---- the parts of an answer ---- */
 
-/* The parts on their way into a value, while bytes are left. */
+/* Parts that are being written into a value, while bytes are left. */
 typedef struct fitting {
   tp_writer *writer;
   size_t left;
@@ -460,7 +460,7 @@ tp_status tp__parts_fit(tp__arena *arena, tp_text parts, size_t bytes_max, tp_te
 
 /* ---- escaping ---- */
 
-/* Of a part all that a model may read as text. */
+/* Whether a model may read this member of a part as text. */
 static bool is_said(tp_text value) {
   return tp_value_kind_of(value) == TP_VALUE_TEXT && !uri_begins(tp_value_text(value), "data:");
 }

@@ -88,7 +88,7 @@ static uint64_t turn_hash(tp_text id) {
   return hash ? hash : 1;
 }
 
-/* The place of a hash, or the free one where it would be. */
+/* The place of a hash, or the free place where it belongs. */
 static size_t turn_place(const tp__past *past, uint64_t hash) {
   TP__ASSERT(past->turn_count < past->turn_capacity);
   size_t at = (size_t)hash & (past->turn_capacity - 1);
@@ -128,7 +128,8 @@ tp_status tp__past_has_turn(tp__past *past, tp_text id, bool *ret_has) {
   return TP_OK;
 }
 
-/* Those that the replaced one has not looked at are lost without memory: they run again. */
+/* Without memory, turns that the replaced past has not noted yet are lost: a repeated request for one of them runs
+ * again. */
 void tp__past_take_turns(tp__past *past, tp__past *replaced) {
   TP__ASSERT(!past->turns && past->noted == 0);
   (void)note_turns(replaced);
@@ -142,8 +143,8 @@ void tp__past_take_turns(tp__past *past, tp__past *replaced) {
 
 /* ---- what a model is shown ---- */
 
-/* What a handler denied before any request is kept in the history, but no model ever reads it: the user's message with
- * a mark right after it. */
+/* When a handler denied a turn before any request, the history keeps it as the user's message with an end mark directly
+ * after it. No model ever reads it. */
 static bool is_denied(const tp__messages *list, size_t i) {
   const tp_message *message = list->items[i];
   if (message->role == TP_ROLE_END) return i > 0 && list->items[i - 1]->role == TP_ROLE_USER && is_denied(list, i - 1);
@@ -151,7 +152,7 @@ static bool is_denied(const tp__messages *list, size_t i) {
   return message->role == TP_ROLE_USER && next && next->role == TP_ROLE_END && tp_text_is(next->name, "denied");
 }
 
-/* The words of an end mark: without the reason, which may be for the host only. */
+/* The text of an end mark, without the reason, which may be only for the host. */
 static tp_text words_of_mark(tp_text outcome, bool has_calls) {
   static const struct {
     const char *outcome, *without, *with;
@@ -180,7 +181,7 @@ static bool has_calls(const tp__messages *list, size_t mark) {
   return false;
 }
 
-/* An end mark as a model reads it: a line of the user's, since the model has not said it. */
+/* A model sees an end mark as a line of the user, because the model has not said it. */
 static tp_status show_mark(tp__past *past, size_t mark, const tp_message **ret_shown) {
   const tp_message *end = past->list.items[mark];
   tp_message *line = tp__arena_alloc(&past->arena, sizeof *line);
@@ -193,7 +194,7 @@ static tp_status show_mark(tp__past *past, size_t mark, const tp_message **ret_s
   return TP_OK;
 }
 
-/* The message itself where nothing in it looks like a block of ours. */
+/* The message itself when nothing in it looks like a block of the library. */
 static tp_status escape(tp__arena *arena, const tp_message *message, const tp_message **ret_escaped) {
   tp_message copy = *message;
   *ret_escaped = message;
@@ -207,7 +208,7 @@ static tp_status escape(tp__arena *arena, const tp_message *message, const tp_me
   return TP_OK;
 }
 
-/* Space for so many pointers, in a list that no other view reads. */
+/* Reserves space for this many pointers, in a list that no other view reads. */
 static tp_status reserve_pointers(tp__past *past, tp__shown *shown, size_t count) {
   tp__pointers *old = shown->pointers;
   if (old && old->capacity >= count && tp__a32_load_acquire(&old->refs) == 1) return TP_OK; /* pairs with the unref */

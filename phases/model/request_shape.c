@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request_shape.c: what handlers may put in the place of the fields of model.request. It is looked at when a handler
- * replaces a field: a wrong one fails its attempt, and the request stays as it was before. */
+ * request_shape.c: the check of values with which handlers replace fields of model.request. It is made when a handler
+ * replaces a field: a wrong value fails the attempt, and the request stays as it was. */
 #include "phases/model/made_request.h"
 #include "phases/model/parts.h"
 
@@ -11,7 +11,7 @@ static bool is_kind(tp_text value, tp_value_kind kind) { return value.size == 0 
 
 static bool is_filled(tp_text map, const char *key) { return tp_value_text(tp_value_get(map, key)).size > 0; }
 
-/* Whether a map has no other keys than these, which end with NULL. */
+/* Whether a map has only these keys. NULL ends the list. */
 static bool has_only(tp_text map, const char *const *keys) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk);) {
     size_t i = 0;

@@ -28,7 +28,7 @@ static tp_status no_script_memory(const reader *r) {
   return tp__fail(r->fault, TP_ERR_NO_MEMORY, "script", "no memory for the script");
 }
 
-/* Whether the value is a map that has no keys but the known ones, which NULL ends. */
+/* Whether the value is a map with only known keys. NULL ends the list of keys. */
 static tp_status expect_map(const reader *r, tp_text value, const char *place, const char *const *known) {
   if (tp_value_kind_of(value) != TP_VALUE_MAP) return refuse_script(r, place, "must be a map");
   tp_value_walk walk = {0};
@@ -42,7 +42,7 @@ static tp_status expect_map(const reader *r, tp_text value, const char *place, c
   return TP_OK;
 }
 
-/* A member of the kind, or an empty text where there is none. */
+/* A member of this kind, or an empty text when there is none. */
 static tp_status find_member(const reader *r, tp_text map, const char *place, const char *key, tp_value_kind kind,
                              const char *kind_word, tp_text *ret_value) {
   TP__ASSERT(tp_value_kind_of(map) == TP_VALUE_MAP);
@@ -51,7 +51,7 @@ static tp_status find_member(const reader *r, tp_text map, const char *place, co
   return tp__fail(r->fault, TP_ERR_MALFORMED, "script", "%s: %s must be %s", place, key, kind_word);
 }
 
-/* Text that is not there leaves *text as it is. */
+/* Reads a text; a missing one leaves *text unchanged. */
 static tp_status read_script_text(const reader *r, tp_text map, const char *place, const char *key, tp_text *text) {
   tp_text value;
   TP__TRY(find_member(r, map, place, key, TP_VALUE_TEXT, "text", &value));

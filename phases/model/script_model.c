@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The script model: a list of responses, one per request, so that demos and tests need no network. */
+ * script_model.c: a list of responses, one per request, so that demos and tests need no network. */
 #include "phases/model/messages.h"
 #include "phases/model/model.h"
 #include "runtime/os/os.h"
 
 typedef struct script {
-  tp_model model;         /* what the host gets: it goes with the script */
-  tp_allocator allocator; /* the C library's: a script knows no runtime */
+  tp_model model;         /* the host's model; it is freed with the script */
+  tp_allocator allocator; /* the C library's, because a script has no runtime */
   tp__arena arena;
   tp_model_response *responses; /* never change */
   size_t count;
@@ -20,7 +20,7 @@ static void start_script(void *ctx, const tp_model_request *request, tp_token to
   (void)request;
   uint64_t n = tp__a64_add_acq_rel(&s->next, 1);
   if (s->repeat && s->count > 0) n %= s->count;
-  /* A token that was abandoned meanwhile is stale: this answer is not wanted any more. */
+  /* If the token was abandoned meanwhile, it is stale, and this answer is no longer wanted. */
   if (n < s->count) (void)tp_model_complete(token, &s->responses[n], NULL);
   else (void)tp_model_fail(token, TP_ERR_MODEL, "the script has no more responses", false, NULL);
 }

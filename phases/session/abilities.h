@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * abilities: names that a session lists in session.end: of the tools that it has used, and of the files that they have
- * changed. Each is listed once, in the order of their first use, since the session began or since its last session.end.
+ * abilities: names that a session lists in session.end: the tools that it has used, and the files that they have
+ * changed. Each name is listed once, in the order of first use, since the session began or since its last session.end.
  * No lock: the session's. */
 #ifndef TP__ABILITIES_H
 #define TP__ABILITIES_H
@@ -15,13 +15,13 @@ typedef struct tp__abilities {
   tp__arena arena; /* of the names */
   tp_text *items;
   size_t count, capacity;
-  uint64_t dropped; /* uses of tools that found no space or no memory */
+  uint64_t dropped; /* uses of tools that were not listed because there was no space or no memory */
 } tp__abilities;
 
 void tp__abilities_init(tp__abilities *abilities, const tp_allocator *allocator);
 void tp__abilities_fini(tp__abilities *abilities);
 void tp__abilities_add(tp__abilities *abilities, tp_text name);
-/** The names as an array of texts, in the arena; empty: there are none. @return false without memory. */
+/** Writes the names as an array of texts, in the arena; empty when there are none. @return false without memory. */
 bool tp__abilities_write(const tp__abilities *abilities, tp__arena *arena, tp_text *ret_value);
 
 #endif

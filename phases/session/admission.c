@@ -34,13 +34,13 @@ static void admission_check_locked(const tp__admission *a) {
   const tp__link *link = a->active.next;
   for (; tenants < TP__CHECK_ITEMS_MAX && link != &a->active; tenants++, link = link->next) {
     const tp__tenant *tenant = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__tenant, active);
-    /* An active tenant has turns that wait, and sessions that they are of. */
+    /* An active tenant has waiting turns, and the sessions of these turns. */
     assert(tenant->waiting_count > 0 && !tp__list_empty(&tenant->waiting) && tenant->sessions > 0);
     waiting += tenant->waiting_count;
   }
   /* What waits is some active tenant's. */
   assert(tenants == TP__CHECK_ITEMS_MAX || (tenants == a->active_count && waiting == a->waiting));
-  /* As many run as may, and none waits while quota is free. */
+  /* At most running_max turns run, and none waits while quota is free. */
   assert(a->running <= a->running_max && (a->waiting == 0 || a->running == a->running_max));
 }
 #endif
@@ -111,7 +111,8 @@ void tp__admission_part(tp__admission *a, tp__tenant *tenant) {
 
 /* ---- refusal ---- */
 
-/* Those that are served before it: of each tenant that waits at most as many as this one has, and these. */
+/* The turns that will be served before this one: of each waiting tenant at most as many as this tenant has, and this
+ * tenant's own. */
 static int64_t expected_wait_locked(const tp__admission *a, const tp__tenant *tenant) {
   TP__LOCKED(&a->mutex);
   if (a->running < a->running_max) return 0;
@@ -170,7 +171,7 @@ static void take_out_locked(tp__admission *a, tp__admission_place *place) {
   WATCH(tenant, IDLE);
 }
 
-/* The first tenant's oldest; the tenant goes after the others. */
+/* Takes the oldest turn of the first tenant; the tenant then goes to the end. */
 static tp__admission_place *take_next_locked(tp__admission *a) {
   TP__LOCKED(&a->mutex);
   if (tp__list_empty(&a->active)) return NULL;

@@ -67,7 +67,7 @@ static bool is_idle(const tp__account *account) {
   return account->users == 0 && !account->has_own && !(used->requests | used->tokens | used->cost_micros);
 }
 
-/* Another day begins with nothing used. A clock that is set back begins none. */
+/* A new day begins with nothing used. A clock that is set back begins no new day. */
 static void see_day_locked(tp__budgets *b) {
   TP__LOCKED(&b->mutex);
   int64_t day = tp__unix_ms() / DAY_MS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget: what the turns of each tenant, and of all of them, have used of a day (UTC), and whether more is allowed. A
- * runtime without a budget counts nothing here. A start reads from the store what the turns of the day had used before.
- * Lock: `budgets`; nothing is called under it. */
+ * budget: how much the turns of each tenant, and of all tenants, have used on a day (UTC), and whether more is allowed.
+ * A runtime without a budget counts nothing here. A start reads from the store how much earlier turns of the day have
+ * used. Lock: `budgets`; nothing is called under it. */
 #ifndef TP__BUDGET_H
 #define TP__BUDGET_H
 
@@ -19,7 +19,7 @@ typedef struct tp__allowance {
   int64_t requests_max, tokens_max, cost_micros_max;
 } tp__allowance;
 
-/** A tenant that has open sessions, a budget of its own, or used something today. */
+/** A tenant that has open sessions or a budget of its own, or has used something today. */
 typedef struct tp__account tp__account;
 
 typedef struct tp__budgets {
@@ -48,7 +48,7 @@ static inline bool tp__allowance_any(const tp__allowance *a) {
 }
 /** Adds without running over. */
 void tp__usage_add(tp__usage *usage, const tp__usage *more);
-/** @return whether more may be used; else *ret_over has what is used up. */
+/** @return whether more may be used; if not, *ret_over names the exhausted limit. */
 bool tp__allowance_left(const tp__allowance *allowance, const tp__usage *usage, const char *whose,
                         tp__overdraft *ret_over);
 
@@ -57,10 +57,10 @@ tp_status tp__budgets_init(tp__budgets *budgets, tp_runtime *runtime, const tp__
 void tp__budgets_fini(tp__budgets *budgets);
 /** Those of a runtime (agent_layer.c). */
 tp__budgets *tp__layer_budgets(const tp_runtime *runtime);
-/** The store was opened: adds what its turns of today have used. */
+/** Called when the store was opened: adds what its turns of today have used. */
 tp_status tp__budgets_load(tp__budgets *budgets, tp_fault *fault);
 
-/** A session of the tenant is opened. @param tenant  NULL: none. @return NULL without memory. */
+/** Called when a session of the tenant is opened. @param tenant NULL: none. @return NULL without memory. */
 tp__account *tp__budgets_join(tp__budgets *budgets, const char *tenant);
 /** It is gone. account may be NULL. */
 void tp__budgets_part(tp__budgets *budgets, tp__account *account);

@@ -2,12 +2,12 @@
 #include "phases/session/history.h"
 
 struct tp_shared_history {
-  tp_history history; /* never changes after birth, like the allocator */
+  tp_history history; /* never changes after the struct was made, like the allocator */
   tp_allocator allocator;
   tp__a32 refs;
   tp__mutex mutex;
   tp__link users;     /* under mutex */
-  tp__link deletions; /* under mutex: those under way, in the frames of their threads */
+  tp__link deletions; /* under mutex: the running deletions, which are in the frames of their threads */
 };
 
 tp_status tp__history_read(tp_history *ret_history, const tp_history *theirs, tp_fault *fault) {
@@ -87,7 +87,7 @@ static void history_check_locked(const tp_shared_history *shared) {
   const tp__link *link = shared->users.next;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && link != &shared->users; i++, link = link->next) {
     const tp__history_user *user = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__history_user, link);
-    /* A user is a session that is open, or has calls that have not returned. */
+    /* A user is a session that is open, or that has calls which have not returned. */
     assert((user->is_open || user->calls > 0) && link->next->prev == link);
   }
 }

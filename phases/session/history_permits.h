@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * history_permits: how many calls of histories each tenant may have under way at once: half of what all of them may, so
- * that a tenant whose store is slow leaves threads to the others. Has no lock: the permits change under the pool's. */
+ * history_permits: how many calls of histories each tenant may run at once: half of what all tenants together may. So a
+ * tenant with a slow store leaves threads to the others. Has no lock: the permits change under the pool's. */
 #ifndef TP__HISTORY_PERMITS_H
 #define TP__HISTORY_PERMITS_H
 
 #include "runtime/sched/permits.h"
 #include "turnphase/runtime.h"
 
-/* A tenant has one of these, found by its name: two of many may share one. */
+/* A tenant's permits are found by a hash of its name, so two of many tenants may share them. */
 enum { TP__HISTORY_PERMITS = 64 };
 
 typedef struct tp__history_permits {

@@ -5,14 +5,15 @@
 #include "runtime/base/bug.h"
 #include "runtime/exec/blocks.h"
 
-enum { LIST_BYTES = 256 }; /* in the block, after the call: the messages of a usual batch */
+enum { LIST_BYTES = 256 }; /* In the block, after the call: space for the list of messages of a usual batch. */
 
 static tp__host_call *host_call_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__host_call, base); }
 
-/* Of the history; a compaction is the host's own. */
+/* Whether the call blocks the history. A compaction is the host's own function and does not. */
 static bool blocks(const tp__host_call *c) { return c->work && (c->load.struct_size || c->request.struct_size); }
 
-/* A call that runs, or may yet, keeps its session from being deleted, also when its caller has stopped waiting. */
+/* A call that runs, or may still begin, prevents the deletion of its session, even after its caller has stopped
+ * waiting. */
 static void begin_to_count(tp__host_call *c) {
   c->counts = true;
   if (blocks(c)) {
@@ -36,7 +37,7 @@ static tp__answer do_host_work(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DONE};
 }
 
-/** What tp_history_complete() and tp_history_complete_load() pass. */
+/** The arguments of tp_history_complete() and tp_history_complete_load(). */
 typedef struct completion {
   tp_status status;
   const tp_fault *fault;
@@ -68,7 +69,7 @@ static void accept_completion(tp__attempt *attempt, const tp__answer *answer, co
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
   (void)now_ns;
-  end_to_count(host_call_of(attempt)); /* of a function that has returned it has ended before */
+  end_to_count(host_call_of(attempt)); /* if the function has returned, the count has ended before */
 }
 
 static void note_work_abandoned(tp__attempt *attempt) {
@@ -158,7 +159,7 @@ static tp__host_call *new_call(tp_turn *turn, tp_session *session, const char *n
   tp__history_permits *permits = tp__layer_history_permits(runtime);
   c->base.pool_item.permits = tp__history_permits_of(permits, session->tenant);
   c->base.pool_item.permits_max = permits->most;
-  c->base.pool_item.is_patient = true; /* a store that is slow delays its turns, and refuses none of them */
+  c->base.pool_item.is_patient = true; /* a slow store delays its turns, but no turn is refused for it */
   c->base.pool_item.name = name;
   c->turn = &turn->core;
   c->session = session;
@@ -200,7 +201,7 @@ static void cancel_here(void *ctx) {
   if (cancel) cancel(history->ctx, c->base.token);
 }
 
-/* Here, on the owner's thread; the completion comes as a message, also one from inside the function. */
+/* Called here, on the owner's thread. The completion comes as a message, even when the function itself makes it. */
 static void start_here(tp__host_call *c, int64_t deadline_ns) {
   TP__ASSERT(is_load(c) ? c->session->history.load_start != NULL : c->session->history.append_start != NULL);
   tp__attempt *attempt = &c->base;

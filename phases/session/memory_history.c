@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A history in memory that outlives its sessions: the reference of the interface. Lock: `memory_history`. */
+ * memory_history.c: a history in memory that outlives its sessions, the reference of the interface. Lock:
+ * `memory_history`. */
 #include "phases/model/messages.h"
 #include "runtime/base/hash_table.h"
 #include "runtime/os/os.h"
@@ -11,8 +12,8 @@ typedef struct conversation {
   uint64_t number;
   tp_text tenant, session; /* after the struct */
   size_t size;
-  uint32_t refs;          /* under mutex: of the list, and of each call that works on it */
-  uint64_t message_count; /* under mutex: what was appended to the end */
+  uint32_t refs;          /* under mutex: one of the list, and one of each call that works on it */
+  uint64_t message_count; /* under mutex: how many messages were appended in total */
   /* under mutex: the newest claim */
   uint64_t fence, owner;
   bool running;          /* a turn of the owner has the session */
@@ -21,7 +22,7 @@ typedef struct conversation {
 } conversation;
 
 typedef struct memory_history {
-  tp_history face; /* what tp_history_memory_new() returns; its taker copies it */
+  tp_history face; /* the result of tp_history_memory_new(); the runtime copies it */
   tp_allocator allocator;
   tp__mutex mutex;
   /* under mutex */
@@ -29,7 +30,7 @@ typedef struct memory_history {
   conversation **list;  /* by rising number */
   size_t count, capacity;
   uint64_t last_number;
-  uint64_t last_fence; /* of all sessions: one that is begun anew has none of those of before */
+  uint64_t last_fence; /* over all sessions, so that a session that is begun again gets no fence of before */
 } memory_history;
 
 /* ---- conversations ---- */
@@ -49,7 +50,7 @@ static conversation *find_conversation_locked(memory_history *h, tp_text tenant,
   return link ? conversation_of(link) : NULL;
 }
 
-/* The index of the first conversation with a number above this one. */
+/* The index of the first conversation whose number is above this one. */
 static size_t index_above_locked(const memory_history *h, uint64_t number) {
   TP__LOCKED(&h->mutex);
   size_t low = 0, high = h->count;
@@ -109,7 +110,7 @@ static void unref_conversation(memory_history *h, conversation *c) {
 
 /* ---- the functions ---- */
 
-/* A runtime that has the session lives as long as its turn, which appends or releases: there are no leases. */
+/* A runtime that holds the session lives as long as its turn, which appends or releases. So there are no leases. */
 static tp_status claim_locked(memory_history *h, conversation *c, const tp_history_load *request, tp_fault *fault) {
   TP__LOCKED(&h->mutex);
   uint64_t process = request->owner->process_run_id;
@@ -126,7 +127,7 @@ static tp_status claim_locked(memory_history *h, conversation *c, const tp_histo
   return TP_OK;
 }
 
-/* @param ret_conversation  referenced; NULL: there is none.  @param ret_first  of the messages to give. */
+/* @param ret_conversation referenced; NULL: there is none. @param ret_first index of the first message to give. */
 static tp_status begin_load(memory_history *h, const tp_history_load *request, conversation **ret_conversation,
                             size_t *ret_first, tp_fault *fault) {
   tp_status status = TP_OK;
@@ -143,7 +144,7 @@ static tp_status begin_load(memory_history *h, const tp_history_load *request, c
   return status;
 }
 
-/* One session's calls come one at a time, so its messages do not move while they are given. */
+/* The calls of one session come one at a time, so its messages do not move while they are given. */
 static tp_status load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   memory_history *h = ctx;
   conversation *c;
@@ -213,7 +214,7 @@ static tp_status append_messages(void *ctx, const tp_history_append *request, tp
   tp__mutex_lock(&h->mutex);
   c->message_count = c->messages.count;
   if (status == TP_OK && request->claim) c->running = false;
-  bool is_empty = c->message_count == 0 && !c->running; /* it was made for this batch, or its claim */
+  bool is_empty = c->message_count == 0 && !c->running; /* it was made for this batch, or for its claim */
   if (is_empty) {
     remove_conversation_locked(h, c);
     c->refs--;
@@ -237,7 +238,7 @@ static tp_status delete_session(void *ctx, const tp_history_delete *request, tp_
   return TP_OK;
 }
 
-/* @return the next that fits, referenced; NULL: there is none. */
+/* @return the next conversation that fits the query, referenced; NULL: there is none. */
 static conversation *next_listed(memory_history *h, const tp_history_query *query, uint64_t after,
                                  uint64_t *ret_message_count) {
   conversation *found = NULL;

@@ -74,7 +74,7 @@ bool tp__reminders_add(tp__reminders *reminders, const char *subscription, tp_te
   return true;
 }
 
-/* Marks what fits; what has waited longest goes first. @return how many. */
+/* Marks the reminders that fit. Those that have waited longest go first. @return how many. */
 static size_t choose_reminders(tp__reminders *reminders) {
   size_t chosen = 0, count = 0, bytes = 0;
   for (size_t i = 0; i < reminders->count; i++) {
@@ -112,6 +112,6 @@ bool tp__reminders_take(tp__reminders *reminders, tp__arena *arena, tp__merged_l
 void tp__reminders_delivered(tp__reminders *reminders) {
   for (size_t i = reminders->count; i-- > 0;) {
     if (reminders->items[i].in_request) remove_at(reminders, i);
-    else reminders->items[i].attempt = 0; /* its attempt did not fail: it waits like any other */
+    else reminders->items[i].attempt = 0; /* its attempt did not fail, so it waits like any other reminder */
   }
 }

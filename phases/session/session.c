@@ -22,7 +22,7 @@ void tp__session_hold(tp_session *session) { tp__a32_add_relaxed(&session->refs,
 
 static void free_session(tp_session *session) {
   const tp_allocator *allocator = tp__runtime_allocator(session->runtime);
-  tp__inside frame; /* the last reference may go on any thread: these are callbacks wherever that is */
+  tp__inside frame; /* the last reference may be dropped on any thread; there, these are callbacks */
   tp__inside_enter(&frame, session->runtime, TP__INSIDE_CALLBACK);
   if (session->history.destroy) session->history.destroy(session->history.ctx);
   tp_shared_history_unref(session->shared);
@@ -62,7 +62,7 @@ static tp_status copy_strings(tp_session *session, const tp_session_options *opt
   return tp__string_copy(allocator, options->environment, &session->environment);
 }
 
-/* What is the host's is taken last, when nothing else can fail any more. */
+/* The host's objects are taken over last, when nothing can fail any more. */
 static tp_status take_options(tp_session *session, const tp_session_options *options, const tp_history *history,
                               tp_shared_history *shared) {
   if (options->model) {
@@ -92,7 +92,7 @@ static void untake_options(tp_session *session) {
   session->history = (tp_history){0};
 }
 
-/* options->on_event is the short form of tp_session_listen(): it adds one listener of all events, which stays as long
+/* options->on_event is the short form of tp_session_listen(): it adds one listener for all events, which stays as long
  * as the session. */
 static tp_status listen_short(tp_session *session, const tp_session_options *options, tp_fault *fault) {
   if (!options->on_event) return TP_OK;
@@ -114,7 +114,7 @@ tp_status tp_session_unlisten(tp_session *session, uint64_t id, tp_fault *fault)
   return tp__listeners_remove(tp__layer_listeners(session->runtime), &session->listeners, id, fault);
 }
 
-/* @param ret_shared  whose it is; NULL: the session's own, or in memory. */
+/* @param ret_shared the shared history; NULL: the history is the session's own, or in memory. */
 static tp_status choose_history(const tp_session_options *options, tp_runtime *runtime, tp_history *ret_history,
                                 tp_shared_history **ret_shared, tp_fault *fault) {
   *ret_shared = options->history          ? NULL
@@ -152,7 +152,8 @@ static tp_status say_refused(tp_status status, const char *id, tp_fault *fault) 
   }
 }
 
-/* A limit without a way to keep it, and a way to keep it that is never gone, would be accepted and ignored. */
+/* Without this check, a limit without a way to compact, or a way to compact that is never used, would be accepted and
+ * ignored. */
 static tp_status check_compaction(const tp_session_options *options, tp_fault *fault) {
   const char *wrong = NULL;
   if (options->history_tokens_max < 0) wrong = "history_tokens_max is negative";
@@ -216,7 +217,7 @@ tp_status tp_session_open(tp_runtime *runtime, const tp_session_options *theirs,
   TP__TRY(tp__allowance_read(options.budget, "tp_session_options.budget", &budget, fault));
   TP__TRY(tp__runtime_ready(runtime, fault));
   tp_history history;
-  tp_shared_history *shared; /* a runtime that was freed has given its own back */
+  tp_shared_history *shared; /* NULL when the runtime was freed, which has returned its own reference */
   TP__TRY(choose_history(&options, runtime, &history, &shared, fault));
   TP__TRY(check_busy(&options, &history, fault));
   if (options.agent && options.agent->runtime != runtime)

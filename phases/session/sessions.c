@@ -102,14 +102,15 @@ tp_session *tp__sessions_hold_of(tp__sessions *sessions, tp_text tenant, tp_text
   return session;
 }
 
-/* The session at a link; at the end of `ending` the first of `list`, at the end of `list` NULL. */
+/* The session at a link. The end of `ending` continues with the first of `list`; at the end of `list` the result is
+ * NULL. */
 static tp_session *from_locked(tp__sessions *sessions, tp__link *link) {
   TP__LOCKED(&sessions->mutex);
   if (link == &sessions->ending) link = sessions->list.next;
   return link == &sessions->list ? NULL : session_of(link);
 }
 
-/* `after` may have left the lists meanwhile: then its place is found by its number. Held. */
+/* The session after `after`, held. If `after` has left the lists meanwhile, its place is found by its number. */
 static tp_session *next_of(tp__sessions *sessions, tp_session *after) {
   tp__mutex_lock(&sessions->mutex);
   bool left = after && after->link.next == &after->link;

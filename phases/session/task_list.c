@@ -19,7 +19,7 @@ static tp__listed_task *find_listed_task(const tp__task_list *list, tp_text key)
   return NULL;
 }
 
-/* @return NULL: there is no space, or no memory. */
+/* @return NULL: there is no space or no memory. */
 static tp__listed_task *add_listed_task(tp__task_list *list, tp_text key, tp_text ability) {
   void *items = list->items;
   if (list->count == TP__TASK_LIST_MAX) return NULL;

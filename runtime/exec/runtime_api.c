@@ -63,7 +63,7 @@ tp_status tp_subscription_trip(tp_runtime *runtime, const char *subscription, bo
   return switch_subscription(runtime, subscription, TP__SWITCH_TRIP, tripped, fault);
 }
 
-/* In the child of a fork the life may be in any of these states, too. */
+/* Reading the phases also works in the child of a fork. Only a runtime that was freed refuses it. */
 static bool is_freed(const tp_runtime *runtime) { return tp__a32_load_acquire(&runtime->state.life) == TP__LIFE_FREED; }
 
 uint32_t tp_phase_find(const tp_runtime *runtime, const char *name_or_alias) {
