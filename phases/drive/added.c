@@ -176,7 +176,7 @@ bool tp__fill_added(tp__drive *d) {
   return true;
 }
 
-/* Each message that was accepted is reported once. */
+/* Each accepted message is reported once. */
 static void report_added(tp__drive *d, const tp__added *added, tp_text text, tp_status status,
                          const char *subscription) {
   int64_t now_ns = tp__now_ns();
@@ -191,7 +191,7 @@ static void report_added(tp__drive *d, const tp__added *added, tp_text text, tp_
                                  .ended_ns = now_ns});
 }
 
-/* Neither the turn nor the history has it: what a guard does not let in is never shown to a model. */
+/* Neither the turn nor the history gets the message: a model never sees a message that a guard has denied. */
 tp__step tp__denial_of_added(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   const char *subscription = result->subscription ? result->subscription : "";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask_model.c: a handler asks a model and waits. The request is an attempt of a turn of its own, which the engine
- * workers run as a detached one, while the handler's thread waits. That turn is held by the handler and by the request,
- * which may outlive a handler that gave it up; the last one gives up the handler's attempt, and so what the handler and
- * its model are. The handler is paused meanwhile: a model that blocks needs a handler thread, too. Lock:
- * `ask_model`. */
+ * ask_model.c: a handler asks a model and waits. The request is an attempt of a turn of its own, which engine workers
+ * run like a detached run while the handler's thread waits. The handler and the request each hold that turn, because
+ * the request may run longer than the handler waits. The last of the two releases the handler's attempt, and with it
+ * the objects that the request uses. The handler is paused meanwhile, because a model that blocks needs a handler
+ * thread, too. Lock: `ask_model`. */
 #include "phases/drive/drive.h"
 #include "phases/model/messages.h"
 #include "phases/drive/steps.h"
@@ -15,13 +15,14 @@
 enum { LOOK_MS = 50 /* how soon a cancel is seen */ };
 
 typedef struct ask {
-  tp__turn turn;        /* the request's; its arena holds what is asked */
+  tp__turn turn;        /* the turn of the request; its arena holds the request */
   tp__attempt *handler; /* referenced */
   tp_model model;
-  tp_session *session; /* whose model it is, referenced by the request; NULL: the handler's own model */
+  tp_session *session; /* the session of the model, referenced by the request; NULL: the handler's own model */
   tp_model_request request;
   tp__message cancel;
-  int64_t until_ns; /* the deadline that the turn began with; the turn's own is its owner's, which a drain may move */
+  /* the deadline with which the turn began; the turn's own deadline belongs to its owner, and a drain may change it */
+  int64_t until_ns;
   size_t block_size;
   tp__mutex mutex;
   tp__cond ended;
@@ -164,7 +165,7 @@ static tp_status new_ask(tp_call *call, ask **ret_ask) {
   return TP_OK;
 }
 
-/* @return whether it has ended; else it was given up. */
+/* @return whether the request has ended; if not, it was given up. */
 static bool wait(ask *a, tp_call *call) {
   tp__mutex_lock(&a->mutex);
   while (!a->done && !tp_call_cancelled(call)) {
@@ -212,7 +213,7 @@ static tp_status take_end(ask *a, tp_call *call, tp_model_response *ret_response
   return status;
 }
 
-/* That of the turn is one which its session has taken, and has the name that the turn asks it by. */
+/* The model of the turn is one of its session's models, with the name by which the turn asks it. */
 static tp_status choose_ask_model(ask *a, const tp_call *call, const tp_model *theirs, tp_fault *fault) {
   if (theirs) return tp__model_read(theirs, tp__runtime_registry(a->turn.runtime), &a->model, fault);
   const tp__drive *drive = tp__drive_of_call(call);

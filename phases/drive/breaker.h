@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * breaker: which providers of models have failed how often in a row, for all sessions of a runtime. A provider that has
+ * breaker: how often in a row each provider of models has failed, for all sessions of a runtime. A provider that has
  * not failed since its last answer is not in the table. Lock: `breakers`; nothing is called under it. */
 #ifndef TP__BREAKER_H
 #define TP__BREAKER_H
@@ -9,7 +9,7 @@
 #include "runtime/os/os.h"
 #include "turnphase/runtime.h"
 
-/** How many providers are remembered; the one that failed longest ago is removed for a new one. */
+/** How many providers are remembered. For a new one, the provider that failed longest ago is removed. */
 enum { TP__BREAKERS_MAX = 256 };
 
 typedef struct tp__breaker {
@@ -30,22 +30,22 @@ typedef struct tp__breakers {
   size_t count, capacity;
 } tp__breakers;
 
-/** @param failures_max  and open_ms: 0: the default.  @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_SYSTEM. */
+/** @param failures_max and open_ms: 0: the default. @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_SYSTEM. */
 tp_status tp__breakers_init(tp__breakers *breakers, const tp_allocator *allocator, uint32_t failures_max,
                             uint32_t open_ms);
 void tp__breakers_fini(tp__breakers *breakers);
 /** Those of a runtime (agent_layer.c). */
 tp__breakers *tp__layer_breakers(const tp_runtime *runtime);
 
-/** Whether a request may go to the provider: not while its breaker is open, and after that time once per interval.
+/** Whether a request may go to the provider: not while its breaker is open; after that time, once per interval.
  *  @param provider  NULL: yes. */
 bool tp__breaker_admits(tp__breakers *breakers, const char *provider, int64_t now_ns);
 /** Whether a request would not be admitted now. It changes nothing. */
 bool tp__breaker_is_open(tp__breakers *breakers, const char *provider, int64_t now_ns);
-/** A request failed. Without memory for a row it does not count.
- *  @return how many have in a row when that opened the breaker, which was closed; else 0. */
+/** A request has failed. Without memory for a row the failure does not count.
+ *  @return the number of failures in a row if this one has opened a closed breaker; else 0. */
 uint32_t tp__breaker_failed(tp__breakers *breakers, const char *provider, int64_t now_ns);
-/** The provider answered. @return whether its breaker was open. */
+/** The provider has answered. @return whether its breaker was open. */
 bool tp__breaker_answered(tp__breakers *breakers, const char *provider);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * compaction_step.c: the steps of a turn that make its session's history shorter: before the first request when the
- * history is longer than the session allows, and once for each request whose context the provider calls too long.
- * turn.pre_compaction first; then what tp_session_options.compaction names: the newest turns stay, or the session's own
- * model is asked for a summary of the others, or the host's callback, on a handler thread. What was there
- * stays readable for requests that were made of it. */
+ * history is longer than the session allows, and once for each request whose context the provider calls too long. First
+ * turn.pre_compaction runs. Then tp_session_options.compaction decides: only the newest turns stay; or the session's
+ * own model is asked for a summary of the others; or the host's callback is called, on a handler thread. The old
+ * messages stay readable for requests that were made from them. */
 #include "phases/model/compaction.h"
 #include "phases/drive/steps.h"
 
@@ -22,7 +22,8 @@ bool tp__compaction_may(const tp__drive *d) {
          session_of(d)->past->list.count > 0;
 }
 
-/* What the new history may hold. A provider that calls the context too long has seen more than its tokens. */
+/* How many tokens the new history may have. A provider that calls the context too long counts more tokens than the
+ * estimate. */
 static int64_t allowed_tokens(const tp__drive *d, int64_t tokens) {
   return d->too_long ? tokens / 2 : session_of(d)->history_tokens_max;
 }
@@ -34,7 +35,7 @@ static void log_compaction(const tp__drive *d, tp_log_level level, tp_status sta
   tp__log(d->turn->core.runtime, level, &subject, "the history of session `%s`: %s", session_of(d)->id, message);
 }
 
-/* A history that is longer than the host asked for is better than no turn; one that the provider refuses is not. */
+/* A history that is longer than the host's limit is better than no turn. A history that the provider refuses is not. */
 static void failed(tp__drive *d, tp_status status, const char *message) {
   if (tp__drive_out_of_time(d)) return;
   tp_text text = tp__arena_printf(&d->arena, "the history was not compacted: %s",
@@ -48,7 +49,7 @@ static void failed(tp__drive *d, tp_status status, const char *message) {
                                     text.data ? text.data : ""));
 }
 
-/* To read them. The list is another one when it grows. */
+/* For reading. The list becomes another one when it grows. */
 static const tp_message *const *pointers_of(const tp__past *past) {
   return (const tp_message *const *)past->list.items;
 }
@@ -133,7 +134,7 @@ static tp_status add_kept(const tp__messages *past, size_t from, tp__messages *l
   return TP_OK;
 }
 
-/* Goes on with the past that was made of the session's, or without. */
+/* Goes on with the past that was made from the session's, or without a new one. */
 static void end_with(tp__drive *d, tp__past *made, tp_status status) {
   if (status == TP_OK) {
     replace_past(d, made);
@@ -152,11 +153,12 @@ static void drop_oldest(tp__drive *d, int64_t tokens) {
 
 /* ---- the session's own model ---- */
 
-/* Nothing older than the part that stays is kept but the summary. */
+/* Of everything older than the part that stays, only the summary is kept. */
 static tp_status add_summarized(tp__drive *d, tp_text summary, tp__messages *list) {
   const tp__messages *past = &session_of(d)->past->list;
   tp_message first = {.struct_size = sizeof first,
-                      .role = TP_ROLE_USER, /* what tools said is in it: no more than a user's word */
+                      /* it contains output of tools, so it gets no more weight than a user's text */
+                      .role = TP_ROLE_USER,
                       .text = tp__arena_printf(&d->arena, "%s%.*s", summary_head, (int)summary.size, summary.data)};
   if (!first.text.data) return TP_ERR_NO_MEMORY;
   TP__TRY(tp__messages_add(list, &first));
@@ -177,7 +179,7 @@ static void model_ended(tp__model_call *call, tp_status status) {
   end_with(d, made, made ? add_summarized(d, call->response.text, &made->list) : TP_ERR_NO_MEMORY);
 }
 
-/* In the drive's memory, which lasts as long as the request. @return false without any. */
+/* In the drive's memory, which lives as long as the request. @return false without memory. */
 static bool make_compaction_request(tp__drive *d, int64_t tokens, tp_model_request *ret_request) {
   const tp__past *past = session_of(d)->past;
   const tp_message *const *all = pointers_of(past);

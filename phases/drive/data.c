@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data.c: the host's own pointers, as handlers, tools, providers and listeners ask for them. A turn has a copy of each,
- * since a begun turn may outlive its session. */
+ * data.c: gives handlers, tools, providers and listeners the host's own pointers. A turn has a copy of each, because a
+ * running turn may outlive its session. */
 #include "phases/turn/event_inbox.h"
 #include "phases/session/session.h"
 #include "phases/tools/tool_run.h"
@@ -36,7 +36,7 @@ void *tp_tool_run_data(const tp_tool_run *run, uint32_t id) {
   return data_of(run->turn, id);
 }
 
-/* The library sets the turn, or the data where the event is a copy; a struct of a host's own has neither. */
+/* The library sets the turn, or for a copied event the data. A struct that the host made itself has neither. */
 void *tp_event_data(const tp_event *event, uint32_t id) {
   if (!event) return NULL;
   if (event->turn) return data_of(event->turn, id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drive_life.c: how a drive is made, begins, is cancelled and goes. */
+ * drive_life.c: how a drive is made, begins, is cancelled and is freed. */
 #include "phases/drive/added.h"
 #include "phases/model/conversation.h"
 #include "phases/model/made_request.h"
@@ -69,7 +69,7 @@ static void free_drive(tp__drive *d, tp_runtime *runtime) {
   tp__block_give(tp__runtime_blocks(runtime), d, d->block_size);
 }
 
-/* With the last reference of the turn: the request has no reader any more. */
+/* Called with the last reference of the turn: no code reads the request any more. */
 static void free_held_turn(tp__turn *core) {
   tp_turn *turn = tp__turn_of(core);
   tp__drive *d = turn->drive;
@@ -81,7 +81,7 @@ static void free_held_turn(tp__turn *core) {
   tp__session_unref(session);
 }
 
-/* Nothing of the host's is looked at again. */
+/* Copies the request, so that the host's memory is not used again. */
 static bool copy_request(tp__drive *d, const tp_turn_request *request) {
   tp__arena *arena = &d->arena;
   d->request.messages = NULL;
@@ -133,7 +133,7 @@ tp_status tp__drive_new(tp_session *session, const tp_turn_request *request, boo
   d->turn->core.release = free_held_turn;
   tp__session_hold(session);
   *ret_drive = d;
-  if (!owned) tp__strand_leave(&d->turn->core.strand); /* runs what a drain may have posted meanwhile */
+  if (!owned) tp__strand_leave(&d->turn->core.strand); /* delivers messages of a drain that may have come meanwhile */
   return TP_OK;
 }
 
@@ -141,7 +141,7 @@ static void abort_delivered(tp__message *message) {
   tp__turn_over(TP__CONTAINER(message, tp__drive, start_message)->turn);
 }
 
-/* A drain may have cancelled the turn meanwhile: then it has an owner already, which ends it. */
+/* If a drain has cancelled the turn meanwhile, the turn has an owner already, which ends it. */
 void tp__drive_abort(tp__drive *d) {
   tp__strand *strand = &d->turn->core.strand;
   bool owned = d->done || tp__strand_try_acquire(strand);

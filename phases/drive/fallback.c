@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fallback.c: which model of the session's list is asked (docs/decisions/fallback.md). Where the list has one model, no
- * breaker is looked at. Everything here is the turn owner's. */
+ * fallback.c: chooses a model from the session's list (docs/decisions/fallback.md). If the list has one model, no
+ * breaker is used. For the turn's owner only. */
 #include <stdio.h>
 
 #include "phases/drive/breaker.h"
@@ -13,12 +13,13 @@ static tp__breakers *breakers_of(const tp__drive *d) { return tp__layer_breakers
 static const char *provider_of(const tp__drive *d) { return tp__model_provider(tp__drive_model(d)); }
 static const char *shown_model_name(const tp_model *model) { return model->name ? model->name : "(unnamed)"; }
 
-/* The provider did not answer as one that works. */
+/* Whether the end shows that the provider does not work. */
 static bool is_down(const tp__model_call *call, tp_status status) {
   return (status != TP_OK && call->retryable) || status == TP_ERR_MODEL_UNAVAILABLE;
 }
 
-/* Also that it refuses the request. What ended here, such as a cancel, says nothing of the provider. */
+/* A refusal of the request is an answer, too. An end that came from this side, such as a cancel, says nothing about the
+ * provider. */
 static bool is_answer(tp_status status) {
   return status == TP_OK || status == TP_ERR_MODEL || status == TP_ERR_CONTEXT_LENGTH;
 }

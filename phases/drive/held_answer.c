@@ -10,7 +10,7 @@ static void deliver_text(tp__drive *d, tp_event_kind kind, tp_text text) {
     tp__event(d->turn, &(tp_event){.kind = kind, .visibility = TP_VISIBILITY_USER_VISIBLE, .text = text});
 }
 
-/* Numbers are those of a response that was counted. */
+/* The token numbers are those of a response that was counted. */
 static void deliver_end(tp__drive *d, tp_status status, bool counted, tp_text text, tp_text word, int64_t started_ns,
                         int64_t ended_ns) {
   tp__event(d->turn, &(tp_event){.kind = TP_EVENT_MODEL_END,
@@ -44,7 +44,7 @@ bool tp__held_begin(tp__drive *d) {
   return !may_be_replaced(d) || (d->held = tp__arena_zero(&d->arena, sizeof *d->held)) != NULL;
 }
 
-/* Without memory the piece is lost: what people are shown of it is short then. */
+/* Without memory the piece is lost; then the text that people see is incomplete. */
 static void add_thinking(tp__drive *d, tp_text text) {
   tp__held *held = d->held;
   if (held->thinking.size + text.size > held->thinking_capacity) {
@@ -67,7 +67,7 @@ void tp__held_delta(tp__model_call *call, tp_text text, bool thinking) {
     add_thinking(d, text);
   } else {
     d->held->any_text = true;
-    call->any_delta = false; /* no listener has seen it: a request that fails now may be repeated */
+    call->any_delta = false; /* no listener has seen the answer, so a request that fails now may be repeated */
   }
 }
 
@@ -89,7 +89,8 @@ tp_text tp__held_thinking(const tp__drive *d) {
   return thinking.size == 0 && d->held ? d->held->thinking : thinking;
 }
 
-/* What the phase left. With another text what the provider gave besides it goes: it may hold what was taken out. */
+/* Takes the text that the phase left. If the text changed, the provider's other data is dropped, because it may contain
+ * what was removed. */
 static bool take_replaced(tp__drive *d, tp_text *thinking) {
   const tp_merged *merged = d->phase.result.merged;
   bool text = tp_merged_replaced(merged, TP_FIELD_RESPONSE_TEXT), other = tp_merged_replaced(merged, TP_FIELD_THINKING);

@@ -10,7 +10,7 @@
 
 /* ---- how a turn ended, as a value ---- */
 
-/* An array. Stored: a new item stands at the end, and none changes its meaning. */
+/* The items of an array in the store. New items are added at the end, and no item changes its meaning. */
 enum {
   ENDING_OUTCOME,
   ENDING_CODE,
@@ -29,13 +29,12 @@ enum {
   ENDING_SUBSCRIPTION,
   ENDING_BARE_REASON,
   ENDING_TEXTS_END,
-  ENDING_PROCESS =
-      ENDING_TEXTS_END, /* of the run that ended, and the turn's number there: 0 in what was stored before */
+  ENDING_PROCESS = ENDING_TEXTS_END, /* of the run that ended, followed by the turn's number there; 0 in older stores */
   ENDING_NUMBER,
   ENDING_ITEMS
 };
 
-/* Of what the caller asked, as it was before any handler changed it. */
+/* The hash of the request as the caller made it, before any handler changed it. */
 static int64_t request_hash(const tp__drive *d) {
   return (int64_t)tp__hash_text(d->request.files, tp__hash_text(d->user_text, 0));
 }
@@ -91,7 +90,8 @@ static tp_turn_outcome outcome_named(tp_text name) {
   return TP_TURN_FAILED;
 }
 
-/* What the messages of a history without endings say. A code that is not kept is that of the outcome. */
+/* Reads the result from the messages of a history without endings. If the error code is not stored, it follows from the
+ * outcome. */
 static void read_messages(const tp__messages *list, known *k) {
   static const tp_status codes[] = {[TP_TURN_FAILED] = TP_ERR_STORE,
                                     [TP_TURN_DENIED] = TP_ERR_DENIED,
@@ -118,7 +118,7 @@ static void read_ending(const tp__messages *list, known *k) {
   k->number = (uint64_t)tp_value_int(tp_value_at(ending, ENDING_NUMBER), 0);
 }
 
-/* Whether a message ends its turn: of a turn that ran twice each run has one. */
+/* Whether a message ends its turn. If a turn ran twice, each run has such a message. */
 static bool ends_turn(const tp_message *message) { return message->role == TP_ROLE_END || message->ending.size > 0; }
 
 /* The newest run of the turn. */
@@ -135,7 +135,7 @@ static bool find_known(const tp__messages *list, tp_text id, known *ret_known) {
 
 /* ---- the answer ---- */
 
-/* Messages that were added to the turn while it waited in its session's queue find it over. */
+/* Messages that were added while the turn waited in its session's queue are told that it is over. */
 static void know_end(tp__drive *d, tp_turn_outcome outcome, tp_status code, tp_text reason) {
   TP__ASSERT((outcome == TP_TURN_COMPLETED) == (code == TP_OK));
   d->outcome = outcome;
@@ -181,9 +181,9 @@ static bool take_result(tp__drive *d, const tp__messages *list, const known *k) 
   return tp__arena_text(&d->arena, text, &d->response_text) && tp__arena_text(&d->arena, reason, &d->reason);
 }
 
-/* ---- what a run did not come to, whose process died at its end ---- */
+/* ---- steps that a run did not reach because its process died at its end ---- */
 
-/** Whether the run that the history has came to its turn.post_turn: asked of the store. */
+/** Whether the stored run reached its turn.post_turn; the store is asked. */
 typedef struct cut_look {
   tp__store_call call;
   tp__drive *drive; /* does not end before this does */
@@ -197,7 +197,7 @@ static tp_status look_work(tp__store_call *call, void *store, tp_fault *fault) {
   return functions->turn_is_cut(store, look->process, call->turn->ids, TP_ID_COUNT, &look->is_cut, fault);
 }
 
-/* Its jobs have the keys that they would have had, so that those which were stored come once. */
+/* The jobs get the same keys as in the first run, so jobs that were stored before are not stored twice. */
 static void look_ended(tp__store_call *call, tp_status status) {
   cut_look *look = TP__CONTAINER(call, cut_look, call);
   tp__drive *d = look->drive;
@@ -211,7 +211,7 @@ static void look_ended(tp__store_call *call, tp_status status) {
   tp__drive_go(d, d->is_owed ? TP__STEP_POST_TURN : TP__STEP_END);
 }
 
-/* What the calls of the turn came to, for turn.post_turn. */
+/* The results of the turn's calls, for turn.post_turn. */
 static bool take_calls(tp__drive *d, const tp__messages *list, const known *k) {
   for (size_t i = k->first; i <= k->last; i++) {
     if (list->items[i]->role != TP_ROLE_TOOL) continue;
@@ -221,7 +221,7 @@ static bool take_calls(tp__drive *d, const tp__messages *list, const known *k) {
   return true;
 }
 
-/* @return whether the store is asked; then the turn goes on from there. */
+/* @return whether the store is asked; then the turn goes on when it has answered. */
 static bool look_for_cut(tp__drive *d, const tp__messages *list, const known *k) {
   enum { LOOK_LIMIT_MS = 30000 };
   bool is_own = k->process == tp__runtime_run_id(d->session->runtime);
@@ -239,7 +239,7 @@ static bool look_for_cut(tp__drive *d, const tp__messages *list, const known *k)
   return true;
 }
 
-/* A turn that was stopped from outside has no end of its own: it runs again. */
+/* A turn that was stopped from outside did not end by itself, so it runs again. */
 static bool ended_by_itself(const known *k) {
   return k->ints[ENDING_OUTCOME] != TP_TURN_CANCELLED && k->ints[ENDING_OUTCOME] != TP_TURN_TIMED_OUT;
 }
@@ -247,7 +247,7 @@ static bool ended_by_itself(const known *k) {
 static bool answer_from(tp__drive *d, const tp__messages *list, const known *k) {
   if (!ended_by_itself(k)) return false;
   bool is_complete = k->ints[ENDING_OUTCOME] == TP_TURN_COMPLETED;
-  tp_status read = TP_OK; /* of the answer, where the turn demands a schema */
+  tp_status read = TP_OK; /* for the answer, when the turn has a schema */
   if (k->has_ending && k->ints[ENDING_REQUEST_HASH] != d->request_hash) {
     refuse_known(d, "is in the history with another text: give this request an id of its own");
   } else if (d->request.if_exists == TP_IF_EXISTS_REFUSE) {
@@ -267,7 +267,7 @@ static bool answer_from(tp__drive *d, const tp__messages *list, const known *k) 
   return true;
 }
 
-/* ---- of a past that was compacted: the history is loaded once more ---- */
+/* ---- a past that was compacted: the history is loaded again ---- */
 
 static void loaded(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;

@@ -109,7 +109,7 @@ bool tp__limits_request(tp__drive *d) {
 
 /* ---- repeated calls ---- */
 
-/* Of a map the sum over its pairs: providers write the keys of the same arguments in any order. */
+/* For a map, the sum over its pairs, because providers write the keys of the same arguments in any order. */
 static uint64_t hash_of_value(tp_text value, uint64_t seed) {
   tp_value_kind kind = tp_value_kind_of(value);
   uint64_t hash = seed + (uint64_t)kind;
@@ -121,7 +121,7 @@ static uint64_t hash_of_value(tp_text value, uint64_t seed) {
   return hash;
 }
 
-/* @return how often the turn has made the call with this one; 0 without memory. */
+/* @return how often the turn has made this call, including this time; 0 without memory. */
 static uint32_t count_call(tp__drive *d, const tp_tool_call *call) {
   uint64_t hash = tp__hash_text(call->name, call->malformed);
   if (!call->malformed) hash = hash_of_value(call->arguments, hash);
@@ -139,7 +139,7 @@ static uint32_t count_call(tp__drive *d, const tp_tool_call *call) {
   return 1;
 }
 
-/* The model reads it with the results, and people see it. */
+/* The model reads this with the results, and people see it. */
 static void name_repeated(tp__drive *d, const tp_tool_call *call, uint32_t count) {
   int size = (int)tp__utf8_cut(call->name, NAME_BYTES_MAX);
   tp_text text = tp__arena_printf(&d->arena,

@@ -5,7 +5,7 @@
 #include "phases/tools/toolset.h"
 #include "runtime/exec/blocks.h"
 
-enum { ANSWER_BYTES = 448 }; /* in the block, after the call: a short answer */
+enum { ANSWER_BYTES = 448 }; /* Space in the block, after the call, for a short answer. */
 
 static tp__model_call *model_call_of(tp__attempt *attempt) { return TP__CONTAINER(attempt, tp__model_call, base); }
 
@@ -13,7 +13,7 @@ static tp__model_call *model_call_of(tp__attempt *attempt) { return TP__CONTAINE
 
 enum { PIECES_BYTES_MAX = 16 << 20 };
 
-/* In the size of a piece: it is one of thinking, or a note. */
+/* Flags in the size of a piece: the piece is thinking, or it is a note. */
 #define THINKING (UINT64_C(1) << 63)
 #define NOTE (UINT64_C(1) << 62)
 
@@ -38,8 +38,8 @@ static void emit_piece(tp__model_call *c, tp_text text, uint64_t kind) {
   }
 }
 
-/* In their own memory: a piece moves to the front, over what stood before it. Pieces of one kind that follow one
- * another are one; each note is one. */
+/* Uses the pieces' own memory: a piece moves to the front, over the pieces that were before it. Consecutive pieces of
+ * one kind become one piece; each note stays separate. */
 static void emit_joined(tp__model_call *c, char *pieces, size_t size) {
   tp_text piece;
   size_t joined = 0;
@@ -97,11 +97,11 @@ static tp_status add_piece_locked(tp__model_call *c, tp_text piece, uint64_t kin
 
 /* ---- holding an answer back ---- */
 
-/* It outlives its call, so that a listener may release late, also after the runtime was freed. */
+/* It outlives its call, so that a listener may release it late, even after the runtime was freed. */
 struct tp_hold {
   tp_allocator allocator;
   /* atomic */
-  tp__a32 refs;  /* of the call, and of each hold that was not released */
+  tp__a32 refs;  /* one of the call, and one of each hold that was not released */
   tp__a32 count; /* of those holds */
   tp__mutex mutex;
   tp__model_call *call; /* under mutex; NULL: it has settled */
@@ -142,7 +142,7 @@ tp_hold *tp__model_call_hold(tp__model_call *c) {
   return hold;
 }
 
-/* The answer is complete, or no longer wanted: there is nothing to resume. */
+/* The answer is complete, or no longer wanted, so nothing can be resumed. */
 static void hold_settled(tp__model_call *c) {
   tp_hold *hold = hold_of(c);
   if (!hold) return;
@@ -197,7 +197,7 @@ static tp__answer start_model(tp__attempt *attempt) {
   return (tp__answer){.kind = TP_ANSWER_DEFERRED};
 }
 
-/* Why the response was not taken; where there is no memory for the words, the status alone says so. */
+/* Why the response was refused. Without memory for the text, there is only the status. */
 static void refuse_response(tp__model_call *c, const char *what, const char *why) {
   c->failure_message =
       tp__arena_printf(&c->answer_arena, "the model's response: %s%s%s", what, *what ? " " : "", why).data;
@@ -226,7 +226,7 @@ static bool is_sound(tp__model_call *c, const tp_model_response *response) {
   return sound;
 }
 
-/* The provider says of its answer that it failed: the request may be repeated. */
+/* The provider reports that its answer failed, so the request may be repeated. */
 static void fail_as_it_ended(tp__model_call *c) {
   TP__ASSERT(c->failure == TP_OK && c->response.finish == TP_FINISH_ERROR);
   tp_text word = c->response.finish_word;
@@ -362,7 +362,7 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   c->block_size = block_size;
   c->base.pool_item.lane = TP__LANE_AWAITED;
   c->base.pool_item.name = model->name ? model->name : "model";
-  c->base.ends_with_turn = model->destroy == NULL; /* once its function has returned: never that of an inbox */
+  c->base.ends_with_turn = model->destroy == NULL; /* once its function has returned; never for a model with an inbox */
   c->base.pool_item.phase = TP_PHASE_MODEL_PRE;
   c->turn = turn;
   c->session = session;
@@ -379,11 +379,11 @@ tp__model_call *tp__model_call_new(tp__turn *turn, tp__toolset *tools, tp_sessio
   return c;
 }
 
-/* An inline model's start is called here; its answer comes as a message all the same. */
+/* The start function of an inline model is called here; its answer still comes as a message. */
 static void start_here(tp__model_call *c) {
   tp__attempt *attempt = &c->base;
   tp__a64_store_relaxed(&attempt->started_ns, (uint64_t)tp__now_ns()); /* no other thread knows it yet */
-  tp__answer answer = start_model(attempt); /* once it has deferred, attempt->answer is the token's */
+  tp__answer answer = start_model(attempt); /* once it has deferred, attempt->answer belongs to the token */
   if (answer.kind == TP_ANSWER_DEFERRED) {
     tp__attempt_returned(attempt);
     tp__attempt_await(attempt, c->deadline_ns);

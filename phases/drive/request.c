@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The request: {system text, messages, tools}. What joins a message (context, signals, reminders) is rendered anew for
- * each request and never enters the history. Without any of it the messages are the history's own bytes. */
+ * request.c: the request: {system text, messages, tools}. The blocks that are added to a message (context, signals,
+ * reminders) are rendered anew for each request, and never enter the history. Without any block the messages are the
+ * history's own bytes. */
 #include "phases/drive/structured.h"
 #include "phases/model/parts.h"
 #include "phases/merge/render.h"
@@ -22,8 +23,8 @@ static tp_status render_reminders(tp__drive *d, tp_text *ret_text) {
   return tp__render_reminders(&d->arena, &reminders, ret_text);
 }
 
-/* Where a block of ours stands in the request, nothing that others said may look like one. A text that needs nothing
- * stays as it is. The past has its own (past.c). */
+/* If the request has blocks of the library, no text of others may look like such a block. A text that needs no escaping
+ * is not copied. The past has its own escaped messages (past.c). */
 static tp_status escape_others(tp__drive *d, tp_message *messages, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (messages[i].role != TP_ROLE_ASSISTANT)
@@ -35,8 +36,8 @@ typedef struct blocks {
   tp_text context, signals, added_signals, reminders;
 } blocks;
 
-/* Context and signals join the turn's first message, the user's; reminders its last one, and so do signals of what was
- * added since the last request, which is the last one then. */
+/* Context and signals are added to the turn's first message, the user's. Reminders are added to the last message, and
+ * so are signals of messages that were added since the last request (the last message is one of them then). */
 static tp_status join(tp__drive *d, tp_message *messages, size_t count, const blocks *b) {
   tp_message *first = &messages[0], *last = &messages[count - 1];
   tp__render_parts parts = {.context = b->context, .signals = b->signals, .text = first->text};
@@ -50,7 +51,7 @@ static tp_status join(tp__drive *d, tp_message *messages, size_t count, const bl
   return tp__render_message(&d->arena, &parts, &last->text);
 }
 
-/* The turn's messages with the blocks in them, as copies. */
+/* Copies of the turn's messages with the blocks in them. */
 static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *const **ret_own) {
   size_t count = d->messages.count;
   tp_message *copies = tp__arena_alloc(&d->arena, count * sizeof *copies);
@@ -61,7 +62,7 @@ static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *co
     own[i] = &copies[i];
   }
   TP__TRY(join(d, copies, count, b));
-  /* Parts stay whole, and what stands in them is escaped, the user's own message too. */
+  /* Parts are never cut; texts in them are escaped, also in the user's own message. */
   for (size_t i = 0; i < count; i++)
     if (copies[i].parts.size > 0) TP__TRY(tp__parts_escaped(&d->arena, copies[i].parts, &copies[i].parts));
   if (count > 2) TP__TRY(escape_others(d, copies + 1, count - 2)); /* the first and the last are joined */
@@ -69,7 +70,7 @@ static tp_status join_blocks(tp__drive *d, const blocks *b, const tp_message *co
   return TP_OK;
 }
 
-/* The name is the first model's: another provider would not know it. */
+/* The name belongs to the first model; another provider would not know it. */
 tp_text tp__drive_model_name(const tp__drive *d) {
   if (d->asked_name.size > 0) return d->asked_name;
   if (tp__a32_load_relaxed(&d->model_index) > 0) return (tp_text){NULL, 0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request_step.c: model.request, the step before each request to a model of a turn that has a subscription there: what
- * its handlers see, and what is sent of what they leave. Repeats of the library and requests to a fallback are requests
- * of their own; what a provider repeats by itself, the request of a compaction and tp_call_ask_model() are none. */
+ * request_step.c: model.request, the step before each request to a model, in a turn that has a subscription there: the
+ * payload for its handlers, and the request that is made of their result. A repeat by the library and a request to a
+ * fallback each pass this step. A repeat by the provider itself, the request of a compaction, and tp_call_ask_model()
+ * do not. */
 #include "phases/model/made_request.h"
 #include "phases/drive/steps.h"
 #include "runtime/exec/exec.h"
@@ -47,7 +48,7 @@ static tp_status take_replaced(tp__made_request *made, const tp_merged *merged, 
   return tp__arena_text(&made->arena, tp_merged_text(merged, field), text) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-/* A name that stays for events and records of the request. */
+/* Stores a copy of the name for events and records of the request. */
 static tp_status take_model_name(tp__drive *d, const tp_merged *merged) {
   if (!tp_merged_replaced(merged, TP_FIELD_MODEL)) return TP_OK;
   tp_text name = tp_merged_text(merged, TP_FIELD_MODEL);
@@ -109,7 +110,7 @@ tp__step tp__then_take_request(tp__drive *d) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MALFORMED, tp__arena_printf(&d->arena, "model.request: %s", what));
     return TP__STEP_NONE;
   }
-  /* A tool that this request does not show is not run for its answer. */
+  /* A tool that this request does not show must not run for its answer. */
   const tp__toolset *set = d->turn->toolset;
   const tp_model_request *request = &d->made->request;
   for (size_t i = 0; set && i < set->count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * response_calls.c: what model.response may do with the calls of a response: drop some, change the tool or the
- * arguments of others. It cannot add one, since a result answers a call of the model by its id. */
+ * response_calls.c: how model.response may change the calls of a response: it may drop calls, and change the tool or
+ * the arguments of others. It cannot add a call, because a result answers a call of the model by its id. */
 #include "phases/drive/drive.h"
 #include "phases/tools/tools.h"
 #include "runtime/exec/exec.h"
@@ -17,7 +17,7 @@ static void report_replacement(const tp__drive *d, tp_text tool, const char *wha
                                .visibility = TP_VISIBILITY_USER_VISIBLE});
 }
 
-/* One map of the value over the call that it names. @return what is wrong with it; NULL: nothing. */
+/* Reads one map of the value and applies it to the call that it names. @return the error; NULL: there is none. */
 static const char *read_replaced_call(tp_text map, const tp_tool_call *was, tp_tool_call *is) {
   tp_text tool = tp_value_get(map, "tool"), arguments = tp_value_get(map, "arguments");
   *is = *was;
@@ -32,13 +32,13 @@ static const char *read_replaced_call(tp_text map, const tp_tool_call *was, tp_t
   return NULL;
 }
 
-/* The place of the call of this id from `from` on; the count: there is none. */
+/* The index of the call with this id, searched from `from` on; the count: there is none. */
 static size_t find_call(const tp__drive *d, tp_text id, size_t from) {
   while (from < d->call_count && !tp_text_equal(d->calls[from]->id, id)) from++;
   return from;
 }
 
-/* places[i] is that of the call which calls[i] was. */
+/* places[i] is the index of the response's call from which calls[i] was made. */
 static const char *read_replaced_calls(const tp__drive *d, tp_text value, tp_tool_call *calls, size_t *places,
                                        size_t *ret_count) {
   size_t next = 0, count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_turn.c: how a host has a session run a turn: on its own thread, submitted, or held for phases of its own. */
+ * run_turn.c: how a host runs a turn in a session: on its own thread, submitted, or held for phases of its own. */
 #include "phases/drive/drive.h"
 #include "phases/session/session.h"
 
@@ -74,7 +74,7 @@ tp_status tp_turn_run(tp_session *session, const tp_turn_request *request, const
   return tp__session_run(session, request, NULL, ret_result, fault);
 }
 
-/* The submission refers to the turn before that can end. */
+/* The submission refers to the turn before the turn can end. */
 static tp_status make_submission(tp__drive *drive, tp_fault *fault) {
   drive->submission = tp__submission_new(tp__runtime_allocator(drive->session->runtime), &drive->turn->core);
   if (drive->submission) return TP_OK;

@@ -8,7 +8,7 @@
 
 enum { PAUSE_MS = 250, OPEN_STEPS_MAX = 32 };
 
-/** The steps of a record: those that have ended, in the drive, and then the open ones. */
+/** The steps of a record: first those that have ended, from the drive, then the open ones. */
 typedef struct open_steps {
   const tp__drive *drive;
   tp_turn_step steps[OPEN_STEPS_MAX];
@@ -34,7 +34,7 @@ static void add_host_call(open_steps *open) {
     add_open(open, &(tp_turn_step){.started_ns = d->waits_since_ns, .kind = loads ? TP_STEP_LOAD : TP_STEP_APPEND});
 }
 
-/* A request that its inbox's taker has not taken has no begin yet: it is shown as just begun. */
+/* A request that was not taken from its inbox has no start time yet: it is shown as just begun. */
 static void add_request(open_steps *open, tp_text model, int64_t now_ns) {
   const tp__drive *d = open->drive;
   if (!d->model_call) return;
@@ -45,7 +45,8 @@ static void add_request(open_steps *open, tp_text model, int64_t now_ns) {
                                  .name = model});
 }
 
-/* Functions that were called, and questions. What else a call waits for is a phase, whose entry is open. */
+/* Adds functions that were called, and questions. Everything else that a call waits for is a phase, whose entry is
+ * open. */
 static void add_calls(open_steps *open, int64_t now_ns) {
   const tp__drive *d = open->drive;
   const tp__dispatch *dispatch = d->turn->dispatch;

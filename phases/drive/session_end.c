@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_end.c: how a session ends: session.end with what the host reports, the close, and the drain of them all. */
+ * session_end.c: how a session ends: session.end with the host's report, the close, and a drain of all sessions. */
 #include "phases/merge/phases.h"
 #include "phases/session/session.h"
 #include "phases/session/sessions.h"
@@ -13,7 +13,7 @@ static void log_list(const tp__drive *d, const char *what, const char *why) {
   tp__log(d->session->runtime, TP_LOG_WARNING, &subject, "session.end of `%s`: %s is %s", d->session->id, what, why);
 }
 
-/* What the host says, else what turns of the session have added since it began, or since its last end. */
+/* The host's list, else the list that turns of the session have collected since it began, or since its last end. */
 static void put_list(tp__drive *d, uint32_t field, tp_text said, bool written, tp_text own, uint64_t dropped) {
   if (said.size == 0 && !written) log_list(d, tp_field_name(field), "missing: no memory");
   else if (dropped > 0) log_list(d, tp_field_name(field), "not complete: there are more than a session lists");
@@ -21,7 +21,7 @@ static void put_list(tp__drive *d, uint32_t field, tp_text said, bool written, t
   if (value.size > 0) tp__drive_value(d, field, value);
 }
 
-/* Takes the list from the session, which begins another one. */
+/* Takes the list from the session, which begins a new one. */
 static void put_names(tp__drive *d, uint32_t field, tp__abilities *own, tp_text said) {
   tp_session *session = d->session;
   tp__abilities taken;
@@ -97,7 +97,7 @@ static bool copy_end(tp__drive *d, const tp_session_end *end) {
          tp__arena_text(&d->arena, end->tasks_summary, &d->end.tasks_summary);
 }
 
-/* @param occasion  the reason where neither the host nor the last turn has one.
+/* @param occasion  the reason, if neither the host nor the last turn has one.
  * @param owned  the caller is the turn's owner. */
 static tp_status make_closing(tp_session *session, const tp_session_end *end, const char *occasion, bool owned,
                               tp__drive **ret_drive, tp_fault *fault) {
@@ -118,7 +118,7 @@ static tp_status make_closing(tp_session *session, const tp_session_end *end, co
   return TP_OK;
 }
 
-/* Without a closing turn session.end is lost, and said so; the turns before it are not. */
+/* Without a closing turn, session.end is lost, which is logged. The turns before it are not lost. */
 static void close_without_phase(tp_session *session, tp_status why) {
   tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session->id)};
   tp__log_subject subject = {.status = why, .phase = TP_PHASE_SESSION_END, .ids = ids};
@@ -131,7 +131,7 @@ static void close_without_phase(tp_session *session, tp_status why) {
   if (last) tp__session_over(session);
 }
 
-/* A drain waits for a place; when its time is up, it makes some. */
+/* A drain waits for a free place. When its time is up, it makes one. */
 static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, tp__drive **ret_drive) {
   static const tp_session_end drained = {.struct_size = sizeof drained};
   for (;;) {
@@ -142,16 +142,16 @@ static tp_status make_closing_in_time(tp_session *session, int64_t deadline_ns, 
   }
 }
 
-/* Has session.end run after what is queued. Only the one who set end_asked; then the session may be gone.
- * here: by the calling thread. */
+/* Queues session.end after the queued turns. Called only by the thread that set end_asked; afterwards the session may
+ * be gone. here: on the calling thread. */
 static void queue_end(tp__drive *drive, bool here) {
   drive->closes_session = true;
   tp_status status = here ? tp__drive_here(drive, true, NULL) : tp__drive_enqueue_or_abort(drive, true, NULL);
-  assert(status == TP_OK); /* a closing turn is never one too many, and only one closes */
+  assert(status == TP_OK); /* a closing turn never exceeds a limit, and there is only one */
   (void)status;
 }
 
-/* The handle is gone. @return whether the session was over already. */
+/* Gives up the handle. @return whether the session was over already. */
 static bool give_up_handle(tp_session *session, void (*on_end)(void *ctx), void *ctx) {
   tp__mutex_lock(&session->mutex);
   session->closed = true;
@@ -177,7 +177,7 @@ static void log_late_close(const tp_session *session) {
           "a drain has ended session `%s`: what its close reports comes too late", session->id);
 }
 
-/* has_end: the host has something to report. */
+/* has_end: the host has a report. */
 static void close_session(tp_session *session, const tp_session_end *end, bool has_end, void (*on_end)(void *ctx),
                           void *ctx) {
   if (tp__a32_exchange_acq_rel(&session->close_asked, 1)) return;
@@ -185,7 +185,8 @@ static void close_session(tp_session *session, const tp_session_end *end, bool h
     if (on_end) on_end(ctx);
     return;
   }
-  bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1); /* else a drain has asked, and it runs, or has */
+  /* otherwise a drain has requested it, and session.end runs or has run */
+  bool first = !tp__a32_exchange_acq_rel(&session->end_asked, 1);
   if (!first && has_end) log_late_close(session);
   bool over = give_up_handle(session, on_end, ctx);
   if (first) end_here_or_there(session, end);
@@ -233,7 +234,7 @@ tp_status tp_session_end_phase_submit(tp_session *session, const tp_session_end 
 
 /* ---- all of them ---- */
 
-/* The handle stays the host's. If the host closes it meanwhile, an owner calls the host's callback. */
+/* The handle stays the host's. If the host closes it meanwhile, an owner of a turn calls the host's callback. */
 static void end_in_drain(tp_session *session, int64_t deadline_ns) {
   tp__drive *drive;
   tp_status status = make_closing_in_time(session, deadline_ns, &drive);

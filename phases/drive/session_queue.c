@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session_queue.c: the turns of a session that wait for one another, and the order in which they and it end. */
+ * session_queue.c: the turns of a session that wait for earlier ones, and the order in which the turns and the session
+ * end. */
 #include "phases/drive/added.h"
 #include "phases/drive/drive.h"
 #include "phases/session/session.h"
@@ -14,11 +15,12 @@ void tp__session_check_locked(const tp_session *session) {
   const tp__link *link = session->queue.next;
   for (; count < TP__CHECK_ITEMS_MAX && link != &session->queue; count++, link = link->next) {
     const tp__drive *drive = TP__CONTAINER((tp__link *)(uintptr_t)link, tp__drive, link);
-    /* What is queued waits, is of this session, and is not what runs. */
+    /* A queued drive waits, belongs to this session, and is not the running one. */
     assert(drive->waits && drive->session == session && drive != session->running);
   }
   assert(count == TP__CHECK_ITEMS_MAX || count == session->queued);
-  /* Turns wait for one that runs; beside those that may wait there is one that closes the session. */
+  /* Turns wait only while one runs. In addition to the allowed number of waiting turns, there may be one that closes
+   * the session. */
   assert(session->queued == 0 || session->running);
   assert(session->queued <= session->queued_max + session->ending + 1);
   /* A session is over when it accepts no turn, and the ends of all accepted turns were reported. */
@@ -35,7 +37,7 @@ static void count_queued(const tp_session *session, uint64_t by) {
 }
 
 /* The end of a session needs no quota, and a nested turn uses that of the turn that waits for it.
- * @return false: it waits for its quota, or has begun since. */
+ * @return false: the turn waits for its quota, or has begun meanwhile. */
 static bool begin_or_wait(tp__drive *drive) {
   TP__ASSERT(drive->session && !drive->begun);
   const tp_session *session = drive->session;
@@ -50,7 +52,7 @@ void tp__drive_release_quota(tp__drive *drive) {
   if (next) start_drive(TP__CONTAINER(next, tp__drive, admission));
 }
 
-/* Starts it when none runs. @param ret_queued  set when it waits for others. */
+/* Starts the drive when no other one runs. @param ret_queued set when it waits for others. */
 static tp_status enqueue(tp_session *session, tp__drive *drive, bool last, bool *ret_queued) {
   tp_status status = TP_OK;
   bool start = false;
@@ -111,7 +113,7 @@ void tp__session_closed(tp_session *session) {
   if (on_end) on_end(ctx);
 }
 
-/* The ends of turns that left the queue come first. */
+/* The ends of turns that left the queue are reported first. */
 void tp__session_over(tp_session *session) {
   tp__mutex_lock(&session->mutex);
   session->over_waits = session->leaving > 0;
@@ -122,7 +124,8 @@ void tp__session_over(tp_session *session) {
   if (gone) tp__session_closed(session);
 }
 
-/* @return false when it does not wait there: it has begun, or is about to. Else tp__session_left() follows. */
+/* @return false when the turn does not wait in the queue: it has begun, or is about to. Otherwise tp__session_left()
+ *   must follow. */
 static bool leave_queue(tp_session *session, tp__drive *drive) {
   tp__mutex_lock(&session->mutex);
   bool waited = drive->waits;
@@ -147,7 +150,7 @@ void tp__session_left(tp_session *session) {
   if (over) tp__session_over(session);
 }
 
-/* ---- a turn that waits in its session's queue: nothing of it has begun, and nothing will ---- */
+/* ---- a turn that ends in its session's queue without having begun ---- */
 
 static bool end_in_queue(tp__drive *d, tp_turn_outcome outcome, tp_status code, const char *reason) {
   TP__OWNED(&d->turn->core.strand);

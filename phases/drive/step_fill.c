@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step_fill.c: what fills the payload of each phase of a driven turn that has a subscription. */
+ * step_fill.c: fills the payload of each phase of a driven turn that has a subscription. */
 #include "phases/drive/held_answer.h"
 #include "phases/drive/limits.h"
 #include "phases/model/parts.h"
@@ -9,15 +9,16 @@
 #include "runtime/value/value.h"
 
 enum { PREVIEW_BYTES = 4096, WHOLE_BYTES = 256 << 10 };
-enum { RESULTS_BYTES_MAX = 16 << 20 }; /* of all results of a response, where tool.batch shows them */
+enum { RESULTS_BYTES_MAX = 16 << 20 }; /* All results of a response together, as tool.batch shows them. */
 
-/* What is redacted later, as a memory is, must not end within a secret. */
+/* A text that is redacted later, such as a memory, must not end within a secret. */
 static tp_text beginning(const tp__drive *d, tp_text text, size_t bytes) {
   bool is_redacted = tp__runtime_redactor(d->session->runtime)->redact != NULL;
   return (tp_text){text.data, is_redacted ? tp__utf8_cut_word(text, bytes) : tp__utf8_cut(text, bytes)};
 }
 
-/* The whole is there only where the preview is not all: most messages are short, and each job has a copy. */
+/* The whole text is given only when the preview does not show all of it: most messages are short, and each job has a
+ * copy. */
 static void show_text(tp__drive *d, uint32_t preview, uint32_t whole, tp_text text) {
   tp__drive_text(d, preview, beginning(d, text, PREVIEW_BYTES));
   if (text.size > PREVIEW_BYTES) tp__drive_text(d, whole, beginning(d, text, WHOLE_BYTES));
@@ -27,7 +28,7 @@ static void begin_fill(const tp__drive *d, tp_writer *writer) {
   tp__value_writer_init(writer, &tp__runtime_blocks(d->turn->core.runtime)->as_allocator);
 }
 
-/* The writer's value goes into the turn's memory. @param ok  whether all was written. */
+/* Moves the writer's value into the turn's memory. @param ok whether everything was written. */
 static bool finish_fill(tp__drive *d, tp_writer *writer, bool ok, tp_text *ret_value) {
   tp_text value;
   ok = ok && tp_writer_finish(writer, &value) == TP_OK && tp__arena_text(&d->arena, value, ret_value);
@@ -57,7 +58,7 @@ bool tp__fill_session_start(tp__drive *d) {
 
 bool tp__fill_input_and_model(tp__drive *d) { return tp__fill_input(d) && put_model(d); }
 
-/* What is recalled may depend on the day: "yesterday". */
+/* The day is given because recall may depend on it: "yesterday". */
 bool tp__fill_context(tp__drive *d) {
   tp__drive_int(d, TP_FIELD_SAID_AT, d->request.said_unix_ms);
   return tp__fill_input_and_model(d);
@@ -65,7 +66,7 @@ bool tp__fill_context(tp__drive *d) {
 
 /* ---- tools ---- */
 
-/* The names of the turn's tools as an array of texts, in the drive's arena. */
+/* Writes the names of the turn's tools as an array of texts, in the drive's arena. */
 static bool tool_names(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
   begin_fill(d, writer);
@@ -103,7 +104,7 @@ static void write_past(const tp__messages *messages, tp_writer *writer) {
   }
 }
 
-/* What the model will be asked, for who reads it; of it the system text alone can be replaced. */
+/* Writes the coming request, for handlers to read. Only its system text can be replaced. */
 static bool write_request_field(tp__drive *d, tp_text *ret_value) {
   const tp__messages *past = &tp__drive_past(d)->list;
   tp_text names;
@@ -161,8 +162,8 @@ bool tp__fill_model_pre(tp__drive *d) {
 
 /* ---- the response and its calls ---- */
 
-/* The calls of the response; after their dispatch with what they came to. @param text  of the result.
- * @param bytes_max  of its value: a longer one is left out. */
+/* Writes a call of the response; after the dispatch, with its result. @param text of the result.
+ * @param bytes_max  the most bytes of its value; a longer one is left out. */
 static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_tool_result *result, tp_text text,
                        size_t bytes_max) {
   bool waited = result && result->waited_ns > 0;
@@ -192,7 +193,7 @@ static void write_call(tp_writer *writer, const tp_tool_call *call, const tp_too
   tp_write_text(writer, result->waited_key);
 }
 
-/* Tools may have results that are longer than a value may be. */
+/* A tool's result may be longer than a value may be. */
 static bool write_tool_result(tp__drive *d, tp_writer *writer, size_t index) {
   tp_text text = d->results[index].text;
   size_t bytes_max = RESULTS_BYTES_MAX / d->call_count;
@@ -256,7 +257,7 @@ bool tp__fill_error(tp__drive *d) {
   return true;
 }
 
-/* How each call of the turn ended, in call order. */
+/* Writes how each call of the turn ended, in call order. */
 static bool tool_events(tp__drive *d, tp_text *ret_value) {
   tp_writer w, *writer = &w;
   begin_fill(d, writer);
@@ -273,7 +274,7 @@ static bool tool_events(tp__drive *d, tp_text *ret_value) {
   return finish_fill(d, writer, true, ret_value);
 }
 
-/* A turn whose process dies from here on may come to turn.post_turn once more: its jobs have the same keys then. */
+/* If the process dies after this point, turn.post_turn of the turn may run again. Its jobs then get the same keys. */
 static void name_jobs(tp__drive *d) {
   tp__turn *turn = &d->turn->core;
   if (!d->has_own_id) return;

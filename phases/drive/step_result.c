@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step_result.c: what a driven turn takes of the result of each phase, and where it goes on. */
+ * step_result.c: what a driven turn takes from the result of each phase, and the step that follows. */
 #include "phases/drive/added.h"
 #include "phases/drive/limits.h"
 #include "phases/model/parts.h"
@@ -24,7 +24,7 @@ bool tp__keep_session_started(tp__drive *d) {
   return true;
 }
 
-/* It enters the turn as the chain left it, with its files. */
+/* The message enters the turn as the chain left it, with its files. */
 bool tp__drive_add_user_message(tp__drive *d) {
   tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = d->user_text};
   return tp__parts_of_files(&d->arena, d->request.files, &message.parts) == TP_OK &&
@@ -64,7 +64,7 @@ tp__step tp__then_take_system(tp__drive *d) {
   return next_or_no_memory(d, take_replaced(d, TP_FIELD_SYSTEM, &d->system));
 }
 
-/* Its texts are in use until the request has been made. */
+/* Its texts are in use until the request was made. */
 tp__step tp__then_take_context(tp__drive *d) {
   tp__phase_let_go(&d->request_context); /* of the attempt before */
   d->request_context = d->phase.result;
@@ -93,7 +93,7 @@ tp__step tp__then_take_response(tp__drive *d) {
   return next_or_no_memory(d, ok && tp__messages_add(&d->messages, &message) == TP_OK);
 }
 
-/* A provider that paused (tools of its own take long) goes on where it stopped when it gets its answer back. */
+/* A provider that paused (because its own tools take long) goes on where it stopped when it gets its answer back. */
 static bool resumes_pause(tp__drive *d) {
   if (d->finish != TP_FINISH_PAUSE || d->pauses == PAUSES_MAX) return false;
   d->pauses++;
@@ -107,23 +107,24 @@ tp__step tp__then_tools_or_stop(tp__drive *d) {
   return tp__limits_tools(d) ? TP__STEP_TOOLS : TP__STEP_NONE;
 }
 
-/* What is added before here is answered; after it the turn takes none. */
+/* A message that was added before this point is answered; afterwards the turn takes none. */
 tp__step tp__then_end(tp__drive *d) { return tp__added_close_if_none(d) ? TP__STEP_COMMIT : TP__STEP_ADDED; }
 
 /* ---- denials that do not fail the turn ---- */
 
-/* The loop ends: what the tools did is done, and stays in the history. */
+/* The loop ends. The work of the tools is done, and stays in the history. */
 tp__step tp__denial_of_tool_batch(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   const char *subscription = result->subscription ? result->subscription : "";
   tp__drive_note(d, TP_PHASE_TOOL_BATCH, TP_SEVERITY_WARNING, "tool_batch.ended", subscription,
                  tp__arena_printf(&d->arena, "hook %s ended the turn behind its tools: %.*s", subscription,
                                   (int)result->reason.size, result->reason.data ? result->reason.data : ""));
-  d->finish = TP_FINISH_STOP; /* its calls were made: nothing of the answer is wanting */
+  d->finish = TP_FINISH_STOP; /* the calls were made, so nothing of the answer is missing */
   return TP__STEP_COMMIT;
 }
 
-/* The model reads who objects and why as a message of the user's role: it is the last one, and providers want that. */
+/* The model reads the objection and its author as a message of the role user, because providers want such a message at
+ * the end. */
 static bool take_objection(tp__drive *d, tp_text objection) {
   tp_message message = {.role = TP_ROLE_USER, .turn_id = d->turn->core.ids[TP_ID_TURN], .text = objection};
   return objection.data && tp__messages_add(&d->messages, &message) == TP_OK;
@@ -152,7 +153,7 @@ tp__step tp__denial_of_turn_stop(tp__drive *d) {
 
 /* ---- jobs ---- */
 
-/* Stores the background jobs that the phase asked for. */
+/* Stores the background jobs that the phase requested. */
 bool tp__keep_jobs(tp__drive *d) {
   const tp_merged *merged = d->phase.result.merged;
   for (size_t i = 0; i < tp_merged_count(merged, TP_CONTRIBUTION_BACKGROUND_JOB); i++)

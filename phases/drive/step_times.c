@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step_times.c: when a driven turn waited for its history, its model and its tools; in the turn's arena, for its
- * record. Names live as long as the turn. */
+ * step_times.c: when a driven turn waited for its history, its model and its tools, for its record. The data is in the
+ * turn's arena. Names must live as long as the turn. */
 #include "phases/tools/tools.h"
 #include "phases/drive/drive.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step_work.c: the steps of a driven turn that are no phase: the history is read, the model is asked, tools are run,
- * the turn is stored. What each leads to stands right after it. */
+ * step_work.c: the steps of a driven turn that are no phase: reading the history, asking the model, running tools,
+ * storing the turn. The code that follows each step's end is directly after it. */
 #include "phases/drive/added.h"
 #include "phases/drive/held_answer.h"
 #include "phases/drive/known_turn.h"
@@ -14,7 +14,7 @@ enum { MODEL_ATTEMPTS = 3 };
 
 enum { BUSY_PAUSE_NS_MIN = 5 * TP__NS_PER_MS, BUSY_PAUSE_NS_MAX = 250 * TP__NS_PER_MS };
 
-/* ---- what the history has, and the session does not ---- */
+/* ---- messages that the history has and the session does not ---- */
 
 static tp_status keep_loaded(void *ctx, const tp_message *theirs) {
   tp_message message;
@@ -77,7 +77,7 @@ static bool wait_for_left_call(tp__drive *d) {
   return true;
 }
 
-/* @return whether the turn waits for the session; it asks again later. */
+/* @return whether the turn must wait for the session; it asks again later. */
 static bool wait_for_session(tp__drive *d) {
   const tp_session *session = d->session;
   const tp__turn *core = &d->turn->core;
@@ -114,7 +114,7 @@ void tp__drive_cancel_busy(tp__drive *d) {
 
 /* ---- the begin of a turn ---- */
 
-/* A claim from outside is believed as far as it goes with what was asked for. */
+/* A claim from a host's history is accepted if it agrees with the request. */
 static tp_status check_claim(const tp__host_call *call, const char **ret_why) {
   const tp_history_claim *claim = &call->claim;
   *ret_why = NULL;
@@ -125,7 +125,7 @@ static tp_status check_claim(const tp__host_call *call, const char **ret_why) {
   return *ret_why ? TP_ERR_STORE : TP_OK;
 }
 
-/* All of the past, or what other processes have added to it. */
+/* Takes the whole past, or the messages that other processes have added to it. */
 static tp_status take_loaded(tp__drive *d, tp__host_call *call) {
   tp_session *session = d->session;
   const tp__messages *list = &call->made->list;
@@ -190,7 +190,7 @@ void tp__step_load(tp__drive *d) {
 /* ---- the model ---- */
 
 static bool keep_response(tp__drive *d, const tp_model_response *response) {
-  d->call_count = 0; /* those of the response before are over, also where there is no memory for the next ones */
+  d->call_count = 0; /* the calls of the earlier response are over, even if there is no memory for the next ones */
   d->results = NULL;
   if (!tp__arena_text(&d->arena, response->text, &d->response_text) ||
       !tp__calls_copy(&d->arena, response->calls, response->call_count, &d->calls))
@@ -206,7 +206,7 @@ static bool keep_response(tp__drive *d, const tp_model_response *response) {
          tp__arena_text(&d->arena, response->finish_word, &d->finish_word);
 }
 
-/* A provider's numbers come from outside: negative ones count as none, and no sum runs over. */
+/* A provider's numbers come from outside: negative ones count as 0, and no sum overflows. */
 static int64_t at_least_none(int64_t number) { return number > 0 ? number : 0; }
 static int64_t sum(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
 
@@ -272,12 +272,13 @@ static void model_ended(tp__model_call *call, tp_status status) {
   if (!response && !tp__arena_text(&d->arena, word, &d->finish_word)) d->finish_word = (tp_text){NULL, 0};
   if (response) tp__drive_count(d, response);
   tp__held_end(d, status, response, word, started_ns, ended_ns);
-  if (!d->held) d->asked_name = (tp_text){NULL, 0}; /* by model.request; what is held names the model when it ends */
+  /* set by model.request; a held answer still needs it when it ends */
+  if (!d->held) d->asked_name = (tp_text){NULL, 0};
   if (response) model_succeeded(d, response);
   else model_failed(d, call, status);
 }
 
-/* A handler of model.request has answered: no request is made, and the turn goes on as after one. */
+/* A handler of model.request has answered: no request is made, and the turn goes on as after a request. */
 static void answer_in_place(tp__drive *d, tp__made_request *made) {
   const tp_model_response *response = &made->response;
   tp__drive_note(d, TP_PHASE_MODEL_REQUEST, TP_SEVERITY_INFO, "model_request.answered", "",
@@ -309,7 +310,7 @@ static void begin_answer(tp__drive *d) {
                                  .model = tp__drive_shown_model(d)});
 }
 
-/* The owner delivers the event now: what it has under way stays until on_event returns. */
+/* The owner delivers the event at this moment, so the running model call stays until on_event returns. */
 tp_hold *tp_event_hold(const tp_event *event) {
   bool is_piece = event && (event->kind == TP_EVENT_MODEL_DELTA || event->kind == TP_EVENT_THINKING);
   if (!is_piece || !event->turn) return NULL; /* a copy has no turn */
@@ -319,7 +320,7 @@ tp_hold *tp_event_hold(const tp_event *event) {
 
 void tp__step_model(tp__drive *d) {
   const tp_model *model = tp__drive_model(d);
-  tp__made_request *made = d->made; /* what model.request left; the call takes it */
+  tp__made_request *made = d->made; /* the request as model.request left it; the call takes it */
   bool is_answered = made && made->response.struct_size > 0;
   if (!is_answered && !model->start && !model->inbox) {
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_MODEL, tp_text_of("neither the session nor its agent has a model"));
@@ -368,8 +369,8 @@ static void remind(tp_turn *turn, const char *subscription, tp_text text, bool b
   tp__drive_remind(turn->drive, subscription, text, block);
 }
 
-/* Results enter the turn in call order, whatever the order they came in. Their texts go with the dispatch: what
- * tool.batch shows is in the turn's own memory. */
+/* Results enter the turn in call order, whatever order they came in. Their texts are freed with the dispatch; the
+ * copies for tool.batch are in the turn's own memory. */
 static bool take_results(tp__drive *d) {
   for (size_t i = 0; i < d->call_count; i++) {
     tp_tool_result *result = &d->results[i];
@@ -416,8 +417,8 @@ void tp__step_tools(tp__drive *d) {
 
 /* ---- the end ---- */
 
-/* The messages after those that count. They stay the past's, also when it gets others in their place. @return false
- * without memory. */
+/* Takes the messages after the first `count`. They stay the past's, even when the past gets others in their place.
+ * @return false without memory. */
 static bool make_append(tp__host_call *call, tp__past *past, size_t count) {
   const tp_message **batch = tp__arena_alloc(&call->arena, (count + 1) * sizeof *batch);
   tp_history_claim *claim = call->session->has_claim ? tp__arena_alloc(&call->arena, sizeof *claim) : NULL;
@@ -445,7 +446,7 @@ static void start_append(tp__drive *d, tp__host_call *call, void (*on_end)(tp__h
   call->ctx = d;
   d->host_call = call;
   if (!d->left_until_ns) d->waits_since_ns = tp__now_ns();
-  tp__host_call_start(call, TP__NEVER); /* whatever the turn's deadline: what was done is kept */
+  tp__host_call_start(call, TP__NEVER); /* even after the turn's deadline, because completed work must be stored */
 }
 
 bool tp__drive_end_claim(tp__drive *d, void (*on_end)(tp__host_call *call, tp_status status)) {
@@ -460,8 +461,8 @@ bool tp__drive_end_claim(tp__drive *d, void (*on_end)(tp__host_call *call, tp_st
   return true;
 }
 
-/* Of a turn that ended between an answer and the last result of its calls, which come in the order of the calls: no
- * call is ever without its result. */
+/* For a turn that ended between an answer and the last result of its calls. Results come in the order of the calls. So
+ * no call is ever stored without its result. */
 static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
   size_t at = d->messages.count, results = 0;
   while (at > 0 && d->messages.items[at - 1]->call_count == 0) results += d->messages.items[--at]->role == TP_ROLE_TOOL;
@@ -478,7 +479,7 @@ static tp_status add_missing_results(const tp__drive *d, tp__messages *batch) {
   return TP_OK;
 }
 
-/* The last message of a turn says how it ended, for the turn that is submitted again. */
+/* The last message of a turn stores how it ended, in case the turn is submitted again. */
 static tp_status mark_ending(tp__drive *d, tp__messages *batch, size_t before) {
   tp_text ending;
   if (batch->count == before) return TP_OK;
@@ -487,8 +488,8 @@ static tp_status mark_ending(tp__drive *d, tp__messages *batch, size_t before) {
   return tp__arena_text(batch->arena, ending, &last->ending) ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-/* The batch of a turn that completed is all of it. Of any other it is what happened, and a typed end mark: side effects
- * are done, and a model that does not know of them would do them again. */
+/* The batch of a completed turn has all its messages. The batch of any other turn has the messages so far and a typed
+ * end mark. Side effects are done, and a model that did not know of them would repeat them. */
 static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
   if (d->messages.count == 0 && !tp__drive_add_user_message(d)) return TP_ERR_NO_MEMORY;
   if (d->outcome == TP_TURN_COMPLETED) {
@@ -496,9 +497,9 @@ static tp_status fill_batch(tp__drive *d, tp__messages *batch) {
     return tp__added_keep_unanswered(d, batch);
   }
   for (size_t i = 0; i < d->messages.count; i++) {
-    /* Files are left out: they may be why the turn failed, and would make every later turn fail. */
+    /* Files are left out: they may have caused the failure, and would make every later turn fail. */
     const tp_message *message = d->messages.items[i];
-    tp_message copy = *message; /* a request that was given up may still read it */
+    tp_message copy = *message; /* a request that was given up may still read the original */
     if (message->role == TP_ROLE_USER || d->outcome == TP_TURN_FAILED) copy.parts = (tp_text){NULL, 0};
     TP__TRY(tp__messages_add(batch, &copy));
   }
@@ -522,8 +523,8 @@ static void after_commit(tp__drive *d, tp_status status, const char *message) {
                d->outcome == TP_TURN_FAILED || d->outcome == TP_TURN_TIMED_OUT ? TP__STEP_ERROR : TP__STEP_POST_TURN);
 }
 
-/* What the history has, the session has: the order is history first. The memory for it was taken before, so that
- * nothing can fail between the two. */
+/* The history is written first, so the session never has messages that the history lacks. The memory for the session
+ * was allocated before, so nothing can fail between the two steps. */
 static void append_ended(tp__host_call *call, tp_status status) {
   tp__drive *d = call->ctx;
   d->host_call = NULL;
@@ -540,7 +541,8 @@ static void append_ended(tp__host_call *call, tp_status status) {
 }
 
 void tp__step_commit(tp__drive *d) {
-  if (!d->session->history.shared && wait_for_left_call(d)) return; /* its own load; without a claim it appends, too */
+  /* a load of its own may still run; without a claim that holds for an append, too */
+  if (!d->session->history.shared && wait_for_left_call(d)) return;
   tp__phase_let_go(&d->request_context);
   tp__made_request_free(d->made);
   d->made = NULL;

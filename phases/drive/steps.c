@@ -55,7 +55,7 @@ static tp_text failure_text(tp__drive *d) {
   return tp__arena_printf(&d->arena, "%s: hook %s: %.*s", doing, result->subscription, (int)reason.size, reason.data);
 }
 
-/* Whose subscription ends the turn. Without memory for its words they are lost, not that it did. */
+/* Notes the subscription that ends the turn. Without memory only its text is lost. */
 static void note_refusal(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   if (d->outcome != TP_TURN_COMPLETED || !result->subscription) return;
@@ -67,11 +67,11 @@ static void note_refusal(tp__drive *d) {
   if (!tp__arena_text(&d->arena, result->reason, &d->bare_reason)) d->bare_reason = (tp_text){NULL, 0};
 }
 
-/* True when the turn is to stop after the phase that ended: cancelled, out of time, or the phase failed. */
+/* True when the turn must stop after the phase that ended: it was cancelled, is out of time, or the phase failed. */
 static bool stopped_by_phase(tp__drive *d) {
   const tp_phase_result *result = &d->phase.result;
   if (tp__drive_out_of_time(d)) return true;
-  if (d->turn->core.is_fenced) { /* of the phase only its jobs may have said so */
+  if (d->turn->core.is_fenced) { /* the jobs of the phase may have been the first to find this out */
     tp__drive_stop(d, TP_TURN_FAILED, TP_ERR_FENCED, tp_text_of(tp_status_text(TP_ERR_FENCED)));
   } else if (d->phase.status != TP_OK) {
     tp__drive_stop(d, TP_TURN_FAILED, d->phase.status, tp_text_of(tp_status_text(d->phase.status)));
@@ -140,15 +140,15 @@ void tp__drive_note(tp__drive *d, uint32_t phase, tp_severity severity, const ch
 #ifdef TP_CHECKS
 void tp__drive_check(const tp__drive *d) {
   TP__OWNED(&d->turn->core.strand);
-  /* A drive is its turn's, of a session, and has begun. */
+  /* A drive belongs to its turn and to a session, and has begun. */
   assert(d->turn->drive == d && d->session && d->begun && !d->waits);
   /* It is at a step of the table. */
   assert(d->step < TP__STEPS && d->next < TP__STEPS && d->field_count <= TP__DRIVE_FIELDS_MAX);
-  /* A call to the history and one to the model are never under way together. */
+  /* A call to the history and a call to the model never run at the same time. */
   assert(!d->host_call || !d->model_call);
-  /* What failed says why, and what did not has no code. */
+  /* A turn has an error code unless it is completed. */
   assert((d->outcome == TP_TURN_COMPLETED) == (d->code == TP_OK));
-  /* The calls of the last response have buffers for their results; the session's last step is a closing turn's. */
+  /* The calls of the last response have buffers for their results; only a closing turn has the session's last step. */
   assert(d->call_count == 0 || d->calls);
   assert(d->closing == (d->step == TP__STEP_SESSION_END || d->step == TP__STEP_CLOSED) || d->step == TP__STEP_NONE);
 }
@@ -169,7 +169,7 @@ static void run_steps(tp__drive *d);
 static void phase_ended(tp__phase_run *run) {
   tp__drive *d = run->ctx;
   TP__CHECK(tp__drive_check(d));
-  bool resumes = !d->stepping; /* else the step that began the phase has not returned */
+  bool resumes = !d->stepping; /* otherwise the step that began the phase has not returned */
   d->stepping = true;
   const tp_merged *merged = d->phase.result.merged;
   tp__reminders_set_attempt(&d->session->reminders, d->phase.phase == TP_PHASE_MODEL_PRE);
@@ -201,7 +201,7 @@ static void begin_phase(tp__drive *d, const tp__step_row *row) {
   tp__phase_begin(&d->phase);
 }
 
-/* A step that ends at once is followed by the next here, not on a deeper stack. */
+/* After a step that ends at once, the next step runs in this loop, not on a deeper stack. */
 static void run_steps(tp__drive *d) {
   d->stepping = true;
   while (d->next != TP__STEP_NONE) {

@@ -59,7 +59,7 @@ static tp_text trim_json(tp_text text) {
   return text;
 }
 
-/* Models put JSON into a code fence, whatever they are told. */
+/* Models often put JSON into a code fence, even when told not to. */
 static tp_text without_fence(tp_text text) {
   static const char fence[] = "```";
   enum { FENCE = sizeof fence - 1 };
@@ -91,7 +91,7 @@ static tp__step fail_structured(tp__drive *d, tp_text reason) {
   return TP__STEP_NONE;
 }
 
-/* The model reads what is wrong as a message of the user's role, which stays in the history. */
+/* The model reads the error as a message of the role user, which stays in the history. */
 static tp__step ask_again(tp__drive *d, const char *why) {
   uint32_t attempts = d->request.answer_attempts ? d->request.answer_attempts : ATTEMPTS;
   if (++d->structured.misses >= attempts)
@@ -112,7 +112,7 @@ static tp__step ask_again(tp__drive *d, const char *why) {
   return TP__STEP_ADDED;
 }
 
-/* @param ret_why  of one that does not fit; NULL: no memory. */
+/* @param ret_why the error of an answer that does not fit; NULL: no memory. */
 static tp_status read_structured(tp__drive *d, char misfit[TP__SCHEMA_MESSAGE_SIZE], const char **ret_why) {
   tp__structured *s = &d->structured;
   tp_fault fault = {.code = TP_OK};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * talk.c: the states of a conversation lie in the turn's memory, newest first. Messages never move, and a list that
- * grows is another one, so that a state is two lists and two counts. */
+ * talk.c: the states of a conversation are in the turn's memory, newest first. Messages never move, and a list that
+ * grows becomes a new list. So a state is two lists and two counts. */
 #include "phases/drive/talk.h"
 
 #include "phases/drive/drive.h"
@@ -38,7 +38,7 @@ void tp__talk_fini(tp__drive *d) {
   }
 }
 
-/* A detached run has a turn of its own, which no drive drives. */
+/* A detached run has a turn of its own, which has no drive. */
 const tp__drive *tp__drive_of_call(const tp_call *call) {
   tp__turn *core = call->entry->turn;
   if (core->kind == TP__TURN_DETACHED) core = core->origin;

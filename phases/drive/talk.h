@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * talk: what was said in a conversation, as handlers may walk it while the turn goes on. The owner of a driven turn
- * shows a list of what there is whenever a phase begins. A list never changes and stays as long as the turn's memory,
- * also when the history was made shorter meanwhile. Shown by the owner; read by any thread that has a call of the turn.
- * No lock. */
+ * talk: the messages of a conversation, as handlers may walk them while the turn goes on. Whenever a phase begins, the
+ * owner of a driven turn publishes a list of the messages so far. A list never changes, and stays as long as the turn's
+ * memory, even when the history was shortened meanwhile. Published by the owner; read by any thread that has a call of
+ * the turn. No lock. */
 #ifndef TP__TALK_H
 #define TP__TALK_H
 
@@ -11,7 +11,7 @@
 
 typedef struct tp__drive tp__drive;
 
-/** One state: messages of before the turn, and its own. */
+/** One state: messages from before the turn, and its own. */
 typedef struct tp__talk {
   struct tp__talk *before; /* the state before it */
   tp__past *past;          /* referenced */
@@ -21,7 +21,7 @@ typedef struct tp__talk {
   bool is_kept; /* its own messages have become the past's */
 } tp__talk;
 
-/** With the turn's memory. tp__drive_show_talk() (turn.h) shows a state. */
+/** Called when the turn's memory is freed. tp__drive_show_talk() (turn.h) publishes a state. */
 void tp__talk_fini(tp__drive *drive);
 
 #endif

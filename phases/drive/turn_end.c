@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn_end.c: the end of a driven turn: its result, its record, who is notified, and the next one of its session. */
+ * turn_end.c: the end of a driven turn: its result, its record, the reports, and the start of the session's next
+ * turn. */
 #include "phases/tools/tools.h"
 #include "phases/turn/end.h"
 #include "phases/drive/running.h"
@@ -54,8 +55,8 @@ static void record_end(const tp__drive *d, const tp_turn_result *result) {
   tp__turn_record_give(runtime, &record);
 }
 
-/* A callback is called before on_end, which may free what it reads; what a host finds in an inbox comes after the end
- * of the submission, where it looks for the result. */
+/* A callback is called before on_end, because on_end may free data that the callback reads. Work for an inbox is put
+ * after the end of the submission, where the host looks for the result. */
 static void report_end(tp__drive *d) {
   tp_turn_result result;
   tp__ends ends;
@@ -94,9 +95,9 @@ static void end_step(tp__drive *d) {
   session->last_outcome = d->outcome;
   session->last_code = d->code;
   if (d->on_end || d->submission) tp__session_ending(session);
-  report_end(d); /* before the next one starts: ends are reported in the order of the turns */
+  report_end(d); /* before the next turn starts, so that ends are reported in the order of the turns */
   bool last = tp__session_next(session);
-  tp__drive_release_quota(d); /* after it: the session's next turn waits like the others */
+  tp__drive_release_quota(d); /* after it, so that the session's next turn waits like the others */
   end_drive(d);
   if (last) tp__session_over(session);
 }
@@ -128,7 +129,7 @@ void tp__drive_end_unadmitted(tp__drive *d) {
   if (last) tp__session_over(session);
 }
 
-/* The end of a turn that ran session.end alone. */
+/* The end of a turn that only ran session.end. */
 void tp__step_closed(tp__drive *d) {
   tp_session *session = d->session;
   if (d->on_closed) d->on_closed(d->ctx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn_once.c: one turn in a session of its own, for hosts that want an answer and no conversation. It is made of the
- * public functions that a host would call. */
+ * turn_once.c: one turn in a session of its own, for hosts that want an answer and no conversation. It uses the public
+ * functions that a host would call. */
 #include <stdio.h>
 
 #include "phases/model/model.h"
@@ -9,7 +9,7 @@
 #include "runtime/exec/runtime.h"
 #include "turnphase/turn.h"
 
-/* The end of a turn as a status: TP_OK with the whole answer, or the code with the reason. */
+/* Converts the end of a turn into a status: TP_OK with the whole answer, or the error code with the reason. */
 static tp_status give_answer(const tp_turn_result *result, char *answer, size_t size, tp_fault *fault) {
   TP__ASSERT(size > 0);
   if (result->outcome == TP_TURN_COMPLETED) {
@@ -29,7 +29,7 @@ static tp_status give_answer(const tp_turn_result *result, char *answer, size_t 
   return status;
 }
 
-/* @param model  taken when this sets *ret_taken. */
+/* @param model taken when this function sets *ret_taken. */
 static tp_status run_once(tp_runtime *runtime, const tp_model *model, const char *text, char *answer, size_t size,
                           bool *ret_taken, tp_fault *fault) {
   char id[32];
@@ -57,7 +57,7 @@ static tp_status run_once(tp_runtime *runtime, const tp_model *model, const char
   return status;
 }
 
-/* What both functions refuse before anything was made. */
+/* The checks of both functions, before anything is made. */
 static tp_status check_once(tp_runtime *runtime, const char *what, const char *answer, size_t size, tp_fault *fault) {
   if (!runtime) return tp__fail_null(fault, "runtime");
   TP__TRY(tp__may_block(runtime, fault, what));

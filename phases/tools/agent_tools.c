@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_tools.c: which tools a turn of the runtime or of an agent would have, without such a turn: the phase that
- * contributes them is run alone. And which ones the turn of a call has. */
+ * agent_tools.c: lists the tools that a turn of the runtime or of an agent would have, without such a turn, by running
+ * only the phase that contributes them. Also lists the tools of a call's turn. */
 #include "phases/turn/agent.h"
 #include "phases/tools/tool_run.h"
 #include "phases/tools/toolset.h"
@@ -47,7 +47,7 @@ static tp_status list_tools(tp_runtime *runtime, const tp__turn_ids *ids, const 
   TP__TRY(tp__may_block(runtime, fault, what));
   TP__TRY(tp__runtime_ready(runtime, fault));
   TP__TRY(tp__request_read(NULL, &request, fault));
-  request.id = "tools-listed"; /* records of the phase name it: nobody sent a turn */
+  request.id = "tools-listed"; /* the name in records of the phase, because no host has sent a turn */
   TP__TRY(tp__turn_new_held(runtime, ids, &request, TP__TURN_HELD, &turn, fault));
   tp_status status = emit_agent_tools(turn, ids->agent, fault);
   if (status == TP_OK) show_tools(turn->toolset, list);
@@ -67,7 +67,7 @@ tp_status tp_agent_tools(tp_agent *agent, tp_tool_listing_fn each, void *ctx, si
   return list_tools(agent->runtime, &ids, &(listing){each, ctx, ret_count}, "tp_agent_tools", fault);
 }
 
-/* On the owner of the turn, whose toolset it is. */
+/* Called on the owner of the turn that has the toolset. */
 tp_status tp_tool_run_tools(const tp_tool_run *run, tp_tool_listing_fn each, void *ctx, size_t *ret_count,
                             tp_fault *fault) {
   if (!run) return tp__fail_null(fault, "run");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nested.c: turns of other sessions, and tasks, that a call of a handler or tool runs. A call that waits is paused
- * meanwhile, so that it occupies neither a thread of the pool's count nor a permit; its thread is the owner of the
- * nested turn. One that submits its turn has no permit from when its function has returned: the turn may call the same
- * tool. */
+ * meanwhile: it occupies neither a permit nor a place in the pool's count of threads. Its thread is the owner of the
+ * nested turn. A call that only submits its turn gives up its permit when its function has returned, because the turn
+ * may call the same tool. */
 #include "phases/session/session.h"
 #include "phases/tools/task.h"
 #include "phases/tools/tool_run.h"
@@ -48,7 +48,7 @@ static tp_status refuse_wait(tp_status status, const tp_session *session, tp_fau
   }
 }
 
-/* What is called inside of the nested turn on this thread writes the same breadcrumb. */
+/* Functions of the nested turn that this thread calls write the same breadcrumb. */
 static tp_status run_paused(const tp__nesting *nesting, tp_session *session, const tp_turn_request *request,
                             const tp_turn_result **ret_result, tp_fault *fault) {
   tp_breadcrumb *breadcrumb = tp__breadcrumb_here(nesting->parent->runtime), mine;

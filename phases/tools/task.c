@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * task.c: the run of a task: a turn without session in which policies and tools are gathered, one call is dispatched
- * whose stage the turn says, and the store keeps the outcome. Each step begins the next one from its end, on the owner
- * of the turn: the caller of a synchronous function, or an engine worker. */
+ * task.c: the run of a task: a turn without session. It collects policies and tools, and dispatches one call; the turn
+ * says which steps of the call are made. The store keeps the outcome. The end of each step begins the next one, on the
+ * owner of the turn: the caller of a synchronous function, or an engine worker. */
 #include "turnphase/task.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "runtime/base/bug.h"
 #include "runtime/value/value.h"
 
-/** One run of a task, from its begin until its end was reported. */
+/** One run of a task, from its beginning until its end was reported. */
 typedef struct task_work {
   /* never change after the begin */
   tp_runtime *runtime;
@@ -29,7 +29,7 @@ typedef struct task_work {
   void *ctx, *on_asked_ctx;
   char key[TP_ID_BYTES_MAX + 1]; /* of a task that is the store's */
   /* the owner's */
-  bool is_stored; /* the task is the store's, and not in the table */
+  bool is_stored; /* the task is in the store, and not in the table */
   tp__task *task; /* NULL: the store has not given it yet */
   tp__task_view view;
   tp__phase_run phase;
@@ -37,7 +37,7 @@ typedef struct task_work {
   tp_tool_call call;
   const tp_tool_call *calls[1];
   tp_tool_result came;
-  tp__dispatch *dispatch; /* ended, with the texts of `came`; NULL: the call was not dispatched */
+  tp__dispatch *dispatch; /* has ended; holds the texts of `came`; NULL: the call was not dispatched */
   bool kept;              /* the task may be run later */
   bool done;
   tp_status status;
@@ -76,7 +76,7 @@ static void put_task_text(char **space, tp_text *text) {
   *space += text->size + 1; /* the memory is zero: a NUL follows */
 }
 
-/* For the caller of a synchronous function. @return NULL without memory. */
+/* Copies the result for the caller of a synchronous function. @return NULL without memory. */
 static const tp_task_result *copy_result(const task_work *w) {
   tp_task_result from = result_of(w);
   size_t size = sizeof(result) + from.key.size + from.text.size + from.value.size + from.parts.size + 4;
@@ -125,7 +125,7 @@ static void free_work(task_work *w) {
   tp__release(allocator, w, sizeof *w);
 }
 
-/* Everything is settled. The caller of a synchronous function goes on; a submitted task is reported here. */
+/* Everything is settled. The caller of a synchronous function goes on; the end of a submitted task is reported here. */
 static void finish_task_work(task_work *w) {
   TP__OWNED(&w->turn->core.strand);
   TP__ASSERT(!w->done);
@@ -144,8 +144,9 @@ static void finish_task_work(task_work *w) {
   void *ctx = w->ctx;
   tp_fault fault = w->fault;
   if (shown.fault) shown.fault = &fault;
-  if (!TP__BUG(TP__BUG_TASK_HELD)) free_work(w); /* before its end is reported, which may run it or use its key again */
-  tp__ends_hold(&ends); /* a host that takes it from an inbox finds that the submission has ended */
+  /* before the report of the end, because the host may then run the task or use its key again */
+  if (!TP__BUG(TP__BUG_TASK_HELD)) free_work(w);
+  tp__ends_hold(&ends); /* so that a host that takes the end from an inbox finds the submission ended */
   on_end(ctx, &shown);
   if (TP__BUG(TP__BUG_TASK_HELD)) free_work(w);
   tp__submission_ended(submission);
@@ -179,7 +180,7 @@ static task_call *new_call(task_work *w, const char *key) {
   return NULL;
 }
 
-/* It has no limit of its own: a take that was given up would begin the task all the same. */
+/* The call has no limit of its own. If it were given up, it might still begin the task in the store. */
 static void start_call(task_call *c, tp_status (*work)(tp__store_call *call, void *store, tp_fault *fault),
                        void (*on_end)(tp__store_call *call, tp_status status)) {
   c->base.work = work;
@@ -205,7 +206,7 @@ static void put_ended(tp__store_call *call, tp_status status) {
   finish_task_work(call_of(call)->work);
 }
 
-/* The record points to the task, which stays until the work ends. */
+/* The record points to data of the task, which stays until the work ends. */
 static void put_task_record(task_work *w) {
   const tp__task *task = w->task;
   task_call *c = new_call(w, task->key);
@@ -240,7 +241,7 @@ static void settle_ended(tp__store_call *call, tp_status status) {
   finish_task_work(call_of(call)->work);
 }
 
-/* When this fails the task stays begun, so that it is not run twice. */
+/* If this fails, the task stays marked as begun, so that it is not run twice. */
 static void settle_stored_task(task_work *w) {
   task_call *c = new_call(w, w->key);
   if (!c) {
@@ -263,7 +264,8 @@ static void settle_and_finish(task_work *w) {
   else finish_task_work(w);
 }
 
-/* A task that was created is allowed; one that was run stays when its tool was not started. */
+/* Sets the outcome of the task. A task that was created is allowed. A task that was run remains if its tool was not
+ * started. */
 static void came_to(task_work *w) {
   const tp_tool_result *came = &w->came;
   w->kept = w->view.stage == TP__TASK_CREATE ? came->kind == TP_TOOL_OK : !came->started && came->kind != TP_TOOL_OK;
@@ -301,7 +303,7 @@ static void dispatch(task_work *w) {
     fail_task_work(w, tp__fail(&w->fault, TP_ERR_NO_MEMORY, NULL, "no memory for the call"));
 }
 
-/* ---- what a call needs: policies, tools ---- */
+/* ---- collecting policies and tools for the call ---- */
 
 static void gather(task_work *w, tp_phase_id phase, const tp_field *field, void (*on_end)(tp__phase_run *run)) {
   w->phase = (tp__phase_run){
@@ -309,13 +311,13 @@ static void gather(task_work *w, tp_phase_id phase, const tp_field *field, void 
   tp__phase_begin(&w->phase);
 }
 
-/* @return NONE: neither a cancel nor the limit of the request is why a phase failed. */
+/* @return NONE: the phase did not fail because of a cancel or of the request's limit. */
 static tp_tool_result_kind why_over(const tp__turn *turn) {
   if (tp__a32_load_relaxed(&turn->cancel_asked)) return TP_TOOL_CANCELLED;
   return tp__now_ns() >= turn->deadline_ns ? TP_TOOL_TIMED_OUT : TP_TOOL_NONE;
 }
 
-/* @return whether the task goes on; else it has ended. */
+/* @return whether the task goes on; if not, it has ended. */
 static bool gathered(task_work *w, tp__phase_run *run, const char *what) {
   const tp_phase_result *r = &run->result;
   tp_status status = run->status;
@@ -338,8 +340,8 @@ static void tools_ended(tp__phase_run *run) {
   if (gathered(w, run, "tools")) dispatch(w);
 }
 
-/* What the task will call: who contributes tools may leave the others out. @return false: no memory, and they are told
- * nothing. */
+/* Writes the call that the task will make, so that contributors of tools may leave out the others. @return false: no
+ * memory, and they are not told. */
 static bool write_calls(task_work *w, tp_text *ret_value) {
   tp_allocator allocator = tp__allocator_of(allocator_of(w));
   tp_writer writer;
@@ -363,7 +365,7 @@ static void policies_ended(tp__phase_run *run) {
   gather(w, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, has_it ? &w->called : NULL, tools_ended);
 }
 
-/* ---- a task that this process, or another one, put into the store ---- */
+/* ---- a task that this or another process has put into the store ---- */
 
 static void copy_taken(void *ctx, const tp_task_record *record) {
   task_call *c = ctx;
@@ -386,7 +388,7 @@ static tp_status no_such_agent(const char *id, tp_fault *fault) {
   return tp__fail(fault, TP_ERR_NOT_FOUND, id, "there is no agent of this id: add it with tp_agent_add()");
 }
 
-/* The turn began without the agent, which only the store knew. */
+/* Sets the agent. The turn began without it, because only the store knew it. */
 static tp_status adopt_agent(task_work *w) {
   tp_turn *turn = w->turn;
   if (!w->task->agent || turn->session) return TP_OK; /* of a session that has its own, or none */
@@ -428,7 +430,7 @@ static void delivered(tp__message *message) {
   begin_work(TP__CONTAINER(message, tp_turn, operation.message)->operation.ctx);
 }
 
-/* The host hears of the question first, so that an answer that the channel gives at once does not come before it. */
+/* The host is told of the question first, so that an immediate answer of the channel does not come before that. */
 static void asked(void *ctx, const tp_question *question) {
   task_work *w = ctx;
   TP__ASSERT(w->on_asked && !w->done);
@@ -438,15 +440,15 @@ static void asked(void *ctx, const tp_question *question) {
   if (options->ask) options->ask(options->ask_ctx, question);
 }
 
-/* The turn's reference to its session lives as long as the turn. */
+/* The turn holds its reference to the session as long as the turn exists. */
 static void release_with_session(tp__turn *core) {
   tp_session *session = tp__turn_of(core)->session;
   tp__turn_release(core);
   tp__session_unref(session);
 }
 
-/* A session has listeners of its own, which are called for one turn of it at a time: not for this one, which runs
- * beside them. */
+/* A session's listeners are called for one turn of the session at a time. This turn runs at the same time as others of
+ * the session, so they are not called for it. */
 static tp_status begin_turn_of(task_work *w, tp_session *session, const tp__nesting *nesting,
                                const tp_turn_request *request, tp_fault *fault) {
   tp_agent *agent = tp__session_take_agent(session, nesting);
@@ -497,7 +499,7 @@ static tp_status read_spec(const tp_task_spec *theirs, tp_task_spec *spec, tp_fa
   return tp__fail(fault, TP_ERR_USAGE, spec->agent, "tp_task_spec.agent is given beside a session, which has its own");
 }
 
-/* What create and call need; a run finds it in the task. */
+/* Checks the fields that create and call need. A run takes them from the task. */
 static tp_status check_call(const tp_task_spec *spec, tp_fault *fault) {
   if (!spec->tool || !tp__id_valid(spec->tool))
     return tp__fail(fault, TP_ERR_BAD_ID, spec->tool, "tp_task_spec.tool must be 1 to 128 bytes without white space");
@@ -536,7 +538,7 @@ static tp_status check_spec(tp_task_operation operation, const tp_task_spec *spe
   }
 }
 
-/* The task of a run: in the table, or, later, the store's. */
+/* Takes the task of a run from the table. If it is not there, the store is asked later. */
 static tp_status take_task_of_run(task_work *w, const char *key, tp_fault *fault) {
   tp_status status = tp__tasks_take(tp__layer_tasks(w->runtime), key, &w->task, fault);
   w->is_stored = status == TP_ERR_NOT_FOUND && keeps_tasks(w->runtime) && tp__id_valid(key);
@@ -563,7 +565,7 @@ static tp_status find_task(task_work *w, tp_task_operation operation, const tp_t
   return TP_OK;
 }
 
-/* Everything that may be refused without a gate or a store. The turn is the caller's. */
+/* Makes all checks that need no gate and no store. The turn then is the caller's. */
 static tp_status prepare_task_work(tp_runtime *runtime, tp_task_operation operation, const tp_task_spec *theirs,
                                    const tp__nesting *nesting, task_work **ret_work, tp_fault *fault) {
   tp_task_spec ours = *theirs, *spec = &ours;
@@ -640,7 +642,7 @@ tp_status tp_task_run(tp_runtime *runtime, const char *key, const tp_turn_reques
   return run_task_operation(runtime, TP_TASK_RUN, &spec, ret_result, fault);
 }
 
-/* What the call's turn has, a nested task without a request of its own has, too. */
+/* A nested task without a request of its own uses the values of the calling turn. */
 static tp_turn_request request_of(const tp__turn *parent) {
   return (tp_turn_request){.struct_size = sizeof(tp_turn_request),
                            .caller = parent->caller,

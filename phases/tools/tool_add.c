@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_add.c: tools that a host registers by one call. Such a tool is a hook whose fallback is the bundle of that tool,
- * and whose function emits it: the subscription holds the tool, which is checked, taken and destroyed as any fallback
- * is, and the tools of a turn have it also when there was no memory to emit it. */
+ * tool_add.c: tools that a host registers by one call. Such a tool is a hook: its function emits the bundle of the
+ * tool, and its fallback is that same bundle. So the subscription holds the tool, which is checked, taken and destroyed
+ * like any fallback. The tools of a turn include it even when there was no memory to emit it. */
 #include <stdio.h>
 
 #include "phases/merge/contribution.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_call.c: one call's way, but for its phases. */
+ * tool_call.c: the steps of one call, except its phases. */
 #include "phases/tools/tool_call.h"
 
 #include <stdio.h>
@@ -14,8 +14,8 @@ static const tp_text no_text = {"", 0};
 
 /* ---- time ---- */
 
-/* Time goes on; nothing that was stamped before is in the future. The wall clock of events is in milliseconds, and is
- * read once in each. */
+/* Sets the current time, which never goes back, so no earlier stamp is in the future. The wall clock of events has
+ * milliseconds, and is read once in each. */
 static void set_now(tp__dispatch *d, int64_t now_ns) {
   if (now_ns > d->now_ns) d->now_ns = now_ns;
   if (!d->has_listener || d->now_ns - d->wall_ns < TP__NS_PER_MS) return;
@@ -88,7 +88,7 @@ void tp__toolcall_stop(tp__tool_slot *slot, tp_tool_result_kind kind, tp_text te
   tp__toolcall_done(slot);
 }
 
-/* A warning of a call's answer, for the log and for those who watch the turn. */
+/* Reports a warning about a call's answer, in the log and to the turn's observers. */
 static void warn(const tp__tool_slot *slot, const char *key, const char *words) {
   tp_turn *turn = slot->dispatch->turn;
   tp__log(turn->core.runtime, TP_LOG_WARNING, &(tp__log_subject){.ids = turn->core.ids}, "%s", words);
@@ -105,7 +105,7 @@ static void warn(const tp__tool_slot *slot, const char *key, const char *words) 
                               .text = note.text});
 }
 
-/* Where a part or the value is left out, what a text cannot show is missing: those who watch are told, too. */
+/* When a part or the value is left out, the text does not show it, so observers are told, too. */
 void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws) {
   slot->is_partial = flaws & TP__REPLY_PARTIAL;
   if (!(flaws & TP__REPLY_LEFT_OUT)) return;
@@ -115,7 +115,7 @@ void tp__toolcall_note_cut(tp__tool_slot *slot, uint32_t flaws) {
   warn(slot, "tool.parts", words);
 }
 
-/* The text looks like what the tool said, and is not. */
+/* The text looks like the tool's answer, but some of its bytes were replaced. */
 static void note_replaced(const tp__tool_slot *slot, size_t replaced) {
   char words[256];
   if (replaced == 0) return;
@@ -146,7 +146,7 @@ void tp__toolcall_deny(tp__tool_slot *slot, uint32_t phase, const char *by, tp_t
 
 /* ---- the run ---- */
 
-/* A cancel counts from when it was asked for, whether or not its message has come to the owner. */
+/* A cancel counts from the request on, even before its message has come to the owner. */
 bool tp__toolcall_stopped(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   TP__OWNED(&d->turn->core.strand);
@@ -173,7 +173,7 @@ void tp__toolcall_ended(tp__tool_slot *slot, tp_tool_result_kind kind, const tp_
   tp__toolcall_settled(slot);
 }
 
-/* The tool was called and has ended. What it said is in d->texts, or lives as long as the library. */
+/* The tool was called and has ended. Its texts are in d->texts, or live as long as the library. */
 static void ended(tp__tool_slot *slot, tp_tool_result_kind kind, const tp__tool_content *said, int64_t duration_ns) {
   tp_tool_result *result = tp__toolcall_result(slot);
   result->started = true;
@@ -210,7 +210,7 @@ static void changed(const tp__tool_slot *slot) {
   if (drive) tp__drive_note_start(drive);
 }
 
-/* The answer came to its owner by message; what it said goes away with the attempt. */
+/* The answer came to the owner by message. The attempt holds the texts, and is freed afterwards. */
 static void run_settled(void *ctx, const tp__tool_end *answer) {
   tp__tool_slot *slot = ctx;
   tp__dispatch *d = slot->dispatch;
@@ -268,7 +268,7 @@ static void run_returned(tp__tool_slot *slot) {
   ended(slot, reply->flaws & ~TP__REPLY_PARTIAL ? TP_TOOL_HANDLER_ERROR : TP_TOOL_OK, &reply->said, duration_ns);
 }
 
-/* An inline tool is called here: only when it defers does it wait for anything. */
+/* An inline tool is called here. Only if it defers, the call waits. */
 static void run_inline(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   tp_breadcrumb *breadcrumb = tp__breadcrumb_of_function(d->run.turn, d->run.name, d->run.started_ns);
@@ -276,7 +276,7 @@ static void run_inline(tp__tool_slot *slot) {
   tp__breadcrumb_leave(breadcrumb);
   bool exceptional = d->run.attempt || kind != TP_ANSWER_DONE;
   slot->run = exceptional ? tp__tool_run_exceptional(&d->run, kind) : NULL;
-  /* The end of an inline tool's run. Without time-stamps the deadlines are looked at all the same, now and then. */
+  /* The end of an inline tool's run. Without time-stamps, deadlines are still checked at every 16th call. */
   if (d->timestamps != TP_TIMESTAMPS_OFF || d->completed % 16 == 0) set_now(d, tp__now_ns());
   if (slot->run) {
     changed(slot);
@@ -320,7 +320,7 @@ static void begin_run(tp__tool_slot *slot) {
   if (refused) tp__toolcall_stop(slot, TP_TOOL_SHED, tp__toolcall_refused(slot->tool, refused));
 }
 
-/* tool.rewrite has answered in its place: the phases after it see that as they see a tool's answer. */
+/* tool.rewrite has answered instead of the tool. The later phases treat that answer like a tool's. */
 static void take_ready(tp__tool_slot *slot) {
   if (slot->dispatch->has_result) {
     tp__toolcall_filter(slot, TP_TOOL_OK, &slot->gate->ready);
@@ -364,7 +364,7 @@ bool tp__toolcall_ask(tp__tool_slot *slot, const char *by, uint32_t phase, tp_te
   return true;
 }
 
-/* Where there is no memory for more words, those of the library must do. */
+/* Without memory for more words, the library's own words are used. */
 static void deny_asked(tp__tool_slot *slot, tp_text words, tp_text person, tp_text reason) {
   const char *by = person.size > 0 ? " by " : "", *because = reason.size > 0 ? ": " : "";
   tp_text whole =
@@ -402,7 +402,7 @@ static void put_question(tp__tool_slot *slot) {
                tp_text_of(tp_status_text(status)));
 }
 
-/* @return whether the call goes on; else it was denied. */
+/* @return whether the call goes on; if not, it was denied. */
 static bool permitted(tp__tool_slot *slot) {
   switch (tp__people_permission(slot->dispatch->turn, tp__toolcall_of(slot), slot->tool->tool)) {
     case TP_PERMISSION_AUTO:
@@ -416,7 +416,7 @@ static bool permitted(tp__tool_slot *slot) {
   }
 }
 
-/* No gate has denied it: a question that one has is put first. */
+/* No gate has denied the call. If one wants a question, that is asked first. */
 void tp__toolcall_allow(tp__tool_slot *slot) {
   if (!slot->ask || slot->ask->is_allowed) run_tool(slot);
   else if (tp__toolcall_stopped(slot)) return;
@@ -431,8 +431,8 @@ void tp__toolcall_permit(tp__tool_slot *slot) {
 
 /* ---- before the gates: scope, policy ---- */
 
-/* A policy `tool` with value deny or ask is applied before the gates, and no verdict lifts it. A version of the sets
- * never changes, so what it says of a tool is looked up once. */
+/* A policy `tool` with the value deny or ask is applied before the gates, and no verdict lifts it. A version of the
+ * sets never changes, so the policy of a tool is looked up once per version. */
 static tp__tool_policy policy_of(const tp__dispatch *d, tp__tool_entry *tool) {
   const tp__turn_sets *sets = d->turn->core.sets;
   if (tool->sets == sets) return tool->policy;
@@ -463,8 +463,8 @@ static void stop_out_of_scope(tp__tool_slot *slot) {
   tp__toolcall_stop(slot, TP_TOOL_OUT_OF_SCOPE, tp_text_of(words));
 }
 
-/* A cancel that has come to the owner stops every call. One that is only on its way stops no more than what would run:
- * a call that could not run in any case ends with that reason. */
+/* A cancel that has reached the owner stops every call. A cancel that is still on its way only stops calls that would
+ * run. A call that could not run in any case ends with its own reason. */
 void tp__toolcall_begin(tp__tool_slot *slot) {
   tp__dispatch *d = slot->dispatch;
   if (is_over(d) && tp__toolcall_stopped(slot)) return;

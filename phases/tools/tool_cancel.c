@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_cancel.c: the cancel of one call, or of all calls of the response under way, asked for by any thread. What a
- * thread asks for is a message to the turn's owner, who ends the calls. */
+ * tool_cancel.c: cancels one call, or all calls of the running response, for any thread. The request of a thread is a
+ * message to the turn's owner, which ends the calls. */
 #include "phases/turn/submission.h"
 #include "phases/tools/tool_call.h"
 #include "runtime/exec/runtime.h"
@@ -10,12 +10,12 @@ typedef struct cancel_request {
   tp__message message;
   tp_turn *turn; /* referenced */
   size_t size;
-  tp_text call_id; /* empty: all; the bytes stand after the struct */
+  tp_text call_id; /* empty: all calls; the bytes follow the struct */
 } cancel_request;
 
 /* ---- on the owner ---- */
 
-/* An end phase (tool.result, tool.post) goes on: the call has run. */
+/* If an end phase (tool.result, tool.post) runs, it goes on, because the tool has run. */
 static void cancel_slot(tp__tool_slot *slot) {
   if (slot->run) tp__tool_run_cancel(slot->run);
   else if (slot->ask && slot->ask->question) tp__question_cancel(slot->ask->question);
@@ -28,7 +28,8 @@ static bool is_meant(const tp__tool_slot *slot, tp_text call_id) {
   return call_id.size == 0 || tp_text_equal(tp__toolcall_result(slot)->call_id, call_id);
 }
 
-/* Those that wait for one that ends here must not begin before they are ended, too: first all are marked. */
+/* A call that waits for a call that ends here must not begin before it is cancelled itself. So all calls are marked
+ * first. */
 size_t tp__dispatch_cancel(tp__dispatch *d, tp_text call_id) {
   size_t count = 0;
   d->open++; /* stays till every slot was looked at */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_conflicts.c: conflict keys. Calls whose tools have keys stand in a list in call order, from their begin until
- * they are through. A call whose arguments are final looks from the first of the list up to itself: it waits for the
- * first call that conflicts with it or whose keys are not known yet, and looks again when that one is through or its
- * keys are known. A call waits for lower indexes only, so that some call always goes on. Calls without keys are not in
- * the list.
+ * tool_conflicts.c: conflict keys. Calls whose tools have keys are in a list in call order, from their beginning until
+ * they are done. When the arguments of a call are final, it searches the list from the first call up to itself, for a
+ * call that conflicts with it or whose keys are not known yet. It waits for the first such call, and searches again
+ * when that call is done or its keys are known. A call waits only for calls of lower indexes, so some call can always
+ * go on. Calls without keys are not in the list.
  *
- * Calls that may go on do so in one loop, not one inside the other: a chain of inline calls needs no stack. */
+ * Calls that may go on are resumed in one loop, not nested in each other. So a chain of inline calls does not use up
+ * the stack. */
 #include "phases/merge/contribution.h"
 #include "phases/session/session.h"
 #include "phases/tools/tool_call.h"
@@ -32,11 +33,11 @@ struct tp__tool_order {
   tp_tool_keys keys;
   bool is_known; /* keys is complete */
   bool is_over;
-  bool given_up; /* its function may still run: it stays in the list when it is over */
+  bool given_up; /* its function may still run, so the call stays in the list when it has ended */
   bool waits;
   tp__link waiters;   /* calls that wait for this one */
-  tp__link wait_link; /* in the waiters of another, or in dispatch->resumable */
-  tp_text waits_key;  /* of the one that it waits for; empty: not known yet */
+  tp__link wait_link; /* in the list of waiters of another call, or in dispatch->resumable */
+  tp_text waits_key;  /* the key of the call that it waits for; empty: not known yet */
   int64_t waits_since_ns, waited_longest_ns;
 };
 
@@ -92,7 +93,7 @@ static bool is_at_or_above(tp_text upper, tp_text lower) {
   return upper.size == lower.size || lower.data[upper.size] == '/' || upper.data[upper.size - 1] == '/';
 }
 
-/* @return the key of the earlier call that one of the later call conflicts with; NULL: none. */
+/* @return the key of the earlier call that conflicts with a key of the later call; NULL: none. */
 static const key *conflict(const tp__tool_order *earlier, const tp__tool_order *later) {
   for (const key *a = earlier->keys.first; a; a = a->next)
     for (const key *b = later->keys.first; b; b = b->next)
@@ -152,7 +153,7 @@ static void resume_call(tp__tool_order *order) {
   if (!tp__toolcall_stopped(order->slot) && look_for_conflict(order)) tp__toolcall_go(order->slot);
 }
 
-/* The dispatch stays: the call that calls this is not through. */
+/* The dispatch stays alive, because the call that runs this is not done. */
 static void resume_all(tp__dispatch *d) {
   TP__OWNED(&d->turn->core.strand);
   if (d->resumes) return;
@@ -229,7 +230,7 @@ bool tp__order_cancel(tp__tool_slot *slot) {
   return true;
 }
 
-/* A write key below files/ names a file that the call may have changed. */
+/* A write key that begins with files/ names a file that the call may have changed. */
 static void note_changes(const tp__tool_slot *slot) {
   static const char below[] = "files/";
   const tp_turn *turn = slot->dispatch->turn;

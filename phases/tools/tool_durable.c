@@ -50,7 +50,7 @@ static bool copy_said(tp__arena *arena, const tp__tool_content *said, tp__tool_c
          tp__arena_text(arena, said->parts, &ret_copy->parts);
 }
 
-/* What a store of the host's returns is from outside: a value that is none is as if the result were not known. */
+/* The result from a host's store is data from outside. If its value is malformed, the result counts as unknown. */
 static void take_earlier(void *ctx, const tp_tool_end_record *theirs) {
   commit *k = ctx;
   tp_tool_end_record earlier;

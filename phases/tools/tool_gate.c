@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_gate.c: what is around a tool's run: tool.create, tool.rewrite, the schema and tool.pre before it, tool.result
- * and tool.post after it. */
+ * tool_gate.c: the phases before and after the run of a tool: tool.create, tool.rewrite, the schema and tool.pre before
+ * it, tool.result and tool.post after it. */
 #include "phases/merge/out.h"
 #include "phases/model/parts.h"
 #include "phases/merge/render.h"
 #include "phases/merge/schema.h"
 #include "phases/tools/tool_call.h"
 
-enum { SUMMARY_BYTES = 512 };                            /* of a result */
-enum { INPUT_BYTES = 16384, SUMMARY_TEXT_BYTES = 1024 }; /* of arguments, and of one text among them */
-enum { ARGUMENT_BYTES_FREE = 64 }; /* the check of longer ones takes time that is not the tool's */
+enum { SUMMARY_BYTES = 512 }; /* of a result */
+/* The size of the summary of arguments, and of one text in it. */
+enum { INPUT_BYTES = 16384, SUMMARY_TEXT_BYTES = 1024 };
+enum { ARGUMENT_BYTES_FREE = 64 }; /* For longer arguments, the time of the check is not counted as time of the tool. */
 
 static void put_gate_text(tp__tool_slot *slot, uint32_t *count, uint32_t id, tp_text text) {
   slot->gate->fields[(*count)++] = (tp_field){.id = id, .kind = TP_FIELD_KIND_TEXT, .text = text};
@@ -33,7 +34,7 @@ static void put_call_id(tp__tool_slot *slot, uint32_t *count) {
   put_gate_text(slot, count, TP_FIELD_CALL_ID, tp__toolcall_result(slot)->call_id);
 }
 
-/* Value and parts of a result, where it has some. */
+/* Value and parts of a result, if it has them. */
 static void put_rest(tp__tool_slot *slot, uint32_t *count, tp_text value, tp_text parts) {
   tp_field *fields = slot->gate->fields;
   if (value.size > 0)
@@ -77,7 +78,7 @@ static void take_reminders(tp__tool_slot *slot, const tp_merged *merged) {
 
 /* ---- what the gates say ---- */
 
-/* The signals of the gates go with the call's result. Where there is no memory for them, they are lost. */
+/* The signals of the gates are added to the call's result. Without memory for them, they are lost. */
 static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged *merged) {
   tp__arena *texts = &slot->dispatch->texts;
   tp_text *signals = &slot->gate->signals, more;
@@ -88,11 +89,11 @@ static void take_signals(tp__tool_slot *slot, const char *phase, const tp_merged
   if (more.data) *signals = more;
 }
 
-/* @return whether the call goes on; else it was stopped. */
+/* @return whether the call goes on; if not, it was stopped. */
 static bool judge_gate(tp__tool_slot *slot, const tp__phase_run *run, const char *phase) {
   const tp_phase_result *result = &run->result;
   const char *by = result->subscription ? result->subscription : phase;
-  if (tp__toolcall_stopped(slot)) return false; /* what its gates made of that is not their verdict */
+  if (tp__toolcall_stopped(slot)) return false; /* the outcome of the gates is then not their verdict */
   if (result->outcome == TP_ERR_CANCELLED)
     tp__toolcall_stop(slot, TP_TOOL_CANCELLED, tp__toolcall_unanswered(TP_TOOL_CANCELLED));
   else if (run->status != TP_OK)
@@ -102,7 +103,7 @@ static bool judge_gate(tp__tool_slot *slot, const tp__phase_run *run, const char
   return false;
 }
 
-/* One gate has ended: its contributions are freed after the call was stopped, before it goes on. */
+/* A gate has ended. Its contributions are freed after the call was stopped, or before the call goes on. */
 static void gate_ended(tp__phase_run *run, const char *phase,
                        bool (*take)(tp__tool_slot *slot, const tp_merged *merged), void (*next)(tp__tool_slot *slot)) {
   tp__tool_slot *slot = ended_of(run);
@@ -120,8 +121,8 @@ static void write_arguments(tp__out *out, const void *ctx) {
   tp__out_json_summary(out, ((const tp_tool_call *)ctx)->arguments, SUMMARY_TEXT_BYTES);
 }
 
-/* The arguments as JSON whose long texts keep head and tail, so that a long argument hides no other one; empty where
- * there is no memory for it. Written once for the arguments that a call has, and again for those that replace them. */
+/* The arguments as JSON. Long texts are shortened to head and tail, so that no long argument hides another one. Empty
+ * without memory. Written once for the arguments of a call, and again for arguments that replace them. */
 static tp_text input_summary(tp__tool_slot *slot) {
   const tp_tool_call *call = tp__toolcall_of(slot);
   tp__tool_gate *gate = slot->gate;
@@ -142,7 +143,7 @@ static void pre_ended(tp__phase_run *run) {
 
 /* ---- the schema ---- */
 
-/* @return whether the arguments are a map that the schema takes; else the call was stopped. */
+/* @return whether the arguments are a map that fits the schema; if not, the call was stopped. */
 static bool arguments_fit(tp__tool_slot *slot) {
   char message[TP__SCHEMA_MESSAGE_SIZE];
   tp_text arguments = tp__toolcall_of(slot)->arguments;
@@ -180,7 +181,7 @@ static void check_arguments(tp__tool_slot *slot) {
 
 /* ---- tool.rewrite ---- */
 
-/* Other arguments make another call, whose id and name stay. @return false without memory. */
+/* Makes another call with the new arguments; id and name stay. @return false without memory. */
 static bool replace_arguments(tp__tool_slot *slot, tp_text arguments, bool malformed) {
   tp_tool_call *call = tp__arena_alloc(&slot->dispatch->texts, sizeof *call);
   if (!call) return false;
@@ -202,7 +203,7 @@ static bool replaces_result(const tp_merged *merged) {
          tp_merged_replaced(merged, TP_FIELD_RESULT_PARTS);
 }
 
-/* The result as the chain left it, within the limits of the tool. @return false without memory. */
+/* Copies the result as the chain left it, within the limits of the tool. @return false without memory. */
 static bool copy_result(tp__tool_slot *slot, const tp_merged *merged, tp__tool_content *ret_said) {
   tp__tool_content said = {.text = tp_merged_text(merged, TP_FIELD_RESULT),
                            .value = tp_merged_text(merged, TP_FIELD_RESULT_VALUE),
@@ -251,8 +252,8 @@ static void begin_rewrite(tp__tool_slot *slot) {
 
 /* ---- tool.ask ---- */
 
-/* Other arguments make another call, which every gate after tool.rewrite looks at again. A task keeps what it was
- * created with. */
+/* New arguments make another call, which every gate after tool.rewrite checks again. A task keeps the arguments with
+ * which it was created. */
 static bool take_edit(tp__tool_slot *slot, const tp_merged *merged) {
   if (!tp_merged_replaced(merged, TP_FIELD_ARGUMENTS)) return true;
   const char *why = NULL;
@@ -270,7 +271,7 @@ static void go_on_asked(tp__tool_slot *slot) {
   else tp__toolcall_allow(slot);
 }
 
-/* The model asked for other arguments, and reads what its result is of. */
+/* The model had asked for other arguments, so it is told to which arguments its result belongs. */
 static void remind_of_edit(tp__tool_slot *slot, tp_text person) {
   tp__dispatch *d = slot->dispatch;
   const tp_tool_call *call = tp__toolcall_of(slot);
@@ -292,7 +293,7 @@ void tp__toolcall_edit(tp__tool_slot *slot, tp_text arguments, tp_text person) {
     tp__toolcall_deny(slot, slot->ask->phase, slot->ask->by, tp_text_of(why), false);
     return;
   }
-  slot->ask->is_allowed = true; /* the answer to each later question about the call as it is now */
+  slot->ask->is_allowed = true; /* the answer to all later questions about this version of the call */
   remind_of_edit(slot, person);
   check_arguments(slot);
 }
@@ -401,7 +402,7 @@ void tp__toolcall_post(tp__tool_slot *slot) {
 
 /* ---- tool.denied ---- */
 
-/* It may begin in the end of the phase whose subscription denied, and so needs memory of its own. */
+/* A denial may begin at the end of the phase whose subscription denied, so it needs memory of its own. */
 typedef struct denial {
   tp__phase_run phase;
   tp_field fields[TP__TOOL_FIELDS_MAX];

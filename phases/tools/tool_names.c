@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_names.c: what the results of calls are called, and the words for those that no tool has answered. */
+ * tool_names.c: the names of the kinds of results, and the texts for calls that no tool has answered. */
 #include <stdio.h>
 
 #include "phases/tools/tool_call.h"
@@ -68,7 +68,7 @@ tp_text tp__toolcall_id(tp__dispatch *d, uint32_t index) {
   return (tp_text){space, id.size};
 }
 
-/* A name that no tool has is copied; where there is no memory for it, it is left out. */
+/* A name that no tool has is copied; without memory for it, it is left out. */
 tp_text tp__toolcall_name(tp__dispatch *d, uint32_t index, const tp__tool_entry *tool) {
   tp_text name = d->calls[index]->name;
   if (tool) return tool->name;

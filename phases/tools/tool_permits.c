@@ -23,7 +23,7 @@ void tp__tool_permits_fini(tp__tool_permits *permits) {
   tp__mutex_fini(&permits->mutex);
 }
 
-/* A handful of tools in most hosts: a list will do. */
+/* Most hosts have few tools, so a list suffices. */
 static named_permits *find_permits_locked(tp__tool_permits *permits, const char *owner, const char *tool) {
   TP__LOCKED(&permits->mutex);
   size_t owner_size = strlen(owner);

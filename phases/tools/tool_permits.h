@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_permits: how many calls of each tool run at once, over all turns of a runtime. A tool has permits from the first
- * turn that has it until the runtime is freed. Lock: `tool_permits`, for the list; the permits themselves change under
- * the pool's. */
+ * tool_permits: how many calls of each tool run at once, over all turns of a runtime. The permits of a tool exist from
+ * the first turn that has the tool until the runtime is freed. Lock: `tool_permits`, for the list; the permits
+ * themselves change under the pool's lock. */
 #ifndef TP__TOOL_PERMITS_H
 #define TP__TOOL_PERMITS_H
 

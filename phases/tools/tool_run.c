@@ -15,24 +15,26 @@ enum { BLOCK_BYTES = 1024 };
 #define NO_ARGUMENT_WORDS "no memory for an argument"
 #define NO_MEMORY_WORDS "no memory for the tool's answer"
 
-/* What a function on another thread needs is copied: the toolset and the dispatch may be gone before it returns. */
+/* Data that a function on another thread needs is copied, because the toolset and the dispatch may be freed before it
+ * returns. */
 struct tp__tool_attempt {
   tp__attempt base;
   tp__turn *turn; /* referenced */
   size_t block_size;
   int64_t deadline_ns;         /* of the call; never changes */
-  const tp__tool_waits *waits; /* the owner's; NULL: it has settled, or nobody waits yet */
+  const tp__tool_waits *waits; /* the owner's; NULL: it has settled, or the owner does not wait yet */
   void *waits_ctx;
   tp__a32 reports;      /* how many are on their way to the owner */
-  tp__closure *closure; /* referenced: the tool's; NULL: it holds nothing of the host's */
+  tp__closure *closure; /* referenced: the tool's; NULL: the tool holds no objects of the host */
   size_t bytes_max, parts_bytes_max;
   /* of a function on another thread */
-  tp_tool_fn function; /* valid while the snapshot is pinned; NULL: it was called on the owner, and deferred */
+  /* valid while the snapshot is pinned; NULL: the function was called on the owner, and deferred */
+  tp_tool_fn function;
   void *ctx;
   tp_text call_id, arguments;
   tp_tool_run run;
   tp__arena arena;
-  /* written by the winner of the slot, read by the owner */
+  /* Written by the winner of the slot, read by the owner */
   bool replied_by_token;
   tp__tool_reply reply;
   tp__arena answer_arena;
@@ -113,8 +115,8 @@ bool tp_tool_run_cancelled(const tp_tool_run *run) {
   return tp__now_ns() >= run->deadline_ns;
 }
 
-/* Head and tail of an answer that is too long, with a note between them of what is gone. Where there is no memory for
- * it, no text. */
+/* The head and tail of an answer that is too long, with a note between them that says what is missing. Empty without
+ * memory for it. */
 static tp_text cut_middle(tp__arena *arena, tp_text text, size_t bytes_max) {
   size_t head = tp__utf8_cut(text, bytes_max / 2), tail = text.size - bytes_max / 2;
   while (tail < text.size && ((unsigned char)text.data[tail] & 0xC0) == 0x80) tail++;
@@ -128,7 +130,7 @@ bool tp__tool_text(tp__arena *arena, tp_text text, size_t bytes_max, tp_text *re
   return ret_copy->data != NULL;
 }
 
-/* What a tool says may come from a program, and be any bytes: those that are not UTF-8 are replaced.
+/* The answer of a tool may come from a program and contain any bytes. Bytes that are not UTF-8 are replaced.
  * @return false without memory. */
 static bool replace_bytes(tp__arena *arena, tp_text *text, size_t *ret_replaced) {
   *ret_replaced = 0;
@@ -142,7 +144,7 @@ static bool replace_bytes(tp__arena *arena, tp_text *text, size_t *ret_replaced)
   return true;
 }
 
-/* What stands in the place of an answer for which there was no memory. */
+/* The answer that is used when there was no memory for the tool's answer. */
 static void set_lost(tp__tool_reply *reply) {
   reply->flaws |= TP__REPLY_NO_MEMORY;
   reply->said = (tp__tool_content){.text = {NO_MEMORY_WORDS, sizeof NO_MEMORY_WORDS - 1}};
@@ -166,7 +168,7 @@ static bool text_of_value(tp__arena *arena, tp_text value, size_t bytes_max, tp_
   return ok;
 }
 
-/* The text, and the value where it fits. @return false without memory. */
+/* Copies the text, and the value if it fits. @return false without memory. */
 static bool copy_said(tp__arena *arena, tp_text text, tp_text value, size_t bytes_max, size_t parts_bytes_max,
                       tp__tool_content *ret_copy, uint32_t *ret_flaws) {
   *ret_copy = (tp__tool_content){.text = {"", 0}};
@@ -191,7 +193,7 @@ bool tp__tool_content_copy(tp__arena *arena, const tp__tool_content *said, size_
 /* An answer that was checked. */
 static void set_whole_reply(tp__tool_reply *reply, tp__arena *arena, size_t bytes_max, size_t parts_bytes_max,
                             const tp_tool_answer *answer) {
-  TP__ASSERT(answer->struct_size == sizeof *answer); /* read_tool_answer() has made it one of ours */
+  TP__ASSERT(answer->struct_size == sizeof *answer); /* read_tool_answer() has copied it into a struct of this size */
   bool left_out = false;
   reply->flaws = answer->is_error ? TP__REPLY_ERROR : 0;
   reply->replaced = 0;
@@ -263,7 +265,7 @@ tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *theirs, tp
   return answer_kind(run);
 }
 
-/* What a tool's function may return; verdicts are a handler's. */
+/* Whether a tool's function may return this kind; only handlers return verdicts. */
 static bool is_answer(tp_answer kind) {
   return kind == TP_ANSWER_DONE || kind == TP_ANSWER_FAILED || kind == TP_ANSWER_DEFERRED;
 }
@@ -290,13 +292,13 @@ static void reply_by_token(tp__tool_attempt *attempt, const tp_tool_answer *answ
   else set_reply(&attempt->reply, &attempt->answer_arena, attempt->bytes_max, answer->is_error, answer->text);
 }
 
-/* extra: the answer that tp_tool_complete_with() has read. */
+/* extra: the answer as tp_tool_complete_with() has read it. */
 static void accept_tool_reply(tp__attempt *base, const tp__answer *answer, const void *extra) {
   reply_by_token(tool_attempt_of(base), extra);
   base->answer = (tp__answer){.kind = answer->kind};
 }
 
-/* A function that deferred answers through its token alone. */
+/* A function that deferred must answer only through its token. */
 static const tp__tool_reply malformed = {.flaws = TP__REPLY_ERROR,
                                          .said = {.text = {MALFORMED_WORDS, sizeof MALFORMED_WORDS - 1}}};
 
@@ -305,14 +307,14 @@ static void note_tool_abandoned(tp__attempt *base) {
   base->answer = (tp__answer){.kind = TP_ANSWER_FAILED};
 }
 
-/* Of a function on another thread that deferred and answered beside its token the engine says that it deferred; it may
- * still be running then, so that what it said is not looked at. */
+/* When a function on another thread deferred and also returned an answer, the engine reports DEFERRED. The function may
+ * still be running then, so its answer is not read. */
 static const tp__tool_reply *reply_of(const tp__tool_attempt *attempt) {
   if (attempt->replied_by_token) return &attempt->reply;
   return attempt->base.answer.kind == TP_ANSWER_DEFERRED ? &malformed : &attempt->run.reply;
 }
 
-/* Where it was not answered its function may still be running and writing: its answer is not looked at. */
+/* If the attempt was not answered, its function may still be running and writing, so its answer is not read. */
 static void settle_tool_attempt(tp__attempt *base, tp__attempt_end end) {
   TP__OWNED(&tool_attempt_of(base)->turn->strand);
   TP__ASSERT(tool_attempt_of(base)->waits);
@@ -329,7 +331,7 @@ static void settle_tool_attempt(tp__attempt *base, tp__attempt_end end) {
     ended.said = reply->said;
     ended.replaced = reply->replaced;
   }
-  /* What tp_tool_complete() accepted counts; of a run from an inbox only within its limit. */
+  /* An answer that tp_tool_complete() has accepted counts. For a run from an inbox it counts only within the limit. */
   bool may_be_late = base->pool_item.inbox || !attempt->replied_by_token;
   ended.is_late = end == TP__ANSWERED && may_be_late && tp__attempt_is_late(base);
   waits->settled(attempt->waits_ctx, &ended);
@@ -351,7 +353,7 @@ static int64_t deadline_of(const tp__attempt *base, int64_t offered_ns) {
   return end_ns < base->deadline_ns ? end_ns : base->deadline_ns;
 }
 
-/* The call may have waited for a permit: its limit counts from here. */
+/* The call may have waited for a permit, so its limit counts from here. */
 static void offered(tp__attempt *base, int64_t now_ns) {
   tool_attempt_of(base)->run.deadline_ns = deadline_of(base, now_ns);
 }
@@ -402,7 +404,7 @@ static tp__tool_attempt *new_attempt(const tp_tool_run *run) {
   return a;
 }
 
-/* The rest of its block is the first memory of one of its arenas. */
+/* The rest of its block becomes the first memory of one of its arenas. */
 static void give_rest(tp__tool_attempt *attempt, tp__arena *arena) {
   tp__arena_init(arena, arena->allocator, attempt + 1, attempt->block_size - sizeof *attempt, 0);
 }
@@ -417,7 +419,7 @@ static void free_unused(tp__tool_attempt *attempt) {
 
 enum { REPORTS_MAX = 64, REPORT_BYTES_MAX = 1024 };
 
-/* A report on its way to the owner. The message's bytes are after it. */
+/* A progress report on its way to the owner. The bytes of its message follow it. */
 typedef struct report {
   tp__message message;
   tp__tool_attempt *attempt; /* referenced */
@@ -505,7 +507,7 @@ tp_status tp_tool_run_progress(const tp_tool_run *run, const tp_tool_progress *t
 
 /* ---- an inline tool, on the owner ---- */
 
-/* It waits for something after all: here is the attempt that the token leads to. */
+/* The tool must wait after all: makes the attempt to which the token leads. */
 static tp_status defer_here(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token) {
   tp__tool_attempt *attempt = new_attempt(run);
   if (!attempt) return TP_ERR_NO_MEMORY;
@@ -527,7 +529,8 @@ tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *theirs, tp_token *r
   if (status == TP_OK)
     status = run->attempt ? tp__attempt_defer(&run->attempt->base, &deferral, ret_token)
                           : defer_here(run, &deferral, ret_token);
-  if (status == TP_ERR_FULL) { /* the model reads the answer: who has the tokens is for the host's log */
+  /* the model reads the answer; the log of the host gets the name of the holder of the tokens */
+  if (status == TP_ERR_FULL) {
     (void)!tp__tokens_full(tp__runtime_sched(run->turn->runtime), &full);
     tp__log(run->turn->runtime, TP_LOG_WARNING, &(tp__log_subject){.status = status}, "tool `%s` got no token: %s",
             run->name, full.message);
@@ -556,7 +559,7 @@ void tp__tool_run_await(tp__tool_attempt *attempt, int64_t deadline_ns, const tp
 
 tp__attempt *tp__tool_run_attempt(const tp_tool_run *run) { return run->attempt ? &run->attempt->base : NULL; }
 
-/* ---- any other tool, on a handler thread or through its inbox ---- */
+/* ---- all other tools, on a handler thread or through an inbox ---- */
 
 static bool copy_run(tp__tool_attempt *a, const tp_tool_run *run) {
   give_rest(a, &a->arena);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tools.c: a dispatch from its begin to its end, and the public functions. */
+ * tools.c: a dispatch from its beginning to its end, and the public functions. */
 #include "phases/tools/tools.h"
 
 #include "phases/model/model.h"
@@ -15,18 +15,18 @@ static const tp_text no_text = {"", 0};
 void tp__dispatch_check(const tp__dispatch *d) {
   uint32_t pending = 0;
   TP__OWNED(&d->turn->core.strand);
-  /* It is its turn's, and ends with the last call that is open. */
+  /* The dispatch belongs to its turn, and ends with the last open call. */
   assert(d->turn->dispatch == d && d->open > 0 && d->completed <= d->count);
   const tp__tool_slot *slot = d->pending;
   for (uint32_t i = 0; i < TP__CHECK_ITEMS_MAX && slot; i++, slot = slot->next) {
-    /* A call that waits has a place of its own in the response. */
+    /* Each waiting call has an index of its own in the response. */
     assert(slot->dispatch == d && slot->index < d->count);
-    /* It is done when it has its result and its phases are through, and waits for nothing then. */
+    /* A call is done when it has its result and its phases have ended. Then it waits for nothing. */
     assert(!slot->done || (slot->settled && !slot->run && !(slot->ask && slot->ask->question)));
     pending += !slot->done;
   }
   assert(pending <= d->open);
-  /* The slot that is left to the next call is no other call's. */
+  /* The slot that is kept for the next call is not in use by another call. */
   assert(!d->free || d->free->done);
 }
 #endif
@@ -40,7 +40,7 @@ void tp__toolcall_unref(tp__dispatch *d) {
   d->on_end(d);
 }
 
-/* Calls of one tool often follow each other. */
+/* Looks at the last tool first, because calls of one tool often follow each other. */
 static tp__tool_entry *find_tool(tp__dispatch *d, tp_text name) {
   if (d->last && tp_text_equal(d->last->name, name)) return d->last;
   return d->last = tp__toolset_find(d->turn->toolset, name);
@@ -79,7 +79,7 @@ static void shed(tp__dispatch *d, uint32_t index, tp__tool_entry *tool) {
   tp__toolcall_stop(&none, TP_TOOL_SHED, tp__toolcall_unanswered(TP_TOOL_SHED));
 }
 
-/* A call that ended where it began leaves its slot to the next one. */
+/* A call that ended at once leaves its slot to the next call. */
 static void begin_call(tp__dispatch *d, uint32_t index) {
   TP__ASSERT(index < d->count);
   tp__tool_entry *tool = find_tool(d, d->calls[index]->name);
@@ -113,7 +113,7 @@ static tp_event event_of(const tp_turn *turn, tp_event_kind kind) {
                     .visibility = TP_VISIBILITY_USER_VISIBLE};
 }
 
-/* That of the last dispatch where the turn has kept it: what its results point to stays in it. */
+/* If the turn has kept its last dispatch, uses that one again; the data to which its results point stays in it. */
 static tp__dispatch *take_dispatch(tp_turn *turn) {
   tp__link *kept = &turn->kept_dispatches;
   if (!tp__list_empty(kept)) {
@@ -140,7 +140,7 @@ static tp__dispatch *take_dispatch(tp_turn *turn) {
 static bool has_plan(const tp__dispatch *d, uint32_t phase) { return tp__turn_plan(&d->turn->core, phase) != NULL; }
 
 static void prepare_dispatch(tp__dispatch *d) {
-  d->open = 1; /* for the thread that begins the calls: the end comes only when every one has begun */
+  d->open = 1; /* one for the thread that begins the calls: the end comes only after all have begun */
   d->completed = 0;
   d->last = NULL; /* the turn may have other tools by now */
   d->has_create = has_plan(d, TP_PHASE_TOOL_CREATE);
@@ -237,7 +237,7 @@ static void sync_ended(tp__dispatch *d) {
   keep_dispatch(d);
 }
 
-/* Whether the dispatch can use the host's struct as it is. */
+/* Whether the dispatch can use the host's struct without a copy. */
 static bool is_ours(const tp_tool_call *call) {
   return call && call->struct_size == sizeof *call && !call->reserved_ && (call->arguments.size > 0 || call->malformed);
 }
@@ -251,7 +251,7 @@ static tp_status check_calls(const tp_tool_call *const *calls, size_t count, tp_
   return TP_OK;
 }
 
-/* Structs of our size, where those of the host are not; the texts stay the host's. */
+/* Makes structs of this library's size if the host's have another one; the texts stay the host's. */
 static bool own_calls(tp__dispatch *d) {
   size_t i = 0;
   while (i < d->count && is_ours(d->calls[i])) i++;
@@ -269,7 +269,7 @@ static bool own_calls(tp__dispatch *d) {
 
 static size_t result_bytes(const tp__dispatch *d) { return d->count * (sizeof *d->results + sizeof *d->shown); }
 
-/* In memory of result_bytes(). The pointers to the results do not change. */
+/* Uses memory of result_bytes(). The pointers to the results do not change. */
 static char *put_results(tp__dispatch *d, void *memory) {
   d->results = memory;
   d->shown = (const tp_tool_result **)(void *)(d->results + d->count);
@@ -283,7 +283,7 @@ static bool make_results(tp__dispatch *d) {
   return memory != NULL;
 }
 
-/* The calls stay the host's, till the dispatch has ended. */
+/* The calls stay the host's, until the dispatch has ended. */
 static bool borrow_calls(tp__dispatch *d) {
   d->calls_stay = false;
   return make_results(d) && own_calls(d) && reserve_id_space(d);
@@ -319,7 +319,7 @@ static void submitted_ended(tp__dispatch *d) {
   const tp_tool_result *const *results = d->shown;
   size_t count = d->count;
   keep_dispatch(d);
-  tp__a32_store_release(&turn->core.busy, 0); /* from here on another thread may submit, and the dispatch is its */
+  tp__a32_store_release(&turn->core.busy, 0); /* from here on another thread may submit, and use the dispatch */
   on_end(ctx, results, count);
 }
 
@@ -339,8 +339,8 @@ static char *put_copy(char *space, tp_text *text) {
   return space + text->size + 1;
 }
 
-/* The host's calls, space for their results, where the results' texts are, and for ids: all of it or nothing, since
- * what is taken stays till the turn's end. */
+/* Allocates everything or nothing, because the memory stays until the turn's end: the host's calls, space for their
+ * results, the arena of the results' texts, and space for ids. */
 static bool copy_calls(tp__dispatch *d, const tp_tool_call *const *calls) {
   size_t id_bytes = tp__toolcall_id_bytes(d);
   size_t bytes = id_bytes + result_bytes(d) + d->count * (sizeof **calls + sizeof *calls) + 1;
@@ -376,7 +376,7 @@ static tp_status submit_dispatch(tp_turn *turn, const tp_tool_call *const *calls
     tp__a32_store_release(&turn->core.busy, 0);
     return tp__fail(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the calls");
   }
-  keep_dispatch(d); /* no cancel may find it before it has begun */
+  keep_dispatch(d); /* no cancel may find the dispatch before it has begun */
   turn->operation.on_tools_end = on_end;
   turn->operation.ctx = ctx;
   turn->operation.message.deliver = submitted_delivered;

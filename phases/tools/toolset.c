@@ -8,7 +8,7 @@
 
 enum { RESULT_BYTES_MAX = 100000, PARTS_BYTES_MAX = 4 << 20, LIMIT_MS = 120000, CONCURRENT_MAX = 16 };
 
-/* Where the tool has no number of its own. Through an inbox it uses no thread: then nothing needs a bound. */
+/* Used when the tool sets no number of its own. A tool with an inbox uses no thread, so it needs no bound. */
 static uint32_t concurrent_max(const tp_tool *tool) {
   if (tool->max_concurrent) return tool->max_concurrent;
   return tool->inbox ? UINT32_MAX : CONCURRENT_MAX;
@@ -21,7 +21,7 @@ static size_t count_tools(const tp_merged *merged) {
   return count;
 }
 
-/* Eight bytes at a time: a name has few. A host whose names collide slows down its own tools. */
+/* Reads eight bytes at a time; most names are short. If names of a host collide, only its own tools become slower. */
 static uint32_t hash_of_tool_name(tp_text name) {
   const uint64_t prime = UINT64_C(0x9E3779B97F4A7C15);
   uint64_t hash = name.size, eight;
@@ -36,7 +36,7 @@ static uint32_t hash_of_tool_name(tp_text name) {
   return (uint32_t)(hash >> 32);
 }
 
-/* The places are never more than half full, so there is a free one to stop at. */
+/* The places are at most half full, so the search ends at a free one. */
 tp__tool_entry *tp__toolset_find(const tp__toolset *set, tp_text name) {
   if (!set) return NULL;
   for (uint32_t place = hash_of_tool_name(name) & set->mask; set->places[place]; place = (place + 1) & set->mask) {
@@ -53,7 +53,7 @@ tp_status tp__tool_schema(tp__toolset *set, tp__tool_entry *tool, const tp__sche
   return TP_OK;
 }
 
-/* Once for each tool: the model reads these parts of its schema, and no call is refused for them. */
+/* Logged once for each tool. The model reads these parts of its schema, but no call is refused because of them. */
 static void log_unchecked(tp_runtime *runtime, const char *owner, const tp_tool *tool) {
   char names[256];
   tp__out list = {names, sizeof names, 0};
@@ -135,7 +135,8 @@ void tp__toolset_unref(tp__toolset *set) {
   tp__block_give(tp__runtime_blocks(set->runtime), set, set->block_size);
 }
 
-/* @param scope  an array of the names that may be used; empty: all. @param inbox  of the turn's session; NULL: none. */
+/* @param scope an array of the allowed names; empty: all are allowed. @param inbox of the turn's session; NULL:
+ *   none. */
 static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
                              tp__toolset **ret_toolset) {
   size_t block_size;

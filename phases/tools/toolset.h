@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * toolset: the tools of a turn, as its newest turn.pre_tool_materialization has left them: copied from what handlers
- * contributed, found by name. References: the turn's, and one of each request that shows the tools. No lock: made by
- * the turn's owner, and only what is marked changes afterwards. */
+ * toolset: the tools of a turn, as its newest turn.pre_tool_materialization has left them: copies of the contributed
+ * tools, found by name. References: the turn's, and one of each request that shows the tools. No lock: the turn's owner
+ * makes it, and afterwards only the marked fields change. */
 #ifndef TP__TOOLSET_H
 #define TP__TOOLSET_H
 
@@ -18,13 +18,14 @@ typedef enum tp__tool_policy { TP__TOOL_FREE = 0, TP__TOOL_DENY = 1, TP__TOOL_AS
 struct tp__tool_entry {
   tp_tool_fn run; /* NULL: inbox */
   void *ctx;
-  tp_inbox *inbox;      /* the closure or the turn has a reference; NULL without run: the turn's session has none */
-  tp__closure *closure; /* referenced; NULL: it holds nothing of the host's */
+  /* the closure or the turn has a reference; NULL when there is no run: the turn's session has no inbox */
+  tp_inbox *inbox;
+  tp__closure *closure; /* referenced; NULL: the tool holds no objects of the host */
   bool is_inline;
   bool out_of_scope; /* the turn's agent may not use it */
-  bool left_out;     /* model.request has left it out of the last request */
+  bool left_out;     /* model.request has left the tool out of the last request */
   tp__tool_policy policy;
-  const void *sets; /* by which policy was judged: the turn's, of this version */
+  const void *sets; /* the version of the turn's sets for which `policy` was looked up */
   bool is_compiled; /* schema is set, by the first call */
   const tp__schema *schema;
   int64_t timeout_ns;
@@ -32,7 +33,7 @@ struct tp__tool_entry {
   uint32_t concurrent_max;
   const tp_tool *tool;
   const char *owner;
-  tp_text name; /* with a NUL after it; lives as long as the runtime */
+  tp_text name; /* followed by a NUL; lives as long as the runtime */
   tp__permits *permits;
 };
 
@@ -42,15 +43,15 @@ struct tp__toolset {
   tp__arena arena; /* the descriptors */
   tp__tool_entry *entries;
   size_t count;
-  const char *needs_inbox; /* a tool whose calls come to the session's inbox, which there is not; NULL: none */
-  uint32_t *places;        /* by the hash of a name: index + 1, 0 is free */
+  const char *needs_inbox; /* a tool that needs the session's inbox, when there is none; NULL: no such tool */
+  uint32_t *places;        /* places by the hash of a name: index + 1; 0 is free */
   uint32_t mask;
   size_t block_size;
 };
 
 /** Accepts NULL, as tp__toolset_unref() (turn.h). */
 tp__toolset *tp__toolset_ref(tp__toolset *toolset);
-/** @return NULL: there is none. toolset may be NULL. */
+/** @return NULL: there is no such tool. toolset may be NULL. */
 tp__tool_entry *tp__toolset_find(const tp__toolset *toolset, tp_text name);
 
 /** The tool's schema, compiled at the first call. @return TP_OK; TP_ERR_NO_MEMORY. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_change.c: several agents become others, all or none. What may be refused comes first, one step after the other
- * with its undoing; what makes the change visible comes last, in one critical section of the list. */
+ * agent_change.c: replaces several agents at once, all or none. Steps that may be refused come first, each with its
+ * undo. The step that makes the change visible comes last, in one critical section of the list. */
 #include "phases/model/model.h"
 #include "phases/turn/agent_work.h"
 #include "phases/turn/agents.h"
@@ -20,7 +20,8 @@ typedef struct change {
   part *parts;
   tp__agent_swap *swaps;
   size_t count;
-  tp_turn *turn; /* held from the begin to the end: a drain that comes waits, and finds the agents as they are then */
+  /* held from the beginning to the end: a drain that begins meanwhile waits, and then finds the new agents */
+  tp_turn *turn;
 } change;
 
 static const tp_allocator *allocator_of(const change *c) { return tp__runtime_allocator(c->runtime); }
@@ -81,7 +82,7 @@ static void log_lost(const tp_agent *agent, const tp_fault *fault) {
           fault->message);
 }
 
-/* Nothing of the change is visible. In reverse. */
+/* Undoes the steps in reverse order. Nothing of the change was visible. */
 static void undo(change *c) {
   for (size_t i = c->count; i > 0; i--) {
     part *p = &c->parts[i - 1];

@@ -10,7 +10,7 @@
 static bool is_texts(tp_text value) { return tp__is_list_of(value, TP_VALUE_TEXT); }
 static bool is_text_value(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_TEXT; }
 
-/* A key is rendered as it is, so it must not end its line or its block. */
+/* A key is rendered without escaping, so it must not be able to end its line or its block. */
 static bool is_config_key(tp_text key) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   for (size_t i = 0; i < key.size; i++)
@@ -28,7 +28,8 @@ static bool is_map_of(tp_text value, bool (*is_right)(tp_text value)) {
 static bool is_map_of_text(tp_text value) { return is_map_of(value, is_text_value); }
 static bool is_map_of_texts(tp_text value) { return is_map_of(value, is_texts); }
 
-/* A list of another kind would be read as no list, and so as no restriction; a hint of another kind would be lost. */
+/* A list of the wrong kind would be read as no list, and so as no restriction; a hint of the wrong kind would be
+ * lost. */
 tp_status tp__agent_config_check(tp_text map, const char *agent, const char *what, tp_fault *fault) {
   static const struct {
     const char *key, *shape;
@@ -78,7 +79,7 @@ tp_status tp__agent_config_write(const tp_allocator *allocator, const tp_agent_c
   write_string_pair(writer, "system", config->system ? config->system : "");
   write_string_pair(writer, "model", config->model_name ? config->model_name : "");
   if (config->environment) {
-    /* What the system does not say, or not in UTF-8, has no key. */
+    /* A value that the system does not give, or not in UTF-8, gets no key. */
     struct utsname system = {.sysname = ""};
     const char *shell = getenv("SHELL");
     bool has_shell = shell && shell[0] && tp_utf8_valid(tp_text_of(shell), NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_work.c: adding and removing an agent: the phases agent.build, agent.register and agent.unregister, one after
- * the other in a small turn, driven by its owner: the caller of the synchronous form, or an engine worker. */
+ * agent_work.c: adds and removes an agent. The phases agent.build, agent.register and agent.unregister run one after
+ * the other in a small turn. Its owner is the caller of the synchronous function, or an engine worker. */
 #include "phases/turn/agent_work.h"
 
 #include "phases/turn/agent_config.h"
@@ -25,7 +25,7 @@ typedef struct agent_work {
   tp__message message; /* submitted */
   tp__phase_run phase;
   tp_field fields[2];
-  tp_writer *writer;                 /* of the config as the host gave it; NULL: there is none */
+  tp_writer *writer;                 /* holds the config as the host gave it; NULL: there is none */
   tp_text config;                    /* the same, then as built */
   tp_phase_result built, registered; /* till the end */
   tp_status status;
@@ -40,7 +40,8 @@ typedef struct agent_work {
 
 /* ---- the list ---- */
 
-/* Before anything of the agent runs, so that of two with one id the second does not disturb the first. */
+/* Reserves the id before any phase of the agent runs. So if two agents have one id, the second does not disturb the
+ * first. */
 static tp_status reserve_id(tp_agent *agent, tp_fault *fault) {
   if (tp__agents_reserve(tp__layer_agents(agent->runtime), agent)) return TP_OK;
   return tp__fail(fault, TP_ERR_DUPLICATE_ID, agent->id, "there is an agent `%s` already", agent->id);
@@ -67,8 +68,8 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
   return TP_OK;
 }
 
-/* The system text is the built config's, with the environment block, the sections of agent.build, the
- * resource hints and the scope block. */
+/* The system text comes from the built config, with the environment block, the sections of agent.build, the resource
+ * hints and the scope block. */
 static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_text config) {
   static const tp__merged_list none;
   const tp_allocator *allocator = tp__runtime_allocator(agent->runtime);
@@ -92,7 +93,7 @@ static tp_status take_built(tp_agent *agent, const tp_phase_result *built, tp_te
   return status;
 }
 
-/* ---- the machine: each phase begins the next one from its end ---- */
+/* ---- the machine: the end of each phase begins the next phase ---- */
 
 static void finish_agent_work(agent_work *w);
 
@@ -135,8 +136,8 @@ static void unregistered(tp__phase_run *run) {
   finish_agent_work(w);
 }
 
-/* Whether the handler of the run had registered the agent: itself, or, where it does not register any, another one of
- * its owner. */
+/* Whether the handler of the run had registered the agent. If the handler itself does not register, another handler of
+ * its owner counts. */
 static bool had_registered(const agent_work *w, const tp__node *unregisters) {
   const tp__entry *e = w->registered.entry;
   bool registers = false, by_owner = false;
@@ -161,8 +162,8 @@ static void registered(tp__phase_run *run) {
   w->registered = run->result;
   run->result = (tp_phase_result){0};
   if (w->status == TP_OK) finish_agent_work(w);
-  else
-    begin_phase(w, TP_PHASE_AGENT_UNREGISTER, skips, unregistered); /* those that had registered hear it, in reverse */
+  else /* handlers that had registered the agent are called, in reverse order */
+    begin_phase(w, TP_PHASE_AGENT_UNREGISTER, skips, unregistered);
 }
 
 static tp_status check_built(agent_work *w) {
@@ -196,7 +197,7 @@ static void free_work(agent_work *w) {
   tp__agent_unref(agent);
 }
 
-/* The agent of the host, or nothing of it is left. */
+/* Afterwards the agent is the host's, or it is completely gone. */
 static void settle_agent(agent_work *w) {
   bool makes = w->does == AGENT_ADD || w->does == AGENT_BUILD;
   if (makes && w->status == TP_OK) {
@@ -343,7 +344,7 @@ static tp_status prepare_add(tp_runtime *runtime, const tp_agent_config *config,
   return status;
 }
 
-/* The work was prepared, and nothing of it runs. */
+/* The work was prepared, but none of it will run. */
 static void undo_add(agent_work *w) {
   delist(w->agent);
   tp__agent_unref(w->agent);
@@ -385,7 +386,7 @@ tp_status tp_agent_add_submit(tp_runtime *runtime, const tp_agent_config *theirs
 
 /* ---- removing ---- */
 
-/* Takes what is owed. @return TP_OK with *ret_work NULL when agent.unregister was run already. */
+/* Takes the duty to run agent.unregister. @return TP_OK with *ret_work NULL when it was run already. */
 static tp_status prepare_remove(tp_agent *agent, agent_work **ret_work, tp_fault *fault) {
   agent_work *w = NULL;
   *ret_work = NULL;
@@ -450,7 +451,7 @@ void tp__agents_unregister_all(tp_runtime *runtime) {
   }
 }
 
-/* ---- the steps of a change of several ---- */
+/* ---- the steps of a change of several agents ---- */
 
 tp_status tp__agent_build(tp_runtime *runtime, const tp_agent_config *config, bool reserves, tp_agent **ret_agent,
                           tp_fault *fault) {

@@ -100,8 +100,8 @@ tp_agent *tp_agent_find(tp_runtime *runtime, const char *id) {
   return found;
 }
 
-/* The first visible one after `after`, which may have left the list meanwhile: then its place is found by its number.
- * Referenced. */
+/* The first visible agent after `after`, referenced. If `after` has left the list meanwhile, its place is found by its
+ * number. */
 static tp_agent *next_of(tp__agents *agents, tp_agent *after) {
   tp_agent *next = NULL;
   tp__mutex_lock(&agents->mutex);

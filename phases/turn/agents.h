@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agents: the agents of a runtime, in the order of their births. An agent is in the list from before its first phase
- * until its removal; who looks for it finds it only while it is visible. Lock: `agents`, for the list and for who is
- * visible in it; nothing is called under it. The list has no reference of its own: what is left in it at the end is
- * the host's handle, which the runtime then gives up. */
+ * agents: the agents of a runtime, in the order in which they were made. An agent is in the list from before its first
+ * phase until its removal. A search finds it only while it is visible. Lock: `agents`, for the list and for the
+ * visibility of its agents; nothing is called under it. The list has no references of its own. At the end of the
+ * runtime, the agents left in it still have the references of the host's handles, which the runtime then drops. */
 #ifndef TP__AGENTS_H
 #define TP__AGENTS_H
 
@@ -23,20 +23,21 @@ void tp__agents_fini(tp__agents *agents);
 /** Those of a runtime (agent_layer.c). */
 tp__agents *tp__layer_agents(const tp_runtime *runtime);
 
-/** Lists an agent, not yet visible. @return false: there is one of its id. */
+/** Lists an agent, not yet visible. @return false: the id is listed already. */
 bool tp__agents_reserve(tp__agents *agents, tp_agent *agent);
-/** It can be found from here on; listed again where it was delisted. */
+/** Makes the agent visible; lists it again if it was delisted. */
 void tp__agents_show(tp__agents *agents, tp_agent *agent);
 void tp__agents_delist(tp__agents *agents, tp_agent *agent);
-/** A replacement of one agent by another; one of them may be NULL: nothing comes or nothing goes. */
+/** The replacement of one agent by another. One of the two may be NULL: then an agent is only added or only removed. */
 typedef struct tp__agent_swap {
   tp_agent *before, *after;
 } tp__agent_swap;
-/** All of them at once. Who is new is listed already where nothing goes for it. */
+/** Does all replacements at once. A new agent that replaces none must be listed already. */
 void tp__agents_swap(tp__agents *agents, const tp__agent_swap *swaps, size_t count);
-/** The newest one whose agent.unregister has not been run. @return referenced; NULL: there is none. */
+/** The newest agent whose agent.unregister has not been run. @return referenced; NULL: there is none. */
 tp_agent *tp__agents_newest_registered(tp__agents *agents);
-/** At the end of the runtime: delists what the host did not remove, and gives up its handles. */
+/** At the end of the runtime: delists the agents that the host did not remove, and drops the references of their
+ *  handles. */
 void tp__agents_free_all(tp__agents *agents);
 
 #endif

@@ -11,7 +11,7 @@ struct tp_end {
   /* never changes after new */
   tp_allocator allocator;
   tp_inbox *inbox; /* referenced */
-  /* of the thread that reports the end, then of the inbox */
+  /* Used by the thread that reports the end, then by the inbox */
   tp__inbox_note note;
   tp_end *next_held;
   tp_work_end shown;

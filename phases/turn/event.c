@@ -43,7 +43,8 @@ void tp__turn_notify(const tp_turn *turn, const tp_event *event, tp__listeners_o
   if (turn->listeners[1]) tp__listener_set_notify(turn->listeners[1], event, which);
 }
 
-/* Events for people who look at the runtime; all others carry what the turn is about. */
+/* Whether an event is for people who watch the runtime: then its texts are redacted. All other events carry content of
+ * the turn. */
 static bool is_safe(tp_event_kind kind) {
   return kind == TP_EVENT_DIAGNOSTIC || kind == TP_EVENT_AUDIT || kind == TP_EVENT_RUN || kind == TP_EVENT_PHASE_END;
 }

@@ -15,8 +15,8 @@ struct tp__event_inbox {
   uint64_t lost;      /* since the last TP_EVENT_LOST was taken */
   bool marker_waits;  /* in the inbox */
   bool marker_taken;  /* and not returned */
-  size_t piece_bytes; /* of pieces of answers that were put and have not ended; counted where held_bytes is set */
-  /* the marker: of who puts it, then of who takes it */
+  size_t piece_bytes; /* bytes of pieces of answers that were put and have not ended; counted when held_bytes is set */
+  /* The marker: used by the thread that puts it, then by the one that takes it */
   tp__inbox_note marker;
   tp_event lost_event;
 };
@@ -25,7 +25,7 @@ struct tp__event_inbox {
 typedef struct copy {
   tp__inbox_note in_inbox;
   tp__listener *listener; /* referenced */
-  tp_hold *hold;          /* of the answer that it is a piece of; or NULL */
+  tp_hold *hold;          /* the hold of the answer to which the piece belongs; or NULL */
   size_t piece_bytes;     /* that are counted */
   tp_allocator allocator;
   tp__arena arena;
@@ -84,7 +84,7 @@ static bool copy_job(copy *c, const tp_job *job) {
   return true;
 }
 
-/* After copy_call(): the call and the ids are those of the event. */
+/* Called after copy_call(): the call and the ids are those of the event. */
 static bool copy_question(copy *c, const tp_question *question) {
   c->question = *question;
   c->event.question = &c->question;
@@ -126,7 +126,7 @@ static void copy_free(copy *c) {
 
 /* ---- an event in the inbox ---- */
 
-/* Before it is put: from then on it may be taken and released. */
+/* Called before the event is put, because afterwards it may be taken and released. */
 static void count_piece(tp__event_inbox *through, copy *c, const tp_event *event) {
   size_t held_bytes = through->listener->held_bytes;
   if (held_bytes == 0 || !(event->kind == TP_EVENT_MODEL_DELTA || event->kind == TP_EVENT_THINKING)) return;
@@ -191,7 +191,7 @@ static copy *copy_new(tp__listener *listener, const tp_event *event) {
 
 /* ---- those that were lost ---- */
 
-/* Where the marker is neither in the inbox nor in the hands of the host. The inbox always has space for it. */
+/* Puts the marker unless it is in the inbox or the host has it. The inbox always has space for it. */
 static void put_marker_locked(tp__event_inbox *through) {
   TP__LOCKED(&through->mutex);
   if (through->marker_waits || through->marker_taken) return;
@@ -220,7 +220,7 @@ static void marker_end(tp__inbox_note *event) {
   tp__inbox_unref(inbox);
 }
 
-/* From here on events are put again, after it. */
+/* From here on events are put again, after the marker. */
 static bool marker_take(tp__inbox_note *event) {
   tp__event_inbox *through = of_marker(event);
   static const tp_text no_ids[TP_ID_COUNT];
@@ -279,7 +279,8 @@ void tp__event_inbox_put(tp__event_inbox *through, const tp_event *event) {
   tp__inbox_put_end end = TP__INBOX_FULL;
   if (c) count_piece(through, c, event);
   tp__mutex_lock(&through->mutex);
-  bool reports_lost = is_end && !through->marker_waits; /* the marker is taken: it cannot stand before the end */
+  /* the host has the marker, so it cannot be put before the end */
+  bool reports_lost = is_end && !through->marker_waits;
   if (c && reports_lost) c->event.lost = through->lost;
   if (c && (is_end || through->lost == 0))
     end = tp__inbox_put_event(through->inbox, &c->in_inbox, is_end ? TURN_ENDS_MAX : 0);

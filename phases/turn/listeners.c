@@ -71,7 +71,7 @@ static tp__listener_set *set_new(const tp_allocator *allocator, uint32_t count) 
 static tp__listener_set *own_of(tp__listener_list *list) { return tp__aptr_load_acquire(&list->own); }
 
 static void publish_locked(tp__listener_list *list, tp__listener_set *set) {
-  tp__aptr_store_release(&list->own, set); /* pairs with own_of(): a turn that sees it takes it under the lock */
+  tp__aptr_store_release(&list->own, set); /* pairs with own_of(): a turn that sees the set takes it under the lock */
 }
 
 /* ---- adding and removing ---- */
@@ -129,7 +129,7 @@ static tp_status read_listener(const tp_runtime *runtime, tp_inbox *of_session, 
   return check_phases(runtime, &in, out->phases, fault);
 }
 
-/* The set with one more. The caller unrefs what it takes the place of. */
+/* Makes the set with one more listener. The caller drops the reference to the replaced set. */
 static tp_status add_listener_locked(tp__listeners *listeners, tp__listener_list *list, tp__listener *listener,
                                      tp__listener_set **ret_before) {
   TP__LOCKED(&listeners->mutex);
@@ -146,7 +146,7 @@ static tp_status add_listener_locked(tp__listeners *listeners, tp__listener_list
   return TP_OK;
 }
 
-/* Its events and its destroy come through the inbox. @return false without memory. */
+/* Sends events and the destroy through the inbox. @return false without memory. */
 static bool goes_through(tp__listener *listener, tp_inbox *inbox) {
   if (listener->destroy) {
     listener->destroys =
@@ -197,7 +197,7 @@ tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, t
   return TP_OK;
 }
 
-/* Where there is no memory for a set without it, it stays in this one, and is never called again. */
+/* If there is no memory for a set without the listener, the listener stays in this set, and is never called again. */
 static tp__listener_set *remove_listener_locked(tp__listeners *listeners, tp__listener_list *list, uint64_t id,
                                                 bool *ret_found) {
   TP__LOCKED(&listeners->mutex);
@@ -235,7 +235,7 @@ void tp__listeners_drop(tp__listeners *listeners, tp__listener_list *list) {
 
 /* ---- what a turn takes ---- */
 
-/* The set of a turn that has no listener, but whose attempts are logged: what has a set takes no fast path. */
+/* The set of a turn that has no listener but whose attempts are logged. A turn with a set takes no fast path. */
 static tp__listener_set no_listeners = {.refs = {1}};
 
 void tp__listeners_take(tp__listeners *listeners, tp__listener_list *list, tp__listener_set *ret_sets[2]) {
@@ -272,7 +272,7 @@ void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event,
     if (!wants(listener, event)) continue;
     if (event->visibility >= listener->visibility_min) {
       deliver_event(listener, event);
-    } else { /* that a phase has ended is no secret; which subscription decided it, and why, is */
+    } else { /* the end of a phase is no secret, but which subscription decided it, and why, is */
       tp_event without = *event;
       without.subscription = NULL;
       without.text = (tp_text){NULL, 0};

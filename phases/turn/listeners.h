@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * listeners: the listeners of a runtime and of its sessions, and the delivery of events to them. A set of listeners
- * never changes: to add or remove one is to publish another set. A turn takes its runtime's set and its session's
- * when it begins and delivers to these until it ends. The first of a turn's two sets is NULL only when it has no
- * listener at all, the common case, so that such a turn pays one load and one branch. Lock: `listeners`, for the
- * publication of sets; no callback is called under it. References: a listener has one for its registration and one
- * for each set it is in; a set has one for the place that it is published at and one for each turn. The last
- * reference calls the listener's destroy. Events that wait in an inbox, or were taken from it, have one, too. */
+ * never changes: adding or removing a listener publishes another set. A turn takes the sets of its runtime and of its
+ * session when it begins, and delivers events to these until it ends. The first of a turn's two sets is NULL only when
+ * the turn has no listener at all. In this common case an event costs one load and one branch. Lock: `listeners`, for
+ * the publication of sets; no callback is called under it. References: a listener has one for its registration, one for
+ * each set that contains it, and one for each event that waits in an inbox or was taken from it. A set has one for the
+ * place at which it is published, and one for each turn. The last reference calls the listener's destroy. */
 #ifndef TP__LISTENERS_H
 #define TP__LISTENERS_H
 
@@ -19,8 +19,9 @@ struct tp__event_inbox;
 
 typedef struct tp__listener {
   /* never change */
-  tp_allocator allocator; /* events that were taken may hold the listener for longer than the runtime lives */
-  const void *runtime;    /* compared, never followed */
+  /* a copy, because events that were taken may hold the listener longer than the runtime exists */
+  tp_allocator allocator;
+  const void *runtime; /* compared, never followed */
   uint64_t id;
   tp_event_fn on_event;
   void *ctx;
@@ -30,12 +31,12 @@ typedef struct tp__listener {
   uint64_t phases[TP_PHASE_LIMIT / 64];
   tp_visibility visibility_min;
   size_t held_bytes;
-  struct tp__event_inbox *through; /* event_inbox.c: in place of on_event; NULL: on_event */
+  struct tp__event_inbox *through; /* event_inbox.c: used instead of on_event; NULL: on_event is called */
   uint32_t of;                     /* tp__listeners_of: CALLED, or THROUGH */
-  struct tp__destroy *destroys;    /* in place of destroy, with an inbox; NULL: none */
+  struct tp__destroy *destroys;    /* with an inbox, used instead of destroy; NULL: none */
   /* atomic */
   tp__a32 refs;
-  tp__a32 removed; /* release by the remove, acquire before each call: no call begins after it was seen */
+  tp__a32 removed; /* release by the remove, acquire before each call: a thread that has seen it begins no call */
 } tp__listener;
 
 typedef struct tp__listener_set {
@@ -48,10 +49,10 @@ typedef struct tp__listener_set {
 
 /** The listeners of a runtime or session. Zero-filled: none. */
 typedef struct tp__listener_list {
-  tp__aptr own; /* tp__listener_set; written under the lock; acquire elsewhere, for NULL or not */
+  tp__aptr own; /* tp__listener_set; written under the lock; acquire elsewhere, which only compares it with NULL */
 } tp__listener_list;
 
-/** Those of a runtime, with the lock of its own list and of the lists of its sessions. */
+/** The listeners of a runtime. The lock also guards the lists of its sessions. */
 typedef struct tp__listeners {
   /* never change after init */
   tp_runtime *runtime;
@@ -63,37 +64,38 @@ typedef struct tp__listeners {
 } tp__listeners;
 
 tp_status tp__listeners_init(tp__listeners *listeners, tp_runtime *runtime, bool logs_attempts);
-/** The list of the runtime was dropped before. */
+/** The list of the runtime must have been dropped before. */
 void tp__listeners_fini(tp__listeners *listeners);
 /** Those of a runtime (agent_layer.c). */
 tp__listeners *tp__layer_listeners(const tp_runtime *runtime);
 
 /** Reads and checks a descriptor, and adds it.
- *  @param of_session  what TP_INBOX_OF_SESSION stands for; NULL: nothing. @return as tp_runtime_listen(). */
+ *  @param of_session  the inbox that TP_INBOX_OF_SESSION means; NULL: there is none. @return as tp_runtime_listen(). */
 tp_status tp__listeners_add(tp__listeners *listeners, tp__listener_list *list, tp_inbox *of_session,
                             const tp_listener *listener, uint64_t *ret_id, tp_fault *fault);
 tp_status tp__listeners_remove(tp__listeners *listeners, tp__listener_list *list, uint64_t id, tp_fault *fault);
 /** The end of the runtime or session. */
 void tp__listeners_drop(tp__listeners *listeners, tp__listener_list *list);
-/** The sets for a turn, referenced: the runtime's before the session's; the first is NULL when both are empty.
+/** The sets for a turn, referenced: the runtime's, then the session's. The first is NULL when both are empty.
  *  @param list  the session's; NULL: only the runtime's count. */
 void tp__listeners_take(tp__listeners *listeners, tp__listener_list *list, tp__listener_set *ret_sets[2]);
-/** Accepts NULL. May call destroy functions of the host's: without any lock. */
+/** Accepts NULL. May call destroy functions of the host, so no lock may be held. */
 void tp__listener_set_unref(tp__listener_set *set);
 
 /** For event_inbox.c, whose items hold their listener. */
 void tp__listener_ref(tp__listener *listener);
 void tp__listener_unref(tp__listener *listener);
 
-/** Which listeners an event is delivered to. */
+/** The listeners to which an event is delivered. */
 typedef enum tp__listeners_of {
   TP__LISTENERS_CALLED = 1,  /* those with a callback */
   TP__LISTENERS_THROUGH = 2, /* those with an inbox */
   TP__LISTENERS_ALL = 3
 } tp__listeners_of;
-/** Delivers an event to every listener of the set that wants it and is one of these. */
+/** Delivers an event to every listener of the set that wants it and belongs to the given group. */
 void tp__listener_set_notify(const tp__listener_set *set, const tp_event *event, tp__listeners_of which);
-/** tp__layer_ops: what became of a background job. On a thread that is marked as inside the runtime; no lock. */
+/** tp__layer_ops: reports what happened to a background job. On a thread that is marked as inside the runtime; no
+ *  lock. */
 void tp__listeners_notify_job(tp_runtime *runtime, const tp_job *job);
 
 #endif

@@ -22,8 +22,8 @@ struct tp__question {
   tp__question_spec spec;
   int64_t until_ns;
   char hash[HASH_BYTES + 1]; /* of the arguments as they were shown */
-  /* written by the winner of the slot, read by the owner */
-  bool abandoned, allowed, of_others; /* of_others: the answer is one to other arguments */
+  /* Written by the winner of the slot, read by the owner */
+  bool abandoned, allowed, of_others; /* of_others: the answer was given for other arguments */
   bool edit_lost;                     /* there was no memory for it */
   tp_text reason, person, edited;
   tp__arena arena;
@@ -85,7 +85,7 @@ static void hash_of_arguments(tp_text arguments, char *ret_hex) {
   put_hash(XXH3_128bits(arguments.data, arguments.size), ret_hex);
 }
 
-/* Each text with its size in front, so that no two questions come to the same bytes. */
+/* Each text is preceded by its size, so that two different questions never give the same bytes. */
 static void key_of(const tp__question *q, char *ret_hex) {
   const tp_text *ids = q->turn->core.ids;
   const tp_text texts[] = {ids[TP_ID_TENANT], ids[TP_ID_SESSION], ids[TP_ID_TURN],
@@ -125,7 +125,8 @@ static const char *why_not(const tp__question *q, tp__attempt_end end) {
   return strcmp(now, q->hash) == 0 ? NULL : "the arguments have changed since they were shown";
 }
 
-/* Not as a denial: where the call is denied, that has a row of its own. @param level  0: the log has no line. */
+/* Reports the end of a question, but not as a denial: when the call is denied, that has an audit row of its own. @param
+ * level 0: no line in the log. */
 static void report_at(const tp__question *q, tp_log_level level, const char *action, tp_text detail) {
   tp__report_add(&q->turn->core, level,
                  &(tp__report){.action = action,
@@ -146,7 +147,7 @@ static void write_summary(tp__out *out, const void *arguments) {
   tp__out_json_summary(out, *(const tp_text *)arguments, SUMMARY_TEXT_BYTES);
 }
 
-/* What the call had, or has, in the audit only: a log has no content of turns. */
+/* Puts the old or new arguments of the call only into the audit, because a log has no content of turns. */
 static void report_arguments(tp__question *q, const char *which, tp_text arguments, bool is_text) {
   tp_text json = arguments;
   if (!is_text && tp__out_twice(&q->arena, write_summary, &arguments, &json) != TP_OK) return;
@@ -209,7 +210,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
     tp__block_give(tp__runtime_blocks(runtime), q, block_size);
     return status;
   }
-  q->base.ends_with_turn = true; /* who was asked need not answer a question that is over */
+  q->base.ends_with_turn = true; /* the person who was asked need not answer a question that has ended */
   q->base.pool_item.name = spec->subscription;
   tp__arena_init(&q->arena, &tp__runtime_blocks(runtime)->as_allocator, q + 1, block_size - sizeof *q, 0);
   tp__turn_hold(&turn->core);
@@ -217,7 +218,7 @@ static tp_status new_question(tp_turn *turn, const tp__question_spec *spec, tp__
   return TP_OK;
 }
 
-/* The channel is called on the owner. Its answer comes as a message, also one that it gives before it returns. */
+/* The channel is called on the owner. Its answer comes as a message, even when it answers before it returns. */
 static void ask_channel(tp__question *q, tp_token token, uint32_t limit_ms) {
   tp__people people = people_of(q->turn);
   char key[HASH_BYTES + 1];
@@ -261,7 +262,7 @@ tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__que
   hash_of_arguments(spec->call->arguments, q->hash);
   int64_t now_ns = tp__now_ns(), until_ns = tp__deadline_after_ms(now_ns, limit_ms);
   /* The time from the first open question to the end of the last one is added to the deadline. Meanwhile the deadline
-   * lies after every question's limit, so that the calls beside them go on as well. */
+   * is later than every question's limit, so that the other calls go on as well. */
   if (turn->questions_open++ == 0) {
     turn->asked_since_ns = now_ns;
     turn->asked_deadline_ns = turn->core.deadline_ns;
@@ -271,7 +272,8 @@ tp_status tp__question_put(tp_turn *turn, const tp__question_spec *spec, tp__que
   tp__a64_store_relaxed(&q->base.started_ns, (uint64_t)now_ns); /* no other thread knows it yet */
   report_question(q, "ask", spec->reason);
   *ret_question = q;
-  tp__attempt_returned(&q->base); /* before any thread has the token: no function of ours runs */
+  /* before any thread has the token; the attempt has no function of the library that could run */
+  tp__attempt_returned(&q->base);
   tp__attempt_await(&q->base, until_ns);
   ask_channel(q, token, limit_ms);
   return TP_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A phase from this layer's side: it begins an entry, and when that has ended it merges their contributions. */
+ * phase.c: runs a phase: begins its entry, and when the entry has ended, merges its contributions. */
 #include "phases/merge/phases.h"
 #include "phases/merge/sets.h"
 #include "phases/turn/turn.h"
@@ -89,7 +89,7 @@ static bool make_fields(tp__entry *e, tp__merge *merge) {
 
 /* ---- the end of an entry ---- */
 
-/* One tool from two owners: the phase fails, and says which. */
+/* Two owners contributed the same tool: the phase fails, and the fault names both. */
 static tp_status notify_conflict(tp__phase_run *run, tp__entry *e, const tp_fault *fault) {
   run->result.outcome = TP_ERR_TOOL_CONFLICT;
   if (!tp__arena_text(&e->arena, tp_text_of(fault->message), &run->result.reason)) run->result.reason = (tp_text){0};
@@ -113,7 +113,7 @@ static tp_status merge_entry(tp__phase_run *run, tp__entry *e) {
     const char *needs_inbox;
     TP__TRY(tp__turn_take_tools(run->turn, merged, &needs_inbox));
     if (needs_inbox && run->turn->session) {
-      /* A tool whose calls would come to no inbox: the phase of the session's turn fails, and says so. */
+      /* A tool needs the session's inbox, and there is none: the phase of the session's turn fails and reports it. */
       run->result.outcome = TP_ERR_USAGE;
       run->result.reason = tp__arena_printf(
           &e->arena, "the tool %s names TP_INBOX_OF_SESSION: set tp_session_options.inbox", needs_inbox);
@@ -140,7 +140,7 @@ static void set_deciding_node(tp__phase_run *run, const tp__entry *e) {
 
 /* ---- who consumes what ---- */
 
-/* Audits go into the audit, whichever function runs the phase. */
+/* Audit items are stored as audit rows, whichever function runs the phase. */
 static void keep_audits(const tp__phase_run *run, const tp_merged *merged) {
   const tp__merged_list *audits = &merged->lists[TP_CONTRIBUTION_AUDIT];
   for (size_t i = 0; i < audits->count; i++) {
@@ -182,7 +182,7 @@ static void log_list(const tp__phase_run *run, const tp__merged_list *list) {
   }
 }
 
-/* Diagnostics that no listener receives are logged; a host that runs a phase itself reads them in its result. */
+/* Diagnostics that no listener receives are logged. A host that runs a phase itself reads them in its result. */
 static void log_diagnostics(const tp__phase_run *run, const tp_merged *merged) {
   if (!run->turn->drive || tp__turn_wants(run->turn, TP_EVENT_DIAGNOSTIC)) return;
   log_list(run, &merged->lists[TP_CONTRIBUTION_MANIFEST_DIAGNOSTIC]);
@@ -237,20 +237,20 @@ static void run_settled(tp__entry *e, uint32_t index) {
 
 static const tp_phase_result nothing = {.struct_size = sizeof nothing, .verdict = TP_VERDICT_NONE};
 
-/* A caller's struct may be an older and shorter one. */
+/* Clears a result. The caller's struct may be of an older, shorter version. */
 static inline void clear(tp_phase_result *result) {
   if (result->struct_size == sizeof *result || result->struct_size == 0) *result = nothing;
   else tp__shown_fill(result, &nothing, sizeof nothing);
 }
 
-/* No answer of the entry was exceptional. *result has been cleared before. */
+/* Called when no answer of the entry was exceptional. *result was cleared before. */
 static inline void set_fast_path_result(tp_phase_result *result, tp__entry *e) {
   TP__ASSERT(e->ended && !e->exceptional);
   result->run_count = e->plan->node_count;
   result->entry = e;
 }
 
-/* The entry has begun, and its end will be heard of. */
+/* The entry has begun, and its end will be reported. */
 static void go_on(tp__phase_run *run, tp__entry *e) {
   TP__ASSERT(!e->ended && !run->entry);
   e->on_end = entry_ended;
@@ -340,7 +340,7 @@ static tp_status check_phase(const tp_turn *turn, uint32_t phase, tp_fault *faul
   return tp__fail(fault, TP_ERR_UNKNOWN_PHASE, NULL, "there is no phase of number %u: use tp_phase_find()", phase);
 }
 
-/* Kept out of the callers, so that a phase without payload pays nothing for it. */
+/* Kept out of the callers, so that a phase without payload does not pay for it. */
 static __attribute__((noinline)) tp_status read_input(const tp_turn *turn, uint32_t phase, const tp_phase_input *theirs,
                                                       tp__phase_run *run, tp_fault *fault) {
   tp_phase_input input;
@@ -362,7 +362,7 @@ typedef struct sync_run {
 
 static void sync_ended(tp__phase_run *run) { ((sync_run *)run->ctx)->done = true; }
 
-/* @param begun  an entry that is not over yet; NULL: the phase is to begin. */
+/* @param begun an entry that has begun and not ended; NULL: the phase is still to begin. */
 static __attribute__((noinline)) tp_status run_and_wait(tp_turn *turn, uint32_t phase, const tp_phase_input *input,
                                                         tp__entry *begun, tp_phase_result *result, tp_fault *fault) {
   sync_run sync = {.phase = {.turn = turn, .phase = phase, .on_end = sync_ended, .ctx = &sync}};
@@ -392,7 +392,8 @@ static __attribute__((noinline)) tp_status enter_slowly(tp_turn *turn, tp__insid
   return tp__fail(fault, status, NULL, "the phase was not run: %s", tp_status_text(status));
 }
 
-/* The calling thread becomes the owner of the turn; first the case in which nothing stands in the way. */
+/* Makes the calling thread the owner of the turn. The first check is the common case, in which nothing prevents
+ * that. */
 static inline tp_status enter_phase(tp_turn *turn, tp__inside *frame, tp_fault *fault) {
   const tp__strand *strand = &turn->core.strand;
   const tp_runtime *runtime = turn->core.runtime;
@@ -437,7 +438,7 @@ static void submitted_ended(tp__phase_run *run) {
   if (op->arena.allocator) tp__arena_fini(&op->arena);
   op->arena.allocator = NULL;
   tp__a32_store_release(&turn->core.busy, 0);
-  on_end(ctx, &run->result); /* what the callback submits is begun when it has returned */
+  on_end(ctx, &run->result); /* an operation that the callback submits begins when it has returned */
 }
 
 static void submitted_delivered(tp__message *message) {
@@ -452,7 +453,7 @@ static void submitted_delivered(tp__message *message) {
   tp__phase_begin(&op->phase);
 }
 
-/* The payload, which has to last till the end. */
+/* Copies the payload, which must stay until the end. */
 static bool copy_payload(tp_turn *turn, const tp__phase_run *run) {
   tp__operation *op = &turn->operation;
   tp_field *copy = NULL;
@@ -498,9 +499,10 @@ tp_status tp_phase_submit(tp_turn *turn, uint32_t phase, const tp_phase_input *i
   return TP_OK;
 }
 
-/* A result is the turn's memory, so letting it go is the owner's work: a callback of the turn, or the host's thread,
- * which holds the turn or becomes its owner for a moment. Any other callback or handler is neither, and must not wait
- * for the owner, who might wait for it: then the result stays till the turn's end. */
+/* A result is memory of the turn, so only the owner may release it. The owner here is a callback of the turn, or the
+ * host's thread, which holds the turn or becomes its owner for a moment. Any other callback or handler is not the
+ * owner, and must not wait for it, because the owner might wait for this callback. Then the result stays until the
+ * turn's end. */
 static __attribute__((noinline)) void release_entry(tp_turn *turn, tp_phase_result *result) {
   tp__strand *strand = &turn->core.strand;
   if (tp__strand_is_here(strand)) {

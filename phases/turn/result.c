@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "phases/turn/result.h"
 
-enum { TEXT_BYTES = 512 }; /* after a result of its own: what short texts take */
+enum { TEXT_BYTES = 512 }; /* The space for short texts after a result. */
 
 void tp__result_init(tp__result *result, const tp_allocator *allocator) {
   *result = (tp__result){.shown = {.struct_size = sizeof result->shown}, .allocator = *allocator};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * result: what a turn came to, in memory of its own that outlives the turn and the runtime. It is made before the turn
- * begins, so that a turn that ended is reported even without memory for its texts. */
+ * result: the result of a turn, in memory of its own that outlives the turn and the runtime. It is allocated before the
+ * turn begins. So the end of a turn is reported even when there is no memory for its texts. */
 #ifndef TP__RESULT_H
 #define TP__RESULT_H
 
@@ -16,9 +16,9 @@ typedef struct tp__result {
 
 void tp__result_init(tp__result *result, const tp_allocator *allocator);
 void tp__result_fini(tp__result *result);
-/** @return NULL without memory. Freed by tp_turn_result_free() of what it shows. */
+/** @return NULL without memory. tp_turn_result_free() of its public part frees it. */
 tp__result *tp__result_new(const tp_allocator *allocator);
-/** Copies the end of a turn. Without memory for the texts they are lost, not the rest. */
+/** Copies the end of a turn. Without memory only the texts are lost. */
 void tp__result_fill(tp__result *result, const tp_turn_result *ended);
 
 #endif

@@ -36,7 +36,7 @@ static tp_status check_numbers(const tp_turn_request *request, tp_fault *fault) 
   return TP_OK;
 }
 
-/* Seconds in place of milliseconds would be days in January 1970. */
+/* Seconds given instead of milliseconds would be days in January 1970, so they are refused. */
 static tp_status check_said(const tp_turn_request *request, tp_fault *fault) {
   const int64_t said = request->said_unix_ms, first = INT64_C(100000000000), ahead_max = INT64_C(5) * 60 * 1000;
   if (said == 0) return TP_OK;
@@ -155,7 +155,8 @@ static void clear_turn(tp_turn *turn) {
   turn->end_message.deliver = end_delivered;
 }
 
-/* The same after a turn. What the end of a turn leaves empty is at rest; these lines are written in any case. */
+/* The same after an earlier turn. Fields that the end of a turn leaves empty need no reset; the lines of these fields
+ * are written in any case. */
 static void make_idle(tp_turn *turn) {
   turn->core.release = tp__turn_release;
   turn->dispatch = NULL;
@@ -179,7 +180,7 @@ void tp__turn_release(tp__turn *core) {
   if (!in_table) tp__block_give(tp__runtime_blocks(runtime), turn, block_size);
 }
 
-/* Turns that hosts begin lie in the turn table; those that close a session or agent are rare and have a block. */
+/* Turns that hosts begin are in the turn table. Turns that close a session or agent are rare, and get a block. */
 static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **ret_turn, size_t *ret_block_size) {
   tp__turn *core;
   *ret_block_size = 0;
@@ -196,7 +197,7 @@ static tp_status take_memory(tp_runtime *runtime, tp__turn_kind kind, tp_turn **
   return TP_OK;
 }
 
-/* The turn's own, else the session's, else that of the turn which it is nested in. */
+/* The turn's own environment, else the session's, else that of the turn in which it is nested. */
 static tp_text environment_of(const tp__turn_ids *ids, const tp_turn_request *request) {
   if (request->environment) return tp_text_of(request->environment);
   if (ids->environment) return tp_text_of(ids->environment);
@@ -254,7 +255,7 @@ tp_status tp__turn_new(tp_runtime *runtime, const tp__turn_ids *ids, const tp_tu
     if (status != TP_OK && block_size > 0) tp__block_give(tp__runtime_blocks(runtime), turn, block_size);
   }
   if (status != TP_OK) return tp__fail(fault, status, NULL, "the turn was not begun: %s", tp_status_text(status));
-  if (ids->of) { /* these lie in a line that a bare turn's begin does not touch */
+  if (ids->of) { /* these fields are in a cache line that the begin of a bare turn does not touch */
     turn->session = ids->of;
     turn->session_data = ids->session_data;
     if (ids->people) turn->people = *ids->people;
@@ -308,12 +309,12 @@ tp_status tp__turn_enter(tp_turn *turn) {
   uint32_t idle = 0;
   if (tp__runtime_is_of_parent(turn->core.runtime)) return TP_ERR_FORKED;
   if (tp__runtime_life(turn->core.runtime) >= TP__LIFE_STOPPING) return TP_ERR_SHUTDOWN;
-  if (turn->core.host_held) { /* only threads of the host's can begin something, one after the other */
+  if (turn->core.host_held) { /* only threads of the host can begin an operation, one after the other */
     if (tp__a32_load_acquire(busy)) return TP_ERR_BUSY;
     tp__a32_store_relaxed(busy, 1); /* read by a drain, which looks again */
   } else {
     if (!tp__a32_cas_acq_rel(busy, &idle, 1)) return TP_ERR_BUSY;
-    tp__strand_acquire(&turn->core.strand); /* the worker that ran the last one may be leaving */
+    tp__strand_acquire(&turn->core.strand); /* the worker that ran the last operation may be leaving */
     turn->core.host_held = true;
   }
   if (!turn->core.is_named) tp__turn_name(&turn->core);
@@ -339,7 +340,7 @@ void tp__turn_submit(tp_turn *turn, tp__message *message) {
     tp__strand_push_own(strand, message);
     tp__strand_submit(strand);
   } else if (tp__strand_is_here(strand)) {
-    tp__strand_push_own(strand, message); /* from a callback of the turn: it goes on right here */
+    tp__strand_push_own(strand, message); /* from a callback of the turn: the operation begins on this thread */
   } else {
     tp__strand_push(strand, message);
   }
@@ -348,7 +349,7 @@ void tp__turn_submit(tp_turn *turn, tp__message *message) {
 void tp_turn_end(tp_turn *turn) {
   if (!turn) return;
   tp__strand *strand = &turn->core.strand;
-  if (!turn->core.host_held && tp__strand_is_here(strand)) { /* from a callback, which is not to see its turn go */
+  if (!turn->core.host_held && tp__strand_is_here(strand)) { /* from a callback, which must not see its turn freed */
     tp__strand_push_own(strand, &turn->end_message);
     return;
   }
