@@ -15,7 +15,7 @@ static void hash_hex(const void *bytes, size_t size, char hex[HEX + 1]) {
   tp__sha256_finish(&hash, hex);
 }
 
-/* Hashes are compared: how far two of them agree says nothing of the keys. */
+/* Compares hashes: how far two hashes agree says nothing about the keys. */
 int tp__key_find(char *const *keys, tp_text text) {
   char given[HEX + 1], known[HEX + 1];
   int found = -1;

@@ -76,7 +76,7 @@ bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, siz
   if (need <= *capacity) return true;
   if (need > SIZE_MAX / 2 / item_size) return false; /* so that doubling ends */
   size_t items = *capacity > 0 ? *capacity : FIRST_ITEMS;
-  /* Large items begin with few: many an array never has a second one. */
+  /* An array of large items begins small, because many such arrays never have a second item. */
   while (*capacity == 0 && items > FIRST_ITEMS_MIN && items * item_size > FIRST_BYTES) items /= 2;
   while (items < need) items *= 2;
   void *grown = allocator->alloc(allocator->ctx, items * item_size);

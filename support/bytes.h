@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bytes: bytes that grow, and the memory that they and the modules outside the core take. An object belongs to one
- * thread at a time; there is no lock. */
+ * bytes: growing bytes, and the memory that they and the modules outside the core use. An object belongs to one thread
+ * at a time; there is no lock. */
 #ifndef TP__SUPPORT_BYTES_H
 #define TP__SUPPORT_BYTES_H
 
 #include "runtime/base/printf.h"
 #include "turnphase/base.h"
 
-/** malloc and free, for functions that are given no allocator. */
+/** malloc and free, for functions that get no allocator. */
 extern const tp_allocator tp__malloc_allocator;
-/** Where this library's memory comes from: &tp__malloc_allocator, and in tests an allocator that refuses. */
+/** The source of this library's memory: &tp__malloc_allocator; in tests, an allocator that refuses. */
 extern const tp_allocator *tp__heap;
 
 /** Zeroed memory; NULL when there is none. */
 void *tp__heap_alloc(size_t size);
-/** @param memory  may be NULL.   @param size  as it was allocated. */
+/** @param memory  may be NULL. @param size  with which it was allocated. */
 void tp__heap_free(void *memory, size_t size);
-/** A copy with a NUL at the end, which text.size does not count; NULL when there is no memory. Freed with size + 1, or
- *  by tp__heap_string_free() when the text has no NUL. */
+/** A copy with a NUL at the end, which text.size does not count; NULL without memory. Freed with size + 1, or by
+ *  tp__heap_string_free() when the text has no NUL. */
 char *tp__heap_copy(tp_text text);
 /** @param string  may be NULL. */
 void tp__heap_string_free(char *string);
-/** Copies of count strings and a NULL after them. @return NULL without memory for all of them.
- *  Freed by tp__heap_strings_free(). */
+/** Copies of `count` strings, followed by a NULL. @return NULL without memory for all of them. Freed by
+ *  tp__heap_strings_free(). */
 char **tp__heap_copy_strings(const char *const *strings, size_t count);
 /** @param strings  ended by NULL, or NULL. */
 void tp__heap_strings_free(char **strings);
-/** How many strings there are before the NULL.   @param strings  may be NULL: 0. */
+/** The number of strings before the NULL. @param strings  may be NULL: 0. */
 size_t tp__string_count(const char *const *strings);
 
-/** Grows an array to at least need items; existing items are kept, new ones are not zeroed. False when there is no
- *  memory, or so many items have no size. */
+/** Grows an array to at least `need` items. Existing items are kept, new ones are not zeroed. @return false when there
+ *  is no memory, or the size would overflow. */
 bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, size_t need, size_t item_size);
 
-/** Bytes that grow. Zero-filled is empty. A lack of memory sticks, and later bytes are ignored: check failed once.
- *  There is always space for a NUL after the bytes, which tp__bytes_string() writes.
- *  size < capacity, or both are 0 and data is NULL. */
+/** Growing bytes. Zero-filled is empty. When memory is missing once, `failed` stays set and later bytes are ignored, so
+ *  it suffices to check failed at the end. There is always space for a NUL after the bytes, which tp__bytes_string()
+ *  writes. size < capacity, or both are 0 and data is NULL. */
 typedef struct tp__bytes {
   char *data; /* of tp__heap */
   size_t size, capacity;
   bool failed;
 } tp__bytes;
 
-/** Makes space for size bytes after those that are there. @return false without memory; failed is set. */
+/** Makes space for `size` more bytes. @return false without memory; failed is set. */
 bool tp__bytes_reserve(tp__bytes *bytes, size_t size);
 void tp__bytes_put(tp__bytes *bytes, const char *data, size_t size);
 void tp__bytes_put_text(tp__bytes *bytes, tp_text text);
@@ -53,9 +53,9 @@ void tp__bytes_printf(tp__bytes *bytes, const char *format, ...) TP__PRINTF(2, 3
 void tp__bytes_print(void *ctx, const char *data, size_t size);
 /** Borrowed until the next change. */
 tp_text tp__bytes_text(const tp__bytes *bytes);
-/** With a NUL at the end; "" when there is no memory. Borrowed until the next change. */
+/** The bytes with a NUL at the end; "" when there is no memory. Borrowed until the next change. */
 const char *tp__bytes_string(tp__bytes *bytes);
-/** Clears the bytes and keeps the memory; frees the memory. */
+/** The first clears the bytes and keeps the memory; the second frees the memory. */
 void tp__bytes_clear(tp__bytes *bytes);
 void tp__bytes_fini(tp__bytes *bytes);
 

@@ -6,13 +6,13 @@
 
 #include <stdint.h>
 
-/** 64 bits wide, as an enumerator is not: a product with 32 bits of milliseconds does not wrap. */
+/** 64 bits wide (an enumerator would not be), so that a product with 32 bits of milliseconds does not wrap. */
 #define TP__NS_IN_MS INT64_C(1000000)
 
-/** Monotonic; the wall clock never moves it. Deadlines are on this clock. */
+/** The monotonic clock, which the wall clock never moves. Deadlines are on this clock. */
 int64_t tp__monotonic_ns(void);
 int64_t tp__monotonic_ms(void);
-/** The wall clock: unix time. For what is shown, written and compared with other machines; never for a wait. */
+/** The wall clock: unix time. For times that are shown, written or compared with other machines; never for a wait. */
 int64_t tp__wall_ms(void);
 
 #endif

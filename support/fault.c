@@ -6,17 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* With an argument more than TP__PRINTF sees; error 0: none. */
+/* Has one more argument than TP__PRINTF checks; error 0: none. */
 static tp_status write_refusal(tp_fault *fault, tp_status code, const char *subject, tp__place place, int error,
                                const char *format, va_list args) {
   assert(code != TP_OK);
   if (!fault) return code;
-  char message[2 * TP_FAULT_MESSAGE_SIZE]; /* longer than what is kept, so that the cut sees where a code point ends */
+  /* longer than a fault's message, so that the cut sees where a code point ends */
+  char message[2 * TP_FAULT_MESSAGE_SIZE];
   int size = vsnprintf(message, sizeof message, format, args);
   assert(size >= 0);
   if (error != 0 && (size_t)size < sizeof message)
     snprintf(message + size, sizeof message - (size_t)size, ": %s", strerror(error));
-  /* The subject may be a part of the fault that is filled. */
+  /* The subject may be a part of the fault that is being filled. */
   tp_fault made = {.code = code, .line = place.line, .column = place.column, .system_error = error};
   tp_text whole = tp_text_of(message);
   whole.size = (size_t)tp__cut_word(whole, (int)sizeof made.message - 1);

@@ -20,7 +20,7 @@ int tp__file_check_type(int fd, struct stat *ret_stat) {
 
 int tp__file_open(int directory, const char *path, struct stat *ret_stat) {
   assert(path && (directory >= 0 || directory == AT_FDCWD));
-  /* A FIFO without a writer opens at once, a terminal does not become ours. */
+  /* Opened so that a FIFO without a writer does not wait, and a terminal does not become the controlling one. */
   int fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return errno == ENXIO || errno == ENODEV ? -ENOTSUP : -errno; /* a socket, a device without driver */
   int error = tp__file_check_type(fd, ret_stat);
@@ -50,7 +50,7 @@ int tp__file_read_open(int fd, size_t bytes_max, tp__bytes *bytes) {
     size_t space = bytes->capacity - 1 - bytes->size;
     ssize_t got = read(fd, bytes->data + bytes->size, space);
     if (got < 0 && errno == EAGAIN) {
-      /* A pipe has a writer that has not written yet. */
+      /* The writer of the pipe has not written yet. */
       struct pollfd pipe = {.fd = fd, .events = POLLIN};
       (void)poll(&pipe, 1, -1);
       errno = EAGAIN;

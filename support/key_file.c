@@ -10,7 +10,7 @@
 
 #include "support/file.h"
 
-/* A key that others may read protects nothing. */
+/* A key that other users may read protects nothing. */
 static int read_key_file(const char *path, unsigned char key[TP__KEY_FILE_BYTES]) {
   unsigned char more;
   struct stat found;
@@ -32,7 +32,8 @@ static int write_whole(int fd, const unsigned char key[TP__KEY_FILE_BYTES]) {
   return fsync(fd) == 0 ? 0 : errno;
 }
 
-/* Under a name of its own first: another process sees a whole key or none, and the first one that is linked stays. */
+/* The key is written to a file with a name of its own first. So another process sees a whole key or none, and the file
+ * that is linked first stays. */
 static int make_key(const char *path) {
   unsigned char key[TP__KEY_FILE_BYTES];
   char own[4200];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock.c: a pthread call that fails on an object of ours means a broken invariant (released by a stranger, destroyed in
- * use), so it is asserted. */
+ * lock.c: when a pthread call fails on one of our objects, an invariant is broken (released by another thread,
+ * destroyed while in use), so success is asserted. */
 #include "support/lock.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@ static void must(int result) {
 
 #ifdef TP_CHECKS
 enum { HELD_MAX = 8 };
-/* The locks of a thread, by class. Its address is the name of the thread. */
+/* The locks of a thread, by class. The address of this struct identifies the thread. */
 static _Thread_local struct held {
   uint8_t classes[HELD_MAX];
   uint8_t count;
 } held;
 
-/* The owner is the only writer of `owner`, so another thread never reads its own name there. ThreadSanitizer sees a
- * race only where the assertion fails, too: a thread asks only about a lock that it must hold. */
+/* Only the owner writes `owner`, so another thread never reads its own name there. A thread only asks about a lock that
+ * it must hold. So ThreadSanitizer sees a race only in cases in which the assertion fails, too. */
 bool tp__lock_is_mine(const tp__lock *lock) { return lock->owner == &held; }
 
-/* Before the thread may wait for the lock: a deadlock ends here, too. */
+/* Checked before the thread may wait for the lock, so that a deadlock also fails here. */
 static void check_order(const tp__lock *lock) {
   /* Ranks rise. */
   for (uint8_t i = 0; i < held.count; i++) assert(held.classes[i] < lock->class);
@@ -47,7 +47,7 @@ static void note_lock_release(tp__lock *lock) {
   lock->owner = NULL;
 }
 
-/* The class stays held during a wait: the lock that is acquired when the wait ends is this one. */
+/* The class stays held during a wait, because the wait ends with the acquisition of the same lock. */
 static void released_to_wait(tp__lock *lock) {
   assert(tp__lock_is_mine(lock));
   assert(held.count == 1);

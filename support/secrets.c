@@ -40,7 +40,7 @@ static bool is_one_of_names(tp_text name, const char *const *names, size_t count
 }
 
 void tp__secrets_add_header(tp__secrets *secrets, tp_text name, tp_text value) {
-  /* Errors of endpoints name their values, and nothing is gained by hiding them. */
+  /* Errors of endpoints quote the values of these headers, and hiding them would protect nothing. */
   static const char *const plain[] = {"anthropic-version", "anthropic-beta", "openai-beta", "accept-language",
                                       "user-agent",        "http-referer",   "x-title"};
   if (is_one_of_names(name, plain, sizeof plain / sizeof *plain)) return;
@@ -57,7 +57,7 @@ static int hex_of(char c) {
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* As it is written, and as an endpoint reads it. */
+/* Adds a part as it is written, and as an endpoint decodes it. */
 static void add_part(tp__secrets *secrets, tp_text part) {
   tp__bytes plain = {0};
   tp__secrets_add(secrets, part);
@@ -83,11 +83,12 @@ static void add_pair(tp__secrets *secrets, tp_text pair) {
   add_part(secrets, sign ? (tp_text){sign + 1, pair.size - name.size - 1} : pair);
 }
 
-/* Whether a byte ends a URL that stands in a text. */
+/* Whether a byte ends a URL in a text. */
 static bool ends_url(char c) { return (unsigned char)c <= ' ' || c == 0x7f || strchr("\"'`<>", c); }
 
-/* A user and password before the host of a URL whose text begins after "://". A password with / ? or # in it is not
- * well formed, and people write it all the same: the last @ before the end of the URL's first part that has one counts.
+/* A user and password before the host of a URL; the text begins after "://". A password with / ? or # in it is
+ * malformed, but people write such passwords. So the credentials end at the last @ of the URL's first part that has an
+ * @.
  * @return its size without the @; 0: there is none. */
 static size_t credentials_size(tp_text rest) {
   size_t size = 0, end = 0;
@@ -97,7 +98,7 @@ static size_t credentials_size(tp_text rest) {
   for (size_t i = 0; i < host_end; i++)
     if (rest.data[i] == '@') size = i;
   if (size > 0) return size;
-  /* "user:pa/ss@host": what follows the colon is no port. */
+  /* "user:pa/ss@host": the text after the colon is no port. */
   const char *colon = host_end > 0 ? memchr(rest.data, ':', host_end) : NULL;
   bool is_port = true;
   for (const char *at = colon ? colon + 1 : NULL; at && at < rest.data + host_end; at++)
@@ -113,7 +114,7 @@ size_t tp__url_place_size(tp_text url) {
   return size;
 }
 
-/* @return where the text after the next "://" begins; NULL: there is none. */
+/* @return the beginning of the text after the next "://"; NULL: there is none. */
 static const char *after_scheme(tp_text text) {
   const char *at = text.size > 0 ? memmem(text.data, text.size, "://", 3) : NULL;
   return at ? at + 3 : NULL;
@@ -138,7 +139,7 @@ void tp__secrets_add_url(tp__secrets *secrets, tp_text url) {
 
 /* ---- texts ---- */
 
-/* @return the size of the longest secret that the text begins with; 0: none. */
+/* @return the size of the longest secret with which the text begins; 0: none. */
 static size_t secret_size(tp_text text, const tp__secrets *secrets) {
   size_t longest = 0;
   for (size_t i = 0; secrets && i < secrets->count; i++) {

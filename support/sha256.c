@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-/* The question costs some microseconds in a virtual machine. */
+/* Asking the processor for these instructions takes some microseconds in a virtual machine. */
 enum { ASK_BYTES = 4096 };
 
 static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -62,7 +62,8 @@ static void compress_all(uint32_t state[8], const unsigned char *blocks, size_t 
   for (; count > 0; count--, blocks += 64) compress(state, blocks);
 }
 
-/* With the instructions for it: an interpreter of 99 MB, which a hook may be run by, takes 60 ms in place of 500. */
+/* Uses the processor's instructions for SHA-256. An interpreter of 99 MB that runs a hook is hashed in 60 ms instead of
+ * 500. */
 #if defined(__x86_64__)
 __attribute__((target("sha,sse4.1"))) static void compress_fast(uint32_t state[8], const unsigned char *blocks,
                                                                 size_t count) {

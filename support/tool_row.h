@@ -9,7 +9,7 @@
 /** An argument of a tool. */
 typedef struct tp__tool_parameter {
   const char *name, *description; /* name NULL: none */
-  int64_t most;                   /* it is an integer from 1 to most; 0: a text */
+  int64_t most;                   /* the parameter is an integer from 1 to most; 0: it is a text */
   bool required;
 } tp__tool_parameter;
 
@@ -22,7 +22,7 @@ typedef struct tp__tool_row {
   tp__tool_parameter parameters[TP__TOOL_PARAMETERS_MAX];
 } tp__tool_row;
 
-/** Makes a tool, whose schema is the writer's. @return TP_OK; TP_ERR_NO_MEMORY. */
+/** Makes a tool; its schema is in the writer's memory. @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__tool_row_make(const tp__tool_row *row, void *ctx, tp_writer *writer, tp_tool *ret_tool);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attempts that the row of their run does not show: they wait in the queue of records, and go with their entry. */
+ * Attempts that the row of their run does not describe. They wait in the queue of records, and are deleted with their
+ * entry. */
 #include "stores/sqlite/sqlite.h"
 
 tp_status tp__sqlite_attempt(void *ctx, const tp_attempt_record *theirs) {

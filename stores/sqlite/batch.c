@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Counts what lies in a block, or puts it there: both by the same walk. */
+/* Counts the content of a block, or writes it; one walk does both. */
 typedef struct block {
   char *memory; /* NULL: count */
   size_t used;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Breadcrumbs: a file beside the store for each process that writes, mapped into its memory, so that the kernel keeps
- * what its threads were doing when it dies. Its blocks are allocated when it is made: a write to a mapped file without
- * them would end the host. A recovery writes a record and an audit row for each function that was called, and removes
- * the file. The end of its process removes it too. */
+ * Breadcrumbs: each process that writes has a file next to the store, mapped into its memory. So when the process dies,
+ * the kernel still has the functions that its threads were running. The blocks of the file are allocated when it is
+ * made, because a write to a mapped file without blocks would end the host. A recovery writes a record and an audit row
+ * for each function that was running, and removes the file. A process that ends normally removes it, too. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_br
   return TP_OK;
 }
 
-/* A runtime destroys its store when the last abandoned function has returned: no thread writes any more. */
+/* A runtime destroys its store when the last abandoned function has returned, so no thread writes any more. */
 void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s) {
   char name[4160];
   if (!s->breadcrumbs) return;
@@ -57,9 +57,9 @@ void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s) {
   munmap(s->breadcrumbs, s->breadcrumb_count * sizeof *s->breadcrumbs);
 }
 
-/* ---- what a process left that is gone ---- */
+/* ---- breadcrumbs of a process that is gone ---- */
 
-/* The record of a phase that has none, since it was not written before its process died: with this one run. */
+/* Writes a record with this one run for a phase whose own record was not written before the process died. */
 static int write_entry_locked(tp__sqlite_store *s, int64_t process, const tp_breadcrumb *b, int64_t unix_ms) {
   TP__LOCKED(&s->mutex);
   tp_run_record run = {.struct_size = sizeof run,
@@ -154,7 +154,7 @@ int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, 
 
 /* ---- what processes do now ---- */
 
-/* Each that a process is calling, by its file. @return false when the receiver has seen enough. */
+/* Shows each function that a process is running, from its file. @return false when the receiver wants no more. */
 static bool show_called(const tp__sqlite_store *s, tp_sqlite_called *called, tp_sqlite_called_fn each, void *ctx) {
   char name[4160];
   tp_breadcrumb b;

@@ -33,7 +33,8 @@ static const char *const claim_sql[TP__CLAIM_STATEMENTS] = {
     [TP__END_CLAIM] =
         "UPDATE session SET next = next + ?4, running = 0"
         " WHERE id = ?1 AND epoch = ?2 AND next = ?3 AND running = 1",
-    /* by its first owner: where another one has had it, the one that stands still must find that it was taken over */
+    /* by its first owner: if another process has had the session since, a turn that stood still must find out that it
+     * was taken over */
     [TP__FORGET_CLAIMED] =
         "DELETE FROM session WHERE id = ?1 AND next = 0 AND running = 0 AND epoch = id * " EPOCHS " + 1"};
 
@@ -87,7 +88,7 @@ static tp__lease *find_lease_locked(tp__claims *c, int64_t process) {
   return NULL;
 }
 
-/* Space for one more item. @return the items; NULL without memory. */
+/* Makes space for one more item. @return the items; NULL without memory. */
 static void *reserve_claim(void *items, size_t count, size_t *capacity, size_t size) {
   if (count < *capacity) return items;
   size_t wanted = *capacity ? 2 * *capacity : 4;
@@ -117,7 +118,7 @@ static void forget_claim_locked(tp__claims *c, uint64_t number, uint64_t fence) 
   }
 }
 
-/* In place of an earlier claim of the session. */
+/* Replaces an earlier claim of the session. */
 static void note_claim_locked(tp__claims *c, int64_t process, const tp_history_claim *claim) {
   TP__LOCKED(c->connection);
   forget_claim_locked(c, claim->number, 0);
@@ -144,7 +145,7 @@ static void note_lease_locked(tp__claims *c, int64_t process, int64_t end_ms) {
   *lease = (tp__lease){process, end_ms};
 }
 
-/* @param ret_end_ms  0: the lease that there is lasts long enough. */
+/* @param ret_end_ms  0: the present lease is long enough. */
 static int renew_locked(tp__claims *c, const tp_store_owner *owner, int64_t *ret_end_ms) {
   TP__LOCKED(c->connection);
   int64_t now_ms = tp__monotonic_ms(), process = (int64_t)owner->process_run_id;
@@ -162,7 +163,7 @@ static int renew_locked(tp__claims *c, const tp_store_owner *owner, int64_t *ret
 
 /* ---- transactions without a sync ---- */
 
-/* Nothing that is acknowledged as durable is written while the connection does not sync. */
+/* While the connection does not sync, nothing may be written that is acknowledged as durable. */
 static int begin_weak_locked(tp__claims *c) {
   TP__LOCKED(c->connection);
   c->is_weak = true;
@@ -177,9 +178,10 @@ static int end_weak_locked(tp__claims *c, int rc) {
   return rc;
 }
 
-/* ---- the thread that moves the ends of leases ---- */
+/* ---- the thread that extends leases ---- */
 
-/* @return whether the process still has running turns; its row is gone if not. A file that is locked is asked again. */
+/* @return whether the process still has running turns; if not, its row is gone. When the file is locked, this is tried
+ *   again. */
 static bool beat_locked(tp__claims *c, tp__lease *lease) {
   TP__LOCKED(c->connection);
   int64_t end_ms = tp__monotonic_ms() + c->lease_ms;
@@ -340,7 +342,7 @@ int tp__claims_end_locked(tp__claims *c, const tp_history_claim *claim, size_t c
   const int64_t id = (int64_t)claim->number;
   const int64_t values[] = {id, (int64_t)claim->fence, (int64_t)claim->position, (int64_t)count};
   if (c->is_weak) return SQLITE_NOMEM;
-  /* First: if the statement fails, the session stays claimed until the lease of the process ends. */
+  /* Forgotten first: if the statement fails, the session stays claimed until the lease of the process ends. */
   forget_claim_locked(c, claim->number, claim->fence);
   int rc = tp__sqlite_run(end, tp__sqlite_bind_ints(end, values, 4));
   *ret_is_fenced = rc == SQLITE_OK && sqlite3_changes(c->db) == 0;
@@ -362,7 +364,7 @@ tp_status tp__claims_init(tp__claims *c, tp__lock *connection, sqlite3 *db, cons
   return TP_OK;
 }
 
-/* A turn that still has its session is one that will not be ended: the next owner need not wait for the lease. */
+/* A turn that still has its session here will never be ended, so the next owner need not wait for the lease. */
 void tp__claims_fini(tp__claims *c) {
   if (!c->connection) return;
   tp__lock_acquire(c->connection);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What passed through phases, as sizes and keyed hashes. It waits in the queue of records as it is, is hashed by the
- * thread that writes, and what is kept of it goes with its entry. */
+ * The content that passed through phases, as sizes and keyed hashes. It waits in the queue of records unchanged; the
+ * writing thread hashes it. The stored row is deleted with its entry. */
 #include "stores/sqlite/sqlite.h"
 
 static const tp__column text_columns[] = {TP__COLUMN(tp_content_record, content)};

@@ -63,8 +63,9 @@ static const char *remedy_of(tp_status status) {
   }
 }
 
-/* Of these errors a connection keeps errno until the next of them, also past a rollback. ENOSPC of a write is a full
- * disk to SQLite; a quota, a limit of the file's size and the file of shared memory are errors of input and output. */
+/* After these errors a connection keeps errno until the next such error, also after a rollback. SQLite reports ENOSPC
+ * of a write as a full disk. A quota, a limit of the file's size, and a full file of shared memory are reported as I/O
+ * errors. */
 static bool has_errno(int rc) { return (rc & 0xff) == SQLITE_IOERR || (rc & 0xff) == SQLITE_CANTOPEN; }
 static bool is_full(int error) {
   assert(error >= 0);
@@ -76,7 +77,7 @@ static const char *shown_path(const char *path) { return path ? path : "memory";
 tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int rc, tp_fault *fault) {
   assert(tp__sqlite_status(rc) != TP_OK);
   tp_status status = tp__sqlite_status(rc);
-  bool known_there = db && sqlite3_extended_errcode(db) == rc; /* else the connection remembers something later */
+  bool known_there = db && sqlite3_extended_errcode(db) == rc; /* otherwise the connection remembers a later error */
   const char *words = known_there ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
   int system_error = db && has_errno(rc) ? sqlite3_system_errno(db) : 0;
   if (rc == SQLITE_READONLY_DBMOVED) words = "the file was removed, moved or replaced while it was open";
@@ -105,10 +106,11 @@ static tp_status status_of_errno(int error) {
   }
 }
 
-/* SQLite would make the file with the mode that the umask leaves, and its journal files with the mode of the file: so
- * the file is made here. Only a file that was not there is opened: closing any descriptor of a file drops every POSIX
- * lock that this process holds on it, those of other connections included. The mutex keeps a second opener of the same
- * new file from taking such a lock between our open and our close; a child is not born with it held. */
+/* SQLite would create the file with the mode that the umask leaves, and its journal files with the mode of the file, so
+ * this code creates the file. It opens a file only if it did not exist before, because closing any descriptor of a file
+ * drops every POSIX lock that this process holds on it, including those of other connections. The mutex prevents that
+ * another thread opens the same new file and takes such a lock between our open and our close. A child never begins
+ * with the mutex held. */
 static tp__lock birth = TP__LOCK_INITIALIZER(TP__LOCK_database_birth);
 static void lock_birth(void) { tp__lock_acquire(&birth); }
 static void unlock_birth(void) { tp__lock_release(&birth); }
@@ -130,13 +132,15 @@ static tp_status create_private(const char *path, tp_fault *fault) {
   return status;
 }
 
-/* "file:x" could be a URI to SQLite, and ":memory:" no file at all; what begins with "/" or "./" is a file. */
+/* SQLite could take "file:x" for a URI, and ":memory:" for no file. A path that begins with "/" or "./" is always a
+ * file. */
 static char *path_without_uri(const char *path) {
   if (!path) return sqlite3_mprintf(":memory:");
   return sqlite3_mprintf("%s%s", path[0] == '/' ? "" : "./", path);
 }
 
-/* SQLite would wait for the other end of a FIFO. A look, no descriptor: closing one drops the locks of this process. */
+/* SQLite would wait for the other end of a FIFO. This check opens no descriptor, because closing one would drop the
+ * locks of this process. */
 tp_status tp__sqlite_check_type(const char *path, tp_fault *fault) {
   struct stat found;
   if (!path || stat(path, &found) != 0 || S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)) return TP_OK;
@@ -177,7 +181,8 @@ typedef struct identity {
   int64_t application_id, version, objects;
 } identity;
 
-/* One look: the savepoint keeps another process from making the tables between two of the questions. */
+/* Reads everything at one moment: the savepoint prevents that another process makes the tables between two of the
+ * questions. */
 static int read_identity(sqlite3 *db, identity *ret_identity) {
   int rc = sqlite3_exec(db, "SAVEPOINT look", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return rc;
@@ -188,7 +193,7 @@ static int read_identity(sqlite3 *db, identity *ret_identity) {
   return rc == SQLITE_OK ? end : rc;
 }
 
-/* Whether the file is empty, has this schema or one that can be upgraded; any other file is refused.
+/* Checks that the file is empty, or has this schema, or one that can be upgraded. Any other file is refused.
  * @param ret_version  0: the file is empty. */
 static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, int64_t *ret_version,
                           tp_fault *fault) {
@@ -219,7 +224,7 @@ static int run_all(sqlite3 *db, const char *const *first, const char *const *end
   return rc;
 }
 
-/* @param version  of the file; 0: it is empty. */
+/* @param version  the version of the file; 0: it is empty. */
 static int make_schema(sqlite3 *db, const tp__sqlite_schema *schema, int64_t version) {
   char numbers[96];
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
@@ -230,7 +235,7 @@ static int make_schema(sqlite3 *db, const tp__sqlite_schema *schema, int64_t ver
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
 
-/* Another process may have made or upgraded the tables between the first look and the lock, so the file is looked at
+/* Another process may have made or upgraded the tables between the first look and the lock, so the file is checked
  * again under the lock. */
 static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, tp_fault *fault) {
   int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
@@ -245,8 +250,8 @@ static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_sch
   return status;
 }
 
-/* SQLite does not wait for a lock while it switches a file to WAL, so two openers of a new file could refuse each
- * other: the waiting is done here. auto_vacuum is of a new file only, and setting it takes the write lock. */
+/* SQLite does not wait for a lock while it switches a file to WAL. Two openers of a new file could refuse each other,
+ * so this code waits. auto_vacuum can only be set in a new file, and setting it takes the write lock. */
 static tp_status set_durable(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, bool is_new,
                              tp_fault *fault) {
   enum { PAUSE_MS = 10 };
@@ -277,7 +282,7 @@ static tp_status check_pages_once(sqlite3 *db, const char *path, tp_fault *fault
   return status;
 }
 
-/* A page that SQLite had no memory to read counts as damaged, so damage is believed when it is found twice. */
+/* When SQLite had no memory to read a page, it reports the page as damaged. So damage must be found twice. */
 static tp_status check_pages(sqlite3 *db, const char *path, tp_fault *fault) {
   tp_status status = check_pages_once(db, path, fault);
   return status == TP_ERR_STORE_CORRUPT ? check_pages_once(db, path, fault) : status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Erasing sessions: one transaction deletes all rows of them, and notes in row -1 of counter that copies are left. Then
- * the file is written anew (VACUUM): what SQLite deletes it overwrites, but where it moved rows between pages it may
- * have left copies of them. Then the write-ahead log is written back and emptied, and the note is deleted. A process
- * that dies meanwhile leaves the note, and the next erasure does the rest. */
+ * Erasing sessions. One transaction deletes all rows of the sessions, and notes in row -1 of counter that copies are
+ * left. SQLite overwrites what it deletes, but when it moved rows between pages earlier, it may have left copies. So
+ * the file is then written anew (VACUUM). After that the write-ahead log is written back and emptied, and the note is
+ * deleted. If a process dies meanwhile, the note stays, and the next erasure does the rest. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,9 +28,9 @@ static const char *const delete_sql[] = {
     "DELETE FROM task WHERE " ERASED,
     "DELETE FROM job WHERE " ERASED};
 
-/* After any erasure. A job of an order key that is erased may have kept those of others waiting. Attempts go with their
- * entry; those of an entry that never got a record, since its process died or the queue was full, belong to nobody any
- * more. */
+/* Run after any erasure. A deleted job may have blocked later jobs of its order key. Attempts are deleted with their
+ * entry. Attempts of an entry that never got a record (its process died, or the queue was full) belong to no session,
+ * and are deleted, too. */
 static const char *const settle_sql[] = {
     "UPDATE job SET is_first = 1 WHERE is_first = 0 AND state IN (1, 2) AND place = (SELECT min(place) FROM job AS "
     "other"
@@ -50,7 +50,7 @@ int tp__sqlite_exec_each(sqlite3 *db, const char *const *sql, size_t count) {
 typedef struct choice {
   sqlite3_stmt *insert;
   uint64_t chosen, kept;
-  int64_t process_id; /* of the first process that has one of those that are kept */
+  int64_t process_id; /* the first process that uses one of the sessions that are kept */
   int rc;
 } choice;
 
@@ -95,15 +95,15 @@ static int erase_sessions_locked(tp__sqlite_store *s, const tp_sqlite_erase *req
   return rc;
 }
 
-/* The note is written with the rows, so that no crash leaves copies that nothing tells of. It counts erasures: one that
- * overwrites does not take away the note of another process that has deleted meanwhile. */
+/* The note is written with the deletion, so that no crash leaves copies without a note. It counts erasures: a process
+ * that overwrites must not remove the note of another process that has deleted meanwhile. */
 static const char note_sql[] = "INSERT INTO counter VALUES (-1, 1) ON CONFLICT DO UPDATE SET value = value + 1";
 
 bool tp__sqlite_erase_is_by_turn(const tp_sqlite_erase *request) {
   return request->matching || request->person || request->turns_before_unix_ms;
 }
 
-/* What is only counted is deleted, too, and then rolled back. */
+/* When rows are only to be counted, they are deleted as well, and the transaction is rolled back. */
 static int delete_counted_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
                                  tp_status *ret_status) {
   TP__LOCKED(&s->mutex);
@@ -213,7 +213,7 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase 
   if (status != TP_OK) return status;
   if (s->options.read_only)
     return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading only", s->path);
-  status = tp__sqlite_commit(s, fault); /* else what waits would be written afterwards */
+  status = tp__sqlite_commit(s, fault); /* otherwise waiting records would be written after the erasure */
   if (status != TP_OK) return status;
   tp__lock_acquire(&s->mutex);
   status = erase_locked(s, &request, &report, fault);

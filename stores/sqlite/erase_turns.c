@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Erasing turns of sessions that go on: those of a person, those that have a text, those of which nothing is newer. The
- * unit of erasure is the turn, since an answer repeats what was said and each call needs its result; a job and a task
- * are units of their own, and a job goes with its turn. All rows of each session are read, as
- * tp_sqlite_session_rows() passes them: what is exported is also found. An export chooses in the same way. */
+ * Erasing turns in sessions that go on: the turns of a person, turns that contain a text, turns that are older than a
+ * time. The unit of erasure is the turn, because an answer repeats the question and each call needs its result. A job
+ * and a task are units of their own, and a job is erased with its turn. All rows of each session are read, as
+ * tp_sqlite_session_rows() passes them. So everything that is exported is also searched. An export selects in the same
+ * way. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const char seen_sql[] =
     "INSERT INTO temp.unit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0) ON CONFLICT DO UPDATE SET"
     " last_ms = max(last_ms, excluded.last_ms), matches = max(matches, excluded.matches),"
     " is_persons = max(is_persons, excluded.is_persons), is_known = max(is_known, excluded.is_known)";
-/* ?1: before; ?2: by a text; ?3: by a person, ?4: whose session it is. */
+/* ?1: before this time; ?2: with a text; ?3: of a person, ?4: the person whose session it is. */
 static const char choose_sql[] =
     "UPDATE temp.unit SET chosen = (?1 = 0 OR (last_ms > 0 AND last_ms < ?1)) AND (?2 = 0 OR matches)"
     " AND (?3 = 0 OR ?4 OR is_persons) WHERE tenant = ?5 AND session = ?6";
@@ -30,7 +31,7 @@ static const char choose_jobs_sql[] =
     "'')"
     " AND u.chosen)";
 
-/* Jobs that have ended say no turn any more, and have no content: they go with the last turn of their session. */
+/* Ended jobs no longer name a turn, and have no content. They are deleted with the last turn of their session. */
 static const char choose_rest_sql[] =
     "UPDATE temp.unit AS job SET chosen = 1 WHERE kind = 'job' AND turn = '' AND tenant = ?1 AND session = ?2"
     " AND EXISTS (SELECT 1 FROM temp.unit AS u WHERE (u.tenant, u.session) = (job.tenant, job.session) AND u.chosen)"
@@ -59,7 +60,7 @@ static const char *const delete_sql[] = {
 
 /* ---- what a row says ---- */
 
-/** The choice of units, session after session. */
+/** The selection of units, session by session. */
 typedef struct selection {
   tp__sqlite_store *s;
   sqlite3 *db;
@@ -76,7 +77,7 @@ typedef struct selection {
 
 static bool is_text(tp_text value, const char *wanted) { return tp__is_word(tp_value_text(value), wanted); }
 
-/* Columns that the library or the host's code fills, and the tenant, which the request names. */
+/* Columns that are filled by the library or by the host's code, and the tenant, which the request names. */
 static bool is_of_code(tp_text key) { return tp__is_one_of(key, "tenant role subscription handler owner action kind"); }
 
 static bool row_has(tp_text row, const char *text) {
@@ -100,7 +101,7 @@ static int64_t newest_of(tp_text row) {
   return newest;
 }
 
-/* "NAME: " begins what a person of several says. */
+/* "NAME: " begins a message when several persons speak in a session. */
 static bool is_said_by(tp_text row, const char *person) {
   tp_text text = tp_value_text(tp_value_get(row, "text"));
   size_t size = strlen(person);
@@ -108,14 +109,15 @@ static bool is_said_by(tp_text row, const char *person) {
          text.data[size] == ':';
 }
 
-/* @return 1: the row is of a turn of the person, by its workspace or thread; 0: of another one's; -1: it names none. */
+/* @return 1: the row belongs to a turn of the person, by its workspace or thread; 0: to another person's turn; -1: it
+ *   names none. */
 static int whose(tp_text row, const char *person) {
   tp_text workspace = tp_value_get(row, "workspace"), thread = tp_value_get(row, "thread");
   if (!workspace.size && !thread.size) return -1;
   return is_text(workspace, person) || is_text(thread, person);
 }
 
-/* A job has the ids of its turn in its payload, until it has ended. */
+/* A job has the ids of its turn in its payload until it has ended. */
 tp_text tp__sqlite_turn_of_row(const char *kind, tp_text row) {
   if (strcmp(kind, "job") != 0) return tp_value_text(tp_value_get(row, "turn"));
   tp_text ids = tp_value_get(tp_value_get(row, "payload"), "ids");

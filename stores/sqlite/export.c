@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * export.c: passes the rows that an erasure would delete to the host's function, and deletes nothing. erase_turns.c
- * chooses them, in a temporary table in memory. The connection may write that table, so it is closed at the end and not
- * given to other readers. */
+ * selects them, into a temporary table in memory. The connection can write that table, so it is closed at the end and
+ * not used by other readers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,8 @@ export;
 
 /* ---- rows ---- */
 
-/* What deletes a row with its turn, or by itself, as the statements of erase_turns.c do. */
+/* Whether an erasure would delete the row, with its turn or by itself; the same rules as in the statements of
+ * erase_turns.c. */
 static bool is_chosen(export *x, const char *kind, tp_text row) {
   const bool is_task = strcmp(kind, "task") == 0, is_job = strcmp(kind, "job") == 0;
   const tp_text texts[] = {x->session->tenant, x->session->session, tp__sqlite_turn_of_row(kind, row),

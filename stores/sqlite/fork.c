@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forking a session: its messages up to the end of a turn become the begin of a new one, in one transaction. Turns keep
- * their ids, so that a turn which the copy has is answered from it, and no call of it runs again. Records, jobs and
- * questions stay those of the old session. */
+ * Forking a session: its messages up to the end of a turn become the beginning of a new session, in one transaction.
+ * Turns keep their ids. So a turn in the copy is answered from there when it is submitted again, and no call of it runs
+ * again. Records, jobs and questions stay with the old session. */
 #include <string.h>
 
 #include "stores/sqlite/schema.h"
@@ -14,10 +14,10 @@ typedef struct forking {
   const tp_sqlite_fork *request;
   int64_t from, to;    /* sessions; 0: there is none */
   int64_t first, last; /* positions of what is copied */
-  bool exists;         /* a session of the new name: nothing was written */
+  bool exists;         /* a session with the new name exists: nothing was written */
 } forking;
 
-/* Four of them: tenant, session, new session, turn. */
+/* The statement has four parameters: tenant, session, new session, turn. */
 static int find_fork_row(sqlite3 *db, const char *sql, const tp_sqlite_fork *request, int64_t session,
                          int64_t values[2]) {
   sqlite3_stmt *row = NULL;

@@ -12,8 +12,8 @@ static void end_all(tp__group_work *first, const tp__group_work *behind, tp_stat
   }
 }
 
-/* The works from first up to the one after them, in one transaction: all of them or nothing. @return whether it could
- * begin. */
+/* Writes the works from `first` up to, not including, `behind` in one transaction: all of them or none. @return whether
+ * the transaction could begin. */
 static bool transact_locked(tp__group *g, tp__group_work *first, const tp__group_work *behind) {
   TP__LOCKED(g->connection);
   assert(first && first != behind);
@@ -33,8 +33,8 @@ static bool transact_locked(tp__group *g, tp__group_work *first, const tp__group
   return has_begun;
 }
 
-/* One that cannot be written fails alone. Where nothing can begin, those that follow would wait for the lock of the
- * file one after the other, and fail alike. */
+/* A work that cannot be written fails alone. If no transaction can begin, the other works would wait for the lock of
+ * the file one after the other and fail as well, so all fail at once. */
 static void write_locked(tp__group *g, tp__group_work *list) {
   TP__LOCKED(g->connection);
   if (!list || !transact_locked(g, list, NULL) || list->status == TP_OK || !list->next) return;
@@ -50,7 +50,7 @@ static void write_locked(tp__group *g, tp__group_work *list) {
 #ifdef TP_CHECKS
 static void group_check_locked(const tp__group *g) {
   TP__LOCKED(&g->mutex);
-  /* The end of an empty queue is its begin; what waits has not ended, and waits for a leader. */
+  /* The end of an empty queue is its beginning. A waiting work has not ended, and waits for a leader. */
   assert(g->first ? g->last != (tp__group_work **)(uintptr_t)&g->first : g->last == &g->first);
   assert(!*g->last && (!g->first || (!g->first->has_ended && (g->is_led || g->has_thread))));
 }
@@ -65,7 +65,7 @@ static void add_locked(tp__group *g, tp__group_work *work) {
   g->open++;
 }
 
-/* @param own  only up to the first one that no thread waits for. */
+/* @param own  takes works only up to the first one for which no thread waits. */
 static tp__group_work *take_locked(tp__group *g, bool own) {
   TP__LOCKED(&g->mutex);
   tp__group_work *list = g->first, **end = &list->next;
@@ -77,8 +77,8 @@ static tp__group_work *take_locked(tp__group *g, bool own) {
   return list;
 }
 
-/* Works are taken when the connection is free: until then more may come. Ends are called on the group's thread, so
- * another one that leads takes no work that has one. */
+/* Works are taken when the connection is free, because more may come until then. `end` is called on the group's thread,
+ * so any other leader takes no work that has an `end`. */
 static tp__group_work *write_what_waits(tp__group *g) {
   tp__lock_acquire(g->connection);
   tp__lock_acquire(&g->mutex);
@@ -89,7 +89,7 @@ static tp__group_work *write_what_waits(tp__group *g) {
   return list;
 }
 
-/* Wakes the threads that wait for a work of the list. @return the works that no thread waits for. */
+/* Wakes the threads that wait for works of the list. @return the works for which no thread waits. */
 static tp__group_work *end_list_locked(tp__group *g, tp__group_work *list) {
   TP__LOCKED(&g->mutex);
   tp__group_work *submitted = NULL, **last = &submitted;
@@ -127,7 +127,7 @@ static void lead_locked(tp__group *g) {
   tp__lock_acquire(&g->mutex);
 }
 
-/* The first of those that came meanwhile leads the next transaction, or the group's thread. */
+/* The first work that came meanwhile leads the next transaction; or the group's thread does. */
 static void pass_on_locked(tp__group *g) {
   TP__LOCKED(&g->mutex);
   g->is_led = g->first != NULL && !g->has_thread;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The history of sessions in a SQLite file. One connection writes, under a mutex; a load reads on a connection of its
- * own and in a snapshot of its own (WAL), so the receiver of the messages runs without any lock of ours and may append.
- * Appends that wait at the same time share one transaction (group.h). A history that is asynchronous copies each batch
- * into a queue, and one thread writes all that wait in one transaction. Who looks at a session waits till what was
- * appended to it is written. Locks: the connection's; that of the lists, which may be taken before the queue's.
+ * The history of sessions in a SQLite file. One connection writes, under a mutex. A load reads on a separate connection
+ * and in a snapshot of its own (WAL), so the receiver of the messages runs without any lock of the library and may
+ * append. Appends that wait at the same time share one transaction (group.h). An asynchronous history copies each batch
+ * into a queue, and one thread writes all waiting batches in one transaction. A reader of a session waits until the
+ * batches appended to it are written. Locks: the connection's; that of the lists, which may be taken before the
+ * queue's.
  *
  * session: one row per (tenant, session). message: rows in the order of their ids, which is the order of the appends.
- * tool_call: the calls of an assistant message by index. Arguments are kept as the bytes they came as. */
+ * tool_call: the calls of an assistant message by index. Arguments are stored byte for byte as they came. */
 #include <pthread.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ enum {
 };
 
 typedef struct history {
-  tp_history face;   /* what tp_sqlite_history_open*() returns; its taker copies it */
+  tp_history face;   /* the result of tp_sqlite_history_open*(); the runtime copies it */
   char *path;        /* never changes after open */
   tp__writer writer; /* of an asynchronous one */
   tp__group group;   /* of any other one */
@@ -50,11 +51,11 @@ typedef struct history {
   sqlite3_stmt *statements[WRITE_STATEMENTS];
   /* ---- under lists_mutex */
   tp__lock lists_mutex;
-  reader *idle;       /* kept for the next load; NULL while one is using it */
+  reader *idle;       /* kept for the next load; NULL while it is in use */
   tp__batch *waiting; /* batches that are not written yet */
-  uint64_t *lost;     /* sessions of which a queued batch was fenced: their next load gives everything */
+  uint64_t *lost;     /* sessions with a queued batch that was fenced: their next load gives all messages */
   size_t lost_count, lost_capacity;
-  bool is_lost; /* there was no memory for the number of one: no load goes on where the one before ended */
+  bool is_lost; /* there was no memory for such a number: then every load gives all messages */
 } history;
 
 static const char *const write_sql[WRITE_STATEMENTS] = {
@@ -100,7 +101,8 @@ static int bind_session(sqlite3_stmt *statement, tp_text tenant, tp_text session
   return tp__sqlite_bind_texts(statement, 1, (const tp_text[]){tenant, session}, 2);
 }
 
-/* @param ret_next  of its next message.  @return SQLITE_ROW with its id; SQLITE_DONE when there is no such session. */
+/* @param ret_next  the position of its next message. @return SQLITE_ROW with its id; SQLITE_DONE when there is no such
+ *   session. */
 static int find_session_locked(history *h, tp_text tenant, tp_text session, int64_t *ret_id, int64_t *ret_next) {
   TP__LOCKED(&h->mutex);
   sqlite3_stmt *find = h->statements[FIND_SESSION];
@@ -147,7 +149,7 @@ static int insert_message_locked(history *h, int64_t session, int64_t position, 
   return rc;
 }
 
-/* Without a claim the messages come after whatever there is. */
+/* Without a claim, the messages are appended at the end. */
 static int take_positions_locked(history *h, const tp_history_append *request, int64_t *ret_id, int64_t *ret_position) {
   TP__LOCKED(&h->mutex);
   sqlite3_stmt *next = h->statements[NEXT_POSITION];
@@ -162,7 +164,7 @@ static int take_positions_locked(history *h, const tp_history_append *request, i
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Of a turn that has looked at the session, and claimed nothing: no other turn has come in between. */
+/* For a turn that has looked at the session without a claim: checks that no other turn has appended in between. */
 static int check_look_locked(history *h, const tp_history_append *request, bool *ret_is_fenced) {
   TP__LOCKED(&h->mutex);
   const tp_history_claim *claim = request->claim;
@@ -181,7 +183,7 @@ static int check_look_locked(history *h, const tp_history_append *request, bool 
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* @param ret_is_fenced  nothing was written. */
+/* @param ret_is_fenced  true: nothing was written. */
 static int insert_batch_locked(history *h, const tp_history_append *request, bool *ret_is_fenced) {
   TP__LOCKED(&h->mutex);
   const tp_history_claim *claim = request->claim;
@@ -205,7 +207,7 @@ static tp_status fenced(const history *h, const tp_history_append *request, tp_f
                     h->path, (int)request->session.size, request->session.data);
 }
 
-/* Some failures end the transaction by themselves, the others here: nothing of it stays. */
+/* Some failures end the transaction by themselves; the others are ended here. Nothing of the transaction stays. */
 static tp_status end_locked(history *h, int rc, const char *doing, tp_fault *fault) {
   TP__LOCKED(&h->mutex);
   tp_status status = rc == SQLITE_OK ? TP_OK : tp__sqlite_fail(h->db, h->path, doing, rc, fault);
@@ -233,7 +235,7 @@ static tp_status history_append(void *ctx, const tp_history_append *request, tp_
   return status == TP_OK && a.is_fenced ? fenced(a.h, request, fault) : status;
 }
 
-/* ---- append, and go on when it is on the disk ---- */
+/* ---- append, with a completion when the data is on the disk ---- */
 
 static int write_batch(void *ctx) {
   tp__batch *batch = ctx;
@@ -247,7 +249,7 @@ static void batch_ended(tp__group_work *work) {
   sqlite3_free(batch);
 }
 
-/* A copy: the runtime may be gone before a disk that stands still answers. */
+/* The batch is copied, because the runtime may be freed before a hanging disk answers. */
 static void history_append_start(void *ctx, const tp_history_append *request, tp_token token) {
   history *h = ctx;
   tp_fault fault = {0};
@@ -264,7 +266,7 @@ static void history_append_start(void *ctx, const tp_history_append *request, tp
   tp__group_submit(&h->group, &batch->work);
 }
 
-/* ---- a claim that ends without an append: a batch of no messages ---- */
+/* ---- a claim that ends without an append: written like a batch without messages ---- */
 
 static void release_ended(tp__group_work *work) { sqlite3_free(work->ctx); }
 
@@ -280,7 +282,7 @@ static void history_release(void *ctx, const tp_history_release *request) {
   tp_history_append empty = release_request(request);
   tp__batch *batch = tp__batch_new(&empty);
   if (!batch) {
-    /* Without memory for a copy it is written at once, as one that no thread waits for would be. */
+    /* Without memory for a copy, the release is written at once on this thread. */
     bool is_fenced;
     tp__lock_acquire(&h->mutex);
     int rc = tp__sqlite_begin(h->db);
@@ -325,7 +327,7 @@ static void unlist_locked(history *h, tp__batch *batch) {
   TP__CHECK(history_check_lists_locked(h));
 }
 
-/* What the process has of the session is not what the file has. */
+/* The session as the process knows it differs from the file. */
 static void note_lost_locked(history *h, uint64_t number) {
   TP__LOCKED(&h->lists_mutex);
   if (h->lost_count == h->lost_capacity) {
@@ -350,7 +352,8 @@ static bool take_lost_locked(history *h, uint64_t number) {
   return h->is_lost || kept < before;
 }
 
-/* A turn that was acknowledged is lost where its process stood still until another one had its session. */
+/* The loss of a turn that was acknowledged. It is lost when its process stood still until another process had taken
+ * over the session. */
 static void log_lost(history *h, tp__queued *list) {
   tp_fault fault = {0};
   for (tp__queued *node = list; node; node = node->next) {
@@ -385,12 +388,12 @@ static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
 
 static const tp__writer_class writer_class = {.noun = "turns", .refused = "fail", .write = write_list};
 
-/* Listed first: once it is in the queue its writer may unlist it. */
+/* The batch is listed first, because the writer may remove it from the list as soon as it is in the queue. */
 static tp_status queue(history *h, const tp_history_append *request, tp_fault *fault) {
   tp__batch *batch = tp__batch_new(request);
   if (!batch) return TP_ERR_NO_MEMORY;
   size_t bytes = batch->queued.bytes, bytes_max = h->writer.bytes_max; /* which never changes */
-  if (bytes > bytes_max) { /* not as a queue that is full, which takes no others for a while */
+  if (bytes > bytes_max) { /* refused by itself; a full queue would refuse other batches for a while, too */
     sqlite3_free(batch);
     return tp__refuse(fault, TP_ERR_TOO_LARGE, h->path,
                       "%s: a turn of %zu bytes is more than the queue takes (queue_bytes_max is %zu)", h->path, bytes,
@@ -420,7 +423,8 @@ static void history_append_queued(void *ctx, const tp_history_append *request, t
   (void)!tp_history_complete(token, status, &fault, NULL);
 }
 
-/* Whether something of the session waits; with an empty name, of any of the tenant's; with both empty, anything. */
+/* Whether a batch of the session waits; with an empty session, of any session of the tenant; with both empty, any
+ * batch. */
 static bool waits(history *h, tp_text tenant, tp_text session) {
   tp__lock_acquire(&h->lists_mutex);
   const tp__batch *batch = h->waiting;
@@ -431,7 +435,7 @@ static bool waits(history *h, tp_text tenant, tp_text session) {
   return batch != NULL;
 }
 
-/* Before a read: what was appended is written, or the error is returned. */
+/* Called before a read: waits until all appended batches are written, or returns the error. */
 static tp_status finish_appends(history *h, tp_text tenant, tp_text session, tp_fault *fault) {
   if (!h->writer.started) return tp__group_settle(&h->group, fault);
   if (!waits(h, tenant, session)) return TP_OK;
@@ -448,7 +452,7 @@ static int delete_rows_locked(history *h, int statement, int64_t session) {
 /** What became of a deletion. */
 typedef struct deletion {
   bool found;         /* the session had messages */
-  int64_t process_id; /* of a live process whose turn has the session: nothing was deleted; 0: none */
+  int64_t process_id; /* of a living process whose turn has the session: then nothing was deleted; 0: none */
 } deletion;
 
 static int delete_history_locked(history *h, const tp_history_delete *request, deletion *d) {
@@ -525,7 +529,7 @@ static void give_back_reader(history *h, reader *r) {
   reader_free(surplus);
 }
 
-/* @param list  of the calls; the message points to it. */
+/* @param list  of the calls; the message points to its memory. */
 static int read_history_message(reader *r, tp__rows *list, tp_message *message) {
   tp__sqlite_read_struct(r->messages, 1, &messages, message);
   if (message->role < TP_ROLE_USER || message->role > TP_ROLE_END) return SQLITE_CORRUPT;
@@ -552,7 +556,8 @@ static tp_status deliver(reader *r, const char *path, const tp_history_load *req
   return tp__sqlite_fail(r->db, path, "load a session", rc, fault);
 }
 
-/* Whether the newest batch that waits is of the turn that the session had before: then nothing can be new. */
+/* Whether the newest waiting batch belongs to the turn that had the session before. Then there can be no new
+ * messages. */
 static bool goes_on_with_turn(history *h, const tp_history_load *request) {
   bool does = false;
   tp__lock_acquire(&h->lists_mutex);
@@ -570,8 +575,8 @@ static bool goes_on_with_turn(history *h, const tp_history_load *request) {
   return does;
 }
 
-/* Of a history that is asynchronous. A turn need not wait for the file, so it claims nothing, and what another process
- * has appended meanwhile is found when the batch is written. */
+/* For an asynchronous history. A turn does not wait for the file, so it claims nothing. Messages that another process
+ * has appended meanwhile are noticed when the batch is written. */
 static tp_status look_at_session(history *h, const tp_history_load *request, tp_fault *fault) {
   reader *r = NULL;
   if (goes_on_with_turn(h, request)) return TP_OK;
@@ -588,12 +593,12 @@ static tp_status look_at_session(history *h, const tp_history_load *request, tp_
   return status;
 }
 
-/* A batch that a turn no longer waits for is fenced by the claim: it needs no waiting for. */
+/* A batch for which no turn waits any more is fenced by the claim, so the claim need not wait for it. */
 static tp_status claim_session(history *h, const tp_history_load *request, tp_fault *fault) {
   return h->writer.started ? look_at_session(h, request, fault) : tp__claims_claim(&h->claims, request, fault);
 }
 
-/* What is appended after the claim is not given: the next load begins at the claim's position. */
+/* Messages that are appended after the claim are not given: the next load begins at the claim's position. */
 static tp_status history_load(void *ctx, const tp_history_load *request, tp_fault *fault) {
   history *h = ctx;
   reader *r = NULL;
@@ -736,7 +741,7 @@ tp_status tp_sqlite_history_open(const char *path, tp_history **ret_history, tp_
   return open_synchronous(path, 0, ret_history, fault);
 }
 
-/* What is only of a queue would have no effect. */
+/* Options that concern only the queue would have no effect, so they are refused. */
 tp_status tp_sqlite_history_open_sync(const tp_sqlite_history_options *theirs, tp_history **ret_history,
                                       tp_fault *fault) {
   tp_sqlite_history_options options;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The age of a history: turns that are older than a bound are deleted. Messages have no index by time; their ids rise
- * with it, but for a clock that was set back. So a step looks at a window of ids, from the lowest on, and where one of
- * its messages is old the next step looks at the next window. Of each session in a window all turns before its first
- * one that is young enough are deleted: what stays of a conversation is its end, from the first message of a turn on,
- * so that no result stays without its call. A session on which a process works, or in which a question is open, stays
- * whole until that has ended. */
+ * The age of a history: deletes turns that are older than a bound. Messages have no index by time. But their ids rise
+ * with time, unless a clock was set back. So a step reads a window of ids, from the lowest on. If one of the window's
+ * messages is old, the next step reads the next window. For each session in a window, all turns before its first turn
+ * that is young enough are deleted. So the rest of a conversation is its end, from the first message of a turn on, and
+ * no result remains without its call. A session on which a process works, or in which a question is open, is not
+ * changed until that has ended. */
 #include "stores/sqlite/history_age.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ static int is_in_use(tp__sqlite_store *s, int64_t session, bool *ret_is) {
   return is_worked_on(s, session, ret_is);
 }
 
-/* The id from which on the session stays; INT64_MAX: nothing of it does. */
+/* The id from which on the session stays; INT64_MAX: no message of it stays. */
 static int find_cut(sqlite3 *db, int64_t session, int64_t oldest_ms, int64_t *ret_cut) {
   static const char first_young[] = "SELECT id FROM message WHERE session = ?1 AND unix_ms >= ?2 ORDER BY id LIMIT 1";
   static const char its_turn[] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * history_age: deletes the turns of a history that are too old. A step is one transaction; a round of steps goes once
- * through what is old. */
+ * history_age: deletes the turns of a history that are too old. A step is one transaction. A round consists of steps
+ * that go through all old messages once. */
 #ifndef TP__SQLITE_HISTORY_AGE_H
 #define TP__SQLITE_HISTORY_AGE_H
 
@@ -15,7 +15,7 @@ typedef struct tp__aged {
   bool has_more;               /* after a step: there may be more */
 } tp__aged;
 
-/** @return SQLITE_OK; else nothing was deleted by this step. */
+/** @return SQLITE_OK; otherwise this step has deleted nothing. */
 int tp__sqlite_age_history_locked(tp__sqlite_store *s, int64_t oldest_ms, tp__aged *aged);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operator asks of a file: how much there is in it, and whether it is whole. Both read in one snapshot, on a
- * connection of their own. */
+ * Questions of an operator about a file: how much it holds, and whether it is intact. Both are read in one snapshot, on
+ * a separate connection. */
 
 #include "stores/sqlite/sqlite.h"
 
@@ -26,7 +26,7 @@ void tp__sqlite_end_reading(tp__sqlite_store *s, sqlite3 *db) {
 
 /* ---- how much there is ---- */
 
-/** Where the first number of a question goes. */
+/** The target of the first number that a query gives. */
 typedef struct question {
   const char *sql;
   void *into; /* an int64_t or a uint64_t */
@@ -76,7 +76,7 @@ tp_status tp_sqlite_store_stats_get(const tp_store *store, tp_sqlite_store_stats
 
 /* ---- whether it is whole ---- */
 
-/* Each gives a text for each thing that is wrong. */
+/* Each query gives a text for each error that it finds. */
 static const char *const checks[] = {
     "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
     "SELECT 'the runs of entry ' || entry || ' have no entry' FROM run"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs. Each change is durable when its function returns; changes of several threads share a transaction. What a claim
- * costs depends on how many order keys have an open job that may not run yet, not on how many jobs there are. */
+ * Jobs. Each change is durable when its function returns; changes of several threads share a transaction. The cost of a
+ * claim depends on the number of order keys with an open job that may not run yet, not on the number of jobs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 static const tp__column job_columns[] = {TP__JOB_LIST(JOB, JOB)};
 static const tp__columns jobs = TP__COLUMNS(tp_job, job_columns);
 
-/* One row of a statement that was bound, copied. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
+/* Copies one row of a statement that was bound. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
 static int fetch_job(sqlite3_stmt *statement, int rc, tp_job **ret_job) {
   *ret_job = NULL;
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
@@ -33,7 +33,7 @@ static int fetch_job(sqlite3_stmt *statement, int rc, tp_job **ret_job) {
   return rc;
 }
 
-/* One number of a statement that was bound. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
+/* Reads one number of a statement that was bound. @return SQLITE_ROW; SQLITE_DONE when there is none; an error. */
 static int fetch_number(sqlite3_stmt *statement, int rc, int64_t *ret_number) {
   if (rc == SQLITE_OK) rc = sqlite3_step(statement);
   if (rc == SQLITE_ROW) {
@@ -85,10 +85,10 @@ typedef struct insertion {
   tp_job job;
   int64_t id;
   bool existed;
-  tp_status refusal; /* TP_OK, TP_ERR_FENCED or TP_ERR_FULL: then nothing was written */
+  tp_status refusal; /* TP_OK, TP_ERR_FENCED or TP_ERR_FULL; with an error nothing was written */
 } insertion;
 
-/* A key that is known comes first: a job that is inserted once more finds itself, whatever happened since. */
+/* A known key is checked first: a job that is inserted again finds itself, whatever happened meanwhile. */
 static int write_insertion(void *ctx) {
   insertion *i = ctx;
   sqlite3_stmt *find = i->s->statements[TP__FIND_KEY];
@@ -188,7 +188,7 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 
 /* ---- claiming ---- */
 
-/** A handler and a contract version: what the filter says of one of their jobs it says of all. */
+/** A handler and a contract version. The filter's answer for one of their jobs holds for all. */
 typedef struct job_class {
   tp_text handler; /* a copy */
   uint32_t version;
@@ -220,7 +220,7 @@ static int first_of_class(tp__sqlite_store *s, const job_class *class, int64_t n
   return fetch_number(ready, rc, ret_id);
 }
 
-/* Appends the class that follows the last one of the list. @return SQLITE_ROW, SQLITE_DONE or an error. */
+/* Appends the class after the last one of the list. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int next_class_locked(tp__sqlite_store *s, class_list *list) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *next = s->statements[TP__NEXT_CLASS];
@@ -236,7 +236,7 @@ static int next_class_locked(tp__sqlite_store *s, class_list *list) {
   return rc;
 }
 
-/* The oldest job that may run, of the classes that were accepted. @return SQLITE_ROW, SQLITE_DONE or an error. */
+/* The oldest job that may run, among the accepted classes. @return SQLITE_ROW, SQLITE_DONE or an error. */
 static int candidate_locked(tp__sqlite_store *s, const class_list *classes, int64_t now_ms, int64_t *ret_id) {
   TP__LOCKED(&s->mutex);
   int64_t best = 0, id = 0;
@@ -262,7 +262,7 @@ static int lost_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
   return fetch_job(lost, tp__sqlite_bind_ints(lost, &now_ms, 1), ret_job);
 }
 
-/* Ends one job whose last lease ran out; it may have been ended meanwhile, so it is looked for under the file's lock.
+/* Ends one job whose last lease ran out. It may have been ended meanwhile, so it is searched under the file's lock.
  * @return SQLITE_ROW with it, SQLITE_DONE or an error. */
 static int bury_one_locked(tp__sqlite_store *s, int64_t now_ms, tp_job **ret_job) {
   TP__LOCKED(&s->mutex);
@@ -310,7 +310,7 @@ static int bury_lost_locked(tp__sqlite_store *s, const tp_job_claim *request) {
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The filter takes locks of its own, so it is asked between two locked parts. */
+/* The filter takes locks of its own, so it is called between two locked parts. */
 static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t id, bool *ret_accepted) {
   TP__LOCKED(&s->mutex);
   *ret_accepted = true;
@@ -327,7 +327,7 @@ static int ask_locked(tp__sqlite_store *s, const tp_job_claim *request, int64_t 
   return SQLITE_OK;
 }
 
-/* The classes with a job that may run, and which of them the filter accepts. @return SQLITE_OK or an error. */
+/* Finds the classes with a job that may run, and asks the filter for each. @return SQLITE_OK or an error. */
 static int ask_classes_locked(tp__sqlite_store *s, const tp_job_claim *request, class_list *classes, bool *ret_any) {
   TP__LOCKED(&s->mutex);
   int rc;
@@ -359,7 +359,7 @@ static void free_claimed(claiming *c) {
   while (c->count > 0) sqlite3_free(c->jobs[--c->count]);
 }
 
-/* Looked for under the file's lock, so that another process claims none of them meanwhile. */
+/* Searches under the file's lock, so that no other process claims the jobs meanwhile. */
 static int write_claims(void *ctx) {
   claiming *c = ctx;
   sqlite3_stmt *claim = c->s->statements[TP__CLAIM_JOB];
@@ -375,7 +375,7 @@ static int write_claims(void *ctx) {
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The claims share the commit of others, so they wait for it without the lock. */
+/* The claims share the commit with other writes, so they wait for it without the lock. */
 static tp_status claim_all_locked(claiming *c, tp_fault *fault) {
   tp__sqlite_store *s = c->s;
   TP__LOCKED(&s->mutex);
@@ -388,7 +388,7 @@ static tp_status claim_all_locked(claiming *c, tp_fault *fault) {
   return status;
 }
 
-/* @return TP_OK with the jobs, or with none and when to look again. */
+/* @return TP_OK with the jobs; or with none, and the time to look again. */
 static tp_status claim_locked(claiming *c, int64_t *ret_next_ms, tp_fault *fault) {
   tp__sqlite_store *s = c->s;
   const tp_job_claim *request = c->request;
@@ -400,7 +400,7 @@ static tp_status claim_locked(claiming *c, int64_t *ret_next_ms, tp_fault *fault
   if (rc == SQLITE_OK) rc = ask_classes_locked(s, request, &c->classes, &any);
   if (rc == SQLITE_OK && any) {
     tp_status status = claim_all_locked(c, fault);
-    if (status != TP_OK || c->count > 0) return status; /* of those that another one has by now there is none */
+    if (status != TP_OK || c->count > 0) return status; /* otherwise another process has claimed all of them by now */
   }
   sqlite3_stmt *next_due = s->statements[TP__NEXT_DUE];
   if (rc == SQLITE_OK)

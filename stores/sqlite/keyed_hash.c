@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keyed hash of content that a record must not hold: HMAC-SHA-256. The key lies beside the file, made at random by
- * the first that needs it, so that who has the file alone cannot try what its hashes may be of. */
+ * The keyed hash of content that a record must not hold: HMAC-SHA-256. The key is in a file next to the database; the
+ * first process that needs it makes it at random. So an attacker who has only the database cannot test guesses against
+ * its hashes. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>

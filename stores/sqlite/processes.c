@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which processes have the file open: a row each, which is deleted when the store is closed. A row whose process is
- * gone was left by one that ended without that. A process that starts, or one that lives, finds it: its running jobs
- * are queued again, or dead letters after their last attempt, and its running turns and entries are interrupted. All
- * processes of one file must see each other's numbers (one PID namespace). */
+ * The processes that have the file open. Each has a row, which is deleted when the store is closed. A process that
+ * ended without closing the store leaves its row. Another process finds it when it starts, or later. Then the running
+ * jobs of the ended process are queued again, or become dead letters after their last attempt, and its running turns
+ * and entries are interrupted. All processes that use one file must see each other's numbers (one PID namespace). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static const char processes_sql[] = "SELECT id, process_id, process_started, boo
 
 /** What /proc says of a process. */
 typedef struct process_look {
-  int64_t started; /* in ticks since the boot; 0: it cannot be known */
+  int64_t started; /* in ticks since the boot; 0: unknown */
   bool has_ended;  /* its parent has not waited for it yet */
 } process_look;
 
@@ -27,8 +27,9 @@ static const char *skip_fields(const char *at, int count) {
   return at;
 }
 
-/* Of the line of a process the second field is in parentheses and may hold anything; the third is its state, the 20th
- * how many threads it has (one whose first thread alone has ended is a zombie, too), the 22nd when it started. */
+/* In the line of a process, the second field is in parentheses and may contain anything. The third is its state, the
+ * 20th its number of threads, the 22nd its start time. (A process of which only the first thread has ended is in the
+ * state of a zombie, too, so the number of threads is needed.) */
 static process_look look_at_process(int64_t process_id) {
   assert(process_id >= 0);
   enum { TO_STATE = 1, TO_THREADS = 18, TO_START = 20 };
@@ -147,7 +148,7 @@ static int recover_job_locked(tp__sqlite_store *s, sqlite3_stmt *row, tp_store_r
   return tp__sqlite_job_change_locked(s, &change);
 }
 
-/* A job at a time, since each change moves the rows that are read. */
+/* Recovers one job at a time, because each change moves the rows that are read. */
 static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *rows = NULL;
@@ -165,7 +166,8 @@ static int recover_jobs_locked(tp__sqlite_store *s, int64_t process, tp_store_re
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Entries that ran have failed, and their runs were interrupted. That they never ended stays in their rows. */
+/* Entries that were running have failed, and their runs were interrupted. Their rows keep showing that they never
+ * ended. */
 static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_store_recovery *recovery) {
   TP__LOCKED(&s->mutex);
   char runs[192], entries[128];
@@ -180,8 +182,8 @@ static int interrupt_entries_locked(tp__sqlite_store *s, int64_t process, tp_sto
   return rc;
 }
 
-/* @param ret_by_itself  the machine goes on since. @return SQLITE_ROW with the next one whose process is gone,
- * SQLITE_DONE or an error. */
+/* @param ret_by_itself  the machine has not been restarted since. @return SQLITE_ROW with the next process that is
+ *   gone, SQLITE_DONE or an error. */
 static int next_gone_locked(tp__sqlite_store *s, sqlite3_stmt *rows, int64_t *ret_process, bool *ret_by_itself) {
   TP__LOCKED(&s->mutex);
   int rc;
@@ -225,7 +227,7 @@ static int recover_locked(tp__sqlite_store *s, tp_store_recovery *recovery) {
   return rc == SQLITE_DONE ? tp__sqlite_bound_pauses_locked(s, tp__wall_ms()) : rc;
 }
 
-/* Read without the file's lock, which other processes wait for. */
+/* Read without the file's lock, because other processes wait for that lock. */
 static int any_gone_locked(tp__sqlite_store *s, bool *ret_any) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *rows = NULL;
@@ -258,7 +260,7 @@ tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, t
   return tp__sqlite_show(ret_recovery, &found, sizeof found);
 }
 
-/* A row with running jobs, entries or turns stays, for a recovery when the process has ended. */
+/* A row with running jobs, entries or turns stays for a recovery after the process has ended. */
 void tp__sqlite_store_disown(tp__sqlite_store *s) {
   static const char sql[] =
       "DELETE FROM process WHERE id = ?1"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Questions to people in the file of a store. Who puts one copies it into a list; a thread writes the row, answers what
- * was answered before, and looks for answers while any call waits. Lock: the mutex, for the list of what was put and
- * not yet written; what waits is the thread's. */
+ * Questions to people, in the file of a store. A thread that puts a question copies it into a list. The thread of this
+ * file writes the row, delivers answers that exist already, and looks for answers while any call waits. Lock: the
+ * mutex, for the list of questions that were put and not yet written. Only the thread uses the waiting ones. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 
 enum { POLL_MS = 200, KEPT_DAYS = 7 };
 
-/** A question that a call waits for, with its texts after it. */
+/** A question for which a call waits, followed by its texts. */
 typedef struct waiting {
   struct waiting *next;
   tp_token token;
@@ -89,8 +89,8 @@ void tp_sqlite_questions_put(void *questions, const tp_question *question) {
 
 #define SAME_CALL " turn = ?1 AND call_id = ?2 AND session = ?3 AND tenant = ?4 AND tool = ?5 AND hash = ?6"
 
-/* The row of the same question that a process before asked, and of which no call has the answer: one that was answered
- * in time also after it would have expired. */
+/* The row of the same question from an earlier process whose answer no call has got. A row that was answered in time
+ * counts even after its expiry. */
 static int find_row(sqlite3 *db, waiting *w) {
   sqlite3_stmt *find;
   static const char sql[] = "SELECT number FROM question WHERE" SAME_CALL
@@ -144,7 +144,7 @@ static void note_box_error(tp_sqlite_questions *box, const char *doing, int rc) 
   if (first) tp__sqlite_log(box->log, box->log_ctx, TP_LOG_ERROR, status, fault.message);
 }
 
-/* An answer counts as used before a call has it, and for one call: @return whether it is this one's. */
+/* An answer is marked as used before a call gets it, so only one call gets it. @return whether this call gets it. */
 static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
   *ret_rc = update(
       db,
@@ -153,7 +153,8 @@ static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
   return *ret_rc == SQLITE_OK && sqlite3_changes(db) == 1;
 }
 
-/* Another call, of a process that runs the same turn, has the answer: this one waits for an answer of its own. */
+/* Another call, of a process that runs the same turn, has got the answer. So this call waits for an answer of its
+ * own. */
 static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
   w->number = 0;
   int rc = write_row(box->db, w);
@@ -163,7 +164,7 @@ static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
   return false;
 }
 
-/* The call gets the answer in the row, where that has one. @return whether it was asked for the last time. */
+/* The call gets the answer in the row, if there is one. @return whether the question is done. */
 static bool deliver(tp_sqlite_questions *box, waiting *w) {
   sqlite3_stmt *row;
   bool over = false, is_taken = false;
@@ -188,13 +189,13 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
   return is_taken ? !ask_anew(box, w) : over;
 }
 
-/* Its turn does not wait any more. The row stays open for the turn that asks again, until it expires. */
+/* The turn does not wait any more. The row stays open until it expires, for a turn that asks again. */
 static void leave_question(tp_sqlite_questions *box, const waiting *w) {
   int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->number, 0);
   if (rc != SQLITE_OK) note_box_error(box, "leave a question", rc);
 }
 
-/* One that cannot be written is given up: the call is denied. */
+/* A question that cannot be written is given up: the call is denied. */
 static void take_questions(tp_sqlite_questions *box, waiting *list) {
   while (list) {
     waiting *w = list;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that must not be written, or cannot be: opened for reading only, as it is. A file with a log of its own needs
- * the shared memory beside it, which a directory that cannot be written does not get: without a log it is read as one
- * that no process changes. */
+ * A file that must not or cannot be written: opened for reading only, without a change. If the file has a log, reading
+ * needs a file of shared memory next to it, which cannot be made in a directory without write access. Without a log,
+ * the file is read as one that no process changes. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "runtime/base/check.h"
 #include "stores/sqlite/database.h"
 
-/* As a URI, in which some characters mean something. */
+/* The path as a URI, in which some characters have a special meaning. */
 static char *uri_of(const char *path, const char *options) {
   sqlite3_str *uri = sqlite3_str_new(NULL);
   sqlite3_str_appendall(uri, path[0] == '/' ? "file:" : "file:./");

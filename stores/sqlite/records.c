@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Entry records: copied into a block of their own on the calling thread, those of a turn together, as they are packed;
- * written by the writer's thread, read in a snapshot. */
+ * Entry records. The calling thread copies them into a block; records of one turn are copied together, in packed form.
+ * The writer's thread writes them. Reading uses a snapshot. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool read_run(const tp_entry_record *record, size_t index, tp_run_record 
 
 enum { RUNS_ON_STACK = 32 };
 
-/* @return how many bytes the texts take; SIZE_MAX when a run is missing. */
+/* @return how many bytes the texts need; SIZE_MAX when a run is missing. */
 static size_t take_runs(const tp_entry_record *record, tp_run_record *list) {
   size_t bytes = 0;
   for (size_t i = 0; i < record->run_count; i++) {
@@ -28,7 +28,7 @@ static size_t take_runs(const tp_entry_record *record, tp_run_record *list) {
   return bytes;
 }
 
-/* With a copy of the ids. @param ret_texts  after the rows: room for so many bytes of texts. */
+/* Makes a node with a copy of the ids. @param ret_texts  space after the rows for this many bytes of texts. */
 static tp__waiting *node_new(int kind, const tp_text *ids, size_t id_count, size_t rows_bytes, size_t texts_bytes,
                              char **ret_texts) {
   size_t bytes = sizeof(tp__waiting) + rows_bytes + texts_bytes;
@@ -62,7 +62,7 @@ bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *rec
   return true;
 }
 
-/* Each run is read once: a store is given them by the thousand. */
+/* Each run is read only once, because a store gets thousands of them. */
 static tp_status copy_record(const tp_entry_record *record, tp_run_record *list, tp__waiting **ret_node) {
   size_t bytes = take_runs(record, list), list_bytes = record->run_count * sizeof *list;
   char *at;
@@ -97,7 +97,7 @@ tp_status tp__sqlite_record(void *ctx, const tp_entry_record *theirs) {
   return status == TP_OK ? tp__sqlite_queue(ctx, node) : status;
 }
 
-/* As they are packed: the writer's thread reads them. */
+/* Copies the records in packed form; the writer's thread unpacks them. */
 tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
   tp_entry_batch batch;
   char *at;
@@ -115,7 +115,7 @@ tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *theirs) {
   return tp__sqlite_queue(ctx, node);
 }
 
-/* In the queue after its entry, if that waits too. */
+/* If its entry still waits in the queue, the late record is queued after it. */
 tp_status tp__sqlite_record_late(void *ctx, const tp_late_record *theirs) {
   return tp__sqlite_queue_copy(ctx, TP__WAITS_LATE, &tp__late_columns, "tp_late_record", theirs);
 }
@@ -176,7 +176,7 @@ static int delete_runs_locked(tp__sqlite_store *s, int64_t entry) {
   return tp__sqlite_run(statement, tp__sqlite_bind_ints(statement, &entry, 1));
 }
 
-/* A record with the name of an earlier one replaces it: the earlier one was of an entry that ran. */
+/* A record with the name of an earlier one replaces it: the earlier one was written while the entry ran. */
 static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_ENTRY];
@@ -247,7 +247,7 @@ static int write_audit_locked(tp__sqlite_store *s, const tp_audit *audit, int64_
   return rc;
 }
 
-/* Deletes the rows that are older than the newest `most` when the newest has this number. */
+/* Deletes the rows that are older than the newest `most`; the newest has this number. */
 static int trim_below_locked(tp__sqlite_store *s, int statement, int64_t newest, size_t most) {
   TP__LOCKED(&s->mutex);
   int64_t last = newest - (int64_t)most;
@@ -257,7 +257,7 @@ static int trim_below_locked(tp__sqlite_store *s, int statement, int64_t newest,
 
 enum { CONTENTS_OF_ENTRY = 8 }; /* on average; those of an entry go with it */
 
-/* @param newest  by kind: the number of the newest row; 0: none was written. */
+/* @param newest  for each kind the number of the newest row; 0: none was written. */
 static int trim_locked(tp__sqlite_store *s, const int64_t newest[TP__WAITS_KINDS]) {
   TP__LOCKED(&s->mutex);
   const tp_sqlite_store_options *o = &s->options;
@@ -325,7 +325,7 @@ static const char audits_sql[] =
 #define ID_COLUMN(id, column, type) [TP_ID_##id] = #column,
 static const char *const id_columns[TP_ID_COUNT] = {TP__ID_LIST(ID_COLUMN, ID_COLUMN)};
 
-/** The part of a statement that stands there when its condition is given. */
+/** A part of a statement that is used when its condition is set. */
 typedef struct condition {
   bool is_given;
   const char *sql;
@@ -333,7 +333,7 @@ typedef struct condition {
 
 enum { CONDITIONS_MAX = 5, FIRST_ID = 8 };
 
-/* Numbers rise without a gap, so the newest so many are those above a number: others wait to be deleted. */
+/* Numbers rise without a gap, so the newest N rows are those above a certain number. Older rows wait to be deleted. */
 static tp_status list_newest(tp__sqlite_store *s, const char *select, const condition conditions[CONDITIONS_MAX],
                              const char *order, tp__listing *listing, const char *doing, tp_fault *fault) {
   sqlite3_str *sql = sqlite3_str_new(NULL);
@@ -364,7 +364,7 @@ typedef struct receiver {
   void *ctx;
   tp__sqlite_store *s; /* of entries */
   uint64_t process;    /* that was looked at last; 0: none */
-  bool is_left;        /* that process is gone, and no recovery has seen it */
+  bool is_left;        /* that process is gone, and no recovery has found that yet */
 } receiver;
 
 static bool show_run(const void *source, size_t index, tp_run_record *record) {
@@ -385,7 +385,7 @@ static bool show_cut_run(const void *source, size_t index, tp_run_record *record
   return true;
 }
 
-/* Whether the process of an entry that has no end is gone, and no recovery has seen it yet. */
+/* Whether the entry has no end because its process is gone, and no recovery has found that yet. */
 static bool was_cut(receiver *to, const tp_entry_record *record) {
   sqlite3 *db = NULL;
   if (record->ended_ns || record->status != TP_OK) return false;

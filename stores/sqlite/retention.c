@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a store does not keep: records that are older than its options say, and the oldest ones while the file is
- * larger than they say. The thread that writes records does one step of it after each transaction, so that neither a
- * commit nor a job waits for long: a step deletes a part of the rows, and gives a bounded number of free pages back. */
+ * The retention of a store: deletes records that are older than its options allow, and the oldest records while the
+ * file is larger than they allow. The thread that writes records makes one step of it after each transaction. A step
+ * deletes a part of the rows, and gives back a bounded number of free pages. So neither a commit nor a job waits for
+ * long. */
 #include <stdio.h>
 
 #include "stores/sqlite/history_age.h"
 
 enum {
   ROWS_A_STEP = 2000, /* of each table at most, by age */
-  PARTS = 16,         /* by size a step deletes this part of what there is */
-  RESERVE_PARTS = 8,  /* and leaves this part of the bound for SQLite's log and the records until the next step */
+  PARTS = 16,         /* a step that deletes by size deletes this part of all rows */
+  RESERVE_PARTS = 8,  /* and leaves this part of the bound for SQLite's log and for new records until the next step */
   PAGES_A_STEP = 512,
   FREE_PAGES_KEPT = 64 /* free pages that the next records will use */
 };
@@ -33,7 +34,7 @@ static int delete_up_to(sqlite3 *db, const table *t, int64_t last) {
   return rc == SQLITE_OK ? tp__sqlite_once(db, sql, &last, 1, NULL) : rc;
 }
 
-/* The lowest and the highest number of a table; 0 when it is empty. */
+/* The lowest and the highest number in a table; 0 when it is empty. */
 static int ends_of(sqlite3 *db, const table *t, int64_t *ret_first, int64_t *ret_last) {
   char sql[96];
   snprintf(sql, sizeof sql, "SELECT min(%s) FROM %s", t->number, t->name);
@@ -44,7 +45,7 @@ static int ends_of(sqlite3 *db, const table *t, int64_t *ret_first, int64_t *ret
 
 /* ---- by age ---- */
 
-/* Rows before the first one that is young enough. */
+/* Deletes the rows before the first one that is young enough. */
 static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
   char sql[160];
   int64_t first = 0, last = 0, young = 0;
@@ -58,7 +59,7 @@ static int delete_old(sqlite3 *db, const table *t, int64_t oldest_ms) {
   return rc == SQLITE_OK && last >= first ? delete_up_to(db, t, last) : rc;
 }
 
-/* Dead letters stay: an operator has to look at them. */
+/* Dead letters are kept, because an operator must examine them. */
 static int delete_before(tp__sqlite_store *s, int64_t oldest_ms) {
   int rc = SQLITE_OK;
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = delete_old(s->db, &tables[i], oldest_ms);
@@ -109,7 +110,7 @@ static int delete_step(tp__sqlite_store *s, const extent *e, bool by_age) {
   return tp__sqlite_end(s->db, rc);
 }
 
-/* A file that was made before it could shrink keeps its free pages and uses them again. */
+/* A file of an older version, which cannot shrink, keeps its free pages and uses them again. */
 static int shrink_file(tp__sqlite_store *s, extent *e) {
   char sql[64];
   int rc = measure(s->db, e);
@@ -151,7 +152,7 @@ static bool should_age_history(tp__sqlite_store *s) {
   return true;
 }
 
-/* Whole rounds: the mutex is free between two steps. */
+/* Makes whole rounds; the mutex is free between two steps. */
 static tp_status age_history(tp__sqlite_store *s, tp_fault *fault) {
   tp__aged aged = {.has_more = true};
   char message[TP_FAULT_MESSAGE_SIZE];
@@ -198,8 +199,7 @@ tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *
   return retain_records(s, ret_none_left, fault);
 }
 
-/* The log of what is not yet in the file is part of what a directory takes: it is written back sooner for a small
- * bound. */
+/* SQLite's log is a part of the size of the directory, so it is written back more often when the bound is small. */
 int tp__sqlite_bound_log(tp__sqlite_store *s) {
   enum { PAGES_MAX = 1000, PAGES_MIN = 32, PAGE_BYTES = 4096, SHARE = 20 };
   char sql[128];
@@ -214,7 +214,7 @@ int tp__sqlite_bound_log(tp__sqlite_store *s) {
 
 /* ---- at once, as asked ---- */
 
-/* One transaction. *ret_rows is 0 when there is nothing left to delete. */
+/* One transaction. *ret_rows is 0 when nothing is left to delete. */
 static int prune_step(tp__sqlite_store *s, const tp_sqlite_prune *request, uint64_t *ret_rows) {
   extent e = {0};
   int64_t before = sqlite3_total_changes64(s->db);
@@ -228,8 +228,8 @@ static int prune_step(tp__sqlite_store *s, const tp_sqlite_prune *request, uint6
   return rc;
 }
 
-/* What is free goes back to the file system, some pages at a time; then the log is written back and emptied, unless
- * another process reads it. */
+/* Gives free pages back to the file system, some at a time. Then writes the log back and empties it, unless another
+ * process reads it. */
 static int give_all_back(tp__sqlite_store *s) {
   extent e = {0};
   int64_t before;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns that run: a row for each, which each note of it replaces, and which the record of its end deletes. The row of
- * a turn whose process is gone stays, as interrupted: a recovery says so, and until then each reader looks whether the
- * process is alive. Also the processes that died: they tell whether a turn that the history has was cut at its end. */
+ * Turns that run. Each has a row, which each report about the turn replaces, and which the record of its end deletes.
+ * When the process of a turn is gone, the row stays, and counts as interrupted: a recovery writes that, and until then
+ * each reader checks whether the process is alive. This file also keeps the processes that died: they tell whether a
+ * turn in the history was cut at its end. */
 #include <stdio.h>
 
 #include "stores/sqlite/sqlite.h"
@@ -113,7 +114,7 @@ tp_status tp__sqlite_turns_running(void *ctx, const tp_turn_query *theirs, tp_tu
 
 /* ---- of a process that is gone ---- */
 
-/* Requests and calls that were open, but for tools whose function a breadcrumb has named. */
+/* Requests and calls that were open, except calls whose function a breadcrumb has named. */
 static int suspect_steps_locked(tp__sqlite_store *s, int64_t process, int64_t audits_before, uint64_t *ret_count) {
   TP__LOCKED(&s->mutex);
   static const char sql[] =
@@ -146,7 +147,8 @@ static int suspect_steps_locked(tp__sqlite_store *s, int64_t process, int64_t au
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Those of the newest that died, each with the newest record of a turn that there was: no clock orders them. */
+/* Keeps the newest processes that died, each with the number of the newest turn record at that time, because no clock
+ * orders them. */
 static int note_death_locked(tp__sqlite_store *s, int64_t process) {
   TP__LOCKED(&s->mutex);
   const int64_t most = DIED_MAX;
@@ -179,7 +181,8 @@ int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int6
 
 /* ---- turns that were cut at their end ---- */
 
-/* A record of the turn is that of the run itself, or of a later one, which was stored after the death was noted. */
+/* A record of the turn belongs to the run itself, or to a later run whose record was stored after the death was
+ * noted. */
 static int is_cut(const tp__sqlite_store *s, sqlite3 *db, int64_t process, const tp_text ids[3], bool *ret_is_cut) {
   static const char sql[] =
       "SELECT (SELECT turn FROM died WHERE process = ?1), EXISTS (SELECT 1 FROM turn WHERE turn = ?4"

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: one row per (tenant, session): next is the position of its next message; epoch counts its claims, owner is
- * the process of the newest, and running is 1 while its turn has the session. holder: a process that has such turns;
- * end_ms is the end of its lease on the monotonic clock. message: rows in the order of their ids, which is the order of
- * the appends, and of their positions in the session; unix_ms is when it was appended.
- * tool_call: the calls of an assistant message by index.
+ * session: one row per (tenant, session). next is the position of its next message, epoch counts its claims, owner is
+ * the process of the newest claim, and running is 1 while the turn of that claim has the session. holder: a process
+ * that has such turns; end_ms is the end of its lease on the monotonic clock. message: rows in the order of their ids,
+ * which is the order of the appends, and of their positions in the session; unix_ms is when it was appended. tool_call:
+ * the calls of an assistant message by index.
  *
- * process: one row per run of a process that has the file open, or that ended without closing it.
- * entry: one row per run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when
- * its process ended first. run: its subscriptions, in plan order.
- * attempt: of a run, where its row does not show all; entry is the entry's id, whose row it goes with.
- * tool_start: a call of a tool that is not idempotent; arguments is the keyed hash of them; result, value and parts
- * are what it said, NULL while it runs and once its turn has ended.
- * task: a call that was allowed and is not over; hash is the keyed hash of its arguments.
- * content: what passed through a phase; hash is the keyed hash of it.
- * turn: one row per driven turn. audit: one per audit row. Both are numbered likewise. step: what a turn waited for, in
- * the order of the ends; deleted with its turn.
- * running: one row per driven turn that has not ended: state is 2 (it runs), or 8 (its process ended first, as far as a
- * recovery has seen). running_step: its steps; deleted with it. died: the newest processes that ended without closing.
- * job: place orders the open jobs of an order key; is_first marks the one of them that may be claimed; due_ms is when
- * it may be: claimable_ms of one that is queued, lease_end_ms of one that is running. counter: by tp_job_state how many
- * jobs there are, kept by triggers, in row 0 the last place, and in row -1 that an erasure is not over.
- * tenant and session of jobs, tasks and audit rows are those of the turn that made them. */
+ * process: one row per run of a process that has the file open, or that ended without closing it. entry: one row per
+ * run of a phase; numbers rise and only the lowest are deleted; ended_ns is 0 while it runs, or when its process ended
+ * first. run: its subscriptions, in plan order. attempt: an attempt of a run whose row does not show everything; entry
+ * is the id of the entry, with which it is deleted. tool_start: a call of a tool that is not idempotent; arguments is
+ * the keyed hash of them; result, value and parts are its answer; they are NULL while it runs, and again when its turn
+ * has ended. task: a call that was allowed and is not over; hash is the keyed hash of its arguments. content: a content
+ * that passed through a phase; hash is its keyed hash. turn: one row per driven turn. audit: one per audit row. Both
+ * are numbered like entries. step: a step for which a turn waited, in the order of the ends; deleted with its turn.
+ * running: one row per driven turn that has not ended: state is 2 (it runs), or 8 (a recovery has found that its
+ * process ended first). running_step: its steps; deleted with it. died: the newest processes that ended without
+ * closing. job: place orders the open jobs of an order key. is_first marks the only one of them that may be claimed.
+ * due_ms is the time when it may be claimed: claimable_ms of a queued job, lease_end_ms of a running one. counter: the
+ * number of jobs in each tp_job_state, kept by triggers; row 0 has the last place; row -1 exists while an erasure is
+ * not over. tenant and session of jobs, tasks and audit rows are those of the turn that made them. */
 #include "stores/sqlite/schema.h"
 
 #include "stores/sqlite/sqlite.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * schema: the tables of a data directory's one file (turnphase.db): the history of sessions, entry records, jobs, and
- * the processes that opened it. It owns nothing. */
+ * the processes that opened the file. It owns nothing. */
 #ifndef TP__SQLITE_SCHEMA_H
 #define TP__SQLITE_SCHEMA_H
 
 #include "stores/sqlite/database.h"
 
-/* The columns of a message and of a call that a member is kept in; a list as in columns.h. */
+/* The columns in which members of a message and of a call are stored; lists as in columns.h. */
 /* clang-format off */
 #define TP__MESSAGE_LIST(FIRST, C)                                                                                \
   FIRST(role, role, INTEGER) C(is_error, is_error, INTEGER) C(turn_id, turn, TEXT) C(text, text, TEXT)            \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sessions of a file, from whatever it has of them: the history, records, jobs, questions, tasks and calls. Read on
- * a connection of its own; erase.c reads the same on the one that writes. */
+ * Lists the sessions of a file, from all tables that mention them: history, records, jobs, questions, tasks and calls.
+ * Read on a connection of its own; erase.c reads the same on the connection that writes. */
 #include "stores/sqlite/sessions.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- what there is of each ---- */
 
-/* A row for each session that a table has: what it counts, when that began and ended, and a process that has not ended
- * a part of it. */
+/* A row for each session in a table: the number of its rows, their first and last time, and a process that has not
+ * ended one of them. */
 #define PART(what, table, first, last, process)                                                        \
   " UNION ALL SELECT tenant, session, " what ", count(*), min(" first "), max(" last "), max(" process \
   "), 0 FROM " table " GROUP BY tenant, session"
@@ -49,7 +49,7 @@ static int bind_string(sqlite3_stmt *statement, int index, const char *string) {
   return string ? tp__sqlite_bind_text(statement, index, tp_text_of(string)) : SQLITE_OK; /* else NULL: any */
 }
 
-/* In the column of lease_ms is the process whose turn has the session. */
+/* The column lease_ms has the process whose turn has the session. */
 static int add_holder(const tp__sqlite_store *s, sqlite3 *db, tp_sqlite_session *session) {
   tp__holder holder = {0, 0};
   int64_t owner = session->lease_ms;
@@ -143,7 +143,7 @@ static const struct kind {
     {"question", BY_IDS("*", "question", "number")},
     {"task", BY_IDS("*", "task", "created_unix_ms, key")}};
 
-/* A blob is a value of the library's where it can be read as one, else bytes. */
+/* A blob is written as a value if it can be read as one, else as bytes. */
 static void write_column(sqlite3_stmt *row, int at, tp_writer *writer) {
   tp_text text = tp__sqlite_column(row, at);
   switch (sqlite3_column_type(row, at)) {

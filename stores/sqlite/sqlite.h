@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sqlite: records and jobs in a SQLite file. One connection writes, under a mutex; lists are read on a connection
- * of their own and in a snapshot of their own (WAL), so their receivers run without any lock of ours. Jobs are written
- * by the threads that call; changes that wait at the same time share one transaction (group.h). Records wait in a queue
- * that is bounded in bytes; one thread writes them, as many as wait in one transaction. Locks: the store's mutex; those
- * of the queue and of the group, which may be taken inside of it. */
+ * sqlite: records and jobs in a SQLite file. One connection writes, under a mutex. Lists are read on a separate
+ * connection and in a snapshot of their own (WAL), so their receivers run without any lock of the store. The calling
+ * threads write jobs; changes that wait at the same time share one transaction (group.h). Records wait in a queue that
+ * is bounded in bytes. One thread writes them, all waiting ones in one transaction. Locks: the store's mutex; those of
+ * the queue and of the group, which may be taken under it. */
 #ifndef TP__SQLITE_H
 #define TP__SQLITE_H
 
@@ -98,54 +98,54 @@ typedef struct tp__waiting {
 } tp__waiting;
 
 typedef struct tp__sqlite_store {
-  tp_store handle; /* what tp_sqlite_store_open() returns; its taker has a copy */
+  tp_store handle; /* the result of tp_sqlite_store_open(); the runtime has a copy */
   /* never changes after open */
   char *path;
   tp_sqlite_store_options options; /* without zeros */
   tp__writer writer;
-  tp__group group;                              /* of what must be on the disk when its function returns */
-  bool retention_failed, too_large, has_no_key; /* of the writer's thread alone: logged already */
+  tp__group group; /* for data that must be on the disk when the writing function returns */
+  bool retention_failed, too_large, has_no_key; /* only for the writer's thread: already logged */
   tp__lock mutex;
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__STATEMENTS];
-  sqlite3 *reader;                  /* kept for the next list; NULL while one is using it */
+  sqlite3 *reader;                  /* kept for the next list; NULL while it is in use */
   unsigned char key[TP__KEY_BYTES]; /* of its hashes, once has_key says so */
   bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */
   char boot_id[65];
-  bool has_recovered;         /* once: later it looks first whether there is something */
+  bool has_recovered;         /* set once: later recoveries first check whether there is anything to recover */
   tp_breadcrumb *breadcrumbs; /* mapped; NULL: none */
   size_t breadcrumb_count;
-  int64_t claimed_ms;       /* the time of the last claim: an earlier one comes by a clock that was set back */
-  int64_t age_looked_at_ms; /* retention.c: when records were last looked at for their age */
+  int64_t claimed_ms;       /* the time of the last claim; an earlier time means that the clock was set back */
+  int64_t age_looked_at_ms; /* retention.c: when the age of records was last checked */
   bool age_has_more;        /* and there were more than one step deletes */
   int64_t history_aged_ms;  /* when the last round of history_age.c began */
 } tp__sqlite_store;
 
-/** Writes by a function (tp__group_work.write), in one transaction and one sync with what other threads write
- *  meanwhile. Without the mutex.   @param doing  what fails, for the fault. */
+/** Writes by a function (tp__group_work.write), in one transaction and one sync with the writes of other threads.
+ *  Without the mutex. @param doing  the action, for the fault. */
 tp_status tp__store_write(tp__sqlite_store *s, int (*write)(void *ctx), void *ctx, const char *doing, tp_fault *fault);
 tp_status tp__store_fail(const tp__sqlite_store *s, sqlite3 *db, const char *doing, int rc, tp_fault *fault);
-/** The store behind a handle; NULL when it is of another library. */
+/** The store of a handle; NULL when the handle belongs to another library. */
 tp__sqlite_store *tp__sqlite_store_of(const tp_store *store);
-/** A connection to read with, until it is returned. Without the mutex. */
+/** Takes a connection for reading, until it is returned. Without the mutex. */
 tp_status tp__store_take_reader(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__store_return_reader(tp__sqlite_store *s, sqlite3 *db);
-/** Copies what a list of records is asked for, and writes what waits in the queue. Where that fails, which the log
- *  says, what was written before is still worth seeing. Without the mutex. */
+/** Copies the query of a list of records, and writes the waiting records of the queue. If that write fails, which is
+ *  logged, the list still shows the earlier records. Without the mutex. */
 tp_status tp__store_read_query(tp__sqlite_store *s, void *query, size_t size, const void *theirs, const char *name,
                                tp_fault *fault);
-/** tp__sqlite_list() on a connection to read with. Without the mutex.
- *  @param listing  its sql is NULL where there was no memory for it.  @param doing  what fails, for the fault. */
+/** tp__sqlite_list() on a connection for reading. Without the mutex.
+ *  @param listing  its sql is NULL when there was no memory for it. @param doing the action, for the fault. */
 tp_status tp__store_list(tp__sqlite_store *s, const tp__listing *listing, const char *doing, tp_fault *fault);
 
-/** tp__store_take_reader(), in a transaction of its own: one snapshot. */
+/** tp__store_take_reader(), with a transaction of its own, which is one snapshot. */
 tp_status tp__sqlite_begin_reading(tp__sqlite_store *s, sqlite3 **ret_db, tp_fault *fault);
 void tp__sqlite_end_reading(tp__sqlite_store *s, sqlite3 *db);
 
 /* ---- records (records.c) ---- */
-/** In place of the next one, in a store that is read only. */
+/** Used instead of the next function, in a store that is read only. */
 tp_status tp__sqlite_record_refused(void *ctx, const tp_entry_record *record);
 tp_status tp__sqlite_record(void *ctx, const tp_entry_record *record);
 tp_status tp__sqlite_record_batch(void *ctx, const tp_entry_batch *batch);
@@ -157,20 +157,20 @@ tp_status tp__sqlite_turns(void *ctx, const tp_turn_query *query, tp_turn_record
                            tp_fault *fault);
 tp_status tp__sqlite_audit(void *ctx, const tp_audit *row);
 tp_status tp__sqlite_audits(void *ctx, const tp_audit_query *query, tp_audit_fn each, void *each_ctx, tp_fault *fault);
-/** Copies a struct of the caller's with its texts, and queues it. @param columns  of its texts at least. */
+/** Copies a caller's struct with its texts, and queues it. @param columns  at least those of its texts. */
 tp_status tp__sqlite_queue_copy(void *ctx, int kind, const tp__columns *columns, const char *name, const void *theirs);
-/** tp_entry_record.run of a record that waits: from its runs. @param source  the tp__waiting. */
+/** tp_entry_record.run for a waiting record: reads its runs. @param source  the tp__waiting. */
 bool tp__sqlite_waiting_run(const void *source, size_t index, tp_run_record *record);
 /** Writes a list inside of a transaction. */
 int tp__sqlite_write_locked(tp__sqlite_store *s, const tp__waiting *first);
 
-/** The names of a turn, in the order of TP_ID_TENANT and so on. */
+/** The column names of a turn's ids, in the order of TP_ID_TENANT and so on. */
 /* clang-format off */
 #define TP__ID_LIST(FIRST, C)                                                                                 \
   FIRST(TENANT, tenant, TEXT) C(AGENT, agent, TEXT) C(WORKSPACE, workspace, TEXT) C(SESSION, session, TEXT)   \
   C(THREAD, thread, TEXT) C(TURN, turn, TEXT) C(TASK, task, TEXT) C(RUN, run, TEXT)
 /* clang-format on */
-/** What records.c and running.c have in common: the columns of a turn, and tp_turn_record.step of tp__rows. */
+/** Shared by records.c and running.c: the columns of a turn, and tp_turn_record.step for tp__rows. */
 #define TP__TURN_COLUMNS TP__SQL_NAMES(TP__TURN_LIST) ", " TP__SQL_NAMES(TP__ID_LIST)
 #define TP__TURN_PARAMETERS TP__SQL_PARAMETERS(TP__TURN_LIST) ", " TP__SQL_PARAMETERS(TP__ID_LIST)
 bool tp__sqlite_show_step(const void *source, size_t index, tp_turn_step *step);
@@ -182,12 +182,13 @@ tp_status tp__sqlite_turns_running(void *ctx, const tp_turn_query *query, tp_tur
 int tp__sqlite_write_running_locked(tp__sqlite_store *s, const tp__waiting *node);
 /** It has ended. Inside of a transaction. */
 int tp__sqlite_delete_running_locked(tp__sqlite_store *s, uint64_t process, uint64_t number);
-/** No pause between two attempts is longer than a minute: a job that would wait for longer was put back by another
- *  clock, and is due. */
+/** Pauses between two attempts are at most a minute. A job that would wait for longer was postponed by a clock that has
+ *  changed since, so it is due. */
 int tp__sqlite_bound_pauses_locked(tp__sqlite_store *s, int64_t now_ms);
 
 /** Notes that a process has died, and interrupts its turns. Inside of a transaction.
- *  @param audits_before  the last audit row before this recovery.  @param by_itself  the machine goes on since. */
+ *  @param audits_before  the last audit row before this recovery. @param by_itself the machine has not been restarted
+ *                        since. */
 int tp__sqlite_interrupt_turns_locked(tp__sqlite_store *s, int64_t process, int64_t audits_before, bool by_itself,
                                       tp_store_recovery *recovery);
 tp_status tp__sqlite_turn_is_cut(void *ctx, uint64_t process_run_id, const tp_text *ids, size_t id_count,
@@ -199,7 +200,7 @@ tp_status tp__sqlite_attempts(void *ctx, const tp_attempt_query *query, tp_attem
                               tp_fault *fault);
 int tp__sqlite_write_attempt_locked(tp__sqlite_store *s, const tp_attempt_record *record, int64_t *ret_row);
 
-/* ---- content that a record must not hold (keyed_hash.c) ---- */
+/* ---- hashes for content that a record must not hold (keyed_hash.c) ---- */
 tp_status tp__sqlite_hash_locked(tp__sqlite_store *s, tp_text content, unsigned char ret_hash[TP__HASH_BYTES],
                                  tp_fault *fault);
 
@@ -213,13 +214,13 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
 tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *start, uint64_t *ret_start_id,
                                 tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault);
 tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault);
-/** Whether another turn has claimed the session since; of a session that the file does not have it is not known.
- *  @param session  tenant and session.   @param fence  0: never. */
+/** Whether another turn has claimed the session since. For a session that the file does not have, this is not known.
+ *  @param session  tenant and session. @param fence 0: the turn has no claim, so it is never fenced. */
 int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence,
                                      bool *ret_is_fenced);
 /** @return TP_ERR_FENCED */
 tp_status tp__sqlite_refuse_fenced(const tp__sqlite_store *s, tp_fault *fault);
-/** The turn of these ids has ended: what its calls said is not kept any more. Inside of a transaction. */
+/** The turn with these ids has ended: deletes the stored results of its calls. Inside of a transaction. */
 int tp__sqlite_clear_results_locked(tp__sqlite_store *s, const tp_text *ids);
 
 /* ---- tasks (tasks.c) ---- */
@@ -228,9 +229,9 @@ tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, v
 tp_status tp__sqlite_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault);
 
 /* ---- what is not kept (retention.c) ---- */
-/** One step. @param ret_none_left  the file is too large, and there are no records to delete. */
+/** Makes one step. @param ret_none_left  the file is too large, but there are no records to delete. */
 tp_status tp__sqlite_retain(tp__sqlite_store *s, bool *ret_none_left, tp_fault *fault);
-/** Bounds SQLite's own log by the options; before other threads know the store. */
+/** Bounds SQLite's own log by the options; called before other threads know the store. */
 int tp__sqlite_bound_log(tp__sqlite_store *s);
 
 /* ---- the thread that writes them ---- */
@@ -240,7 +241,7 @@ tp_status tp__sqlite_queue(void *ctx, tp__waiting *node);
 tp_status tp__sqlite_commit(void *ctx, tp_fault *fault);
 
 /* ---- jobs (jobs.c) ---- */
-/** A job's row, but for what only the store asks for. */
+/** The row of a job, without the columns that only the store itself reads. */
 /* clang-format off */
 #define TP__JOB_LIST(FIRST, C)                                                                                     \
   FIRST(id, id, ROW_ID) C(claim, claim, INTEGER) C(state, state, INTEGER) C(attempt, attempt, INTEGER)             \
@@ -270,7 +271,7 @@ typedef struct tp__job_change {
   uint64_t id;
   uint32_t state; /* QUEUED, or one that ended */
   uint32_t attempts_back, reason, code;
-  int64_t at_ms;        /* QUEUED: claimable then; else when it ended */
+  int64_t at_ms;        /* QUEUED: when it becomes claimable; else when it ended */
   int64_t postponed_ms; /* QUEUED: of the job from now on */
   tp_text message;
 } tp__job_change;
@@ -280,31 +281,31 @@ int tp__sqlite_job_change_locked(tp__sqlite_store *s, const tp__job_change *chan
 tp_status tp__sqlite_store_own(void *ctx, const tp_store_owner *owner, tp_fault *fault);
 tp_status tp__sqlite_store_recover(void *ctx, tp_store_recovery *ret_recovery, tp_fault *fault);
 void tp__sqlite_store_disown(tp__sqlite_store *s);
-/** @param boot_id  of the process; own_boot_id: of the machine now. Empty: not known. */
+/** @param boot_id  of the process; own_boot_id: of the running machine. Empty: not known. */
 bool tp__sqlite_process_is_gone(int64_t process_id, int64_t process_started, tp_text boot_id, tp_text own_boot_id);
-/** @param ret_process_id  the number of the process whose run this is, while it is alive; else 0. */
+/** @param ret_process_id  the process of this run, if it is alive; else 0. */
 int tp__sqlite_live_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, int64_t *ret_process_id);
-/** @param ret_is_left  whether the process of this run is gone, and no recovery has seen that yet. */
+/** @param ret_is_left  true when the process of this run is gone, and no recovery has found that yet. */
 int tp__sqlite_left_process(const tp__sqlite_store *s, sqlite3 *db, int64_t process, bool *ret_is_left);
-/** @param ret_process_id  of one that is alive and has the file open with another store; 0: there is none. */
+/** @param ret_process_id  a living process that has the file open with another store; 0: there is none. */
 int tp__sqlite_other_process(const tp__sqlite_store *s, sqlite3 *db, int64_t *ret_process_id);
 
-/* ---- what its threads are doing (breadcrumbs.c) ---- */
+/* ---- breadcrumbs: what threads of processes are doing (breadcrumbs.c) ---- */
 tp_status tp__sqlite_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_breadcrumbs, tp_fault *fault);
 void tp__sqlite_breadcrumbs_fini(tp__sqlite_store *s);
-/** Reports, inside of a transaction, each function that was called when a process died.
+/** Reports, inside of a transaction, each function that was running when a process died.
  *  @param ret_count  counts them.  @return SQLITE_OK or an error. */
 int tp__sqlite_breadcrumbs_recover_locked(tp__sqlite_store *s, int64_t process, uint64_t *ret_count);
-/** What was under way when a process died; the strings are borrowed. */
+/** A step that was running when a process died; the strings are borrowed. */
 typedef struct tp__suspect {
   const char *what, *did; /* "the tool", "was called" */
   const char *name;       /* of a subscription, a tool, a model */
   const char *turn, *tenant, *session;
   tp_phase_id phase; /* 0: none */
 } tp__suspect;
-/** Writes an audit row of it, inside of a transaction. */
+/** Writes an audit row about it, inside of a transaction. */
 int tp__sqlite_write_suspect_locked(tp__sqlite_store *s, const tp__suspect *suspect);
-/** Removes the files of processes that have no row any more. */
+/** Removes the files of processes that no longer have a row. */
 void tp__sqlite_breadcrumbs_sweep_locked(tp__sqlite_store *s);
 
 #endif

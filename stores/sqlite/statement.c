@@ -62,7 +62,7 @@ int tp__sqlite_run(sqlite3_stmt *statement, int rc) {
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* A database in memory has no file that could be moved: its VFS does not know the question. */
+/* A database in memory has no file that could be moved; its VFS does not support the question. */
 static bool is_moved(sqlite3 *db) {
   int moved = 0;
   return sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved;

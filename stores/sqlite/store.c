@@ -20,7 +20,7 @@ enum {
   BUSY_MS_MAX = 600000,
   BYTES_MAX_LEAST = 1 << 20,
   PAGE_CACHE_LEAST = 64 << 10,
-  COUNT_MAX = INT32_MAX /* of rows: above it there is no bound that a file reaches */
+  COUNT_MAX = INT32_MAX /* of rows: a file never reaches more */
 };
 
 #define JOB_COLUMNS TP__SQL_NAMES(TP__JOB_LIST)
@@ -215,7 +215,7 @@ static tp_status write_list(void *ctx, tp__queued *list, tp_fault *fault) {
   return status;
 }
 
-/* The first failure of a row of them is logged. A bound that is smaller than what must be kept is, too. */
+/* The first failure in a row is logged. A bound that is smaller than the data that must be kept is logged, too. */
 static void retain(void *ctx) {
   tp__sqlite_store *s = ctx;
   tp_fault fault = {0};
@@ -335,7 +335,7 @@ static int set_page_cache(sqlite3 *db, uint32_t bytes) {
   return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* A file that lost its content, or that a process made and died. Of a store that is being made the log has bytes. */
+/* A file that lost its content, or whose creator died. While a store is being made, its log has bytes. */
 static bool has_no_bytes(const char *path) {
   struct stat found;
   char *log = sqlite3_mprintf("%s-wal", path);

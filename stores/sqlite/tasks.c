@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks: calls that were allowed and wait to be run. is_begun is set by the one caller that takes a task, in the
- * transaction that reads it, and stays when its process dies. */
+ * Tasks: calls that were allowed and wait to be run. The caller that takes a task sets is_begun, in the transaction
+ * that reads the task. Only one caller can. is_begun stays set when its process dies. */
 #include <string.h>
 
 #include "stores/sqlite/sqlite.h"

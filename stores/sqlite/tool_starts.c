@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of tools that are not idempotent. A row is made before the function runs, and has what it said until the record
- * of its turn comes. run_process and run_turn say which run of the turn has taken the row last: a turn that is
- * submitted again takes each row of the earlier run at most once, for a call of the same tool with the same arguments.
- */
+ * Calls of tools that are not idempotent. A row is made before the function runs. After that it has the result of the
+ * call, until the record of its turn comes. run_process and run_turn name the run of the turn that has taken the row
+ * last. A turn that is submitted again takes each row of the earlier run at most once, for a call of the same tool with
+ * the same arguments. */
 #include "stores/sqlite/claims.h"
 
 /* ---- the texts of one call ---- */
@@ -19,7 +19,7 @@ static int bind_call(sqlite3_stmt *statement, const tp_tool_start_record *start,
   return rc == SQLITE_OK ? tp__sqlite_bind_blob(statement, 7, (tp_text){(const char *)hash, TP__HASH_BYTES}) : rc;
 }
 
-/* ---- what an earlier run of the turn left ---- */
+/* ---- results of an earlier run of the turn ---- */
 
 #define END(member) TP__COLUMN(tp_tool_end_record, member)
 static const tp__column end_columns[] = {END(start_id), END(kind), END(text),
@@ -27,7 +27,7 @@ static const tp__column end_columns[] = {END(start_id), END(kind), END(text),
                                          TP__BLOB_COLUMN(tp_tool_end_record, parts)};
 static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 
-/* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is none. */
+/* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is no earlier result. */
 static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
                                tp_tool_end_record **ret_end) {
   TP__LOCKED(&s->mutex);
@@ -63,7 +63,7 @@ static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start,
 typedef struct starting {
   tp__sqlite_store *s;
   tp_tool_start_record start;
-  tp_status hashed; /* TP_OK, or why nothing was written: no hash, or the turn is fenced */
+  tp_status hashed; /* TP_OK, or why nothing was written: there was no hash, or the turn is fenced */
   tp_fault fault;
   tp_tool_end_record *end; /* of an earlier run; NULL: none */
   int64_t row;

@@ -33,16 +33,16 @@ static void writer_check_locked(const tp__writer *w) {
   /* The end of an empty queue is its begin. */
   assert(w->first ? w->last != &w->first : w->last == &w->first);
   assert(!*w->last);
-  /* Nothing is written, and no attempt fails, that did not begin. */
+  /* Only records that were queued are written, and only attempts that began can fail. */
   assert(w->written <= w->queued && w->failed <= w->begun && w->failures <= w->begun);
-  /* What waits has a size; what does not wait has none. */
+  /* Waiting records have a size; without waiting records, the size is 0. */
   assert(w->bytes > 0 || !w->first);
   assert(w->written < w->queued || w->bytes == 0);
 }
 #endif
 
-/* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
- * that do not. */
+/* A queue that was full accepts records again when half of it is free. Otherwise it would accept a few small records
+ * between many that it refuses. */
 static bool fits_locked(const tp__writer *w, size_t bytes) {
   TP__LOCKED(&w->mutex);
   TP__CHECK(writer_check_locked(w));
@@ -94,7 +94,7 @@ void tp__writer_bound(tp__writer *w, size_t bytes_max) {
 
 /* ---- the thread ---- */
 
-/* At most so long; not while a commit is waited for, nor at the end, nor when the queue is fuller than that. */
+/* Waits at most this long; not while a commit waits, nor at the end, nor when the queue holds more than bytes_max. */
 static void wait_locked(tp__writer *w, int64_t ms, size_t bytes_max) {
   TP__LOCKED(&w->mutex);
   TP__CHECK(writer_check_locked(w));
@@ -127,7 +127,7 @@ static void count_attempt_locked(tp__writer *w, uint64_t attempt, tp_status stat
   tp__lock_condition_broadcast(&w->changed);
 }
 
-/* The first failure of a row of them, and its end. */
+/* Logs the first failure in a row, and the end of the row. */
 static void log_change(const tp__writer *w, bool was_failing, tp_status status, const tp_fault *fault) {
   char message[TP_FAULT_MESSAGE_SIZE];
   if (status != TP_OK && !was_failing) tp__writer_log(w, TP_LOG_ERROR, status, fault->message);
@@ -136,7 +136,7 @@ static void log_change(const tp__writer *w, bool was_failing, tp_status status, 
   tp__writer_log(w, TP_LOG_INFO, TP_OK, message);
 }
 
-/* One transaction with all that waits; list is what an attempt before left. @return what is left now. */
+/* One transaction for all waiting records; list is the rest of an earlier attempt. @return the new rest. */
 static tp__queued *attempt_locked(tp__writer *w, tp__queued *list) {
   TP__LOCKED(&w->mutex);
   TP__CHECK(writer_check_locked(w));
