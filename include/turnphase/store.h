@@ -971,6 +971,18 @@ typedef struct tp_store {
    *  @return TP_OK; else no job was inserted. */
   tp_status (*job_insert_all)(void *ctx, const tp_job *const *jobs, size_t count, uint64_t *ret_ids, bool *ret_existed,
                               tp_status *ret_statuses, tp_fault *fault);
+
+  /* ---- jobs of other processes ---- */
+
+  /** Gives the store a function to call when another process may have stored a job that can be claimed: then the
+   *  runtime asks for jobs at once. It also asks a durable store twice a second, so a call that does not come only
+   *  makes a job begin later. May be NULL: then it only asks. A runtime that has started calls this with a function
+   *  before it first claims, and with NULL before it ends, with no lock held. A call replaces the function of before.
+   *  @param news      called on any thread, also before job_watch has returned. It returns at once and calls no
+   *                   function of the store, so the store may hold a lock. NULL: once job_watch has returned, the
+   *                   function of before is not called any more, and no call of it is under way.
+   *  @param news_ctx  passed to news; valid until a later job_watch has returned. */
+  void (*job_watch)(void *ctx, void (*news)(void *news_ctx), void *news_ctx);
 } tp_store;
 
 /** Options of the memory store; zero means default. */

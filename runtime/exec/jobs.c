@@ -636,24 +636,43 @@ static void end_waits_locked(tp__jobs *jobs) {
   while (look_at_wait_locked(jobs)) {}
 }
 
+/* ---- news of the store, which come on a thread of its own ---- */
+
+static void has_news(void *ctx) { tp__jobs_wake(ctx); }
+
+/* Before the first look, so that nothing comes between the two; no lock is held. */
+static void watch(tp__jobs *jobs, bool watches) {
+  const tp_store *store = tp__runtime_store(jobs->runtime);
+  if (jobs->watches == watches || !store->job_watch) return;
+  jobs->watches = watches;
+  store->job_watch(store->ctx, watches ? has_news : NULL, watches ? jobs : NULL);
+}
+
 static void thread_run(void *arg) {
   tp__jobs *jobs = arg;
   int64_t next_ns;
   tp__inside frame;
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK); /* it calls the store */
+  watch(jobs, true);
   tp__mutex_lock(&jobs->mutex);
   while (!jobs->stop || jobs->running > 0 || !tp__list_empty(&jobs->inserts))
     if (!step_locked(jobs, &next_ns)) tp__cond_wait_until(&jobs->changed, &jobs->mutex, next_ns);
   end_waits_locked(jobs);
   tp__mutex_unlock(&jobs->mutex);
+  watch(jobs, false);
 }
 
 bool tp__jobs_pump(tp__jobs *jobs, int64_t *ret_next_ns) {
   tp__inside frame;
   tp__inside_enter(&frame, jobs->runtime, TP__INSIDE_CALLBACK);
   tp__mutex_lock(&jobs->mutex);
-  bool any = jobs->is_pumped;
-  if (any && jobs->stop && jobs->running == 0) {
+  bool any = jobs->is_pumped, ends = jobs->stop && jobs->running == 0;
+  if (any && jobs->watches == ends) {
+    tp__mutex_unlock(&jobs->mutex);
+    watch(jobs, !ends);
+    tp__mutex_lock(&jobs->mutex);
+  }
+  if (any && ends) {
     end_waits_locked(jobs);
     jobs->is_pumped = false;
     changed_locked(jobs);

@@ -13,7 +13,8 @@
  *
  * Every third of a lease the worker renews the claims of running jobs. If another worker has claimed a job, its run
  * here is cancelled. Other processes may insert and end jobs in a durable store. So the worker looks at such a store
- * twice a second, and has it recover the jobs of processes that have ended. */
+ * twice a second, and has it recover the jobs of processes that have ended. It also looks when the store calls it
+ * (tp_store.job_watch), from before its first look until after its last one. */
 #ifndef TP__JOBS_H
 #define TP__JOBS_H
 
@@ -44,6 +45,7 @@ typedef struct tp__jobs {
   uint64_t seen;         /* the news that it claimed with */
   int64_t look_again_ns; /* when the worker claims again even without news; TP__NEVER */
   bool cancelled;        /* after the stop: what runs */
+  bool watches;          /* the store calls tp__jobs_wake() when there may be new jobs */
   /* under mutex */
   tp__link ended;     /* jobs whose run has ended; the store does not know that yet */
   tp__link waits;     /* those of tp__jobs_wait_submit() */

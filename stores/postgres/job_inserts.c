@@ -181,7 +181,7 @@ tp_status tp__pg_job_insert_all(void *ctx, const tp_job *const *jobs, size_t cou
     make_insert_request(s, list, count, &r);
     r.work.has_news = true;
     status = tp__pg_request_run(&r, fault);
-    tp__pg_news_add(s->postgres);
+    tp__pg_news_add(s->postgres, &s->watcher);
     if (status == TP_OK) note_count(s, tp__pg_request_rows(&r, INSERTED));
     if (status == TP_OK) read_answers(&r, list, count, ret_ids, ret_existed, ret_statuses);
     tp__pg_request_fini(&r);

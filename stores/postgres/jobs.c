@@ -247,7 +247,7 @@ static tp_status operate(tp__pg_store *s, const char *const *statements, uint64_
   tp__pg_parameter_int(p, (int64_t)id);
   tp__pg_parameter_int(p, batch);
   tp_status status = tp__pg_request_run(&r, fault);
-  tp__pg_news_add(s->postgres);
+  tp__pg_news_add(s->postgres, &s->watcher);
   if (status == TP_OK) {
     const PGresult *rows = tp__pg_request_rows(&r, r.count - 1);
     bool is_done = PQntuples(rows) > 0 && tp__pg_bool(rows, 0, 1);

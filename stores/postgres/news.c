@@ -94,12 +94,19 @@ static void lost(void *ctx, tp__pg_lane lane) {
   if (lane == TP__PG_NEWS && !pg->news->is_asked) set_listening(pg->news, false);
 }
 
+static void add_locked(tp__pg_news *n, const tp__pg_watcher *by) {
+  TP__LOCKED(&n->lock);
+  n->number++;
+  for (const tp__pg_watcher *w = n->watchers; w; w = w->next)
+    if (w != by && w->call) w->call(w->ctx);
+}
+
 static void notified(void *ctx, const char *payload) {
   const tp_postgres *pg = ctx;
   tp__pg_news *n = pg->news;
   tp__lock_acquire(&n->lock);
   if (strcmp(payload, n->mark) == 0) n->heard_ns = tp__monotonic_ns();
-  else n->number++;
+  else add_locked(n, NULL);
   tp__lock_release(&n->lock);
 }
 
@@ -153,6 +160,13 @@ void tp__pg_watch(tp_postgres *pg, tp__pg_watcher *watcher) {
   tp__pg_pool_wake(pg->pool);
 }
 
+void tp__pg_watch_call(tp_postgres *pg, tp__pg_watcher *watcher, void (*call)(void *ctx), void *ctx) {
+  tp__lock_acquire(&pg->news->lock);
+  watcher->call = call;
+  watcher->ctx = ctx;
+  tp__lock_release(&pg->news->lock);
+}
+
 void tp__pg_unwatch(tp_postgres *pg, const tp__pg_watcher *watcher) {
   tp__lock_acquire(&pg->news->lock);
   drop_locked(pg->news, watcher);
@@ -183,8 +197,8 @@ uint64_t tp__pg_news_number(tp_postgres *pg) {
   return number;
 }
 
-void tp__pg_news_add(tp_postgres *pg) {
+void tp__pg_news_add(tp_postgres *pg, const tp__pg_watcher *by) {
   tp__lock_acquire(&pg->news->lock);
-  pg->news->number++;
+  add_locked(pg->news, by);
   tp__lock_release(&pg->news->lock);
 }

@@ -105,6 +105,11 @@ static tp_status store_breadcrumbs(void *ctx, size_t count, tp_breadcrumb **ret_
   return TP_OK;
 }
 
+static void store_job_watch(void *ctx, void (*news)(void *), void *news_ctx) {
+  tp__pg_store *s = ctx;
+  tp__pg_watch_call(s->postgres, &s->watcher, news, news_ctx);
+}
+
 /* Its jobs that still run are claimed by others at once. */
 static void store_destroy(void *ctx) {
   tp__pg_store *s = ctx;
@@ -181,7 +186,8 @@ const tp_store tp__pg_store_face = {.struct_size = sizeof(tp_store),
                                     .task_take = tp__pg_task_take,
                                     .task_settle = tp__pg_task_settle,
                                     .job_finish_all = tp__pg_job_finish_all,
-                                    .job_insert_all = tp__pg_job_insert_all};
+                                    .job_insert_all = tp__pg_job_insert_all,
+                                    .job_watch = store_job_watch};
 
 static tp_status read_options(const tp_postgres_store_options *theirs, tp_postgres_store_options *options,
                               tp_fault *fault) {

@@ -2,8 +2,12 @@
  *
  * A history in a PostgreSQL database, beyond what every history does (history_test.c, ownership_test.c): how it is
  * opened, by whom, what is in a fault and what is not, and what a message may have. */
+#include <pthread.h>
+#include <sys/wait.h>
+
 #include "tests/support/test.h"
 #include "stores/postgres/connection.h"
+#include "stores/postgres/store.h"
 #include "tests/support/host.h"
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
@@ -764,6 +768,163 @@ TEST(process_without_work_does_not_ask_the_server) {
   close_worker(&w);
   tp_store_free(store);
   tp_postgres_close(other);
+}
+
+/* ---- who is told of them ---- */
+
+typedef struct told {
+  _Atomic int count;
+  _Atomic bool is_over; /* nobody is called any more */
+} told;
+
+static _Atomic int told_calls;
+
+static void count_news(void *ctx) {
+  told *t = ctx;
+  if (t->is_over) abort();
+  t->count++;
+  told_calls++;
+}
+
+static void *watch_and_not(void *ctx) {
+  worker *w = ctx;
+  for (int i = 0; i < 2000 || told_calls < 20; i++) {
+    told *t = calloc(1, sizeof *t);
+    w->store->job_watch(w->store->ctx, count_news, t);
+    if (i % 8 == 0) usleep(200);
+    w->store->job_watch(w->store->ctx, NULL, NULL);
+    t->is_over = true;
+    free(t);
+  }
+  return NULL;
+}
+
+TEST(nobody_is_called_after_a_watch_has_ended) {
+  worker w;
+  pthread_t thread;
+  bool ends = false;
+  char notify[80];
+  const tp_text name = tp_text_of(schema);
+  snprintf(notify, sizeof notify, "NOTIFY turnphase_%016llx, 'another'",
+           (unsigned long long)tp__pg_short_hash(&name, 1));
+  told_calls = 0;
+  open_worker(&w);
+  assert_int_equal(pthread_create(&thread, NULL, watch_and_not, &w), 0);
+  for (; !ends; ends = pthread_tryjoin_np(thread, NULL) == 0) run_sql(notify);
+  close_worker(&w);
+}
+
+TEST(stores_of_one_database_tell_one_another) {
+  worker w;
+  tp_store *second = NULL;
+  told of_first = {0}, of_second = {0};
+  const tp_job job = {.struct_size = sizeof job, .attempts_max = 1, .limit_ms = 10000, .handler = TEXT("job")};
+  uint64_t id = 0;
+  bool existed = true;
+  open_worker(&w);
+  assert_int_equal(tp_postgres_store(w.database, NULL, &second, NULL), TP_OK);
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 77};
+  assert_int_equal(second->open(second->ctx, &owner, NULL), TP_OK);
+  w.store->job_watch(w.store->ctx, count_news, &of_first);
+  second->job_watch(second->ctx, count_news, &of_second);
+  assert_int_equal(second->job_insert(second->ctx, &job, &id, &existed, NULL), TP_OK);
+  assert_int_equal(of_first.count, 1);
+  assert_int_equal(of_second.count, 0); /* it knows */
+  w.store->job_watch(w.store->ctx, NULL, NULL);
+  tp_store_free(second);
+  close_worker(&w);
+}
+
+/* ---- a runtime in another process ---- */
+
+enum { FAR_JOBS = 40 };
+
+static int far_ran; /* the pipe into which a run says that it began */
+
+static tp_answer say_begin(void *ctx, tp_call *call) {
+  (void)ctx, (void)call;
+  int64_t at_ns = now_ns();
+  return write(far_ran, &at_ns, sizeof at_ns) == (ssize_t)sizeof at_ns ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
+}
+
+static tp_runtime *open_far(const tp_store *store) {
+  const tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .store = store};
+  const hook job = {
+      .id = "job", .phase = TP_PHASE_TURN_POST_TURN, .run = say_begin, .sub = {.execution = TP_EXECUTION_BACKGROUND}};
+  tp_runtime *runtime = NULL;
+  if (tp_runtime_new(&options, &runtime, NULL) != TP_OK || hooks_add(runtime, &job, 1, NULL) != TP_OK) abort();
+  if (tp_runtime_start(runtime, NULL) != TP_OK) abort();
+  return runtime;
+}
+
+/* Runs the jobs, until the other process closes its end. */
+static void run_far_jobs(int stop) {
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = postgres_server.conninfo, .schema = schema};
+  tp_postgres *database = NULL;
+  tp_store *store = NULL;
+  char byte;
+  if (tp_postgres_open(&options, &database, NULL) != TP_OK) abort();
+  if (tp_postgres_store(database, NULL, &store, NULL) != TP_OK) abort();
+  tp_runtime *runtime = open_far(store);
+  (void)!read(stop, &byte, 1);
+  tp_runtime_free(runtime);
+  tp_postgres_close(database);
+}
+
+/* The store of the process that makes the jobs: it keeps them in the database, and claims none. */
+static tp_store *far_store;
+
+static tp_status insert_far(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
+  (void)ctx;
+  return far_store->job_insert(far_store->ctx, job, ret_id, ret_existed, fault);
+}
+
+/* By looks, twice a second, they would take 20 s. */
+TEST(job_begins_in_a_runtime_of_another_process_at_once) {
+  enum { LIMIT_MS = 8000 };
+  int64_t took_ns[FAR_JOBS], sum_ns = 0;
+  int ran[2], stop[2], status = -1;
+  tp_postgres *database = open_database(NULL); /* which makes the schema */
+  tp_postgres_close(database);
+  assert_true(pipe(ran) == 0 && pipe(stop) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    close(stop[1]);
+    far_ran = ran[1];
+    run_far_jobs(stop[0]);
+    _exit(0);
+  }
+  close(stop[0]);
+  close(ran[1]);
+  database = open_database(NULL);
+  assert_int_equal(tp_postgres_store(database, NULL, &far_store, NULL), TP_OK);
+  tp_store *own = NULL;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &own, NULL), TP_OK);
+  tp_store store = *own;
+  store.job_insert = insert_far;
+  store.job_insert_all = NULL;
+  tp_runtime *runtime = open_far(&store);
+  for (int i = -1; i < FAR_JOBS; i++) { /* the first one waits for the process to start */
+    int64_t began_ns = now_ns(), at_ns;
+    tp_turn *turn = begin_bare(runtime, 0);
+    tp_phase_result result = run_phase(turn, TP_PHASE_TURN_POST_TURN, NULL);
+    assert_run(&result, "job", TP_STATE_BACKGROUNDED, TP_REASON_NONE);
+    tp_turn_end(turn);
+    assert_int_equal(read(ran[0], &at_ns, sizeof at_ns), sizeof at_ns);
+    if (i >= 0) sum_ns += took_ns[i] = at_ns - began_ns;
+  }
+  close(stop[1]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  qsort(took_ns, FAR_JOBS, sizeof *took_ns, by_size);
+  print_message("# a job begins in another process after %.1f ms (median), %.1f ms (9 of 10)\n",
+                (double)took_ns[FAR_JOBS / 2] / 1e6, (double)took_ns[FAR_JOBS * 9 / 10] / 1e6);
+  assert_true(sum_ns / 1000000 < LIMIT_MS);
+  tp_runtime_free(runtime);
+  tp_store_free(far_store);
+  tp_postgres_close(database);
+  close(ran[0]);
 }
 
 TEST(only_what_may_pass_is_tried_again) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Jobs of turns that come at the same time go into a durable store together: the first is stored by its turn's thread,
- * and what comes meanwhile by the thread of the jobs, in one call, while no turn holds a thread. */
+ * and what comes meanwhile by the thread of the jobs, in one call, while no turn holds a thread. And a store that says
+ * when other processes have inserted some is asked at once. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -215,4 +216,103 @@ TEST(a_store_that_keeps_nothing_is_asked_by_each_turn_itself) {
   assert_int_equal(gate.single, TURNS);
   assert_int_equal(gate.together, 0);
   stop();
+}
+
+/* ---- a store that says when other processes have inserted jobs ---- */
+
+static struct {
+  pthread_mutex_t lock; /* as a store that calls under its own */
+  void (*news)(void *ctx);
+  void *ctx;
+  _Atomic int watched, unwatched, claims;
+  _Atomic bool ends;
+} watching = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void watch(void *ctx, void (*news)(void *), void *news_ctx) {
+  (void)ctx;
+  assert_int_equal(!news, !news_ctx);
+  pthread_mutex_lock(&watching.lock);
+  watching.news = news;
+  watching.ctx = news_ctx;
+  pthread_mutex_unlock(&watching.lock);
+  if (news) watching.watched++;
+  else watching.unwatched++;
+}
+
+static void tell(void) {
+  pthread_mutex_lock(&watching.lock);
+  if (watching.news) watching.news(watching.ctx);
+  pthread_mutex_unlock(&watching.lock);
+}
+
+static tp_status count_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  watching.claims++;
+  return inner->job_claim(ctx, request, ret_next_ms, fault);
+}
+
+static tp_runtime *open_watched(bool pump) {
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &inner, NULL), TP_OK);
+  tp_store store = *inner;
+  store.durable = 1;
+  store.job_watch = watch;
+  store.job_claim = count_claim;
+  const tp_runtime_options options = {
+      .struct_size = sizeof options, .engine_workers = pump ? 0 : 2, .pump = pump, .store = &store};
+  watching.watched = watching.unwatched = watching.claims = 0;
+  tp_runtime *watched = open_runtime(&options);
+  assert_int_equal(tp_runtime_start(watched, NULL), TP_OK);
+  return watched;
+}
+
+/* By looks, twice a second, they would take 20 s. */
+TEST(store_that_has_news_is_asked_for_jobs_at_once) {
+  enum { NEWS = 40, LIMIT_MS = 8000 };
+  tp_runtime *watched = open_watched(false);
+  while (watching.claims == 0) sleep_ms(1); /* it watches before it looks */
+  assert_int_equal(watching.watched, 1);
+  int64_t began_ns = now_ns();
+  for (int i = 0; i < NEWS; i++) {
+    int before = watching.claims;
+    tell();
+    while (watching.claims == before) sleep_ms(1);
+  }
+  assert_true(now_ns() - began_ns < LIMIT_MS * INT64_C(1000000));
+  assert_int_equal(watching.unwatched, 0);
+  close_runtime(watched);
+  assert_true(watching.watched == 1 && watching.unwatched == 1 && !watching.news);
+}
+
+TEST(runtime_that_is_pumped_watches_from_its_first_pump_to_its_end) {
+  tp_runtime *watched = open_watched(true);
+  while (watching.claims == 0) assert_int_equal(tp_runtime_pump(watched, 0, NULL, NULL), TP_OK);
+  assert_int_equal(watching.watched, 1);
+  int before = watching.claims;
+  tell();
+  for (int i = 0; watching.claims == before && i < 100; i++)
+    assert_int_equal(tp_runtime_pump(watched, 0, NULL, NULL), TP_OK);
+  assert_int_equal(watching.claims, before + 1);
+  assert_int_equal(watching.unwatched, 0);
+  close_runtime(watched);
+  assert_true(watching.watched == 1 && watching.unwatched == 1 && !watching.news);
+}
+
+static void *tell_always(void *ctx) {
+  (void)ctx;
+  while (!watching.ends) tell();
+  return NULL;
+}
+
+TEST(news_come_at_any_time_until_nobody_watches) {
+  enum { RUNTIMES = 20 };
+  pthread_t thread;
+  watching.ends = false;
+  assert_int_equal(pthread_create(&thread, NULL, tell_always, NULL), 0);
+  for (int i = 0; i < RUNTIMES; i++) {
+    tp_runtime *watched = open_watched(false);
+    if (i % 2) sleep_ms(1);
+    close_runtime(watched);
+    assert_true(watching.watched == 1 && watching.unwatched == 1);
+  }
+  watching.ends = true;
+  pthread_join(thread, NULL);
 }
