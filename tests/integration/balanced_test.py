@@ -40,7 +40,7 @@ class Model(http.server.ThreadingHTTPServer):
     def __init__(self):
         self.shown, self.asked, self.goes_on = {}, threading.Semaphore(0), threading.Event()
         super().__init__(('127.0.0.1', 0), Answer)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def options(self):
         return '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server_port}/v1'

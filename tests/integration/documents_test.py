@@ -184,7 +184,7 @@ def main():
     program, mcp_server, build, *documents = [word for word in sys.argv[1:] if word != '--fresh']
     program = os.path.abspath(program)
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), readme_test.Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     number = failed = 0
     for document in documents:
         with open(document, encoding='utf-8') as file:

@@ -615,7 +615,7 @@ def removed_text_is_nowhere(project):
         name='.gemini/settings.json')
     project.trust()
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Streams)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     options = ['--model', 'openai:m', '--base-url', f'http://127.0.0.1:{server.server_port}/v1', '--hooks', 'hd',
                '--data', 'data']
     key = {'OPENAI_API_KEY': 'k'}

@@ -107,7 +107,7 @@ class Model:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def options(self):
         url = f'http://127.0.0.1:{self.server.server_port}/v1'

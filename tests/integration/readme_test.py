@@ -153,7 +153,7 @@ def main():
     lines = [line for line in lines_of(text) if line and not line.startswith('./dev ')]  # CI itself
     others = [line for line in lines_of(text, '```c') if line.rstrip(';') not in code]
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     first = text.split('\n\n')[1]
     failed = len(lines) < 10 or bool(others) or len(first.split()) > FIRST_SENTENCE_WORDS
     print(f'1..{len(lines) + 3}')

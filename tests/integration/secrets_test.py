@@ -106,7 +106,7 @@ class Endpoint:
         self.children, self.faults = [], []
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def look(self):
         """While it waits for the answer the process, and the helper that asks for a webhook, are there."""

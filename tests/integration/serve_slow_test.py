@@ -39,7 +39,7 @@ class Model(http.server.ThreadingHTTPServer):
         if not stalls:
             self.goes_on.set()
         super().__init__(('127.0.0.1', 0), Answer)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def options(self):
         return '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server_port}/v1'

@@ -727,7 +727,7 @@ class Model(http.server.BaseHTTPRequestHandler):
 
 def a_request_to_a_model_has_the_trace_and_its_own_span(program):
     models = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Model)
-    threading.Thread(target=models.serve_forever, daemon=True).start()
+    threading.Thread(target=models.serve_forever, args=(0.01,), daemon=True).start()
     with otlp.Collector() as collector:
         with Serving(program, '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{models.server_port}/v1',
                      '--traces', collector.url) as serving:

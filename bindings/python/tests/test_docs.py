@@ -41,7 +41,7 @@ class Guide(unittest.TestCase):
         programs = re.findall(r'^```python\n(.*?)^```$', GUIDE.read_text(encoding='utf-8'), re.M | re.S)
         printed = []
         server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Endpoint)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         for program in programs:

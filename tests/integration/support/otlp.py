@@ -97,7 +97,7 @@ class Collector:
 
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.url = f'http://127.0.0.1:{self.server.server_port}/v1/traces'
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def named(self, name):
         assert not self.wrong, self.wrong
