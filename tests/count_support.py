@@ -9,6 +9,7 @@ refuses what is not ALLOWED. The core is runtime/ and phases/; the modules outsi
 server and cli. support/ is where each kind is written once, so it counts only for assertions and checked locks.
 """
 
+import functools
 import os
 import re
 import sys
@@ -27,10 +28,12 @@ def blank(text):
     return re.sub(r'[^\n]', ' ', text)
 
 
+@functools.lru_cache(maxsize=8)  # several kinds look at the same view of a file
 def code_only(text):
     return TOKEN.sub(lambda m: blank(m.group()), text)
 
 
+@functools.lru_cache(maxsize=8)
 def without_comments(text):
     return TOKEN.sub(lambda m: blank(m.group()) if m.group()[0] == '/' else m.group(), text)
 
@@ -128,13 +131,18 @@ def breaches(path, text):
             yield text.count('\n', 0, offset) + 1, '%s are 0 outside the core: use support/' % kind
 
 
+@functools.lru_cache(maxsize=None)  # the lint asks twice for the whole tree
+def assertions_and_functions(text):
+    return len(assertions(text)), len(all_functions(text))
+
+
 def lacks_assertions(paths, read):
     """A sentence when there are too few; None."""
     asserted = written = 0
     for path in paths:
         if re.match(WITH_SUPPORT, path):
-            asserted += len(assertions(read(path)))
-            written += len(all_functions(read(path)))
+            in_file = assertions_and_functions(read(path))
+            asserted, written = asserted + in_file[0], written + in_file[1]
     if asserted >= ASSERTIONS_PER_FUNCTION * written:
         return None
     return 'outside the core %d assertions in %d functions, below %.2f for each: state what holds' % (

@@ -9,7 +9,6 @@ the tree is read every rule is tried on its breach: a rule that cannot fail prov
 for each breach. Exit: 0 none, 1 some, 2 the lint itself is broken.
 """
 
-import functools
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ import sys
 import count_support
 import count_tree
 import documents
+from count_support import TOKEN, blank, code_only, without_comments
 
 LIBRARY = r'(runtime|phases|support|server|providers|stores|domains)/.*\.[ch]$'
 PROGRAMS = r'domains/declared/(sandbox|webhook)_main\.c$'  # a helper that a library starts
@@ -25,23 +25,6 @@ CORE = r'(runtime|phases)/.*\.[ch]$'
 ANY_C = r'.*\.[ch]$'
 
 # ---- views of a file: the text with some of it blanked, so that lines keep their numbers ----
-
-TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
-
-
-def blank(text):
-    return re.sub(r'[^\n]', ' ', text)
-
-
-@functools.lru_cache(maxsize=8)  # every rule looks at the same view of a file
-def without_comments(text):
-    return TOKEN.sub(lambda m: blank(m.group()) if m.group()[0] == '/' else m.group(), text)
-
-
-@functools.lru_cache(maxsize=8)
-def code_only(text):
-    return TOKEN.sub(lambda m: blank(m.group()), text)
-
 
 VIEWS = {'all': lambda text: text, 'text': without_comments, 'code': code_only}
 
