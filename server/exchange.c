@@ -487,6 +487,7 @@ static tp_status submit_exchange(tp__server_turn *turn, const tp__ask *ask, cons
   tp__server_turn_list_locked(turn);
   tp__lock_release(&server->lock);
   tp_status status = schema.failed || system.failed ? TP_ERR_NO_MEMORY : TP_OK;
+  if (status == TP_OK) status = tp__server_limits_fill(agent, &request, fault);
   if (status == TP_OK) status = tp_turn_submit(turn->session->session, &request, on_end, turn, &submission, fault);
   tp__bytes_fini(&schema);
   tp__bytes_fini(&system);

@@ -276,6 +276,13 @@ extern const tp__form tp__chat_form;
 
 extern const tp__form tp__responses_form;
 
+/* ---- limits.c ---- */
+
+/** Fills the limits of a turn from the config of its agent (turnphase/server.h). The request has what the server's
+ *  options and the client say of them; of the calls of tools the smaller number counts.
+ *  @return TP_ERR_INTERNAL for a config whose `limits` cannot be read. */
+tp_status tp__server_limits_fill(const tp_agent *agent, tp_turn_request *request, tp_fault *fault) TP_MUST_USE;
+
 /* ---- session.c ---- */
 
 /** A session for one turn, or with an id one that is kept. Ended by tp__server_session_release().

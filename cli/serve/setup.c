@@ -7,6 +7,7 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "cli/run/agent_config.h"
 #include "runtime/base/check.h"
 
 /* ---- what is read ---- */
@@ -42,18 +43,10 @@ static int read_admin_key(const cli_arguments *a, cli_setup *s) {
 /* The file of agents: a conversation without sessions. */
 static int read_file(const cli_arguments *a, cli_setup *s) {
   const char *file = a->operand;
-  const cli_limits none = {0};
   if (!file) return CLI_OK;
   int status = cli_conversation_read(file, a, &s->file);
   if (status != CLI_OK) return status;
   s->has_file = true;
-  for (size_t i = 0; i < s->file.agent_count; i++)
-    if (memcmp(&s->file.agents[i].limits, &none, sizeof none) != 0) {
-      cli_error(
-          "%s: agent %s: serve has no limits of agents: --max-time, --budget and the fields of requests limit turns",
-          file, s->file.agents[i].id);
-      return CLI_CONFIG;
-    }
   if (s->file.count == 0 && s->file.agent_count > 0) return CLI_OK;
   cli_error("%s: serve takes a file with agents, and without sessions", file);
   return CLI_CONFIG;
@@ -112,6 +105,7 @@ void cli_setup_free(cli_setup *setup) {
 typedef struct wanted {
   cli_models models;
   tp_agent_config config;
+  tp_writer *extra; /* that of the config; NULL: none */
 } wanted;
 
 struct cli_agents_plan {
@@ -123,20 +117,21 @@ struct cli_agents_plan {
   bool applied;
 };
 
-/* @param names  none: the models of the command line, opened once more, since each agent owns its own. */
-static int want(const cli_arguments *a, cli_agents_plan *plan, const char *id, const char *system,
-                const cli_model_names *names) {
+/* @param agent  NULL: that of the command line. Without models it has those of the command line, opened once more,
+ *   since each agent owns its own. */
+static int want(const cli_arguments *a, cli_agents_plan *plan, const cli_agent *agent) {
   wanted *w = &plan->wanted[plan->wanted_count];
-  int status = cli_models_open(names->count > 0 ? names : &a->models, &w->models);
+  int status = cli_models_open(agent && agent->models.count > 0 ? &agent->models : &a->models, &w->models);
   if (status != CLI_OK) return status;
   plan->wanted_count++;
   assert(w->models.count > 0);
   w->config = (tp_agent_config){.struct_size = sizeof w->config,
-                                .id = id,
-                                .system = system,
+                                .id = agent ? agent->id : CLI_OWN_AGENT,
+                                .system = agent ? agent->system : a->system,
                                 .model = w->models.items[0],
                                 .fallbacks = (const tp_model *const *)w->models.items + 1,
-                                .fallback_count = w->models.count - 1};
+                                .fallback_count = w->models.count - 1,
+                                .extra = cli_agent_config_write(agent, &w->extra)};
   return CLI_OK;
 }
 
@@ -171,11 +166,9 @@ int cli_agents_plan_new(const cli_arguments *a, const cli_setup *setup, const cl
   plan->changes = cli_alloc((most + now->count) * sizeof *plan->changes);
   plan->list = cli_alloc((most + now->count) * sizeof *plan->list);
   int status = CLI_OK;
-  if (a->models.count > 0) status = want(a, plan, CLI_OWN_AGENT, a->system, &a->models);
-  for (size_t i = 0; status == CLI_OK && i < setup->file.agent_count; i++) {
-    const cli_agent *agent = &setup->file.agents[i];
-    status = want(a, plan, agent->id, agent->system, &agent->models);
-  }
+  if (a->models.count > 0) status = want(a, plan, NULL);
+  for (size_t i = 0; status == CLI_OK && i < setup->file.agent_count; i++)
+    status = want(a, plan, &setup->file.agents[i]);
   if (status == CLI_OK) {
     pair(plan, now);
     *ret_plan = plan;
@@ -204,6 +197,7 @@ void cli_agents_plan_free(cli_agents_plan *plan, cli_agents *now) {
     for (size_t i = 0; i < now->count; i++) now->items[i] = plan->changes[i].agent;
   }
   for (size_t i = 0; !plan->applied && i < plan->wanted_count; i++) cli_models_free(&plan->wanted[i].models);
+  for (size_t i = 0; i < plan->wanted_count; i++) tp_writer_free(plan->wanted[i].extra);
   free(plan->wanted);
   free(plan->changes);
   free(plan->list);

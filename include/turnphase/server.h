@@ -17,6 +17,11 @@
  * The pointer of a turn (tp_call_data() with TP_ID_TURN) is the server's own in turns of its clients: a host whose
  * handlers read that of its own turns looks at the session first.
  *
+ * The limits of an agent's turns are in its config (tp_agent_config.extra): `limits`, a map of whole numbers above 0:
+ * requests, tool_calls, tokens, cost_micros, time_ms, repeats, as the limits of tp_turn_request. time_ms comes before
+ * turn_limit_ms; a client's max_tool_calls can only make tool_calls smaller. A map that cannot be read refuses every
+ * turn of its agent (500).
+ *
  * A client that leaves cancels its turn. docs/serve.md has every field and every status that a client meets. One thread
  * serves all connections; no request has a thread. Threads: any, but for what a function says. */
 #ifndef TURNPHASE_SERVER_H

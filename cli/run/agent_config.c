@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run/agent_config.h"
+
+#include "cli/common/pool.h"
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void write_limits(tp_writer *writer, const cli_limits *limits) {
+  const struct {
+    const char *key;
+    int64_t amount;
+  } rows[] = {{"requests", limits->requests},       {"tool_calls", limits->tool_calls},
+              {"tokens", limits->tokens},           {"time_ms", smaller((int64_t)limits->time_s * 1000, UINT32_MAX)},
+              {"cost_micros", limits->cost_micros}, {"repeats", limits->repeats}};
+  size_t count = 0;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) count += rows[i].amount > 0;
+  tp_write_map(writer, count);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (rows[i].amount == 0) continue;
+    tp_write_string(writer, rows[i].key);
+    tp_write_int(writer, rows[i].amount);
+  }
+}
+
+static bool has_limits(const cli_limits *l) {
+  return l->requests || l->tool_calls || l->tokens || l->repeats || l->time_s || l->cost_micros;
+}
+
+tp_text cli_agent_config_write(const cli_agent *agent, tp_writer **ret_writer) {
+  tp_text map = {NULL, 0};
+  bool limits = agent && has_limits(&agent->limits);
+  size_t count = limits;
+  *ret_writer = NULL;
+  if (count == 0) return map;
+  cli_need(tp_writer_new(NULL, ret_writer));
+  tp_write_map(*ret_writer, count);
+  if (limits) {
+    tp_write_string(*ret_writer, "limits");
+    write_limits(*ret_writer, &agent->limits);
+  }
+  cli_need(tp_writer_finish(*ret_writer, &map));
+  return map;
+}
