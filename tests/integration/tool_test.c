@@ -454,11 +454,13 @@ TEST(serve_has_the_answer_to_what_an_ended_gateway_asked) {
   char data[512];
   snprintf(data, sizeof data, "%s", scratch_path("outlived"));
   const char *call = MCP_CALL("1", "files_write", "{\"path\":\"outlived.txt\",\"text\":\"y\"}");
+  double begin_s = command_seconds();
   command c = {.arguments = {"mcp", "serve", "--files", files(), "--data", data, "--ask", "data", "--ask-wait", "1"},
                .input = call};
   assert_status(&c, 0);
   assert_holds(&c.out, "needs approval: ");
   command_free(&c);
+  assert_true(command_seconds() - begin_s < 9); /* its end does not wait for the limit of ten seconds */
   c = (command){.arguments = {"ask", "answer", data, "1", "allow", "--by", "ann"}};
   assert_status(&c, 0);
   command_free(&c);

@@ -36,6 +36,7 @@ void tp__mcp_call_park_locked(tp_mcp_call *call, int64_t until_ms) {
   if ((call->parked_until_ms != 0) != (until_ms != 0)) {
     if (until_ms) call->server->parked_count++;
     else call->server->parked_count--;
+    if (call->server->stops) tp__lock_condition_broadcast(&call->server->changed);
   }
   call->parked_until_ms = until_ms;
   if (!until_ms) call->nonce[0] = 0;
