@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * postgres_server: a PostgreSQL server of a test's own: made by initdb in a temporary directory, on a Unix socket in
- * it, without TCP, and without syncs of the disk. It ends with the test, also where that is killed. As root it runs
- * as the user postgres, or nobody. */
+ * it, without TCP, and without syncs of the disk, unless its settings say so. It ends with the test, also where that is
+ * killed. As root it runs as the user postgres, or nobody. */
 #ifndef TEST_POSTGRES_SERVER_H
 #define TEST_POSTGRES_SERVER_H
 
@@ -26,7 +26,9 @@ static struct {
   char initdb[128], postgres[128];
   uid_t user;
   gid_t group;
-  pid_t id; /* 0: it does not run */
+  pid_t id;                /* 0: it does not run */
+  const char *settings[8]; /* "name=value", ended by NULL: they count in place of those below. Set before the start */
+  const char *parent;      /* of the directory; NULL: in memory, where the machine has that */
 } postgres_server;
 
 /* The newest that is installed. */
@@ -74,32 +76,20 @@ static inline bool postgres_answers(void) {
 static inline bool postgres_start(void) {
   char sockets[96];
   snprintf(sockets, sizeof sockets, "unix_socket_directories=%s", postgres_server.directory);
-  char *const arguments[] = {postgres_server.postgres,
-                             "-D",
-                             postgres_server.data,
-                             "-c",
-                             sockets,
-                             "-c",
-                             "listen_addresses=",
-                             "-c",
-                             "fsync=off",
-                             "-c",
-                             "full_page_writes=off",
-                             "-c",
-                             "shared_buffers=16MB",
-                             "-c",
-                             "max_connections=60",
-                             "-c",
-                             "autovacuum=off",
-                             "-c",
-                             "max_wal_senders=0",
-                             "-c",
-                             "wal_level=minimal",
-                             "-c",
-                             "bonjour=off",
-                             NULL};
+  const char *const usual[] = {
+      sockets,          "listen_addresses=",   "fsync=off",          "full_page_writes=off", "bonjour=off",
+      "autovacuum=off", "shared_buffers=16MB", "max_connections=60", "wal_level=minimal",    "max_wal_senders=0"};
+  enum { USUAL = sizeof usual / sizeof *usual, SETTINGS = USUAL + 8 };
+  const char *arguments[3 + 2 * SETTINGS + 1] = {postgres_server.postgres, "-D", postgres_server.data};
+  int count = 3;
+  for (int i = 0; i < SETTINGS; i++) {
+    const char *setting = i < USUAL ? usual[i] : postgres_server.settings[i - USUAL];
+    if (!setting) break;
+    arguments[count++] = "-c";
+    arguments[count++] = setting;
+  }
   for (int tries = 0; tries < 20; tries++) {
-    postgres_server.id = postgres_spawn(arguments);
+    postgres_server.id = postgres_spawn((char *const *)(uintptr_t)arguments);
     for (int i = 0; i < 3000; i++) {
       if (postgres_answers()) return true;
       if (waitpid(postgres_server.id, NULL, WNOHANG) == postgres_server.id) break;
@@ -143,8 +133,10 @@ static inline void postgres_make(void) {
   bool is_root = getuid() == 0;
   postgres_server.user = is_root ? user->pw_uid : getuid();
   postgres_server.group = is_root ? user->pw_gid : getgid();
-  snprintf(postgres_server.directory, sizeof postgres_server.directory, "%s/turnphase_pg_XXXXXX",
-           access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+  snprintf(postgres_server.directory, sizeof postgres_server.directory, "%.40s/turnphase_pg_XXXXXX",
+           postgres_server.parent          ? postgres_server.parent
+           : access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                           : "/tmp");
   bool made = mkdtemp(postgres_server.directory) != NULL;
   if (made && is_root) made = chown(postgres_server.directory, postgres_server.user, postgres_server.group) == 0;
   snprintf(postgres_server.data, sizeof postgres_server.data, "%s/data", postgres_server.directory);
