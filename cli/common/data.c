@@ -87,11 +87,8 @@ int cli_data_find(const char *directory, const char *file, char **ret_path) {
 }
 
 static tp_status open_data_database(cli_data *data, tp_fault *fault) {
-  tp_postgres *database = NULL;
-  tp_status status = cli_database_open(data->path, true, NULL, NULL, &database, fault);
-  if (status == TP_OK) status = cli_database_store(database, &data->store, fault);
-  cli_database_close(database);
-  return status;
+  tp_status status = cli_database_open(data->path, true, NULL, NULL, &data->database, fault);
+  return status == TP_OK ? cli_database_store(data->database, &data->store, fault) : status;
 }
 
 static tp_status open_file(cli_data *data, const char *directory, tp_fault *fault) {
@@ -127,6 +124,7 @@ int cli_data_open(const char *directory, cli_data *data) {
 void cli_data_close(cli_data *data) {
   tp_runtime_free(data->names);
   tp_store_free(data->store);
+  cli_database_close(data->database);
   free(data->path);
   *data = (cli_data){0};
 }

@@ -13,8 +13,9 @@ typedef struct cli_data {
   tp_runtime *names;
   char *path; /* of the file; of a database its name as it was given */
   bool is_database;
-  bool read_only;   /* it cannot be written: a function of the store that would is NULL */
-  tp_status status; /* why it was not opened */
+  struct tp_postgres *database; /* where it is one */
+  bool read_only;               /* it cannot be written: a function of the store that would is NULL */
+  tp_status status;             /* why it was not opened */
 } cli_data;
 
 /** The path of a file in a directory; freed by free(). */

@@ -10,6 +10,7 @@
 #include "cli/common/data.h"
 #include "cli/common/date.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/kept_sessions.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
@@ -21,7 +22,7 @@
 #include "cli/run/event.h"
 #include "cli/run/timeline.h"
 #include "runtime/base/check.h"
-#include "turnphase/sqlite.h"
+#include "support/text.h"
 
 enum { CALL_BYTES = 200 }; /* of a call that is shown */
 
@@ -48,7 +49,8 @@ typedef struct said_call {
 
 /* ---- list ---- */
 
-static void add_session(cli_map *p, const tp_sqlite_session *s) {
+static void add_session(cli_map *p, const cli_session *session) {
+  const tp_sqlite_session *s = &session->kept;
   cli_map_add_text(p, "tenant", s->tenant);
   cli_map_add_text(p, "session", s->session);
   const struct {
@@ -60,18 +62,26 @@ static void add_session(cli_map *p, const tp_sqlite_session *s) {
   if (s->first_unix_ms) cli_map_add_int(p, "first_unix_ms", s->first_unix_ms);
   if (s->last_unix_ms) cli_map_add_int(p, "last_unix_ms", s->last_unix_ms);
   if (s->process_id) cli_map_add_int(p, "process_id", s->process_id);
+  if (session->holder.size) cli_map_add_text(p, "holder", session->holder);
   if (s->lease_ms) cli_map_add_int(p, "lease_ms", s->lease_ms);
 }
 
-static void print_session(cli_output *output, const tp_sqlite_session *s) {
+/* "process 12", or in a database the address of one. */
+static void write_holder(const cli_session *s, char *buffer, size_t size) {
+  buffer[0] = '\0';
+  if (s->holder.size) snprintf(buffer, size, "  in use by %.*s", tp__cut_word(s->holder, 128), s->holder.data);
+  else if (s->kept.process_id) snprintf(buffer, size, "  in use by process %lld", (long long)s->kept.process_id);
+}
+
+static void print_session(cli_output *output, const cli_session *session) {
+  const tp_sqlite_session *s = &session->kept;
   static const cli_column columns[] = {{.head = "", .width = 24}, {.head = ""}, {.head = "", .kind = CLI_COLUMN_TEXT}};
-  char time[40], rest[512];
+  char time[40], rest[512], holder[160];
   tp__bytes name = {0};
-  int size = snprintf(rest, sizeof rest, "%llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks",
+  write_holder(session, holder, sizeof holder);
+  int size = snprintf(rest, sizeof rest, "%llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks%s",
                       (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
-                      (unsigned long long)s->questions, (unsigned long long)s->tasks);
-  if (s->process_id)
-    size += snprintf(rest + size, sizeof rest - (size_t)size, "  in use by process %lld", (long long)s->process_id);
+                      (unsigned long long)s->questions, (unsigned long long)s->tasks, holder);
   if (s->lease_ms)
     snprintf(rest + size, sizeof rest - (size_t)size, ", whose turn has it for %lld.%lld s more",
              (long long)(s->lease_ms / 1000), (long long)(s->lease_ms % 1000 / 100));
@@ -89,11 +99,12 @@ static void print_session(cli_output *output, const tp_sqlite_session *s) {
 }
 
 /* Records of phases that ran for no session: where a command listed its tools. */
-static bool is_session(const tp_sqlite_session *s) {
+static bool is_session(const cli_session *session) {
+  const tp_sqlite_session *s = &session->kept;
   return s->session.size > 0 || s->messages + s->turns + s->jobs + s->questions + s->tasks > 0;
 }
 
-static bool show_session(void *ctx, const tp_sqlite_session *s) {
+static bool show_session(void *ctx, const cli_session *s) {
   work *w = ctx;
   if (!is_session(s)) return true;
   w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
@@ -112,8 +123,8 @@ static bool show_session(void *ctx, const tp_sqlite_session *s) {
 static int sessions_list(work *w) {
   tp_fault fault = {0};
   bool is_left = false;
-  tp_status status = tp_sqlite_sessions_list(w->data.store, &w->query, show_session, w, &fault);
-  if (status == TP_OK) status = tp_sqlite_erasure_is_left(w->data.store, &is_left, &fault);
+  tp_status status = cli_sessions_each(&w->data, &w->query, show_session, w, &fault);
+  if (status == TP_OK) status = cli_sessions_erasure_is_left(&w->data, &is_left, &fault);
   if (status != TP_OK) return cli_fault(w->data.path, status, &fault);
   if (w->has_more) cli_error("there are more; --limit 0 shows all");
   bool has_filter = w->query.tenant || w->query.before_unix_ms;
@@ -127,8 +138,9 @@ static int sessions_list(work *w) {
 
 /* ---- one session ---- */
 
-static bool sum_session(void *ctx, const tp_sqlite_session *s) {
+static bool sum_session(void *ctx, const cli_session *session) {
   work *w = ctx;
+  const tp_sqlite_session *s = &session->kept;
   if (w->shown++ == 0) snprintf(w->tenant, sizeof w->tenant, "%.*s", (int)s->tenant.size, s->tenant.data);
   w->messages += s->messages;
   w->turns += s->turns;
@@ -140,7 +152,7 @@ static bool sum_session(void *ctx, const tp_sqlite_session *s) {
 
 static int sum_sessions(work *w) {
   tp_fault fault = {0};
-  tp_status status = tp_sqlite_sessions_list(w->data.store, &w->query, sum_session, w, &fault);
+  tp_status status = cli_sessions_each(&w->data, &w->query, sum_session, w, &fault);
   return status == TP_OK ? CLI_OK : cli_fault(w->data.path, status, &fault);
 }
 
@@ -235,7 +247,7 @@ static int each_row(work *w, tp_sqlite_row_fn each) {
   tp_fault fault = {0};
   int status = find_one(w);
   if (status != CLI_OK) return status;
-  tp_status read = tp_sqlite_session_rows(w->data.store, w->tenant, w->query.session, each, w, &fault);
+  tp_status read = cli_session_rows(&w->data, w->tenant, w->query.session, each, w, &fault);
   return read == TP_OK ? CLI_OK : cli_fault(w->data.path, read, &fault);
 }
 
@@ -267,7 +279,7 @@ static int sessions_fork(work *w) {
                                   .session = w->query.session,
                                   .new_session = new_session,
                                   .turn = w->arguments->turn};
-  tp_status forked = tp_sqlite_session_fork(w->data.store, &request, &messages, &fault);
+  tp_status forked = cli_session_fork(&w->data, &request, &messages, &fault);
   if (forked == TP_ERR_NOT_FOUND || forked == TP_ERR_DUPLICATE_ID) {
     cli_error("%s", fault.message);
     return CLI_NEGATIVE;
@@ -295,8 +307,9 @@ static int may_erase(const work *w) {
 
 static int print_erased(work *w, const tp_sqlite_erased *erased) {
   if (!w->arguments->json) {
-    cli_error("%llu sessions (%llu rows) were erased", (unsigned long long)erased->sessions,
-              (unsigned long long)erased->rows);
+    cli_error("%llu sessions (%llu rows) were erased%s", (unsigned long long)erased->sessions,
+              (unsigned long long)erased->rows,
+              w->data.is_database ? "; the server has copies until it vacuums, and in its log and backups" : "");
     return CLI_OK;
   }
   cli_map p = {0};
@@ -309,14 +322,9 @@ static int print_erased(work *w, const tp_sqlite_erased *erased) {
 static int erase(work *w, tp_sqlite_erased *erased) {
   tp_fault fault = {0};
   cli_progress progress;
-  const tp_sqlite_erase request = {.struct_size = sizeof request,
-                                   .tenant = w->query.tenant,
-                                   .session = w->query.session,
-                                   .before_unix_ms = w->query.before_unix_ms};
   assert(w->query.tenant || w->query.session || w->query.before_unix_ms);
-  *erased = (tp_sqlite_erased){.struct_size = sizeof *erased};
   cli_progress_start(&progress, "erasing");
-  tp_status status = tp_sqlite_sessions_erase(w->data.store, &request, erased, &fault);
+  tp_status status = cli_sessions_erase(&w->data, &w->query, erased, &fault);
   cli_progress_stop(&progress);
   if (status == TP_OK) return CLI_OK;
   int exit_status = cli_fault(w->data.path, status, &fault);

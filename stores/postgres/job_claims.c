@@ -23,7 +23,7 @@ static const char bury_lost[] =
               ") SELECT id, 4, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, 2,"
               " code, inserted_ms, 0, 0, " TP__PG_NOW(
                   "$1") ", postponed_ms, handler, subscription, idempotency_key, order_key, message, payload, key_hash,"
-                        " order_hash, 0, $2::bigint, mark FROM gone RETURNING *)"
+                        " order_hash, 0, $2::bigint, mark, tenant, session FROM gone RETURNING *)"
                         " SELECT " TP__PG_JOB_SHOWN("''::bytea") " FROM ended j UNION ALL SELECT " TP__PG_JOB_SHOWN(
                             "''::bytea") " FROM @.job_ended j WHERE $4::bigint = 1 AND j.batch = $2::bigint";
 

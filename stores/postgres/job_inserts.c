@@ -17,7 +17,8 @@ typedef struct insertion {
   char key_hash[TP__PG_HASH_BYTES];
   tp_text key_hash_text;
   int64_t order_hash, batch;
-  tp_text names[2]; /* tenant and session of the turn that inserts it; empty where it has no fence */
+  tp_text owner[2]; /* tenant and session of the turn that inserts it */
+  tp_text names[2]; /* the same; empty where it has no fence */
 } insertion;
 
 /* Sessions whose turns insert jobs stay as they are until the jobs are committed. */
@@ -27,14 +28,14 @@ static const char lock_sessions[] =
 
 /* Parameters: 1 now, 2 most, 3 whether to count, 4 k, 5 key_hash, 6 batch, 7 tenant, 8 name, 9 fence, 10 order_hash,
  * 11 attempts_max, 12 backoff, 13 backoff_ms, 14 limit_ms, 15 phase, 16 contract_version, 17 handler, 18 subscription,
- * 19 idempotency_key, 20 order_key, 21 payload. */
+ * 19 idempotency_key, 20 order_key, 21 payload, 22 and 23 tenant and session, which may have any bytes. */
 static const char insert_jobs[] =
     "WITH open AS (SELECT CASE WHEN $3::bigint = 1 THEN (SELECT count(*) FROM @.job) ELSE -1 END AS jobs),"
     " c AS (SELECT * FROM unnest($4::bigint[], $5::bytea[], $6::bigint[], $7::text[], $8::text[], $9::bigint[],"
     " $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],"
-    " $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[]) AS c(k, key_hash, batch, tenant, name,"
-    " fence, order_hash, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, handler, subscription,"
-    " idempotency_key, order_key, payload)),"
+    " $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[])"
+    " AS c(k, key_hash, batch, tenant, name, fence, order_hash, attempts_max, backoff, backoff_ms, limit_ms, phase,"
+    " contract_version, handler, subscription, idempotency_key, order_key, payload, owner, session)),"
     " new AS (SELECT c.*, row_number() OVER (ORDER BY c.k) AS n FROM c"
     " WHERE c.k = (SELECT min(x.k) FROM c x WHERE x.key_hash = c.key_hash)"
     " AND NOT EXISTS (SELECT 1 FROM @.job_key y WHERE y.hash = c.key_hash)"
@@ -47,7 +48,8 @@ static const char insert_jobs[] =
     ") SELECT named.id, named.id, 1, 0, 0,"
     " new.attempts_max, new.backoff, new.backoff_ms, new.limit_ms, new.phase, new.contract_version, 0, 0, " TP__PG_NOW(
         "$1") ", 0, 0, 0, 0, new.handler, new.subscription, new.idempotency_key, new.order_key, '', new.payload,"
-              " new.key_hash, new.order_hash, 0, 0, 0 FROM new JOIN named ON named.hash = new.key_hash RETURNING 1)"
+              " new.key_hash, new.order_hash, 0, 0, 0, new.owner, new.session"
+              " FROM new JOIN named ON named.hash = new.key_hash RETURNING 1)"
               " SELECT open.jobs, (SELECT count(*) FROM added) FROM open";
 
 static const char find_keys[] =
@@ -63,8 +65,9 @@ static tp_status read_insertion(tp__pg_store *s, const tp_job *theirs, insertion
   i->key_hash_text = (tp_text){i->key_hash, sizeof i->key_hash};
   i->order_hash = tp__pg_order_hash(i->job.order_key);
   i->batch = tp__pg_next_batch(s->postgres);
-  i->names[0] = i->names[1] = (tp_text){"", 0};
-  if (i->job.fence) tp__job_owner(i->job.payload, i->names);
+  i->owner[0] = i->owner[1] = i->names[0] = i->names[1] = (tp_text){"", 0};
+  tp__job_owner(i->job.payload, i->owner);
+  if (i->job.fence) memcpy(i->names, i->owner, sizeof i->names);
   return TP_OK;
 }
 
@@ -119,6 +122,8 @@ static void put_insertions(tp__pg_parameters *p, const insertion *list, size_t c
   tp__pg_put_texts(p, FIRST(job.idempotency_key));
   tp__pg_put_texts(p, FIRST(job.order_key));
   tp__pg_put_texts(p, FIRST(job.payload));
+  tp__pg_put_texts(p, FIRST(owner[0]));
+  tp__pg_put_texts(p, FIRST(owner[1]));
 }
 
 enum { LOCKED, INSERTED, FOUND };

@@ -10,7 +10,7 @@
 #define TP__PG_JOB_COLUMNS                                                                                      \
   "state, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code, " \
   "inserted_ms, claimable_ms, lease_end_ms, ended_ms, postponed_ms, handler, subscription, idempotency_key, "   \
-  "order_key, message, payload, key_hash, order_hash, process, batch, mark"
+  "order_key, message, payload, key_hash, order_hash, process, batch, mark, tenant, session"
 /** What tp__pg_job_read() reads, of the table or statement that is called j; with the payload or ''. */
 #define TP__PG_JOB_SHOWN(payload)                                                                             \
   "j.id, j.state::bigint, j.claim, j.attempt, j.attempts_max, j.backoff, j.backoff_ms, j.limit_ms, j.phase, " \

@@ -61,8 +61,8 @@ static const char end_jobs[] =
     ") SELECT id, became, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, why,"
     " number, inserted_ms, 0, 0, " TP__PG_NOW(
         "$1") ", postponed_ms, handler, subscription, idempotency_key, order_key, said,"
-              " CASE became WHEN 4 THEN payload ELSE ''::bytea END, key_hash, order_hash, 0, batch, by FROM gone"
-              " ORDER BY k RETURNING 1) SELECT k, became::bigint FROM gone";
+              " CASE became WHEN 4 THEN payload ELSE ''::bytea END, key_hash, order_hash, 0, batch, by, tenant, session"
+              " FROM gone ORDER BY k RETURNING 1) SELECT k, became::bigint FROM gone";
 static const char put_back[] =
     "UPDATE @.job j SET state = 1, attempt = j.attempt - CASE c.ending WHEN 4 THEN 1 ELSE 0 END, reason = c.reason,"
     " code = c.code, claimable_ms = " TP__PG_NOW(
@@ -212,7 +212,8 @@ static const char redrive[] =
     ") SELECT id, coalesce((SELECT max(o.place) + 1 FROM @.job o WHERE o.order_hash = gone.order_hash), id), 1, claim, "
     "0,"
     " attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, 0, 0, inserted_ms, 0, 0, 0, 0, handler,"
-    " subscription, idempotency_key, order_key, message, payload, key_hash, order_hash, 0, 0, $2::bigint FROM gone";
+    " subscription, idempotency_key, order_key, message, payload, key_hash, order_hash, 0, 0, $2::bigint, tenant, "
+    "session FROM gone";
 /* 1 id, 2 batch, 3 now. */
 static const char discard_open[] =
     "WITH gone AS (DELETE FROM @.job WHERE id = $1::bigint AND state = 1 RETURNING *)"
@@ -220,7 +221,7 @@ static const char discard_open[] =
     ") SELECT id, 5, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason,"
     " code, inserted_ms, 0, 0, " TP__PG_NOW("$3") ", postponed_ms, handler, subscription, idempotency_key, order_key,"
                                                   " message,"
-                                            " '', key_hash, order_hash, 0, 0, $2::bigint FROM gone";
+                                            " '', key_hash, order_hash, 0, 0, $2::bigint, tenant, session FROM gone";
 static const char discard_dead[] =
     "UPDATE @.job_ended SET state = 5, payload = '', mark = $2::bigint, ended_ms = " TP__PG_NOW(
         "$3") " WHERE id = $1::bigint AND state = 4";

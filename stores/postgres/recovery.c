@@ -18,9 +18,10 @@ static const char bury_left[] =
     " AND j.attempt >= j.attempts_max ORDER BY j.id FOR UPDATE SKIP LOCKED) RETURNING *),"
     " ended AS (INSERT INTO @.job_ended (id, " TP__PG_JOB_COLUMNS
     ") SELECT id, 4, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, 3, 0,"
-    " inserted_ms, 0, 0, " TP__PG_NOW("-1") ", postponed_ms, handler, subscription, idempotency_key, order_key, " WHY
-                                            ", payload, key_hash, order_hash, 0, 0, mark FROM gone RETURNING 1)"
-                                            " SELECT count(*) FROM ended";
+    " inserted_ms, 0, 0, " TP__PG_NOW(
+        "-1") ", postponed_ms, handler, subscription, idempotency_key, order_key, " WHY
+              ", payload, key_hash, order_hash, 0, 0, mark, tenant, session FROM gone RETURNING 1)"
+              " SELECT count(*) FROM ended";
 static const char requeue_left[] =
     "WITH back AS (UPDATE @.job SET state = 1, reason = 3, code = 0, claimable_ms = 0, lease_end_ms = 0, process = 0,"
     " message = " WHY " WHERE id IN (SELECT j.id FROM @.job j WHERE " LEFT

@@ -121,8 +121,14 @@ static const char *const version_3[] = {
     "CREATE TABLE @.flush (id bigint PRIMARY KEY)",
     NULL};
 
+/* Whose they are: as the payload has it, until the job has ended. */
+static const char *const version_4[] = {
+    "ALTER TABLE @.job ADD COLUMN tenant bytea NOT NULL DEFAULT '', ADD COLUMN session bytea NOT NULL DEFAULT ''",
+    "ALTER TABLE @.job_ended ADD COLUMN tenant bytea NOT NULL DEFAULT '', ADD COLUMN session bytea NOT NULL DEFAULT ''",
+    NULL};
+
 /** What upgrades the schema from each version to the next one. */
-static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2, version_3};
+static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2, version_3, version_4};
 
 static const char read_version[] = "SELECT version::bigint FROM @.version WHERE id = 1";
 static const char lock_version[] = "SELECT version::bigint FROM @.version WHERE id = 1 FOR UPDATE";

@@ -164,6 +164,33 @@ TEST(question_that_is_in_the_database_is_answered_by_another_process) {
   ASSERT_SAYS(NULL, 0, "answered by ann", "ask", "list", uri, "--all");
 }
 
+TEST(sessions_of_the_database_are_listed_shown_forked_and_deleted) {
+  static const char calls[] =
+      "responses:\n  - tool_calls: [{id: a, name: files_list, arguments: {path: .}}]\n  - text: I see.\n";
+  const char *const model = scratch_string("calls.yaml", calls), *const files = scratch_path("listed");
+  const char *const forked = "{\"session\": \"forked\", \"turn\": \"of1\", \"user\": \"My rabbit is Amadeus.\"}\n";
+  assert_int_equal(mkdir(files, 0700), 0);
+  ASSERT_SAYS("{\"session\": \"kept\", \"turn\": \"of1\", \"user\": \"My rabbit is Amadeus.\"}\n", 0, "I see.", "run",
+              "--script", model, "--data", uri, "--files", files);
+  ASSERT_SAYS("{\"session\": \"kept\", \"turn\": \"of2\", \"user\": \"And mine.\"}\n", 0, "I see.", "run", "--script",
+              scratch_string("model.yaml", script), "--data", uri);
+  ASSERT_SAYS(NULL, 0, "kept  6 messages, 2 turns, 2 jobs, 0 questions, 0 tasks", "sessions", "list", uri);
+  ASSERT_SAYS(NULL, 0, "\"session\":\"kept\",\"messages\":6", "sessions", "list", uri, "--json");
+  ASSERT_SAYS(NULL, 0, "assistant calls files_list", "sessions", "show", uri, "kept");
+  ASSERT_SAYS(NULL, 0, "\nturn of2\n", "sessions", "show", uri, "kept");
+  ASSERT_SAYS(NULL, 0, "{\"kind\":\"tool_call\",\"row\":{\"turn\":\"of1\",\"message\":1,", "sessions", "export", uri,
+              "kept");
+  ASSERT_SAYS(NULL, 0, "{\"kind\":\"run\",\"row\":{\"turn\":\"of2\",", "sessions", "export", uri, "kept");
+  ASSERT_SAYS(NULL, 0, "forked has 4 messages of kept", "sessions", "fork", uri, "kept", "forked", "--turn", "of1");
+  ASSERT_SAYS(forked, 0, "the history has this turn", "run", "--script", model, "--data", uri);
+  ASSERT_SAYS(NULL, 1, "there is a session forked already", "sessions", "fork", uri, "kept", "forked");
+  ASSERT_SAYS(NULL, 1, "session kept has no turn other", "sessions", "fork", uri, "kept", "new", "--turn", "other");
+  ASSERT_SAYS(NULL, 0, "the server has copies until it vacuums", "sessions", "delete", uri, "kept", "--yes");
+  ASSERT_SAYS(NULL, 1, "there is no session kept", "sessions", "show", uri, "kept");
+  ASSERT_SAYS(NULL, 0, "assistant calls files_list", "sessions", "show", uri, "forked");
+  ASSERT_SAYS(NULL, 0, "\"complete\":false", "sessions", "delete", uri, "forked", "--yes", "--json");
+}
+
 TEST(what_cannot_use_a_database_is_refused_by_name) {
   const char *const model = scratch_string("model.yaml", script);
   const struct {
@@ -175,7 +202,10 @@ TEST(what_cannot_use_a_database_is_refused_by_name) {
       {{"jobs", "discard", uri, "4712"}, "there is no such job", 1},
       {{"store", "verify", uri}, "store cannot use a database yet", 2},
       {{"ask", "answer", uri, "4713", "allow"}, "there is no question 4713", 1},
-      {{"sessions", "list", uri}, "sessions cannot use a database yet", 2},
+      {{"sessions", "list", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
+      {{"sessions", "show", uri, "nobody"}, "there is no session nobody", 1},
+      {{"sessions", "fork", uri, "nobody", "new"}, "there is no session nobody", 1},
+      {{"sessions", "delete", uri}, "which sessions?", 2},
       {{"runs", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"runs", "postgres:///d?host=/nowhere"}, "database `d` at /nowhere:5432: cannot connect", 74},
       {{"tool", "list", "--data", "postgresql://h/d"}, "tool cannot use a database yet", 2},

@@ -632,6 +632,30 @@ static void play_task(tp_store *store, const char *key, int cut) {
   assert_int_equal(store->task_settle(store->ctx, task.key, false, NULL), TP_ERR_NOT_FOUND);
 }
 
+static void play_fork(tp_postgres *database, tp_history *history, const char *name, int cut) {
+  const tp_message said = {.struct_size = sizeof said, .role = TP_ROLE_USER, .text = TEXT("hello")};
+  const tp_message *const messages[] = {&said, &said};
+  const tp_history_append append = {.struct_size = sizeof append,
+                                    .tenant = TEXT("forks"),
+                                    .session = tp_text_of(name),
+                                    .messages = messages,
+                                    .message_count = COUNT(messages)};
+  const tp_postgres_fork fork = {
+      .struct_size = sizeof fork, .tenant = "forks", .session = name, .new_session = "forked"};
+  const tp_postgres_session_query query = {.struct_size = sizeof query, .tenant = "forks", .session = "forked"};
+  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  uint64_t count = 0;
+  arm(NO_FAULT);
+  assert_int_equal(history->append(history->ctx, &append, NULL), TP_OK);
+  arm(cut);
+  assert_int_equal(tp_postgres_session_fork(database, &fork, &count, NULL), TP_OK);
+  assert_int_equal(count, COUNT(messages));
+  assert_int_equal(tp_postgres_session_fork(database, &fork, &count, NULL), TP_ERR_DUPLICATE_ID);
+  arm(cut);
+  assert_int_equal(tp_postgres_sessions_erase(database, &query, &erased, NULL), TP_OK);
+  assert_int_equal(erased.sessions, 1);
+}
+
 TEST(each_change_of_a_store_is_made_once_whether_or_not_its_answer_is_lost) {
   static const int kinds[] = {NO_FAULT, BEFORE_COMMIT, AFTER_COMMIT};
   static const char *const keys[] = {"k1", "k2", "k3"};
@@ -642,15 +666,19 @@ TEST(each_change_of_a_store_is_made_once_whether_or_not_its_answer_is_lost) {
   const tp_postgres_options options = {.struct_size = sizeof options, .conninfo = proxy.conninfo};
   if (tp_postgres_open(&options, &database, &fault) != TP_OK) fail_msg("%s", fault.message);
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
-  tp_postgres_close(database);
+  tp_history *history = NULL;
+  assert_int_equal(tp_postgres_history(database, &history, NULL), TP_OK);
   int before = proxy.done;
   for (size_t i = 0; i < COUNT(kinds); i++) {
     play_job(store, keys[i], kinds[i]);
     play_calls(store, keys[i], kinds[i]);
     play_task(store, keys[i], kinds[i]);
+    play_fork(database, history, keys[i], kinds[i]);
   }
-  assert_true(proxy.done - before >= 2 * 18);
+  assert_true(proxy.done - before >= 2 * 20);
   arm(NO_FAULT);
+  tp_history_free(history);
+  tp_postgres_close(database);
   tp_store_free(store);
   stop_proxy();
 }

@@ -11,6 +11,7 @@
 #include "tests/support/host.h"
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
+#include "turnphase/value.h"
 
 static const tp_text odd_name = TEXT("nul \0 and \xff");
 static const char secret[] = "s3cr3t/p@ss%";
@@ -633,6 +634,244 @@ TEST(closing_ends_the_leases_of_this_process_at_once) {
   assert_int_equal(claim_as(other, 8, &claim, NULL), TP_OK);
   tp_history_free(other);
   tp_postgres_close(others);
+}
+
+/* ---- sessions: listing, reading, forking and erasing them ---- */
+
+/** What a list or a read has shown. */
+typedef struct shown {
+  int sessions;
+  tp_postgres_session last; /* without its texts */
+  char name[24], holder[64], kinds[512];
+} shown;
+
+static bool note_session(void *ctx, const tp_postgres_session *session) {
+  shown *s = ctx;
+  s->sessions++;
+  s->last = *session;
+  snprintf(s->name, sizeof s->name, "%.*s", (int)session->session.size, session->session.data);
+  snprintf(s->holder, sizeof s->holder, "%.*s", (int)session->holder.size, session->holder.data);
+  return true;
+}
+
+static bool note_row(void *ctx, const char *kind, tp_text row) {
+  shown *s = ctx;
+  size_t used = strlen(s->kinds);
+  assert_int_equal(tp_value_kind_of(row), TP_VALUE_MAP);
+  snprintf(s->kinds + used, sizeof s->kinds - used, "%s ", kind);
+  return strcmp(kind, "task") != 0 && strcmp(kind, s->name) != 0; /* stops at the last one, or at the one it names */
+}
+
+static shown list_named(tp_postgres *database, const char *session) {
+  const tp_postgres_session_query query = {.struct_size = sizeof query, .session = session};
+  shown s = {.sessions = 0};
+  tp_fault fault = {0};
+  if (tp_postgres_sessions_list(database, &query, note_session, &s, &fault) != TP_OK) fail_msg("%s", fault.message);
+  return s;
+}
+
+/* A job as a runtime makes it: its payload has the ids of its turn. */
+static void insert_job_of(tp_store *store, const char *session, const char *key) {
+  tp_writer *writer = NULL;
+  tp_text payload;
+  uint64_t id;
+  bool existed;
+  assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
+  tp_write_map(writer, 1);
+  tp_write_string(writer, "ids");
+  tp_write_array(writer, TP_ID_COUNT);
+  for (int i = 0; i < TP_ID_COUNT; i++) tp_write_string(writer, i == TP_ID_SESSION ? session : "");
+  assert_int_equal(tp_writer_finish(writer, &payload), TP_OK);
+  const tp_job job = {.struct_size = sizeof job,
+                      .attempts_max = 1,
+                      .handler = TEXT("h"),
+                      .idempotency_key = tp_text_of(key),
+                      .payload = payload};
+  assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
+  tp_writer_free(writer);
+}
+
+/* What a store keeps of a session, of every kind but those of a turn's records. */
+static void keep_session(tp_store *store, tp_history *history, const char *session) {
+  const tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = TEXT("turn")};
+  const tp_tool_start_record start = {
+      .struct_size = sizeof start, .process_run_id = 5, .ids = ids, .id_count = TP_ID_COUNT, .tool = odd_name};
+  const tp_task_record task = {.struct_size = sizeof task,
+                               .key = tp_text_of(session),
+                               .tool = TEXT("t"),
+                               .session = tp_text_of(session),
+                               .created_unix_ms = 1};
+  const tp_entry_record entry = {.struct_size = sizeof entry,
+                                 .process_run_id = 5,
+                                 .entry_id = 1 + (uint64_t)schema_count,
+                                 .started_unix_ms = 2,
+                                 .ended_ns = 3,
+                                 .ids = ids,
+                                 .id_count = TP_ID_COUNT};
+  const tp_attempt_record attempt = {
+      .struct_size = sizeof attempt, .process_run_id = 5, .entry_id = entry.entry_id, .message = odd_name};
+  const tp_turn_record turn = {.struct_size = sizeof turn,
+                               .process_run_id = 5,
+                               .number = entry.entry_id,
+                               .ended_unix_ms = 4,
+                               .ids = ids,
+                               .id_count = TP_ID_COUNT};
+  const tp_audit audit = {.struct_size = sizeof audit, .owner = "o", .action = "a", .turn = "turn", .session = session};
+  uint64_t id = 0;
+  append_text(history, session, odd_name, TP_OK, NULL);
+  insert_job_of(store, session, session);
+  assert_int_equal(store->tool_start(store->ctx, &start, &id, ignore_end, NULL, NULL), TP_OK);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  assert_int_equal(store->attempt(store->ctx, &attempt), TP_OK);
+  assert_int_equal(store->record(store->ctx, &entry), TP_OK);
+  assert_int_equal(store->turn_record(store->ctx, &turn), TP_OK);
+  assert_int_equal(store->audit(store->ctx, &audit), TP_OK);
+  assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+}
+
+TEST(what_there_is_of_a_session_is_listed_read_and_erased) {
+  tp_history *history = NULL;
+  tp_store *store = NULL;
+  tp_history_claim claim;
+  tp_fault fault = {0};
+  tp_postgres *database = open_database(&history);
+  const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 5, .durability = TP_DURABILITY_SYNC};
+  const tp_postgres_session_query of_s = {.struct_size = sizeof of_s, .session = "s"}, none = {.struct_size = 0};
+  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  assert_int_equal(store->open(store->ctx, &owner, NULL), TP_OK);
+  keep_session(store, history, "s");
+  append_text(history, "t", odd_name, TP_OK, NULL);
+  shown s = list_named(database, "s");
+  assert_int_equal(s.sessions, 1);
+  const tp_postgres_session l = s.last;
+  if (l.messages != 1 || l.turns != 1 || l.entries != 1 || l.calls != 1 || l.audits != 1 || l.jobs != 1 || l.tasks != 1)
+    fail_msg("%d %d %d %d %d %d %d", (int)l.messages, (int)l.turns, (int)l.entries, (int)l.calls, (int)l.audits,
+             (int)l.jobs, (int)l.tasks);
+  assert_true(!s.holder[0] && !l.lease_ms && l.first_unix_ms == 1 && l.last_unix_ms > 1000);
+  s.name[0] = '\0';
+  assert_int_equal(tp_postgres_session_rows(database, "", "s", note_row, &s, NULL), TP_OK);
+  assert_string_equal(s.kinds, "message turn entry attempt audit call job task ");
+  snprintf(s.name, sizeof s.name, "turn"); /* and none after the one that stops */
+  s.kinds[0] = '\0';
+  assert_int_equal(tp_postgres_session_rows(database, "", "s", note_row, &s, NULL), TP_OK);
+  assert_string_equal(s.kinds, "message turn ");
+  /* While a turn has it, it stays. */
+  assert_int_equal(claim_as(history, 7, &claim, NULL), TP_OK);
+  s = list_named(database, "s");
+  assert_true(strstr(s.holder, "process ") && s.last.lease_ms > 0);
+  assert_int_equal(tp_postgres_sessions_erase(database, &of_s, &erased, &fault), TP_ERR_BUSY);
+  assert_true(erased.sessions == 0 && erased.rows == 0 && erased.sessions_in_use == 1);
+  assert_int_equal(list_named(database, "s").last.tasks, 1);
+  release_as(history, &claim);
+  /* And while a job of it runs. */
+  claimed_id = 0;
+  int taken = 0;
+  int64_t next_ms = 0;
+  const tp_job_claim job = {.struct_size = sizeof job, .lease_ms = 60000, .take = take_job, .ctx = &taken};
+  assert_int_equal(store->job_claim(store->ctx, &job, &next_ms, NULL), TP_OK);
+  assert_int_equal(tp_postgres_sessions_erase(database, &of_s, &erased, &fault), TP_ERR_BUSY);
+  assert_true(strstr(list_named(database, "s").holder, "process ") != NULL);
+  const tp_job_finish end = {
+      .struct_size = sizeof end, .id = claimed_id, .claim = claimed_token, .end = TP_JOB_END_SUCCEEDED};
+  uint32_t became = 0;
+  assert_int_equal(store->job_finish(store->ctx, &end, &became, NULL), TP_OK);
+  assert_int_equal(list_named(database, "s").last.jobs, 1); /* it is known whose it was */
+  assert_int_equal(tp_postgres_sessions_erase(database, &of_s, &erased, &fault), TP_OK);
+  assert_int_equal(erased.sessions, 1);
+  assert_int_equal(erased.rows, 9); /* a session, a message, and each that was listed, with an attempt */
+  assert_int_equal(list_named(database, "s").sessions, 0);
+  assert_int_equal(list_named(database, "t").last.messages, 1);
+  assert_int_equal(tp_postgres_sessions_erase(database, &none, NULL, NULL), TP_ERR_VERSION);
+  assert_int_equal(tp_postgres_sessions_erase(database, NULL, NULL, NULL), TP_ERR_USAGE);
+  const tp_postgres_session_query all = {.struct_size = sizeof all};
+  assert_int_equal(tp_postgres_sessions_erase(database, &all, NULL, NULL), TP_ERR_USAGE);
+  tp_store_free(store);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+TEST(many_sessions_and_odd_names_are_erased) {
+  enum { SESSIONS = 230 };
+  tp_history *history = NULL;
+  tp_store *store = NULL;
+  tp_postgres *database = open_database(&history);
+  const tp_task_record task = {
+      .struct_size = sizeof task, .key = TEXT("k"), .tool = TEXT("t"), .session = odd_name, .created_unix_ms = 1};
+  const tp_postgres_session_query old = {.struct_size = sizeof old, .before_unix_ms = INT64_MAX};
+  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  char name[16];
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  for (int i = 0; i < SESSIONS; i++) {
+    snprintf(name, sizeof name, "n%d", i);
+    append_text(history, name, odd_name, TP_OK, NULL);
+  }
+  assert_int_equal(list_named(database, NULL).sessions, SESSIONS + 1);
+  assert_int_equal(tp_postgres_sessions_erase(database, &old, &erased, NULL), TP_OK);
+  assert_int_equal(erased.sessions, SESSIONS + 1);
+  assert_int_equal(erased.rows, 2 * SESSIONS + 1);
+  assert_int_equal(list_named(database, NULL).sessions, 0);
+  tp_store_free(store);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+TEST(session_begins_with_the_past_of_another_one) {
+  tp_history *history = NULL;
+  tp_postgres *database = open_database(&history);
+  tp_history_claim claim;
+  uint64_t count = 0;
+  tp_fault fault = {0};
+  const tp_postgres_fork fork = {.struct_size = sizeof fork, .session = "old", .new_session = "s"};
+  static const struct {
+    tp_postgres_fork fork;
+    tp_status status;
+  } refused[] = {
+      {{.struct_size = 3}, TP_ERR_VERSION},
+      {{.struct_size = sizeof(tp_postgres_fork), .new_session = "s"}, TP_ERR_USAGE},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "with blank"}, TP_ERR_BAD_ID},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "\xff", .new_session = "x"}, TP_ERR_UTF8},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "none", .new_session = "x"}, TP_ERR_NOT_FOUND},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "x", .turn = "t"}, TP_ERR_NOT_FOUND},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "old"}, TP_ERR_DUPLICATE_ID},
+  };
+  append_text(history, "old", odd_name, TP_OK, NULL);
+  append_text(history, "old", odd_name, TP_OK, NULL);
+  for (size_t i = 0; i < COUNT(refused); i++) {
+    tp_status status = tp_postgres_session_fork(database, &refused[i].fork, &count, &fault);
+    if (status != refused[i].status) fail_msg("%zu: %s: %s", i, tp_status_name(status), fault.message);
+  }
+  assert_int_equal(tp_postgres_session_fork(database, &fork, &count, NULL), TP_OK);
+  assert_int_equal(count, 2);
+  append_text(history, "old", odd_name, TP_OK, NULL); /* which the fork has not */
+  assert_int_equal(claim_as(history, 7, &claim, NULL), TP_OK);
+  assert_int_equal(claim.position, 2);
+  release_as(history, &claim);
+  append_text(history, "s", odd_name, TP_OK, NULL);
+  assert_int_equal(list_named(database, "s").last.messages, 3);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
+TEST(schema_of_the_version_before_is_upgraded_with_its_rows) {
+  tp_store *store = NULL;
+  tp_postgres *database = open_database(NULL);
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  insert_job_of(store, "s", "before");
+  tp_store_free(store);
+  tp_postgres_close(database);
+  run_sql(
+      "ALTER TABLE @.job DROP COLUMN tenant, DROP COLUMN session;"
+      "ALTER TABLE @.job_ended DROP COLUMN tenant, DROP COLUMN session; UPDATE @.version SET version = 3");
+  assert_int_equal(open_as(postgres_server.conninfo, true, &database, NULL), TP_ERR_STORE_SCHEMA);
+  database = open_database(NULL);
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  insert_job_of(store, "s", "after");
+  assert_int_equal(list_named(database, "s").last.jobs, 1);
+  assert_int_equal(list_named(database, "").last.jobs, 1); /* of the version before it is not known whose it is */
+  tp_store_free(store);
+  tp_postgres_close(database);
 }
 
 /* ---- what the server's codes mean ---- */
