@@ -295,6 +295,35 @@ TEST(what_was_acknowledged_is_kept_once_through_every_fault) {
   stop_proxy();
 }
 
+static void set_standbys(const char *sql) {
+  run_sql(sql);
+  run_sql("SELECT pg_reload_conf()");
+  usleep(200000); /* each process of the server reads it when it is idle */
+}
+
+/* The server waits with its answer to COMMIT until a standby has the transaction, and there is none. A time limit must
+ * not end that wait: the server would then answer that it has committed. */
+TEST(append_that_no_standby_has_is_not_acknowledged) {
+  if (!getenv("TURNPHASE_ROUNDS")) return; /* some seconds */
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = postgres_server.conninfo, .timeout_ms = 2000, .statement_ms = 300};
+  const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("1")};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append request = {
+      .struct_size = sizeof request, .session = TEXT("replicated"), .messages = messages, .message_count = 1};
+  tp_postgres *database = NULL;
+  tp_history *history = NULL;
+  assert_int_equal(tp_postgres_open(&options, &database, NULL), TP_OK);
+  assert_int_equal(tp_postgres_history(database, &history, NULL), TP_OK);
+  assert_int_equal(history->append(history->ctx, &request, NULL), TP_OK);
+  set_standbys("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+  assert_int_equal(history->append(history->ctx, &request, NULL), TP_ERR_STORE);
+  set_standbys("ALTER SYSTEM RESET synchronous_standby_names");
+  assert_int_equal(history->append(history->ctx, &request, NULL), TP_OK);
+  tp_history_free(history);
+  tp_postgres_close(database);
+}
+
 /* The turn never knew of its claim. Its host lives, and so does the lease of another session of it. */
 TEST(claim_whose_answer_was_lost_for_good_is_released_when_the_server_answers) {
   static tp_history_claim claims[2];
@@ -841,6 +870,8 @@ TEST_MAIN(count, arguments) {
     printf("1..0 # SKIP %s\n", lack);
     return 0;
   }
+  postgres_server.settings[0] = "wal_level=replica";
+  postgres_server.settings[1] = "max_wal_senders=4"; /* else the server waits for no standby */
   postgres_make();
   int failed = test_main(count, arguments);
   postgres_remove();
