@@ -28,8 +28,14 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_call 
   return (tp__memory_scope){tp_call_id(call, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
+/* By its config: what is neither true nor left out has allowed nothing. */
+static bool agent_has_none(const tp_call *call) {
+  tp_text memory = tp_value_get(tp_call_agent_config(call), memory_word);
+  return memory.size > 0 && !tp_value_bool(memory, false);
+}
+
 static bool allowed(const tp_call *call, const char *key) {
-  return tp__is_word(tp_call_policy(call, memory_word, key), "allow");
+  return !agent_has_none(call) && tp__is_word(tp_call_policy(call, memory_word, key), "allow");
 }
 
 /* When the user says the text: "yesterday" in it is reckoned from then. */
@@ -58,8 +64,18 @@ static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
   return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST, NULL);
 }
 
+/* Nothing is heavier: a host changes the config where an agent is to have memory. */
+static tp_status deny_to_agent(tp_call *call) {
+  static const char *const keys[] = {"read", "write", "tools"};
+  tp_status status = TP_OK;
+  for (size_t i = 0; status == TP_OK && i < sizeof keys / sizeof *keys; i++)
+    status = tp_call_emit_policy(call, memory_word, keys[i], "deny", INT32_MAX, NULL);
+  return status;
+}
+
 static tp_answer policy_classifier(void *ctx, tp_call *call) {
   const tp__memory_domain *domain = ctx;
+  if (agent_has_none(call)) return answer_with_status(call, deny_to_agent(call));
   tp__memory_policy policy = tp__memory_policy_of(tp_call_text(call, TP_FIELD_TEXT));
   tp_status status = emit_policy(call, "read", policy.read);
   if (status == TP_OK) status = emit_policy(call, "write", policy.write);
@@ -349,7 +365,7 @@ static tp_answer prompt_contract(void *ctx, tp_call *call) {
   const tp__memory_domain *domain = ctx;
   bool read = allowed(call, "read"), write = allowed(call, "write"), tools = allowed(call, "tools");
   bool stated = tp_call_policy(call, memory_word, "read").size || tp_call_policy(call, memory_word, "write").size;
-  if (!stated) return TP_ANSWER_DONE;
+  if (!stated || agent_has_none(call)) return TP_ANSWER_DONE;
   char *text = sqlite3_mprintf("%s%s%s %s%s%s", read ? may_read : may_not_read, tools && read ? " " : "",
                                tools && read ? may_look_with_tools : "",
                                !write                   ? may_not_write

@@ -101,6 +101,8 @@ typedef struct tp_memory_options {
  *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
  *    memory.prompt_contract        turn.pre_prompt_compile
  *    memory.post_turn_extractor    turn.post_turn, Background
+ *  An agent whose config (tp_agent_config.extra) has `memory`, and not as true, has none: nothing is recalled in its
+ *  turns or kept of them, and they have no tools of the memory, whatever the policies say.
  *  The file is closed when the last handler is destroyed. On failure the edit may hold some of them: discard it.
  *  @param options  NULL: all defaults.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,

@@ -223,10 +223,12 @@ typedef struct tp_agent_config {
   const tp_model *model;
   /** value: a map whose pairs stand in TP_FIELD_AGENT_CONFIG beside system and model: tools and skills (arrays of
    *  text), resources, and any key that the host and its handlers agree on. Empty: none. As agent.build leaves it,
-   *  tools is the agent's scope: its turns show no other tool to the model, and a call of another one is out_of_scope
-   *  before any gate; without the key they may use all. Where tools or skills are given the system text ends with both
-   *  lists in a scope block. resources is a map of arrays of texts, such as {mcp_servers: […], skills: […]}: what there
-   *  is, as a block before the scope. environment is a map of texts, as a block right after `system`. */
+   *  tools is the agent's scope, patterns (as of tp_match) of names: its turns show no other tool to the model, and a
+   *  call of another one is out_of_scope before any gate; without the key they may use all. tools_denied, an array of
+   *  patterns, takes tools out of this scope; no text names it to the model. memory: tp_memory_register(). Where
+   *  tools or skills are given the system text ends with both lists in a scope block. resources is a map of arrays of
+   *  texts, such as {mcp_servers: […], skills: […]}: what there is, as a block before the scope. environment is a map
+   *  of texts, as a block right after `system`. */
   tp_text extra;
   /** The host's: tp_call_data(TP_ID_AGENT), tp_agent_data(). */
   void *data;

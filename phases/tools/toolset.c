@@ -116,11 +116,16 @@ static bool reserve_tools(tp__toolset *set, size_t count) {
   return set->places && set->entries;
 }
 
-static bool is_in(tp_text scope, tp_text name) {
-  if (scope.size == 0) return true;
-  for (tp_value_walk walk = {0}; tp_value_next(scope, &walk);)
-    if (tp_text_equal(tp_value_text(walk.value), name)) return true;
+static bool one_fits(tp_text patterns, tp_text name) {
+  for (tp_value_walk walk = {0}; patterns.size > 0 && tp_value_next(patterns, &walk);)
+    if (tp_pattern_fits(tp_value_text(walk.value), name)) return true;
   return false;
+}
+
+/* @param agent  NULL: none, whose turns may use all. */
+static bool is_out_of_scope(const tp_agent *agent, tp_text name) {
+  if (!agent) return false;
+  return (agent->scope.size > 0 && !one_fits(agent->scope, name)) || one_fits(agent->denied, name);
 }
 
 tp__toolset *tp__toolset_ref(tp__toolset *set) {
@@ -135,9 +140,8 @@ void tp__toolset_unref(tp__toolset *set) {
   tp__block_give(tp__runtime_blocks(set->runtime), set, set->block_size);
 }
 
-/* @param scope an array of the allowed names; empty: all are allowed. @param inbox of the turn's session; NULL:
- *   none. */
-static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox, const tp_merged *merged,
+/* @param agent  whose scope it is; NULL: all tools are allowed. @param inbox of the turn's session; NULL: none. */
+static tp_status new_toolset(tp_runtime *runtime, const tp_agent *agent, tp_inbox *inbox, const tp_merged *merged,
                              tp__toolset **ret_toolset) {
   size_t block_size;
   tp__toolset *set = tp__block_take(tp__runtime_blocks(runtime), TP__BLOCK_BYTES_MIN, &block_size);
@@ -148,7 +152,7 @@ static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox
   tp_status status = reserve_tools(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
     status = add_bundle(set, runtime, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
-  for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = !is_in(scope, set->entries[i].name);
+  for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = is_out_of_scope(agent, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);
   return status;
@@ -156,8 +160,7 @@ static tp_status new_toolset(tp_runtime *runtime, tp_text scope, tp_inbox *inbox
 
 tp_status tp__turn_take_tools(tp_turn *turn, const tp_merged *merged, const char **ret_needs_inbox) {
   tp__toolset *toolset;
-  tp_text scope = turn->agent ? turn->agent->scope : (tp_text){NULL, 0};
-  TP__TRY(new_toolset(turn->core.runtime, scope, turn->core.inbox, merged, &toolset));
+  TP__TRY(new_toolset(turn->core.runtime, turn->agent, turn->core.inbox, merged, &toolset));
   tp__toolset_unref(turn->toolset);
   turn->toolset = toolset;
   *ret_needs_inbox = toolset->needs_inbox;

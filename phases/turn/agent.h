@@ -20,7 +20,8 @@ struct tp_agent {
   char *system;      /* standing text, with the sections of agent.build; NULL: none */
   char *model_name;  /* NULL: none */
   tp_text config;    /* as agent.build left it: owned */
-  tp_text scope;     /* part of config: the array of the tools that its turns may use; empty: all */
+  tp_text scope;     /* part of config: the array of patterns of the tools that its turns may use; empty: all */
+  tp_text denied;    /* part of config: the array of patterns of those that they may not use all the same, or empty */
   tp__models models; /* may be none */
   void *data;        /* the host's */
   /* atomic */

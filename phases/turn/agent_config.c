@@ -35,6 +35,7 @@ tp_status tp__agent_config_check(tp_text map, const char *agent, const char *wha
     const char *key, *shape;
     bool (*is_right)(tp_text value);
   } keys[] = {{"tools", "an array of texts", is_texts},
+              {"tools_denied", "an array of texts", is_texts},
               {"skills", "an array of texts", is_texts},
               {"environment", "a map of texts, its keys of letters, digits, _, - and .", is_map_of_text},
               {"resources", "a map of arrays of texts, its keys of letters, digits, _, - and .", is_map_of_texts}};

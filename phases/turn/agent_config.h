@@ -7,8 +7,9 @@
 
 #include "phases/turn/agent.h"
 
-/** Checks the keys of a config that have a fixed form: tools, skills (arrays of texts), environment (a map of texts),
- *  resources (a map of arrays of texts). @param what the name of the map in the fault. @return TP_ERR_MALFORMED. */
+/** Checks the keys of a config that have a fixed form: tools, tools_denied, skills (arrays of texts), environment (a
+ *  map of texts), resources (a map of arrays of texts). @param what the name of the map in the fault.
+ *  @return TP_ERR_MALFORMED. */
 tp_status tp__agent_config_check(tp_text map, const char *agent, const char *what, tp_fault *fault);
 /** Checks the data that the host gave in addition to the fields. @return the error of tp_value_check();
  *  TP_ERR_MALFORMED. */

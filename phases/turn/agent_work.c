@@ -65,6 +65,7 @@ static tp_status keep_config(tp_agent *agent, tp_text config) {
   memcpy(copy, config.data, config.size);
   agent->config = (tp_text){copy, config.size};
   agent->scope = tp_value_get(agent->config, "tools");
+  agent->denied = tp_value_get(agent->config, "tools_denied");
   return TP_OK;
 }
 

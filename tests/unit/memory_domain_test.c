@@ -288,6 +288,37 @@ TEST(a_turn_whose_user_asks_not_to_use_memory_recalls_nothing) {
   assert_holds(noted.contexts, "<t2>");
 }
 
+/* What an agent whose config has `memory` may do: is_allowed, or nothing. */
+static void say_by_agent(tp_text extra, bool is_allowed) {
+  const tp_agent_config config = {.struct_size = sizeof config, .id = "clerk", .extra = extra};
+  tp_session_options options = {.tenant = "acme", .workspace = "home"};
+  tp_fault fault = {0};
+  if (tp_agent_add(runtime, &config, &options.agent, &fault) != TP_OK) fail_msg("%s", fault.message);
+  options.id = "two";
+  say_with(options, "t2", "Where does Ingrid live? Her number is 4711.");
+  assert_int_equal(strstr(noted.contexts, "<t1>") != NULL, is_allowed);
+  assert_int_equal(noted.tools[0] != 0, is_allowed);
+  assert_int_equal(strstr(noted.system, "emor") != NULL, is_allowed);
+  tp_agent_remove(options.agent);
+  say("three", "t3", "What is the number 4711?");
+  assert_int_equal(strstr(noted.contexts, "<t2>") != NULL, is_allowed);
+}
+
+TEST(an_agent_whose_config_has_no_memory_recalls_and_keeps_nothing) {
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say_by_agent((tp_text){"\x81\xa6memory\xc2", sizeof "\x81\xa6memory\xc2" - 1}, false);
+}
+
+TEST(what_is_not_true_in_the_config_is_no_memory) {
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say_by_agent((tp_text){"\x81\xa6memory\xa4true", sizeof "\x81\xa6memory\xa4true" - 1}, false);
+}
+
+TEST(an_agent_whose_config_has_memory_has_it) {
+  say("one", "t1", "My sister Ingrid moved to Oslo.");
+  say_by_agent((tp_text){"\x81\xa6memory\xc3", sizeof "\x81\xa6memory\xc3" - 1}, true);
+}
+
 TEST(a_turn_without_requests_has_every_tool_and_the_text_on_their_use) {
   say("one", "t1", "Good morning.");
   assert_string_equal(noted.tools, "memory_search memory_get memory_list memory_remember memory_forget ");

@@ -148,6 +148,26 @@ static tp_answer limit_scope(void *ctx, tp_call *call) {
   return tp_call_replace(call, &field, 1, NULL) == TP_OK ? TP_ANSWER_DONE : TP_ANSWER_FAILED;
 }
 
+TEST(patterns_give_tools_and_take_them_away) {
+  static const struct {
+    tp_text config;
+    const char *results;
+  } rows[] = {{TEXT("\x81\xa5tools\x91\xa3re*"), "out_of_scope ok unknown_tool "},
+              {TEXT("\x81\xa5tools\x91\xa1*"), "ok ok unknown_tool "},
+              {TEXT("\x81\xa5tools\x91\xa4rea?"), "out_of_scope ok unknown_tool "},
+              {TEXT("\x81\xactools_denied\x91\xa2w*"), "out_of_scope ok unknown_tool "},
+              {TEXT("\x81\xactools_denied\x90"), "ok ok unknown_tool "},
+              {TEXT("\x82\xa5tools\x91\xa1*\xactools_denied\x92\xa4read\xa6nobody"), "ok out_of_scope unknown_tool "},
+              {TEXT("\x82\xa5tools\x91\xa4read\xactools_denied\x91\xa1*"), "out_of_scope out_of_scope unknown_tool "}};
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    world w;
+    assert_int_equal(open_world(&w, rows[i].config, NULL, NULL), TP_OK);
+    run(&w);
+    assert_string_equal(w.results.text, rows[i].results);
+    world_close(&w.stage);
+  }
+}
+
 TEST(scope_is_what_agent_build_left) {
   world w;
   tp_text config = no_tool;
@@ -159,7 +179,8 @@ TEST(scope_is_what_agent_build_left) {
 }
 
 TEST(list_of_another_kind_that_agent_build_left_is_refused) {
-  const tp_text configs[] = {TEXT("\x81\xa5tools\xa4read"), TEXT("\x81\xa5tools\xc0"), TEXT("\x81\xa6skills\x91\x01")};
+  const tp_text configs[] = {TEXT("\x81\xa5tools\xa4read"), TEXT("\x81\xa5tools\xc0"), TEXT("\x81\xa6skills\x91\x01"),
+                             TEXT("\x81\xactools_denied\xa1*")};
   for (size_t i = 0; i < COUNT(configs); i++) {
     world w;
     tp_text config = configs[i];
