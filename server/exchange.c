@@ -571,7 +571,8 @@ void tp__exchange_begin(tp_server *server, tp__http_request *request, const tp__
   tp_fault fault = {0};
   if (go_on(server, request, form, prefix, ask, tenant)) return;
   tp_agent *agent = find_agent(server, ask->model, &refusal);
-  if (!agent) {
+  if (!agent || !tp__server_tools_check(agent, ask->tools, &refusal)) {
+    tp_agent_unref(agent);
     tp__refusal_answer(&refusal, request);
     return;
   }

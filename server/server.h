@@ -283,6 +283,10 @@ extern const tp__form tp__responses_form;
  *  @return TP_ERR_INTERNAL for a config whose `limits` cannot be read. */
 tp_status tp__server_limits_fill(const tp_agent *agent, tp_turn_request *request, tp_fault *fault) TP_MUST_USE;
 
+/** Whether the turns of an agent may use each of the tools that a client brings: no model would be offered another one.
+ *  @param tools  of tp__ask.  @return false: the refusal names the first one that they may not use. */
+bool tp__server_tools_check(const tp_agent *agent, tp_text tools, tp__refusal *refusal);
+
 /* ---- session.c ---- */
 
 /** A session for one turn, or with an id one that is kept. Ended by tp__server_session_release().

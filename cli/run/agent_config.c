@@ -26,14 +26,29 @@ static bool has_limits(const cli_limits *l) {
   return l->requests || l->tool_calls || l->tokens || l->repeats || l->time_s || l->cost_micros;
 }
 
+static void write_pair(tp_writer *writer, const char *key, tp_text value) {
+  if (value.size == 0) return;
+  tp_write_string(writer, key);
+  tp_write_value(writer, value);
+}
+
 tp_text cli_agent_config_write(const cli_agent *agent, tp_writer **ret_writer) {
   tp_text map = {NULL, 0};
-  bool limits = agent && has_limits(&agent->limits);
-  size_t count = limits;
   *ret_writer = NULL;
+  if (!agent) return map;
+  bool limits = has_limits(&agent->limits);
+  size_t count = (size_t)limits + agent->no_memory + (agent->tools.size > 0) + (agent->tools_denied.size > 0) +
+                 (agent->skills.size > 0);
   if (count == 0) return map;
   cli_need(tp_writer_new(NULL, ret_writer));
   tp_write_map(*ret_writer, count);
+  write_pair(*ret_writer, "tools", agent->tools);
+  write_pair(*ret_writer, "tools_denied", agent->tools_denied);
+  write_pair(*ret_writer, "skills", agent->skills);
+  if (agent->no_memory) {
+    tp_write_string(*ret_writer, "memory");
+    tp_write_bool(*ret_writer, false);
+  }
   if (limits) {
     tp_write_string(*ret_writer, "limits");
     write_limits(*ret_writer, &agent->limits);

@@ -29,6 +29,7 @@ typedef struct reader {
   const cli_arguments *arguments;
   uint32_t line;   /* of JSON Lines; 0 in YAML */
   bool is_file;    /* not standard input */
+  tp_text servers; /* the map of MCP servers of the file; empty: none */
   char where[320]; /* "session spring, turn 3: " in YAML; empty in JSON Lines */
 } reader;
 
@@ -53,7 +54,7 @@ typedef struct field {
   tp_text *ret_value; /* its content for text, else the value; untouched when it is not there */
 } field;
 
-/* Of a field: DOUBLE is any number, INT a number or a text. */
+/* Of a field: DOUBLE is any number, INT a number or a text, NULL a list or a map. */
 static const char *kind_name(tp_value_kind kind) {
   switch (kind) {
     case TP_VALUE_TEXT:
@@ -66,6 +67,8 @@ static const char *kind_name(tp_value_kind kind) {
       return "a number";
     case TP_VALUE_INT:
       return "a text or a number";
+    case TP_VALUE_NULL:
+      return "a list, or a map of lists";
     default:
       return "a map";
   }
@@ -74,6 +77,7 @@ static const char *kind_name(tp_value_kind kind) {
 static bool is_of_kind(tp_value_kind kind, tp_value_kind wanted) {
   bool is_number = kind == TP_VALUE_INT || kind == TP_VALUE_DOUBLE;
   if (wanted == TP_VALUE_DOUBLE) return is_number;
+  if (wanted == TP_VALUE_NULL) return kind == TP_VALUE_ARRAY || kind == TP_VALUE_MAP;
   return kind == wanted || (wanted == TP_VALUE_INT && kind == TP_VALUE_TEXT);
 }
 
@@ -320,11 +324,121 @@ static int take_limits(const reader *r, tp_text map, cli_limits *ret_limits) {
                : CLI_OK;
 }
 
+/* ---- what an agent has of what there is ---- */
+
+/* A list of names or patterns. @param ret_list  a copy; untouched where the list is not there. */
+static int take_names(const reader *r, const char *key, tp_text list, tp_text *ret_list) {
+  if (list.data && tp_value_kind_of(list) != TP_VALUE_ARRAY)
+    return refuse_conversation(r, "%s must be a list of names", key);
+  for (tp_value_walk walk = {0}; list.data && tp_value_next(list, &walk);) {
+    tp_text name = tp_value_text(walk.value);
+    if (name.size == 0 || name.size > TP_PATTERN_BYTES_MAX)
+      return refuse_conversation(r, "%s: each must be a text of 1 to %d bytes", key, TP_PATTERN_BYTES_MAX);
+  }
+  if (list.data) *ret_list = copy_value(r, list);
+  return CLI_OK;
+}
+
+/* A list of those that it may use, or a map of allow and deny. */
+static int take_tools(const reader *r, tp_text tools, cli_agent *agent) {
+  tp_text allow = {0}, deny = {0};
+  const field fields[] = {{"allow", TP_VALUE_ARRAY, false, &allow}, {"deny", TP_VALUE_ARRAY, false, &deny}};
+  if (!tools.data) return CLI_OK;
+  if (tp_value_kind_of(tools) == TP_VALUE_ARRAY) return take_names(r, "tools", tools, &agent->tools);
+  int status = read_map(r, "tools", tools, fields, sizeof fields / sizeof fields[0]);
+  if (status == CLI_OK && !allow.data && !deny.data)
+    return refuse_conversation(r, "tools is a list of names, or a map of allow and deny");
+  if (status == CLI_OK) status = take_names(r, "tools: allow", allow, &agent->tools);
+  return status == CLI_OK ? take_names(r, "tools: deny", deny, &agent->tools_denied) : status;
+}
+
+static bool is_among(tp_text list, tp_text name) {
+  for (tp_value_walk walk = {0}; list.data && tp_value_next(list, &walk);)
+    if (tp_text_equal(tp_value_text(walk.value), name)) return true;
+  return false;
+}
+
+/* A word of --mcp NAME=…. */
+static tp_text server_of(const char *word) { return (tp_text){word, strcspn(word, "=")}; }
+
+static bool is_server(const reader *r, tp_text name) {
+  const cli_words *given = &r->arguments->mcp_servers;
+  for (size_t i = 0; i < given->count; i++)
+    if (tp_text_equal(server_of(given->items[i]), name)) return true;
+  for (tp_value_walk walk = {0}; r->servers.data && tp_value_next(r->servers, &walk);)
+    if (tp_text_equal(walk.key, name)) return true;
+  return false;
+}
+
+static void deny_server(tp_writer *writer, tp_text name) {
+  char pattern[TP_PATTERN_BYTES_MAX + 1];
+  snprintf(pattern, sizeof pattern, "mcp__%.*s__*", (int)(name.size < 200 ? name.size : 200), name.data);
+  tp_write_string(writer, pattern);
+}
+
+/* The tools of all other servers are denied: those that an agent may use are the same with and without tools. */
+static int take_servers(const reader *r, tp_text servers, cli_agent *agent) {
+  const cli_words *given = &r->arguments->mcp_servers;
+  tp_text names = {0}, denied = {0};
+  tp_writer *writer;
+  size_t count = tp_value_count(agent->tools_denied);
+  int status = take_names(r, "mcp", servers, &names);
+  if (!servers.data || status != CLI_OK) return status;
+  if (r->arguments->mcp_configs.count > 0)
+    return refuse_conversation(r,
+                               "mcp: the servers of --mcp-config are not known by their names here: write them into "
+                               "mcp of this file, or write tools: {deny: [mcp__SERVER__*]}");
+  for (tp_value_walk walk = {0}; tp_value_next(names, &walk);) {
+    tp_text name = tp_value_text(walk.value);
+    if (!is_server(r, name))
+      return refuse_conversation(r, "mcp: there is no server \"%.*s\" under mcp of this file, and none of --mcp",
+                                 (int)(name.size < 64 ? name.size : 64), name.data);
+  }
+  for (size_t i = 0; i < given->count; i++) count += !is_among(names, server_of(given->items[i]));
+  for (tp_value_walk walk = {0}; r->servers.data && tp_value_next(r->servers, &walk);)
+    count += !is_among(names, walk.key);
+  cli_need(tp_writer_new(NULL, &writer));
+  tp_write_array(writer, count);
+  for (tp_value_walk walk = {0}; agent->tools_denied.data && tp_value_next(agent->tools_denied, &walk);)
+    tp_write_value(writer, walk.value);
+  for (size_t i = 0; i < given->count; i++)
+    if (!is_among(names, server_of(given->items[i]))) deny_server(writer, server_of(given->items[i]));
+  for (tp_value_walk walk = {0}; r->servers.data && tp_value_next(r->servers, &walk);)
+    if (!is_among(names, walk.key)) deny_server(writer, walk.key);
+  cli_need(tp_writer_finish(writer, &denied));
+  agent->tools_denied = copy_value(r, denied);
+  tp_writer_free(writer);
+  return CLI_OK;
+}
+
+/** What an agent has of what the command has, as it stands in the file. */
+typedef struct agent_parts {
+  tp_text tools, servers, skills, memory;
+} agent_parts;
+
+static int take_parts(const reader *r, const agent_parts *given, cli_agent *agent) {
+  int status = take_tools(r, given->tools, agent);
+  if (status == CLI_OK) status = take_servers(r, given->servers, agent);
+  if (status == CLI_OK) status = take_names(r, "skills", given->skills, &agent->skills);
+  if (status != CLI_OK) return status;
+  if (agent->skills.data && !r->arguments->skills)
+    return refuse_conversation(r, "skills: there are none without --skills DIR");
+  agent->no_memory = given->memory.data && !tp_value_bool(given->memory, true);
+  if (given->memory.data && !agent->no_memory && r->arguments->no_memory)
+    return refuse_conversation(r, "memory is true, and --no-memory leaves none to have: leave one of them out");
+  return CLI_OK;
+}
+
 static int read_agent(reader *r, size_t number, tp_text map) {
   cli_conversation *c = r->into;
   tp_text id = {0}, system = {0}, fallbacks = {0}, limits = {0};
   model_fields given = {.model = {NULL, 0}};
+  agent_parts parts = {.tools = {NULL, 0}};
   const field fields[] = {{"id", TP_VALUE_TEXT, true, &id},
+                          {"tools", TP_VALUE_NULL, false, &parts.tools},
+                          {"mcp", TP_VALUE_ARRAY, false, &parts.servers},
+                          {"skills", TP_VALUE_ARRAY, false, &parts.skills},
+                          {"memory", TP_VALUE_BOOL, false, &parts.memory},
                           {"system", TP_VALUE_TEXT, false, &system},
                           {"model", TP_VALUE_TEXT, false, &given.model},
                           FIELDS_OF_MODEL(given),
@@ -341,6 +455,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
   *agent = (cli_agent){.system = copy_text(r, system)};
   status = take_id(r, "the agent's id", id, NULL, &agent->id);
   if (status == CLI_OK) status = take_limits(r, limits, &agent->limits);
+  if (status == CLI_OK) status = take_parts(r, &parts, agent);
   if (status == CLI_OK) status = take_model(r, &agent->models, &given);
   if (status == CLI_OK && fallbacks.data && !given.model.data)
     status = refuse_conversation(r, "fallbacks stand in for a model");
@@ -374,7 +489,9 @@ static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   r->into->servers[1] = (tp_text){cli_pool_copy(&r->into->pool, defer), defer.size};
   if (status == CLI_OK && r->into->has_servers && !r->is_file)
     status = refuse_conversation(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
+  r->servers = servers;
   if (status == CLI_OK) status = read_agents(r, agents);
+  r->servers = (tp_text){0}; /* it is the writer's */
   size_t number = 0;
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(sessions, &walk);)
     status = read_yaml_session(r, ++number, walk.value);

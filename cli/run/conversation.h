@@ -17,6 +17,11 @@ typedef struct cli_agent {
   const char *system;     /* NULL: none */
   cli_model_names models; /* none: those of the command line */
   cli_limits limits;      /* of its turns; what is not given is that of the command line */
+  /* values, arrays of texts; empty: it has all that there is */
+  tp_text tools, tools_denied; /* patterns of names */
+  tp_text servers;             /* of MCP, by name */
+  tp_text skills;              /* by name */
+  bool no_memory;              /* although the command has one */
 } cli_agent;
 
 /** One turn of the user. Texts live as long as the conversation. */

@@ -68,7 +68,7 @@ static int add_agent(player *p, const cli_agent *agent) {
   cli_models models;
   const cli_model_names *names = agent->models.count > 0 ? &agent->models : &p->arguments->models;
   int status = cli_models_open(names, &models);
-  return status == CLI_OK ? cli_talk_add_agent(&p->talk, agent->id, agent->system, &models) : status;
+  return status == CLI_OK ? cli_talk_add_agent(&p->talk, agent, &models) : status;
 }
 
 static int add_agents(player *p) {

@@ -15,8 +15,8 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/inspect/forget.h"
+#include "cli/run/agent_config.h"
 #include "cli/run/changed.h"
-#include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "support/clock.h"
 #include "support/lock.h"
@@ -121,21 +121,25 @@ static int open_store(cli_talk *talk, tp_store **ret_store) {
   return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
 }
 
-int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_models *models) {
+int cli_talk_add_agent(cli_talk *talk, const cli_agent *of_file, cli_models *models) {
+  const char *id = of_file ? of_file->id : CLI_OWN_AGENT;
   const tp_model *fallbacks[CLI_MODELS_MAX];
   tp_fault fault = {0};
   tp_agent *agent;
+  tp_writer *writer;
   for (size_t i = 0; i < models->count; i++) {
     models->items[i] = cli_watch_add(&talk->watch, models->items[i]);
     fallbacks[i] = models->items[i];
   }
   tp_agent_config config = {.struct_size = sizeof config,
                             .id = id,
-                            .system = system,
+                            .system = of_file ? of_file->system : talk->arguments->system,
+                            .extra = cli_agent_config_write(of_file, &writer),
                             .model = fallbacks[0],
                             .fallbacks = fallbacks + 1,
                             .fallback_count = models->count - 1};
   tp_status status = tp_agent_add(talk->runtime, &config, &agent, &fault);
+  tp_writer_free(writer);
   if (status != TP_OK) {
     cli_models_free(models);
     return cli_fault(id, status, &fault);
@@ -164,7 +168,7 @@ int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *mo
     status = cli_host_open_with(&talk->without_hooks, talk->memory_path, store, talk->ask, talk->ask_ctx, talk->person,
                                 &talk->runtime);
   if (status == CLI_OK) status = cli_follower_new(talk->runtime, arguments, talk->hooks_when_asked, &talk->follower);
-  if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, CLI_OWN_AGENT, arguments->system, models);
+  if (status == CLI_OK && models->count > 0) return cli_talk_add_agent(talk, NULL, models);
   cli_models_free(models);
   return status;
 }

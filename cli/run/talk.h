@@ -9,6 +9,7 @@
 #include "cli/common/options.h"
 #include "cli/hooks/hooks.h"
 #include "cli/run/ask.h"
+#include "cli/run/conversation.h"
 #include "cli/run/model.h"
 #include "cli/run/watch.h"
 
@@ -39,9 +40,9 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
  *  @return CLI_OK, or an exit status after saying what is wrong; the caller calls cli_talk_close() in either case. */
 int cli_talk_open(cli_talk *talk, const cli_arguments *arguments, cli_models *models);
 /** Adds an agent, which ends with cli_talk_drain().
- *  @param system  its system text; NULL: none.  @param models  taken, whatever comes of it. At least one.
+ *  @param agent   of a file; NULL: that of the command line.  @param models  taken, whatever comes of it. At least one.
  *  @return CLI_OK, or an exit status after saying what is wrong. */
-int cli_talk_add_agent(cli_talk *talk, const char *id, const char *system, cli_models *models);
+int cli_talk_add_agent(cli_talk *talk, const cli_agent *agent, cli_models *models);
 /** One that was added. @param id  NULL: that of the command line. */
 tp_agent *cli_talk_find_agent(const cli_talk *talk, const char *id);
 /** Fills the compaction of a session's options, as the command line says. */

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent of turnphase serve has of its own: limits.
+"""What an agent of turnphase serve has of its own: limits, tools, skills, memory.
 
     python3 tests/integration/serve_agents_test.py TURNPHASE
 
 Prints TAP.
 """
 
+import http.server
 import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
+import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serve_test import LOOK, Serving, play  # noqa: E402 pylint: disable=wrong-import-position
+from serve_test import LIMIT_S, LOOK, Serving, play, until  # noqa: E402 pylint: disable=wrong-import-position
 
 # Two calls of a tool of the client in one response; each request has 7 tokens of input and 2 of output.
 CALLS = """
@@ -36,9 +40,9 @@ def file_of(*agents, **more):
     return json.dumps({'agents': list(agents), **more})
 
 
-def begin(program, agents, *options, **files):
+def begin(program, agents, *options, memory=False, **files):
     files = {'agents.yaml': agents, 'calls.yaml': CALLS, 'loops.yaml': LOOPS, **files}
-    return Serving(program, 'agents.yaml', *options, files=files)
+    return Serving(program, 'agents.yaml', *options, files=files, memory=memory)
 
 
 def fails(serving, model, body=None, path='/v1/chat/completions'):
@@ -99,8 +103,165 @@ def limits_change_with_their_agent(program):
         assert fails(serving, 'a') == (400, 'max_tokens')
 
 
+class Model(http.server.BaseHTTPRequestHandler):
+    """One answer, and what each request has."""
+
+    def do_POST(self):
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers['Content-Length']))))
+        event = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
+                 'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': 'ok'}, 'finish_reason': 'stop'}]}
+        body = f'data: {json.dumps(event)}\n\ndata: [DONE]\n\n'.encode()
+        self.send_response(200)
+        self.send_header('Content-Type', 'text/event-stream')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Models(http.server.ThreadingHTTPServer):
+    """A model that says what it was offered."""
+
+    def __init__(self):
+        super().__init__(('127.0.0.1', 0), Model)
+        self.bodies = []
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def agent(self, id, **more):  # pylint: disable=redefined-builtin
+        return {'id': id, 'model': 'openai:m', 'base_url': f'http://127.0.0.1:{self.server_port}/v1', **more}
+
+    def asked(self, serving, model, text='hi', **more):
+        """The request to the model that a request of a client becomes."""
+        body = {'model': model, 'messages': [{'role': 'user', 'content': text}], **more}
+        status, _, answer = serving.ask('POST', '/v1/chat/completions', body)
+        assert status == 200, answer
+        return self.bodies[-1]
+
+    def tools(self, serving, model, **more):
+        return sorted(tool['function']['name'] for tool in self.asked(serving, model, **more).get('tools', []))
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+
+def results(serving, tool):
+    """How the calls of a tool ended."""
+    text = serving.ask('GET', '/metrics')[2]
+    return [line.split('result="')[1].split('"')[0] for line in text.splitlines()
+            if line.startswith('turnphase_tool_calls_total{') and f'tool="{tool}"' in line]
+
+
+def an_agent_has_the_tools_that_its_file_gives_it(program):
+    with Models() as models:
+        agents = [models.agent('all'), models.agent('none', tools=[]),
+                  models.agent('reads', tools=['*_read', 'look']),
+                  models.agent('safe', tools={'deny': ['files_w*', 'files_l?st']}),
+                  models.agent('both', tools={'allow': ['files_*'], 'deny': ['files_write']}),
+                  agent('calls', 'reads', tools=['look'])]
+        script = 'responses: [{tool_calls: [{name: files_read, arguments: {path: talk.yaml}}]}, {text: over}]'
+        with begin(program, file_of(*agents), '--files', '.', **{'reads.yaml': script}) as serving:
+            every = models.tools(serving, 'all')
+            assert every == ['files_list', 'files_read', 'files_search', 'files_write'], every
+            assert models.tools(serving, 'none') == []
+            assert models.tools(serving, 'reads') == ['files_read']
+            assert models.tools(serving, 'safe') == ['files_read', 'files_search']
+            assert models.tools(serving, 'both') == every[:3]
+            # A model that calls another one reads that there is none for it, and the turn goes on.
+            assert fails(serving, 'calls') == (200, None)
+            assert results(serving, 'files_read') == ['out_of_scope'], results(serving, 'files_read')
+            # A tool of the client is one of these, too, or its request is refused.
+            assert models.tools(serving, 'reads', tools=LOOK['tools']) == ['files_read', 'look']
+            assert fails(serving, 'none', {'tools': LOOK['tools']}) == (400, 'tool_not_allowed')
+            reload(serving, file_of(models.agent('reads', tools=['files_write']), models.agent('all')))
+            assert models.tools(serving, 'reads') == ['files_write']
+            assert models.tools(serving, 'all') == every
+
+
+def an_agent_has_the_mcp_servers_that_its_file_gives_it(program):
+    server = {'command': program, 'args': ['mcp', 'serve', '--files', '.', '--files-writes', 'never']}
+    with Models() as models:
+        agents = [models.agent('all'), models.agent('one', mcp=['here']), models.agent('other', mcp=['there']),
+                  models.agent('none', mcp=[], tools={'deny': ['look']})]
+        words = program + ' mcp serve --files . --files-writes never'
+        with begin(program, file_of(*agents, mcp={'here': server}), '--mcp', 'there=' + words) as serving:
+            def servers(model):
+                return {name.split('__')[1] for name in models.tools(serving, model)}
+            assert servers('all') == {'here', 'there'}
+            assert servers('one') == {'here'}
+            assert servers('other') == {'there'}
+            assert servers('none') == set()
+            assert fails(serving, 'none', {'tools': LOOK['tools']}) == (400, 'tool_not_allowed')
+            reload(serving, file_of(models.agent('all'), models.agent('one', mcp=['there']), mcp={'here': server}))
+            assert servers('one') == {'there'}
+
+
+def an_agent_has_the_skills_that_its_file_gives_it(program):
+    skills = {'skills/review.md': 'Review it.\n', 'skills/deploy.md': 'Deploy it.\n'}
+    with Models() as models:
+        agents = file_of(models.agent('one', skills=['review']), models.agent('all'), models.agent('none', skills=[]))
+        with begin(program, agents, '--skills', 'skills', **skills) as serving:
+            said = {'messages': [{'role': 'user', 'content': '/deploy now'}]}
+            assert fails(serving, 'one', said) == (403, 'denied')
+            assert fails(serving, 'none', said) == (403, 'denied')
+            assert 'Deploy it.' in json.dumps(models.asked(serving, 'all', '/deploy now'))
+            assert 'Review it.' in json.dumps(models.asked(serving, 'one', '/review now'))
+            reload(serving, file_of(models.agent('one', skills=['deploy']), models.agent('all')))
+            assert 'Deploy it.' in json.dumps(models.asked(serving, 'one', '/deploy now'))
+
+
+def an_agent_without_memory_recalls_and_keeps_nothing(program):
+    with Models() as models:
+        agents = file_of(models.agent('with', memory=True), models.agent('without', memory=False))
+        with begin(program, agents, memory=True) as serving:
+            models.asked(serving, 'with', 'My sister Ingrid moved to Oslo.')
+            models.asked(serving, 'without', 'My brother Sven moved to Bergen.')
+            until(lambda: 'Oslo' in json.dumps(models.asked(serving, 'with', 'Where does Ingrid live?')))
+            assert 'memory_search' in models.tools(serving, 'with')
+            asked = models.asked(serving, 'without', 'Where does Ingrid live?')
+            assert 'Oslo' not in json.dumps(asked) and 'emor' not in json.dumps(asked), asked
+            assert 'Bergen' not in json.dumps(models.asked(serving, 'with', 'Where does my brother Sven live?'))
+            reload(serving, file_of(models.agent('with'), models.agent('without')))
+            assert 'Oslo' in json.dumps(models.asked(serving, 'without', 'Where does Ingrid live?'))
+
+
+WRONG = [
+    ({'tools': 'read_file'}, [], 'tools must be a list, or a map of lists'),
+    ({'tools': {}}, [], 'tools is a list of names, or a map of allow and deny'),
+    ({'tools': {'allow': 'x'}}, [], 'allow must be a list'),
+    ({'tools': {'except': ['x']}}, [], 'tools has no key "except", only allow, deny'),
+    ({'tools': ['']}, [], 'tools: each must be a text of 1 to 255 bytes'),
+    ({'tools': {'deny': ['x' * 256]}}, [], 'tools: deny: each must be a text of 1 to 255 bytes'),
+    ({'mcp': {'x': {'command': 'true'}}}, [], 'mcp must be a list'),
+    ({'mcp': ['nobody']}, [], 'there is no server "nobody" under mcp of this file'),
+    ({'mcp': []}, ['--mcp-config', 'servers.json'], 'the servers of --mcp-config are not known by their names'),
+    ({'skills': ['review']}, [], 'there are none without --skills DIR'),
+    ({'skills': 'review'}, [], 'skills must be a list'),
+    ({'memory': 'off'}, [], 'memory must be true or false'),
+    ({'memory': {'scope': 'user'}}, [], 'memory must be true or false'),
+    ({'memory': True}, [], 'memory is true, and --no-memory leaves none'),
+    ({'limits': {'steps': 3}}, [], 'limits: steps is no limit: there are requests, tool_calls'),
+    ({'limits': {'time': '60s'}}, [], 'limits: time must be a whole number above 0'),
+]
+
+
+def what_is_wrong_is_named_with_its_agent(program):
+    for given, options, part in WRONG:
+        with tempfile.TemporaryDirectory() as place:
+            with open(place + '/agents.yaml', 'w', encoding='utf-8') as file:
+                file.write(file_of(agent('first', 'talk'), agent('second', 'talk', **given)))
+            said = subprocess.run([program, 'serve', 'agents.yaml', '--no-memory', *options], cwd=place, text=True,
+                                  capture_output=True, timeout=LIMIT_S, check=False)
+        assert said.returncode != 0 and part in said.stderr and 'agent 2: ' in said.stderr, (given, said.stderr)
+
+
 CASES = [an_agent_has_the_limits_that_its_file_gives_it, the_time_of_an_agent_comes_before_that_of_the_server,
-         a_client_makes_the_limit_of_calls_only_smaller, limits_change_with_their_agent]
+         a_client_makes_the_limit_of_calls_only_smaller, limits_change_with_their_agent,
+         an_agent_has_the_tools_that_its_file_gives_it, an_agent_has_the_mcp_servers_that_its_file_gives_it,
+         an_agent_has_the_skills_that_its_file_gives_it, an_agent_without_memory_recalls_and_keeps_nothing,
+         what_is_wrong_is_named_with_its_agent]
 
 if __name__ == '__main__':
     sys.exit(1 if play(CASES, os.path.abspath(sys.argv[1])) else 0)

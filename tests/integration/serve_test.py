@@ -58,7 +58,8 @@ LOOK = {'model': 'any', 'messages': [{'role': 'user', 'content': 'hi'}],
 class Serving:
     """One process. Its files are in a directory of its own."""
 
-    def __init__(self, program, *options, files=None, env=None, before=None, http='127.0.0.1:0', **popen):
+    def __init__(self, program, *options, files=None, env=None, before=None, http='127.0.0.1:0', memory=False,
+                 **popen):
         self.directory = tempfile.TemporaryDirectory()
         self.place = self.directory.name
         for name, text in {'talk.yaml': TALK, 'keys': KEY + ' acme\n', **(files or {})}.items():
@@ -68,7 +69,8 @@ class Serving:
         if before:
             before(self)
         self.process = subprocess.Popen(
-            [program, 'serve', *(['--http', http] if http else []), '--no-memory', *options], cwd=self.place, text=True,
+            [program, 'serve', *(['--http', http] if http else []), *([] if memory else ['--no-memory']),
+             *options], cwd=self.place, text=True,
             env=self.env, stderr=subprocess.PIPE, **popen)
         self.port = int(re.search(r'serving http://\S+:(\d+)/v1', self.heard('serving http://')).group(1))
 
