@@ -205,7 +205,8 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   if (is.application_id != schema->application_id)
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
-  if (is.version > schema->version || (is.version > 0 && is.version < schema->version && !schema->upgrades))
+  if (is.version > schema->version ||
+      (is.version > 0 && is.version < schema->version && !schema->upgrades && !schema->upgrade))
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
                       "wrote it, or give another path",
@@ -229,8 +230,10 @@ static int make_schema(sqlite3 *db, const tp__sqlite_schema *schema, int64_t ver
   char numbers[96];
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
            (int)schema->application_id, (int)schema->version);
-  int rc = version == 0 ? run_all(db, schema->sql, NULL)
-                        : run_all(db, schema->upgrades + version - 1, schema->upgrades + schema->version - 1);
+  int rc = SQLITE_OK;
+  if (version == 0) rc = run_all(db, schema->sql, NULL);
+  else if (schema->upgrade) rc = schema->upgrade(db, schema);
+  else rc = run_all(db, schema->upgrades + version - 1, schema->upgrades + schema->version - 1);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }
@@ -244,7 +247,8 @@ static tp_status make_tables(sqlite3 *db, const char *path, const tp__sqlite_sch
   tp_status status = identify(db, path, schema, &version, fault);
   if (status == TP_OK && version != schema->version) {
     rc = make_schema(db, schema, version);
-    if (rc != SQLITE_OK) status = tp__sqlite_fail(db, path, "make its tables", rc, fault);
+    if (rc != SQLITE_OK)
+      status = tp__sqlite_fail(db, path, version == 0 ? "make its tables" : "upgrade its tables", rc, fault);
   }
   if (!sqlite3_get_autocommit(db)) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
   return status;

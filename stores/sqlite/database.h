@@ -15,17 +15,27 @@ enum { TP__SQLITE_BUSY_MS = 5000 };
 
 /** Content and settings of a file of the library. Both numbers are in its header (PRAGMA application_id,
  *  user_version). */
-typedef struct tp__sqlite_schema {
+typedef struct tp__sqlite_schema tp__sqlite_schema;
+/** What rows of a file get in a column that the file lacked, where 0 or an empty text is wrong. */
+typedef struct tp__sqlite_fill {
+  const char *table;
+  const char *column; /* NULL: the whole table was lacking */
+  const char *sql;    /* without ';' at its end. Fills run when all tables are there; triggers are not there yet */
+} tp__sqlite_fill;
+
+struct tp__sqlite_schema {
   const char *noun;       /* "a history of sessions" */
   int32_t application_id; /* never 0 */
   int32_t version;        /* from 1; a file of another version is refused, unless it can be upgraded */
   const char *const *sql; /* makes the tables in an empty file: statements in their order; NULL ends them */
   const char *const
       *upgrades; /* version - 1 of them: the first changes a file of version 1 into version 2; NULL: there are none */
-  int busy_ms;   /* how long a statement waits for a lock once the file is open; 0: as long as opening does */
+  int (*upgrade)(sqlite3 *db, const tp__sqlite_schema *schema); /* tp__sqlite_upgrade(), in place of upgrades */
+  const tp__sqlite_fill *fills;                                 /* for upgrade; a table of NULL ends them */
+  int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening does */
   bool overwrites_deleted; /* overwrites everything that is deleted; otherwise only if that needs no additional write */
   bool shrinks;            /* the file may give back its free pages (auto_vacuum = INCREMENTAL); only for new files */
-} tp__sqlite_schema;
+};
 
 /** The status for a result code of SQLite. */
 tp_status tp__sqlite_status(int rc);

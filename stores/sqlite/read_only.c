@@ -48,6 +48,11 @@ static tp_status check_database(sqlite3 *db, const char *path, const tp__sqlite_
   if (id != schema->application_id)
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path, "%s is not %s; give another path", path, schema->noun);
   if (version == schema->version) return TP_OK;
+  if (version > 0 && version < schema->version)
+    return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
+                      "%s is of schema version %lld, and this library reads version %d; open it once where it can be "
+                      "written, which upgrades it",
+                      path, (long long)version, (int)schema->version);
   return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                     "%s is of schema version %lld, and this library reads version %d; use the turnphase that wrote it",
                     path, (long long)version, (int)schema->version);

@@ -23,6 +23,7 @@
 #include "stores/sqlite/schema.h"
 
 #include "stores/sqlite/sqlite.h"
+#include "stores/sqlite/upgrade.h"
 
 #define HISTORY_TABLES \
   "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"        \
@@ -129,9 +130,27 @@ static const char *const tables[] = {HISTORY_TABLES,  RECORD_TABLES,  JOB_TABLES
                                      RUNNING_TABLES,  ATTEMPT_TABLES, TOOL_TABLES, CONTENT_TABLES,
                                      QUESTION_TABLES, TASK_TABLES,    NULL};
 
+/* Rows of before a column was there. A message is as old as the upgrade, so that no age deletes what was said since. */
+static const tp__sqlite_fill fills[] = {
+    {"counter", NULL, "INSERT INTO counter SELECT 0, coalesce(max(place), 0) FROM job"},
+    {"counter", NULL,
+     "INSERT INTO counter SELECT state, (SELECT count(*) FROM job WHERE job.state = numbers.state)"
+     " FROM (SELECT 1 AS state UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5) AS numbers"},
+    {"message", "position",
+     "UPDATE message SET position = at.place FROM (SELECT id, row_number() OVER (PARTITION BY session ORDER BY id) - 1"
+     " AS place FROM message) AS at WHERE at.id = message.id"},
+    {"message", "unix_ms", "UPDATE message SET unix_ms = CAST(strftime('%s', 'now') AS INTEGER) * 1000"},
+    {"session", "next",
+     "UPDATE session SET next = said.messages FROM (SELECT session, count(*) AS messages FROM message GROUP BY session)"
+     " AS said WHERE said.session = session.id"},
+    {NULL, NULL, NULL}};
+
+/* Version 1 had many forms, and there were versions up to 12 before it. */
 const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase",
                                                    .application_id = 0x54704869, /* "TpHi" */
-                                                   .version = 1,
+                                                   .version = 13,
                                                    .sql = tables,
+                                                   .upgrade = tp__sqlite_upgrade,
+                                                   .fills = fills,
                                                    .overwrites_deleted = true,
                                                    .shrinks = true};

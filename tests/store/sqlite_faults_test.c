@@ -272,12 +272,12 @@ TEST(what_waits_when_a_store_is_closed_is_written_or_logged_as_lost) {
 TEST(a_file_of_another_version_or_program_is_refused) {
   tp_store_free(open_with(0));
   sql("PRAGMA user_version = 99");
-  assert_refused(TP_ERR_STORE_SCHEMA, "of schema version 99, and this library has version 1; use the turnphase");
-  sql("PRAGMA user_version = 12");
+  assert_refused(TP_ERR_STORE_SCHEMA, "of schema version 99, and this library has version 13; use the turnphase");
+  sql("PRAGMA user_version = 14");
   assert_refused(TP_ERR_STORE_SCHEMA, "use the turnphase that wrote it");
   sql("PRAGMA user_version = 0");
   assert_refused(TP_ERR_STORE_CORRUPT, "never was");
-  sql("PRAGMA user_version = 1; PRAGMA application_id = 7");
+  sql("PRAGMA user_version = 13; PRAGMA application_id = 7");
   assert_refused(TP_ERR_STORE_SCHEMA, "another path");
 }
 
@@ -944,7 +944,7 @@ TEST(what_is_in_the_file_is_counted) {
   assert_int_equal(stats.runs, 2);
   assert_int_equal(stats.jobs_queued, 1);
   assert_int_equal(stats.jobs_running, 1);
-  assert_int_equal(stats.schema_version, 1);
+  assert_int_equal(stats.schema_version, 13);
   assert_true(stats.file_bytes >= 4096 && stats.free_bytes <= stats.file_bytes);
   assert_int_equal(tp_store_memory_new(NULL, NULL, &memory, NULL), TP_OK);
   assert_int_equal(tp_sqlite_store_stats_get(memory, &stats, NULL), TP_ERR_USAGE);
