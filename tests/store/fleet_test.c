@@ -5,8 +5,10 @@
  * begun again, and that stand still past their leases and go on; connections
  * that are cut before COMMIT, after it and anywhere, delayed or silent;
  * backends that are ended, a server that has no connection left, and one that
- * is killed and begun again. Whatever happens, the rules of fleet_check.h hold.
- */
+ * is killed and begun again. In --long also pgbouncer in transaction mode in
+ * between; two servers, of which the primary is lost and the synchronous
+ * standby promoted, again and again; and processes whose clocks differ by
+ * minutes. Whatever happens, the rules of fleet_check.h hold. */
 #include <signal.h>
 
 #include "tests/support/child.h"
@@ -15,20 +17,26 @@
 #include "tests/support/test.h"
 #include "turnphase/sqlite.h"
 #ifdef TP_WITH_POSTGRES
+#include "tests/support/postgres_others.h"
 #include "tests/support/postgres_proxy.h"
 #include "tests/support/postgres_server.h"
 #include "turnphase/postgres.h"
 #endif
 
 enum { HOSTS = 3, WORKERS = 4, PROCESSES = HOSTS + WORKERS };
-enum { SQLITE, POSTGRES };
+enum { SQLITE, POSTGRES, BOUNCED, STANDBY, SKEWED };
 
 static const struct {
   const char *name;
   uint32_t lease_ms;
   int stop_ms, faults, faults_long;
-} kinds[] = {{"sqlite", 300, 450, 70, 2000}, {"postgres", 500, 700, 16, 2000}};
+} kinds[] = {{"sqlite", 300, 450, 70, 2000},
+             {"postgres", 500, 700, 16, 2000},
+             {"bounced", 500, 700, 200, 200},
+             {"standby", 500, 700, 60, 60},
+             {"skewed", 500, 700, 200, 200}};
 static int kind;
+#define FAKETIME "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 /* ---- what the processes share ---- */
 
@@ -118,13 +126,24 @@ static struct process {
 static uint64_t last_number;
 static const char *conninfo_of_children = "-";
 
+/* A third of the processes are five minutes ahead, a third five minutes late; the clock that only rises is right. */
+static void set_clock(int index) {
+  static const char *const clocks[] = {"+0", "+300s", "-300s"};
+  if (kind != SKEWED) return;
+  setenv("FAKETIME", clocks[index % 3], 1);
+  setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1", 1);
+  setenv("LD_PRELOAD", FAKETIME, 1);
+}
+
 static void start_process(int index) {
   char number[24];
+  set_clock(index);
   snprintf(number, sizeof number, "%llu", (unsigned long long)++last_number);
   processes[index] =
       (struct process){child_start((const char *const[]){directory, index < HOSTS ? "host" : "worker", number,
                                                          kinds[kind].name, conninfo_of_children, NULL}),
                        0};
+  unsetenv("LD_PRELOAD");
 }
 
 static int end_process(int index) {
@@ -192,7 +211,27 @@ static void take_all_connections(void) {
   for (int i = 0; i < 64; i++) PQfinish(taken[i]);
 }
 
+static bool restart_bouncer(void) {
+  bouncer_stop(SIGKILL);
+  return bouncer_start();
+}
+
+static void hit_others(int i) {
+  bool goes_on = true;
+  if (kind == STANDBY) goes_on = i % 3 != 2 || pair_fail_over();
+  else if (i % 20 == 13) {
+    postgres_stop(SIGQUIT);
+    goes_on = postgres_start();
+  } else if (kind == BOUNCED && i % 4 == 3) goes_on = restart_bouncer();
+  else end_backends();
+  if (!goes_on) abort();
+}
+
 static void hit_the_server(unsigned *seed, int i) {
+  if (kind != POSTGRES) {
+    hit_others(i);
+    return;
+  }
   static const int cuts[] = {BEFORE_COMMIT, AFTER_COMMIT, ANYWHERE, DELAYED};
   if (i % 80 == 39) take_all_connections();
   else if (i % 20 == 7) end_backends();
@@ -223,7 +262,7 @@ static void play_fleet(const char *direct) {
   open_shared(direct, &store, &history);
   for (int i = 0; i < PROCESSES; i++) start_process(i);
   for (int i = 0; i < faults; i++) {
-    bool of_server = kind == POSTGRES && i % 2 == 1;
+    bool of_server = kind != SQLITE && i % 2 == 1;
     if (of_server) hit_the_server(&seed, hits++);
     else hit_a_process(&seed, &stops);
     await_turns((uint64_t)rand_r(&seed) % 4);
@@ -270,9 +309,58 @@ TEST(processes_and_connections_that_fail_keep_every_rule_on_one_database) {
 #endif
 }
 
+#ifdef TP_WITH_POSTGRES
+/* @return whether it is played: in --long, where the machine has what it needs. */
+static bool make_for(int which, const char *lack) {
+  if (!getenv("TURNPHASE_ROUNDS")) return false;
+  if (!lack) lack = postgres_lack();
+  if (lack) print_message("# skipped: %s\n", lack);
+  if (lack) return false;
+  kind = which;
+  if (kind == STANDBY) {
+    postgres_server.settings[0] = "wal_level=replica";
+    postgres_server.settings[1] = "max_wal_senders=4";
+  }
+  postgres_make();
+  return true;
+}
+#endif
+
+TEST(fleet_behind_pgbouncer_keeps_every_rule) {
+#ifdef TP_WITH_POSTGRES
+  if (!make_for(BOUNCED, bouncer_lack())) return;
+  assert_true(bouncer_make());
+  conninfo_of_children = bouncer.conninfo;
+  play_fleet(postgres_server.conninfo);
+  bouncer_stop(SIGKILL);
+  postgres_remove();
+#endif
+}
+
+TEST(fleet_keeps_every_rule_when_the_standby_becomes_the_primary) {
+#ifdef TP_WITH_POSTGRES
+  if (!make_for(STANDBY, NULL)) return;
+  assert_true(pair_make());
+  conninfo_of_children = postgres_pair.conninfo;
+  play_fleet(postgres_pair.conninfo);
+  pair_stop();
+  postgres_remove();
+#endif
+}
+
+TEST(processes_whose_clocks_differ_by_minutes_keep_every_rule) {
+#ifdef TP_WITH_POSTGRES
+  if (!make_for(SKEWED, access(FAKETIME, R_OK) == 0 ? NULL : "libfaketime is not installed (its Debian package)"))
+    return;
+  conninfo_of_children = postgres_server.conninfo;
+  play_fleet(postgres_server.conninfo);
+  postgres_remove();
+#endif
+}
+
 TEST_MAIN(count, arguments) {
   const char *words[CHILD_WORDS_MAX] = {NULL};
   if (!child_is(count, arguments, words)) return test_main(count, arguments);
-  kind = strcmp(words[3], "postgres") == 0 ? POSTGRES : SQLITE;
+  while (strcmp(words[3], kinds[kind].name) != 0) kind++;
   return process_main(words[0], words[4], strcmp(words[1], "host") == 0, strtoull(words[2], NULL, 10));
 }
