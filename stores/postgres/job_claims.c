@@ -3,8 +3,7 @@
  * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims jobs of
  * those that were accepted, in one transaction. Where there is none, and once a second, a second one looks of which
  * handlers jobs are open. Where that names a new one, the filter is asked about it, and the claim is tried again. While
- * no job is open and news come (news.h), the server is asked every 10 s. Whether any job is open is looked for first,
- * unless the claim before had jobs. */
+ * no job is open and news come (news.h), the server is asked every 10 s. */
 #include <assert.h>
 #include <string.h>
 
@@ -267,15 +266,6 @@ static tp_status look_for_any(tp__pg_store *s, bool *ret_is_any, tp_fault *fault
   return status;
 }
 
-/* After a claim that had jobs the next one does not look first whether any are open. @return the value before. */
-static bool note_claimed(tp__pg_store *s, bool has_claimed) {
-  tp__lock_acquire(&s->lock);
-  bool had = s->has_claimed;
-  s->has_claimed = has_claimed;
-  tp__lock_release(&s->lock);
-  return had;
-}
-
 /* While there is enough of what is known, new handlers are looked for once a second. */
 static bool must_look(tp__pg_store *s) {
   int64_t now_ns = tp__monotonic_ns();
@@ -300,7 +290,7 @@ tp_status tp__pg_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_n
     return TP_ERR_NOT_FOUND;
   }
   bool is_any = true;
-  if (!note_claimed(s, false) && tp__pg_news_listens(s->postgres)) status = look_for_any(s, &is_any, fault);
+  if (tp__pg_news_listens(s->postgres)) status = look_for_any(s, &is_any, fault);
   if (status == TP_OK && !is_any) *ret_next_ms = 0;
   if (status != TP_OK || !is_any) return status != TP_OK ? status : TP_ERR_NOT_FOUND;
   size_t most = request.count_max == 0 ? 1 : request.count_max < CLAIMS_MAX ? request.count_max : CLAIMS_MAX;
@@ -316,7 +306,6 @@ tp_status tp__pg_job_claim(void *ctx, const tp_job_claim *theirs, int64_t *ret_n
     }
   }
   asking_fini(&a);
-  if (count > 0) (void)note_claimed(s, true);
   if (status != TP_OK || count > 0) return status;
   *ret_next_ms = next_in_ms > 0 ? request.now_ms + next_in_ms : 0;
   return TP_ERR_NOT_FOUND;

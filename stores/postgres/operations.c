@@ -40,12 +40,8 @@ static bool is_leave(const tp__pg_operation *o) { return o->kind == TP__PG_OF_LE
 static bool is_read(const tp__pg_operation *o) { return o->kind == TP__PG_OF_READ; }
 static bool is_list(const tp__pg_operation *o) { return o->kind == TP__PG_OF_LIST; }
 static bool has_session(const tp__pg_operation *o) { return is_claim(o) || is_append(o) || is_delete(o); }
-/* A claim of a session that was loaded before finds its row, as a rule, and most claims find it free. Where one does
- * not, the next transaction makes the row, and looks who has it. */
-static bool makes_session(const tp__pg_operation *o) {
-  return (is_claim(o) && (o->number == 0 || o->has_missed)) || (is_append(o) && !o->has_claim);
-}
-static bool may_be_held(const tp__pg_operation *o) { return (is_claim(o) && o->has_missed) || is_delete(o); }
+static bool makes_session(const tp__pg_operation *o) { return is_claim(o) || (is_append(o) && !o->has_claim); }
+static bool may_be_held(const tp__pg_operation *o) { return is_claim(o) || is_delete(o); }
 static bool may_leave_empty(const tp__pg_operation *o) {
   return is_append(o) && o->has_claim && o->claim.position == 0 && o->messages.count == 0;
 }
@@ -473,8 +469,7 @@ static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
     if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     if (is_append(o)) settle_append(pg, o);
-    /* Another process has it, or had it; or its row was deleted. */
-    if (is_claim(o) && !o->found) o->work.again = o->has_missed = true;
+    if (is_claim(o) && !o->found) o->work.again = true; /* its new session was dropped between two statements */
   }
 }
 

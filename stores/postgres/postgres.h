@@ -71,7 +71,6 @@ typedef struct tp__pg_operation {
   tp_history_claim claim;                            /* that was made; of an append: which it has */
   struct tp__pg_operation *before_open, *after_open; /* of loads with a token; under the database's lock */
   bool has_left;                                     /* likewise: its turn does not wait any more */
-  bool has_missed;                                   /* a transaction has not found its session, or not free */
   /* of a claim and a read: the messages */
   PGresult *rows; /* of the flight until settle has returned, then the operation's, if no token completes it */
   int first_row, row_count;

@@ -35,7 +35,6 @@ typedef struct tp__pg_store {
   uint64_t counted, inserted; /* open jobs when they were counted last; inserted here since */
   size_t ended;               /* by this process, since some were forgotten */
   int64_t look_ns;            /* when handlers of jobs are looked for again */
-  bool has_claimed;           /* the last claim had jobs */
   int64_t quiet_ns;           /* no job was open: while there are no news, none is looked for until then */
   uint64_t quiet_number;      /* of the news that it was looked with */
   uint32_t recoveries;        /* looks for what dead processes left */
