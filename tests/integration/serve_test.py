@@ -14,6 +14,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -293,6 +294,33 @@ def the_numbers_are_right_in_both_formats(program):
                     ('http_body_bytes_total', [chat, ('direction', 'out')], bytes_out),
                     ('handler_runs_total', [('handler', 'server.tools'), ('state', 'succeeded')], 3)):
                 assert seen['turnphase_' + name, tuple(labels)] == value, (name, labels)
+
+
+def promtool(*words, **more):
+    ran = subprocess.run(['promtool', *words], capture_output=True, text=True, timeout=LIMIT_S, check=False, **more)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def prometheus_reads_both_formats(program):
+    """check metrics reads the text format only. The reader of OpenMetrics is that of create-blocks-from, which wants
+    a time at each sample."""
+    if not shutil.which('promtool'):
+        return 'promtool is not installed (Debian package prometheus)'
+    with Serving(program, '--model', 'script:talk.yaml', '--data', 'kept', memory=True) as serving:
+        assert serving.chat()[0] == 200 and serving.chat(model=7)[0] == 400
+        until(lambda: '\nturnphase_sessions_open 0\n' in serving.ask('GET', '/metrics')[2])
+        text, opened = (serving.ask('GET', '/metrics', headers={'Accept': accept})[2]
+                        for accept in ('text/plain', PREFERS_OPEN))
+        assert promtool('check', 'metrics', input=text) == (0, ''), promtool('check', 'metrics', input=text)
+        timed = re.sub(r'(?m)^(?!#)(.* \S+)$', r'\1 1700000000', opened)
+        count = len(exposed(opened, True))
+        serving.write('open', timed)
+        status, said = promtool('tsdb', 'create-blocks-from', 'openmetrics', 'open', 'blocks', cwd=serving.place)
+        assert status == 0 and said.splitlines()[-1].split()[4] == str(count), (status, said, count)
+        serving.write('wrong', timed.replace('# EOF\n', ''))
+        status, said = promtool('tsdb', 'create-blocks-from', 'openmetrics', 'wrong', 'none', cwd=serving.place)
+        assert status and 'EOF' in said, (status, said)
+    return None
 
 
 def metrics_need_the_operators_key_where_clients_need_one(program):
@@ -775,7 +803,7 @@ def options_of_traces_that_are_wrong_are_named(program):
 
 CASES = [a_request_has_a_line_without_what_it_says, a_client_that_leaves_has_a_line,
          the_log_goes_to_standard_output_and_is_opened_again, the_numbers_are_right_in_both_formats,
-         metrics_need_the_operators_key_where_clients_need_one,
+         prometheus_reads_both_formats, metrics_need_the_operators_key_where_clients_need_one,
          admin_is_not_there_without_a_key_and_only_for_its_key, a_question_is_seen_and_answered,
          operators_answer_where_nothing_is_kept,
          a_question_that_is_answered_elsewhere_is_over_here, a_tool_that_is_none_is_counted_without_its_name,
