@@ -6,7 +6,7 @@
 
 #include "runtime/base/check.h"
 
-/* A spot that pieces come to is one of the newest; older ones are not searched. */
+/* Pieces come for one of the newest spots; older ones are not searched. */
 enum { SPANS_SEARCHED = 64, REPEATED_SIZE_MIN = 16, GROWING_PIECES_MIN = 4, TAGGED_MAX = 64 };
 
 static void take_decided(void *ctx, tp_text piece, bool thinking);
@@ -61,7 +61,7 @@ static void too_long(tp__openai_answer *answer) {
                         answer->bytes_max);
 }
 
-/* Appends within the limit of the whole answer. */
+/* Appends within the size limit of the whole answer. */
 static bool append_within_limit(tp__openai_answer *answer, tp__bytes *to, tp__openai_tail *tail, tp_text piece) {
   assert(piece.data || piece.size == 0);
   size_t before = to->size;
@@ -145,7 +145,7 @@ static void emit(tp__openai_answer *answer, size_t before) {
   if (answer->think.failed) fail_answer_memory(answer);
 }
 
-/* A piece of the text that is told from the tags around it. It was counted with the text. */
+/* Takes a piece that was separated from the tags around it. Its bytes were counted with the text. */
 static void take_decided(void *ctx, tp_text piece, bool thinking) {
   tp__openai_answer *answer = ctx;
   size_t before = answer->said.size;
@@ -163,7 +163,7 @@ tp_text tp__openai_answer_said(const tp__openai_answer *answer) {
   return tp__bytes_text(reads_tags(answer) ? &answer->said : &answer->text);
 }
 
-/* Appends a piece to the span that is the last one. */
+/* Appends a piece to the last span. */
 static void add_to_span(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
   assert(is_last(answer, span));
   size_t before = answer->text.size;
@@ -173,13 +173,13 @@ static void add_to_span(tp__openai_answer *answer, tp__openai_span *span, tp_tex
   emit(answer, before);
 }
 
-/* The span of the spot where text can be appended; NULL, and a failure, without memory. */
+/* The span of the spot, where text can be appended; NULL, with a failure, without memory. */
 static tp__openai_span *span_at_end(tp__openai_answer *answer, tp__openai_spot spot) {
   tp__openai_span *span = find_span(answer, spot);
   return span && is_last(answer, span) ? span : begin_span(answer, spot);
 }
 
-/* What a piece adds to a text of which each piece has all so far. @param tail  of the text. */
+/* The new part of a piece, when each piece contains the whole text so far. @param tail  of the text. */
 static tp_text addition_of(const tp__openai_answer *answer, tp_text so_far, tp__openai_tail *tail, tp_text piece) {
   if (!(answer->quirks & TP_OPENAI_QUIRK_CUMULATIVE)) return piece;
   if (tp__openai_is_beginning(piece, so_far)) return (tp_text){NULL, 0};
@@ -188,7 +188,7 @@ static tp_text addition_of(const tp__openai_answer *answer, tp_text so_far, tp__
   return (tp_text){piece.data + so_far.size, piece.size - so_far.size};
 }
 
-/* Whether all pieces of a span, from the first, have had the pieces before them in them. */
+/* Notes whether all pieces of a span, from the first on, contained the pieces before them. */
 static void note_growth(tp__openai_answer *answer, tp__openai_span *span, tp_text piece) {
   assert(span->newest <= span->end);
   if (span->is_flat || answer->grows) return;
@@ -211,7 +211,7 @@ void tp__openai_answer_text(tp__openai_answer *answer, tp__openai_spot spot, tp_
   if (left > 0 && memcmp(answer->text.data + span->begin + span->repeated, piece.data, count) == 0) {
     span->repeated += count;
     piece = (tp_text){piece.data + count, piece.size - count};
-  } else if (left > 0 && span->repeated > 0) { /* no repetition: what was left out belongs to the text */
+  } else if (left > 0 && span->repeated > 0) { /* no repetition: the bytes that were left out belong to the text */
     size_t repeated = span->repeated;
     tp__bytes again = {0};
     span->given = span->repeated = 0;
@@ -242,13 +242,13 @@ bool tp__openai_answer_repeats(const tp__openai_answer *answer, tp__openai_spot 
   return span && (span->pieces > 1 || text.size >= REPEATED_SIZE_MIN) && tp__same(span_text(answer, span), text);
 }
 
-/* Whether `whole` says nothing that `part` does not: it is within it, or but for blanks. */
+/* Whether `whole` adds nothing to `part`: it is contained in `part`, or differs only in blanks. */
 static bool says_no_more(tp_text part, tp_text whole) {
   tp_text a = tp__openai_trim(whole);
   return a.size == 0 || (a.size <= part.size && memmem(part.data, part.size, a.data, a.size) != NULL);
 }
 
-/* Adds what a snapshot has beyond what has come. @param text  without marks. */
+/* Adds the part of a snapshot that has not come yet. @param text  without marks. */
 static void complete_span(tp__openai_answer *answer, tp__openai_span *span, tp_text text) {
   tp_text own = span_text(answer, span);
   bool goes_on = tp__openai_is_beginning(own, text);
@@ -259,7 +259,7 @@ static void complete_span(tp__openai_answer *answer, tp__openai_span *span, tp_t
   if (span) add_to_span(answer, span, rest);
 }
 
-/* The text of a snapshot without its marks: what it has no end of is U+FFFD. */
+/* The text of a snapshot without marks; incomplete characters become U+FFFD. */
 static bool clean(tp__openai_answer *answer, tp_text text, tp__bytes *ret_clean) {
   tp__openai_tail tail = {.size = 0};
   tp__openai_join(ret_clean, &tail, text, answer->has_marks);
@@ -388,7 +388,7 @@ tp__openai_block *tp__openai_answer_block(tp__openai_answer *answer, int64_t ind
   return append_within_limit(answer, &block->kind, NULL, tp_text_of(kind)) ? block : NULL;
 }
 
-/* Some servers send the same reasoning in two fields: the first one is shown. */
+/* Some servers send the same reasoning in two fields: only the first one is shown. */
 static bool is_shown(const tp__openai_answer *answer, const tp__openai_block *block) {
   tp_text kind = tp__bytes_text(&block->kind);
   for (const tp__openai_block *b = answer->blocks; b < block; b++) {
@@ -427,10 +427,10 @@ void tp__openai_answer_block_value(tp__openai_answer *answer, tp__openai_block *
 
 /* ---- the response ---- */
 
-/* Whether the JSON is an object, and no other. */
+/* Whether the JSON is one object. */
 static bool is_object(tp_text json) { return json.size > 0 && json.data[0] == '{'; }
 
-/* Some servers encode the arguments twice: a text that is JSON. @return whether one was. */
+/* Some servers encode the arguments twice, as a text with JSON in it. @return whether they were. */
 static bool decode_twice(tp_text json, tp_writer *to) {
   tp_writer *writer = NULL;
   tp_text text;
@@ -444,7 +444,7 @@ static bool decode_twice(tp_text json, tp_writer *to) {
   return good;
 }
 
-/* JSON as models write it: with newlines in strings, or a comma too many. */
+/* JSON as models write it, with newlines in strings, or with a comma too many. */
 static tp_status decode_repaired(tp_text json, tp_writer *to) {
   tp__bytes repaired = {0}, clean = {0};
   tp__openai_tail tail = {.size = 0};
@@ -459,7 +459,7 @@ static tp_status decode_repaired(tp_text json, tp_writer *to) {
   return status;
 }
 
-/* @return TP_OK, TP_ERR_NO_MEMORY, or that they are no object. */
+/* @return TP_OK, TP_ERR_NO_MEMORY, or the error that they are no object. */
 static tp_status decode_one(tp_text json, tp_writer *to) {
   json = tp__openai_trim(json);
   if (json.size == 0 || tp__is_word(json, "null")) {
@@ -472,7 +472,7 @@ static tp_status decode_one(tp_text json, tp_writer *to) {
   return decode_repaired(json, to);
 }
 
-/* All arguments are decoded into one array, of which the calls get their slices. */
+/* All arguments are decoded into one array; each call gets its slice of it. */
 static tp_status decode_arguments(tp__openai_answer *answer) {
   tp_text all = {NULL, 0};
   tp_write_array(answer->arguments, answer->calls.count);

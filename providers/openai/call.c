@@ -45,7 +45,7 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
   *names = (tp__openai_names){.rows = NULL};
   c->model = name;
   c->attempt = request->attempt;
-  /* A text that is no header is left out: the host's function made it. */
+  /* A text that is no header, which the host's function made, is left out. */
   const tp__openai_config *config = config_of(c);
   char text[56] = "";
   bool is_given =
@@ -87,7 +87,7 @@ static void fail_token(call *c) {
 /* In the size of a piece. */
 static const uint32_t THINKING = UINT32_C(1) << 31;
 
-/* Also what is held back, when the answer is complete or fails: the turn goes on. */
+/* Also passes on text that is held back, when the answer is complete or fails, because the turn then goes on. */
 static void pass_on_text(call *c) {
   tp_status status = TP_OK;
   uint32_t size;
@@ -104,7 +104,7 @@ static void pass_on_text(call *c) {
                           tp_status_text(status));
 }
 
-/* The transfer ends first, so that a connection is closed when the turn hears of it. */
+/* The transfer ends first, so that its connection is closed when the turn gets the failure. */
 static void fail_call(call *c, CURLM *multi) {
   drop_transfer(c, multi);
   pass_on_text(c);
@@ -112,7 +112,7 @@ static void fail_call(call *c, CURLM *multi) {
   fail_token(c);
 }
 
-/* No rule tells such a stream from one that repeats itself on purpose: a person decides. */
+/* No rule can distinguish such a stream from one that repeats itself on purpose, so a person must decide. */
 static void note_growth(call *c) {
   char text[256];
   snprintf(
@@ -171,8 +171,8 @@ void tp__openai_call_abort(tp__openai_call *c, CURLM *multi) {
 
 /* ---- what libcurl calls ---- */
 
-/* The turn hears of it when what has come for all requests was read: an engine worker that is woken for one of them
- * then finds those of the others, too. */
+/* The turn gets the pieces after the input of all requests was read. So an engine worker that is woken for one request
+ * finds the pieces of the others, too. */
 static tp_status on_text(void *ctx, tp_text piece, bool thinking) {
   call *c = ctx;
   uint32_t size = (uint32_t)piece.size | (thinking ? THINKING : 0);
@@ -196,9 +196,9 @@ static bool begin_reading(call *c) {
   return c->failure.code == TP_OK;
 }
 
-/* While the answer is held back; and what libcurl has read ahead waits until the turn has heard of what came before it.
- * By HTTP/2 the streams of a connection wait for one another in libcurl: there what is held back waits in `pieces`, so
- * that it stops no other answer. */
+/* Pauses while the answer is held back. Data that libcurl has read ahead also waits until the turn got the earlier
+ * pieces. With HTTP/2 the streams of a connection would wait for each other in libcurl. So there, held text waits in
+ * `pieces` and stops no other answer. */
 static bool pauses(const call *c) {
   long version = 0;
   if (!c->reads || (c->pieces.size < PIECES_BYTES && !tp_model_held(c->token))) return false;
@@ -282,7 +282,7 @@ static int64_t after_pause_ns(const call *c, int64_t now_ns) {
   return c->core->not_before_ns > start_ns ? c->core->not_before_ns : start_ns;
 }
 
-/* One request, and about as many tokens as it has. */
+/* Reserves one request, and an estimate of its tokens. */
 static int64_t reserve_ns(call *c, int64_t now_ns) {
   tp__openai_core *core = c->core;
   double tokens = (double)c->body.size / BYTES_PER_TOKEN;
@@ -314,7 +314,8 @@ void tp__openai_call_plan(tp__openai_call *c, int64_t now_ns) {
 
 /* ---- limits ---- */
 
-/* Which limit passes first. While the transfer is paused none does: who holds the answer back has its own. */
+/* The limit that passes first. While the transfer is paused there is none, because the holder of the answer has its own
+ * limit. */
 static int64_t next_limit(const call *c, const char **ret_name, uint32_t *ret_ms, const char **ret_what) {
   const tp__openai_config *config = config_of(c);
   int64_t next_ns = c->sent_ns + config->total_ms * TP__NS_IN_MS, other_ns = INT64_MAX;
@@ -428,7 +429,7 @@ static void name_place(call *c, char place[PLACE_SIZE]) {
            shown, id ? ")" : "");
 }
 
-/* @return milliseconds; below 0: the endpoint said nothing. */
+/* @return milliseconds; below 0: the endpoint gave no time. */
 static int64_t retry_after_ms(call *c) {
   const char *exact = header_of(c, "retry-after-ms");
   curl_off_t seconds = 0;
@@ -470,7 +471,7 @@ static void fail_with_status(call *c, int64_t now_ns) {
   note_retry_after(c, now_ns);
 }
 
-/* What libcurl's errors mean here; others are not retryable. */
+/* The meaning of libcurl's errors; errors that are not in this table are not retryable. */
 static const struct curl_row {
   CURLcode code;
   bool retryable;

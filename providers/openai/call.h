@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * call: one request from its start to the completion of its token, as libcurl carries it out. It belongs to the I/O
- * thread, but for the fields that say otherwise. */
+ * thread, except fields with another comment. */
 #ifndef TP__OPENAI_CALL_H
 #define TP__OPENAI_CALL_H
 
@@ -11,8 +11,9 @@
 typedef enum tp__openai_call_state {
   TP__OPENAI_WAITS, /* for start_ns */
   TP__OPENAI_SENT,
-  TP__OPENAI_ANSWERED, /* its token is completed; the transfer may end, so that its connection can be reused */
-  TP__OPENAI_OVER      /* to be freed */
+  /* its token is completed; the transfer may still end regularly, so that its connection can be reused */
+  TP__OPENAI_ANSWERED,
+  TP__OPENAI_OVER /* to be freed */
 } tp__openai_call_state;
 
 typedef struct tp__openai_call {
@@ -33,17 +34,18 @@ typedef struct tp__openai_call {
   /* the I/O thread's */
   struct tp__openai_call *next_active;
   tp__openai_call_state state;
-  bool reserves; /* it holds one request and `tokens` of its model's rates, and is not sent */
+  bool reserves; /* it has reserved one request and `tokens` of its model's rates, and is not sent yet */
   double tokens;
   bool gone; /* cancelled, as the I/O thread has seen it */
   CURL *easy;
   int64_t start_ns, sent_ns, connected_ns, byte_ns, answered_ns; /* 0: not yet */
   long status;                                                   /* 0: no head yet */
-  int64_t paused_ns; /* since when the transfer is paused, since a listener holds the answer back; 0: it is not */
+  int64_t paused_ns; /* when the transfer was paused because a listener holds the answer back; 0: not paused */
   bool reads;        /* stream is there */
   tp__openai_stream stream;
-  tp_writer *given;  /* tp_model_response.provider_data; NULL: none yet */
-  tp__bytes pieces;  /* of text, which the turn has not heard of: each after its size, a uint32_t, and its kind */
+  tp_writer *given; /* for tp_model_response.provider_data; NULL: none yet */
+  /* of text that the turn has not received yet; each is preceded by its size (a uint32_t) and its kind */
+  tp__bytes pieces;
   tp__bytes refusal; /* the body of an answer that is none */
   tp__openai_failure failure;
   char curl_error[CURL_ERROR_SIZE];
@@ -56,15 +58,16 @@ tp__openai_call *tp__openai_call_new(tp__openai_core *core, const tp_model_reque
 /** Everything but the reference of core. */
 void tp__openai_call_free(tp__openai_call *call);
 
-/** When the request may be sent; or it fails, since that is too late. */
+/** Decides when the request may be sent; fails it if that is too late. */
 void tp__openai_call_plan(tp__openai_call *call, int64_t now_ns);
-/** Takes the next step: sends, ends what passed a limit or was cancelled, completes what is answered. */
+/** Takes the next step: sends the request, ends it when it passed a limit or was cancelled, or completes the token when
+ *  it is answered. */
 void tp__openai_call_step(tp__openai_call *call, CURLM *multi, int64_t now_ns);
-/** When the next step must be taken; INT64_MAX: never. */
+/** When the next step must be made; INT64_MAX: never. */
 int64_t tp__openai_call_next_ns(const tp__openai_call *call);
 /** libcurl is through with the transfer. */
 void tp__openai_call_ended(tp__openai_call *call, CURLM *multi, CURLcode code, int64_t now_ns);
-/** Ends it at once; the token is failed if it is not completed. */
+/** Ends the request at once; fails the token if it is not completed. */
 void tp__openai_call_abort(tp__openai_call *call, CURLM *multi);
 
 #endif

@@ -137,7 +137,7 @@ static tp_status take_name(draft *d, tp_text name, size_t *bytes_left) {
     *bytes_left += d->name.size;
     tp__bytes_clear(&d->name);
   }
-  /* After arguments have begun the name is whole. */
+  /* When arguments have begun, the name is complete. */
   return d->name.size > 0 && !is_empty(d) ? TP_OK : put_fragment(&d->name, name, bytes_left);
 }
 

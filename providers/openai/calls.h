@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls: the tool calls of an answer, put together from fragments. Servers number the fragments by an index, name them
- * by an id, both, or neither, and each of these is wrong at some server. One rule says which call a fragment belongs
- * to:
+ * calls: assembles the tool calls of an answer from fragments. Servers give fragments an index, an id, both or neither,
+ * and at some servers the index or the id is wrong. These rules decide to which call a fragment belongs:
  *
  * 1. The candidate is the newest call with the fragment's item id; else with its index, one with its id before others;
  *    else with its id, unless both indexes are given and the fragment has a name; else, where the fragment has no
@@ -30,8 +29,9 @@
  *                                                                            where index or id are the call's
  *    another           any             empty              any                begins
  *
- * 3. Of a call that continues, the first id stays. Arguments are appended, but: arguments that a block's start had, and
- *    "{}" before a new "{", give way; the same arguments again, and all of them after a part, are a repetition.
+ * 3. A call that continues keeps its first id. Arguments are appended, with these exceptions: arguments from a block's
+ *    start are replaced, and so is "{}" by a new "{"; the same arguments again are a repetition, and so are all
+ *    arguments after a part of them.
  *
  * In the response each call has an id, and no two have the same one. */
 #ifndef TP__OPENAI_CALLS_H
@@ -43,23 +43,23 @@ enum { TP__OPENAI_CALLS_MAX = 1024, TP__OPENAI_NO_INDEX = -1, TP__OPENAI_LEGACY_
 
 /** A tool call of which fragments have come. */
 typedef struct tp__openai_draft {
-  int64_t index;  /* the endpoint's; TP__OPENAI_NO_INDEX: it gave none */
+  int64_t index;  /* the endpoint's; TP__OPENAI_NO_INDEX: none was given */
   uint64_t chunk; /* of the fragment that came last */
-  tp__bytes item; /* the id of the item that has the call; may be empty */
+  tp__bytes item; /* the id of the item that contains the call; may be empty */
   tp__bytes id, name, arguments;
   tp__openai_tail tail; /* of arguments */
   tp__openai_scan scan; /* of arguments */
-  bool is_given;        /* arguments came with the start of the block: those of deltas are in their place */
+  bool is_given;        /* arguments came with the start of the block; arguments of deltas replace them */
 } tp__openai_draft;
 
-/** What one event says of a call. Texts may be empty. */
+/** The data of one event about a call. Texts may be empty. */
 typedef struct tp__openai_fragment {
   int64_t index;
   tp_text item, id, name, arguments;
   tp_text value;  /* arguments as a map, in place of the text */
   bool starts;    /* a block begins */
-  bool is_whole;  /* the arguments are all of the call's: a snapshot */
-  size_t place;   /* from 1, in a list that has all calls; 0: it is in none */
+  bool is_whole;  /* a snapshot: these are all arguments of the call */
+  size_t place;   /* from 1, in a list of all calls; 0: it is in no list */
   bool has_marks; /* in arguments; see tp__openai_join() */
 } tp__openai_fragment;
 
@@ -69,12 +69,12 @@ typedef struct tp__openai_calls {
   uint64_t chunk; /* the number of the event that is read */
 } tp__openai_calls;
 
-/** @param bytes_left  how many bytes the answer may grow by; made smaller.
+/** @param bytes_left  how many bytes the answer may still grow; lowered.
  *  @return TP_OK; TP_ERR_NO_MEMORY; TP_ERR_FULL: too many calls; TP_ERR_TOO_LARGE: too many bytes. */
 tp_status tp__openai_calls_take(tp__openai_calls *calls, const tp__openai_fragment *fragment, size_t *bytes_left);
 /** The newest call of an item or index; NULL: there is none. */
 tp__openai_draft *tp__openai_calls_find(tp__openai_calls *calls, int64_t index, tp_text item);
-/** The answer is over: calls that no fragment gave an id, or one that another call has, get one of their own.
+/** The answer is over: each call without an id, or with the id of another call, gets an id of its own.
  *  @return false without memory. */
 bool tp__openai_calls_end(tp__openai_calls *calls);
 void tp__openai_calls_fini(tp__openai_calls *calls);

@@ -22,7 +22,7 @@ enum {
   RESPONSE_BYTES_MAX = 16 << 20,
   RESPONSE_BYTES_LIMIT = 64 << 20,
   KEY_BYTES_MAX = 8192,
-  RECEIVE_BYTES = 2 << 10, /* that a transfer has for as long as it is open; a piece of an answer has some 300 */
+  RECEIVE_BYTES = 2 << 10, /* that a transfer uses while it is open; a piece of an answer has about 300 */
   PRICES_MAX = 10000
 };
 
@@ -103,7 +103,7 @@ static tp_status open_key_file(const char *path, int *ret_fd, tp_fault *fault) {
   return status;
 }
 
-/* Into a buffer that is wiped: bytes that grow would leave copies of the key. */
+/* Reads into a buffer that is overwritten afterwards; a growing buffer would leave copies of the key. */
 static tp_status read_key_file(tp__openai_config *config, const char *path, tp_fault *fault) {
   char key[KEY_BYTES_MAX + 2];
   size_t size = 0;
@@ -194,7 +194,7 @@ static bool is_token(tp_text name) {
   return name.size > 0;
 }
 
-/* No control characters: a line end would begin another header. */
+/* No control characters, because a line end would begin another header. */
 static bool is_header_value(tp_text value) {
   for (size_t i = 0; i < value.size; i++)
     if (((unsigned char)value.data[i] < 0x20 && value.data[i] != '\t') || value.data[i] == 0x7f) return false;
@@ -205,7 +205,7 @@ static bool same_name(tp_text name, const char *other) {
   return name.size == strlen(other) && strncasecmp(name.data, other, name.size) == 0;
 }
 
-/* What the request itself says of its form, and where its key stands. */
+/* Whether the request itself sets this header: its form, and its key. */
 static bool is_ours(const tp__openai_config *config, tp_text name, const char *key_header) {
   static const char *const ours[] = {"host",   "content-length", "transfer-encoding", "content-type", "connection",
                                      "expect", "accept",         "accept-encoding"};
@@ -379,7 +379,7 @@ static tp_status note_secrets(tp__openai_config *config, const tp_openai_options
   if (options->base_url) tp__secrets_add_url(&config->secrets, tp_text_of(options->base_url));
   if (options->proxy) tp__secrets_add_url(&config->secrets, tp_text_of(options->proxy));
   else {
-    /* libcurl reads these where options.proxy is NULL, and quotes one that it cannot use. */
+    /* libcurl reads these when options.proxy is NULL, and quotes a value that it cannot use. */
     static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
       const char *proxy = getenv(names[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embed.c: an embedder for the memory behind POST BASE/embeddings. The memory calls it on threads that may wait, so
- * each call is one transfer of its own; connections are kept in a pool of handles. */
+ * embed.c: an embedder for the memory, using POST BASE/embeddings. The memory calls it on threads that may wait, so
+ * each call is a transfer of its own. A pool of handles keeps the connections open. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static CURL *take_handle(embedder *e) {
 
 /* ---- the request ---- */
 
-/* Fields of the options' body come after ours, which it may not set. */
+/* Fields of the options' body follow the library's fields, which it may not set. */
 static void write_body(tp_writer *writer, const embedder *e, const tp_memory_embed_request *request) {
   tp_text more = {e->config.body, e->config.body_size};
   size_t count = 0;
@@ -85,7 +85,7 @@ static size_t on_bytes(char *bytes, size_t one, size_t count, void *ctx) {
 static int on_progress(void *ctx, curl_off_t to, curl_off_t down, curl_off_t up, curl_off_t sent) {
   const transfer *t = ctx;
   (void)to, (void)down, (void)up, (void)sent;
-  return t->request->cancelled(t->request->ctx); /* libcurl asks once a second, and with every piece */
+  return t->request->cancelled(t->request->ctx); /* libcurl asks this once a second, and with every piece */
 }
 
 static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
@@ -109,7 +109,7 @@ static tp_status send_request(embedder *e, const tp__bytes *body, transfer *t) {
   if (kept) e->handles[e->handle_count++] = easy;
   tp__lock_release(&e->mutex);
   if (!kept) curl_easy_cleanup(easy);
-  /* The status says what a host can do about it: the memory shows that alone. */
+  /* The memory only shows the status, so the status tells what a host can do. */
   if (code == CURLE_OUT_OF_MEMORY || t->answer.failed) return TP_ERR_NO_MEMORY;
   if (code == CURLE_ABORTED_BY_CALLBACK) return TP_ERR_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT) return TP_ERR_TIMEOUT;
@@ -131,7 +131,7 @@ static bool read_vector(tp_text numbers, uint32_t dimensions, float *ret_vector)
   return true;
 }
 
-/* Each element says which text it is of; without that it is the next one's. */
+/* Each element gives the index of its text; without an index it belongs to the next text. */
 static tp_status read_vectors(tp_text data, const tp_memory_embed_request *request, float *ret_vectors) {
   size_t next = 0;
   if (tp_value_kind_of(data) != TP_VALUE_ARRAY || tp_value_count(data) != request->text_count) return TP_ERR_MALFORMED;
@@ -186,7 +186,7 @@ static void destroy_embedder(void *ctx) {
   tp__heap_free(e, sizeof *e);
 }
 
-/* Vectors depend on the model, their dimensions and the further fields; not on where it runs. */
+/* Vectors depend on the model, the dimensions and the further fields, not on the endpoint. */
 static char *make_name(const embedder *e, uint32_t dimensions) {
   char name[129];
   snprintf(name, sizeof name, "%.100s:%u", e->config.model, (unsigned)dimensions);

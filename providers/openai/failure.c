@@ -27,13 +27,13 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
 
 /* ---- what endpoints say ---- */
 
-/* What an error is about, where it is no status. */
+/* The subject of an error, for errors that no status describes. */
 enum { CONTEXT = 1, QUOTA = 2, REFUSED = 3 };
 
-/* Parts of the codes and types that stand beside an error's message, in any case; the first that fits. */
+/* Parts of the codes and types that come with an error's message, in any case; the first that fits counts. */
 static const struct word {
   const char *part;
-  long status; /* which status means the same; or one of the above */
+  long status; /* the status with the same meaning; or one of the above */
 } words[] = {
     {"context_length", CONTEXT},
     {"context_window", CONTEXT},
@@ -78,7 +78,7 @@ static const struct word {
     {"api_error", 500},
 };
 
-/* Where no code says it: phrases of messages. Only a refusal of the request is looked at. */
+/* Phrases of messages, used when no code tells the subject. Only the text of a refusal is searched. */
 static const char *const too_long[] = {
     "maximum context length",
     "context length exceeded",
@@ -195,7 +195,7 @@ static bool is_failed_base(tp_text value) {
   return tp__openai_int(tp_value_get(tp_value_get(value, "base_resp"), "status_code")) > 0;
 }
 
-/* One walk: it is asked of every event of a stream. */
+/* One walk, because every event of a stream is checked. */
 bool tp__openai_is_error(tp_text value, tp_text *ret_type) {
   bool is_error = false;
   *ret_type = (tp_text){NULL, 0};
@@ -209,7 +209,7 @@ bool tp__openai_is_error(tp_text value, tp_text *ret_type) {
   return is_error || tp__is_word(*ret_type, "error");
 }
 
-/* Under which keys the words of an error stand, the best first. */
+/* The keys under which an error has its words, the best first. */
 static const char *const message_keys[] = {
     "error",        "message",           "errors",      "detail", "details",    "msg",     "error_message", "error_msg",
     "errorMessage", "error_description", "description", "reason", "status_msg", "Message", "title",         "base_resp",
@@ -256,7 +256,7 @@ static void read_list(said *s, tp_text list, int depth) {
   }
 }
 
-/* "body.messages.0: ", where a validator names the place. */
+/* "body.messages.0: ", when a validator names the place. */
 static void read_place(said *s, tp_text place) {
   bool begun = false;
   if (tp_value_kind_of(place) != TP_VALUE_ARRAY) return;
@@ -292,7 +292,7 @@ static bool has_own_words(tp_text map) {
   return false;
 }
 
-/* {"model": ["is required"]}: the words of a validator by the field that they are about. */
+/* {"model": ["is required"]}: a validator's messages, by the field that they are about. */
 static void read_fields(said *s, tp_text map, int depth) {
   for (tp_value_walk walk = {0}; tp_value_next(map, &walk) && s->message.size < 4 * SAID_SIZE;) {
     size_t before = s->message.size;
@@ -310,7 +310,7 @@ static void read_fields(said *s, tp_text map, int depth) {
   }
 }
 
-/* "Bad Request: Required request body is missing": a short word of the framework, and after it what is wrong. */
+/* "Bad Request: Required request body is missing": a short phrase of the framework, followed by the actual error. */
 static void read_more(said *s, tp_text value, const char *key, size_t begin, int depth) {
   static const char *const more_keys[] = {"message", "detail", "msg", "error_description", "description", "reason"};
   if (strcmp(key, "error") != 0 || tp_value_kind_of(tp_value_get(value, key)) != TP_VALUE_TEXT) return;
@@ -422,7 +422,7 @@ void tp__openai_fail_value(tp__openai_failure *failure, const char *place, long 
   tp__bytes_fini(&outer.message);
 }
 
-/* The words of a page: what stands outside of tags, blanks joined; scripts and styles left out. */
+/* The visible words of a page: text outside of tags, with blanks joined, without scripts and styles. */
 static void put_page(tp__bytes *to, tp_text page) {
   bool in_tag = false, blank = false;
   const char *until = NULL;
@@ -446,7 +446,7 @@ static void put_page(tp__bytes *to, tp_text page) {
   }
 }
 
-/* JSON, also with something around it, or with what JSON forbids. */
+/* Decodes JSON, also with other text around it, or with violations of JSON. */
 static bool decode_body(tp_text body, tp_writer *writer, tp_text *ret_value) {
   const char *begin = body.size > 0 ? memchr(body.data, '{', body.size) : NULL;
   const char *end = body.size > 0 ? memrchr(body.data, '}', body.size) : NULL;

@@ -11,12 +11,12 @@
 typedef struct demands {
   const tp__openai_form *form;
   size_t id_bytes_max;
-  bool any_id;          /* an id may have any visible character of ASCII; else letters, digits, "_" and "-" */
+  bool any_id;          /* an id may have any visible character of ASCII; otherwise letters, digits, "_" and "-" */
   bool user_after_tool; /* a user's message may follow a result */
-  bool system_first;    /* messages of the system stand before all others */
+  bool system_first;    /* system messages must come before all others */
 } demands;
 
-/* Names are 1 to 64 letters, digits, "_" and "-" in all of them. Where the rules are from: docs/models.md. */
+/* In all forms, names have 1 to 64 letters, digits, "_" and "-". docs/models.md names the sources of the rules. */
 static const demands rows[] = {
     {&tp__openai_form_chat, 40, true, false, true},
     {&tp__openai_form_responses, 64, false, true, false},
@@ -31,7 +31,7 @@ static const demands *demands_of(const tp__openai_form *form) {
   return &rows[i];
 }
 
-/* The lines that stand where an API wants a message. */
+/* The lines that are used when an API requires a message. */
 static const char empty_message[] = "[empty message]";
 static const char no_output[] = "[no output]";
 static const char no_result[] = "[the result is not known: the call may have run, or not]";
@@ -107,7 +107,8 @@ static uint64_t hash_further(tp_text text, uint64_t hash) {
 }
 static const uint64_t hash_seed = UINT64_C(0xcbf29ce484222325);
 
-/* The name with "_" for what it may not have, and a hash at its end: the same name always has the same one. */
+/* The name with "_" for forbidden characters, and a hash at its end, so that the same name always gives the same
+ * result. */
 static size_t fit_name(tp_text name, char sent[NAME_BYTES_MAX]) {
   enum { HASH_BYTES = 9 };
   size_t size = name.size < NAME_BYTES_MAX - HASH_BYTES ? name.size : NAME_BYTES_MAX - HASH_BYTES;
@@ -137,7 +138,7 @@ static tp_status add_fit_name(tp__openai_fit *fit, tp_text own, name_row *row) {
   return TP_OK;
 }
 
-/* A tool under another name is a copy of it. */
+/* A tool under another name is a copy of the tool. */
 static tp_status rename_tool(tp__openai_fit *fit, const tp_tool **tool) {
   tp_tool *copy = take_fit_memory(fit, sizeof *copy);
   char *name = take_fit_memory(fit, NAME_BYTES_MAX + 1);
@@ -172,7 +173,7 @@ static tp_status fit_tools(tp__openai_fit *fit, const tp_model_request *request)
 
 /* ---- ids ---- */
 
-/* The ids that are sent: open addressing, at most half full. */
+/* The ids in the request: open addressing, at most half full. */
 typedef struct id_set {
   tp_text *items;
   size_t mask;
@@ -198,8 +199,8 @@ typedef struct walk {
   const tp_model_request *from;
   const tp_message **to;
   size_t count;
-  bool begun;  /* a message that is not of the system is there */
-  bool *taken; /* by message: a result that stands with its call */
+  bool begun;  /* a message that is no system message was written */
+  bool *taken; /* for each message: it is a result that was placed after its call */
   id_set ids;
 } walk;
 
@@ -259,7 +260,7 @@ static tp_status walk_user(walk *w, const tp_message *message) {
 
 /* ---- calls ---- */
 
-/* {"key": …} around arguments that are no object; text: as they were written. */
+/* Wraps arguments that are no object as {"key": …}; text: the arguments as they were written. */
 static tp_status wrap_arguments(walk *w, tp_tool_call *call) {
   static const char written[] = "\x81\xb3malformed_arguments\xdb", value[] =
                                                                        "\x81\xa9"
@@ -284,7 +285,8 @@ static tp_status wrap_arguments(walk *w, tp_tool_call *call) {
   return to ? TP_OK : TP_ERR_NO_MEMORY;
 }
 
-/* An id that the form does not take, or that stood before, becomes another one, the same in each request. */
+/* An id that the form does not accept, or that occurred before, becomes another id, which is the same in each
+ * request. */
 static tp_status id_call(walk *w, tp_text *id) {
   enum { ID_BYTES = 5 + 16 };
   if (has_pattern(*id, w->demands->id_bytes_max, w->demands->any_id) && add_id(&w->ids, *id)) return TP_OK;
@@ -310,7 +312,7 @@ static tp_status fit_call(walk *w, const tp_tool_call *call, tp_tool_call *copy)
   return status == TP_OK ? id_call(w, &copy->id) : status;
 }
 
-/* The first result of the id that no call has yet, before the next message with calls. */
+/* The first result with this id that no call has taken yet, before the next message with calls. */
 static size_t find_result(const walk *w, size_t asked, tp_text id) {
   for (size_t i = asked + 1; i < w->from->message_count; i++) {
     const tp_message *message = w->from->messages[i];
@@ -351,12 +353,12 @@ static tp_text joined(walk *w, tp_text first, tp_text second) {
   return (tp_text){to, first.size + 2 + second.size};
 }
 
-/* The endpoint goes on when it gets the message back as it was. */
+/* The endpoint goes on when it gets the message back unchanged. */
 static bool is_paused(const walk *w, const tp_message *message) {
   return tp_value_bool(tp_value_get(tp__openai_own_data(w->config, message), "paused"), false);
 }
 
-/* Two answers after one another are one; what the provider gave is that of the second. */
+/* Joins two consecutive answers; the provider data is that of the second. */
 static tp_status join_last(walk *w, tp_message *message) {
   const tp_message *last = last_of(w);
   if (!last || last->role != TP_ROLE_ASSISTANT || last->call_count > 0 || is_paused(w, last)) return TP_OK;
@@ -437,7 +439,7 @@ static tp_status walk_all(walk *w) {
   return waits ? TP_OK : put_line(w, TP_ROLE_USER, go_on, TP__OPENAI_REPAIR_ROLE);
 }
 
-/* How many messages there may be: each may get a line before it, and each call a result. */
+/* The most messages that there may be: each may get a line before it, and each call a result. */
 static size_t most_messages(const tp_model_request *request, size_t *ret_calls) {
   *ret_calls = 0;
   for (size_t i = 0; i < request->message_count; i++) *ret_calls += request->messages[i]->call_count;
@@ -479,8 +481,8 @@ static bool thinks(const tp__openai_fit *fit, const tp__openai_config *config) {
   return false;
 }
 
-/* The calls that are being answered came without a thinking block: from another provider, or before thinking was asked
- * for. The API wants thinking off until they are answered. */
+/* The calls that are being answered have no thinking block: they come from another provider, or from before thinking
+ * was switched on. The API requires thinking to be off until they are answered. */
 static bool lacks_thinking(const tp__openai_fit *fit, const tp__openai_config *config) {
   const tp_model_request *request = &fit->request;
   size_t i = request->message_count;
@@ -500,7 +502,7 @@ tp_status tp__openai_fit_init(tp__openai_fit *fit, const tp__openai_config *conf
   if (status != TP_OK) return status;
   if (config->form == &tp__openai_form_chat && thinks(fit, config)) {
     fit->thinks = true;
-    /* Messages that have none of the reasoning that the provider wants with each of its messages get a blank one. */
+    /* Messages without the reasoning that the provider requires in each of its messages get a blank one. */
     for (size_t i = 0; i < fit->request.message_count; i++) {
       const tp_message *message = fit->request.messages[i];
       tp_text fields = tp_value_get(tp__openai_own_data(config, message), "fields");

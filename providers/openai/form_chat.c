@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chat completions: of OpenAI, and of the many servers that are compatible with it. What those do differently is taken,
- * too: no index in tool calls, content as a list of parts, no [DONE], usage in an event of its own or with the last. */
+ * Chat completions: of OpenAI, and of the many servers that are compatible with it. Differences of these servers are
+ * accepted: no index in tool calls, content as a list of parts, no [DONE], usage in an event of its own or in the last
+ * event. */
 #include <string.h>
 
 #include "providers/openai/fit.h"
@@ -45,7 +46,8 @@ static bool is_user(const tp__openai_draft_request *draft, size_t at) {
   return at < draft->request->message_count && draft->request->messages[at]->role == TP_ROLE_USER;
 }
 
-/* The user's messages from `from` on that are sent as one: roles take turns in the templates of many models.
+/* The consecutive messages of the user from `from` on are sent as one message, because the templates of many models
+ * require alternating roles.
  * @return the index after them. */
 static size_t users_end(const tp__openai_draft_request *draft, size_t from) {
   size_t end = from + 1;
@@ -63,7 +65,7 @@ static void write_user_text(tp__openai_draft_request *draft, size_t from, size_t
   tp_write_text(draft->writer, tp__bytes_text(&draft->scratch));
 }
 
-/* Without further parts plain text: some servers take nothing else. */
+/* Without other parts the content is plain text, because some servers accept nothing else. */
 static void write_users(tp__openai_draft_request *draft, size_t from, size_t end) {
   size_t parts = 0, content = 0;
   for (size_t i = from; i < end; i++) {
@@ -81,9 +83,9 @@ static void write_users(tp__openai_draft_request *draft, size_t from, size_t end
   for (size_t i = from; i < end; i++) tp__openai_write_content(draft, i, &content_form);
 }
 
-/* ---- what the provider gave with a message: fields of the message, and further content of its calls ---- */
+/* ---- data that the provider gave with a message: fields of the message, and further content of its calls ---- */
 
-/* The row of a call: by its id, which may have been given to the call later; else by its place. */
+/* The row of a call: by its id, which the call may have got later; else by its index. */
 static tp_text given_with_call(tp_text data, const tp_message *message, size_t place) {
   tp_text rows = tp_value_get(data, "calls"), by_place = {NULL, 0};
   size_t count = tp_value_count(rows), i = 0;
@@ -102,7 +104,7 @@ static void write_pairs(tp_writer *writer, tp_text map) {
   }
 }
 
-/* A model that thinks wants reasoning with each of its messages, also with those that had none. */
+/* A model that thinks requires reasoning in each of its messages, also in those that had none. */
 static void write_assistant(tp__openai_draft_request *draft, const tp_message *message) {
   tp_text data = tp__openai_own_data(draft->config, message), fields = tp_value_get(data, "fields");
   bool fills = draft->fit->thinks && tp__openai_text(fields, "reasoning_content").size == 0;
@@ -132,7 +134,7 @@ static void write_assistant(tp__openai_draft_request *draft, const tp_message *m
   }
 }
 
-/* ---- results: the API takes text in them, so a message of the user's right after them has the media ---- */
+/* ---- results: the API accepts only text in them, so a message of the user directly after them has the media ---- */
 
 static bool is_result(const tp__openai_draft_request *draft, size_t at) {
   return at < draft->request->message_count && draft->request->messages[at]->role == TP_ROLE_TOOL;
@@ -144,7 +146,7 @@ static size_t media_count(const tp__openai_draft_request *draft, size_t at) {
   return count;
 }
 
-/* A text; each part has a line, also one whose content follows. */
+/* Writes a result as text; each part gets a line, also a part whose content follows in the next message. */
 static void write_result_text(tp__openai_draft_request *draft, size_t at) {
   assert(is_result(draft, at));
   tp__bytes *text = &draft->scratch;
@@ -167,7 +169,7 @@ static void write_result_text(tp__openai_draft_request *draft, size_t at) {
   tp__openai_write_pair_text(draft->writer, "content", tp__bytes_text(text));
 }
 
-/* How much content the message after the results up to `end` has; 0: there is none. */
+/* How much content the message after the results up to `end` has; 0: there is no such message. */
 static size_t after_results_count(const tp__openai_draft_request *draft, size_t end) {
   size_t count = 0;
   assert(end > 0);
@@ -203,12 +205,12 @@ static void write_after_results(tp__openai_draft_request *draft, size_t end) {
     if (media_count(draft, i) > 0) write_media_of(draft, i);
 }
 
-/* The index of the next message that begins one of the request. */
+/* The index of the next message that begins a message of the request. */
 static size_t next_of(const tp__openai_draft_request *draft, size_t at) {
   return is_user(draft, at) ? users_end(draft, at) : at + 1;
 }
 
-/* Those of the system are one, at the beginning: many templates take no other. */
+/* All system messages become one, at the beginning, because many templates accept no other form. */
 static void write_messages(tp__openai_draft_request *draft) {
   const tp_model_request *request = draft->request;
   tp_text system = tp__openai_system(draft);
@@ -323,7 +325,7 @@ static void take_content(tp__openai_answer *answer, tp_text content, bool is_who
     if (tp_value_kind_of(walk.value) == TP_VALUE_MAP) take_content(answer, walk.value, false);
 }
 
-/* @param place  from 1 in the list of a whole message; 0: in a delta. */
+/* @param place  index from 1 in the list of a whole message; 0: in a delta. */
 static void take_call(tp__openai_answer *answer, tp_text call, int64_t index, size_t place) {
   tp_text function = tp_value_get(call, "function");
   if (tp_value_kind_of(function) != TP_VALUE_MAP) function = call;
@@ -350,7 +352,7 @@ static void take_calls(tp__openai_answer *answer, tp_text calls, bool is_whole) 
   }
 }
 
-/* The API's older form of one call; servers that send both forms mean one call. */
+/* The API's older form of a single call. Servers that send both forms mean the same call. */
 static void take_function_call(tp__openai_answer *answer, tp_text call, bool is_whole) {
   if (tp_value_kind_of(call) != TP_VALUE_MAP) return;
   if (answer->calls.count > 0 && !tp__openai_calls_find(&answer->calls, TP__OPENAI_LEGACY_INDEX, (tp_text){NULL, 0}))
@@ -371,7 +373,7 @@ static void take_finish(tp__openai_answer *answer, tp_text reason) {
   tp__openai_answer_stop(answer, NULL, reason);
 }
 
-/** The values of a map under some keys, which are found in one walk. */
+/** The values of some keys of a map, found in one walk. */
 typedef struct pick {
   const char *key;
   tp_text value;
@@ -384,7 +386,7 @@ static void pick_all(tp_text map, pick *picks, size_t count) {
         picks[i].value = walk.value;
 }
 
-/* What was said: a piece, or all of it. @param ends  it came with the reason of the end. */
+/* Takes a text: a piece, or the whole. @param ends  it came together with the reason of the end. */
 static void take_delta(tp__openai_answer *answer, tp_text delta, bool is_whole, bool ends) {
   enum { CONTENT, REFUSAL, CALLS, FUNCTION, REASONING_CONTENT, REASONING, DETAILS, PICKS };
   pick picks[PICKS] = {[CONTENT] = {.key = "content"},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Messages API of Anthropic. Roles take turns there: what stands side by side for the user (results of tools, the
- * user's words) is one message; system messages join the system text. */
+ * The Messages API of Anthropic. Roles alternate there: consecutive messages for the user (results of tools, the user's
+ * texts) become one message; system messages are added to the system text. */
 #include "providers/openai/given.h"
 
-enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API demands a limit: hosts set max_tokens */
+enum { OUTPUT_TOKENS_MAX = 4096 }; /* the API requires a limit; hosts set max_tokens */
 
 /* ---- the request ---- */
 
@@ -96,7 +96,7 @@ static bool is_assistant(const tp__openai_draft_request *draft, size_t at) {
   return draft->request->messages[at]->role == TP_ROLE_ASSISTANT;
 }
 
-/* The messages from `from` on that are sent as one. @return the index after them. */
+/* Consecutive messages from `from` on that are sent as one. @return the index after them. */
 static size_t group_end(const tp__openai_draft_request *draft, size_t from, size_t *ret_blocks) {
   size_t end = from;
   *ret_blocks = 0;
@@ -142,7 +142,7 @@ static void write_messages_tools(tp__openai_draft_request *draft) {
 
 static void write_max_tokens(tp__openai_draft_request *draft) { tp_write_int(draft->writer, OUTPUT_TOKENS_MAX); }
 
-/* The API refuses a schema that is not closed: then the system text has it only. */
+/* The API refuses a schema that is not closed. Then only the system text describes it. */
 static void write_output_config(tp__openai_draft_request *draft) {
   tp_write_map(draft->writer, 1);
   tp_write_string(draft->writer, "format");
@@ -168,7 +168,7 @@ static const tp__openai_rename renames[] = {{"stop", "stop_sequences"}, {NULL, N
 
 /* ---- the answer ---- */
 
-/* The endpoint counts what it read from its cache, or put there, apart. */
+/* The endpoint counts tokens that it read from its cache, or put there, separately. */
 static void take_usage(tp__openai_answer *answer, tp_text usage) {
   int64_t input = tp__openai_count(usage, "input_tokens");
   int64_t read = tp__openai_count(usage, "cache_read_input_tokens");
@@ -217,7 +217,7 @@ static void take_block_start(tp__openai_answer *answer, tp_text event) {
   take_block(answer, tp__openai_count(event, "index"), tp_value_get(event, "content_block"));
 }
 
-/* By what stands in it, not by its type, which some servers leave out. */
+/* Chosen by the members that are present, not by the type, which some servers leave out. */
 static void take_delta(tp__openai_answer *answer, tp_text event) {
   tp_text delta = tp_value_get(event, "delta"), json = tp_value_get(delta, "partial_json");
   tp_text thinking = tp__openai_text(delta, "thinking"), signature = tp__openai_text(delta, "signature");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Responses API of OpenAI. Nothing is stored at the endpoint (store: false): the history is the session's. */
+ * The Responses API of OpenAI. Nothing is stored at the endpoint (store: false), because the history belongs to the
+ * session. */
 #include "providers/openai/fit.h"
 
 /* ---- the request ---- */
@@ -99,7 +100,7 @@ static void write_instructions(tp__openai_draft_request *draft) {
 }
 static void write_store(tp__openai_draft_request *draft) { tp_write_bool(draft->writer, false); }
 
-/* Models that do not reason refuse to be asked for their reasoning. */
+/* Models that do not reason refuse requests for their reasoning. */
 static bool reasons(const tp__openai_draft_request *draft) {
   static const char *const beginnings[] = {"gpt-5", "o1", "o3", "o4", "codex"};
   for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
@@ -109,13 +110,13 @@ static bool reasons(const tp__openai_draft_request *draft) {
          tp_value_kind_of(tp_value_get(body, "reasoning")) == TP_VALUE_MAP;
 }
 
-/* Nothing is stored at the endpoint: its reasoning comes with the answer, and goes back with it. */
+/* Nothing is stored at the endpoint, so the reasoning must come with the answer, and goes back with the message. */
 static void write_include(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, 1);
   tp_write_string(draft->writer, "reasoning.encrypted_content");
 }
 
-/* The API makes schemas strict unless it is asked not to, and refuses those that are not. */
+/* The API makes schemas strict unless it is told not to, and refuses schemas that do not allow that. */
 static void write_responses_tools(tp__openai_draft_request *draft) {
   tp_write_array(draft->writer, draft->request->tool_count);
   for (size_t i = 0; i < draft->request->tool_count; i++) {
@@ -161,7 +162,7 @@ static void take_responses_text(tp__openai_answer *answer, tp_text event) {
   tp__openai_answer_text(answer, spot_of(event), tp__openai_text(event, "delta"));
 }
 
-/* The text of a part: of what is said, or of a refusal. */
+/* The text of a part, which may be an answer or a refusal. */
 static tp_text part_text(tp_text part) {
   tp_text text = tp__openai_text(part, "text");
   return text.size > 0 ? text : tp__openai_text(part, "refusal");
@@ -201,7 +202,7 @@ static void take_message(tp__openai_answer *answer, int64_t index, tp_text item,
     }
 }
 
-/* An item that begins, or is whole; in the list of a response at its place. */
+/* Takes an item that begins, or is complete; in the list of a response, at its index. */
 static void take_call(tp__openai_answer *answer, int64_t index, tp_text item, bool is_whole, size_t place) {
   tp_text arguments = tp_value_get(item, "arguments"), id = tp__openai_text(item, "call_id");
   tp__openai_answer_call(answer, &(tp__openai_fragment){.index = index,
@@ -223,7 +224,7 @@ static void take_reasoning(tp__openai_answer *answer, int64_t index, tp_text ite
   tp__openai_answer_block_value(answer, tp__openai_answer_block(answer, index, "reasoning"), item);
 }
 
-/* A piece of a summary, or of the reasoning itself: for people. */
+/* Takes a piece of a summary, or of the reasoning itself, for people. */
 static void take_reasoning_text(tp__openai_answer *answer, tp_text event) {
   tp__openai_block *block = tp__openai_answer_block(answer, tp__openai_count(event, "output_index"), "reasoning");
   tp__openai_answer_block_text(answer, block, tp__openai_text(event, "delta"));
@@ -261,7 +262,7 @@ static void take_arguments_done(tp__openai_answer *answer, tp_text event) {
   take_arguments_of(answer, event, "arguments", true);
 }
 
-/* The items of a response: what events had already is not taken again. */
+/* Takes the items of a response; content that came in events is not added again. */
 static void take_output(tp__openai_answer *answer, tp_text output) {
   int64_t index = 0;
   size_t place = 0;

@@ -10,10 +10,10 @@ typedef tp__openai_block block;
 
 static tp_text kind_of(const block *b) { return tp__bytes_text(&b->kind); }
 
-/* The fields of a message of chat completions that go back as they came. */
+/* The fields of a chat completion's message that are sent back as they came. */
 static const char text_fields[] = "reasoning_content, reasoning";
 
-/* Kinds of the library's own; the names of the others are the endpoint's. A detail that is encrypted is not shown. */
+/* Kinds of the library; the names of other kinds are the endpoint's. An encrypted detail is not shown. */
 static const char extra_kind[] = "extra of a call", message_kind[] = "extra of the message";
 static const char details_kind[] = "reasoning_details", secret_kind[] = "encrypted reasoning_details";
 
@@ -23,7 +23,7 @@ bool tp__openai_is_thinking(tp_text kind) {
 
 /* ---- taking ---- */
 
-/* The index of the call that an event was about: the one with its id, else the newest. */
+/* The index of the call that an event was about: the call with its id, else the newest. */
 static int64_t place_of_call(const tp__openai_answer *answer, tp_text id) {
   int64_t at = (int64_t)answer->calls.count - 1;
   for (int64_t i = at; i >= 0 && id.size > 0; i--)
@@ -63,7 +63,7 @@ void tp__openai_take_message_extra(tp__openai_answer *answer, tp_text message) {
   keep_extra(answer, message, 0, message_kind);
 }
 
-/* Under which key a detail has the text that comes in pieces. */
+/* The key under which a detail has the text that comes in pieces. */
 static const char *key_of_detail(tp_text detail) {
   tp_text type = tp__openai_text(detail, "type");
   if (tp__is_word(type, "reasoning.summary")) return "summary";
@@ -86,7 +86,7 @@ void tp__openai_take_details(tp__openai_answer *answer, tp_text details, bool is
 
 /* ---- writing ---- */
 
-/** The data on its way: what the blocks give. */
+/** The data that is being made from the blocks. */
 typedef struct making {
   const tp__openai_config *config;
   const tp__openai_answer *answer;
@@ -99,7 +99,7 @@ static bool is_detail(const block *b) {
   return tp__is_word(kind_of(b), details_kind) || tp__is_word(kind_of(b), secret_kind);
 }
 
-/* A detail as it came, but with the whole of its text and its signature. */
+/* Writes a detail as it came, but with its whole text and its signature. */
 static void write_detail(const making *m, const block *b) {
   assert(is_detail(b));
   tp_text value = tp__bytes_text(&b->value);
@@ -184,8 +184,8 @@ static void write_extras(const making *m) {
 
 /* ---- messages and responses ---- */
 
-/* Whether a block has enough to be sent back as an item. A "reasoning" item needs encrypted_content: the endpoint does
- * not store items, so it could not look up one by its id. */
+/* Whether a block has enough data to be sent back as an item. A "reasoning" item needs encrypted_content: the endpoint
+ * does not store items, so it could not find one by its id. */
 static bool is_item(const block *b) {
   if (tp__is_one_of(kind_of(b), "thinking")) return b->text.size > 0 || b->signature.size > 0;
   if (tp__is_word(kind_of(b), "redacted_thinking") || tp__is_word(kind_of(b), TP__OPENAI_OTHER_BLOCK))
@@ -194,7 +194,7 @@ static bool is_item(const block *b) {
          tp__openai_text(tp__bytes_text(&b->value), "encrypted_content").size > 0;
 }
 
-/* The place among text and calls, which have indexes of the same count. */
+/* The place of a block among text and calls; blocks and calls use the same numbering. */
 static int64_t place_of(const making *m, const block *b) {
   assert(!is_form(m, &tp__openai_form_chat));
   int64_t before = 0;
@@ -226,7 +226,7 @@ static void write_reasoning_item(const making *m, tp_text item) {
   }
 }
 
-/* A block of the endpoint's own tools, with the input that came in pieces. */
+/* Writes a block of the endpoint's own tools, with the input that came in pieces. */
 static void write_other(const making *m, const block *b) {
   tp_text value = tp__bytes_text(&b->value), input = tp__openai_trim(tp__bytes_text(&b->text));
   tp_writer *writer = NULL;
@@ -283,7 +283,7 @@ static void write_items(const making *m) {
 
 /* ---- all of it ---- */
 
-/* The reasoning for people: of servers that send it in two fields that of the first. */
+/* The reasoning for people. If a server sends it in two fields, the first one is used. */
 static void put_thinking(const making *m, tp__bytes *text) {
   tp_text first = {NULL, 0};
   for (size_t i = 0; i < m->answer->block_count; i++) {

@@ -70,7 +70,7 @@ static tp_status read_image_bytes(int fd, tp_text file, tp__bytes *bytes, tp_fau
   }
 }
 
-/* The JSON of bytes is their base64 in quotes. */
+/* Bytes as JSON are their base64 in quotes. */
 static tp_status put_base64(tp__bytes *url, tp_text bytes) {
   tp_writer *writer;
   tp_text value, json;

@@ -17,9 +17,9 @@ static struct {
   tp__lock_condition changed; /* state */
   /* under mutex */
   io_state state;
-  bool ready; /* libcurl is, and the child of a fork begins anew */
+  bool ready; /* libcurl is ready; the child of a fork begins anew */
   size_t models;
-  CURLM *multi; /* used by the I/O thread alone, but for waking it */
+  CURLM *multi; /* used only by the I/O thread, except for waking it */
   pthread_t thread;
   tp__openai_call *calls; /* all */
   tp__openai_call *first_new, *last_new;
@@ -35,7 +35,7 @@ static struct {
 static void before_fork(void) { tp__lock_acquire(&io.mutex); }
 static void parent_forked(void) { tp__lock_release(&io.mutex); }
 
-/* What is under way, and its connections, belong to the parent. */
+/* The running requests and their connections belong to the parent. */
 static void child_forked(void) {
   tp__lock_release(&io.mutex);
   tp__lock_init(&io.mutex, TP__LOCK_openai_io);
@@ -53,7 +53,7 @@ static void child_forked(void) {
 static void io_check_locked(void) {
   TP__LOCKED(&io.mutex);
   size_t looked = 0;
-  /* A thread that does not run has no transfer and no handle. */
+  /* When the thread does not run, there is no transfer and no handle. */
   assert(io.state != IO_IDLE || (!io.calls && !io.multi));
   /* The inbox has both ends or none. */
   assert(!io.first_new == !io.last_new);
@@ -95,7 +95,7 @@ static void unlink_locked(tp__openai_call *call) {
   io.ended++;
 }
 
-/* @return the model when it was the last reference: to be freed without the mutex. */
+/* @return the model if this was the last reference; the caller frees it without the mutex. */
 static tp__openai_core *unref_locked(tp__openai_core *core) {
   TP__LOCKED(&io.mutex);
   assert(core->refs > 0);
@@ -110,7 +110,7 @@ static void free_core(tp__openai_core *core) {
 
 /* ---- the I/O thread ---- */
 
-/* Takes what was cancelled, whose share of the rates is free again, and then what is new. @return whether to go on. */
+/* Handles cancelled requests first, which free their share of the rates, then new ones. @return whether to go on. */
 static bool take_orders(CURLM *multi, int64_t now_ns) {
   tp__lock_acquire(&io.mutex);
   tp__openai_call *call = io.first_new;
@@ -199,7 +199,7 @@ static void *run_io(void *multi) {
   return NULL;
 }
 
-/* A connection that breaks while TLS writes raises nothing there: every signal is blocked. */
+/* The thread blocks every signal, so a connection that breaks while TLS writes raises none. */
 static tp_status start_thread_locked(void) {
   TP__LOCKED(&io.mutex);
   assert(io.state == IO_IDLE && !io.multi && !io.calls);

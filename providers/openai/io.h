@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * io: the one I/O thread of the process and the requests that it carries out. It owns the libcurl multi handle and
- * every transfer; a request belongs to it from tp__openai_io_submit() on. One mutex guards what other threads touch:
- * the list of requests, the inbox, the count of models. No function of the core is called under it. */
+ * io: the one I/O thread of the process, and the requests that it carries out. It owns the libcurl multi handle and
+ * every transfer. From tp__openai_io_submit() on, a request belongs to it. One mutex guards the data that other threads
+ * use: the list of requests, the inbox, the count of models. No function of the core is called under it. */
 #ifndef TP__OPENAI_IO_H
 #define TP__OPENAI_IO_H
 
 #include "providers/openai/rate.h"
 #include "providers/openai/request.h"
 
-/** A model: shared by its owner and its requests; freed with the last. */
+/** A model, shared by its owner and its requests; freed with the last reference. */
 typedef struct tp__openai_core {
-  tp_model face;            /* what tp_openai_model_new() returns; its taker copies it */
+  tp_model face;            /* the result of tp_openai_model_new(); the runtime copies it */
   tp__openai_config config; /* never changes */
   size_t refs;              /* under the mutex of io.c */
   /* the I/O thread's */
@@ -21,16 +21,16 @@ typedef struct tp__openai_core {
 
 /** Makes libcurl ready. @return TP_OK; TP_ERR_SYSTEM when it cannot be used. */
 tp_status tp__openai_io_ready(void);
-/** Counts a model, so that the I/O thread stays while there is one, and makes libcurl ready.
+/** Counts a model, so that the I/O thread stays while there are models, and makes libcurl ready.
  *  @return TP_OK; TP_ERR_SYSTEM when libcurl cannot be used. */
 tp_status tp__openai_io_join(void);
-/** Ends what the model still has under way and drops its owner's reference. The last model ends the I/O thread and
- *  waits for it, unless it is left on that thread. */
+/** Ends the running requests of the model and drops its owner's reference. The last model ends the I/O thread and waits
+ *  for it, unless this runs on that thread. */
 void tp__openai_io_leave(tp__openai_core *core);
 
 /** Carries out a request and completes its token. Starts the I/O thread when it does not run.
- *  @param body, names  taken, whatever comes of it.
- *  @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD: then the token is the caller's to fail. */
+ *  @param body, names taken in every case.
+ *  @return TP_OK; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD: then the caller must fail the token. */
 tp_status tp__openai_io_submit(tp__openai_core *core, const tp_model_request *request, tp_token token, tp__bytes *body,
                                tp__openai_names *names);
 /** Ends the request of the token, if there is one. */

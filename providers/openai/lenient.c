@@ -73,13 +73,14 @@ bool tp__openai_same_json(tp_text a, tp_text b) {
 
 /* ---- characters ---- */
 
-/* The bytes of the character that begins with this byte; 0: none does. Surrogates count: 0xED has three. */
+/* The number of bytes of the character that begins with this byte; 0: no character does. Surrogates count: 0xED begins
+ * three bytes. */
 static size_t character_size(unsigned char first) {
   if (first < 0xc2 || first > 0xf4) return 0;
   return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/* Whether the byte may stand second after the first. */
+/* Whether the second byte may follow the first. */
 static bool may_follow(unsigned char first, unsigned char second) {
   if ((second & 0xc0) != 0x80) return false;
   if (first == 0xe0) return second >= 0xa0;
@@ -110,7 +111,8 @@ static void drop_first(tp__openai_tail *tail, size_t count) {
   memmove(tail->bytes, tail->bytes + count, tail->size);
 }
 
-/* Takes what is complete, or cannot become a character, off the front of the tail. @param more  bytes may follow. */
+/* Takes bytes off the front of the tail that are complete, or that cannot become a character. @param more  bytes may
+ * follow. */
 static void settle_tail(tp__bytes *to, tp__openai_tail *tail, bool more) {
   assert(tail->size <= sizeof tail->bytes);
   while (tail->size > 0) {
@@ -139,7 +141,7 @@ static void settle_tail(tp__bytes *to, tp__openai_tail *tail, bool more) {
   }
 }
 
-/* The byte that the four bytes of a mark stand for; 0: they are no mark. U+10FF80 is F4 8F BE 80. */
+/* The byte for which a mark of four bytes stands; 0: they are no mark. U+10FF80 is F4 8F BE 80. */
 static unsigned char mark_of(const char *at, size_t left) {
   const unsigned char *b = (const unsigned char *)at;
   if (left < 4 || b[0] != 0xf4 || b[1] != 0x8f || (b[2] != 0xbe && b[2] != 0xbf)) return 0;
@@ -177,7 +179,7 @@ void tp__openai_join_end(tp__bytes *to, tp__openai_tail *tail) {
 /* ---- what JSON forbids ---- */
 
 typedef struct member {
-  size_t begin, key_end, end; /* in the output; the key with its quotes begins at begin */
+  size_t begin, key_end, end; /* offsets in the output; the key with its quotes begins at begin */
 } member;
 
 typedef struct repair {
@@ -185,7 +187,7 @@ typedef struct repair {
   size_t at;
   tp__bytes *out;
   bool marks;
-  bool streams; /* the string that is read is one of those that stream */
+  bool streams; /* the string that is being read is one of the streaming ones */
   bool failed;  /* too deep, or cut: the rest is copied */
   uint32_t depth;
   member *members; /* of all open objects */
@@ -218,7 +220,7 @@ static int hex_of(int c) {
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four digits from ahead on; -1: there are none. */
+/* The number of four hexadecimal digits at this distance; -1: they are not digits. */
 static int32_t read_unit(const repair *r, size_t ahead) {
   int32_t unit = 0;
   for (size_t i = 0; i < 4; i++) {
@@ -232,7 +234,7 @@ static int32_t read_unit(const repair *r, size_t ahead) {
 static void put_char(repair *r, uint32_t c) {
   const unsigned char as_bytes[4] = {0xf4, 0x8f, (unsigned char)(0x80 | (c >> 6 & 0x3f)),
                                      (unsigned char)(0x80 | (c & 0x3f))};
-  if (r->streams && c >= 0x10ff80) { /* a character of the text, which must not be taken for a mark */
+  if (r->streams && c >= 0x10ff80) { /* a character of the text that must not be taken for a mark */
     put_bad(r, as_bytes, sizeof as_bytes);
     return;
   }
@@ -281,7 +283,7 @@ static void repair_character(repair *r) {
     put_bad(r, b, 1);
     size = 1;
   } else if (mark_of((const char *)b, left) && r->streams) {
-    put_bad(r, b, size); /* a character of the text, which must not be taken for a mark */
+    put_bad(r, b, size); /* a character of the text that must not be taken for a mark */
   } else {
     tp__bytes_put(r->out, (const char *)b, size);
   }
@@ -295,7 +297,7 @@ static void repair_string(repair *r) {
     if (r->in.data[r->at] == '\\') repair_escape(r);
     else repair_character(r);
   }
-  if (r->at == r->in.size) r->failed = true; /* cut: no quote at the end, so that it stays no JSON */
+  if (r->at == r->in.size) r->failed = true; /* the text was cut: no quote is added, so that it stays invalid */
   else put_repaired(r, "\"");
   r->at++;
 }
@@ -308,7 +310,7 @@ static bool is_streaming_key(tp_text key) {
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
-/* [+-]digits[.digits][e[+-]digits], each part of which may lack. @return whether it is a number and nothing else. */
+/* [+-]digits[.digits][e[+-]digits]; each part may be missing. @return whether the token is a number. */
 static bool repair_number(repair *r, tp_text token) {
   size_t i = 0, begin = r->out->size;
   if (token.data[0] == '-') put_repaired(r, "-");
@@ -339,7 +341,7 @@ static bool repair_number(repair *r, tp_text token) {
   return false;
 }
 
-/* Whether JSON takes the number that stands at the end of the output: it may be out of range. */
+/* Whether the number at the end of the output is valid JSON; it may be out of range. */
 static bool is_in_range(tp_text number) {
   tp_writer *writer = NULL;
   bool good = tp_writer_new(tp__heap, &writer) == TP_OK && tp_json_decode(number, writer, NULL) == TP_OK;
@@ -385,7 +387,7 @@ static bool push_member(repair *r, size_t begin, size_t key_end) {
   return true;
 }
 
-/* Of two members with one key the newest stays: the other one's bytes are taken out. */
+/* Of two members with the same key the newest stays; the bytes of the other one are removed. */
 static void drop_repeated(repair *r, size_t first) {
   assert(first < r->count);
   if (r->count - first > MEMBERS_MAX || r->out->failed) return;
@@ -418,7 +420,7 @@ static void repair_object(repair *r) {
   while (!r->failed) {
     skip_repair_blanks(r);
     if (peek(r, 0) == '}' || peek(r, 0) < 0) break;
-    if (peek(r, 0) == ',') { /* one too many, or the one that is put below */
+    if (peek(r, 0) == ',') { /* one too many, or the one that is written below */
       r->at++;
       continue;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.c: the library's functions, and those of the models that it makes. A request is written on the thread on which
- * the library calls start; everything else of it happens on the I/O thread (io.h). */
+ * model.c: the library's public functions, and the functions of the models that it makes. A request is written on the
+ * thread on which the library calls start. Everything else happens on the I/O thread (io.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static void fail_token(tp_token token, tp_status status, const char *message) {
   (void)tp_model_fail(token, code, message, false, NULL);
 }
 
-/* What was repaired of the conversation, so that its API takes it. The stored history stays as it is. */
+/* Reports the repairs that the API needed in the conversation. The stored history is not changed. */
 static void note_repairs(tp_token token, const char *repairs) {
   char text[320];
   snprintf(text, sizeof text, "the request was made fit for its API: %s", repairs);
@@ -34,7 +34,7 @@ static void start_request(void *ctx, const tp_model_request *request, tp_token t
   if (sent.repairs[0]) note_repairs(token, sent.repairs);
   status = tp__openai_io_submit(core, request, token, &body, &sent.names);
   if (status != TP_OK) fail_token(token, status, "the request could not be sent: no memory, or no thread");
-  else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was there */
+  else if (!tp_token_open(token)) tp__openai_io_cancel(token); /* it was cancelled before the request was submitted */
 }
 
 static void cancel_request(void *ctx, tp_token token) {

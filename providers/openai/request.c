@@ -11,16 +11,16 @@ tp_text tp__openai_request_model(const tp__openai_config *config, const tp_model
   return request->model.size > 0 ? request->model : tp_text_of(config->model);
 }
 
-/* ---- what hosts add: parameters first, then the body of the options ---- */
+/* ---- fields that hosts add: parameters first, then the body of the options ---- */
 
-/* Both maps that hosts add. The keys of body are the API's names; api_name() gives those of parameters. */
+/* The two maps that hosts add. The keys of body are the API's names; api_name() translates those of parameters. */
 typedef struct extras {
   const tp__openai_form *form;
   tp_text parameters, body;
   bool no_thinking; /* the field is left out */
 } extras;
 
-/* Text without data: the API has none of that name. */
+/* The API's name of a parameter; text without data: the API has no such parameter. */
 static tp_text api_name(const tp__openai_form *form, tp_text parameter) {
   for (const tp__openai_rename *row = form->renames; row->from; row++)
     if (tp__is_word(parameter, row->from)) return tp_text_of(row->to);
@@ -69,7 +69,8 @@ static bool is_null(tp_text value) { return tp_value_kind_of(value) == TP_VALUE_
 
 /* ---- the fields ---- */
 
-/* Writes what is no row of the form; a NULL writer only counts. A name that comes twice counts where it comes first. */
+/* Writes the host's fields that are no row of the form; a NULL writer only counts. If a name comes twice, the first one
+ * counts. */
 static size_t write_others(const extras *extra, tp_writer *writer) {
   size_t count = 0;
   for (int which = 0; which < 2; which++) {
@@ -126,7 +127,7 @@ static tp_status encode(tp__openai_draft_request *draft, tp__bytes *json, tp_fau
 
 enum { IMAGES_BYTES_MAX = 64 << 20 };
 
-/** The parts of all messages, on their way into the draft. */
+/** The parts of all messages that are being written into the draft. */
 typedef struct parts {
   tp__openai_part *items;
   tp__openai_media *media; /* as many as items */
@@ -164,21 +165,21 @@ static void free_parts(parts *p) {
 
 /* ---- one part ---- */
 
-/* Why a part is not sent; the words follow its name. */
+/* Reasons why a part is not sent; they follow the part's name. */
 static const char not_any_more[] = "is not sent any more";
 
-/* In the place of a file of a user's earlier message. */
+/* The text that replaces a file in an earlier message of the user. */
 static const tp_text not_sent = {"[an image that is not sent any more]", 36};
 
 typedef struct reading {
   const tp__openai_config *config;
   parts *parts;
   const tp_message *message;
-  bool must; /* of the user's newest message: what cannot be sent fails the request */
+  bool must; /* for the user's newest message: a part that cannot be sent fails the request */
   tp_fault *fault;
 } reading;
 
-/* What the APIs take: other types would fail the request, and each one after it. */
+/* The media types that the APIs accept. Another type would fail this request and each later one. */
 static bool is_taken(tp_part_kind kind, tp_text media) {
   static const char *const images[] = {"image/png", "image/jpeg", "image/gif", "image/webp", NULL};
   static const char *const audio[] = {"audio/wav", "audio/mpeg", "audio/mp3", NULL};
@@ -188,7 +189,7 @@ static bool is_taken(tp_part_kind kind, tp_text media) {
   return *list != NULL;
 }
 
-/* @return why a part of this kind and type is not sent; NULL: it is. */
+/* @return the reason why a part of this kind and type is not sent; NULL: it is sent. */
 static const char *obstacle(const reading *r, const tp_part *part) {
   const tp__openai_form *form = r->config->form;
   bool by_url = part->bytes.size == 0 && !tp__begins(part->uri, "data:");
@@ -216,7 +217,7 @@ static tp_status write_words(tp__openai_part *item, tp__openai_media *media, con
   return media->url.failed ? TP_ERR_NO_MEMORY : TP_OK;
 }
 
-/* A document that is a text is sent as one: every API takes it. */
+/* A document that is text is sent as text, because every API accepts that. */
 static bool is_text_file(const tp_part *part) {
   bool is_text = tp__begins(part->media_type, "text/") || tp__begins(part->media_type, "application/json");
   return part->kind == TP_PART_FILE && is_text && part->bytes.size > 0 && tp_utf8_valid(part->bytes, NULL);
@@ -236,7 +237,7 @@ static tp_status too_many(tp_fault *fault) {
                     TP__OPENAI_IMAGES_MAX);
 }
 
-/* Takes the media into the budget of the request. */
+/* Counts the media in the budget of the request. */
 static bool count_media(parts *p, const tp__openai_media *media) {
   assert(p->images_left > 0);
   if (media->url.size > p->bytes_left) return false;
@@ -245,7 +246,7 @@ static bool count_media(parts *p, const tp__openai_media *media) {
   return true;
 }
 
-/* A file that a user names, by path or URL: it is an image. */
+/* Reads a file that a user names by path or URL: it must be an image. */
 static tp_status read_users_file(const reading *r, const tp_part *part, tp__openai_media *media) {
   tp_fault *fault = r->must ? r->fault : NULL;
   if (!(r->config->kinds & 1u << TP_PART_IMAGE))
@@ -257,7 +258,7 @@ static tp_status read_users_file(const reading *r, const tp_part *part, tp__open
   return count_media(r->parts, media) ? TP_OK : too_many(fault);
 }
 
-/* @param ret_why  why it is not sent, where that is no error of the request. */
+/* @param ret_why  the reason why it is not sent, if that is no error of the request. */
 static tp_status read_media(const reading *r, const tp_part *part, tp__openai_media *media, const char **ret_why) {
   *ret_why = obstacle(r, part);
   if (*ret_why) return TP_ERR_USAGE;
@@ -269,7 +270,7 @@ static tp_status read_media(const reading *r, const tp_part *part, tp__openai_me
   return count_media(r->parts, media) ? TP_OK : TP_ERR_TOO_LARGE;
 }
 
-/* A file of a user's message is named by a path or a URL, and was an image always. */
+/* A file of a user's message is named by a path or a URL, and is always an image. */
 static bool is_users_file(const reading *r, const tp_part *part) {
   return r->message->role == TP_ROLE_USER && part->bytes.size == 0 &&
          (part->kind == TP_PART_FILE || part->kind == TP_PART_IMAGE) &&
@@ -277,8 +278,8 @@ static bool is_users_file(const reading *r, const tp_part *part) {
            tp__is_word(part->media_type, "application/pdf"));
 }
 
-/* What the user's newest message has must be sent; of an older message, which no turn can change any more, and of a
- * tool's result, a text stands in its place. */
+/* The parts of the user's newest message must be sent. In an older message, which no turn can change any more, and in a
+ * tool's result, a text replaces a part that cannot be sent. */
 static tp_status read_part(const reading *r, size_t at, tp_text value) {
   assert(at < r->parts->count);
   tp__openai_part *item = &r->parts->items[at];
@@ -319,8 +320,8 @@ static tp_status read_request_message(reading *r, const tp_model_request *reques
   return TP_OK;
 }
 
-/* The user's newest message first, which must be sent, then the newest of the others: what there are too many of is
- * left out where it is oldest. */
+/* Reads the user's newest message first, because its parts must be sent, then the others from the newest to the oldest.
+ * So when there are too many parts, the oldest are left out. */
 static tp_status read_parts(const tp__openai_config *config, const tp_model_request *request, parts *p,
                             tp_fault *fault) {
   size_t newest = last_user(request);
@@ -350,7 +351,7 @@ static tp_status write_with(const tp__openai_config *config, tp__openai_draft_re
   return status;
 }
 
-/* @param fit  fitted: its request is written. */
+/* @param fit  its fitted request is written. */
 static tp_status write_fitted(const tp__openai_config *config, const tp__openai_fit *fit, tp__bytes *json,
                               tp_fault *fault) {
   parts p = {.images_left = TP__OPENAI_IMAGES_MAX, .bytes_left = IMAGES_BYTES_MAX};

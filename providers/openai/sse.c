@@ -32,7 +32,7 @@ static tp_text data_of(const tp__openai_sse *sse) {
   return data;
 }
 
-/* Whether nothing can follow in the event: it is a whole JSON text, or begins as none. */
+/* Whether the event is complete: its data is a whole JSON text, or is no JSON. */
 static bool is_complete(tp__openai_sse *sse) {
   assert(sse->scanned <= sse->data.size);
   tp_text data = tp__bytes_text(&sse->data);
@@ -76,7 +76,7 @@ static bool take_name(tp__openai_sse *sse, tp_text value) {
   return !sse->name.failed;
 }
 
-/* A line that is no field: JSON, or its continuation, or anything. */
+/* Handles a line that is no field: JSON, a continuation of JSON, or anything else. */
 static bool take_other(tp__openai_sse *sse, tp_text line) {
   tp_text text = tp__openai_trim(line);
   bool begins = tp__begins(text, "{") || tp__begins(text, "[");
@@ -116,7 +116,7 @@ static bool line_ended(tp__openai_sse *sse, tp_text line) {
   return take_other(sse, line);
 }
 
-/* The line may be whole in the bytes that just came: then it is read where it is. */
+/* If the whole line is in the bytes that just came, it is read from there without a copy. */
 static bool take_sse_line(tp__openai_sse *sse, tp_text part) {
   if (sse->line.size == 0) return line_ended(sse, part);
   tp__bytes_put_text(&sse->line, part);
@@ -150,7 +150,7 @@ bool tp__openai_sse_feed(tp__openai_sse *sse, const char *bytes, size_t size) {
   return true;
 }
 
-/* Whether a line that ends here may have been to be a field. */
+/* Whether a line that ends here may be the beginning of a field. */
 static bool is_part_of_field(tp_text line) {
   static const char *const fields[] = {"data:", "event:", "id:", "retry:", ":"};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

@@ -20,13 +20,13 @@ static void fail_stream_memory(tp__openai_stream *stream) {
 
 /* ---- the end ---- */
 
-/* Nothing that was read is an answer: the person sees what came. */
+/* Nothing in the stream was an answer, so the error shows what came. */
 static void no_answer(tp__openai_stream *stream) {
   tp__openai_fail_unread(failure_of(stream), "what the endpoint sent has no answer in it", false,
                          tp__bytes_text(&stream->sse.stray), stream->secrets);
 }
 
-/* The endpoint says that the answer is over. */
+/* The endpoint has marked the end of the answer. */
 static void conclude(tp__openai_stream *stream) {
   assert(!is_over(stream));
   tp__openai_answer *answer = &stream->answer;
@@ -69,7 +69,7 @@ static void take_map(tp__openai_stream *stream, tp_text name, tp_text event) {
     if (answer->failure.code == TP_OK) conclude(stream);
   } else if (type.size == 0 && name.size == 0) {
     tp__openai_take_unread(answer, event);
-  } else { /* no part of the answer: the APIs add kinds now and then */
+  } else { /* not a part of the answer; the APIs add new kinds of events from time to time */
     answer->is_unread = true;
     stream->other++;
   }
@@ -98,7 +98,7 @@ static void fail_unread(tp__openai_stream *stream, tp_text json, const tp_fault 
   tp__openai_fail_unread(failure_of(stream), what, false, json, stream->secrets);
 }
 
-/* @return false, with the failure set, when it is no JSON and does not become one. */
+/* @return false, with the failure set, when it is no JSON and cannot be repaired. */
 static bool decode_event(tp__openai_stream *stream, tp_text json, tp_text *ret_value, bool *ret_marks) {
   tp_fault fault = {.code = TP_OK};
   *ret_marks = false;
@@ -164,7 +164,7 @@ void tp__openai_stream_fini(tp__openai_stream *stream) {
   stream->writer = NULL;
 }
 
-/* Why reading stopped, where the answer does not say it. */
+/* Sets why reading stopped, if the answer does not tell it. */
 static void note_stop(tp__openai_stream *stream) {
   if (is_over(stream)) return;
   if (stream->sse.too_large)
@@ -181,7 +181,7 @@ bool tp__openai_stream_feed(tp__openai_stream *stream, const char *bytes, size_t
   return !is_over(stream);
 }
 
-/* Some endpoints leave out the last event; an answer that says why it stopped is whole all the same. */
+/* Some endpoints leave out the last event. An answer that tells why it stopped is complete even without it. */
 bool tp__openai_stream_end(tp__openai_stream *stream) {
   if (is_over(stream)) return is_good(stream);
   if (!tp__openai_sse_end(&stream->sse)) note_stop(stream);

@@ -29,7 +29,7 @@ static bool is_think_blank(char c) { return c == ' ' || c == '\t' || c == '\n' |
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_prefix_sign(char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-'; }
 
-/* Whether the letters are a name, or may become one. */
+/* Whether the letters are the name of a tag, or may become one. */
 static tag_kind name_kind(tp_text letters, bool is_whole) {
   static const char *const names[] = {"think", "thinking", "thought", "thoughts", "reasoning"};
   tag_kind kind = NO_TAG;
@@ -48,7 +48,7 @@ static size_t skip_think_blanks(tp_text text, size_t at) {
   return at;
 }
 
-/* <NAME …> and its like. @param ret_size  of the tag. */
+/* <NAME …> and similar tags. @param ret_size  the size of the tag. */
 static tag_kind angle_tag(tp_text text, size_t *ret_size) {
   size_t at = 1, begin;
   bool closes = at < text.size && text.data[at] == '/', empties = false;
@@ -136,7 +136,7 @@ static void begin_block(think *t) {
   tp__bytes_clear(&t->blanks);
 }
 
-/* Takes a tag, which may turn out to be a text. */
+/* Handles a tag, which may turn out to be text. */
 static void take_tag(think *t, tag_kind kind, tp_text tag) {
   assert(kind == OPENS || kind == CLOSES || kind == IS_EMPTY);
   if (t->depth == 0) {
@@ -171,7 +171,7 @@ static void take_tag(think *t, tag_kind kind, tp_text tag) {
 
 /* ---- the text ---- */
 
-/* Where code begins and ends: by as many backticks, and within a line by its end. */
+/* Code begins with some backticks and ends with as many; code within a line also ends with the line. */
 static void end_ticks(think *t) {
   if (t->ticks == 0) return;
   if (t->code == 0) t->code = t->ticks;

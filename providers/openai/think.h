@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * think: tells what a model thinks from what it says in a text that has both, with tags between them. It reads the text
- * in pieces, whatever their ends are, and keeps only what is not decided. It owns that; no lock.
+ * think: separates thinking from answer in a text that has both, with tags between them. It reads the text in pieces
+ * that may end anywhere, and keeps only the bytes that it cannot assign yet. It owns these bytes; no lock.
  *
  * Tags:
  *   <NAME>, </NAME>, <NAME/>   NAME is think, thinking, thought, thoughts or reasoning, in letters of any case, after a
@@ -15,8 +15,8 @@
  *   a tag that closes itself          left out                      thought
  *   the end of the answer             -                             what follows the newest closing tag is said
  *
- * Any closing tag closes any opening one. Blanks at the beginning of a block are left out, and so are those between the
- * beginning of the answer, blocks there, and what is said first. A text without a tag stays as it is. */
+ * Any closing tag closes any opening tag. Blanks at the beginning of a block are left out. So are blanks before the
+ * first text of the answer, also between blocks there. A text without tags is not changed. */
 #ifndef TP__OPENAI_THINK_H
 #define TP__OPENAI_THINK_H
 
@@ -27,23 +27,23 @@ typedef struct tp__openai_think {
   /** Gets what was decided, in order. */
   void (*out)(void *ctx, tp_text piece, bool thinking);
   void *ctx;
-  bool begins_inside; /* the answer begins in a block: what its opening tag is has not come */
+  bool begins_inside; /* the answer begins inside of a block whose opening tag did not come */
   bool begun;         /* a piece has come */
   bool has_block;     /* a block has begun or was left out */
   bool has_said;      /* something was said that is no blank */
   bool is_fresh;      /* nothing of the block has come but blanks */
   bool is_assumed;    /* its opening tag may still come */
-  bool is_undecided;  /* a closing tag has come in the block, which is not the last that is due */
+  bool is_undecided;  /* a closing tag has come in the block, but more closing tags are due */
   uint32_t blocks;    /* that have begun */
-  uint32_t depth;     /* closing tags that are due; 0: outside of a block */
-  size_t ticks, code; /* backticks that have just come; those that have begun the code that the text is in, or 0 */
+  uint32_t depth;     /* how many closing tags are due; 0: outside of a block */
+  size_t ticks, code; /* backticks that have just come; and how many began the code in which the text is, or 0 */
   tp__bytes held;     /* the beginning of what may be a tag */
   tp__bytes blanks;   /* at the beginning of the answer */
-  tp__bytes after;    /* what follows the newest closing tag while is_undecided */
+  tp__bytes after;    /* the text after the newest closing tag, while is_undecided */
   bool failed;        /* no memory */
 } tp__openai_think;
 
-/** @param think  zero-filled but for out, ctx and begins_inside. */
+/** @param think  zero-filled except out, ctx and begins_inside. */
 void tp__openai_think_feed(tp__openai_think *think, tp_text piece);
 /** The text is over. */
 void tp__openai_think_end(tp__openai_think *think);
