@@ -24,8 +24,9 @@ const char *tp__condition_set_path(tp__condition *condition, const char *path) {
 
 /* ---- texts ---- */
 
-/* The path without . and .. and double slashes, as far as the text shows them; in `bytes`, which has text.size of them.
- * @return an empty text where it leads above its beginning. */
+/* The path without . and .. and double slashes, as far as the text shows them; written to `bytes`, which has space for
+ * text.size bytes.
+ * @return an empty text when it leads above its beginning. */
 static tp_text resolved(tp_text text, char *bytes) {
   size_t size = 0;
   bool is_absolute = text.size > 0 && text.data[0] == '/';
@@ -60,8 +61,8 @@ static bool any_glob(const tp__condition_patterns *patterns, tp_text text) {
   return false;
 }
 
-/* The same file has many names. Patterns that a call is looked for with fit when they fit one of them; those that it is
- * left out by have to fit the last one. */
+/* The same file can have many names. A pattern that selects calls fits if it fits one of the names. A pattern that
+ * exempts calls must fit the last of them. */
 static bool text_fits_as(const tp__condition *c, tp_text written, tp_text clean, tp_text below) {
   bool wanted = c->globs.count == 0 || any_glob(&c->globs, written) || any_glob(&c->globs, clean) ||
                 (below.data && any_glob(&c->globs, below));
@@ -73,7 +74,7 @@ static bool text_fits(const tp__condition *c, const char *root, tp_text text) {
   char stack[STACK_BYTES];
   if (is_plain(text)) return text_fits_as(c, text, text, none);
   char *bytes = text.size <= sizeof stack ? stack : malloc(text.size);
-  if (!bytes) return true; /* what cannot be looked at is not let through */
+  if (!bytes) return true; /* a path that cannot be checked is not let through */
   tp_text clean = resolved(text, bytes), below = none;
   size_t root_size = root ? strlen(root) : 0;
   if (root_size > 0 && clean.size > root_size && memcmp(clean.data, root, root_size) == 0 &&
@@ -84,8 +85,8 @@ static bool text_fits(const tp__condition *c, const char *root, tp_text text) {
   return fits;
 }
 
-/* Each star is any number of all bytes, and "?" any one. The last star takes one more byte when what follows it
- * does not fit. */
+/* Each star matches any number of bytes of any kind, and "?" any single byte. When the text after the last star does
+ * not fit, that star takes one more byte. */
 static bool words_fit_one(tp_text pattern, tp_text words) {
   size_t p = 0, w = 0, star = SIZE_MAX, taken = 0;
   while (w < words.size) {
@@ -106,7 +107,7 @@ static bool words_fit_one(tp_text pattern, tp_text words) {
   return p == pattern.size;
 }
 
-/* Words of a command: a pattern that ends in a blank and a star fits the command without arguments, too. */
+/* The words of a command. A pattern that ends in a blank and a star also fits the command without arguments. */
 static bool words_fit(void *ctx, tp_text words) {
   const tp__condition_patterns *patterns = ctx;
   for (size_t i = 0; i < patterns->count; i++) {
@@ -161,10 +162,10 @@ typedef struct reach {
   void *ctx;
 } reach;
 
-/* @return whether a value that the rest of the path leads to fits. */
+/* @return whether a value to which the rest of the path leads fits. */
 static bool leads(const reach *r, size_t index, tp_text value) {
   if (index == r->condition->part_count) {
-    /* Of a list that a path ends at each item is looked at. */
+    /* If the path ends at a list, each item of the list is compared. */
     if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return scalar_fits(r->condition, r->root, value);
     bool any = false;
     for (tp_value_walk walk = {0}; tp_value_next(value, &walk);) {

@@ -14,7 +14,7 @@
 
 /* ---- the outcome ---- */
 
-/* Nobody is blocked, so what the program wrote to standard error is no reason but a failure's text. */
+/* Nothing is blocked, so the standard error of the program is no reason, only the text of a failure. */
 static void forget_errors(tp__judge *judge, tp_text errors) {
   char shown[256];
   if (errors.size == 0 || judge->hook->keeps_errors) return;
@@ -22,7 +22,7 @@ static void forget_errors(tp__judge *judge, tp_text errors) {
   snprintf(judge->judged->reason, TP__JUDGED_REASON_SIZE, "exit code %u%s", judge->judged->outcome.code, shown);
 }
 
-/* @param errors  what the reason is, when it is standard error; else empty. */
+/* @param errors  standard error, when it is the reason; else empty. */
 static void block_without_verdicts(tp__judge *judge, tp_text errors) {
   tp__judged *judged = judge->judged;
   bool fails = judge->asked->is_required && judge->hook->is_blocking;
@@ -38,7 +38,7 @@ static void block_without_verdicts(tp__judge *judge, tp_text errors) {
   }
 }
 
-/* A model can do nothing with a stack trace: it reads that the program failed. */
+/* A stack trace is of no use to a model, so the model reads that the program failed. */
 static void set_reason_of(tp__judge *judge, tp_text errors) {
   char reason[TP__JUDGED_REASON_SIZE];
   tp_text error = tp__stack_trace_error(errors);
@@ -110,7 +110,7 @@ static void judge_end(tp__judge *judge, const tp_process_result *result) {
     if (ends[i].end == result->end) tp__judge_fail(judge, ends[i].why, "%s", ends[i].words);
 }
 
-/* The helper says on standard error why there is none. */
+/* The helper says on standard error why there is no answer. */
 static bool is_unanswered(tp__judge *judge, const tp_process_result *result) {
   bool is_other = judge->hook->kind != TP__HOOK_WEBHOOK || result->end != TP_PROCESS_EXITED || result->exit_code == 0;
   if (is_other) return false;
@@ -130,8 +130,8 @@ static void diagnose_bytes(tp__judge *judge, size_t replaced) {
                             replaced == 1 ? "byte is" : "bytes are");
 }
 
-/* Programs print any bytes, and all that reads an answer reads UTF-8. @return the number of bytes that were replaced.
- */
+/* Programs may print any bytes, but the readers of an answer require UTF-8. @return the number of bytes that were
+ * replaced. */
 static size_t replace_bytes(tp_text *text, tp__bytes *memory) {
   if (tp_utf8_valid(*text, NULL)) return 0;
   size_t replaced = tp__bytes_put_utf8(memory, *text);

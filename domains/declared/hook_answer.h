@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_answer: what the end of a program, the reply of a worker or the answer of a model means. */
+ * hook_answer: the meaning of the end of a program, of the reply of a worker, and of the answer of a model. */
 #ifndef TP__DECLARED_HOOK_ANSWER_H
 #define TP__DECLARED_HOOK_ANSWER_H
 
 #include "domains/declared/hook_judge.h"
 
-/** @param ret_judged  borrows from the result; tp__judged_fini(). */
+/** @param ret_judged  borrows from the result; to be freed by tp__judged_fini(). */
 void tp__hook_judge(const tp__hook *hook, const tp__asked *asked, const tp_process_result *result,
                     tp__judged *ret_judged);
-/** Of a worker. @param reply     a map with `result`, or `error`.
+/** For the reply of a worker. @param reply  a map with `result`, or `error`.
  *  @param replaced  how many bytes of the reply were not UTF-8. */
 void tp__hook_judge_reply(const tp__hook *hook, const tp__asked *asked, tp_text reply, size_t replaced,
                           tp__judged *ret_judged);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_context.c: what a program of our own protocol reads: the call as one line of JSON. */
+ * hook_context.c: the input of a program in turnphase's own protocol: the call as one line of JSON. */
 #include "domains/declared/hook_context.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 static const char *const id_names[TP_ID_COUNT] = {"tenant_id", "agent_id", "workspace_id", "session_id",
                                                   "thread_id", "turn_id",  "task_id",      "run_id"};
 
-/* The names under which the events of the hooks have what is in the payload. */
+/* The names that the hooks' events use for fields of the payload. */
 static const struct alias {
   uint32_t phase, field;
   const char *name;
@@ -49,7 +49,7 @@ static void add_time(tp__input *in, const char *name, int64_t unix_ms) {
   tp__input_string(in, name, text);
 }
 
-/* An optional text that the phase has left empty is no member. */
+/* An optional text that the phase has left empty is left out. */
 static bool is_left_out(tp_text value) {
   return value.size == 0 || (tp_value_kind_of(value) == TP_VALUE_TEXT && tp_value_text(value).size == 0);
 }
@@ -70,7 +70,7 @@ static void add_ability(tp__input *in) {
   tp__input_text(in, "value", tp_call_text(in->call, TP_FIELD_ABILITY_REF));
 }
 
-/* Parts of a result without their content, which programs have no use for: an image has megabytes. */
+/* Writes the parts of a result without their content: an image has megabytes, and programs have no use for it. */
 static void write_parts(tp_text parts, tp_writer *writer) {
   tp_write_array(writer, tp_value_count(parts));
   for (tp_value_walk walk = {0}; tp_value_next(parts, &walk);) {

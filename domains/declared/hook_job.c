@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_job.c: starts and cancels programs, and counts who needs one. */
+ * hook_job.c: starts and cancels programs, and counts the references of their users. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ tp__job *tp__job_new(const tp__job_kind *kind, const tp__hook *hook, const tp__a
 #ifdef TP_CHECKS
 static void job_check_locked(const tp__job *job) {
   TP__LOCKED(&job->mutex);
-  /* The starter, the deferral and the running program have one each. */
+  /* The starter, the deferral and the running program each have one reference. */
   assert(job->references > 0 && job->references <= 3);
   /* Its texts follow the job. */
   assert(job->asked.tool.size == 0 || job->asked.tool.data >= (const char *)(job + 1));
@@ -104,7 +104,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp__job *job = ctx;
   tp__hooks_note_loop(job->hook->hooks);
   char why[TP__TRUST_WHY_SIZE];
-  /* The answer of a program whose code changed while it ran is not that of the code that was trusted. */
+  /* If the code of a program changed while it ran, its answer is not the answer of trusted code. */
   if (tp__trust_holds(job->hook, why)) job->kind->ended(job, result);
   else job->kind->unstarted(job, why, 0);
   job_unref(job);
@@ -116,8 +116,8 @@ bool tp__hook_same_file(const struct stat *one, const struct stat *other) {
          one->st_ctim.tv_sec == other->st_ctim.tv_sec && one->st_ctim.tv_nsec == other->st_ctim.tv_nsec;
 }
 
-/* The attempt's own deadline is the engine's, which cancels; the process's lies after it, for a runtime that is gone.
- */
+/* The engine handles the attempt's own deadline, and cancels. The deadline of the process is later, for the case that
+ * the runtime is gone. */
 static uint32_t process_limit_ms(int64_t left_ms) {
   if (left_ms > TP__HOOK_LIMIT_MS_MAX) left_ms = DEFAULT_LIMIT_MS;
   return (uint32_t)left_ms + BEHIND_DEADLINE_MS;

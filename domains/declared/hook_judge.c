@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_judge.c: what the end of a program means. The strictest of exit code, continue and signals wins; whatever is no
- * answer is a failure that says which one it is. */
+ * hook_judge.c: the meaning of the end of a program. The strictest of exit code, continue and signals wins. An end that
+ * is no answer is a failure, whose text says why. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,7 +152,7 @@ static void read_signal(tp__judge *judge, tp_text signal) {
   contribution->severity = severity_of(tp_value_text(tp_value_get(signal, "severity")));
 }
 
-/* Reads a field of the result; a field of another kind makes the attempt fail. @return whether it has the kind. */
+/* Reads a field of the result. A field of another kind fails the attempt. @return whether the field has this kind. */
 static bool field(tp__judge *judge, tp_text object, const char *key, tp_value_kind kind, tp_text *ret_value) {
   *ret_value = tp_value_get(object, key);
   if (tp__judge_has_failed(judge) || !tp__judge_is_said(*ret_value)) return false;
@@ -180,7 +180,7 @@ tp_text tp__judge_foreign_key(tp_text object, const char *known) {
   return (tp_text){NULL, 0};
 }
 
-/* A guard that speaks another protocol did not allow; neither did one of which nothing is known. */
+/* A guard that uses another protocol did not allow the call; neither did a guard whose result is unknown. */
 static void check_guard(tp__judge *judge, tp_text object, const char *known) {
   bool is_guard = judge->hook->row->stop && judge->hook->is_blocking && !judge->has_explicit_verdict;
   tp_text foreign = tp__judge_foreign_key(object, known), any = {NULL, 0};
@@ -237,7 +237,7 @@ tp_text tp__judge_trimmed(tp_text text) {
   return text;
 }
 
-/* Members that decide, in quotes of any kind: "continue": false, {'decision': 'block'}. */
+/* Finds members that decide, in quotes of any kind: "continue": false, {'decision': 'block'}. */
 bool tp__judge_hides_answer(tp_text text) {
   static const char *const names[] = {"continue",          "decision",     "permissionDecision", "hookSpecificOutput",
                                       "hook_signals",      "updatedInput", "stopReason",         "llm_response",
@@ -262,7 +262,8 @@ void tp__judge_fail_hidden(tp__judge *judge, tp_text text) {
                  tp__cut_word(text, 200), text.data);
 }
 
-/* A program that blocks by its exit code blocks whatever it printed; all others answer for their output. */
+/* A program that blocks by its exit code blocks, whatever it printed. The output of any other program must be an
+ * answer. */
 void tp__judge_read_output(tp__judge *judge, tp_text output, bool blocks) {
   output = tp__judge_trimmed(output);
   if (output.size == 0) return;

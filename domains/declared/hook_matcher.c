@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook_matcher.c: matchers of other hosts: exact names, alternatives, or a JavaScript regular expression that is not
- * anchored. The latter are rewritten as POSIX extended ones; what these cannot do is refused, never guessed. */
+ * anchored. Regular expressions are rewritten as POSIX extended ones. If that is not possible, the matcher is refused,
+ * never approximated. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +16,15 @@ typedef struct rewriter {
   char *posix;
   size_t used;
   unsigned depth;                        /* how many groups are open */
-  bool repeats;                          /* the item that was written last can be repeated */
+  bool repeats;                          /* the last written item can be repeated */
   bool is_counted;                       /* that item has a counted repetition in it */
-  bool counted[TP__REGEX_BYTES_MAX + 1]; /* by depth: whether the open group has a counted repetition */
-  unsigned counts;                       /* the sum of all repetition counts: the compiled expression grows with it */
+  bool counted[TP__REGEX_BYTES_MAX + 1]; /* by depth: whether the open group contains a counted repetition */
+  unsigned counts; /* the sum of all repetition counts, with which the compiled expression grows */
   const char *why;
 } rewriter;
 
 static void put_posix(rewriter *r, const char *text, size_t size) {
-  memcpy(r->posix + r->used, text, size); /* an item of the expression becomes 15 bytes at most */
+  memcpy(r->posix + r->used, text, size); /* an item of the expression becomes at most 15 bytes */
   r->used += size;
 }
 
@@ -52,11 +53,12 @@ static void rewrite_escape(rewriter *r) {
   if (c == '\0') refuse_pattern(r, "it ends with a backslash");
   else if (is_word(c) && r->repeats)
     refuse_pattern(r, "of escapes with a letter or digit only \\b \\B \\d \\D \\s \\S \\w \\W are known");
-  else if (strchr("/-,:;=!<>@#%&~'\"` ", c)) put_posix(r, &c, 1); /* stands for itself, also without the backslash */
+  /* the character itself, with or without the backslash */
+  else if (strchr("/-,:;=!<>@#%&~'\"` ", c)) put_posix(r, &c, 1);
   else put_posix(r, (char[]){'\\', c}, 2);
 }
 
-/* A backslash in brackets stands for itself in POSIX. */
+/* In POSIX a backslash in brackets is an ordinary character. */
 static void rewrite_class_escape(rewriter *r) {
   char c = *r->at++;
   if (c == 'd') put_string(r, "0-9");
@@ -215,7 +217,7 @@ static bool regex_fits(const tp__matcher *matcher, tp_text name) {
   return regexec(&matcher->regex, text, 0, NULL, 0) == 0;
 }
 
-/* Names between "|" and ",", without the blanks around them. */
+/* Names separated by "|" or ",", without the blanks around them. */
 static bool list_fits(const char *list, tp_text name) {
   while (*list) {
     size_t size = strcspn(list, "|,"), first = strspn(list, " ");
@@ -233,7 +235,7 @@ static bool matcher_fits(const tp__matcher *matcher, tp_text name) {
   return matcher->is_regex ? regex_fits(matcher, name) : list_fits(matcher->text, name);
 }
 
-/* The tool that starts a subagent has had two names, and matchers in use have either. */
+/* The tool that starts a subagent has had two names, and existing matchers use either. */
 bool tp__matcher_fits(const tp__matcher *matcher, tp_text name) {
   if (!matcher->text || matcher_fits(matcher, name)) return true;
   if (tp__is_word(name, "Agent")) return matcher_fits(matcher, tp_text_of("Task"));

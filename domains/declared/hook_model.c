@@ -3,7 +3,8 @@
 
 /* ---- names ---- */
 
-/* Parameters of a request: their name there, and ours. Of several ours the request's own one counts, else the first. */
+/* Parameters of a request: their name there, and turnphase's. If several of turnphase's map to one, the one that the
+ * request has counts, else the first. */
 static const struct parameter {
   const char *theirs, *ours[3];
 } parameters[] = {{"temperature", {"temperature"}},
@@ -63,7 +64,7 @@ static void write_request_messages(tp_text messages, tp_writer *writer) {
       write_one(writer, tp__hook_model_role(walk.value), tp_value_text(tp_value_get(walk.value, "text")));
 }
 
-/* The answer's own request is gone: the conversation is what it was made of. */
+/* After the answer, its request is gone, so it is rebuilt from the conversation. */
 struct said_before {
   tp_writer *writer; /* NULL: they are counted */
   size_t count;
@@ -105,7 +106,8 @@ static void add_tools(tp__input *in) {
     tp_write_text(in->writer, tp__hook_model_tool(in->hook, walk.value));
 }
 
-/* Its guide for writers reads the inner object, its reference has the members next to it. */
+/* The other host's guide reads the inner object, while its reference has the members next to it. So both forms are
+ * written. */
 static void add_tool_config(tp__input *in) {
   add_tools(in);
   if (tp__input_begin(in, "functionCallingConfig")) tp__input_write(in->hook, in->call, in->writer, add_tools);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_model_judge.c: what hooks put in the place of a request to a model, or of its answer. */
+ * hook_model_judge.c: applies the changes of hooks to a request to a model, or to its answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static bool is_kind(tp_text value, tp_value_kind kind) {
   return !tp__judge_is_said(value) || tp_value_kind_of(value) == kind;
 }
 
-/* A text, or a list of texts and of maps with a text each. */
+/* Whether it is a text, or a list of texts and of maps with a text each. */
 static bool is_content(tp_text content) {
   if (tp_value_kind_of(content) == TP_VALUE_TEXT) return true;
   if (tp_value_kind_of(content) != TP_VALUE_ARRAY) return false;
@@ -101,10 +101,10 @@ bool tp__hook_model_read(const tp__hook *hook, tp_text specific, tp__hook_model_
 /* A message of the request that a program was shown. */
 typedef struct shown {
   size_t index;  /* among all messages */
-  size_t hidden; /* how many messages that are not shown follow it */
+  size_t hidden; /* how many messages that are not shown follow this one */
 } shown;
 
-/* What the answer changes in the request. The members are set before the first field is written. */
+/* The changes of the answer to the request. The members are set before the first field is written. */
 typedef struct change {
   const tp__asked *asked;
   const tp__hook *hook;
@@ -114,7 +114,7 @@ typedef struct change {
   tp_text *all;
   shown *before;
   size_t before_count, hidden_first, said_count;
-  size_t same_first, same_last; /* how many messages are the same in both lists, at their begin and at their end */
+  size_t same_first, same_last; /* how many messages are equal in both lists, at the beginning and at the end */
   bool messages;
   /* the parameters and the tools */
   tp_text config, allowed;
@@ -142,22 +142,22 @@ static bool is_same(change *c, const shown *before, tp_text said) {
                                                 tp_value_text(tp_value_get(c->all[before->index], "text")));
 }
 
-/* Counts the messages that are the same at the begin of both lists, and those at their end. */
+/* Counts the messages that are equal at the beginning of both lists, and those at the end. */
 static void compare_ends(change *c) {
   size_t most = c->before_count < c->said_count ? c->before_count : c->said_count, at = 0, run = 0;
   bool is_begin = true;
   for (tp_value_walk walk = {0}; tp_value_next(c->said, &walk); at++) {
     is_begin = is_begin && at < c->before_count && is_same(c, &c->before[at], walk.value);
     c->same_first += is_begin;
-    size_t left = c->said_count - at; /* messages from this one to the end, with this one */
+    size_t left = c->said_count - at; /* messages from this one to the end, including this one */
     const shown *other = left <= c->before_count ? &c->before[c->before_count - left] : NULL;
     run = other && is_same(c, other, walk.value) ? run + 1 : 0;
   }
   c->same_last = run < most - c->same_first ? run : most - c->same_first;
 }
 
-/* Finds the shown message that became the message at a place of the new list; NULL: that one is new. Between the ends
- * that are the same, messages are paired in order: from the last if the new list is shorter, else from the first. */
+/* Finds the shown message that became the message at a place of the new list; NULL: that one is new. Between the equal
+ * ends, messages are paired in order: from the last if the new list is shorter, else from the first. */
 static const shown *origin_of(const change *c, size_t at, tp_text said) {
   assert(at < c->said_count && c->same_first + c->same_last <= c->said_count);
   if (at < c->same_first) return &c->before[at];
@@ -229,7 +229,8 @@ static bool find_messages(change *c, tp_text messages) {
 
 /* ---- parameters ---- */
 
-/* What the answer's config sets for one of the request's parameters; NULL text: nothing, the parameter stays. */
+/* The value in the answer's config for one of the request's parameters; NULL text: there is none, the parameter
+ * stays. */
 static tp_text config_for(const change *c, tp_text ours) {
   for (tp_value_walk walk = {0}; tp_value_next(c->config, &walk);) {
     const char *name = tp__hook_model_parameter(walk.key, c->asked->parameters);
@@ -238,7 +239,7 @@ static tp_text config_for(const change *c, tp_text ours) {
   return (tp_text){NULL, 0};
 }
 
-/* Whether the request keeps a parameter, with its value or a new one. A null in the config takes it away. */
+/* Whether the request keeps a parameter, with its value or a new one. A null in the config removes it. */
 static bool keeps_parameter(const change *c, tp_text name) {
   if ((c->drops_choice || c->demands_call) && tp__is_word(name, "tool_choice")) return false;
   tp_text value = config_for(c, name);
@@ -308,7 +309,7 @@ static size_t allowed_count(const change *c) {
   return count;
 }
 
-/* A call of a tool that is not shown cannot be demanded. */
+/* A call of a tool that is not shown cannot be required. */
 static void find_tools(change *c, tp_text config) {
   tp_text mode = tp_value_text(of_tools(config, "mode"));
   tp_text choice = tp_value_get(c->asked->parameters, "tool_choice"), word = tp_value_text(choice);
@@ -324,7 +325,7 @@ static void find_tools(change *c, tp_text config) {
 
 /* ---- the answer ---- */
 
-/* Writes the response that a hook gives in place of the model. */
+/* Writes the response that a hook gives instead of the model's. */
 static void write_response(tp_text response, tp_text text, tp_writer *writer) {
   tp_value_walk walk = {0};
   tp_text usage = tp_value_get(response, "usageMetadata"), reason = {NULL, 0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_prompt.c: the request of a hook that asks a model. */
+ * hook_prompt.c: the request to the model of a hook that asks a model. */
 #include "domains/declared/hook_prompt.h"
 
 #include <stdio.h>
@@ -17,13 +17,13 @@ static const char system_text[] =
     "when it "
     "may not.";
 
-/* What cannot be looked up is no answer, and the failure policy decides. */
+/* If the model cannot look something up, that is no answer, and the failure policy decides. */
 static const char without_tools[] =
     " You have no tools, and cannot look at files or run anything. Where the event does not show what the question "
     "needs, "
     "answer {\"ok\": null}.";
 
-/* Each $ARGUMENTS is the context. A question that names none has it at its end. */
+/* Each $ARGUMENTS is replaced by the context. A question without $ARGUMENTS gets the context at its end. */
 static void put_question(tp__bytes *question, const char *prompt, tp_text context) {
   static const char name[] = "$ARGUMENTS", label[] = "\n\nARGUMENTS: ";
   bool is_named = false;
@@ -80,7 +80,7 @@ static tp_answer run_prompt(const tp__hook *hook, tp_call *call, const tp__bytes
   if (replied.status == TP_OK) replied.text = response.text;
   tp__hook_judge_prompt(hook, &asked, &replied, judged);
   tp_token token;
-  tp_answer answer = tp_call_defer(call, &deferral, &token); /* only an outcome has contributions and a reason */
+  tp_answer answer = tp_call_defer(call, &deferral, &token); /* only an outcome can have contributions and a reason */
   notify(hook, question, &replied, &judged->outcome, began_ns);
   if (token.bits != 0) (void)!tp_token_complete(token, &judged->outcome, NULL);
   tp__judged_fini(judged);

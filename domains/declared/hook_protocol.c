@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_protocol.c: the events of other hosts that a phase of ours can carry, and the names of tools and arguments
- * there. */
+ * hook_protocol.c: the events of other hosts for which turnphase has a phase, and the names of tools and arguments in
+ * those hosts. */
 #include "domains/declared/hook_protocol.h"
 
 #include <stdio.h>
@@ -107,7 +107,7 @@ bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view) {
 
 void tp__protocol_write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer) {
   if (tp__is_word(key, "file_path") && tp_value_kind_of(value) == TP_VALUE_TEXT) {
-    /* The paths of tools for files are absolute there. */
+    /* Paths in arguments of file tools are absolute there. */
     tp_text path = tp_value_text(value);
     const char *home = getenv("HOME");
     char text[4096];
@@ -138,7 +138,8 @@ void tp__protocol_write_input(const tp__hook *hook, tp_text tool, tp_text argume
   }
 }
 
-/* What the program leaves as it is: of one host its input is the whole, of the other it is merged into the old one. */
+/* Whether an argument that the program leaves out keeps its value. In one host the program's input replaces the whole
+ * old one; in the other it is merged into it. */
 static bool is_kept(const tp__hook *hook, tp_text key, const tp__tool_name *name, tp_text input) {
   if (hook->protocol != TP__PROTOCOL_GEMINI) return false;
   for (tp_value_walk walk = {0}; tp_value_next(input, &walk);) {

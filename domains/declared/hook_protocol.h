@@ -2,8 +2,8 @@
  *
  * hook_protocol: hooks that were written for another host. A file that names a protocol has that host's event names,
  * matchers, standard input, exit codes and results, and its scripts run unchanged (docs/hooks.md). hook_protocol.c has
- * the events and the names of tools and arguments; hook_matcher.c the matchers; hook_protocol_input.c what a program
- * gets; hook_protocol_judge.c what its end means. */
+ * the events and the names of tools and arguments; hook_matcher.c has the matchers; hook_protocol_input.c writes the
+ * input of a program; hook_protocol_judge.c reads its result. */
 #ifndef TP__DECLARED_HOOK_PROTOCOL_H
 #define TP__DECLARED_HOOK_PROTOCOL_H
 
@@ -17,7 +17,7 @@ typedef enum tp__protocol_event_id {
 #undef EVENT
 } tp__protocol_event_id;
 
-/** Whose turns have an event: a nested turn is a subagent's. */
+/** The turns that have an event. A nested turn is a subagent's. */
 typedef enum tp__event_of { TP__EVENT_OF_ANY = 0, TP__EVENT_OF_AGENT = 1, TP__EVENT_OF_SUBAGENT = 2 } tp__event_of;
 
 enum {
@@ -33,10 +33,10 @@ struct tp__protocol_event {
   tp__protocol_event_id id;
   const char *names[3]; /* by protocol; NULL: it has none */
   uint32_t phase;
-  uint32_t limit_ms; /* of Claude Code, where the file names none; of Gemini each event has the same */
+  uint32_t limit_ms; /* for Claude Code, when the file sets none; for Gemini all events have the same limit */
   unsigned is;
   tp__event_of of;
-  const char *subject; /* what matchers are asked about; NULL: the agent, the source, or the tool */
+  const char *subject; /* what matchers are compared with; NULL: the agent, the source, or the tool */
 };
 
 /** Whether its denial lets the model go on. */
@@ -48,12 +48,12 @@ static inline bool tp__protocol_is_stop(tp__protocol_event_id id) {
 tp__protocol tp__protocol_find(const char *name);
 /** "claude-code"; "" for none. */
 const char *tp__protocol_name(tp__protocol protocol);
-/** NULL: the protocol has no such event, or none of our phases can carry it. */
+/** NULL: the protocol has no such event, or turnphase has no phase for it. */
 const tp__protocol_event *tp__protocol_event_find(tp__protocol protocol, const char *name);
 
 /* ---- matchers ---- */
 
-/** Which names an event must have. Zero-filled: any. */
+/** The names that an event must have. Zero-filled: any name. */
 struct tp__matcher {
   const char *text; /* NULL: any */
   bool is_regex;
@@ -67,11 +67,11 @@ struct tp__hook_matcher {
 
 enum { TP__REGEX_BYTES_MAX = 255, TP__POSIX_SIZE = 16 * TP__REGEX_BYTES_MAX };
 /** Rewrites a JavaScript regular expression as a POSIX extended one.
- *  @return NULL; what it cannot rewrite: then ret_posix is not used. */
+ *  @return NULL; or the part that cannot be rewritten: then ret_posix must not be used. */
 const char *tp__regex_rewrite(const char *text, char ret_posix[TP__POSIX_SIZE]);
 
-/** @param text      kept; with is_regex till tp__matcher_fini().
- *  @param ret_why   what a regular expression of ours cannot do, when it returns false. */
+/** @param text      kept; with is_regex until tp__matcher_fini().
+ *  @param ret_why   when the result is false: the part that a regular expression cannot express here. */
 bool tp__matcher_init(tp__matcher *matcher, const char *text, const char **ret_why);
 void tp__matcher_fini(tp__matcher *matcher);
 bool tp__matcher_fits(const tp__matcher *matcher, tp_text name);
@@ -80,32 +80,33 @@ bool tp__matcher_fits(const tp__matcher *matcher, tp_text name);
 
 enum { TP__TOOL_NAMES_MAX = 64, TP__ARGUMENT_NAMES_MAX = 16 };
 
-/** How a tool of ours is called there, and its arguments. */
+/** The name of one of turnphase's tools in that host, and of its arguments. */
 struct tp__tool_name {
   const char *ours, *theirs;
   const char *arguments[TP__ARGUMENT_NAMES_MAX][2]; /* ours, theirs */
   size_t argument_count;
 };
 
-/** The name that a tool of ours has at the hook's host. */
+/** The name of one of turnphase's tools in the hook's host. */
 tp_text tp__protocol_tool(const tp__hook *hook, tp_text ours);
-/** How an argument of the tool is called there. */
+/** The name of an argument of the tool in that host. */
 tp_text tp__protocol_argument(const tp__hook *hook, tp_text tool, tp_text ours);
-/** What matchers of the hook's event may be asked about, names with a space between them; NULL: tools, or agents. */
+/** The values with which matchers of the hook's event may be compared, separated by spaces; NULL: tools, or agents. */
 const char *tp__protocol_subjects(const tp__hook *hook);
-/** Whether the tool has one of these names there; an empty list: no. */
+/** Whether the tool has one of these names there; for an empty list: false. */
 bool tp__protocol_is_tool(const tp__hook *hook, tp_text tool, const char *names);
-/** What matchers are asked about: the tool by its name there, the source of a session, … */
+/** Whether the matcher fits: it is compared with the tool's name in that host, the source of a session, … */
 bool tp__protocol_matches(const tp__hook *hook, const tp_match_view *view);
-/** Where a session came from. A host that runs the phase itself may leave it out. */
+/** How a session began. A host that runs the phase itself may leave it out. */
 tp_text tp__protocol_source(tp_text source);
-/** Which notification there is: a person is to be asked. */
+/** The kind of a notification: a person is to be asked. */
 const char *tp__protocol_notification(const tp__hook *hook);
-/** Writes one argument, by its key there: paths of files are absolute there. */
+/** Writes one argument, by its key in that host, where paths of files are absolute. */
 void tp__protocol_write_argument(const tp__hook *hook, tp_text key, tp_text value, tp_writer *writer);
-/** Writes the arguments of a call as an object under their names there. */
+/** Writes the arguments of a call as an object, under their names in that host. */
 void tp__protocol_write_input(const tp__hook *hook, tp_text tool, tp_text arguments, tp_writer *writer);
-/** Writes what the tool is called with in place of `before`, by a program's own input for it, under our names. */
+/** Writes the new arguments of the call, under turnphase's names: those in `before`, changed by the input that a
+ *  program gave. */
 void tp__protocol_write_arguments(const tp__hook *hook, tp_text tool, tp_text before, tp_text input, tp_writer *writer);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_protocol_input.c: what programs of other hosts get on standard input: one object with that host's field names.
- * What a phase does not know is left out, unless scripts commonly read it without looking. */
+ * hook_protocol_input.c: the standard input of programs of other hosts: one object with that host's field names. A
+ * field that the phase does not know is left out, unless scripts commonly read it without a check. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -24,7 +24,7 @@ static void add_gemini_response(tp__input *in) {
   tp__input_text(in, "returnDisplay", tp_call_text(in->call, TP_FIELD_RESULT));
 }
 
-/* Of a call with a path; empty: it has none. */
+/* The path in a call's arguments; empty: it has none. */
 static tp_text call_path(const tp__hook *hook, const tp_call *call) {
   tp_text tool = tp_call_text(call, TP_FIELD_TOOL), arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   for (tp_value_walk walk = {0}; tp__input_is_object(arguments) && tp_value_next(arguments, &walk);)
@@ -38,7 +38,8 @@ static void add_file_response(tp__input *in) {
   tp__input_bool(in, "success", true);
 }
 
-/* A result that is an object stays one; of the tools that have a form of their own a text takes it. */
+/* A result that is an object is written as an object. For tools that have a form of their own there, the text is put
+ * into that form. */
 static void write_response(const tp__hook *hook, const tp_call *call, tp_writer *writer) {
   tp_text result = tp_call_text(call, TP_FIELD_RESULT),
           tool = tp__protocol_tool(hook, tp_call_text(call, TP_FIELD_TOOL));
@@ -141,7 +142,7 @@ static void add_notification(tp__input *in) {
     tp__input_write(in->hook, in->call, in->writer, add_details);
 }
 
-/* What the user asked for in this turn: the first message of it, before what hooks have objected. */
+/* The user's request in this turn: its first message, before any objection of hooks. */
 typedef struct request_said {
   tp_text turn, text;
 } request_said;

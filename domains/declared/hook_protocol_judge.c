@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_protocol_judge.c: exit codes and results of other hosts' hooks. Exit code 2 blocks, whatever was printed; any
- * other code but 0 is no answer unless an object was printed, which then decides alone. What such a result asks for and
- * our phases cannot carry is a diagnostic, and where leaving it out would let through what the hook wanted to change,
- * a denial. */
+ * hook_protocol_judge.c: exit codes and results of other hosts' hooks. Exit code 2 blocks, whatever the output. Any
+ * other code except 0 is no answer, unless an object was printed: then only the object decides. If a result asks for
+ * something that turnphase's phases do not have, that is a diagnostic. If ignoring it would let through what the hook
+ * wanted to change, it is a denial. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct said {
   tp_text object, specific; /* the whole, and hookSpecificOutput */
   tp_text decision, reason, permission, permission_reason, context, stop_reason, message;
   tp_text request;           /* what PermissionRequest decides, an object */
-  tp_text input, output;     /* other arguments for the call, another result of it */
+  tp_text input, output;     /* new arguments for the call; a new result of it */
   tp__hook_model_said model; /* another request, another answer */
   bool stops;                /* continue: false */
 };
@@ -37,7 +37,7 @@ static bool read_protocol_text(tp_text map, const char *key, tp_text *ret_text, 
   return false;
 }
 
-/* A word that is not there is as good as a known one. */
+/* A missing word counts as a known one. */
 static bool is_word(tp_text word, const char *known) { return word.size == 0 || tp__is_one_of(word, known); }
 
 static bool check_words(const tp__hook *hook, const struct said *said, const char **ret_wrong) {
@@ -81,7 +81,7 @@ static bool read_request(struct said *said, const char **ret_wrong) {
   return true;
 }
 
-/* The results of one host name their event, and one that names another is refused whole. */
+/* In one host, results name their event; a result that names another event is refused as a whole. */
 static bool read_specific(const tp__hook *hook, struct said *said, const char **ret_wrong) {
   tp_text specific = tp_value_get(said->object, "hookSpecificOutput"), event = {0};
   if (!is_there(specific)) return true;
@@ -127,7 +127,7 @@ static void warn_of_answer(tp__judge *judge, const char *code, const char *text)
   tp__judge_diagnose(judge, code, TP_SEVERITY_WARNING, tp_text_of(text));
 }
 
-/* For the model where the phase takes it, else for the log. */
+/* The text goes to the model if the phase allows that, else to the log. */
 static void remind_model(tp__judge *judge, tp_text text, const char *what) {
   if (text.size > 0) tp__judge_remind(judge, cut(judge, text), what);
 }
@@ -155,14 +155,15 @@ static bool answers_question(const tp__judge *judge) {
 
 static bool is_of_model(const tp__judge *judge) { return tp__hook_model_is_event(judge->hook->protocol_event->id); }
 
-/* The start of a subagent is reported, and a filter of tools only filters; these hooks cannot deny. */
+/* Whether the hook can decide. The start of a subagent is only reported, and a filter of tools only filters, so these
+ * hooks cannot deny. */
 static bool has_verdict(const tp__judge *judge) {
   const tp__hook *hook = judge->hook;
   return hook->row->stop && hook->is_blocking && hook->protocol_event->id != TP__EVENT_SUBAGENT_START &&
          hook->protocol_event->id != TP__EVENT_TOOL_SELECTION;
 }
 
-/* Of Gemini a block after a call puts its reason in the place of the result. */
+/* For Gemini: a block after a call replaces the result by the reason. */
 static bool hides_result(const tp__judge *judge) {
   return judge->hook->protocol == TP__PROTOCOL_GEMINI && judge->hook->phase == TP_PHASE_TOOL_RESULT;
 }
@@ -176,7 +177,7 @@ static void hide_result(tp__judge *judge, tp_text reason) {
 
 /* A block, by exit code or by decision. */
 static void block(tp__judge *judge, tp_text reason) {
-  if (answers_question(judge)) { /* as there: only its object answers, and the person is asked */
+  if (answers_question(judge)) { /* as in that host: only an object answers; otherwise the person is asked */
     warn_of_answer(judge, "block_dropped",
                    "a block answers no question: hookSpecificOutput.decision of a program does");
     log_text(judge, "blocked", reason);
@@ -259,7 +260,7 @@ static void replace_arguments(tp__judge *judge, tp_text input) {
   else tp__judge_fail(judge, TP_REASON_MALFORMED, "the rewritten arguments name one argument twice");
 }
 
-/* Of the forms that tools of that host have, what is text in them. */
+/* The text in the forms that results of that host's tools have. */
 static tp_text text_in(tp_text output) {
   static const char *const keys[] = {"stdout", "llmContent"};
   if (tp_value_kind_of(output) == TP_VALUE_TEXT) return tp_value_text(output);
@@ -283,10 +284,10 @@ static void replace_result(tp__judge *judge, tp_text output) {
   tp__judge_replace(judge, TP_FIELD_RESULT, TP_FIELD_KIND_TEXT, text);
 }
 
-/* A call whose arguments the hook wanted to be others must not run with the old ones. */
+/* A call whose arguments the hook wanted to change must not run with the old ones. */
 static void apply_rewrite(tp__judge *judge, const struct said *said) {
   if (is_of_model(judge)) {
-    /* Without verdicts, what the hook wanted to be another goes on as it is. */
+    /* In a phase without verdicts, the thing that the hook wanted to change goes on unchanged. */
     const char *what = tp__hook_model_apply(judge, &said->model);
     if (what && has_verdict(judge)) object_with(judge, TP_VERDICT_DENY, what);
     else if (what)
@@ -312,8 +313,8 @@ static void note_unknown(tp__judge *judge, tp_text map, const char *known, const
 
 static const char top[] = "continue decision reason stopReason systemMessage suppressOutput hookSpecificOutput";
 
-/* A guard that speaks another protocol, or puts what it changes where its host does not look, has not said that it has
- * nothing to say. */
+/* A guard that uses another protocol, or puts its changes into members that its host does not read, has not answered
+ * "nothing to object". */
 static void check_guard(tp__judge *judge, const struct said *said) {
   tp_text foreign = tp__judge_foreign_key(said->object, top);
   for (tp_value_walk walk = {0}; is_of_model(judge) && tp_value_next(said->object, &walk);)
@@ -344,7 +345,8 @@ static void note_the_rest(tp__judge *judge, const struct said *said) {
                "has no place here");
 }
 
-/* Of the end of a turn: continue: false beats what would keep it going, and context keeps it going, too. */
+/* At the end of a turn: continue: false wins over everything that would keep the turn going. Context keeps it going,
+ * too. */
 static void apply_to_end(tp__judge *judge, const struct said *said) {
   if (said->stops) {
     log_text(judge, "stop_reason", said->stop_reason);
@@ -402,8 +404,8 @@ static void fail_exit(tp__judge *judge, const tp_process_result *result) {
   else tp__judge_fail(judge, TP_REASON_ERROR, "exit code %d%s", result->exit_code, shown);
 }
 
-/* Text of a program that meant to answer. Where text is context, an object in it may be part of that. An endpoint has
- * nothing else to say. */
+/* Output of a program that tried to answer. If text counts as context, an object in it may be part of the context. An
+ * endpoint can only answer. */
 static bool is_answer_cut(const tp__judge *judge, tp_text output, bool is_context) {
   if (output.size > 0 && !is_context && (output.data[0] == '{' || judge->hook->kind == TP__HOOK_WEBHOOK)) return true;
   return tp__judge_hides_answer(output);
@@ -450,7 +452,7 @@ bool tp__protocol_judge(tp__judge *judge, const tp_process_result *result) {
   return true;
 }
 
-/* A yes to the question that a person is asked does not answer it. */
+/* A yes of the model to a question that a person is asked does not answer the question. */
 void tp__protocol_judge_prompt(tp__judge *judge, bool ok, tp_text reason) {
   assert(judge->hook->protocol && judge->hook->protocol_event);
   if (!ok) block(judge, reason);

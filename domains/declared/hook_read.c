@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_read.c: a file of one hook, one tool, or the lists of a profile. hook_reader.h has what reads its keys. */
+ * hook_read.c: reads a file of one hook, one tool, or the lists of a profile. hook_reader.h has the functions that read
+ * keys. */
 #include "domains/declared/hook_read.h"
 
 #include <stdio.h>
@@ -77,7 +78,7 @@ static tp_status read_tool_names(tp__hook_reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
-/* What these hosts set, after what every program gets. */
+/* Adds the variables that these hosts set to those that every program gets. */
 static tp_status make_environment(tp__hook_reader *reader, tp__hook *hook) {
   const struct {
     const char *name, *value;
@@ -96,7 +97,7 @@ static tp_status make_environment(tp__hook_reader *reader, tp__hook *hook) {
 
 /* ---- the phase ---- */
 
-/* One program for both: where it may replace something it also decides and reminds. */
+/* One program does both: a hook that may replace something also decides and reminds. */
 static tp_status find_rewritten(tp__hook_reader *reader, tp__hook *hook) {
   if (hook->phase == TP_PHASE_TOOL_PRE) hook->phase = TP_PHASE_TOOL_REWRITE;
   else if (hook->phase == TP_PHASE_TOOL_POST) hook->phase = TP_PHASE_TOOL_RESULT;
@@ -179,7 +180,7 @@ static bool id_is_legal(const char *id) {
   return true;
 }
 
-/* @param key  under which it stands: id, or name.   @param missing  what is said without it. */
+/* @param key  the key with the id: id, or name. @param missing  the message when it is missing. */
 static tp_status read_id(tp__hook_reader *reader, tp__hook *hook, const char *key, const char *missing) {
   TP__TRY(tp__reader_get_text(reader, 0, key, &hook->id));
   if (!hook->id) return REFUSE(reader, TP_ERR_MALFORMED, 0, "%s", missing);
@@ -262,7 +263,7 @@ static tp_status read_tool_keys(tp__hook_reader *reader, tp__hook_tool *tool, co
   return TP_OK;
 }
 
-/* What a schema may hold is checked at the commit, by the library. */
+/* The library checks the content of a schema at the commit. */
 static tp_status read_schema(tp__hook_reader *reader, tp_text *ret_schema) {
   uint32_t index = tp__yaml_get(&reader->yaml, 0, "schema");
   tp_writer *writer;
@@ -291,7 +292,7 @@ static tp_status read_tool(tp__hook_reader *reader, tp__hook *hook) {
   hook->event = hook->row->name;
   hook->summary = hook->match = hook->match_summary = "";
   hook->is_enabled = hook->is_blocking = true;
-  hook->failure = TP_FAILURE_FALLBACK; /* the bundle again: its handler may lack memory alone */
+  hook->failure = TP_FAILURE_FALLBACK; /* the same bundle again: the handler can only fail for lack of memory */
   hook->limit_ms = TP__TOOL_LIMIT_MS;
   tool->max_concurrent = TP__TOOL_CONCURRENT;
   TP__TRY(tp__reader_get_keys(reader, 0, TP__MAP_TOOL, TP__OWNER_tp__hook, hook));
@@ -348,7 +349,7 @@ static tp_status read_any(tp__hook_reader *reader, tp__hook *hook) {
       kind);
 }
 
-/* The patterns of secrets are no hook: the runtime was given them before. */
+/* Patterns of secrets are no hook; the runtime must have got them before. */
 static tp_status check_patterns(const tp__hook_reader *reader, tp_text text) {
   tp_redactor *redactor;
   TP__TRY(tp_redactor_new(&redactor, reader->fault));

@@ -7,7 +7,7 @@
 #include "domains/declared/hook.h"
 
 /** Reads one hook from the text of its file.
- *  @param file  its path; kept.   @param ret_hook  NULL: the file has patterns of secrets. */
+ *  @param file  its path; kept. @param ret_hook  NULL: the file has patterns of secrets and no hook. */
 tp_status tp__hook_read(tp_hooks *hooks, const char *file, tp_text text, tp__hook **ret_hook, tp_fault *fault);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_read_handler.c: what a hook runs: its kind, its program with arguments, variables and sandbox, its endpoint, or
- * its question. */
+ * hook_read_handler.c: reads what a hook runs: its kind, its program with arguments, variables and sandbox, its
+ * endpoint, or its question. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_variable(const char *name) {
   return name[0] && !strchr("0123456789", name[0]) && name[strspn(name, variable_letters)] == '\0';
 }
 
-/* Their values name code, which no trust would be about. */
+/* The values of these variables name code that a trust would not cover. */
 static bool names_code(const char *name) {
   static const char names[] =
       "PATH ENV BASH_ENV SHELLOPTS PS4 ZDOTDIR PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONPYCACHEPREFIX NODE_OPTIONS "
@@ -47,7 +47,7 @@ static tp_status check_variable(tp__hook_reader *reader, uint32_t index, const c
                 key, name);
 }
 
-/* In place of one of this name, or at the end. */
+/* Replaces a variable of the same name, or appends one. */
 static tp_status set_variable(tp__hook_reader *reader, tp__hook *hook, uint32_t index, const char *name,
                               const char *value) {
   size_t at = 0, size = strlen(name);
@@ -90,7 +90,7 @@ static tp_status pass_variable(tp__hook_reader *reader, tp__hook *hook, uint32_t
   return value ? set_variable(reader, hook, index, name, value) : TP_OK;
 }
 
-/* TEAM_* are all variables of the host whose names begin so, but for those that name code. */
+/* TEAM_* means all variables of the host whose names begin with TEAM_, except those that name code. */
 static tp_status pass_prefix(tp__hook_reader *reader, tp__hook *hook, uint32_t index, const char *prefix, size_t size) {
   for (char **each = environ; *each; each++) {
     size_t length = strcspn(*each, "=");
@@ -102,7 +102,7 @@ static tp_status pass_prefix(tp__hook_reader *reader, tp__hook *hook, uint32_t i
   return TP_OK;
 }
 
-/* Of the host's environment, as it is when the file is read. */
+/* Reads variables of the host's environment, with the values at the time when the file is read. */
 static tp_status read_pass_env(tp__hook_reader *reader, tp__hook *hook) {
   const char *names[TP__HOOK_VARIABLES_MAX / 2];
   size_t count = 0;
@@ -123,7 +123,7 @@ static tp_status read_pass_env(tp__hook_reader *reader, tp__hook *hook) {
   return TP_OK;
 }
 
-/* What the file sets counts before what it passes. */
+/* Variables that the file sets win over those that it passes. */
 tp_status tp__hook_read_variables(tp__hook_reader *reader, tp__hook *hook) {
   TP__TRY(read_pass_env(reader, hook));
   return read_env(reader, hook);
@@ -145,7 +145,8 @@ static tp_status check_has_program(tp__hook_reader *reader, const tp__hook *hook
   return TP_OK;
 }
 
-/* "$NAME/…" and "${NAME}/…", with the values that a program will find. @return the size of the variable; 0: none. */
+/* Reads "$NAME/…" or "${NAME}/…", with the value that a program will get. @return the size of the variable; 0: there is
+ * none. */
 static size_t variable_of(const tp__hook *hook, const char *text, const char **ret_value) {
   if (text[0] != '$') return 0;
   bool braces = text[1] == '{';
@@ -160,7 +161,7 @@ static size_t variable_of(const tp__hook *hook, const char *text, const char **r
   return 0;
 }
 
-/* @param quotes  are left out, as a shell would. @return false when it is too long. */
+/* @param quotes  true: quotes are removed, as a shell would do. @return false when the result is too long. */
 static bool expand(const tp__hook *hook, const char *text, size_t size, const char *quotes, char *ret_text,
                    size_t ret_size) {
   size_t used = 0;
@@ -210,7 +211,7 @@ static const char *joined(tp_hooks *hooks, const char *folder, const char *name)
   return size > 0 && (size_t)size < sizeof text ? tp__hooks_copy(hooks, tp_text_of(text)) : NULL;
 }
 
-/* A program without a slash is looked for in PATH, once; one that is not found stays as it is, and cannot start. */
+/* A program without a slash is searched in PATH, once. A name that is not found is not changed, and cannot start. */
 static const char *find_program(tp_hooks *hooks, const char *name) {
   char path[4096];
   bool is_found = tp__trust_look_up(hooks->environment[0] + strlen("PATH="), name, path, sizeof path);
@@ -314,7 +315,7 @@ tp_status tp__hook_read_sandbox(tp__hook_reader *reader, tp__hook *hook, uint32_
 
 /* ---- webhook ---- */
 
-/* "Bearer ${NAME}", with the host's own environment. */
+/* Expands "Bearer ${NAME}", with the host's own environment. */
 static tp_status read_header_value(tp__hook_reader *reader, uint32_t index, tp__bytes *line) {
   const char *text;
   TP__TRY(tp__reader_take_text(reader, index, "the value of a header", &text));
@@ -342,7 +343,7 @@ static bool is_header_name(tp_text name) {
   return is_name;
 }
 
-/* What the request itself is made of. With one of these in a file the endpoint would read another request. */
+/* Headers of the request itself. A file that set one of them could make the endpoint read another request. */
 static bool is_of_request(tp_text name) {
   static const char *const taken[] = {"content-length", "transfer-encoding", "content-encoding", "host",
                                       "connection",     "keep-alive",        "expect",           "te",
@@ -352,7 +353,7 @@ static bool is_of_request(tp_text name) {
   return false;
 }
 
-/* A variable of the helper's environment: NAME=Header: value. */
+/* Sets a variable of the helper's environment: NAME=Header: value. */
 static tp_status read_header(tp__hook_reader *reader, tp__hook *hook, uint32_t key, size_t number, size_t at) {
   tp_text name = tp__yaml_text(&reader->yaml, key);
   char start[64];
@@ -418,7 +419,7 @@ static tp_status read_webhook(tp__hook_reader *reader, tp__hook *hook, uint32_t 
 
 /* ---- a question to a model ---- */
 
-/* The limit of another host is shorter for these than for programs. */
+/* In the other host, the limit for these hooks is shorter than for programs. */
 static tp_status read_prompt(tp__hook_reader *reader, tp__hook *hook, uint32_t map, bool has_limit) {
   uint32_t model = tp__yaml_get(&reader->yaml, map, "model");
   if (!hook->prompt || !hook->prompt[strspn(hook->prompt, " \t\r\n")])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_read_match.c: what a hook asks of a call before it runs: `match` and its conditions, the rule of another host,
- * and the text of all of it for listings. */
+ * hook_read_match.c: reads the conditions of a hook on a call: `match`, and the rule of another host. Also makes the
+ * text of all conditions for listings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,9 @@ static bool carries(const tp_phase *row, uint32_t field) {
   return false;
 }
 
-/* ---- match: what a call is called with ---- */
+/* ---- match: the arguments of a call ---- */
 
-/* A number or a truth value stands for the text that it is compared by. */
+/* A number or a truth value stands for the text with which it is compared. */
 static tp_status add_pattern(tp__hook_reader *reader, uint32_t index, const char *key,
                              tp__condition_patterns *patterns) {
   const tp__yaml_item *item = &reader->yaml.items[index];
@@ -79,7 +79,7 @@ static tp_status read_condition_map(tp__hook_reader *reader, uint32_t map, tp__c
   return REFUSE(reader, TP_ERR_MALFORMED, map, "exists: false stands by itself: what is not there has no value");
 }
 
-/* The hook's conditions, made at the first call; NULL without memory. */
+/* The hook's conditions, allocated at the first call; NULL without memory. */
 static tp__conditions *conditions_of(tp__hook_reader *reader, tp__hook *hook) {
   if (hook->conditions) return (tp__conditions *)(uintptr_t)hook->conditions; /* while it is read */
   tp__conditions *made = tp__hooks_alloc(reader->hooks, sizeof *made);
@@ -134,7 +134,8 @@ static tp_status keep_command(tp__hook_reader *reader, uint32_t index, tp__condi
   return keep_pattern(reader, index, &condition->runs, text);
 }
 
-/* //etc is absolute, ~/x of the home, /x and ./x of the project; a name without a slash is at any depth. */
+/* //etc is absolute; ~/x is in the home directory; /x and ./x are in the project; a name without a slash may be at any
+ * depth. */
 static tp_status keep_path(tp__hook_reader *reader, uint32_t index, tp__condition *condition, const char *pattern) {
   char text[4096];
   const char *home = getenv("HOME");
@@ -178,7 +179,7 @@ static tp_status read_if(tp__hook_reader *reader, tp__hook *hook, uint32_t match
                 "if: %s has no place: Bash(words), Edit(path), Write(path), Read(path), or the name of a tool", rule);
 }
 
-/* A key that looks at a field of the payload stands in phases that have it. */
+/* A key that reads a field of the payload is allowed only in phases that have the field. */
 static tp_status check_payload(tp__hook_reader *reader, const tp__hook *hook, uint32_t map) {
   static const struct {
     const char *key;
@@ -197,7 +198,7 @@ static tp_status check_payload(tp__hook_reader *reader, const tp__hook *hook, ui
   return TP_OK;
 }
 
-/* A match as text: in words of the file ("ability_scope: a, b"), and as a listing has it ("ability=a,b"). */
+/* A match as text: in the words of the file ("ability_scope: a, b"), and in the form of a listing ("ability=a,b"). */
 enum { MATCH_LONG, MATCH_SHORT, MATCH_TEXTS };
 
 static void put_flow(const tp__hook_reader *reader, uint32_t index, const char *comma, bool is_inner, tp__bytes *text) {
@@ -247,7 +248,7 @@ static tp_status keep_description(tp__hook_reader *reader, const char **ret_kept
   return *ret_kept ? TP_OK : tp__reader_no_memory(reader);
 }
 
-/* @param keys  those that count, separated by blanks; NULL: all. */
+/* @param keys  the keys to include, separated by blanks; NULL: all. */
 tp_status tp__hook_describe_match(tp__hook_reader *reader, tp__hook *hook, uint32_t map, const char *keys) {
   const char **const kept[MATCH_TEXTS] = {&hook->match, &hook->match_summary};
   for (int style = 0; style < MATCH_TEXTS; style++) {
@@ -282,8 +283,8 @@ static tp_status read_matcher(tp__hook_reader *reader, tp__hook *hook, uint32_t 
   return TP_OK;
 }
 
-/* Of the events after a call one has the calls that succeeded, the other those that failed; of some events only turns
- * of subagents have them, or only others. NULL: neither. */
+/* One of the events after a call is for calls that succeeded, the other for calls that failed. Some events are only for
+ * turns of subagents, others only for other turns. NULL: neither. */
 static const char *kind_of_event(const tp__hook *hook) {
   const tp__protocol_event *event = hook->protocol_event;
   bool is_behind = hook->phase == TP_PHASE_TOOL_POST || hook->phase == TP_PHASE_TOOL_RESULT;

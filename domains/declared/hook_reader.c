@@ -98,7 +98,7 @@ static tp_status get_edges(tp__hook_reader *reader, uint32_t map, const char *ke
 
 /* ---- keys ---- */
 
-/* How a key is read. The member has the type in brackets. */
+/* The way in which a key is read. The type of the member is in parentheses. */
 enum kind {
   KIND_OWN,      /* by a function of its own */
   KIND_TEXT,     /* (const char *) */
@@ -109,7 +109,7 @@ enum kind {
   KIND_PATTERNS, /* (tp__patterns) a pattern, or a list of them */
   KIND_EDGES     /* (tp__edges) an id, or a list of them */
 };
-/* A member of another type does not compile. */
+/* If the member has another type, this does not compile. */
 #define FITS_OWN(member) true
 #define FITS_TEXT(member) _Generic(member, const char * : true)
 #define FITS_FLAG(member) _Generic(member, bool : true)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_run.c: the handler of a declared hook. What runs a program is deferred (hook_job.h). */
+ * hook_run.c: the handler of a declared hook. A hook that runs a program is deferred (hook_job.h). */
 #include "domains/declared/hook_run.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static bool is_listed(const tp__patterns *patterns, tp_text text) {
   return false;
 }
 
-/* Of the call whose arguments are looked at by their names in another host. */
+/* The call whose arguments are matched by their names in another host. */
 struct call_names {
   const tp__hook *hook;
   tp_text tool;
@@ -36,7 +36,7 @@ static tp_text name_there(void *ctx, tp_text ours) {
   return tp__protocol_argument(names->hook, names->tool, ours);
 }
 
-/* No condition holds of arguments that the provider could not decode. */
+/* If the provider could not decode the arguments, no condition holds. */
 static bool arguments_hold(const tp__hook *hook, const tp_match_view *view) {
   if (hook->rule_tools && !tp__protocol_is_tool(hook, tp_match_text(view, TP_FIELD_TOOL), hook->rule_tools))
     return false;
@@ -83,8 +83,8 @@ static void script_unstarted(const tp__job *job, const char *reason, int32_t sys
   (void)!tp_token_complete(job->token, &outcome, NULL);
 }
 
-/* What the answer of a hook that rewrites is read with, when the call is gone. Arguments that could not be decoded are
- * left out. */
+/* The data with which the answer of a hook that rewrites is read after the call is gone. Arguments that could not be
+ * decoded are left out. */
 static tp__asked asked_of(const tp__hook *hook, const tp_call *call) {
   tp__asked asked = {.is_required = tp_call_failure(call) == TP_FAILURE_REQUIRED};
   bool is_model = hook->protocol && tp__hook_model_is_event(hook->protocol_event->id);
@@ -126,7 +126,7 @@ static bool write_line(int fd, const tp__bytes *line) {
   return true;
 }
 
-/* One write at the end of the file, so that lines of several programs do not mix. */
+/* Appends with one write, so that lines of several programs do not mix. */
 static bool append_line(const char *path, const tp__bytes *line) {
   int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;

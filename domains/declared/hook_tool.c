@@ -16,7 +16,7 @@ static bool is_path_name(const char *name, size_t size) {
   return size > 0 && !(size == 1 && name[0] == '.') && !(size == 2 && name[0] == '.' && name[1] == '.');
 }
 
-/* Names that `/` separates, with or without one in front; may be empty. */
+/* Names separated by `/`, with or without a leading one; may be empty. */
 static bool is_path(tp_text path) {
   const char *end = path.data + path.size, *name = path.data;
   if (path.size > 0 && *name == '/') name++;
@@ -50,13 +50,13 @@ bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key)
   return true;
 }
 
-/* A path while it is made: names after those of the key itself. */
+/* A path that is being made: the key's own path, followed by further names. */
 struct path {
   char bytes[TP__TOOL_KEY_BYTES_MAX];
   size_t size, fixed_size;
 };
 
-/* @return false: it leaves what the key is about, or is too long. */
+/* @return false: the path leaves the key's own path, or is too long. */
 static bool add_path_name(struct path *path, const char *name, size_t size) {
   if (size == 0 || (size == 1 && name[0] == '.')) return true;
   if (!is_path_name(name, size)) {
@@ -82,8 +82,8 @@ static bool add_names(struct path *path, tp_text names) {
   return true;
 }
 
-/* An argument that names nothing under the key's own path, such as one that is missing, means all of it: two calls
- * never run at once because one of them could not be understood. */
+/* An argument that names nothing below the key's own path (such as a missing one) means the whole path. So two calls
+ * never run at once because an argument could not be understood. */
 static tp_status add_key(const tp__tool_key *key, tp_text arguments, tp_tool_keys *keys) {
   if (!key->argument) return tp_tool_keys_add(keys, key->access, key->path, NULL);
   struct path path = {.size = key->path.size, .fixed_size = key->path.size};
@@ -110,7 +110,7 @@ static tp_status add_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
 
 enum { OUTPUT_MAX = 8 << 20 }; /* 4 MiB of parts are 5.4 MiB of base64 */
 
-/* What a program said, for a model to read: without white space at its end. */
+/* The output of a program for a model, without white space at its end. */
 static tp_text trim_blank_end(tp_text said) {
   while (said.size > 0 && strchr(" \t\r\n", said.data[said.size - 1]) && said.data[said.size - 1]) said.size--;
   return said;
@@ -132,7 +132,7 @@ static void put_end(tp__bytes *text, const tp_process_result *result) {
   }
 }
 
-/* How the program failed, with what it wrote to standard error. UTF-8. */
+/* Adds how the program failed, with its standard error. UTF-8. */
 static void put_failure(tp__bytes *text, const tp_process_result *result) {
   tp_text errors = trim_blank_end(result->errors);
   put_end(text, result);
@@ -141,7 +141,7 @@ static void put_failure(tp__bytes *text, const tp_process_result *result) {
   tp__bytes_put_utf8(text, errors);
 }
 
-/* What a failed program printed all the same. */
+/* Adds the output of a program that failed. */
 static void put_output(tp__bytes *text, const tp_process_result *result) {
   tp_text output = trim_blank_end(result->output);
   bool has_errors = trim_blank_end(result->errors).size > 0;
@@ -159,7 +159,7 @@ static void notify(const tp__job *job, const tp_process_result *result, bool is_
   tp__job_notify(job, result, &outcome);
 }
 
-/* Bytes of the output that are not UTF-8 the core replaces, and says so. */
+/* The core replaces bytes of the output that are not UTF-8, and reports it. */
 static void answer_with_text(const tp__job *job, const tp_process_result *result, bool is_error, tp__bytes *failure) {
   tp_text said = result->output;
   if (is_error) {
@@ -194,7 +194,7 @@ static void call_unstarted(const tp__job *job, const char *reason, int32_t syste
   (void)!tp_tool_complete(job->token, true, tp_text_of(text), NULL);
 }
 
-/* @return a line with its newline; failed without memory. */
+/* @return a line with its newline; `failed` is set without memory. */
 static tp__bytes arguments_line(tp_text arguments) {
   tp__bytes line = {0};
   tp_writer *writer = NULL;
@@ -250,7 +250,7 @@ static tp_answer emit_tool(void *ctx, tp_call *call) {
 
 void tp__hook_tool_handler(tp_handler *handler) {
   handler->run = emit_tool;
-  handler->kind = TP_HANDLER_NATIVE; /* the calls of the tool run the program, not the handler */
+  handler->kind = TP_HANDLER_NATIVE; /* the calls of the tool run the program; the handler itself does not */
   handler->placement = TP_PLACEMENT_INLINE;
   handler->capabilities = TP_CAPABILITY_CONTRIBUTE_TOOL_BUNDLE;
 }

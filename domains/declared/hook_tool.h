@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_tool: tools that are declared in a file: a program that is run for each call. A file of kind tool is a handler
- * that contributes one tool at each materialization. hook_read.c fills it; hook_tool.c runs it. */
+ * hook_tool: tools that are declared in a file: a program that runs for each call. A file of kind tool is a handler
+ * that contributes one tool at each materialization. hook_read.c reads it; hook_tool.c runs it. */
 #ifndef TP__DECLARED_HOOK_TOOL_H
 #define TP__DECLARED_HOOK_TOOL_H
 
@@ -15,10 +15,10 @@ enum {
   TP__TOOL_CONCURRENT = 16
 };
 
-/** A key of each call: a path, with an argument at its end where one is named. */
+/** A key of each call: a path, perhaps with an argument at its end. */
 typedef struct tp__tool_key {
   tp_tool_access access;
-  tp_text path;         /* without `/` at its end; may be empty beside an argument */
+  tp_text path;         /* without `/` at its end; may be empty when there is an argument */
   const char *argument; /* NULL: none */
 } tp__tool_key;
 
@@ -29,10 +29,10 @@ struct tp__hook_tool {
   size_t key_count;
 };
 
-/** Reads a key from its text. @param hooks  keeps what is copied.
- *  @return false for one that is no path, or has an argument anywhere but as its last name. */
+/** Reads a key from its text. @param hooks  owns the copies.
+ *  @return false when it is no path, or has an argument that is not the last name. */
 bool tp__tool_key_read(tp_hooks *hooks, const char *text, tp__tool_key *ret_key);
-/** Fills the functions of the tool, after everything else. */
+/** Sets the functions of the tool, after everything else was read. */
 void tp__hook_tool_finish(tp__hook *hook);
 /** The bundle with the tool; borrows from the hook. */
 tp_contribution tp__hook_tool_bundle(const tp__hook *hook);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_warn.c: what a hook says that cannot have an effect here: a matcher that fits no tool, a variable that nothing
- * sets, a program or script that is not there. A guard that is off for such a reason looks as one that is on. */
+ * hook_warn.c: finds settings of a hook that can have no effect here: a matcher that fits no tool, a variable that
+ * nothing sets, a missing program or script. Without a warning, a guard that never runs for such a reason would look
+ * like one that does. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -94,7 +95,7 @@ static const char *next_word(const char *words, char ret_word[64]) {
   return words + size + (words[size] == ' ');
 }
 
-/* Names of the host, and those that `tools` gives ours. */
+/* Names of tools of the host, and the names that `tools` gives to turnphase's tools. */
 static bool fits_a_known_name(const warner *w, const tp__matcher *matcher) {
   char word[64];
   const char *words = w->hook->protocol == TP__PROTOCOL_GEMINI ? gemini_tools : claude_tools;
@@ -108,7 +109,7 @@ static bool fits_a_known_name(const warner *w, const tp__matcher *matcher) {
   return fits;
 }
 
-/* A name that differs only by the case of its letters, or that the piece begins with. */
+/* Finds a name that differs only in the case of its letters, or with which the piece begins. */
 static bool find_meant(const warner *w, const char *piece, char ret_word[64]) {
   const char *words = w->hook->protocol == TP__PROTOCOL_GEMINI ? gemini_tools : claude_tools;
   size_t size = strcspn(piece, "(:. *");
@@ -159,7 +160,7 @@ static void check_piece(warner *w, const char *piece) {
   tp__matcher_fini(&matcher);
 }
 
-/* The bars within parentheses and brackets belong to a regular expression. */
+/* Bars within parentheses and brackets belong to a regular expression. */
 static void check_pieces(warner *w, const char *text) {
   char piece[256];
   int depth = 0;
@@ -198,7 +199,7 @@ static void check_matcher(warner *w) {
   }
 }
 
-/* Like "file_write", "files-write" and "FilesWrite" for "files_write". */
+/* Whether the names are similar, as "file_write", "files-write" and "FilesWrite" are to "files_write". */
 static bool is_nearly(const char *scope, const char *name) {
   static const char left_out[] = "_-. sS";
   for (;; scope++, name++) {
@@ -209,8 +210,8 @@ static bool is_nearly(const char *scope, const char *name) {
   }
 }
 
-/* Where not every tool is known, any name may be that of a tool: only what is nearly the name of one of ours is named.
- */
+/* If not every tool is known, any name may be a tool. Then a warning is given only for a name that is similar to one of
+ * turnphase's tools. */
 static void check_scope_name(warner *w, const char *scope) {
   static const char own_tools[] =
       "files_list files_read files_search files_write memory_search memory_get memory_list memory_remember "
@@ -246,7 +247,7 @@ static void check_scopes(warner *w) {
 
 /* ---- variables ---- */
 
-/* Those that a shell sets itself, and what the environment of every program has. */
+/* Variables that a shell sets itself, and variables in the environment of every program. */
 static const char set_by_shells[] =
     "PWD OLDPWD IFS RANDOM SECONDS LINENO OPTARG OPTIND OPTERR REPLY UID EUID PPID HOSTNAME SHLVL SHELL PS1 PS2 PS4 "
     "FUNCNAME BASH BASHPID BASHOPTS SHELLOPTS PIPESTATUS EPOCHSECONDS EPOCHREALTIME MACHTYPE OSTYPE HOSTTYPE COLUMNS "
@@ -262,7 +263,7 @@ static bool is_set(const warner *w, tp_text name) {
 
 static bool is_name_byte(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* "NAME=", "read NAME", "for NAME", "export NAME" anywhere in the text. */
+/* Whether "NAME=", "read NAME", "for NAME" or "export NAME" is anywhere in the text. */
 static bool is_set_in(tp_text text, tp_text name) {
   const char *end = text.data + text.size;
   for (const char *at = text.data; (at = memmem(at, (size_t)(end - at), name.data, name.size)); at++) {
@@ -299,7 +300,7 @@ static void take_variable(warner *w, tp_text text, tp_text name, const char *whe
        where, (int)name.size, name.data, (int)name.size, name.data);
 }
 
-/* The name that begins after `size` bytes at `at`, if `at` begins with the words. */
+/* Takes the name that begins `size` bytes after `at`, if `at` begins with the words. */
 static void take_after(warner *w, tp_text text, const char *at, const char *words, const char *where) {
   size_t size = strlen(words), name = 0;
   const char *end = text.data + text.size;
@@ -310,7 +311,7 @@ static void take_after(warner *w, tp_text text, const char *at, const char *word
   take_variable(w, text, (tp_text){begin, name}, where);
 }
 
-/* In what is single-quoted, or a comment, a shell expands nothing; most of that is for awk and jq. */
+/* A shell expands nothing in single quotes or comments; most of the quoted text is for awk and jq. */
 static void scan_shell(warner *w, tp_text text, const char *where) {
   bool is_single = false, is_double = false, is_comment = false;
   for (size_t i = 0; i < text.size; i++) {

@@ -12,12 +12,12 @@
 enum {
   FRAME_BYTES_MAX = 1 << 20, /* of a reply */
   ERRORS_MAX = 64 << 10,
-  PAUSE_MS = 100, /* before a program that never answered is started again; twice as long each time */
+  PAUSE_MS = 100, /* before a program that never answered is started again; doubled each time */
   PAUSE_MS_MAX = 30000,
   DRAIN_MS = 500 /* from end-of-file to SIGTERM, and from there to SIGKILL */
 };
 
-/* One attempt. References: the starter's, the deferral's, and the list's. */
+/* One attempt. References: one of the starter, one of the deferral, one of the list. */
 struct request {
   struct request *next;
   tp__worker *worker;
@@ -39,26 +39,26 @@ struct tp__worker {
   uint64_t last_id;
   struct request *open;
   uint64_t replies, replies_of_program;
-  uint32_t failures; /* programs in a row that ended without an answer */
+  uint32_t failures; /* how many programs in a row ended without an answer */
   int64_t not_before_ms;
   bool is_stopping;
   /* the loop's thread only */
   tp__bytes frame;
-  const char *broken; /* what the program wrote that is no reply; it is being ended */
+  const char *broken; /* the line of the program that is no reply; the program is being ended */
 };
 
 #ifdef TP_CHECKS
 static void worker_check_locked(const tp__worker *worker) {
   TP__LOCKED(&worker->mutex);
   size_t looked = 0;
-  /* Without a program nothing waits for its answer. */
+  /* Without a program, no request waits for its answer. */
   assert(worker->process != 0 || !worker->open);
-  /* What the program answered is a part of what all programs did. */
+  /* The replies of this program are included in those of all programs. */
   assert(worker->replies_of_program <= worker->replies);
   /* A pause follows a failure. */
   assert(worker->failures > 0 || worker->not_before_ms <= tp__monotonic_ms());
   for (const struct request *each = worker->open; each && looked < TP__CHECK_ITEMS_MAX; each = each->next, looked++) {
-    /* Each open request is of this worker, has an id that was given, and the list's reference. */
+    /* Each open request belongs to this worker, has an id that was given out, and holds the list's reference. */
     assert(each->worker == worker);
     assert(each->id > 0 && each->id <= worker->last_id);
     assert(each->references > 0);
@@ -102,7 +102,8 @@ static void request_unref(struct request *request) {
 
 static void request_destroy(void *ctx) { request_unref(ctx); }
 
-/* @return NULL: it was answered, or given up. The list's reference is then the caller's. */
+/* Takes a request out of the list; the caller then has the list's reference. @return NULL: it was answered, or given
+ * up. */
 static struct request *take_locked(tp__worker *worker, uint64_t id) {
   TP__LOCKED(&worker->mutex);
   TP__CHECK(worker_check_locked(worker));
@@ -115,8 +116,8 @@ static struct request *take_locked(tp__worker *worker, uint64_t id) {
   return NULL;
 }
 
-/* A program that has answered nothing since the request was sent, and has used all of its time, hangs: it is started
- * anew. Another one may be busy with this request alone; its answer will be thrown away. */
+/* If the program has answered nothing since the request was sent, and the request has used all of its time, the program
+ * hangs, and is started again. Otherwise it may be busy with this request only; its answer will be discarded. */
 static void request_cancel(void *ctx) {
   struct request *request = ctx;
   tp__worker *worker = request->worker;
@@ -151,7 +152,7 @@ static void fail_request(struct request *request, tp_reason why, const char *rea
 
 /* ---- replies: on the thread of the loop ---- */
 
-/* @return what is wrong with it; NULL: nothing. */
+/* @return the error in the reply; NULL: there is none. */
 static const char *take_reply(tp__worker *worker, tp_text reply, size_t replaced, tp_text frame) {
   tp_text id_value = tp_value_get(reply, "id");
   uint64_t id = tp_value_kind_of(id_value) == TP_VALUE_INT ? (uint64_t)tp_value_int(id_value, 0) : 0;
@@ -202,7 +203,7 @@ static const char *take_msgpack(tp__worker *worker, tp_text frame) {
   return take_reply(worker, frame, 0, frame);
 }
 
-/* The size of the first frame with what is around it; 0: it is not complete yet. */
+/* The size of the first frame, including the bytes around it; 0: it is not complete yet. */
 static size_t frame_size(const tp__worker *worker, tp_text bytes, tp_text *ret_frame) {
   if (!worker->hook->is_msgpack) {
     const char *end = bytes.size > 0 ? memchr(bytes.data, '\n', bytes.size) : NULL;
@@ -290,8 +291,8 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   tp__hooks_unref(hooks);
 }
 
-/* on_end may come before this returns, on the loop's thread, and waits for the lock.
- * @param ret_why  how its code is not what was trusted; untouched when it is. */
+/* on_end may be called before this returns, on the loop's thread, where it waits for the lock.
+ * @param ret_why  how its code differs from the trusted code; untouched when it does not. */
 static tp_status start_locked(tp__worker *worker, char ret_why[TP__TRUST_WHY_SIZE], tp_fault *fault) {
   TP__LOCKED(&worker->mutex);
   TP__CHECK(worker_check_locked(worker));
@@ -362,7 +363,7 @@ static struct request *request_new(tp__worker *worker, const tp_call *call) {
   return request;
 }
 
-/* From here on the reply, the end of the program and a cancel may each take it. */
+/* From here on, the reply, the end of the program and a cancel may each take the request. */
 static void send_request(struct request *request, tp_text frame) {
   tp__worker *worker = request->worker;
   tp_fault fault = {0};
@@ -389,7 +390,8 @@ static void send_request(struct request *request, tp_text frame) {
     return;
   }
   status = tp_process_write(worker->hook->hooks->loop, process, frame);
-  if (status == TP_OK || status == TP_ERR_STALE) return; /* it is ending, and its end will say how; or it hangs */
+  /* the program is ending, and its end will report how; or it hangs */
+  if (status == TP_OK || status == TP_ERR_STALE) return;
   tp__lock_acquire(&worker->mutex);
   struct request *taken = take_locked(worker, request->id);
   tp__lock_release(&worker->mutex);

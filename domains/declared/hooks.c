@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks.c: a directory of hooks: its files, what a trust is about, and the commit. */
+ * hooks.c: a directory of hooks: its files, the content that a trust covers, and the commit. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void hooks_check_locked(const tp_hooks *hooks) {
   size_t looked = 0;
   /* The caller holds a reference. */
   assert(hooks->references > 0);
-  /* As many hooks are counted as stand in the list. */
+  /* The count of hooks agrees with the list. */
   for (const tp__hook *hook = hooks->first; hook && looked < TP__CHECK_ITEMS_MAX; hook = hook->next, looked++) {
     assert(hook->hooks == hooks && hook->id && hook->file);
     assert(hook->trusted_count <= TP__HOOK_FILES_MAX && hook->argument_count <= TP__HOOK_ARGUMENTS_MAX);
@@ -177,7 +177,7 @@ static int by_bytes(const struct dirent **one, const struct dirent **other) {
   return strcmp((*one)->d_name, (*other)->d_name);
 }
 
-/* Its patterns are in the redactor of the runtime, or the commit is refused. */
+/* The runtime's redactor must have the file's patterns; otherwise the commit is refused. */
 struct tp__redact_file {
   struct tp__redact_file *next;
   const char *file;
@@ -247,7 +247,8 @@ static tp_status read_hook_files(tp_hooks *hooks, tp_fault *fault) {
 
 /* ---- reading ---- */
 
-/* What a program gets of the host's environment, by name; all else stays with the host. PATH is always there. */
+/* Stores the variables of the host's environment that a program gets, by name. A program gets no other variables. PATH
+ * is always included. */
 static tp_status read_environment(tp_hooks *hooks, tp_fault *fault) {
   static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ"};
   size_t count = 0;
@@ -444,7 +445,7 @@ size_t tp_hooks_each_file(const tp_hooks *hooks, tp_hook_file_fn each, void *ctx
 
 /* ---- the commit ---- */
 
-/* What a hook needs of this machine. One that is disabled needs nothing. */
+/* Checks the needs of a hook on this machine. A disabled hook needs nothing. */
 static tp_status check_helpers(const tp__hook *hook, tp_fault *fault) {
   if (!hook->hooks->only && !hook->is_enabled) return TP_OK;
   const char *lacks = hook->sandbox.is_on ? tp__sandbox_lacks(hook->hooks->helper) : NULL;
@@ -481,7 +482,7 @@ static tp_status add_hook_handler(tp_edit *edit, tp__hook *hook, tp_fault *fault
   return status;
 }
 
-/* Whether the match could exclude anything: `min_duration_ms: 0` is written, and always holds. */
+/* Whether the match can exclude anything: `min_duration_ms: 0` is written, but always holds. */
 static bool has_condition(const tp__hook *hook) {
   return hook->scopes.count > 0 || hook->agents.count > 0 || hook->modes.count > 0 || hook->changed_paths.count > 0 ||
          hook->duration_ms_min > 0 || tp__hook_has_matches(hook);
@@ -532,7 +533,7 @@ static tp_status add_subscription(tp_edit *edit, tp__hook *hook, tp_fault *fault
   return tp_edit_add_subscription(edit, &subscription, fault);
 }
 
-/* A refusal of the commit names an id: the file that declares it, and where, is what the operator wants to know. */
+/* A refusal of the commit names an id. This adds the file that declares it, and the place, for the operator. */
 static void name_file(const tp_hooks *hooks, tp_fault *fault) {
   if (!fault) return;
   for (const tp__hook *hook = hooks->first; hook; hook = hook->next) {
@@ -558,7 +559,7 @@ static tp_status check_trust(tp_hooks *hooks, const tp_hooks *before, const char
                     trusted ? "another one" : "none");
 }
 
-/* A hook that is disabled is registered as such: an edge to it is refused by that name, and a plan shows it. */
+/* A disabled hook is registered as disabled. So an edge to it is refused by its name, and a plan shows it. */
 static bool is_wanted_hook(const tp__hook *hook) {
   const char *only = hook->hooks->only;
   return only ? strcmp(hook->id, only) == 0 : hook->is_enabled || !hook->tool;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_watch.c: a directory of hooks that is followed. A thread waits for inotify, then for a moment without further
- * changes, and makes one commit of what is there: the old hooks go with it, and turns that run keep them. With
+ * hooks_watch.c: follows a directory of hooks. A thread waits for inotify, then for a moment without further changes,
+ * and makes one commit of the directory's content. The commit removes the old hooks; running turns keep them. With
  * only_when_asked there is no thread, and only calls of the host commit. The watch owns the hooks that were committed
- * last; one lock, of these, held while a directory is read and committed, so that the host and the thread take
+ * last. It has one lock for them, held while a directory is read and committed, so that the host and the thread take
  * turns. */
 #include <errno.h>
 #include <fts.h>
@@ -20,8 +20,8 @@
 enum {
   QUIET_MS = 100,
   QUIET_MS_MAX = 60000,
-  DELAY_MS_MAX = 2000, /* so long further changes can put a reload off */
-  AWAY_MS = 500,       /* how often a directory that is gone is looked for */
+  DELAY_MS_MAX = 2000, /* how long further changes can postpone a reload */
+  AWAY_MS = 500,       /* how often a missing directory is searched for */
   CONFLICTS_MAX = 20
 };
 #define CHANGES \
@@ -39,7 +39,7 @@ struct tp_hooks_watch {
   tp__lock mutex;
   /* under mutex */
   tp_hooks *hooks;  /* committed last; NULL: none yet */
-  tp_hooks *before; /* what the last update replaced; NULL: nothing that could be taken back */
+  tp_hooks *before; /* the hooks that the last update replaced; NULL: none that could be restored */
 };
 
 /* ---- one reload ---- */
@@ -48,7 +48,7 @@ static bool is_trusted(const tp_hooks_watch *watch, const char *hash) {
   return !watch->options.trusts || watch->options.trusts(watch->options.ctx, hash);
 }
 
-/* Another commit that came between is no reason to keep the old. */
+/* If another commit came in between, this tries again. */
 static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, const char *trusted, tp_fault *fault) {
   tp_status status = TP_ERR_CONFLICT;
   for (int i = 0; i < CONFLICTS_MAX && status == TP_ERR_CONFLICT; i++)
@@ -56,8 +56,8 @@ static tp_status replace(tp_hooks_watch *watch, tp_hooks *hooks, const char *tru
   return status;
 }
 
-/* @param if_changed  what was committed last is not committed again.
- * @param keeps       what was committed last is kept, so that it can come back. */
+/* @param if_changed  unchanged hooks are not committed again.
+ * @param keeps       the hooks committed last are kept, so that they can be restored. */
 static tp_status reload(tp_hooks_watch *watch, bool if_changed, bool keeps, bool *ret_did, tp_fault *fault) {
   tp_hooks *hooks = NULL, *stale = NULL;
   tp__lock_acquire(&watch->mutex);
@@ -89,7 +89,8 @@ tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) {
   return reload(watch, false, false, NULL, fault);
 }
 
-/* A watch that follows its directory would register by itself what other changes belong to. */
+/* Refuses a watch that follows its directory by itself: it could register hooks before other changes that belong to
+ * them. */
 static tp_status check_asked(const tp_hooks_watch *watch, tp_fault *fault) {
   if (watch && watch->options.only_when_asked) return TP_OK;
   return tp__refuse(
@@ -132,7 +133,8 @@ size_t tp_hooks_watch_each_warning(tp_hooks_watch *watch, bool has_all_tools, tp
 
 /* ---- the thread ---- */
 
-/* Of the directory and its folders. A folder that is there already keeps its watch. @return false: it is gone. */
+/* Watches the directory and its folders. A folder that is watched already keeps its watch. @return false: the directory
+ * is gone. */
 static bool watch_folders(const tp_hooks_watch *watch) {
   char *paths[] = {watch->directory, NULL};
   bool is_there = inotify_add_watch(watch->inotify, watch->directory, CHANGES) >= 0;
@@ -149,7 +151,7 @@ static void drain_events(int inotify) {
   while (read(inotify, events, sizeof events) > 0) {}
 }
 
-/* @return false: it is to stop. @param ret_changed  something came before the time was over. */
+/* @return false: the thread must stop. @param ret_changed  an event came before the time was over. */
 static bool wait_for(const tp_hooks_watch *watch, int limit_ms, bool *ret_changed) {
   struct pollfd fds[] = {{.fd = watch->stop, .events = POLLIN}, {.fd = watch->inotify, .events = POLLIN}};
   int count = poll(fds, 2, limit_ms);
@@ -158,7 +160,7 @@ static bool wait_for(const tp_hooks_watch *watch, int limit_ms, bool *ret_change
   return count <= 0 || fds[0].revents == 0;
 }
 
-/* Editors write a file in several steps, and people several files. */
+/* Editors write a file in several steps, and people change several files. */
 static bool wait_for_quiet(const tp_hooks_watch *watch) {
   int quiet_ms = (int)watch->options.quiet_ms;
   int64_t latest_ms = tp__monotonic_ms() + DELAY_MS_MAX + quiet_ms;

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* @return how many bytes the object has that begins the text; 0: it has no end. */
+/* @return the size of the object at the beginning of the text; 0: it has no end. */
 static size_t object_size(tp_text text) {
   size_t depth = 0;
   bool is_quoted = false;
@@ -21,7 +21,7 @@ static size_t object_size(tp_text text) {
   return 0;
 }
 
-/* As a member, in quotes of any kind or none: "ok": … */
+/* Whether the text has the member ok, in quotes of any kind or none: "ok": … */
 static bool names_ok(tp_text text) {
   for (size_t i = 1; i + 2 < text.size; i++) {
     if (memcmp(text.data + i, "ok", 2) != 0 || isalnum((unsigned char)text.data[i - 1])) continue;

@@ -55,7 +55,7 @@ typedef struct reader {
 #define REFUSE(r, index, ...) \
   tp__refuse_at((r)->fault, TP_ERR_MALFORMED, (r)->file, (r)->yaml->items[index].place, __VA_ARGS__)
 
-/* FNV-1a: files are told apart by it, not trusted. */
+/* FNV-1a: the hash only distinguishes files; it does not protect anything. */
 static uint64_t hash_of_file(tp_text text) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
@@ -92,7 +92,7 @@ static bool is_rule_name(tp_text name) {
   return name.size <= TP__REDACT_NAME_MAX;
 }
 
-/* A match of nothing would put its replacement everywhere. */
+/* A match of an empty text would put its replacement everywhere. */
 static bool fits_nothing(const regex_t *regex) {
   static const char *const probes[] = {"", "a", "a b", "-", " ", "0"};
   for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
@@ -188,7 +188,7 @@ static tp_status read_rule_file(tp_redactor *redactor, const char *path, tp_faul
   tp_status status = TP_OK;
   if (error) status = tp__file_refuse(fault, path, error, TP__YAML_BYTES_MAX, "cannot be read");
   else if (tp__yaml_read(tp__bytes_text(&text), path, &tp__malloc_allocator, &yaml, NULL) == TP_OK) {
-    /* What is no YAML is refused by tp_hooks_read(), with its place. */
+    /* A file that is no YAML is refused by tp_hooks_read(), with the place of the error. */
     if (tp__redact_is(&yaml)) status = tp__redact_add(redactor, &yaml, path, tp__bytes_text(&text), fault);
     tp__yaml_fini(&yaml);
   }
@@ -219,7 +219,7 @@ tp_status tp_redactor_read(tp_redactor *redactor, const char *directory, tp_faul
 
 static bool continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
-/* Puts what stands between two matches, and a replacement. @return false when it does not fit. */
+/* Appends the text between two matches, and a replacement. @return false when it does not fit. */
 static bool put_redacted(char *to, size_t *used, const char *from, size_t size) {
   assert(*used <= TEXT_SIZE);
   if (*used + size > TEXT_SIZE) return false;
@@ -228,7 +228,7 @@ static bool put_redacted(char *to, size_t *used, const char *from, size_t size) 
   return true;
 }
 
-/* @param text  in and out, of *size bytes.   @return false when it got too long. */
+/* @param text  in and out, of *size bytes. @return false when it became too long. */
 static bool apply(const pattern *p, char text[TEXT_SIZE], size_t *size) {
   char made[TEXT_SIZE];
   size_t used = 0, from = 0;

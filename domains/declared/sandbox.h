@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandbox: what a program of a hook may not do. The rights are taken by a helper, turnphase-sandbox (sandbox_main.c),
- * which then becomes the program; sandbox.c writes its arguments, and says whether this machine has what it needs. */
+ * sandbox: the limits of a hook's program. A helper, turnphase-sandbox (sandbox_main.c), gives up the rights, and then
+ * becomes the program. sandbox.c writes the helper's arguments, and finds out whether this machine can do it. */
 #ifndef TP__DECLARED_SANDBOX_H
 #define TP__DECLARED_SANDBOX_H
 
@@ -19,10 +19,11 @@ typedef struct tp__sandbox {
   const char *numbers[TP__SANDBOX_NUMBERS]; /* as text: MiB, s, count, MiB; NULL: no limit */
 } tp__sandbox;
 
-/** @return NULL, or why no program can be bounded here. */
+/** @return NULL, or the reason why no program can be limited on this machine. */
 const char *tp__sandbox_lacks(const char *helper);
 
-/** @param programs         paths of the program's own files, made readable where reading is bounded; skips NULLs.
+/** @param programs         paths of the program's own files, which stay readable when reading is limited; NULLs are
+ *                          skipped.
  *  @param ret_arguments    the helper's command line, ended by NULL; borrows the strings of all other arguments.
  *  @return false: there are more than TP__SANDBOX_ARGUMENTS_MAX. */
 bool tp__sandbox_arguments(const tp__sandbox *sandbox, const char *helper, const char *const *programs,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandbox_filter.c: what is not in these lists is refused, so that a call that a later kernel adds is refused too.
- * Left out on purpose: what looks into other processes (ptrace, process_vm_readv, pidfd_getfd, kcmp,
- * perf_event_open), what reaches other programs of the user (System V and POSIX message queues, keys), what makes calls
- * that a filter cannot see (io_uring), what makes new namespaces or mounts, and all that a program needs a capability
- * for. */
+ * sandbox_filter.c: a list of the allowed system calls. A call that is not in these lists is refused, so new calls of
+ * later kernels are refused, too. Calls that are left out on purpose: those that look into other processes (ptrace,
+ * process_vm_readv, pidfd_getfd, kcmp, perf_event_open), those that reach other programs of the user (System V and
+ * POSIX message queues, keys), those that make calls which a filter cannot see (io_uring), those that make new
+ * namespaces or mounts, and all for which a program needs a capability. */
 #include "domains/declared/sandbox_filter.h"
 
 #include <assert.h>
@@ -32,11 +32,11 @@
 enum {
   INSTRUCTIONS_MAX = 1024,
   X32 = 0x40000000,
-  LAST_KNOWN = 453,          /* calls after it are not known here: libraries try another one on ENOSYS */
+  LAST_KNOWN = 453,          /* later calls are not known here; on ENOSYS, libraries try another one */
   NEW_NAMESPACE = 0x7E020000 /* CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET */
 };
 
-/* Numbers above 423 are the same everywhere; the kernel headers of Debian 12 end before some of them. */
+/* Numbers above 423 are the same on all architectures; some of them are missing in the kernel headers of Debian 12. */
 enum { CALL_FCHMODAT2 = 452, CALL_FUTEX_WAITV = 449 };
 
 static const int always[] = {
@@ -92,7 +92,7 @@ static const int of_network[] = {SYS_connect, SYS_bind,   SYS_listen,    SYS_acc
 static const int of_signals[] = {
     SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal};
 
-/* What programs ask of files and pipes, and whether something is a terminal; nothing that changes a device. */
+/* Questions of programs about files and pipes, and whether a descriptor is a terminal; none that changes a device. */
 static const uint32_t controls[] = {
     FIONREAD,
     FIONBIO,
@@ -108,7 +108,7 @@ static const uint32_t controls[] = {
     0xc020660b /* FS_IOC_FIEMAP */
 };
 
-/* Not F_SETOWN and F_SETSIG, which send a signal of choice to a process of choice when input comes. */
+/* Not F_SETOWN and F_SETSIG: with these, input could send any signal to any process. */
 static const uint32_t of_descriptors[] = {F_DUPFD,      F_GETFD,    F_SETFD,         F_GETFL,      F_SETFL,
                                           F_GETLK,      F_SETLK,    F_SETLKW,        F_OFD_GETLK,  F_OFD_SETLK,
                                           F_OFD_SETLKW, F_GETOWN,   F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ,
@@ -131,7 +131,8 @@ static void put_filter_return(filter *f, uint32_t action) { put_instruction(f, B
 
 static void put_refusal(filter *f) { put_filter_return(f, SECCOMP_RET_ERRNO | EPERM); }
 
-/* Both architectures store the lower half first. The kernel itself reads no more of an argument that is an int. */
+/* Both architectures store the lower half first. The kernel itself reads only that half of an argument that is an
+ * int. */
 static size_t lower(int argument) {
   assert(argument >= 0 && argument < 6);
   return offsetof(struct seccomp_data, args) + (size_t)argument * sizeof(uint64_t);
@@ -144,7 +145,7 @@ static void allow_all(filter *f, const int *calls, size_t count) {
   }
 }
 
-/* What follows until end_call() is for that call; it ends in answers only. @return where it is, for end_call(). */
+/* The rules up to end_call() are for this call, and must all end in answers. @return the place, for end_call(). */
 static size_t begin_call(filter *f, int call) {
   put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 0);
   return f->count - 1;
@@ -157,7 +158,7 @@ static void end_call(filter *f, size_t at) {
   if (at < INSTRUCTIONS_MAX) f->code[at].jf = (uint8_t)skipped;
 }
 
-/* The rest of the call's part holds only where the value that was loaded is this one. */
+/* The following rules of the call apply only if the loaded value equals this one. */
 static void demand(filter *f, uint32_t value) {
   put_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
   put_refusal(f);
@@ -180,7 +181,7 @@ static void allow_for_itself(filter *f, int call, uint32_t self) {
   allow_one_of(f, call, 0, values, self ? 2 : 1);
 }
 
-/* Of a class of targets, itself: its priority, not that of all programs of the user. */
+/* Of the kinds of targets, allows only the program itself: its own priority, not that of all programs of the user. */
 static void allow_first_two(filter *f, int call, uint32_t first, uint32_t second) {
   size_t at = begin_call(f, call);
   load(f, lower(0));
@@ -190,19 +191,20 @@ static void allow_first_two(filter *f, int call, uint32_t first, uint32_t second
   end_call(f, at);
 }
 
-/* Threads and processes, but no namespace: there it would have capabilities. */
+/* Allows threads and processes, but no namespace, because the program would have capabilities in it. */
 static void allow_clone(filter *f) {
   size_t at = begin_call(f, SYS_clone);
   load(f, lower(0));
   put_instruction(f, BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACE, 1, 0);
   put_filter_return(f, SECCOMP_RET_ALLOW);
   end_call(f, at);
-  at = begin_call(f, SYS_clone3); /* its flags are in memory, where no filter looks; libraries go on with clone */
+  at = begin_call(f, SYS_clone3); /* its flags are in memory, which a filter cannot read; libraries then use clone */
   put_filter_return(f, SECCOMP_RET_ERRNO | ENOSYS);
   end_call(f, at);
 }
 
-/* Without a network: a pair that is connected for good, since a datagram of a pair may be sent to any address. */
+/* Without a network, only pairs whose connection is fixed are allowed, because a datagram of another pair may be sent
+ * to any address. */
 static void allow_connected_sockets(filter *f) {
   size_t at = begin_call(f, SYS_socketpair);
   load(f, lower(1));
@@ -252,7 +254,7 @@ int tp__filter_install(const tp__filter_options *options) {
   filter f = {.count = 0};
   load(&f, offsetof(struct seccomp_data, arch));
   put_instruction(&f, BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0);
-  put_filter_return(&f, SECCOMP_RET_KILL_PROCESS); /* the numbers of another architecture are others */
+  put_filter_return(&f, SECCOMP_RET_KILL_PROCESS); /* the numbers of another architecture mean other calls */
   load(&f, offsetof(struct seccomp_data, nr));
   put_instruction(&f, BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);
   put_refusal(&f);

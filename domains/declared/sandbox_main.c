@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase-sandbox: takes rights from itself, then becomes a program. Linux: no_new_privs, Landlock for paths and
- * signals, a filter of system calls, no capabilities, no terminal, resource limits. What it cannot do ends it (126),
- * and the program never runs. Each line of the table of threats (docs/hooks.md) has a hostile program in
+ * turnphase-sandbox: gives up its own rights, then becomes a program. Linux: no_new_privs, Landlock for paths and
+ * signals, a filter of system calls, no capabilities, no terminal, resource limits. If one of these steps fails, it
+ * ends (126), and the program never runs. Each line of the table of threats (docs/hooks.md) has a hostile program in
  * tests/support/hostile.c.
  *
  *   turnphase-sandbox [-r PATH]… [-w PATH]… [-n] [-m MIB] [-c SECONDS] [-p COUNT] [-f MIB] [-s HOW] -- PROGRAM …
@@ -39,7 +39,7 @@
 enum { CANNOT = 126, PATHS_MAX = 64 };
 
 #define READS (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-/* Every bit of the first version, then what later ones added: moving between directories, truncating. */
+/* All bits of the first version, followed by those of later versions: moving between directories, truncating. */
 #define ALL_OF_1 ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 #define REFER (UINT64_C(1) << 13)
 #define TRUNCATE (UINT64_C(1) << 14)
@@ -75,7 +75,8 @@ static void allow(int ruleset, const char *path, uint64_t access) {
   close(fd);
 }
 
-/* Newer than the headers of Debian 12. A kernel takes a longer one than its own when the rest is 0. */
+/* This struct is newer than the headers of Debian 12. A kernel accepts a longer struct than its own if the additional
+ * bytes are 0. */
 typedef struct rules {
   uint64_t paths, network, scopes;
 } rules;
@@ -103,7 +104,7 @@ static void bound_paths(const paths *reads, const paths *writes, bool scopes) {
   int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
   if (ruleset < 0) exit_with_error("no set of rules", NULL);
   if (reads->count == 0) {
-    /* Not /dev: a terminal that is read there takes what its user types. */
+    /* Not /dev: a program that can read a terminal there gets what its user types. */
     char path[1 + NAME_MAX + 1] = "/";
     DIR *root = opendir("/");
     if (!root) exit_with_error("cannot list", "/");
@@ -139,7 +140,8 @@ static bool write_proc_file(const char *path, const char *text) {
   return written;
 }
 
-/* A namespace of processes; who is not root needs one of users for it, with the same user and group. */
+/* Enters a namespace of processes. Without root rights this needs a namespace of users, with the same user and
+ * group. */
 static bool enter_namespace(void) {
   char users[64], groups[64];
   snprintf(users, sizeof users, "%u %u 1", geteuid(), geteuid());
@@ -157,18 +159,19 @@ static _Noreturn void end_like(int ended) {
   _exit(WIFEXITED(ended) ? WEXITSTATUS(ended) : CANNOT);
 }
 
-/* Waits for a child, and as the first process of a namespace also for those that have no parent any more. */
+/* Waits for a child. As the first process of a namespace, also waits for processes that have lost their parent. */
 static _Noreturn void wait_for(pid_t child, bool is_first) {
   int ended = 0;
   pid_t found;
   do found = waitpid(is_first ? -1 : child, &ended, 0);
   while (found != child && (found > 0 || errno == EINTR));
   if (!is_first) end_like(ended);
-  /* the first process gets no signal of its own: the number goes to the one before it as an exit code of a shell */
+  /* the first process of a namespace cannot send itself the signal, so it passes the number on as a shell's exit
+   * code */
   _exit(WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended));
 }
 
-/* The child goes on; the parent waits, ends as the child did, and takes the child with it when it is killed. */
+/* The child goes on. The parent waits, ends as the child did, and when it is killed, the child is killed, too. */
 static void fork_on(bool is_first) {
   pid_t parent = getpid();
   pid_t child = fork();
@@ -210,11 +213,11 @@ static void drop_capabilities(void) {
   if (syscall(SYS_capset, &header, none) != 0) exit_with_error("capabilities cannot be given up", NULL);
 }
 
-/* A terminal takes input from who has it: TIOCSTI types into the shell that started the host. */
+/* A process with a terminal can give it input: TIOCSTI would type into the shell that started the host. */
 static void leave_terminal(void) {
   int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return;      /* it has none */
-  signal(SIGHUP, SIG_IGN); /* for the leader of a session that ends its own */
+  signal(SIGHUP, SIG_IGN); /* for the leader of a session that gives up its terminal */
   if (ioctl(fd, TIOCNOTTY) != 0) exit_with_error("cannot leave its terminal", NULL);
   signal(SIGHUP, SIG_DFL);
   close(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * script_model.c: a script model from its YAML form. Every field is looked at once, with its place at hand; the values
- * of all arguments are written into one array and given to the calls as slices of it. */
+ * script_model.c: makes a script model from its YAML form. Every field is read once, with its place for errors. The
+ * values of all arguments are written into one array, and each call gets its slice of it. */
 #include <string.h>
 
 #include "domains/declared/yaml.h"
@@ -48,7 +48,7 @@ static tp_status expect_kind(struct script *script, uint32_t index, const char *
                        kind == TP_VALUE_TEXT && is_scalar ? ": put it into quotes" : "");
 }
 
-/* Finds a field of the given kind; *ret_index is 0 when it is not there. */
+/* Finds a field of the given kind; *ret_index is 0 when it is missing. */
 static tp_status find_field(struct script *script, uint32_t map, const char *field, tp_value_kind kind,
                             uint32_t *ret_index) {
   *ret_index = tp__yaml_get(&script->yaml, map, field);
@@ -71,7 +71,7 @@ static tp_status read_count(struct script *script, uint32_t map, const char *fie
   return *count >= 0 ? TP_OK : refuse_at(script, index, "a count must not be negative");
 }
 
-/* The item is a map and has no keys but the known ones. */
+/* Checks that the item is a map with only known keys. */
 static tp_status expect_map(struct script *script, uint32_t index, const char *what, const char *known) {
   tp_status status = expect_kind(script, index, what, TP_VALUE_MAP);
   if (status != TP_OK) return status;
@@ -153,7 +153,7 @@ static tp_status read_response(struct script *script, uint32_t index) {
   return refuse_at(script, index, "a response needs text, tool_calls, or both");
 }
 
-/* How many calls there may be: at least as many as read_calls() will find. */
+/* The most calls that there may be: at least as many as read_calls() will find. */
 static size_t count_script_calls(const tp__yaml *yaml, uint32_t list) {
   size_t count = 0;
   for (uint32_t at = list + 1; at < yaml->items[list].end; at = yaml->items[at].end) {

@@ -10,30 +10,30 @@
 
 enum { WORDS_MAX = 64, LINES_MAX = 8, DOCUMENTS_MAX = 4, STACK_BYTES = 1024 };
 
-/* One command at a time: its words follow one another in `bytes`, each with a space after it. A substitution, a
- * document and a line in a word have a scan of their own. */
+/* The state of a scan, which handles one command at a time: its words are in `bytes`, one after the other, each
+ * followed by a space. A substitution, a document and a line within a word each have a scan of their own. */
 struct scan {
   tp_text line;
   size_t at;
-  char *bytes; /* as many as the line has, and one for each word */
+  char *bytes; /* size: the bytes of the line, and one more for each word */
   size_t size, word_count;
   size_t begins[WORDS_MAX + 1]; /* of the words */
-  uint64_t braces;              /* a bit for each word with a { that is not quoted */
+  uint64_t braces;              /* a bit for each word with an unquoted { */
   bool in_word, skips_word;     /* the next word is the target of a redirection */
   bool is_line;                 /* the next word is one: <<< */
   bool is_quoted;               /* inside of double quotes */
-  bool is_text;                 /* the lines of a document, in which quotes are bytes as others */
-  bool is_inside, is_at_end;    /* of a substitution, which ends at its parenthesis */
-  size_t parens, cases;         /* that are open: a pattern of `case` ends at a parenthesis, too */
-  size_t mark_at;               /* where the mark of a document begins, after its <<; 0: nowhere */
+  bool is_text;                 /* the lines are those of a document, in which quotes have no meaning */
+  bool is_inside, is_at_end;    /* for a substitution, which ends at its parenthesis */
+  size_t parens, cases;         /* how many are open: a pattern of `case` ends at a parenthesis, too */
+  size_t mark_at;               /* where the mark of a document begins, after its <<; 0: there is none */
   tp_text marks[DOCUMENTS_MAX]; /* of documents that begin with the next line, as they are written */
   size_t mark_count;
   tp__command_fn matches;    /* NULL: each is called instead */
-  tp__shell_command_fn each; /* its words have the targets of redirections */
+  tp__shell_command_fn each; /* its words include the targets of redirections */
   uint64_t inputs, outputs;
   void *ctx;
-  unsigned lines_left; /* how deep lines may still be in one another */
-  bool found;          /* also where it cannot be told: too deep, or no memory */
+  unsigned lines_left; /* how many more levels of nested lines are allowed */
+  bool found;          /* also set when it cannot be decided: nested too deep, or no memory */
 };
 
 static bool scan(struct scan *s);
@@ -72,7 +72,7 @@ static bool is_assignment(tp_text word) {
   return i > 0 && i < word.size && (word.data[i] == '=' || (word.data[i] == '+' && i + 1 < word.size));
 }
 
-/* A word of the grammar in front of a command. */
+/* A word of the shell's grammar before a command. */
 static bool is_reserved(tp_text word) { return tp__is_one_of(word, "! { } if then elif else do while until"); }
 
 bool tp__shell_is_shell(tp_text program) { return tp__is_one_of(program, "sh bash dash zsh ksh ash fish"); }
@@ -97,7 +97,7 @@ static bool asks(const struct scan *s, size_t first) {
   return folders > 0 && s->matches(s->ctx, (tp_text){words.data + folders, words.size - folders});
 }
 
-/* -c, or letters with a c among them: the first word that is no option is a line. */
+/* An option -c, or letters with a c among them: the first word that is no option is a line. */
 static bool runs_line(const struct scan *s, size_t first) {
   bool is_line = false;
   for (size_t i = first + 1; i < s->word_count; i++) {
@@ -110,13 +110,14 @@ static bool runs_line(const struct scan *s, size_t first) {
   return false;
 }
 
-/* The words after the last one that is counted, or a word of which the shell makes others: {git,push}. */
+/* The word stands for all words beyond the counted ones, or the shell makes several words of it: {git,push}. */
 static bool is_unclear(const struct scan *s, size_t index) {
   tp_text word = word_at(s, index);
   return index == WORDS_MAX - 1 || ((s->braces >> index & 1) && memchr(word.data, ',', word.size));
 }
 
-/* Each word after its options, which are not known, may be the program, and a word with blanks may be a line. */
+/* The wrapper's options are not known. So each word after it may be the program, and a word with blanks may be a
+ * line. */
 static bool has_program(const struct scan *s, size_t first, bool has_lines);
 
 static bool command_matches(const struct scan *s, size_t first) {
@@ -148,7 +149,7 @@ static void end_word(struct scan *s) {
   if (!s->in_word) return;
   s->in_word = false;
   if (s->mark_at > 0) {
-    /* The mark of a document, from its << to the end of the word. */
+    /* The mark of a document: from its << to the end of the word. */
     assert(s->mark_at <= s->line.size);
     size_t end = s->at < s->line.size ? s->at : s->line.size; /* it may end with a quote that is open */
     tp_text mark = {s->line.data + s->mark_at, end > s->mark_at ? end - s->mark_at : 0};
@@ -158,7 +159,7 @@ static void end_word(struct scan *s) {
     else s->found = true;
   }
   if (s->is_line) {
-    /* A shell among the words before it reads it. */
+    /* The document is read by a shell, if a shell is among the words before it. */
     size_t begin = s->begins[s->word_count];
     bool has_shell = s->word_count == 0;
     s->is_line = false;
@@ -199,7 +200,7 @@ static void end_command(struct scan *s) {
   s->mark_at = 0;
 }
 
-/* Words after the last one that is counted are one. */
+/* All words beyond the counted ones are one word. */
 static void begin_word(struct scan *s) {
   if (s->in_word) return;
   s->in_word = true;
@@ -224,7 +225,7 @@ static unsigned digit_of(char c) {
   return c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10 : UINT_MAX;
 }
 
-/* An escape of $'…': a letter, or a number in base 8 or 16. It ends at its last byte. */
+/* An escape in $'…': a letter, or a number in base 8 or 16. Ends at its last byte. */
 static char take_escape(struct scan *s) {
   static const char letters[] = "a\ab\be\033E\033f\fn\nr\rt\tv\v";
   char c = peek(s, 1);
@@ -268,7 +269,7 @@ static void take_substitution(struct scan *s) {
   s->at = inner.at;
 }
 
-/* Whether a line of a document is its mark, whose quotes are no part of it. */
+/* Whether a line of a document is its mark; quotes of the mark do not count. */
 static bool is_mark(tp_text line, tp_text mark) {
   bool strips_tabs = mark.size > 0 && mark.data[0] == '-';
   size_t at = 0, end = line.size;
@@ -281,8 +282,8 @@ static bool is_mark(tp_text line, tp_text mark) {
   return at == end;
 }
 
-/* A shell may be what reads the document, and where its mark is not quoted there are substitutions in it. It ends with
- * its mark. */
+/* Takes a document up to its mark. A shell may read the document. If the mark is not quoted, substitutions in it are
+ * executed. */
 static void take_document(struct scan *s, tp_text mark) {
   size_t begin = s->at + 1, end = begin, next = begin;
   bool is_end = begin >= s->line.size, is_literal = false;
@@ -305,7 +306,7 @@ static void take_document(struct scan *s, tp_text mark) {
 
 /* ---- bytes ---- */
 
-/* 2> and {name}>: what stands in front is no word. */
+/* For 2> and {name}>: the text before the > is no word. */
 static void drop_descriptor(struct scan *s) {
   size_t begin = s->begins[s->word_count], at = begin;
   bool is_name = s->size > begin + 2 && s->bytes[begin] == '{' && s->bytes[s->size - 1] == '}';
@@ -316,7 +317,7 @@ static void drop_descriptor(struct scan *s) {
   s->braces &= ~((uint64_t)is_name << s->word_count);
 }
 
-/* 2>, >>, <, >|, &>: the next word is no argument. <( and >( are substitutions, << begins a document. */
+/* For 2>, >>, <, >|, &>: the next word is no argument. <( and >( are substitutions, << begins a document. */
 static void take_redirection(struct scan *s, char c) {
   if (peek(s, 1) == '(') {
     s->at++;
@@ -328,7 +329,7 @@ static void take_redirection(struct scan *s, char c) {
   end_word(s);
   s->skips_word = true;
   if (s->each) {
-    /* Where the targets are wanted: the next word is one. */
+    /* If the caller wants the targets, the next word is one. */
     uint64_t bit = s->word_count < WORDS_MAX ? (uint64_t)1 << s->word_count : 0;
     bool is_text = c == '<' && peek(s, 1) != '\0' && strchr("<&", peek(s, 1));
     if (c == '<' && peek(s, 1) != '>') s->inputs |= is_text ? 0 : bit;
@@ -373,7 +374,7 @@ static void take_shell_byte(struct scan *s) {
     s->is_quoted = !s->is_quoted;
     begin_word(s);
   } else if (c == '`') {
-    /* An escape in them is one of the line in them. */
+    /* An escape within backquotes belongs to the line in them. */
     size_t size = 0;
     char *line = malloc(s->line.size + 1);
     add_unknown(s);

@@ -42,7 +42,7 @@ static bool is_mark(tp_text line) {
   return line.size > 0 && count == line.size;
 }
 
-/* It shows the line of the program, below it a mark of where, and then the error. */
+/* Node.js prints the line of the program, then a mark below it, and then the error. */
 static tp_text error_of_node(tp_text text) {
   bool is_below = false;
   for (tp_text line; next_line(&text, &line);) {

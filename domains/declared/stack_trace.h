@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stack_trace: what Python and Node.js print on standard error when a program ends by an error that it did not handle.
- * It owns nothing and has no lock. */
+ * stack_trace: recognizes the text that Python and Node.js print on standard error when a program ends by an unhandled
+ * error. It owns nothing and has no lock. */
 #ifndef TP__DECLARED_STACK_TRACE_H
 #define TP__DECLARED_STACK_TRACE_H
 

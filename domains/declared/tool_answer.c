@@ -6,7 +6,7 @@
 
 #include "support/base64.h"
 
-/* ---- which output is an answer with parts ---- */
+/* ---- whether an output is an answer with parts ---- */
 
 static bool is_item(tp_text value) {
   return tp_value_kind_of(value) == TP_VALUE_MAP && tp_value_kind_of(tp_value_get(value, "type")) == TP_VALUE_TEXT;
@@ -23,7 +23,8 @@ static bool is_answer(tp_text value) {
 }
 
 /* Bytes that are not UTF-8 are replaced, as in an answer that is text.
- * @param ret_replaced  how many there were.   @return the value, in the writer; empty: no answer with parts. */
+ * @param ret_replaced  how many bytes were replaced. @return the value, in the writer; empty: it is no answer with
+ *                      parts. */
 static tp_text decode_tool_output(tp__tool_answer *a, tp_text output, size_t *ret_replaced) {
   tp__bytes copy = {0};
   tp_text value = {NULL, 0};
@@ -42,7 +43,7 @@ static tp_text decode_tool_output(tp__tool_answer *a, tp_text output, size_t *re
 
 /* ---- items ---- */
 
-/* Which item is read, and where what is wrong with it goes. */
+/* The item that is being read, and the place for its errors. */
 typedef struct item {
   tp__tool_answer *answer;
   tp__bytes *flaws;
@@ -59,7 +60,7 @@ static bool flawed(const item *i, const char *member, const char *wrong) {
   return false;
 }
 
-/* @return false when the member is not text; it may be missing. */
+/* @return false when the member is no text; it may be missing. */
 static bool read_item_text(const item *i, tp_text map, const char *member, tp_text *ret_text) {
   tp_text value = tp_value_get(map, member);
   if (value.size == 0) return true;
@@ -92,7 +93,7 @@ static bool read_media(const item *i, tp_text map, tp_part *part) {
          flawed(i, "mimeType", "is missing: what data is, such as \"image/png\"");
 }
 
-/* What a resource and a link to one have in common. The title is for people; the name may be any. */
+/* Reads the members that a resource and a link to one share. The title is for people; the name may be any text. */
 static bool read_described(const item *i, tp_text map, tp_part *part) {
   tp_text title = {NULL, 0};
   if (!read_item_text(i, map, "uri", &part->uri) || !read_item_text(i, map, "mimeType", &part->media_type) ||
@@ -130,7 +131,7 @@ static const struct {
              {"resource", TP_PART_FILE, read_resource},
              {"resource_link", TP_PART_LINK, read_link}};
 
-/* A type of a newer protocol is not lost: the model reads the item as it is. */
+/* An item of a type from a newer protocol is not lost: the model gets the item as JSON. */
 static bool unknown_type(const item *i, tp_text map) {
   tp_writer *writer;
   tp_text json;
@@ -142,7 +143,7 @@ static bool unknown_type(const item *i, tp_text map) {
   return false;
 }
 
-/* @return false: it is named among the flaws. */
+/* @return false: the item is named among the flaws. */
 static bool read_item(const item *i, tp_text map, tp_part *part) {
   tp_text type = tp_value_text(tp_value_get(map, "type"));
   *part = (tp_part){.struct_size = sizeof *part, .kind = TP_PART_TEXT};
@@ -170,7 +171,8 @@ static void read_items(tp__tool_answer *a, tp_text content, tp__bytes *flaws) {
   }
 }
 
-/* The failure, the flaws, then the texts up to the first other part. @return how many of them there are. */
+/* Writes the failure, the flaws, then the texts up to the first part of another kind. @return the number of these
+ * texts. */
 static size_t put_texts(tp__tool_answer *a, tp_text failure, const tp__bytes *flaws, size_t replaced) {
   size_t leading = 0;
   tp__bytes_put_text(&a->text, failure);
@@ -209,7 +211,7 @@ bool tp__tool_answer_read(tp__tool_answer *ret_answer, tp_text output, tp_text f
   tp__tool_answer *a = ret_answer;
   size_t replaced;
   *a = (tp__tool_answer){.count = 0};
-  /* Most programs print no JSON: they are not made to wait for a reader of it. */
+  /* Most programs print no JSON, so their output is not passed to the JSON reader. */
   size_t at = 0;
   while (at < output.size && strchr(" \t\r\n", output.data[at]) && output.data[at]) at++;
   if (!(at < output.size && output.data[at] == '{')) return false;

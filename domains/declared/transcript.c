@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transcript.c: files of conversations. The list of them is under the lock of the hooks; files are written outside of
- * it. */
+ * transcript.c: files of conversations. The list of the files is under the lock of the hooks. Files are written outside
+ * of the lock. */
 #include "domains/declared/transcript.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static void write_answer(writing *w, const tp_message *message) {
   }
 }
 
-/* uuid is the number of the message, so that it is the same in each state of the file. */
+/* uuid is the number of the message, so that it is the same in each version of the file. */
 static void write_message(writing *w, const tp_message *message) {
   char uuid[32], parent[32];
   const char *type = message->role == TP_ROLE_ASSISTANT ? "assistant" : "user";
@@ -129,7 +129,7 @@ static bool has_path_locked(const tp_hooks *hooks, const char *path) {
   return each != NULL;
 }
 
-/* SESSION.jsonl, where no other tenant has a session of this name. */
+/* The path is SESSION.jsonl, unless another tenant has a session with the same name. */
 static void choose_path_locked(tp_hooks *hooks, struct tp__transcript *made) {
   TP__LOCKED(&hooks->mutex);
   snprintf(made->path, sizeof made->path, "%s/%s.jsonl", hooks->transcript_folder, made->session);
@@ -166,7 +166,7 @@ static bool is_over(const tp_hooks *hooks, const struct tp__transcript *transcri
   return !session;
 }
 
-/* Takes out those of other sessions that are over. */
+/* Removes the files of other sessions that are over. */
 static struct tp__transcript *sweep_locked(tp_hooks *hooks, const struct tp__transcript *kept) {
   TP__LOCKED(&hooks->mutex);
   struct tp__transcript **at = &hooks->transcripts, *over = NULL;
@@ -207,7 +207,7 @@ static bool find_path(tp_hooks *hooks, const tp_call *call, char ret_path[TP__TR
   return own != NULL;
 }
 
-/* Readers see the old file or the new one. @return 0 or errno. */
+/* Readers see either the old file or the new one. @return 0 or errno. */
 static int replace(const char *path, tp_text text) {
   char name[TP__TRANSCRIPT_PATH_SIZE + 8];
   snprintf(name, sizeof name, "%s.XXXXXX", path);

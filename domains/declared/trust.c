@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trust.c: which files are code, their digests, the content hash, and the comparison before each start. */
+ * trust.c: finds which files are code, computes their digests and the content hash, and compares them before each
+ * start. */
 #include "domains/declared/trust.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static const char *ending_of(const char *path) {
   return dot ? dot + 1 : "";
 }
 
-/* State that programs keep: nothing, numbers, times, JSON, a database. */
+/* Files with state that programs keep look like this: empty, numbers, times, JSON, a database. */
 static look look_of_bytes(const char *bytes, size_t size) {
   size_t at = 0;
   if (size >= 2 && bytes[0] == '#' && bytes[1] == '!') return LOOKS_CODE;
@@ -62,7 +63,7 @@ static look look_of_bytes(const char *bytes, size_t size) {
   return memchr(bytes, '\0', size) ? LOOKS_DATA : LOOKS_UNCLEAR;
 }
 
-/* @param found  of the file.   A file that cannot be read looks as its name says. */
+/* @param found  of the file. For a file that cannot be read, its name decides. */
 static look look_at_file(const char *path, const struct stat *found) {
   char bytes[LOOK_BYTES];
   tp_text ending = tp_text_of(ending_of(path));
@@ -77,7 +78,7 @@ static look look_at_file(const char *path, const struct stat *found) {
 
 /* ---- the list ---- */
 
-/* "a//b/./c" and "a/x/../b" as people name them; links are not followed. */
+/* Normalizes paths such as "a//b/./c" and "a/x/../b"; links are not followed. */
 static void normalize(const char *path, char ret_path[PATH_SIZE]) {
   size_t used = 0;
   while (*path) {
@@ -99,7 +100,7 @@ static const char *below(const char *path, const char *folder) {
   return strncmp(path, folder, size) == 0 && path[size] == '/' ? path + size + 1 : NULL;
 }
 
-/* From the directory or the root, so that a checkout elsewhere has the same names. */
+/* The path relative to the directory or the root, so that a checkout at another place has the same names. */
 static const char *shown_of(tp_hooks *hooks, const char *path) {
   char text[PATH_SIZE + 2];
   const char *inside = below(path, hooks->folder), *in_root = below(path, hooks->root);
@@ -220,7 +221,7 @@ static void digest_of(tp_text text, char ret_digest[65]) {
   tp__sha256_finish(&content, ret_digest);
 }
 
-/* What was read is what was hashed, whatever the file has by then. */
+/* The bytes that were read are hashed, even if the file has changed since. */
 tp_status tp__trust_add_declaration(tp_hooks *hooks, const char *file, tp_text text, tp_fault *fault) {
   char path[PATH_SIZE];
   const char *slash = strrchr(file, '/');
@@ -239,13 +240,13 @@ static int names_by_bytes(const FTSENT **one, const FTSENT **other) {
   return strcmp((*one)->fts_name, (*other)->fts_name);
 }
 
-/* Python keeps there what it has made of sources, and does not look there (keep_python_out()). */
+/* Python stores compiled sources there, but does not read them from there (keep_python_out()). */
 static bool is_skipped(const FTSENT *entry) {
   return entry->fts_info == FTS_D && (strcmp(entry->fts_name, "__pycache__") == 0 ||
                                       (strcmp(entry->fts_name, ".git") == 0 && entry->fts_level > 0));
 }
 
-/* Of a file that no command names and no hook is declared in. */
+/* For a file that no command names and that declares no hook. */
 static look look_of(const tp_hooks *hooks, const char *path, const struct stat *found) {
   tp__trust_file file = {.path = path, .shown = below(path, hooks->folder)};
   if (!file.shown) file.shown = path;
@@ -253,7 +254,7 @@ static look look_of(const tp_hooks *hooks, const char *path, const struct stat *
   return is_decided(hooks->data_files, &file) ? LOOKS_DATA : look_at_file(path, found);
 }
 
-/* The times of a file are those of the last tick of the kernel, 1 to 10 ms. */
+/* The times of a file have the resolution of the kernel's tick, 1 to 10 ms. */
 static bool is_fresh(const struct stat *found) {
   int64_t changed_ms = (int64_t)found->st_ctim.tv_sec * 1000 + found->st_ctim.tv_nsec / 1000000;
   return tp__wall_ms() - changed_ms < FRESH_MS;
@@ -304,7 +305,7 @@ static FTS *open_tree(const tp_hooks *hooks) {
   return fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, names_by_bytes);
 }
 
-/* Links are followed: what is behind them is what runs. */
+/* Links are followed, because the files behind them are what runs. */
 static tp_status list_directory(tp_hooks *hooks, tp_fault *fault) {
   FTS *tree = open_tree(hooks);
   if (!tree) return tp__refuse_errno(fault, TP_ERR_IO, hooks->directory, errno, "cannot be read");
@@ -342,7 +343,7 @@ static tp_status read_digest(int fd, tp__trust_file *file, tp_fault *fault) {
   return TP_OK;
 }
 
-/* Interpreters are named by many hooks and are large: each is read once. */
+/* Interpreters are large and many hooks name them, so each is read only once. */
 static bool copy_digest(const tp_hooks *hooks, tp__trust_file *file) {
   for (const tp__trust_file *other = hooks->files; other; other = other->next) {
     if (other == file || !other->is_there || !other->digest[0] || !tp__hook_same_file(&other->stat, &file->stat))
@@ -353,7 +354,7 @@ static bool copy_digest(const tp_hooks *hooks, tp__trust_file *file) {
   return false;
 }
 
-/* A program that may be started and not read has its size and its place. */
+/* For a program that may be started but not read, size and path are hashed. */
 static tp_status hash_file(const tp_hooks *hooks, tp__trust_file *file, tp_fault *fault) {
   if (!file->is_code || file->digest[0]) return TP_OK;
   int fd = tp__file_open(AT_FDCWD, file->path, &file->stat);
@@ -381,7 +382,7 @@ static int by_name(const void *one, const void *other) {
   return order != 0 ? order : strcmp(a->name ? a->name : "", b->name ? b->name : "");
 }
 
-/* The list in the order of the names, which the order of the directory's entries does not change. */
+/* The list is sorted by name, so that it does not depend on the order of the directory's entries. */
 static tp_status sort_files(tp_hooks *hooks, tp_fault *fault) {
   size_t count = 0, at = 0;
   for (tp__trust_file *file = hooks->files; file; file = file->next) count++;
@@ -396,7 +397,7 @@ static tp_status sort_files(tp_hooks *hooks, tp_fault *fault) {
   return TP_OK;
 }
 
-/* Sizes stand before names, so that nothing can move from one to the other. */
+/* The size precedes the name, so that no bytes can move from one name to another. */
 static void hash_name(tp__sha256 *hash, const char *word, const char *name) {
   char text[128];
   int size = snprintf(text, sizeof text, "%s %zu:", word, strlen(name));
@@ -420,7 +421,7 @@ static void append_pair(const char **environment, const char *pair) {
   *environment = pair;
 }
 
-/* What stands in __pycache__ runs in place of a source that was hashed. */
+/* Files in __pycache__ would run instead of the sources that were hashed. */
 static tp_status keep_python_out(tp_hooks *hooks, tp_fault *fault) {
   if (!has_python(hooks)) return TP_OK;
   const char *pair = tp__hooks_pair(hooks, "PYTHONPYCACHEPREFIX", "/dev/null");
@@ -460,7 +461,7 @@ static bool say_untrusted(char why[TP__TRUST_WHY_SIZE], const char *shown, const
   return false;
 }
 
-/* What was looked up in PATH is still the first of its name there. */
+/* The program that was found in PATH must still be the first with its name there. */
 static bool is_found_again(const tp__trust_file *file) {
   char path[PATH_SIZE];
   bool is_found = tp__trust_look_up(file->search, file->name, path, sizeof path);
@@ -489,7 +490,7 @@ static bool file_holds(const tp__hook *hook, const tp__trust_file *file, char wh
   assert(!file->digest[0]);
   if (!is_there) return true;
   if (file->is_code) return say_untrusted(why, file->shown, "was not there");
-  /* What a command writes is data, whatever it looks like; and so is what the operator says is data. */
+  /* A file that a command writes is data, whatever it looks like; and so is a file that the operator calls data. */
   bool may_run = file->is_argument && !is_decided(hooks->data_files, file);
   return !may_run || look_at_file(file->path, &now) != LOOKS_CODE || say_untrusted(why, file->shown, "has become code");
 }
@@ -530,7 +531,7 @@ static bool is_new_code(const tp_hooks *hooks, const FTSENT *entry) {
   return !declares && look_of(hooks, entry->fts_path, entry->fts_statp) == LOOKS_CODE;
 }
 
-/* Something was added to a folder, or taken away: most often a log. */
+/* Something was added to a folder, or removed from it: most often a log. */
 static bool has_no_new_code(const tp_hooks *hooks, char why[TP__TRUST_WHY_SIZE]) {
   FTS *tree = open_tree(hooks);
   bool holds = tree != NULL || say_untrusted(why, hooks->directory, "cannot be read");

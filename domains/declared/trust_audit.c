@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trust_audit.c: what is decided about a trust, as rows of the audit. An action is "trust"; the detail begins with
- * "given", "lost", "refused" or "refused code". A store that does not take a row is a line of the runtime's log. */
+ * trust_audit.c: writes decisions about trust as audit rows. The action is "trust"; the detail begins with "given",
+ * "lost", "refused" or "refused code". If a store does not take the row, the runtime's log gets a line. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trust_find.c: the files that a command names, and what each is to it: a program that is started, a script that such a
- * program runs, or data. Lines of a shell are read as shell_line.h reads them; variables that the environment or the
- * line itself sets are expanded. Where it cannot be told, more is taken for code than runs. */
+ * trust_find.c: finds the files that a command names, and the role of each: a program that is started, a script that
+ * such a program runs, or data. Shell lines are read as in shell_line.h; variables that the environment or the line
+ * itself sets are expanded. In doubt, a file is taken for code. */
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
@@ -29,20 +29,22 @@ enum {
 typedef struct finder {
   tp_hooks *hooks;
   tp__hook *hook;
-  const char *folders[FOLDERS_MAX]; /* where relative paths may begin: the root, and what the line goes to by cd */
+  /* folders in which relative paths may begin: the root, and the targets of cd in the line */
+  const char *folders[FOLDERS_MAX];
   size_t folder_count;
   const char *variables[VARIABLES_MAX]; /* NAME=VALUE, that the line sets */
   size_t variable_count;
-  const char *pending[PENDING_MAX]; /* what the line reads; a shell may get it on its standard input */
+  const char *pending[PENDING_MAX]; /* files that the line reads; a shell may get them on its standard input */
   size_t pending_count;
-  const char *sources[PENDING_MAX]; /* the names that the line prints or finds; what it finds is a pattern */
+  const char *sources[PENDING_MAX]; /* names that the line prints or finds; found ones are stored as patterns */
   size_t source_count;
-  bool runs_names;     /* a name that was found or read is run: find -exec sh {}, xargs -n1 sh, sh "$f" in a loop */
-  bool reads_names;    /* a loop goes through names that are not known, or a command reads names */
-  bool feeds_shell;    /* a shell or an interpreter runs its standard input */
-  bool may_feed_shell; /* a word that is run is not known, as $(…): it may come from what the line reads */
-  bool is_literal;     /* no shell has read the words */
-  bool has_unknown;    /* a part of the word that was expanded last is not known */
+  bool runs_names;  /* a name that was found or read is run: find -exec sh {}, xargs -n1 sh, sh "$f" in a loop */
+  bool reads_names; /* a loop iterates over unknown names, or a command reads names */
+  bool feeds_shell; /* a shell or an interpreter runs its standard input */
+  /* a word that is run is not known, such as $(…): it may come from the files that the line reads */
+  bool may_feed_shell;
+  bool is_literal;  /* no shell has read the words */
+  bool has_unknown; /* a part of the last expanded word is not known */
   unsigned depth;
   tp_status status;
   tp_fault *fault;
@@ -98,8 +100,8 @@ static const char *variable_value(const finder *f, const char *name, size_t size
   return !set && tp__is_word((tp_text){name, size}, "PWD") ? f->folders[f->folder_count - 1] : set;
 }
 
-/* Expands "$NAME", "${NAME}" or "${NAME:-other}" at the begin of a text, but no form that changes the value, as
- * ${NAME%/}.
+/* Expands "$NAME", "${NAME}" or "${NAME:-other}" at the beginning of a text, but no form that changes the value, such
+ * as ${NAME%/}.
  * @param ret_value  no data: not known.   @return the size of the expression in the text. */
 static size_t expand_one(const finder *f, const char *text, tp_text *ret_value) {
   bool braces = text[1] == '{';
@@ -143,7 +145,7 @@ static bool expand(finder *f, const char *word, char ret_text[PATH_SIZE]) {
 
 /* ---- files ---- */
 
-/* Takes the command of a script's "#!" line: the interpreter is started, too. */
+/* Takes the command of a script's "#!" line, because the interpreter is started, too. */
 static void take_shebang(finder *f, const char *path) {
   char line[SHEBANG_BYTES];
   int fd = tp__file_open(AT_FDCWD, path, NULL);
@@ -184,7 +186,7 @@ static void add_glob(finder *f, const char *pattern, tp__trust_role role) {
   globfree(&found);
 }
 
-/* Adds what an interpreter runs of a folder: its start file, and all scripts next to it. */
+/* Adds the files of a folder that an interpreter runs: its start file, and all scripts next to it. */
 static void add_folder(finder *f, const char *folder) {
   static const char *const patterns[] = {"__main__.py", "package.json", "*.py", "*.js", "*.mjs", "*.cjs", "*.ts"};
   char pattern[PATH_SIZE + 16];
@@ -200,11 +202,11 @@ static void add_one(finder *f, const char *path, tp__trust_role role) {
   else if (role == TP__TRUST_SCRIPT) add_folder(f, path);
 }
 
-/* A path of a line that begins with a slash may lack a folder in front that is not known: "$(git rev-parse …)/x.sh". */
+/* A path of a line that begins with a slash may lack an unknown folder before it: "$(git rev-parse …)/x.sh". */
 static bool may_be_below(const finder *f, const char *word) { return word[0] != '/' || !f->is_literal; }
 
-/* Adds a file in each folder in which it exists. A relative path is also added at the root if nothing is there: a file
- * that comes there later must not run.   @param word  expanded. */
+/* Adds a file in each folder in which it exists. A relative path is also added at the root, even if there is no file: a
+ * file that is created there later must not run. @param word  expanded. */
 static void add_file(finder *f, const char *word, tp__trust_role role) {
   char path[PATH_SIZE + PATH_SIZE];
   bool is_below = word[0] != '/', is_there = !is_below && access(word, F_OK) == 0, is_found = is_there;
@@ -225,8 +227,8 @@ static void add_file(finder *f, const char *word, tp__trust_role role) {
   if (!is_below && f->has_unknown && !is_found) add_one(f, path, TP__TRUST_ARGUMENT);
 }
 
-/* Whether a word stands for what another command prints or for the standard input: neither is a file that could be
- * named. Notes which of the two it is. */
+/* Whether a word means the output of another command, or the standard input: neither is a file with a name. Notes which
+ * of the two it is. */
 static bool is_printed(finder *f, const char *word) {
   bool is_input = is_in(word, "/dev/stdin /dev/fd/0 /proc/self/fd/0"), is_unknown = !strcmp(word, TP__SHELL_UNKNOWN);
   f->feeds_shell = f->feeds_shell || is_input;
@@ -326,7 +328,7 @@ static bool is_program(const finder *f, const char *word) {
   return false;
 }
 
-/* ---- what each kind of program does with its words ---- */
+/* ---- the words of each kind of program ---- */
 
 static void add_place(finder *f, const char *path) {
   assert(path[0] == '/');
@@ -373,7 +375,7 @@ static void add_source(finder *f, const char *word) {
   else f->sources[f->source_count++] = keep(f, tp_text_of(word));
 }
 
-/* Whether a found name takes the place of the word, or of the mark in it: "{}", "$1", "$@". */
+/* Whether a found name replaces the word, or the mark in it: "{}", "$1", "$@". */
 static bool is_given(const char *word, const char *mark) {
   return strstr(word, mark) != NULL || is_in(word, "$0 $1 $@ $* ${0} ${1} ${@} ${*}");
 }
@@ -396,8 +398,8 @@ static void look_for_given(void *ctx, const tp__shell_command *command) {
   g->is_run = g->is_run || runs_given(&w, g->mark);
 }
 
-/* Whether a command runs the name that it gets in place of its mark: as the program, or as the script of a shell or an
- * interpreter. A line does if one of its commands does. */
+/* Whether a command runs the name that replaces its mark: as the program, or as the script of a shell or an
+ * interpreter. For a line, one of its commands must do so. */
 static bool runs_given(const words *w, const char *mark) {
   size_t at = 0;
   assert(mark[0] && w->count <= WORDS_MAX);
@@ -429,8 +431,8 @@ static void take_given(finder *f, const words *w, const char *mark) {
   find_in_words(f, w);
 }
 
-/* Adds patterns for the files below a folder, not their names, since a file that is added later must not run, either. A
- * plain name becomes a pattern, too: a name without a file would count as a missing file. */
+/* Adds patterns for the files below a folder, not their names, because a file that is added later must not run, either.
+ * A plain name also becomes a pattern: a name without a file would count as a missing file. */
 static void add_found(finder *f, const char *folder, const char *name, unsigned levels) {
   static const char between[] = "*/*/*/*/*/";
   char text[PATH_SIZE], pattern[PATH_SIZE + 64];
@@ -522,7 +524,8 @@ static void take_parallel(finder *f, const words *w) {
   if (has_command) take_given(f, &run, "{}");
 }
 
-/* Takes a file that lists names: the list itself, since another list would run other files, and each file of the list.
+/* Takes a file that lists names: the list itself, because another list would run other files, and each file in the
+ * list.
  * @return false: the path is no file that can be read. */
 static bool take_list(finder *f, const char *path) {
   tp__bytes text = {0};
@@ -610,8 +613,8 @@ static void take_module(finder *f, const char *module) {
   }
 }
 
-/* Takes the script of an interpreter: each word that is no option, up to the first with a dot or a slash in it. Those
- * before may be values of options. */
+/* Takes the script of an interpreter: every word that is no option, up to the first word with a dot or a slash in it.
+ * The words before that one may be values of options. */
 static void take_interpreter(finder *f, const words *w) {
   bool has_code = false;
   for (size_t i = 1; i < w->count && !has_code; i++) {
@@ -662,7 +665,8 @@ static void take_folders(finder *f, const words *w) {
   }
 }
 
-/* Adds the names that a command prints.   @param without  what it prints if no name is given; NULL: nothing. */
+/* Adds the names that a command prints. @param without  the name that it prints when none is given; NULL: it prints
+ * nothing. */
 static void add_printed(finder *f, const words *w, const char *without) {
   size_t count = 0;
   for (size_t i = 1; i < w->count; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trust_loads.c: what the scripts of a hook load from outside of its directory: modules of Python (import, from, paths
- * added to sys.path), of JavaScript (require, import) and Ruby (require_relative), and files that a shell reads (`.`,
- * source). Scripts are read line by line, and what they load is read likewise. A name that is made otherwise, as in
- * __import__(name), is not found. What is found is no code until the operator says so: it is listed as unclear. */
+ * trust_loads.c: finds what the scripts of a hook load from outside of its directory: modules of Python (import, from,
+ * paths added to sys.path), of JavaScript (require, import) and Ruby (require_relative), and files that a shell reads
+ * (`.`, source). Scripts are read line by line; files that they load are read in the same way. A name that is made in
+ * another way, as in __import__(name), is not found. A found file is not trusted as code before the operator says that
+ * it is code: it is listed as unclear. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -71,7 +72,8 @@ static bool join(char ret_path[PATH_SIZE], const char *folder, tp_text rest) {
   return size > 0 && size < PATH_SIZE;
 }
 
-/* A file that is loaded: looked at in turn, and listed when it lies elsewhere. @return whether it is one. */
+/* Takes a file that is loaded: searches it in turn, and lists it if it is outside of the directory. @return whether it
+ * exists as a file. */
 static bool take_loaded_file(loads *l, const char *path) {
   char *real = is_file(path) ? realpath(path, NULL) : NULL;
   bool is_one = real && strlen(real) < sizeof l->read[0];
@@ -110,7 +112,7 @@ static size_t count_word(tp_text line, const char *word) {
   return count;
 }
 
-/* The next text in quotes. @param ret_rest  what follows it. */
+/* The next text in quotes. @param ret_rest  the text after it. */
 static bool next_quoted(tp_text line, tp_text *ret_text, tp_text *ret_rest) {
   size_t at = 0;
   while (at < line.size && !strchr("\"'`", line.data[at])) at++;
@@ -134,7 +136,7 @@ static bool has_word(tp_text line, const char *word) {
   return false;
 }
 
-/* The variable that an assignment sets; empty: it is none. */
+/* The variable that an assignment sets; empty: it is no assignment. */
 static tp_text assigned(tp_text line) {
   static const char *const words[] = {"const ", "let ", "var ", "export ", "local ", "readonly "};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -161,9 +163,9 @@ static const char *path_named_in(const loads *l, tp_text line) {
   return NULL;
 }
 
-/* The folder or file that a line of Python or JavaScript is about: "os.path.join(os.path.dirname(__file__), '..')",
+/* The folder or file that a line of Python or JavaScript names: "os.path.join(os.path.dirname(__file__), '..')",
  * "Path(__file__).parent.parent / 'lib'", "path.join(__dirname, '../lib')", with variables that the file has set so.
- * @param own  the name that stands for the file or its folder.   @return false: nothing is known of it. */
+ * @param own  the name that means the file or its folder. @return false: the path is unknown. */
 static bool path_of_line(const loads *l, tp_text line, const char *own, const char *file, char ret_path[PATH_SIZE]) {
   tp_text piece, rest = line;
   const char *variable = path_named_in(l, line);
@@ -212,7 +214,7 @@ static bool take_dotted(loads *l, const char *folder, tp_text name) {
   return is_found;
 }
 
-/* The first folder that has it counts: the script's own, those of sys.path, the root. */
+/* The first folder that has the module counts: the script's own, those of sys.path, the root. */
 static void take_module(loads *l, tp_text name) {
   bool is_found = take_dotted(l, l->folder, name);
   for (size_t i = 0; !is_found && i < l->base_count; i++) is_found = take_dotted(l, l->bases[i], name);
@@ -285,7 +287,7 @@ static void take_with_endings(loads *l, const char *path) {
   }
 }
 
-/* A package of node_modules, of the folder or one above it: what it has to say of itself stands for all of it. */
+/* A package of node_modules, in the folder or in one above it. Its package file stands for the whole package. */
 static void take_package(loads *l, tp_text name) {
   char folder[PATH_SIZE], path[PATH_SIZE + PIECE_MAX + 32];
   const char *slash = memchr(name.data, '/', name.size);
@@ -332,7 +334,7 @@ static void take_ruby(loads *l, tp_text line) {
 
 /* ---- shells ---- */
 
-/* The word after `.` or source, without quotes, as far as the next blank outside of $(…) and "…". */
+/* The word after `.` or source, without quotes, up to the next blank outside of $(…) and "…". */
 static size_t read_word(tp_text rest, char ret_word[PATH_SIZE]) {
   size_t used = 0, at = 0;
   int depth = 0;
@@ -353,8 +355,8 @@ static size_t read_word(tp_text rest, char ret_word[PATH_SIZE]) {
   return at;
 }
 
-/* What stands after the first part of a word that the line makes: "$(dirname "$0")/../lib/x.sh": "../lib/x.sh".
- * @param ret_name  the variable that the part is; empty: none. */
+/* The rest of a word after its computed first part; for "$(dirname "$0")/../lib/x.sh": "../lib/x.sh".
+ * @param ret_name  the variable that is the first part; empty: it is no variable. */
 static const char *after_made_part(const char *word, tp_text *ret_name) {
   char close = word[1] == '(' ? ')' : word[1] == '{' ? '}' : '\0';
   const char *end = word + 1;
@@ -375,7 +377,8 @@ static const char *after_made_part(const char *word, tp_text *ret_name) {
   return end + strspn(end, "/");
 }
 
-/* Where a word leads: from a variable that the file has set, else from the script's folder or the root.
+/* The paths that a word may mean: relative to a variable that the file has set, else to the script's folder or the
+ * root.
  * @param places  at least three. @return how many. */
 static size_t places_of(const loads *l, const char *word, char places[3][PATH_SIZE]) {
   const char *rest = word;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trust_start.c: what is started is what was hashed. A script of a shell or of Python is read, compared with its digest
- * and started from a sealed copy in memory, which no change of the file reaches. A script that looks for its own place
- * is started by its path: it is compared before its start and after its end. */
+ * trust_start.c: ensures that the code that is started is the code that was hashed. A script of a shell or of Python is
+ * read, compared with its digest, and started from a sealed copy in memory, which later changes of the file cannot
+ * reach. A script that needs its own path is started by its path: it is compared before its start and after its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -19,7 +19,7 @@
 
 enum { COPY_BYTES_MAX = 1 << 20, PATH_SIZE = 4096 };
 
-/* By /proc: a process that keeps its memory from others keeps its descriptors, too. */
+/* The copy is started by a path in /proc. A process that hides its memory from others also hides its descriptors. */
 static bool can_copy(const tp__hook *hook) {
   return !hook->sandbox.is_on && hook->kind != TP__HOOK_WORKER && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 &&
          access("/proc/self/fd", X_OK) == 0;
@@ -32,7 +32,7 @@ static const char *base_of(const char *path) {
 
 static bool is_python(const char *name) { return strncmp(name, "python", 6) == 0; }
 
-/* Which argument is the script; SIZE_MAX: none, or one that is not known. */
+/* The index of the argument that is the script; SIZE_MAX: none, or not known. */
 static size_t script_index(const tp__hook *hook) {
   const char *name = base_of(hook->arguments[0]), *second = hook->arguments[1];
   bool is_interpreter = tp__is_one_of(tp_text_of(name), "sh bash dash") || is_python(name);
@@ -44,7 +44,7 @@ static bool has_word(tp_text text, const char *word) {
   return memmem(text.data, text.size, word, strlen(word)) != NULL;
 }
 
-/* Whether it would be another program from another place. */
+/* Whether the script would behave differently at another path. */
 static bool needs_its_place(const char *path, tp_text text, bool of_python) {
   static const char *const words[] = {"$0",       "${0",      "BASH_SOURCE", "$_",    "__file__", "sys.argv",
                                       "sys.path", "__main__", "importlib",   "runpy", "inspect",  "/proc/"};
@@ -59,7 +59,7 @@ static bool needs_its_place(const char *path, tp_text text, bool of_python) {
   return has_others;
 }
 
-/* "#!/bin/sh", "#!/usr/bin/env python3". @return false: another interpreter. */
+/* Reads "#!/bin/sh" or "#!/usr/bin/env python3". @return false: another interpreter. */
 static bool read_interpreter(tp_text text, bool *ret_python) {
   char line[256];
   const char *end = text.size > 2 ? memchr(text.data, '\n', text.size) : NULL;
@@ -89,7 +89,7 @@ static int make_copy(tp_text text) {
   bool is_whole = fd >= 0 && write(fd, text.data, text.size) == (ssize_t)text.size && fchmod(fd, 0500) == 0 &&
                   fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  if (is_whole) reader = tp__file_open(AT_FDCWD, path, NULL); /* what is open for writing cannot be started */
+  if (is_whole) reader = tp__file_open(AT_FDCWD, path, NULL); /* a file that is open for writing cannot be started */
   if (fd >= 0) close(fd);
   return reader < 0 ? -1 : reader;
 }

@@ -13,14 +13,14 @@ enum { HTTP_PORT = 80, HTTPS_PORT = 443, PORT_MAX = 65535 };
 #define DIGITS "0123456789"
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-/* @return the size of the host that the text begins with; 0: none. */
+/* @return the size of the host at the beginning of the text; 0: there is none. */
 static size_t host_size(const char *text) {
   if (text[0] != '[') return strspn(text, LETTERS DIGITS "-.");
   size_t size = strspn(text + 1, DIGITS "ABCDEFabcdef:.");
   return size > 0 && text[size + 1] == ']' ? size + 2 : 0;
 }
 
-/* ":8443", or nothing. @return its size, with -1 for what is no port. */
+/* Reads ":8443", or nothing. @return its size; -1: it is no port. */
 static int read_port(const char *text, unsigned *ret_port) {
   if (text[0] != ':') return 0;
   size_t digits = strspn(text + 1, DIGITS);
@@ -59,7 +59,7 @@ const char *tp__webhook_read_url(const char *url, tp__webhook_url *ret_url) {
   return NULL;
 }
 
-/* @return the size of the host of "host:port"; 0: it is none. */
+/* @return the size of the host in "host:port"; 0: the text has another form. */
 static size_t read_allowed(const char *allowed, unsigned *ret_port) {
   size_t size = host_size(allowed);
   *ret_port = HTTPS_PORT;

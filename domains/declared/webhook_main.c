@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase-webhook HOST: posts standard input to a URL as JSON, and prints what is answered with status 2xx. Follows
- * no redirect, uses no proxy, and goes to no other host than the one that was allowed. The URL and headers are in its
+ * turnphase-webhook HOST: posts standard input to a URL as JSON, and prints the answer if its status is 2xx. It follows
+ * no redirect, uses no proxy, and connects to no other host than the allowed one. The URL and headers are in its
  * environment (webhook.h). */
 #include <curl/curl.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static size_t collect_body(char *data, size_t one, size_t size, void *ctx) {
   return b->failed ? 0 : size;
 }
 
-/* What was allowed is the host as turnphase reads the URL; libcurl must read the same. */
+/* The allowed host is the one that turnphase read from the URL; libcurl must read the same host. */
 static bool is_host(CURLU *url, const char *host) {
   char *found = NULL;
   bool is_same = curl_url_get(url, CURLUPART_HOST, &found, 0) == CURLUE_OK && strcasecmp(found, host) == 0;
@@ -67,7 +67,7 @@ static void set_options(CURL *easy, CURLU *url, struct curl_slist *headers, cons
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
 }
 
-/* Of a redirect its host and path are shown: the endpoint may have put anything into the rest. */
+/* Of a redirect, only host and path are shown, because the rest may contain anything. */
 static int refuse_http_status(CURL *easy, long status) {
   char what[64];
   char *to = NULL;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * yaml.c: one YAML document into items. libyaml parses; its events are taken one by one, never its document tree: so
- * nesting is refused when the 33rd level opens, anchors, aliases and tags at the first one, and the parser never looks
- * further ahead than one scalar or 1,024 characters. libyaml speaks YAML 1.1; where that differs from 1.2 in a
- * character that breaks lines, that character is refused; what plain scalars mean is decided in yaml_scalar.c. */
+ * yaml.c: reads one YAML document into items. libyaml parses. Its events are used one by one, never its document tree.
+ * So nesting is refused when the 33rd level opens, and anchors, aliases and tags at the first one, and the parser never
+ * reads ahead more than one scalar or 1,024 characters. libyaml reads YAML 1.1. It differs from 1.2 in characters that
+ * break lines: such a character is refused. It also differs in the meaning of plain scalars, which yaml_scalar.c
+ * decides. */
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -64,7 +65,7 @@ static void yaml_check(const tp__yaml *yaml) {
   assert(yaml->count <= yaml->items_capacity && yaml->text_size <= yaml->text_capacity);
   for (size_t i = 0; i < yaml->count && i < TP__CHECK_ITEMS_MAX; i++) {
     const tp__yaml_item *item = &yaml->items[i];
-    /* An item ends after it begins, and within its document. */
+    /* An item ends after its beginning, and within its document. */
     assert(item->end > i && item->end <= yaml->count);
     /* Only a container has items in it. */
     assert(item->end == i + 1 || item->kind == TP_VALUE_ARRAY || item->kind == TP_VALUE_MAP);
@@ -105,7 +106,7 @@ static tp_status add_text(struct reader *reader, tp__yaml_item item, const char 
   return add_item(reader, item);
 }
 
-/* Marks in the container around, if any, that a key or value begins. */
+/* Notes in the surrounding container, if there is one, that a key or value begins. */
 static bool begin_item(struct reader *reader) {
   if (reader->depth == 0) return false;
   struct frame *top = &reader->frames[reader->depth - 1];
@@ -210,7 +211,7 @@ static tp_status read_events(struct reader *reader) {
   return TP_OK;
 }
 
-/* ---- repeated keys: looked for when all is read, since the text no longer moves then ---- */
+/* ---- repeated keys: searched when everything was read, because the text no longer moves then ---- */
 
 struct key {
   tp_text text;
@@ -264,8 +265,8 @@ static tp_status check_maps(struct reader *reader) {
 
 /* ---- reading ---- */
 
-/* What YAML 1.2 excludes from its texts, and what breaks lines in YAML 1.1 but not in 1.2 (U+0085, U+2028, U+2029). The
- * text is UTF-8. */
+/* The characters that YAML 1.2 excludes, and those that break lines in YAML 1.1 but not in 1.2 (U+0085, U+2028,
+ * U+2029). The text is UTF-8. */
 static bool is_excluded(const unsigned char *at, size_t left) {
   if (at[0] < 0x20) return at[0] != '\t' && at[0] != '\n' && at[0] != '\r';
   if (at[0] == 0x7f) return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * yaml_scalar.c: what a plain scalar means: the core schema of YAML 1.2 (section 10.3.2) and nothing of YAML 1.1: yes,
- * no, on and off are text, and 0777 is seven hundred and seventy-seven. */
+ * yaml_scalar.c: the meaning of a plain scalar: the core schema of YAML 1.2 (section 10.3.2) and nothing of YAML 1.1.
+ * So yes, no, on and off are text, and 0777 is seven hundred and seventy-seven. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static unsigned digit_of(char digit) {
   return (unsigned)((digit | 0x20) - 'a') + 10;
 }
 
-/* False when the number does not fit. Counted downwards, where there is one number more. */
+/* False when the number does not fit. Counts downwards, because there is one more negative number than positive
+ * ones. */
 static bool read_int(const char *digits, bool negative, unsigned base, int64_t *ret_number) {
   int64_t number = 0;
   for (; *digits; digits++) {
@@ -65,7 +66,8 @@ static bool is_float(const char *text, size_t size) {
   return at == text + size;
 }
 
-/* The C locale's strtod: the host may have set a locale with a decimal comma. Underflow becomes 0 or a denormal. */
+/* Uses strtod in the C locale, because the host may have set a locale with a decimal comma. Underflow becomes 0 or a
+ * denormal. */
 static tp_status read_float(const char *text, double *ret_number) {
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (!c_locale) return TP_ERR_NO_MEMORY;

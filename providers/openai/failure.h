@@ -21,7 +21,7 @@ tp_status tp__openai_fail(tp__openai_failure *failure, tp_status code, bool retr
     TP__PRINTF(4, 5);
 
 /** A failure that an endpoint reports.
- *  @param place   "HTTP 429 from example.com" or what stands for it.
+ *  @param place   "HTTP 429 from example.com" or the like.
  *  @param status  0: the error came in the middle of a stream.
  *  @param body    the body: JSON in one of the known shapes, or anything else.
  *  @param secrets  removed from the message; NULL: none. */
