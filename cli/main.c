@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command turnphase: plans to look at, conversations to play. It stands on the public headers alone. Data goes to
- * standard output, everything else to standard error; the exit status says what it came to (turnphase exit-status). */
+ * The command turnphase: shows plans, and plays conversations. It uses only the public headers. Data goes to standard
+ * output, everything else to standard error. The exit status tells the result (turnphase exit-status). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -460,7 +460,7 @@ static int help_of(const char *word, cli_output *output) {
   return CLI_OK;
 }
 
-/* Every command with its options, and the exit statuses, a line each. */
+/* Prints every command with its options, and the exit statuses, a line each. */
 static int print_help_json(cli_output *output) {
   int status = CLI_OK;
   for (size_t i = 0; i < COMMANDS && status == CLI_OK; i++) status = cli_help_json(&commands[i], output);
@@ -490,8 +490,8 @@ static int dispatch(int argc, char **argv, cli_output *output) {
   return command ? run_command(command, argc - 1, argv + 1, output) : refuse_command(word);
 }
 
-/* A core file would have the keys of models and hooks in it. A limit of one byte also stops what a pipe in core_pattern
- * would store. Programs of hooks inherit it. */
+/* A core file would contain the keys of models and hooks. A limit of one byte also stops the program that a pipe in
+ * core_pattern starts from storing one. Programs of hooks inherit the limit. */
 static void forbid_core_files(void) {
   struct rlimit limit;
   const char *wanted = getenv("TURNPHASE_CORE_FILES");
@@ -500,8 +500,8 @@ static void forbid_core_files(void) {
   (void)setrlimit(RLIMIT_CORE, &limit);
 }
 
-/* A descriptor that is closed would become that of a file, which is then read or written in its place. This one is at
- * its end, and cannot be written: what would be lost fails still. */
+/* If a standard descriptor is closed, a file that is opened later could get its number, and would be read or written by
+ * mistake. So it is replaced by a descriptor that is at its end and cannot be written: a write to it still fails. */
 static void fill_descriptors(void) {
   int ends[2];
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -513,7 +513,7 @@ int main(int argc, char **argv) {
   fill_descriptors();
   forbid_core_files();
   cli_locale_start();
-  signal(SIGPIPE, SIG_IGN); /* a reader that goes away is a failed write, and the turn under way is ended properly */
+  signal(SIGPIPE, SIG_IGN); /* when a reader goes away, a write fails, and the running turn is ended properly */
   int status = dispatch(argc, argv, &output);
   cli_only_models_free();
   cli_redactor_free();

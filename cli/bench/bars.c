@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bars.c: a row is a fraction of a power of two, so that it holds whole buckets of the histogram: none is divided by
- * guess. */
+ * bars.c: a row is a fraction of a power of two, so it consists of whole buckets of the histogram, and no bucket must
+ * be divided by guess. */
 #include "cli/bench/bars.h"
 
 #include "cli/common/quantity.h"
@@ -13,7 +13,7 @@ typedef struct row {
   uint64_t count;
 } row;
 
-/* The row that value is in, when each power of two is divided into parts. */
+/* The row of a value, when each power of two is divided into parts. */
 static row bar_row_of(int64_t value, int64_t parts) {
   int64_t octave = 1;
   while (octave <= value / 2) octave *= 2;
@@ -31,25 +31,26 @@ static void fill_rows(const cli_histogram *histogram, row *rows, size_t count) {
   }
 }
 
-/* Rows without a value in them are rows too: a gap should look like one. */
+/* Rows without values are printed, too, so that a gap looks like one. */
 static size_t make_rows(const cli_histogram *histogram, int64_t body_end, int64_t parts, row rows[ROWS_MAX]) {
   size_t count = 0;
   for (int64_t at = histogram->least; at <= histogram->greatest && count < ROWS_MAX; at = rows[count++].to) {
     rows[count] = bar_row_of(at, at <= body_end ? parts : 1);
-    if (count > 0) rows[count].from = at; /* the first of the tail begins where the body ends */
+    if (count > 0) rows[count].from = at; /* the first row of the tail begins where the body ends */
   }
   fill_rows(histogram, rows, count);
   return count;
 }
 
-/* Where most rows are empty the clock is coarser than they are. */
+/* If most rows are empty, the clock is coarser than the rows. */
 static bool is_too_fine(const row *rows, size_t count, int64_t body_end) {
   size_t body = 0, filled = 0;
   for (; body < count && rows[body].from <= body_end; body++) filled += rows[body].count > 0;
   return body > BODY_ROWS_MAX || 2 * filled < body;
 }
 
-/* As many parts of a power of two as give the body few rows, and those not empty. */
+/* Chooses into how many parts a power of two is divided, so that the body has few rows, and most of them are not
+ * empty. */
 static size_t choose_rows(const cli_histogram *histogram, row rows[ROWS_MAX]) {
   int64_t body_end = cli_histogram_at(histogram, 990);
   for (int64_t parts = CLI_HISTOGRAM_SLOTS;; parts /= 2) {

@@ -8,7 +8,8 @@
 #include "cli/common/message.h"
 #include "support/clock.h"
 
-/* A batch is a turn of about as many phases as turns have; the median of many ignores what came in between. */
+/* A batch is a turn with about as many phases as turns usually have. The median of many batches ignores
+ * interruptions. */
 enum { BATCHES = 501, WARM_UP = 50, PER_BATCH = 10, READINGS = 100, MANY = 17 };
 
 /* The phases of its runtime: without subscriptions, with one, with MANY. */
@@ -91,7 +92,7 @@ static void measure_clock(cli_baseline *baseline) {
   cli_histogram_free(&steps);
 }
 
-/* Adds the durations in the records of all handlers but the first, which begins with the phase. */
+/* Adds the durations in the records of all handlers except the first, which begins together with the phase. */
 static void add_steps(cli_histogram *steps, const tp_phase_result *result) {
   for (uint32_t i = 1; i < result->run_count; i++) {
     tp_run_record run = *tp_phase_result_run(result, i);
@@ -111,7 +112,7 @@ static tp_status run_phases(tp_turn *turn, uint32_t phase, cli_histogram *steps,
   return status;
 }
 
-/** What one turn cost: a batch of runs of a phase in it, and its beginning and end. */
+/** The cost of one turn: of several runs of a phase in it, and of its beginning and end. */
 typedef struct batch {
   int64_t phases_ns, turn_ns;
 } batch;
@@ -131,7 +132,7 @@ static tp_status run_batch(tp_runtime *runtime, uint32_t phase, cli_histogram *s
 
 static double above(double more, double less) { return more > less ? more - less : 0; }
 
-/* @param steps  NULL, or gets the handlers' own times, which makes the phase's meaningless. */
+/* @param steps  NULL, or gets the handlers' own times; then the phase's time has no meaning. */
 static tp_status measure_phase(tp_runtime *runtime, uint32_t phase, cli_histogram *steps, cli_baseline *baseline,
                                double *ret_ns, tp_fault *fault) {
   cli_histogram phases = {0}, turns = {0};

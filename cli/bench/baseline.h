@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * baseline: what the clock and the runtime cost on this machine, measured with handlers that do nothing in a runtime
- * of their own: the scale on which other figures are read. */
+ * baseline: the cost of the clock and of the runtime on this machine, measured with handlers that do nothing, in a
+ * runtime of its own. Other figures are judged by this scale. */
 #ifndef CLI_BASELINE_H
 #define CLI_BASELINE_H
 
@@ -11,9 +11,9 @@ typedef struct cli_baseline {
   double clock_ns;           /* one reading of the clock */
   int64_t clock_least_ns;    /* the least difference between two readings that differ */
   double empty_phase_ns;     /* a phase without subscriptions */
-  double first_handler_ns;   /* what one inline handler that does nothing adds to it */
+  double first_handler_ns;   /* what one inline handler that does nothing adds to that */
   double further_handler_ns; /* what each further one adds */
-  double turn_ns;            /* to begin a bare turn; and to end it, with what ten phases of one handler left */
+  double turn_ns;            /* the time to begin a bare turn; and to end it, after ten phases of one handler */
   int64_t step_ns;           /* the duration in the record of an inline handler that does nothing */
 } cli_baseline;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command bench: how long the phases of the user's own plan take, and what of that are his handlers. All that was
- * given is opened and checked first; then come the turns to warm up, the turns that count, and the report. */
+ * The command bench: how long the phases of the user's own plan take, and which part of that his handlers take.
+ * Everything is opened and checked first. Then come the warm-up turns, the turns that count, and the report. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ static const char *script_of(const cli_arguments *arguments) {
   return arguments->models.count > 0 ? arguments->models.items[0].script : NULL;
 }
 
-/* The script as JSON that begins again after its last response, whatever the file says. */
+/* Reads the script as JSON that begins again after its last response, whatever the file says. */
 static int read_script(const char *file, tp__bytes *json) {
   tp_text text, value;
   tp_model *once = NULL;
@@ -63,7 +63,7 @@ static int read_script(const char *file, tp__bytes *json) {
   return read == TP_OK ? CLI_OK : cli_fault(file, read, &fault);
 }
 
-/* Each turn that runs at once plays one of its own, so that none takes a response of another. */
+/* Each turn that runs at once has a script of its own, so that none takes a response of another. */
 static int open_scripts(bench *b) {
   const char *file = script_of(b->arguments);
   tp__bytes json = {.data = NULL};
@@ -114,7 +114,7 @@ static bool add_bench_phase(void *ctx, const tp_subscription_info *subscription)
   return true;
 }
 
-/* A phase that was asked for and has nothing to measure is an error; one that was not is left out. */
+/* A phase that was requested and has nothing to measure is an error; a phase that was not requested is left out. */
 static int choose_phases(bench *b) {
   const cli_words *names = &b->arguments->phases;
   tp_fault fault = {0};
@@ -151,7 +151,7 @@ static int check_payload(const bench *b) {
 
 /* ---- measuring ---- */
 
-/* Else the first turn would start the threads. */
+/* Without this, the first turn would start the threads. */
 static int start_runtime(tp_runtime *runtime) {
   tp_fault fault = {0};
   tp_status status = tp_runtime_start(runtime, &fault);
@@ -228,7 +228,7 @@ static bool any_failed(const cli_statistics *statistics) {
   return false;
 }
 
-/* What the turns have left to the background is done before the report: it was theirs, and its time is in it. */
+/* Background work of the turns is done before the report, because the report includes its time. */
 static void drain(bench *b) {
   tp_drain_report left = {.struct_size = sizeof left};
   if (tp_runtime_drain(b->runtime, DRAIN_LIMIT_MS, &left, NULL) == TP_OK && left.jobs_lost > 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comparison.c: of the sorted averages (or differences) x[1] to x[m] the interval is x[c] to x[m + 1 - c], where c is
- * the greatest number with P(statistic < c) <= error / 2 under the hypothesis that there is no difference. */
+ * comparison.c: the interval consists of the sorted averages (or differences) x[1] to x[m] from x[c] to x[m + 1 - c],
+ * where c is the greatest number with P(statistic < c) <= error / 2 if there is no difference. */
 #include "cli/bench/comparison.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static size_t exact_cut(const double *chances, size_t count, double error) {
   return cut;
 }
 
-/* Each rank is of a positive difference or not, with the chance of a half. */
+/* Without a difference, each rank belongs to a positive difference with probability one half. */
 static size_t signed_rank_cut(size_t count, double error) {
   size_t sums = count * (count + 1) / 2 + 1;
   double *chances = cli_alloc(sums * sizeof *chances);
@@ -43,9 +43,9 @@ static size_t signed_rank_cut(size_t count, double error) {
   return cut;
 }
 
-/* The number of the ways in which the statistic of a and b samples has each value is the coefficient of the Gaussian
+/* For a and b samples, the number of ways in which the statistic has each value is a coefficient of the Gaussian
  * binomial: the product of (1 - q^(b + i)) / (1 - q^i) for i from 1 to a. The numbers are below 2^53 up to
- * CLI_EXACT_MAX, so that none is rounded. */
+ * CLI_EXACT_MAX, so none is rounded. */
 static size_t rank_sum_cut(size_t a, size_t b, double error) {
   size_t values = a * b + 1;
   double *ways = cli_alloc(values * sizeof *ways), all = 0;
@@ -61,7 +61,7 @@ static size_t rank_sum_cut(size_t a, size_t b, double error) {
   return cut;
 }
 
-/* The z with P(normal > z) = chance, by halving. */
+/* The z with P(normal > z) = chance, by bisection. */
 static double normal_above(double chance) {
   double low = 0, high = 40;
   for (int i = 0; i < 100; i++) {

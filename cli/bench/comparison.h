@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comparison: whether B takes longer than A, of samples of both. By ranks, without an assumption on how the samples are
- * distributed, and without random numbers, so the same samples give the same answer:
+ * comparison: decides from samples of A and B whether B takes longer. It uses ranks, without an assumption about the
+ * distribution of the samples, and without random numbers, so the same samples give the same answer:
  *
  *   paired   Wilcoxon's signed-rank test; the estimate is the median of the Walsh averages of the differences
  *   apart    the rank-sum test of Mann, Whitney and Wilcoxon; the estimate is the median of all differences
@@ -22,7 +22,7 @@ typedef enum cli_verdict {
   CLI_VERDICT_NONE = 0, /* the interval contains 1 */
   CLI_VERDICT_A_FASTER = 1,
   CLI_VERDICT_B_FASTER = 2,
-  CLI_VERDICT_TOO_FEW = 3 /* not even the most extreme order of so few samples would be evidence */
+  CLI_VERDICT_TOO_FEW = 3 /* even the most extreme order of so few samples would be no evidence */
 } cli_verdict;
 
 /** Ratios B / A. */
@@ -32,9 +32,10 @@ typedef struct cli_comparison {
   cli_verdict verdict;
 } cli_comparison;
 
-/** Samples that belong together: a[i] and b[i] were taken one right after the other.
+/** Compares samples that belong together: a[i] and b[i] were taken directly after each other.
  *  @param a, b  above 0.  @param count  above 0.
- *  @param error  how often, at most, a difference is found where there is none: 0.01. Above 0, below 1. */
+ *  @param error  the highest rate of differences that are found although there are none, such as 0.01. Above 0, below
+ *                1. */
 cli_comparison cli_compare_pairs(const double *a, const double *b, size_t count, double error);
 /** Samples of two series that were taken at different times. */
 cli_comparison cli_compare_apart(const double *a, size_t a_count, const double *b, size_t b_count, double error);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hdr.c: the encoding V2, as HdrHistogram's AbstractHistogram.java and hdr_histogram_log.c read it: a header of
- * big-endian numbers, then the counts of all buckets up to the greatest value, each a ZigZag number of a LEB128 of at
- * most nine bytes, where a negative number stands for so many empty buckets. Around it is a header and a zlib stream
- * (RFC 1950), here of stored blocks (RFC 1951, 3.2.4): a log has few histograms, and needs no compressor. */
+ * big-endian numbers, then the counts of all buckets up to the greatest value, each a ZigZag number in LEB128 of at
+ * most nine bytes; a negative number stands for that many empty buckets. This is inside of a header and a zlib stream
+ * (RFC 1950), here with stored blocks (RFC 1951, 3.2.4): a log has few histograms, so it needs no compressor. */
 #include "cli/bench/hdr.h"
 
 #include <errno.h>
@@ -135,7 +135,7 @@ void cli_hdr_put_histogram(tp__bytes *bytes, const cli_histogram *histogram) {
 
 /* ---- a log ---- */
 
-/* A comma would end the tag. An interval's greatest value is in milliseconds, as the readers expect it. */
+/* A comma would end the tag. The greatest value of an interval is in milliseconds, because the readers expect that. */
 static void put_line(tp__bytes *bytes, const cli_report *report, const char *tag, const char *part,
                      const cli_histogram *histogram) {
   if (histogram->count == 0) return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram.c: a value is shifted right till it is below twice 64; the shift and what is left of the value are the
- * number of its bucket. Octave 0 holds the values below 64, octave n > 0 those from 2^(n+5) up to 2^(n+6). */
+ * histogram.c: a value is shifted right until it is below twice 64. The number of its bucket consists of the shift and
+ * the rest of the value. Octave 0 has the values below 64, octave n > 0 those from 2^(n+5) up to 2^(n+6). */
 #include "cli/bench/histogram.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static uint32_t index_of(uint64_t value) {
   return shift * SLOTS + (uint32_t)(value >> shift);
 }
 
-/* The last bucket of all would end past what an int64_t holds. */
+/* The end of the very last bucket would not fit into an int64_t. */
 static cli_bucket bucket_at(uint32_t index, uint64_t count) {
   uint32_t shift = index < 2 * SLOTS ? 0 : index / SLOTS - 1;
   uint64_t from = (uint64_t)(index - shift * SLOTS) << shift, to = from + (UINT64_C(1) << shift);
@@ -68,7 +68,7 @@ bool cli_histogram_next(const cli_histogram *histogram, cli_bucket *bucket) {
   return false;
 }
 
-/* ceil(count * per_mille / 1,000), from 1; whole thousands first, lest the product overflow. */
+/* ceil(count * per_mille / 1,000), at least 1. Whole thousands come first, so that the product does not overflow. */
 static uint64_t rank_of(uint64_t count, uint32_t per_mille) {
   uint64_t rank = count / 1000 * per_mille + (count % 1000 * per_mille + 999) / 1000;
   return rank ? rank : 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram: how often values of each size came, in little memory, with an error that is known. A value is counted in a
- * bucket whose width is at most a 64th of it and read back as the middle of its bucket, so what is read is off by at
- * most 1/128 (0.8 %) of the value, and below 128 by nothing. Count, sum, least and greatest are exact. Memory is taken
- * as values come: 512 bytes for each power of two that occurs. One thread at a time. */
+ * histogram: how often values of each size occurred, in little memory, with a known error. A value is counted in a
+ * bucket whose width is at most a 64th of the value, and read back as the middle of the bucket. So the result is off by
+ * at most 1/128 (0.8 %) of the value, and exact below 128. Count, sum, least and greatest are exact. Memory is
+ * allocated as values come: 512 bytes for each power of two that occurs. One thread at a time. */
 #ifndef CLI_HISTOGRAM_H
 #define CLI_HISTOGRAM_H
 
@@ -11,24 +11,27 @@
 #include <stdint.h>
 
 enum {
-  CLI_HISTOGRAM_SLOT_BITS = 6, /* a power of two is divided into so many buckets: 64 */
+  CLI_HISTOGRAM_SLOT_BITS = 6, /* a power of two is divided into 2 to this power buckets: 64 */
   CLI_HISTOGRAM_SLOTS = 1 << CLI_HISTOGRAM_SLOT_BITS,
-  CLI_HISTOGRAM_OCTAVES = 63 - CLI_HISTOGRAM_SLOT_BITS + 1, /* the first holds all below 64; int64_t has no more */
-  CLI_HISTOGRAM_ERROR = 2 * CLI_HISTOGRAM_SLOTS             /* what is read is off by at most one part in so many */
+  /* the first has all values below 64; int64_t has no more octaves */
+  CLI_HISTOGRAM_OCTAVES = 63 - CLI_HISTOGRAM_SLOT_BITS + 1,
+  /* a value is read back with an error of at most one part in this many */
+  CLI_HISTOGRAM_ERROR = 2 * CLI_HISTOGRAM_SLOTS
 };
 
 /** Zero-filled means empty. */
 typedef struct cli_histogram {
   uint64_t count, sum;
   int64_t least, greatest;                  /* of an empty one 0 */
-  uint64_t *octaves[CLI_HISTOGRAM_OCTAVES]; /* CLI_HISTOGRAM_SLOTS counts each; NULL: none came */
+  uint64_t *octaves[CLI_HISTOGRAM_OCTAVES]; /* CLI_HISTOGRAM_SLOTS counts each; NULL: no value came */
 } cli_histogram;
 
 /** Negative values count as 0. */
 void cli_histogram_add(cli_histogram *histogram, int64_t value);
 /** Adds what another has counted. */
 void cli_histogram_merge(cli_histogram *into, const cli_histogram *from);
-/** The smallest value that at least per_mille thousandths of all are not above (500: the median); 0 when empty.
+/** The smallest value v such that at least per_mille thousandths of all values are <= v (500: the median); 0 when
+ *  empty.
  *  @param per_mille  1 to 1,000. */
 int64_t cli_histogram_at(const cli_histogram *histogram, uint32_t per_mille);
 void cli_histogram_free(cli_histogram *histogram);
@@ -39,7 +42,7 @@ typedef struct cli_bucket {
   uint64_t count;
   uint32_t next; /* internal */
 } cli_bucket;
-/** Walks the buckets that are not empty, from the least on. Start with a zero-filled bucket. */
+/** Iterates over the buckets that are not empty, from the least on. Start with a zero-filled bucket. */
 bool cli_histogram_next(const cli_histogram *histogram, cli_bucket *bucket);
 
 #endif

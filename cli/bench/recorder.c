@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recorder.c: each thread that records has a tray of its own, so that turns on two threads share nothing. Its lock is
- * for the end, when another thread takes what is there. */
+ * recorder.c: each thread that records has a tray of its own, so that turns on two threads share nothing. The lock of a
+ * tray is only needed at the end, when another thread takes its content. */
 #include "cli/bench/recorder.h"
 
 #include <stdlib.h>
@@ -19,12 +19,12 @@ enum { TRAY_BYTES = 65536 /* then it is counted, whatever is measured */ };
 typedef struct tray {
   tp__lock mutex;
   cli_statistics *statistics; /* under mutex */
-  tp__bytes batches;          /* under mutex: each a tp_entry_batch and what it has packed, as multiples of 8 bytes */
-  struct tray *next;          /* never changes */
+  tp__bytes batches; /* under mutex: each is a tp_entry_batch followed by its packed entries, as multiples of 8 bytes */
+  struct tray *next; /* never changes */
 } tray;
 
 struct cli_recorder {
-  const uint32_t *phases; /* never change after begin, as the next five */
+  const uint32_t *phases; /* this and the next five never change after begin */
   size_t phase_count;
   int64_t step_ns;
   bool begun, timed, whole;
@@ -32,7 +32,7 @@ struct cli_recorder {
   tray *trays; /* under mutex */
 };
 
-/* Functions of a store get what the memory store needs; so the recorder is the process's. */
+/* The functions of the store get the ctx of the memory store, so there is one recorder per process. */
 static cli_recorder *this_recorder;
 static _Thread_local tray *my_tray;
 
@@ -48,7 +48,7 @@ static tray *tray_of_thread(cli_recorder *r) {
   return my_tray;
 }
 
-/* @return how many are measured: none is it. */
+/* @return the index of the phase among the measured ones; their count when it is not measured. */
 static size_t index_of(const cli_recorder *r, uint32_t phase) {
   size_t index = 0;
   while (index < r->phase_count && r->phases[index] != phase) index++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c: the tables of a bench. Names stand left, numbers right; a column has the width of its longest name. */
+ * report.c: the tables of a bench. Names are at the left, numbers at the right; a column is as wide as its longest
+ * name. */
 #include "cli/bench/report.h"
 
 #include <string.h>
@@ -93,7 +94,8 @@ static void print_times(cli_output *output, const cli_histogram *histogram, cons
 
 static const uint32_t phase_columns[] = {500, 900, 990, 999, 1000};
 
-/* Of a list like "12 denied, 3 failed"; nothing where the count is 0. @param before  what stands before the item. */
+/* Prints an item of a list like "12 denied, 3 failed"; nothing when the count is 0. @param before  the text before the
+ * item. */
 static void print_item(cli_output *output, const char **before, uint64_t count, const char *what) {
   if (count == 0) return;
   cli_printf(output, "%s%s %s", *before, cli_count(count).text, what);
@@ -155,7 +157,7 @@ static void print_run(const cli_statistics_run *run, size_t width, cli_output *o
   cli_cell_right(output, cli_count(run->calls).text, COUNT_WIDTH);
   print_times(output, &run->own, own_columns, 3);
   print_times(output, &run->wait, wait_columns, 2);
-  /* After it stands what did not simply succeed: "3 timed_out (3 timeout); 1 late". */
+  /* It is followed by the runs that did not simply succeed: "3 timed_out (3 timeout); 1 late". */
   const char *before = "   ", *before_reason = " (";
   uint64_t retries = run->attempts > run->calls ? run->attempts - run->calls : 0;
   for (int state = 0; state < CLI_STATES; state++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report: what a bench came to: as tables for people, as JSON for programs. docs/command/bench.md lists the keys. */
+ * report: prints the results of a bench: as tables for people, as JSON for programs. docs/command/bench.md lists the
+ * keys. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H
 
@@ -20,7 +21,7 @@ typedef struct cli_report {
 void cli_report_print(const cli_report *report, cli_output *output);
 void cli_report_print_json(const cli_report *report, cli_output *output);
 
-/** What else must be known to read the figures, a sentence each. */
+/** Further facts that are needed to interpret the figures, a sentence each. */
 enum { CLI_NOTES_MAX = 10, CLI_NOTE_SIZE = 384 };
 typedef struct cli_notes {
   char lines[CLI_NOTES_MAX][CLI_NOTE_SIZE];

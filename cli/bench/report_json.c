@@ -72,7 +72,7 @@ static void add_runtime(cli_map *p, const cli_baseline *baseline) {
 
 /* ---- distributions ---- */
 
-/* Of nothing there is no median: then count stands alone. */
+/* Without values there is no median, so only the count is written. */
 static void add_figures(cli_map *p, const char *key, const cli_histogram *histogram, bool with_buckets) {
   cli_map_open(p, key);
   cli_map_add_int(p, "count", (int64_t)histogram->count);

@@ -7,7 +7,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/printf.h"
 
-/* What is less than this share of a figure is not worth a word. */
+/* Shares of a figure below this are not mentioned. */
 enum { WORTH_A_WORD = 20, PER_MILLE_TURNS = 1000 };
 
 static void add_report_note(cli_notes *notes, const char *format, ...) TP__PRINTF(2, 3);
@@ -68,7 +68,7 @@ static void note_timestamps(const cli_report *report, cli_notes *notes) {
       cli_duration((double)step_ns).text, cli_duration((double)(WORTH_A_WORD * step_ns)).text);
 }
 
-/* A stall at the end makes the last turns late, and not the median. */
+/* Decided by the median: a stall at the end makes only the last turns late. */
 static bool falls_behind(const cli_round *round) {
   double offered_ns = 1e9 * (double)round->turns / (double)round->rate;
   return (double)round->elapsed_ns > offered_ns * (1 + 1.0 / WORTH_A_WORD) &&

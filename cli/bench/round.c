@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * round.c: turns that run at once are those of clients: a client begins a turn, submits one phase after the other from
- * the end of the one before, ends the turn and begins its next one. So that workers do not stand in each other's way
- * each thread writes statistics of its own, and clients share nothing until they have ended.
+ * round.c: each turn that runs at once belongs to a client. A client begins a turn, submits each phase from the end of
+ * the phase before it, ends the turn, and begins its next turn. Each thread writes statistics of its own, and clients
+ * share nothing until they have ended, so that workers do not disturb each other.
  *
- * With a rate the calling thread hands each turn, when it is due, to a client that has none. A turn that is due while
- * every client has one waits, and its response contains that wait. */
+ * With a rate, the calling thread gives each turn, when it is due, to an idle client. If all clients are busy, the turn
+ * waits, and its response time includes that wait. */
 #include "cli/bench/round.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct request_run {
   int64_t due_ns, late_ns; /* due_ns 0: there is no schedule */
 } request_run;
 
-/* @param number  unlike that of any other turn of the round. */
+/* @param number  different from that of any other turn of the round. */
 static tp_status begin_turn(const cli_round *round, request_run *r, uint64_t number, tp_fault *fault) {
   char id[sizeof CLI_UNCOUNTED_TURN + 20];
   snprintf(id, sizeof id, CLI_UNCOUNTED_TURN "%llu", (unsigned long long)number);
@@ -53,7 +53,7 @@ static void end_turn(cli_recorder *recorder, request_run *r, cli_statistics *sta
   cli_recorder_count(recorder);
 }
 
-/* A phase that was run, whatever its handlers said; all else is no measurement. */
+/* Whether the phase was run, whatever the verdict of its handlers. Any other outcome is no measurement. */
 static bool was_run(tp_status outcome) {
   return outcome == TP_OK || outcome == TP_ERR_DENIED || outcome == TP_ERR_HOOK || outcome == TP_ERR_CANCELLED ||
          outcome == TP_ERR_TOOL_CONFLICT;
@@ -119,7 +119,7 @@ typedef struct load {
   struct client *idle_clients;    /* under mutex: the others; only with a rate */
   tp_status status;               /* under mutex: the first failure */
   tp_fault fault;                 /* under mutex */
-  cli_statistics *all_statistics; /* under mutex: of every thread that measures */
+  cli_statistics *all_statistics; /* under mutex: those of every thread that measures */
 } load;
 
 typedef struct client {
@@ -165,7 +165,7 @@ static void client_ended(client *l, tp_status status, const tp_fault *fault) {
 
 static void phase_ended(void *ctx, const tp_phase_result *result);
 
-/* From its success on the client belongs to the thread that ends the phase. */
+/* When the submit has succeeded, the client belongs to the thread that ends the phase. */
 static tp_status submit_phase(client *l, tp_fault *fault) {
   const cli_round_phase *phase = &l->load->round->phases[l->at];
   l->submitted_ns = tp__monotonic_ns();
@@ -272,7 +272,7 @@ static void wait_for_clients(load *t) {
   tp__lock_release(&t->mutex);
 }
 
-/* @return NULL after a failure: then no further turn is begun. */
+/* @return NULL after a failure: then no further turn begins. */
 static client *take_idle_client(load *t) {
   tp__lock_acquire(&t->mutex);
   while (!t->idle_clients) tp__lock_condition_wait(&t->ended, &t->mutex);

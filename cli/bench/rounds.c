@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rounds.c: each process prints the report of its bench as JSON. Of each distribution its median is a sample (of whole
- * turns also p99), interpolated inside its bucket, so that a bucket's width is no step between samples. */
+ * rounds.c: each process prints the report of its bench as JSON. The median of each distribution is one sample (for
+ * whole turns also p99). It is interpolated inside of its bucket, so that samples do not jump by the width of a
+ * bucket. */
 #include "cli/bench/rounds.h"
 
 #include <errno.h>
@@ -27,10 +28,10 @@ extern char **environ;
 
 enum { ROUNDS = 20, ROUNDS_VERSION = 1, A = 0, B = 1, SIDES = 2, ROW_NAME_WIDTH = 34, TIME_WIDTH = 10 };
 
-/* How often at most, in all rows of a comparison together, a difference is found where there is none. */
+/* The most frequent rate at which any row of a comparison may show a difference although there is none. */
 static const double ERROR = 0.01;
 
-/** What is compared: the figure of a distribution. */
+/** A row of the comparison: the figure of a distribution. */
 typedef struct row {
   char *name;
   const char *figure;     /* "median" or "p99" */
@@ -43,7 +44,7 @@ typedef struct side {
   const char *name; /* as the user gave it; NULL: the command line itself */
   cli_words words;  /* options besides those of the command line */
   tp_writer *writer;
-  tp_text first; /* the report of the first round, or the stored result; empty: none yet */
+  tp_text first; /* the report of the first round, or the stored result; empty: not read yet */
 } side;
 
 typedef struct rounds {
@@ -84,7 +85,7 @@ static int check_rounds(const cli_arguments *a) {
   return CLI_OK;
 }
 
-/* Options that this process has read. getopt takes the beginning of a name for the name. */
+/* Options that this process has read itself. getopt accepts the beginning of a name for the name. */
 static bool is_own(const char *word) {
   static const char *const names[] = {"--compare", "--baseline", "--rounds", "--json", "--histogram", "--hdr"};
   size_t size = strcspn(word, "=");
@@ -99,7 +100,7 @@ static void add_word(cli_words *words, const char *word) {
   words->items[words->count] = NULL;
 }
 
-/* Words stand apart by blanks; quotes hold blanks together. @return whether every quote has its end. */
+/* Splits words at blanks; quotes protect blanks. @return whether every quote has its end. */
 static bool split_words(rounds *r, cli_words *words, const char *text) {
   tp__bytes word = {.data = NULL};
   char quote = 0;
@@ -126,7 +127,7 @@ static bool is_directory(const char *path) {
   return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-/* The options of "turnphase bench OPTIONS", "bench OPTIONS" or, after --, "OPTIONS"; NULL: the text is no command. */
+/* The options in "turnphase bench OPTIONS", "bench OPTIONS" or, after --, "OPTIONS"; NULL: the text is no command. */
 static const char *options_in(const char *given) {
   static const char *const words[] = {"turnphase ", "bench "};
   bool is_command = given[0] == '-';
@@ -168,7 +169,7 @@ static int read_side(rounds *r, side *s, const char *given) {
 
 /* ---- one round ---- */
 
-/* @return its wait status, or -1 after saying why it could not be run. */
+/* @return its wait status, or -1 after a message why it could not be run. */
 static int run_process(char *const argv[], tp__bytes *bytes) {
   int ends[2], status = 0;
   pid_t child;
@@ -327,7 +328,8 @@ static int read_stored(rounds *r) {
   return take_rows(r, rows);
 }
 
-/* Of machine, build and settings: everything but what may be compared, which is the release. */
+/* Compares machine, build and settings: everything must be equal except the release, which may be the subject of the
+ * comparison. */
 static int compare_key(const rounds *r, const char *group, const char *key, tp_text now) {
   tp_text stored = tp_value_get(tp_value_get(r->sides[A].first, group), key);
   tp__bytes was = {.data = NULL}, is = {.data = NULL}, why = {.data = NULL};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule.c: a sleep wakes up to some 100 µs late, which would be a latency that no call caused: the last part of a
- * wait reads the clock until it is over. */
+ * schedule.c: a sleep may wake up to about 100 µs late, which would count as a latency although no call caused it. So
+ * the last part of a wait polls the clock. */
 #include "cli/bench/schedule.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: when each call of an open loop is due: at a fixed rate, however long the calls before it take. A latency
- * that begins when the call is due contains the wait that a slow call causes for those after it; one that begins when
- * the call begins leaves that wait out (coordinated omission). No state but its own. */
+ * schedule: when each call of an open loop is due: at a fixed rate, however long the earlier calls take. A latency that
+ * counts from the time when the call is due includes the wait that a slow call causes for later ones. A latency that
+ * counts from the beginning of the call omits that wait (coordinated omission). No state outside of the struct. */
 #ifndef CLI_SCHEDULE_H
 #define CLI_SCHEDULE_H
 
@@ -27,8 +27,8 @@ cli_schedule cli_schedule_start(uint32_t rate);
 cli_schedule cli_schedule_start_on(cli_schedule_clock clock, uint32_t rate);
 /** When a call is due: began_ns + index / rate seconds, rounded down to a nanosecond. @param index  from 0. */
 int64_t cli_schedule_due_ns(const cli_schedule *schedule, uint64_t index);
-/** Waits until a call is due; one that is overdue does not wait.
- *  @return when it is due, which the time of the return is at or after. */
+/** Waits until a call is due; for an overdue call it does not wait.
+ *  @return the time when it is due; the function returns at or after this time. */
 int64_t cli_schedule_wait(const cli_schedule *schedule, uint64_t index);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * statistics.c: what handlers cost a phase is the time in which at least one of them ran: those that run side by side
- * are counted once, and what is waited for between them is the runtime's.
+ * statistics.c: the handlers' part of a phase is the time in which at least one of them ran. Handlers that run at the
+ * same time are counted once, and the waits between them count as the runtime's time.
  *
- * An inline handler is called by the turn's own thread, one after the other, and the time-stamp after one is that
- * before the next: its record holds a step of the runtime, too. The baseline measures that step; it is subtracted. */
+ * The turn's own thread calls inline handlers one after the other, and the time-stamp after a handler is the one before
+ * the next. So the record of a handler includes a step of the runtime. The baseline measures that step, and it is
+ * subtracted. */
 #include "cli/bench/statistics.h"
 
 #include <stdio.h>
@@ -42,7 +43,7 @@ static void free_phase(cli_statistics_phase *phase) {
   cli_histogram_free(&phase->runtime);
 }
 
-/* All runs of a phase are of one snapshot: nothing is committed while turns are measured. */
+/* All runs of a phase have the same snapshot, because nothing is committed while turns are measured. */
 static void make_runs(cli_statistics_phase *phase, uint32_t count) {
   if (phase->runs) return;
   phase->runs = cli_alloc(count * sizeof *phase->runs);
@@ -56,7 +57,7 @@ static bool was_called(const tp_run_record *row) {
          row->ended_ns >= row->started_ns;
 }
 
-/* It was called the moment it was ready, so it was called by the thread that looked. */
+/* A handler that was called at the moment when it was ready was called by the thread that checked it. */
 static bool was_called_here(const tp_run_record *row) { return row->started_ns == row->queued_ns; }
 
 static void add_run_sample(cli_statistics *statistics, cli_statistics_run *run, const tp_run_record *row) {
@@ -77,7 +78,7 @@ static int compare_spans(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* In how much of the time there was at least one. */
+/* The time in which there was at least one span. */
 static int64_t covered_ns(cli_span *spans, size_t count) {
   int64_t sum_ns = 0, end_ns = INT64_MIN;
   qsort(spans, count, sizeof *spans, compare_spans);
@@ -286,7 +287,7 @@ void cli_statistics_merge(cli_statistics *into, const cli_statistics *from) {
   cli_histogram_merge(&into->late, &from->late);
 }
 
-/* The row of the phase stays: it has the execution, and the phase's own owner. */
+/* The row of the phase stays, because it has the execution policy and the phase's own owner. */
 static void join_run(cli_statistics_phase *phase, const cli_statistics_run *detached) {
   for (uint32_t i = 0; i < phase->run_count; i++) {
     cli_statistics_run *run = &phase->runs[i];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * statistics: what was measured: of each phase how long it lasted and how much of that its handlers were, of each
- * subscription how long it ran, waited, and how it ended. Each thread that measures fills one of its own; they are
- * added up at the end. One thread at a time. */
+ * statistics: the measurements: for each phase its duration and the part of it that its handlers took; for each
+ * subscription how long it ran and waited, and how it ended. Each thread that measures fills its own; they are added up
+ * at the end. One thread at a time. */
 #ifndef CLI_STATISTICS_H
 #define CLI_STATISTICS_H
 
@@ -23,16 +23,16 @@ enum { CLI_STATES = 16, CLI_REASONS = 64 };
 
 /** One subscription. */
 typedef struct cli_statistics_run {
-  tp_run_record row;             /* the newest; its names are the subscription's */
-  uint64_t calls;                /* phase runs in which its handler was called */
-  uint64_t attempts;             /* how often it was called in all: with retries more */
+  tp_run_record row;             /* the newest; its names are those of the subscription */
+  uint64_t calls;                /* how many phase runs called its handler */
+  uint64_t attempts;             /* how often it was called in total; with retries more than calls */
   uint64_t states[CLI_STATES];   /* by tp_state */
   uint64_t reasons[CLI_REASONS]; /* by tp_reason */
-  uint64_t fallbacks, late;      /* fallback used; answers that came too late and were discarded */
-  cli_histogram own, wait;       /* ns: of the last attempt; from ready to its start */
+  uint64_t fallbacks, late;      /* how often the fallback was used; answers that came too late and were discarded */
+  cli_histogram own, wait;       /* ns: duration of the last attempt; from ready to its start */
 } cli_statistics_run;
 
-/** A handler that its phase did not wait for: FireAndRecord, or Background. */
+/** A handler for which its phase did not wait: FireAndRecord, or Background. */
 typedef struct cli_statistics_detached {
   size_t phase; /* its index */
   cli_statistics_run run;
@@ -59,7 +59,7 @@ typedef struct cli_statistics_entry {
 /** The calls of one tool in whole turns. */
 typedef struct cli_statistics_tool {
   char name[TP_ID_BYTES_MAX + 1];
-  uint64_t calls, failed; /* failed: all that did not end with a result */
+  uint64_t calls, failed; /* failed: calls that did not end with a result */
   cli_histogram own;      /* ns: of its function */
 } cli_statistics_tool;
 
@@ -72,7 +72,7 @@ typedef struct cli_statistics_whole {
   size_t tool_count, tool_capacity;
 } cli_statistics_whole;
 
-/** Part of a run of a phase, in the runtime's time. */
+/** A part of a run of a phase, on the runtime's clock. */
 typedef struct cli_span {
   int64_t from_ns, to_ns;
 } cli_span;
@@ -80,13 +80,13 @@ typedef struct cli_span {
 typedef struct cli_statistics {
   cli_statistics_phase *phases;
   size_t phase_count;
-  cli_histogram turn;                /* ns: begin, phases, end */
-  cli_histogram begin, end;          /* ns: of a turn */
-  cli_histogram response;            /* ns: from the time at which a turn was due to its end; empty without a rate */
-  cli_histogram late;                /* ns: from then to its begin; likewise */
-  cli_statistics_whole whole;        /* empty without a script */
-  int64_t step_ns;                   /* of the baseline: what an inline handler's record holds besides the handler */
-  bool timed;                        /* the records have time-stamps */
+  cli_histogram turn;         /* ns: begin, phases, end */
+  cli_histogram begin, end;   /* ns: of a turn */
+  cli_histogram response;     /* ns: from the time when a turn was due to its end; empty without a rate */
+  cli_histogram late;         /* ns: from then to its begin; likewise */
+  cli_statistics_whole whole; /* empty without a script */
+  int64_t step_ns;            /* from the baseline: the time in an inline handler's record that is not the handler's */
+  bool timed;                 /* the records have time-stamps */
   cli_statistics_detached *detached; /* until cli_statistics_join() */
   size_t detached_count, detached_capacity;
   cli_span *spans; /* scratch */
@@ -95,17 +95,17 @@ typedef struct cli_statistics {
 } cli_statistics;
 
 cli_statistics *cli_statistics_new(size_t phase_count, int64_t step_ns, bool timed);
-/** Takes down one run of a phase. @param phase  its index. */
+/** Records one run of a phase. @param phase  its index. */
 void cli_statistics_add(cli_statistics *statistics, size_t phase, const cli_statistics_entry *entry);
-/** Takes down what a whole turn waited for, and its tool calls. */
+/** Records the steps for which a whole turn waited, and its tool calls. */
 void cli_statistics_add_parts(cli_statistics *statistics, const tp_turn_record *record);
 /** Takes down how a whole turn ended. */
 void cli_statistics_add_turn(cli_statistics *statistics, int64_t duration_ns, const tp_turn_result *result);
-/** Takes down one run of a handler that the phase did not wait for; its names live as long as the runtime. */
+/** Records one run of a handler for which the phase did not wait; its names live as long as the runtime. */
 void cli_statistics_add_detached(cli_statistics *statistics, size_t phase, const tp_run_record *row);
-/** Adds those to the subscriptions of their phases, which say how often they were left to run after the phase. */
+/** Adds these to the subscriptions of their phases, which count how often they were left to run after the phase. */
 void cli_statistics_join(cli_statistics *statistics);
-/** Adds what another has; both are of the same phases. */
+/** Adds the statistics of another one; both are about the same phases. */
 void cli_statistics_merge(cli_statistics *into, const cli_statistics *from);
 void cli_statistics_free(cli_statistics *statistics);
 

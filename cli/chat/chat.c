@@ -21,13 +21,13 @@
 #include "cli/run/timeline.h"
 #include "support/clock.h"
 
-/* Leaving waits for what is to be remembered, but not for long: a later process does the rest. */
+/* Leaving waits for memories that are being written, but not for long; a later process does the rest. */
 enum { JOBS_LIMIT_MS = 10000, JOBS_LOOK_MS = 100, JOBS_SILENT_MS = 1000, DRAIN_LIMIT_MS = 5000, WAIT_MS = 60000 };
 enum { INTERRUPTED_LIMIT_MS = 1000, ASKED_LOOK_MS = 100, SIGN_LOOK_MS = 1000 };
 
 /* ---- what it comes to ---- */
 
-/* As of run: the first that went wrong counts, and a negative answer less than anything else. */
+/* As in run: the first error counts, and a negative answer counts less than any other error. */
 static void note_chat_status(cli_chat *chat, int status) {
   if (chat->status == CLI_OK || (chat->status == CLI_NEGATIVE && status != CLI_OK)) chat->status = status;
 }
@@ -56,7 +56,7 @@ static void see_interrupt(cli_chat *chat) {
   chat->screen.open = chat->screen.caret = true;
 }
 
-/* What is new, unless a person is asked: no line is printed into the question. Lock held. */
+/* Shows new events, unless a person is being asked, because no line may be printed into the question. Lock held. */
 static void show_new(cli_chat *chat) {
   if (chat->playing && chat->may_ask && cli_ask_is_open(&chat->ask)) return;
   if (chat->shown < chat->events.count) chat->shown_ns = tp__monotonic_ns();
@@ -96,7 +96,7 @@ static void show_chat_event(void *ctx, const tp_event *event) {
   tp__lock_release(&chat->mutex);
 }
 
-/* A time that a person can read, and no other turn of the session has: also not one of an earlier process. */
+/* A time that a person can read, and that no other turn of the session has, including turns of earlier processes. */
 static void make_turn_id(cli_chat *chat, char ret_id[40]) {
   int64_t ms = tp__wall_ms();
   chat->last_id_ms = ms > chat->last_id_ms ? ms : chat->last_id_ms + 1;
@@ -126,7 +126,7 @@ static void remember_files(cli_chat *chat, tp_text parts) {
     if (tp_value_get(walk.value, "file").size > 0) tp_write_value(writer, tp_value_get(walk.value, "file"));
 }
 
-/* A file that takes one turn no more takes none after it. */
+/* If the file cannot store one turn, it will not store later ones. */
 static void check_stored(cli_chat *chat, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
@@ -147,7 +147,7 @@ static void end_turn(cli_chat *chat, const tp_turn_result *result) {
     cli_flush(chat->output);
   }
   tp__lock_release(&chat->mutex);
-  /* A person has seen how a turn ended; a script sees the exit status. */
+  /* A person has seen how a turn ended; a script gets the exit status. */
   int ended = cli_turn_exit(result);
   check_stored(chat, result);
   int interrupted = cli_interrupted(&chat->interrupt);
@@ -162,7 +162,7 @@ static bool is_blank(tp_text text) {
   return true;
 }
 
-/* A command is for after the turn, as is what the turn takes no more: then it is the next message.
+/* A command runs after the turn. A message that the turn no longer accepts becomes the next message.
  * @return false: no more lines come. */
 static bool take_typed(cli_chat *chat, tp_submission *submission) {
   tp_text text;
@@ -192,14 +192,14 @@ static void note_end(void *ctx, const tp_turn_result *result) {
   if (chat->ended >= 0) (void)!write(chat->ended, &one, sizeof one);
 }
 
-/* The lines of the terminal are a question's while one is open. */
+/* While a question is open, lines of the terminal are for the question. */
 static void read_until_end(cli_chat *chat, tp_submission *submission) {
   struct pollfd polls[] = {{.fd = chat->ended, .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
   uint64_t ends;
   for (bool reads = true; !(polls[0].revents & POLLIN);) {
     bool asks = chat->may_ask && cli_ask_is_open(&chat->ask);
     if (!asks) {
-      /* What was held back, and after a second without output a sign of life. */
+      /* Shows events that were held back, and after a second without output a sign of life. */
       tp__lock_acquire(&chat->mutex);
       show_new(chat);
       int64_t silent_s = (tp__monotonic_ns() - chat->shown_ns) / 1000000000;
@@ -278,8 +278,9 @@ bool cli_chat_submit_again(cli_chat *chat) {
 
 /* ---- the conversation ---- */
 
-/* A message that begins with a slash is written with two; that with a skill's name needs one where there are skills and
- * no command has the name, as does one of several lines. To a program each line is a message. */
+/* A message that begins with a slash is written with two slashes. A line that begins with a skill's name after one
+ * slash is a message if there are skills and no command has this name. A text of several lines is always a message. For
+ * a program, each line is a message. */
 static void take_chat_text(cli_chat *chat, tp_text text) {
   bool slash = !chat->arguments->json && text.size > 0 && text.data[0] == '/';
   bool twice = slash && text.size > 1 && text.data[1] == '/',
@@ -325,7 +326,7 @@ static void take_line(cli_chat *chat, cli_line_kind kind, tp_text text, bool lef
   }
 }
 
-/* What a person has typed during the turn before is read as if it were typed now. */
+/* A line that a person typed during the last turn is read as if it were typed now. */
 static void take_kept(cli_chat *chat) {
   char *kept = chat->typed[0];
   memmove(chat->typed, chat->typed + 1, --chat->typed_count * sizeof *chat->typed);
@@ -408,7 +409,7 @@ static int open_chat(cli_chat *chat) {
   return status == CLI_OK ? open_chat_session(chat) : status;
 }
 
-/* A line, cut at the width: it says where the conversation goes on. */
+/* Prints a line, cut at the width, that shows where the conversation goes on. */
 static void show_said(cli_chat *chat, const char *before, tp_text text) {
   if (text.size == 0) return;
   cli_print_string(chat->output, before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * line.c: while libedit edits, the terminal sends Ctrl-C and Ctrl-Z as characters, which are bound to functions here:
- * no signal comes into the middle of a line. */
+ * line.c: while libedit edits, the terminal sends Ctrl-C and Ctrl-Z as characters, which are bound to functions here.
+ * So no signal comes in the middle of a line. */
 #include "cli/chat/line.h"
 
 #include <dirent.h>
@@ -26,14 +26,14 @@
 struct cli_line {
   const char *prompt;
   int bell;
-  char *bytes; /* what was read; the first `used` of them were given out */
+  char *bytes; /* bytes that were read; the first `used` of them were given out */
   size_t size, capacity, used;
   bool ended;
 #ifdef CLI_LIBEDIT
   EditLine *edit; /* NULL: read() alone */
   History *history;
   bool interrupted, was_empty, too_long;
-  const char *const *words; /* that the first word of a line is completed from; NULL: none */
+  const char *const *words; /* completions for the first word of a line; NULL: none */
 #endif
 };
 
@@ -49,7 +49,7 @@ static bool wait_for_input(const cli_line *line) {
   return false;
 }
 
-/* @return bytes that came; 0 at the end; -1 with errno. */
+/* @return how many bytes came; 0 at the end; -1 with errno. */
 static ssize_t read_more(cli_line *line) {
   while (line->capacity - line->size < 4096) line->bytes = cli_reserve(line->bytes, line->capacity, &line->capacity, 1);
   ssize_t got;
@@ -107,8 +107,8 @@ static unsigned char interrupt(EditLine *edit, int key) {
   return CC_EOF;
 }
 
-/* A text that is pasted is one text, also where it has lines. The terminal puts it between these two (bracketed paste,
- * of xterm's control sequences), and a line end comes as a carriage return. */
+/* A pasted text is one text, even when it has several lines. The terminal puts it between these two sequences
+ * (bracketed paste, of xterm's control sequences), and sends a line end as a carriage return. */
 #define PASTE_BEGIN "\x1b[200~"
 static const wchar_t paste_end[] = L"\x1b[201~";
 enum { PASTE_END_LENGTH = 6 };
@@ -172,7 +172,7 @@ static void match_words(matches *m, const char *const *words) {
   for (size_t i = 0; words && words[i]; i++) add_match(m, words[i], " ");
 }
 
-/* Names that a terminal would obey, and hidden files, are not offered. */
+/* Names with characters that a terminal would obey, and hidden files, are not offered. */
 static void match_files(matches *m, const char *directory) {
   DIR *open = opendir(directory[0] ? directory : ".");
   for (struct dirent *entry; open && (entry = readdir(open));) {
@@ -225,7 +225,7 @@ static unsigned char complete(EditLine *edit, int key) {
   return CC_REDISPLAY;
 }
 
-/* As the terminal would do: the program stops with the terminal as it found it. */
+/* Does what the terminal would do: the program stops, with the terminal in its original state. */
 static unsigned char suspend(EditLine *edit, int key) {
   (void)key;
   el_set(edit, EL_PREP_TERM, 0);
@@ -250,7 +250,7 @@ static void open_edit(cli_line *line) {
   el_set(line->edit, EL_PROMPT, prompt_of);
   el_set(line->edit, EL_EDITOR, "emacs");
   el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-  el_source(line->edit, NULL); /* the user's own ~/.editrc; what is below stays ours */
+  el_source(line->edit, NULL); /* the user's own ~/.editrc; the settings below win */
   /* el_wset() keeps these texts; el_set() copies them and never frees the copies. */
   el_wset(line->edit, EL_ADDFN, L"chat-interrupt", L"drop the line", interrupt);
   el_wset(line->edit, EL_ADDFN, L"chat-suspend", L"stop the program", suspend);
@@ -266,12 +266,12 @@ static void open_edit(cli_line *line) {
   el_set(line->edit, EL_SETTY, "-d", "-isig", NULL);
 }
 
-/* What was read stays readable until the next call: libedit's own line does. */
+/* A line that was read stays readable until the next call, because libedit's own line does. */
 static cli_line_kind read_edited(cli_line *line, tp_text *ret_text) {
   int count = 0;
   line->interrupted = line->too_long = false;
   el_resize(line->edit);
-  el_set(line->edit, EL_PREP_TERM, 1); /* before the prompt: what is typed from then on is shown once */
+  el_set(line->edit, EL_PREP_TERM, 1); /* before the prompt, so that text typed from now on is shown once */
   set_paste(true);
   const char *text = el_gets(line->edit, &count);
   set_paste(false);
@@ -320,7 +320,7 @@ cli_line_kind cli_line_typed(cli_line *line, tp_text *ret_text) {
   assert(ret_text);
   *ret_text = (tp_text){0};
   if (poll(&input, 1, 0) != 1) return CLI_LINE_NONE;
-  line->size = line->used = 0; /* at a terminal nothing was read beyond a line */
+  line->size = line->used = 0; /* at a terminal nothing beyond the line was read */
   ssize_t got = read_more(line);
   if (got <= 0) return got < 0 ? CLI_LINE_FAILED : CLI_LINE_END;
   const char *end = memchr(line->bytes, '\n', line->size);

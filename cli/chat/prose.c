@@ -21,7 +21,7 @@ static void break_line(prose *p) {
   put_blanks(p, p->indent);
 }
 
-/* The last column stays free: what stands there would leave the cursor between two lines. */
+/* The last column stays free, because a character there would leave the cursor between two lines. */
 static bool column_fits(const prose *p, size_t columns) {
   return !p->width || p->block || p->column + columns < p->width;
 }
@@ -35,7 +35,7 @@ static void add_bytes(prose *p, const char *bytes, size_t size, size_t columns) 
   else if (columns > 0) put_blanks(p, p->blanks);
   if (columns > 0) p->blanks = 0;
   if (columns > 0 && !column_fits(p, columns)) {
-    /* The word that stands at the end of the line goes to the next one; one that has a whole line goes on there. */
+    /* The word at the end of the line moves to the next line; a word that fills the whole line is continued there. */
     if (p->column - p->word_columns > p->indent && p->word_size > 0) {
       if (p->word_columns > 0) cli_printf(p->output, "\033[%zuD\033[K", p->word_columns);
       break_line(p);
@@ -53,7 +53,7 @@ static void add_bytes(prose *p, const char *bytes, size_t size, size_t columns) 
   p->column += columns;
 }
 
-/* ---- paints: they go with the word, and take no column ---- */
+/* ---- paints: they belong to the word, and take no column ---- */
 
 static void add_paint(prose *p, const char *code) {
   if (!p->output->colour) return;
@@ -79,7 +79,7 @@ static void give_marks(prose *p) {
   p->mark = '\0';
 }
 
-/* @param next  what follows them; 0: the end of the line. */
+/* @param next  the character after them; 0: the end of the line. */
 static void end_marks(prose *p, uint32_t next) {
   bool stands_apart = next == 0 || next == ' ';
   if (p->mark_count == 0) return;
@@ -110,14 +110,14 @@ static void end_marks(prose *p, uint32_t next) {
     p->heading = true;
     p->mark_count = 0;
     paint(p);
-    return; /* the blank after it is dropped: the heading begins there */
+    return; /* the blank after it is dropped; the heading begins there */
   }
   give_marks(p);
   p->mark = '\0';
   p->has_begun = true;
 }
 
-/* '#' and '-' count at the begin of a line only. */
+/* '#' and '-' only count at the beginning of a line. */
 static bool is_mark(const prose *p, uint32_t code) {
   if (!p->marks || p->is_fence) return false;
   if (p->block) return code == '`' && !p->has_begun;
@@ -133,7 +133,7 @@ static void end_line(prose *p) {
     paint(p);
   }
   if (!p->block && (p->bold || p->code)) {
-    p->bold = p->code = false; /* a mark that is not closed holds for its line only */
+    p->bold = p->code = false; /* a mark that is not closed applies only to its line */
     paint(p);
   }
   p->indent = 0;

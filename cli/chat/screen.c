@@ -23,9 +23,9 @@ static void put(screen *s, const char *text, size_t size) {
   else cli_print(s->output, text, size);
 }
 
-/* Carriage returns are dropped: on a terminal they would write over what stands there. */
+/* Carriage returns are dropped: on a terminal the text after them would overwrite the line. */
 void cli_screen_text(screen *s, tp_text text) {
-  size_t printed = 0, at = 0; /* what lies between them is visible, and not printed yet */
+  size_t printed = 0, at = 0; /* the text between them is visible, and not printed yet */
   if (text.size == 0) return; /* data may be NULL */
   while (at < text.size) {
     uint32_t code;
@@ -49,7 +49,7 @@ static void begin_answer(screen *s) {
   s->in_answer = true;
 }
 
-/* The cursor stays where it is, after what a person has typed meanwhile. */
+/* The cursor stays where it is, after text that a person has typed meanwhile. */
 void cli_screen_sign(screen *s, unsigned seconds) {
   if (seconds == 0) {
     if (s->has_sign) cli_print_string(s->output, "\r\033[K");
@@ -75,7 +75,7 @@ void cli_screen_line_end(screen *s) {
 
 /* ---- what the model thinks ---- */
 
-/* A line of its own, folded or not. @param size  of the code point. */
+/* Thinking is on a line of its own, folded or not. @param size  of the code point. */
 static void print_thought_step(screen *s, const char *at, size_t size, uint32_t code, cli_visibility visibility) {
   size_t last = (s->width ? s->width : WIDTH) - 2; /* as print_rest() */
   char number[CLI_ESCAPE_SIZE];
@@ -133,7 +133,7 @@ static void end_thought(screen *s) {
 
 /* ---- lines about something ---- */
 
-/* Up to the end of the line, cut with a mark. @param used  columns that stand on the line. */
+/* Prints up to the end of the line; a cut is marked. @param used  columns that are already used on the line. */
 static void print_rest(screen *s, tp_text text, size_t used) {
   size_t width = (s->width ? s->width : WIDTH) - 2; /* one for the mark, and the last stays free */
   cli_print_cut(s->output, text, used < width ? width - used : 0);
@@ -146,7 +146,7 @@ static void write_duration(int64_t ns, char ret_text[DURATION_SIZE]) {
   else snprintf(ret_text, DURATION_SIZE, "%.1f s", ms / 1000);
 }
 
-/* "  MARK WORD": the left of such a line. @return columns. */
+/* Prints " MARK WORD", the left part of such a line. @return columns. */
 static size_t print_left(screen *s, cli_paint paint, const char *mark, tp_text word) {
   size_t columns = cli_columns(word);
   end_thought(s);
@@ -231,7 +231,7 @@ static void show_model_end(screen *s, tp_text event) {
   s->streamed = false;
 }
 
-/* "  » and the tests, too", where the model reads from now on what was typed; else why it does not. */
+/* Prints " » and the tests, too" when the model reads the typed message from now on; else why it does not. */
 static void show_message(screen *s, tp_text event) {
   tp_text outcome = cli_event_text(event, "outcome");
   const char *why = cli_text_is(outcome, "TP_OK")           ? ""
@@ -271,7 +271,7 @@ void cli_screen_show(screen *s, tp_text event) {
   else if (cli_text_is(kind, "diagnostic")) show_contributed(s, event, "note");
 }
 
-/* What follows "[WORD]": broken between words where answers are. */
+/* Prints the text after "[WORD]"; it is broken between words if answers are. */
 static void print_reason(screen *s, const char *word, tp_text text) {
   bool marks = s->prose.marks;
   cli_print_string(s->output, " ");

@@ -26,7 +26,7 @@ enum {
   FILE_BYTES_MAX = 20 << 20
 }; /* turns have fewer phases */
 
-/** A command; rest is what stands after its name. */
+/** A command; rest is the text after its name. */
 typedef struct command {
   const char *name, *operand, *help;
   void (*run)(cli_chat *chat, const char *rest);
@@ -53,7 +53,7 @@ static bool has_turn(cli_chat *chat) {
   return chat->events.count > 0;
 }
 
-/** A phase of the turn, all its runs together. */
+/** A phase of the turn, with all its runs together. */
 typedef struct phase_row {
   tp_text name;
   size_t count, handlers;
@@ -159,7 +159,7 @@ static bool print_memory(void *ctx, const tp_memory_entry *entry) {
   return true;
 }
 
-/* What the newest turn adds is written in the background. */
+/* The memories of the newest turn are written in the background. */
 static void look_into_memory(cli_chat *chat, const char *rest) {
   tp_memory_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant, .limit = MEMORIES};
   tp_memory *memory;
@@ -189,7 +189,7 @@ static void look_into_memory(cli_chat *chat, const char *rest) {
 
 /* ---- sessions ---- */
 
-/* "* " stands before that of this conversation. What the file has of no session, as the commit of hooks, is none. */
+/* "* " marks the present conversation. Rows without a session, such as the commit of hooks, are skipped. */
 static bool print_session(void *ctx, const tp_sqlite_session *session) {
   static const cli_column columns[] = {{.head = "", .width = 1},
                                        {.head = "", .width = 24, .rank = 1},
@@ -268,7 +268,7 @@ static tp_status write_message(void *ctx, const tp_message *message) {
   return TP_OK;
 }
 
-/* A file that is there is not written over; a new one is its owner's alone. */
+/* An existing file is not overwritten; a new file can only be used by its owner. */
 static void save(cli_chat *chat, const char *rest) {
   tp_fault fault = {0};
   if (!rest[0]) {
@@ -294,7 +294,7 @@ static void save(cli_chat *chat, const char *rest) {
 
 /* ---- what goes with a message ---- */
 
-/* @return why the file cannot be attached; NULL: it can. */
+/* @return the reason why the file cannot be attached; NULL: it can. */
 static const char *why_not(const char *path, size_t attached) {
   struct stat found;
   if (attached == FILES_MAX) return "64 files are attached already";
@@ -304,7 +304,8 @@ static const char *why_not(const char *path, size_t attached) {
   return tp_utf8_valid(tp_text_of(path), NULL) ? NULL : "its name is not UTF-8";
 }
 
-/* The model reads it when the message is sent, below the root directory, and again with each later message. */
+/* The model's library reads the file when the message is sent, below the root directory, and again with each later
+ * message. */
 static void attach(cli_chat *chat, const char *rest) {
   if (!rest[0]) {
     cli_chat_refuse(chat, "/attach needs the name of a file: an image (PNG, JPEG, GIF or WebP)");

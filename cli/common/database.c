@@ -16,7 +16,7 @@ bool cli_database_is(const char *data) {
   return data && (tp__begins(tp_text_of(data), "postgres://") || tp__begins(tp_text_of(data), "postgresql://"));
 }
 
-/* In the user's part, user:password@, or among the parameters. */
+/* Whether there is a password in the user's part, user:password@, or among the parameters. */
 static bool has_password(const char *data) {
   const char *authority = strstr(data, "://") + 3, *end = authority + strcspn(authority, "?");
   const char *colon = strchr(authority, ':'), *at = memchr(authority, '@', (size_t)(end - authority));

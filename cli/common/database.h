@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * database: a PostgreSQL database in the place of a data directory. It has sessions, records, jobs and questions:
- * commands that need something else refuse it by name. */
+ * database: a PostgreSQL database instead of a data directory. It has sessions, records, jobs and questions. Commands
+ * that need something else refuse a database. */
 #ifndef CLI_DATABASE_H
 #define CLI_DATABASE_H
 
@@ -11,20 +11,20 @@
 /** Whether the word names a database: postgres://… or postgresql://…   @param data  may be NULL. */
 bool cli_database_is(const char *data);
 /** Checks --data and the operands of a command, before it runs.
- *  @return CLI_OK; CLI_USAGE after naming what cannot take a database, or a password that every user of the machine
- *          sees. */
+ *  @return CLI_OK; CLI_USAGE after a message that names the option or operand that cannot take a database, or a
+ *          password that every user of the machine could see. */
 int cli_database_check(const cli_command *command, const cli_arguments *arguments);
 
-/** Opens a database that cli_database_check() has let pass.
- *  @param existing_only  its schema must be there.   @param log  may be NULL.
- *  @param ret_database   the caller's.   @return as tp_postgres_open(). */
+/** Opens a database that cli_database_check() has accepted.
+ *  @param existing_only  its schema must exist. @param log  may be NULL.
+ *  @param ret_database  belongs to the caller. @return as tp_postgres_open(). */
 tp_status cli_database_open(const char *data, bool existing_only, tp_log_fn log, void *log_ctx,
                             tp_postgres **ret_database, tp_fault *fault) TP_MUST_USE;
 /** Its history. @return as tp_postgres_history(). */
 tp_status cli_database_history(tp_postgres *database, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 /** Its store. @return as tp_postgres_store(). */
 tp_status cli_database_store(tp_postgres *database, tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
-/** Its channel for questions; as tp_postgres_questions_open() and the functions after it. */
+/** Its channel for questions: as tp_postgres_questions_open() and the functions that follow it. */
 tp_status cli_database_questions(tp_postgres *database, tp_log_fn log, void *log_ctx,
                                  tp_postgres_questions **ret_questions, tp_fault *fault) TP_MUST_USE;
 void cli_database_question_put(tp_postgres_questions *questions, const tp_question *question);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/** What is still to be read; ok is false once something was not as it must be. */
+/** The rest of the text; ok is false after the first error. */
 typedef struct cursor {
   const char *at, *end;
   bool ok;

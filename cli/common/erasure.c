@@ -46,7 +46,7 @@ static const char *text_of(tp_text map, const char *key, char **next) {
   return copy;
 }
 
-/* A file that is not whole says nothing: its writer died before the first deletion, or after the last. */
+/* An incomplete file holds no request: its writer died before the first deletion, or after the last. */
 static int read_left(cli_erasure_file *file) {
   struct stat found;
   if (fstat(file->fd, &found) != 0) return refuse_erasure_file(file);
@@ -67,7 +67,7 @@ static int read_left(cli_erasure_file *file) {
   return CLI_OK;
 }
 
-/* One that its process removed between the opening and the lock is opened anew. */
+/* If another process has removed the file between the opening and the lock, it is opened again. */
 static int open_and_lock(cli_erasure_file *file, bool makes) {
   for (;;) {
     struct stat found;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * erasure: what forget was asked to erase of a data directory, in a file of the directory from before the first
- * deletion until the last copy is gone: a process that dies meanwhile leaves it, and the next start finishes what
- * it says. The file is locked while a process erases, and overwritten before it is removed, since it has what is
- * erased. */
+ * erasure: the request of an erasure in a data directory. It is stored in a file of the directory from before the first
+ * deletion until the last copy is gone. If the process dies meanwhile, the file stays, and the next start finishes the
+ * erasure. The file is locked while a process erases. It is overwritten before it is removed, because it contains text
+ * that is to be erased. */
 #ifndef CLI_ERASURE_H
 #define CLI_ERASURE_H
 
@@ -21,18 +21,19 @@ typedef struct cli_erasure {
 typedef struct cli_erasure_file {
   char *path;
   int fd, directory; /* 0: not open */
-  cli_erasure left;  /* what it says; with no tenant and not every_tenant where it says nothing whole */
-  char *bytes;       /* that left borrows from */
+  /* the request in the file; with no tenant and not every_tenant when the file holds no complete request */
+  cli_erasure left;
+  char *bytes; /* that left borrows from */
 } cli_erasure_file;
 
-/** Whether an erasure of the directory is under way or was interrupted. */
+/** Whether an erasure of the directory is running, or was interrupted. */
 bool cli_erasure_is_left(const char *directory);
-/** Says so, where one is: for what only looks. */
+/** Prints a warning if there is such an erasure; for commands that only read. */
 void cli_erasure_warn(const char *directory);
-/** Opens and locks the file. @param makes  it, where there is none; else fd stays 0 then.
- *  @return CLI_OK; CLI_RETRY: a process erases just now; CLI_IO; each after saying so. */
+/** Opens and locks the file. @param makes  creates the file if there is none; otherwise fd then stays 0.
+ *  @return CLI_OK; or after a message: CLI_RETRY when a process is erasing now; CLI_IO. */
 int cli_erasure_open(const char *directory, bool makes, cli_erasure_file *file);
-/** Writes what is erased, durable on return. @return CLI_OK or CLI_IO. */
+/** Writes the request; it is durable when this returns. @return CLI_OK or CLI_IO. */
 int cli_erasure_begin(cli_erasure_file *file, const cli_erasure *request);
 /** Overwrites and removes the file. @return CLI_OK or CLI_IO. */
 int cli_erasure_end(cli_erasure_file *file);

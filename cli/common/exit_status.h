@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exit_status: what the command ends with, and which status a failure of the library becomes. */
+ * exit_status: the exit statuses of the command, and the status for each failure of the library. */
 #ifndef CLI_EXIT_STATUS_H
 #define CLI_EXIT_STATUS_H
 
@@ -14,7 +14,7 @@ typedef enum cli_exit {
 
 /** The exit status for a call of the library that failed. */
 cli_exit cli_exit_of(tp_status status);
-/** The exit status of a command that SIGINT, SIGTERM or SIGHUP ended, as a shell has it. */
+/** The exit status of a command that SIGINT, SIGTERM or SIGHUP has ended, as shells report it. */
 cli_exit cli_exit_of_signal(int number);
 /** Prints the table. */
 void cli_exit_print(cli_output *output);

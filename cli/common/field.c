@@ -26,7 +26,7 @@ static bool begins(tp_text text, size_t at, const char *words) {
   return fits && (text.size == at + size || !is_letter(text.data[at + size]));
 }
 
-/* "tp_x_options." at the place. @return its bytes; 0: there is none. */
+/* Whether "tp_x_options." is at this place. @return its bytes; 0: it is not. */
 static size_t struct_at(tp_text text, size_t at) {
   static const char end[] = "_options.";
   size_t size = 0;

@@ -6,7 +6,7 @@
 #include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
-/* The bytes of a code point, or of an escape: ESC [ … letter. */
+/* The size in bytes of a code point, or of an escape: ESC [ … letter. */
 static size_t step(const char *line, size_t size, size_t *ret_columns) {
   size_t at = 1;
   *ret_columns = 1;
@@ -22,7 +22,7 @@ static size_t step(const char *line, size_t size, size_t *ret_columns) {
   return at;
 }
 
-/* A number and its unit are one word: "1.00 s" is not broken. @param at  of the blank. */
+/* A number and its unit are one word: "1.00 s" is not broken. @param at  the offset of the blank. */
 static bool is_before_unit(const char *line, size_t size, size_t at) {
   static const char *const units[] = {"s", "ms", "\xC2\xB5s", "us", "ns", "%", "bytes"};
   size_t end = at + 1;
@@ -41,7 +41,8 @@ size_t cli_fold_at(const char *line, size_t size, size_t width) {
   while (at < size) {
     size_t columns, bytes = step(line + at, size - at, &columns);
     if (column + columns > width && at > begin) return blank ? blank : at;
-    bool breaks = line[at] == ' ' && line[at - 1] != ' '; /* the first of several; the line begins otherwise */
+    /* the first of several blanks; blanks at the beginning of the line do not count */
+    bool breaks = line[at] == ' ' && line[at - 1] != ' ';
     if (breaks && !is_before_unit(line, size, at)) blank = at;
     column += columns;
     at += bytes;

@@ -15,14 +15,14 @@
 
 static bool is_stdin(const char *path) { return !path || strcmp(path, "-") == 0; }
 
-/* What an option of JSON may have in place of a path. */
+/* Whether the value of an option for JSON is the object itself instead of a path. */
 static bool is_object(const char *path) { return path && path[0] == '{'; }
 
 const char *cli_input_name(const char *path) {
   return is_stdin(path) ? "standard input" : is_object(path) ? "the object of the command line" : path;
 }
 
-/* Says where the first byte is that is not UTF-8; columns count code points from 1. */
+/* Reports the place of the first byte that is not UTF-8; columns count code points from 1. */
 static int refuse_utf8(const char *name, tp_text text, size_t offset) {
   assert(offset < text.size);
   tp__place place = tp__place_of(text, offset);

@@ -9,11 +9,11 @@
 #include "cli/common/exit_status.h"
 #include "cli/common/message.h"
 
-enum { ENDS_AT = 3 }; /* so many in one turn: it does not end by itself */
+enum { ENDS_AT = 3 }; /* After this many signals in one turn, the turn does not seem to end by itself. */
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* What was ignored when the command began, as SIGHUP under nohup, stays so. */
+/* A signal that was ignored when the command began, as SIGHUP under nohup, stays ignored. */
 static bool is_ignored(int number) {
   struct sigaction action;
   return sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN;
@@ -42,7 +42,7 @@ static void ring(const cli_interrupt *interrupt) {
   if (interrupt->bell >= 0) (void)!write(interrupt->bell, &one, sizeof one);
 }
 
-/* @return false when it is for the run, not for the turn. */
+/* @return false when the signal is for the whole run, not for the turn. */
 static bool interrupt_turn(cli_interrupt *interrupt, int number) {
   tp__lock_acquire(&interrupt->mutex);
   bool turns_only = interrupt->turns_only && number == SIGINT && !interrupt->number;
@@ -85,7 +85,7 @@ void cli_interrupt_start(cli_interrupt *interrupt) {
   pthread_sigmask(SIG_BLOCK, &set, NULL);
   interrupt->runs = tp__thread_spawn(&interrupt->thread, wait_for_signals, interrupt) == 0;
   if (!interrupt->runs)
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then they end the process, as they do by themselves */
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* from here on they end the process, as they do by default */
 }
 
 void cli_interrupt_turns_only(cli_interrupt *interrupt) {

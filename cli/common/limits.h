@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: what the turns of run and chat may use: the limits of a turn, budgets, and the prices of models. Amounts of
- * money are decimal numbers of the user's currency, at most six places, and become millionths. Owns nothing. */
+ * limits: how much the turns of run and chat may use: the limits of a turn, budgets, and the prices of models. Amounts
+ * of money are decimal numbers in the user's currency, with at most six places, and are stored in millionths. Owns
+ * nothing. */
 #ifndef CLI_LIMITS_H
 #define CLI_LIMITS_H
 
 #include "cli/common/options.h"
 #include "turnphase/turn.h"
 
-/** "0.25" or "3". @return false: it is no such amount, or it is too large. */
+/** Reads "0.25" or "3". @return false: it is no such amount, or it is too large. */
 bool cli_money_read(tp_text text, int64_t *ret_micros);
-/** --budget WHICH=AMOUNT. @return NULL, or what is wrong with it. */
+/** Reads --budget WHICH=AMOUNT. @return NULL, or the error. */
 const char *cli_budget_read(const char *given, cli_budgets *budgets);
-/** --price IN/OUT, or IN/OUT/CACHED: of a million tokens. @return NULL, or what is wrong with it. */
+/** Reads --price IN/OUT, or IN/OUT/CACHED: prices of a million tokens. @return NULL, or the error. */
 const char *cli_price_read(const char *given, cli_price *ret_price);
-/** The map `limits` of an agent in YAML. @param ret_key  set where something is wrong with a key.
- *  @return NULL, or what is wrong with it. */
+/** Reads the map `limits` of an agent in YAML. @param ret_key  set when a key has an error.
+ *  @return NULL, or the error. */
 const char *cli_limits_read(tp_text map, cli_limits *ret_limits, tp_text *ret_key);
 
 /** Fills the limits of a request. @param of_agent  these come first; NULL: the agent has none. */

@@ -16,7 +16,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* clang says which by a question, gcc by a constant. */
+/* clang shows the sanitizer by a macro call, gcc by a constant. */
 #ifndef __has_feature
 #define __has_feature(feature) 0
 #endif
@@ -28,7 +28,7 @@
 #define SANITIZERS ""
 #endif
 
-/* "model name: Intel(R) …" of /proc/cpuinfo, or nothing. */
+/* Reads "model name: Intel(R) …" from /proc/cpuinfo, if it is there. */
 static void read_processor(char ret_name[CLI_MACHINE_TEXT_SIZE]) {
   char line[256];
   ret_name[0] = '\0';

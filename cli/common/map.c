@@ -68,7 +68,7 @@ void cli_map_add_list(cli_map *map, const char *key, const char *const *strings,
   cli_map_close(map);
 }
 
-/* Arguments that a provider could not decode may be any bytes. */
+/* Arguments that a provider could not decode may contain any bytes. */
 static void write_text(tp_writer *writer, tp_text text) {
   if (tp_utf8_valid(text, NULL)) tp_write_text(writer, text);
   else tp_write_bytes(writer, text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map: a map whose size is not known before it is written. What is in it is gathered first, for the size of a map or
- * list stands in front of it. */
+ * map: builds a map whose size is not known beforehand. Its content is collected first, because the size of a map or
+ * list precedes it. */
 #ifndef CLI_MAP_H
 #define CLI_MAP_H
 
@@ -9,12 +9,12 @@
 
 enum { CLI_MAP_DEPTH_MAX = 8 };
 
-/** A pair of a map, or an element of a list; a map or list has its items after it. */
+/** A pair of a map, or an element of a list. The items of a map or list follow it. */
 typedef struct cli_map_item {
   const char *key; /* NULL: an element */
   enum { CLI_MAP_TEXT, CLI_MAP_INT, CLI_MAP_DOUBLE, CLI_MAP_BOOL, CLI_MAP_VALUE, CLI_MAP_MAP, CLI_MAP_LIST } kind;
   tp_text text;
-  int64_t number; /* of a map or list: how many items it has itself */
+  int64_t number; /* for a map or list: the number of its direct items */
   double real;
 } cli_map_item;
 
@@ -24,11 +24,11 @@ typedef struct cli_map {
   cli_map_item *items;
   size_t count, capacity;
   size_t size;                    /* its own pairs */
-  size_t open[CLI_MAP_DEPTH_MAX]; /* the maps and lists in it that are not at their end */
+  size_t open[CLI_MAP_DEPTH_MAX]; /* the maps and lists that were begun and not ended */
   size_t depth;
 } cli_map;
 
-/* What is added is a pair of the map or an element of the list (key NULL) that was opened last. */
+/* Each function adds a pair to the map, or an element to the list (key NULL), that was opened last. */
 
 /** A text that is not UTF-8 is written as bytes. */
 void cli_map_add_text(cli_map *map, const char *key, tp_text text);
@@ -36,7 +36,7 @@ void cli_map_add_string(cli_map *map, const char *key, const char *string);
 void cli_map_add_int(cli_map *map, const char *key, int64_t number);
 void cli_map_add_double(cli_map *map, const char *key, double number);
 void cli_map_add_bool(cli_map *map, const char *key, bool value);
-/** A value of the library's; nothing is null. */
+/** Adds a value of the library; an empty one is null. */
 void cli_map_add_value(cli_map *map, const char *key, tp_text value);
 /** A list of strings. */
 void cli_map_add_list(cli_map *map, const char *key, const char *const *strings, size_t count);
@@ -49,7 +49,7 @@ void cli_map_clear(cli_map *map);
 /** Writes the map, and clears it. */
 void cli_map_write(cli_map *map, tp_writer *writer);
 /** Prints the map as one line of JSON, and clears it.
- *  @return CLI_OK, or an exit status after saying what is wrong. */
+ *  @return CLI_OK, or an exit status after a message about the error. */
 int cli_map_print(cli_map *map, cli_output *output);
 
 #endif

@@ -10,7 +10,8 @@
 #include "cli/common/visible.h"
 #include "runtime/base/check.h"
 
-/* Names and texts of others are in messages: what a terminal would obey or hide is shown as its number. */
+/* Messages contain names and texts of others, so characters that a terminal would obey or hide are shown as their
+ * numbers. */
 static void show_hidden_bytes(const char *message, char *ret_shown, size_t size) {
   size_t at = 0, used = 0, end = strlen(message);
   while (at < end && used + CLI_ESCAPE_SIZE < size) {
@@ -40,7 +41,7 @@ void cli_message_keep(char *buffer, size_t size) {
   if (buffer) buffer[0] = '\0';
 }
 
-/* One call of stdio for a line: the log callback may come in between from another thread. */
+/* Uses one call of stdio per line, because the log callback may print from another thread in between. */
 static void print_message(const char *place, const char *format, va_list args) {
   char message[2048], shown[4096];
   tp__bytes words = {0};

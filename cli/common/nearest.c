@@ -14,7 +14,7 @@ cli_nearest cli_nearest_to(const char *word) {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* How many typing errors make one of the other: optimal string alignment, three rows of its table. */
+/* The number of typing errors between two words: optimal string alignment, with three rows of its table. */
 static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length) {
   size_t rows[3][LENGTH_MAX + 1];
   size_t *before_last = rows[0], *last = rows[1], *row = rows[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: which name a word that is none of them was meant to be. */
+ * nearest: finds the known name that an unknown word probably meant. */
 #ifndef CLI_NEAREST_H
 #define CLI_NEAREST_H
 
@@ -8,19 +8,20 @@
 
 typedef struct cli_nearest {
   const char *word;
-  const char *name; /* the nearest so far, and the first of equals; NULL: none is near */
+  const char *name; /* the nearest so far; of equally near ones the first; NULL: none is near */
   size_t distance;  /* of name; else one more than is near */
 } cli_nearest;
 
 /** @param word  borrowed as long as the nearest is used. */
 cli_nearest cli_nearest_to(const char *word);
-/** Near is a name of which the word is the begin (three characters or more), and one that takes few typing errors: a
- *  character too many, too few or another, or two neighbours swapped; one error in words of up to four characters, two
- *  up to eight, three above. @param name  borrowed likewise. */
+/** A name is near when the word is its beginning (three characters or more), or when it differs from the word by few
+ *  typing errors. An error is a character too many, too few or another one, or two neighbours swapped. Allowed are one
+ *  error in words of up to four characters, two in words of up to eight, else three. @param name  borrowed as long as
+ *  the nearest is used. */
 void cli_nearest_try(cli_nearest *nearest, const char *name);
 
 enum { CLI_HINT_SIZE = 96 };
-/** "; did you mean 'NAME'?" with what stands before the name, or an empty text where none is near. */
+/** "; did you mean 'NAME'?", with the text before the name; an empty text when no name is near. */
 const char *cli_nearest_hint(const cli_nearest *nearest, const char *before, char buffer[CLI_HINT_SIZE]);
 
 #endif

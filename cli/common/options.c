@@ -21,12 +21,12 @@ enum { WORDS_MAX = 4 };
 struct row;
 typedef bool (*take_fn)(cli_arguments *arguments, const struct row *row, const char *value);
 
-/** Where an option's value goes, and which values it may have. */
+/** The target of an option's value, and the values that it may have. */
 struct target {
   take_fn take;
   size_t at;                    /* of the member */
   uint32_t least, greatest;     /* of a number */
-  const char *words[WORDS_MAX]; /* of which a value is one, by its number; NULL: no word */
+  const char *words[WORDS_MAX]; /* the allowed words; the value is the index of the word; NULL: not a word */
 };
 
 struct row {
@@ -37,7 +37,7 @@ struct row {
   const char *help;
 };
 
-/* What numbers may be; what they are without the option. */
+/* Bounds of numbers, and the values that they have without the option. */
 enum {
   TURNS_MAX = 10000000,
   RATE_MAX = 10000000,
@@ -72,7 +72,7 @@ static bool take_words(cli_arguments *arguments, const struct row *row, const ch
   return true;
 }
 
-/* Digits alone: strtoul() would take a sign and white space. */
+/* Only digits, because strtoul() would accept a sign and white space. */
 static bool read_number(const struct row *row, const char *given, uint32_t *ret_number) {
   const struct target *t = &row->target;
   size_t digits = strspn(given, "0123456789");
@@ -89,7 +89,7 @@ static bool take_number(cli_arguments *arguments, const struct row *row, const c
   return read_number(row, value, member_of(arguments, row));
 }
 
-/* @return which of the words it is, or -1 after saying which there are. */
+/* @return the index of the word, or -1 after a message that lists the words. */
 static int find_word(const struct row *row, const char *given) {
   char list[64] = "";
   int last = 0;
@@ -107,7 +107,7 @@ static int find_word(const struct row *row, const char *given) {
   return -1;
 }
 
-/* Members are enumerations of the size of an int, whose values are the numbers of the words. */
+/* The members are enumerations with the size of an int; their values are the indexes of the words. */
 static bool take_one_of(cli_arguments *arguments, const struct row *row, const char *value) {
   int which = find_word(row, value);
   if (which >= 0) memcpy(member_of(arguments, row), &which, sizeof which);
@@ -167,7 +167,7 @@ cli_model_name *cli_model_names_add(cli_model_names *models) {
   return &models->items[models->count++];
 }
 
-/* The one that was named last; before the first name the first. */
+/* The model that was named last; before the first name, the first one. */
 static cli_model_name *this_model(cli_model_names *models) {
   return models->count > 0 ? &models->items[models->count - 1] : cli_model_names_add(models);
 }
@@ -285,7 +285,7 @@ static const struct help helps[] = {
 };
 enum { OPTION_COUNT = sizeof rows / sizeof rows[0], NAMES_MAX = 128 };
 
-/* What getopt_long() gives for an option without a letter. */
+/* The value that getopt_long() returns for an option without a letter. */
 enum { WITHOUT_LETTER = 256 };
 
 static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
@@ -369,7 +369,7 @@ static int check_action(const cli_command *command, const cli_arguments *argumen
   return bad_usage(command);
 }
 
-/* Also an option that other commands take has its name. */
+/* An option that only other commands have is reported by its name. */
 static int refuse_option(const cli_command *command, const char *word) {
   char hint[CLI_HINT_SIZE], name[64];
   size_t length = strcspn(word, "=");
@@ -381,17 +381,17 @@ static int refuse_option(const cli_command *command, const char *word) {
   return bad_usage(command);
 }
 
-/* A word of its own that stands where the argument of an option should be, and is an option itself. */
+/* A separate word that is used as the argument of an option, but is an option itself. */
 static bool is_option(const char *word, const char *argument) {
   return argument == word && argument[0] == '-' && argument[1] == '-' && argument[2] != '\0';
 }
 
-/* A file, an address or a model has a name. A text may be empty, and so may the id of a tenant. */
+/* A file, an address or a model must have a name. A text may be empty, and so may the id of a tenant. */
 static bool needs_word(const struct row *row) {
   return strcmp(row->argument, "TEXT") != 0 && strcmp(row->argument, "ID") != 0 && strcmp(row->argument, "NAME") != 0;
 }
 
-/* Of two values one would have no effect. A flag that is given again says the same. */
+/* If an option had two values, one would have no effect, so the second is refused. A flag may be repeated. */
 static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
   const take_fn many[] = {take_flag,       take_words,        take_model,         take_script, take_only_model,
                           take_model_text, take_model_number, take_model_setting, take_budget};
@@ -404,7 +404,7 @@ static bool is_first(const struct row *row, bool given[OPTION_COUNT]) {
   return !was_given;
 }
 
-/* Only bench passes its options on, to processes. */
+/* Stores the options; only bench passes them on, to processes. */
 static void keep_given(cli_arguments *arguments, const struct row *row, const char *value) {
   if (arguments->command != CLI_BENCH) return;
   size_t size = strlen(row->name) + (value ? strlen(value) : 0) + sizeof "--=";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options: the command table, the command line, and the help that is made of both. */
+ * options: the command table, the command line, and the help that is made from both. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -46,10 +46,9 @@ enum { CLI_OPERANDS_MAX = 9 };
 enum {
   CLI_LIMIT = 100,
   CLI_FOLLOW_LIMIT = 10
-}; /* rows of a list, and phases before those that are followed, without
-                                                    --limit */
+}; /* default numbers without --limit: rows of a list, and phases that are shown before following begins */
 
-/** Words of an option that may be given several times, NULL after the last; freed by cli_arguments_free(). */
+/** Words of an option that may be given several times, with NULL at the end; freed by cli_arguments_free(). */
 typedef struct cli_words {
   const char **items;
   size_t count, capacity;
@@ -69,28 +68,29 @@ typedef struct cli_budgets {
   cli_budget session, tenant, day;
 } cli_budgets;
 
-/** What a million tokens of a model cost, in millionths. */
+/** The price of a million tokens of a model, in millionths. */
 typedef struct cli_price {
   int64_t input_micros, output_micros, cached_micros;
 } cli_price;
 
 enum { CLI_SETTINGS_MAX = 33 }; /* with the NULL at the end */
 
-/** A model as the command line or an agent of a conversation names it. Texts are whose list it is in. */
+/** A model as the command line or an agent of a conversation names it. The owner of the list owns the texts. */
 typedef struct cli_model_name {
-  const char *model;                                /* openai:NAME, script:FILE and the like; NULL: script */
+  const char *model;                                /* openai:NAME, script:FILE and similar names; NULL: script */
   const char *script;                               /* a file; NULL: model */
   const char *base_url, *key_env;                   /* NULL: not given */
   uint32_t requests_per_minute, tokens_per_minute;  /* 0: not given */
   const char *temperature, *max_tokens, *reasoning; /* NULL: not given */
   const char *price;                                /* IN/OUT or IN/OUT/CACHED; NULL: not given */
-  const char *settings[CLI_SETTINGS_MAX];           /* KEY=VALUE of the body, NULL after the last */
+  const char *settings[CLI_SETTINGS_MAX];           /* KEY=VALUE of the body, with NULL at the end */
   const char *headers[CLI_SETTINGS_MAX];            /* "NAME: VALUE", the same */
-  tp_text body, header_map;                         /* of an agent of a conversation: maps, or empty */
+  tp_text body, header_map;                         /* for an agent of a conversation: maps, or empty */
   bool think_tags, think_first, cumulative_deltas;
 } cli_model_name;
 
-/** Models in the order in which they are asked; --base-url and the like are of the one before them, or of the first. */
+/** Models in the order in which they are asked. --base-url and similar options belong to the model before them, or to
+ *  the first. */
 typedef struct cli_model_names {
   cli_model_name *items;
   size_t count, capacity;
@@ -111,31 +111,31 @@ typedef enum cli_language {
   CLI_LANGUAGE_JS = 3
 } cli_language;
 
-/** From where the end of a session has the files that were changed; TOOLS: what the calls have named. */
+/** Where the end of a session takes the changed files from; TOOLS: from the names in the calls. */
 typedef enum cli_changed_from { CLI_CHANGED_FROM_TOOLS = 0, CLI_CHANGED_FROM_GIT = 1 } cli_changed_from;
 
-/** What the tools of tasks are called; NONE: there are none. Each of the others is a tp_tasks_names and one more. */
+/** The names of the tools of tasks; NONE: there are none. Each other value is a tp_tasks_names plus one. */
 typedef enum cli_tasks { CLI_TASKS_NONE = 0, CLI_TASKS_TOOLS = 1, CLI_TASKS_ACTIONS = 2, CLI_TASKS_BOTH = 3 } cli_tasks;
 
-/** How a history that is too long is made shorter. */
+/** How a history that is too long is shortened. */
 typedef enum cli_compact { CLI_COMPACT_NONE = 0, CLI_COMPACT_SUMMARIZE = 1, CLI_COMPACT_DROP = 2 } cli_compact;
 
-/** What becomes of calls of tools that are not as they were pinned: as tp_mcp_changed. */
+/** What happens to calls of tools that differ from their pinned form: as tp_mcp_changed. */
 typedef enum cli_mcp_changed { CLI_MCP_CHANGED_ASK = 0, CLI_MCP_CHANGED_DENY = 1 } cli_mcp_changed;
 
-/** What the command line said. Texts are the command line's own. */
+/** The values of the command line. Texts are borrowed from the command line. */
 typedef struct cli_arguments {
   unsigned command; /* CLI_PLAN, … */
   cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs,
       origins, exposes;
   cli_model_names models;
   cli_model_names facts, embedders, hook_models, sampling_models; /* at most one each */
-  cli_model_names *last_models; /* the list of the option that came last; NULL: models */
+  cli_model_names *last_models; /* the list to which the last option belongs; NULL: models */
   const char *data, *tenant, *workspace, *payload, *write, *files, *skills;
   const char *session, *turn, *handler, *state, *since, *scope, *name;
-  const char *before, *user, *matching; /* of memory an id; of forget a date, who and what */
+  const char *before, *user, *matching; /* memory: an id; forget: a date, a person and a text */
   const char *format, *output, *age, *history_age, *size, *reason, *by, *action;
-  const char *operand;                    /* the first word that is no option; NULL when there is none */
+  const char *operand;                    /* the first word that is no option; NULL: there is none */
   const char *operands[CLI_OPERANDS_MAX]; /* all of them */
   size_t operand_count;
   cli_language language;
@@ -144,24 +144,24 @@ typedef struct cli_arguments {
   const char *call_arguments; /* a file; NULL: not given */
   const char *environment, *key, *job_id, *triggered_by, *system;
   const char *http, *keys;          /* of serve and mcp serve; NULL: not given */
-  const char *access_log;           /* of serve; "-": standard output; NULL: none */
+  const char *access_log;           /* serve: "-": standard output; NULL: none */
   const char *admin_key;            /* of serve: a file; NULL: none */
   const char *traces;               /* of serve: a URL; NULL: none */
   uint32_t traces_sample;           /* 0: not given */
   uint32_t ask_wait_s;              /* 0: not given */
   uint32_t mcp_defer;               /* 0: not given */
-  const char *mcp_profile;          /* a conversation that names servers; NULL: none */
+  const char *mcp_profile;          /* a conversation file that names servers; NULL: none */
   const char *schema, *schema_json; /* of the answers; NULL: none */
   uint32_t answer_attempts;         /* 0: as the library has it */
   cli_colour colour;
   uint32_t turns, warm_up, concurrency;
-  cli_words given;         /* of bench: every option as --NAME or --NAME=VALUE; freed with its texts */
+  cli_words given;         /* bench: every option as --NAME or --NAME=VALUE; freed with its texts */
   bool compare;            /* the two operands */
   const char *baseline;    /* of bench: a file; NULL: not given */
   uint32_t rounds;         /* of bench; 0: not given */
   uint32_t rate;           /* of bench, turns in a second; 0: not given */
   const char *hdr;         /* of bench: a file; NULL: not given */
-  const char *text;        /* of bench, what the user says; NULL: not given */
+  const char *text;        /* bench: the user's message; NULL: not given */
   uint32_t jobs, lease_s;  /* 0: not given */
   uint32_t dimensions;     /* 0: not given */
   uint32_t history_tokens; /* 0: not given */
@@ -185,33 +185,33 @@ typedef struct cli_arguments {
   bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on, traces_all, keep_secrets;
   bool asks_terminal;  /* said, and not only the default */
   bool asks_operators; /* of serve: at /admin */
-  bool agents_only;    /* of a conversation: it has no sessions; no option */
+  bool agents_only;    /* the conversation has no sessions; this is no option */
 } cli_arguments;
 
 /** A row of the command table. */
 typedef struct cli_command {
   unsigned bit; /* CLI_PLAN, … */
   const char *name, *operand, *summary;
-  const char *actions; /* what the first operand is, one blank between them; NULL: it is none of a list */
+  const char *actions; /* the allowed first operands, separated by one blank; NULL: the first operand is free */
   size_t operands_max; /* 0: one, where operand names it */
   const char *examples, *description;
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;
 
-/** Reads the words after the command's name; argv[0] is that name. The first operand of a command with actions is one
- *  of them, but where help is asked for.
- *  @return 0, or CLI_USAGE after saying what is wrong. */
+/** Reads the words after the command's name; argv[0] is that name. The first operand of a command with actions must be
+ *  one of the actions, unless help is requested.
+ *  @return 0, or CLI_USAGE after a message about the error. */
 int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_arguments *arguments);
 void cli_arguments_free(cli_arguments *arguments);
 /** A new one, zero-filled, at the end. */
 cli_model_name *cli_model_names_add(cli_model_names *models);
-/** How many rows are shown at most: as --limit says, UINT32_MAX for 0, and `usual` without it. */
+/** The most rows to show: the value of --limit (UINT32_MAX for 0), or `usual` without it. */
 uint32_t cli_limit(const cli_arguments *arguments, uint32_t usual);
-/** --environment, else TURNPHASE_ENVIRONMENT; NULL: neither names one. */
+/** --environment, else TURNPHASE_ENVIRONMENT; NULL: neither is set. */
 const char *cli_environment(const cli_arguments *arguments);
 /** Prints a command's help: examples, usage, options. */
 void cli_help(const cli_command *command, cli_output *output);
-/** Prints the same as one line of JSON, of which man pages and completions are made. @return as cli_map_print(). */
+/** Prints the same as one line of JSON, from which man pages and completions are made. @return as cli_map_print(). */
 int cli_help_json(const cli_command *command, cli_output *output);
 
 int cli_ask_command(const cli_arguments *arguments, cli_output *output);

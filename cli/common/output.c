@@ -42,7 +42,7 @@ static void write_bytes(cli_output *output, const char *text, size_t size) {
   if (fwrite(text, 1, size, stdout) != size) output->error = errno ? errno : EIO;
 }
 
-/* No text is given out in the middle of a code point. */
+/* No text is written out in the middle of a code point. */
 static void write_in_ascii(cli_output *output, tp_text text) {
   size_t from = 0, at = 0;
   while (at < text.size) {
@@ -66,7 +66,7 @@ static void write_out(cli_output *output, const char *text, size_t size) {
   else write_bytes(output, text, size);
 }
 
-/* The line that was gathered, without a line end, in as many lines as it takes. */
+/* Writes the collected line, without its line end, in as many lines as it needs. */
 static void write_folded(cli_output *output) {
   const char *line = tp__bytes_string(&output->line);
   size_t size = output->line.size, indent = cli_fold_indent(line, size, output->width);
@@ -86,7 +86,7 @@ static void write_folded(cli_output *output) {
   tp__bytes_clear(&output->line);
 }
 
-/* Where lines are folded, one is gathered till its end is there. */
+/* When lines are folded, a line is collected until its end has come. */
 static void gather(cli_output *output, const char *text, size_t size) {
   while (size > 0) {
     const char *end = memchr(text, '\n', size);

@@ -17,7 +17,7 @@ struct cli_chunk {
   char bytes[];
 };
 
-/* Not exit(): other threads are at work, and what they use must not be taken from under them. */
+/* Not exit(): other threads may still use what exit() would free. */
 static void *or_end(void *memory) {
   if (memory) return memory;
   cli_error("no memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool: memory of the command. It is never refused to the caller: where there is none, the command says so and ends. */
+ * pool: memory of the command. The caller always gets it: without memory, the command prints a message and ends. */
 #ifndef CLI_POOL_H
 #define CLI_POOL_H
 
@@ -12,14 +12,14 @@ void *cli_alloc(size_t size);
 void *cli_realloc(void *memory, size_t size);
 /** Reserves space for one more item of an array that grows by doubling. */
 void *cli_reserve(void *array, size_t count, size_t *capacity, size_t item_size);
-/** A tp_print_fn: adds to the tp__bytes that ctx is, and ends the process when there is no memory. */
+/** A tp_print_fn: adds to the tp__bytes in ctx, and ends the process without memory. */
 void cli_buffer_add(void *ctx, const char *bytes, size_t size);
-/** Adds a value as JSON. @return as tp_json_encode(), but for memory, without which the process ends. */
+/** Adds a value as JSON. @return as tp_json_encode(), but without memory the process ends. */
 tp_status cli_buffer_add_json(tp__bytes *buffer, tp_text value, tp_fault *fault);
-/** Ends the process as cli_alloc() does when the library found no memory. */
+/** Ends the process, as cli_alloc() does, if the library has reported a lack of memory. */
 void cli_need(tp_status status);
 
-/** Texts that live till all of them are freed at once. Zero-filled means empty. */
+/** Texts that are all freed at once. Zero-filled means empty. */
 typedef struct cli_pool {
   struct cli_chunk *chunks;
 } cli_pool;

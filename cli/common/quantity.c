@@ -15,7 +15,7 @@ cli_quantity cli_duration(double ns) {
   } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}};
   cli_quantity quantity;
   size_t unit = 0;
-  /* What three digits would round up to 1,000 is one of the next unit. */
+  /* A number that three digits would round up to 1,000 is written in the next unit. */
   while (unit < 3 && ns < 0.9995 * units[unit].size_ns) unit++;
   double value = ns / units[unit].size_ns;
   int places = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;

@@ -23,7 +23,7 @@ static size_t width_at_least(const table *t, size_t c) {
   return least && least < t->widths[c] ? least : t->widths[c];
 }
 
-/* Of what stands in a row. @param least  at its least widths. */
+/* The width of the columns that are in a row. @param least  at their least widths. */
 static size_t width_of_row(const table *t, const size_t *widths, bool least) {
   size_t sum = t->indent, gap = 0;
   for (size_t c = 0; c < t->count; c++) {
@@ -34,7 +34,7 @@ static size_t width_of_row(const table *t, const size_t *widths, bool least) {
   return sum;
 }
 
-/* The column that leaves next; count: none does. */
+/* The column that leaves the row next; count: none does. */
 static size_t next_to_leave(const table *t) {
   size_t next = t->count;
   for (size_t c = 0; c < t->count; c++) {
@@ -44,7 +44,7 @@ static size_t next_to_leave(const table *t) {
   return next;
 }
 
-/* The widest of those that may shrink, a column at a time. */
+/* Shrinks the widest of the columns that may shrink, one column of the terminal at a time. */
 static void shrink(const table *t, size_t *widths, size_t width) {
   while (width_of_row(t, widths, false) > width) {
     size_t widest = t->count;
@@ -110,7 +110,7 @@ static void put_painted(table *t, tp_text text, cli_paint paint) {
   if (paint != CLI_NORMAL) cli_paint_off(t->output);
 }
 
-/* Over as many lines as it takes, all from one column on. */
+/* Prints a text over as many lines as it needs, all beginning at one column. */
 static void put_folded(table *t, tp_text line, size_t from, cli_paint paint) {
   size_t width = t->output->width > from ? t->output->width - from : 1;
   for (bool first = true; line.size > 0; first = false) {
@@ -145,12 +145,12 @@ static size_t text_needs(const table *t, size_t c, tp_text line, size_t columns)
   return columns < least ? columns : least;
 }
 
-/* Whether a cell that the one before it moves still ends within its own column. */
+/* Whether a cell that was moved by the cell before it still ends within its own column. */
 static bool stays_in_column(const table *t, size_t c, size_t end) {
   return !t->keeps_columns || !t->output->width || c == t->last || end <= t->starts[c] + t->widths[c];
 }
 
-/* @param at  where the line ends; 0: it is empty. @return where it ends after the cell. */
+/* @param at  the column where the line ends; 0: it is empty. @return where it ends after the cell. */
 static size_t put_cell(table *t, size_t c, tp_text line, cli_paint paint, size_t at) {
   size_t limit = t->output->width ? t->output->width : SIZE_MAX, columns = cli_columns(line), start = t->starts[c];
   bool folds = c == t->last && is_text(t, c);
@@ -171,7 +171,7 @@ static size_t put_cell(table *t, size_t c, tp_text line, cli_paint paint, size_t
 
 static bool says_something(tp_text text) { return text.size > 0 && !(text.size == 1 && text.data[0] == '-'); }
 
-/* "limit 1.00 s, ran after a": a piece is not broken where it fits on a line. */
+/* "limit 1.00 s, ran after a": a piece is not broken if it fits on a line. */
 static void put_below(table *t, const cli_cell *cells) {
   size_t indent = t->below_indent, at = 0, width = t->output->width;
   for (size_t c = 0; c < t->count; c++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * toml.c: TOML 1.0 to a value. A tree of nodes first, since a table may be added to from several places; then the
- * writer, which wants its counts first. */
+ * toml.c: reads TOML 1.0 into a value. It first builds a tree of nodes, because several places of the text may add to a
+ * table. Then it writes the tree, because the writer needs counts first. */
 #include "cli/common/toml.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ typedef struct node {
   tp_text key, text;
   node_kind kind;
   bool is_header;   /* a table with a header of its own */
-  bool is_dotted;   /* a table that dotted keys made: no header adds to it */
+  bool is_dotted;   /* the table was made by dotted keys, so no header may add to it */
   bool is_closed;   /* written as one value: nothing adds to it */
   bool is_of_items; /* an array of tables */
   int64_t number;   /* of BOOL, too */
@@ -111,7 +111,7 @@ static tp_status end_line(reader *r) {
   return refuse_here(r, r->at, "the line goes on behind its value: one key and value a line");
 }
 
-/* Blanks, line ends and comments, in an array. */
+/* Skips blanks, line ends and comments in an array. */
 static tp_status skip_space(reader *r) {
   for (const char *before = NULL; before != r->at;) {
     before = r->at;
@@ -157,7 +157,7 @@ static tp_status take_code_point(reader *r, int digits, tp__bytes *bytes) {
   return TP_OK;
 }
 
-/* A backslash at the end of a line takes all white space up to the next text. @return whether it was one. */
+/* A backslash at the end of a line removes all white space up to the next text. @return whether there was one. */
 static bool take_line_end(reader *r) {
   const char *at = r->at;
   while (at < r->end && (*at == ' ' || *at == '\t')) at++;
@@ -182,7 +182,7 @@ static tp_status take_escape(reader *r, bool is_long, tp__bytes *bytes) {
   return refuse_here(r, start, "of escapes \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX \\UXXXXXXXX are known: '…' has none");
 }
 
-/* @param quote  how it ends: one or three quotes. */
+/* @param quote  the closing quotes: one or three. */
 static tp_status take_quoted(reader *r, const char *quote, tp_text *ret_text) {
   bool is_long = strlen(quote) == 3, is_basic = quote[0] == '"';
   const char *start = r->at - strlen(quote);
@@ -223,7 +223,7 @@ static tp_status take_key(reader *r, tp_text *ret_key) {
   return TP_OK;
 }
 
-/* A table below another, for a name before a dot. */
+/* Enters a table below another one, for a name before a dot. */
 static tp_status enter(reader *r, node **map, tp_text key, const char *at, bool by_header) {
   node *found = find_node(*map, key);
   if (!found) {
@@ -297,7 +297,7 @@ static tp_status take_inline(reader *r, node *value) {
   return TP_OK;
 }
 
-/* Underscores stand between digits. @return false for what is no number. */
+/* Underscores may only be between digits. @return false for a text that is no number. */
 static bool copy_digits(tp_text word, char ret_digits[NUMBER_SIZE]) {
   size_t used = 0;
   if (word.size == 0 || word.size >= NUMBER_SIZE) return false;
@@ -343,7 +343,7 @@ static bool read_double(const char *digits, double *ret_number) {
   return *end == '\0' && (is_named || isfinite(*ret_number));
 }
 
-/* 2026-11-26, 07:32:00, 2026-11-26T07:32:00.5+01:00: its parts are not looked at. */
+/* Recognizes 2026-11-26, 07:32:00, 2026-11-26T07:32:00.5+01:00; the parts are not checked. */
 static bool is_time(tp_text word) {
   size_t digits = 0;
   bool separates = word.size > 4 && (word.data[4] == '-' || word.data[2] == ':');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * toml: a text in TOML 1.0 as a value, for settings of hosts that write it. What is not TOML is refused with line and
- * column, wherever it stands. */
+ * toml: reads a text in TOML 1.0 as a value, for settings of hosts that use it. An error is refused with line and
+ * column. */
 #ifndef CLI_TOML_H
 #define CLI_TOML_H
 

@@ -34,7 +34,8 @@ static bool is_hidden(uint32_t code) {
   return false;
 }
 
-/* Names of files may have any bytes: one that begins no character stands for itself, and hides nothing after it. */
+/* Names of files may contain any bytes. A byte that begins no character counts as a character of its own, and the text
+ * after it is still shown. */
 static size_t size_of(const unsigned char *bytes, size_t left) {
   size_t size = bytes[0] < 0xC2 ? 1 : bytes[0] < 0xE0 ? 2 : bytes[0] < 0xF0 ? 3 : bytes[0] < 0xF5 ? 4 : 1;
   for (size_t i = 1; i < size; i++)
@@ -88,7 +89,7 @@ static bool is_ascii;
 
 static bool names_utf8(const char *locale) { return strcasestr(locale, "UTF-8") || strcasestr(locale, "UTF8"); }
 
-/* A locale that is not installed is judged by its name. */
+/* If a locale is not installed, its name decides. */
 void cli_locale_start(void) {
   static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   const char *named = NULL;

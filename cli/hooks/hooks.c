@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks.c: the actions of the command hooks that run nothing: check, trust and untrust. */
+ * hooks.c: the actions of the command hooks that start no program: check, trust and untrust. */
 #include "cli/hooks/hooks.h"
 
 #include <pwd.h>
@@ -40,17 +40,18 @@ void cli_hooks_print_text(cli_output *output, tp_text text) {
   }
 }
 
-/* The fault's subject is the file, or the directory. */
+/* The subject of the fault is the file, or the directory. */
 static int refuse_hooks(const char *directory, tp_status status, const tp_fault *fault) {
   return cli_fault(fault->subject[0] ? fault->subject : directory, status, fault);
 }
 
 enum helper { SANDBOX, WEBHOOK, HELPERS };
 
-/* Of a command that was built and not installed: in the same build directory. Else the library knows where it is. */
+/* A command that was built and not installed finds the helper in its build directory. Otherwise the library knows the
+ * place. */
 static const char *built_helper(enum helper which) {
   static const char *const names[] = {"sandbox", "webhook"};
-  static char paths[HELPERS][4096]; /* of the main thread, the only one that calls this */
+  static char paths[HELPERS][4096]; /* only the main thread calls this */
   char own[4000];
   ssize_t size = readlink("/proc/self/exe", own, sizeof own);
   const char *slash = size > 0 ? memrchr(own, '/', (size_t)size) : NULL;
@@ -60,9 +61,9 @@ static const char *built_helper(enum helper which) {
   return access(paths[which], X_OK) == 0 ? paths[which] : NULL;
 }
 
-/* The list of what is trusted is this user's. */
+/* The user's name, as the owner of the list of trusted content. */
 static const char *user_name(void) {
-  static char name[TP_ID_BYTES_MAX + 1]; /* of the main thread, the only one that calls this */
+  static char name[TP_ID_BYTES_MAX + 1]; /* only the main thread calls this */
   char texts[4096];
   struct passwd entry, *found = NULL;
   uid_t user = geteuid();
@@ -76,7 +77,8 @@ static const char *user_name(void) {
 tp_hooks_options cli_hooks_options(const cli_arguments *arguments, const char *directory) {
   tp_hooks_options options = {.struct_size = sizeof(tp_hooks_options),
                               .directory = directory,
-                              /* Trusting the content grants what its files ask for: trust shows it. */
+                              /* Trusting the content grants the rights that its files request; the action trust shows
+                               * them. */
                               .grants = TP_GRANT_REWRITE | TP_GRANT_PRIVILEGED_HOOKS,
                               .sandbox_helper = built_helper(SANDBOX),
                               .sandbox_all = arguments->sandbox,
@@ -105,7 +107,8 @@ static int trusted_hash(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   return status;
 }
 
-/* For a command that only shows: without a place for what is trusted nothing is, and all else is known. */
+/* For commands that only show: when there is no place for the list, nothing is trusted, and everything else still
+ * works. */
 static int hash_to_show(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   ret_hash[0] = '\0';
   if (cli_trust_has_place()) return trusted_hash(directory, ret_hash);
@@ -113,7 +116,7 @@ static int hash_to_show(const char *directory, char ret_hash[CLI_HASH_SIZE]) {
   return CLI_OK;
 }
 
-/* @param changed  which files are not what was trusted; empty: that is not known. */
+/* @param changed  the files that differ from the trusted content; empty: not known. */
 static int refuse_trust(const char *directory, bool was_trusted, const char *changed) {
   cli_error_at(directory, 0, 0, "%s%s%s%s: nothing of it runs; look at it, then: turnphase hooks trust %s",
                was_trusted ? "has changed since it was trusted" : "is not trusted", changed[0] ? " (" : "", changed,
@@ -121,7 +124,7 @@ static int refuse_trust(const char *directory, bool was_trusted, const char *cha
   return CLI_CONFIG;
 }
 
-/* What the library cannot know: which files are not what the user trusted. */
+/* Adds an audit row with what the library cannot know: which files differ from the content that the user trusted. */
 static void audit_lost_trust(tp_runtime *runtime, const char *directory, const char *changed) {
   char detail[CHANGED_SIZE + 4096];
   snprintf(detail, sizeof detail, "lost: %s; %s", changed[0] ? changed : "other content than was trusted", directory);
@@ -154,7 +157,7 @@ static bool print_warning(void *ctx, const tp_hook_warning *warning) {
   return true;
 }
 
-/* Two names of one directory would register it twice. */
+/* Two names of one directory would register its hooks twice. */
 static int check_directories(const cli_words *directories) {
   int status = CLI_OK;
   for (size_t i = 0; i < directories->count && status == CLI_OK; i++) {
@@ -170,8 +173,8 @@ static int check_directories(const cli_words *directories) {
   return status;
 }
 
-/* Ids of two directories that were made apart, such as by import, may be the same. The later one's then begin with the
- * name of its directory. */
+/* Two directories that were made independently, for example by import, may have equal ids. Then the ids of the later
+ * one begin with the name of its directory. */
 typedef struct clash {
   tp_hooks *later;
   const char *id;
@@ -224,7 +227,7 @@ tp_hooks_options cli_hooks_options_at(tp_runtime *runtime, const cli_arguments *
 
 bool cli_hooks_asks_model(const char *kind) { return strcmp(kind, "prompt") == 0 || strcmp(kind, "agent") == 0; }
 
-/* What has no conversation has no model, either. */
+/* A command without a conversation has no model, either. */
 static bool warn_of_model(void *ctx, const tp_hook_info *info) {
   (void)ctx;
   if (!info->enabled || !cli_hooks_asks_model(info->kind) || cli_hook_model()) return true;
@@ -297,7 +300,7 @@ static void on_reload(void *ctx, tp_status status, const tp_fault *fault) {
   }
 }
 
-/* The watch has freed what it read: it is read again for the names of its files. */
+/* The watch has freed the hooks that it read, so they are read again for the names of their files. */
 static int refuse_start(tp_runtime *runtime, const cli_follower *f, const tp_hooks_options *options) {
   tp_hooks *hooks = NULL;
   char hash[CLI_HASH_SIZE] = "", changed[CHANGED_SIZE] = "";
@@ -348,7 +351,7 @@ int cli_follower_new(tp_runtime *runtime, const cli_arguments *arguments, bool o
   return status;
 }
 
-/* A trust that is given changes no file of the directory. */
+/* A new trust changes no file of the directory. */
 void cli_follower_retry(cli_follower *f) {
   for (; f; f = f->next) {
     tp_fault fault = {0};
@@ -461,7 +464,7 @@ static void print_check(const cli_hooks_opened *o, cli_output *output) {
   if (!cli_hooks_is_trusted(o)) cli_printf(output, "look at it, then: turnphase hooks trust %s\n", o->directory);
 }
 
-/* The commit goes to a runtime of its own, in which no turn runs. */
+/* The commit is made in a separate runtime, in which no turn runs. */
 static int check_hooks(const cli_arguments *arguments, cli_output *output) {
   cli_hooks_opened o = {.directory = arguments->operands[1]};
   tp_hooks_options options = cli_hooks_options(arguments, o.directory);
@@ -521,7 +524,7 @@ static bool print_trusted(void *ctx, const tp_hook_info *info) {
   cli_print_string(output, "  ");
   cli_hooks_print_text(output, tp_text_of(info->id));
   cli_print_string(output, "  ");
-  /* What a hook runs, or the file that it writes. */
+  /* Prints the program that a hook runs, or the file that it writes. */
   cli_printf(output, "%s ", info->kind);
   cli_hooks_print_text(output, tp_text_of(info->target));
   for (size_t i = 1; info->arguments && info->arguments[0] && info->arguments[i]; i++) {
@@ -552,7 +555,8 @@ static bool try_pattern(void *ctx, const tp_hook_file *file) {
   return !p->fits;
 }
 
-/* A decision about a file that is made later is a good one; about a name that was mistyped it is none. */
+/* Warns of a decision about a name that is not there: it may be a typing error. A decision about a file that is created
+ * later is still valid. */
 static void warn_of_decisions(const cli_hooks_opened *o, const cli_words *patterns) {
   for (size_t i = 0; i < patterns->count; i++) {
     pattern p = {.glob = tp_text_of(patterns->items[i])};
@@ -561,7 +565,7 @@ static void warn_of_decisions(const cli_hooks_opened *o, const cli_words *patter
   }
 }
 
-/* What is not there, or is not clear, is no part of what is trusted. The other warnings are those of check. */
+/* A missing or unclear file is not covered by the trust. All other warnings are shown by check. */
 static bool print_open_code(void *ctx, const tp_hook_warning *warning) {
   bool is_shown = strcmp(warning->code, "code") == 0 || strcmp(warning->code, "program") == 0;
   return !is_shown || print_warning(ctx, warning);
@@ -596,7 +600,7 @@ static int trust(const cli_arguments *arguments, cli_output *output) {
   return status;
 }
 
-/* A directory that is gone can be untrusted by its absolute path. */
+/* A directory that no longer exists can be untrusted by its absolute path. */
 static int untrust(const cli_arguments *arguments, cli_output *output) {
   const char *directory = arguments->operands[1];
   char *path = realpath(directory, NULL);
@@ -634,7 +638,7 @@ static const struct action {
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
-/* An option of another action is not ignored. */
+/* An option that only another action has is refused, not ignored. */
 static int check_action_options(const struct action *action, const cli_arguments *arguments) {
   bool runs = action->run == cli_hooks_run, makes = action->run == cli_hooks_new;
   bool imports = action->run == cli_hooks_import, looks = action->run == cli_hooks_list || action->run == check_hooks;
@@ -668,5 +672,5 @@ int cli_hooks(const cli_arguments *arguments, cli_output *output) {
     int status = check_action_options(&actions[i], arguments);
     return status == CLI_OK ? actions[i].run(arguments, output) : status;
   }
-  return CLI_USAGE; /* never: the command table has the same actions */
+  return CLI_USAGE; /* never reached: the command table has the same actions */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_content.c: what a trust is about: for each file of code a line "DIGEST NAME", for each decision of the operator
- * a line "data PATTERN" or "code PATTERN". The hash that is trusted names the list. */
+ * hooks_content.c: the content that a trust covers: for each file of code a line "DIGEST NAME", for each decision of
+ * the operator a line "data PATTERN" or "code PATTERN". The file with these lines is named by the trusted hash. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static const char *next_line(const char *line, tp_text *ret_word, tp_text *ret_n
   return line + size + (line[size] == '\n');
 }
 
-/* Of a trust that cannot be read others say so. */
+/* If the trust cannot be read, other functions report that. */
 static void add_trusted(struct decisions *d) {
   char hash[CLI_HASH_SIZE] = "", *path = realpath(d->directory, NULL), *content = NULL;
   bool is_known = path && cli_trust_get(path, hash) == CLI_OK && hash[0] && cli_trust_content(hash, &content) == CLI_OK;
@@ -58,7 +58,7 @@ static void add_trusted(struct decisions *d) {
   free(path);
 }
 
-/* What is decided now takes the place of what was decided before. */
+/* New decisions replace earlier ones about the same name. */
 static void add_given(cli_words *into, cli_words *from, const cli_words *given) {
   for (size_t i = 0; i < given->count; i++) {
     size_t kept = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_import.c: the action import. Each entry becomes a YAML file, which the library reads in a directory of its own:
- * what it refuses is left out with its words, so that the report says what a commit will. */
+ * hooks_import.c: the action import. Each entry becomes a YAML file, which the library reads in a separate directory.
+ * An entry that the library refuses is left out, with the library's message. So the report agrees with a later
+ * commit. */
 #include "cli/hooks/hooks_import.h"
 
 #include <ctype.h>
@@ -25,7 +26,7 @@
 enum {
   FILES_MAX = CLI_OPERANDS_MAX - 1,
   PATH_SIZE = 4096,
-  BUDGET_MS = 30000 /* of a phase in which nothing required needs more */
+  BUDGET_MS = 30000 /* for a phase in which no required hook needs more */
 };
 
 /* ---- YAML ---- */
@@ -119,7 +120,7 @@ static void put_endpoint(tp__bytes *t, const cli_entry *entry) {
   }
 }
 
-/* Of the file and of the entry, which counts. */
+/* Writes the variables of the file and of the entry; the entry's win. */
 static void put_variables(tp__bytes *t, const cli_variables *of_file, const cli_variables *own) {
   if (of_file->count + own->count > 0) put_string(t, "env:\n");
   for (size_t i = 0; i < of_file->count + own->count; i++) {
@@ -232,7 +233,7 @@ typedef struct importer {
   size_t taken, same; /* have a place; of these, are there already */
 } importer;
 
-/* Of all files, one after the other. @param ret_settings  the file; may be NULL. */
+/* The entry at an index over all files. @param ret_settings  its file; may be NULL. */
 static cli_entry *entry_at(const importer *m, size_t index, cli_settings **ret_settings) {
   size_t file = 0;
   assert(index < m->count);
@@ -310,7 +311,7 @@ static void write_name(const char *event, char *ret_name, size_t size) {
   ret_name[used] = '\0';
 }
 
-/* Phases that only observe have no policy to close. */
+/* A phase that only observes needs no failure policy. */
 static void choose_policy(const importer *m, cli_entry *entry) {
   if (m->arguments->fail_closed && entry->is_guard) entry->fails_closed = true;
   if (!entry->fails_closed || (entry->is_guard && !entry->is_async)) return;
@@ -321,7 +322,7 @@ static void choose_policy(const importer *m, cli_entry *entry) {
 
 /* ---- what is there already ---- */
 
-/* The text without its id: two that say the same are one hook. */
+/* Compares texts without their ids: equal texts are one hook. */
 static bool says_the_same(const char *one, const char *other) {
   while (*one && *other) {
     size_t size = strcspn(one, "\n"), other_size = strcspn(other, "\n");
@@ -377,7 +378,7 @@ static bool is_taken(const importer *m, size_t index, const char *id) {
   return false;
 }
 
-/* As at their host, hooks of several files add up, and one that two of them have runs once. */
+/* As in their host, hooks of several files add up, and a hook that two files contain runs once. */
 static const char *find_same(importer *m, size_t index, const cli_settings *settings, const char *yaml) {
   for (size_t i = 0; i < m->existing_count; i++)
     if (says_the_same(m->existing[i].text, yaml)) return m->existing[i].name;
@@ -400,7 +401,7 @@ static int prepare_entry(importer *m, size_t index) {
     entry->notes[entry->note_count++] = "a deny hides the result only with --rewrite; without it the model reads both";
   choose_policy(m, entry);
   write_name(entry->event, name, sizeof name);
-  /* settings.local.json -> settings-local; of the same name in another folder its folder stands in front. */
+  /* settings.local.json becomes settings-local. If another folder has the same name, the folder's name precedes it. */
   size_t size = sizeof id;
   const char *slash = strrchr(settings->path, '/'), *file = slash ? slash + 1 : settings->path;
   char stem[64];
@@ -423,7 +424,7 @@ static int prepare_entry(importer *m, size_t index) {
   return check_entry(m, entry);
 }
 
-/* The library says which names of variables a hook may have; one that it refuses is left out. */
+/* The library decides which variable names a hook may set; a refused one is left out. */
 static int check_variable(importer *m, const char *name, const char **ret_why) {
   cli_entry probe = {.event = "", .command = "", .fails_closed = true};
   tp__bytes t = {0};
@@ -489,7 +490,7 @@ static void take_back(const importer *m, size_t count, bool made) {
   if (made) rmdir(m->arguments->write);
 }
 
-/* What cannot be made is said of the directory itself. */
+/* Errors are reported later, for the directory itself. */
 static void make_parents(const char *directory) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "%s", directory);
@@ -500,7 +501,7 @@ static void make_parents(const char *directory) {
   }
 }
 
-/* Headers and variables of a file that only its owner may read stay so. */
+/* If only its owner may read a settings file, the same holds for files with its headers and variables. */
 static mode_t mode_of(const importer *m, size_t index) {
   cli_settings *settings;
   struct stat found;
@@ -671,7 +672,7 @@ static int print_report_json(const importer *m) {
   return cli_map_print(&p, m->output);
 }
 
-/* User, project and local settings of one host. */
+/* Reads user, project and local settings of one host. */
 static int read_files(importer *m) {
   int status = CLI_OK;
   for (size_t i = 1; i < m->arguments->operand_count && status == CLI_OK; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_import: the hooks of another host's settings, entry by entry, and what becomes of each. hooks_settings.c reads
- * settings; hooks_import.c writes YAML, has the library check it, and reports. */
+ * hooks_import: converts the hooks of another host's settings, entry by entry, and reports the result for each.
+ * hooks_settings.c reads settings; hooks_import.c writes YAML, has the library check it, and reports. */
 #ifndef CLI_HOOKS_IMPORT_H
 #define CLI_HOOKS_IMPORT_H
 
@@ -29,24 +29,24 @@ typedef struct cli_entry {
   const char *rule;     /* `if`: such as Bash(git push*); NULL: none */
   const char *command;  /* for people */
   const char *left_out; /* why it has no place; NULL: it has one */
-  const char *name;     /* by which its host switches it off; NULL: its command */
-  const char *same_as;  /* the file or the entry that says the same, for which it is not written; NULL: none */
+  const char *name;     /* the name with which its host can switch it off; NULL: its command */
+  const char *same_as; /* the file or the entry with the same content, because of which it is not written; NULL: none */
   const char *notes[CLI_NOTES_MAX];
   size_t note_count;
   const char *const *arguments; /* what is run */
   size_t argument_count;
-  const char *url;                         /* what is asked in place of a program; NULL: none */
-  const char *prompt, *model;              /* what a model is asked in place of it, and its name; NULL: none */
-  bool is_agent;                           /* which has tools there */
-  const char *endpoint;                    /* of the url, as --webhook names it */
+  const char *url;            /* the endpoint that is asked instead of a program; NULL: none */
+  const char *prompt, *model; /* the question to a model that is asked instead, and the model's name; NULL: none */
+  bool is_agent;              /* which has tools there */
+  const char *endpoint;       /* of the url, as --webhook names it */
   const char *headers[CLI_HEADERS_MAX][2]; /* of the request: name, value */
   size_t header_count;
   cli_variables variables; /* of its own */
   int64_t timeout_ms;      /* 0: the host's */
   bool is_async, fails_closed;
-  bool is_sequential;  /* it runs after those before it, also where others run at once */
-  bool rewakes;        /* it runs in the background there, and wakes the model */
-  bool is_off;         /* its host has switched it off */
+  bool is_sequential;  /* it runs after the entries before it, even when others run at once */
+  bool rewakes;        /* in that host it runs in the background, and wakes the model */
+  bool is_off;         /* from 0: its group among those of its event, and its index in the group */
   bool is_cut;         /* its phase ends before its limit */
   bool is_guard;       /* its answer can stop something */
   size_t group, index; /* from 0: its group among those of its event, and its place in the group */
@@ -61,7 +61,7 @@ typedef struct cli_settings {
   const char *plugin_root; /* NULL: none */
   bool disabled;
   cli_variables variables;               /* of every program of the file */
-  const char *notes[CLI_FILE_NOTES_MAX]; /* what the file says beside its entries, and has no place */
+  const char *notes[CLI_FILE_NOTES_MAX]; /* settings of the file outside of its entries that have no counterpart here */
   size_t note_count;
   const char *states[CLI_STATES_MAX]; /* "FILE:pre_tool_use:0:0": a hook of this or another file that is switched off */
   size_t state_count;
@@ -72,10 +72,10 @@ typedef struct cli_settings {
 /** hooks_settings_text.c: the text of a settings file as a value. @return as cli_input_decode(). */
 int cli_settings_decode(const char *path, tp_writer **ret_writer, tp_text *ret_value);
 /** Reads a settings or plugin file. One malformed entry costs only that entry.
- *  @return CLI_OK, or an exit status after saying what is wrong with the file. */
+ *  @return CLI_OK, or an exit status after a message about the error in the file. */
 int cli_settings_read(const char *path, cli_settings *settings);
-/** Switches off what hooks.state of one of the files has switched off, in any of them. A place that is in none of them
- *  is a note. */
+/** Switches off the hooks that hooks.state of one of the files has switched off, in all files. An unknown hook there
+ *  becomes a note. */
 void cli_settings_apply_states(cli_settings *files, size_t count);
 void cli_settings_free(cli_settings *settings);
 

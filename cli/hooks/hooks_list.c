@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_list.c: the action list. The hooks stand in the order of their phases, those of one event together, each with
- * its whole match; -v adds what holds for each and what it runs. */
+ * hooks_list.c: the action list. The hooks are in the order of their phases, those of one event together, each with its
+ * whole match. -v adds the policies of each hook and what it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "cli/run/payload.h"
 #include "runtime/base/check.h"
 
-/* Where lines are folded, the columns before the match take no more; what is longer moves only its own row. */
+/* When lines are folded, the columns before the match take no more than this; a longer cell moves only its own row. */
 enum { COLUMNS = 5, MATCH = COLUMNS - 1, COLUMNS_OF_ALL = 10, INDENT = 4 };
 enum { ID_WIDTH_MAX = 24, EVENT_WIDTH_MAX = 16, MATCH_WIDTH = 16 };
 
@@ -40,7 +40,7 @@ static const tp_phase *phase_of(const listing *l, const tp_hook_info *info) {
   return tp_phase_get(l->opened->runtime, info->phase);
 }
 
-/* What holds: the hook's own, else what the phase says. */
+/* The policy in force: the hook's own, else the phase's. */
 static const char *policy_of(const listing *l, const tp_hook_info *info) {
   tp_failure failure = info->failure ? info->failure : phase_of(l, info)->failure;
   return tp_failure_name(failure ? failure : TP_FAILURE_BEST_EFFORT);
@@ -51,7 +51,8 @@ static uint32_t limit_of(const listing *l, const tp_hook_info *info) {
   return info->limit_ms ? info->limit_ms : of_phase && info->blocking ? of_phase : info->blocking ? 5000 : 30000;
 }
 
-/* Its own, or its phase's, which a hook that fails open does not raise (docs/decisions/import_limits.md). */
+/* The hook's own limit, or its phase's. A hook that fails open does not raise the phase's limit
+ * (docs/decisions/import_limits.md). */
 static const char *limit_words(listing *l, const tp_hook_info *info) {
   enum { PHASE_MS = 30000 };
   char words[48];
@@ -117,7 +118,7 @@ static bool add_long(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-/* Hooks of one event stand together, in the order of their files. */
+/* Hooks of one event are together, in the order of their files. */
 static int by_event(const void *a, const void *b) {
   const row *x = a, *y = b;
   assert(x->event && y->event);
@@ -133,7 +134,7 @@ static void put_blanks(cli_output *output, size_t count) {
   while (count-- > 0) cli_print(output, " ", 1);
 }
 
-/* The next piece of a match: up to and with a comma or a semicolon, and without the blank after it. */
+/* The next piece of a match: up to a comma or a semicolon, including it, without the blank after it. */
 static size_t piece_of(const char *match) {
   assert(*match);
   size_t size = strcspn(match, ",;");
@@ -150,8 +151,8 @@ static size_t widest_piece(const char *match) {
   return widest;
 }
 
-/* A match is broken between its pieces; none of its patterns is. Where its column is narrow it has lines of its own.
- * @param at  where the line ends so far.  @param column  where the match begins. */
+/* A match is broken only between its pieces, never within a pattern. If its column is narrow, it gets lines of its own.
+ * @param at  the column where the line ends so far. @param column  the column where the match begins. */
 static void print_match(cli_output *output, const char *match, size_t at, size_t column) {
   assert(at <= column);
   size_t width = output->width;
@@ -178,7 +179,7 @@ static void print_match(cli_output *output, const char *match, size_t at, size_t
   cli_print(output, "\n", 1);
 }
 
-/* What is wider than its column moves what follows, as far as that has no space left. */
+/* A cell that is wider than its column moves the following cells if their space is not sufficient. */
 static void print_hook_row(cli_output *output, const char *const *cells, const size_t *widths) {
   size_t at = 0, next = 0, stop = 0;
   for (size_t c = 0; c < MATCH; c++) {

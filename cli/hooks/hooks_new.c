@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_new.c: a new hook: its YAML file, its script, and a test that passes as it is written. */
+ * hooks_new.c: makes a new hook: its YAML file, its script, and a test that passes without changes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { PATH_SIZE = 4096, TEXT_SIZE = 8192, FILES_MAX = 4 };
 
-/* In all texts @ID@ and @DIR@ stand for what the command line says. */
+/* In all texts @ID@ and @DIR@ are replaced by the values of the command line. */
 #define TRIES                                                                                            \
   "#!/bin/sh\n"                                                                                          \
   "# Tries the hook @ID@ by itself. Run it where the host runs, when the directory is trusted:\n"        \
@@ -57,7 +57,7 @@ static const char preflight_yaml[] =
     "  timeout_ms: 5000\n"
     "# match: {ability_scope: ['shell*']}   # without it: calls of every tool\n";
 
-/* Each denies a call in which it does not find the arguments. */
+/* Each script denies a call when it does not find the arguments. */
 static const char *const guard_scripts[] = {
     [CLI_LANGUAGE_SH] =
         "#!/bin/sh\n"
@@ -221,7 +221,7 @@ static const char summary_test[] = TRIES
 typedef struct kind {
   const char *name, *yaml, *test;
   const char *const *scripts; /* NULL: it has none */
-  const char *read_yaml;      /* of a second hook, whose script it is; NULL: there is none */
+  const char *read_yaml;      /* of a second hook that uses the same script; NULL: there is none */
 } kind;
 
 static const kind kinds[] = {
@@ -287,7 +287,7 @@ static int make_file(maker *m, const char *tail, const char *suffix, mode_t mode
   return refuse_new_file(path, error);
 }
 
-/* The folders above it stay, whatever comes of the hook. */
+/* The folders above it stay even if the hook cannot be made. */
 static int make_parents(const char *directory) {
   char path[4096];
   int size = snprintf(path, sizeof path, "%s", directory);
@@ -328,7 +328,7 @@ static bool is_name(const char *text, const char *more) {
   return true;
 }
 
-/* The id is the name of files, and both stand in a script and in YAML. */
+/* The id is used in file names, and id and directory in a script and in YAML. */
 static bool are_names(const char *id, size_t id_size_max, const char *directory) {
   if (!id[0] || id[0] == '.' || id[0] == '-' || strlen(id) > id_size_max || !is_name(id, "")) {
     cli_error("an id of a new hook has 1 to %zu letters, digits, '_', '-' and '.', and begins with none of '-' and '.'",

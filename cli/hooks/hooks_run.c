@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_run.c: one hook of a trusted directory, alone in a runtime of its own: what it got, what it wrote, how it ended
- * and how that was judged. */
+ * hooks_run.c: runs one hook of a trusted directory in a runtime of its own, and prints its input, its output, how it
+ * ended, and how that was judged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "support/lock.h"
 #include "support/text.h"
 
-/* How long a program that was given up is waited for; how long a hook that no phase waits for may take. */
+/* How long to wait for a program that was given up; and how long a detached hook may take. */
 enum { GIVEN_UP_MS = 2000, DETACHED_MS = 60000 };
 
 typedef struct trial {
@@ -47,7 +47,7 @@ typedef struct trial {
   const char *reason;
 } trial;
 
-/* What a program printed may be any bytes; it is shown as its hook reads it. */
+/* The output of a program may be any bytes; it is shown as its hook reads it. */
 static tp_text copy_text(trial *t, tp_text text) {
   tp__bytes shown = {0};
   tp__bytes_put_utf8(&shown, text);
@@ -143,7 +143,7 @@ static void wait_for_trial(trial *t) {
   t->record = *record;
   bool given_up = record->reason == TP_REASON_TIMEOUT || record->reason == TP_REASON_CANCELLED;
   if (record->state == TP_STATE_BACKGROUNDED) {
-    /* The drain ends when all that is detached has ended; the result goes with the turn, and has nothing of it. */
+    /* The drain ends when all detached runs have ended. The turn's result has nothing about them. */
     tp_drain_report report = {.struct_size = sizeof report};
     tp_turn_end(t->turn);
     t->turn = NULL;
@@ -159,7 +159,7 @@ static void wait_for_trial(trial *t) {
 
 /* ---- what it came to ---- */
 
-/* @return whether the hook gave an answer; one that did not run because of its match has none to give. */
+/* @return whether the hook gave an answer. A hook that its match excluded has none. */
 static bool has_answered(const trial *t) {
   const tp_run_record *record = record_of(t);
   if (!record) return false;

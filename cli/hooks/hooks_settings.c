@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_settings.c: settings files of other hosts. Two shapes are in use: event, groups with a matcher, handlers; and
- * event, handlers. What an entry says and has no place here is named: either the entry is left out, when its meaning
- * would be another, or it gets a note. */
+ * hooks_settings.c: reads settings files of other hosts. Two forms are in use: event, groups with a matcher, handlers;
+ * and event, handlers. A setting of an entry that has no counterpart here is reported: the entry is left out if its
+ * meaning would change, or else gets a note. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void note_file(cli_settings *settings, const char *text) {
 
 /* ---- events ---- */
 
-/* Whether a name is one of the words, between which blanks stand. */
+/* Whether a name is one of the words, which are separated by blanks. */
 static bool is_among(const char *name, const char *words) {
   for (size_t size; *words; words += size + (words[size] == ' ')) {
     size = strcspn(words, " ");
@@ -61,8 +61,8 @@ static bool is_among(const char *name, const char *words) {
   return false;
 }
 
-/* What is known of events that have no phase, and why. The last are those of hosts whose scripts read other fields than
- * those that a protocol of ours writes. */
+/* Events for which there is no phase, with the reason. The last ones belong to hosts whose scripts read other fields
+ * than those that turnphase's protocols write. */
 static const struct {
   const char *names, *why;
 } no_phase[] = {
@@ -176,7 +176,7 @@ static const char *read_variables(cli_settings *settings, tp_text env, cli_varia
   return NULL;
 }
 
-/* @return false for a key that is none of a handler. */
+/* @return false for a key that no handler has. */
 static bool read_key(reader *r, const char *key, tp_text value, const char **ret_shell) {
   cli_entry *entry = r->entry;
   bool rewakes = false, ignored = false;
@@ -192,7 +192,7 @@ static bool read_key(reader *r, const char *key, tp_text value, const char **ret
   else if (strcmp(key, "asyncRewake") == 0) {
     read_flag(r, key, value, &rewakes);
     if (rewakes) {
-      /* Where exit code 2 gives the model something to go on with, it does so at once. */
+      /* For these events exit code 2 gives the model a message, which it gets at once. */
       entry->rewakes = is_among(entry->event, "PostToolUse PostToolUseFailure Stop SubagentStop");
       if (entry->rewakes)
         note_entry(entry, "asyncRewake: it is waited for here, and exit code 2 reaches the model at once");
@@ -271,7 +271,7 @@ static bool is_listed(tp_text names, const char *name, size_t size) {
   return false;
 }
 
-/* "$NAME" and "${NAME}" of the variables that may be used become "${NAME}", all others nothing, as there. */
+/* "$NAME" and "${NAME}" of allowed variables become "${NAME}"; other variables become nothing, as in that host. */
 static const char *convert_header(reader *r, const char *value, tp_text names) {
   static const char legal[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
   char text[2048];
@@ -312,7 +312,7 @@ static void read_headers(reader *r, tp_text headers, tp_text names) {
   }
 }
 
-/* What a report shows of a URL: its path and query may be secret. */
+/* The part of a URL that a report may show: path and query may be secret. */
 static const char *shown_url(reader *r, const char *url) {
   tp__bytes shown = {0};
   const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
@@ -322,7 +322,7 @@ static const char *shown_url(reader *r, const char *url) {
   return text;
 }
 
-/* Host and port of a URL; of one that has none the library says so. */
+/* Host and port of a URL. For a malformed URL, the library reports the error. */
 static const char *endpoint_of(reader *r, const char *url) {
   const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
   size_t size = strcspn(host, "/?");
@@ -395,7 +395,7 @@ static void read_prompt(reader *r, tp_text handler, const char *type) {
                            entry->model));
 }
 
-/* Of each type, what only its handlers have: read with the type, or left out with it. */
+/* For each type, the keys that only its handlers have: they are read with the type, or left out with it. */
 static const struct {
   const char *type, *keys;
 } own_keys[] = {{"http", "url headers allowedEnvVars"},
@@ -455,7 +455,7 @@ static void read_handlers(cli_settings *settings, const char *event, tp_text gro
   }
 }
 
-/* What a group says beside its matcher is about each of its handlers. */
+/* The keys of a group other than its matcher apply to each of its handlers. */
 static void read_group_keys(cli_settings *settings, tp_text group, size_t first) {
   for (tp_value_walk walk = {0}; tp_value_next(group, &walk);) {
     const char *key = cli_pool_copy(&settings->pool, walk.key);
@@ -498,7 +498,7 @@ static bool has_no_feature(tp_text object) {
          !tp_value_bool(tp_value_get(features, "codex_hooks"), true);
 }
 
-/* [hooks.state] of a config.toml is no event. */
+/* [hooks.state] of a config.toml is not an event. */
 static bool is_state(const char *event, tp_text value) {
   return strcmp(event, "state") == 0 && tp_value_kind_of(value) == TP_VALUE_MAP;
 }
@@ -515,7 +515,8 @@ static void read_states(cli_settings *settings, tp_text states) {
   if (has_trust) note_file(settings, "what its host trusts (trusted_hash of hooks.state) is not trusted here");
 }
 
-/* The same file; or, where the place is that of another machine or home, one of the same name in the same folder. */
+/* Whether it is the same file. If the place is on another machine or in another home directory, a file with the same
+ * name in the same folder counts. */
 static bool is_file(const char *path, const char *place, size_t place_size) {
   char *own = realpath(path, NULL), *text = strndup(place, place_size), *there = text ? realpath(text, NULL) : NULL;
   bool is_same = own && there && strcmp(own, there) == 0;
@@ -599,7 +600,7 @@ static void switch_off(cli_settings *settings, tp_text names) {
   }
 }
 
-/* What decides about calls there and is no hook. */
+/* Notes rules that decide about calls in that host, and are not hooks. */
 static void note_rules(cli_settings *settings, tp_text object) {
   tp_text rules = tp_value_get(object, "permissions"), tools = tp_value_get(object, "tools");
   bool has_rules = tp_value_count(tp_value_get(rules, "deny")) + tp_value_count(tp_value_get(rules, "ask")) > 0;

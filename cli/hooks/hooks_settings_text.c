@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_settings_text.c: the text of a settings file as a value: JSON, also with the comments and the commas at an end
- * that some hosts take, or, of a file named *.toml, TOML. */
+ * hooks_settings_text.c: reads the text of a settings file as a value: JSON, also with comments and final commas, which
+ * some hosts accept; or TOML, if the file is named *.toml. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "cli/common/toml.h"
 #include "cli/hooks/hooks_import.h"
 
-/* After the end of a text in quotes, or the end of all. */
+/* The offset after the end of a text in quotes, or the end of the whole text. */
 static size_t skip_string(const char *json, size_t size, size_t at) {
   for (at++; at < size && json[at] != '"'; at++)
     if (json[at] == '\\') at++;
@@ -22,7 +22,8 @@ static bool begins(const char *json, size_t size, size_t at, const char *two) {
   return at + 1 < size && json[at] == two[0] && json[at + 1] == two[1];
 }
 
-/* The end of the comment that begins here; at: none does. One that is not closed stays, and is refused as JSON. */
+/* The end of the comment that begins here; `at` when none does. A comment that is not closed stays, and is refused as
+ * JSON. */
 static size_t comment_end(const char *json, size_t size, size_t at) {
   size_t end = at;
   if (begins(json, size, at, "//")) {
@@ -34,7 +35,7 @@ static size_t comment_end(const char *json, size_t size, size_t at) {
   return end;
 }
 
-/* Blanks in place of comments, so that what follows them keeps its line and column. */
+/* Replaces comments by blanks, so that the text after them keeps its line and column. */
 static void blank_comments(char *json, size_t size) {
   for (size_t at = 0; at < size;) {
     size_t end = json[at] == '"' ? skip_string(json, size, at) : comment_end(json, size, at);
@@ -44,7 +45,7 @@ static void blank_comments(char *json, size_t size) {
   }
 }
 
-/* A comma after a value, and before the end of its list or object. */
+/* Removes a comma that is after a value and before the end of its list or object. */
 static void blank_last_commas(char *json, size_t size) {
   char before = '[';
   for (size_t at = 0; at < size;) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hooks_trust.c: which content of which directory the user trusts. The file is the user's alone, is replaced whole, and
- * is changed under a lock on a file beside it. What each hash is about stands in files of their own. */
+ * hooks_trust.c: which content of which directory the user trusts. Only the user can read the file. It is replaced as a
+ * whole, and changed under a lock on a file next to it. The content of each hash is in a file of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static int read_text(int fd, const char *path, char **ret_text) {
   return status;
 }
 
-/* The whole file; an empty text when there is none. */
+/* Reads the whole file; an empty text when there is none. */
 static int read_file(const char *path, char **ret_text) {
   struct stat found;
   int fd = tp__file_open(AT_FDCWD, path, &found);
@@ -106,7 +106,7 @@ static bool is_line_of(const char *line, size_t size, const char *directory) {
          memcmp(line + CLI_HASH_SIZE, directory, size - CLI_HASH_SIZE) == 0;
 }
 
-/* Copies all lines but the directory's. @param ret_hash  of the directory, or empty. */
+/* Copies all lines except the directory's. @param ret_hash  of the directory, or empty. */
 static int sift(const char *path, const char *text, const char *directory, char *ret_rest,
                 char ret_hash[CLI_HASH_SIZE]) {
   uint32_t number = 1;
@@ -199,7 +199,7 @@ static int file_path(char ret_path[PATH_SIZE + 16]) {
   return status;
 }
 
-/* What a hash is about is kept in a file of its name, next to the list. */
+/* The content of a hash is in a file with the hash as its name, next to the list. */
 static int content_path(const char *hash, char ret_path[PATH_SIZE + 128], bool makes_folder) {
   char folder[PATH_SIZE], whole[PATH_SIZE + 16];
   int status = find_folder(folder);

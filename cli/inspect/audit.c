@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command audit: who registered what, what was refused, denied, replaced, or failed, as the store of a data
- * directory has it. */
+ * The command audit: registrations, refusals, denials, replacements and failures, from the store of a data
+ * directory. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "cli/run/timeline.h"
 #include "cli/run/payload.h"
 
-/* What a turn is not about leaves its cells empty. */
+/* Cells that do not apply to a row are empty. */
 enum { TIME, ACTION, NAME, PHASE, TURN, DETAIL, COLUMNS };
 static const cli_column columns[COLUMNS] = {
     [TIME] = {.head = "at", .width = 24, .rank = 3},
@@ -32,14 +32,14 @@ typedef struct listing {
   const cli_data *data;
   cli_table table;   /* not with --json */
   tp_phase_id phase; /* 0: any */
-  bool is_cut;       /* a registration that was left out changed more than its row names */
+  bool is_cut;       /* a registration that was left out changed more than its row lists */
   size_t shown;
   bool has_more; /* the limit was reached */
 } listing;
 
 static bool is_word_of(const char *word, const char *value) { return !word || strcmp(word, value ? value : "") == 0; }
 
-/* "+guard in tool.pre" or "-guard" of the text of a registration. @param id, phase  NULL: any. */
+/* Searches "+guard in tool.pre" or "-guard" in the text of a registration. @param id, phase  NULL: any. */
 static bool is_change_of(tp_text change, const char *id, const char *phase) {
   char name[2 * TP_ID_BYTES_MAX];
   if (change.size < 2 || !strchr("+-", change.data[0])) return false;
@@ -49,7 +49,7 @@ static bool is_change_of(tp_text change, const char *id, const char *phase) {
   return is_word_of(id, name) && (!phase || (in && strcmp(in + strlen(" in "), phase) == 0));
 }
 
-/* Whether the text of a registration names such a change. @param ret_is_cut  set where its list ends with "…". */
+/* Whether the text of a registration names such a change. @param ret_is_cut  set when its list ends with "…". */
 static bool names_change(const char *detail, const char *id, const char *phase, bool *ret_is_cut) {
   const char *list = NULL;
   for (const char *at = detail; (at = strstr(at, ": ")); list = at += 2) {}
@@ -62,7 +62,7 @@ static bool names_change(const char *detail, const char *id, const char *phase, 
   return false;
 }
 
-/* Of a trust the hook whose program did not start: "refused code: guard does not start: …". */
+/* For a trust: whether the row names the hook whose program did not start: "refused code: guard does not start: …". */
 static bool names_refused(const tp_audit *row, const char *name) {
   static const char begin[] = "refused code: ";
   if (!name || strcmp(row->action, "trust") != 0 || strncmp(row->detail, begin, sizeof begin - 1) != 0) return false;
@@ -70,7 +70,7 @@ static bool names_refused(const tp_audit *row, const char *name) {
   return strlen(name) == strcspn(hook, " ") && strncmp(hook, name, strlen(name)) == 0;
 }
 
-/* Of a registration the subscriptions that it changed are asked for as those of runs are. */
+/* For a registration, the filter compares the subscriptions that it changed, as it does for runs. */
 static bool is_about(listing *list, const tp_audit *row) {
   const char *name = list->arguments->handler;
   bool is_owner = is_word_of(name, row->owner);

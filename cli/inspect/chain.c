@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command critical-chain, after that of systemd-analyze: what determined the length of a turn. It is found from the
- * end: of all that had ended by then the last one, from its begin on the same again; inside of a phase likewise its
- * handlers. */
+ * The command critical-chain, named after that of systemd-analyze: what determined the duration of a turn. The chain is
+ * found from the end. At each time, the step that ended last before it is taken; the search continues from that step's
+ * beginning. Inside of a phase, its handlers are searched in the same way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "cli/inspect/trace.h"
 #include "cli/run/timeline.h"
 
-/** Something that the turn, or a phase, waited for. */
+/** Something for which the turn, or a phase, waited. */
 typedef struct chain_link {
   const cli_trace_entry *entry; /* a phase; with run a handler of it */
   const cli_trace_run *run;
   const tp_turn_step *step;
-  int64_t ready_ns; /* a handler that waits for a thread is not made later by what ends meanwhile */
+  int64_t ready_ns; /* of a handler that waits for a thread: steps that end after this time do not delay it */
   int64_t started_ns, ended_ns;
 } chain_link;
 
@@ -25,7 +25,8 @@ typedef struct chain {
   size_t count;
 } chain;
 
-/* Of two that ended together the one that began later: it is the one inside, and the other is found after it. */
+/* Of two steps that ended together, the one that began later comes first: it is the inner one, and the other is found
+ * after it. */
 static bool is_later(const chain_link *a, const chain_link *b) {
   if (a->ended_ns != b->ended_ns) return a->ended_ns > b->ended_ns;
   return a->started_ns > b->started_ns;

@@ -43,10 +43,10 @@ tp_sqlite_erase cli_chosen_rows(const cli_erasure *choice) {
 
 /* ---- the memories ---- */
 
-/** A memory of the tenant, and the turn that it is of. */
+/** A memory of the tenant, and the turn to which it belongs. */
 typedef struct seen {
   int64_t id;
-  uint64_t turn; /* a hash of its session and turn; 0: it has none */
+  uint64_t turn; /* a hash of its session and turn; 0: it belongs to no turn */
   bool is_chosen;
 } seen;
 
@@ -70,7 +70,7 @@ static bool begins_with_name(tp_text text, const char *name) {
   return text.size > size && strncmp(text.data, name, size) == 0 && text.data[size] == ':';
 }
 
-/* As in the store: the text, or an id; a person is the one who spoke, or the scope of that id. */
+/* As in the store: the text, or an id. A person matches as the speaker, or as the scope with that id. */
 static bool is_meant(const cli_erasure *r, const tp_memory_entry *e) {
   const bool is_persons = !r->person || cli_text_is(e->speaker, r->person) || cli_text_is(e->name, r->person) ||
                           (!e->part.size && begins_with_name(e->text, r->person));
@@ -102,7 +102,7 @@ static int by_turn(const void *a, const void *b) {
   return y->is_chosen - x->is_chosen;
 }
 
-/* What was said in one turn goes together, and so do facts that a model made of it. */
+/* Memories of one turn are selected together, and so are the facts that a model made of them. */
 static size_t choose_turns(memories *m, int64_t *ids) {
   size_t count = 0;
   if (m->count > 0) qsort(m->items, m->count, sizeof *m->items, by_turn);

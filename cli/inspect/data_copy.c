@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase data copy: what a data directory or a database has, into one that is empty. It goes through the functions
- * that every history and every store has, so that any pair of them can be copied; what these cannot show or take is
- * counted and named. Lists come newest first: their names are read first, and then page after page from the oldest on,
- * so that the copy has the order of the original. */
+ * turnphase data copy: copies a data directory or a database into an empty one. It uses functions that every history
+ * and every store has, so any pair of them can be copied. Data that these functions cannot show or take is counted and
+ * reported. Lists come newest first. So names are read first, and then the rows page by page from the oldest on, so
+ * that the copy has the order of the original. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static int open_database(place *p, bool existing_only) {
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }
 
-/* @param existing_only  the place that is read. */
+/* @param existing_only  true for the source. */
 static int place_open(place *p, const char *name, bool existing_only) {
   static const char file[] = "turnphase.db";
   tp_fault fault = {0};
@@ -108,7 +108,7 @@ static bool note_job(void *ctx, const tp_job *job) {
 static const uint32_t all_states =
     1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING | 1u << TP_JOB_SUCCEEDED | 1u << TP_JOB_DEAD | 1u << TP_JOB_DISCARDED;
 
-/* @param ret_has  whether there is anything in it. */
+/* @param ret_has  whether the place contains any data. */
 static tp_status look_into(const place *p, bool *ret_has, tp_fault *fault) {
   const tp_history_query sessions = {.struct_size = sizeof sessions, .limit = 1};
   const tp_record_query entries = {.struct_size = sizeof entries, .limit = 1};
@@ -246,7 +246,7 @@ static bool name_turn(void *ctx, const tp_turn_record *turn) {
   return true;
 }
 
-/* A queue that is full is written first. @return whether the record is to be given again. */
+/* When the queue is full, it is written first. @return whether the record must be given again. */
 static bool is_full(copy *c, tp_status status) {
   if (status != TP_ERR_FULL) {
     c->status = status;
@@ -256,7 +256,7 @@ static bool is_full(copy *c, tp_status status) {
   return c->status == TP_OK;
 }
 
-/** A page of records that are given to the target from its end on. */
+/** A page of records, which are passed to the target from its end on. */
 typedef struct page {
   copy *c;
   cli_pool pool;
@@ -409,7 +409,7 @@ static tp_status copy_turns(copy *c, page *p) {
   return c->status;
 }
 
-/** Audit rows, which have no name: all of them, the newest first. */
+/** Audit rows, which have no name: all rows, the newest first. */
 typedef struct audit_rows {
   page *page;
   tp_audit *items;

@@ -19,14 +19,14 @@ static const char *copy(cli_decided *d, tp_text text) { return cli_pool_copy(&d-
 
 bool cli_gate_is(tp_phase_id phase) { return phase == TP_PHASE_TOOL_PRE; }
 
-/* The gates of each call by the number of its newest one. */
+/* Finds the gates of each call, by the number of its newest gate. */
 static void name_newest(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count) {
   for (size_t i = 0; i < step_count; i++)
     for (size_t j = 0; steps[i].entry_id && j < gate_count; j++)
       if (gates[j].entry_id == steps[i].entry_id) gates[j].call = &steps[i];
 }
 
-/* The only tool call of a response; NULL: it has another number of them. */
+/* The only tool call of a response; NULL: the response has none or several. */
 static const tp_turn_step *only_call(const tp_turn_step *steps, size_t step_count, uint32_t round) {
   const tp_turn_step *only = NULL;
   for (size_t i = 0; i < step_count; i++) {
@@ -72,7 +72,7 @@ static bool take_entry(void *ctx, const tp_entry_record *entry) {
   return true;
 }
 
-/* Entries of a turn that began in one tick have the order of their numbers. */
+/* Entries of a turn that began in the same tick are sorted by their numbers. */
 static int by_begin(const void *a, const void *b) {
   const cli_gate *x = a, *y = b;
   if (x->process_run_id != y->process_run_id) return x->process_run_id < y->process_run_id ? -1 : 1;
@@ -80,7 +80,7 @@ static int by_begin(const void *a, const void *b) {
   return (x->entry_id > y->entry_id) - (x->entry_id < y->entry_id);
 }
 
-/* The first gate of a process from a time on. */
+/* The first gate of a process from a certain time on. */
 static size_t find_gate(const cli_decided *d, uint64_t process_run_id, int64_t from_ns) {
   const cli_gate key = {.process_run_id = process_run_id, .started_ns = from_ns};
   size_t low = 0, high = d->gate_count;
@@ -92,7 +92,7 @@ static size_t find_gate(const cli_decided *d, uint64_t process_run_id, int64_t f
   return low;
 }
 
-/* Copies the gates of the turn out, names them, and copies the names back. */
+/* Copies the gates of the turn, names them, and copies the names back. */
 static void name_turn(cli_decided *d, const tp_turn_record *turn) {
   size_t first = find_gate(d, turn->process_run_id, turn->started_ns), end = first, count = 0;
   while (end < d->gate_count && d->gates[end].process_run_id == turn->process_run_id &&

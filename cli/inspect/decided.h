@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * decided: what records have of a run in other tables: the tool of the call that its tool.pre was about, and the reason
- * of its denial (a row of the audit). The step of a call names the entry of its newest tool.pre. A call whose arguments
- * were changed when a person was asked has earlier ones: they are named where their response has no other call. No name
- * is better than a wrong one.
- */
+ * decided: facts about a run that records keep in other tables: the tool of the call that its tool.pre was about, and
+ * the reason of its denial (an audit row). The step of a call names the entry of its newest tool.pre. If a person
+ * changed the arguments of a call, the call has earlier entries of tool.pre, too. These get the tool's name only when
+ * their response has no other call, because no name is better than a wrong one. */
 #ifndef CLI_INSPECT_DECIDED_H
 #define CLI_INSPECT_DECIDED_H
 
@@ -20,10 +19,10 @@ typedef struct cli_gate {
   const char *tool;         /* in cli_decided: the name of that */
 } cli_gate;
 
-/** Whether an entry of the phase is looked at. */
+/** Whether the entries of the phase are searched for calls. */
 bool cli_gate_is(tp_phase_id phase);
 /** Finds the calls of the gates of one turn.
- *  @param gates  ordered by their begin, their call NULL.
+ *  @param gates  ordered by their beginning, with call NULL.
  *  @param steps  of the turn.
  *  @param is_whole  whether steps has all of a turn that has ended. */
 void cli_gates_name(cli_gate *gates, size_t gate_count, const tp_turn_step *steps, size_t step_count, bool is_whole);
@@ -44,16 +43,16 @@ typedef struct cli_decided {
   size_t denial_count, denial_capacity, untaken; /* all before untaken are taken */
 } cli_decided;
 
-/** Reads what entries, turns and audit have.
- *  @param rows_max  at most so many entries, turns, and rows of the audit, the newest; 0: all. */
+/** Reads these facts from entries, turns and audit rows.
+ *  @param rows_max  the most entries, turns, and audit rows to read, the newest; 0: all. */
 tp_status cli_decided_read(const cli_data *data, const tp_text ids[TP_ID_COUNT], int64_t from_unix_ms, size_t rows_max,
                            cli_decided *ret_decided, tp_fault *fault);
 void cli_decided_free(cli_decided *decided);
 
-/** The tool of the call of a tool.pre; "" where it is not known: the turn has not ended, or its host drives it. */
+/** The tool of the call of a tool.pre; "" when it is not known: the turn has not ended, or its host drives it. */
 const char *cli_decided_tool(const cli_decided *decided, const tp_entry_record *entry);
-/** The reason of a run that denied, else "". Each reason is given once: every run of the query is asked about, the
- *  newest first, also those that are not shown. */
+/** The reason of a run that denied, else "". Each reason is given once. So the caller must ask for every run of the
+ *  query, the newest first, even for runs that are not shown. */
 const char *cli_decided_reason(cli_decided *decided, const tp_entry_record *entry, const tp_run_record *run);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command explain: a line for every subscription of each phase of a turn: whether it ran, and why; what it waited
- * for; how much time it had left; what came of it. */
+ * The command explain: prints a line for every subscription of each phase of a turn: whether it ran, and why; what it
+ * waited for; how much time it had left; its result. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const char *after_of(const cli_trace_entry *e, const cli_trace_run *run) 
   return run->after == CLI_NO_RUN ? "-" : e->runs[run->after].row.subscription;
 }
 
-/* What was merged of it, as far as its record says. */
+/* What was merged of its contributions, as far as its record shows it. */
 static const char *merged_of(const cli_trace_run *run, const cli_trace_entry *e, char *buffer, size_t size) {
   uint32_t count = run->row.contribution_count;
   if (count == 0) return "-";
@@ -148,7 +148,7 @@ static void print_asked(const cli_trace *t, cli_output *output) {
   cli_table_end(&table);
 }
 
-/* What is under way, or was when the process died: the steps are open above. */
+/* What is running, or was running when the process died: the open steps above. */
 static void print_under_way(const cli_trace *t, cli_output *output) {
   if (t->called.count + t->suspect_count == 0) return;
   cli_print_string(output, "\n");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command export: what forget with the same options would erase, as JSON Lines. It erases nothing. */
+ * The command export: prints, as JSON Lines, everything that forget with the same options would erase. It erases
+ * nothing. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ typedef struct exporting {
   cli_output *output;
   cli_erasure choice;
   tp_sqlite_erased passed;
-  int64_t *ids; /* of the memories that are printed, in ascending order */
+  int64_t *ids; /* ids of the printed memories, in ascending order */
   size_t id_count, id_next;
 } exporting;
 
@@ -102,7 +103,7 @@ int cli_export(const cli_arguments *arguments, cli_output *output) {
   status = cli_data_check(x.directory);
   if (status == CLI_OK) status = export_all(&x);
   if (status != CLI_OK) return status;
-  cli_flush(output); /* no line of the export is cut by one of the next where both go to one file */
+  cli_flush(output); /* so that lines are not mixed with messages when both go to one file */
   cli_error("%llu sessions (%llu rows) and %zu memories were exported", (unsigned long long)x.passed.sessions,
             (unsigned long long)x.passed.rows, x.id_count);
   if (x.passed.turns_unknown)

@@ -14,7 +14,7 @@
 #include "cli/common/pool.h"
 #include "runtime/base/check.h"
 
-/** An entry that was read, to be shown in the order in which it was written. */
+/** A copy of an entry that was read; copies are shown in the order in which they were written. */
 typedef struct entry_copy {
   tp_entry_record record;
   tp_text ids[TP_ID_COUNT];
@@ -77,7 +77,7 @@ static bool take_new(void *ctx, const tp_entry_record *entry) {
   return true;
 }
 
-/* What ran when it was shown and has ended since. */
+/* An entry that was shown while it ran, and has ended since. */
 static bool take_ended(void *ctx, const tp_entry_record *entry) {
   follower *f = ctx;
   for (size_t i = 0; i < f->open_count && entry->ended_ns; i++) {
@@ -159,8 +159,8 @@ static bool read_events(int watch) {
   return is_changed;
 }
 
-/* Until the file has changed, or it is time to look again: a commit can be read only a moment after its bytes were
- * written, which is what the watch sees, and after they were synced. The pauses grow while nothing changes.
+/* Waits until the file has changed, or until it is time to look again. The watch notices that bytes were written, but a
+ * commit can be read only a moment later, after they were synced. The pauses grow while nothing changes.
  * @return false when the reader of the output went away. */
 static bool wait_for_change(int watch, int *pause_ms) {
   enum { FIRST_MS = 10, MOST_MS = 5000 };

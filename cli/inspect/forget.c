@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command forget. First everything is counted, then a file of the directory says what is erased, then the store's
- * rows go, then the memories, and then the file: whoever starts next finishes what it still says. */
+ * The command forget. First it counts everything. Then it writes a file in the directory with the request. Then it
+ * deletes the store's rows, then the memories, and then the file. If it is interrupted, the next start finishes the
+ * request in the file. */
 #include "cli/inspect/forget.h"
 
 #include <dirent.h>
@@ -35,7 +36,7 @@ typedef struct forgetting {
   tp_sqlite_erased erased;
   uint64_t memories;
   bool is_begun;        /* rows may be gone */
-  uint64_t places_left; /* where the files still have the text that was to be erased */
+  uint64_t places_left; /* places in the files that still contain the text that was to be erased */
 } forgetting;
 
 /* ---- the files ---- */
@@ -119,7 +120,7 @@ static uint64_t count_in(int directory, const char *name, const char *text) {
   return count;
 }
 
-/* Every file of the directory, byte by byte, but the one that says what is erased. */
+/* Searches every file of the directory, byte by byte, except the file with the request. */
 static void search_bytes(forgetting *f, const char *text) {
   DIR *files = opendir(f->directory);
   for (struct dirent *file; files && (file = readdir(files));) {
@@ -136,7 +137,7 @@ static void search_bytes(forgetting *f, const char *text) {
 
 /* ---- the whole of it ---- */
 
-/* The store first: it refuses where a process works on the directory. */
+/* The store comes first, because it refuses when a process works on the directory. */
 static int carry_out(forgetting *f) {
   int status = erase_rows(f, false);
   f->is_begun = status == CLI_OK || f->erased.rows > 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * forget: erasing what a data directory has of a tenant, or of a person of it. */
+ * forget: erases the data of a tenant, or of one person of a tenant, in a data directory. */
 #ifndef CLI_FORGET_H
 #define CLI_FORGET_H
 
 #include "cli/common/options.h"
 
-/** Finishes an erasure of the directory that was interrupted. To be called before anything of it is used.
- *  @return CLI_OK, also when there is none; CLI_RETRY: a process erases just now, or uses the directory; what forget
- *          returns; each after saying so. */
+/** Finishes an interrupted erasure of the directory. Called before the directory is used.
+ *  @return CLI_OK, also when there is none; or after a message: CLI_RETRY when a process is erasing or uses the
+ *          directory; the other statuses of forget. */
 int cli_forget_finish(const char *directory);
-/** Asks whether what was counted is to be erased, unless --yes has said so.
- *  @return CLI_OK; CLI_NEGATIVE: no; CLI_USAGE: there is no terminal; the last two after saying so. */
+/** Asks the user to confirm the erasure of the counted data, unless --yes is given.
+ *  @return CLI_OK; or after a message: CLI_NEGATIVE: no; CLI_USAGE: there is no terminal. */
 int cli_forget_confirm(const cli_arguments *arguments);
 
 #endif

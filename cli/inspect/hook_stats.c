@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The action stats of the command hooks: what the records of a data directory have of each subscription, so that those
- * which deny all the time, fail, are slow, or are never called stand out. */
+ * The action stats of the command hooks: the statistics of each subscription from the records of a data directory. So
+ * subscriptions that deny all the time, fail, are slow, or are never called stand out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ typedef struct hook {
   int64_t last_unix_ms; /* of its last call */
   int64_t *durations_ns;
   size_t duration_count, duration_capacity;
-  bool is_recorded, is_declared; /* some record has it; a directory of --hooks has it */
+  bool is_recorded, is_declared; /* a record has it; a directory of --hooks has it */
   bool is_enabled;               /* of one that is declared */
 } hook;
 
@@ -102,7 +102,7 @@ static bool add_declared(void *ctx, const tp_hook_info *info) {
   return true;
 }
 
-/* Only read: what a directory declares counts, whether it is trusted or not. */
+/* The directories are only read, so hooks count whether their directory is trusted or not. */
 static int add_directories(stats *s, const cli_arguments *arguments) {
   cli_arguments alone = *arguments;
   alone.hooks.count = 0;
@@ -137,7 +137,7 @@ static int by_calls(const void *a, const void *b) {
   return order ? order : (x->phase > y->phase) - (x->phase < y->phase);
 }
 
-/* The least duration that at least this part of the calls did not exceed; the durations are sorted. */
+/* The least duration that at least this share of the calls did not exceed; the durations are sorted. */
 static int64_t percentile(const hook *h, size_t percent) {
   if (h->duration_count == 0) return 0;
   size_t rank = (h->duration_count * percent + 99) / 100;

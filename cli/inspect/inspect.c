@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands plan and phases: what is registered, as the library prints it. */
+ * The commands plan and phases: print the registrations in the library's format. */
 #include <string.h>
 
 #include "cli/common/exit_status.h"
@@ -16,7 +16,7 @@ static tp_plan_format format_of(const cli_arguments *arguments) {
 
 /* ---- a table of the library, laid out for the terminal ---- */
 
-/** A page of the library has blocks: lines of their own, and tables, whose columns begin where their heads do. */
+/** A page of the library consists of blocks: single lines, and tables whose columns begin where their heads do. */
 typedef struct page {
   cli_output *output;
   const cli_column *columns;
@@ -49,7 +49,7 @@ static const cli_column phases_columns[PHASES_COLUMNS] = {
     [ALIASES] = {.head = "aliases", .rank = 7, .kind = CLI_COLUMN_TEXT},
 };
 
-/* The bytes of a line before a column of the screen; the library counts a code point as one. */
+/* The number of bytes in a line before a column; the library counts each code point as one column. */
 static size_t bytes_before(tp_text line, size_t column) {
   size_t at = 0;
   for (; at < line.size && column > 0; column--) {
@@ -73,7 +73,7 @@ static tp_text next_line(tp_text *rest) {
   return line;
 }
 
-/* Where the columns of a table begin. @return false: these are no heads of one. */
+/* Where the columns of a table begin. @return false: the line is no head of a table. */
 static bool find_starts(const page *p, tp_text heads, size_t *ret_starts) {
   size_t at = 0;
   for (size_t c = 0; c < p->count; c++) {
@@ -93,14 +93,15 @@ static void cut_row(const page *p, tp_text line, const size_t *starts, cli_cell 
   }
 }
 
-/* The rows of a table have a number or "-" in their first column, or, of phases, all that follow are rows. */
+/* In a table, each row has a number or "-" in its first column; in the table of phases, all following lines are
+ * rows. */
 static bool is_row(const page *p, tp_text line) {
   tp_text text = trimmed(line);
   if (text.size == 0 || line.data[0] != ' ') return false;
   return p->count == PHASES_COLUMNS || text.data[0] == '-' || (text.data[0] >= '0' && text.data[0] <= '9');
 }
 
-/* @param starts  of its columns.  @param rows  at its first row; moved after its last. */
+/* @param starts  of its columns. @param rows  points to its first row; moved behind its last. */
 static void print_table(const page *p, const size_t *starts, tp_text *rows) {
   cli_cell cells[CLI_TABLE_COLUMNS_MAX];
   cli_table table;
@@ -153,7 +154,7 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
   return ended(runtime, status);
 }
 
-/* An empty table is reported: an empty screen would leave the reader in doubt. */
+/* An empty table is reported in words, because an empty screen would leave the reader in doubt. */
 static bool has_subscriptions(const cli_arguments *arguments) {
   return !arguments->no_memory || arguments->loads.count > 0 || arguments->hooks.count > 0 || arguments->files ||
          arguments->skills || arguments->tasks != CLI_TASKS_NONE || arguments->mcp_servers.count > 0 ||

@@ -30,7 +30,8 @@ static bool add_found(void *ctx, const tp_turn_record *turn) {
   return true;
 }
 
-/* By their begin; of two that began in one millisecond the one that has not ended is the later one. */
+/* Sorts by the beginning. Of two turns that began in the same millisecond, the one that has not ended is the later
+ * one. */
 static int oldest_first(const void *a, const void *b) {
   const found *x = a, *y = b;
   if (x->unix_ms != y->unix_ms) return x->unix_ms < y->unix_ms ? -1 : 1;
@@ -53,7 +54,7 @@ static tp_status find_all(const cli_data *data, const char *id, const char *sess
   return status;
 }
 
-/* "monday-1#2": 2, and where the # is; 0: there is no number. */
+/* "monday-1#2": gives 2, and the place of the #; 0: there is no number. */
 static size_t number_in(const char *word, size_t *ret_size) {
   const char *mark = strrchr(word, '#');
   size_t digits = mark ? strlen(mark + 1) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command plot, and which bar lies where. */
+ * The command plot: computes the place of each bar. */
 #include "cli/inspect/plot.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static int64_t since(const cli_trace *t, int64_t at_ns) { return at_ns ? at_ns -
 
 static int64_t at_least(int64_t value, int64_t least) { return value > least ? value : least; }
 
-/* What has not ended is drawn to the end of what is known. */
+/* A step that has not ended is drawn up to the last known time. */
 static int64_t end_of(const cli_trace *t, int64_t started_ns, int64_t ended_ns) {
   return at_least(since(t, ended_ns ? ended_ns : t->ended_ns), since(t, started_ns));
 }
@@ -39,7 +39,7 @@ static void add_plot_phase(cli_plot *plot, const cli_trace_entry *e) {
                                                  .entry = e};
 }
 
-/* An inline handler is called in the moment in which it is ready. */
+/* An inline handler is called at the moment at which it is ready. */
 static cli_plot_group group_of(const cli_trace_entry *e, const tp_run_record *row) {
   if (e->is_detached) return CLI_PLOT_DETACHED;
   return row->thread == 0 && row->queued_ns == row->started_ns ? CLI_PLOT_TURN : CLI_PLOT_HANDLERS;
@@ -68,7 +68,7 @@ static void add_plot_run(cli_plot *plot, const cli_trace_entry *e, const cli_tra
                                                  .run = run};
 }
 
-/* The jobs of a phase are stored by the turn, after its handlers. */
+/* The turn stores the jobs of a phase after the phase's handlers. */
 static void add_commit(cli_plot *plot, const cli_trace_entry *e) {
   if (e->is_detached || !e->ended_ns || !cli_trace_has_jobs(e)) return;
   int64_t from_ns = since(plot->trace, cli_trace_own_from_ns(e));
@@ -114,8 +114,8 @@ static int by_lane(const void *a, const void *b) {
   return (x->ready_ns > y->ready_ns) - (x->ready_ns < y->ready_ns);
 }
 
-/* What a handler thread ran lies in the lane of that thread. Its wait for the thread is drawn as far as the lane is
- * free: before that the thread ran something else. */
+/* A run of a handler thread is in the lane of that thread. Its wait for the thread is drawn only as far as the lane is
+ * free, because before that the thread ran something else. */
 static void place_on_thread(cli_plot *plot, cli_plot_bar *bar) {
   size_t lane = 0, number = bar->run->row.thread;
   while (lane < plot->lane_count && (!plot->lanes[lane].is_thread || plot->lanes[lane].number != number)) lane++;
@@ -160,7 +160,7 @@ static void number_lanes(cli_plot *plot) {
 }
 
 static void measure(cli_plot *plot) {
-  enum { REST_PARTS = 5 }; /* so much of the turn is shown of what comes after it */
+  enum { REST_PARTS = 5 }; /* The part of the turn's duration for which the time after its end is shown. */
   plot->turn_ns = plot->all_ns = at_least(plot->trace->ended_ns - plot->trace->began_ns, 1);
   for (size_t i = 0; i < plot->bar_count; i++)
     plot->all_ns = at_least(plot->all_ns, at_least(plot->bars[i].ended_ns, plot->bars[i].late_ns));
@@ -243,7 +243,7 @@ static print_fn find_format(const char *name) {
   return NULL;
 }
 
-/* Standard output is the file from here on; a file that cannot be opened leaves it as it is. */
+/* Makes standard output the file; if the file cannot be opened, standard output stays. */
 static int redirect_to(const char *file) {
   int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   bool is_open = fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0;

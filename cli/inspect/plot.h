@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plot: a turn as a picture: bars in lanes, one for each handler thread that ran handlers of the turn. Tool calls, and
- * handlers of records that do not say which thread it was, lie in lanes of their own where they overlap: as many as
- * there were at once. One picture is drawn as SVG, for a page around it, and as a trace for Perfetto. */
+ * plot: a picture of a turn: bars in lanes, one lane for each handler thread that ran handlers of the turn. Tool calls,
+ * and handlers whose records do not name the thread, are in other lanes; when they overlap, there are as many lanes as
+ * there were bars at once. The same picture is drawn as SVG, for a page around it, and as a trace for Perfetto. */
 #ifndef CLI_INSPECT_PLOT_H
 #define CLI_INSPECT_PLOT_H
 
 #include "cli/inspect/trace.h"
 
-/** What lies in the lanes of one kind; in the order of the picture. */
+/** The kinds of lanes, in the order of the picture. */
 typedef enum cli_plot_group {
   CLI_PLOT_PHASES,
   CLI_PLOT_TURN,     /* handlers on the turn's own thread */
@@ -20,12 +20,12 @@ typedef enum cli_plot_group {
   CLI_PLOT_GROUPS
 } cli_plot_group;
 
-/** Times are nanoseconds from the turn's begin; -1: there is none. */
+/** Times are nanoseconds from the turn's beginning; -1: there is none. */
 typedef struct cli_plot_bar {
   cli_plot_group group;
   size_t lane;
   int64_t ready_ns, started_ns, ended_ns, deadline_ns, late_ns;
-  int64_t wait_ns; /* where what is drawn of it begins: when it was ready, or when its thread was free */
+  int64_t wait_ns; /* where the drawing of its wait begins: when it was ready, or when its thread became free */
   const char *label;
   bool is_bad;
   const cli_trace_entry *entry; /* a phase; with run a handler of it */
@@ -35,7 +35,7 @@ typedef struct cli_plot_bar {
 
 typedef struct cli_plot_lane {
   cli_plot_group group;
-  size_t number; /* in its group, from 1; 0: the group has one alone. Of a thread: its number in the runtime */
+  size_t number; /* in its group, from 1; 0: it is the only one. For a thread: its number in the runtime */
   bool is_thread;
   int64_t busy_until_ns;
 } cli_plot_lane;
@@ -61,9 +61,9 @@ const char *cli_plot_bar_outcome(const cli_plot_bar *bar);
 /** Why, as a sentence; "". */
 const char *cli_plot_bar_why(const cli_plot_bar *bar, char *buffer, size_t size);
 
-/** Prints a text of the record for HTML, SVG and their attributes: nothing of it is markup. */
+/** Prints a text of the record for HTML, SVG and their attributes, escaped so that none of it is markup. */
 void cli_plot_escape(cli_output *output, const char *text);
-/** The picture. @param is_page  it stands in a page, which has the style. */
+/** Prints the picture. @param is_page  it is inside of a page, which has the style. */
 void cli_plot_print_svg(const cli_plot *plot, bool is_page, cli_output *output);
 void cli_plot_print_page(const cli_plot *plot, cli_output *output);
 void cli_plot_print_trace(const cli_plot *plot, cli_output *output);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plot_page.c: the page around the picture: one file, without anything from elsewhere. Without its script it is the
+ * plot_page.c: the page around the picture: one file that loads nothing from elsewhere. Without its script it shows the
  * picture as it was printed. */
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static const char *const page_style[] = {
     "@media(max-width:640px){body{padding:18px 14px}}\n",
     NULL};
 
-/* Draws the bars anew: to the width of the window, and at the zoom asked for. */
+/* Draws the bars again, at the width of the window and at the current zoom. */
 static const char *const page_script[] = {
     "(function(){'use strict';\n"
     "var svg=document.getElementById('plot'),hold=document.getElementById('hold'),tip=document.getElementById('tip');\n"

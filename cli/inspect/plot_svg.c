@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plot_svg.c: the picture. Each bar carries its times, from which the page draws it anew at another zoom; what is
- * printed here is the whole turn at one width, by the same rules. */
+ * plot_svg.c: draws the picture. Each bar carries its times, from which the page can draw it again at another zoom. The
+ * printed picture shows the whole turn at one width, by the same rules. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static double height_of(const cli_plot *plot) { return y_of(plot->lane_count) + 
 
 /* ---- the axis ---- */
 
-/* 1, 2 or 5 with zeros after it, so that there are about eight. */
+/* 1, 2 or 5 followed by zeros, so that there are about eight ticks. */
 static int64_t tick_step(int64_t range_ns) {
   int64_t part = range_ns / 8 + 1, step = 1;
   while (step * 10 <= part) step *= 10;
@@ -84,7 +84,7 @@ static void print_lanes(const cli_plot *plot, cli_output *output) {
 
 /* ---- bars ---- */
 
-/* What is hovered over: a line for each thing to say. */
+/* The text that appears when the mouse is over a bar: a line for each fact. */
 static void print_title(const cli_plot_bar *bar, cli_output *output) {
   char words[512];
   cli_printf(output, "<title>%s ", cli_plot_bar_kind(bar));
@@ -123,8 +123,8 @@ static const cli_plot_bar *neighbour(const cli_plot *plot, size_t index, int whi
   return other < plot->bar_count && plot->bars[other].lane == plot->bars[index].lane ? &plot->bars[other] : NULL;
 }
 
-/* Inside where it fits, else after or before the bar, where nothing else is; a bad one is named in any case. *spilt is
- * where the label before this one ends. */
+/* Inside of the bar if the label fits, else after or before it, if that place is free. A bad bar always gets a label.
+ * *spilt is where the label before this one ends. */
 static void print_label(const cli_plot *plot, size_t index, double *spilt, cli_output *output) {
   const cli_plot_bar *bar = &plot->bars[index], *next = neighbour(plot, index, 1), *before = neighbour(plot, index, -1);
   double x1 = x_of(plot, bar->started_ns), x2 = end_of(plot, bar);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: a line on standard error that says what takes long, for how long by now, and how far it came. Nothing where
- * that is no terminal, and nothing in the first moment. One thread of its own prints. */
+ * progress: a line on standard error with the current action, its duration so far, and its progress. Prints nothing if
+ * standard error is no terminal, and nothing in the first moment. A separate thread prints. */
 #ifndef CLI_INSPECT_PROGRESS_H
 #define CLI_INSPECT_PROGRESS_H
 

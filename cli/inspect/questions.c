@@ -68,7 +68,7 @@ static void print_value(cli_output *output, const char *label, tp_text value) {
   tp__bytes_fini(&json);
 }
 
-/* What a terminal would obey or hide is written as its number: a person decides by what stands here. */
+/* Characters that a terminal would obey or hide are shown as their numbers, because a person decides by this text. */
 static void print_question(cli_output *output, const tp_kept_question *q) {
   char time[40];
   cli_printf(output, "%llu  %s  %-7s ", (unsigned long long)q->number, cli_data_time(q->asked_unix_ms, time),
@@ -107,7 +107,7 @@ static int list(const cli_arguments *arguments, const place *in, cli_output *out
   return CLI_OK;
 }
 
-/* The arguments in place of those of the question, freed with the writer. @param path  NULL: none. */
+/* Reads the arguments that replace those of the question, freed with the writer. @param path  NULL: none. */
 static int read_edit(const char *path, tp_writer **ret_writer, tp_text *ret_value) {
   int status = path ? cli_input_decode(path, ret_writer, ret_value) : CLI_OK;
   if (status != CLI_OK || !path || tp_value_kind_of(*ret_value) == TP_VALUE_MAP) return status;

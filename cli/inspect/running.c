@@ -43,7 +43,7 @@ static bool take_called(void *ctx, const tp_sqlite_called *from) {
 
 tp_status cli_called_read(const cli_data *data, const char *turn, const char *session, cli_pool *pool,
                           cli_called_list *ret_list, tp_fault *fault) {
-  if (data->is_database) return TP_OK; /* its breadcrumbs are in the memory of the process */
+  if (data->is_database) return TP_OK; /* the breadcrumbs of a database are in the memory of the process */
   reading r = {.data = data, .turn = turn, .session = session, .pool = pool, .list = ret_list};
   return tp_sqlite_store_called(data->store, take_called, &r, fault);
 }

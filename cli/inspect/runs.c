@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands runs and show: what ran, as the store of a data directory has it. A run is one subscription in one entry
- * (one run of one phase); the entry's name, PROCESS-NUMBER, is what show takes. */
+ * The commands runs and show: lists runs from the store of a data directory. A run is one subscription in one entry
+ * (one run of one phase). show takes the entry's name, PROCESS-NUMBER. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 
 enum { NAME_SIZE = 48, STATE_SIZE = 64, PHASE_SIZE = 32 + TP_ID_BYTES_MAX + 2, ROWS_FOR_ONE = 50 };
 
-/* A head stands only where the table may leave out a column. */
+/* A head is printed only when the table may leave out a column. */
 enum { TIME, TURN, PHASE, SUBSCRIPTION, STATE, RAN, WAITED, RUN, COLUMNS };
 static const cli_column columns[COLUMNS] = {
     [TIME] = {.head = "started", .width = 24, .rank = 4, .exit = CLI_COLUMN_LEFT_OUT},
@@ -39,7 +39,7 @@ static const cli_column columns[COLUMNS] = {
 };
 enum { SHOWN_COLUMNS = WAITED - SUBSCRIPTION + 1 }; /* of show, below its phase */
 
-/** What is asked for, and how much of it came. */
+/** The query, and the number of rows shown so far. */
 typedef struct listing {
   const cli_arguments *arguments;
   cli_output *output;
@@ -55,7 +55,7 @@ typedef struct listing {
   size_t shown;
   bool has_head;     /* of the table: it is printed */
   bool has_more;     /* the limit was reached */
-  bool may_be_crash; /* of show: a turn that has no end was seen, or none that has one */
+  bool may_be_crash; /* for show: a turn without an end was seen, or none with an end */
 } listing;
 
 /* ---- a run ---- */
@@ -64,7 +64,7 @@ static void write_name(const tp_entry_record *entry, char name[NAME_SIZE]) {
   snprintf(name, NAME_SIZE, "%016" PRIx64 "-%" PRIu64, entry->process_run_id, entry->entry_id);
 }
 
-/* "tool.pre files_write", where the tool is known. */
+/* "tool.pre files_write", if the tool is known. */
 static const char *phase_of(const listing *list, const tp_entry_record *entry, char words[PHASE_SIZE]) {
   char phase[32];
   const char *tool = cli_decided_tool(&list->decided, entry);
@@ -159,7 +159,7 @@ static bool show_entry(void *ctx, const tp_entry_record *entry) {
   return true;
 }
 
-/* What a turn does that has not ended: a line before those of its runs. */
+/* Shows a turn that has not ended: a line before those of its runs. */
 static bool show_running(void *ctx, const tp_turn_record *turn) {
   listing *list = ctx;
   char time[40];
@@ -384,7 +384,7 @@ static bool show_unended(void *ctx, const tp_turn_record *turn) {
   return !list->output->error;
 }
 
-/* What is called of a turn, and what the audit says was when its process died. */
+/* Shows the running functions of a turn, and those that ran when its process died, from the audit. */
 static bool show_suspect(void *ctx, const tp_audit *row) {
   listing *list = ctx;
   if (strcmp(row->action, "crash_suspect") != 0 || strcmp(row->turn, list->turn) != 0) return true;
@@ -422,7 +422,8 @@ static tp_status show_under_way(listing *list, tp_fault *fault) {
   return status == TP_OK && list->may_be_crash ? store->audits(store->ctx, &audits, show_suspect, list, fault) : status;
 }
 
-/* Skips an entry, but takes the reasons of its denials: cli_decided_reason() gives each reason to one run only. */
+/* Skips an entry, but takes the reasons of its denials, because cli_decided_reason() gives each reason to one run
+ * only. */
 static bool pass_over(listing *list, const tp_entry_record *entry) {
   for (size_t i = 0; i < entry->run_count; i++) {
     tp_run_record run = {.struct_size = sizeof run};
@@ -469,7 +470,7 @@ static bool show_whole(void *ctx, const tp_entry_record *entry) {
   return !list->process && !list->output->error;
 }
 
-/* 16 hexadecimal digits, "-", a number: the name of an entry. Any other word is a turn. */
+/* 16 hexadecimal digits, "-", a number: the name of an entry. Any other word means a turn. */
 static bool read_name(const char *word, listing *list) {
   char *end;
   if (strspn(word, "0123456789abcdef") != 16 || word[16] != '-' || !word[17]) return false;

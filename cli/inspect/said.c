@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * said.c: what the commands on a turn say of it in the same words. */
+ * said.c: texts about a turn that several commands share. */
 #include <stdio.h>
 #include <string.h>
 
@@ -113,7 +113,7 @@ const char *cli_run_why(const cli_trace_run *from, char *buffer, size_t size) {
 
 /* ---- a step ---- */
 
-/* A retry has the pause before it in its time: the model's code waits before it asks again. */
+/* The time of a retry includes the pause before it, because the model's code waits before it asks again. */
 static void write_request(const tp_turn_step *step, tp_text model, char *buffer, size_t size) {
   char retry[48] = "";
   if (step->place) snprintf(retry, sizeof retry, ", retry %u with its pause", step->place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command sessions: what a data directory has of each session, and its erasure. */
+ * The command sessions: lists the data of each session in a data directory, and erases it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ typedef struct work {
   uint64_t messages, turns, jobs, questions, tasks; /* of the sessions that fit */
   char tenant[TP_ID_BYTES_MAX + 1];                 /* of the first of them */
   cli_pool pool;
-  struct said_call *calls; /* of a session that is shown, in the order of its messages */
+  struct said_call *calls; /* of the session that is shown, in the order of its messages */
   size_t call_count, call_capacity, call_next;
 } work;
 
@@ -98,7 +98,7 @@ static void print_session(cli_output *output, const cli_session *session) {
   tp__bytes_fini(&name);
 }
 
-/* Records of phases that ran for no session: where a command listed its tools. */
+/* Whether it is a session, and not the records of phases that ran without one: a command listed its tools there. */
 static bool is_session(const cli_session *session) {
   const tp_sqlite_session *s = &session->kept;
   return s->session.size > 0 || s->messages + s->turns + s->jobs + s->questions + s->tasks > 0;
@@ -171,7 +171,7 @@ static void print_labelled(work *w, tp_text row, const char *label, const char *
   cli_print_cut(w->output, text, SIZE_MAX);
 }
 
-/* Rows of calls come after those of all messages, and are shown with theirs. */
+/* Rows of calls come after the rows of all messages, and are shown with their messages. */
 static bool take_call(void *ctx, const char *kind, tp_text row) {
   work *w = ctx;
   if (strcmp(kind, "tool_call") != 0) return true;
@@ -227,7 +227,7 @@ static bool show_row(void *ctx, const char *kind, tp_text row) {
   return !w->output->error;
 }
 
-/* The session that is named; of which tenant is asked where several have one of that name. */
+/* Finds the named session. If several tenants have a session with this name, the user must name the tenant. */
 static int find_one(work *w) {
   assert(w->query.session && w->shown == 0);
   int status = sum_sessions(w);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands jobs and store: what waits in a data directory, what failed for good, and whether its file is whole. */
+ * The commands jobs and store: which jobs wait in a data directory, which failed for good, and whether its file is
+ * intact. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ typedef struct work {
   bool has_more;
 } work;
 
-/** A word after the command's name, and what it does. */
+/** A word after the command's name, and its function. */
 typedef struct action {
   const char *name;
   enum { NOTHING_ELSE, NEEDS_JOB, NEEDS_FILE, MAY_HAVE_JOB } operand; /* after the directory */
@@ -111,7 +112,7 @@ static int change_job(work *w, uint64_t id, const char *done,
   return status == TP_ERR_NOT_FOUND || status == TP_ERR_BUSY ? CLI_NEGATIVE : exit_status;
 }
 
-/** The dead letters that a filter chose, the oldest first. */
+/** The dead letters that a filter has selected, the oldest first. */
 typedef struct letters {
   uint64_t *ids;
   size_t count, capacity, most;
@@ -125,7 +126,7 @@ static bool take_letter(void *ctx, const tp_job *job) {
   return l->count < l->most;
 }
 
-/* One that another process has taken meanwhile is no failure. */
+/* A dead letter that another process has taken meanwhile is no failure. */
 static int redrive_letters(work *w, const letters *l) {
   const tp_store *store = w->data.store;
   tp_fault fault = {0};
@@ -347,7 +348,7 @@ static int run_action(const char *command, const action *actions, size_t count, 
   const action *found = find_action(actions, count, arguments->operand);
   work w = {.arguments = arguments, .output = output};
   uint64_t id = 0;
-  if (!found) return CLI_USAGE; /* never: the command table has the same actions */
+  if (!found) return CLI_USAGE; /* never reached: the command table has the same actions */
   bool has_all = arguments->operand_count == (found->operand == NOTHING_ELSE ? 2 : 3);
   bool names_job = found->operand == NEEDS_JOB || (found->operand == MAY_HAVE_JOB && arguments->operand_count == 3);
   if (found->operand == MAY_HAVE_JOB && arguments->operand_count == 2) has_all = chooses_jobs(arguments);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands time and blame: what a turn's time was spent on, by phase; and by handler, tool and request, the slowest
- * first. */
+ * The commands time and blame: how the time of a turn was spent, by phase; and by handler, tool and request, the
+ * slowest first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static turn_sum sum_turn(const cli_trace *t) {
   return sum;
 }
 
-/* The bar has what a row leaves of the terminal. */
+/* The bar gets the part of the terminal's width that a row leaves free. */
 static void print_part(cli_table *table, const char *name, int64_t ns, int64_t whole_ns, const char *note) {
   enum { BAR = 30, OTHERS = 12 + 8 + 28 + 3 * 2 };
   static const char mark[] = "\xE2\x96\x88"; /* a full block */
@@ -79,7 +79,7 @@ static void print_part(cli_table *table, const char *name, int64_t ns, int64_t w
   cli_table_row(table, cells);
 }
 
-/* Also those that failed: each is in the time. A record names at most the first 1,024 steps. */
+/* Counts failed requests, too, because each took time. A record names at most the first 1,024 steps. */
 static uint32_t requests_of(const cli_trace *t) {
   uint32_t count = 0;
   for (size_t i = 0; i < t->step_count; i++) count += t->steps[i].kind == TP_STEP_MODEL;
@@ -107,7 +107,7 @@ static void print_parts(const cli_trace *t, const turn_sum *sum, cli_output *out
   cli_table_end(&table);
 }
 
-/* What the turn did not wait for: its time is in no part above. */
+/* Detached runs, for which the turn did not wait: their time is in no part above. */
 static void print_detached(const cli_trace *t, cli_output *output) {
   static const cli_column columns[] = {{.head = "duration", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
                                        {.head = "queued", .width = 10, .least = 9, .kind = CLI_COLUMN_RIGHT},
@@ -213,7 +213,7 @@ int cli_time(const cli_arguments *arguments, cli_output *output) {
 
 /* ---- blame ---- */
 
-/** A handler, a tool call or a request; a phase outside of its handlers; what no record names. */
+/** A handler, a tool call or a request; a phase without its handlers; the time that no record names. */
 typedef struct blamed {
   const cli_trace_entry *entry; /* of a handler or a phase; else NULL */
   const cli_trace_run *run;
@@ -238,7 +238,8 @@ static void blame_phase(blame_list *list, const cli_trace_entry *e) {
   if (own_ns > 0) list->items[list->count++] = (blamed){.entry = e, .duration_ns = own_ns};
 }
 
-/* What `time` counts and no line names: the dispatch of calls around their functions and gates, and the runtime. */
+/* The time that `time` counts but no line names: the dispatch of calls, apart from their functions and gates, and the
+ * runtime. */
 static void blame_rest(blame_list *list, const cli_trace *t) {
   turn_sum sum = sum_turn(t);
   int64_t tools_ns = t->tools_ns - cli_trace_tools_ns(t);

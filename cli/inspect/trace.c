@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: times of one process compare with each other only, so a trace has the entries of the process that ended the
- * turn, or without a record of the one that ran last. */
+ * trace.c: times can only be compared within one process. So a trace has the entries of the process that ended the
+ * turn, or, without a record of the turn, of the process that ran last. */
 #include "cli/inspect/trace.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static int by_step_begin(const void *a, const void *b) {
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* A request that failed and is followed by one of the same round to the same model was tried again. */
+/* A failed request that is followed by a request of the same round to the same model was retried. */
 static void number_retries(cli_trace *t) {
   const tp_turn_step *last = NULL;
   for (size_t i = 0; i < t->step_count; i++) {
@@ -109,8 +109,8 @@ static bool take_running(void *ctx, const tp_turn_record *turn) {
 
 /* ---- entries ---- */
 
-/* The run that ended last before this one was ready: what it waited for, as far as times say it. A run that was ready
- * at the entry's begin waited for none. */
+/* The run that ended last before this one was ready: probably the run that it waited for, as far as times can tell. A
+ * run that was ready at the entry's beginning waited for none. */
 static size_t find_after(const cli_trace_entry *e, size_t index) {
   const tp_run_record *run = &e->runs[index].row;
   size_t last = CLI_NO_RUN;
@@ -132,7 +132,7 @@ static bool take_entry(void *ctx, const tp_entry_record *from) {
   reading *r = ctx;
   cli_trace *t = r->trace;
   char phase[32];
-  if (!t->process_run_id) { /* a turn without a record: its newest entry says which process */
+  if (!t->process_run_id) { /* without a record of the turn, its newest entry tells the process */
     t->process_run_id = from->process_run_id;
     t->started_unix_ms = from->started_unix_ms;
     take_ids(r, from->ids);
@@ -169,7 +169,7 @@ static int by_begin(const void *a, const void *b) {
   return (x->id > y->id) - (x->id < y->id);
 }
 
-/* A turn without a record lasted, as far as is known, from its first entry to the last moment that one of them has. */
+/* The known duration of a turn without a record is from its first entry to the last time in one of its entries. */
 static void bound_by_entries(cli_trace *t) {
   t->began_ns = t->entries[0].started_ns;
   for (size_t i = 0; i < t->entry_count; i++) {
@@ -238,7 +238,7 @@ static void add_asked(reading *r, const tp_audit *row) {
                                                  .unix_ms = row->unix_ms};
 }
 
-/* Rows come newest first, and so do the entries that they are looked for in. */
+/* Rows come newest first, and so do the entries among which they are searched. */
 static bool take_audit(void *ctx, const tp_audit *row) {
   reading *r = ctx;
   cli_trace *t = r->trace;
@@ -259,7 +259,7 @@ static bool take_audit(void *ctx, const tp_audit *row) {
 }
 
 static tp_status read_audit(reading *r, tp_fault *fault) {
-  enum { CLOCK_STEP_MS = 60000 }; /* the wall clock may have been set meanwhile */
+  enum { CLOCK_STEP_MS = 60000 }; /* The wall clock may have been set by this much meanwhile. */
   const tp_store *store = r->data->store;
   const cli_trace *t = r->trace;
   if (!store->audits) return TP_OK;
@@ -368,7 +368,7 @@ static int by_from(const void *a, const void *b) {
   return (x->from_ns > y->from_ns) - (x->from_ns < y->from_ns);
 }
 
-/* How long at least one of them was under way, between two times. Frees them. */
+/* How long at least one of the spans was active between two times. Frees the spans. */
 static int64_t covered_ns(span *spans, size_t count, int64_t from_ns, int64_t to_ns) {
   int64_t sum_ns = 0, at_ns = from_ns;
   if (count > 0) qsort(spans, count, sizeof *spans, by_from);
@@ -383,7 +383,7 @@ static int64_t covered_ns(span *spans, size_t count, int64_t from_ns, int64_t to
   return sum_ns;
 }
 
-/* A handler whose job was stored was not called yet. */
+/* A handler whose job was stored was not called yet, so it has no span. */
 static bool has_span(const cli_trace_run *run) {
   return cli_run_was_called(&run->row) && run->row.state != TP_STATE_BACKGROUNDED && run->row.started_ns;
 }

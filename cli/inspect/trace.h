@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace: one turn as a data directory has it: its record, the entries of its phases with their runs, what it waited
- * for, and what the audit says of it, all in one time. It is read in one piece and then only looked at. */
+ * trace: one turn from a data directory: its record, the entries of its phases with their runs, the steps for which it
+ * waited, and its audit rows, all on one time scale. It is read at once, and does not change afterwards. */
 #ifndef CLI_INSPECT_TRACE_H
 #define CLI_INSPECT_TRACE_H
 
@@ -13,7 +13,7 @@
 
 #define CLI_NO_RUN SIZE_MAX
 
-/** What passed through a phase: a field of its payload, or a contribution. */
+/** A content that passed through a phase: a field of its payload, or a contribution. */
 typedef struct cli_trace_content {
   const char *field; /* its name; of a contribution NULL */
   size_t run;        /* who contributed it; CLI_NO_RUN: a field */
@@ -24,9 +24,9 @@ typedef struct cli_trace_content {
 /** A run of a subscription. */
 typedef struct cli_trace_run {
   tp_run_record row;  /* its names are in the trace's pool */
-  size_t after;       /* the run of its entry that ended last before it was ready, by their times; CLI_NO_RUN */
-  const char *detail; /* what the audit says of its failure or denial; "" */
-  uint64_t bytes;     /* of what it contributed; 0: nothing, or not known */
+  size_t after;       /* by the times, the run of its entry that ended last before it was ready; CLI_NO_RUN */
+  const char *detail; /* the audit's text about its failure or denial; "" */
+  uint64_t bytes;     /* size of its contributions; 0: none, or not known */
 } cli_trace_run;
 
 /** An entry: one run of a phase. */
@@ -43,7 +43,7 @@ typedef struct cli_trace_entry {
   size_t content_count;
 } cli_trace_entry;
 
-/** What people were asked about a call, and what they decided: a row of the audit. */
+/** A question to people about a call, and their decision: an audit row. */
 typedef struct cli_trace_asked {
   const char *action, *subscription, *detail; /* ask, answer or edit; who asked; "tool: …" */
   int64_t unix_ms;
@@ -53,8 +53,8 @@ typedef struct cli_trace {
   cli_pool pool;
   const char *turn_id, *session, *tenant;
   uint64_t process_run_id;
-  bool has_record; /* the turn has ended, and outcome to tool_calls are those of its record */
-  tp_state state;  /* RUNNING, INTERRUPTED: by a record of what it did, as ended_ns found it; 0: there is none */
+  bool has_record; /* the turn has ended, and the members from outcome to tool_calls are from its record */
+  tp_state state;  /* RUNNING, INTERRUPTED: from a record of the unended turn, as ended_ns found it; 0: there is none */
   tp_turn_outcome outcome;
   const char *reason, *subscription; /* why and who ended it; "" */
   int64_t began_ns, ended_ns;        /* without a record those of its entries */
@@ -63,19 +63,20 @@ typedef struct cli_trace {
   uint32_t iterations, tool_calls;
   cli_trace_entry *entries; /* by their begin */
   size_t entry_count;
-  tp_turn_step *steps; /* by their begin; names in the pool; of a request place is which retry it is, 0: it is none */
+  /* by their beginning; names in the pool; for a request, place is the number of the retry, 0: it is none */
+  tp_turn_step *steps;
   size_t step_count;
   uint64_t steps_dropped;
   cli_trace_asked *asked; /* the newest first */
   size_t asked_count, asked_capacity;
-  const char **suspects; /* what the audit says was under way when its process died, the newest first */
+  const char **suspects; /* from the audit: what was running when its process died, the newest first */
   size_t suspect_count, suspect_capacity;
-  cli_called_list called; /* its functions that are called, or were when its process died */
+  cli_called_list called; /* its functions that are running, or were running when its process died */
 } cli_trace;
 
 /** Reads the turn that COMMAND DIR TURN names (pick.h).
  *  @param ret_trace  to be freed also after a failure.
- *  @return CLI_OK; another exit status after saying what is wrong; CLI_NEGATIVE: there is none. */
+ *  @return CLI_OK; another exit status after a message; CLI_NEGATIVE: there is no such turn. */
 int cli_trace_read(const char *command, const cli_arguments *arguments, cli_trace *ret_trace);
 void cli_trace_free(cli_trace *trace);
 
@@ -89,28 +90,28 @@ int cli_trace_run_command(const cli_trace_command *command, const cli_arguments 
 
 /* ---- what is left of a span ---- */
 
-/** How long an entry took outside of its handlers: the commit of its jobs, its plan, waits. */
+/** The time of an entry outside of its handlers: the commit of its jobs, its plan, waits. */
 int64_t cli_trace_own_ns(const cli_trace_entry *entry);
-/** When its last handler ended; without one its begin. */
+/** When its last handler ended; without handlers, when it began. */
 int64_t cli_trace_own_from_ns(const cli_trace_entry *entry);
-/** What that time is: "outside of its handlers: commit of its jobs". */
+/** A description of that time: "outside of its handlers: commit of its jobs". */
 const char *cli_trace_own_what(const cli_trace_entry *entry);
 bool cli_trace_has_jobs(const cli_trace_entry *entry);
-/** In how much of the turn a function of a tool call, or a gate of one, ran. */
+/** The time of the turn in which the function of a tool call, or a gate of one, ran. */
 int64_t cli_trace_tools_ns(const cli_trace *trace);
 
 /* ---- what is said of a run ---- */
 
 /** Whether its handler was called. */
 bool cli_run_was_called(const tp_run_record *run);
-/** How long it waited for a thread or a permit, from ready to its call; 0: it did not. */
+/** How long a run waited for a thread or a permit, from ready to its call; 0: it did not wait. */
 int64_t cli_run_queued_ns(const tp_run_record *run);
 int64_t cli_run_duration_ns(const tp_run_record *run);
 /** When it had to be done; 0: not known. */
 int64_t cli_run_deadline_ns(const tp_run_record *run);
 /** "succeeded", "deny", "skipped". */
 const char *cli_run_outcome(const tp_run_record *run);
-/** Why it ended as it did, as a sentence without its stop; "" when there is nothing to add. */
+/** Why a run ended as it did, as a sentence without its full stop; "" when there is nothing to add. */
 const char *cli_run_why(const cli_trace_run *run, char *buffer, size_t size);
 cli_paint cli_run_paint(const tp_run_record *run);
 enum { CLI_STEP_NAME_SIZE = 128 };
@@ -120,14 +121,14 @@ const char *cli_step_outcome(const tp_turn_step *step);
 bool cli_step_failed(const tp_turn_step *step);
 /** How the turn ended: "completed", "running", "interrupted". */
 const char *cli_trace_outcome(const cli_trace *trace);
-/** "turn rooms-1  completed  144 ms  session …" and why. */
+/** Prints "turn rooms-1 completed 144 ms session …", and why. */
 void cli_trace_print_head(const cli_trace *trace, cli_output *output);
 /** The same for programs: the first pairs of a map. */
 void cli_trace_add_head(const cli_trace *trace, cli_map *pairs);
 
 /* ---- cells of a table ---- */
 
-/** A duration, or "-" where it is not known. @param ret_words  holds it; unset for "-". */
+/** A duration, or "-" when it is not known. @param ret_words  holds the text; unused for "-". */
 tp_text cli_trace_duration(int64_t ns, bool is_known, char ret_words[CLI_QUANTITY_SIZE + 2]);
 
 int cli_time(const cli_arguments *arguments, cli_output *output);

@@ -12,7 +12,7 @@
 #include "runtime/base/check.h"
 #include "support/text.h"
 
-/* What the library shows is its own until the callback returns: a copy. */
+/* The library's data is only valid until the callback returns, so this is a copy. */
 typedef struct form {
   tp_mcp_asked *asked;
   char *server, *tool, *message, *url;
@@ -44,7 +44,7 @@ static bool is_required(tp_text schema, tp_text key) {
   return false;
 }
 
-/* The list of choices of a text; empty: any text. */
+/* The choices of a text member; empty: any text. */
 static tp_text choices_of(tp_text member) { return tp_value_get(member, "enum"); }
 
 static void show_member(tp_text key, tp_text member, bool required) {
@@ -74,7 +74,7 @@ static void show_member(tp_text key, tp_text member, bool required) {
   fflush(stderr);
 }
 
-/* @return NULL, or what the line should have been. */
+/* @return NULL, or the expected form of the line. */
 static const char *add_number(cli_map *content, const char *key, const char *line, bool is_whole) {
   char *end = NULL;
   double number = strtod(line, &end);
@@ -160,7 +160,7 @@ static void show_form(const form *f) {
   fflush(stderr);
 }
 
-/* Asks again until the answer is one of these. */
+/* Asks again until the answer is one of the allowed ones. */
 static void put_form(cli_ask *ask, void *ctx) {
   form *f = ctx;
   char line[CLI_ASK_LINE_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command mcp, and the options with which other commands name servers. */
+ * The command mcp, and the options with which other commands name MCP servers. */
 #include "cli/mcp/mcp.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@ static bool has_servers(const cli_arguments *arguments) {
 
 static void print_note(void *ctx, const char *note) { cli_error("%s: %s", (const char *)ctx, note); }
 
-/* Splits words at blanks; quotes of either kind keep blanks, a backslash the character after it. In place.
- * @return false: more words than there may be, or a quote without its end. */
+/* Splits words at blanks, in place. Quotes of both kinds protect blanks; a backslash protects the next character.
+ * @return false: too many words, or a quote without its end. */
 static bool split(char *text, const char **words, size_t most) {
   size_t count = 0;
   char *to = text, *from = text;
@@ -58,7 +58,7 @@ static bool split(char *text, const char **words, size_t most) {
   return true;
 }
 
-/* @return NULL: what servers want from a model is refused. */
+/* @return NULL: servers' requests to a model are refused. */
 static const tp_mcp_sampling *sampling_of(const cli_arguments *arguments, tp_mcp_sampling *sampling) {
   if (arguments->sampling_models.count == 0) return NULL;
   *sampling = (tp_mcp_sampling){.struct_size = sizeof *sampling, .model = cli_sampling_model()};
@@ -236,7 +236,7 @@ static void print_verdict(check *c, const char *name, const tp_phase_result *res
   cli_map_print(&map, c->output);
 }
 
-/* What tool.pre says of a call without arguments. */
+/* Prints the answer of tool.pre for a call without arguments. */
 static int ask_gates(check *c, const char *name) {
   static const char empty_map[] = {(char)0x80};
   const tp_field fields[] = {
@@ -284,7 +284,7 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
   return status;
 }
 
-/* The tools of a server are what they are now. */
+/* Pins the tools of a server in their present form. */
 static int pin_server(const cli_arguments *arguments, cli_output *output) {
   if (!arguments->data || !arguments->operands[1]) {
     cli_error("mcp pin: name one server, and the --data DIR that has its pins");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile.c: `mcp` is a map of servers, as in .mcp.json, with options of ours; `mcp_defer` a number. A file may be a
- * conversation, too, whose own keys are read elsewhere. */
+ * profile.c: `mcp` is a map of servers, as in .mcp.json, with additional options; `mcp_defer` is a number. A file may
+ * also be a conversation, whose other keys are read elsewhere. */
 #include "cli/mcp/profile.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ bool cli_mcp_is_profile(const char *path) {
   return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-/* Says what is wrong at the last of the keys that the file has. */
+/* Reports an error at the last of the keys that the file has. */
 static int refuse_at(const profile *p, const char *const *keys, size_t count, const char *message) {
   uint32_t line = 0, column = 0;
   while (count > 0 && tp_yaml_place(p->text, keys, count, &line, &column, NULL) != TP_OK) count--;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mcp serve: the tools of a runtime for clients that speak MCP. Standard output has the protocol and nothing else. The
- * main thread waits for a signal, or for the end of standard input; SIGTERM, SIGINT and SIGHUP let open calls end, a
- * second one ends the process as it does by itself. */
+ * mcp serve: offers the tools of a runtime to clients that use MCP. Standard output only carries the protocol. The main
+ * thread waits for a signal, or for the end of standard input. SIGTERM, SIGINT and SIGHUP let open calls end; a second
+ * signal ends the process, as it does by default. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static bool write_skill(void *ctx, const tp_skill *skill) {
   return true;
 }
 
-/* @param writer  keeps what *ret_prompts is. */
+/* @param writer  owns the value of *ret_prompts. */
 static int list_skills(const char *directory, tp_writer *writer, tp_text *ret_prompts) {
   prompts p = {.writer = writer};
   tp_fault fault = {0};
@@ -125,7 +125,7 @@ static void get_prompt(void *ctx, tp_mcp_call *call, tp_text name, tp_text argum
   free(copy);
 }
 
-/* ---- what is checked before anything starts ---- */
+/* ---- checks before anything starts ---- */
 
 static int refuse(const char *what) {
   cli_error("%s", what);

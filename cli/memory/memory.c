@@ -86,7 +86,8 @@ static void put_speaker(tp__bytes *bytes, const tp_memory_entry *entry) {
   tp__bytes_put_string(bytes, ")");
 }
 
-/* id, date and score, scope, session, speaker, text. Each is a table of its own: none is known before it comes. */
+/* id, date and score, scope, session, speaker, text. Each entry is a table of its own, because no entry is known before
+ * it comes. */
 static void print_entry(cli_memory *m, const tp_memory_entry *entry) {
   static const cli_column columns[] = {{.head = "", .width = 8, .kind = CLI_COLUMN_RIGHT},
                                        {.head = ""},
@@ -135,7 +136,7 @@ static int exit_of(tp_status status, const tp_fault *fault) {
 
 /* ---- the actions ---- */
 
-/* "12" or "memory:12". @return 0 after saying what is wrong. */
+/* Reads "12" or "memory:12". @return 0 after a message about the error. */
 static int64_t read_id(const char *word) {
   const char *digits = strncmp(word, "memory:", 7) == 0 ? word + 7 : word;
   size_t count = strspn(digits, "0123456789");
@@ -192,7 +193,7 @@ static int delete_memory(cli_memory *m) {
 
 /* ---- stats ---- */
 
-/** The scopes that the options name, as they are counted. */
+/** The scopes that the options name, while they are being counted. */
 typedef struct stats {
   cli_memory *m;
   cli_map *map; /* has the list of scopes; NULL: a table */
@@ -274,7 +275,7 @@ static const struct action {
   const char *name;
   size_t least, most; /* operands after the action */
   unsigned takes;
-  bool opens; /* the file itself, and makes it when there is none */
+  bool opens; /* the action opens the file itself, and creates it when there is none */
   const char *usage;
   int (*run)(cli_memory *m);
 } actions[] = {
@@ -289,7 +290,7 @@ static const struct action {
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 
-/* An option of another action is not ignored. */
+/* An option that only another action has is refused, not ignored. */
 static int check_memory_options(const struct action *action, const cli_arguments *a) {
   const char *foreign = a->limit != CLI_LIMIT_NOT_GIVEN && !(action->takes & TAKES_LIMIT) ? "--limit"
                         : a->before && !(action->takes & TAKES_BEFORE)                    ? "--before"
@@ -309,8 +310,8 @@ static bool ends_with(const char *text, const char *end) {
   return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* The file itself, or memory.db of a data directory. What is only looked at is never made; of what is made, a name in
- * .db is the file's. */
+/* The file itself, or memory.db in a data directory. An action that only reads never creates a file. If a file must be
+ * created, a name that ends in .db is the file's. */
 static int find_file(const char *data, bool makes, bool *ret_in_directory, char **ret_path) {
   struct stat found;
   bool is_there = stat(data, &found) == 0;
@@ -358,5 +359,5 @@ int cli_memory_command(const cli_arguments *arguments, cli_output *output) {
     int status = check_memory_options(action, arguments);
     return status == CLI_OK ? run(action, arguments, output) : status;
   }
-  return CLI_USAGE; /* never: the command table has the same actions */
+  return CLI_USAGE; /* never reached: the command table has the same actions */
 }

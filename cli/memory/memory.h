@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory: the actions of `turnphase memory`. memory.c finds the file and looks; memory_move.c exports and imports. */
+ * memory: the actions of `turnphase memory`. memory.c finds the file and shows its content; memory_move.c exports and
+ * imports. */
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H
 
@@ -12,15 +13,15 @@
 typedef struct cli_memory {
   const cli_arguments *arguments;
   cli_output *output;
-  tp_memory *memory; /* NULL in import, which opens it when its input is right */
+  tp_memory *memory; /* NULL in import, which opens it after it has checked its input */
   const char *path;  /* of the file */
-  const char *makes; /* the directory that is to be made for it; NULL: none */
+  const char *makes; /* the directory that must be made for it; NULL: none */
   size_t count;      /* entries seen */
 } cli_memory;
 
 /** Which memories the options name. */
 tp_memory_query cli_memory_query(const cli_memory *m, uint32_t limit);
-/** Adds what a memory has, as export writes it and import reads it. */
+/** Adds the members of a memory, as export writes and import reads them. */
 void cli_memory_add(cli_map *p, const tp_memory_entry *entry);
 /** Prints the entry as a line of JSON, which import reads.
  *  @return CLI_OK, or an exit status after saying what is wrong. */

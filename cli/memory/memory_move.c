@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Export and import: JSON Lines, an entry each, oldest first. A file is read and checked whole before anything is kept;
- * then it is kept in batches, each all or none. */
+ * Export and import: JSON Lines, one entry each, the oldest first. A file is read and checked as a whole before
+ * anything is stored. Then it is stored in batches, each completely or not at all. */
 #include <stdlib.h>
 #include <string.h>
 

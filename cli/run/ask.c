@@ -15,10 +15,10 @@
 
 enum { LOOK_MS = 100 };
 
-/* What it shows is one text, made where the question is put: the call is the library's. */
+/* A question. Its text is made when the question is put, because the call belongs to the library. */
 struct cli_question {
   cli_question *next;
-  void (*put)(cli_ask *ask, void *ctx); /* NULL: it is about a call, and has what follows `ctx` */
+  void (*put)(cli_ask *ask, void *ctx); /* NULL: the question is about a call, and has the members after `ctx` */
   void (*dropped)(void *ctx);
   void *ctx;
   tp_token token;
@@ -35,7 +35,7 @@ static void free_question(cli_question *q) {
 
 /* ---- the text ---- */
 
-/* What a terminal would obey or hide is written as its number. */
+/* Characters that a terminal would obey or hide are written as their numbers. */
 static void put_visible(FILE *out, tp_text text) {
   while (text.size > 0) {
     uint32_t code;
@@ -166,8 +166,8 @@ static void add_always(cli_ask *ask, const char *tool) {
   if (name) ask->always[ask->always_count++] = name;
 }
 
-/* Looks now and then whether the question, if there is one, is still open.
- * @return false: it is over, or the terminal is gone. */
+/* Reads a line. Checks from time to time whether the question, if there is one, is still open.
+ * @return false: the question has ended, or the terminal is gone. */
 static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
   struct pollfd terminal = {.fd = ask->terminal, .events = POLLIN};
   while (!stops(ask) && (!q || tp_token_open(q->token))) {
@@ -184,7 +184,7 @@ static bool read_line(cli_ask *ask, const cli_question *q, char *line) {
 bool cli_ask_line(cli_ask *ask, char line[CLI_ASK_LINE_BYTES]) { return read_line(ask, NULL, line); }
 void cli_ask_show(tp_text text) { put_visible(stderr, text); }
 
-/* @param edited  a map in place of the arguments that were shown; empty: these. */
+/* @param edited  a map that replaces the shown arguments; empty: the shown ones stay. */
 static void answer_question(const cli_question *q, tp_verdict verdict, tp_text edited) {
   tp_decision decision = {.struct_size = sizeof decision,
                           .verdict = verdict,
@@ -196,7 +196,7 @@ static void answer_question(const cli_question *q, tp_verdict verdict, tp_text e
   if (status != TP_OK) cli_error("the answer comes too late: %s", fault.message);
 }
 
-/* Asks for a JSON object, in one line. @return whether the question has its answer; else it is asked again. */
+/* Asks for a JSON object on one line. @return whether the question has its answer; if not, it is asked again. */
 static bool edit(cli_ask *ask, const cli_question *q, char *line) {
   tp_writer *writer = NULL;
   tp_text edited;
@@ -214,7 +214,7 @@ static bool edit(cli_ask *ask, const cli_question *q, char *line) {
   return is_map;
 }
 
-/* What was typed before the question is no answer to it. Asks again until the answer is one of these. */
+/* Text that was typed before the question is no answer to it. Asks again until the answer is one of these. */
 static void put_to_person(cli_ask *ask, const cli_question *q) {
   char line[CLI_ASK_LINE_BYTES];
   const tp_text none = {NULL, 0};

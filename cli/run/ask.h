@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask: questions about tool calls, put to the person at the terminal: the question on standard error, the answer (y, n
- * or always) from /dev/tty, one question after the other. Where standard error is no terminal there is no channel, and
- * the library denies what would be asked. Lock: one mutex for the queue; a thread of its own waits for answers. */
+ * ask: puts questions about tool calls to the person at the terminal: the question on standard error, the answer (y, n
+ * or always) from /dev/tty, one question after the other. If standard error is no terminal, there is no channel, and
+ * the library denies calls about which it would ask. Lock: one mutex for the queue; a separate thread waits for
+ * answers. */
 #ifndef CLI_ASK_H
 #define CLI_ASK_H
 
@@ -21,8 +22,8 @@ typedef struct cli_ask {
   tp__lock_condition changed;
   cli_question *first; /* under mutex: the oldest */
   bool stops;          /* under mutex */
-  bool asks;           /* under mutex: the thread has a question that is not answered yet */
-  char **always;       /* the thread's: names of tools that need no answer any more */
+  bool asks;           /* under mutex: the thread has an unanswered question */
+  char **always;       /* used only by the thread: names of tools that need no answer any more */
   size_t always_count;
 } cli_ask;
 
@@ -30,15 +31,17 @@ typedef struct cli_ask {
 bool cli_ask_start(cli_ask *ask);
 /** tp_question_fn; ctx is the cli_ask. */
 void cli_ask_put(void *ctx, const tp_question *question);
-/** Runs put on the thread that has the terminal, when it is its turn; at the stop dropped in its place. One of the two
- *  is called, once, unless this fails. @return false: it has stopped, or there is no memory. Threads: any. */
+/** Runs `put` on the thread that has the terminal, when its turn has come; or calls `dropped` instead, when the asking
+ *  stops. One of the two is called once, unless this fails. @return false: it has stopped, or there is no memory.
+ *  Threads: any. */
 bool cli_ask_run(cli_ask *ask, void (*put)(cli_ask *ask, void *ctx), void (*dropped)(void *ctx), void *ctx);
-/** For put: the next line that the person types, without its end.
+/** Called by put: the next line that the person types, without its end.
  *  @return false: the terminal is gone, or the command ends. */
 bool cli_ask_line(cli_ask *ask, char line[CLI_ASK_LINE_BYTES]);
-/** For put: prints a text of others on standard error. What a terminal would obey or hide is written as its number. */
+/** Called by put: prints a text of others on standard error. Characters that a terminal would obey or hide are written
+ *  as their numbers. */
 void cli_ask_show(tp_text text);
-/** Whether a question waits for a line of the terminal, which nobody else may read then. Threads: any. */
+/** Whether a question waits for a line from the terminal; then no other thread may read there. Threads: any. */
 bool cli_ask_is_open(cli_ask *ask);
 /** Gives up what is still open. */
 void cli_ask_stop(cli_ask *ask);

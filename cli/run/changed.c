@@ -10,7 +10,7 @@
 
 enum { CODE_BYTES = 3, PATHS_MAX = 10000 };
 
-/* A record is two letters, a blank and a path with a NUL at its end. */
+/* A record consists of two letters, a blank, and a path that ends with a NUL. */
 static size_t write_paths(const tp__bytes *listed, tp_writer *writer) {
   const char *at = listed->data, *end = listed->data + listed->size;
   size_t count = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversation.c: both forms become values first; one set of rules says which maps they may hold, so that a file and a
- * stream are refused for the same reasons. Lines of JSON are known by their number, parts of a YAML file by their ids.
- * */
+ * conversation.c: both forms become values first. One set of rules says which maps they may contain, so a file and a
+ * stream are refused for the same reasons. Messages name lines of JSON by number, and parts of a YAML file by their
+ * ids. */
 #include "cli/run/conversation.h"
 
 #include <stdarg.h>
@@ -51,10 +51,10 @@ typedef struct field {
   const char *key;
   tp_value_kind kind;
   bool required;
-  tp_text *ret_value; /* its content for text, else the value; untouched when it is not there */
+  tp_text *ret_value; /* for text its content, else the value; untouched when it is missing */
 } field;
 
-/* Of a field: DOUBLE is any number, INT a number or a text, NULL a list or a map. */
+/* For a field: DOUBLE means any number, INT a number or a text, NULL a list or a map. */
 static const char *kind_name(tp_value_kind kind) {
   switch (kind) {
     case TP_VALUE_TEXT:
@@ -118,7 +118,7 @@ static int read_map(const reader *r, const char *what, tp_text map, const field 
 
 /* ---- turns ---- */
 
-/* White space and controls as Unicode has them; what the library does not take in an id. */
+/* White space and control characters as Unicode defines them, which the library does not accept in an id. */
 static bool is_space_or_control(uint32_t point) {
   return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 || (point >= 0x2000 && point <= 0x200A) ||
          point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
@@ -144,7 +144,7 @@ static int take_id(const reader *r, const char *key, tp_text text, const char *o
   return CLI_OK;
 }
 
-/* What the library would refuse is refused here, before the first turn. */
+/* Values that the library would refuse are refused here, before the first turn. */
 static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
   enum { AHEAD_SECONDS_MAX = 5 * 60 };
   const int64_t first = INT64_C(100000000000);
@@ -161,7 +161,7 @@ static int take_said(const reader *r, tp_text text, int64_t *ret_unix_ms) {
   return CLI_OK;
 }
 
-/** The texts of a turn as they stand in the file. */
+/** The texts of a turn, as in the file. */
 typedef struct words {
   tp_text tenant, workspace, session, agent, id, user, said;
 } words;
@@ -178,7 +178,7 @@ static int take_agent(const reader *r, tp_text id, const char **ret_id, const cl
     return refuse_conversation(r, "there is no agent \"%.*s\" under agents", (int)(id.size < 64 ? id.size : 64),
                                id.data);
   *ret_id = agent ? agent->id : NULL;
-  *ret_limits = agent ? &agent->limits : NULL; /* agents stand before sessions: there come no more */
+  *ret_limits = agent ? &agent->limits : NULL; /* agents come before sessions, so no more will be added */
   return CLI_OK;
 }
 
@@ -267,7 +267,7 @@ static tp_text copy_value(const reader *r, tp_text value) {
   return value.data ? (tp_text){cli_pool_copy(&r->into->pool, value), value.size} : (tp_text){NULL, 0};
 }
 
-/* A text or a number, as the command line has it. NULL stays NULL. */
+/* A text or a number, in the form of the command line. NULL stays NULL. */
 static const char *copy_scalar(const reader *r, tp_text value) {
   tp__bytes json = {0};
   if (!value.data || tp_value_kind_of(value) == TP_VALUE_TEXT) return copy_text(r, tp_value_text(value));
@@ -277,7 +277,7 @@ static const char *copy_scalar(const reader *r, tp_text value) {
   return copy;
 }
 
-/* Whether a map has more than a model's name. */
+/* Whether a map has more than the name of a model. */
 static bool shapes(const model_fields *given) {
   return given->base_url.data || given->key_env.data || given->price.data || given->body.data || given->headers.data ||
          given->temperature.data || given->max_tokens.data || given->reasoning.data || given->think_tags.data ||
@@ -503,7 +503,8 @@ static bool ends_with(const char *name, const char *end) {
   return size >= tail && strcmp(name + size - tail, end) == 0;
 }
 
-/* By the end of the name, else by the first byte: a line of JSON begins with a brace, YAML of ours does not. */
+/* Decided by the end of the file's name, else by the first byte: a line of JSON begins with a brace, a YAML
+ * conversation does not. */
 static bool is_yaml(const char *name, tp_text text) {
   if (ends_with(name, ".yaml") || ends_with(name, ".yml")) return true;
   if (ends_with(name, ".jsonl") || ends_with(name, ".ndjson") || ends_with(name, ".json")) return false;
@@ -548,7 +549,7 @@ static int check_pair(reader *r, const cli_turn *before, const cli_turn *turn) {
   return refuse_conversation(r, "session %s has two turns %s", turn->session, turn->id);
 }
 
-/* What no single turn shows: ids that come twice, a session in two workspaces. */
+/* Checks that need all turns: repeated ids, a session in two workspaces. */
 static int check_all(reader *r) {
   cli_conversation *c = r->into;
   r->where[0] = '\0';

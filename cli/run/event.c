@@ -112,7 +112,7 @@ bool cli_is_cut(const tp_turn_result *result) {
   return cli_finish_note(result) != NULL && result->finish != TP_FINISH_STOP;
 }
 
-/* Negative, where nothing else is to be said. */
+/* Whether the outcome is a negative one without another status. */
 static bool went_wrong(tp_turn_outcome outcome) {
   return outcome == TP_TURN_FAILED || outcome == TP_TURN_TIMED_OUT || outcome == TP_TURN_CANCELLED;
 }

@@ -28,7 +28,7 @@ void cli_log(void *ctx, const tp_log_record *record) {
 
 typedef tp_status register_fn(void *ctx, tp_runtime *runtime, tp_edit *edit, tp_fault *fault);
 
-/* One edit: all that the registrar adds is committed together, or nothing is. */
+/* Uses one edit: everything that the registrar adds is committed together, or nothing is. */
 static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *add, void *ctx, const char *what) {
   tp_owner owner = {.struct_size = sizeof owner, .name = owner_name, .trust = TP_TRUST_HOST};
   tp_fault fault = {0};
@@ -51,7 +51,7 @@ static int add_domain(tp_runtime *runtime, const char *owner_name, register_fn *
 
 typedef struct memory_of {
   const char *path;
-  cli_models facts;            /* none or one; these are freed by who fills them unless taken */
+  cli_models facts;            /* none or one; freed by the function that fills them, unless they are taken */
   tp_memory_embedder embedder; /* name NULL: none */
 } memory_of;
 
@@ -103,14 +103,14 @@ static tp_status register_loaded(void *ctx, tp_runtime *runtime, tp_edit *edit, 
   return tp_domain_add(runtime, edit, ctx, fault);
 }
 
-/* The owner of a library is its file's name without "lib" and what follows the first point. */
+/* The owner of a library is its file name without "lib" and without the part from the first point on. */
 static void write_owner(const char *path, char *ret_name, size_t size) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   if (strncmp(name, "lib", 3) == 0) name += 3;
   snprintf(ret_name, size, "%.*s", (int)strcspn(name, "."), name);
 }
 
-/* The library stays loaded till the process ends: a handler that was abandoned may still be in it. */
+/* The library stays loaded until the process ends, because an abandoned handler may still run in it. */
 static int load(tp_runtime *runtime, const char *path) {
   char file[4096], owner[TP_ID_BYTES_MAX + 1];
   snprintf(file, sizeof file, "%s%s", strchr(path, '/') ? "" : "./", path); /* a file, never a name to search for */
@@ -135,7 +135,7 @@ static int load(tp_runtime *runtime, const char *path) {
   return add_domain(runtime, owner, register_loaded, domain, path);
 }
 
-/* Of the process, as the model of hooks is: a runtime uses it until its end. */
+/* Belongs to the process, like the model of hooks, because a runtime uses it until its end. */
 static tp_redactor *redactor;
 
 void cli_redactor_free(void) {
@@ -149,7 +149,7 @@ void cli_redactor_try(const char *directory) {
   else if (tp_redactor_read(redactor, directory, NULL) != TP_OK) cli_redactor_free();
 }
 
-/* Patterns of secrets stand among the hooks, and a runtime has them before it reads the hooks. */
+/* Patterns of secrets are among the hooks, and the runtime needs them before it reads the hooks. */
 static int open_redactor(const cli_arguments *arguments) {
   const cli_words *directories = arguments->hooks.count > 0 ? &arguments->hooks : &arguments->redacts;
   tp_fault fault = {0};
@@ -164,7 +164,7 @@ static int open_redactor(const cli_arguments *arguments) {
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }
 
-/* What is kept in a directory is async where the command line does not name one. */
+/* Data in a directory is async, unless the command line says otherwise. */
 static tp_durability durability_of(const cli_arguments *arguments, const tp_store *store) {
   assert(store || arguments->durability <= TP_DURABILITY_MEMORY);
   if (arguments->durability != TP_DURABILITY_DEFAULT) return arguments->durability;

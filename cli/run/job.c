@@ -33,7 +33,7 @@ static cli_paint paint_of(uint32_t state) {
   return state == TP_JOB_DEAD ? CLI_BAD : state == TP_JOB_RUNNING ? CLI_GOOD : CLI_FAINT;
 }
 
-/* Each is a table of its own: a worker prints one now and then. */
+/* Each job is a table of its own, because a worker prints one from time to time. */
 static void print_job(cli_output *output, const tp_job *job) {
   static const cli_column columns[] = {{.head = "job", .width = 6, .kind = CLI_COLUMN_RIGHT},
                                        {.head = "inserted", .width = 24, .rank = 2},

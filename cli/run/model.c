@@ -17,7 +17,7 @@
 
 #define KINDS "openai:NAME, openai-responses:NAME, anthropic:NAME or script:MODEL.yaml"
 
-/* What stands before the colon, and where it leads. */
+/* The word before the colon, and the provider that it means. */
 static const struct kind {
   const char *name;
   bool remote;
@@ -27,7 +27,7 @@ static const struct kind {
              {"openai-responses", true, TP_OPENAI_RESPONSES},
              {"anthropic", true, TP_OPENAI_MESSAGES}};
 
-/* --script FILE is --model script:FILE. NULL: none of the kinds. @param ret_rest  what stands behind the colon. */
+/* --script FILE means --model script:FILE. NULL: none of the kinds. @param ret_rest  the text after the colon. */
 static const struct kind *kind_of(const cli_model_name *name, const char **ret_rest) {
   const char *colon = name->model ? strchr(name->model, ':') : NULL;
   if (!name->model) {
@@ -182,9 +182,9 @@ static tp_openai_options options_of(const cli_model_name *named, const char *nam
                              .traceparent_ctx = traceparent ? traceparent_ctx : NULL};
 }
 
-/* ---- what a request has besides: as the person wrote it ---- */
+/* ---- further fields of a request, as the person wrote them ---- */
 
-/* JSON, else a text; a number of an option must be one. */
+/* Writes JSON if it is JSON, else a text. The value of a number option must be a number. */
 static void write_setting(tp_writer *writer, const char *value) {
   if (tp_json_decode(tp_text_of(value), writer, NULL) != TP_OK) tp_write_string(writer, value);
 }
@@ -195,7 +195,7 @@ static void write_word(tp_writer *writer, const char *key, const char *value) {
   tp_write_string(writer, value);
 }
 
-/* How much it thinks, in the words of the API: an effort, or a budget of tokens. */
+/* How much the model thinks, in the words of the API: an effort, or a budget of tokens. */
 static void write_reasoning(tp_writer *writer, tp_openai_api api, const char *effort) {
   assert(effort && api <= TP_OPENAI_MESSAGES);
   static const struct {
@@ -221,7 +221,7 @@ static void write_reasoning(tp_writer *writer, tp_openai_api api, const char *ef
   write_setting(writer, effort);
 }
 
-/* KEY=VALUE or NAME: VALUE. @return where the value begins; NULL, said: there is none. */
+/* Reads KEY=VALUE or NAME: VALUE. @return the beginning of the value; NULL, after a message: there is none. */
 static const char *value_of(const char *option, const char *pair, char sign, size_t *ret_key_size) {
   assert(sign == '=' || sign == ':');
   const char *at = strchr(pair, sign);
@@ -234,8 +234,8 @@ static const char *value_of(const char *option, const char *pair, char sign, siz
   return at + 1 + (sign == ':' ? strspn(at + 1, " ") : 0);
 }
 
-/* ${NAME} is a variable of the environment, as in the headers of webhooks: a secret belongs neither into arguments,
- * which every user of the machine may read, nor into a conversation's file. */
+/* ${NAME} is a variable of the environment, as in the headers of webhooks. A secret must not be in arguments, which
+ * every user of the machine can read, nor in the file of a conversation. */
 static int write_header_value(tp_writer *writer, tp_text value) {
   tp__bytes text = {0};
   int status = CLI_OK;
@@ -318,7 +318,7 @@ static int write_headers(tp_writer *writer, const cli_model_name *named) {
   return write_pairs(writer, "--header", named->headers, ':');
 }
 
-/* The options with body and headers, which are borrowed from two writers. */
+/* Sets the options with body and headers, which are borrowed from two writers. */
 static int shape(const cli_model_name *named, tp_writer *body, tp_writer *headers, tp_openai_options *options) {
   assert(body != headers && !options->body.data);
   if (!is_shaped(named)) return CLI_OK;
@@ -425,9 +425,9 @@ int cli_embedder_open(const cli_arguments *arguments, tp_memory_embedder *embedd
   return open_embedder(arguments->embedders.items, rest, arguments->dimensions, embedder);
 }
 
-/* ---- those of the hooks, and of MCP servers ---- */
+/* ---- models of the hooks, and of MCP servers ---- */
 
-/* Of the process: runtimes use them until they end. */
+/* They belong to the process, because runtimes use them until they end. */
 static cli_models hook_model, sampling_model;
 
 static int open_only(const cli_arguments *arguments, const char *option, const cli_model_names *names,

@@ -61,7 +61,7 @@ int cli_payload_read(const char *path, cli_payload *payload) {
 
 /* ---- of another host ---- */
 
-/* Hosts give some fields to every event; what the phase does not carry is theirs alone. */
+/* Hosts give some fields to every event. Fields that the phase does not carry are only for the host. */
 static void add_text(cli_payload *payload, const tp_phase *phase, uint32_t field, tp_text value) {
   if (tp_value_kind_of(value) != TP_VALUE_TEXT || !cli_phase_carries(phase, field)) return;
   payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_TEXT, .text = tp_value_text(value)};
@@ -72,7 +72,7 @@ static void add_int(cli_payload *payload, const tp_phase *phase, uint32_t field,
   payload->fields[payload->count++] = (tp_field){.id = field, .kind = TP_FIELD_KIND_INT, .number = number};
 }
 
-/* How the call ended; of the two phases after a call each has its own field for it. */
+/* How the call ended. Each of the two phases after a call has its own field for that. */
 static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
   add_int(payload, phase, TP_FIELD_IS_ERROR, failed);
   if (!cli_phase_carries(phase, TP_FIELD_STATUS)) return;
@@ -80,7 +80,7 @@ static void add_end(cli_payload *payload, const tp_phase *phase, bool failed) {
       (tp_field){.id = TP_FIELD_STATUS, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(failed ? "failure" : "success")};
 }
 
-/* Their calls of a response, under our names. */
+/* The other host's list of a response's calls, under turnphase's names. */
 static void add_calls(cli_payload *payload, const tp_phase *phase, tp_text calls) {
   static const char *const names[][2] = {
       {"id", "tool_use_id"}, {"tool", "tool_name"}, {"arguments", "tool_input"}, {"result", "tool_response"}};
@@ -111,7 +111,7 @@ static void take_event(tp_text object, const tp_phase *phase, cli_payload *paylo
     payload->fields[payload->count++] =
         (tp_field){.id = TP_FIELD_ARGUMENTS, .kind = TP_FIELD_KIND_VALUE, .text = input};
   if (response.size > 0 && cli_phase_carries(phase, TP_FIELD_RESULT)) {
-    /* A result of ours is a text; one that is an object there becomes its JSON. */
+    /* In turnphase a result is a text. If it is an object in the other host, its JSON is used. */
     tp__bytes json = {0};
     if (tp_value_kind_of(response) == TP_VALUE_TEXT) {
       add_text(payload, phase, TP_FIELD_RESULT, response);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * questions: the channel of --ask data: questions about tool calls wait where --data keeps the sessions, for
- * `turnphase ask`. It owns what it opens; the talk stays the caller's. */
+ * questions: the channel of --ask data: questions about tool calls wait in the place of --data, for `turnphase ask`. It
+ * owns what it opens; the talk stays the caller's. */
 #ifndef CLI_QUESTIONS_H
 #define CLI_QUESTIONS_H
 
@@ -14,13 +14,13 @@ typedef struct cli_questions {
   tp_postgres_questions *database;
 } cli_questions;
 
-/** Opens it with --ask data, in the talk's data directory or database; without, it stays closed.
+/** With --ask data, opens the channel in the talk's data directory or database. Otherwise it stays closed.
  *  @return CLI_OK, or the exit status after a message. */
 int cli_questions_open(cli_questions *questions, const cli_talk *talk, const cli_arguments *arguments);
 bool cli_questions_are_open(const cli_questions *questions);
 /** A tp_question_fn; ctx is the channel, which is open. */
 void cli_questions_put(void *ctx, const tp_question *question);
-/** After the runtime. Accepts one that is closed. */
+/** Called after the runtime was freed. Accepts a closed channel. */
 void cli_questions_close(cli_questions *questions);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command run: everything that it was given is opened and checked first; then the turns are played one after the
- * other. A session is closed, and its background work awaited, before the next one begins, so that what was said in one
- * is remembered in the next. */
+ * The command run: opens and checks everything first; then plays the turns one after the other. Before the next session
+ * begins, a session is closed and its background work awaited, so that the next session remembers what was said. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,8 +22,8 @@
 #include "cli/run/timeline.h"
 #include "support/clock.h"
 
-/* A job of ours may run for three minutes, and one that failed is tried again. Where something cannot be kept, waiting
- * will not help: the rest of the run waits for ABANDONED_LIMIT_MS altogether. */
+/* A job may run for three minutes, and a failed one is tried again. If data can no longer be stored, waiting will not
+ * help: then the rest of the run waits for ABANDONED_LIMIT_MS in total. */
 enum {
   JOBS_LIMIT_MS = 600000,
   JOBS_LOOK_MS = 100,
@@ -40,7 +39,7 @@ enum {
 /** All that a run holds. */
 typedef struct player {
   const cli_arguments *arguments;
-  cli_arguments with_profile; /* the same, where the conversation names servers */
+  cli_arguments with_profile; /* the same, if the conversation names servers */
   cli_output *output;
   cli_conversation conversation;
   char *schema; /* of the answers; NULL: none */
@@ -51,19 +50,20 @@ typedef struct player {
   cli_interrupt interrupt;
   cli_ask ask; /* questions about tool calls, to the terminal */
   bool may_ask;
-  cli_questions questions; /* instead, where --data is; closed: on the terminal */
+  cli_questions questions; /* used instead, in the place of --data; closed: questions go to the terminal */
   int status;              /* what the command will end with */
-  bool playing;            /* a turn is under way: its events are shown as they come */
-  bool any_background;     /* in this session: something was left to background work */
-  bool store_failed;       /* a turn could not be stored: the rest is not played */
+  bool playing;            /* a turn is running: its events are shown as they come */
+  bool any_background;     /* in this session: some work was left to the background */
+  bool store_failed;       /* a turn could not be stored, so the rest is not played */
   int64_t began_ms;        /* the wall clock at the begin of the run */
-  int64_t give_up_ns;      /* when background work is no longer waited for; 0: by its own limits */
-  bool is_postponed;       /* the newest wait was given up for jobs that were postponed */
+  int64_t give_up_ns;      /* when the wait for background work ends; 0: by its own limits */
+  bool is_postponed;       /* the newest wait was given up because jobs were postponed */
 } player;
 
 /* ---- before the first turn ---- */
 
-/* One without models of its own has those of the command line, opened once more: each agent owns its own. */
+/* An agent without models of its own gets those of the command line, opened once more, because each agent owns its
+ * models. */
 static int add_agent(player *p, const cli_agent *agent) {
   cli_models models;
   const cli_model_names *names = agent->models.count > 0 ? &agent->models : &p->arguments->models;
@@ -88,7 +88,7 @@ static int check_ask(const cli_arguments *arguments) {
   return CLI_USAGE;
 }
 
-/* The schema of the answers: JSON, whatever the library says of it as a schema. */
+/* Reads the schema of the answers. It must be JSON; the library checks it as a schema. */
 static int take_schema(player *p) {
   const cli_arguments *a = p->arguments;
   tp_writer *writer = NULL;
@@ -117,11 +117,11 @@ static int take_schema(player *p) {
   return status;
 }
 
-/* The conversation comes first: it may be standard input, and its author should see its faults alone. */
+/* The conversation is read first: it may be standard input, and its author should see only its errors. */
 static int read_player(player *p) {
   const char *file = p->arguments->operand;
   bool may_name_models =
-      file && strcmp(file, "-") != 0; /* from standard input nothing is read for a wrong command line */
+      file && strcmp(file, "-") != 0; /* nothing is read from standard input when the command line is wrong */
   int status = check_ask(p->arguments);
   if (status == CLI_OK) status = cli_talk_check(p->arguments, "run", !may_name_models);
   if (status == CLI_OK) status = take_schema(p);
@@ -150,7 +150,7 @@ static uint64_t drain(player *p) {
 }
 
 static void close_player(player *p) {
-  drain(p); /* a second time when the turns were played, and then it does nothing */
+  drain(p); /* when the turns were played, this is the second call, which does nothing */
   cli_talk_close(&p->talk);
   cli_questions_close(&p->questions);
   cli_timeline_free(&p->timeline);
@@ -172,8 +172,8 @@ static void show_event(player *p) {
   cli_flush(p->output);
 }
 
-/* Prints as it happens. Events come one at a time, those of a turn before its end is reported, and nothing else prints
- * meanwhile. Those of session.end wait: they stand under a line of their own. */
+/* Prints events as they come. They come one at a time, those of a turn before its end is reported, and nothing else
+ * prints meanwhile. Events of session.end wait, because they are printed below a line of their own. */
 static void print_turn_event(void *ctx, const tp_event *event) {
   player *p = ctx;
   bool answered = event->kind == TP_EVENT_MODEL_END;
@@ -182,7 +182,7 @@ static void print_turn_event(void *ctx, const tp_event *event) {
   if (p->playing) show_event(p);
 }
 
-/* The first that went wrong counts, and a negative answer less than anything else. */
+/* The first error counts; a negative answer counts less than any other error. */
 static void note_player_status(player *p, int status) {
   if (p->status == CLI_OK || (p->status == CLI_NEGATIVE && status != CLI_OK)) p->status = status;
 }
@@ -195,12 +195,12 @@ static void end_turn(player *p, const char *session, const tp_turn_result *resul
   cli_timeline_clear(&p->timeline);
 }
 
-/* From here on, whatever is left has so long together. */
+/* From here on, all remaining work together has this much time. */
 static void give_up_soon(player *p) {
   if (!p->give_up_ns) p->give_up_ns = tp__monotonic_ns() + ABANDONED_LIMIT_MS * INT64_C(1000000);
 }
 
-/* A file that takes one turn no more takes none after it. */
+/* If the file cannot store one turn, it will not store later ones. */
 static void check_stored(player *p, const tp_turn_result *result) {
   bool of_store = result->code >= TP_ERR_STORE && result->code < TP_ERR_SYSTEM;
   if (result->outcome != TP_TURN_FAILED || !(of_store || result->code == TP_ERR_IO)) return;
@@ -282,8 +282,8 @@ static void look_for_dead(player *p) {
   give_up_soon(p);
 }
 
-/* What jobs wait for may take hours to come back: the next run does them. The wait after one that was given up is a
- * short one. */
+/* The things that jobs wait for may become available only after hours; then the next run does the jobs. After a wait
+ * that was given up, the next wait is short. */
 static bool waits_for_others(player *p, int64_t began_ns, uint64_t postponed_before) {
   if (stats_of(p).jobs_postponed == postponed_before) return false;
   return !is_before(began_ns, p->is_postponed ? POSTPONED_AGAIN_MS : POSTPONED_LIMIT_MS);
@@ -302,7 +302,7 @@ static bool waits_on(player *p, int64_t began_ns, uint64_t postponed_before) {
 static const char postponed_words[] =
     "what it needs is busy, full, out of reach or not given to this process: `turnphase jobs list` names it";
 
-/* What the background did not do in time may still be done, but the next session would not know of it. */
+/* Background work that was not done in time may still be done, but the next session would not know of it. */
 static int64_t wait_for_jobs(player *p, const char *session) {
   int64_t began_ns = tp__monotonic_ns();
   uint64_t postponed_before = stats_of(p).jobs_postponed;
@@ -338,10 +338,11 @@ static void end_session(player *p, const char *name, tp_session *session) {
   p->any_background = false;
 }
 
-/* The rest is not played when the output cannot be written, the user ended the run, or a turn could not be kept. */
+/* The rest is not played when the output cannot be written, when the user has ended the run, or when a turn could not
+ * be stored. */
 static bool goes_on(player *p) { return !p->output->error && !cli_interrupted(&p->interrupt) && !p->store_failed; }
 
-/* Plays the turns of one session that stand together. @return how many there are. */
+/* Plays consecutive turns of one session. @return how many there are. */
 static size_t play_session(player *p, size_t first, int *ret_status) {
   const cli_turn *turns = p->conversation.turns + first;
   size_t count = 1, left = p->conversation.count - first;
@@ -365,7 +366,7 @@ static void explain(cli_output *output) {
 
 /* ---- what is lost ---- */
 
-/* The store of a directory has those of earlier runs, too: they were reported then. */
+/* The store of a directory also has jobs of earlier runs, which were reported then. */
 static bool add_dead(void *ctx, const tp_job *job) {
   player *p = ctx;
   if (job->ended_ms < p->began_ms) return true;
@@ -412,7 +413,7 @@ static void play(player *p) {
 int cli_run(const cli_arguments *arguments, cli_output *output) {
   player p = {.arguments = arguments, .output = output, .began_ms = tp__wall_ms()};
   p.timeline = (cli_timeline){.output = output, .events = &p.events, .verbose = arguments->verbose};
-  int status = read_player(&p); /* here a signal ends the process as it does by itself: nothing is under way */
+  int status = read_player(&p); /* a signal during this ends the process by default: nothing is running yet */
   if (status != CLI_OK) {
     close_player(&p);
     return status;

@@ -11,7 +11,7 @@
 
 /* ---- sentences ---- */
 
-/** A sentence on its way; what does not fit is cut. */
+/** A sentence that is being written; the part that does not fit is cut. */
 typedef struct sentence {
   char text[CLI_SUMMARY_LINE_SIZE];
   size_t size;
@@ -20,7 +20,7 @@ typedef struct sentence {
 /* What "%.*s" takes. */
 #define TEXT(text) (int)(text).size, (text).data
 
-/* What does not fit is cut in front of a code point. */
+/* The part that does not fit is cut before a code point. */
 static void append(sentence *s, const char *format, ...) TP__PRINTF(2, 3);
 static void append(sentence *s, const char *format, ...) {
   size_t left = sizeof s->text - s->size, bad;
@@ -40,7 +40,7 @@ static void add_line(cli_summary_lines *lines, const sentence *s) {
 
 /* ---- of the events of a turn ---- */
 
-/** What was recalled in one turn from other sessions. */
+/** Texts that were recalled in one turn from other sessions. */
 typedef struct recall {
   sentence words;
   size_t count;

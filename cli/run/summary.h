@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * summary: what a whole run came to, in a few sentences for a person who did not watch. */
+ * summary: the results of a whole run in a few sentences, for a person who did not watch. */
 #ifndef CLI_SUMMARY_H
 #define CLI_SUMMARY_H
 
@@ -9,7 +9,7 @@
 
 enum { CLI_SUMMARY_LINES_MAX = 6, CLI_SUMMARY_LINE_SIZE = 400 };
 
-/** Sentences of one kind; of many only the first few are kept. */
+/** Sentences of one kind; only the first few are stored. */
 typedef struct cli_summary_lines {
   size_t count;
   char lines[CLI_SUMMARY_LINES_MAX][CLI_SUMMARY_LINE_SIZE];

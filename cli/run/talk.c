@@ -86,7 +86,7 @@ static int open_history(cli_talk *talk) {
   return status == TP_OK ? CLI_OK : cli_fault(in_database ? NULL : talk->store_path, status, &fault);
 }
 
-/* An age, not a day: a day would be older with each of the process. */
+/* The limit is an age, not a date: a date would become older while the process runs. */
 static int read_history_age(const cli_talk *talk, uint32_t *ret_age_s) {
   const char *age = talk->arguments->history_age;
   int64_t since_ms = 0;
@@ -105,7 +105,7 @@ static int read_history_age(const cli_talk *talk, uint32_t *ret_age_s) {
   return CLI_USAGE;
 }
 
-/* @param ret_store  NULL where nothing is kept. */
+/* @param ret_store  NULL when nothing is stored. */
 static int open_store(cli_talk *talk, tp_store **ret_store) {
   tp_fault fault = {0};
   tp_sqlite_store_options options = {.struct_size = sizeof options,
@@ -203,7 +203,7 @@ tp_status cli_talk_load(const cli_talk *talk, const char *session, tp_message_fn
 
 /* ---- the end of a session ---- */
 
-/** Waits for the end of a session, which the library reports from a thread of its own. */
+/** Waits for the end of a session, which the library reports from another thread. */
 typedef struct closing {
   tp__lock mutex;
   tp__lock_condition ended;
@@ -218,7 +218,7 @@ static void on_closed(void *ctx) {
   tp__lock_release(&c->mutex);
 }
 
-/* What the end reports beside what the library knows. @return NULL: nothing. */
+/* Data of the session's end that the library does not know. @return NULL: there is none. */
 static const tp_session_end *fill_end(const cli_talk *talk, tp_writer *writer, tp_session_end *end) {
   *end = (tp_session_end){.struct_size = sizeof *end};
   bool from_git = talk->arguments->changed_from == CLI_CHANGED_FROM_GIT && writer;
@@ -229,7 +229,7 @@ static void begin_close(const cli_talk *talk, tp_session *session, closing *c) {
   tp_writer *writer = NULL;
   tp_session_end end;
   tp_fault fault = {0};
-  (void)!tp_writer_new(NULL, &writer); /* without memory the session ends all the same */
+  (void)!tp_writer_new(NULL, &writer); /* without memory the session still ends */
   if (tp_session_close_with(session, fill_end(talk, writer, &end), on_closed, c, &fault) != TP_OK) {
     cli_error("warning: --changed-from git: %s", fault.message);
     tp_session_close(session, on_closed, c);
@@ -255,7 +255,7 @@ static bool count_job(void *ctx, const tp_job *job) {
   return true;
 }
 
-/* Jobs that the store of a directory has, of this run or an earlier one. */
+/* Reports jobs that the store of a directory has, from this run or an earlier one. */
 void cli_talk_report_open(const cli_talk *talk) {
   tp_job_query open = {.struct_size = sizeof open, .states = 1u << TP_JOB_QUEUED | 1u << TP_JOB_RUNNING};
   size_t count = 0;
@@ -277,7 +277,7 @@ uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {
   return report.jobs_lost;
 }
 
-/* The runtime is used by what follows hooks, and its sessions use all the rest. */
+/* The runtime uses the objects that are freed after it, and its sessions use all others. */
 void cli_talk_close(cli_talk *talk) {
   cli_follower_free(talk->follower);
   cli_host_close(talk->runtime);

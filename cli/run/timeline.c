@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * timeline.c: is given the events of a turn as they come and prints as it goes. Two things wait, because each is shown
- * as one block: what happened in a phase till it has ended, and the calls of a response till the last has ended. */
+ * timeline.c: gets the events of a turn as they come, and prints at once. Two kinds of events wait, because each is
+ * shown as one block: the events of a phase, until it has ended, and the calls of a response, until the last has
+ * ended. */
 #include "cli/run/timeline.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@
 enum { SHOWN_NS = 5000 }; /* "0.01 ms" from here on */
 enum { WIDTH = 112, TEXT_COLUMN = 20, CUT_WIDTH = 150, BAR_WIDTH = 24 };
 
-/* A bar stands only where it has space: it says what the durations say. */
+/* A bar is only printed if there is space, because the durations say the same. */
 enum { AT, KEY, NAME, STATE, DURATION, NOTE, COLUMNS, BAR_LEAST = 104 };
 #define COLUMNS_WITH(note)                                                                            \
   {                                                                                                   \
@@ -39,7 +40,7 @@ static double ms(int64_t ns) { return (double)ns / 1e6; }
 
 /* ---- printing text ---- */
 
-/* How many bytes of text take up to width columns. */
+/* How many bytes of text fit into width columns. */
 static size_t size_of(tp_text text, size_t width) {
   size_t at = 0;
   for (size_t used = 0, size; at < text.size; at += size) {
@@ -51,7 +52,7 @@ static size_t size_of(tp_text text, size_t width) {
   return at;
 }
 
-/* Nothing that a terminal would obey or hide. */
+/* Prints without characters that a terminal would obey or hide. */
 static void print_visible(cli_output *output, tp_text text) {
   tp__bytes line = {0};
   cli_visible_line(text, false, &line);
@@ -71,7 +72,7 @@ void cli_print_cut(cli_output *output, tp_text text, size_t width) {
   if (size < text.size) cli_print_string(output, "…");
 }
 
-/* How much of text goes on a line: to its end, to a line end, or to the last blank that fits. */
+/* How much of text goes on a line: up to its end, a line end, or the last blank that fits. */
 static size_t line_of(tp_text text, size_t width) {
   size_t at = 0, blank = 0;
   for (size_t used = 0; at < text.size;) {
@@ -103,7 +104,7 @@ static void print_wrapped(cli_output *output, tp_text text) {
   }
 }
 
-/* "      12.3  phase   ": the left of a line that begins something. */
+/* " 12.3 phase ": the left part of a line that begins something. */
 static void print_key(timeline *t, int64_t at_ns, const char *key) {
   if (at_ns < t->shown_ns) at_ns = t->shown_ns;
   t->shown_ns = at_ns;
@@ -118,7 +119,7 @@ static tp_text duration_of(int64_t duration_ns, char words[32]) {
   return tp_text_of(words);
 }
 
-/* Each row is a table of its own: none is known before it comes. */
+/* Each row is a table of its own, because no row is known before it comes. */
 static void print_row(timeline *t, const cli_column *of, const cli_cell *cells) {
   cli_table table;
   cli_table_begin(&table, t->output, of, COLUMNS, 0);
@@ -127,8 +128,8 @@ static void print_row(timeline *t, const cli_column *of, const cli_cell *cells) 
   cli_table_end(&table);
 }
 
-/* Of something that has lasted: the line has its begin; where later lines stand above, its end.
- * @return whether its begin has to be named. */
+/* For a step with a duration: the line shows its beginning; if later lines were printed already, it shows its end.
+ * @return whether the beginning must be named in the line. */
 static bool print_span_key(timeline *t, int64_t started_ns, int64_t ended_ns, const char *key) {
   bool is_late = started_ns < t->shown_ns;
   print_key(t, is_late ? ended_ns : started_ns, key);
@@ -148,7 +149,7 @@ static cli_paint paint_of(tp_text state, tp_text verdict) {
   return cli_text_is(state, "skipped") ? CLI_FAINT : CLI_GOOD;
 }
 
-/* A verdict says more than that its handler succeeded; a reason that only repeats the state says nothing. */
+/* A verdict says more than that its handler succeeded. A reason that only repeats the state is left out. */
 static void write_state(tp_text run, char *ret_words, size_t size) {
   tp_text state = cli_event_text(run, "state"), reason = cli_event_text(run, "reason"),
           verdict = cli_event_text(run, "verdict");
@@ -189,8 +190,8 @@ static void print_run(timeline *t, tp_text event) {
   tp__bytes_fini(&note);
 }
 
-/* Of several entries of a phase that are under way together (the gates of tool calls) each has one run of every
- * subscription: the first of each that is left belongs to the entry that ended. */
+/* When several entries of a phase run at once (gates of tool calls), each has one run of every subscription. The first
+ * remaining run of each subscription is assigned to the entry that ended. */
 static bool seen_in(const timeline *t, const size_t *taken, size_t count, tp_text subscription) {
   for (size_t i = 0; i < count; i++) {
     tp_text other = cli_event_text(tp_value_get(cli_events_get(t->events, taken[i]), "run"), "subscription");
@@ -218,7 +219,7 @@ static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
 
 /* ---- what handlers contributed ---- */
 
-/* Ids are the reader's way back: "p2", or "p2, p4". */
+/* Ids help the reader to find the source: "p2", or "p2, p4". */
 static void print_sources(cli_output *output, tp_text sources) {
   const char *between = "";
   for (tp_value_walk walk = {0}; tp_value_next(sources, &walk); between = ", ") {
@@ -256,14 +257,14 @@ static bool is_trouble_of(tp_text event, tp_text other, tp_text subscription) {
   return tp__same(id, subscription);
 }
 
-/* That a handler failed stands in its own line; the library's diagnostic of it says nothing more. */
+/* A handler's failure has its own line; the library's diagnostic about it adds nothing. */
 static bool repeats_a_run(const timeline *t, tp_text event) {
   for (size_t i = 0; i < t->events->count; i++)
     if (is_trouble_of(cli_events_get(t->events, i), event, cli_event_text(event, "subscription"))) return true;
   return false;
 }
 
-/* A warning of the turn itself: no end of a phase follows that it could stand before. */
+/* A warning of the turn itself: there is no end of a phase before which it could be printed. */
 static bool is_warning_of_turn(tp_text event) {
   tp_text severity = cli_event_text(tp_value_get(event, "contribution"), "severity");
   return cli_text_is(cli_event_text(event, "event"), "diagnostic") && cli_event_text(event, "phase").size == 0 &&
@@ -276,7 +277,7 @@ static void print_warning(timeline *t, tp_text event) {
   cli_print(t->output, "\n", 1);
 }
 
-/* What the entry that ended has contributed stands right before its end. */
+/* The contributions of an entry are printed directly before its end. */
 static void print_contributed(timeline *t, tp_text phase_end) {
   size_t left = 0;
   for (size_t i = 0; i < t->contributed.count; i++) {
@@ -291,14 +292,14 @@ static void print_contributed(timeline *t, tp_text phase_end) {
 
 /* ---- a phase as a whole ---- */
 
-/* Whether there is nothing to show of the run but that it was. */
+/* Whether the run has nothing to show except that it ran. */
 static bool is_uneventful(tp_text event) {
   tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
   if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;
   return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
 }
 
-/* A phase that lasted next to no time and in which nothing happened is shown where all are wanted. */
+/* A phase that took almost no time and had no event is shown only when all are wanted. */
 static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *runs, size_t run_count) {
   if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
   if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
@@ -343,7 +344,7 @@ static void print_phase(timeline *t, tp_text event) {
 
 /* ---- tools ---- */
 
-/* A call that never began has no time of its own: its place is where it ended. */
+/* A call that never began has no time of its own; it is placed where it ended. */
 static int64_t begin_of(tp_text call) {
   int64_t started = cli_event_int(call, "started_ns");
   return started ? started : cli_event_int(call, "time_ns");
@@ -392,7 +393,7 @@ static void print_call(timeline *t, size_t place, tp_text event, int64_t first_n
   cli_print(t->output, "\n", 1);
 }
 
-/* What may take long is named when it begins. */
+/* A step that may take long is printed when it begins. */
 static void print_call_begin(timeline *t, tp_text event) {
   print_key(t, cli_event_int(event, "time_ns"), "tool");
   cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
@@ -431,7 +432,7 @@ static void print_calls(timeline *t) {
 
 /* ---- the model ---- */
 
-/* The call of the last response that has this id. */
+/* The call of the last response with this id. */
 static tp_text call_of(const timeline *t, tp_text id) {
   for (size_t i = 0; i < t->calls.count; i++) {
     tp_text event = cli_events_get(t->events, t->calls.items[i]);
@@ -440,7 +441,7 @@ static tp_text call_of(const timeline *t, tp_text id) {
   return (tp_text){0};
 }
 
-/* Which results the model read, in the order in which its request had them. */
+/* Prints which results the model read, in the order of its request. */
 static void print_results_read(timeline *t, tp_text results) {
   int64_t before = -1;
   bool in_call_order = true;
@@ -456,7 +457,7 @@ static void print_results_read(timeline *t, tp_text results) {
   if (in_call_order && tp_value_count(results) > 1) cli_print_string(t->output, " (in call order)");
 }
 
-/* A response on its way is printed word by word, since only a whole word knows its line. */
+/* A response that is coming is printed word by word, because only a complete word knows its line. */
 
 static void begin_stream_line(timeline *t) {
   cli_printf(t->output, "\n%*s", TEXT_COLUMN, "");
@@ -480,7 +481,7 @@ static void print_blank(timeline *t) {
   t->column++;
 }
 
-/* An answer stands below the begin of its request. */
+/* An answer is printed below the beginning of its request. */
 static void print_request_begin(timeline *t) {
   if (!t->asked_ns) return;
   print_key(t, t->asked_ns, "model");
@@ -563,7 +564,7 @@ static void print_begin(timeline *t, tp_text event) {
   cli_paint_off(t->output);
 }
 
-/* Of a turn that the history has: no event came with the answer. */
+/* For a turn that the history has: no event came with the answer. */
 static void print_stored(timeline *t, tp_text result) {
   print_key(t, t->began_ns, "model");
   cli_print_string(t->output, "not asked: the history has this turn\n");
@@ -605,7 +606,7 @@ static void append_index(cli_numbers *list, size_t index) {
   list->items[list->count++] = index;
 }
 
-/* The phases after a call come after the block of the calls. */
+/* The phases after a call are printed after the block of the calls. */
 static void print_or_defer(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
   if (t->calls.count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
@@ -613,7 +614,7 @@ static void print_or_defer(timeline *t, size_t index) {
   else print_phase(t, event);
 }
 
-/* What the calls were is needed till the model has read their results. */
+/* The calls are needed until the model has read their results. */
 static void print_event(timeline *t, size_t index) {
   tp_text event = cli_events_get(t->events, index), kind = cli_event_text(event, "event");
   if (cli_text_is(kind, "model_delta")) {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The results after the model's last message are those that it has not read. */
+/* The model has not read the results after its last message. */
 static size_t first_unread(const tp_model_request *request) {
   size_t first = request->message_count;
   while (first > 0 && request->messages[first - 1]->role != TP_ROLE_ASSISTANT) first--;
@@ -37,7 +37,8 @@ typedef struct watching {
   cli_watch *watch;
 } watching;
 
-/* The library starts one request of a turn at a time and reports its end afterwards, so no thread reads meanwhile. */
+/* The library starts one request of a turn at a time and reports its end afterwards, so no other thread reads
+ * meanwhile. */
 static void start_watched(void *ctx, const tp_model_request *request, tp_token token) {
   watching *w = ctx;
   remember(w->watch, request);

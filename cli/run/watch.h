@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: models that pass every request to another one each; the watch remembers what was in the newest, so that the
- * timeline shows what the model was really shown. */
+ * watch: models that pass every request to another model. The watch stores the content of the newest request, so that
+ * the timeline can show what the model really saw. */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 
@@ -12,13 +12,13 @@ typedef struct cli_watch {
   cli_request request; /* the newest; its texts are in the pool */
   const char **results;
   size_t results_capacity;
-  const char **tools; /* name and description of each tool that it was shown, in pairs */
+  const char **tools; /* pairs of name and description of each tool that it was shown */
   size_t tool_count, tools_capacity;
   cli_pool pool;
 } cli_watch;
 
-/** @param watch  zero-filled before the first; stays where it is till the models are destroyed.
- *  @param model  taken: the one that answers, destroyed with the one that watches.
+/** @param watch  zero-filled before the first; must not move until the models are destroyed.
+ *  @param model  taken: the model that answers, destroyed together with the watching one.
  *  @return the model that watches. */
 tp_model *cli_watch_add(cli_watch *watch, tp_model *model);
 void cli_watch_fini(cli_watch *watch);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command worker: background jobs of a data directory or a database, run beside whatever other processes work on
- * it. The main thread waits for a signal, or for the last open job; the job thread of the library prints what became of
- * each. The first SIGTERM, SIGINT or SIGHUP drains, a second one ends the process as it does by itself. */
+ * The command worker: runs background jobs of a data directory or a database, while other processes may work on it,
+ * too. The main thread waits for a signal, or for the end of the last open job. The job thread of the library prints
+ * the result of each job. The first SIGTERM, SIGINT or SIGHUP drains; a second one ends the process, as it does by
+ * default. */
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -24,8 +25,8 @@ typedef struct worker {
   cli_output *output;
   cli_talk talk;
   sigset_t signals;
-  int signal_fd, empty_fd; /* readable: a signal came; the wait for the last job ended */
-  tp_status empty_status;  /* of that wait; written before empty_fd becomes readable */
+  int signal_fd, empty_fd; /* become readable when a signal came; when the wait for the last job has ended */
+  tp_status empty_status;  /* the result of that wait; written before empty_fd becomes readable */
 } worker;
 
 static void print_job_event(void *ctx, const tp_event *event) {
@@ -55,7 +56,7 @@ static int wait_for_last_job(worker *w) {
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &fault);
 }
 
-/* Before any other thread is begun, since the threads of the runtime inherit that these are not for them. */
+/* Called before any other thread begins, because the threads of the runtime must inherit the blocked signals. */
 static int take_signals(worker *w) {
   sigemptyset(&w->signals);
   sigaddset(&w->signals, SIGTERM);

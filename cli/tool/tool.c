@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command tool: the tools that a turn would have, one call of them with every gate of a turn, and tasks: a call in
- * two steps, which a data directory keeps between them. */
+ * The command tool: lists the tools that a turn would have, and makes one call of them with every gate of a turn. It
+ * also has tasks: calls in two steps, between which a data directory keeps them. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +80,7 @@ static int read_arguments(const char *path, tp_writer **ret_writer, tp_text *ret
   return CLI_CONFIG;
 }
 
-/* A call that was not denied, and that did not do what was asked, is the negative answer; what could never run is wrong
- * as it was given. */
+/* A call that was not denied, but failed, is the negative answer. A call that could never run is a usage error. */
 static int exit_of(tp_tool_result_kind kind) {
   switch (kind) {
     case TP_TOOL_OK:
@@ -128,7 +127,7 @@ static void print_result(const tp_task_result *result, tool_action action, const
   cli_map_print(&map, output);
 }
 
-/** A call under way. The runtime's thread prints what came of it while the command waits. */
+/** A running call. The runtime's thread prints its result while the command waits. */
 typedef struct under_way {
   cli_interrupt *interrupt;
   const cli_arguments *arguments;
@@ -207,10 +206,10 @@ static int check_words(const cli_arguments *arguments, tool_action *ret_action) 
   const char *word = arguments->operand;
   int found = LIST;
   while (found < ACTIONS && strcmp(word, names[found]) != 0) found++;
-  if (found == ACTIONS) return CLI_USAGE; /* never: the command table has the same actions */
+  if (found == ACTIONS) return CLI_USAGE; /* never reached: the command table has the same actions */
   *ret_action = (tool_action)found;
   if (arguments->operand_count == (found == LIST ? 1 : 2)) {
-    /* What is given and would not be used is refused. */
+    /* Refuses options and operands that would not be used. */
     tool_action action = *ret_action;
     bool is_task = action == CREATE || action == RUN;
     if (is_task && !arguments->data)
@@ -226,7 +225,7 @@ static int check_words(const cli_arguments *arguments, tool_action *ret_action) 
   return CLI_USAGE;
 }
 
-/* @param ret_store  NULL where nothing is kept. */
+/* @param ret_store  NULL when nothing is stored. */
 static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_store **ret_store) {
   *ret_store = NULL;
   *ret_memory_path = NULL;
@@ -248,7 +247,7 @@ static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_
   return status;
 }
 
-/* Jobs that the call left are done before the end. @return the worse of both. */
+/* Jobs of the call are done before the command ends. @return the worse status of both. */
 static int drain(tp_runtime *runtime, int status, int interrupted) {
   tp_drain_report report = {.struct_size = sizeof report};
   tp_fault fault = {0};

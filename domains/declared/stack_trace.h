@@ -8,7 +8,7 @@
 #include "turnphase/base.h"
 
 /** The line that names the error, such as "KeyError: 'arguments'"; empty where the text is no stack trace.
- *  @param errors  of which the result is a part. */
+ *  @param errors  standard error; the result is a part of it. */
 tp_text tp__stack_trace_error(tp_text errors);
 
 #endif
