@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * growth.c: what a program does with each struct that may grow. It is built twice, with the public headers as they are
- * and with headers in which each such struct has one more field (GROWN), and each build runs on a library of either
- * kind: right results or a clear refusal, never a crash. Every struct is made as careless programs make it, with 0xee
- * in all that is not a field (fill_tp_x(), written by tests/abi.py).
+ * growth.c: uses each struct that may grow. It is built twice: with the public headers, and with headers in which each
+ * such struct has one more field (GROWN). Each build runs with a library of both kinds, and gets right results or a
+ * clear refusal, never a crash. Every struct is made as careless programs make it, with 0xee in all bytes that are no
+ * field (fill_tp_x(), written by tests/abi.py).
  *
  *   growth FOLDER old|new      the library that must have been loaded: where it is, and which kind it is */
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
  *     mcp_fixture http PORT     listens on 127.0.0.1, prints its URL, and ends with its standard input
  *     mcp_fixture stdio
  *
- * What it does is public: turnphase.h and mcp_server.h. */
+ * It uses only public headers: turnphase.h and mcp_server.h. */
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
@@ -106,7 +106,7 @@ static const char prompts[] =
 
 static tp_answer run_trigger(void *ctx, tp_tool_run *run);
 
-/* ---- tools that are tasks, where the client takes them: they take longer than TASK_AFTER_MS ---- */
+/* ---- tools that are tasks, if the client supports tasks: they take longer than TASK_AFTER_MS ---- */
 
 enum { TASK_AFTER_MS = 400, JOB_MS = 1000, STEP_MS = 20 };
 
@@ -275,7 +275,7 @@ static void take_answers(void *ctx, tp_text answers) {
   end_asked(a, false, all);
 }
 
-/* Asks for what the client can; where it can nothing of it, that is the protocol's error. */
+/* Asks for everything that the client supports; if it supports nothing, that is the protocol's error. */
 static void ask_round(asked *a) {
   tp_text round = json(a->of->rounds[a->round]);
   tp_mcp_input inputs[4];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation on the way to a published snapshot is refused once, and each one from there on as well: the answer
- * is TP_ERR_NO_MEMORY, the old plan stays in force, the next try works, nothing leaks, and destroy is called exactly
- * once for what was taken and never for what was not. */
+ * Every allocation on the way to a published snapshot is refused: each one alone, and each one together with all later
+ * ones. The result is TP_ERR_NO_MEMORY, the old plan stays in force, the next try works, and nothing leaks. destroy is
+ * called exactly once for each object that was taken, and never for others. */
 #include "tests/support/test.h"
 #include "tests/unit/plan_world.h"
 
@@ -149,7 +149,7 @@ TEST(memory_that_stays_refused_changes_nothing) {
   assert_true(n > 100);
 }
 
-/* One commit is tried again and again, each time a little further: the edit must stay whole. */
+/* The same commit is tried again and again, and gets a little further each time: the edit must stay complete. */
 TEST(a_commit_that_was_refused_memory_can_be_tried_again) {
   world *w = world_open();
   prepare(w);

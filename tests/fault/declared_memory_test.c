@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every malloc refused in turn, those of libyaml included, by a malloc of this program's own. */
+ * Every malloc is refused in turn, including those of libyaml: this program has a malloc of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void *counted(void *memory) {
   return memory;
 }
 
-/* Seen from libyaml, too, although names are hidden unless they say otherwise: hence TP_API. */
+/* libyaml must use this malloc, too, but names are hidden by default: hence TP_API. */
 TP_API void *malloc(size_t size) { return refused() ? NULL : counted(__libc_malloc(size)); }
 
 TP_API void *calloc(size_t count, size_t size) { return refused() ? NULL : counted(__libc_calloc(count, size)); }
@@ -52,7 +52,7 @@ TP_API void free(void *memory) {
   __libc_free(memory);
 }
 
-/* Runs a function with the first request refused, then the second, and so on, until nothing is refused any more. */
+/* Runs a function with its first allocation refused, then its second, and so on, until none is refused any more. */
 static size_t refuse_each(tp_status (*run)(tp_fault *fault)) {
   for (size_t n = 1;; n++) {
     tp_fault fault = {.code = TP_OK};

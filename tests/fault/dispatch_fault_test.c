@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory refused in the middle of a dispatch, once and from there on: each call has one result all the same, and
- * nothing is left behind. The calls need memory in every way there is: ids, names, long answers, attempts that wait,
- * gates. */
+ * Memory is refused in the middle of a dispatch, once and from there on. Each call still has one result, and no memory
+ * is left. The calls need memory in every way: for ids, names, long answers, attempts that wait, gates. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a runtime's whole life is refused once, and each one from there on as well; and so is every
- * thread. Each step may answer with an error of its own, nothing crashes or hangs, nothing leaks, and when memory is
- * back the next turn works. */
+ * Every allocation in the whole life of a runtime is refused: each one alone, and each one together with all later
+ * ones; and so is every thread. Each step may return its own error. Nothing crashes, hangs or leaks, and when memory is
+ * available again, the next turn works. */
 #include <dlfcn.h>
 #include <errno.h>
 
@@ -300,7 +300,7 @@ TEST(runtime_ends_without_memory) {
   }
 }
 
-/* A commit beside running turns finds no memory: the old plans stay in force. */
+/* A commit at the same time as running turns finds no memory: the old plans stay in force. */
 TEST(commit_without_memory_changes_nothing_for_turns) {
   life l;
   begin_life(&l);

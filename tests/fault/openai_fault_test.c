@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each allocation of the provider refused, one after the other: while a model is made, and while turns run, on whatever
- * thread. A turn fails with no_memory or completes; nothing hangs, and nothing is left. */
+ * Each allocation of the provider is refused, one after the other: while a model is made, and while turns run, on any
+ * thread. A turn fails with no_memory or completes; nothing hangs, and no memory is left. */
 #include "tests/support/test.h"
 #include "support/bytes.h"
 #include "tests/support/json_value.h"

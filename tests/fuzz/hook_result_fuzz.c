@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as what a program of a hook printed: judged in each protocol, with whatever exit code, and the answer is
- * one that the engine takes. The first byte chooses the protocol, the exit code and whether the hook rewrites. */
+ * Any bytes as the output of a hook's program: judged in each protocol, with any exit code; the engine accepts the
+ * resulting answer. The first byte chooses the protocol, the exit code and whether the hook rewrites. */
 #include "domains/declared/hook_answer.h"
 #include "domains/declared/hook_protocol.h"
 #include "tests/fuzz/must.h"

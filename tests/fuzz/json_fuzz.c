@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as JSON: refused with a place, or decoded to a value that is accepted, printed and decoded again to the
- * same. Any bytes as a value: what the check accepts is printed as JSON, and once printed and decoded it stays. */
+ * same value. Any bytes as a value: a value that the check accepts is printed as JSON; printed and decoded once, it no
+ * longer changes. */
 #include "tests/fuzz/must.h"
 
 static tp_text canonical_of(tp_text value, tp_writer *writer) {
@@ -11,7 +12,7 @@ static tp_text canonical_of(tp_text value, tp_writer *writer) {
   return canonical;
 }
 
-/* A value that came from JSON: it is one, and the way through JSON changes nothing. */
+/* A value that came from JSON: it is valid, and JSON and back does not change it. */
 static void must_survive(tp_text value) {
   tp_writer *decoded, *first, *second;
   tp_text json, again;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as what a peer sends: the first says which version, the second what else is played with the rest. Each
- * message that is read has the members of its kind, is not broken when it is written again, and reads as itself; what
- * is broken has words and a code. Headers decode to what was encoded. */
+ * Any bytes as a message of a peer: the first byte chooses the version, the second what else is tested with the rest.
+ * Each message that is read has the members of its kind, is valid when it is written again, and reads as itself. A
+ * malformed message has an error text and a code. Headers decode to the encoded text. */
 #include "domains/mcp/message.h"
 #include "tests/fuzz/must.h"
 

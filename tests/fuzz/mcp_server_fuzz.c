@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a request of a client to a server of MCP: the first says which client (without a session, with one of
- * each version, with one that has not begun), the rest is the body. Each request has one answer, which is a message of
- * the protocol in one line, with the request's id; nothing of a request is left when its client has gone. */
+ * Any bytes as a request of a client to a server of MCP: the first byte chooses the client (without a session, with one
+ * of each version, with one that has not begun), the rest is the body. Each request has one answer, which is a message
+ * of the protocol on one line, with the request's id. When its client has gone, nothing of a request is left. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>

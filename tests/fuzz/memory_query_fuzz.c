@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as the text of a recall, as a remembered text, and as words of time: every answer is TP_OK, within its
- * bounds, of the scope that was asked, and the same when it is asked again. */
+ * bounds, from the requested scope, and the same when it is asked again. */
 #include <string.h>
 
 #include "domains/memory/line.h"

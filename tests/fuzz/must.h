@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * must.h: what fuzz targets of values share. A broken promise ends the process, with its line: that is how libFuzzer
- * and the replay both learn of it. */
+ * must.h: shared by the fuzz targets of values. A broken promise ends the process, with its line; libFuzzer and the
+ * replay both notice that. */
 #ifndef TP_TESTS_FUZZ_MUST_H
 #define TP_TESTS_FUZZ_MUST_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An answer that is made of the input: pieces of text, in one of the APIs, framed in the ways in which servers frame
- * them, with keep-alives and unknown events between them, and characters that are cut in two. Its text is known, so:
+ * An answer that is made from the input: pieces of text, in one of the APIs, framed as servers do it, with keep-alives
+ * and unknown events between them, and characters that are cut in two. Its text is known, so:
  *   - read in whatever parts, the response has exactly this text;
- *   - cut anywhere, every piece whose event had come whole was passed on;
- *   - with garbage after some event, every piece before it was passed on, and what follows is an answer or a failure.
- */
+ *   - cut anywhere, every piece whose event was complete was passed on;
+ *   - with garbage after some event, every piece before it was passed on, and what follows is an answer or a
+ * failure. */
 #include "providers/openai/stream.h"
 #include "tests/fuzz/must.h"
 
@@ -173,7 +173,7 @@ static void put_end(script *s, uint8_t how) {
 
 /* ---- reading ---- */
 
-/* @return whether there is a response; its text is then all that was passed on. */
+/* @return whether there is a response; its text is then everything that was passed on. */
 static bool read_bytes(const script *s, tp_text bytes, size_t split) {
   tp__openai_stream stream = {.form = tp__openai_form_of(s->api), .bytes_max = BYTES_MAX, .on_text = on_text};
   tp_model_response response;

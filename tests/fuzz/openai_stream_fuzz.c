@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as an answer: the first says which API, the second where the rest is split. In
- * whatever pieces they come, they give the same response, or the same failure; the text is what the deltas were. */
+ * Any bytes as an answer: the first byte chooses the API, the second where the rest is split. In pieces of any size
+ * they give the same response, or the same failure; the text is the sum of the deltas. */
 #include "providers/openai/stream.h"
 #include "tests/fuzz/must.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replay: the main() of a fuzz target outside libFuzzer: gives it every file of a corpus directory, in the order of the
- * names, after the empty input. It fails when a file cannot be read or the directory is empty. */
+ * replay: the main() of a fuzz target outside libFuzzer: passes the empty input, then every file of a corpus directory,
+ * in the order of their names. It fails when a file cannot be read or the directory is empty. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

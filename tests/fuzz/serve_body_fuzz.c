@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as the body of a request to turnphase-server: the first says of which API. What is read holds together: the
- * turn has a text, files, or results; each message is in the list once, each call in one message; a refusal is an
- * answer of a status that blames the client, as one line of JSON. */
+ * Any bytes as the body of a request to turnphase-server; the first byte chooses the API. The result must be
+ * consistent: the turn has a text, files, or results; each message is in the list once, each call in one message; a
+ * refusal is an answer with a status that blames the client, as one line of JSON. */
 #include <string.h>
 
 #include "server/server.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a value: readers stay within them; what the check accepts, msgpack-c reads, too; its canonical form is
- * accepted, and is its own canonical form. */
+ * Any bytes as a value: readers stay within them; msgpack-c also reads every value that the check accepts; its
+ * canonical form is accepted, and is its own canonical form. */
 #include <msgpack/unpack.h>
 
 #include "tests/fuzz/must.h"
@@ -39,7 +39,7 @@ static void must_be_members(tp_text value, const msgpack_object *object) {
   MUST(at == count);
 }
 
-/* An integer above INT64_MAX and an extension have no form of ours: their kinds are compared where they have one. */
+/* An integer above INT64_MAX and an extension do not exist in turnphase; other kinds are compared. */
 static void must_be_object(tp_text value, const msgpack_object *object) {
   switch (object->type) {
     case MSGPACK_OBJECT_NIL:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as YAML: refused with a place, or decoded to a value that is accepted, printed as JSON, and read again from
- * there, as JSON and as YAML, to what prints the same. */
+ * that, as JSON and as YAML, to a value that prints the same. */
 #include "tests/fuzz/must.h"
 #include "turnphase/declared.h"
 

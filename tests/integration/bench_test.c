@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase bench: counts that are exact, times that cannot be less than they are, refusals, and what people see. */
+ * turnphase bench: exact counts, lower bounds of times, refusals, and the output for people. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
@@ -31,7 +31,7 @@ static void report_free(report *r) {
   command_free(&r->command);
 }
 
-/* The map of a list in which the text under key is name; empty when there is none. */
+/* The map in a list whose text under key is name; empty when there is none. */
 static tp_text find(tp_text list, const char *key, const char *name) {
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
     if (event_is(walk.value, key, name)) return walk.value;
@@ -150,7 +150,7 @@ TEST(turns_at_once_are_all_counted) {
   }
 }
 
-/* Its handler waits till four turns have called it: one after the other they would wait for ever. */
+/* Its handler waits until four turns have called it. If the turns ran one after the other, it would wait for ever. */
 TEST(turns_at_once_overlap) {
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "together", 1);
@@ -180,7 +180,7 @@ TEST(without_time_stamps_handlers_have_no_times) {
 /* ---- an open loop ---- */
 
 /* Each 500th call takes 100 ms: one turn of 500 is slow itself, and a hundred wait for it. The second row is a closed
- * loop, whose p99 does not show them. */
+ * loop, whose p99 does not show the waiting turns. */
 TEST(a_stall_is_in_the_p99_of_turns_that_were_due) {
   static const char *const rates[] = {"--rate=1000", "--concurrency=1"};
   setenv("TURNPHASE_TEST_DOMAIN", "stalls", 1);
@@ -223,7 +223,7 @@ TEST(turns_at_once_keep_the_schedule) {
   }
 }
 
-/* Four turns end together; the fifth waits for three more, which clients begin that are idle again. */
+/* Four turns end together; the fifth waits for three more, which idle clients begin. */
 TEST(an_idle_client_begins_the_next_turn_while_others_have_theirs) {
   report r;
   setenv("TURNPHASE_TEST_DOMAIN", "together", 1);
@@ -264,7 +264,7 @@ static const char *payload_of(const char *name, const char *time_ns) {
 
 static tp_text row_of(const report *r, size_t index) { return tp_value_at(tp_value_get(r->value, "rows"), index); }
 
-/* Twice the time is found on a busy machine, too; tests/bench_long.py plants ten per cent. */
+/* Twice the time is found even on a busy machine; tests/bench_long.py plants ten per cent. */
 TEST(a_slower_handler_is_found_by_comparison) {
   char a[512], b[512];
   snprintf(a, sizeof a, "bench --payload '%s'", payload_of("a.json", "500000"));
@@ -284,7 +284,7 @@ TEST(a_slower_handler_is_found_by_comparison) {
   report_free(&r);
 }
 
-/* What was stored is compared with the same bench, which takes a third more; and refused by every other. */
+/* A stored result is compared with the same bench, which takes a third longer, and refused by every other bench. */
 TEST(a_stored_result_is_compared_and_of_another_bench_refused) {
   const char *payload = payload_of("now.json", "500000");
   report r;
@@ -365,7 +365,8 @@ TEST(comparisons_that_cannot_be_made_are_refused) {
 
 #define ONE_CALL "responses:\n  - tool_calls: [{id: a, name: shell, arguments: {}}]\n  - text: Done.\n"
 
-/* Each turn plays the script from its begin, also several at once, though the file does not say `repeat`. */
+/* Each turn plays the script from its beginning, also when several run at once, although the file does not say
+ * `repeat`. */
 TEST(whole_turns_have_their_phases_requests_and_calls) {
   static const char *const at_once[] = {"1", "4"};
   const char *script = scratch_string("script.yaml", ONE_CALL);
@@ -503,7 +504,7 @@ TEST(each_way_of_ending_is_counted) {
   report_free(&r);
 }
 
-/* Of the turns that are measured, and not of those that warm up: all of them, however late they end. */
+/* Runs of the measured turns are counted, all of them, however late they end; those of the warm-up turns are not. */
 TEST(what_no_phase_waits_for_is_timed) {
   static const char *const at_once[] = {"1", "4"};
   setenv("TURNPHASE_TEST_DOMAIN", "ledger", 1);

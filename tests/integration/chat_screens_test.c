@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a person at a terminal of 60, 80 and 120 columns sees of a conversation, compared with tests/screens/chat-*.txt
- * as text: the sign of life of a silent turn and that it goes, words that wrap, Markdown, lines of tools, a question,
- * refused and listed sessions, an answer without its call. Times are masked. TURNPHASE_SCREENS=write writes the files
- * anew. */
+ * The screen of a conversation at terminals of 60, 80 and 120 columns, compared as text with tests/screens/chat-*.txt:
+ * the sign of life of a silent turn, which disappears, wrapped words, Markdown, lines of tools, a question, refused and
+ * listed sessions, an answer without its call. Times are masked. TURNPHASE_SCREENS=write writes the files anew. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -100,7 +99,8 @@ static size_t stamp_size(const char *text) {
   return sizeof form - 1;
 }
 
-/* A time of a turn or a call is "#", a time of day "0000-…", as wide as it was. The caller frees it. */
+/* Masks the time of a turn or a call as "#", and a time of day as "0000-…", with the same width. The caller frees the
+ * result. */
 static char *masked(const char *text) {
   bytes out = {0};
   bytes_add(&out, "", 0);
@@ -147,7 +147,7 @@ static terminal *begin(int columns) {
   return t;
 }
 
-/* The turn is silent until the sign is seen, however long that takes; then nothing is in its way any more. */
+/* The turn is silent until the sign of life is seen, however long that takes; then it goes on. */
 static void see_sign(terminal *t, int columns) {
   while (!strstr(terminal_text(t), "Which teas are there?\n  \xe2\x80\xa6 "))
     if (!terminal_pump(t)) fail_msg("no sign of life came; the screen:\n%s", t->text);

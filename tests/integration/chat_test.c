@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase chat: what a person sees at a terminal, and what a script gets. */
+ * turnphase chat: the screen of a person at a terminal, and the output for a script. */
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
@@ -12,7 +12,7 @@
 
 #define KEY "sk-planted-0123456789abcdef"
 
-/* The environment of a terminal that has colours, and no settings of the user's. */
+/* The environment of a terminal with colours, without settings of the user. */
 static int prepare(void **state) {
   if (scratch_make(state) != 0) return -1;
   setenv("TERM", "xterm", 1);
@@ -153,7 +153,7 @@ TEST(ctrl_c_cancels_the_turn_and_not_the_program) {
   }
 }
 
-/* The command has read every line that was typed, and what came of those before the last. */
+/* Waits until the command has read every typed line, and has shown the results of all but the last. */
 static void await_read(const terminal *t) {
   int slave = open(ptsname(t->master), O_RDONLY | O_NOCTTY | O_CLOEXEC), waits = 1;
   assert_true(slave >= 0);
@@ -281,7 +281,7 @@ TEST(questions_about_calls_are_answered_in_place) {
   assert_int_equal(access(scratch_path("b.txt"), F_OK), 0);
 }
 
-/* Each of two calls asks: the end of the first comes while the question about the second is open. */
+/* Each of two calls asks. The end of the first comes while the question about the second is open. */
 TEST(no_line_is_printed_into_a_question) {
   static const char writes[] =
       "responses:\n"
@@ -310,7 +310,8 @@ TEST(no_line_is_printed_into_a_question) {
   terminal_close(t);
 }
 
-/* Waits for the sign in the line after these words. A test that is not scheduled for a while misses seconds of it. */
+/* Waits for the sign of life in the line after these words. A test that is not scheduled for a while misses seconds of
+ * it. */
 static void await_sign(terminal *t, const char *words) {
   for (;;) {
     const char *at = strstr(terminal_text(t), words);
@@ -323,7 +324,7 @@ static void await_sign(terminal *t, const char *words) {
   }
 }
 
-/* A text on the screen is an event, and so is the sign: nothing here waits for a time. */
+/* Text on the screen is an event, and so is the sign of life, so this test waits for no fixed time. */
 TEST(a_model_that_says_nothing_has_a_sign_that_its_answer_erases) {
   static const char *const terms[] = {"xterm", "dumb"};
   for (size_t i = 0; i < 2; i++) {
@@ -417,7 +418,7 @@ TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {
 #define PNG "\x89PNG\r\n\x1a\n!"
 #define PNG_URL "data:image/png;base64,iVBORw0KGgoh"
 
-/* The image goes with each request of the conversation, as long as the file is there. */
+/* The image is sent with each request of the conversation, as long as the file exists. */
 TEST(an_image_is_attached) {
   const endpoint_reply reply = {.body = CHAT_HELLO};
   const char *image = scratch_write("a.png", PNG, sizeof PNG - 1), *data = scratch_path("attached");
@@ -645,7 +646,7 @@ TEST(thinking_is_dimmed_and_folded_and_whole_on_demand) {
   }
 }
 
-/* What a script reads is the answer; thinking comes when it is asked for, and as events of its own. */
+/* A script reads only the answer. It gets thinking on request, as separate events. */
 TEST(thinking_is_in_no_answer_of_a_script) {
   static const struct {
     const char *option, *input, *out;

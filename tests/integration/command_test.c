@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command's words: help, exit statuses, plans and phases, colours, and outputs that cannot be written. */
+ * The basics of the command: help, exit statuses, plans and phases, colours, and outputs that cannot be written. */
 #include <sys/wait.h>
 
 #include "tests/support/test.h"
@@ -72,7 +72,8 @@ TEST(help_of_an_option_is_that_of_its_command) {
   }
 }
 
-/* A descriptor that was closed is not that of a store or of an event: nothing waits for it, and nothing is written. */
+/* A closed descriptor does not become that of a store or an event loop: nothing waits for it, and nothing is written to
+ * it. */
 TEST(closed_descriptors_are_no_input_and_no_output) {
   static const struct {
     const char *line;
@@ -95,7 +96,7 @@ TEST(escapes_after_broken_characters_are_shown) {
   command_free(&c);
 }
 
-/* Each action of each command is known where it is run, too: it says what it needs. */
+/* Each action of each command is also known to the code that runs it: it reports the operands that it needs. */
 TEST(actions_are_known_and_want_their_operands) {
   static const char *const commands[] = {"hooks", "tool", "mcp", "sessions", "jobs", "ask", "store", "memory"};
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Wrong input is refused with its place before any turn is run, in both forms of a conversation; right input is taken
+ * Wrong input is refused with its place before any turn runs, in both forms of a conversation. Right input is accepted
  * in all its forms. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
@@ -69,7 +69,7 @@ TEST(ids_are_of_their_session) {
 
 /* ---- wrong ---- */
 
-/** A conversation that is refused, and how its complaint begins after the file's name. */
+/** A conversation that is refused, and how the message begins after the file's name. */
 typedef struct wrong {
   const char *text, *complaint;
 } wrong;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The demonstration shows what it promises; asked of its events, not of its prose. The environment variable
- * TURNPHASE_DEMO holds the path of its domain. */
+ * The demonstration shows everything that its description promises, judged by its events, not by its prose. The
+ * environment variable TURNPHASE_DEMO has the path of its domain. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The examples of docs/hooks.md. Every block of YAML and of a script is taken out of the document, written where the
- * line above it says, and run: each hook alone, and all of them in a turn. */
+ * The examples of docs/hooks.md. Every block of YAML and every script is taken out of the document, written to the
+ * place that the line above it names, and run: each hook alone, and all of them in a turn. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 
@@ -158,7 +158,7 @@ static bool is_named(const char *path, const char *hook) {
   return strlen(hook) == size && strncmp(name, hook, size) == 0;
 }
 
-/* A program that takes what is missing for an empty text allows what it never looked at. */
+/* A program that takes a missing value for an empty text would allow a call that it never read. */
 TEST(no_hook_of_the_document_allows_what_it_could_not_read) {
   for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++) {
     if (!is_program(unread[i].program)) continue;
@@ -182,7 +182,7 @@ static bool is_tried(const char *path) {
   return is_denied && is_unread;
 }
 
-/* A block that is added to the document needs a row above that is denied, and a call that it cannot read. */
+/* A block that is added to the document needs a row above with a denied call, and a call that it cannot read. */
 TEST(no_example_of_the_document_is_left_out) {
   assert_true(path_count >= 8);
   for (size_t i = 0; i < path_count; i++)

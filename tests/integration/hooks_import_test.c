@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turnphase hooks import: the corpus of tests/hooks, written as people write hooks for other hosts, is imported and run
- * unchanged, alone and in a turn; and what becomes of entries that have no place, of malformed ones and of other files.
- */
+ * unchanged, alone and in a turn. Also entries without a counterpart, malformed entries, and other files. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
@@ -336,7 +335,7 @@ TEST(a_guard_fails_open_until_it_is_closed) {
   }
 }
 
-/* What a hook rewrites is taken where the operator said so twice: at the import, and by trusting what it wrote. */
+/* A rewrite by a hook counts only when the operator has allowed it twice: at the import, and by trusting the result. */
 TEST(a_rewrite_is_taken_only_when_it_was_granted) {
   put("settings.json",
       "{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"echo "
@@ -441,8 +440,8 @@ TEST(files_of_other_hosts_are_read_where_only_names_differ) {
 
 #define LONG "The walnut tree behind the house of my aunt has grown taller than the roof since last spring"
 
-/* Three turns of some 30 tokens each, and space for two: before the third one the history is compacted. The scripts
- * keep what they were given, as those of the host's users do. */
+/* Three turns of some 30 tokens each, with space for two: before the third turn the history is compacted. The scripts
+ * store their input, as those of the host's users do. */
 TEST(a_hook_runs_after_the_compaction_with_what_it_did) {
   command c;
   bytes seen = {0};
@@ -471,7 +470,7 @@ TEST(a_hook_runs_after_the_compaction_with_what_it_did) {
 
 /* ---- questions to a model ---- */
 
-/* What a public file has: the end of a turn is asked about, and an agent, whose model has no tools. */
+/* Hooks from a public file: one asks a model about the end of a turn, the other an agent, whose model has no tools. */
 TEST(a_prompt_becomes_a_question_to_a_model) {
   put("settings.json",
       "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"prompt\", \"prompt\": \"Is all done? $ARGUMENTS\", "
@@ -495,7 +494,7 @@ TEST(a_prompt_becomes_a_question_to_a_model) {
                    0);
 }
 
-/* Of each type that is known, its own fields are no unknown ones, whether it has a place or not. */
+/* The fields of each known type are known, whether the type has a counterpart or not. */
 TEST(fields_of_a_type_are_known_with_it) {
   static const struct {
     const char *handler;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command hooks: scaffolds whose tests pass as printed, trust, refused directories, one hook alone, and directories
+ * The command hooks: scaffolds whose tests pass as printed, trust, refused directories, a single hook, and directories
  * of hooks in a run. Each test works in a directory of its own and has its own file of trusted hashes. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
@@ -100,7 +100,7 @@ TEST(the_test_of_a_new_hook_passes_as_it_is_printed) {
   }
 }
 
-/* The second session, of another process, has a reminder of what the first one came to. */
+/* The second session, of another process, gets a reminder with the result of the first one. */
 TEST(a_new_summary_is_read_by_the_next_session) {
   static const struct {
     const char *language, *program, *part;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operator's commands on a turn: time, blame, critical-chain, explain and plot, on what the demonstration leaves in
- * a data directory. */
+ * The operator's commands about a turn: time, blame, critical-chain, explain and plot, with the data directory of the
+ * demonstration. */
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -239,7 +239,7 @@ TEST(time_splits_the_turn_into_parts_that_add_up) {
   command_free(&c);
 }
 
-/* From the end of the turn to its begin, and no link begins before the one below has ended. */
+/* The chain goes from the end of the turn to its beginning, and no link begins before the one below it has ended. */
 TEST(critical_chain_leads_from_the_end_to_the_begin) {
   command c = run_on(data, "critical-chain", "rooms-1", "--json");
   tp_writer *writer;
@@ -371,7 +371,8 @@ static const char *copy_of_data(const char *name) {
   return path;
 }
 
-/* A limit of execution Deadline counts from ready, else from the call; a denial is shown with the run that denied. */
+/* The limit of a Deadline execution counts from ready, other limits from the call. A denial is shown with the run that
+ * denied. */
 TEST(slack_and_reasons_are_those_of_the_run) {
   const char *path = copy_of_data("exact");
   sql(path,
@@ -412,7 +413,7 @@ TEST(gate_that_no_step_names_is_that_of_the_only_call_of_its_response) {
   command_free(&c);
 }
 
-/* One subscription may deny in two phases of a turn: the newer denial is of another one. */
+/* One subscription may deny in two phases of a turn: the newer denial belongs to the other one. */
 TEST(reason_is_that_of_the_phase_that_denied) {
   const char *kept = play_calls("phases", NULL);
   sql(kept,
@@ -429,7 +430,7 @@ TEST(reason_is_that_of_the_phase_that_denied) {
   command_free(&c);
 }
 
-/* Names come from handlers and models: nothing of them is markup, or obeyed by a terminal. */
+/* Names come from handlers and models, so they must not act as markup or as control characters of a terminal. */
 TEST(names_in_a_picture_are_text) {
   const char *hostile = copy_of_data("hostile");
   sql(hostile,
@@ -610,7 +611,7 @@ TEST(turn_is_shown_beside_a_process_that_writes) {
   sqlite3_close(db);
 }
 
-/* A process is killed in the middle of a turn: what had ended before is shown. */
+/* A process is killed in the middle of a turn: everything that had ended before is shown. */
 TEST(directory_of_a_killed_process_is_read) {
   char model[4096], conversation[4096], piece[4096];
   const char *source = getenv("TURNPHASE_SOURCE"), *path = scratch_path("struck");

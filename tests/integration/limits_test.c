@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The limits of turns and the budgets on the command line: what a turn ends with, the exit status, what the records
- * have, and what a later run knows of the day. */
+ * The limits of turns and the budgets on the command line: how a turn ends, the exit status, the records, and what a
+ * later run knows about the day. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A real conversation: plays the 419 utterances of conversation 26 of LoCoMo, session by session and each at the time
- * at which it was said, then asks its questions in a second process, each in a session of its own. What is recalled
- * must be as good as what the library recalls by itself: the share of the evidence among the first ten entries. The
- * data is not ours to ship: where it is not there, the test is skipped. */
+ * A real conversation: plays the 419 utterances of conversation 26 of LoCoMo, session by session, each at its original
+ * time. Then a second process asks the questions, each in a session of its own. The recall must be as good as the
+ * library's own: the share of the evidence among the first ten entries. The data may not be shipped with this tree;
+ * without it the test is skipped. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
@@ -103,7 +103,7 @@ static size_t add_questions(bytes *lines) {
 
 /* ---- counting ---- */
 
-/** A question of categories 1 to 4: its evidence, each id once, and what is found of it among the first entries. */
+/** A question of categories 1 to 4: its evidence, each id once, and the part of it that is among the first entries. */
 typedef struct question {
   char evidence[EVIDENCE_MAX][16];
   size_t evidence_count, entries;
@@ -113,7 +113,7 @@ typedef struct question {
 
 static question questions[QUESTIONS + 1]; /* from 1 */
 
-/* Evidence is a list of ids; one of its texts holds two, with a semicolon between. */
+/* Evidence is a list of ids; one of its texts has two ids, separated by a semicolon. */
 static void read_evidence(question *q, tp_text evidence) {
   for (tp_value_walk walk = {0}; tp_value_next(evidence, &walk);) {
     char ids[256], *rest = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A conversation of 200 turns with thinking, parallel calls, malformed calls, cancelled turns and compaction, whose
- * provider changes every ten turns among three strict servers: no request is refused. */
+ * A conversation of 200 turns with thinking, parallel calls, malformed calls, cancelled turns and compaction. Its
+ * provider changes every ten turns among three strict servers, and no request is refused. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/strict_server.h"

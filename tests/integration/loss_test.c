@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run says, and ends with, when something could not be kept: a memory whose file another process has locked, a
- * disk that is full, a file that may not grow. */
+ * The messages and the exit status of a run when data could not be stored: the file of the memory is locked by another
+ * process, the disk is full, a file may not grow. */
 #include <sched.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
@@ -47,7 +47,7 @@ static sqlite3 *lock_file(const char *data, const char *name) {
 
 FOR_ALL_TESTS(scratch_make, scratch_remove);
 
-/* Its job waits: nothing is lost, and the next turn of its session finds it done. */
+/* Its job waits: nothing is lost, and the next turn of the session finds the memory stored. */
 TEST(memory_that_is_locked_is_kept_by_the_next_run) {
   command c;
   const char *data = scratch_path("locked");
@@ -157,10 +157,10 @@ TEST(history_that_is_locked_ends_the_run) {
 
 /* ---- the disk is full ---- */
 
-/* The history alone is larger than the disk, whatever the memory has taken of it before. */
+/* The history by itself is larger than the disk, whatever the memory has used of it before. */
 enum { TEXT_BYTES = 12000 };
 
-/* So many turns that they cannot all be kept; @return the turns that ended, as the events say. */
+/* Plays so many turns that not all can be stored. @return how many ended, according to the events. */
 static size_t play_till_it_is_full(command *c, const char *data, bool json, int status) {
   char *input = malloc(TURNS * (TEXT_BYTES + 200));
   size_t size = 0, ended = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command memory: its actions on what runs have kept, their output for people and programs, and what is refused. */
+ * The command memory: its actions on the memories of runs, their output for people and programs, and refusals. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turnphase run with a model behind the test endpoint: how it is named, what is printed while it answers, and where the
- * key is not. */
+ * turnphase run with a model at the test endpoint: how it is named, what is printed while it answers, and where the key
+ * must not be. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/support/endpoint.h"
@@ -39,7 +39,7 @@ TEST(a_model_behind_a_url_is_named_in_one_word) {
   }
 }
 
-/* What a server needs besides the plain request, on the command line and in the agents of a conversation. */
+/* What a server needs in addition to the plain request, on the command line and in the agents of a conversation. */
 TEST(requests_are_shaped_by_options_and_agents) {
   static const struct {
     const char *model, *options[6], *has, *has_not;
@@ -242,7 +242,7 @@ TEST(a_system_text_is_an_option_of_run_and_chat) {
         "\"web_search\",\"input\":{\"q\":1}}")                                                          \
   EVENT("message_delta", ",\"delta\":{\"stop_reason\":\"pause_turn\"}") EVENT("message_stop", "")
 
-/* The answer goes back as the last message, as it came; a server that never goes on is asked nine times. */
+/* The answer is sent back unchanged as the last message. A server that never goes on is asked nine times. */
 TEST(an_endpoint_that_pauses_is_asked_to_go_on) {
   static const endpoint_reply replies[] = {{.body = PAUSED}, {.body = MESSAGES_HELLO}};
   for (int always = 0; always < 2; always++) {
@@ -314,7 +314,7 @@ TEST(text_is_printed_while_it_comes_and_ctrl_c_ends_it) {
   endpoint_close(e);
 }
 
-/* There lines are folded, which must not hold back what stands on the last one. */
+/* On a terminal, lines are folded. That must not hold back the last line. */
 TEST(text_is_printed_while_it_comes_on_a_terminal) {
   static const char words[] = DELTA("{\"content\":\"One two thr\"}");
   static const char all[] = DELTA("{\"content\":\"One two thr\"}") DELTA("{\"content\":\"ee\"}") FINISH("stop") DONE;
@@ -421,7 +421,7 @@ TEST(the_model_that_is_named_next_is_asked_when_one_is_down) {
   endpoint_close(second);
 }
 
-/* Half an answer is not taken for one: the person reads it, and a script sees the exit status. */
+/* A cut answer is not taken for a complete one: a note tells the person, and the exit status tells a script. */
 TEST(an_answer_that_is_cut_is_said) {
   static const struct {
     const char *reason, *finish, *note;

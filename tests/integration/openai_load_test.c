@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many requests: 64 streams at once on one I/O thread, and what 1,000 requests leave behind, which is nothing. */
+ * Many requests: 64 streams at once on one I/O thread; and 1,000 requests leave nothing behind. */
 #include <dirent.h>
 #include <sys/wait.h>
 
@@ -75,7 +75,7 @@ TEST(sixty_four_streams_share_one_thread) {
   provider_close(p);
 }
 
-/* Memory comes from an allocator that counts; what libcurl has is the leak sanitizer's to count. */
+/* Memory comes from an allocator that counts; the leak sanitizer counts libcurl's memory. */
 TEST(a_thousand_requests_leave_nothing_behind) {
   static const endpoint_reply replies[] = {
       {.body = CHAT_HELLO},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A TLS endpoint with a certificate of its own making, by the command openssl: not trusted, trusted by ca_file, and of
- * another name. */
+ * A TLS endpoint with a certificate that the command openssl makes: not trusted; trusted by ca_file; with another
+ * name. */
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The page of turnphase plot in a browser: its script runs without an error and leaves lanes, labels and the late
- * handler where they can be seen. Needs Chromium (./dev setup --plot); skipped without. */
+ * The page of turnphase plot in a browser: its script runs without an error, and lanes, labels and the late handler are
+ * visible. Needs Chromium (./dev setup --plot); skipped without it. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command with --data postgres://…: sessions and records are kept there and read from there, and what cannot use a
- * database is refused by name. */
+ * The command with --data postgres://…: sessions and records are stored there and read from there. Commands that cannot
+ * use a database refuse it by name. */
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -58,7 +58,7 @@ TEST(records_of_a_turn_are_read_from_the_database) {
   }
 }
 
-/* A host inserts a job; a worker, another process, runs it, and operators see what became of it. */
+/* A host inserts a job; a worker, which is another process, runs it, and operators see its result. */
 TEST(job_that_is_in_the_database_is_run_by_a_worker) {
   static const char sql[] =
       "WITH k AS (INSERT INTO turnphase.job_key (hash, id, batch) OVERRIDING SYSTEM VALUE VALUES ('x', 4711, 1)"
@@ -104,7 +104,8 @@ static void assert_says(const char *const *arguments, size_t count, const char *
   assert_says((const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), input, \
               status, says)
 
-/* From a directory into a database, and from there into another directory: the same counts, and it can be read. */
+/* A copy from a directory into a database, and from there into another directory: the counts are equal, and the copy
+ * can be read. */
 TEST(data_is_copied_into_a_database_and_back) {
   const char *const model = scratch_string("model.yaml", script);
   const char *const first = scratch_path("first"), *const second = scratch_path("second");
@@ -132,7 +133,7 @@ static void *run_command(void *c) {
   return NULL;
 }
 
-/* One process asks and waits, another one lists the question and answers it, once. */
+/* One process asks and waits; another one lists the question and answers it, once. */
 TEST(question_that_is_in_the_database_is_answered_by_another_process) {
   static const char calls[] =
       "responses:\n  - tool_calls: [{id: a, name: files_write, arguments: {path: asked.txt, text: y}}]\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run leaves in its data directory, and the commands that read it: runs, show, jobs, store; also beside a
- * process that works on it, and on files that are damaged. */
+ * The data that a run leaves in its data directory, and the commands that read it: runs, show, jobs, store. Also while
+ * a process works on the directory, and with damaged files. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
@@ -307,8 +307,8 @@ static void assert_not_in_file(const char *data, const char *file) {
   assert_nowhere(&(bytes){.data = content, .size = size}, path);
 }
 
-/* Said by the user and by the model, in the arguments and the result of a tool, and in the payload of a job. The
- * history has it, and so has the memory; what is left without them has not. */
+/* The secret is in the user's message, in the model's answer, in the arguments and the result of a tool, and in the
+ * payload of a job. So history and memory have it. The rest of the directory must not have it. */
 TEST(secret_is_in_no_record_log_plot_or_error) {
   static const char planted[] =
       "responses:\n"
@@ -425,7 +425,7 @@ TEST(dead_jobs_are_redriven_by_filter) {
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
 }
 
-/* The triggers are what another process and a fault of the disk do between two jobs. */
+/* The triggers stand for another process and a disk fault between two jobs. */
 TEST(redrive_by_filter_goes_on_after_a_job_that_is_taken_and_stops_at_a_fault) {
   static const struct {
     const char *trigger; /* of the second dead job */
@@ -506,7 +506,7 @@ static int64_t stat_of(const char *data, const char *name) {
   return number;
 }
 
-/* History, open jobs and dead letters stay; what is free goes back to the file system. */
+/* History, open jobs and dead letters stay; free pages go back to the file system. */
 TEST(records_are_pruned_by_age_and_size) {
   const char *data = play("pruned");
   int64_t entries = stat_of(data, "entries"), turns = stat_of(data, "turns");
@@ -618,7 +618,7 @@ TEST(session_is_forked_at_a_turn) {
   assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s"), 0);
   assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s", "g h"), 0);
   assert_int_equal(COUNT_OF(data, 2, "sessions", "list", "DIR", "--turn", "t1"), 0);
-  /* A turn that the fork has is answered from it, and the fork goes on without the other's second turn. */
+  /* A turn that the fork has is answered from it, and the fork goes on without the second turn of the other session. */
   c = (command){.arguments = {"run", "--script", model, "--data", data}, .input = again};
   assert_status(&c, 0);
   command_free(&c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run keeps, what it ends with, and what its events say. */
+ * What a run stores, its exit status, and its events. */
 #include "tests/support/test.h"
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
@@ -118,8 +118,9 @@ TEST(a_session_goes_on_where_it_ended) {
   }
 }
 
-/* Also without a directory a session that comes again has what was said in it. */
-/* Three turns of some 30 tokens each, and space for two: the third is asked with fewer messages than came before it. */
+/* Without a directory, too, a session that is used again has its earlier messages. */
+/* Three turns of some 30 tokens each, with space for two: the request of the third has fewer messages than came before
+ * it. */
 TEST(a_history_that_is_too_long_is_compacted) {
   static const char talk[] = "{\"session\": \"s\", \"turn\": \"a\", \"user\": \"" LONG
                              "\"}\n"
@@ -321,7 +322,8 @@ static command hanging(const char *format) {
                    .input = talk};
 }
 
-/* What waits for an interrupt that comes when something is shown ends only if it is shown while the turn hangs. */
+/* The command ends only by an interrupt, which is sent when something is shown. So the turn must be shown while it
+ * hangs. */
 TEST(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted) {
   command c = hanging(NULL);
   c.interrupt_at = "Are you there?";

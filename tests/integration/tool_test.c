@@ -134,7 +134,7 @@ TEST(declared_tool_is_listed_and_called) {
   command_free(&c);
 }
 
-/* What a program prints is bytes: one that is not UTF-8 costs nothing else of the output. */
+/* The output of a program is bytes: a byte that is not UTF-8 does not affect the rest of the output. */
 TEST(output_that_is_not_utf8_is_shown_and_diagnosed) {
   setenv("XDG_CONFIG_HOME", scratch_path("."), 1);
   const char *hooks = declared("printf 'caf\\351 au lait'");
@@ -233,7 +233,7 @@ TEST(servers_of_mcp_are_listed_and_called_like_tools) {
   command_free(&c);
 }
 
-/* The server sees the answer of the script, and the run of the handler that shapes the request is recorded. */
+/* The server gets the answer of the script, and the run of the handler that shapes the request is recorded. */
 TEST(a_model_answers_what_a_server_wants) {
   static const char answers[] = "responses:\n  - text: Of the script.\n";
   char model[256];
@@ -276,7 +276,7 @@ TEST(what_cannot_be_a_server_is_refused_with_its_remedy) {
   }
 }
 
-/* The settings of another host, as its guide has them: a matcher that is a pattern of the tool's name. */
+/* Settings of another host, as in its guide: the matcher is a pattern of the tool's name. */
 TEST(hooks_of_other_hosts_guard_the_tools_of_servers) {
   static const char settings[] =
       "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"mcp__s__.*\", \"hooks\": [{\"type\": \"command\", \"command\": "
@@ -449,7 +449,7 @@ TEST(serve_has_the_protocol_on_standard_output_and_nothing_else) {
   command_free(&c);
 }
 
-/* The gateway ends while a person is asked; another one of the same data goes on. */
+/* The gateway ends while a person is asked; another gateway with the same data goes on. */
 TEST(serve_has_the_answer_to_what_an_ended_gateway_asked) {
   char data[512];
   snprintf(data, sizeof data, "%s", scratch_path("outlived"));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * added workload: hosts of a session workload add messages to its turns at any moment. Each message that a turn has
- * taken is reported once, enters in the order of its host among those of the turn, is in each later request of the
- * session once, and is answered in a turn that completes. */
+ * added workload: hosts of a session workload add messages to its turns at any moment. Each accepted message is
+ * reported once, enters the turn in the order of its host, is in each later request of the session once, and is
+ * answered in a turn that completes. */
 #ifndef SIM_ADDED_WORK_H
 #define SIM_ADDED_WORK_H
 

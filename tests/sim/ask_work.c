@@ -6,7 +6,7 @@
 
 typedef enum ask_way { ASK_ANSWERS, ASK_FAILS, ASK_TWICE, ASK_ABANDONS, ASK_NEVER, ASK_WAYS } ask_way;
 
-/* One request of a handler. It stays till the run is over: its token may be completed at any time. */
+/* One request of a handler. It stays until the run is over, because its token may be completed at any time. */
 struct ask_note {
   world *w;
   ask_note *next;

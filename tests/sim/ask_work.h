@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask workload: a handler of turn.pre_policy that asks a model of its own (tp_call_ask_model()) and waits. The
- * model answers at once, later, twice, with a failure, or never. In worlds with faults, since it takes threads. */
+ * ask workload: a handler of turn.pre_policy that asks a model of its own (tp_call_ask_model()) and waits. The model
+ * answers at once, later, twice, with a failure, or never. Only in worlds with faults, because it occupies threads. */
 #ifndef SIM_ASK_WORK_H
 #define SIM_ASK_WORK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Breakers of subscriptions in a real engine, in virtual time, over some seeds: a host notes, the test judges. */
+ * Breakers of subscriptions in a real engine, in virtual time, over some seeds: a host takes notes, the test judges. */
 #include <stdio.h>
 #include <string.h>
 
@@ -337,7 +337,8 @@ static void play_hangs(world *w, tp_placement placement) {
 
 TEST(calls_that_take_too_long_count) { judge(play_hangs); }
 
-/* After its probe it stays open, however long that takes: also when no call has ended since it opened. */
+/* While its probe runs, the breaker stays open, however long that takes, even when no call has ended since it
+ * opened. */
 static void play_slow_probe(world *w, tp_placement placement) {
   if (placement != TP_PLACEMENT_THREAD) return;
   w->limit_ms = 30000;

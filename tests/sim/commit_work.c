@@ -62,7 +62,8 @@ static tp_status add_pair(tp_edit *edit, commit_work_pair *pair, const commit_wo
   return add_half(edit, pair, 1, before);
 }
 
-/* With the handlers, without them, or switched off, alone or with all of its owner: the turns see the same. */
+/* The pair is removed, kept, or switched off, alone or with all handlers of its owner: the turns see the same
+ * effect. */
 static tp_status remove_pair(tp_edit *edit, commit_work_pair *pair) {
   pair->remove_asked = ++pair->w->moment;
   uint64_t way = tp__sim_random(4);

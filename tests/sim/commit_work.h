@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit workload: plans that change beneath running turns. Editors commit pairs of handlers, one half in each of two
- * phases, and take them out again; readers run both phases on turns that begin, run and end on whatever thread, and
- * want to see one version in each, neither older nor newer than what was committed around its begin. What they do is
- * drawn while they run, from the run's own stream. */
+ * commit workload: plans that change during turns. Editors commit pairs of handlers, one half in each of two phases,
+ * and remove them again. Readers run both phases on turns that begin, run and end on any thread. They must see one
+ * version in each turn, neither older nor newer than the commits around its beginning. The actions are drawn while they
+ * run, from the run's own stream. */
 #ifndef SIM_COMMIT_WORK_H
 #define SIM_COMMIT_WORK_H
 

@@ -112,7 +112,7 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
   }
   c->requests++;
   check_pairs(c, request);
-  /* A call that began just before its turn was given up may come after the next one's compaction. */
+  /* A call that began just before its turn was given up may come after the compaction of the next turn. */
   if (number_of(request->ids[TP_ID_TURN]) == c->turn) check_turns(c, request);
   bool fault_free = world_is_fault_free(c->w);
   bool too_long = request->attempt == 1 && request->message_count > MANY_MESSAGES && world_one_in(3);

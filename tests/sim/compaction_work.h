@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compaction workload: a session whose history is longer than it may be, with turns that call tools. It is made shorter
- * by dropping, by a summary of the model, or by a host's callback, which also fails, hangs, and loses results; the
- * model calls contexts too long. In each request every call has its results right after it, and a turn leaves the
- * history by a compaction that succeeded alone. */
+ * compaction workload: a session whose history is longer than it may be, with turns that call tools. It is shortened by
+ * dropping, by a summary of the model, or by a host's callback, which also fails, hangs, and loses results; the model
+ * sometimes calls a context too long. In each request every call is followed directly by its result, and only a
+ * successful compaction removes a turn from the history. */
 #ifndef SIM_COMPACTION_WORK_H
 #define SIM_COMPACTION_WORK_H
 

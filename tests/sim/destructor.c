@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * destructor.c: what a host's destructors call of the runtime that destroys their object: of a handler, a match, a
+ * destructor.c: the calls of a host's destructors to the runtime that destroys their object: of a handler, a match, a
  * deferral, a tool, a model, a history, a listener and the store, on any thread, at any time of the runtime's life.
- * What waits is refused there, the rest works or says why not; nothing waits for itself. */
+ * Waiting functions are refused there; the others work or return an error; nothing waits for itself. */
 #include "world.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine_sim: the whole engine on a simulated machine, one script and one schedule a seed. A failing seed prints the
- * property that did not hold, the trace and the command that replays it, and ends the command with 1. */
+ * engine_sim: the whole engine on a simulated machine, with one script and one schedule per seed. For a failing seed it
+ * prints the property that did not hold, the trace, and the command that replays it, and exits with 1. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static bool play_seed(uint64_t seed) {
   return held;
 }
 
-/* The seeds last first, so that each has others before it: no run may depend on those. */
+/* Plays the seeds in reverse order, so that each has other seeds before it: no run may depend on earlier ones. */
 static bool replay_all(const uint64_t *first) {
   for (uint64_t i = args.seeds; i-- > 0;) {
     if (!play_seed(args.seed + i)) return false;
@@ -162,7 +162,8 @@ static int play_all(void) {
   return 0;
 }
 
-/* ---- the checker checked: each planted bug must be found; a process of its own, since it may break everything ---- */
+/* ---- a check of the checker: each planted bug must be found; in a process of its own, because it may break everything
+ * ---- */
 
 static bool is_found(enum tp__bug bug) {
   args.bug = bug;

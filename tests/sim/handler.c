@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handler.c: what handlers do and who completes their tokens. What they contribute names operation, node and attempt,
- * so that the oracle knows of each merged entry where it came from. */
+ * handler.c: the behaviour of handlers, and the threads that complete their tokens. Contributions contain operation,
+ * node and attempt, so that the oracle knows the origin of each merged entry. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ static void add_piece(pieces *p, const call_note *note, uint32_t kind) {
   if (kind == TP_CONTRIBUTION_POLICY || kind == TP_CONTRIBUTION_PROMPT_CONTEXT) p->items[i].weight = note->node % 2;
 }
 
-/* The contributions of an answer: the first half with the call, the second through the token if there is one. */
+/* The contributions of an answer: the first half with the call; the second through the token, if there is one. */
 static void make_pieces(pieces *p, const call_note *note, bool with_call, bool with_token) {
   const script_node *node = &note->w->s->nodes[note->node];
   p->count = 0;
@@ -129,7 +129,7 @@ void handler_complete_later(call_note *note) { world_start("completer", complete
 static tp_answer defer(call_note *note, tp_call *call) {
   tp_deferral deferral = {.struct_size = sizeof deferral, .cancel = on_cancel, .destroy = on_destroy, .ctx = note};
   note->deferred =
-      true; /* before another thread can look: its cancel may be called, and complete it, before this returns */
+      true; /* set before another thread can look: its cancel may be called, and complete it, before this returns */
   tp_answer outcome = tp_call_defer(call, &deferral, &note->token);
   if (!note->token.bits) {
     note->deferred = false;
@@ -164,7 +164,7 @@ static int node_of_subscription(const world *w, const char *id) {
   return -1;
 }
 
-/* The contributions of a dependency are those of its own attempt in this very operation. */
+/* The contributions of a dependency are those of its own attempt in this operation. */
 static void look_at_contributions(call_note *note, const tp_call *call, size_t dep, const tp_dependency *d, int node) {
   for (size_t i = 0; i < d->contribution_count; i++) {
     const tp_contribution *c = tp_call_dependency_contribution(call, dep, i);
@@ -195,7 +195,7 @@ static void look_at_dependencies(call_note *note, const tp_call *call) {
   }
 }
 
-/* Some handlers read the payload as one value, beside others: it agrees with the fields, or there is no memory. */
+/* Some handlers read the payload as one value, while others run: it agrees with the fields, or there is no memory. */
 static void look_at_payload(const call_note *note, const tp_call *call) {
   if (note->node % 3 != 1 || !tp_call_has(call, SCRIPT_FIELD_OP)) return;
   char name[24];
@@ -260,7 +260,8 @@ static void look_again(const call_note *note, const tp_call *call) {
     world_fail(note->w, "what a call sees does not change", "node %d", note->node);
 }
 
-/* Inline ones run on a thread that owns the turn or helps it; the others on a handler thread, under their permits. */
+/* Inline handlers run on a thread that owns the turn or helps it; the others on a handler thread, under their
+ * permits. */
 static bool enter(node_actor *actor, const call_note *note) {
   world *w = actor->w;
   const script_node *node = &w->s->nodes[actor->index];
@@ -348,7 +349,7 @@ tp_answer handler_run(void *ctx, tp_call *call) {
   return outcome;
 }
 
-/* From before the answer on the attempt may be freed at any moment: what is read of it is read here. */
+/* After the answer the attempt may be freed at any moment, so everything that is needed of it is read before. */
 call_note *handler_take(const tp_work *work) {
   node_actor *actor = work->ctx;
   if (actor->destroys > 0)
@@ -370,7 +371,7 @@ static call_note *note_of(const world *w, tp_token token) {
   return note;
 }
 
-/* Another taker may have its work in hand, and not have noted it, or still read it: then that one answers. */
+/* Another taker may have the work but not have noted it, or may still read it: then that taker answers. */
 void handler_cancel(world *w, const tp_work *work, uint64_t looks) {
   call_note *note;
   for (int i = 0; !(note = note_of(w, work->token)) && i < 1000; i++) tp__sim_sleep_ns(TP__NS_PER_US);

@@ -32,15 +32,15 @@ static history_call *begin_call(world *w, tp_text session) {
   return call;
 }
 
-/* Byte by byte: ThreadSanitizer would take strlen() and its like for accesses of the library's, which are ordered by
- * what it does; the notes of the world are ordered by the seam alone. */
+/* Compares byte by byte: ThreadSanitizer would take strlen() and similar functions for accesses of the library, which
+ * the library's actions order. The notes of the world are ordered only by the seam. */
 static bool is_of(const history_call *call, const char *session, size_t size) {
   size_t i = 0;
   while (i < size && call->session[i] == session[i] && call->session[i]) i++;
   return i == size && !call->session[i];
 }
 
-/* A call that blocks: no other one of its session runs, also when its turn has left it. */
+/* A call that blocks: no other call of its session runs, even when no turn waits for it any more. */
 static history_call *begin_blocking(world *w, tp_text session) {
   for (const history_call *call = w->history_calls; call; call = call->next)
     if (call->running && !call->token.bits && is_of(call, session.data, session.size))
@@ -48,7 +48,7 @@ static history_call *begin_blocking(world *w, tp_text session) {
   return begin_call(w, session);
 }
 
-/* A drain looks every millisecond at what an append holds up: where no clock jumps, none takes its whole limit. */
+/* While an append hangs, a drain looks every millisecond. If no clock jumps, no append hangs for its whole limit. */
 static bool may_hang(const world *w) { return w->s->fault_level >= FAULTS_CLOCK; }
 
 /* Mostly short; where time jumps sometimes longer than any caller waits. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * history: a history that the runtime's sessions share, where they name none of their own: it appends at once, or later
- * through a token, twice, or never; it fails; and what it has of closed sessions is deleted while others are used. */
+ * history: a history that sessions share when they name none of their own: it appends at once, or later through a
+ * token, twice, or never; it fails; and its closed sessions are deleted while others are used. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 

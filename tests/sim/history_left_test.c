@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns that leave a call to their history, in virtual time: they are cancelled or their time is over while a load or
- * an append that blocks still runs. The history has one call of the session at a time, and what a later turn says is
- * kept. A host notes, the test judges. */
+ * Turns that stop waiting for a call to their history, in virtual time: they are cancelled or their time is over while
+ * a load or an append that blocks still runs. The history gets one call of the session at a time, and the messages of a
+ * later turn are stored. A host takes notes, the test judges. */
 #include <stdio.h>
 #include <string.h>
 
@@ -109,7 +109,7 @@ typedef struct world {
 
 /* ---- the history, the model ---- */
 
-/* The call takes its time first: so does one that waits for the lock of its file. */
+/* The call first takes its time, like a call that waits for the lock of its file. */
 static void begin_call(world *w, int ms) {
   tp__mutex_lock(&w->mutex);
   EXPECT(w, !w->is_called);
@@ -241,8 +241,8 @@ static void main_of_case(void *arg) {
   tp__mutex_fini(&w->mutex);
 }
 
-/* With few threads the tenant may have one call at a time: another session's waits in line, also for one that a turn
- * has left. */
+/* With few threads the tenant may have one call at a time: the call of another session waits in line, even for a call
+ * for which no turn waits. */
 static void main_of_two(void *arg) {
   world *w = arg;
   const tp_turn_request request = {.struct_size = sizeof request, .text = {"hello", 5}};

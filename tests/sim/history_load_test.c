@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A history that loads through a token, in virtual time: its answer in time, at the last moment, late, twice, as a
+ * A history that loads through a token, in virtual time: it answers in time, at the last moment, late, twice, with a
  * failure or never, while turns are cancelled, their limit passes, their session is closed and their runtime drained;
- * with threads and without. A host notes, the test judges. */
+ * with threads and without. A host takes notes, the test judges. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 enum { NEVER = -1, LIMIT_MS = 30000, LAST_MS = LIMIT_MS + 50, SEEDS = 12 };
 
-/* What happens, in ms after the turn's submit; 0: not at all, but for the answer. */
+/* When each event happens, in ms after the turn's submit; 0: never, except for the answer. */
 typedef struct load_case {
   const char *name;
   int answer_ms; /* NEVER; 0: before load_start returns */
@@ -193,7 +193,7 @@ static void close_session(world *w) {
   w->session = NULL;
 }
 
-/* Lets the time go to that moment; without threads it pumps when the last pump said. */
+/* Lets time pass up to that moment; without threads it pumps at the times that the last pump returned. */
 static void go_to(world *w, int64_t ms) {
   int64_t at_ns = w->submitted_ns + ms * TP__NS_PER_MS;
   for (;;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A listener that holds an answer back, in virtual time: a model that asks before each piece emits none while it is
- * held, and goes on when the last hold is released. A cancel, the limit of the turn and a drain end the turn all the
- * same. A host notes, the test judges. */
+ * A listener that holds an answer back, in virtual time: a model that asks before each piece emits none while the
+ * answer is held, and goes on when the last hold is released. A cancel, the limit of the turn and a drain still end the
+ * turn. A host takes notes, the test judges. */
 #include <stdio.h>
 #include <string.h>
 
@@ -233,7 +233,7 @@ static void check(world *w) {
   EXPECT(w, w->fast_heard == w->heard);
   if (c->outcome == TP_TURN_COMPLETED) EXPECT(w, w->heard == PIECES && w->emitted == PIECES);
   else EXPECT(w, w->heard < PIECES); /* it was held when it ended */
-  /* Each time it was held, one piece may have been on its way from the question to the emission. */
+  /* For each hold, one piece may have been on its way between the question and the emission. */
   EXPECT(w, w->emitted_held <= w->resumes + 1);
   if (c->every && c->release_ms && c->outcome == TP_TURN_COMPLETED) {
     EXPECT(w, w->resumes >= 1 && w->resumes <= PIECES / c->every);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle.c: a host that opens very many sessions and leaves them to the drain, which ends each of them once. */
+ * idle.c: a host that opens very many sessions and leaves them to the drain, which must end each of them once. */
 #include "world.h"
 
 #include <stdio.h>

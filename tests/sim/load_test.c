@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runtime under more load than fits, in virtual time: what is shed, in which order; and how long the turns of others
- * take while one tenant sends a hundred times its share. A host notes, the test judges. */
+ * A runtime with more load than fits, in virtual time: what is shed, in which order; and how long the turns of others
+ * take while one tenant sends a hundred times its share. A host takes notes, the test judges. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static tp_answer block(void *ctx, tp_call *call) {
   bool first = !w->begun;
   w->begun = true;
   while (first && !w->open) pass_us(100);
-  /* the others until the end of the nested turn waits for a thread, too: it would be shed if it could be */
+  /* the others wait until the end of the nested turn waits for a thread, too: it would be shed if that were possible */
   while (!first && !w->released) {
     w->released = w->nested_done || stats_of(w).attempts_waiting >= QUEUE_MAX;
     pass_us(100);
@@ -338,7 +338,7 @@ TEST(others_take_at_most_twice_as_long_beside_a_flood) {
     assert_true(beside.sent >= 100 * TURNS / 2);
     assert_true(beside.refused * 10 >= beside.sent * 8);
     assert_true(beside_ns <= 2 * alone_ns);
-    /* records and histories of turns that ran; of some 37,000 that were refused nothing is left */
+    /* records and histories of turns that ran; the some 37,000 refused turns left nothing */
     assert_true(beside.bytes_late - beside.bytes_early <= 1024 * (beside.ended + TENANTS * TURNS));
   }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * load workload: sessions of three tenants, one of which has most of them, that submit more turns than may run at once
- * (turns_running_max). What begins, waits and ends is heard from the admission itself. */
+ * (turns_running_max). The admission itself reports which turns begin, wait and end. */
 #ifndef SIM_LOAD_WORK_H
 #define SIM_LOAD_WORK_H
 

@@ -22,7 +22,7 @@ struct loop_answer {
 };
 
 static bool is_rough(const loop *l) { return !world_is_fault_free(l->w); }
-/* What may end otherwise than the host wants: a drain, a full or freed inbox, a want of memory or time. */
+/* The end may differ from the host's wish because of a drain, a full or freed inbox, or a lack of memory or time. */
 static bool is_certain(const loop *l) { return world_is_fault_free(l->w) && !l->freed_early; }
 
 static int64_t draw_delay(const loop *l) {
@@ -49,7 +49,7 @@ static tp_status complete_model(const loop_answer *a) {
   return tp_model_complete(a->token, &response, NULL);
 }
 
-/* The token is over before the permit may go to another call, whose taker looks at the count. */
+/* The token must have ended before the permit can go to another call, whose taker checks the count. */
 static void permit_back(loop_answer *a) {
   if (!a->tool) return;
   if (a->tool->single) a->l->single_taken--;
@@ -156,7 +156,7 @@ static int32_t is_of_loop(void *ctx, const tp_match_view *view) {
   return loop_of(ctx, tp_match_id(view, TP_ID_SESSION)) ? TP_MATCH_YES : TP_MATCH_NO;
 }
 
-/* One handler for both: its calls come to the loop whose session's turn it is. */
+/* One handler serves both loops: its calls come to the loop that has the session of the turn. */
 static tp_status register_look(world *w, tp_edit *edit) {
   static const uint32_t phase = TP_PHASE_MODEL_PRE;
   const tp_handler handler = {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop: a host with one thread, whose model, tools and listener have an inbox in place of functions. It takes work now
- * or late, answers it at once, later, twice or never, returns events whenever it likes, lets the inbox run full, and
- * frees it at any moment. There may be two of them: what is registered for both names the inbox of the session. */
+ * loop: a host with one thread, whose model, tools and listener have an inbox instead of functions. It takes work at
+ * once or late, answers it at once, later, twice or never, returns events at any time, lets the inbox become full, and
+ * frees it at any moment. There may be two of them; objects that are registered for both name the inbox of the
+ * session. */
 #ifndef SIM_LOOP_H
 #define SIM_LOOP_H
 
@@ -12,7 +13,7 @@ enum { LOOP_TURNS_MAX = 3, LOOP_KNOWN_MAX = 8, LOOP_EVENTS_MAX = 8 };
 
 typedef struct loop loop;
 
-/** What a tool has as ctx, from its emit to its destroy; kept for longer to look at. */
+/** The ctx of a tool, from its emit to its destroy; kept longer for the checks. */
 typedef struct loop_tool {
   loop *l;
   struct loop_tool *next;

@@ -82,7 +82,7 @@ static void enter(struct nested_work *n) {
     world_fail(n->w, "no more functions run than permits", "%u of a tool that runs nested turns", n->inside);
 }
 
-/* Turns nest so deep, and what is deeper is refused: in a world without trouble nothing else is. */
+/* Turns may nest this deep; deeper ones are refused. In a world without trouble nothing else is refused. */
 static void check_status(const struct nested_work *n, tp_status status) {
   if (status == TP_ERR_TOO_DEEP || status == TP_ERR_CANCELLED) return;
   world_check_status(n->w, "a nested turn", status);
@@ -141,7 +141,7 @@ static tp_answer nest(void *ctx, tp_tool_run *run) {
   struct nested_work *n = ctx;
   enter(n);
   tp_session *session = open_session(n);
-  /* One that waits on the stack of a pump returns after those above it, which may wait for its turn. */
+  /* A call that waits on the stack of a pump returns after those above it, which may wait for its turn. */
   bool is_calm_pump = n->w->s->options.pump && world_is_fault_free(n->w);
   bool submits = (world_one_in(3) || is_calm_pump) && !n->w->s->options.no_engine_workers;
   tp__sim_sleep_ns(world_pause_ns(500));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nested workload: a session whose turns call a tool that runs turns of other sessions, as deep as turns nest: it
- * waits for them, or defers and submits them. The tool has few permits, which it must never exceed, and the world may
- * have one handler thread: none of it may hang. */
+ * nested workload: a session whose turns call a tool that runs turns of other sessions, down to the deepest nesting: it
+ * waits for them, or defers and submits them. The tool has few permits, which must never be exceeded, and the world may
+ * have one handler thread: nothing may hang. */
 #ifndef SIM_NESTED_WORK_H
 #define SIM_NESTED_WORK_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observer.c: a thread that asks for everything that can be asked of a runtime at work: records, leaks, the audit,
- * counters, plans, phases, whether background work is done; and who listens to the runtime's events and stops it again.
- * Whatever goes on, the answers must make sense. */
+ * observer.c: a thread that reads everything readable of a working runtime: records, leaks, the audit, counters, plans,
+ * phases, whether background work is done. It also adds and removes listeners for the runtime's events. The answers
+ * must be consistent at any time. */
 #include "world.h"
 
 static bool ids_are_whole(const tp_entry_record *record) {
@@ -30,7 +30,7 @@ static bool look_at_leak(void *ctx, const tp_leak *leak) {
   return true;
 }
 
-/* All of one version: whatever is committed meanwhile, the order in a plan has no gap and no repeat. */
+/* All data is of one version: whatever is committed meanwhile, the order in a plan has no gap and no repetition. */
 typedef struct register_look {
   world *w;
   tp_phase_id phase;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * oracle.c: what must hold. It judges by the script, by the notes of handlers and hosts and by what the public API
- * say; of the engine it looks at the plan's order and at the deadline of the entry only. */
+ * oracle.c: the properties that must hold. It judges by the script, by the notes of handlers and hosts, and by the
+ * results of the public API. Of the engine it only reads the plan's order and the deadline of the entry. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -10,8 +10,9 @@
 #include "tool_work.h"
 #include "world.h"
 
-/* Without jumps virtual time passes only when every thread waits, and by at most 8 ns a clock reading: what is not
- * slept by order is bookkeeping, and 3,000,000 steps of it are less than 24 ms; a play makes some 10,000. */
+/* Without jumps, virtual time passes only when every thread waits, and by at most 8 ns for each clock reading. Time
+ * that is not slept on purpose is bookkeeping: 3,000,000 steps of it take less than 24 ms, and a play makes some
+ * 10,000. */
 #define ALLOWANCE_NS TP__NS_PER_MS
 
 /* ---- one operation under the eyes ---- */
@@ -90,7 +91,7 @@ static void check_accounting(case_ *c) {
 
 static bool is_failure(tp_reason reason) { return reason != TP_REASON_NONE && reason < TP_REASON_MATCH; }
 
-/* For space in the store; an entry that fails meanwhile takes it out of the line. */
+/* Whether the node may wait for space in the store; an entry that fails meanwhile takes it out of the line. */
 static bool may_wait_in_line(const case_ *c, const script_node *node) {
   return c->w->s->jobs_max > 0 && node->execution == TP_EXECUTION_BACKGROUND;
 }
@@ -151,7 +152,7 @@ static void check_late(case_ *c, uint32_t row) {
          (call->answered_ns - call->deadline_max_ns) / TP__NS_PER_US);
 }
 
-/* Without jumps who answered well in time is not timed out; in a fault-free world, none is. */
+/* Without jumps, a handler that answered well in time is not timed out; in a fault-free world, no handler is. */
 static void check_liveness(case_ *c, uint32_t row) {
   const tp_run_record *run = &c->runs[row];
   const call_note *call = c->last[c->order[row]];
@@ -659,7 +660,7 @@ static uint32_t detached_calls_wanted(const script_node *node) {
   return calls;
 }
 
-/* In a fault-free world what was started or committed is run, before drain is done. */
+/* In a fault-free world, every started or committed run has run before the drain is done. */
 static void check_detached(world *w, uint32_t op, uint32_t index) {
   const script_node *node = &w->s->nodes[index];
   uint32_t calls = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * owner.c: a turn never has two owners, and never none while something of it is ready. strand.c calls this when a
- * thread begins an owner's work and before it leaves the strand without an owner. */
+ * owner.c: checks that a turn never has two owners, and is never without an owner while something of it is ready.
+ * strand.c calls this when a thread begins an owner's work, and before it leaves the strand without an owner. */
 #include "runtime/exec/entry.h"
 #include "world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Permits of a subscription in a real engine, in virtual time: a call that deferred keeps its permit for longer than
- * idle threads live, and the call that waits for the permit runs all the same. */
+ * idle threads live, and the call that waits for the permit still runs. */
 #include <string.h>
 
 #include "tests/support/test.h"

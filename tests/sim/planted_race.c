@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A race on purpose, in simulated threads: a countdown with relaxed order. The thread that counts last reads what the
- * other wrote, and nothing orders the two. Real threads often hide such a race from ThreadSanitizer behind a lock that
- * both acquired; the simulator's switches order nothing. ../torture/planted_race.sh runs it and expects the report. */
+ * A planted race, in simulated threads: a countdown with relaxed order. The thread that counts last reads data of the
+ * other one, and nothing orders the two. With real threads, a lock that both acquired often hides such a race from
+ * ThreadSanitizer; the simulator's switches order nothing. ../torture/planted_race.sh runs it and expects the
+ * report. */
 #include <stdio.h>
 
 #include "runtime/os/sim.h"

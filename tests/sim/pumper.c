@@ -4,8 +4,8 @@
 
 enum { ITEMS_MAX = 4 };
 
-/* Where memory or the start is refused it tries again. After a drain of what was never started there is nothing to pump
- * until somebody submits another one. */
+/* When memory or the start is refused, it tries again. After the drain of a runtime that never started, there is
+ * nothing to pump until another drain is submitted. */
 static bool start(world *w) {
   while (!w->pump_stops) {
     tp_status status = tp_runtime_start(w->runtime, NULL);
@@ -39,7 +39,8 @@ void pumper_run(void *arg) {
   }
 }
 
-/* Wakes it by the descriptor itself, as a host does by a pipe of its own: a pump that wakes no host is to be found. */
+/* Wakes it by the descriptor itself, as a host would by a pipe of its own. So a bug in which the pump wakes no host is
+ * found. */
 void pumper_stop(world *w) {
   tp__pump *pump = &tp__runtime_sched(w->runtime)->pump;
   w->pump_stops = true;

@@ -5,7 +5,8 @@
 
 /* ---- model.request ---- */
 
-/* Messages of the system stay, and all from the last one of a user on: by these the workload knows what it is asked. */
+/* System messages stay, and so do all messages from the last one of a user on, because the workload recognizes its
+ * request by these. */
 static size_t first_that_stays(tp_text messages) {
   size_t index = 0, first = 0;
   for (tp_value_walk walk = {0}; tp_value_next(messages, &walk); index++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request workload: handlers of model.request and model.response in driven sessions. The first leaves messages and
- * tools out, answers in the model's place, denies, fails or is late; the second replaces the text of each answer.
- * What a model is asked has calls and results in pairs, and no event has the words that were taken out. */
+ * request workload: handlers of model.request and model.response in driven sessions. The first leaves out messages and
+ * tools, answers instead of the model, denies, fails or is late; the second replaces the text of each answer. A request
+ * to a model has calls and results in pairs, and no event contains the removed text. */
 #ifndef SIM_REQUEST_WORK_H
 #define SIM_REQUEST_WORK_H
 
@@ -16,7 +16,7 @@
 tp_answer request_work_rewrite(turn_work *d, tp_call *call, int64_t delay_ns);
 /** The handler of model.response. */
 tp_answer request_work_filter(tp_call *call);
-/** What a model is asked: each call has its result right after its message, in order. */
+/** Checks a request to a model: each call has its result directly after its message, in order. */
 void request_work_check(world *w, const tp_model_request *request);
 /** What a listener is shown. */
 void request_work_check_event(world *w, const tp_event *event);

@@ -85,7 +85,7 @@ static void draw_machine(drawer *d, int policy) {
   s->options.breaker_open_ms = 1 + (uint32_t)below(d, 50);
   if (s->fault_level != FAULTS_NONE && one_in(d, 16)) s->options.turns_max = 1 + (uint32_t)below(d, 3);
   if (s->fault_level >= FAULTS_CLOCK && one_in(d, 8)) s->options.timestamps = (tp_timestamps)(1 + below(d, 2));
-  /* A drain looks each millisecond: a function that hangs for seconds on the thread that pumps makes many steps. */
+  /* A drain looks each millisecond, so a function that hangs for seconds on the pumping thread costs many steps. */
   s->sim = (tp__sim_options){.seed = s->seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 12000000};
   s->sim.policy = policy >= 0 ? (tp__sim_policy)policy : (tp__sim_policy)below(d, 2);
   if (s->fault_level >= FAULTS_CLOCK) s->sim.clock_jump_inverse = one_in(d, 2) ? 20 : 200;
@@ -293,7 +293,7 @@ static void draw_synchronous(drawer *d) {
   }
 }
 
-/* Calls that hosts take and answer themselves: no thread of the engine's, so no permits. */
+/* Calls that hosts take and answer themselves: they use no thread of the engine, so they need no permits. */
 static void draw_inbox(drawer *d) {
   script *s = d->s;
   s->taker_count = one_in(d, 2) ? 1 + (uint32_t)below(d, 2) : 0;
@@ -321,7 +321,7 @@ static void draw_loop(drawer *d) {
   s->loop_close_ns = rough && one_in(d, 3) ? 1 + up_to_us(d, 30000) : 0;
 }
 
-/* A runtime without threads: what its hosts do is the same. Without faults one of the three plays has threads. */
+/* A runtime without threads; its hosts do the same. Without faults, one of the three plays has threads. */
 static void draw_pump(drawer *d) {
   script *s = d->s;
   s->options.pump = one_in(d, 4) && !s->options.no_engine_workers;

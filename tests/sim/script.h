@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * script: what one seed decides before anything runs: the machine, the phases, the graph with its policies, what every
- * handler does at each attempt, and what the hosts do. It is drawn from a stream of its own, so that the same script
- * can be played with other numbers of threads. */
+ * script: what one seed decides before anything runs: the machine, the phases, the graph with its policies, the
+ * behaviour of every handler at each attempt, and the actions of the hosts. It is drawn from a stream of its own, so
+ * that the same script can be played with other numbers of threads. */
 #ifndef SIM_SCRIPT_H
 #define SIM_SCRIPT_H
 
@@ -29,11 +29,11 @@ enum {
 /** The host's phases, one of each way of working together. */
 enum { PHASE_GATHER, PHASE_STRICT, PHASE_REPLACE, PHASE_STOP, PHASE_BOTH, PHASE_OBSERVE, SCRIPT_PHASES };
 
-/** Which faults are played. Each level adds faults, and the oracles that need their absence are left out. */
+/** Which faults are played. Each level adds faults, and leaves out the oracles that need their absence. */
 typedef enum script_fault_level {
-  FAULTS_NONE = 0,  /* everything answers in time and nothing fails that the script does not say: outcomes are known */
-  FAULTS_HANGS = 1, /* handlers hang and are late, hosts cancel, but time passes only when all wait */
-  FAULTS_CLOCK = 2, /* the clock jumps while work is runnable */
+  FAULTS_NONE = 0,    /* everything answers in time, and only failures of the script occur: outcomes are known */
+  FAULTS_HANGS = 1,   /* handlers hang and are late, hosts cancel, but time passes only when all threads wait */
+  FAULTS_CLOCK = 2,   /* the clock jumps while work is runnable */
   FAULTS_REFUSALS = 3 /* and memory, threads and the store are refused */
 } script_fault_level;
 
@@ -92,8 +92,9 @@ typedef struct script_node {
   tp_sequential sequential;
   uint32_t fallback_count;
   tp_verdict fallback_verdict;
-  bool silent;    /* a good answer has no contributions */
-  uint32_t emits; /* how many audits a good answer contributes, besides one contribution of the phase's own kind */
+  bool silent; /* a good answer has no contributions */
+  /* how many audits a good answer contributes, in addition to one contribution of the phase's own kind */
+  uint32_t emits;
   script_edge edges[SCRIPT_EDGES_MAX];
   uint32_t edge_count;
   script_move moves[SCRIPT_MOVES]; /* by attempt; the last one stays */
@@ -109,7 +110,7 @@ typedef struct script_op {
 typedef struct script_turn {
   script_op ops[SCRIPT_OPS_MAX];
   uint32_t op_count;
-  bool chained;    /* each operation is begun by the end of the one before, and the turn is ended there */
+  bool chained;    /* each operation begins at the end of the one before, and the turn is ended there */
   bool in_session; /* begun in a session with an event callback */
   int64_t begin_ns;
   int64_t cancel_ns; /* after the begin; 0: never */
@@ -158,7 +159,7 @@ typedef struct script {
   uint32_t taker_count;      /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
   int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
-  uint32_t loop_count;    /* hosts with one thread, all of whose agent comes through an inbox of its own */
+  uint32_t loop_count;    /* hosts with one thread, all of whose agent's work comes through an inbox of its own */
   uint32_t loop_capacity, loop_event_capacity;
   int64_t loop_close_ns; /* when it frees the inbox; 0: at the end */
 } script;

@@ -57,7 +57,7 @@ static session_work_turn *turn_of(session_work *c, tp_text id) {
   return NULL;
 }
 
-/* False where a jump of the clock may time out a handler, so that a phase may end without calling the next one. */
+/* False when a jump of the clock may time out a handler: then a phase may end without calling the next one. */
 static bool phases_are_certain(const world *w) { return w->s->fault_level < FAULTS_CLOCK; }
 
 /* Whose host waits for it hears of its end later than the next turn begins. */
@@ -93,7 +93,7 @@ static tp_answer hear_post(void *ctx, tp_call *call) {
 
 /* Background work of a session: in the order of its turns, one at a time, each once. */
 static void check_job(session_work *c, const session_work_turn *turn, uint32_t attempt) {
-  /* Where time jumps a run may come too late, and a drain may cancel it: then the job is tried again. */
+  /* When time jumps, a run may come too late, and a drain may cancel it: then the job is tried again. */
   bool at_ease = phases_are_certain(c->w) && !c->w->draining;
   uint32_t runs_max = (at_ease ? JOB_ATTEMPTS : JOB_ATTEMPTS + 4) + turn->postponed;
   if (turn->jobs > runs_max) world_fail(c->w, "a job succeeds once", "of %s: %u runs", turn->id, turn->jobs);
@@ -237,7 +237,7 @@ static void run_here(session_work_turn *turn, const tp_turn_request *request) {
   tp_turn_result_free(result);
 }
 
-/* To one of its turns, or to the one that runs; it may wait, run, be about to end, or have ended. */
+/* Adds a message to one of its turns, or to the running one; the turn may wait, run, be about to end, or have ended. */
 static void add_one(session_work_host *host) {
   session_work *c = host->session_work;
   const session_work_turn *turn = &host->turns[tp__sim_random(host->turn_count)];
@@ -450,7 +450,7 @@ static void check_turns(const session_work_host *host) {
   }
 }
 
-/* A job is done, or it was refused or left out by the policy for a full backlog, and counted. */
+/* A job is done; or it was refused or left out by the policy for a full backlog, and counted. */
 static void check_jobs(const session_work *c) {
   world *w = c->w;
   uint64_t missing = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session workload: several hosts on one session that the library drives: turns wait in its queue, are cancelled at any
- * moment, run by the caller or by a worker; a logical phase ends between them, and the session is closed behind all
- * of them. Its agent is built before and taken away meanwhile. What happens is drawn while it runs, from the run's own
- * stream. */
+ * session workload: several hosts on one driven session: turns wait in its queue, are cancelled at any moment, run by
+ * the caller or by a worker; a logical phase ends between them, and the session is closed after all of them. Its agent
+ * is built before and removed meanwhile. The events are drawn while it runs, from the run's own stream. */
 #ifndef SIM_SESSION_WORK_H
 #define SIM_SESSION_WORK_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checker checked: a right program passes thousands of seeds, and wrong ones are found, each by the seed that it is
- * found with. Fibers record, the test judges after the run. */
+ * A check of the checker: a correct program passes thousands of seeds, and wrong programs are found, each by its known
+ * seed. Fibers take notes, the test judges after the run. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ static tp__sim_report run_once(uint64_t seed, tp__sim_policy policy, void (*main
   return tp__sim_run(&options, main_of_run, arg);
 }
 
-/* Starts a thread or records that it could not: a refusal is no test's subject but one's. */
+/* Starts a thread, or records that it could not: only one test is about such a refusal. */
 static tp__thread *start(const char *name, void (*run)(void *), void *arg) {
   tp_allocator allocator = tp__sim_allocator();
   tp__thread *thread = NULL;
@@ -26,7 +26,7 @@ static tp__thread *start(const char *name, void (*run)(void *), void *arg) {
   return status == TP_OK ? thread : NULL;
 }
 
-/* ---- a right program: a bounded buffer between producers and consumers, with deadlines and an atomic count ---- */
+/* ---- a correct program: a bounded buffer between producers and consumers, with deadlines and an atomic count ---- */
 
 enum { PRODUCERS = 3, CONSUMERS = 2, ITEMS = 6, CAPACITY = 2 };
 
@@ -147,8 +147,8 @@ static uint64_t found(uint64_t count, tp__sim_policy policy, tp__sim_end end, vo
   return hits;
 }
 
-/* Every flag is atomic, every order is right, and still: the sleeper looks, then says that it sleeps; the waker sets
- * the flag, then looks for sleepers. Between the two looks the wake-up is lost. */
+/* Every flag is atomic and every order is right, but the wake-up can still be lost: the sleeper looks, then says that
+ * it sleeps; the waker sets the flag, then looks for sleepers. Between the sleeper's two steps the wake-up is lost. */
 typedef struct flags {
   tp__a32 ready, asleep;
   tp__parker parker;
@@ -189,7 +189,7 @@ TEST(lost_wakeup_of_atomic_flags_is_found) {
   }
 }
 
-/* With a deadline nothing hangs; the loss shows only in a sleep that was too long. */
+/* With a deadline nothing hangs; the loss only shows as a sleep that was too long. */
 TEST(lost_wakeup_behind_a_deadline_is_found_by_the_oversleep) {
   for (int p = 0; p < 2; p++) {
     uint64_t hits = 0;
@@ -264,8 +264,8 @@ TEST(lock_of_a_lower_rank_aborts_a_run) {
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-/* A worker answers in a few steps, so no real clock would ever let the deadline pass in between; the caller gives up at
- * the deadline and uses the slot for something else, and the late answer lands there. */
+/* A worker answers in a few steps, so with a real clock the deadline would never pass in between. Here the caller gives
+ * up at the deadline and uses the slot for something else, and the late answer lands there. */
 typedef struct slot {
   tp__a32 word;
   tp__parker parker;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * taker.c: hosts that take the calls of some handlers from an inbox, work on them and answer through their tokens. They
- * stop after the drains, and before the runtime is freed: what was taken may be read no longer. */
+ * stop after the drains, and before the runtime is freed, because taken work must not be read after that. */
 #include "runtime/exec/runtime.h"
 #include "world.h"
 

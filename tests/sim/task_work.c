@@ -36,7 +36,7 @@ typedef struct task_note {
 struct task_work {
   world *w;
   tp__parker parker;
-  uint32_t count, open; /* notes; those that were taken and have not ended, and fibers that look at them */
+  uint32_t count, open; /* notes; taken ones that have not ended, and fibers that look at them */
   task_note notes[NOTES_MAX];
 };
 
@@ -157,8 +157,8 @@ static void cancel_later(void *arg) {
   close_one(note->t);
 }
 
-/* One that is cancelled in a gate leaves the gate's function behind, with its permit: where that is the only one, calls
- * of other turns are denied for no_permit. So none is in a world without trouble. */
+/* A task that is cancelled in a gate leaves the gate's function running, with its permit. If that permit is the only
+ * one, calls of other turns are denied for no_permit. So no task is cancelled there in a world without trouble. */
 static void draw(task_note *note) {
   bool calm = world_is_fault_free(note->t->w);
   note->policy = world_one_in(2) ? POLICY_ASKS : (task_policy)tp__sim_random(POLICIES);
@@ -167,7 +167,7 @@ static void draw(task_note *note) {
   note->cancel_ns = !calm && world_one_in(3) ? 1 + (int64_t)tp__sim_random(4 * TP__NS_PER_MS) : 0;
 }
 
-/* A second run finds the task in use, run, or, where the first was denied, still there. */
+/* A second run finds the task in use, finished, or, if the first run was denied, still there. */
 static void check_submit(const task_note *note, tp_status status) {
   bool gone = status == TP_ERR_BUSY || status == TP_ERR_NOT_FOUND;
   if (note->operation == TP_TASK_RUN && note->is_second && gone) return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * task workload: a host that submits tasks: direct calls, and creations whose end submits the run of what was created,
- * sometimes twice. The policy of a task allows its tool, denies it, or asks; who is asked allows, denies, answers
- * twice, abandons the question or says nothing. Some tasks are cancelled, at any time. */
+ * task workload: a host that submits tasks: direct calls, and creations whose end submits the run of the created task,
+ * sometimes twice. The policy of a task allows its tool, denies it, or asks. The person who is asked allows, denies,
+ * answers twice, abandons the question or does not answer. Some tasks are cancelled, at any time. */
 #ifndef SIM_TASK_WORK_H
 #define SIM_TASK_WORK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool workload.c: the tool workload under way: its host, its tools, and who completes their tokens. */
+ * tool workload.c: the running tool workload: its host, its tools, and the threads that complete their tokens. */
 #include "tool_work.h"
 
 #include <stdio.h>
@@ -137,13 +137,13 @@ static void look_at_run(const tool_work_call *call, const tp_tool_run *run) {
     FAIL(call, "a tool sees its own call", "other arguments, of %zu bytes", tp_tool_run_arguments(run).size);
 }
 
-/* A function that was given up counts till it returns. A token that is completed says that the call is over. */
+/* A function that was given up counts until it returns. A completed token means that the call is over. */
 static bool may_be_running(const tool_work_call *call) {
   if (call->completing) return false;
   return !call->returned_ns || (call->deferred && call->way != WAY_DEFER_AND_RETURN);
 }
 
-/* Nothing of a lower index that conflicts is running, and nothing of a higher one has begun. */
+/* No conflicting call of a lower index is running, and no conflicting call of a higher index has begun. */
 static void look_at_others(const tool_work_call *call) {
   const tool_work_batch *batch = call->batch;
   for (uint32_t i = 0; i < batch->count; i++) {
@@ -340,7 +340,7 @@ static void run_here(tool_work *e, uint32_t index) {
 
 static void submitted_ended(void *ctx, const tp_tool_result *const *results, size_t count);
 
-/* Borrowed calls are the host's again when their end is reported, the others at once. */
+/* Borrowed calls belong to the host again when their end is reported, the others at once. */
 static tp_status submit(tool_work *e, uint32_t index) {
   tool_work_batch *batch = begin_batch(e, index);
   tp_tool_call *letter = tool_work_letter(batch);
@@ -386,7 +386,8 @@ static void beside_ended(void *ctx, const tp_tool_result *const *results, size_t
   tp__parker_unpark(&e->parker);
 }
 
-/* A second operation beside a submitted one is refused, or the first one is over; its end may not be reported yet. */
+/* A second operation during a submitted one is refused, unless the first one is over; its end may not be reported
+ * yet. */
 static bool try_beside(tool_work *e, bool submits) {
   tp_status status;
   if (submits) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool workload: a host with a loop of its own that dispatches tool calls on a turn it drives, by tp_tools_run() and by
- * tp_tools_submit(), batch after batch: tools that answer at once, through tokens in every way, or not at all. What
- * each call sends and what its tool does is drawn beforehand from the tool workload's own stream, so that what comes of
- * it in a fault-free world does not depend on the schedule. */
+ * tool workload: a host with a loop of its own that dispatches tool calls on a host-driven turn, by tp_tools_run() and
+ * by tp_tools_submit(), batch after batch: tools that answer at once, through tokens in every way, or never. The
+ * content of each call and the behaviour of its tool are drawn beforehand from the workload's own stream. So in a
+ * fault-free world the results do not depend on the schedule. */
 #ifndef SIM_TOOL_WORK_H
 #define SIM_TOOL_WORK_H
 
@@ -159,13 +159,13 @@ struct tool_work {
 void tool_work_draw(tool_work *e);
 void tool_work_undraw(tool_work *e);
 const char *tool_work_tool_name(tool_work_tool tool);
-/** What the call sends, in memory for free(), which a host is free to spoil afterwards. */
+/** The content of the call, in memory for free(), which the host may overwrite afterwards. */
 tp_tool_call *tool_work_letter(const tool_work_batch *batch);
 static inline bool tool_work_is_threaded(tool_work_tool tool) {
   return tool == TOOL_THREADED || tool == TOOL_SINGLE || tool == TOOL_WRITER;
 }
 static inline bool tool_work_has_key(tool_work_tool tool) { return tool == TOOL_READER || tool == TOOL_WRITER; }
-/** The key of the arguments of a call that has one: of two keys, or of the one above them. */
+/** The key in the arguments of a call that has one: one of two keys, or the key above them. */
 const char *tool_work_key(tp_text arguments);
 /** Whether the two, of one batch, may not run at once. */
 bool tool_work_conflict(const tool_work_call *a, const tool_work_call *b);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_work_ask.c: people who are asked about calls of one tool, by the host's permission: they allow, deny, answer for
- * other arguments, answer twice, do not answer, or their channel fails. What they do is drawn with the call. */
+ * tool_work_ask.c: people who are asked about calls of one tool, by the host's permission callback: they allow, deny,
+ * answer for other arguments, answer twice, do not answer, or their channel fails. Their behaviour is drawn with the
+ * call. */
 #include "tool_work.h"
 
 #include <stdio.h>

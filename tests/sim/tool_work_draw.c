@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_work_draw.c: what a tool workload is to do, and what its calls look like on their way. */
+ * tool_work_draw.c: draws the actions of a tool workload, and the content of its calls. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static bool is_fault_free(const tool_work *e) { return e->w->s->fault_level == F
 
 /* ---- a call ---- */
 
-/* Sizes that are treated differently: none, short, too long for an attempt, for a block, for the tool. */
+/* Sizes that are treated differently: empty, short, too long for an attempt, for a block, for the tool. */
 static size_t draw_size(tool_work *e) {
   static const uint64_t bounds[] = {4, 18, 18, 70, 70, 400, 4000};
   return (size_t)below(e, bounds[below(e, 7)]);
@@ -93,7 +93,7 @@ static int64_t draw_later(tool_work *e) {
   return up_to_us(e, dice < 95 ? 60000 : 300000);
 }
 
-/* Without faults a limit of some milliseconds clearly holds or is clearly exceeded. */
+/* Without faults, a limit of some milliseconds is either clearly kept or clearly exceeded. */
 static void settle_brief(tool_work_call *call) {
   bool waits = call->way == WAY_DEFER || call->way == WAY_DEFER_TWICE;
   if (call->tool != TOOL_BRIEF) return;
@@ -101,7 +101,7 @@ static void settle_brief(tool_work_call *call) {
   if (call->before_ns) call->way = WAY_RETURN;
 }
 
-/* Without faults its only permit comes back: else it depends on who was first which of the others are refused. */
+/* Without faults, its only permit comes back; otherwise the order of calls would decide which of them are refused. */
 static void settle_single(tool_work_call *call) {
   bool keeps = call->way == WAY_DEFER_NEVER || call->way == WAY_DEFER_AFTER_FREE;
   if (call->tool == TOOL_SINGLE && keeps) call->way = WAY_DEFER_ON_CANCEL;
@@ -280,7 +280,8 @@ static tool_work_call *call_at(tool_work *e, uint64_t batch, uint64_t index) {
   return &e->batches[batch].calls[index];
 }
 
-/* By its own id, or by its arguments; one with neither is an inline tool's, of the batch under way. */
+/* Finds a call by its own id, or by its arguments; a call with neither belongs to an inline tool of the running
+ * batch. */
 static tool_work_call *find(tool_work *e, tp_text id, tp_text arguments) {
   char copy[ID_BYTES] = "";
   unsigned batch, index;

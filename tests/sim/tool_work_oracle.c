@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_work_oracle.c: what must hold of a host's own dispatches. What a call comes to when nothing speaks against it
- * follows from what was drawn; any other end needs a reason that the world has. */
+ * tool_work_oracle.c: the properties of a host's own dispatches. If nothing interferes, the result of a call follows
+ * from the draw; any other end needs a reason in the world. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,7 +78,7 @@ static void check_may_begin(const tool_work_call *call) {
     FAIL(call, "nothing begins behind a cancel or the turn's deadline", "%u calls did", e->late_calls);
 }
 
-/* Where the clock does not jump, the time that is left is the tool's own, or what is left of the turn. */
+/* If the clock does not jump, the time left is the tool's own limit, or the rest of the turn's time. */
 static void check_time_left(const tool_work_call *call, int64_t left_ms) {
   const tool_work *e = call->batch->e;
   int64_t own_ns = limit_of(call), left_ns = left_ms * TP__NS_PER_MS;
@@ -169,7 +169,7 @@ static bool may_say(const tool_work_call *call, tool_work_words words) {
 
 /* ---- reasons for any other end ---- */
 
-/* When the call ended: its event has the time; a host that does not listen knows when all had ended. */
+/* When the call ended: its event has the time. A host without a listener only knows when all calls had ended. */
 static int64_t end_of(const tool_work_call *call) { return call->end_ns ? call->end_ns : tp__now_ns(); }
 
 static bool is_out_of_time(const tool_work_call *call, const tp_tool_result *result) {
@@ -252,7 +252,7 @@ static void check_words(tool_work_call *call, const tp_tool_result *result) {
          result->text.size < 80 ? (int)result->text.size : 80, result->text.data, call->heard);
 }
 
-/* A limit is looked at when the function returns, where the clock is. On a thread it counts from the call. */
+/* A limit is checked when the function returns, with the clock of that moment. On a thread it counts from the call. */
 static void check_limit(const tool_work_call *call, const tp_tool_result *result) {
   int64_t end_ns = is_inline(call) ? call->deadline_max_ns : call->called_ns + limit_of(call);
   bool returned = call->way == WAY_RETURN && has_stamps(call) && call->returned_ns;
@@ -422,7 +422,7 @@ int64_t tool_work_inline_between(const tool_work *e, int64_t from_ns, int64_t to
   return all_ns;
 }
 
-/* A completion that was taken is the call's answer; one that was not is nowhere to be seen. */
+/* An accepted completion is the call's answer; a refused one has no visible effect. */
 static void check_token(const tool_work_call *call) {
   if (call->destroys != call->deferred) FAIL(call, "destroy exactly once", "%u times", call->destroys);
   if (!call->batch->ends || !call->deferred) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c: prints a play, for the search for why it failed. */
+ * trace.c: prints a play, to find out why it failed. */
 #include <stdio.h>
 
 #include "commit_work.h"

@@ -10,7 +10,7 @@
 
 enum { TURN_LIMIT_MS = 300, REQUESTS_MAX = 4, CALLS_MAX = 3, STOP_DENIALS_MAX = 8 };
 
-/* Mostly short; where the fault level allows it sometimes about as long as a turn, and sometimes far longer. */
+/* Mostly short; if the fault level allows it, sometimes about as long as a turn, and sometimes far longer. */
 static int64_t draw_delay(const turn_work *d) {
   uint64_t dice = tp__sim_random(100);
   if (dice < 40) return 0;
@@ -29,7 +29,7 @@ static token_note *new_note(turn_work *d) {
   return note;
 }
 
-/* Every handler finds the pointers that the host gave; session.end has a turn without one. */
+/* Every handler gets the pointers that the host gave; the turn of session.end has none. */
 static void check_data(turn_work *d, const char *who, tp_text turn_id, const void *session, const void *turn) {
   const void *wanted = turn_id.size == 2 ? &d->numbers[turn_id.data[1] - '0'] : NULL;
   if (session != d || turn != wanted)
@@ -96,7 +96,7 @@ static void complete_later(void *arg) {
   complete(note);
 }
 
-/* A host that will never complete a token abandons it, sooner or later; a completion after that is late. */
+/* A host that will never complete a token abandons it sooner or later; a later completion is late. */
 static void abandon_later(void *arg) {
   token_note *note = arg;
   tp__sim_sleep_ns(note->delay_ns);
@@ -261,7 +261,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* Observers of a turn workload's own phases; other sessions have an end, too. */
+/* Observers handle a turn workload's own phases; other sessions have an end, too. */
 static turn_work *heard(void *ctx, tp_call *call) {
   tp_text session = tp_call_id(call, TP_ID_SESSION);
   if (session.size != 2 || session.data[0] != 'd') return NULL;
@@ -383,9 +383,9 @@ static void history_destroy(void *ctx) {
 
 /* ---- events ---- */
 
-/* An entry has as long as the longest way through its plan may take, here the limit of one handler: the session
- * workload's job is stored before x.post is called, and a clock that jumps meanwhile may take all of it. Nothing else
- * skips x.post. */
+/* An entry lasts at most as long as the longest path through its plan, here the limit of one handler. The session
+ * workload's job is stored before x.post is called, and a jump of the clock meanwhile may use up all of that time.
+ * Nothing else skips x.post. */
 static void hear_skipped_post(turn_work *d, const tp_event *event) {
   if (event->phase != TP_PHASE_TURN_POST_TURN) return;
   bool awaited = event->kind == TP_EVENT_RUN && event->run->execution <= TP_EXECUTION_DEADLINE;
@@ -401,8 +401,8 @@ static void hear_skipped_post(turn_work *d, const tp_event *event) {
                (long long)(d->post_queued_ns - event->started_ns));
 }
 
-/* Pieces come between begin and end of their request, and where one thread answers, all that it emitted before. What a
- * filter holds comes as one, and is looked at elsewhere. */
+/* Pieces come between the beginning and the end of their request. If one thread answers, they include everything that
+ * it emitted before. A held text comes as one piece, and is checked elsewhere. */
 static void hear_piece(turn_work *d, const tp_event *event) {
   bool is_delta = event->kind == TP_EVENT_MODEL_DELTA, is_end = event->kind == TP_EVENT_MODEL_END;
   if (event->kind == TP_EVENT_MODEL_BEGIN) {

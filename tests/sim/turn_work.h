@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn workload: a session whose turns the library drives, in the same world as the turns that hosts drive themselves:
- * a model, tools, a gate and a history that answer in time, late, twice, through tokens, or not at all. What they do is
- * drawn while they run, from the run's own stream. */
+ * turn workload: a driven session in the same world as host-driven turns: a model, tools, a gate and a history that
+ * answer in time, late, twice, through tokens, or never. Their behaviour is drawn while they run, from the run's own
+ * stream. */
 #ifndef SIM_TURN_WORK_H
 #define SIM_TURN_WORK_H
 
@@ -45,7 +45,7 @@ typedef struct turn_work {
   uint32_t stops, stop_denials; /* calls of x.stop in this turn, and how many of them denied */
   uint32_t denied_at;           /* requests when it denied last */
   bool is_stubborn, overruled;
-  int64_t post_queued_ns; /* when x.post was skipped because the time of its entry was over; 0: it was not */
+  int64_t post_queued_ns; /* when x.post was skipped because the time of its entry was over; 0: it was not skipped */
   bool post_skipped;      /* and that was so */
   tp_turn_outcome outcome;
   bool unbegun; /* the turn ended in the queue */

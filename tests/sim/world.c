@@ -39,8 +39,8 @@ static void host_release(void *ctx, void *memory, size_t size) {
 
 static bool refusing; /* of the play under way */
 
-/* Refusals are for the engine's threads, not for ours. No other thread runs between the switch and the start but at its
- * first point; what is not refused there is as good as one that came out otherwise. */
+/* Refusals are for the engine's threads, not for those of the test. Between the switch and the start, other threads run
+ * only at the start's first point; a refusal that is skipped there is as good as another draw. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg) {
   tp_allocator allocator = {.alloc = host_alloc, .release = host_release};
   tp__thread *thread = NULL;
@@ -96,7 +96,7 @@ static void note_record(world *w, uint64_t entry_id) {
   w->record_count++;
 }
 
-/* Of an entry that has not ended: any states, and never after its end. The memory store keeps none of them. */
+/* Of an entry that has not ended: any states, and never after its end. The memory store keeps no such record. */
 static tp_status note_open_entry(world *w, const tp_entry_record *record) {
   if (world_recorded(w, record->entry_id))
     world_fail(w, "no entry is open after its end", "entry %llu", (unsigned long long)record->entry_id);
@@ -134,7 +134,7 @@ static tp_status store_turn_record(void *ctx, const tp_turn_record *record) {
   return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->ctx, record);
 }
 
-/* Of a turn that has not ended: steps that have, then open ones; never after its end. */
+/* Of a turn that has not ended: first steps that have ended, then open ones; never after its end. */
 static tp_status store_turn_running(void *ctx, const tp_turn_record *record) {
   world *w = ctx;
   bool is_open = false, is_whole = record->number && record->state == TP_STATE_RUNNING && !record->outcome &&
@@ -173,7 +173,7 @@ static tp_status store_job_insert(void *ctx, const tp_job *job, uint64_t *ret_id
   world *w = ctx;
   return store_refuses(w) ? TP_ERR_STORE : w->inner->job_insert(w->inner->ctx, job, ret_id, ret_existed, fault);
 }
-/* Its functions may block; these two are called by a thread that no other waits for. */
+/* The store's functions may block; a thread for which no other one waits calls these two. */
 static void lag(void) {
   if (tp__sim_random(4) == 0) tp__sim_sleep_ns((int64_t)tp__sim_random(2 * TP__NS_PER_MS));
 }
@@ -463,7 +463,7 @@ static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   if (w->s->tasks) options.ask_limit_ms = TASK_WORK_ASK_MS;
   tp_status status = tp_runtime_new(&options, &w->runtime, fault);
   w->store_taken = status == TP_OK;
-  /* A drain leaves the jobs of a durable store to the next process, which is not played. */
+  /* A drain leaves the jobs of a durable store to the next process, which is not part of the play. */
   if (status == TP_OK) ((tp_store *)(uintptr_t)tp__runtime_store(w->runtime))->durable = 0;
   if (!w->store_taken) tp_store_free(w->inner);
   if (status == TP_OK) status = taker_open(w);
@@ -493,7 +493,8 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static uint32_t op_number(const turn_actor *turn, uint32_t op) { return turn->index * SCRIPT_OPS_MAX + op; }
 
-/* From a callback, which must not wait: a result of another turn, whatever that one is doing. Its end waits for us. */
+/* From a callback, which must not wait: releases a result of another turn, whatever that turn is doing. The end of that
+ * turn waits for this callback. */
 static void release_another(world *w, const turn_actor *here) {
   turn_actor *other = &w->turns[tp__sim_random(w->s->turn_count)];
   uint32_t op = (uint32_t)tp__sim_random(w->s->turns[other->index].op_count);
@@ -811,7 +812,8 @@ static void look_after_drain(world *w) {
                (unsigned long long)stats.attempts_abandoned);
 }
 
-/* Each open token is held by a call: none was lost on its way there, or back. Other plays hold tokens of their own. */
+/* Each open token belongs to a call: none was lost on its way to the handler, or back. Other plays hold tokens of their
+ * own. */
 static void look_at_tokens(world *w) {
   uint32_t held = 0;
   if (w->s->turn_work_count || w->s->tool_work_count || w->session_work || w->s->loop_count || w->s->history) return;

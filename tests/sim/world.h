@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world: one play of a script: a runtime on the simulated machine, its handlers, the threads that complete their
- * tokens, and the hosts that run turns. Each of them notes what happens; the oracle reads the notes. All of it is used
- * by the run's fibers, which switch only where they call the simulated machine, so the notes need no lock. */
+ * tokens, and the hosts that run turns. Each of them takes notes; the oracle reads them. Only the run's fibers use it.
+ * They switch only in functions of the simulated machine, so the notes need no lock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -20,7 +20,8 @@ struct commit_work_editor;
 struct commit_work_reader;
 struct history_call;
 
-/** What a session whose host drives one turn has heard: sequence numbers of that turn's, and of its own end's. */
+/** The events of a session with one host-driven turn: the sequence numbers of that turn, and of the session's own
+ *  end. */
 typedef struct event_order {
   uint64_t turns, ends;
 } event_order;
@@ -42,7 +43,7 @@ typedef struct call_note {
   const script_move *move;
   int64_t started_ns;
   int64_t deadline_ns,
-      deadline_max_ns;     /* it ends between them, by what tp_call_time_left_ms() said; INT64_MAX: never */
+      deadline_max_ns;     /* it ends between these two, according to tp_call_time_left_ms(); INT64_MAX: never */
   int64_t answered_ns;     /* just before the answer was given; 0: never */
   int64_t finished_ns;     /* the function has returned; 0: it runs */
   uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
@@ -144,13 +145,13 @@ struct world {
   bool turn_is_over[WORLD_TURNS];     /* by the number that it had while it ran */
   uint32_t in_audit;
   bool store_taken;
-  uint64_t *records; /* ids of the entries that were recorded: a table with a hash, 0 where it is free */
+  uint64_t *records; /* ids of the recorded entries: a hash table in which 0 is a free place */
   size_t record_count, record_capacity;
   uint32_t handlers_running;
   uint32_t single_running; /* functions of TOOL_SINGLE that run */
   bool registered;         /* the commit went through */
   bool draining, freed;
-  uint64_t abandoned; /* functions of handlers that the last drain has given up: they return when they like */
+  uint64_t abandoned; /* functions of handlers that the last drain has given up: they return at any time */
   uint64_t jobs_refused, jobs_shed; /* when it was drained */
   int64_t drain_ns;                 /* when the first drain began; 0: not yet */
   size_t bytes_open;
@@ -158,14 +159,15 @@ struct world {
   char failure[640]; /* the first property that did not hold; empty: all held */
 };
 
-/** Plays the script once with so many engine workers (0: the script's own). What is noted lives until world_fini(). */
+/** Plays the script once with this many engine workers (0: the script's own number). The notes live until
+ *  world_fini(). */
 void world_play(world *w, const script *s, uint32_t workers);
 void world_fini(world *w);
 /** A property did not hold. The first one counts. */
 void world_fail(world *w, const char *property, const char *format, ...) TP__PRINTF(3, 4);
 /** A function of the API may refuse for a reason that the world has. */
 void world_check_status(world *w, const char *what, tp_status status);
-/** Notes an event of such a session, whose turn is called as it is. @return whether it is of the host's turn. */
+/** Notes an event of such a session; turn is the id of its turn. @return whether it belongs to the host's turn. */
 bool world_heard(world *w, event_order *order, const tp_event *event);
 /** Whether the entry's record was written. */
 bool world_recorded(const world *w, uint64_t entry_id);
@@ -194,7 +196,8 @@ static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(invers
 static inline int64_t world_pause_ns(uint64_t us_max) {
   return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
 }
-/* How long a function hangs. All of a runtime without threads waits for it, and a drain looks every millisecond. */
+/* How long a function hangs. In a runtime without threads everything waits for it, and a drain looks every
+ * millisecond. */
 static inline int64_t world_hang_ns(const world *w, int64_t ns) {
   const int64_t most_ns = (int64_t)300 * TP__NS_PER_MS;
   return w->s->options.pump && ns > most_ns ? most_ns : ns;
@@ -207,7 +210,7 @@ tp_answer handler_run(void *ctx, tp_call *call);
 tp_status handler_complete(call_note *note);
 /** The same later, by a thread of its own. */
 void handler_complete_later(call_note *note);
-/** handler.c: what a host does with a call that it accepted: all but the answer. @return the note of it. */
+/** handler.c: everything that a host does with an accepted call, except the answer. @return the note of it. */
 call_note *handler_take(const tp_work *work);
 /** Its answer is not wanted any more. looks: w->looks before it was taken. */
 void handler_cancel(world *w, const tp_work *work, uint64_t looks);
@@ -224,8 +227,8 @@ void pumper_run(void *arg);
 void pumper_stop(world *w);
 /** destructor.c: a destructor of the host's, which calls the runtime. */
 void world_destructor(world *w);
-/** The same for a destructor that a host's own call may run after tp_runtime_free(): of what names an inbox, and of
- *  what is shared. There it must not use the runtime, which is gone. */
+/** The same for a destructor that a call of the host may run after tp_runtime_free(): of objects that name an inbox,
+ *  and of shared objects. There it must not use the runtime, which no longer exists. */
 void world_destructor_by_host(world *w);
 /** idle.c: a host that opens sessions and leaves them. arg: the world. */
 void idle_run(void *arg);
@@ -233,7 +236,7 @@ tp_status idle_register(world *w, tp_edit *edit);
 void idle_ended(world *w);
 /** observer.c: a host. arg: the world. */
 void observer_run(void *arg);
-/** A thread of the test's own: never refused, freed by itself. NULL when there are too many. */
+/** A thread of the test: its start is never refused, and it frees itself. NULL when there are too many. */
 tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
 
 /** trace.c: prints the script and what was noted; of the calls the newest 64. */
@@ -242,11 +245,11 @@ void trace_print(const world *w);
 /** The same, to be joined. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg);
 
-/** oracle.c: what must hold when an operation ends; called once, by its owner, while the result lives. */
+/** oracle.c: the properties at the end of an operation; called once, by its owner, while the result lives. */
 void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
 /** Before the result goes: nothing has changed it. */
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
-/** How long inline functions ran between the two: they hold the threads that would end something else. */
+/** How long inline functions ran between the two times: they hold the threads that would end other runs. */
 int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns);
 /** When the run is over. */
 void oracle_world_ended(world *w);
@@ -256,7 +259,7 @@ void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_
 
 /* ---- owner.c ---- */
 
-/** Fails the world when a turn has two owners, or none while something of it is ready. */
+/** Fails the world when a turn has two owners, or has none while something of it is ready. */
 void owner_watch(world *w);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * soak SECONDS DIRECTORY [SEED]: a server that runs for long, with everything around it that goes wrong for a while.
+ * soak SECONDS DIRECTORY [SEED]: a server that runs for a long time, while everything around it fails now and then.
  *
  * 64 connections run turns of short sessions, with history, records, jobs and memories in SQLite, guards of a directory
  * that is committed again and again, programs as hooks, for each call and resident, tools, questions that another
  * thread answers, and cancels. The wall clock jumps, and the disk is full for half a second now and then. At the end:
  *   a turn that was acknowledged is in its session's history once, and one that was not at most once;
  *   a job that was acknowledged ran, or waits in the store for the next process;
- *   what an acknowledged turn gave the memory is there, or its job waits or is dead;
+ *   the memory of an acknowledged turn is there, or its job waits or is dead;
  *   the file of the store is whole; no descriptor and no program is left;
  *   no turn lost its session to another one;
  *   memory, descriptors and children did not grow from the second quarter of the time to the last, where that is at
  *   least 12 seconds.
- * Prints a line every ten seconds. Exit: 0 all of that holds, 1 not, 2 usage. */
+ * Prints a line every ten seconds. Exit: 0 all of these hold, 1 not all, 2 usage. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@
 
 enum { CONNECTIONS = 64, SESSION_TURNS_MAX = 20, TURNS_MAX = 4000000, SAMPLES_MAX = 4000 };
 
-/* What a turn has come to. A turn is its number: its message says `word NUMBER`. */
+/* The progress of a turn. A turn is identified by its number: its message is `word NUMBER`. */
 enum { BEGUN = 1, ACKNOWLEDGED = 2, JOB_TAKEN = 4, JOB_RAN = 8, MEMORY_TAKEN = 16, REMEMBERED = 32 };
 
 typedef struct soak {
@@ -51,7 +51,7 @@ static soak s;
 
 static _Atomic int64_t clock_ahead_s;
 
-/* In place of the C library's, for this program and the libraries that it loads. */
+/* Replaces the C library's function, for this program and the libraries that it loads. */
 int clock_gettime(clockid_t clock, struct timespec *ret_time) {
   int failed = (int)syscall(SYS_clock_gettime, clock, ret_time);
   if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) ret_time->tv_sec += clock_ahead_s;
@@ -191,7 +191,7 @@ static void write_hooks(uint32_t version) {
   write_file("deny.yaml", text);
 }
 
-/* ---- an endpoint that is asked about calls: it allows, denies, fails, and hangs up ---- */
+/* ---- an endpoint that decides about calls: it allows, denies, fails, and hangs up ---- */
 
 static endpoint *webhook; /* NULL: none */
 
@@ -390,7 +390,7 @@ static uint32_t count_of(sqlite3 *db, const char *sql) {
   return count;
 }
 
-/* What the memory has of a turn is there once for each of its parts: its table says so. */
+/* Each part of a turn must be in the memory once, according to the memory's table. */
 static void mark_remembered(void) {
   sqlite3 *db = NULL;
   sqlite3_stmt *rows = NULL;
@@ -446,8 +446,8 @@ typedef struct sample {
   size_t kib, descriptors, children;
 } sample;
 
-/* The mean of the last quarter may be above that of the second by a tenth and 4 MiB; of descriptors and children, which
- * are few and come and go, by a fifth and some. */
+/* The mean of the last quarter may exceed that of the second by a tenth and 4 MiB. Descriptors and children are few and
+ * come and go, so they may exceed it by a fifth and some more. */
 static void check_memory(const sample *samples, size_t count) {
   size_t quarter = count / 4;
   double before = 0, after = 0, fds[2] = {0}, programs[2] = {0};

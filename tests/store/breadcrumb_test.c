@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that dies in a handler or a tool: the next one names it. A child of this program kills itself in the
+ * A process dies in a handler or a tool, and the next one reports its name. A child of this program kills itself in the
  * function that its argument names. */
 #include <dirent.h>
 #include <signal.h>
@@ -51,7 +51,7 @@ static void call_tools(tp_turn *turn) {
   if (tools_run(turn, calls, 2, results, NULL) != TP_OK) _exit(7);
 }
 
-/* Three handlers, of which the second one is called by another thread, then two tools, then it kills itself. */
+/* Three handlers, of which another thread calls the second one, then two tools; then it kills itself. */
 static int child_main(const char *file, const char *name) {
   snprintf(path, sizeof path, "%s", file);
   culprit = name;

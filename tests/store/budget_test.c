@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Budgets of a day over a store: a runtime that starts anew on the same file knows what the day's turns have used, of
- * each tenant; those of another day count no more; a store that cannot be read does not start. */
+ * Budgets of a day in a store: a runtime that starts again on the same file knows how much the day's turns have used,
+ * for each tenant; those of another day do not count; a runtime with a store that cannot be read does not start. */
 #include <sqlite3.h>
 
 #include "tests/support/directory.h"

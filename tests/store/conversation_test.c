@@ -2,13 +2,13 @@
  *
  * A conversation of two hundred turns, each with its id, whose answers a seed draws: up to three rounds of up to three
  * tool calls. The session compacts its history, by dropping and by a summary of the model, and the provider calls some
- * contexts too long. A child of this program holds it on the SQLite store and history with durability SYNC; it dies at
- * a write that the seed draws, is started again, submits the first and the last turn that the history has once more,
- * and goes on, until there is no turn left: these two are answered with their results, whatever was compacted. In every
- * request that a model saw, and in the history, each call has exactly one result; no tool that is not idempotent ran
- * twice; each turn is there once.
+ * contexts too long. A child of this program plays it with the SQLite store and history and durability SYNC. It dies at
+ * a write that the seed draws, and is started again. Then it submits the first and the last turn of the history once
+ * more, and goes on, until there is no turn left. These two turns are answered with their results, whatever was
+ * compacted. In every request that a model saw, and in the history, each call has exactly one result; no tool that is
+ * not idempotent ran twice; each turn is there once.
  *
- * TURNPHASE_ROUNDS plays so many seeds of each kind; TURNPHASE_SEED replays one. */
+ * TURNPHASE_ROUNDS plays this many seeds of each kind; TURNPHASE_SEED replays one. */
 #include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
@@ -114,7 +114,7 @@ static void call_tools(tp_token token, uint32_t turn, uint32_t round) {
   complete(token, filler, list, count);
 }
 
-/* It needs nothing but what it is asked: so it says the same in each process. */
+/* The answer depends only on the request, so it is the same in each process. */
 static void answer(void *ctx, const tp_model_request *request, tp_token token) {
   (void)ctx;
   uint32_t turn = 0, round = 0;
@@ -226,7 +226,8 @@ static int child_main(const char *file, uint32_t drawn, bool summarizes, int at)
   uint32_t turn = 0;
   tp_session *session = runtime ? open_session(runtime, summarizes, &turn) : NULL;
   int status = session ? 0 : 5;
-  const uint32_t has = turn; /* the last one may have died before its end was told, and the first one was compacted */
+  /* the last turn may have died before its end was reported, and the first one was compacted */
+  const uint32_t has = turn;
   if (has > 1 && status == 0) status = run_turn(session, 0, has);
   for (turn = has > 0 ? has - 1 : 0; turn < TURNS && status == 0; turn++) status = run_turn(session, turn, has);
   if (session) tp_session_close(session, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tp_runtime_options.durability promises, on the SQLite store: what is in the file, as another connection sees it,
- * when a phase has ended or a detached run begins; and what follows when the disk is full. */
+ * The promises of tp_runtime_options.durability, with the SQLite store: the content of the file, as another connection
+ * sees it, when a phase has ended or a detached run begins; and the effects of a full disk. */
 #include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/full_disk.h"

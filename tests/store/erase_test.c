@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Erasing the sessions of a file. Strings are planted wherever a store keeps what somebody said, of three tenants and
- * between each other; after an erasure no byte of those of one is in any file of the directory, and the others are
- * complete. The same when SIGKILL ends the erasure at any system call that writes (30 points; with TURNPHASE_ROUNDS 30
- * for each round), and the next one goes on. */
+ * Erasing the sessions of a file. Strings of three tenants are planted wherever a store keeps texts, mixed with each
+ * other. After an erasure no byte of one tenant's strings is in any file of the directory, and the others are complete.
+ * The same holds when SIGKILL ends the erasure at any system call that writes, and the next one goes on (30 points;
+ * with TURNPHASE_ROUNDS 30 for each round). */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ static const char *needle_of(int tenant, int number) {
   return text;
 }
 
-/* Some are long, so that they lie in pages of their own. @return until the next call. */
+/* Some are long, so that they are in pages of their own. @return valid until the next call. */
 static tp_text planted(int tenant, int number) {
   static char text[LONG + NEEDLE];
   size_t size = number % 5 == 0 ? LONG : (size_t)(number % 7) * 40;
@@ -413,7 +413,7 @@ TEST(session_on_which_a_live_process_works_stays_and_the_others_go) {
   }
 }
 
-/* A reader of an old state keeps the log from being emptied: it has copies, and the file says so. */
+/* A reader of an old state prevents the log from being emptied. The log has copies, and the file notes that. */
 TEST(copies_that_a_reader_holds_are_told_and_overwritten_by_the_next_erasure) {
   world w = open_world();
   plant_all(&w);
@@ -541,7 +541,7 @@ static size_t count_everywhere(const char *text) {
 TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
   world w = open_world();
   plant_all(&w);
-  int left = STRINGS; /* those of messages without a turn, and questions, which are all of one, go together */
+  int left = STRINGS; /* messages without a turn, and questions, which all belong to one turn, are erased together */
   for (int place = 0; place < PLACES; place++) {
     char text[NEEDLE];
     snprintf(text, sizeof text, "%s", needle_of(1, place + PLACES));
@@ -577,7 +577,7 @@ TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
   close_world(&w);
 }
 
-/* A turn with what a user said in it, and its record where it has a workspace or a thread. */
+/* A turn with a user's message in it, and its record if it has a workspace or a thread. */
 static void plant_turn(world *w, const char *session, const char *turn, const char *workspace, const char *thread,
                        const char *said) {
   static uint64_t number = 5000;
@@ -767,7 +767,7 @@ TEST(jobs_go_with_their_turn_and_those_that_have_ended_with_the_last_one) {
   close_world(&w);
 }
 
-/* What waits in the store's queue, and reasons of attempts whose entry never got a record. */
+/* Rows that wait in the store's queue, and reasons of attempts whose entry never got a record. */
 TEST(rows_that_wait_and_attempts_without_an_entry_are_erased_too) {
   world w = open_world();
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of("bob"), [TP_ID_SESSION] = tp_text_of("s")};
@@ -785,8 +785,8 @@ TEST(rows_that_wait_and_attempts_without_an_entry_are_erased_too) {
   close_world(&w);
 }
 
-/* Rows that SQLite moves from page to page, as they come between others and grow, leave copies that it does not
- * overwrite when they are deleted. */
+/* When SQLite moves rows from page to page, because others come between them and grow, it leaves copies. These are not
+ * overwritten when the rows are deleted. */
 TEST(copies_in_pages_that_were_split_are_overwritten_too) {
   enum { ROWS = 900 };
   world w = open_world();
@@ -910,7 +910,8 @@ static void copy_file(const char *to, const char *from) {
   assert_int_equal(system(command), 0);
 }
 
-/* What a killed one says: all rows are there, or none of them, and then that copies are left, until it was over. */
+/* The state after a kill: all rows are there; or none of them, and then the note about copies is there until the
+ * erasure is over. */
 static void assert_goes_on(int at) {
   tp_store *store = open_store();
   int left = strings_of(store, 1);

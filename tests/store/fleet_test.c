@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fleet on one SQLite file, and one on a PostgreSQL database after a proxy
- * that fails: three hosts and four workers, each a process, that are killed and
- * begun again, and that stand still past their leases and go on; connections
- * that are cut before COMMIT, after it and anywhere, delayed or silent;
- * backends that are ended, a server that has no connection left, and one that
- * is killed and begun again. In --long also pgbouncer in transaction mode in
- * between; two servers, of which the primary is lost and the synchronous
- * standby promoted, again and again; and processes whose clocks differ by
- * minutes. Whatever happens, the rules of fleet_check.h hold. */
+ * A fleet on one SQLite file, and one on a PostgreSQL database behind a proxy that fails. Three hosts and four workers,
+ * each a process, are killed and started again, and stand still past their leases and go on. Connections are cut before
+ * COMMIT, after it and anywhere, delayed or silent. Backends are ended; a server has no connection left; a server is
+ * killed and started again. --long adds three cases: pgbouncer in transaction mode in between; two servers, whose
+ * primary is lost and whose synchronous standby is promoted, again and again; processes whose clocks differ by minutes.
+ * Whatever happens, the rules of fleet_check.h hold. */
 #include <signal.h>
 
 #include "tests/support/child.h"
@@ -88,8 +85,7 @@ static fleet_player *player_new(uint64_t process, uint64_t thread, tp_history *h
   return p;
 }
 
-/* @param number  of this process: no other one, before it or after it, has it.
- */
+/* @param number  of this process; no earlier or later process has the same. */
 static int process_main(const char *in, const char *conninfo, bool is_host, uint64_t number) {
   pthread_t threads[FLEET_THREADS];
   fleet_player *players[FLEET_THREADS];
@@ -161,8 +157,7 @@ static void let_go_on(int64_t time_ns) {
   }
 }
 
-/* Where a process gave up by itself, such as one that found no server when it
- * began, another one comes in its place. */
+/* When a process gave up by itself, such as one that found no server at its start, another one replaces it. */
 static void await_turns(uint64_t count) {
   uint64_t before = fleet.board->acknowledged;
   while (fleet.board->acknowledged < before + count) {
@@ -201,8 +196,7 @@ static void end_backends(void) {
   PQfinish(connection);
 }
 
-/* A moment without a free connection, and the hosts have none: theirs are ended
- * first. */
+/* For a moment there is no free connection, and the hosts have none, because theirs are ended first. */
 static void take_all_connections(void) {
   PGconn *taken[64];
   end_backends();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forgetting many memories at once: all or none of them, whatever system call that writes SIGKILL ends it at; the next
- * attempt does the rest, no byte of a forgotten text is left in any file, and the others are complete. 30 points; with
- * TURNPHASE_ROUNDS 30 for each round. */
+ * Forgetting many memories at once: all or none of them are gone, whichever writing system call SIGKILL interrupts. The
+ * next attempt does the rest; no byte of a forgotten text is left in any file, and the others are complete. 30 points;
+ * with TURNPHASE_ROUNDS 30 for each round. */
 #include <dirent.h>
 #include <sqlite3.h>
 
@@ -22,7 +22,7 @@ static tp_memory *open_file(const char *file) {
   return memory;
 }
 
-/* Bob's and Ann's in turn, some in pages of their own, one at a time: rows move between pages. */
+/* Alternates Bob's and Ann's memories, some in pages of their own, one at a time, so that rows move between pages. */
 static void plant(tp_memory *memory) {
   for (int i = 0; i < 2 * EACH; i++) {
     static char text[LONG + 64];
@@ -64,7 +64,7 @@ static found find(tp_memory *memory, const char *tenant) {
   return f;
 }
 
-/* How often bytes stand in any file of the directory but the copies of the test. */
+/* How often bytes occur in the files of the directory, without the copies of the test. */
 static int count_bytes(const char *bytes) {
   static char content[4 << 20];
   char name[400];
@@ -117,7 +117,7 @@ TEST(memories_are_forgotten_all_at_once_and_no_byte_of_them_is_left) {
   tp_memory_close(memory);
 }
 
-/* Rows that grow move between pages, and SQLite overwrites no copy that stays where they were. */
+/* Growing rows move between pages, and SQLite does not overwrite the copies that they leave. */
 TEST(copies_in_pages_that_were_split_are_overwritten_too) {
   enum { ROWS = 1500 };
   static char text[1200];
@@ -161,7 +161,7 @@ static bool no_scope_of_bob(void *ctx, const tp_memory_scope *scope) {
   return true;
 }
 
-/* An index of a process knows a scope by its id: a scope that begins anew has another one. */
+/* The index of a process identifies a scope by its id: a scope that begins again has another one. */
 TEST(scope_whose_memories_were_forgotten_is_listed_no_more_and_may_begin_anew) {
   tp_memory *memory = open_file(path);
   int scopes = 0;

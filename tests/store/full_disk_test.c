@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A disk that fills up while the SQLite store works: each operation says TP_ERR_STORE_FULL and changes nothing, and
+ * A disk becomes full while the SQLite store works: each operation returns TP_ERR_STORE_FULL and changes nothing, and
  * works again when there is space, without a restart. */
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -154,7 +154,7 @@ static off_t size_of(const char *end) {
   return stat(name, &found) == 0 ? found.st_size : 0;
 }
 
-/* There is space for the log, and none for the file that it is to be written back to. */
+/* There is space for the log, but none for the file into which it must be written back. */
 TEST(log_that_cannot_be_written_back_is_written_back_later) {
   enum { BATCHES = 40, EACH = 200 };
   tp_store *store = open_store(0);

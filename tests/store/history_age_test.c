@@ -58,7 +58,7 @@ static void say(sqlite3 *db, const char *tenant, const char *session, const char
   execute(db, sql);
 }
 
-/* "a1 a2 b1 | c1": sessions in the order of their numbers, with what is left of each. */
+/* "a1 a2 b1 | c1": sessions in the order of their numbers, with the rest of each. */
 static void read_left(sqlite3 *db, char *ret_left, size_t size) {
   sqlite3_stmt *rows = NULL;
   ret_left[0] = '\0';
@@ -191,7 +191,7 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
   }
 }
 
-/* By the store's own records, as turns make them (phases/drive/running.c); of a turn that waits no phase is open. */
+/* Uses the store's own records, as turns make them (phases/drive/running.c); a waiting turn has no open phase. */
 TEST(a_session_whose_turn_runs_stays_whole_until_the_turn_or_its_process_has_ended) {
   static const enum { ENDS, DIES, IS_OF_ANOTHER } cases[] = {ENDS, DIES, IS_OF_ANOTHER};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -229,7 +229,7 @@ TEST(a_session_whose_turn_runs_stays_whole_until_the_turn_or_its_process_has_end
   }
 }
 
-/* More than a window has, a session that stays in front of them, and young ones between. */
+/* More than fits into a window: a session that stays before them, and young ones between them. */
 TEST(all_that_is_old_is_found_whatever_lies_in_front_of_it) {
   char name[16];
   tp_store *store = open_store(0);

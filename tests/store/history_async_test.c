@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A SQLite history whose turns do not wait for the disk: what they wait for instead, what a full disk and a kill leave,
- * and which callers are notified. */
+ * A SQLite history whose turns do not wait for the disk: what they wait for instead, the state after a full disk and
+ * after a kill, and which callers are notified. */
 #include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
@@ -196,7 +196,8 @@ TEST(turn_that_is_more_than_the_queue_fails_alone) {
   assert_int_equal(turns_in_file(0), 3);
 }
 
-/* Nothing is said of a queue that is full, and what fits is taken as before, though half of the queue waits. */
+/* There is no message about a full queue, and a batch that fits is accepted as before, although half of the queue is in
+ * use. */
 TEST(turn_that_is_more_than_the_queue_stops_no_other) {
   enum { QUEUE = 20000 };
   static char much[QUEUE];
@@ -268,7 +269,7 @@ static int be_child(const char *file) {
     }
 }
 
-/* What is there are the first turns of all, each whole: none is missing before one that is there. */
+/* The turns that are there are the first ones, each complete: none is missing before one that is there. */
 TEST(kill_takes_the_last_turns_alone) {
   enum { KILLS = 8 };
   (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conformance suite of histories: what every history does, whatever it is made of. The memory history is the
- * reference. To add a history, add one line to the table `histories`. */
+ * The conformance suite of histories: the behaviour of every history, however it is implemented. The memory history is
+ * the reference. To add a history, add one line to the table `histories`. */
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -70,7 +70,7 @@ static tp_history *open_history(void) {
   return history;
 }
 
-/* One that begins an append and completes a token is given one that no caller waits for. */
+/* A history that begins an append and completes a token gets an append for which no caller waits. */
 static void append_to(tp_history *history, const tp_history_append *request) {
   if (history->append_start) history->append_start(history->ctx, request, (tp_token){0});
   else assert_int_equal(history->append(history->ctx, request, NULL), TP_OK);

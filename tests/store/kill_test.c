@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SIGKILL in the middle of a workload of turns and jobs. A child of this program runs it on the SQLite store with
- * durability SYNC and writes a line to a pipe after each promise that was kept: the insert of a job returned, a phase
- * ended, a job was finished. The parent kills it after the n-th line, opens the file and looks whether all that was
- * promised so far, by this child and those before it, is there. Then the next child goes on with the same file.
+ * durability SYNC, and writes a line to a pipe after each promise: the insert of a job returned, a phase ended, a job
+ * was finished. The parent kills it after the n-th line, opens the file, and checks that everything promised so far, by
+ * this child and earlier ones, is there. Then the next child goes on with the same file.
  *
  * 50 kill points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
 #include <signal.h>
@@ -102,7 +102,7 @@ static void run_turn(tp_runtime *runtime, tp_session *session, const char *id) {
   tp_turn_end(turn);
 }
 
-/* @param turns  how many; -1: until it is killed; 0: only the jobs that are there. */
+/* @param turns  how many; -1: until it is killed; 0: only the existing jobs. */
 static int child_main(const char *file, const char *generation, int turns, int pipe_fd) {
   snprintf(path, sizeof path, "%s", file);
   promises = pipe_fd;
@@ -175,7 +175,7 @@ static child start_child(int generation, int turns) {
   return (child){id, fdopen(fds[0], "r")};
 }
 
-/* What was written before the kill is still in the pipe: it was promised. @return the child's status. */
+/* Lines that were written before the kill are still in the pipe: they count as promised. @return the child's status. */
 static int take_all(child c, int kill_behind) {
   char line[128];
   int count = 0, status;

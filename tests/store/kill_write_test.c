@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SIGKILL at every n-th system call that writes. A child of this program runs turns with tool calls and background jobs
- * on the SQLite store with durability SYNC, and says what it was promised; it dies before, within or after its n-th
- * write, truncation or removal of a file. A second child goes on where the first one was. Then no job that was
- * acknowledged is lost or open, no job has ended twice, no tool that is not idempotent ran twice, each call has exactly
- * one result, and the file is whole.
+ * on the SQLite store with durability SYNC, and reports each promise. It dies before, within or after its n-th write,
+ * truncation or removal of a file. A second child goes on from there. Then no job that was acknowledged is lost or
+ * open, no job has ended twice, no tool that is not idempotent ran twice, each call has exactly one result, and the
+ * file is whole.
  *
  * 100 points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
 #include "tests/support/test.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process is killed while a turn's words and the facts that a model makes of them are kept, while it imports and
- * while it forgets. Every second one has no model: its jobs hand the words over and hold no thread. Its runtime has a
- * durable store: a second process runs the jobs that are open. Then the file is whole, a turn that has returned is
- * there with its fact, what was forgotten is not, an import is there whole or not at all, and of facts that replace
- * each other one holds. Killed at 50 points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run.
- * And two processes that write and recall in one file at the same time. */
+ * A process is killed while it stores a turn's messages and the facts that a model makes of them, while it imports, and
+ * while it forgets. Every second process has no model: its jobs hand the messages over and hold no thread. Its runtime
+ * has a durable store, and a second process runs the open jobs. Then the file is intact. A turn that has returned is
+ * there with its fact, forgotten memories are not there, an import is there completely or not at all, and of facts that
+ * replace each other only one is valid. Killed at 50 points; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED
+ * replays a run. And two processes that write and recall in one file at the same time. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
@@ -168,7 +168,7 @@ static void forget(tp_memory *file, int life, int step, bool is_fact) {
   need(status == TP_OK || status == TP_ERR_NOT_FOUND);
 }
 
-/* The turn's job may still be running while the entries are imported; what is forgotten is not kept again. */
+/* The turn's job may still be running while the entries are imported; forgotten memories are not stored again. */
 static void live(int life, int fd) {
   tp_memory *file = NULL;
   tp_runtime *runtime = open_host();
@@ -255,7 +255,7 @@ static void expect(report r) {
   if (r.done) e->one = e->other;
 }
 
-/* Kills it when it has said so many things, or some time later. @return the step it was in; STEPS_MAX: in none. */
+/* Kills it after this many reports, or some time later. @return the step in which it was; STEPS_MAX: in none. */
 static int kill_once(int life, int reports, useconds_t later_us) {
   int ends[2], step = STEPS_MAX;
   report r;

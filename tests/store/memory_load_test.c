@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions whose turns come as fast as they end, each of which leaves a memory: what was acknowledged is remembered
- * when the server has ended, whatever its store is and however many jobs wait by then. bench/load has the figures. */
+ * Sessions whose turns come as fast as they end, each of which leaves a memory: after the end of the server, every
+ * acknowledged turn is remembered, whatever its store is and however many jobs were waiting. bench/load has the
+ * figures. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,8 +112,8 @@ static int open_directory(void **state) {
 
 FOR_EACH_TEST(open_directory, remove_directory);
 
-/* Where jobs are in the store's file, the next process with the file runs what is left of them. A backlog of 16 is full
- * at once, and at the drain. */
+/* When jobs are in the store's file, the next process with the file runs the rest of them. A backlog of 16 is full at
+ * once, and still full at the drain. */
 TEST(what_every_turn_said_is_remembered_after_a_drain) {
   static const struct {
     bool has_file, shared;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A turn whose process dies at its end: after the history has it, and before its record is kept. It is submitted again,
- * and answered from the history; what its turn.post_turn owes comes then, once. A child of this program dies at the
- * moment that its argument names. */
+ * A turn whose process dies at its end: after the history has it, and before its record is stored. It is submitted
+ * again, and answered from the history; its turn.post_turn, which did not run, runs then, once. A child of this program
+ * dies at the moment that its argument names. */
 #include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"

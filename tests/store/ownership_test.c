@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One session, several hosts: runtimes of one process, each with its own history of one file, or all with one history
- * in memory; and processes that die, or stand still, in a turn. The model of each later turn is shown whatever was said
- * and acknowledged, once and in order, and no two turns have the session at the same time. */
+ * One session, several hosts: runtimes of one process, each with its own history on one file, or all with one history
+ * in memory; and processes that die, or stand still, during a turn. The model of each later turn sees every
+ * acknowledged message, once and in order, and no two turns have the session at the same time. */
 #include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/directory.h"
@@ -18,15 +18,15 @@
 enum { HOSTS = 3, WORDS = 1024, SHORT_MS = 300 };
 enum { SYNC, ASYNC, MEMORY, POSTGRES };
 
-/* Where there is no server, all but the last of each list of kinds are played. */
+/* Without a server, all but the last entry of each list of kinds are played. */
 static bool has_server;
 
-/* Of the histories that are opened: no test waits for its end but those that set it. */
+/* For the histories that are opened: only tests that set it wait for its end. */
 static uint32_t lease_ms = 60000;
 
 /* ---- histories that hosts share ---- */
 
-/* A directory is the name of a schema, too: what is in the one before is not seen. */
+/* The name of a directory is also used for a schema, so the data of the schema before is not visible. */
 static tp_status open_postgres(tp_history **ret_history, tp_fault *fault) {
 #ifdef TP_WITH_POSTGRES
   tp_postgres *postgres = NULL;
@@ -188,9 +188,9 @@ static ended wait_for(tp_submission *submission) {
 
 /* ---- one after the other ---- */
 
-/* A letter is a turn of that host, with what follows in its text: '!' its model fails, '~' it is cancelled while it
- * waits for its model. D: a host that has not opened the session deletes it. R, and a letter: that host closes its
- * session, and opens it again. T, and a letter: a turn with an id that all these have. */
+/* A letter is a turn of that host. The characters after it are in the turn's text: '!' its model fails; '~' it is
+ * cancelled while it waits for its model. D: a host that has not opened the session deletes it. R and a letter: that
+ * host closes its session, and opens it again. T and a letter: a turn with an id that all these turns share. */
 static const char *const scripts[] = {"ab",   "aba",     "aabb",    "abab",       "abcabc", "ab!a",   "a!b",
                                       "ab~a", "a~b",     "aDb",     "abDab",      "aDbba",  "abRab",  "aRaba",
                                       "TaTb", "aTbTaTb", "a!b~a!b", "aaabbbccca", "abDDa",  "aDaabb", "abaDbababab"};
@@ -403,7 +403,8 @@ TEST(wait_that_could_have_no_effect_is_refused) {
   remove_directory(NULL);
 }
 
-/* A turn that a host acknowledged without waiting for its file may be fenced: its log says so, and it goes on. */
+/* A turn that a host acknowledged without waiting for its file may be fenced: its log reports it, and the host goes
+ * on. */
 TEST(queued_turn_that_another_host_came_before_is_logged_and_the_next_one_sees_the_file) {
   host hosts[2];
   open_two(hosts, ASYNC, TP_BUSY_REFUSE, 0);
@@ -495,7 +496,7 @@ static void check_claims(tp_history *history) {
   first.position = 2;
   assert_int_equal(claim_as(history, 0, &first, &given, NULL), TP_OK);
   assert_true(given == 3 && first.first == 2 && first.position == 5);
-  /* A claim of the same owner takes the place of the one before, which appends nothing more, and releases nothing. */
+  /* A claim of the same owner replaces the one before, which can append and release nothing any more. */
   old = first;
   assert_int_equal(claim_as(history, 0, &first, &given, NULL), TP_OK);
   assert_true(given == 0 && first.fence > old.fence && first.first == 5);
@@ -509,7 +510,7 @@ static void check_claims(tp_history *history) {
   second = (tp_history_claim){.number = first.number, .position = 9}; /* more than there are */
   assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_OK);
   assert_true(given == 5 && second.first == 0);
-  /* What comes without a claim stands after what there is, and fences the turn. */
+  /* Messages without a claim are appended at the end, and fence the turn. */
   assert_int_equal(append_as(history, NULL, 1), TP_OK);
   assert_int_equal(append_as(history, &second, 1), TP_ERR_FENCED);
   assert_int_equal(count_messages(history), 6);
@@ -676,7 +677,7 @@ TEST(session_that_runs_is_listed_with_its_process_and_lease) {
 
 /* ---- processes that die, or stand still, in a turn ---- */
 
-/* The child says when its model is asked, and answers when it is sent a line. */
+/* The child reports when its model is asked, and answers when it gets a line. */
 static int child_main(const char *file, const char *lease, const char *kind, const char *conninfo) {
   static host h;
   lease_ms = (uint32_t)atoi(lease);
@@ -780,7 +781,7 @@ TEST(process_that_stood_still_past_its_lease_appends_nothing) {
   if (has_server) stand_still(POSTGRES);
 }
 
-/* A database is of several machines: no host sees whether a process of another one lives. */
+/* A database is shared by several machines: no host sees whether a process of another one lives. */
 TEST(session_of_a_process_that_died_in_its_turn_is_free_after_its_lease_in_a_database) {
   host h;
   char line[CHILD_LINE];
@@ -833,7 +834,7 @@ static int64_t lease_end(int kind) {
 #endif
 }
 
-/* While a turn runs its process moves the end of its lease, and when none runs any more it has no lease. */
+/* While a turn runs, its process extends its lease; when no turn runs any more, it has no lease. */
 TEST(lease_is_renewed_while_a_turn_runs_and_not_after_it) {
   for (int i = 0; i <= has_server; i++) {
     host hosts[2];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three hosts share sessions in a PostgreSQL database, and what is between them and the server fails: a proxy cuts
- * before COMMIT, after it, and anywhere; connections are ended by the server, and the server is killed and begun
- * again. Each session is a list of unique numbers. Whatever happens: what was acknowledged is in it once, what was
- * not at most once, and what any turn was given is a beginning of it. */
+ * Three hosts share sessions in a PostgreSQL database, and the connection to the server fails: a proxy cuts it before
+ * COMMIT, after it, and anywhere; the server ends connections, and is killed and started again. Each session is a list
+ * of unique numbers. Whatever happens: an acknowledged number is in it once, any other at most once, and each turn got
+ * a beginning of it. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/postgres_proxy.h"
@@ -41,7 +41,7 @@ static tp_status take_id(void *ctx, const tp_message *message) {
   return TP_OK;
 }
 
-/* What a turn was given: with its session, its last number, and how many there were. */
+/* What a turn got: its session, the last number in it, and how many there were. */
 typedef struct seen {
   int session, last;
   size_t count;
@@ -324,7 +324,7 @@ TEST(append_that_no_standby_has_is_not_acknowledged) {
   tp_postgres_close(database);
 }
 
-/* The turn never knew of its claim. Its host lives, and so does the lease of another session of it. */
+/* The turn never knew of its claim. Its host lives, and so does the lease for another session of that host. */
 TEST(claim_whose_answer_was_lost_for_good_is_released_when_the_server_answers) {
   static tp_history_claim claims[2];
   static const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 7},
@@ -712,7 +712,7 @@ TEST(each_change_of_a_store_is_made_once_whether_or_not_its_answer_is_lost) {
   stop_proxy();
 }
 
-/* A host claims a session; another one takes it over. What the first one's turn begins then is refused. */
+/* A host claims a session; another one takes it over. Everything that the first host's turn begins then is refused. */
 TEST(turn_whose_session_was_taken_over_begins_no_call_and_inserts_no_job) {
   tp_history *history = NULL;
   tp_postgres *database = open_through(postgres_server.conninfo, &history);
@@ -763,7 +763,7 @@ TEST(turn_whose_session_was_taken_over_begins_no_call_and_inserts_no_job) {
   tp_postgres_close(database);
 }
 
-/* A host claims a session and stands still; the session is deleted and begun anew. */
+/* A host claims a session and stands still; the session is deleted and begun again. */
 TEST(turn_whose_session_was_begun_anew_begins_no_call_and_inserts_no_job) {
   tp_history *history = NULL;
   tp_postgres *database = open_through(postgres_server.conninfo, &history);
@@ -813,7 +813,7 @@ TEST(turn_whose_session_was_begun_anew_begins_no_call_and_inserts_no_job) {
   tp_postgres_close(database);
 }
 
-/* A process that stands still does not renew its lease: here its row is made to end. */
+/* A process that stands still does not renew its lease; simulated by ending its row's lease. */
 TEST(jobs_of_a_process_whose_lease_has_ended_are_queued_again_or_dead) {
   tp_history *history = NULL;
   tp_store *stores[2];

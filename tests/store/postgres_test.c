@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A history in a PostgreSQL database, beyond what every history does (history_test.c, ownership_test.c): how it is
- * opened, by whom, what is in a fault and what is not, and what a message may have. */
+ * A history in a PostgreSQL database, beyond the behaviour of every history (history_test.c, ownership_test.c): how it
+ * is opened, by which user, the content of faults, and the limits of a message. */
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -406,7 +406,7 @@ static void begin_append(tp_history *history, const char *session, const char *t
   history->append_start(history->ctx, &request, (tp_token){0});
 }
 
-/* A name that the server cannot take fails its own append, and no other one of its transaction. */
+/* A name that the server cannot store fails its own append, but no other one of its transaction. */
 TEST(appends_that_wait_share_a_transaction_and_one_that_cannot_be_written_fails_by_itself) {
   enum { SESSIONS = 100 };
   tp_history *history = NULL;
@@ -533,7 +533,7 @@ TEST(turn_that_left_while_its_load_was_under_way_leaves_no_claim) {
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime); /* what the load was given is gone */
   PQfinish(lock);
-  /* A read of the session comes after its claim, and that after the release: each waits for the one before. */
+  /* A read of the session comes after its claim, and the claim after the release: each waits for the one before. */
   while (counts_of(database).operations < 2) sleep_ms(1);
   assert_int_equal(claim_as(other, 77, &claim, NULL), TP_OK);
   assert_true(claim.fence == (claim.number << 28) + 2); /* the one before had been made */
@@ -935,7 +935,8 @@ static int64_t play_job(tp_store *store, worker *w, int number) {
   return took_ns;
 }
 
-/* What is asked twice a second is answered without the server, as soon as it has heard itself. */
+/* Questions that are asked twice a second are answered without the server, as soon as the process has received its own
+ * notification. */
 static void await_quiet(worker *w) {
   uint64_t taken[2], before;
   do {
@@ -950,7 +951,8 @@ static int by_size(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* Where no news came, each would be found after the 10 s for which a store without jobs asks nothing. */
+/* Without notifications, each job would be found only after 10 s, because a store without jobs asks nothing for that
+ * long. */
 TEST(job_that_another_process_stores_is_news_at_once) {
   enum { JOBS = 20, LIMIT_MS = 20000 };
   int64_t took_ns[JOBS], sum_ns = 0;
@@ -973,7 +975,8 @@ TEST(job_that_another_process_stores_is_news_at_once) {
   tp_postgres_close(other);
 }
 
-/* Its connections are ended again and again: jobs are found by looks, and by news when there is a connection again. */
+/* Its connections are ended repeatedly: jobs are found by polling, and by notifications when there is a connection
+ * again. */
 TEST(job_is_found_though_no_news_come) {
   worker w;
   tp_postgres *other = open_database(NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The machine goes down. A VFS beneath SQLite notes every write, truncation and sync of the store's files while a
- * workload inserts, claims and ends jobs, keeps records and begins tool calls, and notes each promise among them. Then
- * states are built that a disk may be in at some moment: what was synced is there, and of each write since then
- * nothing, all, or some of its sectors, whatever the order of the writes. Each is opened: it is whole, and holds what
- * was promised before that moment.
+ * The machine goes down. A VFS below SQLite records every write, truncation and sync of the store's files, while a
+ * workload inserts, claims and ends jobs, stores records and begins tool calls. The promises are recorded, too. Then
+ * possible states of a disk are built: synced data is there; of each write since the sync there is nothing, everything,
+ * or some of its sectors, in any order of the writes. Each state is opened: it is intact, and has everything that was
+ * promised before that moment.
  *
  * 100 states; with TURNPHASE_ROUNDS 100 for each round. TURNPHASE_SEED replays a run. */
 #include <sqlite3.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conformance suite of channels for questions: kept in the file of a store, or in a database; answered by any
- * process, once, also after the process that asked is gone. To add a channel, add one line to the table `channels`. */
+ * The conformance suite of channels for questions: stored in the file of a store, or in a database; answered by any
+ * process, once, even after the process that asked is gone. To add a channel, add one line to the table `channels`. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
@@ -313,12 +313,12 @@ TEST(an_answer_survives_the_process_that_asked) {
   }
 }
 
-/* The same turn, twice at once, as two processes run it: they wait for one row until it is answered. */
+/* The same turn runs twice at once, in two processes: they wait for one row until it is answered. */
 TEST(an_answer_is_for_one_of_two_calls_that_wait) {
   world a = {0}, b = {0};
   open_world(&a);
   rows r = await_question();
-  sleep_ms(2); /* the limit of b's question ends in another millisecond: the row shows when b waits for it, too */
+  sleep_ms(2); /* the limit of b's question ends in another millisecond, so the row shows when b waits for it, too */
   open_world(&b);
   rows second = r;
   while (second.last.expires_unix_ms == r.last.expires_unix_ms) second = read_rows(true);
@@ -335,7 +335,7 @@ TEST(an_answer_is_for_one_of_two_calls_that_wait) {
   close_world(&b);
 }
 
-/* Answered in time, and its turn comes back after the question would have expired. */
+/* The question is answered in time, and its turn comes back after the question would have expired. */
 TEST(an_answer_in_time_counts_later) {
   world w = {0}, again = {0};
   open_world(&w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A turn whose process dies, and that is submitted again by its id. A child of this program runs it on the SQLite store
- * with durability SYNC and kills itself at the n-th of its moments: around the commits of the start and of the result
- * of each tool call, and inside of the tool. A second one submits the turn again. For every n no function of a tool
+ * with durability SYNC and kills itself at the n-th possible moment: around the commits of the start and of the result
+ * of each tool call, and inside of the tool. A second child submits the turn again. For every n, no function of a tool
  * that is not idempotent runs twice, and the model reads exactly one result of each call. */
 #include <signal.h>
 #include <sqlite3.h>

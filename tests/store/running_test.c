@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns that run, as their store shows them: what each waits for, by durability. */
+ * Turns that run, as their store shows them: the steps for which each waits, by durability. */
 #include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"
@@ -130,7 +130,7 @@ static void open_world(world *w, what waits_for, tp_durability durability) {
   assert_int_equal(tp_session_open(w->runtime, &session, &w->session, NULL), TP_OK);
 }
 
-/* What the test gave to the handlers lies in its frame: the runtime goes first. */
+/* The data that the test gave to the handlers is in its frame, so the runtime is freed first. */
 static void close_world(world *w) {
   tp_submission_unref(w->turn);
   tp_session_close(w->session, NULL, NULL);
@@ -284,7 +284,7 @@ TEST(entries_that_ended_are_there_while_their_turn_waits) {
   close_world(&w);
 }
 
-/* A turn of less than a quarter of a second; where the machine is slower than that, the row is right to be there. */
+/* A turn of less than a quarter of a second. If the machine is slower than that, the row may be there. */
 TEST(short_turn_gives_its_store_nothing_more) {
   world w;
   open_world(&w, NOTHING, TP_DURABILITY_ASYNC);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The SQLite store when writing is refused: a file that another process has locked, a full disk, a limit of the file's
- * size, a file that cannot be written, that was removed, that is damaged, foreign or of another version; processes that
- * are gone. A full disk is an answer of the system calls of SQLite's VFS. */
+ * The SQLite store with faults: a file that another process has locked, a full disk, a limit of the file's size, a file
+ * that cannot be written, was removed, is damaged, foreign or of another version; processes that are gone. The system
+ * calls of SQLite's VFS simulate a full disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -149,7 +149,7 @@ typedef struct child {
   int says, hears;
 } child;
 
-/* A child that runs a function, which writes one byte when it is done, and then waits until its pipe is closed. */
+/* A child that runs a function, which writes one byte at its end, and then waits until its pipe is closed. */
 static child start(void (*does)(int says)) {
   int to[2], from[2];
   assert_int_equal(pipe(to), 0);
@@ -338,7 +338,7 @@ TEST(a_limit_of_the_file_size_is_a_full_disk) {
   signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   small = before;
-  small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, and no space for a job of 1 MiB */
+  small.rlim_cur = 64 << 10; /* the file and its log have more than a page each, but no space for a job of 1 MiB */
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
   static char large[1 << 20];
   tp_job job = {.struct_size = sizeof job,
@@ -695,7 +695,7 @@ static void assert_states(tp_store *store, int interrupted, int failed, int othe
   assert_int_equal(seen.others, others);
 }
 
-/* A command that only reads sees what a recovery will leave; the next start writes it. */
+/* A command that only reads shows the state that a recovery will leave; the next start writes it. */
 TEST(what_a_killed_process_left_running_is_read_as_interrupted_before_a_recovery) {
   child c = start(run_until_killed);
   tp_store *store = open_with(0);
@@ -793,7 +793,8 @@ TEST(a_process_that_runs_keeps_what_it_runs) {
   end(c, 0);
 }
 
-/* Its number was given to another process, or the machine was started again: here, to this one. */
+/* Its number was given to another process, or the machine was restarted: here, the number is the one of this
+ * process. */
 TEST(a_process_is_known_by_its_number_its_start_and_the_boot) {
   for (int i = 0; i < 2; i++) {
     tp_store *left = open_with(0);
@@ -1025,7 +1026,7 @@ static void record_at(tp_store *store, uint64_t id, int64_t started_ms) {
   assert_int_equal(store->audit(store->ctx, &row), TP_OK);
 }
 
-/* A step of retention comes after each transaction: the next commit is after it. */
+/* A step of retention follows each transaction, so the next commit comes after it. */
 static void commit(tp_store *store) { assert_int_equal(store->commit(store->ctx, NULL), TP_OK); }
 
 static tp_sqlite_store_stats stats_of(tp_store *store) {
@@ -1131,7 +1132,7 @@ TEST(bound_that_the_history_alone_passes_is_logged_once) {
   assert_null(strstr(first + 1, "larger than bytes_max"));
 }
 
-/* Nothing of a payload is in the file when its job has ended and the file was closed. */
+/* When a job has ended and the file was closed, no byte of its payload is in the file. */
 TEST(payload_of_an_ended_job_is_gone) {
   tp_store *store = open_with(0);
   static char secret[20000];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conformance suite of stores: what every store does, whatever it is made of. The memory store is the reference. To
- * add a store, add one line to the table `stores`. */
+ * The conformance suite of stores: the behaviour of every store, however it is implemented. The memory store is the
+ * reference. To add a store, add one line to the table `stores`. */
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -16,9 +16,9 @@
 
 typedef struct store_kind {
   const char *name;
-  /* Opens an empty one that keeps at least records_max entry records and turn records. */
+  /* Opens an empty store that keeps at least records_max entry records and turn records. */
   tp_status (*open)(size_t records_max, tp_store **ret_store);
-  /* Opens the one that was opened last and closed since, with all that it has. NULL: the store is not durable. */
+  /* Opens the store that was opened last and then closed, with all its data. NULL: the store is not durable. */
   tp_status (*reopen)(size_t records_max, tp_store **ret_store);
 } store_kind;
 
@@ -91,7 +91,7 @@ static tp_store *open_store(size_t records_max) {
 
 static bool is_of_sqlite(void) { return strcmp(kind->name, "sqlite") == 0; }
 
-/* What a store in memory does without, and a durable one has: a case that finds it elsewhere than here fails. */
+/* Functions that durable stores have and stores in memory lack; a case that finds a difference elsewhere fails. */
 static bool is_durable_kind(bool has_function) {
   assert_int_equal(has_function, kind->reopen != NULL);
   return has_function;
@@ -319,7 +319,7 @@ TEST(records_are_read_page_by_page_and_by_what_they_are) {
 
 /* ---- turns ---- */
 
-/* The turn with number n waited for n % 4 tools; what does not fit its struct is zero. */
+/* The turn with number n waited for n % 4 tools; the part that does not fit its struct is zero. */
 static bool put_step(const void *source, size_t index, tp_turn_step *step) {
   static const char names[] = "abc";
   if (index >= *(const uint64_t *)source % 4) return false;
@@ -676,7 +676,7 @@ TEST(jobs_that_are_inserted_together_have_an_answer_each) {
   tp_store_free(store);
 }
 
-/* Two turns of one id may end at the same time: the key of a job of theirs is the same. */
+/* Two turns with one id may end at the same time: then their jobs have the same key. */
 TEST(jobs_of_one_key_that_are_inserted_together_are_one) {
   enum { JOBS = 5 };
   static const char *const keys[JOBS] = {"twice", "other", "twice", "twice", "other"};
@@ -769,7 +769,7 @@ TEST(claims_that_end_together_have_an_answer_each) {
   tp_store_free(store);
 }
 
-/* Between two claims the wall clock is set. A lease stays as it is: its holder renews it (runtime/exec/jobs.c). */
+/* Between two claims the wall clock is set. The lease does not change: its holder renews it (runtime/exec/jobs.c). */
 TEST(clock_that_is_set_back_leaves_no_job_beyond_the_longest_pause) {
   enum { SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE };
   static const int64_t day = 24 * (int64_t)HOUR, now = 400 * (int64_t)24 * HOUR;
@@ -1755,7 +1755,8 @@ TEST(call_of_a_turn_that_runs_again_is_not_begun_again) {
 
 /* ---- batches ---- */
 
-/* How a batch is packed is its maker's: here a number for each entry, its id, of which it has as many runs. */
+/* The maker of a batch decides how it is packed: here a number for each entry, which is its id and the number of its
+ * runs. */
 static bool entry_of_number(const tp_entry_batch *batch, size_t *offset, tp_entry_record *record) {
   static const uint32_t base = 10;
   const uint64_t *number = (const uint64_t *)((const char *)batch->packed + *offset);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A turn whose session another process takes over while it runs, or deletes and begins anew: no tool call of it begins,
- * no job of it is inserted, its run records say why, and it ends with TP_ERR_FENCED. The other process is a row that
- * the turn's model writes. */
+ * A turn whose session another process takes over while it runs, or deletes and begins again: no tool call of it
+ * begins, no job of it is inserted, its run records give the reason, and it ends with TP_ERR_FENCED. The other process
+ * is simulated by a row that the turn's model writes. */
 #include <sqlite3.h>
 
 #include "tests/support/test.h"
@@ -78,7 +78,7 @@ typedef struct ended {
   tp_run_record job;
 } ended;
 
-/* A turn of a model that calls a tool first, with a subscription that makes a job in a phase. */
+/* A turn with a model that first calls a tool, and with a subscription that makes a job in a phase. */
 static ended play_turn(uint32_t phase_of_job, int when) {
   static int thinks = WHILE_THE_MODEL_THINKS, after = AFTER_THE_APPEND;
   static const tp_tool charge = {
@@ -208,7 +208,8 @@ TEST(turns_that_only_look_at_their_session_call_tools_until_another_one_has_clai
   turn_id = "t";
 }
 
-/* What the turn said is acknowledged then: what follows from it is done, whoever has the session now. */
+/* The messages of the turn are acknowledged by then, so its further work is done, whichever process has the session
+ * now. */
 TEST(job_of_a_turn_that_has_appended_is_inserted_though_another_process_has_the_session_since) {
   ended e = play_turn(TP_PHASE_TURN_POST_TURN, AFTER_THE_APPEND);
   assert_int_equal(e.code, TP_OK);
@@ -280,7 +281,7 @@ TEST(store_compares_the_fence_of_each_job_with_its_session) {
     if (rows[i].status == TP_OK) assert_true(existed[i] && id == ids[i]);
     else assert_non_null(strstr(fault.message, "taken over"));
   }
-  /* One that is inserted once more finds itself, whoever has the session since. */
+  /* A job that is inserted again finds itself, whichever process has the session since. */
   tp_job own = job_of_session("own", "s", 5, &again);
   assert_int_equal(store->job_insert(store->ctx, &own, &id, &existed[0], &fault), TP_OK);
   assert_true(existed[0] && id == ids[1]);
@@ -319,8 +320,8 @@ static void release(const tp_history *history, const tp_history_claim *claim) {
   while (sql("SELECT count(*) FROM session WHERE running = 1") > 0) usleep(1000); /* it waits for no file */
 }
 
-/* The calls and jobs of a turn compare the epoch of the session's name: none is given twice while somebody may have
- * it. */
+/* The calls and jobs of a turn compare the epoch of the session with this name, so no epoch is given again while a turn
+ * may still have it. */
 TEST(epoch_of_a_turn_that_stands_still_is_not_given_again) {
   tp_history *history = NULL;
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
@@ -337,7 +338,7 @@ TEST(epoch_of_a_turn_that_stands_still_is_not_given_again) {
   tp_history_free(history);
 }
 
-/* Its batch lies after the claim's position, and so is not given: the next load begins there. */
+/* The batch is after the claim's position, so it is not given: the next load begins there. */
 TEST(load_gives_no_message_from_after_the_claim) {
   tp_history *history = NULL;
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
@@ -347,7 +348,7 @@ TEST(load_gives_no_message_from_after_the_claim) {
   const tp_history_append append = {
       .struct_size = sizeof append, .session = TEXT("s"), .messages = messages, .message_count = 1, .claim = &claim};
   assert_int_equal(history->append(history->ctx, &append, NULL), TP_OK);
-  /* Another process appends right after the claim: a trigger, in the claim's own transaction. */
+  /* Another process appends directly after the claim: simulated by a trigger, in the claim's own transaction. */
   (void)sql(
       "CREATE TRIGGER late AFTER UPDATE OF epoch ON session WHEN new.owner = 12 BEGIN"
       " INSERT INTO message SELECT NULL, session, 1, role, is_error, turn, text, call_id, name, parts, value,"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks that a store keeps: created in one runtime, run in another one of the same file, once; by the functions that
- * wait and by tp_task_submit(). */
+ * Tasks in a store: created in one runtime, run once in another runtime with the same file; by the functions that wait
+ * and by tp_task_submit(). */
 #include "tests/support/test.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answers: what the bytes of an answer come to, as a text. The deltas of the answer that was read last are kept. */
+ * answers: the result of an answer's bytes, as a text. The deltas of the last answer are stored. */
 #ifndef TEST_ANSWERS_H
 #define TEST_ANSWERS_H
 
@@ -60,7 +60,7 @@ static inline void describe(tp__openai_stream *stream, tp__bytes *to) {
   for (size_t i = 0; i < response.call_count; i++) describe_call(response.calls[i], to);
 }
 
-/* Feeds the bytes in two parts, or each byte alone (split above the size). @return what it comes to; to be freed. */
+/* Feeds the bytes in two parts, or each byte alone (split above the size). @return the result; to be freed. */
 static inline char *come_to(tp__openai_stream *stream, tp_text bytes, size_t split) {
   tp__bytes seen = {0};
   assert_int_equal(tp__openai_stream_init(stream), TP_OK);

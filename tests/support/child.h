@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * child: the test's own program once more, as a process that may die, with a pipe on which it says what it did. */
+ * child: starts the test's own program again, as a process that may die, with a pipe for its reports. */
 #ifndef TEST_CHILD_H
 #define TEST_CHILD_H
 
@@ -35,7 +35,7 @@ static inline void child_say(const char *format, ...) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* @return whether the program was begun as a child: then words are those that it was given. */
+/* @return whether the program was started as a child: then words are its arguments. */
 static inline bool child_is(int count, char **arguments, const char *ret_words[CHILD_WORDS_MAX]) {
   if (count < 3 || strcmp(arguments[1], "--child") != 0) return false;
   child_lines = atoi(arguments[2]);
@@ -72,7 +72,7 @@ static inline child child_start(const char *const *words) {
   return (child){id, fdopen(fds[0], "r")};
 }
 
-/* Takes each line, without its end, till the child has none. @return its status, as of waitpid(). */
+/* Takes each line, without its end, until the child has no more. @return its status, as of waitpid(). */
 static inline int child_take_all(child c, void (*take)(const char *line)) {
   static char line[CHILD_LINE];
   int status = 0;

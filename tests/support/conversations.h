@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversations.h: where the real conversations stand that recall is measured on; they are no part of this tree. */
+ * conversations.h: the place of the real conversations with which recall is measured; they are not part of this
+ * tree. */
 #ifndef TEST_CONVERSATIONS_H
 #define TEST_CONVERSATIONS_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Writes the path of a file below the directory that TURNPHASE_CONVERSATIONS names, else ../shared/data beside the
- *  source. */
+/** Writes the path of a file below the directory in TURNPHASE_CONVERSATIONS, else ../shared/data next to the source. */
 static inline void conversations_path(const char *file, char *path, size_t size) {
   const char *directory = getenv("TURNPHASE_CONVERSATIONS"), *source = getenv("TURNPHASE_SOURCE");
   if (directory) snprintf(path, size, "%s/%s", directory, file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * counting: an allocator that knows what it gave, to whatever thread, and refuses when a test of one thread says so. */
+ * counting: an allocator that counts what it gave, to any thread, and refuses when a test with one thread says so. */
 #ifndef TEST_COUNTING_H
 #define TEST_COUNTING_H
 
@@ -8,9 +8,10 @@
 
 #include "turnphase/base.h"
 
-static long refuse_at = -1;      /* how many are still granted before all are refused; below 0: every one is granted */
-static _Atomic long blocks_open; /* given and not yet taken back */
-static _Atomic long takes;       /* granted so far */
+/* how many allocations are still granted before all are refused; below 0: all are granted */
+static long refuse_at = -1;
+static _Atomic long blocks_open;      /* given and not yet taken back */
+static _Atomic long takes;            /* granted so far */
 static _Thread_local long takes_here; /* to this thread: that of the jobs asks for some now and then */
 
 static void *counting_alloc(void *ctx, size_t size) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * directory: one of a test's own, with the path of a file in it that is not there yet. */
+ * directory: a directory for one test, with the path of a file in it that does not exist yet. */
 #ifndef TEST_DIRECTORY_H
 #define TEST_DIRECTORY_H
 
@@ -24,7 +24,7 @@ static inline int make_directory(void **state) {
   return make_directory_in("/tmp/turnphase_XXXXXX");
 }
 
-/* Where a sync costs nothing: for a kill, which takes nothing that was written, that will do. */
+/* A directory in which a sync costs nothing. That suffices for a kill, which loses nothing that was written. */
 static inline int make_directory_in_memory(void **state) {
   (void)state;
   return make_directory_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm/turnphase_XXXXXX" : "/tmp/turnphase_XXXXXX");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * edges.h: edges of subscriptions as tests write them: sub.after = EDGES(EDGE("a", false)). They live as the block. */
+ * edges.h: edges of subscriptions for tests: sub.after = EDGES(EDGE("a", false)). They live as long as the block. */
 #ifndef TURNPHASE_TESTS_EDGES_H
 #define TURNPHASE_TESTS_EDGES_H
 

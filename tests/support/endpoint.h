@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * endpoint: an HTTP/1.1 server on one thread, bound to 127.0.0.1, that answers the nth request with the nth reply of a
- * script (the last one is repeated) and keeps what it was sent. It never asserts: the test's own thread judges. */
+ * script (the last one is repeated) and stores the requests. It never asserts: the test's own thread judges. */
 #ifndef TEST_ENDPOINT_H
 #define TEST_ENDPOINT_H
 
@@ -46,7 +46,7 @@ typedef struct endpoint_reply {
   bool gzip;
 } endpoint_reply;
 
-/* Chooses the reply to a request, on the server's thread; the reply stays till endpoint_close(). */
+/* Chooses the reply to a request, on the server's thread; the reply must stay until endpoint_close(). */
 typedef const endpoint_reply *endpoint_answer_fn(void *ctx, const char *request);
 
 typedef struct endpoint_connection {
@@ -92,7 +92,7 @@ static inline int64_t endpoint_now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- gzip with stored blocks: what a client must undo, without a library ---- */
+/* ---- gzip with stored blocks: the client must undo it; made without a library ---- */
 
 static inline uint32_t endpoint_crc(const char *data, size_t size) {
   uint32_t crc = 0xffffffff;
@@ -201,7 +201,7 @@ static inline void endpoint_begin_reply(endpoint *e, endpoint_connection *c, siz
   endpoint_put(c, head, (size_t)size);
 }
 
-/* @return the size of a whole request at the start of what was read; 0: there is none yet. */
+/* @return the size of a complete request at the start of the input; 0: there is none yet. */
 static inline size_t endpoint_request_size(const endpoint_connection *c) {
   const char *end = memmem(c->in, c->in_size, "\r\n\r\n", 4);
   if (!end) return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fleet_check: whether several processes that share sessions, jobs and tool calls kept their promises. Each session is
- * an append list of unique ids. Each process writes down what it did (fleet_event), before and after; the checker
- * compares all of it with the lists and the jobs that are there at the end. It knows no store: what it is given is a
- * history of operations with their times on one monotonic clock. */
+ * an append list of unique ids. Each process records its actions (fleet_event), before and after; the checker compares
+ * all of them with the lists and the jobs at the end. It knows no store: its input is a history of operations with
+ * their times on one monotonic clock. */
 #ifndef TEST_FLEET_CHECK_H
 #define TEST_FLEET_CHECK_H
 
@@ -55,7 +55,7 @@ typedef enum fleet_rule {
   FLEET_TWICE,       /* a message is in the lists at most once */
   FLEET_FORGED,      /* what was refused, or never appended, is in no list */
   FLEET_TORN,        /* what a turn loaded is a beginning of the list */
-  FLEET_POSITION,    /* an acknowledged message is at the position of its claim: no position is given twice */
+  FLEET_POSITION,    /* an acknowledged message is at the position of its claim, so no position is used twice */
   FLEET_OLD_EPOCH,   /* nothing begins under a fence after a higher one was given */
   FLEET_FENCE_TWICE, /* no two claims of a session have one fence */
   FLEET_JOB_LOST,    /* an acknowledged job has succeeded in the end */
@@ -111,7 +111,7 @@ static inline const fleet_place *fleet_find(const fleet_place *places, size_t co
   return count ? (const fleet_place *)bsearch(&key, places, count, sizeof *places, fleet_by_id) : NULL;
 }
 
-/* What became of each operation of a kind: the last that was written of it. @return sorted, each id once. */
+/* The fate of each operation of a kind: the last one that was recorded. @return sorted, each id once. */
 static inline fleet_place *fleet_fates(const fleet_history *h, fleet_kind kind, size_t *ret_count) {
   fleet_place *fates = (fleet_place *)calloc(h->event_count + 1, sizeof *fates);
   size_t count = 0, kept = 0;
@@ -194,8 +194,8 @@ static inline int fleet_by_fence(const void *a, const void *b) {
   return left->fence < right->fence ? -1 : left->fence > right->fence;
 }
 
-/* The highest epoch of the session that was given before the time, also where it was deleted and begun anew since.
- * claims: by session and end; highest: of each and those before it in its session. */
+/* The highest epoch of the session that was given before the time, even if the session was deleted and begun again
+ * since. claims: sorted by session and end; highest: for each claim, over it and those before it in its session. */
 static inline uint64_t fleet_highest(const fleet_event *const *claims, const uint64_t *highest, size_t count,
                                      uint32_t session, int64_t time_ns) {
   size_t from = 0, to = count;

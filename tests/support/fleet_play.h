@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fleet_play: what the processes of a fleet do in the fault tests: hosts whose turns claim sessions, begin tool calls,
- * insert jobs and append; workers that claim jobs and end them, and recover what others left. Each writes what it did
- * into one file, before and after, by one write() each, which a kill does not tear; fleet_check.h judges it. A process
- * works until the board says that it ends. */
+ * insert jobs and append; workers that claim jobs and end them, and recover what others left. Each records its actions
+ * in one file, before and after each action, by a single write(), which a kill cannot split; fleet_check.h judges the
+ * file. A process works until the board tells it to end. */
 #ifndef TEST_FLEET_PLAY_H
 #define TEST_FLEET_PLAY_H
 
@@ -227,7 +227,7 @@ static inline tp_status fleet_append(fleet_player *p, fleet_event turn, const tp
   return status;
 }
 
-/* Ends a turn of the session that is begun anew. Its messages are in no list, so they are not written down. */
+/* Ends a turn of the session that is begun again. Its messages are in no list, so they are not recorded. */
 static inline void fleet_append_and_delete(fleet_player *p, const tp_history_claim *claim) {
   char name[16];
   const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("1")};
@@ -373,7 +373,7 @@ static inline bool fleet_add_ended(void *ctx, const tp_job *job) {
   return true;
 }
 
-/** All that was done against all that is there now. Nothing of the fleet runs any more. */
+/** Compares everything that was done with everything that is there now. No process of the fleet runs any more. */
 static inline fleet_verdict fleet_judge(const char *in, tp_history *history, const tp_store *store) {
   size_t sessions = (fleet.board->generation + 1) * FLEET_SESSIONS;
   fleet_list *lists = (fleet_list *)calloc(sessions, sizeof *lists);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * full_disk: a disk that has no space while a test says so: an answer of the system calls of SQLite's VFS. */
+ * full_disk: a disk without space while a test says so, simulated by the system calls of SQLite's VFS. */
 #ifndef TEST_FULL_DISK_H
 #define TEST_FULL_DISK_H
 

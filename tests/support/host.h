@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host: what a host of the library has in tests: a runtime, handlers that do what is set, and latches to wait for
- * events with. A handler never asserts: it notes, and the test's own thread judges. */
+ * host: a host of the library for tests: a runtime, handlers with configurable behaviour, and latches to wait for
+ * events. A handler never asserts: it takes notes, and the test's own thread judges. */
 #ifndef TEST_HOST_H
 #define TEST_HOST_H
 
@@ -85,7 +85,7 @@ typedef struct act {
   tp_deferral deferral;
   latch *deferred; /* hit when token is there */
   _Atomic uint32_t calls;
-  _Atomic uint32_t order; /* the rank of its last call, from 1, among the calls of all that share `clock` */
+  _Atomic uint32_t order; /* the rank of its last call, from 1, among the calls of all handlers that share `clock` */
   _Atomic uint32_t *clock;
 } act;
 
@@ -246,7 +246,7 @@ static inline tp_status hooks_add(tp_runtime *runtime, const hook *hooks, size_t
   return status;
 }
 
-/* Waits until no handler that was given up is still inside its function: what it works with may be the test's stack. */
+/* Waits until no abandoned handler is inside its function any more, because its data may be on the test's stack. */
 static inline void await_abandoned(tp_runtime *runtime) {
   while (tp_runtime_leaks(runtime, NULL, NULL) > 0) sleep_ms(1);
 }
@@ -276,8 +276,8 @@ static inline tp_turn *begin_bare(tp_runtime *runtime, uint32_t limit_ms) {
   return turn;
 }
 
-/* Runs a phase with a TEXT field, or none. The budget is ample, so that a handler's limit, which counts from its call,
- * is what ends it, however long the machine takes to call it. */
+/* Runs a phase with a TEXT field, or none. The budget is so large that only a handler's limit, which counts from its
+ * call, can end it, however long the machine takes to call it. */
 static inline tp_phase_result run_phase(tp_turn *turn, uint32_t phase, const char *text) {
   tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp_text_of(text)};
   tp_phase_input input = {

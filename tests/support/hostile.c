@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hostile: what a program may try against the one that started it, one attack a run.
+ * hostile: attacks of a program against the process that started it, one attack per run.
  *
  *   hostile ATTACK VICTIM DIRECTORY
  *
- * VICTIM is a process of the same user, DIRECTORY one that it may write. Exit: 0 the attack worked, 1 it was refused,
- * 2 there is no such attack. Each has to work without a sandbox before a refusal in one means anything. */
+ * VICTIM is a process of the same user, DIRECTORY one that it may write. Exit: 0 the attack worked, 1 it was refused, 2
+ * there is no such attack. A refusal in a sandbox means something only if the attack works without one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>

@@ -44,7 +44,7 @@ static inline const tp_work *take_any(tp_inbox *inbox) {
   return work;
 }
 
-/* The same for a host that asks tp_token_open() instead of looking at cancels. */
+/* The same for a host that calls tp_token_open() instead of checking cancels. */
 static inline const tp_work *take_next(tp_inbox *inbox) {
   for (;;) {
     const tp_work *work = take_any(inbox);
@@ -53,7 +53,7 @@ static inline const tp_work *take_next(tp_inbox *inbox) {
   }
 }
 
-/* Waits until the object of this ctx is not used any more, and has its destroy called. */
+/* Waits until the object with this ctx is no longer used, and calls its destroy. */
 static inline void take_destroy(tp_inbox *inbox, const void *ctx) {
   const tp_work *work = take_next(inbox);
   assert_int_equal(work->kind, TP_WORK_DESTROY);
@@ -118,7 +118,8 @@ static inline uint64_t open_tokens(tp_runtime *runtime) {
   return stats.tokens_open;
 }
 
-/* Waits until no token is open: one whose function has answered by itself is open until that function has returned. */
+/* Waits until no token is open. A token whose function has answered by itself stays open until that function has
+ * returned. */
 static inline void expect_no_tokens(tp_runtime *runtime) {
   int64_t end_ns = now_ns() + (int64_t)LONG_MS * 1000000;
   while (open_tokens(runtime) > 0 && now_ns() < end_ns) sched_yield();

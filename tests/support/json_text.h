@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_text: a value as its JSON, for tests that compare or pass on text. */
+ * json_text: a value as its JSON, for tests that compare text or pass it on. */
 #ifndef TEST_JSON_TEXT_H
 #define TEST_JSON_TEXT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leftovers: what programs leave behind: processes that carry a marker in their environment, and descriptors. */
+ * leftovers: finds what programs leave behind: processes that carry a marker in their environment, and descriptors. */
 #ifndef TEST_LEFTOVERS_H
 #define TEST_LEFTOVERS_H
 
@@ -26,7 +26,7 @@ static inline void await_descriptors(size_t count) {
   assert_int_equal(open_descriptors(), count);
 }
 
-/* Every process of a test carries this in its environment, however it is descended from the child. */
+/* Every process of a test has this in its environment, even a distant descendant of the child. */
 static char marker[96];
 
 static inline bool has_marker(const char *pid) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server of the Model Context Protocol for tests, one message a line. Its arguments say what it does otherwise than a
- * good server of version 2025-11-25:
+ * A server of the Model Context Protocol for tests, with one message per line. Its arguments say how it differs from a
+ * correct server of version 2025-11-25:
  *
  *   new            speaks 2026-07-28
  *   version=TEXT   answers initialize with this version
@@ -70,7 +70,7 @@ static const char *option(const char *name) {
 
 static long number(const char *name) { return option(name) ? strtol(option(name), NULL, 10) : 0; }
 
-/* The raw value of a member, up to a comma or bracket outside of texts; copied. */
+/* Copies the raw value of a member, up to a comma or bracket outside of texts. */
 static void member(const char *line, const char *name, char *value, size_t size) {
   char key[64];
   size_t used = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model: a provider that keeps what it was asked, as plain text, and answers as set; values for tool arguments. */
+ * model: a provider that stores its requests as plain text, and gives the answers of the test; values for tool
+ * arguments. */
 #ifndef TEST_MODEL_H
 #define TEST_MODEL_H
 

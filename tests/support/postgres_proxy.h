@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * postgres_proxy: what is between the hosts and the server of postgres_server.h, on a Unix socket of its own, and fails
- * as it is told: it cuts before COMMIT, after it, and anywhere, delays an answer, or goes silent. */
+ * postgres_proxy: a proxy between the hosts and the server of postgres_server.h, on a Unix socket of its own, that
+ * fails on command: it cuts before COMMIT, after it, and anywhere, delays an answer, or becomes silent. */
 #ifndef TEST_POSTGRES_PROXY_H
 #define TEST_POSTGRES_PROXY_H
 
@@ -63,7 +63,7 @@ static inline void send_all(int to, const char *bytes, size_t size) {
   }
 }
 
-/* A chunk of one side goes to the other one, unless the fault that waits has its place here. */
+/* Passes a chunk of one side to the other one, unless the waiting fault must happen here. */
 static inline void relay(pair *p, bool is_from_client) {
   static char bytes[CHUNK];
   int from = is_from_client ? p->client : p->server, to = is_from_client ? p->server : p->client;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * postgres_server: a PostgreSQL server of a test's own: made by initdb in a temporary directory, on a Unix socket in
- * it, without TCP, and without syncs of the disk, unless its settings say so. It ends with the test, also where that is
- * killed. As root it runs as the user postgres, or nobody. */
+ * postgres_server: a PostgreSQL server for one test: made by initdb in a temporary directory, with a Unix socket there,
+ * without TCP, and without syncs of the disk, unless its settings say otherwise. It ends with the test, even when the
+ * test is killed. As root it runs as the user postgres, or nobody. */
 #ifndef TEST_POSTGRES_SERVER_H
 #define TEST_POSTGRES_SERVER_H
 
@@ -48,7 +48,7 @@ static inline bool postgres_find(void) {
   return false;
 }
 
-/* A program as the server's user, with its output in a file of the directory. @return its process. */
+/* Starts a program as the server's user, with its output in a file of the directory. @return its process. */
 static inline pid_t postgres_spawn(char *const *arguments) {
   char output[96];
   snprintf(output, sizeof output, "%s/output", postgres_server.directory);
@@ -72,7 +72,8 @@ static inline bool postgres_answers(void) {
   return answers;
 }
 
-/* Begins the server, and waits until it answers: after a kill the first tries may find the memory of the one before. */
+/* Starts the server, and waits until it answers. After a kill, the first tries may find shared memory of the earlier
+ * server. */
 static inline bool postgres_start(void) {
   char sockets[96];
   snprintf(sockets, sizeof sockets, "unix_socket_directories=%s", postgres_server.directory);
@@ -126,7 +127,8 @@ static inline const char *postgres_lack(void) {
   return NULL;
 }
 
-/* Where the machine lacks nothing. The test fails, and the directory stays, when there is no server then. */
+/* Makes the server, if the machine has what it needs. If there is no server afterwards, the test fails, and the
+ * directory stays. */
 static inline void postgres_make(void) {
   int status = -1;
   const struct passwd *user = getpwnam("postgres") ? getpwnam("postgres") : getpwnam("nobody");

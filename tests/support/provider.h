@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * provider: a session with a model behind the test endpoint, and all that a host hears of it: deltas, events, logs,
- * each kept as text, so that a test can look for what must not be there. */
+ * provider: a session with a model at the test endpoint, and everything that a host gets from it: deltas, events, logs,
+ * each stored as text, so that a test can search for texts that must not be there. */
 #ifndef TEST_PROVIDER_H
 #define TEST_PROVIDER_H
 
@@ -99,7 +99,7 @@ static inline tp_answer provider_tools(void *ctx, tp_call *call) {
 }
 
 #ifdef CMOCKA_H_
-/* @param options  api, limits and the like; base_url is the endpoint's where it is NULL. */
+/* @param options  api, limits and similar; base_url is the endpoint's when it is NULL. */
 static inline provider *provider_open(const endpoint_reply *replies, size_t count, const tp_openai_options *options,
                                       bool with_tool) {
   provider *p = calloc(1, sizeof *p);

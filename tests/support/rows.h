@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows: what is in a SQLite file, as another connection sees it. */
+ * rows: the rows in a SQLite file, as another connection sees them. */
 #ifndef TEST_ROWS_H
 #define TEST_ROWS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * special_files: what may stand where a file is expected. A function that opens one of them and waits does not come
- * back: the test ends at its limit. */
+ * special_files: things that may be in the place of a file. A function that opens one of them and waits never returns:
+ * the test ends at its limit. */
 #ifndef TEST_SPECIAL_FILES_H
 #define TEST_SPECIAL_FILES_H
 
@@ -31,7 +31,7 @@ static const char *const special_names[SPECIAL_COUNT] = {"fifo",     "link to fi
                                                          "terminal", "directory",    "loop",      "dangling link",
                                                          "sparse",   "empty",        "unreadable"};
 
-/* Makes one at a path, in place of what is there. @return false: root reads the unreadable. */
+/* Makes one at a path, replacing what is there. @return false: root can read the unreadable one. */
 static inline bool make_special(special_file kind, const char *at) {
   char other[300];
   int made = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * streams: answers of the three APIs, written after their public documentation, each with what it comes to. */
+ * streams: answers of the three APIs, written after their public documentation, each with its result. */
 #ifndef TEST_STREAMS_H
 #define TEST_STREAMS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strict_api: what the three APIs demand of the conversation in a request, checked as their strictest servers do. Each
- * rule names where it is from. It knows nothing of the library: it reads the JSON of a body.
+ * strict_api: the rules of the three APIs for the conversation in a request, checked like their strictest servers. Each
+ * rule names its source. It uses nothing of the library: it reads the JSON of a body.
  *
  *   [chat]      platform.openai.com/docs/api-reference/chat/create, and the error texts of that endpoint
  *   [template]  chat templates of open models (Mistral, Gemma, Llama 2): "Conversation roles must alternate
@@ -109,7 +109,7 @@ static inline void strict_chat_calls(strict *s, tp_text calls) {
   }
 }
 
-/** @param thinks  the server wants its reasoning with each message of the assistant [deepseek] */
+/** @param thinks  the server requires its reasoning in each message of the assistant [deepseek] */
 static inline void strict_chat(strict *s, tp_text body, bool thinks) {
   tp_text calls = {NULL, 0}, last = {NULL, 0}, turn = {NULL, 0};
   size_t call_count = 0, answered = 0;

@@ -2,8 +2,8 @@
  *
  * strict_server: an endpoint (endpoint.h) of one of the three APIs that judges each request as the strictest servers do
  * (strict_api.h), and also wants its reasoning back, and no reasoning of another server. It refuses with status 400 and
- * keeps the reason. What it answers a test says before each turn: thinking, text and calls, each with a number of its
- * own, so that the server knows what it gave. It never asserts. */
+ * keeps the reason. A test sets its answers before each turn: thinking, text and calls, each with a number of its own,
+ * so that the server recognizes them. It never asserts. */
 #ifndef TEST_STRICT_SERVER_H
 #define TEST_STRICT_SERVER_H
 
@@ -20,7 +20,7 @@ enum { STRICT_ANSWERS_MAX = 4096, STRICT_CALLS_MAX = 4 };
 typedef struct strict_plan {
   bool thinks, says, malformed;
   bool stops;      /* after its text: the rest does not come */
-  bool same_ids;   /* ids of calls that the server has given before, in a form that others refuse */
+  bool same_ids;   /* ids of calls that the server has given before, in a form that other servers refuse */
   unsigned calls;  /* in parallel */
   unsigned rounds; /* answers with calls before the one without */
 } strict_plan;

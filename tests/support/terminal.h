@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * terminal: a program on a pseudo-terminal, and what a person would see: the bytes that it writes move over a grid of
- * characters as on an xterm (the few sequences that line editors use). Tests wait for text on it, never for time.
- * Include after cmocka.h. */
+ * terminal: a program on a pseudo-terminal, and the screen that a person would see: its output is applied to a grid of
+ * characters as on an xterm (the few sequences that line editors use). Tests wait for text on the screen, never for
+ * fixed times. Include after cmocka.h. */
 #ifndef TEST_TERMINAL_H
 #define TEST_TERMINAL_H
 
@@ -130,7 +130,8 @@ static inline void terminal_take(terminal *t, char byte) {
   t->sequence_size = 0;
 }
 
-/* Up to the cursor, with what stands on its line before it; blanks at the ends of lines are left out above. */
+/* The text up to the cursor, including the part of its line before it; blanks at the ends of earlier lines are left
+ * out. */
 static inline const char *terminal_text(terminal *t) {
   size_t size = 0;
   for (int row = 0; row <= t->row; row++) {
@@ -171,7 +172,7 @@ static inline long terminal_seconds(void) {
   return (long)now.tv_sec;
 }
 
-/* Takes what has come, or waits for it. @return false when nothing comes any more, or for too long. */
+/* Takes output that has come, or waits for some. @return false when no more comes, or none for too long. */
 static inline bool terminal_pump(terminal *t) {
   char piece[4096];
   struct pollfd polled = {.fd = t->master, .events = POLLIN};
@@ -238,7 +239,7 @@ static inline void terminal_close(terminal *t) {
   free(t);
 }
 
-/* Compares a text of the screen with what is wanted, in which every time in milliseconds or seconds is "# ms". */
+/* Compares a text of the screen with the expected one, in which every time in milliseconds or seconds is "# ms". */
 static inline void assert_masked(const char *text, const char *wanted) {
   char *masked = malloc(4 * strlen(text) + 1);
   size_t size = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases register themselves before main() (test.h); here they are put in order, chosen and run: the cases of a file are
- * one group of cmocka's, in a process of their own. */
+ * Cases register themselves before main() (test.h). This file sorts, selects and runs them: the cases of a file are one
+ * group of cmocka, in a process of their own. */
 #include "tests/support/test.h"
 
 #include <fnmatch.h>
@@ -65,8 +65,8 @@ int test_rounds(int rounds) {
   return HAS_THREAD_SANITIZER ? rounds / 8 : HAS_ADDRESS_SANITIZER ? rounds / 4 : rounds;
 }
 
-/* The cases of the file of that name, or of all files when it is NULL, that a pattern matches, or all without patterns;
- * in order. The caller frees. */
+/* The cases of the file with this name, or of all files when it is NULL, that match a pattern, or all without patterns;
+ * in order. The caller frees the list. */
 static test_case **choose(const char *file_name, int pattern_count, char **patterns, size_t *ret_count) {
   size_t count = 0;
   for (test_case *one = cases; one; one = one->next) count++;

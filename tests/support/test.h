@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file of tests begins with: cmocka with the headers that it wants before it, and cases that register
+ * The header of every file of tests: cmocka, with the headers that it needs before it, and cases that register
  * themselves. A file of tests is a list of cases:
  *
  *     TEST(what_holds_is_a_sentence) {
  *       assert_int_equal(1 + 1, 2);
  *     }
  *
- * Files are linked together into few programs (tests/meson.build), and each file runs in a process of its own: what a
- * file does to its process, no other file meets. The cases of a file run in the order of their lines.
+ * Files are linked together into few programs (tests/meson.build), and each file runs in a process of its own, so a
+ * file cannot affect another one through its process. The cases of a file run in the order of their lines.
  *
  *     PROGRAM                   every file, one after the other
  *     PROGRAM session           the cases of session_test.c
@@ -29,7 +29,7 @@
 /* A case. */
 #define TEST(name) TEST_CASE(name, false, NULL, NULL)
 
-/* A case with a set-up and a tear-down of its own, instead of those of FOR_EACH_TEST. Each may be NULL. */
+/* A case with its own set-up and tear-down, instead of those of FOR_EACH_TEST. Each may be NULL. */
 #define TEST_WITH(name, set_up, tear_down) TEST_CASE(name, true, set_up, tear_down)
 
 /* Once in a file: runs before and after each TEST of the file. Each may be NULL. */
@@ -38,9 +38,9 @@
 /* Once in a file: runs before the first case of the file and after its last. Each may be NULL. */
 #define FOR_ALL_TESTS(set_up, tear_down) TEST_FIXTURE(all, set_up, tear_down)
 
-/* Once in a file: the main() of its process, where it does something before its cases run. The first argument is the
- * name of the file. It ends with `return test_main(count, arguments);`. To skip the file, since the machine lacks what
- * it needs, it prints "1..0 # SKIP why" and returns 0. */
+/* Once in a file: the main() of its process, for actions before its cases run. The first argument is the name of the
+ * file. It ends with `return test_main(count, arguments);`. To skip the file because the machine lacks something, it
+ * prints "1..0 # SKIP why" and returns 0. */
 #define TEST_MAIN(count, arguments)                                                                     \
   static int test_file_main(int count, char **arguments);                                               \
   static test_file_with_main test_this_file = {.file = __FILE__, .run = test_file_main};                \
@@ -50,7 +50,7 @@
 /* Runs the cases of the file that the arguments choose. @return the exit status: 0 all passed. */
 int test_main(int count, char **arguments);
 
-/* One way to run the cases of a file: with its name before theirs, and its state as their initial state. */
+/* A variant in which the cases of a file run: its name precedes theirs, and its state is their initial state. */
 typedef struct test_variant {
   const char *name;
   void *state;
@@ -59,22 +59,24 @@ typedef struct test_variant {
 /* Runs each case once for each variant. */
 int test_main_for_each(int count, char **arguments, const test_variant *variants, size_t variant_count);
 
-/* In TEST_MAIN, before test_main: leaves out the case of this name, since the machine lacks what it needs. */
+/* In TEST_MAIN, before test_main: leaves out the case with this name, because the machine lacks something that it
+ * needs. */
 void test_leave_out(const char *name);
 
-/* A loop that plays the same thing again and again, and refuses its first allocation, its second and so on, refuses one
- * of so many: each with TURNPHASE_ROUNDS set, as in ./dev test --long; every third without a sanitizer; fewer with one,
- * and hardly any where ThreadSanitizer would look at a single thread. Much of what it refuses is SQLite's own. */
+/* For a loop that repeats a play and refuses its first allocation, then its second, and so on: the step between two
+ * refused allocations. It is 1 with TURNPHASE_ROUNDS set, as in ./dev test --long; 3 without a sanitizer; larger with
+ * one, and very large when ThreadSanitizer would check a single thread. Many of the refused allocations are SQLite's
+ * own. */
 long test_refusal_step(void);
 
-/* How often a loop of one thread plays, of so many times without a sanitizer: a quarter with one, an eighth where
- * ThreadSanitizer would look at a single thread. All with TURNPHASE_ROUNDS set. */
+/* How often a loop with one thread plays, when it plays `rounds` times without a sanitizer: a quarter of that with one,
+ * an eighth when ThreadSanitizer would check a single thread. All rounds with TURNPHASE_ROUNDS set. */
 int test_rounds(int rounds);
 
 /* "session" of ".../unit/session_test.c". The next call overwrites it. */
 const char *test_file_name(const char *file);
 
-/* ThreadSanitizer starts no threads in the child of a process that has some: cases that fork ask for it. */
+/* ThreadSanitizer starts no threads in the child of a process with several threads; cases that fork ask for this. */
 #if defined(__has_feature)
 #define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
 #define HAS_ADDRESS_SANITIZER __has_feature(address_sanitizer)

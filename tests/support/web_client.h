@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * web_client: a client of an HTTP server on this machine that sends bytes as they are given. */
+ * web_client: a client of an HTTP server on this machine that sends given bytes unchanged. */
 #ifndef TEST_WEB_CLIENT_H
 #define TEST_WEB_CLIENT_H
 
@@ -44,7 +44,7 @@ static inline void web_send(int fd, const char *bytes, size_t size) {
 
 static inline void web_say(int fd, const char *text) { web_send(fd, text, strlen(text)); }
 
-/* Reads until the text holds `until`, or, with NULL, to the end of the connection. */
+/* Reads until the text contains `until`, or, with NULL, to the end of the connection. */
 static inline char *web_hear(int fd, const char *until) {
   static char text[WEB_BYTES];
   size_t size = 0;

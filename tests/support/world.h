@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world: what most tests of turns begin with: a runtime with hooks and tools, an agent, and a session whose model is a
- * recorder, or a bare turn whose tools are there. A file whose cases need more state declares it beside:
+ * world: the set-up of most tests of turns: a runtime with hooks and tools, an agent, and a session whose model is a
+ * recorder, or a bare turn with its tools. A file whose cases need more state declares it next to it:
  *
  *     typedef struct world {
  *       WORLD;
@@ -54,7 +54,7 @@ typedef struct world_options {
 
 static long blocks_before; /* of counting.h: files may keep some for longer than a runtime */
 
-/* The agent may be refused: then there is no session. @return what tp_agent_add() returned, or TP_OK. */
+/* The agent may be refused: then there is no session. @return the status of tp_agent_add(), or TP_OK. */
 static inline tp_status world_try_open(world_stage *w, const world_options *options, tp_fault *fault) {
   tp_runtime_options runtime = options->runtime;
   runtime.struct_size = sizeof runtime;
@@ -93,7 +93,7 @@ static inline void world_begin_bare(world_stage *w) {
   assert_int_equal(run_phase(w->turn, TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, NULL).outcome, TP_OK);
 }
 
-/* The recorder was destroyed once, where a session had taken it; the runtime left no memory. */
+/* Checks that the recorder was destroyed once, if a session had taken it, and that the runtime left no memory. */
 static inline void world_close(world_stage *w) {
   bool had_session = w->session != NULL;
   if (w->turn) tp_turn_end(w->turn);

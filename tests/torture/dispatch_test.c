@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many deferred calls at once under real threads: strangers complete them in any order, look at tokens that are not
- * theirs, and a thread cancels the turn. Every call has one result, the one that the stranger saw. */
+ * Many deferred calls at once with real threads: other threads complete them in any order and look at tokens that are
+ * not theirs, and a thread cancels the turn. Every call has one result: the one that the completing thread was told. */
 #include <sched.h>
 
 #include "tests/support/test.h"
@@ -47,7 +47,7 @@ static const tp_contribution bundle = {.struct_size = sizeof(tp_contribution),
                                        .tool_count = 1};
 static act contributes_tools = {.emits = &bundle, .emit_count = 1};
 
-/* Every fourth answer is too long for the attempt's own memory, every fourth is empty. */
+/* Every fourth answer is too long for the attempt's own memory, and every fourth is empty. */
 static tp_text answer_of_call(int index) {
   static const size_t sizes[] = {0, 4, 40, LONG};
   return (tp_text){long_text, sizes[index % 4]};

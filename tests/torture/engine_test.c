@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine under real threads: turns from several hosts, tokens completed by strangers, cancels at any moment, plans
- * that change beneath running turns, handlers that hang. What goes in is counted, and what comes out. */
+ * The engine with real threads: turns of several hosts, tokens that other threads complete, cancels at any moment,
+ * plans that change during turns, handlers that hang. Everything that begins is counted, and so is everything that
+ * ends. */
 #include <sched.h>
 #include <unistd.h>
 
@@ -323,7 +324,7 @@ static tp_answer do_nothing(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* A pair: the same handler count in two phases, so that a turn that saw two versions is found out. */
+/* A pair has the same number of handlers in two phases, so that a turn that saw two versions is noticed. */
 static void *change_plans(void *arg) {
   changing *c = arg;
   static const tp_owner owner = {.struct_size = sizeof owner, .name = "test", .trust = TP_TRUST_BUILTIN};
@@ -451,11 +452,9 @@ static int64_t phase_late_ns(tp_turn *turn) {
   return late_ns;
 }
 
-/*
- * A deferral that is never completed hangs without holding a thread, so that there is one sample like the other. The
- * token is the call's own: on a busy machine a call that was left at its deadline may still be at this line while the
- * next phase's is.
- */
+/* A deferral that is never completed hangs without holding a thread, so all samples are comparable. The token is the
+ * call's own: on a busy machine, a call that was abandoned at its deadline may still be in this function when the call
+ * of the next phase is, too. */
 static tp_answer hang(void *ctx, tp_call *call) {
   tp_token token;
   (void)ctx;

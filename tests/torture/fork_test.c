@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that forks while its threads open, complete and close tokens: the child makes a runtime of its own, and
- * nothing that another thread of the parent held at that moment is in its way. */
+ * A process forks while its threads open, complete and close tokens. The child makes a runtime of its own, and no lock
+ * or state that another thread of the parent held at that moment disturbs it. */
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A race on purpose: the producer writes to an item after it has pushed it. What ThreadSanitizer is shown of the
- * queue must not make it blind to this. planted_race.sh runs it and wants the report. */
+ * A planted race: the producer writes to an item after it has pushed it. The annotations of the queue for
+ * ThreadSanitizer must not hide this race. planted_race.sh runs it and expects the report. */
 #include <stdio.h>
 
 #include "runtime/os/os.h"

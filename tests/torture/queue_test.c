@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Real threads on one queue: every item is delivered once, each producer's items come in its order, and what was
- * written before a push is there after the pop. The ring is small, so that full and empty come all the time. */
+ * Real threads on one queue: every item is delivered once, each producer's items come in their order, and everything
+ * written before a push is visible after the pop. The ring is small, so it is often full and often empty. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -154,8 +154,8 @@ static void offer(sleepers *s, void *work) {
   tp__mutex_unlock(&s->mutex);
 }
 
-/* One item at a time, and the next only when it was taken: each push meets a worker on its way to sleep. A lost wake-up
- * would hang here, and the test's time limit would name it. */
+/* Pushes one item at a time, and the next only when it was taken. So each push meets a worker that is about to sleep. A
+ * lost wake-up would hang here, and the test's time limit would report it. */
 TEST(no_wakeup_is_lost_on_the_way_to_sleep) {
   tp_allocator allocator = tp__allocator_of(NULL);
   sleepers s = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Handlers come and go from several threads while others pin snapshots as turns do. Each pin sees one whole version;
- * at the end every destroy was called exactly once. */
+ * Handlers are added and removed by several threads while others pin snapshots as turns do. Each pin sees one whole
+ * version; at the end every destroy was called exactly once. */
 #include <pthread.h>
 
 #include "tests/support/test.h"
@@ -83,7 +83,7 @@ static bool whole(const tp__snapshot *snapshot) {
 static void *read_on(void *arg) {
   work *w = arg;
   uint64_t version = 0;
-  do { /* once at least, also when the writers were done before this thread first ran */
+  do { /* at least once, even if the writers were done before this thread first ran */
     tp__snapshot *snapshot = tp__registry_pin(w->registry);
     if (snapshot->version < version || !whole(snapshot)) w->broken++;
     version = snapshot->version;

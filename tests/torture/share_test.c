@@ -2,8 +2,8 @@
  *
  * Phases of expensive inline nodes under real threads: several hosts, engine workers that help, tokens completed by
  * other threads, cancels and the kill switch at any moment. The behaviour of a node follows from its number and that of
- * the phase, so the results are known: each node is called at most once, none before the nodes it waits for; every
- * contribution is there, every entry is recorded, and no memory is left. */
+ * the phase, so the results are known. Each node is called at most once, and none before the nodes for which it waits.
+ * Every contribution is there, every entry is recorded, and no memory is left. */
 #include <sched.h>
 #include <unistd.h>
 
@@ -141,7 +141,7 @@ static void *be_strange(void *arg) {
   return NULL;
 }
 
-/* A host waits for its tokens before its next phase, so the box has space for all that may be out. */
+/* A host waits for its tokens before its next phase, so the box has space for all tokens that may be out. */
 static void hand_to_strangers(const open_token *o) {
   pthread_mutex_lock(&strangers.mutex);
   strangers.box[strangers.count++] = *o;
@@ -383,7 +383,7 @@ static bool count_record(void *ctx, const tp_entry_record *record) {
   return true;
 }
 
-/* A turn may end on the thread of its last attempt that was late, after tp_turn_end(): its records come then. */
+/* A turn may end after tp_turn_end(), on the thread of its last late attempt. Its records come only then. */
 static void assert_all_recorded(void) {
   uint32_t records = 0;
   assert_int_equal(tp_runtime_drain(p.runtime, AMPLE_MS, NULL, NULL), TP_OK);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn.c: one turn, each of whose function calls is noted (tests/trace.py): a Deadline handler on a thread, a model
- * that answers by token from a thread of the host, two tool calls behind a guard, the record. Linked with a library
- * that was built with -finstrument-functions. Prints a line for each call and return: thread, E or X, the function's
- * address. */
+ * turn.c: runs one turn and records each function call (tests/trace.py): a Deadline handler on a thread, a model that
+ * answers by token from a thread of the host, two tool calls after a guard, the record. Linked with a library that was
+ * built with -finstrument-functions. Prints a line for each call and return: thread, E or X, the function's address. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>

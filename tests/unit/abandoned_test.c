@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What functions that do not return may hold: threads up to one cap, memory up to another; what is reported when they
- * are reached, and how a host gets out. */
+ * The resources that functions which do not return may hold: threads up to one cap, memory up to another; the reports
+ * when a cap is reached, and how a host can go on. */
 #include "tests/support/test.h"
 #include "runtime/exec/runtime.h"
 #include "tests/support/host.h"
@@ -194,7 +194,7 @@ static void wait_until_waiting(tp_runtime *runtime, uint64_t count) {
   }
 }
 
-/* Three turns run a handler that hangs until it may return; one of them at a time. */
+/* Three turns run a handler that hangs until it is released; one of them at a time. */
 static void assert_counts_two_of_three(const tp_runtime_options *options, uint32_t max_concurrent) {
   tp_runtime *runtime = open_runtime(options);
   hanging h = {LATCH, LATCH};

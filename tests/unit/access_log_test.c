@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The access log of turnphase serve (cli/serve/access_log.h): what a line has, a file that takes nothing, and one that
- * is moved away. */
+ * The access log of turnphase serve (cli/serve/access_log.h): the content of a line, a file that cannot be written, and
+ * a file that is moved away. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

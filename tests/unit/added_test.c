@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages that are added to a turn under way: where they enter, what sees them, and what becomes of those that come
- * too late. They are added by what runs within the turn (model, tool, hooks, events), so that each place is met
- * exactly, and by other threads. */
+ * Messages that are added to a running turn: where they enter, what sees them, and messages that come too late. They
+ * are added by code that runs within the turn (model, tool, hooks, events), so that each place is hit exactly, and by
+ * other threads. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 #include "tests/support/world.h"
@@ -234,8 +234,8 @@ TEST(guard_may_replace_what_is_added_and_its_signals_go_with_it) {
   world_close(&w.stage);
 }
 
-/* Of a turn that fails or reaches a limit what has not entered stays: read by later turns where no guard would have
- * seen it, else by no model. */
+/* When a turn fails or reaches a limit, messages that have not entered are kept. Later turns read them if no guard
+ * would have seen them; otherwise no model reads them. */
 TEST(message_of_a_turn_that_ends_before_it_stays_unanswered) {
   static const reply fails[] = {{.fails = TP_ERR_MODEL}, {.text = "two"}};
   static const char mark[] = "U<[The turn failed before it was complete.]>";
@@ -255,7 +255,7 @@ TEST(message_of_a_turn_that_ends_before_it_stays_unanswered) {
   }
 }
 
-/* The words of the mark still say that calls have run, though a message is hidden before it. */
+/* The text of the mark still says that calls have run, although a message before it is hidden. */
 TEST(limit_of_requests_holds_for_what_is_added) {
   for (int guarded = 0; guarded < 2; guarded++) {
     world w = {.at = "rse", .add = abc};
@@ -437,7 +437,8 @@ static void *add_some(void *arg) {
   return NULL;
 }
 
-/* Whatever the moment: what was taken is in the requests of the turn once, in the order of its thread, and answered. */
+/* At any moment: each accepted message is in the requests of the turn once, in the order of its thread, and
+ * answered. */
 TEST(messages_of_any_thread_enter_once_and_in_order) {
   for (int round = 0; round < 20; round++) {
     world w = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many driven turns run at once, whose turn is next, and what is refused. The model answers when the test says so,
- * so that the order in which turns begin is the order in which it is asked. */
+ * How many driven turns run at once, which is next, and which are refused. The model answers when the test says so, so
+ * the order in which turns begin is the order of its requests. */
 #include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"
@@ -206,7 +206,7 @@ TEST(drain_ends_turns_that_wait) {
   assert_int_equal(tp_runtime_drain(w.runtime, 1, &report, NULL), TP_OK);
   assert_true(report.complete);
   for (int i = 0; i < 4; i++) assert_int_equal(outcome_of(&w, i), TP_TURN_CANCELLED);
-  /* One may have begun, and asked its model, in the place of one that was cancelled before it. */
+  /* One turn may have begun, and asked its model, in the place of one that was cancelled before it. */
   assert_int_equal(stats_of(&w).turns_waiting, 0);
   close_world(&w);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Agents: built, registered or refused, used by sessions, taken away. */
+ * Agents: built, registered or refused, used by sessions, removed. */
 #include <sys/utsname.h>
 
 #include "tests/support/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Aliases whose system shows nothing to the model: what is contributed through them for the model is dropped with a
- * diagnostic, and the rest of the answer stays. */
+ * Aliases whose hooks must show nothing to the model: their contributions for the model are dropped with a diagnostic,
+ * and the rest of the answer stays. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 

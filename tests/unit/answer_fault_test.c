@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A refused contribution, replacement or completion tells its caller why: the fault names the member, the limit and
- * the remedy, with the phase and the subscription where there is one. */
+ * The fault of a refused contribution, replacement or completion names the member, the limit and the remedy, with the
+ * phase and the subscription if there is one. */
 #include "tests/support/test.h"
 
 #include "tests/support/host.h"

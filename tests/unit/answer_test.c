@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An answer is an integer, and 0 is none: what a binding returns for a callback that raised must fail, be it a
- * handler's, a tool's or a match's. */
+ * An answer is an integer, and 0 is no answer: the value that a binding returns for a callback that raised an error
+ * must fail, for a handler, a tool and a match. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -56,7 +56,7 @@ static tp_answer fail_then_deny(void *ctx, tp_call *call) {
   return TP_ANSWER_DENY;
 }
 
-/* What counts is what is returned; a kept reason belongs to an answer of its own kind alone. */
+/* The returned kind counts. A stored reason is used only with an answer of its own kind. */
 TEST(reason_goes_with_the_answer_that_it_was_kept_for) {
   static const struct {
     tp_handler_fn run;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is refused, or harmless, through the public API. */
+ * Calls of the public API that are refused, or harmless. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A handler asks a model: what it gets, what is refused, and what becomes of a request that was given up. */
+ * A handler asks a model: the answer, refusals, and requests that were given up. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
-/* Of a handler that has to begin in it, also on a machine that has much else to do. */
+/* The limit of a handler that must begin within it, even on a busy machine. */
 enum { LIMIT_MS = 500 };
 
 /* ---- a handler that asks once ---- */
@@ -133,8 +133,8 @@ TEST(background_job_may_ask) {
 
 /* ---- the model of the turn ---- */
 
-/* A turn of a session whose first model is down asks its second. The request goes to the one that the turn has come to,
- * with a name only where that one knows it. */
+/* A turn of a session whose first model is down asks its second. The handler's request goes to the model that the turn
+ * uses then, with a name only if that model knows it. */
 TEST(no_model_is_the_one_that_the_turn_asks) {
   const struct {
     tp_text named;

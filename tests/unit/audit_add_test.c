@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Audit rows that a host adds: which are taken, what is left of their text, and that a store has them, whether they
- * were added before the start of the runtime, after it, or to one that never starts. And the rows of decisions about
- * the trust of declared hooks. */
+ * Audit rows that a host adds: which are accepted, how their text is shortened, and that a store gets them, whether
+ * they were added before the start of the runtime, after it, or to a runtime that never starts. Also the rows about
+ * decisions on the trust of declared hooks. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "turnphase/sqlite.h"

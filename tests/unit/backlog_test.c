@@ -102,7 +102,7 @@ static void *run_waiter(void *ctx) {
   return NULL;
 }
 
-/* Returns when it stands in line, the given number being the length of the line. */
+/* Returns when the waiter is in line; in_line is the length of the line then. */
 static void start_waiter(waiter *w, const char *text, uint64_t in_line) {
   *w = (waiter){.text = text, .turn = begin_bare(runtime, 0)};
   assert_int_equal(pthread_create(&w->thread, NULL, run_waiter, w), 0);
@@ -209,7 +209,7 @@ TEST(turn_that_is_cancelled_leaves_the_line) {
   assert_string_equal(worker.text, "first b ");
 }
 
-/* By policy, and by failure policy: what becomes of the run and of its entry. */
+/* The effect on the run and on its entry, by backlog policy and failure policy. */
 TEST(full_backlog_is_met_by_the_policy_of_the_subscription) {
   static const struct {
     tp_backlog backlog;
@@ -278,7 +278,7 @@ TEST(policy_that_an_execution_cannot_have_is_refused) {
   close_runtime(own);
 }
 
-/* A job that is discarded makes space, too: the one that waits in the store for another one of its order key. */
+/* A discarded job makes space, too; here a job that waits in the store for another one of its order key. */
 TEST(discarded_job_makes_space) {
   waiter w;
   start_full((tp_subscription){0}, 0);

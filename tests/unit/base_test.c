@@ -144,7 +144,7 @@ TEST(fault_without_subject_has_an_empty_one) {
 }
 
 TEST(long_message_is_cut_at_a_code_point) {
-  /* 511 bytes are kept; the two-byte letter begins at the last of them for an odd number of bytes before it. */
+  /* 511 bytes fit; for an odd number of bytes before it, the two-byte letter begins at the last of them. */
   for (int before = 505; before < 515; before++) {
     char text[600];
     for (int i = 0; i < before; i++) text[i] = i % 2 ? ' ' : 'x'; /* no word is cut */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cancel of one call and of all calls of a response: what it ends, what it leaves alone, and what comes behind it.
- * The calls of a dispatch begin before the owner reads a message that was pushed after their submit, so that a cancel
- * that is asked for at once finds each where it waits. */
+ * The cancel of one call and of all calls of a response: what it ends, what it does not affect, and what follows it.
+ * The calls of a dispatch begin before the owner reads a message that was pushed after their submit. So a cancel that
+ * is requested at once finds each call at the place where it waits. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -10,7 +10,7 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8 };
 
 #define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result)->kind), tp_tool_result_name(want))
 
-/* A tool that defers each call and notes its token under the number in its id, "c0" to "c7". */
+/* A tool that defers each call and stores its token under the number in its id, "c0" to "c7". */
 typedef struct world {
   tp_runtime *runtime;
   tp_turn *turn;

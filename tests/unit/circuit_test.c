@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a breaker opens and closes, by times that the test makes up. */
+ * When a breaker opens and closes, at times that the test sets. */
 #include "tests/support/test.h"
 #include "runtime/plan/circuit.h"
 
 #define S ((int64_t)1000 * TP__NS_PER_MS)
 #define FIRST ((int64_t)1000000 * S) /* as of a machine that runs since some days */
 
-/* So many calls one ms apart, of which the last `failures` fail. @return what the last one changed. */
+/* This many calls, one ms apart; the last `failures` of them fail. @return what the last one changed. */
 static tp__circuit_report ended(tp__circuit *circuit, uint32_t calls, uint32_t failures, int64_t *now_ns) {
   tp__circuit_report report = {TP__CIRCUIT_SAME, 0, 0, 0};
   for (uint32_t i = 0; i < calls; i++) {
@@ -51,8 +51,8 @@ TEST(half_of_the_calls_is_enough_and_less_is_not) {
   assert_int_equal(report.calls, 21);
   assert_int_equal(report.failures, 11);
   half = (tp__circuit){0};
-  for (int i = 0; i < 20; i++) /* exactly half of them, and the last is a failure: one, ten that succeed, nine */
-    report = tp__circuit_ended(&half, i == 0 || i > 10, now_ns += TP__NS_PER_MS);
+  /* exactly half of the calls fail, and the last is a failure: one, ten that succeed, nine */
+  for (int i = 0; i < 20; i++) report = tp__circuit_ended(&half, i == 0 || i > 10, now_ns += TP__NS_PER_MS);
   assert_int_equal(report.change, TP__CIRCUIT_OPENED);
   assert_int_equal(report.calls, 20);
   assert_int_equal(report.failures, 10);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long conversations: what makes a history shorter, when, what the model is asked then, and what becomes of a
- * compaction that fails. The last case plays several hundred seeded turns. */
+ * Long conversations: how a history is shortened, when, the request to the model, and failed compactions. The last case
+ * plays several hundred seeded turns. */
 #include "tests/support/test.h"
 #include "phases/model/compaction.h"
 #include "tests/support/world.h"
@@ -499,7 +499,7 @@ TEST(compaction_that_fails_after_the_provider_refused_fails_the_turn) {
   world_close(&w.stage);
 }
 
-/* The callback that was given up reads its messages when the session has others long since. */
+/* The callback that was given up still reads its messages when the session has replaced them. */
 TEST(turn_is_cancelled_while_its_history_is_compacted) {
   world w;
   latch entered = LATCH, goes_on = LATCH;

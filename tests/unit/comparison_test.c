@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The comparison of bench: against the enumeration of every order, published figures, and samples whose difference is
- * known. */
+ * The comparison of bench, checked against an enumeration of all orders, published figures, and samples with a known
+ * difference. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,9 +28,9 @@ static void assert_close(double got, double truth) {
 
 /* ---- intervals against every order ---- */
 
-/* No two averages of these differences are equal: the interval shows which ones the comparison took, and so its cut.
- * Without a difference each of the 2^n signs is as likely; the chance that the interval misses 0 must be at most error,
- * and one average further inside it must be above. */
+/* All averages of these differences are different, so the interval shows which ones the comparison has chosen, and so
+ * its cut. Without a difference, each of the 2^n signs is equally likely. The probability that the interval misses 0
+ * must be at most error; with one average further inside, it must be above. */
 static double chance_of_signs(size_t count, size_t below) {
   size_t hits = 0;
   for (size_t signs = 0; signs < (size_t)1 << count; signs++) {
@@ -119,7 +119,8 @@ TEST(the_interval_of_two_series_is_as_wide_as_the_error_demands) {
       }
 }
 
-/* Above CLI_EXACT_MAX the normal distribution stands for the exact one: the intervals of neighbours agree. */
+/* Above CLI_EXACT_MAX the normal distribution replaces the exact one: the intervals on both sides of the limit
+ * agree. */
 TEST(the_normal_distribution_continues_the_exact_one) {
   double a[CLI_EXACT_MAX + 1], b[CLI_EXACT_MAX + 1];
   uint64_t seed = 11;
@@ -169,8 +170,8 @@ TEST(equal_samples_are_no_difference_and_sides_are_symmetric) {
 
 enum { TRIES = 2000, ROUNDS = 20 };
 
-/* A machine that gets slower and faster (common to a pair), noise of some per cent, and now and then a round that takes
- * half as long again. */
+/* Draws from a machine that becomes slower and faster (equally for both of a pair), with noise of some per cent, and
+ * sometimes a round that takes half as long again. */
 static void draw(uint64_t *state, double *a, double *b, size_t count, double ratio) {
   double speed = 1;
   for (size_t i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conflict keys: calls of one response whose keys conflict run in call order, the others at once; the results say what
- * waited, and for which key. The calls of a dispatch begin in call order on one thread, so that a call without keys
- * after the others marks that all of them have begun or wait. */
+ * Conflict keys: calls of one response whose keys conflict run in call order, the others at once; the results tell
+ * which calls waited, and for which key. The calls of a dispatch begin in call order on one thread, so that a call
+ * without keys after the others marks that all of them have begun or wait. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -70,7 +70,7 @@ static void on_end(void *ctx, const tp_tool_result *const *results, size_t count
   latch_hit(&w->ended);
 }
 
-/* Tools: "a" and "b" write a fixed key each, "keyed" computes them, "slow" does so on a thread with a short limit,
+/* Tools: "a" and "b" each write a fixed key; "keyed" computes its keys; "slow" does so on a thread with a short limit;
  * "free" has none. */
 static void open_world(world *w, const hook *more, size_t more_count) {
   static const char *const names[] = {"a", "b", "keyed", "slow", "free"};
@@ -200,7 +200,7 @@ static tp_answer gate_of_the_first(void *ctx, tp_call *call) {
   return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, ctx);
 }
 
-/* Whether it will conflict is not known: the tool of the earlier call computes its keys behind the gate. */
+/* It is not known yet whether it will conflict: the tool of the earlier call computes its keys after the gate. */
 TEST(call_waits_until_the_keys_of_an_earlier_one_are_known) {
   world w;
   tp_token gate = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A turn that has its own messages, model, system text and parameters: what the model is asked, what the history
- * keeps, and what is refused. */
+ * A turn that has its own messages, model, system text and parameters: the request to the model, the content of the
+ * history, and refusals. */
 #include "tests/support/test.h"
 #include "runtime/os/os.h"
 #include "tests/support/model.h"
@@ -110,7 +110,8 @@ TEST(messages_of_a_request_are_the_whole_history_of_its_turn) {
   assert_string_equal(asked,
                       "S<You are kind.>?<be brief>U<before>A<>C<look>C<look>T<second>=<c2>T!<first>=<c1>A<seen>"
                       "U<now>");
-  run(&w, &first); /* the history has the exchange of every turn, and of the second one not what was in its request */
+  /* the history has the exchange of every turn, but not the messages that the request of the second one had */
+  run(&w, &first);
   assert_string_equal(w.model.inner->requests[2], "S<You are kind.>U<first>A<one>U<now>A<two>U<first>");
   close_world(&w);
 }

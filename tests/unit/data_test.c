@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server finds again without tables of its own: its pointers in every callback, whose turn it is, the sessions
- * that are open, and the counters of all of them. */
+ * What a server can find without tables of its own: its pointers in every callback, the owner of a turn, the open
+ * sessions, and the counters of all of them. */
 #include "tests/support/test.h"
 #include "phases/session/session.h"
 #include "phases/session/sessions.h"
@@ -355,7 +355,7 @@ TEST(session_is_found_by_tenant_and_id_until_its_close) {
   close_runtime(runtime);
 }
 
-/* What comes from a store may be longer than an id, and has no zero at its end. */
+/* A text from a store may be longer than an id, and has no zero at its end. */
 TEST(session_is_held_by_the_whole_of_its_id) {
   static char id[TP_ID_BYTES_MAX + 2];
   memset(id, 'a', TP_ID_BYTES_MAX + 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one piece of code that opens the files of the history and of the memory: what each asks of it, files that are the
- * other's, and refusals that say where and what helps; and how works of several threads share one commit. This program
- * links both archives, which both hold it. */
+ * The code that opens the files of the history and of the memory: the settings of each, files of the other kind, and
+ * refusals with place and remedy. Also how works of several threads share one commit. This program links both archives,
+ * which both contain the code. */
 #include <errno.h>
 #include <sched.h>
 #include <sqlite3.h>
@@ -229,7 +229,7 @@ TEST(a_path_that_is_empty_is_a_wrong_use) {
   assert_non_null(strstr(fault.message, "give one"));
 }
 
-/* Every primary result code of SQLite, and the extended ones that mean something else than their class. */
+/* Every primary result code of SQLite, and the extended codes whose meaning differs from their class. */
 TEST(every_error_of_sqlite_has_its_status) {
   static const struct {
     int rc;
@@ -489,7 +489,7 @@ static void *run_row(void *ctx) {
   return NULL;
 }
 
-/* Without a thread of its own, the first of those that wait leads the next commit, and one fails alone, too. */
+/* Without a thread of the group, the first waiting thread leads the next commit. Here, too, one work fails alone. */
 TEST(threads_that_wait_lead_one_after_the_other) {
   enum { BAD = 5 };
   for (int with_thread = 0; with_thread < 2; with_thread++) {

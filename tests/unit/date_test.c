@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dates as the command reads and writes them: each accepted form with its time, and what is refused. */
+ * Dates as the command reads and writes them: each accepted form with its time, and refusals. */
 #include "tests/support/test.h"
 #include "cli/common/date.h"
 #include "support/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deadlines, limits and budgets on the real clock. Bounds are generous towards late (a loaded machine) and exact
- * towards early. How exact they are under load is measured in tests/torture. */
+ * Deadlines, limits and budgets on the real clock. An event may come much too late (the machine may be loaded), but
+ * never too early. tests/torture measures the precision under load. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -118,7 +118,7 @@ static bool keep_late_second(void *ctx, const tp_entry_record *record) {
   return false;
 }
 
-/* Its row has no thread and no limit: the one thing that a row cannot say of it comes after the record. */
+/* The row of the run has no thread and no limit, so the lateness is noted after the record was written. */
 TEST(late_answer_of_an_inline_handler_that_deferred_is_noted_in_the_record) {
   tp_runtime *runtime = open_runtime(NULL);
   act first = {0}, late = {.defers = true};
@@ -283,7 +283,7 @@ TEST(turn_deadline_bounds_every_phase) {
   timed t = run_timed(turn, GATHER, 0);
   assert_run(&t.result, "hangs", TP_STATE_TIMED_OUT, TP_REASON_TIMEOUT);
   assert_in_range(t.duration_ms, 20, LATE_MS);
-  /* What begins after the deadline: the optional is skipped, the required fails closed. */
+  /* Handlers that would begin after the deadline: the optional one is skipped, the required one fails closed. */
   tp_phase_result result = run_phase(turn, TP_PHASE_SESSION_START, NULL);
   assert_run(&result, "again", TP_STATE_SKIPPED, TP_REASON_NO_SLACK);
   result = run_phase(turn, TOOL_PRE, NULL);
@@ -295,7 +295,7 @@ TEST(turn_deadline_bounds_every_phase) {
   close_runtime(runtime);
 }
 
-/* A deferred run that nobody completes holds its permit as a function that does not return holds it. */
+/* A deferred run that is never completed holds its permit, like a function that does not return. */
 TEST(deferral_that_is_never_completed_blocks_until_its_token_ends) {
   tp_runtime *runtime = open_runtime(NULL);
   act guard = {.kind = TP_ANSWER_ALLOW, .defers = true};
@@ -354,7 +354,8 @@ TEST(hung_guard_blocks_and_heals_without_a_restart) {
   close_runtime(runtime);
 }
 
-/* One thread: what waits for it until its limit was not called, and what waits to be tried again not once more. */
+/* There is one thread. A handler that waited for it until its limit was never called, and one that waited to be tried
+ * again is not called again. */
 TEST(attempts_of_a_record_are_calls) {
   tp_runtime *runtime =
       open_runtime(&(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .handler_threads = 1});
@@ -417,7 +418,7 @@ TEST(leaks_are_named) {
   close_runtime(runtime);
 }
 
-/* A handler answers around its deadline: always exactly one outcome, and what is merged agrees with it. */
+/* A handler answers around its deadline: there is always exactly one outcome, and the merged result agrees with it. */
 TEST(answer_around_the_deadline_has_exactly_one_outcome) {
   const tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
   tp_runtime *runtime = open_runtime(&options);
@@ -482,7 +483,8 @@ static tp_answer disarm(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* The first attempt needs memory, so handing it to a thread takes long here; that was the next handler's time. */
+/* The first attempt allocates memory, so handing it to a thread takes long here. That time used to count for the next
+ * handler. */
 TEST(handing_a_sibling_to_a_thread_is_not_the_time_of_the_next_handler) {
   slow_memory memory = {.owner = pthread_self()};
   act sibling = {0};

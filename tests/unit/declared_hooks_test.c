@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Declared hooks: what a file may say, what a program's end means, which failure it was, trust. */
+ * Declared hooks: the content of a file, the meaning of a program's end, the kinds of failures, trust. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,7 +32,7 @@ static tp_phase_result gate_of(tp_turn *turn, tp_text command) {
 
 static tp_phase_result gate(tp_turn *turn) { return gate_of(turn, tp_text_of("rm -rf /")); }
 
-/* ---- a guard that cannot give an answer denies, and says which failure it was ---- */
+/* ---- a guard that cannot give an answer denies, and reports the kind of its failure ---- */
 
 typedef struct failing {
   const char *name;
@@ -60,14 +60,15 @@ static const failing failings[] = {
     {"setsid", "[sh, -c, 'setsid sleep 100 & sleep 0.08; printf \"{\"']", TP_REASON_MALFORMED, "not exactly one"},
 };
 
-/* What is measured includes the JSON of a call of 1 MiB, for which sanitizers need long. */
+/* The measured time includes the JSON of a call of 1 MiB, which takes long with sanitizers. */
 enum { IS_SLOW = HAS_THREAD_SANITIZER || HAS_ADDRESS_SANITIZER };
 enum { FAILING_LIMIT_MS = IS_SLOW ? 1500 : 300, SETTLE_MS = IS_SLOW ? 1000 : 50 };
 enum { COMMAND_SIZE = 1 << 20 };
 
 static void keep_duration(void *ctx, const tp_hook_program *program) { *(_Atomic int64_t *)ctx = program->duration_ms; }
 
-/* A program gets a call of 1 MiB. @return how long after the deadline, or after the program's end, it was settled. */
+/* A program gets a call of 1 MiB. @return how long after the deadline, or after the program's end, the run was
+ * settled. */
 static int64_t check_failing(const failing *row, const char *policy) {
   static char command[COMMAND_SIZE];
   _Atomic int64_t program_ms = 0;
@@ -99,7 +100,7 @@ static int64_t check_failing(const failing *row, const char *policy) {
   return duration_ms - (row->why == TP_REASON_TIMEOUT ? FAILING_LIMIT_MS : program_ms);
 }
 
-/* ---- how long a thread that only sleeps waits for a processor: the most, while the machine also works for others */
+/* ---- how long a sleeping thread waits for a processor at most, while the machine also works for others */
 
 typedef struct delays {
   pthread_t thread;
@@ -119,8 +120,8 @@ static void *measure_delays(void *ctx) {
   return NULL;
 }
 
-/* The bound is that of an idle machine. An answer passes through four threads, each of which may be delayed as long as
- * one that only sleeps; and one try of several has to keep the bound. */
+/* The bound holds for an idle machine. An answer passes through four threads, each of which may be delayed as long as a
+ * thread that only sleeps. One try of several must keep the bound. */
 static void check_settled_soon(const failing *row, const char *policy) {
   int64_t late_ms = 0, delay_ms = 0;
   for (int tries = 0; tries < 10; tries++) {
@@ -791,8 +792,8 @@ static void note_unstarted(const tp__job *job, const char *reason, int32_t syste
   latch_hit(&noted.over);
 }
 
-/* What the engine does when a deadline passes between the deferral of a call and the start of its program: the deferral
- * is cancelled first. Without the cancel the programs run to their deadline. */
+/* Simulates a deadline that passes between the deferral of a call and the start of its program: the engine cancels the
+ * deferral first. Without the cancel, the programs would run to their deadline. */
 TEST(a_call_that_is_cancelled_before_its_program_starts_ends_the_program) {
   static const tp__job_kind kind = {.ended = note_end, .unstarted = note_unstarted};
   static const struct {

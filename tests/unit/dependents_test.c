@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a dependent does, cell by cell: how its dependency ended, along an `after` and along a `requires` edge, optional
- * ones too, with inline handlers and with such that leave the owner's thread. */
+ * What a dependent does, for each way in which its dependency ends, along an `after` and along a `requires` edge, also
+ * optional ones, with inline handlers and with handlers that leave the owner's thread. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -142,8 +142,8 @@ TEST(every_cell_of_the_table_holds) {
   }
 }
 
-/* The dependency's deadline has passed when it becomes ready: its own end is the entry's less the required path after
- * it. The dependent is required, and so may still run. */
+/* The dependency's deadline has passed when it becomes ready: its own deadline is earlier than the entry's by the
+ * required path after it. The dependent is required, so it may still run. */
 TEST(no_slack_of_the_dependency) {
   for (int needs = 0; needs < 2; needs++) {
     tp_runtime *runtime = open_runtime(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the short way of a call must not lose against the whole one: memory, ids, events, cancel and deadline between
+ * What the short path of a call must do as well as the whole one: memory, ids, events, cancel and deadline between
  * calls, policies, and tools that defer. On bare turns, mostly through tp_tools_run(). */
 #include <limits.h>
 #include <sched.h>
@@ -12,7 +12,7 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, MANY = 64, CALLS_MAX = 30
 
 #define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result).kind), tp_tool_result_name(want))
 
-/* ---- an allocator that counts what dispatches ask it for; other threads of the runtime begin as they like ---- */
+/* ---- an allocator that counts the requests of dispatches; other threads of the runtime start at any time ---- */
 
 static _Thread_local bool counts;
 static _Thread_local long asked;
@@ -204,7 +204,7 @@ TEST(a_steady_dispatch_allocates_nothing) {
   close_runtime(runtime);
 }
 
-/* Results live till the turn's end: they alone make it grow, and in large pieces. */
+/* Results live until the turn's end: only they make it grow, and in large pieces. */
 TEST(a_turn_that_dispatches_for_long_grows_by_its_results_alone) {
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = {asked_alloc, asked_release, NULL}};
   tp_runtime *runtime = open_with_tools(&options);
@@ -280,7 +280,7 @@ static void submitted_ended(void *ctx, const tp_tool_result *const *all, size_t 
   s->ended = true;
 }
 
-/* From the return of on_end on they are the host's, who changes them; the results have what they need. */
+/* From the return of on_end on, the calls belong to the host, which changes them; the results have their own copies. */
 TEST(borrowed_calls_are_read_until_their_end_and_not_after_it) {
   tp_runtime *runtime = open_with_tools(NULL);
   for (int round = 0; round < 50; round++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded domains: one that does not fit is refused before anything of it is called, and a refusal of its own is
- * reported apart from the library's. */
+ * Loaded domains: a domain that does not fit is refused before any function of it is called, and its own refusal is
+ * reported separately from the library's. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What only blocks, submitted: a drain and a wait for jobs. */
+ * Submitted forms of functions that only block: a drain and a wait for jobs. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

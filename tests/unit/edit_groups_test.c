@@ -11,7 +11,7 @@ static void subscribe(tp_edit *edit, const char *id, uint32_t phase, bool disabl
   add(edit, sub);
 }
 
-/* Of the host a1, a2 (another phase) and a3, which is disabled; of "ext", which is declared, d1 and d2. */
+/* The host has a1, a2 (another phase) and a3, which is disabled; "ext", which is declared, has d1 and d2. */
 static world *peopled(void) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);
@@ -193,7 +193,7 @@ TEST(audit_counts_whom_a_group_has_switched) {
   world_close(w);
 }
 
-/* Every allocation of the call and of the commit is refused once: nothing has changed, and a repeat does it. */
+/* Every allocation of the call and of the commit is refused once: nothing has changed, and a repeat succeeds. */
 TEST(refused_memory_leaves_all_as_it_was) {
   world *w = peopled();
   for (size_t at = 1;; at++) {

@@ -30,8 +30,8 @@ static bool last_row(void *ctx, const tp_audit *row) {
   return true;
 }
 
-/* Commits an edit that must be refused, and checks that the message names the ids, that nothing changed, and that the
- * audit has it. The edit is discarded. */
+/* Commits an edit that must be refused. Checks that the message names the ids, that nothing has changed, and that the
+ * audit has the refusal. The edit is discarded. */
 static void assert_refused(world *w, tp_edit *edit, tp_status code, const char *subject, const char *const *words) {
   tp__snapshot *before = tp__registry_pin(w->registry);
   memset(&w->fault, 0, sizeof w->fault);

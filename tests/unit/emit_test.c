@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The short forms of tp_call_emit(), before a sink of the test's own. */
+ * The short forms of tp_call_emit(), with a sink of the test. */
 #include "tests/support/test.h"
 #include "runtime/base/base.h"
 #include "turnphase/tool.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The test endpoint by itself, seen by a client that knows sockets only. */
+ * The test endpoint by itself, used by a client with plain sockets. */
 #include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 
@@ -19,7 +19,7 @@ static void ask(int fd) {
   assert_int_equal(send(fd, request, sizeof request - 1, MSG_NOSIGNAL), sizeof request - 1);
 }
 
-/* Reads to the end, or to what is expected. @return errno of the last recv(), or 0. */
+/* Reads to the end, or to the expected text. @return errno of the last recv(), or 0. */
 static int hear(int fd, const char *until, char *text, size_t size) {
   size_t at = 0;
   text[0] = '\0';

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Phases on a bare turn: what the rows, the outcome and the merged result of an entry say for everything that handlers
- * can do and that can happen to them. Deadlines are in deadline_test.c, tokens in token_test.c, what dependents do in
- * dependents_test.c, how policies and causes go together in policies_test.c. */
+ * Phases on a bare turn: rows, outcome and merged result of an entry for everything that handlers can do and that can
+ * happen to them. Deadlines are in deadline_test.c, tokens in token_test.c, dependents in dependents_test.c,
+ * combinations of policies and causes in policies_test.c. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -447,7 +447,7 @@ TEST(rewriters_work_on_what_the_one_before_left) {
   }
 }
 
-/* What came before the replacement: an inline handler without contributions, whose call might serve again. */
+/* Before the replacement, an inline handler without contributions was called; its call might be used again. */
 TEST(inline_handler_sees_what_one_on_a_thread_has_replaced) {
   tp_runtime *runtime = open_runtime(NULL);
   act silent = {.kind = TP_ANSWER_DONE};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A host with one thread, an event loop, and 2,000 turns in flight: guard, tools, model and ends of turns come through
- * an inbox. No call of the library waits for anything but a lock that another thread is about to release, and 99 of
- * 100 calls take at most a millisecond. The allocator is the host's: what the loop sleeps in malloc() and free() is
- * printed beside it. */
+ * an inbox. No call of the library waits, except for a lock that another thread is about to release, and 99 of 100
+ * calls take at most a millisecond. The allocator is the host's, so sleeps of the loop in malloc() and free() are
+ * printed separately. */
 #include <sys/resource.h>
 
 #include "tests/support/test.h"
@@ -102,7 +102,7 @@ static void answer_with_calls(loop *l, tp_token token) {
   TIMED(l, tp_model_complete(token, &response, NULL));
 }
 
-/* The first requests wait for one another, so that all turns are in flight at once. */
+/* The first requests wait for each other, so that all turns are in flight at once. */
 static void answer_model(loop *l, const tp_work *work) {
   static const tp_model_response last = {.struct_size = sizeof last, .text = TEXT("both were read")};
   if (work->request->messages[work->request->message_count - 1]->role == TP_ROLE_TOOL) {
@@ -206,9 +206,9 @@ static long hold_two_thousand_turns(loop *l) {
   return l->slept;
 }
 
-/* A lock is held for some instructions. Where its holder is taken off its processor meanwhile, the loop sleeps for it:
- * with two processors up to some hundred times in 40,000 calls. A library that waits for a turn, a handler or an
- * answer in a call does so in each of 2,000 turns. */
+/* A lock is held for some instructions. If its holder loses its processor meanwhile, the loop sleeps: with two
+ * processors up to some hundred times in 40,000 calls. A library that waited for a turn, a handler or an answer in a
+ * call would sleep in each of the 2,000 turns. */
 TEST(loop_of_two_thousand_turns_waits_for_nothing_in_a_call) {
   static loop l;
   bool good = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models that stand in for one another: which one is asked, what the host sees of it, and the breaker of a provider. */
+ * Models with fallbacks: which one is asked, what the host sees of it, and the breaker of a provider. */
 #include "tests/support/test.h"
 #include "phases/drive/breaker.h"
 #include "phases/session/session.h"

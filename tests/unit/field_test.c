@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options in place of fields of the C API. Every field that the providers and domains name is looked at. */
+ * Options instead of fields of the C API. Every field that the providers and domains name is checked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ TEST(remedies_of_a_failed_model_name_options) {
   expect("my_base_url, base_urls", true, "my_base_url, base_urls");
 }
 
-/* The texts of the sources: what a fault of a provider or a domain of the command says. */
+/* The texts of the sources: faults of a provider or a domain that the command uses. */
 TEST(no_field_of_the_sources_is_left) {
   static const char *const files[] = {
       "providers/openai/config.c", "providers/openai/embed.c", "providers/openai/failure.c", "providers/openai/call.c",

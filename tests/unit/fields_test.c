@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payload fields: their names and kinds, and what a phase refuses to be given. */
+ * Payload fields: their names and kinds, and which fields a phase refuses. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tools of files as a model has them: called in turns, below a directory with hostile neighbours: links that lead
- * out, loops, FIFOs, large and binary files, directories that are replaced meanwhile. */
+ * The tools of files, used by a model in turns, in a directory with hostile content: links that lead out, loops, FIFOs,
+ * large and binary files, directories that are replaced meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -76,7 +76,8 @@ static void close_all(void) {
   runtime = NULL;
 }
 
-/* Calls a tool in a turn. Pairs of a name and a text, NULL after the last; a text of digits is sent as a number. */
+/* Calls a tool in a turn. Arguments are pairs of a name and a text, with NULL at the end; a text of digits is sent as a
+ * number. */
 static const char *call(const char *tool, ...) {
   tp_writer *writer;
   const char *items[8];
@@ -405,7 +406,7 @@ TEST(wrong_options_are_refused) {
   close_runtime(runtime);
 }
 
-/* Another program replaces a directory by a link that leads out, again and again, while the tools walk through it. */
+/* Another program repeatedly replaces a directory by a link that leads out, while the tools walk through it. */
 static atomic_bool stop_swapping;
 
 static void *swap(void *unused) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * files_test.c: the files of a turn request, on their way from the request through turn.intake to the phases that carry
- * them, to who reads the request, and to the provider. */
+ * them, to readers of the request, and to the provider. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/model.h"
@@ -47,7 +47,7 @@ static void start(void *ctx, const tp_model_request *request, tp_token token) {
   (void)!tp_model_complete(token, &response, NULL);
 }
 
-/* A turn whose intake is given `files` and replaces them by `replace`; the others then read `left`. */
+/* A turn whose intake gets `files` and replaces them by `replace`; the other phases then read `left`. */
 static tp_turn_outcome run_turn(tp_text files, const tp_text *replace, tp_failure failure, tp_text left,
                                 reader *intake) {
   static const uint32_t phases[] = {TP_PHASE_TURN_PRE_POLICY, TP_PHASE_TURN_PRE_PROMPT_CONTEXT,

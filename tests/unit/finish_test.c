@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How an answer ended: from the response of a model, or the words of a provider, to the event, the result and the
- * record of its turn. */
+ * How an answer ended: from the response of a model, or the word of a provider, to the event, the result and the record
+ * of its turn. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checker of the fault tests of several processes (support/fleet_check.h): it finds nothing in histories that kept
- * every rule, and each planted bug in a history that broke one. */
+ * The checker of the fault tests with several processes (support/fleet_check.h): it finds nothing in histories that
+ * follow every rule, and finds each planted bug in a history that breaks one. */
 #include "tests/support/fleet_check.h"
 #include "tests/support/test.h"
 
@@ -24,7 +24,7 @@ static fleet_event *put(play *p, fleet_event event) {
   return &p->events[p->count++];
 }
 
-/* What is begun stays in doubt, and is there or not, or it is acknowledged, or refused. */
+/* A begun operation either stays in doubt (its effect is there or not), or is acknowledged, or is refused. */
 static void put_effect(play *p, fleet_event event, fleet_list *into) {
   unsigned dice = (unsigned)rand_r(&p->seed) % 10;
   event.id = ++p->next_id;
@@ -84,7 +84,7 @@ static fleet_verdict verdict_of(play *p) {
   return v;
 }
 
-/* The nth event of a kind and a fate, counted from the middle, so that there is something before and after. */
+/* The nth event of a kind and a fate, counted from the middle, so that there are events before and after it. */
 static fleet_event *event_of(play *p, fleet_kind kind, fleet_fate fate) {
   for (size_t i = p->count / 2; i < p->count; i++)
     if (p->events[i].kind == (uint32_t)kind && p->events[i].fate == (uint32_t)fate) return &p->events[i];
@@ -150,7 +150,7 @@ static void go_on(play *p, fleet_kind kind) {
 static void begin_a_call_under_an_old_epoch(play *p) { go_on(p, FLEET_TOOL); }
 static void insert_a_job_under_an_old_epoch(play *p) { go_on(p, FLEET_JOB); }
 static void append_under_an_old_epoch(play *p) { go_on(p, FLEET_APPEND); }
-/* A session was deleted and begun anew, and its fences are those of before: a turn that stood still goes on in it. */
+/* A session was deleted and begun again, but with its earlier fences: a turn that stood still goes on in it. */
 static void give_fences_of_before(play *p) {
   fleet_event claim = *event_of(p, FLEET_CLAIM, FLEET_DONE), late = *event_of(p, FLEET_TOOL, FLEET_DONE);
   late.session = claim.session = SESSIONS; /* one that no list is kept of */

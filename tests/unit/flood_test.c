@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One tenant sends turns as fast as it can, far more than fit, beside five that send one after the other: its turns are
- * refused while few wait, and the others lose none. The model answers some 1 ms later, so that a known number of turns
- * fits. Latencies are figures: a machine under other load shows others. */
+ * One tenant sends turns as fast as it can, far more than fit, while five others send one turn after the other. Its
+ * turns are refused, so few of them wait, and the others lose none. The model answers after about 1 ms, so that a known
+ * number of turns fits. Latencies are only printed: a machine with other load shows other figures. */
 #include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/host.h"

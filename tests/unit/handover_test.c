@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which thread runs what: a turn goes on where its handler has answered; what may block next is run by the same thread;
- * what hangs keeps nothing of the turn. */
+ * Which thread runs what: a turn goes on on the thread of its handler; the same thread runs the next function that may
+ * block; a function that hangs holds nothing of the turn. */
 #include <sys/resource.h>
 
 #include "tests/support/test.h"
@@ -50,7 +50,7 @@ static void run_chain(tp_runtime *runtime) {
   tp_turn_end(turn);
 }
 
-/* The caller may not have fallen asleep when the first one answers, and then goes on itself: that is rare. */
+/* Rarely the caller has not fallen asleep when the first handler answers, and then goes on itself. */
 TEST(turn_goes_on_on_the_thread_of_its_handler) {
   place places[3];
   tp_runtime *runtime = open_chain(NULL, places);
@@ -78,7 +78,7 @@ TEST(host_without_engine_workers_keeps_inline_handlers_on_its_thread) {
 
 /* ---- several at once ---- */
 
-/* Each of two waits until the other one runs: on one thread they would wait for ever. */
+/* Each of two handlers waits until the other one runs: on one thread they would wait for ever. */
 static tp_answer meet(void *ctx, tp_call *call) {
   latch *here = ctx;
   (void)call;
@@ -109,7 +109,8 @@ TEST(all_that_are_ready_run_at_once) {
   close_runtime(runtime);
 }
 
-/* An inline handler is ready beside it, and waits for it (which none should): another thread runs what may block. */
+/* An inline handler is ready at the same time, and waits for it (which a handler should not do): another thread runs
+ * the function that may block. */
 TEST(what_may_block_does_not_wait_for_inline_handlers_beside_it) {
   latch entered = LATCH;
   place first = {.entered = NULL}, blocking = {.entered = &entered}, beside = {.leaves = &entered};
@@ -203,9 +204,9 @@ static tp_answer cancel_the_turn(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* The cancel comes when the next handler was submitted, before the caller sleeps: the idle thread is still to be
- * woken, or it would be lost, and the runtime would wait for it for ever. A thread that was about to go idle may take
- * the handler before. */
+/* The cancel comes when the next handler was submitted, before the caller sleeps. The idle thread must still be woken;
+ * otherwise it would be lost, and the runtime would wait for it for ever. A thread that was about to become idle may
+ * take the handler before. */
 TEST(thread_is_not_lost_when_its_work_is_withdrawn) {
   canceller c = {NULL};
   place never = {.entered = NULL};

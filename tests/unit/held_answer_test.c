@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * No piece of an answer passes a filter: what a handler of model.response takes out is in no event, log line, result,
- * record, audit row or history, wherever the pieces of the stream cut it, and however the turn ends. */
+ * No piece of an answer bypasses a filter: text that a handler of model.response removes is in no event, log line,
+ * result, record, audit row or history, wherever the pieces of the stream cut it, and however the turn ends. */
 #include "tests/support/directory.h"
 #include "tests/support/test.h"
 #include "tests/support/world.h"

@@ -20,7 +20,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The smallest value that at least per_mille thousandths of all are not above. */
+/* The smallest value v such that at least per_mille thousandths of all values are <= v. */
 static int64_t exact(const int64_t *sorted, size_t count, uint32_t per_mille) {
   size_t rank = (count * per_mille + 999) / 1000;
   return sorted[rank ? rank - 1 : 0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Histories as sessions use them: one that many share, counted, whose sessions are deleted and listed; and one whose
- * append answers later. What a history does by itself is in store/history. */
+ * Histories as sessions use them: a counted history that many sessions share, whose sessions are deleted and listed;
+ * and a history whose append answers later. tests/store/history has the behaviour of histories themselves. */
 #include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/model.h"

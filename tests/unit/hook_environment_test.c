@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program finds in its environment: env and pass_env of its file, beside what every program gets. */
+ * The environment of a program: env and pass_env of its file, in addition to the variables that every program gets. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "turnphase/task.h"

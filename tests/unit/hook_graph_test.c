@@ -116,7 +116,7 @@ TEST(hook_that_is_disabled_runs_once_an_edit_enables_it) {
 
 /* ---- at once ---- */
 
-/* Each waits for all the others to have begun: one after the other they would never end. */
+/* Each waits until all others have begun. If they ran one after the other, they would never end. */
 static void write_meeting(const char *event, int count) {
   for (int i = 0; i < count; i++) {
     char name[40], text[600];
@@ -180,7 +180,7 @@ TEST(phase_that_observes_has_the_time_of_its_longest_path) {
   }
 }
 
-/* Runs of other calls stand before it, each with its own limit: 64 calls have the time of 64 runs. */
+/* Runs of other calls come before it, each with its own limit: 64 calls have the time of 64 runs. */
 TEST(phase_that_observes_has_the_time_of_a_line_before_a_permit) {
   static const struct {
     int permits;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match.arguments: what holds of the arguments of a call, and guards without a program. */
+ * match.arguments: conditions on the arguments of a call, and guards without a program. */
 #include "tests/support/test.h"
 #include "domains/declared/condition.h"
 #include "domains/declared/hook.h"
@@ -353,7 +353,7 @@ TEST(arguments_fit_as_the_table_says) {
   assert_true(count >= 200);
 }
 
-/* A line of a shell that is cut anywhere neither crashes nor hangs, nor does one of odd bytes. */
+/* A shell line that is cut anywhere, or contains odd bytes, neither crashes nor hangs. */
 TEST(any_line_can_be_looked_at) {
   static const char line[] = "A=1 2>x sudo sh -c \"git 'push' $(a `b` \\\\ \" | (x && y) & eval 'q' <(z) #c\n{ !; }";
   static const char odd[] = "\"'`\\$(){};|&<><>#\n\n -12/ab=";
@@ -543,7 +543,7 @@ static int64_t processor_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The mean, of processor time, as a note: the bound of a microsecond is that of an optimized build. */
+/* Prints the mean processor time as a note, because the bound of a microsecond only holds for an optimized build. */
 TEST(match_of_arguments_costs_little) {
   enum { ROUNDS = 20000 };
   tp_runtime *runtime = open_runtime(NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooks of Gemini CLI before a request to a model, before its tools are shown, and after its answer: what their
- * programs get, and what becomes of what they put in the place of each. */
+ * Hooks of Gemini CLI before a request to a model, before its tools are shown, and after its answer: the input of their
+ * programs, and the effect of their changes. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooks that ask a model: what its answer means, what it is asked, and what becomes of a request without an answer. */
+ * Hooks that ask a model: the meaning of its answer, the request, and requests without an answer. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/json_value.h"
@@ -81,7 +81,7 @@ static const struct {
     {"}{", UNCLEAR, "no object"},
 };
 
-/* No clear answer is a failure: a required guard denies, and one that is best_effort has no verdict. */
+/* An unclear answer is a failure: a required guard denies, and a guard that is best_effort has no verdict. */
 static void check_answer(size_t i, const char *more, bool is_required) {
   const reply replies[] = {{.text = answers[i].text}};
   recorder *r = recorder_new(replies, 1);
@@ -157,7 +157,8 @@ TEST(the_model_gets_the_question_with_the_event_in_it) {
   }
 }
 
-/* Another host gives it tools: here it is told that it has none, and what it cannot know is no answer. */
+/* The other host gives its agent tools. Here the model is told that it has none; if it cannot know something, that is
+ * no answer. */
 TEST(an_agent_is_asked_without_tools_and_may_not_know) {
   static const struct {
     const char *keys, *answer;
@@ -246,8 +247,8 @@ TEST(a_guard_without_a_model_denies) {
 
 /* ---- in a turn ---- */
 
-/* The prompt, its question, the answer, and that to the end of the turn: no other request, though a hook asks about
- * every prompt and every end. */
+/* The requests: the prompt, its question, the answer, and the question about the end of the turn. There are no others,
+ * although a hook asks about every prompt and every end. */
 TEST(the_model_of_the_turn_is_asked_and_its_no_goes_on_with_the_reason) {
   write_named("a.yaml",
               "id: prompts\nprotocol: claude-code\nevent: UserPromptSubmit\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooks of other hosts: what their programs get, what exit code and result mean, matchers, names of tools, and the
+ * Hooks of other hosts: the input of their programs, the meaning of exit code and result, matchers, names of tools, and
  * files that name a protocol. */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -67,7 +67,7 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
 #define SAYS(fields) "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"PreToolUse\", " fields "}}'"
 #define DENIES SAYS("\"permissionDecision\": \"deny\", \"permissionDecisionReason\": \"no\"")
 
-/* A row a case: what happens is allow, deny and ask of tool.pre and the prompt, done (nothing was said), and failed (no
+/* One row per case. The result is allow, deny or ask (of tool.pre and the prompt), done (no objection), or failed (no
  * answer). */
 typedef struct row {
   const char *event, *script, *judged;
@@ -535,8 +535,8 @@ TEST(a_matcher_of_another_event_is_about_its_source) {
 #define DEFERS SAYS("\"permissionDecision\": \"defer\"")
 #define CONTEXT(text) SAYS("\"additionalContext\": \"" text "\"")
 
-/* Two guards of one call, the second after the first. Where the first denies, the call is decided, and the plan starts
- * nothing more. */
+/* Two guards of one call, the second after the first. When the first denies, the call is decided, and no further hook
+ * starts. */
 TEST(the_strictest_of_several_hooks_wins) {
   static const struct {
     const char *scripts[2];

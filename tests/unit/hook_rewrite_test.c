@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooks of other hosts that change what a tool is called with, or its result: one program for a call, and only where
- * the operator granted it. */
+ * Hooks of other hosts that change the arguments or the result of a call: with one program for a call, and only when
+ * the operator has granted it. */
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -147,7 +147,7 @@ TEST(one_program_rewrites_and_decides) {
   tp_writer_free(writer);
 }
 
-/* Of the two events after a call one has those that succeeded, the other those that failed. */
+/* One of the two events after a call is for calls that succeeded, the other for calls that failed. */
 TEST(result_that_is_an_error_is_of_the_other_event) {
   static const struct {
     const char *event;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program in a sandbox cannot do, who puts it there, and what becomes of it where there is none. */
+ * What a program in a sandbox cannot do, which process puts it there, and what happens when there is no sandbox. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -159,8 +159,8 @@ static void *count_bomb(void *arg) {
   return NULL;
 }
 
-/* The limit counts the processes of a user and does not hold for root: the bomb goes off as a user without any. The
- * user is changed before the sandbox, since root has no right to do so in one. */
+/* The limit counts the processes of a user and does not apply to root, so the fork bomb runs as a user without rights.
+ * The user is changed before the sandbox begins, because root may not do that inside of one. */
 static void write_helper_of_user(char *ret_path, size_t size) {
   char text[600];
   snprintf(text, sizeof text, "cp '%s' '%s/sandbox' && chmod 0755 '%s/sandbox'", helper(), directory, directory);
@@ -205,7 +205,7 @@ TEST(fork_bomb_is_bounded_and_gone_at_the_deadline) {
   for (int round = 0; round < 5000 && !b.ended; round++) usleep(2000);
   assert_true(b.ended);
   assert_true(b.was_refused);
-  /* a walk through /proc takes its time: it sees some that end and some that take their place */
+  /* a walk through /proc takes time: it sees processes that are ending and those that replace them */
   assert_in_range(b.most, 1, 3 * BOMB_PROCESSES);
   tp_turn_end(turn);
   close_runtime(runtime);

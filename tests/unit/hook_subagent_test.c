@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hooks of other hosts in nested turns: which events a subagent has, what their programs get, and what a block does. */
+ * Hooks of other hosts in nested turns: the events of a subagent, the input of programs, and the effect of a block. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/model.h"
@@ -76,7 +76,7 @@ static void close_world(world *w) {
   recorder_free(w->sub_model);
 }
 
-/* The folder of transcripts has a name of its own each time, and no part of what is compared. */
+/* The folder of transcripts has a new name each time, so it is removed before the comparison. */
 static void leave_folders_out(char *text) {
   static const char head[] = "transcript_path\":\"";
   for (char *at = text; (at = strstr(at, head)); at += sizeof head - 1) {
@@ -130,7 +130,7 @@ TEST(each_event_is_of_its_kind_of_turn) {
                "\"source\":\"startup\",\"model\":\"recorder\"}\n");
 }
 
-/* As Stop: its reason is what the model is asked next, and the second time its input says that it is active. */
+/* As with Stop: its reason is the next message to the model, and the second time its input says that it is active. */
 TEST(a_block_keeps_a_subagent_running) {
   const reply replies[] = {{.text = "half"}, {.text = "whole"}};
   world w = {.status = TP_ERR_USAGE};

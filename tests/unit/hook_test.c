@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tp_hook_add(): one call makes a guard that denies, whatever its function does. The guard is the one of
- * examples/embed.c, which is compiled in: only its function is another. */
+ * examples/embed.c, which is compiled in; only its function is replaced. */
 
 int embed_main(void);
 #define main embed_main
@@ -249,7 +249,7 @@ static tp_answer note_order(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* Each is added after the ones that it is to run before, which the line of sequential hooks would forbid. */
+/* Each hook is added after the hooks before which it must run; the line of sequential hooks would forbid that. */
 TEST(hooks_say_their_place_by_edges_and_priority) {
   const tp_edge to_a = {.struct_size = sizeof to_a, .target = "a"};
   const tp_edge *const edges[] = {&to_a};
@@ -388,7 +388,7 @@ static int32_t always(void *ctx, const tp_match_view *view) {
   return TP_MATCH_YES;
 }
 
-/* What a hook holds of the host's: itself, its match, the tools of its fallback. */
+/* The host's objects of a hook: itself, its match, the tools of its fallback. */
 TEST(refused_hook_takes_nothing_and_a_removed_one_gives_all_back) {
   for (int refused = 0; refused < 2; refused++) {
     tp_runtime *runtime = open_runtime(NULL);

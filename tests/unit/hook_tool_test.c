@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tools that are declared in a file: what each end of the program means, the keys of calls, what is refused. */
+ * Tools that are declared in a file: the meaning of each end of the program, the keys of calls, refusals. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "turnphase/task.h"
@@ -93,7 +93,7 @@ TEST(end_of_the_program_is_the_result) {
 #define GIF "{\"type\": \"image\", \"data\": \"R0lGODlh\", \"mimeType\": \"image/gif\"}"
 #define GIF_SHOWN "image (image/gif, 6 bytes)"
 
-/* The answer in words: its text, its value as JSON, then one line for each part. */
+/* The answer as text: its text, its value as JSON, then one line for each part. */
 static void show_answer(const tp_task_result *result, char text[2048]) {
   tp_writer *writer;
   int size = snprintf(text, 2048, "%.*s", (int)result->text.size, result->text.data);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trust is about: code, and not what code reads or writes. A table of commands says of each which file it is
- * about; and what is no part of it may change without a loss. Before each start all of it is compared: a program that
- * changed, a helper that was made later, a script that was not there, another program in PATH. */
+ * What a trust covers: code, and not data that code reads or writes. A table of commands gives for each command the
+ * file that the trust covers; other files may change without a loss of the trust. Before each start everything covered
+ * is compared: a changed program, a helper that was made later, a script that was missing, another program in PATH. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 
@@ -229,7 +229,8 @@ TEST(a_trust_is_about_what_runs_and_not_about_what_is_read_or_written) {
   tp_runtime_free(runtime);
 }
 
-/* The first command that was read, then one more each: what does not exist yet is no reason to lose a trust. */
+/* The hooks were read before the first command; each further step adds a file. A file that does not exist yet is no
+ * reason to lose a trust. */
 TEST(what_a_hook_makes_later_loses_no_trust) {
   static const char *const files[] = {"x.log",
                                       "hooks/audit.jsonl",
@@ -328,7 +329,7 @@ TEST(nothing_starts_after_its_code_has_changed) {
 
 /* ---- while it is started ---- */
 
-/* `cur` is a link to one of two folders, by turns; no file in them ever changes. */
+/* `cur` is a link that alternates between two folders; no file in them ever changes. */
 static atomic_bool stops;
 
 static void point_to(const char *folder) {
@@ -385,7 +386,7 @@ TEST(what_is_started_is_what_was_hashed_while_the_file_changes) {
   }
 }
 
-/* The line changes the script that it runs: what it says is not what was trusted. */
+/* The line changes the script that it runs, so its answer is not the answer of trusted code. */
 TEST(the_answer_of_code_that_changed_while_it_ran_does_not_count) {
   static const char *const changing[] = {"echo '# more' >> x.sh; sh x.sh", "sh x.sh; rm x.sh"};
   for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++) {
@@ -404,7 +405,7 @@ TEST(the_answer_of_code_that_changed_while_it_ran_does_not_count) {
 
 /* ---- other programs ---- */
 
-/* A line may set PATH: what it starts is looked up there, at the check as at the reading. */
+/* A line may set PATH: its programs are looked up there, when the hooks are read and when they are checked. */
 TEST(a_line_may_look_elsewhere_for_its_programs) {
   static const char *const forms[] = {"PATH=%s/two:%s/one:$PATH mine", "export PATH=\"%s/two:%s/one:$PATH\"; mine"};
   for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -428,7 +429,7 @@ TEST(a_line_may_look_elsewhere_for_its_programs) {
   }
 }
 
-/* What is beyond what can be looked at is refused, and not taken for nothing. */
+/* A command that exceeds the limits of the search is refused, not treated as if it named no file. */
 TEST(a_command_that_cannot_be_looked_at_is_refused) {
   static const char *const parts[] = {"cd lib; ", "A=1; ", "cat x; "};
   tp_runtime *runtime = open_runtime(NULL);
@@ -491,7 +492,7 @@ TEST(a_link_to_other_code_is_other_code) {
   tp_runtime_free(runtime);
 }
 
-/* The operator decides once what its name and content do not say; the hash has the decision. */
+/* When name and content of a file do not show what it is, the operator decides once; the hash includes the decision. */
 TEST(what_the_operator_says_is_data_may_be_made_later) {
   static const char *const data[] = {"lib/*", NULL};
   for (int is_decided = 0; is_decided < 2; is_decided++) {
@@ -523,7 +524,7 @@ static bool count_open(void *ctx, const tp_hook_warning *warning) {
   return true;
 }
 
-/* @return whether the trust is about lib/x.sh. @param ret_open  how many commands run names that are not known. */
+/* @return whether the trust covers lib/x.sh. @param ret_open  how many commands run names that are not known. */
 static bool is_about_script(tp_runtime *runtime, const char *const *data, const char *const *code, int *ret_open) {
   char hashes[2][65];
   for (int change = 0; change < 2; change++) {
@@ -761,7 +762,7 @@ static void put_named_reason(const char *reason) {
   put("hooks/a.yaml", yaml, 0600);
 }
 
-/* A thousand reloads during a thousand turns: each turn has the hook of one of the two contents. */
+/* A thousand reloads during a thousand turns: each turn has the hook with one of the two contents. */
 static tp_runtime *reloaded;
 
 static void *reload_all(void *arg) {

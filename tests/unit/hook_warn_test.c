@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a hook says that can have no effect is named: a matcher that fits no tool, a variable that nothing sets, a
- * program that is not there. And what has an effect is not. */
+ * A setting of a hook that can have no effect causes a warning: a matcher that fits no tool, a variable that nothing
+ * sets, a program that does not exist. A setting that has an effect causes none. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 
@@ -248,7 +248,8 @@ TEST(a_scope_that_is_nearly_a_tool_of_ours_is_named_without_a_list_of_tools) {
   }
 }
 
-/* Where all tools are known, a hook that none of them runs is named, whatever form its match has. */
+/* When all tools are known, there is a warning about a hook that runs for none of them, whatever the form of its
+ * match. */
 TEST(a_match_is_compared_with_the_tools_that_there_are) {
   static const struct {
     const char *yaml;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Webhooks: what an endpoint's answer means, which endpoints may be asked, and files that are refused. */
+ * Webhooks: the meaning of an endpoint's answer, which endpoints may be asked, and files that are refused. */
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -352,7 +352,7 @@ TEST(hooks_ask_no_endpoint_that_the_operator_did_not_allow) {
   tp_runtime_free(runtime);
 }
 
-/* Two readers of one URL: what the library reads as the host is not what libcurl would go to. */
+/* Two readers of one URL: the host that the library reads differs from the host to which libcurl would connect. */
 TEST(the_helper_goes_to_no_host_that_it_reads_otherwise) {
   const endpoint_reply reply = {.body = "{\"continue\": true}"};
   endpoint *e = endpoint_open(&reply, 1);

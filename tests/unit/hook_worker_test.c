@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers: programs that stay, what each end of one does to its requests, and how a program is ended. */
+ * Workers: programs that keep running, the effect of each kind of end on their requests, and how a program is ended. */
 #include <unistd.h>
 
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 
-/* @param more  of the handler. The shell has the request's number in $id, and `say` answers it. */
+/* @param more  further lines of the handler. The shell has the request's number in $id, and `say` answers it. */
 static void write_worker(const char *script, const char *more) {
   char text[1024];
   snprintf(text, sizeof text,
@@ -175,7 +175,7 @@ TEST(program_that_hangs_is_started_anew) {
   close_runtime(runtime);
 }
 
-/* One that is only slow with a request stays: another was answered meanwhile. */
+/* A program that is only slow with one request stays, because another request was answered meanwhile. */
 TEST(program_that_has_answered_others_is_not_ended) {
   tp_runtime *runtime = open_worker(
       "next; next; say \"{\\\"continue\\\": false, \\\"reason\\\": \\\"$$\\\"}\"\n"

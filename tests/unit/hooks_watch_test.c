@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A directory of hooks that is followed: what a change on disk does, what a refused one leaves, and 1,000 reloads
- * beside 1,000 turns. */
+ * A directory of hooks that is followed: the effect of a change on disk, the state after a refused one, and 1,000
+ * reloads during 1,000 turns. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -326,7 +326,7 @@ static void *run_turns(void *arg) {
   return NULL;
 }
 
-/* Another owner that commits meanwhile; when a reload comes between, its own commit is given up. */
+/* Another owner that commits meanwhile; when a reload comes in between, its own commit is given up. */
 typedef struct committer {
   pthread_t thread;
   tp_runtime *runtime;

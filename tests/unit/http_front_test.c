@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The HTTP front of servers (server/http.h), spoken to by sockets: whole answers and streams from other threads, what a
- * slow client holds back, clients that leave, and what is refused. */
+ * The HTTP front of servers (server/http.h), used through sockets: whole answers and streams from other threads, the
+ * effect of a slow client, clients that leave, and refusals. */
 #include "server/http.h"
 
 #include "tests/support/test.h"
@@ -22,7 +22,7 @@ enum { WAIT_MS = 20000, HELD_MAX = 64 };
 
 /* ---- a host ---- */
 
-/* What the host does with a request: GET PATH. "/now" is answered at once; the others are held for the test. */
+/* The host's reaction to a request GET PATH: "/now" is answered at once; all others are held for the test. */
 typedef struct host {
   tp__http *http;
   pthread_mutex_t mutex;
@@ -142,7 +142,7 @@ static void say(int fd, const char *text) {
   assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
-/* Reads until the text holds `until`, or, with NULL, to the end of the connection. @return what was read; static. */
+/* Reads until the text contains `until`, or, with NULL, to the end of the connection. @return the text; static. */
 static char *hear(int fd, const char *until) {
   static char text[1 << 16];
   size_t size = 0;

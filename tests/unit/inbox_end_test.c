@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of what a host submitted, the cancel of what it took and the destroy of what names its inbox: all as work of
- * the inbox. The host here has one thread, and no callback of it is called. */
+ * The end of a submitted operation, the cancel of taken work, and the destroy of objects that name an inbox: all come
+ * as work of the inbox. The host here has one thread, and no callback of it is called. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
-/* ---- a host whose model has no function, and that hears of turns by its inbox only ---- */
+/* ---- a host whose model has no function, and that learns of turns only through its inbox ---- */
 
 typedef struct host {
   tp_runtime *runtime;
@@ -47,7 +47,7 @@ static tp_submission *submit_to(const host *h, size_t session, const char *name,
   return submission;
 }
 
-/* The next work of this kind; everything else of the library's is released, and requests are kept in `ret_request`. */
+/* The next work of this kind; all other work is released, and requests are stored in `ret_request`. */
 static const tp_work *take_kind(const host *h, tp_work_kind kind, tp_token *ret_request) {
   for (;;) {
     const tp_work *work = take_any(h->inbox);
@@ -97,7 +97,7 @@ static void close_host(host *h) {
 
 /* ---- every submitted turn has its end, also one that never began ---- */
 
-/* Each case: the turn "first" runs, and "second" waits, in the queue of its session or for its admission. */
+/* In each case the turn "first" runs, and "second" waits, in the queue of its session or for its admission. */
 typedef enum waits_for { WAITS_IN_QUEUE, WAITS_FOR_ADMISSION } waits_for;
 
 /* @return the request of "first", which was taken. */
@@ -254,7 +254,7 @@ static void result_is_there(bool by_event) {
 TEST(result_is_there_when_the_end_is_taken) { result_is_there(false); }
 TEST(result_is_there_when_the_event_of_the_end_is_taken) { result_is_there(true); }
 
-/* A full queue has a place when the end is taken, although the next turn may not have begun. */
+/* A full queue has a free place when the end is taken, although the next turn may not have begun. */
 TEST(queue_has_a_place_when_the_end_is_taken) {
   host h = {.runtime = open_runtime(NULL)};
   h.inbox = open_inbox(h.runtime, 0);
@@ -378,7 +378,7 @@ TEST(ends_of_a_freed_inbox_are_dropped) {
   tp_submission *waits = submit_to(&h, 0, "first", LONG_MS), *later = submit_to(&h, 0, "second", LONG_MS);
   tp_submission_cancel(later);
   wait_readable(h.inbox);
-  tp_inbox_free(h.inbox); /* the model's request fails, and the end of the one that was cancelled is not taken */
+  tp_inbox_free(h.inbox); /* the model's request fails, and the end of the cancelled turn is not taken */
   const tp_turn_result *result;
   assert_int_equal(tp_submission_wait(waits, LONG_MS, &result, NULL), TP_OK);
   assert_int_equal(result->outcome, TP_TURN_FAILED);
@@ -418,8 +418,8 @@ TEST(handler_is_told_that_its_limit_has_passed) {
   close_host(&h);
 }
 
-/* A required handler fails, and the entry does not wait for what the other one says: it is told at once, and may answer
- * within its limit. */
+/* A required handler fails, and the entry does not wait for the answer of the other one. That handler is told at once,
+ * and may still answer within its limit. */
 TEST(handler_is_told_that_its_entry_is_decided) {
   host h;
   open_host(&h, 0, 0);
@@ -689,7 +689,7 @@ TEST(objects_that_were_refused_stay_their_hosts) {
 
 /* ---- a host with a pool of few threads, which its guards and models need ---- */
 
-/* A binding that waits for ends in that pool stands still when there are as many turns as threads. */
+/* A binding that waited for ends in that pool would hang when there are as many turns as threads. */
 enum { POOL_TURNS = 16, POOL_MAX = 4, IN_POOL_GUARDS = 1, IN_POOL_MODELS = 2 };
 
 typedef struct pool {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Listeners of an inbox: events come as copies, in order, and what found no space is counted where it is missing. */
+ * Listeners with an inbox: events come as copies, in order; events that found no space are counted at their place. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
@@ -249,7 +249,8 @@ TEST(events_leave_the_capacity_of_work_alone) {
   close_host(&h);
 }
 
-static _Atomic long grants = -1; /* how many requests are granted before all are refused; negative: all are granted */
+/* how many allocations are granted before all are refused; negative: all are granted */
+static _Atomic long grants = -1;
 
 static void *scarce_alloc(void *ctx, size_t size) {
   (void)ctx;
@@ -353,7 +354,7 @@ static void resume_pieces(void *ctx, tp_token token) {
   latch_hit(&p->resumed);
 }
 
-/* A session whose model emits what the test says, and whose listener has the inbox. */
+/* A session whose model emits the pieces of the test, and whose listener has the inbox. */
 static void open_pieces(pieces *p, size_t held_bytes) {
   *p = (pieces){.begun = LATCH, .resumed = LATCH};
   host *h = &p->host;

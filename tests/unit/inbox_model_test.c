@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model of an inbox: the host takes its requests and answers them itself. */
+ * A model with an inbox: the host takes its requests and answers them itself. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
@@ -155,7 +155,7 @@ typedef struct pieces {
   char text[128];
 } pieces;
 
-/* The owner of the turn stands still at the first piece, so that those which come meanwhile wait for it. */
+/* The owner of the turn blocks at the first piece, so that later pieces wait for it. */
 static void note_piece(void *ctx, const tp_event *event) {
   pieces *p = ctx;
   if (event->kind != TP_EVENT_MODEL_DELTA) return;

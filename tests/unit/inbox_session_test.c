@@ -188,7 +188,7 @@ TEST(added_tool_is_called_in_the_loop_of_each_session) {
     answer_model(take_from(&h, i, TP_WORK_MODEL), NULL);
     expect_end(&h, i, TP_TURN_COMPLETED);
   }
-  /* It is of no session: its destroy is called as that of a tool without an inbox. */
+  /* The tool belongs to no session, so its destroy is called like that of a tool without an inbox. */
   assert_int_equal(tp_tool_remove(h.runtime, "deploy", NULL), TP_OK);
   close_host(&h);
   assert_int_equal(destroys, 1);

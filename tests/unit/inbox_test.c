@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An inbox: calls of handlers that a thread of the host takes and answers itself. The host here has one thread: it
- * polls the inbox's descriptor beside what it submitted. */
+ * An inbox: a thread of the host takes calls of handlers and answers them itself. The host here has one thread, which
+ * polls the inbox's descriptor and also submits. */
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>

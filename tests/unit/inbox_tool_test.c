@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tools of an inbox: the host takes their calls and answers them itself, on the thread that submitted the calls. */
+ * Tools with an inbox: the host takes their calls and answers them itself, on the thread that submitted the calls. */
 #include <poll.h>
 
 #include "tests/support/test.h"
@@ -153,7 +153,7 @@ TEST(call_that_finds_the_inbox_full_waits) {
   close_host(&h);
 }
 
-/* A tool without max_concurrent uses no thread here: as many of its calls are taken as there are. */
+/* A tool without max_concurrent uses no thread here, so all of its calls are taken at once. */
 TEST(calls_through_an_inbox_have_no_limit_of_their_own) {
   host h;
   open_host(&h, 0, (tp_tool){0}, NULL);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A phase of inline handlers takes the fast path when its turn has no listener.
- * Its outcome must be that of the general path: most cases run on both, on turns
- * with and without an event callback, and the outcomes are compared line by
- * line. */
+ * A phase of inline handlers takes the fast path when its turn has no listener. The outcome must be the same as on the
+ * general path. So most cases run on both, in turns with and without an event callback, and the outcomes are compared
+ * line by line. */
 #include "tests/support/test.h"
 #include "runtime/exec/runtime.h"
 #include "runtime/exec/share.h"
@@ -14,8 +13,8 @@ enum { GATHER = TP_PHASE_TURN_PRE_PROMPT_CONTEXT, CHAIN = TP_PHASE_TURN_INTAKE, 
 
 static const char *const node_ids[NODES] = {"n0", "n1", "n2", "n3", "n4"};
 
-/* Without helpers: a slow machine would make the nodes expensive and share them,
- * and nodes that are called at once have no order. */
+/* Without helpers: a slow machine would make the nodes expensive and share them, and nodes that run at once have no
+ * order. */
 static tp_runtime *open_alone(const tp_runtime_options *options) {
   tp_runtime *runtime = open_runtime(options);
   tp__runtime_helpers(runtime)->max = 0;
@@ -75,8 +74,7 @@ typedef struct scene {
   tp_token token;
   uint32_t calls[NODES];
   int64_t begun_ns; /* of the phase */
-  bool disturbed;   /* the machine was so slow that a limit may have passed where
-                     none should */
+  bool disturbed;   /* the machine was so slow that a limit may have passed by accident */
 } scene;
 
 typedef struct part {
@@ -330,7 +328,7 @@ static void run_and_say(scene *s, uint32_t phase, account *a) {
   tp_phase_result_release(s->turn, &result);
 }
 
-/* Five runs of the phase: in the third one the third node behaves as set, and its result is read at the end.
+/* Runs the phase five times. In the third run the third node behaves as set, and its result is read at the end.
  * @return false: a slow machine disturbed it. */
 static bool play_scene(const setting *set, bool has_listener, account *a) {
   static _Atomic uint32_t events;
@@ -384,7 +382,7 @@ static void compare(const setting *set) {
            set->shape, set->timestamps);
 }
 
-/* Without a listener one time-stamp is taken of all nodes: which of them ran long is not seen (runtime.h). */
+/* Without a listener there is one time-stamp for all nodes, so it is not visible which of them ran long (runtime.h). */
 static bool is_comparable(behavior third, tp_timestamps timestamps) {
   return timestamps != TP_TIMESTAMPS_COARSE || (third != OVERRUNS_ITS_LIMIT && third != OVERRUNS_THE_BUDGET);
 }
@@ -533,8 +531,8 @@ TEST(result_stays_readable_while_the_next_phases_run) {
   close_scene(&s);
 }
 
-/* A release on the host's thread, in the middle of which the answer of the turn's next phase comes: that phase ends
- * there, and its callback releases its result too. */
+/* During a release on the host's thread, the answer of the turn's next phase comes. That phase ends there, and its
+ * callback releases its result, too. */
 typedef struct meanwhile {
   tp_turn *turn;
   tp_token token;
@@ -701,7 +699,7 @@ TEST(phases_on_the_fast_path_are_notified_and_recorded_right_with_every_kind_of_
     for (tp_timestamps t = TP_TIMESTAMPS_FULL; t <= TP_TIMESTAMPS_OFF; t++) check_fast_phases(t);
 }
 
-/* Runs the phase once, in which the third node overruns, with one time-stamp for all nodes. */
+/* Runs the phase once with one time-stamp for all nodes; the third node exceeds its limit. */
 static tp_phase_result overrun(scene *s, behavior third, part *parts) {
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = TP_TIMESTAMPS_COARSE};
   *s = (scene){.runtime = open_alone(&options), .behavior = third, .armed = true};

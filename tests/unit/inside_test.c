@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What handlers, callbacks and destructors may call of the runtime that calls them: a status, never an abort, never a
- * wait for themselves. Each destructor here calls every public function that takes a runtime. */
+ * What handlers, callbacks and destructors may call in the runtime that calls them: they get a status, never an abort
+ * or a deadlock. Each destructor here calls every public function that takes a runtime. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,7 +102,7 @@ static void call_everything(void *ctx) {
   c->is_done = true;
 }
 
-/* A caller may be destroyed in its turn by what it calls: only the first call counts. */
+/* The functions that it calls may destroy the caller in turn: only the first call counts. */
 static void destroy_once(void *ctx) {
   caller *c = ctx;
   if (c->calls == 0) call_everything(c);

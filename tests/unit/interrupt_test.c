@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ctrl-C in a conversation: whose it is, at each moment of a turn. */
+ * Ctrl-C in a conversation: what it ends, at each moment of a turn. */
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>

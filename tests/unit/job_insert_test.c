@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs of turns that come at the same time go into a durable store together: the first is stored by its turn's thread,
- * and what comes meanwhile by the thread of the jobs, in one call, while no turn holds a thread. And a store that says
- * when other processes have inserted some is asked at once. */
+ * Jobs of turns that come at the same time go into a durable store together. The thread of the first turn stores its
+ * job; the thread of the jobs stores those that come meanwhile, in one call, while no turn holds a thread. A store that
+ * says when other processes have inserted jobs is asked at once. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 

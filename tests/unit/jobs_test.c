@@ -275,7 +275,7 @@ static void check_fickle(fickle *f, size_t index) {
   close_runtime(f->runtime);
 }
 
-/* Busy, full, locked and out of reach are no failures of the handler, by whatever way it says so. */
+/* Busy, full, locked and unreachable are no failures of the handler, in whatever way it reports them. */
 TEST(run_that_could_not_try_is_no_attempt) {
   static const fickle_row rows[] = {{BY_CALL, 1, 0, 0, 0, 2, 1, false},
                                     {BY_CALL, 3, 0, 1, 0, 4, 1, false},
@@ -325,7 +325,8 @@ TEST(postponed_job_shows_why_and_for_how_long) {
   close_runtime(f.runtime);
 }
 
-/* In a phase that waits for its handlers it is a failure that may be tried again, and the breaker counts it not. */
+/* In a phase that waits for its handlers, it is a failure that may be tried again, and the breaker does not count
+ * it. */
 TEST(run_that_could_not_try_is_tried_again_where_it_is_awaited) {
   static const fickle_row rows[] = {{.way = BY_CALL, .postpones = 1}, {.way = INLINE_TOKEN, .postpones = 1}};
   for (size_t i = 0; i < COUNT(rows); i++) {
@@ -370,7 +371,7 @@ TEST(statuses_are_transient_or_not) {
 }
 
 /* What runs elsewhere has neither. */
-/* It was stored before its subscription was tripped: it waits, and loses no attempt. */
+/* The job was stored before its subscription was tripped: it waits, and loses no attempt. */
 TEST(job_whose_subscription_is_tripped_waits) {
   tp_runtime *runtime = open_runtime(NULL);
   latch leave = LATCH;
@@ -473,7 +474,7 @@ static bool keep_message(void *ctx, const tp_job *job) {
   return true;
 }
 
-/* The payload is what the job works on, also after a redrive; why it ended is a record. */
+/* The payload is the input of the job, also after a redrive; the reason of its end is a record. */
 TEST(payload_of_a_dead_letter_stays_and_its_message_is_redacted) {
   tp_runtime_options options = {.struct_size = sizeof options, .redact = mask};
   tp_runtime *runtime = open_runtime(&options);
@@ -867,7 +868,7 @@ static tp_runtime *open_on(tp_store *store, notes *n) {
   return runtime;
 }
 
-/* A host opens a store in which an earlier one left a job, and does nothing but wait. */
+/* A host opens a store in which an earlier host left a job, and only waits. */
 TEST(wait_for_jobs_starts_a_runtime_that_runs_them) {
   tp_store *store;
   notes n = NOTES;
@@ -957,7 +958,7 @@ TEST(jobs_that_defer_occupy_no_thread_and_are_bounded) {
   assert_int_equal(c.open_max, RUNNING_MAX);
 }
 
-/* Whatever those before did: the other processes of a store are left what there is no thread for. */
+/* However many jobs ran before: jobs for which there is no thread are left to the other processes of a store. */
 static bool count_claimed(void *ctx, const tp_job *job) {
   if (job->state == TP_JOB_RUNNING) ++*(int *)ctx;
   return true;

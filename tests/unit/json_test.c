@@ -184,7 +184,7 @@ TEST(raw_nul_is_refused) {
   tp_writer_free(writer);
 }
 
-/* A NUL directly after a number or a word was swallowed: what stood after it was not read, or read as if it stood
+/* A NUL directly after a number or a word used to be swallowed: the text after it was not read, or read as if it stood
  * alone. */
 TEST(raw_nul_behind_any_value_is_refused) {
   static const tp_text texts[] = {{"{\"continue\":0\0}", 15},
@@ -498,7 +498,7 @@ TEST(no_locale_changes_a_number) {
   const char *found = NULL;
   tp_writer *writer = new_writer();
   for (size_t i = 0; i < 4 && !found; i++) found = setlocale(LC_NUMERIC, names[i]);
-  /* Without such a locale this is a repetition. The first number takes the way over the C library. */
+  /* Without such a locale this only repeats earlier checks. The first number is converted by the C library. */
   assert_int_equal(decode(tp_text_of("[1.2345678901234567,-1234.5,1e-300]"), writer, NULL), TP_OK);
   assert_string_equal(encoded(finished(writer), writer).data, "[1.2345678901234567,-1234.5,1e-300]");
   setlocale(LC_NUMERIC, "C");
@@ -534,8 +534,8 @@ TEST(random_values_survive_the_way_through_json) {
 
 /* ---- other parsers ---- */
 
-/* Named as in JSONTestSuite: y_ must be accepted, n_ must be refused, i_ is for the parser to decide: the letter after
- * it is what this one does. What the suite accepts and this parser does not, has i_. */
+/* Named as in JSONTestSuite: y_ must be accepted, n_ must be refused, and for i_ the parser may decide; the letter
+ * after i_ is the decision of this parser. Texts that the suite accepts and this parser refuses have i_. */
 static const struct {
   const char *name;
   tp_text json;
@@ -586,7 +586,8 @@ static void put_hex(FILE *file, tp_text text) {
   for (size_t i = 0; i < text.size; i++) fprintf(file, "%02x", (unsigned)(unsigned char)text.data[i]);
 }
 
-/* What this parser makes of a text, for the other one to compare: "TEXT JSON" or "TEXT -", in hexadecimal digits. */
+/* The result of this parser for a text, for the comparison with another one: "TEXT JSON" or "TEXT -", in hexadecimal
+ * digits. */
 static void tell_oracle(FILE *oracle, tp_text json, tp_writer *writer) {
   put_hex(oracle, json);
   fputs(" ", oracle);
@@ -625,7 +626,7 @@ TEST(pythons_json_reads_the_same) {
 
 /* ---- memory refused ---- */
 
-/* Keys of more maps, and members of more containers, than have room without memory. */
+/* More keys of maps, and more members of containers, than fit without an allocation. */
 static tp_text text_that_needs_memory(void) {
   char *text = malloc(1 << 16);
   size_t size = 0;

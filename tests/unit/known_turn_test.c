@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A turn that is submitted again by its id: the history has it, so its result comes from there, and no handler, request
- * or tool runs. Each kind of history: the session's own past, the memory history, one that answers by tokens, and one
- * that does not keep how a turn ended. What a death between the two submissions changes is in store/conversation. */
+ * or tool runs. With each kind of history: the session's own past, the memory history, a history that answers by
+ * tokens, and a history that does not store how a turn ended. tests/store/conversation has a death of the process
+ * between the two submissions. */
 #include "tests/support/test.h"
 #include "tests/support/counting.h"
 #include "tests/support/world.h"
@@ -128,7 +129,7 @@ static void open_world(world *w, int kind, const reply *replies, size_t count, t
   w->is_outlived = true; /* by the history, which has the same allocator */
 }
 
-/* The session again, as a new process has it; the past of a session goes with it. */
+/* Opens the session again, like a new process; the past of a session is freed with it. */
 static void reopen(world *w, const reply *replies, size_t count) {
   if (w->kind == PAST) return;
   int kind = w->kind;

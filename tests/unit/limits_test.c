@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The limits of a turn: each ends it with a code and a word of its own, in its result, its events, its record and the
- * session's end; what happened before it stays, and the next turn goes on. */
+ * The limits of a turn: each ends the turn with a code and a word of its own, in its result, its events, its record and
+ * the session's end. Everything before it is kept, and the next turn goes on. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
 #include "phases/session/budget.h"
@@ -392,7 +392,7 @@ TEST(same_arguments_of_another_tool_are_another_call) {
   world_close(&w.stage);
 }
 
-/* A word of the host's stays; without one the session's end says how its last turn ended. */
+/* A reason that the host gives is used; without one the session's end tells how its last turn ended. */
 TEST(end_of_a_session_has_the_word_of_its_last_turn) {
   static const reply replies[] = {ASKS(AB)};
   const tp_session_end own = {.struct_size = sizeof own, .reason = "moved on"};
@@ -452,7 +452,7 @@ static void spend_world(world *w, const tp_budget *of_session, const tp_budget *
                        .session = {.tenant = tenant, .budget = of_session, .on_event = note_event, .event_ctx = w}});
 }
 
-/* @return how many turns of one request complete before one is refused; *ret_reason is its reason. */
+/* @return how many turns of one request complete before one is refused; *ret_reason is the reason. */
 static int turns_until_refused(tp_session *session, int most, char ret_reason[256]) {
   const tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("go")};
   ret_reason[0] = 0;
@@ -665,7 +665,7 @@ TEST(budget_of_one_tenant_is_kept_without_its_sessions) {
   recorder_free(model);
 }
 
-/* The day is set as if it had begun before, or as if the clock had been set back. */
+/* The clock is changed so that the day has begun earlier, or so that it seems to be set back. */
 TEST(another_day_begins_with_nothing_used) {
   static const reply costs[] = {{.text = "hi", .output_tokens = 10}};
   world w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Listeners: who receives which events, from when to when. */
+ * Listeners: which of them receive which events, and from when to when. */
 #include "tests/support/test.h"
 #include "phases/session/session.h"
 #include "tests/support/world.h"

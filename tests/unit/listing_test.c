@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Subscriptions are walked as they are registered: in plans, disabled, killed, and through which alias they came. */
+ * The walk over registered subscriptions: in plans, disabled, killed, and with the alias of each. */
 #include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conditions of a match, which need no function: when they hold, how the plan prints them, which are refused. */
+ * The conditions of a match, which need no function: when they hold, how the plan prints them, and which are
+ * refused. */
 #include "tests/support/test.h"
 
 #include "tests/support/host.h"

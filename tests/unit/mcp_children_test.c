@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many servers of MCP at once, started and stopped again and again: each gives its tools, and no process, no descriptor
- * and no memory is left of any. 50 servers twice; with TURNPHASE_ROUNDS=20 (./dev test --long) 1,000 servers ten
- * times. */
+ * Many servers of MCP at once, started and stopped repeatedly: each gives its tools, and none leaves a process, a
+ * descriptor or memory. 50 servers twice; with TURNPHASE_ROUNDS=20 (./dev test --long) 1,000 servers ten times. */
 #include <sys/resource.h>
 #ifdef __GLIBC__
 #include <malloc.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tools of servers that requests leave out until they are found: which tools each request of a turn shows and what its
- * system text says, what a search finds, what becomes of calls, and that nothing but the history keeps what was found.
- * The tools stand for those of servers; tests/unit/mcp_test.c has the servers. */
+ * Tools of servers that requests leave out until they are found: which tools each request of a turn shows, its system
+ * text, the results of a search, calls of such tools, and that only the history stores which tools were found. The
+ * tools stand for those of servers; tests/unit/mcp_test.c has the servers. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/json_value.h"
@@ -524,7 +524,7 @@ static tp_answer delegate(void *ctx, tp_tool_run *run) {
   return answer;
 }
 
-/* What the turn around it has found is not there in a nested turn, nor the other way round. */
+/* Tools that the surrounding turn has found are not available in a nested turn, nor the other way round. */
 TEST(a_nested_turn_begins_with_nothing_found) {
   world *w = new_world();
   const tp_tool tool = {
@@ -538,7 +538,7 @@ TEST(a_nested_turn_begins_with_nothing_found) {
   assert_int_equal(w->asked, 6);
   assert_string_equal(w->shown[0], BASE "delegate ");
   assert_string_equal(w->shown[1], BASE "delegate mcp__mail__send ");
-  /* the nested one: a call of what only the other turn has found is not run, and comes to no gate */
+  /* the nested turn: a call of a tool that only the other turn has found does not run, and reaches no gate */
   assert_string_equal(w->shown[2], BASE "delegate ");
   assert_string_equal(w->shown[3], BASE "delegate mcp__mail__send ");
   assert_string_equal(w->shown[4], BASE "delegate mcp__mail__send mcp__gh__createIssue ");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Servers of MCP that have a URL: sessions and their loss, both kinds of answers, streams that are resumed, the headers
- * of 2026-07-28, and a table of answers that are none. */
+ * Servers of MCP with a URL: sessions and their loss, both kinds of answers, streams that are resumed, the headers of
+ * 2026-07-28, and a table of malformed answers. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/endpoint.h"

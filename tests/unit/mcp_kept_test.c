@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A form that outlives its gateway: each gateway is a process of its own that is killed; its client, which has the
- * requestState, repeats the call at another one. What counts is how often the tool has run. */
+ * A form that outlives its gateway. Each gateway is a process that is killed. Its client has the requestState, and
+ * repeats the call at another gateway. The test counts how often the tool has run. */
 #include "tests/support/test.h"
 #include "tests/support/child.h"
 #include "tests/support/host.h"
@@ -523,7 +523,7 @@ static bool take_question(void *ctx, const tp_kept_question *question) {
   return true;
 }
 
-/* Repeats with the client's answer until the call has ended: the channel is read meanwhile. */
+/* Repeats with the client's answer until the call has ended; meanwhile the channel is read. */
 static void repeat_until_it_ends(world *w, const gateway *g, const char *responses, char held[256]) {
   for (int i = 0; i < 10000; i++) {
     repeat(w, g, responses, held);
@@ -533,7 +533,7 @@ static void repeat_until_it_ends(world *w, const gateway *g, const char *respons
   fail_msg("%s", w->text);
 }
 
-/* The question of the first gateway is answered in its file while none runs; the client answers otherwise. */
+/* The question of the first gateway is answered in its file while no gateway runs; the client answers differently. */
 TEST(an_answer_of_the_channel_meanwhile_counts_first) {
   static const struct {
     tp_verdict verdict;
@@ -562,7 +562,7 @@ TEST(an_answer_of_the_channel_meanwhile_counts_first) {
   }
 }
 
-/* Nobody has answered there: the form is shown again, and then the client's answer counts. */
+/* The question has no answer in the channel: the form is shown again, and then the client's answer counts. */
 TEST(with_a_channel_the_form_is_shown_again) {
   world *w = *state;
   char held[256], next[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The codec of MCP: what is read as which kind of message, what is refused and how it is answered, what is written,
- * _meta, and the headers of HTTP by the examples of the specification. */
+ * The codec of MCP: which text is read as which kind of message, refusals and the answers to them, writing, _meta, and
+ * the headers of HTTP with the examples of the specification. */
 #include "domains/mcp/lines.h"
 #include "domains/mcp/message.h"
 #include "tests/support/test.h"
@@ -158,7 +158,7 @@ TEST(each_kind_is_read_as_what_it_is) {
   assert_true(m->data.size > 0 && tp__mcp_code_is_modern(m->code));
 }
 
-/* What peers send although the specification has another form, and nothing else can be meant. */
+/* Forms that peers send against the specification, whose meaning is still clear. */
 TEST(what_cannot_be_misunderstood_is_read) {
   static const struct {
     const char *json;

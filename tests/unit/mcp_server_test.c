@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A server of MCP over a runtime: calls of both eras through the gates, on stdio and over HTTP; gates that ask, with
- * every way of an answer; what is refused; cancels, and the end. */
+ * every kind of answer; refusals; cancels, and the end. */
 #include "tests/support/test.h"
 #include "tests/support/json_text.h"
 
@@ -394,7 +394,7 @@ TEST(a_client_with_a_handshake_is_asked_by_a_form) {
   }
 }
 
-/* Asks for a call, and copies the token that the request is to be repeated with. */
+/* Asks for a call, and copies the token with which the request must be repeated. */
 static void require_input(world *w, char token[256]) {
   ask_for(w, CALL("1", "asked", "," META(FORMS)), "\"resultType\":\"input_required\"");
   expect(w->text, "\"inputRequests\":{\"approval\":{\"method\":\"elicitation/create\"");
@@ -474,7 +474,7 @@ TEST(the_channel_is_asked_and_the_same_call_again_gets_the_result_of_the_first) 
   close_world(w);
 }
 
-/* @param ret_key  of the question about a call, of a gateway that was started for it. */
+/* @param ret_key  the key of the question about a call, from a gateway that was started for it. */
 static void key_of_question(const char *call, char ret_key[40]) {
   world *w = open_world((tp_mcp_server_options){.stdio = true, .has_channel = true, .ask_wait_ms = WAIT_MS});
   say(w, call);
@@ -793,7 +793,7 @@ TEST(a_client_answers_what_a_server_behind_the_gateway_asks) {
     copy_member(w, "\"id\":", number, sizeof number);
     snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-1,\"message\":\"no\"}}", number);
     ask_for(w, line, "'action':'cancel'");
-    /* one without a handshake repeats the call; what it sends unasked is no answer */
+    /* a client without a handshake repeats the call; a message that it sends without being asked is no answer */
     ask_for(w,
             CALL("3", "far__echo",
                  ",\"arguments\":{\"text\":\"x\"},\"inputResponses\":{\"asked\":{\"action\":\"accept\"}}," META(FORMS)),
@@ -832,7 +832,7 @@ static void add_taker(world *w) {
 #define RAIN(id, rest) CALL(id, "far__value", rest)
 #define LISTS(rest) "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{" rest "}}"
 
-/* A strict client: a tool that is listed with an outputSchema gives its value, or an error. */
+/* A strict client: a tool that is listed with an outputSchema must give a value, or an error. */
 TEST(a_result_has_the_value_that_the_schema_promises_or_is_an_error) {
   static const struct {
     const char *option, *lies;
@@ -975,7 +975,7 @@ TEST(a_client_that_closes_its_end_is_noticed_and_still_answered) {
   close_world(w);
 }
 
-/* SIGPIPE would end this process: the thread that sets the list is the host's. */
+/* SIGPIPE would end this process: the thread that changes the list is the host's. */
 TEST(a_client_that_does_not_read_any_more_sends_no_signal_to_the_host) {
   world *w = open_world((tp_mcp_server_options){.stdio = true});
   initialize(w, "{}");
@@ -1008,7 +1008,7 @@ TEST(messages_come_whole_and_in_their_order_however_slow_their_client_is) {
   close_world(w);
 }
 
-/* What a pipe does not take at once waits for its own thread, and for no other. */
+/* Data that a pipe does not accept at once is written by a separate thread; no other thread waits. */
 TEST(a_large_answer_that_nothing_reads_holds_no_thread_up) {
   enum { SIZE = 300000 };
   world *w = open_world((tp_mcp_server_options){.stdio = true});
@@ -1215,7 +1215,7 @@ TEST(a_key_is_needed_where_there_are_keys) {
   close_world(w);
 }
 
-/* A task is another's for a client with another key, and stays when the client goes. */
+/* A client with another key does not see the task, and the task stays when its client goes. */
 TEST(a_task_over_HTTP_is_of_its_key_and_name) {
   static const char *const keys[] = {"0123456789abcdef0123", "fedcba98765432109876", NULL};
 #define OF_FIRST NEW_HEADERS "Authorization: Bearer 0123456789abcdef0123\r\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Servers of MCP as tools: both eras, calls and what comes of them, lists that change, servers that end and are started
- * again; and a table of hostile servers, each with its declared outcome. After each case no process and no descriptor
+ * Servers of MCP as tools: both eras, calls and their results, lists that change, servers that end and are started
+ * again; and a table of hostile servers, each with its expected outcome. After each case no process and no descriptor
  * is left. The servers are tests/support/mcp_server.c. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
@@ -366,7 +366,7 @@ static void gather_text(void *ctx, const char *text, size_t size) {
   snprintf(to + used, 16384 - used, "%.*s", (int)size, text);
 }
 
-/* @return of the phase in which a turn gets its tools, in ms; negative: the host has set it. */
+/* @return the budget of the phase in which a turn gets its tools, in ms; negative: the host has set it. */
 static int64_t budget_ms(const world *w) {
   static const char budget[] = "\"budget_ms\":";
   char *text = calloc(1, 16384);
@@ -389,7 +389,8 @@ static void set_budget(const world *w, uint32_t ms) {
   assert_int_equal(tp_edit_commit(edit, NULL, NULL), TP_OK);
 }
 
-/* The phase ends no wait before the limit of a server does, unless the host says so, before or after it is added. */
+/* The phase ends no wait before the limit of a server, unless the host sets another budget, before or after the server
+ * is added. */
 TEST(the_phase_of_the_tools_has_the_time_of_its_slowest_server_and_the_hosts_budget_wins) {
   world *w = *state;
   add_server(w, "s", "", OPTIONS(0));
@@ -500,7 +501,7 @@ TEST(each_hostile_server_has_its_outcome) {
   assert_int_equal(processes_left(), 0);
 }
 
-/* It reads server/discover and initialize at once, after the limit of the first. */
+/* It reads server/discover and initialize together, after the limit of the first. */
 TEST(a_server_that_begins_slowly_is_of_the_era_that_it_says) {
   world *w = *state;
   add_server(w, "s", "new late", OPTIONS(.start_limit_ms = 4000));
@@ -1208,7 +1209,9 @@ TEST(a_server_gets_as_many_answers_and_tokens_as_it_may) {
   world *w = *state;
   for (size_t i = 0; i < COUNT(rows); i++) {
     thinker t = {.text = "It was me."};
-    ask_thinker(w, "new", "samples=3", &t, rows[i].options); /* one after the other */
+    /* Gates and memory of a host: the text of a server's turn is judged, and other phases add texts that no server may
+     * read. */
+    ask_thinker(w, "new", "samples=3", &t, rows[i].options);
     if (!strstr(w->text, rows[i].words)) fail_msg("%zu: %s", i, w->text);
     assert_int_equal(t.asked, rows[i].asked);
   }
@@ -1304,7 +1307,7 @@ TEST(a_file_says_which_servers_may_sample) {
   }
 }
 
-/* No gate is asked about it, and the tool is not run: the server ends at a call of die. */
+/* No gate is asked about the call, and the tool does not run: the server would end at a call of die. */
 TEST(a_model_that_calls_a_tool_for_a_server_runs_none) {
   world *w = *state;
   thinker t = {.text = "", .calls = "mcp__s__die"};
@@ -1351,7 +1354,7 @@ TEST(what_a_server_wants_ends_with_its_call) {
   }
 }
 
-/* It dies while the model thinks: its call fails at once, and the model is told. */
+/* The server dies while the model thinks: its call fails at once, and the model is told. */
 TEST(a_server_that_dies_ends_what_it_wanted) {
   world *w = *state;
   static thinker t; /* the turn of the model may end with the runtime only */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The days that texts name, a row each, and what a question recalls by them: lines that share no word with it. */
+ * The days that texts name, a row each; and what a question recalls by them: lines that share no word with it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -190,7 +190,7 @@ static void assert_same_turns(const char *question, const char *turns, const cha
   if (!same) fail_msg("'%s' recalls '%s', not '%s'", question, turns, expected);
 }
 
-/* Each question shares no word with any line; each names the lines of its turns, in any order. */
+/* No question shares a word with a line. Each row names the lines of its turns, in any order. */
 TEST(a_date_recalls_lines_without_a_shared_word) {
   static const struct {
     const char *question, *turns;
@@ -239,7 +239,7 @@ TEST(a_date_recalls_lines_without_a_shared_word) {
   tp__memory_store_close(store);
 }
 
-/* The words count as before: a line with both comes first, and one with words only is recalled, too. */
+/* Words still count: a line with both comes first, and a line with words only is recalled, too. */
 TEST(words_and_a_date_are_worth_more_than_either) {
   char turns[512];
   tp__memory_store *store = NULL;
@@ -253,7 +253,7 @@ TEST(words_and_a_date_are_worth_more_than_either) {
   tp__memory_store_close(store);
 }
 
-/* A question's words of time mean nothing where it is not known when it is asked. */
+/* Words of time in a question have no meaning when the time of the question is not known. */
 TEST(yesterday_means_nothing_without_a_day_of_asking) {
   tp__memory_list list = {0};
   tp__memory_store *store = NULL;

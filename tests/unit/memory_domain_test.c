@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory as a host has it: registered in a runtime, its six handlers run by turns and by phases alone, its five
- * tools called. And the rules by which a user's words restrict it. */
+ * The memory in a host: registered in a runtime, its six handlers run by turns and by single phases, its five tools
+ * called. Also the rules by which a user's words restrict it. */
 #include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -17,7 +17,7 @@
 #include "turnphase/memory.h"
 #include "turnphase/turnphase.h"
 
-/* ---- an allocator of SQLite's, and so of the memory's, that refuses one allocation when a test says so ---- */
+/* ---- an allocator of SQLite, and so of the memory, that refuses one allocation when a test says so ---- */
 
 static atomic_long allocations_left = -1; /* refused at 0; never below */
 static sqlite3_mem_methods real_memory;
@@ -124,7 +124,7 @@ static int start_runtime(void **state) {
   snprintf(path, sizeof path, "%s/memory.db", directory);
   memset(&noted, 0, sizeof noted);
   assistant_words = "Yes.";
-  /* No breaker opens on the failures that a test wants, and hides what follows. */
+  /* No breaker may open because of the failures that a test wants: it would hide the following ones. */
   tp_runtime_options options = {.struct_size = sizeof options, .no_breakers = true};
   return tp_runtime_new(&options, &runtime, NULL) == TP_OK ? 0 : -1;
 }
@@ -481,7 +481,7 @@ TEST(of_a_message_beyond_the_bound_the_beginning_is_kept) {
   tp_memory_close(memory);
 }
 
-/* The line of a long memory is cut to its words, so that sixteen of them fit the turn's budget. */
+/* A long line is cut to the matching words, so that sixteen lines fit the turn's budget. */
 TEST(long_memories_stay_within_the_budget_of_the_turn) {
   char text[3500], turn[16];
   for (size_t i = 0; i < sizeof text - 1; i++) text[i] = i % 6 ? 'w' : ' ';
@@ -544,7 +544,7 @@ static void return_file(void) { move("/away", "/memory.db"); }
 static void take_directory(void) { move("", ".away"); }
 static void return_directory(void) { move(".away", ""); }
 
-/* A job that cannot try waits, for longer than five attempts would, without a word to the user. */
+/* A job that cannot even try waits, for longer than five attempts would take, without a message to the user. */
 TEST(what_could_not_be_kept_at_once_is_kept_later) {
   enum { MORE_THAN_ATTEMPTS = 6 };
   static const struct {
@@ -618,7 +618,7 @@ static bool note_job(void *ctx, const tp_job *job) {
   return false;
 }
 
-/* What is lost is said in the log and in the drain's report; it is kept when its job is run again. */
+/* Lost memories are reported in the log and in the drain's report. They are stored when their job is run again. */
 TEST_WITH(what_could_not_be_kept_is_reported_and_kept_when_it_is_redriven, start_with_log, end_runtime) {
   tp_drain_report report = {.struct_size = sizeof report};
   uint64_t job = 0;
@@ -1051,7 +1051,8 @@ TEST_WITH(each_allocation_of_the_registration_may_be_refused, start_runtime, end
   }
 }
 
-/* A recall without memory is a diagnostic; a contract or tools without it fail the turn. The next turn is well. */
+/* A recall without memory leaves a diagnostic; the contract or the tools without memory fail the turn. The next turn
+ * works. */
 TEST(each_allocation_of_a_turn_may_be_refused) {
   tp_session *session = open_one = open_session((tp_session_options){.id = "one", .tenant = "a", .workspace = "w"});
   assert_int_equal(say_in(session, "t", "My sister Ingrid moved to Oslo."), TP_TURN_COMPLETED);

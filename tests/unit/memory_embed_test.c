@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory with an embedder: what is recalled by meaning, what happens when the embedder is late, fails or changes,
- * and what becomes of the vectors of memories that are forgotten. The embedder of the test knows two meanings. */
+ * The memory with an embedder: recall by meaning; an embedder that is late, fails or changes; and the vectors of
+ * forgotten memories. The embedder of the test knows two meanings. */
 #include <math.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -197,7 +197,7 @@ static const char *recall(const char *id, const char *text) {
   return found;
 }
 
-/* gcc thinks that a static array might be NULL once the sanitizers have looked. */
+/* When the sanitizers have changed the code, gcc believes that a static array might be NULL. */
 static const char *shown(const char *text) { return text ? text : ""; }
 
 static void assert_holds(const char *text, const char *words) {
@@ -318,7 +318,7 @@ TEST(numbers_that_are_not_finite_are_a_failure) {
 
 /* ---- late ---- */
 
-/* The query waits, so the turn's deadline passes first. A loaded machine may not call the handler before that. */
+/* The query waits, so the turn's deadline passes first. A loaded machine may not even call the handler before that. */
 static void recall_late(const char *id, const char *text) {
   machine->holds_queries = true;
   while (latch_count(&machine->begun) == 0) assert_lacks(recall(id, text), "memory:1 [");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts that a model extracts from what the user said: which are kept, which replace others, what is recalled and shown
- * of them, and what becomes of a turn whose model failed. */
+ * Facts that a model extracts from a user's messages: which are stored, which replace others, what is recalled and
+ * shown of them, and what happens to a turn whose model failed. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of memories as an operator has it: what is kept, found, forgotten with all its traces, and refused. */
+ * The file of memories for an operator: what is stored, found, forgotten with all its traces, and refused. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static bool any_file_holds(const char *words) {
   return file_holds("", words) || file_holds("-wal", words) || file_holds("-journal", words);
 }
 
-/* The word stands in the text, in the full-text index and in the write-ahead log. */
+/* The word is in the text, in the full-text index and in the write-ahead log. */
 TEST(what_is_forgotten_stands_in_no_byte_of_the_files) {
   for (int i = 0; i < 200; i++) {
     char turn[16];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nothing is recalled into a request in which it stands already: whole turns, and what their model was asked. */
+ * No text is recalled into a request that contains it already: whole turns, and the request to their model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,7 +203,7 @@ TEST(a_passage_of_a_long_message_that_stands_there_is_not_recalled) {
   free(text);
 }
 
-/** Of a turn whose host gives the conversation, as a server of another API does; no message has the id of a turn. */
+/** For a turn whose host gives the conversation, like a server of another API; no message has the id of a turn. */
 static void say_after(const char *turn, const char *user, const char *assistant, const char *text) {
   const tp_message first = {.struct_size = sizeof first, .role = TP_ROLE_USER, .text = tp_text_of(user)};
   const tp_message second = {.struct_size = sizeof second, .role = TP_ROLE_ASSISTANT, .text = tp_text_of(assistant)};
@@ -327,7 +327,7 @@ TEST(what_is_kept_without_its_secret_stands_there_with_it) {
   assert_holds(recalled, "password: [redacted:password] please.");
 }
 
-/* Sixty-four entries are worth more than what stands below them; those that stand there take no place. */
+/* Sixty-four entries are better than those below them; entries that the request contains already take no place. */
 TEST(what_stands_there_takes_no_place_from_others) {
   char id[16], text[96];
   enter("one");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Random tenants, scopes, texts, changes and queries: a scope that shares its file with others recalls exactly what it
- * recalls in a file of its own, in the same order and with the same ranks. So nothing crosses from one to another, and
- * ranks do not change by what others store. A failure prints the seed. */
+ * would recall in a file of its own, in the same order and with the same ranks. So nothing passes from one scope to
+ * another, and ranks do not depend on the data of others. A failure prints the seed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { SCOPES = 6, SEEDS = 60, STEPS = 160, TEXT_SIZE = 256, RECALLED_MAX = 20 };
 
-/* Empty ids, equal names of other kinds and tenants, and ids that are the beginning of others. */
+/* Empty ids, equal names of other kinds and tenants, and ids that are the beginning of other ids. */
 static const tp__memory_scope scopes[SCOPES] = {
     {{"acme", 4}, {"workspace", 9}, {"home", 4}}, {{"acme", 4}, {"workspace", 9}, {"hom", 3}},
     {{"acme", 4}, {"thread", 6}, {"home", 4}},    {{"acm", 3}, {"workspace", 9}, {"home", 4}},
@@ -110,7 +110,8 @@ TEST(what_others_store_changes_nothing) {
 
 /* ---- what is left early ---- */
 
-/* A line that is left without a look at all of its parts is none of the best: with room for all, none is left. */
+/* A line that is skipped before all of its parts were checked is not among the best. With space for all lines, none is
+ * skipped. */
 static void compare_best(tp__memory_store *store, const char *text, size_t max, size_t all, unsigned seed) {
   tp__memory_list best = {0}, every = {0};
   assert_int_equal(tp__memory_recall(store, &scopes[0], tp_text_of(text), max, &best), TP_OK);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How good recall is on a real conversation: every utterance of LoCoMo's conversation 26 is remembered, then each
- * question whose evidence is named is asked, and counted when an utterance of its evidence is among what is recalled.
- * The conversation is no part of this tree; without it the test is skipped. */
+ * The quality of recall on a real conversation. Every utterance of LoCoMo's conversation 26 is remembered. Then each
+ * question with known evidence is asked. It counts as answered when an utterance of its evidence is among the recalled
+ * ones. The conversation is not part of this tree; without it the test is skipped. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ TEST(evidence_is_recalled_for_most_questions) {
   tp__memory_store_close(store);
 }
 
-/* As in a session that asks them one after the other: the earlier questions must not displace the answers. */
+/* As in a session that asks the questions one after the other: earlier questions must not displace the answers. */
 TEST(earlier_questions_do_not_displace_the_evidence) {
   tp__memory_store *store = remember_everything();
   tally all = ask_everything(store, true);

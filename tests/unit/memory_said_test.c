@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a turn's messages are, by their hashes: each message of a long conversation is hashed once, and the answer is
- * that of hashing all of them. */
+ * The messages of a turn, identified by their hashes: each message of a long conversation is hashed once, and the
+ * result is the same as if all were hashed. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -132,7 +132,8 @@ TEST(each_message_of_a_long_conversation_is_hashed_once) {
     say(&w, 0);
     assert_int_equal(w.look.settled, 2 * i);
     assert_int_equal(w.look.count, 2 * i + 1);
-    /* the first turn in which the list is kept hashes it whole, each later one what the turn before left and its own */
+    /* the first turn that stores the list hashes all of it; each later turn only hashes the messages that the turn
+     * before left, and its own */
     assert_int_equal(w.look.hashed, i <= LONG_ENOUGH ? 2 * i + 1 : 3);
     assert_int_equal(tp__memory_said_counted(w.look.said).lists, i >= LONG_ENOUGH);
   }
@@ -210,7 +211,7 @@ TEST(a_list_that_is_larger_than_all_may_be_is_not_kept) {
   close_world(&w);
 }
 
-/* Two calls of one conversation at once: each has all, and of the two lists the longer one is kept. */
+/* Two calls of one conversation at once: each has the whole list, and the longer of the two lists is stored. */
 TEST(a_list_that_is_in_use_is_made_anew_and_the_longer_one_is_kept) {
   world w;
   open_world(&w, TP__MEMORY_SAID_BYTES_MAX, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is a secret by its shape, and what only looks like one: a row each. The keys are made up, and written in two
- * pieces so that no scanner takes them for real ones. */
+ * Which texts are secrets by their form, and which only look like secrets: a row each. The keys are invented, and
+ * written in two pieces so that no scanner takes them for real ones. */
 #include <sqlite3.h>
 #include <string.h>
 

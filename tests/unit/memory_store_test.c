@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the memory keeps and what it recalls, without a runtime: keys and scopes, the two looks, texts that would mean
- * something to the index, files that are not ours, and a machine that refuses. */
+ * What the memory stores and recalls, without a runtime: keys and scopes, the two searches, texts with a special
+ * meaning for the index, foreign files, and a machine with errors. */
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -263,7 +263,7 @@ TEST(a_text_without_words_recalls_nothing) {
 
 TEST(nothing_is_recalled_before_anything_was_kept) { assert_string_equal(recalled(&home, "violin", 8), ""); }
 
-/* What others remember must not show in one's own ranks: neither their words nor how many they are. */
+/* Memories of others must not affect one's own ranks: neither their words nor their number. */
 TEST(other_tenants_change_no_rank) {
   const tp__memory_scope other = {text_of("other"), text_of("workspace"), text_of("home")};
   put("t1", "Violin lessons in town.");
@@ -283,7 +283,7 @@ TEST(other_tenants_change_no_rank) {
   assert_string_equal(turns_of(&after), "t1 t2 ");
 }
 
-/* The id of a scope is a word of the index, too; a text that names it must not reach it. */
+/* The id of a scope is also a word of the index; a text that contains it must not match it. */
 TEST(the_number_of_a_scope_is_no_word_of_a_text) {
   put("t1", "Plain words.");
   assert_string_equal(recalled(&home, "1 2 3 4 5", 8), "");
@@ -318,7 +318,7 @@ TEST(no_text_means_anything_to_the_index) {
   }
 }
 
-/* A term that the index takes for no word at all must not shift the evidence of the terms after it. */
+/* A term that the index does not treat as a word must not shift the evidence of the terms after it. */
 TEST(a_term_that_is_no_word_of_the_index_leaves_the_others_in_their_place) {
   static const char *const strange[] = {
       "\xd8\x80", "\xe0\xa7\xb4\xe0\xa7\xb2", "\xe1\x8d\xa1", "\xf0\x9d\x84\x9e", "\xef\xbf\xbd", "\xcd\xbe",
@@ -376,7 +376,7 @@ TEST(a_long_memory_is_cut_to_where_its_words_are) {
   tp__memory_list_fini(&list);
 }
 
-/* Wherever the words stand, they are in the excerpt, and an ellipsis where something is left out. */
+/* The words are in the excerpt at any place of the text, with an ellipsis where text is left out. */
 TEST(an_excerpt_holds_the_words_wherever_they_stand) {
   static const size_t places[] = {0, 10, 340, 350, 360, 690, 700, 710, 1500, 2300, 2640, 2980, 2990};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -417,7 +417,7 @@ TEST(two_words_near_each_other_are_worth_more_than_apart) {
   assert_string_equal(recalled(&home, "zither xylophone", 2), "near apart ");
 }
 
-/* A long line says itself what it is about: what stands beside it counts little. */
+/* A long line tells its topic itself, so its neighbours count little. */
 TEST(a_long_line_has_little_of_its_neighbours) {
   char text[1001];
   for (size_t at = 0; at < 1000; at += 10) memcpy(text + at, "wordy tex ", 10);
@@ -603,7 +603,7 @@ TEST(a_word_that_was_not_said_may_be_the_beginning_of_one_that_was_said) {
   assert_string_equal(recalled(&home, "pain", 8), "");
 }
 
-/* A longer list begins with the shorter one: what comes later never pushes a better entry back. */
+/* A longer list begins with the shorter one: later entries never push a better one back. */
 TEST(a_longer_list_begins_with_the_shorter_one) {
   char turn[16], longer[1024];
   for (int i = 0; i < 60; i++) {
@@ -1085,7 +1085,7 @@ TEST_MAIN(count, arguments) {
 
 /* ---- what indexes take ---- */
 
-/* Of so many scopes, each recalled from in turn. @return the bytes of all indexes but that in use. */
+/* Recalls from this many scopes in turn. @return the bytes of all indexes except the one in use. */
 static size_t bytes_of_others(void) {
   size_t bytes = 0;
   for (const tp__memory_index *index = store->indexes->older; index; index = index->older) bytes += index->bytes;
@@ -1195,7 +1195,7 @@ TEST_WITH(what_was_handed_over_is_kept_in_its_order_though_the_store_is_closed, 
   tp__memory_store_close(store);
 }
 
-/* Of its texts the first is not kept either, and what shared its transaction is. */
+/* The first of its texts is not stored either; works that shared its transaction are. */
 TEST_WITH(what_cannot_be_kept_keeps_nothing_else, make_directory, remove_directory) {
   handed.closes = false;
   hand_all_over(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words of time and what they mean, a row each, and how a recalled line shows them. */
+ * Words of time and their meaning, a row each, and how a recalled line shows them. */
 #include <stdio.h>
 #include <string.h>
 

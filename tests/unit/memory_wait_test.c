@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job of the memory that one process made and another one takes, over one file of jobs: facts that were wanted when
- * it was made wait for a process with a model, and what no one asked for waits for nothing. */
+ * A job of the memory that one process made and another one takes, with one file of jobs. If facts were wanted when the
+ * job was made, it waits for a process with a model; otherwise it waits for nothing. */
 #include "tests/support/test.h"
 #include "tests/support/directory.h"
 #include "tests/support/model.h"

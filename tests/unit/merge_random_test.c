@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What holds of every merge, over random contributions: only plan order counts, merging again changes nothing, budgets
- * hold, and whatever a handler said is in the result, in an entry of it, or named by a diagnostic. */
+ * Properties of every merge, over random contributions: only plan order counts; merging again changes nothing; budgets
+ * hold; and each contribution is in the result, in an entry of it, or named by a diagnostic. */
 #include "tests/support/test.h"
 #include "phases/merge/contribution.h"
 #include "phases/merge/merge.h"
@@ -130,7 +130,7 @@ static tp_text bytes_of(const tp_merged *result, tp_writer *writer) {
   return bytes;
 }
 
-/* The same inputs, but each made anew in another order, so that nothing lies where it lay. */
+/* The same inputs, but each allocated anew in another order, so that every address differs. */
 static void produce_again(const random_set *set, tp__arena *memory, tp__merge_input *copies) {
   size_t order[24];
   for (size_t i = 0; i < set->count; i++) {
@@ -162,7 +162,7 @@ static void check_order_of_production(const random_set *set, const tp_merged *re
   tp__arena_fini(&memory);
 }
 
-/* Every merged entry as an input of its own, in merged order: nothing changes any more. */
+/* Every merged entry becomes an input of its own, in merged order: merging these changes nothing any more. */
 static void check_idempotence(const random_set *set, const tp_merged *result, tp_writer *writer, tp_writer *other) {
   tp__arena memory;
   size_t count = tp_merged_count(result, 0);
@@ -170,7 +170,7 @@ static void check_idempotence(const random_set *set, const tp_merged *result, tp
   tp__merge_input *entries = tp__arena_alloc(&memory, count * sizeof *entries);
   for (size_t i = 0; i < count; i++) {
     const tp_merged_entry *entry = tp_merged_get(result, 0, i);
-    /* Each is the bundle of a handler of its own: which handler it was is not part of the result. */
+    /* Each is the bundle of a handler of its own, because the result does not tell which handler it was. */
     const char *handler = tp__arena_printf(&memory, "%zu", i).data;
     bool block = false;
     for (size_t j = 0; j < set->count; j++) {
@@ -229,7 +229,8 @@ static bool contains(tp_text text, tp_text part) {
   return part.size == 0 || (text.size && memmem(text.data, text.size, part.data, part.size));
 }
 
-/* Present whole, or part of a merged entry, or named by a diagnostic of the merge to its subscription. */
+/* Whether it is present as a whole, or part of a merged entry, or named by a diagnostic of the merge for its
+ * subscription. */
 static bool is_accounted_for(const tp_merged *result, const tp__merge_input *input, const tp_contribution *item) {
   tp_text named = item->key;
   for (size_t i = 0; i < tp_merged_count(result, 0); i++) {
@@ -273,7 +274,7 @@ TEST(random_merges_are_ordered_by_the_plan_alone_idempotent_bounded_and_accounte
   tp_writer_free(other);
 }
 
-/* Entry after entry into one pair of sets: the budget holds for the whole turn, and no policy is lost. */
+/* Merges entry after entry into one pair of sets: the budget holds for the whole turn, and no policy is lost. */
 TEST(a_turns_sets_keep_to_one_budget_over_random_entries) {
   for (uint64_t seed = 1; seed <= 200; seed++) {
     random_state = seed;

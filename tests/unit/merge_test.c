@@ -761,7 +761,7 @@ TEST(nothing_has_canonical_bytes_too) {
 
 /* ---- refused memory ---- */
 
-/* An arena that lives on a buffer alone is refused at every possible point, not only where a chunk begins. */
+/* An arena with only a buffer is refused at every possible point, not only where a chunk begins. */
 TEST(every_size_of_buffer_is_enough_or_a_clean_error) {
   static char buffer[64 * 1024];
   size_t enough = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.request: what its handlers see of a request, what is sent of what they leave, that calls and results stay
- * pairs, answers in the model's place, and that the history never changes by it. */
+ * model.request: what its handlers see of a request, what is sent after their changes, that calls and results stay
+ * pairs, answers instead of the model's, and that the history never changes by it. */
 #include "tests/support/test.h"
 #include "phases/merge/phases.h"
 #include "tests/support/world.h"
@@ -21,10 +21,11 @@ typedef struct answer {
 } answer;
 
 typedef struct asked {
-  char request[SEEN_BYTES]; /* write_request(), then D<bytes of provider_data> of each message that has some */
-  char tools[512];          /* name:description, */
-  char parameters[256];     /* as JSON */
-  char files[128];          /* likewise */
+  /* write_request(), then D<bytes of provider_data> for each message that has provider_data */
+  char request[SEEN_BYTES];
+  char tools[512];      /* name:description, */
+  char parameters[256]; /* as JSON */
+  char files[128];      /* likewise */
   char model[64];
 } asked;
 
@@ -164,7 +165,7 @@ static tp_answer rewrite(void *ctx, tp_call *call) {
 /* ---- what listeners are told ---- */
 
 typedef struct told {
-  char events[8192]; /* one line for each of model_begin, model_delta, thinking, model_end and diagnostics */
+  char events[8192]; /* one line for each model_begin, model_delta, thinking, model_end and diagnostic */
   char models[256];  /* of model_begin and model_end */
 } told;
 
@@ -639,7 +640,7 @@ TEST(calls_of_an_answer_in_the_models_place_are_run) {
   world w;
   char text[64];
   open_probe(&w, plain, 1, hooks, 2);
-  /* It answers each request with calls, and the limit of requests ends the turn: answers count. */
+  /* The handler answers each request with calls, and the limit of requests ends the turn: such answers count. */
   run_turn(&w, &(tp_turn_request){.text = TEXT("one"), .iterations_max = 3}, TP_TURN_FAILED, text, sizeof text);
   assert_int_equal(w.probe->requests, 0);
   assert_int_equal(r.calls, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structs of models travel by pointer and are read by their struct_size: older ones, newer ones, and what is wrong
- * with one is said. */
+ * The structs of models are passed by pointer and read by their struct_size: older ones, newer ones, and messages about
+ * errors. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

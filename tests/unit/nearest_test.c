@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words that were typed wrong, and the names that were meant. */
+ * Mistyped words, and the names that were meant. */
 #include <string.h>
 
 #include "cli/common/nearest.h"

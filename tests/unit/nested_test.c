@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns that a call of a handler or tool runs: with one handler thread and one permit, as deep as they may go, given
- * up with their call, and refused where they would wait for themselves. The model answers "go 2" by a call of the tool
- * `delegate`, which runs a turn "go 1" in a session of its own; "go 0" is answered by "bottom", and a result of the
- * tool in brackets. */
+ * Turns that a call of a handler or tool runs: with one handler thread and one permit; as deep as they may nest; given
+ * up together with their call; refused when they would wait for themselves. The model answers "go 2" by a call of the
+ * tool `delegate`, which runs a turn "go 1" in a session of its own. It answers "go 0" with "bottom", and a result of
+ * the tool with the result in brackets. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -430,7 +430,7 @@ typedef struct asker {
   latch done;
 } asker;
 
-/* In a nested turn it notes whose; in any other it runs one in which it is subscribed as well. */
+/* In a nested turn it notes the parent; in any other turn it runs a turn in which it is subscribed as well. */
 static tp_answer ask_subagent(void *ctx, tp_call *call) {
   asker *a = ctx;
   const tp_turn_result *result = NULL;
@@ -525,8 +525,8 @@ TEST(an_inline_handler_may_not_wait) {
   close_world(&w);
 }
 
-/* Nothing waits for a background job: it may run a turn of the session that it comes from, and a chain of its own
- * begins with it. */
+/* No turn waits for a background job. So a job may run a turn of the session from which it comes, and a new chain of
+ * nested turns begins with it. */
 TEST(a_background_job_runs_one_of_its_own_session) {
   for (int execution = TP_EXECUTION_FIRE_AND_RECORD; execution <= TP_EXECUTION_BACKGROUND; execution++) {
     world w = {0};
@@ -576,7 +576,7 @@ TEST(a_session_of_another_runtime_is_refused) {
   close_world(&w);
 }
 
-/* The model never answers: the limit of the tool's call is the nested turn's. */
+/* The model never answers, so the limit of the tool's call ends the nested turn. */
 TEST(it_ends_with_the_limit_of_its_call) {
   world w = {.tool.limit_ms = 50};
   open_world(&w, (tp_runtime_options){.handler_threads = 1});

@@ -237,13 +237,13 @@ TEST_WITH(one_host_has_skill_memory_mcp_os_delegate_and_ask_user, make_directory
   assert_int_equal(pthread_create(&user, NULL, play_user, &h), 0);
   say(&h, "one", "/order a walnut tree", "It is ordered.");
   assert_int_equal(pthread_join(user, NULL), 0);
-  /* skill: the command became its text; the lead may use all tools, and reads every result in call order */
+  /* skill: the command was replaced by its text; the lead may use all tools, and reads every result in call order */
   expect(h.of_lead->requests[0], "Ask before you order.");
   expect(h.of_lead->requests[0], "a walnut tree");
   static const char *const in_order[] = {"T<",        "=<c1>", "from the server", "=<c2>", "Up to 30 metres.", "=<c3>",
                                          "Yes, one.", "=<c4>"};
   expect_order(h.of_lead->requests[1], in_order, COUNT(in_order));
-  /* the researcher has its scope: what is out of it was not shown, and is not run */
+  /* the researcher has its scope: tools outside of it were not shown, and do not run */
   assert_int_equal(h.of_researcher->tool_counts[0], 2);
   expect(h.of_researcher->requests[0], "files_read");
   expect(h.of_researcher->requests[1], "A walnut tree has up to 30 metres.");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tool call a fragment of a stream belongs to, whatever is wrong with indexes, ids, names and arguments: the
- * decision table of calls.h, as servers of each API send it. */
+ * To which tool call a fragment of a stream belongs, whatever errors indexes, ids, names and arguments have: the
+ * decision table of calls.h, with fragments as servers of each API send them. */
 #include "tests/support/test.h"
 #include "tests/support/answers.h"
 

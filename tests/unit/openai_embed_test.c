@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The embedder behind an endpoint: what it sends, what it reads, what each failure becomes, and the memory with it. */
+ * The embedder with an endpoint: its requests, the answers that it reads, the status for each failure, and the memory
+ * that uses it. */
 #include "tests/support/test.h"
 #include "tests/support/endpoint.h"
 #include "tests/support/host.h"

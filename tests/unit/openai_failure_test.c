@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Everything that an endpoint can do wrong, and how the turn ends: at once or after another attempt; in which words. */
+ * Everything that an endpoint can do wrong, and how the turn ends: at once or after another attempt; with which
+ * message. */
 #include "tests/support/test.h"
 #include "tests/support/provider.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step that makes a request fit for its API: what each repair does, and that whatever is in a history, the request
- * satisfies the strictest server of each form and nothing of the history changes. No network. */
+ * The step that adapts a request to its API: the effect of each repair; and that for every history, the request
+ * satisfies the strictest server of each form, and the history is not changed. No network. */
 #include <stdlib.h>
 
 #include "tests/support/strict_api.h"
@@ -222,7 +222,7 @@ static void check_history(const history *h, const tp__openai_config *configs, ui
     if (tp__openai_request_write(&configs[api], &request, &json, NULL, &fault) != TP_OK)
       fail_msg("seed %llu, %s: %s", (unsigned long long)seed, configs[api].form->name, fault.message);
     if (h->count > 0) {
-      /* joined answers have what the second was given: the first may be the one that made the server think */
+      /* joined answers keep the data of the second: the first may be the one that made the server think */
       judge((tp_openai_api)api, thinks && strstr(tp__bytes_string(&json), "reasoning_content"), tp__bytes_string(&json),
             why, sizeof why);
       if (why[0])
@@ -532,7 +532,7 @@ TEST(each_repair_does_what_it_says_and_is_counted) {
   for (int api = 0; api < 3; api++) check_repairs((tp_openai_api)api);
 }
 
-/* The Messages API refuses thinking while calls are answered that came without a block of it. */
+/* The Messages API refuses thinking while calls without a thinking block are being answered. */
 TEST(thinking_is_not_asked_for_while_calls_lack_it) {
   static const struct {
     tp_message said[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a provider gives besides text and calls: it is kept with the message, shown as thinking, sent back in its place
- * to the provider and API that gave it, and to no other. No network. */
+ * Data of a provider other than text and calls: it is stored with the message, shown as thinking, and sent back at its
+ * place to the provider and API that gave it, and to no other. No network. */
 #include <stdlib.h>
 
 #include "tests/support/test.h"

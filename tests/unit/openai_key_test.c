@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of a model: what is refused, and where a key goes, which is nowhere but into its header. */
+ * The options of a model: refusals, and the places of a key, which may be only in its header. */
 #include <sys/stat.h>
 
 #include "tests/support/test.h"
@@ -159,7 +159,7 @@ static bool look_at_audit(void *ctx, const tp_audit *audit) {
   return true;
 }
 
-/* Every way in which an endpoint can say the key back, but for the model's own words. */
+/* Every way in which an endpoint can repeat the key, except in the model's own text. */
 TEST_WITH(a_planted_key_is_found_nowhere, NULL, NULL) {
   static const endpoint_reply replies[] = {
       {.status = 401,
@@ -195,7 +195,7 @@ TEST_WITH(a_planted_key_is_found_nowhere, NULL, NULL) {
   provider_close(p);
 }
 
-/* The same for what else is secret in the options: the endpoint says each of them back, and libcurl quotes some. */
+/* The same for other secrets in the options: the endpoint repeats each of them, and libcurl quotes some. */
 TEST_WITH(planted_headers_queries_and_passwords_are_found_nowhere, NULL, NULL) {
   static const char *const secrets[] = {
       "hd-planted-1111",  "tok-planted-2222", "sig%2Fplanted=3333",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON as servers send it: what becomes of a text that is none, where a text ends, and characters that two pieces
- * share. */
+ * JSON as servers send it: repairs of invalid texts, the end of a text, and characters that are divided between two
+ * pieces. */
 #include "tests/support/test.h"
 #include "tests/support/answers.h"
 

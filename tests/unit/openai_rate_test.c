@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Limits per minute: the bucket with times that are made up, and requests that wait, are cancelled or come too late. */
+ * Limits per minute: the bucket with invented times, and requests that wait, are cancelled or come too late. */
 #include "tests/support/test.h"
 #include "providers/openai/rate.h"
 #include "tests/support/provider.h"

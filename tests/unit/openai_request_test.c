@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The body of a request in the three forms: messages, tools, images, and what hosts add. No network. */
+ * The body of a request in the three forms: messages, tools, images, and fields that hosts add. No network. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,7 +198,8 @@ TEST(parameters_and_body_are_merged_in) {
   tp_writer_free(second);
 }
 
-/* Strict where each object has all of its properties and no others; else the system text has it only. */
+/* The schema is strict if each object has all of its properties and no others; otherwise only the system text has
+ * it. */
 TEST(schema_of_an_answer_has_the_form_of_the_api) {
   static const struct {
     const char *schema; /* with single quotes */
@@ -452,7 +453,7 @@ static tp_text parts_value(tp_writer *writer, const tp_part *parts, size_t count
   return value;
 }
 
-/* A question, two calls, their results, of which the first has the parts, and what follows. */
+/* A question, two calls, their results, of which the first has the parts, and the next message. */
 typedef struct exchange {
   tp_message messages[5];
   const tp_message *list[5];

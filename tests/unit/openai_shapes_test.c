@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shapes in which servers send an answer, an error, all of it a second time, and how it ended. What stands in the
- * rows is what the servers of that name send; ' stands for a double quote. */
+ * The forms in which servers send an answer, an error, a repetition of everything, and the end. The rows have the texts
+ * of the named servers; ' stands for a double quote. */
 #include "tests/support/test.h"
 #include "tests/support/answers.h"
 
@@ -100,7 +100,7 @@ TEST(other_forms_have_such_frames_too) {
       "data: {'type':'response.done','response':{'status':'completed'}}\n\n",
       "data: {'type':'response.output_text.delta','delta':'hello'}\n\ndata: [DONE]\n\n",
   };
-  static const char item[] = /* what is thought is no part of the answer, also where its part has a text's type */
+  static const char item[] = /* thinking is no part of the answer, even when its part has the type of a text */
       "data: "
       "{'type':'response.output_item.added','output_index':0,'item':{'type':'reasoning','content':[{'type':'text',"
       "'text':'hm'}]}}\n\ndata: {'type':'response.output_text.delta','output_index':1,'delta':'hello'}\n\n"
@@ -289,7 +289,7 @@ TEST(an_error_says_its_words_in_every_shape) {
   }
 }
 
-/* The same words with a status of their own: FastAPI, Flask, Express, nginx, and others. */
+/* The same message with a status of its own: FastAPI, Flask, Express, nginx, and others. */
 TEST(a_refusal_says_its_words_whatever_made_it) {
   static const struct {
     long status;
@@ -501,7 +501,7 @@ TEST(how_an_answer_ended_is_read_from_each_form) {
   }
 }
 
-/* Blocks of thinking are kept, in their order, with what belongs to them; they are no text. */
+/* Blocks of thinking are stored, in their order, with their further data; they are no text. */
 TEST(thinking_passes_without_loss) {
   static const char messages[] =
       "data: "

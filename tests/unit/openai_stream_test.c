@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the bytes of an answer to a response: the three forms, in whatever pieces the bytes come, and what is wrong with
- * them. No network. */
+ * From the bytes of an answer to a response: the three forms, in pieces of any size, and errors in them. No network. */
 #include <stdio.h>
 
 #include "tests/support/test.h"
@@ -11,7 +10,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ThreadSanitizer has nothing to find here and takes its time: there some positions do. */
+/* ThreadSanitizer has nothing to find here and is slow, so only some positions are tested with it. */
 #if defined(__SANITIZE_THREAD__)
 enum { STEP = 13 };
 #else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns with a model behind the test endpoint: streams, tools, usage and cost, and the same in the three forms. */
+ * Turns with a model at the test endpoint: streams, tools, usage and cost, in all three forms. */
 #include "tests/support/test.h"
 #include "tests/support/provider.h"
 

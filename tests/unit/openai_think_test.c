@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thinking that stands in the text between tags, and pieces that have all of the text so far: what servers send that
- * have no field for the one, and no deltas. ' stands for a double quote in the rows with JSON. */
+ * Thinking in the text between tags, and pieces that contain the whole text so far: from servers that have no field for
+ * thinking, and no deltas. ' stands for a double quote in the rows with JSON. */
 #include "tests/support/test.h"
 #include "tests/support/answers.h"
 #include "tests/unit/value_support.h"

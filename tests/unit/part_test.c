@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One part: the struct and the value of each kind, what is refused, and the line that stands for a part. */
+ * One part: the struct and the value of each kind, refusals, and the line that describes a part. */
 #include "tests/support/test.h"
 #include "tests/unit/value_support.h"
 #include "turnphase/part.h"

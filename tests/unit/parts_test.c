@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of messages: text and files after the text of a user's message, on their way from the host to the model and
+ * Parts of messages: texts and files after the text of a user's message, on their way from the host to the model and
  * into the history. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
@@ -16,7 +16,7 @@
 
 enum { SHOWN_SIZE = 4096 };
 
-/** A model that keeps what its newest request had: "text[parts]" of each message. */
+/** A model that stores the content of its newest request: "text[parts]" of each message. */
 typedef struct shown {
   tp_model model;
   char messages[SHOWN_SIZE], files[256];
@@ -171,7 +171,7 @@ TEST(a_history_with_parts_that_are_none_fails_the_turn) {
 
 /* ---- escaping ---- */
 
-/* Where a block of the library's stands in a request, no part may look like one. */
+/* If a request has a block of the library, no part may look like one. */
 TEST(a_part_cannot_pass_for_a_block) {
   static const char reminder[] =
       "\x92\x81\xa4"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model is shown of a session's past: kept from request to request, and never changed while it is read. */
+ * The messages of a session's past that a model sees: cached from request to request, and never changed while they are
+ * read. */
 #include "tests/support/test.h"
 #include "phases/model/past.h"
 #include "phases/merge/phases.h"
@@ -141,7 +142,7 @@ TEST(list_without_a_reader_is_used_again) {
   tp__past_unref(past);
 }
 
-/* A request that was given up reads on, while later ones have other messages at the same places. */
+/* A request that was given up reads on, while later requests have other messages at the same places. */
 TEST(list_that_is_read_stays_as_it_is) {
   tp__past *past = tp__past_new(&counting);
   request held[MOST];
@@ -300,7 +301,7 @@ static tp_model *model_with_two_calls(void) {
   return model;
 }
 
-/* A turn takes what its session keeps of it: four messages, in chunks that lie long, and pointers to them, in lists
+/* A turn allocates only for what its session keeps of it: four messages, in long chunks, and pointers to them, in lists
  * that double. */
 TEST(turn_takes_what_its_session_keeps_however_long_that_is) {
   enum { WARM = 2500, TURNS = 2000, KEPT_BYTES_MAX = 2000 }; /* warm: the store's rows of turns are as long as these */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * People who may be asked about tool calls: who is asked and when, what their answers do, and how a question ends. */
+ * People who may be asked about tool calls: which person is asked and when, the effect of the answers, and how a
+ * question ends. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
 
@@ -669,7 +670,7 @@ TEST(rewriter_needs_the_grant) {
   }
 }
 
-/* The grant is about tools: a phase of the host that is for code only stays closed. */
+/* The grant is only about tools: a phase of the host for code only still refuses the hook. */
 TEST(grant_opens_no_phase_of_the_host) {
   static const uint32_t fields[] = {TP_FIELD_TEXT};
   static const tp_phase row = {.struct_size = sizeof row,
@@ -721,7 +722,7 @@ TEST(answer_is_read_strictly_and_finds_no_question) {
   assert_int_equal(tp_question_answer(token, NULL, &fault), TP_ERR_USAGE);
 }
 
-/* ---- tool.ask answers in a person's place, and tool.denied sees what was denied ---- */
+/* ---- tool.ask answers instead of a person, and tool.denied sees denied calls ---- */
 
 static tp_answer note_denied(void *ctx, tp_call *call) {
   world *w = ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The default limit of a phase, set by the host in place of its row's. */
+ * The default limit of a phase, set by the host instead of the row's. */
 #include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
@@ -36,7 +36,7 @@ static int64_t budget_of(world *w, uint32_t phase) {
   return budget_ns / MS;
 }
 
-/* In GATHER one that names no limit, one that names 70 ms, one that is detached; one in STOP; "off" is disabled. */
+/* In GATHER: one that sets no limit, one that sets 70 ms, one that is detached. One in STOP. "off" is disabled. */
 static world *peopled(void) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);

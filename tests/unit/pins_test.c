@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Holds of the newest version that several count, each under a lock of its own: at a commit they are renewed one after
- * the other, and what happens in between is played here step by step. */
+ * Pins of the newest version in several counters, each under a lock of its own. At a commit the counters are renewed
+ * one after the other; this test plays the states in between step by step. */
 #include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/unit/plan_world.h"
 
-/* Two counters of holds; `between` runs after the first was renewed and before the second is. */
+/* Two counters of pins; `between` runs after the first was renewed and before the second is. */
 typedef struct counters {
   tp__pins first, second;
   void (*between)(struct counters *c);
@@ -61,7 +61,7 @@ static void close_stage(stage *s, int versions) {
   free(s);
 }
 
-/* As a turn does that begins on a thread which knows the new version, and ends on one which does not yet. */
+/* Like a turn that begins on a thread which knows the new version, and ends on a thread which does not yet. */
 static void begin_and_end(counters *c) {
   tp__snapshot *taken = tp__pins_take(&c->first);
   assert_ptr_not_equal(taken, c->second.snapshot);

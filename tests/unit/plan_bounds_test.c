@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ends of lists: what stands in memory after the last element is not read. A registry's memory is full of what
- * would change the answer if it were. */
+ * The ends of lists: memory after the last element is not read. The memory of the registry is filled with values that
+ * would change the result if they were read. */
 #include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/unit/plan_world.h"
@@ -12,7 +12,7 @@ static world *world_full_of(uint32_t word) {
   return w;
 }
 
-/* Long enough to lie in memory of its own, and odd, so that a word is left before the next thing. */
+/* Long enough to be in a separate allocation, and odd, so that a word is left before the next object. */
 enum { PHASES_LISTED = 127 };
 
 TEST(handler_supports_no_phase_behind_the_end_of_its_list) {

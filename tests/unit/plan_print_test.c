@@ -330,7 +330,7 @@ TEST(phases_are_printed_with_aliases_and_counts) {
 
 /* ---- disabled and switched off, and through which alias ---- */
 
-/* on1 -> on2 and four that are disabled, one of them switched off as well; a phase with one that is disabled. */
+/* on1 -> on2, and four disabled ones, one of which is also switched off; and a phase with one disabled subscription. */
 static world *half_disabled(void) {
   world *w = world_open();
   tp_edit *edit = edit_with_handler(w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Order, cycles and layout against a reference that shares no code and no idea with the compiler: an adjacency matrix,
- * and "of all that may run, take the first" said as a search through everything, again and again. */
+ * Order, cycles and layout, compared with a reference that shares no code and no idea with the compiler: an adjacency
+ * matrix, and "take the first of all that may run", as a search through everything, again and again. */
 #include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"
@@ -70,7 +70,7 @@ static uint32_t first_left(const graph *g, const bool *done, const uint32_t *bef
   return best;
 }
 
-/* The walk back is written down step by step; the cycle is its end, read backwards and turned to its first member. */
+/* The walk back is recorded step by step; the cycle is its end, read backwards and rotated to its first member. */
 static uint32_t reference_cycle(const graph *g, const bool *done, uint32_t *cycle) {
   uint32_t walk[MAX + 1], steps = 0, again;
   walk[0] = first_left(g, done, NULL);
@@ -233,7 +233,7 @@ static uint32_t find(const case_ *c, const char *id) {
   return UINT32_MAX;
 }
 
-/* The rules once more, in the words of the design: who runs before whom, and who may see whom. */
+/* The rules once more, in the words of the design: which node runs before which, and which result a node may read. */
 static void expect_graph(case_ *c) {
   graph *g = &c->g;
   g->by_id = c->phase == GATHER || c->phase == OBSERVE;
@@ -298,7 +298,7 @@ static void turn_graph(graph *g) {
   *g = turned;
 }
 
-/* In running order; a reverse phase is the mirror image of what a chain would do with its edges turned. */
+/* In running order. A reverse phase is the mirror image of a chain with its edges turned. */
 static bool expect_order(case_ *c, uint32_t *order, uint32_t *cycle, uint32_t *cycle_count) {
   uint32_t straight[MAX];
   bool done[MAX], reverse = c->phase == REVERSE;

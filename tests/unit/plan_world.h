@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_world: what the tests of plans share: a small table of phases of their own, a registry over it, an allocator
- * that counts and can refuse, and short ways to say "this subscription after that one". Include after cmocka.h. */
+ * plan_world: shared by the tests of plans: a small table of phases, a registry over it, an allocator that counts and
+ * can refuse, and short forms for "this subscription after that one". Include after cmocka.h. */
 #ifndef TP_TESTS_PLAN_WORLD_H
 #define TP_TESTS_PLAN_WORLD_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causes and failure policies, end to end: every cause that can be provoked here meets every failure policy, and the
- * entry comes to what decide() says. Then the detached executions. */
+ * Causes and failure policies, end to end: every cause that can be provoked here with every failure policy; the outcome
+ * of the entry is the one of decide(). Then the detached executions. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -201,7 +201,7 @@ TEST(every_cause_meets_every_failure_policy) {
     for (size_t p = 0; p < COUNT(policies); p++) run_row(&table[i], policies[p]);
 }
 
-/* A required node has no slack to lose: without time it is timed out (deadline_test.c). */
+/* A required node has no slack to lose; without time it is timed out (deadline_test.c). */
 TEST(without_slack_the_optional_is_skipped) {
   static const row late = {"no_slack", no_slack, TP_STATE_SKIPPED, TP_REASON_NO_SLACK, DUTY_LEFT};
   run_row(&late, TP_FAILURE_BEST_EFFORT);

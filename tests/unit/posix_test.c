@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The seam on the real machine. */
+ * The seam on a real machine. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -143,8 +143,8 @@ TEST(broadcast_wakes_all) {
   end_waiting(&m.w);
 }
 
-/* Two threads that hand a turn to each other, signalled after the mutex: a signal that comes between the look of the
- * other one and its sleep must not be lost. */
+/* Two threads that hand a turn to each other and signal after the mutex is released: a signal between the other
+ * thread's check and its sleep must not be lost. */
 typedef struct match {
   waiting w;
   int turn; /* under w.mutex */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Child processes: the table of hostile children, exact environment and descriptors, and what becomes of a loop. */
+ * Child processes: the table of hostile children, exact environment and descriptors, and the end of a loop. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A run of one program; what the callback got is copied, since asserts belong to the test's thread. */
+/* A run of one program. The data of the callback is copied, because only the test's thread may assert. */
 struct run {
   latch ended;
   int64_t ended_ms;
@@ -147,7 +147,7 @@ static int64_t check_hostile(const hostile *row, tp_process_loop *loop) {
   return run.ended_ms - started_ms - (row->end == TP_PROCESS_TIMED_OUT ? SHORT_MS : result->duration_ms);
 }
 
-/* The bound is that of an idle machine: where others work, one try of several has to keep it. */
+/* The bound holds for an idle machine. On a busy one, one try of several must keep it. */
 static void check_settled_soon(const hostile *row, tp_process_loop *loop) {
   int64_t late_ms = check_hostile(row, loop);
   for (int again = 0; late_ms > SETTLE_MS && again < 9; again++) late_ms = check_hostile(row, loop);
@@ -206,7 +206,7 @@ TEST(a_child_gets_default_signals_and_the_host_keeps_its_own) {
   struct sigaction ignored = {.sa_handler = SIG_IGN}, was, after;
   sigaction(SIGUSR2, &ignored, &was);
   tp_process_loop *loop = open_loop();
-  /* what libc keeps for itself (32, 33) it does not set, so it stays as this test inherited it */
+  /* libc does not set the signals that it uses itself (32, 33), so they stay as this test inherited them */
   check_run(loop, (tp_process_options){0},
             "sed -n -e '/^SigBlk/p' -e '/^SigIgn/s/[0-9a-f]\\{9\\}$/&/p' /proc/$$/status | "
             "sed -e 's/.*\\(.......\\)$/\\1/'",
@@ -378,7 +378,7 @@ static void *start_one(void *arg) {
   return NULL;
 }
 
-/* It is counted before its program begins, and in the lists of the loop after that. */
+/* The child is counted before its program begins, and is in the lists of the loop after that. */
 TEST(a_child_that_is_being_started_ends_with_the_loop) {
   for (int i = 0; i < 50; i++) {
     struct starter s = {.loop = open_loop(), .run = {.ended = LATCH}};
@@ -586,7 +586,7 @@ TEST(options_of_others_are_refused_for_a_resident_child) {
 
 /* ---- a host that dies ---- */
 
-/* A host of its own, which starts every program of the table and then dies. @return its number. */
+/* Starts another host process, which starts every program of the table and then dies. @return its number. */
 static pid_t start_host(const char *const *scripts, size_t count, int started) {
   pid_t id = fork();
   if (id != 0) return id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The answer of a model at a terminal: broken at words, with light Markdown, whatever the pieces in which it comes. */
+ * The answer of a model at a terminal: broken at words, with light Markdown, in pieces of any size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int nothing(void **state) {
 
 FOR_ALL_TESTS(prepare, nothing);
 
-/* What a terminal shows: "ESC [ n D ESC [ K" takes back what stands before the cursor, and paints are as they are. */
+/* What a terminal shows: "ESC [ n D ESC [ K" removes the text before the cursor, and paints are kept as they are. */
 static void obey(const char *text, char *ret_shown) {
   size_t size = 0;
   for (; *text; text++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What runtime/sched/pump does without a runtime: what the descriptor shows after a thread that waited has pumped. The
- * step of the owner stands for what happens meanwhile. */
+ * runtime/sched/pump without a runtime: what the descriptor shows after a waiting thread has pumped. The step of the
+ * owner simulates events that happen meanwhile. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -74,7 +74,7 @@ static void come(host *h) {
   tp__pump_wake(&h->sched.pump);
 }
 
-/* Pumps as a thread that waits and finds nothing while something happens. @return whether what it waits for came. */
+/* Pumps like a waiting thread that finds nothing while something happens. @return whether its condition was set. */
 static bool wait_while(host *h, void (*happens)(host *h)) {
   bool came = false;
   h->happens = happens;
@@ -93,7 +93,7 @@ TEST(pump_that_has_left_nothing_shows_nothing) {
   close_host(&h);
 }
 
-/* What came after the waiting thread had looked is nobody's but the host's, once that thread goes its way. */
+/* When the waiting thread stops pumping, events that came after its last look are left to the host. */
 TEST(news_while_a_waiting_thread_looks_are_left_to_the_host) {
   host h;
   open_host(&h);

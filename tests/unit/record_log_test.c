@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of entry records, without a runtime: what it keeps, in which order it gives it, what it does at its bounds
- * and when memory is refused, and that it takes none once it is full. */
+ * The log of entry records, without a runtime: what it retains, in which order it gives it, its behaviour at its bounds
+ * and without memory, and that it allocates nothing once it is full. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -364,7 +364,7 @@ TEST(lateness_is_noted_in_details_alone) {
   assert_int_equal(blocks_open, 0);
 }
 
-/* The first ring that has the entry ends the search: what it answers must be right. */
+/* The search ends at the first ring that has the entry, so its answer must be right. */
 TEST(a_ring_says_whether_the_late_entry_is_its_own) {
   tp__a64 bytes;
   tp__record_ring ring;

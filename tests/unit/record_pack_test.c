@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packed rows and entries: what a row says is what its run was, what it cannot say is refused, and a batch of entries
- * with and without details is read as it was written. */
+ * Packed rows and entries: a row describes its run exactly, a run that it cannot describe is refused, and a batch of
+ * entries with and without details is read as it was written. */
 #include <stdlib.h>
 
 #include "tests/support/test.h"
@@ -340,7 +340,7 @@ static tp__record_batch batch_of(size_t capacity) {
   return (tp__record_batch){.memory = malloc(capacity ? capacity : 1), .capacity = capacity};
 }
 
-/* The run of an entry's row; of those of an odd index only details can say all. */
+/* The run of an entry's row; runs with an odd index need details. */
 static tp_run_record run_of(uint32_t number, int64_t started_ns, uint32_t index, bool detailed) {
   tp_run_record run = usual_run(index % NAMES);
   run.contribution_count = number;
@@ -393,7 +393,7 @@ static void assert_entry(const tp__packed_entry *packed, uint32_t number, uint32
   }
 }
 
-/* A row that a reader with a shorter struct asks for, or one with a longer struct. */
+/* A reader with a shorter struct asks for a row, and a reader with a longer one. */
 TEST(row_is_shown_as_far_as_its_reader_reaches) {
   static const tp_text ids[TP_ID_COUNT];
   enum { HALF = offsetof(tp_run_record, queued_ns), MORE = sizeof(tp_run_record) + 16 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every mistake in an edit has a fault that names the id, the field and what to do. */
+ * Every error in an edit has a fault that names the id, the field and the remedy. */
 #include "tests/support/test.h"
 #include "tests/support/edges.h"
 #include "tests/unit/plan_world.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reminders_test.c: what a session has to show the model: how much of it waits, and what is never left out. */
+ * reminders_test.c: the reminders that a session has for the model: how many may wait, and which are never left out. */
 #include <stdio.h>
 
 #include "tests/support/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model reads. The judge is a reader of tags that shares no code with the library: two of them, one that looks
- * for the tags' names and one that takes everything between `<` and `>` for a tag. */
+ * The text that a model reads. It is judged by two readers of tags that share no code with the library: one searches
+ * for the tags' names, the other takes everything between `<` and `>` for a tag. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -70,8 +70,8 @@ static tp_text render_message(const tp__render_parts *parts) {
 
 /* ---- the judges ---- */
 
-/* Counts the whole frames of a name; -1 when an opening or closing tag stands where it must not. The first judge finds
- * `<`, blanks, `/`, blanks, the name, in any case. */
+/* Counts the whole frames of a name; -1 when an opening or closing tag is at a wrong place. The first judge finds `<`,
+ * blanks, `/`, blanks, the name, in any case. */
 static int frames_by_name(tp_text text, const char *name) {
   int frames = 0;
   bool open = false;
@@ -90,7 +90,7 @@ static int frames_by_name(tp_text text, const char *name) {
   return open ? -1 : frames;
 }
 
-/* The second judge takes what is between `<` and the next `>` or `<` for a tag, strips its blanks and compares. */
+/* The second judge takes the text between `<` and the next `>` or `<` for a tag, removes its blanks and compares. */
 static int frames_by_token(tp_text text, const char *name) {
   int frames = 0;
   bool open = false;
@@ -240,7 +240,7 @@ TEST(only_the_opening_sign_is_escaped) {
   assert_text(text, "a&lt;/System-Reminder> b &lt;c"); /* the last one: what follows might make it <context-entry */
 }
 
-/* The judges above know ASCII alone; these need the eye of a model, or a folding of letter case. */
+/* The judges above only know ASCII. These cases need a reader like a model, or a folding of letter case. */
 TEST(what_only_unicode_makes_a_tag_is_escaped_too) {
   static const char *const tags[] = {
       "<\xc2\xa0system-reminder>",      "</\xe1\x9a\x80system-reminder>",  "<\xe2\x80\x8bsystem-reminder>",
@@ -279,7 +279,7 @@ static void assert_escaped_with(const char *before, uint32_t point, const char *
   if (memcmp(text.data, "&lt;", 4) != 0) fail_msg("U+%04X passes", (unsigned)point);
 }
 
-/* Default_Ignorable_Code_Point of Unicode 15, as far as the list of escape.c was once made by hand without them. */
+/* Default_Ignorable_Code_Point of Unicode 15: the characters that an earlier, handmade list of escape.c lacked. */
 TEST(every_character_that_shows_nothing_is_read_over) {
   static const uint32_t ranges[][2] = {{0xAD, 0xAD},       {0x34F, 0x34F},   {0x61C, 0x61C},     {0x115F, 0x1160},
                                        {0x17B4, 0x17B5},   {0x180B, 0x180F}, {0x200B, 0x200F},   {0x202A, 0x202E},
@@ -310,7 +310,7 @@ TEST(whatever_is_not_visible_ascii_is_read_over) {
   }
 }
 
-/* A letter that looks like ours, in place of it: Cyrillic, Greek, fullwidth, mathematical, other hyphens. */
+/* A letter that looks like an ASCII letter: Cyrillic, Greek, fullwidth, mathematical, other hyphens. */
 TEST(a_name_of_which_half_looks_like_ours_is_a_tag) {
   static const char *const tags[] = {
       "</\xd1\x95ystem-reminder>",                      /* Cyrillic dze */
@@ -625,7 +625,7 @@ TEST(no_message_forges_a_frame_beside_ours) {
   }
 }
 
-/* A scan that looked at the rest of the text from every `<` would need minutes here. */
+/* A scan that read the rest of the text from every `<` would need minutes here. */
 TEST(the_time_is_linear_in_hostile_text) {
   const size_t size = (size_t)test_rounds(4 << 20);
   static const char *const units[] = {"<", "< ", "</", "<\xe2\x80\x8b", "<system-remin", "</system-reminder>"};

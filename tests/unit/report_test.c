@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operator sees of handlers: log lines and audit rows. */
+ * Reports about handlers for an operator: log lines and audit rows. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -99,7 +99,7 @@ static void assert_runs(tp_runtime *runtime, tp_visibility min, const char *expe
   assert_string_equal(seen, expected);
 }
 
-/* Once with rows as they are packed when all went well, once with one that failed. */
+/* Once with rows in the packed form of successful runs, once with a row that failed. */
 TEST(rows_of_records_below_the_asked_visibility_are_left_out) {
   for (int fails = 0; fails < 2; fails++) {
     notes n = {.mutex = PTHREAD_MUTEX_INITIALIZER};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is reserved in a struct that a host fills must be zero, in each of its bytes: a newer host may mean something by
- * it, and nothing that is accepted is ignored. */
+ * Reserved parts of a struct that a host fills must be zero in every byte: a newer host may give them a meaning, and
+ * the library must not accept and ignore a value. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 #include "turnphase/process.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of run names: numbers that rise, names that never move, and memory that is refused. */
+ * The table of run names: rising numbers, names that never move, and refused memory. */
 #include "tests/support/test.h"
 #include "runtime/store/run_names.h"
 #include "tests/support/counting.h"

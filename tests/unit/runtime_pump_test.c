@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runtime without threads: a host pumps it from a poll loop, or the functions that wait do. No case starts a thread
- * unless it says so, and the process has no thread more after any of it. */
+ * A runtime without threads: a host pumps it from a poll loop, or waiting functions do. No case starts a thread unless
+ * it says so, and after each case the process has no additional thread. */
 #include <dirent.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ static int threads_before;
 
 static void *do_nothing(void *arg) { return arg; }
 
-/* ThreadSanitizer has a thread of its own from the first one of the process on. */
+/* ThreadSanitizer starts a thread of its own together with the first thread of the process. */
 static int count_threads_before(void **state) {
   (void)state;
   pthread_t first;
@@ -400,7 +400,7 @@ TEST(wait_for_a_submission_pumps) {
   world_close(&w);
 }
 
-/* The thread that waits is the only one there is: it wakes for what is due before its own limit. */
+/* The waiting thread is the only one, so it must wake for events that are due before its own limit. */
 TEST(wait_for_a_submission_fires_the_deadlines_of_its_turn) {
   world_stage w;
   tp_submission *submission;
@@ -594,7 +594,8 @@ typedef struct nest {
 
 static const tp_answer done = TP_ANSWER_DONE;
 
-/* Runs a turn of a session of its own, whose model asks for a summary by the same handler: as deep as turns nest. */
+/* Runs a turn of a session of its own, whose model asks for a summary by the same handler, up to the deepest
+ * nesting. */
 static tp_answer run_nested(void *ctx, tp_call *call) {
   nest *n = ctx;
   char id[32];
@@ -639,7 +640,7 @@ TEST(nested_turns_run_above_the_call_that_waits) {
   world_close(&w);
 }
 
-/* Many sessions, each of whose calls waits: those that find the stack full are refused, and all turns end. */
+/* Many sessions, each with a waiting call. Those that find the stack full are refused, and all turns end. */
 TEST(at_most_sixteen_calls_wait_on_the_stack) {
   enum { SESSIONS = 20 };
   nest n = {.sessions = 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of threats (docs/hooks.md): each attack of tests/support/hostile.c works without a sandbox and is refused
- * in one, as root and as a user without rights, for each way of keeping signals in. An attack that does not work here
- * without a sandbox proves nothing: it is named as not tried. */
+ * in one, as root and as a user without rights, for each way to confine signals. An attack that does not work on this
+ * machine even without a sandbox proves nothing: it is reported as not tried. */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -219,7 +219,7 @@ static void lay_out(const attack *a) {
   close(fd);
 }
 
-/* @param how  of signals; NULL: no sandbox.
+/* @param how  how signals are confined; NULL: no sandbox.
  * @return the status of its end, as of waitpid(). */
 static int attack_once(const attack *a, const victim *v, const char *how) {
   const char *words[24];

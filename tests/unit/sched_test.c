@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What runtime/sched does without a runtime and without a turn: one owner, timers, attempts on handler threads, tokens,
- * permits, and what a stop leaves. */
+ * runtime/sched without a runtime and without a turn: one owner, timers, attempts on handler threads, tokens, permits,
+ * and the state after a stop. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -336,7 +336,7 @@ static void note_delivered(tp__message *message) {
   n->strand->end = end_strand;
 }
 
-/* The timer is stopped, and the workers: a message still finds an owner, the thread that pushes it. */
+/* Timer and workers are stopped. A message still finds an owner: the thread that pushes it. */
 TEST(message_behind_the_stop_is_delivered) {
   host h;
   open_host(&h, NULL);

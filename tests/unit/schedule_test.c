@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The open loop of bench on a clock that only the calls and the waits of the test move. */
+ * The open loop of bench, on a clock that only the calls and the waits of the test advance. */
 #include "tests/support/test.h"
 #include "cli/bench/histogram.h"
 #include "cli/bench/schedule.h"
 
 enum { RATE = 1000, CALLS = 5000, EACH = 500, CALL_NS = 3000, STALL_NS = 100000000, LATE_NS = 60000 };
 
-/** Each reading takes read_ns; a sleep ends late_ns after it should, or before. */
+/** Each reading takes read_ns; a sleep ends late_ns too late, or too early. */
 typedef struct planted {
   int64_t now_ns, read_ns, late_ns;
   uint64_t sleeps;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The official tests of JSON Schema, of all drafts that are there: the Debian package json-schema-test-suite has those
- * up to draft 7; JSON_SCHEMA_TEST_SUITE names the folder `tests` of another copy, such as one with draft 2020-12. A
- * schema with a part that is named as unchecked is counted and left out; every other test must come out as it says. */
+ * The official tests of JSON Schema, of all installed drafts. The Debian package json-schema-test-suite has the drafts
+ * up to 7; JSON_SCHEMA_TEST_SUITE names the folder `tests` of another copy, such as one with draft 2020-12. A schema
+ * with a part that is reported as unchecked is counted and left out. Every other test must have the expected result. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@ typedef struct counts {
   int held, unchecked, deviations;
 } counts;
 
-/* What we do otherwise, and docs/contributions.md says so: a double is no integer, since tp_value_int() would not read
- * it; what stands next to a $ref counts, as from draft 2019-09 on; an enum has a value; no metaschema is read. */
+/* Deliberate deviations, which docs/contributions.md describes: a double is no integer, because tp_value_int() would
+ * not read it; keywords next to a $ref count, as from draft 2019-09 on; an enum must have a value; no metaschema is
+ * read. */
 static bool is_deviation(const char *group, const char *test) {
   static const char *const groups[] = {"ref overrides any sibling keywords", "empty enum",
                                        "schema that uses custom metaschema with with no validation vocabulary"};
@@ -88,7 +89,7 @@ static void play(counts *c, const char *path, FILE *file) {
   assert_int_equal(tp_writer_new(NULL, &writer), TP_OK);
   tp_status status = tp_json_decode(tp_text_of(text), writer, &fault);
   if (status == TP_OK) status = tp_writer_finish(writer, &all);
-  /* Numbers above 64 bits are no values, and such a file says what becomes of them. */
+  /* A file with numbers above 64 bits cannot be read as a value; it is reported and left out. */
   if (status != TP_OK) print_message("# left out: %s: %s\n", path, fault.message);
   for (tp_value_walk walk = {0}; status == TP_OK && tp_value_next(all, &walk);) play_group(c, path, walk.value);
   tp_writer_free(writer);
@@ -116,7 +117,7 @@ static bool play_folder(counts *c, const char *root, const char *draft, const ch
   return true;
 }
 
-/* format.json says that a format is no demand by default; here it is one, as in the optional tests. */
+/* format.json treats a format as no requirement by default; in turnphase it is one, as in the optional tests. */
 static bool play_draft(const char *root, const char *draft, int at_least) {
   static const char *const formats[] = {"date.json", "time.json", "date-time.json",
                                         "ipv4.json", "ipv6.json", "uuid.json"};
@@ -146,7 +147,8 @@ TEST(official_tests_come_out_as_they_say) {
   if (played == 0) print_message("# skipped: %s is not there: apt-get install json-schema-test-suite\n", root);
 }
 
-/* TURNPHASE_SEED replays one, TURNPHASE_ROUNDS plays so many of 500 schemas with eight values each. */
+/* TURNPHASE_SEED replays one seed; TURNPHASE_ROUNDS plays this many, each with 500 schemas and eight values per
+ * schema. */
 TEST(another_validator_says_the_same_of_random_schemas) {
   const char *source = getenv("TURNPHASE_SOURCE"), *given = getenv("TURNPHASE_SEED"),
              *rounds = getenv("TURNPHASE_ROUNDS");

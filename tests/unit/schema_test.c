@@ -385,7 +385,7 @@ TEST(a_long_enum_does_not_overrun_the_message) {
   assert_true(tp_utf8_valid(tp_text_of(message), NULL));
 }
 
-/* 31 containers inside each other are as deep as a checked value may be around a leaf of one more. */
+/* 31 nested containers are the deepest that a checked value may have around a leaf. */
 TEST(the_deepest_schema_and_arguments_are_walked) {
   char schema[SCHEMA_SIZE] = "{'properties': {'a': ", arguments[SCHEMA_SIZE] = "{'a': ";
   char message[TP__SCHEMA_MESSAGE_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Script models from JSON text: what each key does, and what is refused, with its place. */
+ * Script models from JSON text: the effect of each key, and refusals with their place. */
 #include <stdio.h>
 
 #include "tests/support/test.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What reaches tp_script_model_new(): it is replaced here by one that keeps a description of what it was given. */
+ * The data that reaches tp_script_model_new(). It is replaced here by a function that stores a description of its
+ * arguments. */
 #include "tests/support/test.h"
 #include "domains/declared/yaml.h"
 #include "runtime/base/printf.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secrets that programs, hooks, tools and people say: which of them records, audit rows, log records and files keep. */
+ * Secrets in texts of programs, hooks, tools and people: which of them records, audit rows, log records and files
+ * contain. */
 #include <dirent.h>
 
 #include "tests/support/test.h"
@@ -9,12 +10,12 @@
 #include "turnphase/sqlite.h"
 #include "turnphase/task.h"
 
-/* Each part of four bytes is looked for: none of them may stand in a random id, which is hexadecimal, or in a time. */
+/* Each part of four bytes is searched, so none of them may occur in a random id, which is hexadecimal, or in a time. */
 #define SECRET "sk-live-QXJW"
 
 FOR_EACH_TEST(make_directory, remove_directory);
 
-/* ---- what leaves a runtime: its log, its audit, and the bytes of its files ---- */
+/* ---- everything that leaves a runtime: its log, its audit, and the bytes of its files ---- */
 
 typedef struct kept {
   pthread_mutex_t mutex;
@@ -218,7 +219,7 @@ static void add_saying(tp_runtime *runtime, const char *id, uint32_t phase, tp_h
   add_hooks(runtime, &one, 1);
 }
 
-/* A handler that says each of them in phases of each kind: that denies, and that fails. */
+/* A handler that says each secret in phases of each kind: it denies, and it fails. */
 static void run_saying(kept *k, tp_runtime_options options, const said *whats, size_t count) {
   static const uint32_t phases[] = {TP_PHASE_TURN_INTAKE, TP_PHASE_TURN_PRE_POLICY, TP_PHASE_TOOL_PRE};
   tp_runtime *runtime = open_kept(k, options);
@@ -239,7 +240,7 @@ static void run_saying(kept *k, tp_runtime_options options, const said *whats, s
   close_kept(k, runtime);
 }
 
-/* Every part of it of four bytes is looked for, and shown with what stands around it. */
+/* Searches for every part of four bytes, and shows the text around a match. */
 static void expect_no_part(const kept *k, const char *label) {
   for (const char *part = SECRET; part[3]; part++) {
     const char *at = memmem(k->text, k->size, part, 4);
@@ -306,7 +307,7 @@ static bool remove_phrases(void *ctx, tp_redaction *redaction) {
   return true;
 }
 
-/* The cut at 4,096 bytes falls on each word of a secret with blanks, and all before it goes away. */
+/* The cut at 4,096 bytes falls on each word of a secret with blanks, and the text before it is removed. */
 TEST(part_of_a_secret_with_blanks_at_a_cut_never_leaves) {
   static char texts[64][8192];
   said whats[COUNT(texts)];

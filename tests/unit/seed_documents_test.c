@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The code examples of the seed documents as hosts in C: tests/seeds/s0/hook.rs, s1/wiring.ts, s3/types.ts,
- * s3/manager.ts and s3/loop.ts. The names, texts and orders that a host is asked for are read from the examples, so
- * that each case plays what stands there. */
+ * s3/manager.ts and s3/loop.ts. The required names, texts and orders are read from the examples, so that each case
+ * follows them. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 #include "tests/support/json_value.h"
@@ -29,7 +29,7 @@ static char *read_seed(const char *name) {
   return text;
 }
 
-/* What stands between `before` and `after`, each time, up to `until` (NULL: the end), in order. */
+/* All texts between `before` and `after`, up to `until` (NULL: the end), in order. */
 static names find_names(const char *text, const char *before, const char *behind, const char *until) {
   names n = {.count = 0};
   const char *end = until ? strstr(text, until) : text + strlen(text);
@@ -271,8 +271,8 @@ TEST(wiring_of_the_document_blocks_prod_and_archives_the_run) {
   free(code);
 }
 
-/* "session.end on every loop exit — normal end, abort, max-turns, budget, error — with the terminal reason": what the
- * document's archive hook gets as ctx.reason. A normal end is the close itself. */
+/* "session.end on every loop exit — normal end, abort, max-turns, budget, error — with the terminal reason": the
+ * document's archive hook gets the reason as ctx.reason. A normal end is the close itself. */
 TEST(archive_of_the_document_gets_the_terminal_reason_of_every_loop_exit) {
   static const struct {
     reply reply;
@@ -418,8 +418,8 @@ TEST(points_of_the_loop_come_in_its_order) {
   free(code);
 }
 
-/* assembledContext = await hookManager.execute('onContextAssembled', ctx, assembledContext): the texts of tools are cut
- * out of the context of the next request. */
+/* assembledContext = await hookManager.execute('onContextAssembled', ctx, assembledContext): removes the texts of tools
+ * from the context of the next request. */
 static tp_answer cut_results(void *ctx, tp_call *call) {
   (void)ctx;
   tp_text messages = tp_call_text(call, TP_FIELD_MESSAGES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recipes of tests/seeds/s4, unchanged, in a host: the directory is read, committed and asked about calls by
- * tp_task_call() and by the turns of a session; and what the document's handleUserInput() does
- * (tests/seeds/s4/handle_user_input.ts). tests/integration/seeds_test.py plays them by the command. */
+ * The recipes of tests/seeds/s4, unchanged, in a host. The directory is read and committed, and calls are checked by
+ * tp_task_call() and by the turns of a session. Also the document's handleUserInput()
+ * (tests/seeds/s4/handle_user_input.ts). tests/integration/seeds_test.py plays the recipes with the command. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ static void shell(const char *format, const char *one, const char *two) {
   if (system(line) != 0) fail_msg("%s", line);
 }
 
-/* Programs of hooks that nothing waits for have ended: else they keep their turn, and with it the model. */
+/* Waits until programs of detached hooks have ended, because they hold their turn, and with it the model. */
 static void drain(const host *h) {
   tp_drain_report report = {.struct_size = sizeof report};
   assert_int_equal(tp_runtime_drain(h->runtime, 60000, &report, NULL), TP_OK);
@@ -132,7 +132,8 @@ static void run_turn(tp_session *session, const char *text) {
   tp_turn_result_free(result);
 }
 
-/* As handleUserInput(): the hooks run, their signals are collected, and the planner gets both. */
+/* As handleUserInput() does: the hooks run, their signals are collected, and the planner gets the input and the
+ * signals. */
 TEST(user_input_of_the_document_reaches_the_planner_with_the_signals_of_the_hooks) {
   static const reply replies[] = {{.text = "planned"}};
   static const char input[] = "Run the signup regression.";

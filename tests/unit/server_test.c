@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The server for clients of the OpenAI API (turnphase/server.h), spoken to by sockets: what its answers and streams
- * have, which status each end of a turn becomes, whose keys may, sessions, clients that leave, and what no client
- * should send. */
+ * The server for clients of the OpenAI API (turnphase/server.h), used through sockets: the content of its answers and
+ * streams, the status for each end of a turn, keys, sessions, clients that leave, and malformed requests. */
 #include "tests/support/world.h"
 #include "tests/support/inbox.h"
 #include "tests/support/leftovers.h"
@@ -652,7 +651,7 @@ TEST(a_server_that_ends_cancels_what_does_not_end) {
   end_serving(&s);
 }
 
-/* A turn of the host, which began with the hooks of the server, and goes on after its end. */
+/* A turn of the host that began with the hooks of the server, and goes on after the server's end. */
 TEST(a_turn_of_the_host_outlives_the_server) {
   const reply never = {.never = true};
   served s;
@@ -811,7 +810,7 @@ static void call_id(const char *body, int index, char ret_id[64]) {
   snprintf(ret_id, 64, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* The next request of a client: what it said, the calls, and results of its tools. */
+/* The next request of a client: its earlier message, the calls, and results of its tools. */
 static void write_results(char *body, size_t size, const char *first, const char *second, const char *more) {
   snprintf(body, size,
            "{\"model\":\"a\"," TOOLS
@@ -1111,7 +1110,7 @@ static void id_of(const char *body, char ret_id[80]) {
   snprintf(ret_id, 80, "%.*s", (int)strcspn(at + 6, "\""), at + 6);
 }
 
-/* The types of the events, each with a blank after it; each event is numbered from 0. */
+/* The types of the events, each followed by a blank; events are numbered from 0. */
 static void types_of(const char *body, char *ret_types, size_t size) {
   int number = 0;
   ret_types[0] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions and driven turns, seen from both ends: what the host gets back, and what the model is asked. */
+ * Sessions and driven turns, seen from both ends: what the host gets, and the requests to the model. */
 #include "tests/support/test.h"
 #include "phases/session/session.h"
 #include "tests/support/world.h"
@@ -721,7 +721,7 @@ static tp_status write_message(void *ctx, const tp_message *m) {
   return TP_OK;
 }
 
-/* The host keeps its history: what a turn that did not complete leaves there is its message and an end mark. */
+/* The host keeps its history. A turn that did not complete leaves its message and an end mark there. */
 static tp_history *shared_history;
 static tp_history borrowed_history;
 static const tp_history *borrow_history(void) {
@@ -1353,7 +1353,7 @@ TEST(history_that_is_slow_leaves_threads_to_other_tenants) {
   for (int i = 0; i < SESSIONS; i++)
     assert_int_equal(tp_turn_submit(sessions[i], &request, NULL, NULL, &turns[i], NULL), TP_OK);
   latch_wait(&store.entered, 1);
-  /* Without the cap each slow turn would take a thread by now; with it those whose load comes after an append wait. */
+  /* Without the cap each slow turn would hold a thread by now. With it, turns whose load comes after an append wait. */
   for (int i = 0; i < 100 && intake.calls < SESSIONS; i++) sleep_ms(1);
   assert_int_equal(tp_turn_submit(sessions[SESSIONS], &request, NULL, NULL, &turns[SESSIONS], NULL), TP_OK);
   const tp_turn_result *result;
@@ -1369,7 +1369,7 @@ TEST(history_that_is_slow_leaves_threads_to_other_tenants) {
   close_runtime(runtime);
 }
 
-/* Looking for the next session was quadratic: 6.8 s of 20,000 with a limit of 5 s. */
+/* The search for the next session was quadratic: 6.8 s for 20,000 sessions with a limit of 5 s. */
 TEST(drain_of_many_idle_sessions_keeps_its_limit) {
   enum { SESSIONS = 20000, LIMIT_MS = 5000 };
   tp_runtime *runtime = open_runtime(NULL);
@@ -1445,7 +1445,7 @@ TEST(start_of_a_session_says_whether_it_has_a_past) {
   }
 }
 
-/* A session with one turn in its intake, which waits to leave, and one in its queue. */
+/* A session with one turn in its intake, which waits until it is released, and one turn in its queue. */
 typedef struct busy_session {
   latch entered, leave, closed;
   act intake;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What neighbouring versions share and what they must not: plans of phases that were not changed, maps of ids. The
- * judge of sharing is a registry that was never edited: what many commits came to, one commit must come to as well. */
+ * What consecutive versions share and what they must not share: plans of unchanged phases, maps of ids. The reference
+ * is a registry with a single commit: many commits must have the same result as one. */
 #include "tests/support/test.h"
 #include "runtime/plan/registry.h"
 #include "tests/support/edges.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inline nodes of placement parallel are shared with idle engine workers. The nodes of each case wait for each other,
- * so that they run at once is an event. The number of helpers is set here, so that a machine with one processor shares,
- * too. tests/torture checks the results of many such phases. */
+ * so each case proves by an event that they run at once. The number of helpers is set here, so that a machine with one
+ * processor shares, too. tests/torture checks the results of many such phases. */
 #include <sched.h>
 
 #include "tests/support/test.h"
@@ -19,8 +19,7 @@ static void spin_us(int64_t us) {
   while (now_ns() < end_ns) {}
 }
 
-/* ---- a stage: many nodes, which do what the case sets once they are expensive ----
- */
+/* ---- a stage: many nodes that behave as the case sets, once they are expensive ---- */
 
 typedef struct stage stage;
 typedef tp_answer (*scene_fn)(stage *s, uint32_t node, tp_call *call);
@@ -141,9 +140,8 @@ static void assert_all_succeeded(stage *s) {
 
 /* ---- an idle worker helps ---- */
 
-/* The first that is called waits till a second one is, which is possible only
- * where they run at once. Not for ever: whether a worker is idle when its help
- * is wanted is up to the machine, and then another phase may have more luck. */
+/* The first call waits for a second one, which is possible only when they run at once. It does not wait for ever: the
+ * machine decides whether a worker is idle when its help is wanted, and another phase may have more luck. */
 static bool await_second(stage *s) {
   int64_t end_ns = now_ns() + 20 * 1000000;
   latch_hit(&s->entered);
@@ -205,7 +203,8 @@ TEST(shared_phases_take_no_memory_once_they_are_steady) {
     run_stage(s);
     tp_phase_result_release(s->turn, &s->result);
   }
-  /* A worker that comes late unrefs the entry and its share last, and keeps their blocks: two magazines of each. */
+  /* A worker that comes late drops the last references to the entry and its share, and keeps their blocks: two
+   * magazines of each. */
   assert_in_range(takes, 0, KEPT + STEADY / 100);
   close_stage(s);
 }
@@ -280,8 +279,7 @@ static tp_answer defer_and_answer(stage *s, uint32_t index, tp_call *call) {
   tp_outcome done = {
       .struct_size = sizeof(tp_outcome), .kind = TP_ANSWER_DONE, .contributions = words, .contribution_count = 1};
   if (tp_token_complete(s->tokens[index], &done, NULL) != TP_OK) latch_hit(&s->leave);
-  spin_us(index % 2 * 50); /* the owner may hear of the answer before the helper
-                              has published it */
+  spin_us(index % 2 * 50); /* the owner may get the answer before the helper has published the batch */
   return outcome;
 }
 
@@ -301,8 +299,7 @@ TEST(nodes_that_are_answered_before_they_return_count_once) {
 
 /* ---- a decision while a helper is inside ---- */
 
-/* The first thread lets the second in and fails; the second then waits to be
- * let out. */
+/* The first thread lets the second in and fails; the second then waits until it is released. */
 static tp_answer fail_beside_another(stage *s, uint32_t index, tp_call *call) {
   (void)index;
   if (s->first_calls++ == 0) {
@@ -321,8 +318,7 @@ TEST(cancelled_turn_waits_for_what_a_helper_calls_and_starts_no_other) {
   submit_stage(s);
   latch_wait(&s->entered, 2);
   tp_turn_cancel(s->turn);
-  sleep_ms(2); /* most often it is delivered by then; either way the result is
-                  whole */
+  sleep_ms(2); /* usually it was delivered by then; in both cases the result is complete */
   latch_hit(&s->leave);
   latch_wait(&s->ended, 1);
   for (uint32_t i = 0; i < s->node_count; i++) {
@@ -372,8 +368,7 @@ static tp_answer wait_to_leave(stage *s, uint32_t index, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* The owner's first call defers when a helper is inside; the helper's waits to
- * be let out. */
+/* The owner's first call defers when a helper is inside; the helper's call waits until it is released. */
 static void on_cancel(void *ctx) { latch_hit(&((stage *)ctx)->cancelled); }
 
 static tp_answer be_cancelled(stage *s, uint32_t index, tp_call *call) {
@@ -445,8 +440,8 @@ static void keep_the_worker_busy(stage *s) {
   tp__a32_add_relaxed(&tp__runtime_sched(s->runtime)->workers.idle_workers, 1);
 }
 
-/* A worker that was woken counts as idle until it gets a processor. Here one
- * does for as long as the case likes. */
+/* A worker that was woken counts as idle until it gets a processor. Here a worker gets none for as long as the case
+ * wants. */
 TEST(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound) {
   enum { PHASES = 20000, TURNS_MAX = 4 };
   tp_runtime_options options = {.struct_size = sizeof options, .engine_workers = 1, .turns_max = TURNS_MAX};
@@ -469,7 +464,7 @@ TEST(worker_that_is_woken_and_does_not_run_yet_is_not_asked_without_bound) {
   close_stage(s);
 }
 
-/* No worker takes what was offloaded: it returns to its place long before the last node's turn. */
+/* No worker takes the offered nodes: they return to their places long before the turn of the last node. */
 static _Atomic uint32_t place_of[NODES_MAX], places;
 
 static tp_answer note_place(stage *s, uint32_t index, tp_call *call) {
@@ -500,8 +495,8 @@ TEST(what_no_worker_takes_returns_to_its_place_in_the_plan) {
   close_stage(s);
 }
 
-/* In a batch of several a node that ran longer than the least limit of the
- * plan, though not than its own, stands before one that defers. */
+/* In a batch, a node that ran longer than the least limit of the plan, but not longer than its own, comes before a node
+ * that defers. */
 static tp_answer take_long_or_defer(stage *s, uint32_t index, tp_call *call) {
   if (index == 0) return TP_ANSWER_DONE;
   if (index % 2) {

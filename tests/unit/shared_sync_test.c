@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What must be on the disk when its function returns: threads that wait at the same time share one commit, whatever
- * they write into the file of a store, or into that of a memory; and nothing that reads a memory waits for a commit. */
+ * Data that must be on the disk when its function returns: threads that wait at the same time share one commit,
+ * whatever they write into the file of a store or of a memory. No reader of a memory waits for a commit. */
 #include <sched.h>
 #include <sqlite3.h>
 
@@ -33,7 +33,7 @@ typedef struct files {
 
 static tp_text name_of(const struct writer *w) { return tp_text_of(w->name); }
 
-/* ---- each writer's own rows: one function prepares them, one is measured ---- */
+/* ---- each writer's own rows: one function prepares them, another one is measured ---- */
 
 static tp_status insert_job(struct writer *w) {
   tp_job job = {.struct_size = sizeof job,
@@ -489,7 +489,8 @@ static void count_log_syncs(tp__memory_store *memory) {
   log_syncs = 0;
 }
 
-/* The reader keeps the log, so that no checkpoint syncs it in the deletion's place: all up to the reader is moved. */
+/* The reader keeps the log in use, so no checkpoint does the sync of the deletion: everything up to the reader's state
+ * is moved. */
 static void forget_while_another_one_reads(struct writer *w) {
   sqlite3 *reader = NULL, *other = NULL;
   assert_int_equal(keep_memory(w), TP_OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Skills: files that a user calls by name; what is listed for an agent, what a model reads, and what is refused. */
+ * Skills: files that a user calls by name; which are listed for an agent, what a model reads, and refusals. */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -58,8 +58,8 @@ static int compare_ids(const void *a, const void *b) {
   return strcmp((*(const tp__sort_node *const *)a)->tie_id, (*(const tp__sort_node *const *)b)->tie_id);
 }
 
-/* Letters from the ends of the range, after beginnings shared by some or by all, so that ids end early, differ late,
- * and have sign bits. */
+/* Ids have letters from the ends of the range, after beginnings that some or all share, so that ids end early, differ
+ * late, and have sign bits. */
 TEST(however_much_ids_share_they_are_ordered_bytewise) {
   enum { IDS = 300 };
   static char ids[IDS][40];
@@ -135,7 +135,7 @@ TEST(a_cycle_is_given_along_its_edges_from_its_first_member) {
 }
 
 TEST(nodes_behind_a_cycle_are_not_part_of_it) {
-  /* a hangs after the cycle y -> z -> y, and is first in order: the search begins at it. */
+  /* a depends on the cycle y -> z -> y, and is first in order, so the search begins at it. */
   const tp__sort_node nodes[] = {{0, "a", 0}, {0, "z", 0}, {0, "y", 0}, {0, "b", 0}};
   const tp__sort_edge edges[] = {{1, 2}, {2, 1}, {1, 3}, {3, 0}};
   sort(nodes, 4, edges, 4);

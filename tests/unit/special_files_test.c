@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a file that another program or person made is opened, something else may stand: each place refuses it, names
- * it, and never waits for it or reads it without an end. */
+ * Wherever the library opens a file that another program or person made, there may be something else in its place. Each
+ * such function refuses it, names it, and never waits for it or reads it without an end. */
 #include "tests/support/test.h"
 
 #include "domains/skills/skill.h"

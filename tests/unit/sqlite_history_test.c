@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The history in a SQLite file: what was appended comes back, whatever happens in between, and a file that is not ours,
- * newer or damaged is refused and left alone. The machine's answers (a full disk, a lock that stays, no memory) are
- * given by SQLite's own seams: the system calls of its VFS, its sleep and its allocator. */
+ * The history in a SQLite file: appended messages come back, whatever happens in between; a foreign, newer or damaged
+ * file is refused and not changed. Faults of the machine (a full disk, a lock that stays, no memory) are simulated by
+ * SQLite's own seams: the system calls of its VFS, its sleep and its allocator. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -431,7 +431,7 @@ TEST(names_that_mean_something_to_sqlite_are_names_of_files) {
   assert_int_equal(chdir(here), 0);
 }
 
-/* In a child: is the range that every open connection holds (SQLite's SHARED lock) locked by another process? */
+/* In a child: whether another process has locked the range that every open connection holds (SQLite's SHARED lock). */
 static bool held_by_another_process(const char *name) {
   pid_t child = fork();
   if (child == 0) {
@@ -445,7 +445,8 @@ static bool held_by_another_process(const char *name) {
   return WEXITSTATUS(status) == 1;
 }
 
-/* Closing any descriptor of a file drops every POSIX lock the process holds on it: the opening must not do so. */
+/* Closing any descriptor of a file drops every POSIX lock that the process holds on it. Opening the file again must not
+ * do that. */
 TEST(opening_a_file_again_keeps_the_locks_of_this_process) {
   tp_history *first = open_history();
   append(first, "s", "x");
@@ -459,7 +460,7 @@ TEST(opening_a_file_again_keeps_the_locks_of_this_process) {
   assert_false(held_by_another_process(path));
 }
 
-/* The child is killed with the log not yet in the database: what append acknowledged must be there. */
+/* The child is killed while the log is not yet in the database: every acknowledged append must be there. */
 TEST(what_was_appended_survives_the_kill_of_its_process) {
   pid_t child = fork();
   if (child == 0) {
@@ -611,7 +612,7 @@ TEST(a_damaged_page_is_found_at_open) {
   assert_refused(path, TP_ERR_STORE_CORRUPT, "restore a copy");
 }
 
-/* Root writes what no other user may: so the test becomes the user `nobody` for a moment. */
+/* Root may write files that other users may not, so the test becomes the user `nobody` for a moment. */
 TEST(a_file_that_cannot_be_written_is_refused) {
   tp_history *history = open_history();
   append(history, "s", "x");
@@ -688,7 +689,8 @@ TEST(a_stored_role_that_does_not_exist_is_damage) {
   tp_history_free(history);
 }
 
-/* One life of a history with the n-th allocation refused, in a session of its own. @return was there an n-th? */
+/* One life of a history with the n-th allocation refused, in a session of its own. @return whether there was an
+ * n-th. */
 static bool live_with_refusal(int n, size_t *ret_acknowledged, tp_status *ret_worst) {
   tp_history *history = NULL;
   tp_message message = {.role = TP_ROLE_ASSISTANT, .text = text_of("x"), .calls = calls, .call_count = 3};
@@ -730,7 +732,8 @@ static void refuse_each_allocation(bool ever_after) {
   sqlite3_int64 before = sqlite3_memory_used();
   for (long n = 0; reached; n += test_refusal_step()) {
     tp_status worst = TP_OK;
-    /* A life without memory leaves its log, which the next ones read: some lives have one, and none has all of them. */
+    /* A life that fails leaves its log, which the next ones read. So some lives have a long log, and none has all of
+     * them. */
     if (n % 16 == 0) sql(path, "PRAGMA wal_checkpoint(TRUNCATE)");
     reached = live_with_refusal(n, &acknowledged, &worst);
     if (worst != TP_OK && worst != TP_ERR_NO_MEMORY) fail_msg("allocation %ld: %s", n, tp_status_name(worst));

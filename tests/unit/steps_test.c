@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of the steps of a driven turn: what holds of each row, and that each order ends. */
+ * The table of the steps of a driven turn: properties of each row, and that each order ends. */
 #include "tests/support/test.h"
 #include "phases/drive/steps.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names of runs that the memory store copies from records that do not come from the core: found again, bounded, and
- * refused memory. That they are copied is a case of the suite of all stores. */
+ * The names of runs that the memory store copies from records of other callers than the core: found again, bounded, and
+ * with refused memory. The suite of all stores checks that they are copied. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a runtime gives its store beside entries and jobs: the record of each driven turn, and audit rows; and what it
- * refuses to be given, since it would not be called. */
+ * Data that a runtime gives its store in addition to entries and jobs: the record of each driven turn, and audit rows.
+ * Also functions of a store that a runtime refuses because it would not call them. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers that a turn demands with a JSON Schema: what fits, what is asked again and how often, how it ends, and what
- * the model reads. */
+ * Answers with a JSON Schema: which answers fit, which are asked again and how often, how the turn ends, and what the
+ * model reads. */
 #include "tests/support/test.h"
 #include "tests/support/world.h"
 

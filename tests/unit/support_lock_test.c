@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * support/lock.h: a thread that breaks a rule of the locks ends at an assertion; conditions wait on the monotonic
- * clock; threads begin with every signal blocked. Each breach is committed by a child, whose death is the result. */
+ * support/lock.h: an assertion fails in a thread that breaks a rule of the locks; conditions wait on the monotonic
+ * clock; threads begin with every signal blocked. A child commits each breach, and its death is the result. */
 #include "tests/support/test.h"
 
 #include <signal.h>

@@ -453,7 +453,7 @@ static int remove_files(void **state) {
 
 FOR_ALL_TESTS(make_files, remove_files);
 
-/* Opening a FIFO without a writer would wait for ever: the test would not end. */
+/* Opening a FIFO without a writer could wait for ever; then this test would not end. */
 TEST(only_a_regular_file_within_the_bound_is_read) {
   static const struct {
     const char *name;
@@ -509,7 +509,7 @@ TEST(a_path_is_relative_to_its_directory) {
   close(directory);
 }
 
-/* The size that fstat() says is not the end: what has been written since is read, up to the bound. */
+/* The size from fstat() is not the end: bytes that were written since are read, too, up to the bound. */
 TEST(a_file_that_grows_is_read_to_its_bound) {
   static const struct {
     size_t before, after;
@@ -530,7 +530,7 @@ TEST(a_file_that_grows_is_read_to_its_bound) {
   }
 }
 
-/* Without a size to begin with: a pipe, as standard input may be one, and /proc, whose files have the size 0. */
+/* Streams without a known size: a pipe (standard input may be one), and /proc, whose files have size 0. */
 TEST(a_stream_is_read_to_its_bound) {
   for (size_t size = BOUND - 1; size <= BOUND + 1; size++) {
     int ends[2];

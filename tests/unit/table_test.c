@@ -210,7 +210,7 @@ static size_t columns_of_line(const char *line, const char *end) {
   return cli_columns((tp_text){line, (size_t)(end - line)});
 }
 
-/* Words of up to 12 letters, so that each fits at the least width that is tried. */
+/* Words of up to 12 letters, so that each fits at the smallest width of the test. */
 static void make_cell(unsigned *seed, char *cell, size_t words_max) {
   static const char *const words[] = {"a", "of", "turn.intake", "1.00 s", "日本", "e\xcc\x81t\xc3\xa9", "12", "memory"};
   size_t count = words_max ? 1 + (size_t)rand_r(seed) % words_max : 1;

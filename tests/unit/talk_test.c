@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a handler may walk of the conversation of its turn, phase by phase, also when the history became shorter, and
- * when nothing waits for the handler any more. */
+ * Which messages of the conversation a handler can read, phase by phase, also when the history was shortened, and when
+ * no turn waits for the handler any more. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Submitted tasks: a task that waits for a person, a token or a store occupies no thread, is told of its question, and
- * has one end, wherever it is cancelled, drained or freed. */
+ * Submitted tasks: a task that waits for a person, a token or a store occupies no thread. Its host is told of its
+ * question, and it has one end, wherever it is cancelled, drained or freed. */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -402,7 +402,7 @@ TEST(caller_that_waits_hears_of_a_question_too) {
   close_runtime(w.runtime);
 }
 
-/** A call that is asked about, and whether its question has the key of the first. */
+/** A call about which a person is asked, and whether its question has the same key as the first. */
 typedef struct asking {
   const char *name, *turn, *key;
   tp_text arguments;
@@ -656,7 +656,7 @@ TEST(handler_may_submit_a_task) {
 
 /* ---- by an inbox ---- */
 
-/* A host that takes everything from one inbox, on one thread: questions, ends, and runs of what was created. */
+/* A host that takes everything from one inbox, on one thread: questions, ends, and runs of created tasks. */
 TEST(ends_and_questions_of_tasks_come_through_an_inbox) {
   enum { TASKS = 30 };
   world w = {.gates[CREATE] = asks};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks: a call that is allowed is kept under a key and run later; a direct call does both; the gates are those of a
- * turn, whichever thread calls. */
+ * Tasks: an allowed call is stored under a key and run later; a direct call does both; the gates are those of a turn,
+ * whichever thread calls. */
 #include "tests/support/test.h"
 #include "phases/tools/task.h"
 #include "tests/support/counting.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tools of tasks as a model has them: a task that is created in one turn is run in a later one, by whom it may, in
- * the scope of an agent, in a tenant, and within the limits of the call. */
+ * The tools of tasks, used by a model: a task that was created in one turn is run in a later one, by agents that may
+ * run it, in the scope of an agent, in a tenant, and within the limits of the call. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "tests/support/json_text.h"
@@ -10,7 +10,7 @@
 
 enum { ANSWER_SIZE = 8192, CALLS_MAX = 4 };
 
-/* ---- a runtime with two abilities, gates, and a model that calls what it is told ---- */
+/* ---- a runtime with two abilities, gates, and a model that makes the calls of the test ---- */
 
 typedef struct world {
   tp_runtime *runtime;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How texts are printed for people: what a terminal would obey or hide, and in how many pieces. */
+ * How texts are printed for people: characters that a terminal would obey or hide, and texts in several pieces. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deferral: a handler answers later, through a token, from any thread, or not at all. */
+ * Deferral: a handler answers later, through a token, from any thread, or never. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 
@@ -94,7 +94,7 @@ TEST(deferred_answer_joins_what_was_emitted_before) {
   }
 }
 
-/* In a chain that replaces: what the handler replaced before it deferred comes first, the token's answer last. */
+/* In a chain that replaces: the replacement before the deferral comes first, that of the token's answer last. */
 static tp_answer replace_and_defer(void *ctx, tp_call *call) {
   if (tp_call_replace_text(call, TP_FIELD_TEXT, "at first", NULL) != TP_OK) return TP_ANSWER_FAILED;
   return play(ctx, call);

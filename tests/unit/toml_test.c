@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TOML as a value: what Python's tomllib makes of the same texts, and what it refuses. */
+ * TOML as a value: the results of Python's tomllib for the same texts, and refusals. */
 #include <stdio.h>
 
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tp_tool_add(): one call registers a tool, which every later turn has until it is removed; it is taken once, on
+ * tp_tool_add(): one call registers a tool, which every later turn has until it is removed. The tool is taken once, on
  * success only. */
 #include "tests/support/test.h"
 

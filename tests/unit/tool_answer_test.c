@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers of tools that have a value and parts besides a text: from the function, the token and the inbox to results,
- * events, the model, the history and tasks; what is refused, and what is too large. */
+ * Answers of tools that have a value and parts in addition to a text: from the function, the token and the inbox to
+ * results, events, the model, the history and tasks; refusals, and answers that are too large. */
 #include "tests/support/test.h"
 #include "tests/support/model.h"
 
@@ -437,7 +437,8 @@ static tp_answer see(void *ctx, tp_call *call) {
 #define BOTH_PARTS "[image (image/png, 6 bytes)][link <file:///r>]"
 #define ONE_TEXT "\x91\x81\xa4text\xa4only" /* [{"text": "only"}] */
 
-/* A hook that knows the text only removes what it does not know; the next one, and tool.post, see what is left. */
+/* A hook that only knows the text removes the parts that it does not know; the next hook, and tool.post, see the
+ * rest. */
 TEST(a_hook_replaces_the_text_alone_or_with_value_and_parts) {
   static const struct {
     seer filter;

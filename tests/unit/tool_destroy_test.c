@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tp_tool.destroy: once each time that a tool is taken, and not before the last that could run it is over. */
+ * tp_tool.destroy is called once for each time that a tool is taken, and not before the last run that could use it is
+ * over. */
 #include "tests/support/test.h"
 #include "tests/support/inbox.h"
 
@@ -453,7 +454,8 @@ TEST(end_of_the_runtime_destroys_the_tool_of_a_token_that_was_never_completed) {
 
 /* ---- memory ---- */
 
-static _Atomic long grants = -1; /* how many requests are granted before all are refused; negative: all are granted */
+/* how many allocations are granted before all are refused; negative: all are granted */
+static _Atomic long grants = -1;
 
 static void *scarce_alloc(void *ctx, size_t size) {
   (void)ctx;

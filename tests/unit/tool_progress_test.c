@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far the run of a tool is: by its token, from the thread that runs it, from an inbox; what is refused, what comes
- * too late, and what a listener gets. */
+ * Progress reports of a tool's run: by its token, from the thread that runs it, from an inbox; refusals, reports that
+ * come too late, and the events of a listener. */
 #include <math.h>
 
 #include "tests/support/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of one response: each gets exactly one result, in call order, and what happens to one leaves its siblings
- * alone. On bare turns, through tp_tools_run() and tp_tools_submit(). */
+ * The calls of one response: each gets exactly one result, in call order, and the fate of one does not affect its
+ * siblings. On bare turns, through tp_tools_run() and tp_tools_submit(). */
 #include <assert.h>
 
 #include "tests/support/test.h"
@@ -716,7 +716,7 @@ static tp_answer see_post(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* {"n": text}, text being `count` times the two bytes of an e with an accent. */
+/* {"n": text}, where text is `count` times the two bytes of an e with an accent. */
 static tp_text accented(char *memory, size_t count) {
   size_t used = 0, bytes = 2 * count;
   memcpy(memory, "\x81\xa1n\xda", 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Spans of turns (turnphase/traces.h), as a collector gets them: which there are, whose children, what they have, which
- * headers traceparent count, and what becomes of spans that the collector does not take. */
+ * Spans of turns (turnphase/traces.h), as a collector gets them: which spans there are, their parents, their content,
+ * which headers traceparent count, and spans that the collector does not accept. */
 #include "tests/support/endpoint.h"
 #include "tests/support/world.h"
 #include "turnphase/traces.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kit for tests of handlers: what a report says of each way that a run can end, and which payloads are refused. */
+ * The kit for tests of handlers: the report about each way in which a run can end, and which payloads are refused. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 #include "turnphase/test/trial.h"

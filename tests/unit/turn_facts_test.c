@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What observers see of a turn: model.post of each response, turn.post_turn of the whole, once it is in the
- * history and before the caller has it; and declared hooks that ask for calls of some length. */
+ * What observers see of a turn: model.post for each response; turn.post_turn for the whole turn, after it is in the
+ * history and before the caller has it. Also declared hooks with a condition on the duration of calls. */
 #include "tests/support/test.h"
 #include "tests/support/hook_files.h"
 #include "tests/support/model.h"

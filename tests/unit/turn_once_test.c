@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tp_turn_once() and tp_script_play(): one turn in a session of its own; and what first hosts use in their functions:
+ * tp_turn_once() and tp_script_play(): one turn in a session of its own. Also the functions that simple hosts use:
  * tp_guard_add(), tp_call_contains(), tp_tool_run_string() and tp_tool_printf(). */
 #include <stdio.h>
 

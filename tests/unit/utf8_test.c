@@ -73,7 +73,7 @@ TEST(place_does_not_depend_on_what_stands_before) {
   }
 }
 
-/* ASCII is read some bytes at a time: one byte that is none is found wherever it stands in a text of any size. */
+/* ASCII is checked several bytes at a time: a single other byte is found at every place in texts of every size. */
 TEST(bad_byte_is_found_at_each_place_of_each_size) {
   size_t wrong = 0;
   char text[100];
@@ -109,7 +109,7 @@ TEST(every_code_point_but_surrogates_is_valid) {
   assert_int_equal(wrong, 0);
 }
 
-/* All sequences of up to three bytes: exactly those are valid that some code points encode to. */
+/* All sequences of up to three bytes: exactly those are valid that are the encoding of code points. */
 TEST(only_what_code_points_encode_to_is_valid) {
   size_t valid[4] = {0};
   for (uint32_t bits = 0; bits < 1u << 24; bits++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * value_support: what the tests of values, JSON and YAML share: an allocator that counts and refuses, bytes in blocks
- * of exactly their size (so that AddressSanitizer sees a read after them), and random values from a seed. */
+ * value_support: shared by the tests of values, JSON and YAML: an allocator that counts and refuses, bytes in blocks of
+ * exactly their size (so that AddressSanitizer notices a read after them), and random values from a seed. */
 #ifndef TP_TESTS_VALUE_SUPPORT_H
 #define TP_TESTS_VALUE_SUPPORT_H
 

@@ -366,7 +366,7 @@ TEST(nesting_bombs_cost_no_more_than_their_size) {
   exact_free(maps);
 }
 
-/* Keys in falling order with a long common start: the order that hurts simple sorts. */
+/* Keys in falling order with a long common beginning: the worst order for simple sorts. */
 static tp_text write_large_map(tp_writer *writer, size_t count, bool repeat_one) {
   tp_write_map(writer, count);
   for (size_t i = 0; i < count; i++) {
@@ -548,7 +548,7 @@ TEST(what_cannot_fit_in_64_mib_is_refused_before_it_is_copied) {
   assert_int_equal(memory.open, 0);
 }
 
-/* Piece by piece up to each size; the writer's own bytes end at TP__WRITER_BYTES_FIRST. */
+/* Piece by piece, up to each size; the writer's own memory ends at TP__WRITER_BYTES_FIRST. */
 TEST(short_values_need_no_memory_but_the_writer) {
   enum { HEAD = 3 /* of an array with more than 15 elements */ };
   for (size_t size = TP__WRITER_BYTES_FIRST - 1; size <= TP__WRITER_BYTES_FIRST + 1; size++) {
@@ -630,7 +630,7 @@ TEST(canonical_form_is_sorted_and_shortest) {
   tp_writer_free(writer);
 }
 
-/* Writes the same content otherwise: pairs in another order, heads longer than they need be. */
+/* Writes the same content in another form: pairs in another order, heads longer than necessary. */
 static void write_otherwise(random_values *random, tp_text value, tp_writer *writer) {
   size_t count = tp_value_count(value);
   switch (tp_value_kind_of(value)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What may be looked at: by handlers, what the turn has gathered; by predicates, what an entry began with; by hosts,
- * who registered what. */
+ * What can be read: by handlers, the sets of the turn; by match functions, the payload with which an entry began; by
+ * hosts, the owners of registrations. */
 #include "tests/support/test.h"
 #include "tests/support/host.h"
 

@@ -20,7 +20,7 @@ static void delivered(tp__message *message) {
   sem_post(&TP__CONTAINER(message, work, message)->done);
 }
 
-/* Work of some microseconds comes about once a millisecond. Before, a worker looked for 30 us after each. */
+/* Work of some microseconds comes about once a millisecond. Earlier versions searched for 30 us after each. */
 TEST(looking_for_work_takes_less_time_than_the_work_that_is_found) {
   tp_allocator allocator = tp__allocator_of(NULL);
   tp__sched_options options = {.owner = &allocator,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * command: runs the command turnphase (its path is in the environment variable TURNPHASE) as a process of its own,
- * feeds it, and gathers what it says. Include after cmocka.h. */
+ * feeds it, and collects its output. Include after cmocka.h. */
 #ifndef TEST_COMMAND_H
 #define TEST_COMMAND_H
 
@@ -29,7 +29,7 @@ typedef struct bytes {
   size_t size, capacity;
 } bytes;
 
-/** What to run and what came of it. Zero-filled fields mean: nothing on standard input, output gathered. */
+/** A command to run, and its result. Zero-filled fields mean: nothing on standard input, output is collected. */
 typedef struct command {
   const char *arguments[COMMAND_ARGUMENTS_MAX]; /* after the command's name, then NULL */
   const char *input;
@@ -184,7 +184,7 @@ static inline int scratch_make(void **state) {
   return mkdtemp(scratch) ? 0 : -1;
 }
 
-/* The path of a file in the test's directory; one of few that are valid at a time. */
+/* The path of a file in the test's directory. Only the last few results are valid at a time. */
 static inline const char *scratch_path(const char *name) {
   static char paths[8][512];
   static unsigned next;

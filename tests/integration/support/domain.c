@@ -4,13 +4,13 @@
  * domains it registers, so that each kind of refusal and each way of ending needs no library of its own:
  *
  *   endings    one handler for each way of ending
- *   payload    handlers that deny unless they are given what the test gives
+ *   payload handlers that deny unless they get the payload of the test
  *   hangs      a handler that never answers, with a limit of a minute
  *   required   a required handler that fails, so that its phase fails
  *   flaky      denies every third time
- *   spins      takes as many nanoseconds as the text of the turn says
+ *   spins runs for as many nanoseconds as the text of the turn says
  *   stalls     takes 100 ms each 500th time
- *   together   waits till it was called four times at once
+ *   together waits until it was called four times at once
  *   refuses    says why it does not register anything;  refuses_silently  does not say why
  *   ledger     a background job, which writes a line to the file TURNPHASE_LEDGER and takes TURNPHASE_LEDGER_MS, and
  *              the tool `book`, which is not idempotent and writes its argument to the file TURNPHASE_BOOK
@@ -63,7 +63,7 @@ static tp_answer wants_number(void *ctx, tp_call *call) {
   return tp_call_fail(call, 1, "not closed");
 }
 
-/* Inline handlers of one turn at a time are called by one thread: no lock is needed. */
+/* One thread calls the inline handlers of the only turn that runs, so no lock is needed. */
 static tp_answer denies_every_third(void *ctx, tp_call *call) {
   static unsigned calls;
   (void)ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * events: the JSON Lines of turnphase run as values, and questions about them. Include after command.h. */
+ * events: the JSON Lines of turnphase run as values, and functions that search them. Include after command.h. */
 #ifndef TEST_EVENTS_H
 #define TEST_EVENTS_H
 
@@ -79,7 +79,7 @@ static inline size_t events_count(const events *e, const char *kind, const char 
   return count;
 }
 
-/* The first event of a kind in a turn in which the text at path is word; empty when there is none. */
+/* The first event of a kind in a turn whose text at path is word; empty when there is none. */
 static inline tp_text events_find(const events *e, const char *kind, const char *turn, const char *path,
                                   const char *word) {
   for (size_t i = 0; i < e->count; i++) {

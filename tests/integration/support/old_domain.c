@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * old_domain.c: a library from before tp_domain: it exports a function alone, which must not be called. */
+ * old_domain.c: a library from before tp_domain: it only exports a function, which must not be called. */
 #include <stdlib.h>
 
 #include "turnphase/turnphase.h"
