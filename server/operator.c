@@ -81,14 +81,23 @@ static void count_phase(tp_server *server, const tp_event *event) {
   tp__metrics_observe(server->metrics, TP__METRIC_phase_duration, name, event->ended_ns - event->started_ns);
 }
 
+/* A turn without an agent is none of a client. */
+static void count_turn(tp_server *server, const tp_event *event) {
+  tp_text agent = event->id_count > TP_ID_AGENT ? event->ids[TP_ID_AGENT] : (tp_text){0};
+  if (event->started_ns > 0)
+    tp__metrics_observe(server->metrics, TP__METRIC_turn_duration, (tp_text){0}, event->ended_ns - event->started_ns);
+  if (agent.size > 0)
+    tp__metrics_add(server->metrics, TP__METRIC_agent_turns, agent, tp_text_of(tp__server_status_word(event->status)),
+                    1);
+}
+
 static void watch_event(void *ctx, const tp_event *event) {
   tp_server *server = ctx;
   static const tp_text none = {0};
   if (server->live) tp__live_event(server->live, event);
   switch (event->kind) {
     case TP_EVENT_TURN_END:
-      if (event->started_ns > 0)
-        tp__metrics_observe(server->metrics, TP__METRIC_turn_duration, none, event->ended_ns - event->started_ns);
+      count_turn(server, event);
       break;
     case TP_EVENT_PHASE_END:
       count_phase(server, event);

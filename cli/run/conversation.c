@@ -28,6 +28,8 @@ typedef struct reader {
   cli_conversation *into;
   const cli_arguments *arguments;
   uint32_t line;   /* of JSON Lines; 0 in YAML */
+  tp_text yaml;    /* the file; empty: JSON Lines */
+  char index[24];  /* of the agent that is read, in its list; empty: none */
   bool is_file;    /* not standard input */
   tp_text servers; /* the map of MCP servers of the file; empty: none */
   char where[320]; /* "session spring, turn 3: " in YAML; empty in JSON Lines */
@@ -40,7 +42,9 @@ static int refuse_conversation(const reader *r, const char *format, ...) {
   va_start(args, format);
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  cli_error_at(r->into->name, r->line, 0, "%s%s", r->where, message);
+  uint32_t line = r->line, column = 0;
+  if (r->index[0]) (void)!tp_yaml_place(r->yaml, (const char *const[]){"agents", r->index}, 2, &line, &column, NULL);
+  cli_error_at(r->into->name, line, column, "%s%s", r->where, message);
   return CLI_CONFIG;
 }
 
@@ -92,6 +96,10 @@ static int take_value(const reader *r, const field *f, tp_text value) {
 }
 
 static int refuse_key(const reader *r, const char *what, tp_text key, const field *fields, size_t count) {
+  if (r->index[0] && cli_text_is(key, "hooks"))
+    return refuse_conversation(r,
+                               "hooks are of the whole command: write \"match: {agent: ID}\" into the hooks of "
+                               "--hooks DIR that only this agent is to have");
   char known[512] = "";
   for (size_t i = 0, at = 0; i < count; i++)
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", fields[i].key);
@@ -445,6 +453,7 @@ static int read_agent(reader *r, size_t number, tp_text map) {
                           {"limits", TP_VALUE_MAP, false, &limits},
                           {"fallbacks", TP_VALUE_ARRAY, false, &fallbacks}};
   snprintf(r->where, sizeof r->where, "agent %zu: ", number);
+  snprintf(r->index, sizeof r->index, "%zu", number - 1);
   int status = read_map(r, "an agent", map, fields, sizeof fields / sizeof fields[0]);
   if (status == CLI_OK && find_agent(c, id)) status = refuse_conversation(r, "there is an agent of this id already");
   if (status == CLI_OK && cli_text_is(id, CLI_OWN_AGENT))
@@ -469,7 +478,7 @@ static int read_agents(reader *r, tp_text agents) {
   size_t number = 0;
   for (tp_value_walk walk = {0}; status == CLI_OK && tp_value_next(agents, &walk);)
     status = read_agent(r, ++number, walk.value);
-  r->where[0] = '\0';
+  r->where[0] = r->index[0] = '\0';
   return status;
 }
 
@@ -490,6 +499,7 @@ static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   if (status == CLI_OK && r->into->has_servers && !r->is_file)
     status = refuse_conversation(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
   r->servers = servers;
+  r->yaml = text;
   if (status == CLI_OK) status = read_agents(r, agents);
   r->servers = (tp_text){0}; /* it is the writer's */
   size_t number = 0;

@@ -397,15 +397,29 @@ tp_status tp_yaml_decode(tp_text text, const char *name, tp_writer *writer, tp_f
   return TP_OK;
 }
 
+/* @return 0: the list has no such item. */
+static uint32_t item_at(const tp__yaml *yaml, uint32_t list, const char *index) {
+  uint32_t at = list + 1, number = 0;
+  const char *digit = index;
+  for (; *digit >= '0' && *digit <= '9' && number < yaml->count; digit++)
+    number = number * 10 + (uint32_t)(*digit - '0');
+  if (*digit || digit == index) return 0;
+  for (; number > 0 && at < yaml->items[list].end; number--) at = yaml->items[at].end;
+  return at < yaml->items[list].end ? at : 0;
+}
+
 static tp_status find_place(const tp__yaml *yaml, const char *const *keys, size_t count, tp__place *ret_place,
                             tp_fault *fault) {
   uint32_t at = 0;
+  bool is_item = false;
   for (size_t i = 0; i < count; i++) {
-    at = yaml->items[at].kind == TP_VALUE_MAP ? tp__yaml_get(yaml, at, keys[i]) : 0;
+    is_item = yaml->items[at].kind == TP_VALUE_ARRAY;
+    if (is_item) at = item_at(yaml, at, keys[i]);
+    else at = yaml->items[at].kind == TP_VALUE_MAP ? tp__yaml_get(yaml, at, keys[i]) : 0;
     if (at == 0) return tp__refuse(fault, TP_ERR_NOT_FOUND, keys[i], "there is no key %.64s", keys[i]);
   }
   assert(at > 0 && at < yaml->count);
-  *ret_place = yaml->items[at - 1].place; /* a value follows its key */
+  *ret_place = yaml->items[is_item ? at : at - 1].place; /* a value follows its key */
   return TP_OK;
 }
 

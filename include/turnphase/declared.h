@@ -24,8 +24,9 @@ TP_BEGIN_DECLS
  *  Threads: any. */
 TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 /** Finds the place of a key in a YAML document, so that a reader of its value can say where something is wrong.
- *  @param keys  count keys, of the root's map, of the map under that key, and so on; count >= 1.
- *  @param ret_line    of the last key, from 1.
+ *  @param keys  count keys, of the root's map, of the map under that key, and so on; count >= 1. Of a list it is the
+ *               index of an item, from "0".
+ *  @param ret_line    of the last key or item, from 1.
  *  @param ret_column  in code points, from 1; may be NULL.
  *  @return TP_OK; TP_ERR_NOT_FOUND: no map has such a key there; TP_ERR_USAGE without a key; as tp_yaml_decode().
  *  Threads: any. */

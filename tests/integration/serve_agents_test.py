@@ -18,7 +18,7 @@ import tempfile
 import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serve_test import LIMIT_S, LOOK, Serving, play, until  # noqa: E402 pylint: disable=wrong-import-position
+from serve_test import LIMIT_S, LOOK, Serving, play, trust, until  # noqa: E402 pylint: disable=wrong-import-position
 
 # Two calls of a tool of the client in one response; each request has 7 tokens of input and 2 of output.
 CALLS = """
@@ -227,6 +227,44 @@ def an_agent_without_memory_recalls_and_keeps_nothing(program):
             assert 'Oslo' in json.dumps(models.asked(serving, 'without', 'Where does Ingrid live?'))
 
 
+def guard(name, pattern):
+    denied = {'kind': 'ability_guard', 'code': 'DENIED', 'payload': {'reason': name}}
+    say = "cat >/dev/null; echo '%s'" % json.dumps({'hook_signals': [denied]})
+    return json.dumps({'id': name, 'event': 'tool.pre', 'match': {'agent': pattern},
+                       'handler': {'command': ['sh', '-c', say]}})
+
+
+def a_hook_may_be_of_some_agents(program):
+    script = 'repeat: true\nresponses: [{tool_calls: [{name: look, arguments: {n: 7}}]}]'
+    once = {'requests': 1}  # so that a turn whose call is denied ends at once
+    agents = file_of(agent('open', 'calls', limits=once), agent('closed', 'calls', limits=once))
+    hooks = {'hooks/guard.yaml': guard('guard', 'closed')}
+    files = {'agents.yaml': agents, 'calls.yaml': script, **hooks}
+    with Serving(program, 'agents.yaml', '--hooks', 'hooks', files=files, before=trust) as serving:
+        def finish(model):
+            return fails(serving, model, {'tools': LOOK['tools']})
+        assert finish('open') == (200, None) and finish('closed') == (400, 'max_requests')
+        # A guard does not go with a change that is refused.
+        serving.write('hooks/guard.yaml', guard('guard', 'open'))
+        reload(serving, agents, 'stay as they were')  # the directory is not trusted
+        assert finish('open') == (200, None) and finish('closed') == (400, 'max_requests')
+        trust(serving)
+        reload(serving, file_of(agent('open', 'absent'), agent('closed', 'calls')), 'stay as they were')
+        assert finish('open') == (200, None) and finish('closed') == (400, 'max_requests')
+        reload(serving, agents)
+        assert finish('open') == (400, 'max_requests') and finish('closed') == (200, None)
+
+
+def the_agents_are_listed_and_counted(program):
+    with begin(program, file_of(agent('a', 'talk'), agent('b', 'loops', limits={'requests': 1}))) as serving:
+        assert fails(serving, 'a')[0] == 200 and fails(serving, 'b')[0] == 400 and fails(serving, 'a')[0] == 200
+        listed = json.loads(serving.ask('GET', '/v1/models')[2])['data']
+        assert [model['id'] for model in listed] == ['a', 'b'], listed
+        text = serving.ask('GET', '/metrics')[2]
+        assert 'turnphase_agent_turns_total{agent="a",status="ok"} 2\n' in text, text
+        assert 'turnphase_agent_turns_total{agent="b",status="failed"} 1\n' in text, text
+
+
 WRONG = [
     ({'tools': 'read_file'}, [], 'tools must be a list, or a map of lists'),
     ({'tools': {}}, [], 'tools is a list of names, or a map of allow and deny'),
@@ -242,6 +280,7 @@ WRONG = [
     ({'memory': 'off'}, [], 'memory must be true or false'),
     ({'memory': {'scope': 'user'}}, [], 'memory must be true or false'),
     ({'memory': True}, [], 'memory is true, and --no-memory leaves none'),
+    ({'hooks': ['hooks.yaml']}, [], 'write "match: {agent: ID}" into the hooks of --hooks DIR'),
     ({'limits': {'steps': 3}}, [], 'limits: steps is no limit: there are requests, tool_calls'),
     ({'limits': {'time': '60s'}}, [], 'limits: time must be a whole number above 0'),
 ]
@@ -251,17 +290,33 @@ def what_is_wrong_is_named_with_its_agent(program):
     for given, options, part in WRONG:
         with tempfile.TemporaryDirectory() as place:
             with open(place + '/agents.yaml', 'w', encoding='utf-8') as file:
-                file.write(file_of(agent('first', 'talk'), agent('second', 'talk', **given)))
+                file.write('agents:\n  - {id: first, model: "script:talk.yaml"}\n  - ' +
+                           json.dumps(agent('second', 'talk', **given)) + '\n')
             said = subprocess.run([program, 'serve', 'agents.yaml', '--no-memory', *options], cwd=place, text=True,
                                   capture_output=True, timeout=LIMIT_S, check=False)
-        assert said.returncode != 0 and part in said.stderr and 'agent 2: ' in said.stderr, (given, said.stderr)
+        assert said.returncode != 0 and part in said.stderr, (given, said.stderr)
+        assert 'agents.yaml:3:5: agent 2: ' in said.stderr, (given, said.stderr)
+
+
+def the_file_of_the_page_is_read(program):
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'serve.md')
+    with open(page, encoding='utf-8') as file:
+        (text,) = [block.split('```')[0] for block in file.read().split('```yaml\n')[1:] if 'id: support' in block]
+    assert all(f' {key}: ' in text for key in ('tools', 'mcp', 'skills', 'memory', 'limits', 'system', 'model')), text
+    with tempfile.TemporaryDirectory() as place:
+        with open(place + '/agents.yaml', 'w', encoding='utf-8') as file:
+            file.write(text)
+        said = subprocess.run([program, 'serve', 'agents.yaml', '--skills', '.', '--keys', 'absent'], cwd=place,
+                              text=True, capture_output=True, timeout=LIMIT_S, check=False)
+    assert said.returncode != 0 and said.stderr.count('\n') == 1 and 'absent' in said.stderr, said.stderr
 
 
 CASES = [an_agent_has_the_limits_that_its_file_gives_it, the_time_of_an_agent_comes_before_that_of_the_server,
          a_client_makes_the_limit_of_calls_only_smaller, limits_change_with_their_agent,
          an_agent_has_the_tools_that_its_file_gives_it, an_agent_has_the_mcp_servers_that_its_file_gives_it,
          an_agent_has_the_skills_that_its_file_gives_it, an_agent_without_memory_recalls_and_keeps_nothing,
-         what_is_wrong_is_named_with_its_agent]
+         a_hook_may_be_of_some_agents, the_agents_are_listed_and_counted, what_is_wrong_is_named_with_its_agent,
+         the_file_of_the_page_is_read]
 
 if __name__ == '__main__':
     sys.exit(1 if play(CASES, os.path.abspath(sys.argv[1])) else 0)
