@@ -361,6 +361,7 @@ static int weight_of(tp_text range, const char *type, const char *version) {
 
 bool tp__metrics_prefers_open(tp_text accept) {
   int open = 0, plain = 0;
+  if (accept.size == 0) return false; /* its data may be NULL */
   for (size_t from = 0, at = 0; at <= accept.size; at++) {
     if (at < accept.size && accept.data[at] != ',') continue;
     tp_text range = {accept.data + from, at - from};
