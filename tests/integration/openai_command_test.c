@@ -528,7 +528,7 @@ TEST(an_agent_that_is_none_is_refused) {
       {"{id: a, model: 'script:x', fallbacks: [{}]}", "a", 78, "a fallback needs the key model"},
       {"{id: a}, {id: a}", "a", 78, "agent 2: there is an agent of this id already"},
       {"{id: turnphase}", "turnphase", 78, "the command's own agent's"},
-      {"{id: a, prompt: x}", "a", 78, "an agent has no key \"prompt\", only id, system, model"},
+      {"{id: a, prompt: x}", "a", 78, "an agent has no key \"prompt\", only id"},
       {"{id: a, model: 'script:x'}", "b", 78, "there is no agent \"b\" under agents"},
       {"{id: a}", "a", 2, "run needs a model"},
       {"{id: a, model: 'script:/no/such'}", "a", 74, "/no/such"},
