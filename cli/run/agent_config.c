@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/agent_config.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/message.h"
 #include "cli/common/pool.h"
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -55,4 +59,46 @@ tp_text cli_agent_config_write(const cli_agent *agent, tp_writer **ret_writer) {
   }
   cli_need(tp_writer_finish(*ret_writer, &map));
   return map;
+}
+
+/* ---- patterns that fit no tool ---- */
+
+/** Patterns of one list, of which those that fit a tool are marked. */
+typedef struct fitting {
+  tp_text patterns; /* a value, an array of texts */
+  bool *fits;       /* one for each of them */
+} fitting;
+
+static bool mark_fitting(void *ctx, const tp_tool_listing *listing) {
+  fitting *f = ctx;
+  size_t at = 0;
+  for (tp_value_walk walk = {0}; tp_value_next(f->patterns, &walk); at++)
+    if (tp_pattern_fits(tp_value_text(walk.value), tp_text_of(listing->tool->name))) f->fits[at] = true;
+  return true;
+}
+
+static bool may_come_later(tp_text pattern) {
+  static const char mcp[] = "mcp__";
+  return pattern.size >= sizeof mcp - 1 && memcmp(pattern.data, mcp, sizeof mcp - 1) == 0;
+}
+
+static void warn_of(tp_runtime *runtime, const char *agent, const char *key, tp_text patterns) {
+  if (patterns.size == 0) return;
+  fitting f = {.patterns = patterns, .fits = cli_alloc(tp_value_count(patterns) + 1)};
+  bool is_listed = tp_runtime_tools(runtime, mark_fitting, &f, NULL, NULL) == TP_OK;
+  size_t at = 0;
+  for (tp_value_walk walk = {0}; is_listed && tp_value_next(patterns, &walk); at++) {
+    tp_text pattern = tp_value_text(walk.value);
+    if (!f.fits[at] && !may_come_later(pattern))
+      cli_error("warning: agent %s: %s: no tool here fits \"%.*s\"; only a client's tool may", agent, key,
+                (int)pattern.size, pattern.data);
+  }
+  free(f.fits);
+}
+
+void cli_agents_warn(tp_runtime *runtime, const cli_agent *agents, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    warn_of(runtime, agents[i].id, "tools", agents[i].tools);
+    warn_of(runtime, agents[i].id, "tools: deny", agents[i].tools_denied);
+  }
 }

@@ -13,6 +13,7 @@
 #include "cli/common/interrupt.h"
 #include "cli/common/limits.h"
 #include "cli/common/message.h"
+#include "cli/run/agent_config.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
@@ -75,6 +76,7 @@ static int add_agents(player *p) {
   int status = CLI_OK;
   for (size_t i = 0; status == CLI_OK && i < p->conversation.agent_count; i++)
     status = add_agent(p, &p->conversation.agents[i]);
+  if (status == CLI_OK) cli_agents_warn(p->talk.runtime, p->conversation.agents, p->conversation.agent_count);
   return status;
 }
 

@@ -14,6 +14,7 @@
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
 #include "cli/mcp/mcp.h"
+#include "cli/run/agent_config.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
 #include "cli/run/model.h"
@@ -151,6 +152,7 @@ static int start_serving(serving *s) {
   tp_status added = cli_agents_plan_apply(plan, s->talk.runtime, &fault);
   cli_agents_plan_free(plan, &s->agents);
   if (added != TP_OK) return cli_fault(fault.subject[0] ? fault.subject : "serve", added, &fault);
+  cli_agents_warn(s->talk.runtime, s->setup->file.agents, s->setup->file.agent_count);
   return start_server(s, default_agent);
 }
 
@@ -218,6 +220,7 @@ static void reload_setup(serving *s) {
   if (status == CLI_OK) status = revise(s, setup, &r);
   cli_agents_plan_free(r.plan, &s->agents);
   tp_server_note_revision(s->server, status == CLI_OK ? NULL : r.said);
+  if (status == CLI_OK) cli_agents_warn(s->talk.runtime, setup->file.agents, setup->file.agent_count);
   if (status == CLI_OK) cli_error("hooks, agents and keys are read: turns from now on have them");
   else cli_error("the change is refused: hooks, agents and keys stay as they were");
   cli_setup *gone = status == CLI_OK ? s->setup : setup;

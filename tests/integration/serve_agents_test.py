@@ -180,6 +180,17 @@ def an_agent_has_the_tools_that_its_file_gives_it(program):
             assert models.tools(serving, 'all') == every
 
 
+def a_pattern_that_fits_no_tool_is_named(program):
+    """It may be mistyped; a pattern of MCP tools is not named, since a server's tools may come later."""
+    with begin(program, file_of(agent('a', 'calls')), '--files', '.') as serving:
+        tools = {'allow': ['files_*', 'files_raed', 'mcp__x__*'], 'deny': ['file_write']}
+        serving.write('agents.yaml', file_of(agent('a', 'calls', tools=tools)))
+        serving.process.send_signal(signal.SIGHUP)
+        assert 'warning: agent a: tools: no tool here fits "files_raed"' in serving.heard('no tool here fits')
+        assert 'warning: agent a: tools: deny: no tool here fits "file_write"' in serving.heard('no tool here fits')
+        serving.heard('hooks, agents and keys are read')
+
+
 def an_agent_has_the_mcp_servers_that_its_file_gives_it(program):
     server = {'command': program, 'args': ['mcp', 'serve', '--files', '.', '--files-writes', 'never']}
     with Models() as models:
@@ -311,7 +322,8 @@ def the_file_of_the_page_is_read(program):
     assert said.returncode != 0 and said.stderr.count('\n') == 1 and 'absent' in said.stderr, said.stderr
 
 
-CASES = [an_agent_has_the_limits_that_its_file_gives_it, the_time_of_an_agent_comes_before_that_of_the_server,
+CASES = [a_pattern_that_fits_no_tool_is_named, an_agent_has_the_limits_that_its_file_gives_it,
+         the_time_of_an_agent_comes_before_that_of_the_server,
          a_client_makes_the_limit_of_calls_only_smaller, limits_change_with_their_agent,
          an_agent_has_the_tools_that_its_file_gives_it, an_agent_has_the_mcp_servers_that_its_file_gives_it,
          an_agent_has_the_skills_that_its_file_gives_it, an_agent_without_memory_recalls_and_keeps_nothing,
