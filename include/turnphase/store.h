@@ -652,6 +652,8 @@ typedef struct tp_job {
   uint64_t fence;
 } tp_job;
 
+/** What tp_store.job_watch calls. Threads: any. */
+typedef void (*tp_job_news_fn)(void *news_ctx);
 /** Whether a worker can run a job that may be claimed. Called without any lock of the store. The result is valid for
  *  every job of the same handler and contract version until the claim returns. Threads: the calling one. */
 typedef bool (*tp_job_filter_fn)(void *ctx, const tp_job *job);
@@ -982,7 +984,7 @@ typedef struct tp_store {
    *                   function of the store, so the store may hold a lock. NULL: once job_watch has returned, the
    *                   function of before is not called any more, and no call of it is under way.
    *  @param news_ctx  passed to news; valid until a later job_watch has returned. */
-  void (*job_watch)(void *ctx, void (*news)(void *news_ctx), void *news_ctx);
+  void (*job_watch)(void *ctx, tp_job_news_fn news, void *news_ctx);
 } tp_store;
 
 /** Options of the memory store; zero means default. */
