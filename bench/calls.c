@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tool calls cost: W8 and W8b, many slow ones at once that no thread waits for, each ended by a timer of this
- * bench a millisecond after it began; W9, inline ones as a provider sends them, with results and events; and the memory
- * of one that waits. README.md says how to read it. */
+ * What tool calls cost. W8 (64 calls) and W8b (10,048): deferred calls at once, for which no thread waits; a timer of
+ * this bench ends each of them a millisecond after it began. W9: inline calls as a provider sends them, with results
+ * and events. Also the memory of a call that waits. README.md says how to read it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

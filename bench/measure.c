@@ -19,7 +19,7 @@ enum {
   BATCH_NS = 200000, /* a batch takes so long, so that neither reading the clock nor cold caches count */
   TIMES_MAX = 10000,
   LEAD_IN_NS = 3000000, /* what takes longer warms its caches, and wakes its threads, by itself */
-  LEAD_IN_RUNS = 4,     /* of what takes longer than a batch */
+  LEAD_IN_RUNS = 4,     /* runs that warm the caches before a measurement, where one run fills a batch */
   WARM_UP_MIN = 3,
   BLOCKS = 20,
   REPETITIONS_MIN = 20

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Has one more argument than TP__PRINTF checks; error 0: none. */
+/* Fills the fault for the functions below, of which the compiler checks the format and its arguments.
+ * @param error  an errno, whose text follows the message; 0: none. */
 static tp_status write_refusal(tp_fault *fault, tp_status code, const char *subject, tp__place place, int error,
                                const char *format, va_list args) {
   assert(code != TP_OK);

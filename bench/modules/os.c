@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the seam to the machine costs, and the queue that stands on it. No other thread wants the locks and lines here:
- * contention shows in the turns. */
+ * What the seam to the machine costs, and the queue that stands on it. No other thread uses these locks and cache
+ * lines; the benches of whole turns show what contention costs. */
 #include "bench/modules/module.h"
 #include "runtime/os/queue.h"
 

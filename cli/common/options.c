@@ -369,7 +369,8 @@ static int check_action(const cli_command *command, const cli_arguments *argumen
   return bad_usage(command);
 }
 
-/* An option that only other commands have is reported by its name. */
+/* Reports an option that the command does not take: by its name, without "=value", with the nearest option that the
+ * command has. */
 static int refuse_option(const cli_command *command, const char *word) {
   char hint[CLI_HINT_SIZE], name[64];
   size_t length = strcspn(word, "=");

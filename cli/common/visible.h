@@ -10,7 +10,7 @@
 
 typedef enum cli_visibility {
   CLI_VISIBLE,
-  CLI_CONTROL, /* C0, DEL, C1: shown as a blank when a line is wanted */
+  CLI_CONTROL, /* C0, DEL, C1: a blank, or its number, in a text that is shown as one line */
   CLI_HIDDEN   /* shown as its number, "<U+202E>" */
 } cli_visibility;
 

@@ -82,7 +82,7 @@ tp_text tp__judge_trimmed(tp_text text);
 void tp__hook_errors_show(const tp__hook *hook, tp_text errors, char *ret_text, size_t size);
 
 /** Whether a text that is no object contains parts of one: an answer after a banner, two objects, an object that is
- *  cut, or a structure of the program's language. Then the program tried to answer. */
+ *  cut, or one in another notation, such as a dict that Python printed. If so, the program tried to answer. */
 bool tp__judge_hides_answer(tp_text text);
 /** The key of a member that decides in another protocol, or in another case of its letters, but not in this protocol;
  *  empty: there is none. Then the program tried to answer. @param known  the keys of this protocol, separated by

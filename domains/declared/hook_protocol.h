@@ -80,7 +80,7 @@ bool tp__matcher_fits(const tp__matcher *matcher, tp_text name);
 
 enum { TP__TOOL_NAMES_MAX = 64, TP__ARGUMENT_NAMES_MAX = 16 };
 
-/** The name of one of turnphase's tools in that host, and of its arguments. */
+/** The names of one of turnphase's tools, and of its arguments, here and in the host for which the hook was written. */
 struct tp__tool_name {
   const char *ours, *theirs;
   const char *arguments[TP__ARGUMENT_NAMES_MAX][2]; /* ours, theirs */

@@ -57,8 +57,8 @@ struct tp__memory_store {
   size_t index_bytes_max;
   bool is_async;                 /* a commit syncs nothing */
   tp__memory_connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
-  tp__group group;               /* of what is kept: all that waits for the disk shares one sync. With a thread, but
-                                    where the store only reads */
+  tp__group group;               /* groups the writes: all that wait for the disk share one sync. It has a thread,
+                                    unless the store is read-only */
   /* ---- under the reader's mutex */
   fts5_tokenizer tokenizer; /* FTS5's: English stems */
   Fts5Tokenizer *stemmer;

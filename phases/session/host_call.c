@@ -69,7 +69,7 @@ static void accept_completion(tp__attempt *attempt, const tp__answer *answer, co
 
 static void late(tp__attempt *attempt, int64_t now_ns) {
   (void)now_ns;
-  end_to_count(host_call_of(attempt)); /* if the function has returned, the count has ended before */
+  end_to_count(host_call_of(attempt)); /* without effect if the function has returned */
 }
 
 static void note_work_abandoned(tp__attempt *attempt) {

@@ -86,7 +86,7 @@ void tp__openai_take_details(tp__openai_answer *answer, tp_text details, bool is
 
 /* ---- writing ---- */
 
-/** The data that is being made from the blocks. */
+/** What is needed to write provider_data from the blocks of an answer. */
 typedef struct making {
   const tp__openai_config *config;
   const tp__openai_answer *answer;

@@ -159,7 +159,7 @@ tp__entry *tp__entry_run_inline(tp__turn *turn, const tp__plan *plan, const tp_f
   if (tp__breaker_suspects(&turn->runtime->breaker_state, plan->phase, e->now_ns))
     e->fast_path_until_ns = 0; /* each is counted */
   if (!run_in_plan_order(e)) return e;
-  if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* its result is found at the turn's end */
+  if (e != turn->cached_entry) tp__list_push(&turn->entries, &e->link); /* tp__turn_over() releases it there */
   e->ended = true;
   TP__CHECK(tp__entry_check(e));
   tp__entry_record_fast_path(e);

@@ -331,8 +331,8 @@ typedef struct tp__audit_cursor {
 /** Shows the rows from the cursor on, oldest first. Threads: one at a time per cursor. */
 void tp__registry_audit_new(tp__registry *registry, tp__audit_cursor *cursor,
                             void (*each)(void *ctx, const tp_audit *row), void *ctx);
-/** Sets the function of the code that counts pins. It is called now and with each newer snapshot, under the registry's
- *  lock. Before the first commit. */
+/** Sets the function that moves the cached pins to the newest snapshot (thread_cache.c), before the first commit. Calls
+ *  it at once, and again with each newer snapshot, under the registry's lock. */
 void tp__registry_on_publish(tp__registry *registry, void (*renew)(void *ctx, tp__snapshot *newest), void *ctx);
 /** Finds a node of the newest snapshot that can run a job, by handler id and contract version, in one phase (0: in any
  *  phase). Prefers Background subscriptions, then takes the first in plan order.

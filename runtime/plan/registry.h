@@ -323,8 +323,8 @@ typedef struct tp__change {
   const char *id;          /* in the edit's arena */
   bool removed;            /* the registered one goes */
   tp__requested requested; /* for the added subscription if there is one, else for the registered one */
-  uint64_t requested_at;   /* of the edit's calls, from 1 */
-  uint64_t added_at;       /* of sub; 0: none was added */
+  uint64_t requested_at;   /* number of the tp_edit_* call that requested it, from 1 */
+  uint64_t added_at;       /* number of the call that added sub; 0: none */
   tp__handler *handler;    /* added; the edit's reference */
   tp__subscription *sub;   /* added; the edit's reference */
 } tp__change;

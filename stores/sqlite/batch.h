@@ -8,7 +8,8 @@
 #include "stores/sqlite/writer.h"
 #include "turnphase/store.h"
 
-/** One block of sqlite3_malloc64(). The writer frees it, or the end of its work. */
+/** One block of sqlite3_malloc64(). The writer frees it when it was queued there, work.end when it was submitted to the
+ *  group. */
 typedef struct tp__batch {
   tp__queued queued;
   struct tp__batch *before, *after; /* the owner's list */

@@ -109,7 +109,7 @@ typedef struct tp__sqlite_store {
   /* ---- under mutex */
   sqlite3 *db;
   sqlite3_stmt *statements[TP__STATEMENTS];
-  sqlite3 *reader;                  /* kept for the next list; NULL while it is in use */
+  sqlite3 *reader;                  /* a connection, kept for the next call that reads; NULL: none, or in use */
   unsigned char key[TP__KEY_BYTES]; /* of its hashes, once has_key says so */
   bool has_key;
   uint64_t process_run_id; /* of the owner; 0: none has opened it */

@@ -46,7 +46,7 @@ struct loop {
   bool by_session; /* what it has names the inbox of the session, else the inbox */
   tp_inbox *inbox; /* NULL: none, or freed */
   tp_session *session;
-  tp__parker parker; /* when the inbox is gone, and for the session's end */
+  tp__parker parker; /* the host waits on it when the inbox is gone, and for the session's end */
   bool freed_early, closed, session_taken;
   uint32_t turn, requests;
   uint32_t begun, ended; /* turns: submitted, and reported to on_end */

@@ -23,7 +23,7 @@ typedef enum event_kind { WRITE, TRUNCATE, SYNC, INSERTED, ENDED, RECORDED, BEGU
 typedef struct event {
   event_kind kind;
   int file;   /* of a WRITE, TRUNCATE, SYNC: 0 the database, 1 its log */
-  int64_t at; /* offset, or new size; of a promise its number */
+  int64_t at; /* offset, or new size; of a promise (INSERTED to BEGUN) the number of what was promised */
   int size;
   char *bytes;
 } event;

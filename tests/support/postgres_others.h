@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * postgres_others: what stands beside the server of postgres_server.h: a second server, each of the two the standby of
- * the other one, and pgbouncer in transaction mode. All run as the server's user, with their sockets in its directory,
- * and postgres_remove() removes their files. */
+ * postgres_others: what stands beside the server of postgres_server.h: a second server (one of the two is the primary,
+ * the other its standby; a fail-over swaps them), and pgbouncer in transaction mode. All run as the server's user, with
+ * their sockets in its directory, and postgres_remove() removes their files. */
 #ifndef TEST_POSTGRES_OTHERS_H
 #define TEST_POSTGRES_OTHERS_H
 

@@ -255,7 +255,8 @@ TEST(message_of_a_turn_that_ends_before_it_stays_unanswered) {
   }
 }
 
-/* The text of the mark still says that calls have run, although a message before it is hidden. */
+/* An added message gives the turn no further request. It is kept: the next turn reads it, and after it the line that
+ * says that the turn failed and that its calls have run. */
 TEST(limit_of_requests_holds_for_what_is_added) {
   for (int guarded = 0; guarded < 2; guarded++) {
     world w = {.at = "rse", .add = abc};

@@ -136,7 +136,7 @@ TEST(host_that_found_another_thread_is_woken_when_that_leaves) {
 
 TEST(thread_that_waited_wakes_the_host_for_what_is_due_before_it) {
   static const struct {
-    int64_t host_s, found_s; /* what the host knows of, what the waiting thread finds; 0: nothing */
+    int64_t host_s, found_s; /* seconds until what the host knows, and what the thread finds; 0: nothing */
     bool wakes;
   } rows[] = {{0, 0, false}, {100, 100, false}, {100, 200, false}, {200, 100, true}, {0, 100, true}, {100, 0, false}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1358,7 +1358,7 @@ TEST(history_that_is_slow_leaves_threads_to_other_tenants) {
   assert_int_equal(tp_turn_submit(sessions[SESSIONS], &request, NULL, NULL, &turns[SESSIONS], NULL), TP_OK);
   const tp_turn_result *result;
   assert_int_equal(tp_submission_wait(turns[SESSIONS], 60000, &result, NULL), TP_OK);
-  assert_int_equal(result->code, TP_ERR_MODEL); /* it has none; neither its handler nor its history came too late */
+  assert_int_equal(result->code, TP_ERR_MODEL); /* it has no model; so far it came in time */
   assert_int_equal(tp_submission_wait(turns[0], 0, NULL, NULL), TP_ERR_TIMEOUT);
   latch_hit(&store.leave);
   for (int i = 0; i <= SESSIONS; i++) {

@@ -166,8 +166,8 @@ static void task_asks(void *ctx, const tp_task_result *result) {
 
 /* ---- the beginning ---- */
 
-/* Of a call about which a person may be asked: the same when the client makes it again, also after this process has
- * ended, so that the channel finds the answer to what was asked before. */
+/* Makes the id of the turn of a call about which a person may be asked. The same call of the same client gets the same
+ * id, also in a later process, so that the channel finds the answer to what was asked before. */
 static const char *name_turn(const tp_mcp_call *call, char id[TURN_ID_BYTES]) {
   char hex[TP__MCP_HASH_BYTES];
   tp__sha256 hash;
