@@ -369,7 +369,8 @@ typedef enum tp_trust {
   TP_TRUST_NONE = 0,     /* not set: refused */
   TP_TRUST_HOST = 1,     /* the host's own code, or code that it trusts as much */
   TP_TRUST_BUILTIN = 2,  /* parts of the host that may be in privileged phases and change what others registered */
-  TP_TRUST_DECLARED = 3, /* what a file declares: never in phases for code only */
+  TP_TRUST_DECLARED = 3, /* hooks that a file declares. A phase for code only refuses them, except that a phase of the
+                            library accepts those with the grant rewrite. */
   TP_TRUST_FORCE_32 = 0x7fffffff
 } tp_trust;
 
