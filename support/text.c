@@ -41,6 +41,30 @@ bool tp__contains(tp_text text, const char *string) {
   return false;
 }
 
+/* ---- ids ---- */
+
+/* The code point at *at, which moves after it. The text is UTF-8. */
+static uint32_t next_point(const char **at) {
+  const unsigned char *bytes = (const unsigned char *)*at;
+  size_t size = bytes[0] < 0x80 ? 1 : bytes[0] < 0xe0 ? 2 : bytes[0] < 0xf0 ? 3 : 4;
+  uint32_t point = size == 1 ? bytes[0] : bytes[0] & (0xffu >> (size + 1));
+  for (size_t i = 1; i < size; i++) point = point << 6 | (bytes[i] & 0x3fu);
+  *at += size;
+  return point;
+}
+
+static bool is_space_or_control(uint32_t point) {
+  return point <= 0x20 || (point >= 0x7f && point <= 0xa0) || point == 0x1680 || (point >= 0x2000 && point <= 0x200a) ||
+         point == 0x2028 || point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
+}
+
+bool tp__is_id(tp_text text) {
+  if (text.size == 0 || text.size > TP_ID_BYTES_MAX || !tp_utf8_valid(text, NULL)) return false;
+  for (const char *at = text.data; at < text.data + text.size;)
+    if (is_space_or_control(next_point(&at))) return false;
+  return true;
+}
+
 /* ---- showing ---- */
 
 static bool is_utf8_tail(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }

@@ -15,6 +15,10 @@ bool tp__ends(tp_text text, const char *suffix);
 /** Whether text contains string; the case of ASCII letters does not matter. */
 bool tp__contains(tp_text text, const char *string);
 
+/** Whether text is an id: 1 to 128 bytes (TP_ID_BYTES_MAX) of UTF-8 without white space and control characters, as
+ *  Unicode defines them. The core refuses all other ids. */
+bool tp__is_id(tp_text text);
+
 /** The size of the longest prefix of at most max bytes that does not cut a code point. An int, because "%.*s" takes an
  *  int. */
 int tp__cut(tp_text text, int max);

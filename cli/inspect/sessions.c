@@ -268,7 +268,7 @@ static int sessions_fork(work *w) {
   tp_fault fault = {0};
   uint64_t messages = 0;
   const char *new_session = w->arguments->operands[3];
-  if (!cli_is_id(tp_text_of(new_session))) {
+  if (!tp__is_id(tp_text_of(new_session))) {
     cli_error("sessions fork: NEW must have 1 to 128 bytes of UTF-8 without white space");
     return CLI_USAGE;
   }

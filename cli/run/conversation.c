@@ -16,11 +16,11 @@
 #include "cli/common/input.h"
 #include "cli/common/limits.h"
 #include "cli/common/message.h"
-#include "cli/common/visible.h"
 #include "cli/run/event.h"
 #include "cli/run/model.h"
 #include "runtime/base/check.h"
 #include "runtime/base/printf.h"
+#include "support/text.h"
 #include "turnphase/declared.h"
 
 /** A conversation on its way. */
@@ -126,27 +126,10 @@ static int read_map(const reader *r, const char *what, tp_text map, const field 
 
 /* ---- turns ---- */
 
-/* White space and control characters as Unicode defines them, which the library does not accept in an id. */
-static bool is_space_or_control(uint32_t point) {
-  return point <= 0x20 || (point >= 0x7F && point <= 0xA0) || point == 0x1680 || (point >= 0x2000 && point <= 0x200A) ||
-         point == 0x2028 || point == 0x2029 || point == 0x202F || point == 0x205F || point == 0x3000;
-}
-
-bool cli_is_id(tp_text text) {
-  if (text.size == 0 || text.size > TP_ID_BYTES_MAX || !tp_utf8_valid(text, NULL)) return false;
-  for (size_t i = 0; i < text.size;) {
-    uint32_t point;
-    cli_visibility visibility;
-    i += cli_visible_step((tp_text){text.data + i, text.size - i}, &point, &visibility);
-    if (is_space_or_control(point)) return false;
-  }
-  return true;
-}
-
 static int take_id(const reader *r, const char *key, tp_text text, const char *otherwise, const char **ret_id) {
   *ret_id = otherwise;
   if (!text.data) return CLI_OK;
-  if (!cli_is_id(text))
+  if (!tp__is_id(text))
     return refuse_conversation(r, "%s must have 1 to 128 bytes without white space and control characters", key);
   *ret_id = cli_pool_copy(&r->into->pool, text);
   return CLI_OK;

@@ -56,8 +56,6 @@ bool cli_conversation_needs_model(const cli_conversation *conversation);
 /** Whether two turns belong to one session. */
 bool cli_turn_same_session(const cli_turn *a, const cli_turn *b);
 
-/** Whether the library accepts the text as an id. It would refuse a wrong one only when its turn has come. */
-bool cli_is_id(tp_text text);
 /** The session, other than the given one, that has a turn with this id; NULL when there is none, or when the given
  *  session has one itself. */
 const char *cli_conversation_find(const cli_conversation *conversation, tp_text turn_id, tp_text session);

@@ -20,6 +20,7 @@
 #include "cli/run/host.h"
 #include "support/clock.h"
 #include "support/lock.h"
+#include "support/text.h"
 #include "turnphase/sqlite.h"
 
 /* ---- opening ---- */
@@ -30,7 +31,7 @@ int cli_talk_check(const cli_arguments *arguments, const char *command, bool nee
   } ids[] = {{"tenant", arguments->tenant}, {"workspace", arguments->workspace}, {"session", arguments->session}};
   int status = cli_models_check(arguments, command, needs_model);
   for (size_t i = 0; status == CLI_OK && i < sizeof ids / sizeof *ids; i++) {
-    if (!ids[i].value || cli_is_id(tp_text_of(ids[i].value))) continue;
+    if (!ids[i].value || tp__is_id(tp_text_of(ids[i].value))) continue;
     cli_error("--%s must have 1 to 128 bytes of UTF-8 without white space", ids[i].option);
     status = CLI_USAGE;
   }

@@ -9,6 +9,7 @@
 #include "cli/common/pool.h"
 #include "cli/run/agent_config.h"
 #include "runtime/base/check.h"
+#include "support/text.h"
 
 /* ---- what is read ---- */
 
@@ -22,7 +23,7 @@ static int read_keys(const cli_arguments *a, cli_setup *s) {
   for (size_t i = 0; status == CLI_OK && i < s->keys.count; i++) {
     char *tenant = (char *)(uintptr_t)s->keys.items[i], *key = strsep(&tenant, " \t");
     if (tenant) tenant += strspn(tenant, " \t");
-    if (tenant && !cli_is_id(tp_text_of(tenant))) {
+    if (tenant && !tp__is_id(tp_text_of(tenant))) {
       cli_error("%s, key %zu: the tenant must have 1 to 128 bytes without white space", a->keys, i + 1);
       status = CLI_CONFIG;
     }

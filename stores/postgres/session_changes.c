@@ -8,6 +8,7 @@
 
 #include "stores/postgres/store.h"
 #include "support/fault.h"
+#include "support/text.h"
 
 /* ---- forking ---- */
 
@@ -29,17 +30,10 @@ static const char fork_session[] =
     " (SELECT count(*) FROM copied), (SELECT count(*) FROM @.message m JOIN taken ON m.session = taken.id"
     " WHERE m.batch = $5::bigint)";
 
-static bool is_id(const char *id) {
-  size_t size = id ? strlen(id) : 0;
-  for (size_t i = 0; i < size; i++)
-    if ((unsigned char)id[i] <= ' ' || id[i] == 0x7f) return false;
-  return size > 0 && size <= 128 && tp_utf8_valid((tp_text){id, size}, NULL);
-}
-
 static tp_status check_fork(const tp_postgres_fork *request, tp_fault *fault) {
   const char *const names[] = {request->tenant, request->session};
   if (!request->session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_fork.session is NULL");
-  if (!is_id(request->new_session))
+  if (!tp__is_id(tp_text_of(request->new_session)))
     return tp__refuse(fault, TP_ERR_BAD_ID, request->new_session,
                       "the new session needs an id of 1 to 128 bytes without white space");
   for (int i = 0; i < 2; i++)

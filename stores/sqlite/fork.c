@@ -7,6 +7,7 @@
 
 #include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
+#include "support/text.h"
 
 /** A fork that is written. */
 typedef struct forking {
@@ -89,13 +90,6 @@ static int write_fork(void *ctx) {
 }
 
 /* As the core has it of ids. */
-static bool is_id(const char *id) {
-  size_t size = id ? strlen(id) : 0;
-  for (size_t i = 0; i < size; i++)
-    if ((unsigned char)id[i] <= ' ' || id[i] == 0x7f) return false;
-  return size > 0 && size <= 128 && tp_utf8_valid((tp_text){id, size}, NULL);
-}
-
 static tp_status check_fork(const forking *f, tp_fault *fault) {
   const tp_sqlite_fork *r = f->request;
   if (f->exists)
@@ -114,7 +108,7 @@ tp_status tp_sqlite_session_fork(const tp_store *store, const tp_sqlite_fork *th
   tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_fork", fault);
   if (status != TP_OK) return status;
   if (!request.session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_fork.session is NULL");
-  if (!is_id(request.new_session))
+  if (!tp__is_id(tp_text_of(request.new_session)))
     return tp__refuse(fault, TP_ERR_BAD_ID, request.new_session,
                       "the new session needs an id of 1 to 128 bytes without white space");
   if (f.s->options.read_only)

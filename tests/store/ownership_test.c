@@ -618,6 +618,7 @@ TEST(fork_has_all_up_to_its_turn_and_is_a_session_of_its_own) {
                {"", "s", NULL, NULL, TP_ERR_BAD_ID, NULL},
                {"", "s", "a b", NULL, TP_ERR_BAD_ID, NULL},
                {"", "s", "a\x80", NULL, TP_ERR_BAD_ID, NULL},
+               {"", "s", "a\xc2\xa0", NULL, TP_ERR_BAD_ID, NULL}, /* U+00A0: no session opens with it */
                {"", NULL, "x", NULL, TP_ERR_USAGE, NULL}};
   tp_history *history = NULL;
   tp_store *store = NULL;

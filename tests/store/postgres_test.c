@@ -832,6 +832,7 @@ TEST(session_begins_with_the_past_of_another_one) {
       {{.struct_size = 3}, TP_ERR_VERSION},
       {{.struct_size = sizeof(tp_postgres_fork), .new_session = "s"}, TP_ERR_USAGE},
       {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "with blank"}, TP_ERR_BAD_ID},
+      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "a\xe3\x80\x80"}, TP_ERR_BAD_ID},
       {{.struct_size = sizeof(tp_postgres_fork), .session = "\xff", .new_session = "x"}, TP_ERR_UTF8},
       {{.struct_size = sizeof(tp_postgres_fork), .session = "none", .new_session = "x"}, TP_ERR_NOT_FOUND},
       {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "x", .turn = "t"}, TP_ERR_NOT_FOUND},

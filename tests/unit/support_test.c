@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/base.h"
 #include "support/base64.h"
 #include "support/clock.h"
 #include "support/file.h"
@@ -52,6 +53,33 @@ TEST(texts_are_compared_by_bytes) {
     assert_int_equal(tp__ends(rows[i].text, rows[i].other), rows[i].ends);
     assert_int_equal(tp__contains(rows[i].text, rows[i].other), rows[i].contains);
   }
+}
+
+/* Stores and the command refuse the ids that the core would refuse later: each code point, and each length. */
+TEST(ids_are_those_of_the_core) {
+  char id[TP_ID_BYTES_MAX + 8];
+  int accepted = 0;
+  for (uint32_t point = 1; point <= 0x10ffff; point++) {
+    size_t size = 0;
+    if (point < 0x80) {
+      id[size++] = (char)point;
+    } else {
+      int tails = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+      id[size++] = (char)((0xff00 >> (tails + 1) & 0xff) | (point >> (6 * tails)));
+      while (tails-- > 0) id[size++] = (char)(0x80 | (point >> (6 * tails) & 0x3f));
+    }
+    id[size] = '\0';
+    accepted += tp__is_id((tp_text){id, size});
+    if (tp__is_id((tp_text){id, size}) != tp__id_valid(id)) fail_msg("U+%04X", point);
+  }
+  assert_int_equal(accepted, 1111980); /* all but the surrogates, and 83 that are white space or control characters */
+  for (size_t size = 0; size < sizeof id - 1; size++) {
+    memset(id, 'x', size);
+    id[size] = '\0';
+    assert_int_equal(tp__is_id((tp_text){id, size}), size > 0 && size <= TP_ID_BYTES_MAX);
+  }
+  assert_false(tp__is_id((tp_text)TEXT("a\xc3")));
+  assert_false(tp__is_id((tp_text)TEXT("a\0b")));
 }
 
 TEST(base64_is_read_in_every_form) {
