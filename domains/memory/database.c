@@ -52,18 +52,12 @@
 
 static const char *const tables[] = {MEMORY_TABLES, COUNTING_TRIGGERS, VECTOR_TABLES, FACT_TABLE, NULL};
 
-/* Version 1 had a full-text index, which cost each memory more than all else and which no search read. */
-#define WITHOUT_WORDS                                                                    \
-  "DROP TRIGGER memory_added; DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;" \
-  "DROP TABLE recall; DROP INDEX memory_session;"
-
-static const char *const upgrades[] = {WITHOUT_WORDS ADDING_TRIGGER COUNTING_TRIGGERS};
-
+/* Version 1 had a full-text index, which cost each memory more than all else and which no search read: the upgrade
+ * drops it. */
 static const tp__sqlite_schema schema = {.noun = "a memory",
                                          .application_id = 0x54704d65, /* "TpMe" */
                                          .version = 2,
                                          .sql = tables,
-                                         .upgrades = upgrades,
                                          .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
                                          .overwrites_deleted = true};
 

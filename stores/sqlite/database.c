@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "stores/sqlite/upgrade.h"
 #include "support/lock.h"
 
 /* ---- faults ---- */
@@ -193,7 +194,7 @@ static int read_identity(sqlite3 *db, identity *ret_identity) {
   return rc == SQLITE_OK ? end : rc;
 }
 
-/* Checks that the file is empty, or has this schema, or one that can be upgraded. Any other file is refused.
+/* Checks that the file is empty, or has this schema or an earlier one. Any other file is refused.
  * @param ret_version  0: the file is empty. */
 static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema *schema, int64_t *ret_version,
                           tp_fault *fault) {
@@ -205,8 +206,7 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   if (is.application_id != schema->application_id)
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is a SQLite file of another program, not %s; give another path", path, schema->noun);
-  if (is.version > schema->version ||
-      (is.version > 0 && is.version < schema->version && !schema->upgrades && !schema->upgrade))
+  if (is.version > schema->version)
     return tp__refuse(fault, TP_ERR_STORE_SCHEMA, path,
                       "%s is %s of schema version %lld, and this library has version %d; use the turnphase that "
                       "wrote it, or give another path",
@@ -218,22 +218,12 @@ static tp_status identify(sqlite3 *db, const char *path, const tp__sqlite_schema
   return TP_OK;
 }
 
-static int run_all(sqlite3 *db, const char *const *first, const char *const *end) {
-  int rc = SQLITE_OK;
-  for (const char *const *sql = first; rc == SQLITE_OK && sql != end && *sql; sql++)
-    rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
-  return rc;
-}
-
 /* @param version  the version of the file; 0: it is empty. */
 static int make_schema(sqlite3 *db, const tp__sqlite_schema *schema, int64_t version) {
   char numbers[96];
   snprintf(numbers, sizeof numbers, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
            (int)schema->application_id, (int)schema->version);
-  int rc = SQLITE_OK;
-  if (version == 0) rc = run_all(db, schema->sql, NULL);
-  else if (schema->upgrade) rc = schema->upgrade(db, schema);
-  else rc = run_all(db, schema->upgrades + version - 1, schema->upgrades + schema->version - 1);
+  int rc = version == 0 ? tp__sqlite_make_tables(db, schema) : tp__sqlite_upgrade(db, schema);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, numbers, NULL, NULL, NULL);
   return rc == SQLITE_OK ? sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) : rc;
 }

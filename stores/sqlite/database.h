@@ -24,14 +24,11 @@ typedef struct tp__sqlite_fill {
 } tp__sqlite_fill;
 
 struct tp__sqlite_schema {
-  const char *noun;       /* "a history of sessions" */
-  int32_t application_id; /* never 0 */
-  int32_t version;        /* from 1; a file of another version is refused, unless it can be upgraded */
-  const char *const *sql; /* makes the tables in an empty file: statements in their order; NULL ends them */
-  const char *const
-      *upgrades; /* version - 1 of them: the first changes a file of version 1 into version 2; NULL: there are none */
-  int (*upgrade)(sqlite3 *db, const tp__sqlite_schema *schema); /* tp__sqlite_upgrade(), in place of upgrades */
-  const tp__sqlite_fill *fills;                                 /* for upgrade; a table of NULL ends them */
+  const char *noun;             /* "a history of sessions" */
+  int32_t application_id;       /* never 0 */
+  int32_t version;              /* from 1; it rises with each change of sql. A file of a later version is refused */
+  const char *const *sql;       /* makes the tables in an empty file: statements in their order; NULL ends them */
+  const tp__sqlite_fill *fills; /* for files of earlier versions (upgrade.h); a table of NULL ends them; NULL: none */
   int busy_ms;             /* how long a statement waits for a lock once the file is open; 0: as long as opening does */
   bool overwrites_deleted; /* overwrites everything that is deleted; otherwise only if that needs no additional write */
   bool shrinks;            /* the file may give back its free pages (auto_vacuum = INCREMENTAL); only for new files */

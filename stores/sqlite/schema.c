@@ -23,7 +23,6 @@
 #include "stores/sqlite/schema.h"
 
 #include "stores/sqlite/sqlite.h"
-#include "stores/sqlite/upgrade.h"
 
 #define HISTORY_TABLES \
   "CREATE TABLE session (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL,"        \
@@ -150,7 +149,6 @@ const tp__sqlite_schema tp__sqlite_store_schema = {.noun = "a store of turnphase
                                                    .application_id = 0x54704869, /* "TpHi" */
                                                    .version = 13,
                                                    .sql = tables,
-                                                   .upgrade = tp__sqlite_upgrade,
                                                    .fills = fills,
                                                    .overwrites_deleted = true,
                                                    .shrinks = true};

@@ -73,7 +73,6 @@ static int64_t number_of(sqlite3 *db, int *rc, const char *sql, const char *cons
 
 static int drop_trigger(upgrade *u, const char *name) { return run(u->file, "DROP TRIGGER \"%w\"", name); }
 static int drop_table(upgrade *u, const char *name) { return run(u->file, "DROP TABLE IF EXISTS \"%w\"", name); }
-static int drop_index(upgrade *u, const char *name) { return run(u->file, "DROP INDEX \"%w\"", name); }
 
 static int drop_other_index(upgrade *u, const char *name) {
   static const char sql_of[] = "SELECT sql FROM sqlite_schema WHERE type = 'index' AND name = ?1";
@@ -84,7 +83,7 @@ static int drop_other_index(upgrade *u, const char *name) {
               strcmp(column(theirs, 0), column(ours, 0)) == 0;
   sqlite3_finalize(theirs);
   sqlite3_finalize(ours);
-  return rc != SQLITE_OK || same ? rc : drop_index(u, name);
+  return rc != SQLITE_OK || same ? rc : run(u->file, "DROP INDEX \"%w\"", name);
 }
 
 static int drop_other_table(upgrade *u, const char *name) {
@@ -229,10 +228,7 @@ static int keep_sequence(upgrade *u, const char *table) {
 }
 
 static int make_anew(upgrade *u, const char *table) {
-  int rc = for_each_name(u->file,
-                         "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL",
-                         table, drop_index, u);
-  if (rc == SQLITE_OK) rc = run(u->file, "ALTER TABLE \"%w\" RENAME TO " OLD, table);
+  int rc = run(u->file, "ALTER TABLE \"%w\" RENAME TO " OLD, table); /* its indexes go with it, until it is dropped */
   if (rc == SQLITE_OK) rc = make_table(u, table);
   sqlite3_str *names = sqlite3_str_new(NULL), *values = sqlite3_str_new(NULL);
   if (rc == SQLITE_OK) rc = list_columns(u, table, names, values);
@@ -287,12 +283,18 @@ static int upgrade_all(upgrade *u) {
   return rc;
 }
 
+int tp__sqlite_make_tables(sqlite3 *db, const tp__sqlite_schema *schema) {
+  int rc = SQLITE_OK;
+  for (const char *const *sql = schema->sql; rc == SQLITE_OK && *sql; sql++)
+    rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
+  return rc;
+}
+
 int tp__sqlite_upgrade(sqlite3 *db, const tp__sqlite_schema *schema) {
   assert(db && schema && !sqlite3_get_autocommit(db));
   upgrade u = {.file = db, .schema = schema, .fills = sqlite3_str_new(NULL)};
   int rc = sqlite3_open(":memory:", &u.declared);
-  for (const char *const *sql = schema->sql; rc == SQLITE_OK && *sql; sql++)
-    rc = sqlite3_exec(u.declared, *sql, NULL, NULL, NULL);
+  if (rc == SQLITE_OK) rc = tp__sqlite_make_tables(u.declared, schema);
   if (rc == SQLITE_OK) rc = upgrade_all(&u);
   sqlite3_close(u.declared);
   sqlite3_free(sqlite3_str_finish(u.fills));

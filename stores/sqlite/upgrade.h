@@ -8,6 +8,9 @@
 
 #include "stores/sqlite/database.h"
 
+/** Makes the tables in an empty file. @return SQLITE_OK or the error. */
+int tp__sqlite_make_tables(sqlite3 *db, const tp__sqlite_schema *schema);
+
 /** Runs in the transaction of tp__sqlite_open():
  *   - a table that the file lacks is made, and a table that is not declared is dropped;
  *   - a column that a table lacks is added. Rows that are there get 0, an empty text or no bytes, and then the fill of

@@ -107,32 +107,46 @@ TEST(a_refused_memory_says_what_helps) {
 
 /* ---- upgrades ---- */
 
-static const char *const from_1_to_3[] = {"CREATE TABLE second (id); INSERT INTO second SELECT id FROM entry;",
-                                          "CREATE TABLE third (id); INSERT INTO third SELECT id + 1 FROM second;"};
-static const char *const from_1_to_failure[] = {"CREATE TABLE second (id);", "CREATE TABLE second (id);"};
+static const char *const tables_3[] = {"CREATE TABLE entry (id INTEGER PRIMARY KEY);",
+                                       "CREATE TABLE second (id INTEGER PRIMARY KEY, name TEXT NOT NULL);"
+                                       "CREATE UNIQUE INDEX second_name ON second (name);",
+                                       NULL};
+static const tp__sqlite_fill to_3[] = {{"second", NULL, "INSERT INTO second SELECT id, 'made' FROM entry"},
+                                       {"second", "name", "UPDATE second SET name = 'filled' || id"},
+                                       {NULL, NULL, NULL}};
+static const tp__sqlite_fill to_failure[] = {{"second", "name", "UPDATE second SET name = 'the same'"},
+                                             {NULL, NULL, NULL}};
 
+/* Version 2 has a table without a column, and a table that version 3 has not. */
 static void make_minimal(int version) {
   const tp__sqlite_schema made = {.noun = "a list", .application_id = 7, .version = version, .sql = tables};
   sqlite3 *db = NULL;
   assert_int_equal(tp__sqlite_open(path, &made, &db, NULL), TP_OK);
   assert_int_equal(sqlite3_exec(db, "INSERT INTO entry VALUES (4)", NULL, NULL, NULL), SQLITE_OK);
-  if (version == 2) assert_int_equal(sqlite3_exec(db, from_1_to_3[0], NULL, NULL, NULL), SQLITE_OK);
+  static const char second[] =
+      "CREATE TABLE second (id INTEGER PRIMARY KEY); INSERT INTO second VALUES (8), (9);"
+      "CREATE TABLE third (id); CREATE TRIGGER added AFTER INSERT ON entry BEGIN"
+      " INSERT INTO third VALUES (new.id); END;";
+  if (version == 2) assert_int_equal(sqlite3_exec(db, second, NULL, NULL, NULL), SQLITE_OK);
   sqlite3_close(db);
 }
 
-static tp_status open_as_3(const char *const *upgrades, sqlite3 **ret_db, tp_fault *fault) {
+static tp_status open_as_3(const tp__sqlite_fill *fills, sqlite3 **ret_db, tp_fault *fault) {
   const tp__sqlite_schema third = {
-      .noun = "a list", .application_id = 7, .version = 3, .sql = tables, .upgrades = upgrades};
+      .noun = "a list", .application_id = 7, .version = 3, .sql = tables_3, .fills = fills};
   return tp__sqlite_open(path, &third, ret_db, fault);
 }
 
-TEST(a_file_of_an_earlier_version_goes_through_each_upgrade_that_it_lacks_once) {
+TEST(a_file_of_an_earlier_version_gets_the_tables_that_are_declared_once) {
   for (int version = 1; version <= 2; version++) {
     make_minimal(version);
     for (int times = 0; times < 2; times++) { /* the second time there is nothing to do */
       sqlite3 *db = NULL;
-      assert_int_equal(open_as_3(from_1_to_3, &db, NULL), TP_OK);
-      assert_answer(db, "SELECT id FROM third", "5");
+      assert_int_equal(open_as_3(to_3, &db, NULL), TP_OK);
+      assert_answer(db, "SELECT group_concat(id) FROM entry", "4");
+      assert_answer(db, "SELECT group_concat(id || name) FROM second", version == 1 ? "4made" : "8filled8,9filled9");
+      assert_answer(db, "SELECT group_concat(name) FROM (SELECT name FROM sqlite_schema ORDER BY name)",
+                    "entry,second,second_name");
       assert_answer(db, "PRAGMA user_version", "3");
       sqlite3_close(db);
     }
@@ -143,13 +157,18 @@ TEST(a_file_of_an_earlier_version_goes_through_each_upgrade_that_it_lacks_once) 
 TEST(a_file_that_cannot_be_upgraded_is_left_as_it_was) {
   sqlite3 *db = NULL;
   tp_fault fault = {0};
-  make_minimal(1);
-  assert_int_not_equal(open_as_3(from_1_to_failure, &db, &fault), TP_OK);
-  assert_null(db);
-  assert_int_equal(open_as_3(NULL, &db, &fault), TP_ERR_STORE_SCHEMA);
-  assert_says(&fault, TP_ERR_STORE_SCHEMA, "schema version 1, and this library has version 3", "wrote it");
-  assert_int_equal(open_as_3(from_1_to_3, &db, NULL), TP_OK);
-  assert_answer(db, "SELECT id FROM third", "5");
+  make_minimal(2);
+  for (int i = 0; i < 2; i++) { /* the second time without a fill: '' for both rows */
+    assert_int_equal(open_as_3(i == 0 ? to_failure : NULL, &db, &fault), TP_ERR_STORE);
+    assert_null(db);
+    assert_says(&fault, TP_ERR_STORE, "upgrade its tables", "UNIQUE");
+  }
+  assert_int_equal(tp__sqlite_open(path, &minimal, &db, NULL), TP_OK);
+  assert_answer(db, "SELECT group_concat(name) FROM (SELECT name FROM sqlite_schema ORDER BY name)",
+                "added,entry,second,third");
+  sqlite3_close(db);
+  assert_int_equal(open_as_3(to_3, &db, NULL), TP_OK);
+  assert_answer(db, "SELECT group_concat(id || name) FROM second", "8filled8,9filled9");
   sqlite3_close(db);
 }
 
