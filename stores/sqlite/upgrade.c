@@ -113,7 +113,8 @@ enum { SAME, LACKS, DIFFERS };
 /* What the file's table has in place of this column, a row of pragma_table_info(): name, type, notnull, pk. */
 static int compare_column(upgrade *u, const char *table, sqlite3_stmt *wanted, int *rc) {
   static const char sql[] =
-      "SELECT 1 + (type = ?3 AND \"notnull\" = ?4 AND pk = ?5) FROM pragma_table_info(?1) WHERE name = ?2";
+      "SELECT 1 + (type = ?3 AND \"notnull\" = CAST(?4 AS INTEGER) AND pk = CAST(?5 AS INTEGER))"
+      " FROM pragma_table_info(?1) WHERE name = ?2";
   const char *texts[] = {table, column(wanted, 0), column(wanted, 1), column(wanted, 2), column(wanted, 3), NULL};
   int64_t found = number_of(u->file, rc, sql, texts);
   return found == 0 ? LACKS : found == 2 ? SAME : DIFFERS;

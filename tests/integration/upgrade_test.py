@@ -152,6 +152,7 @@ def every_earlier_file_goes_on(directory):
         if 'job' in tables:
             assert 'no luck' in directory.command('jobs', 'list', directory.data), name
             assert directory.rows('SELECT value FROM counter WHERE id = 4') == [(1,)], name
+            assert directory.rows('SELECT tenant, postponed_ms FROM job') == [('', 0)], name
             directory.command('jobs', 'redrive', directory.data, '5')
         directory.command('runs', directory.data)
         if 'turn' in tables:
@@ -160,6 +161,23 @@ def every_earlier_file_goes_on(directory):
         directory.command('store', 'verify', directory.data)
         directory.command('sessions', 'list', directory.data)
         directory.command('ask', 'list', directory.data)
+
+
+def columns_are_added_in_place(directory):
+    """A large table is not copied for a column: only what ALTER TABLE has added has a default."""
+    copied = {'session', 'died'}  # AUTOINCREMENT; a column that is not declared any more
+    for name, version, statements in [stage for stage in stages() if stage[0] in ('one-a.sql', 'one-d.sql')]:
+        directory.make(version, statements)
+        db = directory.connect()
+        before = shape(db)[0]
+        db.close()
+        directory.say('Go on.')
+        db = directory.connect()
+        after = shape(db)[0]
+        in_place = {table for table, in db.execute("SELECT name FROM sqlite_schema WHERE sql LIKE '%DEFAULT%'")}
+        db.close()
+        grown = {table for table in before if before[table] != after[table]}
+        assert len(grown) > 2 and in_place == grown - copied, (name, in_place, grown)
 
 
 def ids_that_were_given_are_not_given_again(directory):
@@ -232,6 +250,7 @@ def two_that_open_at_once_both_go_on(directory):
 def a_kill_in_the_upgrade_leaves_one_of_both(directory):
     """Killed at several moments, the file has either form, and goes on."""
     name, version, statements = [stage for stage in stages() if stage[0] == 'one-a.sql'][0]
+    killed = 0
     for moment in range(8):
         directory.make(version, statements)
         db = directory.connect()
@@ -246,13 +265,16 @@ def a_kill_in_the_upgrade_leaves_one_of_both(directory):
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
             child.wait()
+            killed += 1
         directory.say('Go on.')
         assert directory.said('s') == SAID + ['Go on.', 'Noted again.']
         assert directory.rows('SELECT count(*), max(position) FROM message WHERE session = 2') == [(20004, 20003)]
+    assert killed > 0
 
 
 CASES = [a_change_of_the_tables_has_a_version_of_its_own, every_earlier_file_goes_on,
-         ids_that_were_given_are_not_given_again, a_file_that_cannot_be_upgraded_is_left_as_it_was,
+         columns_are_added_in_place, ids_that_were_given_are_not_given_again,
+         a_file_that_cannot_be_upgraded_is_left_as_it_was,
          what_is_read_only_says_what_upgrades_it, two_that_open_at_once_both_go_on,
          a_kill_in_the_upgrade_leaves_one_of_both]
 

@@ -318,6 +318,22 @@ TEST(a_task_whose_arguments_were_changed_is_not_taken) {
   tp_store_free(store);
 }
 
+TEST(a_file_of_an_earlier_version_is_left_as_it_was_while_the_disk_is_full) {
+  tp_store *store = open_with(0);
+  assert_int_equal(record(store, 1), TP_OK);
+  tp_store_free(store);
+  sql("ALTER TABLE step DROP COLUMN entry_id; PRAGMA user_version = 1");
+  disk_full = true;
+  assert_refused(TP_ERR_STORE_FULL, "free space");
+  disk_full = false;
+  sql("ALTER TABLE step ADD COLUMN entry_id INTEGER; ALTER TABLE step DROP COLUMN entry_id"); /* it was not there */
+  store = open_with(0);
+  assert_int_equal(records_of(store), 1);
+  tp_store_free(store);
+  sql("INSERT INTO step (turn, position, kind, round, place, outcome, started_ns, ended_ns, name, entry_id)"
+      " VALUES (1, 0, 1, 0, 0, 0, 0, 0, '', 0)");
+}
+
 TEST(a_new_file_that_cannot_be_written_stays_empty_and_is_made_later) {
   disk_full = true;
   assert_refused(TP_ERR_STORE_FULL, "free space");

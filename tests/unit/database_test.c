@@ -172,6 +172,60 @@ TEST(a_file_that_cannot_be_upgraded_is_left_as_it_was) {
   sqlite3_close(db);
 }
 
+/* Each way in which a table may differ. It has the row (7, 'a', 5), and keeps of it what it still has. */
+TEST(a_table_that_differs_in_anything_is_the_declared_one_afterwards) {
+#define OLD_TABLE "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER)"
+  static const struct {
+    const char *old, *declared, *columns, *row;
+    bool is_altered; /* in place, so that the text of its statement differs */
+  } rows[] = {
+      {OLD_TABLE, OLD_TABLE, "id || name || size", "7a5", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER, more BLOB NOT NULL)",
+       "id || name || size || length(more)", "7a50", true},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER, more INTEGER)",
+       "id || name || (more IS NULL)", "7a1", true},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, more TEXT NOT NULL, name TEXT NOT NULL)",
+       "id || name || more", "7a", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL)", "id || name", "7a", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name BLOB NOT NULL, size INTEGER)", "id || name || size",
+       "7a5", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER NOT NULL)",
+       "id || name || size", "7a5", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, size INTEGER)",
+       "id || name || size", "7a5", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, size INTEGER)",
+       "id || name || size", "7a5", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER) WITHOUT ROWID",
+       "id || name || size", "7a5", false},
+      {OLD_TABLE,
+       "CREATE TABLE t (id INTEGER, name TEXT NOT NULL, size INTEGER, part INTEGER NOT NULL, PRIMARY KEY (id, part))",
+       "id || name || size || part", "7a50", false},
+      {OLD_TABLE, "CREATE TABLE t (id INTEGER NOT NULL, name TEXT NOT NULL, size INTEGER, PRIMARY KEY (id, name))",
+       "id || name || size", "7a5", false},
+      {"CREATE TABLE t (id INTEGER NOT NULL, name TEXT NOT NULL, size INTEGER, PRIMARY KEY (id, name))",
+       "CREATE TABLE t (id INTEGER NOT NULL, name TEXT NOT NULL, size INTEGER, PRIMARY KEY (id, name)) WITHOUT ROWID",
+       "id || name || size", "7a5", false},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    const char *const old[] = {rows[i].old, NULL}, *const declared[] = {rows[i].declared, NULL};
+    const tp__sqlite_schema made = {.noun = "a list", .application_id = 7, .version = 1, .sql = old};
+    const tp__sqlite_schema newer = {.noun = "a list", .application_id = 7, .version = 2, .sql = declared};
+    sqlite3 *db = NULL;
+    char question[128];
+    assert_int_equal(tp__sqlite_open(path, &made, &db, NULL), TP_OK);
+    assert_int_equal(sqlite3_exec(db, "INSERT INTO t VALUES (7, 'a', 5)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(tp__sqlite_open(path, &newer, &db, NULL), TP_OK);
+    snprintf(question, sizeof question, "SELECT %s FROM t", rows[i].columns);
+    assert_answer(db, question, rows[i].row);
+    if (!rows[i].is_altered) assert_answer(db, "SELECT sql FROM sqlite_schema WHERE name = 't'", rows[i].declared);
+    assert_answer(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'", "1");
+    sqlite3_close(db);
+    unlink(path);
+  }
+#undef OLD_TABLE
+}
+
 /* A memory of version 1, as the library made it. */
 static const char memory_1[] =
     "DROP TRIGGER memory_added; DROP TRIGGER memory_changed; DROP TRIGGER memory_removed;"
@@ -192,7 +246,7 @@ static const char memory_1[] =
     "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '1', '', 1, 0, 'a "
     "kegerator');"
     "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '2', '', 1, 0, 'a violin');"
-    "PRAGMA user_version = 1;";
+    "PRAGMA user_version = 1; VACUUM;"; /* which puts the virtual table after its own tables */
 
 TEST(a_memory_of_version_1_loses_its_full_text_index_and_nothing_else) {
   static const char more[] =
