@@ -50,18 +50,10 @@ tp_status tp__server_limits_fill(const tp_agent *agent, tp_turn_request *request
 
 /* ---- tools ---- */
 
-static bool one_fits(tp_text patterns, tp_text name) {
-  for (tp_value_walk walk = {0}; patterns.size > 0 && tp_value_next(patterns, &walk);)
-    if (tp_pattern_fits(tp_value_text(walk.value), name)) return true;
-  return false;
-}
-
 bool tp__server_tools_check(const tp_agent *agent, tp_text tools, tp__refusal *refusal) {
-  tp_text config = tp_agent_config_get(agent), scope = tp_value_get(config, "tools"),
-          denied = tp_value_get(config, "tools_denied");
   for (tp_value_walk walk = {0}; tools.size > 0 && tp_value_next(tools, &walk);) {
     tp_text name = tp_value_text(tp_value_get(walk.value, "name"));
-    if ((scope.size == 0 || one_fits(scope, name)) && !one_fits(denied, name)) continue;
+    if (tp_agent_has_in_scope(agent, name)) continue;
     return tp__refusal_fill(refusal, 400, "tool_not_allowed", "tools",
                             "tools: the agent %s may not use the tool '%.*s': it is not among the tools of its config",
                             tp_agent_id(agent), tp__cut(name, TP_ID_BYTES_MAX), name.data);

@@ -331,6 +331,9 @@ TP_API bool tp_agent_is_reachable(const tp_agent *agent);
 TP_API const char *tp_agent_id(const tp_agent *agent);
 /** The config as agent.build left it: a value, a map. Lives as long as the agent. Threads: any. */
 TP_API tp_text tp_agent_config_get(const tp_agent *agent);
+/** Whether a tool with this name is in the agent's scope: it fits one of the patterns `tools` of the agent's config, if
+ *  there are any, and none of `tools_denied`. There need not be such a tool (tp_agent_tools()). Threads: any. */
+TP_API bool tp_agent_has_in_scope(const tp_agent *agent, tp_text tool);
 /** tp_agent_config.data. Threads: any. */
 TP_API void *tp_agent_data(const tp_agent *agent);
 

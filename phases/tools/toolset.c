@@ -116,18 +116,6 @@ static bool reserve_tools(tp__toolset *set, size_t count) {
   return set->places && set->entries;
 }
 
-static bool one_fits(tp_text patterns, tp_text name) {
-  for (tp_value_walk walk = {0}; patterns.size > 0 && tp_value_next(patterns, &walk);)
-    if (tp_pattern_fits(tp_value_text(walk.value), name)) return true;
-  return false;
-}
-
-/* @param agent  NULL: none, whose turns may use all. */
-static bool is_out_of_scope(const tp_agent *agent, tp_text name) {
-  if (!agent) return false;
-  return (agent->scope.size > 0 && !one_fits(agent->scope, name)) || one_fits(agent->denied, name);
-}
-
 tp__toolset *tp__toolset_ref(tp__toolset *set) {
   if (set) tp__a32_add_relaxed(&set->refs, 1);
   return set;
@@ -152,7 +140,8 @@ static tp_status new_toolset(tp_runtime *runtime, const tp_agent *agent, tp_inbo
   tp_status status = reserve_tools(set, count_tools(merged)) ? TP_OK : TP_ERR_NO_MEMORY;
   for (size_t i = 0; status == TP_OK && i < tp_merged_count(merged, TP_CONTRIBUTION_TOOL_BUNDLE); i++)
     status = add_bundle(set, runtime, inbox, *tp_merged_get(merged, TP_CONTRIBUTION_TOOL_BUNDLE, i));
-  for (size_t i = 0; i < set->count; i++) set->entries[i].out_of_scope = is_out_of_scope(agent, set->entries[i].name);
+  for (size_t i = 0; agent && i < set->count; i++)
+    set->entries[i].out_of_scope = !tp_agent_has_in_scope(agent, set->entries[i].name);
   if (status == TP_OK) *ret_toolset = set;
   else tp__toolset_unref(set);
   return status;

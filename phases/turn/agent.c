@@ -34,3 +34,14 @@ tp_text tp_agent_config_get(const tp_agent *agent) {
   if (!agent) return (tp_text){0};
   return agent->config;
 }
+
+static bool one_fits(tp_text patterns, tp_text name) {
+  for (tp_value_walk walk = {0}; patterns.size > 0 && tp_value_next(patterns, &walk);)
+    if (tp_pattern_fits(tp_value_text(walk.value), name)) return true;
+  return false;
+}
+
+bool tp_agent_has_in_scope(const tp_agent *agent, tp_text tool) {
+  if (!agent) return false;
+  return (agent->scope.size == 0 || one_fits(agent->scope, tool)) && !one_fits(agent->denied, tool);
+}
