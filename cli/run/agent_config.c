@@ -2,10 +2,10 @@
 #include "cli/run/agent_config.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/common/message.h"
 #include "cli/common/pool.h"
+#include "support/text.h"
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -63,42 +63,47 @@ tp_text cli_agent_config_write(const cli_agent *agent, tp_writer **ret_writer) {
 
 /* ---- patterns that fit no tool ---- */
 
-/** Patterns of one list, of which those that fit a tool are marked. */
-typedef struct fitting {
-  tp_text patterns; /* a value, an array of texts */
-  bool *fits;       /* one for each of them */
-} fitting;
+/** A pattern that no tool has fitted so far. */
+typedef struct unfit {
+  const char *agent, *key;
+  tp_text pattern;
+} unfit;
 
-static bool mark_fitting(void *ctx, const tp_tool_listing *listing) {
-  fitting *f = ctx;
-  size_t at = 0;
-  for (tp_value_walk walk = {0}; tp_value_next(f->patterns, &walk); at++)
-    if (tp_pattern_fits(tp_value_text(walk.value), tp_text_of(listing->tool->name))) f->fits[at] = true;
+typedef struct unfits {
+  unfit *items;
+  size_t count, capacity;
+} unfits;
+
+static bool drop_fitting(void *ctx, const tp_tool_listing *listing) {
+  unfits *u = ctx;
+  size_t kept = 0;
+  for (size_t i = 0; i < u->count; i++)
+    if (!tp_pattern_fits(u->items[i].pattern, tp_text_of(listing->tool->name))) u->items[kept++] = u->items[i];
+  u->count = kept;
   return true;
 }
 
-static bool may_come_later(tp_text pattern) {
-  static const char mcp[] = "mcp__";
-  return pattern.size >= sizeof mcp - 1 && memcmp(pattern.data, mcp, sizeof mcp - 1) == 0;
-}
+static bool may_come_later(tp_text pattern) { return tp__begins(pattern, "mcp__"); }
 
-static void warn_of(tp_runtime *runtime, const char *agent, const char *key, tp_text patterns) {
-  if (patterns.size == 0) return;
-  fitting f = {.patterns = patterns, .fits = cli_alloc(tp_value_count(patterns) + 1)};
-  bool is_listed = tp_runtime_tools(runtime, mark_fitting, &f, NULL, NULL) == TP_OK;
-  size_t at = 0;
-  for (tp_value_walk walk = {0}; is_listed && tp_value_next(patterns, &walk); at++) {
-    tp_text pattern = tp_value_text(walk.value);
-    if (!f.fits[at] && !may_come_later(pattern))
-      cli_error("warning: agent %s: %s: no tool here fits \"%.*s\"; only a client's tool may", agent, key,
-                (int)pattern.size, pattern.data);
+static void add_patterns(unfits *u, const char *agent, const char *key, tp_text patterns) {
+  for (tp_value_walk walk = {0}; patterns.size > 0 && tp_value_next(patterns, &walk);) {
+    if (may_come_later(tp_value_text(walk.value))) continue;
+    u->items = cli_reserve(u->items, u->count, &u->capacity, sizeof *u->items);
+    u->items[u->count++] = (unfit){agent, key, tp_value_text(walk.value)};
   }
-  free(f.fits);
 }
 
 void cli_agents_warn(tp_runtime *runtime, const cli_agent *agents, size_t count) {
+  unfits u = {.count = 0};
+  tp_fault fault = {0};
   for (size_t i = 0; i < count; i++) {
-    warn_of(runtime, agents[i].id, "tools", agents[i].tools);
-    warn_of(runtime, agents[i].id, "tools: deny", agents[i].tools_denied);
+    add_patterns(&u, agents[i].id, "tools", agents[i].tools);
+    add_patterns(&u, agents[i].id, "tools: deny", agents[i].tools_denied);
   }
+  tp_status status = u.count > 0 ? tp_runtime_tools(runtime, drop_fitting, &u, NULL, &fault) : TP_OK;
+  if (status != TP_OK) cli_error("warning: the tools of agents were not looked at: %s", fault.message);
+  for (size_t i = 0; status == TP_OK && i < u.count; i++)
+    cli_error("warning: agent %s: %s: no tool here fits \"%.*s\"; only a client's tool may", u.items[i].agent,
+              u.items[i].key, (int)u.items[i].pattern.size, u.items[i].pattern.data);
+  free(u.items);
 }

@@ -15,7 +15,7 @@ tp_text cli_agent_config_write(const cli_agent *agent, tp_writer **ret_writer);
 
 /** Prints a warning for each pattern of the agents' tools that fits no tool which there is now: it may be mistyped, and
  *  then it allows or denies nothing. Patterns of MCP tools are left out, since a server's tools may come later.
- *  Only when an agent has such patterns the tools are listed (tp_runtime_tools()).
+ *  When an agent has such patterns, the tools are listed, once (tp_runtime_tools()).
  *  @param runtime  with all its handlers. */
 void cli_agents_warn(tp_runtime *runtime, const cli_agent *agents, size_t count);
 

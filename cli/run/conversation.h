@@ -19,7 +19,6 @@ typedef struct cli_agent {
   cli_limits limits;      /* of its turns; missing ones are those of the command line */
   /* values, arrays of texts; empty: no restriction */
   tp_text tools, tools_denied; /* patterns of names */
-  tp_text servers;             /* names of MCP servers */
   tp_text skills;              /* names */
   bool no_memory;              /* although the command has one */
 } cli_agent;
