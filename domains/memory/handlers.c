@@ -19,6 +19,7 @@
 #include "stores/sqlite/database.h"
 
 static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
+static const char agent_word[] = "agent";   /* a policy: deny for an agent whose config takes the memory away */
 static const char facts_word[] = "facts";   /* a policy: with it a turn's job says what it was made for */
 
 /* ---- what several handlers do ---- */
@@ -28,10 +29,12 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_call 
   return (tp__memory_scope){tp_call_id(call, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
-/* By its config: what is neither true nor left out has allowed nothing. */
+/* By its config: a value that is neither true nor left out has allowed nothing. A job has the policies of its turn, but
+ * not the config. */
 static bool agent_has_none(const tp_call *call) {
   tp_text memory = tp_value_get(tp_call_agent_config(call), memory_word);
-  return memory.size > 0 && !tp_value_bool(memory, false);
+  return (memory.size > 0 && !tp_value_bool(memory, false)) ||
+         tp__is_word(tp_call_policy(call, memory_word, agent_word), "deny");
 }
 
 static bool allowed(const tp_call *call, const char *key) {
@@ -64,9 +67,10 @@ static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
   return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST, NULL);
 }
 
-/* Nothing is heavier: a host changes the config where an agent is to have memory. */
+/* No policy is heavier. A policy of the host that is as heavy and comes first in the plan changes the others, and not
+ * `agent`, which counts before them: a host changes the config if an agent is to have memory. */
 static tp_status deny_to_agent(tp_call *call) {
-  static const char *const keys[] = {"read", "write", "tools"};
+  static const char *const keys[] = {agent_word, "read", "write", "tools"};
   tp_status status = TP_OK;
   for (size_t i = 0; status == TP_OK && i < sizeof keys / sizeof *keys; i++)
     status = tp_call_emit_policy(call, memory_word, keys[i], "deny", INT32_MAX, NULL);

@@ -371,6 +371,25 @@ TEST_WITH(without_a_policy_nothing_is_recalled_or_remembered, start_runtime, end
   assert_string_equal(noted.system, "");
 }
 
+static tp_answer allow_memory(void *ctx, tp_call *call) {
+  (void)ctx;
+  static const char *const keys[] = {"read", "write", "tools"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (tp_call_emit_policy(call, "memory", keys[i], "allow", INT32_MAX, NULL) != TP_OK)
+      return tp_call_fail(call, 1, NULL);
+  return TP_ANSWER_DONE;
+}
+
+/* The host's policies are as heavy as any, and come first. */
+TEST(no_policy_gives_an_agent_the_memory_that_its_config_takes_away) {
+  tp_hook hook = {.struct_size = sizeof hook, .phase = "turn.pre_policy", .run = allow_memory, .priority = -1000};
+  assert_int_equal(tp_hook_add(runtime, &hook, NULL), TP_OK);
+  say("zero", "t0", "Do not remember my cat Tom.");
+  say("one", "t1", "My sister Ingrid moved to Oslo. Who is Tom?");
+  assert_holds(noted.contexts, "<t0>"); /* they are: what the user said does not count against them */
+  say_by_agent((tp_text){"\x81\xa6memory\xc2", sizeof "\x81\xa6memory\xc2" - 1}, false);
+}
+
 TEST(blank_messages_are_not_remembered) {
   say("one", "t1", " \n ");
   say("one", "t2", "Something.");
