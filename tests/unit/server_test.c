@@ -37,8 +37,11 @@ static void serve_with(served *s, world_options world, tp_server_options options
   memset(s, 0, sizeof *s);
   s->descriptors = open_descriptors();
   world.reply_count = 0;
-  const tp_agent_config agent = {
-      .struct_size = sizeof agent, .id = "a", .system = world.agent.system, .model = &scripted};
+  const tp_agent_config agent = {.struct_size = sizeof agent,
+                                 .id = "a",
+                                 .system = world.agent.system,
+                                 .extra = world.agent.extra,
+                                 .model = &scripted};
   world.agent = (tp_agent_config){0};
   world_open(&s->stage, &world);
   if (tp_agent_add(s->runtime, &agent, &s->agent, &fault) != TP_OK) fail_msg("%s", fault.message);
@@ -584,6 +587,41 @@ TEST(a_session_belongs_to_one_agent) {
   s.server = NULL;
   tp_agent_remove(agent);
   end_serving(&s);
+}
+
+/* A host may write a config that the command would refuse: no turn runs without a limit that cannot be read. */
+TEST(limits_of_an_agent_that_cannot_be_read_allow_no_turn) {
+#define LIMITS(map) "\x81\xa6limits" map
+  static const struct {
+    tp_text extra;
+    const char *says; /* NULL: the turn runs */
+  } rows[] = {
+      {TEXT(LIMITS("\x81\xa8requests\x01")), NULL},
+      {TEXT(LIMITS("\x80")), NULL},
+      {TEXT(LIMITS("\x81\xa8requests\x00")), "requests must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xa8requests\xff")), "requests must be a whole number above 0"}, /* -1 */
+      {TEXT(LIMITS("\x81\xa8requests\xce\xff\xff\xff\xff")), "requests must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xa8requests\xa1"
+                   "1")),
+       "requests must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xaatool_calls\xc0")), "tool_calls must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xa7time_ms\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00")), "time_ms must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xa6tokens\xc3")), "tokens must be a whole number above 0"},
+      {TEXT(LIMITS("\x81\xa7request\x01")), "request is no limit"},
+      {TEXT(LIMITS("\x90")), "is no map"},
+      {TEXT(LIMITS("\x01")), "is no map"},
+  };
+#undef LIMITS
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    served s;
+    world_options world = {.replies = one, .reply_count = 1, .agent = {.extra = rows[i].extra}};
+    serve_with(&s, world, (tp_server_options){0});
+    web_answer answer = chat(&s, "", HI);
+    assert_int_equal(answer.status, rows[i].says ? 500 : 200);
+    if (rows[i].says) expect_in(answer.body, rows[i].says);
+    assert_int_equal(s.model->asked, rows[i].says ? 0 : 1);
+    end_serving(&s);
+  }
 }
 
 TEST(the_session_that_was_not_used_for_longest_makes_space) {
