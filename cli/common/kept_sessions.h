@@ -7,7 +7,7 @@
 #include "cli/common/data.h"
 #include "turnphase/sqlite.h"
 
-/** What there is of one session, as tp_sqlite_session; borrowed till the callback returns. */
+/** One session of a file or a database, with its numbers; borrowed till the callback returns. */
 typedef struct cli_session {
   tp_sqlite_session kept;
   tp_text holder; /* of a database: the process that works on it; else empty, and kept has its number */

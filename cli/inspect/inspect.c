@@ -101,7 +101,7 @@ static bool is_row(const page *p, tp_text line) {
   return p->count == PHASES_COLUMNS || text.data[0] == '-' || (text.data[0] >= '0' && text.data[0] <= '9');
 }
 
-/* @param starts  of its columns. @param rows  points to its first row; moved behind its last. */
+/* @param starts  of its columns. @param rows  points to its first row; moved past its last one. */
 static void print_table(const page *p, const size_t *starts, tp_text *rows) {
   cli_cell cells[CLI_TABLE_COLUMNS_MAX];
   cli_table table;

@@ -191,7 +191,7 @@ bool tp__hooks_in_loop(tp_hooks *hooks);
 void tp__hooks_ref(tp_hooks *hooks);
 void tp__hooks_unref(tp_hooks *hooks);
 /** A handler of a runtime also holds a reference. After the last one is dropped, programs that were cancelled end
- *  without a grace period, because their host may be about to end and would leave them behind. */
+ *  without a grace period, because their host may be about to end and they would stay. */
 void tp__hooks_ref_handler(tp_hooks *hooks);
 void tp__hooks_unref_handler(tp_hooks *hooks);
 /** Zeroed memory that stays as long as the hooks; NULL without memory. */

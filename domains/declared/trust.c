@@ -305,7 +305,7 @@ static FTS *open_tree(const tp_hooks *hooks) {
   return fts_open(paths, FTS_LOGICAL | FTS_NOCHDIR, names_by_bytes);
 }
 
-/* Links are followed, because the files behind them are what runs. */
+/* Links are followed, because the files to which they lead are run. */
 static tp_status list_directory(tp_hooks *hooks, tp_fault *fault) {
   FTS *tree = open_tree(hooks);
   if (!tree) return tp__refuse_errno(fault, TP_ERR_IO, hooks->directory, errno, "cannot be read");

@@ -173,7 +173,7 @@ typedef struct tp_postgres_session_query {
   size_t limit;
 } tp_postgres_session_query;
 
-/** What a database has of one session. Made by the library; borrowed till the callback returns. */
+/** One session of a database, with its numbers. Made by the library; borrowed till the callback returns. */
 typedef struct tp_postgres_session {
   size_t struct_size;
   uint64_t messages;                      /* of the history */

@@ -117,7 +117,7 @@ static bool children_fit(budget *b, const schema_ *s, tp_text bytes, const tp__h
   return members_fit(b, s, bytes, head->children / 2, at);
 }
 
-/* Whether the value at *at fits; moves *at behind it. bytes were checked. */
+/* Whether the value at *at fits; moves *at past it. The bytes were checked before. */
 static bool fits_schema(budget *b, const schema_ *s, tp_text bytes, size_t *at) {
   size_t from = *at;
   tp__head head = {0};

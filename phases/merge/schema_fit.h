@@ -96,7 +96,7 @@ struct tp__schema {
 };
 
 /** The property with this name; NULL when there is none. The search begins at *next, because the members of a map often
- *  come in the order of its schema, and moves *next behind the found property. */
+ *  come in the order of its schema, and moves *next past the found property. */
 tp__schema_property *tp__schema_find(const tp__schema *s, tp_text name, uint32_t *next);
 
 /* ---- values ---- */

@@ -27,7 +27,7 @@ enum tp__bug {
   TP__BUG_PAIR_BROKEN = 15,    /* a call whose result a handler of model.request left out is sent */
   /* a thread that delivered one message does not hand on the messages that arrived meanwhile */
   TP__BUG_MESSAGE_LEFT = 16,
-  TP__BUG_REST_LEFT = 17,        /* who delivered one message leaves what has come meanwhile to nobody */
+  TP__BUG_REST_LEFT = 17,        /* no thread delivers the messages that came while one was delivered */
   TP__BUG_POSTPONED_COUNTS = 18, /* a job that is postponed uses up an attempt */
   TP__BUG_SPACE_UNNOTICED = 19,  /* when the end of a job makes space, no waiting entry is notified */
   TP__BUG_LINE_SKIPPED = 20      /* a waiting entry goes on without having stored its job */

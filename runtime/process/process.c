@@ -137,7 +137,7 @@ static void buffer_add(const tp_allocator *allocator, struct buffer *buffer, con
 /* ---- descriptors ---- */
 
 /* The descriptor is removed from epoll explicitly. While another thread starts a program, that program has a copy of
- * the descriptor; then close() alone would leave it in epoll, and events of a freed child would come. */
+ * the descriptor; after close() without this it would stay in epoll, and events of a freed child would come. */
 static void source_close(const tp_process_loop *loop, struct source *source) {
   if (source->fd < 0) return;
   epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
@@ -425,8 +425,7 @@ static bool child_step(tp_process_loop *loop, struct child *child, bool is_cance
   return true;
 }
 
-/* While the loop is being freed, no child gets a grace period, and a child that the kernel does not let die is left
- * behind. */
+/* While the loop is being freed, no child gets a grace period, and a child that the kernel does not let die stays. */
 static void stop_now(tp_process_loop *loop, struct child *child, int64_t *wake_ns) {
   int64_t now_ns = tp__now_ns();
   stop_child(loop, child, TP_PROCESS_CANCELLED, 0, now_ns);

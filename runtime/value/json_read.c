@@ -188,7 +188,7 @@ static size_t plain_size(tp_text json, size_t at) {
   return end - at;
 }
 
-/* Measures the string whose quote is at *at, and moves *at behind the closing quote. */
+/* Measures the string whose quote is at *at, and moves *at past the closing quote. */
 static tp_status measure_string(const struct reader *r, size_t *at, size_t *ret_size) {
   size_t begin = (*at)++, size = 0;
   for (;;) {

@@ -8,7 +8,7 @@
 #include "support/fault.h"
 #include "turnphase/value.h"
 
-/* ---- what there is of each ---- */
+/* ---- the numbers of each session ---- */
 
 #define MS(time) "(extract(epoch FROM " time ") * 1000)::bigint"
 #define BYTES(text) "convert_to(" text ", 'UTF8')"

@@ -9,7 +9,7 @@
 #include "stores/sqlite/claims.h"
 #include "support/text.h"
 
-/* ---- what there is of each ---- */
+/* ---- the numbers of each session ---- */
 
 /* A row for each session in a table: the number of its rows, their first and last time, and a process that has not
  * ended one of them. */

@@ -62,7 +62,7 @@ void *tp__sqlite_copy_struct(sqlite3_stmt *row, int first, const tp__columns *co
 
 /** How many bytes the texts of a struct need. */
 size_t tp__sqlite_texts_bytes(const tp__columns *columns, const void *of);
-/** Copies the texts of a struct to *at, and moves *at behind them. */
+/** Copies the texts of a struct to *at, and moves *at to the end of the copies. */
 void tp__sqlite_put_texts(const tp__columns *columns, void *of, char **at);
 tp_text tp__sqlite_put_text(char **at, tp_text text);
 
