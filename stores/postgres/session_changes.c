@@ -86,13 +86,18 @@ typedef struct erasing {
   size_t count;
 } erasing;
 
-/* 1 tenants, 2 sessions. */
+/* 1 tenants, 2 sessions, 3 the time before which their last message was appended, or 0. */
 #define NAMES "unnest($1::bytea[], $2::bytea[]) AS c(tenant, session)"
 #define IS_NAMED "convert_to(s.tenant, 'UTF8') = c.tenant AND convert_to(s.name, 'UTF8') = c.session"
-/* Those that no process works on. Their rows are locked, so that this stays so until the commit. One set for all of
- * them: a query for each would cost so much by its plan that the server compiles it, which takes seconds. */
+/* The sessions on which no process works, and in which nothing was said since they were listed. Their rows are locked,
+ * so that this stays so until the commit. One set for all of them: a query for each would cost so much by its plan that
+ * the server compiles it, which takes seconds. */
 #define OF_LIVE "JOIN @.process p ON p.id = x."
 #define LIVES " AND p.lease_end > clock_timestamp() WHERE x."
+#define SAID_SINCE                                                                                     \
+  "SELECT c.tenant, c.session FROM " NAMES " JOIN @.session s ON " IS_NAMED                            \
+  " WHERE $3::bigint > 0 AND (SELECT (extract(epoch FROM m.appended) * 1000)::bigint FROM @.message m" \
+  " WHERE m.session = s.id ORDER BY m.position DESC LIMIT 1) >= $3::bigint"
 #define FREE                                                                  \
   "c AS (SELECT * FROM " NAMES                                                \
   " WHERE (c.tenant, c.session) NOT IN (SELECT convert_to(x.tenant, 'UTF8')," \
@@ -100,7 +105,7 @@ typedef struct erasing {
   "running UNION ALL SELECT x.tenant,"                                        \
   " x.session FROM @.job x " OF_LIVE "process" LIVES                          \
   "state = 2 UNION ALL SELECT x.tenant, x.session FROM"                       \
-  " @.running x " OF_LIVE "process" LIVES "state = 2))"
+  " @.running x " OF_LIVE "process" LIVES "state = 2 UNION ALL " SAID_SINCE "))"
 /* Audit rows without a turn are of operators, and stay. */
 #define GONE_AUDITS \
   "DELETE FROM @.audit x USING c WHERE x.tenant = c.tenant AND x.session = c.session AND x.turn <> '' RETURNING 1"
@@ -136,10 +141,15 @@ static void put_names(tp__pg_parameters *p, const erasing *e) {
   }
 }
 
-static tp_status erase_together(tp_postgres *pg, const erasing *e, tp_postgres_erased *erased, tp_fault *fault) {
+static tp_status erase_together(tp_postgres *pg, const erasing *e, int64_t before_unix_ms, tp_postgres_erased *erased,
+                                tp_fault *fault) {
   tp__pg_request r;
   tp__pg_request_init(&r, pg, TP__PG_WRITES, "erase sessions");
-  for (int i = 0; i <= LAST; i++) put_names(tp__pg_request_add(&r, erase_sessions[i]), e);
+  for (int i = 0; i <= LAST; i++) {
+    tp__pg_parameters *p = tp__pg_request_add(&r, erase_sessions[i]);
+    put_names(p, e);
+    if (i >= FIRST_COUNT) tp__pg_parameter_int(p, before_unix_ms);
+  }
   tp_status status = tp__pg_request_run(&r, fault);
   if (status == TP_OK) {
     uint64_t sessions = (uint64_t)tp__pg_int(tp__pg_request_rows(&r, LAST), 0, 1);
@@ -180,23 +190,26 @@ static void fitting_fini(fitting *f) {
   tp__heap_free(f->items, f->capacity * sizeof *f->items);
 }
 
-static tp_status erase_fitting(tp_postgres *pg, const fitting *f, tp_postgres_erased *erased, tp_fault *fault) {
+static tp_status erase_fitting(tp_postgres *pg, const fitting *f, int64_t before_unix_ms, tp_postgres_erased *erased,
+                               tp_fault *fault) {
   erasing e = {.count = 0};
   tp_status status = TP_OK;
   for (size_t i = 0; i < f->count && status == TP_OK; i++) {
     e.tenants[e.count] = f->items[i].names[0];
     e.sessions[e.count++] = f->items[i].names[1];
     if (e.count < SESSIONS_TOGETHER && i + 1 < f->count) continue;
-    status = erase_together(pg, &e, erased, fault);
+    status = erase_together(pg, &e, before_unix_ms, erased, fault);
     e.count = 0;
   }
   return status;
 }
 
 static tp_status refuse_erasure(const tp_postgres *pg, uint64_t in_use, tp_fault *fault) {
-  return tp__refuse(fault, TP_ERR_BUSY, pg->target.name,
-                    "%s: %llu sessions stay: a process works on them; erase them when their turns and jobs have ended",
-                    pg->target.name, (unsigned long long)in_use);
+  return tp__refuse(
+      fault, TP_ERR_BUSY, pg->target.name,
+      "%s: %llu sessions stay: a process works on them, or has just worked on them; erase them when their turns and "
+      "jobs have ended",
+      pg->target.name, (unsigned long long)in_use);
 }
 
 tp_status tp_postgres_sessions_erase(tp_postgres *pg, const tp_postgres_session_query *theirs,
@@ -214,7 +227,7 @@ tp_status tp_postgres_sessions_erase(tp_postgres *pg, const tp_postgres_session_
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "which sessions? name a tenant, a session or a time, and no limit");
   status = tp_postgres_sessions_list(pg, &query, add_fitting, &f, fault);
   if (status == TP_OK && f.failed) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to erase sessions");
-  if (status == TP_OK) status = erase_fitting(pg, &f, &erased, fault);
+  if (status == TP_OK) status = erase_fitting(pg, &f, query.before_unix_ms, &erased, fault);
   fitting_fini(&f);
   if (ret_erased) {
     erased.struct_size = ret_erased->struct_size < sizeof erased ? ret_erased->struct_size : sizeof erased;

@@ -818,6 +818,50 @@ TEST(many_sessions_and_odd_names_are_erased) {
   tp_postgres_close(database);
 }
 
+typedef struct age_erasure {
+  tp_postgres *database;
+  tp_postgres_session_query query;
+  tp_postgres_erased erased;
+  tp_status status;
+} age_erasure;
+
+static void *erase_by_age(void *arg) {
+  age_erasure *e = arg;
+  e->status = tp_postgres_sessions_erase(e->database, &e->query, &e->erased, NULL);
+  return NULL;
+}
+
+/* It was old when it was listed; then a turn ended in it. */
+TEST(session_in_which_something_was_said_meanwhile_is_not_too_old) {
+  for (int is_said = 0; is_said < 2; is_said++) {
+    tp_history *history = NULL;
+    pthread_t thread;
+    age_erasure e = {.database = open_database(&history),
+                     .query = {.struct_size = sizeof e.query, .before_unix_ms = ((int64_t)time(NULL) - 3600) * 1000},
+                     .erased = {.struct_size = sizeof e.erased}};
+    append_text(history, "s", odd, TP_OK, NULL);
+    append_text(history, "other", odd, TP_OK, NULL);
+    run_sql("UPDATE @.message SET appended = appended - interval '1 day'");
+    PGconn *lock = lock_sessions();
+    assert_int_equal(pthread_create(&thread, NULL, erase_by_age, &e), 0);
+    await_lock_wait();
+    if (is_said)
+      run_sql(
+          "UPDATE @.message m SET appended = clock_timestamp() FROM @.session s WHERE s.id = m.session AND s.name = "
+          "'s'");
+    PQfinish(lock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(e.status, is_said ? TP_ERR_BUSY : TP_OK);
+    assert_int_equal(e.erased.sessions, 2 - is_said);
+    assert_int_equal(e.erased.sessions_in_use, is_said);
+    assert_int_equal(list_named(e.database, NULL).sessions, is_said);
+    if (is_said) assert_int_equal(list_named(e.database, "s").last.messages, 1);
+    if (is_said) run_sql("DELETE FROM @.message");
+    tp_history_free(history);
+    tp_postgres_close(e.database);
+  }
+}
+
 TEST(session_begins_with_the_past_of_another_one) {
   tp_history *history = NULL;
   tp_postgres *database = open_database(&history);
