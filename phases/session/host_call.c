@@ -108,7 +108,7 @@ void tp__host_call_take_claim(tp__host_call *call) {
 void tp__session_release_claim(tp_session *session) {
   if (!session->has_claim) return;
   session->has_claim = false;
-  release_claim(session, &session->claim);
+  if (!TP__BUG(TP__BUG_KEPT_CLAIM)) release_claim(session, &session->claim);
 }
 
 static void free_host_call(tp__attempt *attempt) {
@@ -116,8 +116,9 @@ static void free_host_call(tp__attempt *attempt) {
   tp_runtime *runtime = tp__attempt_runtime(attempt);
   tp__turn *turn = c->turn;
   tp_session *session = c->session;
-  if (c->claim.fence) release_claim(session, &c->claim); /* the turn did not wait for it */
-  end_to_count(c);                                       /* it never ran, or its token was not completed */
+  if (c->claim.fence && !TP__BUG(TP__BUG_KEPT_LATE_CLAIM))
+    release_claim(session, &c->claim); /* the turn did not wait for it */
+  end_to_count(c);                     /* it never ran, or its token was not completed */
   tp__past_unref(c->past);
   tp__past_unref(c->made);
   tp__arena_fini(&c->arena);
@@ -183,7 +184,7 @@ tp__host_call *tp__host_call_new_load(tp_turn *turn, tp_session *session, const 
     assert(session->history.shared && !session->has_claim);
     c->load.owner = tp__runtime_owner(turn->core.runtime);
     c->load.number = session->claim.number;
-    c->load.after = session->claim.position;
+    c->load.after = session->claim.position + (TP__BUG(TP__BUG_OLD_PAST) ? 2 : 0);
     c->load.claim = &c->claim;
   }
   c->made = tp__past_new(tp__runtime_allocator(turn->core.runtime));

@@ -5,6 +5,7 @@
 #include "phases/turn/people.h"
 #include "phases/session/session.h"
 #include "phases/turn/store_call.h"
+#include "runtime/base/bug.h"
 #include "turnphase/store.h"
 
 enum { STORE_LIMIT_MS = 30000 };
@@ -143,7 +144,7 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .call_id = call_id,
                                     .tool = slot->tool->name,
                                     .arguments = arguments,
-                                    .fence = slot->dispatch->turn->core.fence};
+                                    .fence = TP__BUG(TP__BUG_UNFENCED_CALL) ? 0 : slot->dispatch->turn->core.fence};
   start_commit(k, put_start, start_ended);
 }
 

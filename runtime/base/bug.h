@@ -30,7 +30,15 @@ enum tp__bug {
   TP__BUG_REST_LEFT = 17,        /* no thread delivers the messages that came while one was delivered */
   TP__BUG_POSTPONED_COUNTS = 18, /* a job that is postponed uses up an attempt */
   TP__BUG_SPACE_UNNOTICED = 19,  /* when the end of a job makes space, no waiting entry is notified */
-  TP__BUG_LINE_SKIPPED = 20      /* a waiting entry goes on without having stored its job */
+  TP__BUG_LINE_SKIPPED = 20,     /* a waiting entry goes on without having stored its job */
+  /* Of sessions that several runtimes share (tests/sim/fleet_sim.c): */
+  TP__BUG_OLD_PAST = 21,         /* a load asks for what follows a later position than that of the session's copy */
+  TP__BUG_UNFENCED_CALL = 22,    /* the start of a call is committed without the fence of its turn */
+  TP__BUG_UNFENCED_JOB = 23,     /* so is a job */
+  TP__BUG_FENCED_COMPLETES = 24, /* a turn completes although its append was fenced */
+  TP__BUG_KEPT_CLAIM = 25,       /* a turn that did not append keeps its claim */
+  TP__BUG_KEPT_LATE_CLAIM = 26,  /* a claim that came when the turn had left is kept */
+  TP__BUG_UNSTORED_PAST = 27     /* messages whose append failed stay in the session */
 };
 
 #ifdef TP_SIM

@@ -883,7 +883,7 @@ bool tp__jobs_add(tp__entry *e, uint32_t index, const tp__payload *payload, cons
                 .subscription = tp_text_of(node->subscription_name),
                 .idempotency_key = key,
                 .order_key = payload->ids[TP_ID_SESSION],
-                .fence = e->turn->fence};
+                .fence = TP__BUG(TP__BUG_UNFENCED_JOB) ? 0 : e->turn->fence};
   set_policies(&job, node);
   job_of_node of = {.entry = e,
                     .index = index,
