@@ -719,9 +719,13 @@ void fleet_hosts_trouble(fleet_world *w) {
 
 /* ---- the end ---- */
 
+/* A fiber that is about to ask is not counted yet, so it must stay quiet for a while. */
 void fleet_hosts_settle(fleet_world *w) {
-  for (fleet_host *h = w->hosts; h; h = h->next)
-    while (!h->line.is_dead && h->line.asking > 0) tp__sim_sleep_ns(10 * TP__NS_PER_MS);
+  for (int quiet = 0; quiet < 3; quiet++) {
+    tp__sim_sleep_ns(fleet_ns(1000));
+    for (const fleet_host *h = w->hosts; h; h = h->next)
+      if (!h->line.is_dead && h->line.asking > 0) quiet = -1;
+  }
 }
 
 void fleet_hosts_close(fleet_world *w) {
