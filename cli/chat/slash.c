@@ -190,7 +190,7 @@ static void look_into_memory(cli_chat *chat, const char *rest) {
 /* ---- sessions ---- */
 
 /* "* " marks the present conversation. Rows without a session, such as the commit of hooks, are skipped. */
-static bool print_session(void *ctx, const tp_sqlite_session *session) {
+static bool print_session(void *ctx, const tp_kept_session *session) {
   static const cli_column columns[] = {{.head = "", .width = 1},
                                        {.head = "", .width = 24, .rank = 1},
                                        {.head = "", .width = 20, .least = 12},
@@ -215,7 +215,7 @@ static bool print_session(void *ctx, const tp_sqlite_session *session) {
 
 static void list_sessions(cli_chat *chat, const char *rest) {
   (void)rest;
-  tp_sqlite_session_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant};
+  tp_kept_query query = {.struct_size = sizeof query, .tenant = chat->arguments->tenant};
   cli_data data = {0};
   tp_fault fault = {0};
   if (!chat->talk.store_path) {

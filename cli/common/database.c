@@ -89,24 +89,24 @@ tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, c
   return tp_postgres_question_answer(database, number, decision, fault);
 }
 
-tp_status cli_database_sessions_list(tp_postgres *database, const tp_postgres_session_query *query,
-                                     tp_postgres_session_fn each, void *ctx, tp_fault *fault) {
+tp_status cli_database_sessions_list(tp_postgres *database, const tp_kept_query *query, tp_kept_session_fn each,
+                                     void *ctx, tp_fault *fault) {
   return tp_postgres_sessions_list(database, query, each, ctx, fault);
 }
 
-tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session,
-                                    tp_postgres_row_fn each, void *ctx, tp_fault *fault) {
+tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session, tp_kept_row_fn each,
+                                    void *ctx, tp_fault *fault) {
   return tp_postgres_session_rows(database, tenant, session, each, ctx, fault);
 }
 
-tp_status cli_database_session_fork(tp_postgres *database, const tp_postgres_fork *request, uint64_t *ret_messages,
+tp_status cli_database_session_fork(tp_postgres *database, const tp_kept_fork *request, uint64_t *ret_messages,
                                     tp_fault *fault) {
   return tp_postgres_session_fork(database, request, ret_messages, fault);
 }
 
-tp_status cli_database_sessions_erase(tp_postgres *database, const tp_postgres_session_query *query,
-                                      tp_postgres_erased *ret_erased, tp_fault *fault) {
-  return tp_postgres_sessions_erase(database, query, ret_erased, fault);
+tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choice *request, tp_kept_erased *ret_erased,
+                                      tp_fault *fault) {
+  return tp_postgres_sessions_erase(database, request, ret_erased, fault);
 }
 
 void cli_database_close(tp_postgres *database) { tp_postgres_close(database); }
@@ -153,27 +153,27 @@ tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, c
   return TP_ERR_USAGE;
 }
 
-tp_status cli_database_sessions_list(tp_postgres *database, const tp_postgres_session_query *query,
-                                     tp_postgres_session_fn each, void *ctx, tp_fault *fault) {
+tp_status cli_database_sessions_list(tp_postgres *database, const tp_kept_query *query, tp_kept_session_fn each,
+                                     void *ctx, tp_fault *fault) {
   (void)database, (void)query, (void)each, (void)ctx, (void)fault;
   return TP_ERR_USAGE;
 }
 
-tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session,
-                                    tp_postgres_row_fn each, void *ctx, tp_fault *fault) {
+tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session, tp_kept_row_fn each,
+                                    void *ctx, tp_fault *fault) {
   (void)database, (void)tenant, (void)session, (void)each, (void)ctx, (void)fault;
   return TP_ERR_USAGE;
 }
 
-tp_status cli_database_session_fork(tp_postgres *database, const tp_postgres_fork *request, uint64_t *ret_messages,
+tp_status cli_database_session_fork(tp_postgres *database, const tp_kept_fork *request, uint64_t *ret_messages,
                                     tp_fault *fault) {
   (void)database, (void)request, (void)ret_messages, (void)fault;
   return TP_ERR_USAGE;
 }
 
-tp_status cli_database_sessions_erase(tp_postgres *database, const tp_postgres_session_query *query,
-                                      tp_postgres_erased *ret_erased, tp_fault *fault) {
-  (void)database, (void)query, (void)ret_erased, (void)fault;
+tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choice *request, tp_kept_erased *ret_erased,
+                                      tp_fault *fault) {
+  (void)database, (void)request, (void)ret_erased, (void)fault;
   return TP_ERR_USAGE;
 }
 

@@ -34,14 +34,14 @@ tp_status cli_database_questions_list(tp_postgres *database, bool open_only, tp_
 tp_status cli_database_question_answer(tp_postgres *database, uint64_t number, const tp_decision *decision,
                                        tp_fault *fault) TP_MUST_USE;
 /** Its sessions: as tp_postgres_sessions_list() and the functions after it. */
-tp_status cli_database_sessions_list(tp_postgres *database, const tp_postgres_session_query *query,
-                                     tp_postgres_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session,
-                                    tp_postgres_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-tp_status cli_database_session_fork(tp_postgres *database, const tp_postgres_fork *request, uint64_t *ret_messages,
+tp_status cli_database_sessions_list(tp_postgres *database, const tp_kept_query *query, tp_kept_session_fn each,
+                                     void *ctx, tp_fault *fault) TP_MUST_USE;
+tp_status cli_database_session_rows(tp_postgres *database, const char *tenant, const char *session, tp_kept_row_fn each,
+                                    void *ctx, tp_fault *fault) TP_MUST_USE;
+tp_status cli_database_session_fork(tp_postgres *database, const tp_kept_fork *request, uint64_t *ret_messages,
                                     tp_fault *fault) TP_MUST_USE;
-tp_status cli_database_sessions_erase(tp_postgres *database, const tp_postgres_session_query *query,
-                                      tp_postgres_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
+tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choice *request, tp_kept_erased *ret_erased,
+                                      tp_fault *fault) TP_MUST_USE;
 /** Ends a reference. Accepts NULL. */
 void cli_database_close(tp_postgres *database);
 

@@ -24,21 +24,21 @@ int cli_chosen_read(const cli_arguments *a, cli_erasure *choice) {
     cli_error("--before takes 2026-11-22, 12h or 30d, not '%s'", a->before);
     return CLI_USAGE;
   }
-  if (a->matching && strlen(a->matching) < TP_SQLITE_MATCHING_BYTES_MIN) {
-    cli_error("--matching takes a text of %d bytes or more", TP_SQLITE_MATCHING_BYTES_MIN);
+  if (a->matching && strlen(a->matching) < TP_KEPT_MATCHING_BYTES_MIN) {
+    cli_error("--matching takes a text of %d bytes or more", TP_KEPT_MATCHING_BYTES_MIN);
     return CLI_USAGE;
   }
   return CLI_OK;
 }
 
-tp_sqlite_erase cli_chosen_rows(const cli_erasure *choice) {
-  return (tp_sqlite_erase){.struct_size = sizeof(tp_sqlite_erase),
-                           .tenant = choice->tenant,
-                           .session = choice->session,
-                           .before_unix_ms = choice->sessions_before_ms,
-                           .matching = choice->matching,
-                           .person = choice->person,
-                           .turns_before_unix_ms = choice->turns_before_ms};
+tp_kept_choice cli_chosen_rows(const cli_erasure *choice) {
+  return (tp_kept_choice){.struct_size = sizeof(tp_kept_choice),
+                          .tenant = choice->tenant,
+                          .session = choice->session,
+                          .before_unix_ms = choice->sessions_before_ms,
+                          .matching = choice->matching,
+                          .person = choice->person,
+                          .turns_before_unix_ms = choice->turns_before_ms};
 }
 
 /* ---- the memories ---- */

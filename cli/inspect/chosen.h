@@ -14,7 +14,7 @@
  *  @return CLI_OK, or CLI_USAGE after a message that names the wrong one. */
 int cli_chosen_read(const cli_arguments *arguments, cli_erasure *choice);
 /** The same for the store. */
-tp_sqlite_erase cli_chosen_rows(const cli_erasure *choice);
+tp_kept_choice cli_chosen_rows(const cli_erasure *choice);
 /** The selected memories, in ascending order of their ids. A turn is selected as a whole, with the facts that a model
  *  made of it.
  *  @param ret_ids  freed by free(), also after a failure. @return as tp_memory_list(). */

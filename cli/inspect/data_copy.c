@@ -474,7 +474,7 @@ static bool count_question(void *ctx, const tp_kept_question *question) {
   return true;
 }
 
-static bool count_tasks(void *ctx, const tp_sqlite_session *session) {
+static bool count_tasks(void *ctx, const tp_kept_session *session) {
   ((copy *)ctx)->tasks_left += session->tasks;
   return true;
 }

@@ -18,14 +18,14 @@ typedef struct exporting {
   const char *directory;
   cli_output *output;
   cli_erasure choice;
-  tp_sqlite_erased passed;
+  tp_kept_erased passed;
   int64_t *ids; /* ids of the printed memories, in ascending order */
   size_t id_count, id_next;
 } exporting;
 
 /* ---- the store ---- */
 
-static bool print_row(void *ctx, const tp_sqlite_session *session, const char *kind, tp_text row) {
+static bool print_row(void *ctx, const tp_kept_session *session, const char *kind, tp_text row) {
   exporting *x = ctx;
   cli_map p = {0};
   cli_map_add_string(&p, "kind", kind);
@@ -38,7 +38,7 @@ static bool print_row(void *ctx, const tp_sqlite_session *session, const char *k
 static int export_rows(exporting *x) {
   cli_data data = {0};
   tp_fault fault = {0};
-  const tp_sqlite_erase request = cli_chosen_rows(&x->choice);
+  const tp_kept_choice request = cli_chosen_rows(&x->choice);
   int status = cli_data_open(x->directory, &data);
   if (status != CLI_OK) return status;
   tp_status passed = tp_sqlite_sessions_export(data.store, &request, print_row, x, &x->passed, &fault);

@@ -33,7 +33,7 @@ typedef struct forgetting {
   tp_store *store;   /* NULL: the directory has none */
   tp_memory *memory; /* the same */
   char *store_path, *memory_path;
-  tp_sqlite_erased erased;
+  tp_kept_erased erased;
   uint64_t memories;
   bool is_begun;        /* rows may be gone */
   uint64_t places_left; /* places in the files that still contain the text that was to be erased */
@@ -45,7 +45,7 @@ static int open_files(forgetting *f) {
   tp_fault fault = {0};
   f->store_path = cli_data_path(f->directory, "turnphase.db");
   f->memory_path = cli_data_path(f->directory, "memory.db");
-  f->erased = (tp_sqlite_erased){.struct_size = sizeof f->erased, .is_complete = 1};
+  f->erased = (tp_kept_erased){.struct_size = sizeof f->erased, .is_complete = 1};
   const bool has_memory = access(f->memory_path, F_OK) == 0;
   int status = cli_data_check(f->directory);
   if (status != CLI_OK) return status;
@@ -77,10 +77,10 @@ static void close_files(forgetting *f) {
 static int erase_rows(forgetting *f, bool only_counts) {
   tp_fault fault = {0};
   cli_progress progress;
-  tp_sqlite_erase request = cli_chosen_rows(&f->request);
+  tp_kept_choice request = cli_chosen_rows(&f->request);
   request.only_counts = only_counts;
   if (!f->store) return CLI_OK;
-  f->erased = (tp_sqlite_erased){.struct_size = sizeof f->erased};
+  f->erased = (tp_kept_erased){.struct_size = sizeof f->erased};
   cli_progress_start(&progress, only_counts ? "counting" : "erasing");
   tp_status status = tp_sqlite_sessions_erase(f->store, &request, &f->erased, &fault);
   cli_progress_stop(&progress);
@@ -190,7 +190,7 @@ int cli_forget_confirm(const cli_arguments *arguments) {
 static bool is_by_turn(const cli_erasure *r) { return r->person || r->matching || r->turns_before_ms; }
 
 static void say_forgotten(const forgetting *f, const char *what) {
-  const tp_sqlite_erased *e = &f->erased;
+  const tp_kept_erased *e = &f->erased;
   if (is_by_turn(&f->request))
     cli_error("%llu turns of %llu sessions (%llu rows) and %llu memories %s", (unsigned long long)e->turns,
               (unsigned long long)e->sessions, (unsigned long long)e->rows, (unsigned long long)f->memories, what);

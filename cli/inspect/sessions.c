@@ -31,7 +31,7 @@ typedef struct work {
   const cli_arguments *arguments;
   cli_output *output;
   cli_data data;
-  tp_sqlite_session_query query;
+  tp_kept_query query;
   size_t shown;
   bool has_more;
   uint64_t messages, turns, jobs, questions, tasks; /* of the sessions that fit */
@@ -49,8 +49,7 @@ typedef struct said_call {
 
 /* ---- list ---- */
 
-static void add_session(cli_map *p, const cli_session *session) {
-  const tp_sqlite_session *s = &session->kept;
+static void add_session(cli_map *p, const tp_kept_session *s) {
   cli_map_add_text(p, "tenant", s->tenant);
   cli_map_add_text(p, "session", s->session);
   const struct {
@@ -62,23 +61,22 @@ static void add_session(cli_map *p, const cli_session *session) {
   if (s->first_unix_ms) cli_map_add_int(p, "first_unix_ms", s->first_unix_ms);
   if (s->last_unix_ms) cli_map_add_int(p, "last_unix_ms", s->last_unix_ms);
   if (s->process_id) cli_map_add_int(p, "process_id", s->process_id);
-  if (session->holder.size) cli_map_add_text(p, "holder", session->holder);
+  if (s->holder.size) cli_map_add_text(p, "holder", s->holder);
   if (s->lease_ms) cli_map_add_int(p, "lease_ms", s->lease_ms);
 }
 
 /* "process 12", or in a database the address of one. */
-static void write_holder(const cli_session *s, char *buffer, size_t size) {
+static void write_holder(const tp_kept_session *s, char *buffer, size_t size) {
   buffer[0] = '\0';
   if (s->holder.size) snprintf(buffer, size, "  in use by %.*s", tp__cut_word(s->holder, 128), s->holder.data);
-  else if (s->kept.process_id) snprintf(buffer, size, "  in use by process %lld", (long long)s->kept.process_id);
+  else if (s->process_id) snprintf(buffer, size, "  in use by process %lld", (long long)s->process_id);
 }
 
-static void print_session(cli_output *output, const cli_session *session) {
-  const tp_sqlite_session *s = &session->kept;
+static void print_session(cli_output *output, const tp_kept_session *s) {
   static const cli_column columns[] = {{.head = "", .width = 24}, {.head = ""}, {.head = "", .kind = CLI_COLUMN_TEXT}};
   char time[40], rest[512], holder[160];
   tp__bytes name = {0};
-  write_holder(session, holder, sizeof holder);
+  write_holder(s, holder, sizeof holder);
   int size = snprintf(rest, sizeof rest, "%llu messages, %llu turns, %llu jobs, %llu questions, %llu tasks%s",
                       (unsigned long long)s->messages, (unsigned long long)s->turns, (unsigned long long)s->jobs,
                       (unsigned long long)s->questions, (unsigned long long)s->tasks, holder);
@@ -99,12 +97,11 @@ static void print_session(cli_output *output, const cli_session *session) {
 }
 
 /* Whether it is a session, and not the records of phases that ran without one: a command listed its tools there. */
-static bool is_session(const cli_session *session) {
-  const tp_sqlite_session *s = &session->kept;
+static bool is_session(const tp_kept_session *s) {
   return s->session.size > 0 || s->messages + s->turns + s->jobs + s->questions + s->tasks > 0;
 }
 
-static bool show_session(void *ctx, const cli_session *s) {
+static bool show_session(void *ctx, const tp_kept_session *s) {
   work *w = ctx;
   if (!is_session(s)) return true;
   w->has_more = w->shown == cli_limit(w->arguments, CLI_LIMIT);
@@ -138,9 +135,8 @@ static int sessions_list(work *w) {
 
 /* ---- one session ---- */
 
-static bool sum_session(void *ctx, const cli_session *session) {
+static bool sum_session(void *ctx, const tp_kept_session *s) {
   work *w = ctx;
-  const tp_sqlite_session *s = &session->kept;
   if (w->shown++ == 0) snprintf(w->tenant, sizeof w->tenant, "%.*s", (int)s->tenant.size, s->tenant.data);
   w->messages += s->messages;
   w->turns += s->turns;
@@ -243,7 +239,7 @@ static int find_one(work *w) {
   return CLI_OK;
 }
 
-static int each_row(work *w, tp_sqlite_row_fn each) {
+static int each_row(work *w, tp_kept_row_fn each) {
   tp_fault fault = {0};
   int status = find_one(w);
   if (status != CLI_OK) return status;
@@ -274,11 +270,11 @@ static int sessions_fork(work *w) {
   }
   int status = find_one(w);
   if (status != CLI_OK) return status;
-  const tp_sqlite_fork request = {.struct_size = sizeof request,
-                                  .tenant = w->tenant,
-                                  .session = w->query.session,
-                                  .new_session = new_session,
-                                  .turn = w->arguments->turn};
+  const tp_kept_fork request = {.struct_size = sizeof request,
+                                .tenant = w->tenant,
+                                .session = w->query.session,
+                                .new_session = new_session,
+                                .turn = w->arguments->turn};
   tp_status forked = cli_session_fork(&w->data, &request, &messages, &fault);
   if (forked == TP_ERR_NOT_FOUND || forked == TP_ERR_DUPLICATE_ID) {
     cli_error("%s", fault.message);
@@ -305,7 +301,7 @@ static int may_erase(const work *w) {
   return cli_forget_confirm(w->arguments);
 }
 
-static int print_erased(work *w, const tp_sqlite_erased *erased) {
+static int print_erased(work *w, const tp_kept_erased *erased) {
   if (!w->arguments->json) {
     cli_error("%llu sessions (%llu rows) were erased%s", (unsigned long long)erased->sessions,
               (unsigned long long)erased->rows,
@@ -319,12 +315,16 @@ static int print_erased(work *w, const tp_sqlite_erased *erased) {
   return cli_map_print(&p, w->output);
 }
 
-static int erase(work *w, tp_sqlite_erased *erased) {
+static int erase(work *w, tp_kept_erased *erased) {
   tp_fault fault = {0};
   cli_progress progress;
   assert(w->query.tenant || w->query.session || w->query.before_unix_ms);
   cli_progress_start(&progress, "erasing");
-  tp_status status = cli_sessions_erase(&w->data, &w->query, erased, &fault);
+  const tp_kept_choice request = {.struct_size = sizeof request,
+                                  .tenant = w->query.tenant,
+                                  .session = w->query.session,
+                                  .before_unix_ms = w->query.before_unix_ms};
+  tp_status status = cli_sessions_erase(&w->data, &request, erased, &fault);
   cli_progress_stop(&progress);
   if (status == TP_OK) return CLI_OK;
   int exit_status = cli_fault(w->data.path, status, &fault);
@@ -332,7 +332,7 @@ static int erase(work *w, tp_sqlite_erased *erased) {
 }
 
 static int sessions_delete(work *w) {
-  tp_sqlite_erased erased;
+  tp_kept_erased erased;
   if (!w->query.session && !w->query.tenant && !w->query.before_unix_ms) {
     cli_error("which sessions? name one, or give --tenant or --age");
     return CLI_USAGE;
@@ -345,7 +345,7 @@ static int sessions_delete(work *w) {
 
 static int read_query(work *w, const char *session) {
   const cli_arguments *a = w->arguments;
-  w->query = (tp_sqlite_session_query){.struct_size = sizeof w->query, .tenant = a->tenant, .session = session};
+  w->query = (tp_kept_query){.struct_size = sizeof w->query, .tenant = a->tenant, .session = session};
   if (!a->age || cli_date_read_since(a->age, &w->query.before_unix_ms)) return CLI_OK;
   cli_error("--age takes 12h, 30d or 2026-11-22, not '%s'", a->age);
   return CLI_USAGE;

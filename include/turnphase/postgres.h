@@ -7,6 +7,7 @@
 #define TURNPHASE_POSTGRES_H
 
 #include "turnphase/questions.h"
+#include "turnphase/sessions.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -162,46 +163,13 @@ TP_API tp_status tp_postgres_question_answer(tp_postgres *postgres, uint64_t num
 
 /* ---- sessions of a database, and their erasure ------------------------------------------------------------------ */
 
-/** Which sessions of a database. Zero-filled: all. */
-typedef struct tp_postgres_session_query {
-  size_t struct_size;
-  /** NULL: any. "" is what no tenant, or no session, has: rows of turns without one. */
-  const char *tenant, *session;
-  /** Only sessions of which nothing is as new; 0: any. One whose time is not known is not among them. */
-  int64_t before_unix_ms;
-  /** At most so many; 0: all. */
-  size_t limit;
-} tp_postgres_session_query;
-
-/** One session of a database, with its numbers. Made by the library; borrowed till the callback returns. */
-typedef struct tp_postgres_session {
-  size_t struct_size;
-  uint64_t messages;                      /* of the history */
-  uint64_t turns, entries, calls, audits; /* records; calls of tools that are not idempotent */
-  uint64_t jobs, questions, tasks;
-  int64_t first_unix_ms, last_unix_ms; /* its oldest and newest activity; 0: not known */
-  tp_text tenant, session;
-  /** The address of a process that runs a turn or a job of it, and whose lease has not ended; empty: none. */
-  tp_text holder;
-  /** The rest of that process's lease, while its turn has the session; 0: no turn has it. */
-  int64_t lease_ms;
-} tp_postgres_session;
-/** False stops. Threads: the calling one. */
-typedef bool (*tp_postgres_session_fn)(void *ctx, const tp_postgres_session *session);
-
 /** Lists the sessions of a database, from whatever it has of them: the one whose last activity is oldest comes first.
  *  @param query  NULL: all.
  *  @return TP_OK, also where each has stopped; TP_ERR_USAGE without postgres or each; TP_ERR_VERSION for a wrong
  *          struct_size; TP_ERR_STORE….
  *  Threads: any; each is called on the calling one.   Blocks: on the server, which counts all rows. */
-TP_API tp_status tp_postgres_sessions_list(tp_postgres *postgres, const tp_postgres_session_query *query,
-                                           tp_postgres_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-
-/** Receives a row of a session as a value: a map of its columns, in which texts that are no UTF-8 are bytes.
- *  @param kind  "message", "tool_call", "turn", "step", "running", "running_step", "entry", "run", "attempt",
- *               "content", "audit", "call", "job", "question", "task".
- *  False stops. Threads: the calling one. */
-typedef bool (*tp_postgres_row_fn)(void *ctx, const char *kind, tp_text row);
+TP_API tp_status tp_postgres_sessions_list(tp_postgres *postgres, const tp_kept_query *query, tp_kept_session_fn each,
+                                           void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Passes everything that a database has of one session to each. All of it is held in memory. Rows that other processes
  *  write meanwhile may be there or not.
@@ -209,18 +177,7 @@ typedef bool (*tp_postgres_row_fn)(void *ctx, const char *kind, tp_text row);
  *          TP_ERR_STORE_CORRUPT for a record that cannot be read; TP_ERR_STORE…; TP_ERR_NO_MEMORY.
  *  Threads: any; each is called on the calling one.   Blocks: on the server. */
 TP_API tp_status tp_postgres_session_rows(tp_postgres *postgres, const char *tenant, const char *session,
-                                          tp_postgres_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-
-/** A session that begins with what another one has. */
-typedef struct tp_postgres_fork {
-  size_t struct_size;
-  /** NULL: none; of both sessions. */
-  const char *tenant;
-  /** Required, both. */
-  const char *session, *new_session;
-  /** The last turn that the new session has; NULL: all. */
-  const char *turn;
-} tp_postgres_fork;
+                                          tp_kept_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Begins a new session with the messages of another one, up to the end of a turn: the newest run of that turn. Turns
  *  keep their ids and times, so that a turn which the new session has is answered from it, and no call runs again. The
@@ -231,27 +188,21 @@ typedef struct tp_postgres_fork {
  *          TP_ERR_UTF8; TP_ERR_STORE…. With anything but TP_OK nothing was changed, but that an answer which was lost
  *          for good (TP_ERR_STORE) leaves it open.
  *  Threads: any.   Blocks: on the server. */
-TP_API tp_status tp_postgres_session_fork(tp_postgres *postgres, const tp_postgres_fork *request,
-                                          uint64_t *ret_messages, tp_fault *fault) TP_MUST_USE;
-
-/** What an erasure did. The caller sets struct_size; it is filled that far, and struct_size says how far. */
-typedef struct tp_postgres_erased {
-  size_t struct_size;
-  uint64_t sessions, rows;  /* erased */
-  uint64_t sessions_in_use; /* that stay, since a process with a lease runs a turn or a job of them */
-} tp_postgres_erased;
+TP_API tp_status tp_postgres_session_fork(tp_postgres *postgres, const tp_kept_fork *request, uint64_t *ret_messages,
+                                          tp_fault *fault) TP_MUST_USE;
 
 /** Erases sessions: the history, records, jobs, questions, tasks and calls of each. Each transaction erases up to 100
  *  sessions, each of them whole. Other processes may go on meanwhile; one that has an erased session open begins it
  *  anew. The server keeps deleted rows in its files until it vacuums them, and copies in its log, in its
  *  standbys and in backups as long as these are kept.
- *  @param query       at least one of its members must be set; limit counts nothing here and must be 0.
+ *  @param request     tenant, session or before_unix_ms must be given. Turns cannot be chosen
+ *                     yet, nor rows counted only: TP_ERR_USAGE.
  *  @param ret_erased  set also when this fails, to what was erased until then; may be NULL.
- *  @return TP_OK; TP_ERR_BUSY: sessions are in use, and stay (the others were erased); TP_ERR_USAGE for a wrong query;
- *          TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE….
+ *  @return TP_OK; TP_ERR_BUSY: sessions are in use, and stay (the others were erased); TP_ERR_USAGE for a wrong
+ *          request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE….
  *  Threads: any.   Blocks: on the server. */
-TP_API tp_status tp_postgres_sessions_erase(tp_postgres *postgres, const tp_postgres_session_query *query,
-                                            tp_postgres_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_postgres_sessions_erase(tp_postgres *postgres, const tp_kept_choice *request,
+                                            tp_kept_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
 
 /** Counters of a database since it was opened. The caller sets struct_size; it is filled that far, and struct_size says
  *  how far. */

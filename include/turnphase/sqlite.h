@@ -7,6 +7,7 @@
 #define TURNPHASE_SQLITE_H
 
 #include "turnphase/questions.h"
+#include "turnphase/sessions.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
@@ -235,61 +236,19 @@ TP_API tp_status tp_sqlite_store_called(const tp_store *store, tp_sqlite_called_
 
 /* ---- sessions of a file, and their erasure --------------------------------------------------------------------- */
 
-/** Which sessions of a file. Zero-filled: all. */
-typedef struct tp_sqlite_session_query {
-  size_t struct_size;
-  /** NULL: any. "" is what no tenant, or no session, has: rows of turns without one. */
-  const char *tenant, *session;
-  /** Only sessions of which nothing is as new; 0: any. One whose time is not known is not among them. */
-  int64_t before_unix_ms;
-  /** At most so many; 0: all. */
-  size_t limit;
-} tp_sqlite_session_query;
-
-/** What a file has of one session. Made by the library; borrowed till the callback returns. */
-typedef struct tp_sqlite_session {
-  size_t struct_size;
-  uint64_t messages;                      /* of the history */
-  uint64_t turns, entries, calls, audits; /* records; calls of tools that are not idempotent */
-  uint64_t jobs, questions, tasks;
-  int64_t first_unix_ms, last_unix_ms; /* its oldest and newest activity; 0: not known */
-  int64_t process_id;                  /* of a live process that runs a turn or a job of it; 0: none is known */
-  tp_text tenant, session;
-  int64_t lease_ms; /* the rest of that process's lease, while its turn has the session; 0: no turn has it */
-} tp_sqlite_session;
-/** False stops. Threads: the calling one. */
-typedef bool (*tp_sqlite_session_fn)(void *ctx, const tp_sqlite_session *session);
-
 /** Lists the sessions of a file, from whatever it has of them: the one whose last activity is oldest comes first.
  *  @param query  NULL: all.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any; each is called on the calling one.   Blocks: on the file, whose rows it counts. */
-TP_API tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_sqlite_session_query *query,
-                                         tp_sqlite_session_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-
-/** Receives a row of a session as a value: a map of its columns, in which texts that are no UTF-8 are bytes.
- *  @param kind  "message", "tool_call", "turn", "step", "running", "running_step", "entry", "run", "attempt",
- *               "content", "audit", "call", "job", "question", "task".
- *  False stops. Threads: the calling one. */
-typedef bool (*tp_sqlite_row_fn)(void *ctx, const char *kind, tp_text row);
+TP_API tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_kept_query *query, tp_kept_session_fn each,
+                                         void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Passes everything that a file has of one session to each, kind after kind, in one snapshot.
  *  @return TP_OK; TP_ERR_USAGE for another store or NULL; TP_ERR_TOO_LARGE for a row of more than 64 MiB;
  *          TP_ERR_STORE…, TP_ERR_IO; TP_ERR_NO_MEMORY.
  *  Threads: any; each is called on the calling one.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session,
-                                        tp_sqlite_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-
-/** A session that begins with what another one has. */
-typedef struct tp_sqlite_fork {
-  size_t struct_size;
-  /** NULL: none; of both sessions. */
-  const char *tenant;
-  /** Required, both. */
-  const char *session, *new_session;
-  /** The last turn that the new session has; NULL: all. */
-  const char *turn;
-} tp_sqlite_fork;
+                                        tp_kept_row_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
 /** Begins a new session with the messages of another one, up to the end of a turn: the newest run of that turn. Turns
  *  keep their ids and times, so that a turn which the new session has is answered from it, and no call runs again. The
@@ -299,44 +258,8 @@ typedef struct tp_sqlite_fork {
  *          the history has a session of the new id; TP_ERR_BAD_ID; TP_ERR_USAGE, TP_ERR_VERSION for a wrong request;
  *          TP_ERR_STORE_READONLY; TP_ERR_STORE…, TP_ERR_IO. With anything but TP_OK nothing was changed.
  *  Threads: any.   Blocks: on the file. */
-TP_API tp_status tp_sqlite_session_fork(const tp_store *store, const tp_sqlite_fork *request, uint64_t *ret_messages,
+TP_API tp_status tp_sqlite_session_fork(const tp_store *store, const tp_kept_fork *request, uint64_t *ret_messages,
                                         tp_fault *fault) TP_MUST_USE;
-
-/** A request to erase sessions. The first three as in tp_sqlite_session_query. */
-typedef struct tp_sqlite_erase {
-  size_t struct_size;
-  const char *tenant, *session;
-  int64_t before_unix_ms;
-  /** 1: also while other processes use the file. Their memory and their queues may still have what is erased, and write
-   *  it again. */
-  uint32_t with_others;
-  /** 1: nothing is erased; ret_erased has what would be. */
-  uint32_t only_counts;
-  /* With one of the next three only turns are erased that fit all that are given, of the sessions that fit, which may
-   * go on. A turn goes as a whole, since an answer repeats what was said, and with it its jobs that have not ended; a
-   * job and a task also go by themselves where they fit. NULL and 0: not given. */
-  /** Turns that have this text, of 4 bytes or more, byte for byte: in what is said, arguments, results, files, reasons
-   *  or ids, but not in names of handlers or of the tenant. */
-  const char *matching;
-  /** Turns of a person: of the workspace or thread of that id, by the records of the turn, or what a user says in them
-   *  begins with "ID: ". */
-  const char *person;
-  /** Turns of which nothing is as new. */
-  int64_t turns_before_unix_ms;
-} tp_sqlite_erase;
-enum tp_sqlite_erase_limits { TP_SQLITE_MATCHING_BYTES_MIN = 4 /* of tp_sqlite_erase.matching */ };
-
-/** What an erasure did. The caller sets struct_size; it is filled that far, and struct_size says how far. */
-typedef struct tp_sqlite_erased {
-  size_t struct_size;
-  uint64_t sessions, rows;  /* erased */
-  uint64_t sessions_in_use; /* that stay, since a live process runs a turn or a job of them */
-  int64_t process_id;       /* of that process */
-  uint32_t is_complete;     /* 1: no copy of a deleted row is left in the file or its log */
-  uint32_t reserved_;       /* zero */
-  uint64_t turns;           /* where turns were chosen: how many */
-  uint64_t turns_unknown;   /* with person: turns and tasks that stay, since no record says whose they are */
-} tp_sqlite_erased;
 
 /** Erases sessions, or turns of them: the history, records, jobs, questions, tasks and calls of each, in one
  *  transaction. Then writes the file anew without them, and empties its write-ahead log, so that no byte of them stays;
@@ -351,16 +274,13 @@ typedef struct tp_sqlite_erased {
  *          TP_ERR_USAGE for another store or a wrong request; TP_ERR_VERSION for a wrong struct_size;
  *          TP_ERR_STORE_READONLY for a store that is read only; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any.   Blocks: on the file, all of which it writes. */
-TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *request,
-                                          tp_sqlite_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_choice *request,
+                                          tp_kept_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
 /** Whether an erasure is not over: copies of rows that it deleted are left in the file or its log.
  *  @return TP_OK; TP_ERR_USAGE for another store or NULL; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) TP_MUST_USE;
 
-/** Receives a row of tp_sqlite_sessions_export(): kind and row as of tp_sqlite_row_fn, and whose it is.
- *  False stops. Threads: the calling one. */
-typedef bool (*tp_sqlite_export_fn)(void *ctx, const tp_sqlite_session *session, const char *kind, tp_text row);
 /** Passes every row that tp_sqlite_sessions_erase() would delete for the same request to each, session after session,
  *  in one snapshot: what a file has of a tenant, or of a person of it. Also rows of sessions that are in use. Deletes
  *  nothing; with_others and only_counts mean nothing here.
@@ -369,9 +289,8 @@ typedef bool (*tp_sqlite_export_fn)(void *ctx, const tp_sqlite_session *session,
  *          store or a wrong request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO;
  *          TP_ERR_NO_MEMORY.
  *  Threads: any; each is called on the calling one.   Blocks: on the file. */
-TP_API tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_sqlite_erase *request,
-                                           tp_sqlite_export_fn each, void *ctx, tp_sqlite_erased *ret_passed,
-                                           tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_kept_choice *request, tp_kept_export_fn each,
+                                           void *ctx, tp_kept_erased *ret_passed, tp_fault *fault) TP_MUST_USE;
 
 /* ---- questions to people, kept in the file of a store --------------------------------------------------------- */
 

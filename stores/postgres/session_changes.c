@@ -30,9 +30,9 @@ static const char fork_session[] =
     " (SELECT count(*) FROM copied), (SELECT count(*) FROM @.message m JOIN taken ON m.session = taken.id"
     " WHERE m.batch = $5::bigint)";
 
-static tp_status check_fork(const tp_postgres_fork *request, tp_fault *fault) {
+static tp_status check_fork(const tp_kept_fork *request, tp_fault *fault) {
   const char *const names[] = {request->tenant, request->session};
-  if (!request->session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_fork.session is NULL");
+  if (!request->session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_fork.session is NULL");
   if (!tp__is_id(tp_text_of(request->new_session)))
     return tp__refuse(fault, TP_ERR_BAD_ID, request->new_session,
                       "the new session needs an id of 1 to 128 bytes without white space");
@@ -42,20 +42,20 @@ static tp_status check_fork(const tp_postgres_fork *request, tp_fault *fault) {
   return TP_OK;
 }
 
-static tp_status refuse_fork(const tp_postgres_fork *r, bool has_old, bool has_turn, tp_fault *fault) {
+static tp_status refuse_fork(const tp_kept_fork *r, bool has_old, bool has_turn, tp_fault *fault) {
   if (has_old && has_turn)
     return tp__refuse(fault, TP_ERR_DUPLICATE_ID, r->new_session, "there is a session %s already", r->new_session);
   if (!has_old) return tp__refuse(fault, TP_ERR_NOT_FOUND, r->session, "there is no session %s", r->session);
   return tp__refuse(fault, TP_ERR_NOT_FOUND, r->turn, "session %s has no turn %s", r->session, r->turn);
 }
 
-tp_status tp_postgres_session_fork(tp_postgres *pg, const tp_postgres_fork *theirs, uint64_t *ret_messages,
+tp_status tp_postgres_session_fork(tp_postgres *pg, const tp_kept_fork *theirs, uint64_t *ret_messages,
                                    tp_fault *fault) {
-  tp_postgres_fork request;
+  tp_kept_fork request;
   tp__pg_request r;
   if (!pg || !theirs)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_session_fork needs a database and a request");
-  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_postgres_fork", fault);
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_kept_fork", fault);
   if (status == TP_OK) status = check_fork(&request, fault);
   if (status != TP_OK) return status;
   tp__pg_request_init(&r, pg, TP__PG_WRITES, "fork a session");
@@ -141,7 +141,7 @@ static void put_names(tp__pg_parameters *p, const erasing *e) {
   }
 }
 
-static tp_status erase_together(tp_postgres *pg, const erasing *e, int64_t before_unix_ms, tp_postgres_erased *erased,
+static tp_status erase_together(tp_postgres *pg, const erasing *e, int64_t before_unix_ms, tp_kept_erased *erased,
                                 tp_fault *fault) {
   tp__pg_request r;
   tp__pg_request_init(&r, pg, TP__PG_WRITES, "erase sessions");
@@ -170,7 +170,7 @@ typedef struct fitting {
   bool failed;
 } fitting;
 
-static bool add_fitting(void *ctx, const tp_postgres_session *session) {
+static bool add_fitting(void *ctx, const tp_kept_session *session) {
   fitting *f = ctx;
   const tp_text texts[] = {session->tenant, session->session};
   f->failed = !tp__grow(tp__heap, (void **)&f->items, &f->capacity, f->count + 1, sizeof *f->items);
@@ -190,7 +190,7 @@ static void fitting_fini(fitting *f) {
   tp__heap_free(f->items, f->capacity * sizeof *f->items);
 }
 
-static tp_status erase_fitting(tp_postgres *pg, const fitting *f, int64_t before_unix_ms, tp_postgres_erased *erased,
+static tp_status erase_fitting(tp_postgres *pg, const fitting *f, int64_t before_unix_ms, tp_kept_erased *erased,
                                tp_fault *fault) {
   erasing e = {.count = 0};
   tp_status status = TP_OK;
@@ -212,19 +212,31 @@ static tp_status refuse_erasure(const tp_postgres *pg, uint64_t in_use, tp_fault
       pg->target.name, (unsigned long long)in_use);
 }
 
-tp_status tp_postgres_sessions_erase(tp_postgres *pg, const tp_postgres_session_query *theirs,
-                                     tp_postgres_erased *ret_erased, tp_fault *fault) {
-  tp_postgres_session_query query;
-  tp_postgres_erased erased = {.sessions = 0};
+static tp_status read_choice(tp_kept_choice *choice, const tp_kept_choice *theirs, tp_fault *fault) {
+  tp_status status = tp__struct_read(choice, sizeof *choice, theirs, "tp_kept_choice", fault);
+  if (status != TP_OK) return status;
+  if (choice->matching || choice->person || choice->turns_before_unix_ms || choice->only_counts)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "turns of a database cannot be chosen or counted yet");
+  if (choice->with_others > 1) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.with_others is 0 or 1");
+  if (choice->tenant || choice->session || choice->before_unix_ms) return TP_OK;
+  return tp__refuse(fault, TP_ERR_USAGE, NULL, "which sessions? name a tenant, a session or a time");
+}
+
+tp_status tp_postgres_sessions_erase(tp_postgres *pg, const tp_kept_choice *theirs, tp_kept_erased *ret_erased,
+                                     tp_fault *fault) {
+  tp_kept_choice choice;
+  tp_kept_erased erased = {.sessions = 0};
   fitting f = {.count = 0};
   if (!pg || !theirs)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_sessions_erase needs a database and a query");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_sessions_erase needs a database and a request");
   if (ret_erased && (ret_erased->struct_size < sizeof(size_t) || ret_erased->struct_size > 4096))
-    return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_postgres_erased has a wrong struct_size");
-  tp_status status = tp__struct_read(&query, sizeof query, theirs, "tp_postgres_session_query", fault);
+    return tp__refuse(fault, TP_ERR_VERSION, NULL, "tp_kept_erased has a wrong struct_size");
+  tp_status status = read_choice(&choice, theirs, fault);
   if (status != TP_OK) return status;
-  if (query.limit || (!query.tenant && !query.session && !query.before_unix_ms))
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "which sessions? name a tenant, a session or a time, and no limit");
+  const tp_kept_query query = {.struct_size = sizeof query,
+                               .tenant = choice.tenant,
+                               .session = choice.session,
+                               .before_unix_ms = choice.before_unix_ms};
   status = tp_postgres_sessions_list(pg, &query, add_fitting, &f, fault);
   if (status == TP_OK && f.failed) status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to erase sessions");
   if (status == TP_OK) status = erase_fitting(pg, &f, query.before_unix_ms, &erased, fault);

@@ -49,8 +49,8 @@ static const char list_sessions[] =
     " LEFT JOIN @.process p ON p.id = w.process WHERE $5::bigint = 0 OR (w.last_ms > 0 AND w.last_ms < $5::bigint)"
     " ORDER BY w.last_ms, w.tenant, w.session LIMIT nullif($6::bigint, 0)";
 
-static void read_session(const PGresult *rows, int row, tp_postgres_session *s) {
-  *s = (tp_postgres_session){.struct_size = sizeof *s};
+static void read_session(const PGresult *rows, int row, tp_kept_session *s) {
+  *s = (tp_kept_session){.struct_size = sizeof *s};
   uint64_t *const counts[] = {&s->messages,  &s->turns, &s->entries, &s->jobs,
                               &s->questions, &s->tasks, &s->calls,   &s->audits};
   for (int i = 0; i < 8; i++) *counts[i] = (uint64_t)tp__pg_int(rows, row, i);
@@ -67,15 +67,14 @@ static void put_name(tp__pg_parameters *p, const char *name) {
   tp__pg_parameter_text(p, tp_text_of(name));
 }
 
-tp_status tp_postgres_sessions_list(tp_postgres *pg, const tp_postgres_session_query *theirs,
-                                    tp_postgres_session_fn each, void *ctx, tp_fault *fault) {
-  tp_postgres_session_query query = {.struct_size = sizeof query};
-  tp_postgres_session session;
+tp_status tp_postgres_sessions_list(tp_postgres *pg, const tp_kept_query *theirs, tp_kept_session_fn each, void *ctx,
+                                    tp_fault *fault) {
+  tp_kept_query query = {.struct_size = sizeof query};
+  tp_kept_session session;
   tp__pg_request r;
   if (!pg || !each)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_postgres_sessions_list needs a database and a callback");
-  tp_status status =
-      tp__struct_read(&query, sizeof query, theirs ? theirs : &query, "tp_postgres_session_query", fault);
+  tp_status status = tp__struct_read(&query, sizeof query, theirs ? theirs : &query, "tp_kept_query", fault);
   if (status != TP_OK) return status;
   tp__pg_request_init(&r, pg, TP__PG_READS, "list sessions");
   tp__pg_parameters *p = tp__pg_request_add(&r, list_sessions);
@@ -97,7 +96,7 @@ tp_status tp_postgres_sessions_list(tp_postgres *pg, const tp_postgres_session_q
 
 /** Who gets the rows. */
 typedef struct receiver {
-  tp_postgres_row_fn each;
+  tp_kept_row_fn each;
   void *ctx;
   tp_writer *writer;
   tp_status status; /* of what was written */
@@ -336,7 +335,7 @@ static tp_status pass_work(tp_postgres *pg, const char *tenant, const char *sess
   return status;
 }
 
-tp_status tp_postgres_session_rows(tp_postgres *pg, const char *tenant, const char *session, tp_postgres_row_fn each,
+tp_status tp_postgres_session_rows(tp_postgres *pg, const char *tenant, const char *session, tp_kept_row_fn each,
                                    void *ctx, tp_fault *fault) {
   receiver to = {.each = each, .ctx = ctx};
   if (!pg || !tenant || !session || !each)

@@ -54,7 +54,7 @@ typedef struct choice {
   int rc;
 } choice;
 
-static bool choose(void *ctx, const tp_sqlite_session *session) {
+static bool choose(void *ctx, const tp_kept_session *session) {
   choice *c = ctx;
   if (session->process_id) {
     if (c->kept++ == 0) c->process_id = session->process_id;
@@ -66,7 +66,7 @@ static bool choose(void *ctx, const tp_sqlite_session *session) {
   return c->rc == SQLITE_OK;
 }
 
-static int choose_locked(tp__sqlite_store *s, const tp_sqlite_session_query *query, choice *c) {
+static int choose_locked(tp__sqlite_store *s, const tp_kept_query *query, choice *c) {
   TP__LOCKED(&s->mutex);
   static const char table[] =
       "CREATE TEMP TABLE erased (tenant TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (tenant, session))"
@@ -78,12 +78,12 @@ static int choose_locked(tp__sqlite_store *s, const tp_sqlite_session_query *que
   return rc == SQLITE_OK ? c->rc : rc;
 }
 
-static int erase_sessions_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased) {
+static int erase_sessions_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased) {
   TP__LOCKED(&s->mutex);
-  const tp_sqlite_session_query query = {.struct_size = sizeof query,
-                                         .tenant = request->tenant,
-                                         .session = request->session,
-                                         .before_unix_ms = request->before_unix_ms};
+  const tp_kept_query query = {.struct_size = sizeof query,
+                               .tenant = request->tenant,
+                               .session = request->session,
+                               .before_unix_ms = request->before_unix_ms};
   choice c = {.rc = SQLITE_OK};
   int rc = choose_locked(s, &query, &c);
   int64_t before = sqlite3_total_changes64(s->db);
@@ -99,12 +99,12 @@ static int erase_sessions_locked(tp__sqlite_store *s, const tp_sqlite_erase *req
  * that overwrites must not remove the note of another process that has deleted meanwhile. */
 static const char note_sql[] = "INSERT INTO counter VALUES (-1, 1) ON CONFLICT DO UPDATE SET value = value + 1";
 
-bool tp__sqlite_erase_is_by_turn(const tp_sqlite_erase *request) {
+bool tp__sqlite_erase_is_by_turn(const tp_kept_choice *request) {
   return request->matching || request->person || request->turns_before_unix_ms;
 }
 
 /* When rows are only to be counted, they are deleted as well, and the transaction is rolled back. */
-static int delete_counted_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+static int delete_counted_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased,
                                  tp_status *ret_status) {
   TP__LOCKED(&s->mutex);
   *ret_status = TP_OK;
@@ -162,7 +162,7 @@ static tp_status refuse_while_shared(tp__sqlite_store *s, tp_fault *fault) {
                     (long long)process_id);
 }
 
-static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp_sqlite_erased *report,
+static tp_status erase_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp_kept_erased *report,
                               tp_fault *fault) {
   TP__LOCKED(&s->mutex);
   tp__erased_turns erased;
@@ -188,24 +188,24 @@ static tp_status erase_locked(tp__sqlite_store *s, const tp_sqlite_erase *reques
       (unsigned long long)erased.sessions_in_use, (long long)erased.process_id);
 }
 
-tp_status tp__sqlite_erase_read(tp_sqlite_erase *request, const tp_sqlite_erase *theirs, tp_fault *fault) {
-  tp_status status = tp__struct_read(request, sizeof *request, theirs, "tp_sqlite_erase", fault);
+tp_status tp__sqlite_erase_read(tp_kept_choice *request, const tp_kept_choice *theirs, tp_fault *fault) {
+  tp_status status = tp__struct_read(request, sizeof *request, theirs, "tp_kept_choice", fault);
   if (status != TP_OK) return status;
   if (request->with_others > 1 || request->only_counts > 1)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.with_others and only_counts are 0 or 1");
-  if (request->matching && strlen(request->matching) < TP_SQLITE_MATCHING_BYTES_MIN)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.matching must have %d bytes or more",
-                      TP_SQLITE_MATCHING_BYTES_MIN);
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.with_others and only_counts are 0 or 1");
+  if (request->matching && strlen(request->matching) < TP_KEPT_MATCHING_BYTES_MIN)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.matching must have %d bytes or more",
+                      TP_KEPT_MATCHING_BYTES_MIN);
   if (request->person && !request->person[0])
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_erase.person is empty");
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.person is empty");
   return TP_OK;
 }
 
-tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_sqlite_erase *theirs, tp_sqlite_erased *ret_erased,
+tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_choice *theirs, tp_kept_erased *ret_erased,
                                    tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
-  tp_sqlite_erase request;
-  tp_sqlite_erased report = {.struct_size = sizeof report};
+  tp_kept_choice request;
+  tp_kept_erased report = {.struct_size = sizeof report};
   if (!s || !theirs)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_sessions_erase needs a store of this library and a request");

@@ -64,7 +64,7 @@ static const char *const delete_sql[] = {
 typedef struct selection {
   tp__sqlite_store *s;
   sqlite3 *db;
-  const tp_sqlite_erase *request;
+  const tp_kept_choice *request;
   bool with_in_use;
   tp__erased_turns *result;
   tp_writer *writer;
@@ -147,7 +147,7 @@ static int put_sighting(selection *c, const sighting *g) {
 
 static bool see_row(void *ctx, const char *kind, tp_text row) {
   selection *c = ctx;
-  const tp_sqlite_erase *r = c->request;
+  const tp_kept_choice *r = c->request;
   const bool is_job = strcmp(kind, "job") == 0, is_task = strcmp(kind, "task") == 0;
   int is_persons = r->person ? whose(row, r->person) : -1;
   if (is_persons >= 0) ++*(is_persons ? &c->persons_rows : &c->others_rows);
@@ -178,7 +178,7 @@ static int run_with(sqlite3 *db, const char *sql, const int64_t *numbers, int co
 }
 
 static int choose_of_session(selection *c) {
-  const tp_sqlite_erase *r = c->request;
+  const tp_kept_choice *r = c->request;
   const bool is_whole = r->person && c->persons_rows && !c->others_rows;
   const int64_t numbers[] = {r->turns_before_unix_ms, r->matching != NULL, r->person != NULL, is_whole};
   int rc = run_with(c->db, choose_sql, numbers, 4, c);
@@ -191,7 +191,7 @@ static int64_t select_number(sqlite3 *db, const char *sql) {
   return tp__sqlite_once(db, sql, NULL, 0, &number) == SQLITE_OK ? number : 0;
 }
 
-static bool see_session(void *ctx, const tp_sqlite_session *session) {
+static bool see_session(void *ctx, const tp_kept_session *session) {
   selection *c = ctx;
   static const char count_sql[] = "SELECT count(*) FROM temp.unit WHERE chosen";
   sqlite3 *db = c->db;
@@ -212,12 +212,12 @@ static bool see_session(void *ctx, const tp_sqlite_session *session) {
   return c->rc == SQLITE_OK;
 }
 
-int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_erase *request, bool with_in_use,
+int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_kept_choice *request, bool with_in_use,
                             tp__erased_turns *ret_chosen, tp_status *ret_status) {
-  const tp_sqlite_session_query query = {.struct_size = sizeof query,
-                                         .tenant = request->tenant,
-                                         .session = request->session,
-                                         .before_unix_ms = request->before_unix_ms};
+  const tp_kept_query query = {.struct_size = sizeof query,
+                               .tenant = request->tenant,
+                               .session = request->session,
+                               .before_unix_ms = request->before_unix_ms};
   selection c = {.s = s, .db = db, .request = request, .with_in_use = with_in_use, .result = ret_chosen};
   *ret_chosen = (tp__erased_turns){.sessions = 0};
   c.status = tp_writer_new(NULL, &c.writer);
@@ -239,7 +239,7 @@ int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_er
   return SQLITE_OK;
 }
 
-int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased,
                                   tp_status *ret_status) {
   TP__LOCKED(&s->mutex);
   int rc = tp__sqlite_choose_turns(s, s->db, request, false, ret_erased, ret_status);

@@ -16,11 +16,11 @@ static const char has_chosen_sql[] = "SELECT 1 FROM temp.unit WHERE tenant = ?1 
 typedef struct export {
   tp__sqlite_store *s;
   sqlite3 *db;
-  tp_sqlite_export_fn each;
+  tp_kept_export_fn each;
   void *ctx;
   tp_writer *writer;
   sqlite3_stmt *chosen, *has_chosen; /* NULL: whole sessions are passed */
-  const tp_sqlite_session *session;  /* whose rows are passed now */
+  const tp_kept_session *session;    /* whose rows are passed now */
   tp__erased_turns passed;
   bool stopped;
   int rc;
@@ -64,7 +64,7 @@ static bool has_chosen(export *x) {
   return has;
 }
 
-static bool pass_session(void *ctx, const tp_sqlite_session *session) {
+static bool pass_session(void *ctx, const tp_kept_session *session) {
   export *x = ctx;
   char tenant[TP_ID_BYTES_MAX + 1], name[TP_ID_BYTES_MAX + 1];
   x->session = session;
@@ -77,18 +77,18 @@ static bool pass_session(void *ctx, const tp_sqlite_session *session) {
   return x->rc == SQLITE_OK && x->status == TP_OK && !x->stopped;
 }
 
-static int choose_turns(export *x, const tp_sqlite_erase *request) {
+static int choose_turns(export *x, const tp_kept_choice *request) {
   int rc = tp__sqlite_choose_turns(x->s, x->db, request, true, &x->passed, &x->status);
   if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(x->db, chosen_sql, -1, &x->chosen, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(x->db, has_chosen_sql, -1, &x->has_chosen, NULL);
   return rc;
 }
 
-static int pass_all(export *x, const tp_sqlite_erase *request) {
-  const tp_sqlite_session_query query = {.struct_size = sizeof query,
-                                         .tenant = request->tenant,
-                                         .session = request->session,
-                                         .before_unix_ms = request->before_unix_ms};
+static int pass_all(export *x, const tp_kept_choice *request) {
+  const tp_kept_query query = {.struct_size = sizeof query,
+                               .tenant = request->tenant,
+                               .session = request->session,
+                               .before_unix_ms = request->before_unix_ms};
   int rc = tp__sqlite_erase_is_by_turn(request) ? choose_turns(x, request) : SQLITE_OK;
   x->passed.sessions = 0; /* counted as they are passed */
   if (rc == SQLITE_OK && x->status == TP_OK) rc = tp__sqlite_each_session(x->s, x->db, &query, pass_session, x);
@@ -99,7 +99,7 @@ static int pass_all(export *x, const tp_sqlite_erase *request) {
 
 /* ---- the whole of it ---- */
 
-static tp_status export_from(tp__sqlite_store *s, const tp_sqlite_erase *request, export *x, tp_fault *fault) {
+static tp_status export_from(tp__sqlite_store *s, const tp_kept_choice *request, export *x, tp_fault *fault) {
   static const char begin_sql[] = "PRAGMA query_only = OFF; PRAGMA temp_store = MEMORY; BEGIN";
   tp_status status = tp__store_take_reader(s, &x->db, fault);
   if (status != TP_OK) return status;
@@ -111,10 +111,10 @@ static tp_status export_from(tp__sqlite_store *s, const tp_sqlite_erase *request
   return status;
 }
 
-tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_sqlite_erase *theirs, tp_sqlite_export_fn each,
-                                    void *ctx, tp_sqlite_erased *ret_passed, tp_fault *fault) {
+tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_kept_choice *theirs, tp_kept_export_fn each,
+                                    void *ctx, tp_kept_erased *ret_passed, tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
-  tp_sqlite_erase request;
+  tp_kept_choice request;
   if (!s || !theirs || !each)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_sessions_export needs a store of this library, a request and a callback");
@@ -126,10 +126,10 @@ tp_status tp_sqlite_sessions_export(const tp_store *store, const tp_sqlite_erase
   if (status == TP_OK) status = export_from(s, &request, &x, fault);
   tp_writer_free(x.writer);
   if (status != TP_OK || !ret_passed) return status;
-  tp_sqlite_erased report = {.struct_size = sizeof report,
-                             .sessions = x.passed.sessions,
-                             .rows = x.passed.rows,
-                             .turns = x.passed.turns,
-                             .turns_unknown = x.passed.turns_unknown};
+  tp_kept_erased report = {.struct_size = sizeof report,
+                           .sessions = x.passed.sessions,
+                           .rows = x.passed.rows,
+                           .turns = x.passed.turns,
+                           .turns_unknown = x.passed.turns_unknown};
   return tp__sqlite_show(ret_passed, &report, sizeof report);
 }

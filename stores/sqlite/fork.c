@@ -12,14 +12,14 @@
 /** A fork that is written. */
 typedef struct forking {
   tp__sqlite_store *s;
-  const tp_sqlite_fork *request;
+  const tp_kept_fork *request;
   int64_t from, to;    /* sessions; 0: there is none */
   int64_t first, last; /* positions of what is copied */
   bool exists;         /* a session with the new name exists: nothing was written */
 } forking;
 
 /* The statement has four parameters: tenant, session, new session, turn. */
-static int find_fork_row(sqlite3 *db, const char *sql, const tp_sqlite_fork *request, int64_t session,
+static int find_fork_row(sqlite3 *db, const char *sql, const tp_kept_fork *request, int64_t session,
                          int64_t values[2]) {
   sqlite3_stmt *row = NULL;
   const tp_text texts[] = {tp_text_of(request->tenant), tp_text_of(request->session), tp_text_of(request->new_session),
@@ -91,7 +91,7 @@ static int write_fork(void *ctx) {
 
 /* As the core has it of ids. */
 static tp_status check_fork(const forking *f, tp_fault *fault) {
-  const tp_sqlite_fork *r = f->request;
+  const tp_kept_fork *r = f->request;
   if (f->exists)
     return tp__refuse(fault, TP_ERR_DUPLICATE_ID, r->new_session, "there is a session %s already", r->new_session);
   if (!f->from) return tp__refuse(fault, TP_ERR_NOT_FOUND, r->session, "there is no session %s", r->session);
@@ -99,15 +99,15 @@ static tp_status check_fork(const forking *f, tp_fault *fault) {
   return TP_OK;
 }
 
-tp_status tp_sqlite_session_fork(const tp_store *store, const tp_sqlite_fork *theirs, uint64_t *ret_messages,
+tp_status tp_sqlite_session_fork(const tp_store *store, const tp_kept_fork *theirs, uint64_t *ret_messages,
                                  tp_fault *fault) {
-  tp_sqlite_fork request;
+  tp_kept_fork request;
   forking f = {.s = tp__sqlite_store_of(store), .request = &request};
   if (!f.s || !theirs)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_session_fork needs a store of this library and a request");
-  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_sqlite_fork", fault);
+  tp_status status = tp__struct_read(&request, sizeof request, theirs, "tp_kept_fork", fault);
   if (status != TP_OK) return status;
-  if (!request.session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_sqlite_fork.session is NULL");
+  if (!request.session) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_fork.session is NULL");
   if (!tp__is_id(tp_text_of(request.new_session)))
     return tp__refuse(fault, TP_ERR_BAD_ID, request.new_session,
                       "the new session needs an id of 1 to 128 bytes without white space");

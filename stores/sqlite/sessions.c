@@ -38,19 +38,19 @@ static const char sessions_sql[] =
     " WHERE (?1 IS NULL OR tenant = ?1) AND (?2 IS NULL OR session = ?2) GROUP BY tenant, session"
     " HAVING ?3 = 0 OR (last_ms > 0 AND last_ms < ?3) ORDER BY last_ms, tenant, session LIMIT ?4";
 
-#define SESSION(member) TP__COLUMN(tp_sqlite_session, member)
+#define SESSION(member) TP__COLUMN(tp_kept_session, member)
 static const tp__column session_columns[] = {
     SESSION(messages),   SESSION(turns),  SESSION(entries), SESSION(jobs),          SESSION(questions),
     SESSION(tasks),      SESSION(calls),  SESSION(audits),  SESSION(first_unix_ms), SESSION(last_unix_ms),
     SESSION(process_id), SESSION(tenant), SESSION(session), SESSION(lease_ms)};
-static const tp__columns sessions = TP__COLUMNS(tp_sqlite_session, session_columns);
+static const tp__columns sessions = TP__COLUMNS(tp_kept_session, session_columns);
 
 static int bind_string(sqlite3_stmt *statement, int index, const char *string) {
   return string ? tp__sqlite_bind_text(statement, index, tp_text_of(string)) : SQLITE_OK; /* else NULL: any */
 }
 
 /* The column lease_ms has the process whose turn has the session. */
-static int add_holder(const tp__sqlite_store *s, sqlite3 *db, tp_sqlite_session *session) {
+static int add_holder(const tp__sqlite_store *s, sqlite3 *db, tp_kept_session *session) {
   tp__holder holder = {0, 0};
   int64_t owner = session->lease_ms;
   int rc = SQLITE_OK;
@@ -60,8 +60,8 @@ static int add_holder(const tp__sqlite_store *s, sqlite3 *db, tp_sqlite_session 
   return rc;
 }
 
-int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_session_query *query,
-                            tp_sqlite_session_fn each, void *ctx) {
+int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_kept_query *query, tp_kept_session_fn each,
+                            void *ctx) {
   assert(db && query && each);
   sqlite3_stmt *rows = NULL;
   bool goes_on = true;
@@ -72,7 +72,7 @@ int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_se
   if (rc == SQLITE_OK)
     rc = sqlite3_bind_int64(rows, 4, query->limit && query->limit < INT64_MAX ? (int64_t)query->limit : -1);
   while (rc == SQLITE_OK && goes_on && (rc = sqlite3_step(rows)) == SQLITE_ROW) {
-    tp_sqlite_session session;
+    tp_kept_session session;
     tp__sqlite_read_struct(rows, 0, &sessions, &session);
     rc = tp__sqlite_live_process(s, db, session.process_id, &session.process_id);
     if (rc == SQLITE_OK) rc = add_holder(s, db, &session);
@@ -82,15 +82,15 @@ int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_se
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_sqlite_session_query *theirs,
-                                  tp_sqlite_session_fn each, void *ctx, tp_fault *fault) {
-  tp_sqlite_session_query query;
+tp_status tp_sqlite_sessions_list(const tp_store *store, const tp_kept_query *theirs, tp_kept_session_fn each,
+                                  void *ctx, tp_fault *fault) {
+  tp_kept_query query;
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   sqlite3 *db = NULL;
   if (!s || !each)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_sessions_list needs a store of this library and a callback");
-  tp_status status = tp__struct_read(&query, sizeof query, theirs, "tp_sqlite_session_query", fault);
+  tp_status status = tp__struct_read(&query, sizeof query, theirs, "tp_kept_query", fault);
   if (status != TP_OK) return status;
   if (!s->options.read_only) (void)!tp__sqlite_commit(s, NULL); /* what was written before is worth seeing */
   status = tp__store_take_reader(s, &db, fault);
@@ -166,7 +166,7 @@ static void write_column(sqlite3_stmt *row, int at, tp_writer *writer) {
 
 /** Who gets the rows. */
 typedef struct receiver {
-  tp_sqlite_row_fn each;
+  tp_kept_row_fn each;
   void *ctx;
   tp_writer *writer;
   tp_status status; /* of what was written */
@@ -198,7 +198,7 @@ static int each_row_of(sqlite3 *db, const struct kind *kind, const char *tenant,
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_sqlite_row_fn each,
+int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_kept_row_fn each,
                         void *ctx, tp_status *ret_status) {
   receiver to = {each, ctx, writer, TP_OK};
   bool goes_on = true;
@@ -209,7 +209,7 @@ int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp
   return rc;
 }
 
-tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session, tp_sqlite_row_fn each,
+tp_status tp_sqlite_session_rows(const tp_store *store, const char *tenant, const char *session, tp_kept_row_fn each,
                                  void *ctx, tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
   tp_writer *writer = NULL;

@@ -9,13 +9,13 @@
 
 /** Passes the sessions of a query to `each`, in the order of their last activity, the oldest first. process_id is the
  *  one of a living process. On a connection that no other thread uses meanwhile. @return SQLITE_OK or the error. */
-int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_session_query *query,
-                            tp_sqlite_session_fn each, void *ctx);
+int tp__sqlite_each_session(tp__sqlite_store *s, sqlite3 *db, const tp_kept_query *query, tp_kept_session_fn each,
+                            void *ctx);
 /** Passes all rows of one session to `each`, as tp_sqlite_session_rows() does, on a connection that no other thread
  *  uses meanwhile.
  *  @param ret_status  TP_OK; the error of a row that could not be written as a value. @return SQLITE_OK or the
  *                     error. */
-int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_sqlite_row_fn each,
+int tp__sqlite_each_row(sqlite3 *db, const char *tenant, const char *session, tp_writer *writer, tp_kept_row_fn each,
                         void *ctx, tp_status *ret_status);
 
 /** What was chosen, or deleted. */
@@ -26,19 +26,19 @@ typedef struct tp__erased_turns {
 } tp__erased_turns;
 /** Reads and checks a caller's request, for the public function with this name.
  *  @return TP_OK; TP_ERR_VERSION, TP_ERR_USAGE with the fault filled. */
-tp_status tp__sqlite_erase_read(tp_sqlite_erase *request, const tp_sqlite_erase *theirs, tp_fault *fault);
+tp_status tp__sqlite_erase_read(tp_kept_choice *request, const tp_kept_choice *theirs, tp_fault *fault);
 /** Whether a request selects single turns, and not whole sessions. */
-bool tp__sqlite_erase_is_by_turn(const tp_sqlite_erase *request);
+bool tp__sqlite_erase_is_by_turn(const tp_kept_choice *request);
 /** Selects the turns, jobs and tasks that a request names by person, matching or turns_before_unix_ms, into the
  *  temporary table `unit`. The table is dropped with the transaction that the caller has begun. The connection must be
  *  able to write temporary tables, and no other thread may use it meanwhile.
  *  @param with_in_use  also selects from sessions on which a living process works.
  *  @param ret_status   TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
-int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_sqlite_erase *request, bool with_in_use,
+int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_kept_choice *request, bool with_in_use,
                             tp__erased_turns *ret_chosen, tp_status *ret_status);
 /** Deletes the selection of tp__sqlite_choose_turns() in sessions that are not in use, inside of a transaction.
  *  @param ret_status  TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
-int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_sqlite_erase *request, tp__erased_turns *ret_erased,
+int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased,
                                   tp_status *ret_status);
 /** The turn that a row of tp__sqlite_each_row() belongs to; empty: it names none. */
 tp_text tp__sqlite_turn_of_row(const char *kind, tp_text row);

@@ -337,7 +337,7 @@ static void assert_only_bob_is_gone(const tp_store *store) {
   assert_int_equal(tp_sqlite_store_verify(store, NULL, NULL, NULL), TP_OK);
 }
 
-static const tp_sqlite_erase bob = {.struct_size = sizeof bob, .tenant = "bob"};
+static const tp_kept_choice bob = {.struct_size = sizeof bob, .tenant = "bob"};
 
 FOR_EACH_TEST(make_directory_in_memory, remove_directory);
 
@@ -346,7 +346,7 @@ TEST(no_byte_of_an_erased_tenant_is_left_and_the_others_are_complete) {
   plant_all(&w);
   for (int i = 0; i < TENANTS; i++) assert_int_equal(strings_of(w.store, i), STRINGS);
   assert_true(count_bytes(1) >= STRINGS);
-  tp_sqlite_erased erased = {.struct_size = sizeof erased};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &bob, &erased, NULL), TP_OK);
   assert_int_equal(erased.sessions, 2);
   assert_true(erased.rows >= STRINGS && erased.is_complete && !erased.sessions_in_use);
@@ -373,7 +373,7 @@ TEST(file_that_a_live_process_uses_is_left_as_it_is) {
   char number[16];
   plant_all(&w);
   put_process(&w);
-  tp_sqlite_erased erased = {.struct_size = sizeof erased, .sessions = 9};
+  tp_kept_erased erased = {.struct_size = sizeof erased, .sessions = 9};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &bob, &erased, &fault), TP_ERR_BUSY);
   snprintf(number, sizeof number, "process %d", (int)getpid());
   assert_non_null(strstr(fault.message, number));
@@ -396,8 +396,8 @@ TEST(session_on_which_a_live_process_works_stays_and_the_others_go) {
     plant_all(&w);
     put_process(&w);
     run_sql(&w, rows[i].busy);
-    tp_sqlite_erased erased = {.struct_size = sizeof erased};
-    tp_sqlite_erase request = bob;
+    tp_kept_erased erased = {.struct_size = sizeof erased};
+    tp_kept_choice request = bob;
     request.with_others = 1;
     assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_ERR_BUSY);
     assert_true(erased.sessions == 1 && erased.sessions_in_use == 1 && erased.is_complete);
@@ -418,7 +418,7 @@ TEST(copies_that_a_reader_holds_are_told_and_overwritten_by_the_next_erasure) {
   world w = open_world();
   plant_all(&w);
   assert_int_equal(sqlite3_exec(w.db, "BEGIN; SELECT count(*) FROM message", NULL, NULL, NULL), SQLITE_OK);
-  tp_sqlite_erased erased = {.struct_size = sizeof erased};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   tp_store *quick = NULL;
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .busy_ms = 10};
   assert_int_equal(tp_sqlite_store_open(&options, &quick, NULL), TP_OK);
@@ -426,7 +426,7 @@ TEST(copies_that_a_reader_holds_are_told_and_overwritten_by_the_next_erasure) {
   assert_true(erased.sessions == 2 && !erased.is_complete && is_left(quick));
   assert_int_equal(strings_of(quick, 1), 0);
   run_sql(&w, "COMMIT");
-  erased = (tp_sqlite_erased){.struct_size = sizeof erased};
+  erased = (tp_kept_erased){.struct_size = sizeof erased};
   assert_int_equal(tp_sqlite_sessions_erase(quick, &bob, &erased, NULL), TP_OK);
   assert_true(erased.sessions == 0 && erased.is_complete);
   assert_only_bob_is_gone(quick);
@@ -437,10 +437,10 @@ TEST(copies_that_a_reader_holds_are_told_and_overwritten_by_the_next_erasure) {
 typedef struct listed {
   int count;
   char names[8][64];
-  tp_sqlite_session last;
+  tp_kept_session last;
 } listed;
 
-static bool list_session(void *ctx, const tp_sqlite_session *session) {
+static bool list_session(void *ctx, const tp_kept_session *session) {
   listed *l = ctx;
   snprintf(l->names[l->count++], sizeof l->names[0], "%.*s/%.*s", (int)session->tenant.size, session->tenant.data,
            (int)session->session.size, session->session.data);
@@ -448,7 +448,7 @@ static bool list_session(void *ctx, const tp_sqlite_session *session) {
   return l->count < 8;
 }
 
-static listed list_of(const tp_store *store, tp_sqlite_session_query query) {
+static listed list_of(const tp_store *store, tp_kept_query query) {
   listed l = {.count = 0};
   query.struct_size = sizeof query;
   assert_int_equal(tp_sqlite_sessions_list(store, &query, list_session, &l, NULL), TP_OK);
@@ -458,23 +458,23 @@ static listed list_of(const tp_store *store, tp_sqlite_session_query query) {
 TEST(sessions_are_listed_with_all_that_there_is_of_them) {
   world w = open_world();
   plant_all(&w);
-  assert_int_equal(list_of(w.store, (tp_sqlite_session_query){.tenant = NULL}).count, 6);
-  assert_int_equal(list_of(w.store, (tp_sqlite_session_query){.limit = 2}).count, 2);
-  assert_int_equal(list_of(w.store, (tp_sqlite_session_query){.tenant = ""}).count, 0);
-  listed l = list_of(w.store, (tp_sqlite_session_query){.tenant = "cid", .session = "s"});
+  assert_int_equal(list_of(w.store, (tp_kept_query){.tenant = NULL}).count, 6);
+  assert_int_equal(list_of(w.store, (tp_kept_query){.limit = 2}).count, 2);
+  assert_int_equal(list_of(w.store, (tp_kept_query){.tenant = ""}).count, 0);
+  listed l = list_of(w.store, (tp_kept_query){.tenant = "cid", .session = "s"});
   assert_int_equal(l.count, 1);
   assert_string_equal(l.names[0], "cid/s");
-  const tp_sqlite_session *s = &l.last;
+  const tp_kept_session *s = &l.last;
   assert_int_equal(s->messages, 19);
   assert_int_equal(s->turns + s->entries + s->calls + s->audits + s->jobs + s->questions + s->tasks,
                    STRINGS / 2 + 1 - 19);
   assert_true(s->first_unix_ms == 1 && s->last_unix_ms > 1600000000000);
   assert_int_equal(s->process_id, 0);
   /* Nothing of a session is older than its messages, which are of now. */
-  assert_int_equal(list_of(w.store, (tp_sqlite_session_query){.before_unix_ms = 1600000000000}).count, 0);
+  assert_int_equal(list_of(w.store, (tp_kept_query){.before_unix_ms = 1600000000000}).count, 0);
   run_sql(&w, "UPDATE message SET unix_ms = 5000 WHERE session = 1; DELETE FROM tool_start");
   run_sql(&w, "UPDATE session SET name = 'unknown' WHERE id = 2; UPDATE message SET unix_ms = 0 WHERE session = 2");
-  l = list_of(w.store, (tp_sqlite_session_query){.before_unix_ms = 5001});
+  l = list_of(w.store, (tp_kept_query){.before_unix_ms = 5001});
   assert_true(l.count >= 1 && l.last.last_unix_ms == 5000);
   for (int i = 0; i < l.count; i++) assert_null(strstr(l.names[i], "unknown"));
   close_world(&w);
@@ -499,7 +499,7 @@ TEST(wrong_requests_are_refused_and_erase_nothing) {
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path, .read_only = 1};
   tp_store *reader = NULL;
   assert_int_equal(tp_sqlite_store_open(&options, &reader, NULL), TP_OK);
-  tp_sqlite_erase wrong = bob;
+  tp_kept_choice wrong = bob;
   assert_int_equal(tp_sqlite_sessions_erase(reader, &bob, NULL, NULL), TP_ERR_STORE_READONLY);
   wrong.with_others = 2;
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &wrong, NULL, NULL), TP_ERR_USAGE);
@@ -546,8 +546,8 @@ TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
     char text[NEEDLE];
     snprintf(text, sizeof text, "%s", needle_of(1, place + PLACES));
     assert_int_not_equal(count_everywhere(text), 0);
-    tp_sqlite_erased counted = {.struct_size = sizeof counted}, erased = counted;
-    tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "bob", .matching = text, .only_counts = 1};
+    tp_kept_erased counted = {.struct_size = sizeof counted}, erased = counted;
+    tp_kept_choice request = {.struct_size = sizeof request, .tenant = "bob", .matching = text, .only_counts = 1};
     assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &counted, NULL), TP_OK);
     assert_int_equal(strings_of(w.store, 1), left); /* nothing was erased */
     request.only_counts = 0;
@@ -562,13 +562,13 @@ TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
   }
   assert_int_equal(strings_of(w.store, 0), STRINGS);
   assert_int_equal(strings_of(w.store, 2), STRINGS);
-  tp_sqlite_erased none = {.struct_size = sizeof none};
-  const tp_sqlite_erase of_no_turn[] = {
+  tp_kept_erased none = {.struct_size = sizeof none};
+  const tp_kept_choice of_no_turn[] = {
       {.struct_size = sizeof none, .tenant = "bob", .matching = needle_of(0, 3)}, /* is Ann's */
       {.struct_size = sizeof none, .tenant = "bob", .matching = "session"},       /* a column's name */
       {.struct_size = sizeof none, .tenant = "bob", .matching = "assistant"}};
   for (size_t i = 0; i < sizeof of_no_turn / sizeof *of_no_turn; i++) {
-    tp_sqlite_erase request = of_no_turn[i];
+    tp_kept_choice request = of_no_turn[i];
     request.struct_size = sizeof request;
     assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &none, NULL), TP_OK);
     assert_int_equal(none.rows, 0);
@@ -612,8 +612,8 @@ TEST(turns_of_a_person_are_erased_and_those_of_others_stay) {
   plant_turn(&w, "mixed", "5", NULL, NULL, "zoey: stays 3");
   plant_turn(&w, "mixed", "6", "", "zo", "stays 4");
   plant_turn(&w, "others", "1", "yan", "yan", "zoe stays 5");
-  tp_sqlite_erased erased = {.struct_size = sizeof erased};
-  const tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
+  const tp_kept_choice request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
   assert_int_equal(messages_like("gone"), 0);
   assert_int_equal(messages_like("stays"), 5);
@@ -632,7 +632,7 @@ typedef struct exported {
   const char *tenant;
 } exported;
 
-static bool take_exported(void *ctx, const tp_sqlite_session *session, const char *kind, tp_text row) {
+static bool take_exported(void *ctx, const tp_kept_session *session, const char *kind, tp_text row) {
   exported *e = ctx;
   assert_true(tp_text_is(session->tenant, e->tenant));
   if (strcmp(kind, "message") == 0) {
@@ -645,10 +645,10 @@ static bool take_exported(void *ctx, const tp_sqlite_session *session, const cha
   return ++e->rows != e->after;
 }
 
-static void expect_exported(world *w, const tp_sqlite_erase *request, const char *texts, int jobs) {
+static void expect_exported(world *w, const tp_kept_choice *request, const char *texts, int jobs) {
   exported e = {.tenant = "acme"};
-  tp_sqlite_erased passed = {.struct_size = sizeof passed}, counted = {.struct_size = sizeof counted};
-  tp_sqlite_erase counts = *request;
+  tp_kept_erased passed = {.struct_size = sizeof passed}, counted = {.struct_size = sizeof counted};
+  tp_kept_choice counts = *request;
   counts.only_counts = 1;
   assert_int_equal(tp_sqlite_sessions_export(w->store, request, take_exported, &e, &passed, NULL), TP_OK);
   assert_int_equal(tp_sqlite_sessions_erase(w->store, &counts, &counted, NULL), TP_OK);
@@ -672,7 +672,7 @@ TEST(what_is_exported_is_what_an_erasure_would_delete) {
   put_job(&w, ids, "waits, of turn 1", tp_text_of("nothing of it"));
   ids[TP_ID_TURN] = tp_text_of("2");
   put_job(&w, ids, "waits, of turn 2", tp_text_of("nothing of it"));
-  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  tp_kept_choice request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
   expect_exported(&w, &request, "hers 1\nhers 2\nhers 3\n", 1);
   request.person = "nobody";
   expect_exported(&w, &request, "", 0);
@@ -704,10 +704,10 @@ TEST(what_a_live_process_works_on_is_exported_too) {
   plant_turn(&w, "s", "1", "zoe", NULL, "hers 1");
   put_process(&w);
   run_sql(&w, "UPDATE turn SET ended_ns = 0");
-  const tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
-  tp_sqlite_erase counts = request;
+  const tp_kept_choice request = {.struct_size = sizeof request, .tenant = "acme", .person = "zoe"};
+  tp_kept_choice counts = request;
   counts.only_counts = counts.with_others = 1;
-  tp_sqlite_erased passed = {.struct_size = sizeof passed};
+  tp_kept_erased passed = {.struct_size = sizeof passed};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &counts, &passed, NULL), TP_OK);
   assert_true(passed.sessions_in_use == 1 && passed.turns == 0);
   exported e = {.tenant = "acme"};
@@ -724,8 +724,8 @@ TEST(turns_of_which_nothing_is_newer_are_erased_from_a_session_that_goes_on) {
   plant_turn(&w, "s", "4", NULL, NULL, "new");
   run_sql(&w, "UPDATE message SET unix_ms = 1900 WHERE text LIKE 'old%'; UPDATE turn SET ended_unix_ms = 1900");
   run_sql(&w, "UPDATE turn SET ended_unix_ms = 5000 WHERE turn = '3'");
-  tp_sqlite_erased erased = {.struct_size = sizeof erased};
-  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .turns_before_unix_ms = 1901};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
+  tp_kept_choice request = {.struct_size = sizeof request, .tenant = "acme", .turns_before_unix_ms = 1901};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
   assert_true(erased.turns == 2 && erased.sessions == 1 && messages_like("gone") == 0 && messages_like("") == 2);
   request.turns_before_unix_ms = 5001;
@@ -750,7 +750,7 @@ TEST(jobs_go_with_their_turn_and_those_that_have_ended_with_the_last_one) {
   ids[TP_ID_TURN] = tp_text_of("2");
   put_job(&w, ids, "waits, of turn 2", tp_text_of("nothing of it"));
   run_sql(&w, "UPDATE job SET state = 3, payload = x'' WHERE idempotency_key = 'ended'");
-  tp_sqlite_erase request = {.struct_size = sizeof request, .tenant = "acme", .matching = "the needle"};
+  tp_kept_choice request = {.struct_size = sizeof request, .tenant = "acme", .matching = "the needle"};
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, NULL, NULL), TP_OK);
   assert_int_equal(number_in(path, "SELECT count(*) FROM job WHERE idempotency_key LIKE '%turn 1'"), 0);
   assert_int_equal(number_in(path, "SELECT count(*) FROM job"), 2);
@@ -916,7 +916,7 @@ static void assert_goes_on(int at) {
   tp_store *store = open_store();
   int left = strings_of(store, 1);
   if (left != 0 && (left != STRINGS || is_left(store))) fail_msg("point %d: %d strings are left", at, left);
-  tp_sqlite_erased erased = {.struct_size = sizeof erased};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   assert_int_equal(tp_sqlite_sessions_erase(store, &bob, &erased, NULL), TP_OK);
   assert_int_equal(erased.sessions, left ? 2 : 0);
   assert_only_bob_is_gone(store);

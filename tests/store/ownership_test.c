@@ -288,13 +288,13 @@ TEST(turn_of_each_host_is_shown_what_all_hosts_said) {
 
 /* ---- at once ---- */
 
-static bool copy_session(void *ctx, const tp_sqlite_session *session) {
+static bool copy_session(void *ctx, const tp_kept_session *session) {
   memcpy(ctx, session, sizeof *session);
   return true;
 }
 
-static tp_sqlite_session list_one(tp_store *store) {
-  tp_sqlite_session session = {.messages = 77};
+static tp_kept_session list_one(tp_store *store) {
+  tp_kept_session session = {.messages = 77};
   assert_int_equal(tp_sqlite_sessions_list(store, NULL, copy_session, &session, NULL), TP_OK);
   return session;
 }
@@ -592,7 +592,7 @@ static void append_turn(tp_history *history, const char *tenant, const char *ses
 
 static tp_status fork_of(tp_store *store, const char *tenant, const char *session, const char *new_session,
                          const char *turn, uint64_t *ret_messages) {
-  const tp_sqlite_fork request = {
+  const tp_kept_fork request = {
       .struct_size = sizeof request, .tenant = tenant, .session = session, .new_session = new_session, .turn = turn};
   return tp_sqlite_session_fork(store, &request, ret_messages, NULL);
 }
@@ -666,7 +666,7 @@ TEST(session_that_runs_is_listed_with_its_process_and_lease) {
   const tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   tp_submission *first = hold(&hosts[0], "one~");
-  tp_sqlite_session session = list_one(store);
+  tp_kept_session session = list_one(store);
   assert_true(session.process_id == getpid() && session.lease_ms > 0 && session.lease_ms <= lease_ms);
   let_answer(&hosts[0]);
   assert_int_equal(wait_for(first).code, TP_OK);

@@ -669,10 +669,9 @@ static void play_fork(tp_postgres *database, tp_history *history, const char *na
                                     .session = tp_text_of(name),
                                     .messages = messages,
                                     .message_count = COUNT(messages)};
-  const tp_postgres_fork fork = {
-      .struct_size = sizeof fork, .tenant = "forks", .session = name, .new_session = "forked"};
-  const tp_postgres_session_query query = {.struct_size = sizeof query, .tenant = "forks", .session = "forked"};
-  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  const tp_kept_fork fork = {.struct_size = sizeof fork, .tenant = "forks", .session = name, .new_session = "forked"};
+  const tp_kept_choice query = {.struct_size = sizeof query, .tenant = "forks", .session = "forked"};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   uint64_t count = 0;
   arm(NO_FAULT);
   assert_int_equal(history->append(history->ctx, &append, NULL), TP_OK);

@@ -641,11 +641,11 @@ TEST(closing_ends_the_leases_of_this_process_at_once) {
 /** What a list or a read has shown. */
 typedef struct shown {
   int sessions;
-  tp_postgres_session last; /* without its texts */
+  tp_kept_session last; /* without its texts */
   char name[24], holder[64], kinds[512];
 } shown;
 
-static bool note_session(void *ctx, const tp_postgres_session *session) {
+static bool note_session(void *ctx, const tp_kept_session *session) {
   shown *s = ctx;
   s->sessions++;
   s->last = *session;
@@ -663,7 +663,7 @@ static bool note_row(void *ctx, const char *kind, tp_text row) {
 }
 
 static shown list_named(tp_postgres *database, const char *session) {
-  const tp_postgres_session_query query = {.struct_size = sizeof query, .session = session};
+  const tp_kept_query query = {.struct_size = sizeof query, .session = session};
   shown s = {.sessions = 0};
   tp_fault fault = {0};
   if (tp_postgres_sessions_list(database, &query, note_session, &s, &fault) != TP_OK) fail_msg("%s", fault.message);
@@ -736,15 +736,15 @@ TEST(what_there_is_of_a_session_is_listed_read_and_erased) {
   tp_fault fault = {0};
   tp_postgres *database = open_database(&history);
   const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 5, .durability = TP_DURABILITY_SYNC};
-  const tp_postgres_session_query of_s = {.struct_size = sizeof of_s, .session = "s"}, none = {.struct_size = 0};
-  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  const tp_kept_choice of_s = {.struct_size = sizeof of_s, .session = "s"}, none = {.struct_size = 0};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
   assert_int_equal(store->open(store->ctx, &owner, NULL), TP_OK);
   keep_session(store, history, "s");
   append_text(history, "t", odd_name, TP_OK, NULL);
   shown s = list_named(database, "s");
   assert_int_equal(s.sessions, 1);
-  const tp_postgres_session l = s.last;
+  const tp_kept_session l = s.last;
   if (l.messages != 1 || l.turns != 1 || l.entries != 1 || l.calls != 1 || l.audits != 1 || l.jobs != 1 || l.tasks != 1)
     fail_msg("%d %d %d %d %d %d %d", (int)l.messages, (int)l.turns, (int)l.entries, (int)l.calls, (int)l.audits,
              (int)l.jobs, (int)l.tasks);
@@ -784,7 +784,7 @@ TEST(what_there_is_of_a_session_is_listed_read_and_erased) {
   assert_int_equal(list_named(database, "t").last.messages, 1);
   assert_int_equal(tp_postgres_sessions_erase(database, &none, NULL, NULL), TP_ERR_VERSION);
   assert_int_equal(tp_postgres_sessions_erase(database, NULL, NULL, NULL), TP_ERR_USAGE);
-  const tp_postgres_session_query all = {.struct_size = sizeof all};
+  const tp_kept_choice all = {.struct_size = sizeof all};
   assert_int_equal(tp_postgres_sessions_erase(database, &all, NULL, NULL), TP_ERR_USAGE);
   tp_store_free(store);
   tp_history_free(history);
@@ -798,8 +798,8 @@ TEST(many_sessions_and_odd_names_are_erased) {
   tp_postgres *database = open_database(&history);
   const tp_task_record task = {
       .struct_size = sizeof task, .key = TEXT("k"), .tool = TEXT("t"), .session = odd_name, .created_unix_ms = 1};
-  const tp_postgres_session_query old = {.struct_size = sizeof old, .before_unix_ms = INT64_MAX};
-  tp_postgres_erased erased = {.struct_size = sizeof erased};
+  const tp_kept_choice old = {.struct_size = sizeof old, .before_unix_ms = INT64_MAX};
+  tp_kept_erased erased = {.struct_size = sizeof erased};
   char name[16];
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
   assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
@@ -820,8 +820,8 @@ TEST(many_sessions_and_odd_names_are_erased) {
 
 typedef struct age_erasure {
   tp_postgres *database;
-  tp_postgres_session_query query;
-  tp_postgres_erased erased;
+  tp_kept_choice query;
+  tp_kept_erased erased;
   tp_status status;
 } age_erasure;
 
@@ -868,19 +868,19 @@ TEST(session_begins_with_the_past_of_another_one) {
   tp_history_claim claim;
   uint64_t count = 0;
   tp_fault fault = {0};
-  const tp_postgres_fork fork = {.struct_size = sizeof fork, .session = "old", .new_session = "s"};
+  const tp_kept_fork fork = {.struct_size = sizeof fork, .session = "old", .new_session = "s"};
   static const struct {
-    tp_postgres_fork fork;
+    tp_kept_fork fork;
     tp_status status;
   } refused[] = {
       {{.struct_size = 3}, TP_ERR_VERSION},
-      {{.struct_size = sizeof(tp_postgres_fork), .new_session = "s"}, TP_ERR_USAGE},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "with blank"}, TP_ERR_BAD_ID},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "a\xe3\x80\x80"}, TP_ERR_BAD_ID},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "\xff", .new_session = "x"}, TP_ERR_UTF8},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "none", .new_session = "x"}, TP_ERR_NOT_FOUND},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "x", .turn = "t"}, TP_ERR_NOT_FOUND},
-      {{.struct_size = sizeof(tp_postgres_fork), .session = "old", .new_session = "old"}, TP_ERR_DUPLICATE_ID},
+      {{.struct_size = sizeof(tp_kept_fork), .new_session = "s"}, TP_ERR_USAGE},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "old", .new_session = "with blank"}, TP_ERR_BAD_ID},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "old", .new_session = "a\xe3\x80\x80"}, TP_ERR_BAD_ID},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "\xff", .new_session = "x"}, TP_ERR_UTF8},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "none", .new_session = "x"}, TP_ERR_NOT_FOUND},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "old", .new_session = "x", .turn = "t"}, TP_ERR_NOT_FOUND},
+      {{.struct_size = sizeof(tp_kept_fork), .session = "old", .new_session = "old"}, TP_ERR_DUPLICATE_ID},
   };
   append_text(history, "old", odd_name, TP_OK, NULL);
   append_text(history, "old", odd_name, TP_OK, NULL);
