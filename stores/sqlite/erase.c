@@ -80,10 +80,7 @@ static int choose_locked(tp__sqlite_store *s, const tp_kept_query *query, choice
 
 static int erase_sessions_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased) {
   TP__LOCKED(&s->mutex);
-  const tp_kept_query query = {.struct_size = sizeof query,
-                               .tenant = request->tenant,
-                               .session = request->session,
-                               .before_unix_ms = request->before_unix_ms};
+  const tp_kept_query query = tp__choice_query(request);
   choice c = {.rc = SQLITE_OK};
   int rc = choose_locked(s, &query, &c);
   int64_t before = sqlite3_total_changes64(s->db);
@@ -99,10 +96,6 @@ static int erase_sessions_locked(tp__sqlite_store *s, const tp_kept_choice *requ
  * that overwrites must not remove the note of another process that has deleted meanwhile. */
 static const char note_sql[] = "INSERT INTO counter VALUES (-1, 1) ON CONFLICT DO UPDATE SET value = value + 1";
 
-bool tp__sqlite_erase_is_by_turn(const tp_kept_choice *request) {
-  return request->matching || request->person || request->turns_before_unix_ms;
-}
-
 /* When rows are only to be counted, they are deleted as well, and the transaction is rolled back. */
 static int delete_counted_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased,
                                  tp_status *ret_status) {
@@ -112,8 +105,8 @@ static int delete_counted_locked(tp__sqlite_store *s, const tp_kept_choice *requ
   int rc = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_begin(s->db);
   if (rc == SQLITE_OK)
-    rc = tp__sqlite_erase_is_by_turn(request) ? tp__sqlite_erase_turns_locked(s, request, ret_erased, ret_status)
-                                              : erase_sessions_locked(s, request, ret_erased);
+    rc = tp__choice_is_by_turn(request) ? tp__sqlite_erase_turns_locked(s, request, ret_erased, ret_status)
+                                        : erase_sessions_locked(s, request, ret_erased);
   if (rc == SQLITE_OK) rc = tp__sqlite_exec_each(s->db, settle_sql, sizeof settle_sql / sizeof *settle_sql);
   if (rc == SQLITE_OK && ret_erased->rows) rc = sqlite3_exec(s->db, note_sql, NULL, NULL, NULL);
   const bool is_undone = request->only_counts || *ret_status != TP_OK;
@@ -169,6 +162,7 @@ static tp_status erase_locked(tp__sqlite_store *s, const tp_kept_choice *request
   tp_status status = request->with_others ? TP_OK : refuse_while_shared(s, fault);
   if (status != TP_OK) return status;
   int rc = delete_counted_locked(s, request, &erased, &status);
+  if (status == TP_ERR_NO_MEMORY) return tp__refuse(fault, status, s->path, "no memory to select turns");
   if (status != TP_OK) return tp__refuse(fault, status, s->path, "%s: a row is too large to be searched", s->path);
   if (rc != SQLITE_OK) return tp__store_fail(s, s->db, "erase sessions", rc, fault);
   report->sessions = erased.sessions;
@@ -188,19 +182,6 @@ static tp_status erase_locked(tp__sqlite_store *s, const tp_kept_choice *request
       (unsigned long long)erased.sessions_in_use, (long long)erased.process_id);
 }
 
-tp_status tp__sqlite_erase_read(tp_kept_choice *request, const tp_kept_choice *theirs, tp_fault *fault) {
-  tp_status status = tp__struct_read(request, sizeof *request, theirs, "tp_kept_choice", fault);
-  if (status != TP_OK) return status;
-  if (request->with_others > 1 || request->only_counts > 1)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.with_others and only_counts are 0 or 1");
-  if (request->matching && strlen(request->matching) < TP_KEPT_MATCHING_BYTES_MIN)
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.matching must have %d bytes or more",
-                      TP_KEPT_MATCHING_BYTES_MIN);
-  if (request->person && !request->person[0])
-    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_kept_choice.person is empty");
-  return TP_OK;
-}
-
 tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_choice *theirs, tp_kept_erased *ret_erased,
                                    tp_fault *fault) {
   tp__sqlite_store *s = tp__sqlite_store_of(store);
@@ -209,7 +190,7 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_choice *
   if (!s || !theirs)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_sqlite_sessions_erase needs a store of this library and a request");
-  tp_status status = tp__sqlite_erase_read(&request, theirs, fault);
+  tp_status status = tp__choice_read(&request, theirs, fault);
   if (status != TP_OK) return status;
   if (s->options.read_only)
     return tp__refuse(fault, TP_ERR_STORE_READONLY, s->path, "%s is open for reading only", s->path);
@@ -219,7 +200,7 @@ tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_choice *
   status = erase_locked(s, &request, &report, fault);
   tp__lock_release(&s->mutex);
   if (ret_erased) {
-    tp_status shown = tp__sqlite_show(ret_erased, &report, sizeof report);
+    tp_status shown = tp__choice_show(ret_erased, &report);
     if (status == TP_OK) status = shown;
   }
   return status;

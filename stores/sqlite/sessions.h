@@ -5,6 +5,7 @@
 #ifndef TP__SQLITE_SESSIONS_H
 #define TP__SQLITE_SESSIONS_H
 
+#include "stores/choice.h"
 #include "stores/sqlite/sqlite.h"
 
 /** Passes the sessions of a query to `each`, in the order of their last activity, the oldest first. process_id is the
@@ -24,24 +25,16 @@ typedef struct tp__erased_turns {
   uint64_t sessions_in_use, turns_unknown;
   int64_t process_id; /* the first process that uses one of the sessions in use */
 } tp__erased_turns;
-/** Reads and checks a caller's request, for the public function with this name.
- *  @return TP_OK; TP_ERR_VERSION, TP_ERR_USAGE with the fault filled. */
-tp_status tp__sqlite_erase_read(tp_kept_choice *request, const tp_kept_choice *theirs, tp_fault *fault);
-/** Whether a request selects single turns, and not whole sessions. */
-bool tp__sqlite_erase_is_by_turn(const tp_kept_choice *request);
-/** Selects the turns, jobs and tasks that a request names by person, matching or turns_before_unix_ms, into the
- *  temporary table `unit`. The table is dropped with the transaction that the caller has begun. The connection must be
- *  able to write temporary tables, and no other thread may use it meanwhile.
- *  @param with_in_use  also selects from sessions on which a living process works.
- *  @param ret_status   TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
-int tp__sqlite_choose_turns(tp__sqlite_store *s, sqlite3 *db, const tp_kept_choice *request, bool with_in_use,
-                            tp__erased_turns *ret_chosen, tp_status *ret_status);
-/** Deletes the selection of tp__sqlite_choose_turns() in sessions that are not in use, inside of a transaction.
+/** Selects the turns, jobs and tasks of one session that a request names by person, matching or turns_before_unix_ms.
+ *  @param choice      with the request; is cleared before.
+ *  @param ret_status  TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
+int tp__sqlite_choose_of_session(sqlite3 *db, const tp_kept_session *session, tp__choice *choice, tp_writer *writer,
+                                 tp_status *ret_status);
+/** Deletes what a request selects of sessions that are not in use, inside of a transaction. The temporary table `unit`
+ *  has the selection then.
  *  @param ret_status  TP_OK; why rows could not be read. @return SQLITE_OK or the error. */
 int tp__sqlite_erase_turns_locked(tp__sqlite_store *s, const tp_kept_choice *request, tp__erased_turns *ret_erased,
                                   tp_status *ret_status);
-/** The turn that a row of tp__sqlite_each_row() belongs to; empty: it names none. */
-tp_text tp__sqlite_turn_of_row(const char *kind, tp_text row);
 /** Runs statements without parameters, until one fails. @return SQLITE_OK or the error. */
 int tp__sqlite_exec_each(sqlite3 *db, const char *const *sql, size_t count);
 
