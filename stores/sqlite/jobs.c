@@ -53,9 +53,10 @@ static int count_open_locked(tp__sqlite_store *s, int64_t *ret_count) {
   return expect_row(fetch_number(s->statements[TP__COUNT_OPEN], SQLITE_OK, ret_count));
 }
 
-static int next_place_locked(tp__sqlite_store *s, int64_t *ret_place) {
+/* The statement that comes next takes the new place. */
+static int next_place_locked(tp__sqlite_store *s) {
   TP__LOCKED(&s->mutex);
-  return expect_row(fetch_number(s->statements[TP__NEXT_PLACE], SQLITE_OK, ret_place));
+  return tp__sqlite_run(s->statements[TP__NEXT_PLACE], SQLITE_OK);
 }
 
 static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
@@ -68,15 +69,14 @@ static tp_status full(const tp__sqlite_store *s, tp_fault *fault) {
 static int insert_row_locked(tp__sqlite_store *s, const tp_job *job, const tp_text owner[2]) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *statement = s->statements[TP__INSERT_JOB];
-  int64_t place = 0;
-  int rc = next_place_locked(s, &place);
-  const int64_t values[] = {job->attempts_max, job->backoff,          job->backoff_ms,  job->limit_ms,
-                            job->phase,        job->contract_version, job->inserted_ms, place};
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 8);
+  int rc = next_place_locked(s);
+  const int64_t values[] = {job->attempts_max, job->backoff,          job->backoff_ms, job->limit_ms,
+                            job->phase,        job->contract_version, job->inserted_ms};
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(statement, values, 7);
   const tp_text texts[] = {job->handler, job->subscription, job->idempotency_key, job->order_key};
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 9, texts, 4);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 13, job->payload);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 14, owner, 2);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 8, texts, 4);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_blob(statement, 12, job->payload);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 13, owner, 2);
   return tp__sqlite_run(statement, rc);
 }
 
@@ -156,11 +156,15 @@ tp_status tp__sqlite_job_insert_all(void *ctx, const tp_job *const *theirs, size
 
 /* ---- how a job goes on or ends ---- */
 
+/* The oldest of those that are too many, one by one: mostly there is none, and rarely more than one. */
 static int trim_locked(tp__sqlite_store *s, uint32_t state) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *trim = s->statements[state == TP_JOB_DEAD ? TP__TRIM_DEAD : TP__TRIM_DONE];
   const int64_t most = (int64_t)s->options.jobs_ended_max;
-  return tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &most, 1));
+  int rc;
+  do rc = tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &most, 1));
+  while (rc == SQLITE_OK && sqlite3_changes(s->db) > 0);
+  return rc;
 }
 
 static int end_locked(tp__sqlite_store *s, const tp__job_change *change) {
@@ -211,12 +215,13 @@ static int add_class(class_list *list, tp_text handler, uint32_t version) {
   return SQLITE_OK;
 }
 
-/* The first job of a class that may run. @return SQLITE_ROW, SQLITE_DONE or an error. */
-static int first_of_class(tp__sqlite_store *s, const job_class *class, int64_t now_ms, int64_t *ret_id) {
+/* The first job of a class that may run, with an id above after. @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int first_of_class(tp__sqlite_store *s, const job_class *class, int64_t now_ms, int64_t after, int64_t *ret_id) {
   sqlite3_stmt *ready = s->statements[TP__READY_JOB];
   const int64_t values[] = {now_ms, class->version};
   int rc = tp__sqlite_bind_ints(ready, values, 2);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(ready, 3, class->handler);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(ready, 4, after);
   return fetch_number(ready, rc, ret_id);
 }
 
@@ -236,17 +241,19 @@ static int next_class_locked(tp__sqlite_store *s, class_list *list) {
   return rc;
 }
 
-/* The oldest job that may run, among the accepted classes. @return SQLITE_ROW, SQLITE_DONE or an error. */
-static int candidate_locked(tp__sqlite_store *s, const class_list *classes, int64_t now_ms, int64_t *ret_id) {
+/* The oldest job that may run, among the accepted classes.
+ * @param id  the one that was found before, or 0: those up to it are not looked at again.
+ * @return SQLITE_ROW, SQLITE_DONE or an error. */
+static int candidate_locked(tp__sqlite_store *s, const class_list *classes, int64_t now_ms, int64_t *id) {
   TP__LOCKED(&s->mutex);
-  int64_t best = 0, id = 0;
+  int64_t best = 0, found = 0;
   for (size_t i = 0; i < classes->count; i++) {
     if (!classes->items[i].is_accepted) continue;
-    int rc = first_of_class(s, &classes->items[i], now_ms, &id);
-    if (rc == SQLITE_ROW && (best == 0 || id < best)) best = id;
+    int rc = first_of_class(s, &classes->items[i], now_ms, *id, &found);
+    if (rc == SQLITE_ROW && (best == 0 || found < best)) best = found;
     if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
   }
-  *ret_id = best;
+  *id = best;
   return best ? SQLITE_ROW : SQLITE_DONE;
 }
 
@@ -335,7 +342,7 @@ static int ask_classes_locked(tp__sqlite_store *s, const tp_job_claim *request, 
   *ret_any = false;
   while ((rc = next_class_locked(s, classes)) == SQLITE_ROW) {
     bool accepted = false;
-    rc = first_of_class(s, &classes->items[classes->count - 1], request->now_ms, &id);
+    rc = first_of_class(s, &classes->items[classes->count - 1], request->now_ms, 0, &id);
     if (rc == SQLITE_ROW) rc = ask_locked(s, request, id, &accepted);
     if (rc != SQLITE_OK && rc != SQLITE_DONE) return rc;
     classes->items[classes->count - 1].is_accepted = accepted;
@@ -359,17 +366,25 @@ static void free_claimed(claiming *c) {
   while (c->count > 0) sqlite3_free(c->jobs[--c->count]);
 }
 
+/* @return SQLITE_ROW with the job, SQLITE_DONE or an error. */
+static int claim_one_locked(tp__sqlite_store *s, int64_t id, const tp_job_claim *request, tp_job **ret_job) {
+  TP__LOCKED(&s->mutex);
+  sqlite3_stmt *claim = s->statements[TP__CLAIM_JOB];
+  const int64_t values[] = {id, request->now_ms, request->lease_ms, (int64_t)s->process_run_id};
+  int rc = tp__sqlite_run(claim, tp__sqlite_bind_ints(claim, values, 4));
+  if (rc != SQLITE_OK) return rc;
+  return sqlite3_changes(s->db) > 0 ? find_job_locked(s, id, ret_job) : SQLITE_DONE;
+}
+
 /* Searches under the file's lock, so that no other process claims the jobs meanwhile. */
 static int write_claims(void *ctx) {
   claiming *c = ctx;
-  sqlite3_stmt *claim = c->s->statements[TP__CLAIM_JOB];
   int rc = SQLITE_ROW;
+  int64_t id = 0;
   free_claimed(c);
   while (rc == SQLITE_ROW && c->count < c->most) {
-    int64_t id = 0;
     rc = candidate_locked(c->s, &c->classes, c->request->now_ms, &id);
-    const int64_t values[] = {id, c->request->now_ms, c->request->lease_ms, (int64_t)c->s->process_run_id};
-    if (rc == SQLITE_ROW) rc = fetch_job(claim, tp__sqlite_bind_ints(claim, values, 4), &c->jobs[c->count]);
+    if (rc == SQLITE_ROW) rc = claim_one_locked(c->s, id, c->request, &c->jobs[c->count]);
     if (rc == SQLITE_ROW) c->count++;
   }
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -612,14 +627,14 @@ tp_status tp__sqlite_jobs(void *ctx, const tp_job_query *theirs, tp_job_each_fn 
 
 static int redrive_locked(tp__sqlite_store *s, const tp_job *job, bool *ret_full) {
   TP__LOCKED(&s->mutex);
-  int64_t open = 0, place = 0;
+  int64_t open = 0;
   int rc = count_open_locked(s, &open);
   *ret_full = rc == SQLITE_OK && open >= (int64_t)s->options.jobs_max;
   if (rc != SQLITE_OK || *ret_full) return rc;
-  rc = next_place_locked(s, &place);
+  rc = next_place_locked(s);
   sqlite3_stmt *redrive = s->statements[TP__REDRIVE_JOB];
-  const int64_t values[] = {(int64_t)job->id, place};
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(redrive, values, 2);
+  const int64_t id = (int64_t)job->id;
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_ints(redrive, &id, 1);
   return tp__sqlite_run(redrive, rc);
 }
 

@@ -176,6 +176,17 @@ static int delete_runs_locked(tp__sqlite_store *s, int64_t entry) {
   return tp__sqlite_run(statement, tp__sqlite_bind_ints(statement, &entry, 1));
 }
 
+static int find_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
+  TP__LOCKED(&s->mutex);
+  sqlite3_stmt *find = s->statements[TP__FIND_ENTRY];
+  const int64_t values[] = {(int64_t)record->process_run_id, (int64_t)record->entry_id};
+  int rc = tp__sqlite_bind_ints(find, values, 2);
+  if (rc == SQLITE_OK) rc = sqlite3_step(find);
+  *ret_number = rc == SQLITE_ROW ? sqlite3_column_int64(find, 0) : 0;
+  tp__sqlite_release(find);
+  return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+}
+
 /* A record with the name of an earlier one replaces it: the earlier one was written while the entry ran. */
 static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record, int64_t *ret_number) {
   TP__LOCKED(&s->mutex);
@@ -184,13 +195,11 @@ static int write_entry_locked(tp__sqlite_store *s, const tp_entry_record *record
   int rc = tp__sqlite_bind_struct(statement, 1, &tp__entry_columns, record);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 1 + tp__entry_columns.count, record->ids, TP_ID_COUNT);
   sqlite3_set_last_insert_rowid(s->db, 0);
-  if (rc == SQLITE_OK) rc = sqlite3_step(statement);
-  int64_t number = rc == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
-  bool is_new = sqlite3_last_insert_rowid(s->db) != 0;
-  if (rc == SQLITE_ROW) rc = sqlite3_step(statement);
-  tp__sqlite_release(statement);
-  if (rc != SQLITE_DONE) return rc;
-  rc = is_new ? SQLITE_OK : delete_runs_locked(s, number);
+  rc = tp__sqlite_run(statement, rc);
+  int64_t number = sqlite3_last_insert_rowid(s->db);
+  const bool is_new = number != 0;
+  if (rc == SQLITE_OK && !is_new) rc = find_entry_locked(s, record, &number);
+  if (rc == SQLITE_OK && !is_new) rc = delete_runs_locked(s, number);
   for (size_t i = 0; i < record->run_count && rc == SQLITE_OK && read_run(record, i, &run); i++)
     rc = write_run_locked(s, number, (int64_t)i, &run);
   if (is_new) *ret_number = number;

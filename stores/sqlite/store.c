@@ -25,18 +25,21 @@ enum {
 
 #define JOB_COLUMNS TP__SQL_NAMES(TP__JOB_LIST)
 #define NONE_OPEN(key) "NOT EXISTS (SELECT 1 FROM job AS other WHERE other.order_key = " key " AND state IN (1, 2))"
-#define SURPLUS(states) "max(0, (SELECT sum(value) FROM counter WHERE id IN " states ") - ?1)"
+#define COUNTED(state) "(SELECT value FROM counter WHERE id = " state ")"
+#define OLDEST(states, count) "(SELECT id FROM job WHERE state " states " ORDER BY ended_ms, id LIMIT " count " > ?1)"
 
+/* A statement that runs for each turn makes no table in memory, as RETURNING and IN do: it costs more than all the
+ * rest. */
 const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
     [TP__FIND_KEY] = "SELECT id FROM job WHERE idempotency_key = ?1",
-    [TP__COUNT_OPEN] = "SELECT sum(value) FROM counter WHERE id IN (1, 2)",
-    [TP__NEXT_PLACE] = "UPDATE counter SET value = value + 1 WHERE id = 0 RETURNING value",
+    [TP__COUNT_OPEN] = "SELECT " COUNTED("1") " + " COUNTED("2"),
+    [TP__NEXT_PLACE] = "UPDATE counter SET value = value + 1 WHERE id = 0",
     [TP__INSERT_JOB] =
         "INSERT INTO job (claim, state, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version,"
         " reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, handler, subscription, idempotency_key,"
         " order_key, message, place, is_first, due_ms, process, payload, tenant, session, postponed_ms)"
-        " VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, 0, 0, ?9, ?10, ?11, ?12, '', ?8, " NONE_OPEN(
-            "?12") ", 0, 0, ?13, ?14, ?15, 0)",
+        " VALUES (0, 1, 0, ?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, 0, 0, 0, ?8, ?9, ?10, ?11, '', " COUNTED(
+            "0") ", " NONE_OPEN("?11") ", 0, 0, ?12, ?13, ?14, 0)",
     [TP__LOST_JOB] = "SELECT " JOB_COLUMNS
                      " FROM job WHERE is_first = 1 AND due_ms <= ?1 AND state = 2"
                      " AND attempt >= attempts_max ORDER BY due_ms LIMIT 1",
@@ -45,12 +48,12 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         " AND (handler, contract_version) > (?1, ?2) ORDER BY handler, contract_version LIMIT 1",
     [TP__READY_JOB] =
         "SELECT id FROM job WHERE is_first = 1 AND handler = ?3 AND contract_version = ?2"
-        " AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
+        " AND id > ?4 AND due_ms <= ?1 AND (state = 1 OR attempt < attempts_max) ORDER BY id LIMIT 1",
     [TP__NEXT_DUE] = "SELECT coalesce(min(due_ms), 0) FROM job WHERE is_first = 1 AND due_ms > ?1",
     [TP__CLAIM_JOB] =
         "UPDATE job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = ?4,"
         " lease_end_ms = ?2 + ?3, due_ms = ?2 + ?3 WHERE id = ?1 AND is_first = 1"
-        " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max) RETURNING " JOB_COLUMNS,
+        " AND due_ms <= ?2 AND (state = 1 OR attempt < attempts_max)",
     [TP__RENEW_JOB] =
         "UPDATE job SET lease_end_ms = ?3 + ?4, due_ms = ?3 + ?4 WHERE id = ?1 AND claim = ?2"
         " AND state = 2 RETURNING id",
@@ -63,24 +66,20 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "UPDATE job SET is_first = 1 WHERE is_first = 0 AND id = (SELECT id FROM job WHERE"
         " order_key = (SELECT order_key FROM job WHERE id = ?1) AND state IN (1, 2)"
         " ORDER BY place LIMIT 1)",
-    [TP__TRIM_DONE] =
-        "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state IN (3, 5)"
-        " ORDER BY ended_ms, id LIMIT " SURPLUS("(3, 5)") ")",
-    [TP__TRIM_DEAD] =
-        "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE state = 4"
-        " ORDER BY ended_ms, id LIMIT " SURPLUS("(4)") ")",
+    [TP__TRIM_DONE] = "DELETE FROM job WHERE id = " OLDEST("IN (3, 5)", COUNTED("3") " + " COUNTED("5")),
+    [TP__TRIM_DEAD] = "DELETE FROM job WHERE id = " OLDEST("= 4", COUNTED("4")),
     [TP__REQUEUE_JOB] =
         "UPDATE job SET state = 1, attempt = attempt - ?2, reason = ?3, code = ?4, claimable_ms = ?5,"
         " due_ms = ?5, postponed_ms = max(postponed_ms, ?6), message = ?7, lease_end_ms = 0, process = 0 WHERE id = ?1",
     [TP__REDRIVE_JOB] =
-        "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, postponed_ms = 0, place = ?2,"
-        " is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
+        "UPDATE job SET state = 1, attempt = 0, reason = 0, code = 0, ended_ms = 0, postponed_ms = 0, place = " COUNTED(
+            "0") ", is_first = " NONE_OPEN("job.order_key") " WHERE id = ?1",
     [TP__COUNT_ORDER] = "SELECT count(*) FROM job WHERE order_key = ?1 AND state IN (1, 2)",
     [TP__INSERT_ENTRY] =
         "INSERT INTO entry (" TP__SQL_NAMES(TP__ENTRY_LIST) ", " TP__SQL_NAMES(TP__ID_LIST)
         ") VALUES (" TP__SQL_PARAMETERS(TP__ENTRY_LIST) ", " TP__SQL_PARAMETERS(TP__ID_LIST)
-        ") ON CONFLICT (process, id) DO UPDATE SET ended_ns = excluded.ended_ns, status = excluded.status"
-        " RETURNING number",
+        ") ON CONFLICT (process, id) DO UPDATE SET ended_ns = excluded.ended_ns, status = excluded.status",
+    [TP__FIND_ENTRY] = "SELECT number FROM entry WHERE process = ?1 AND id = ?2",
     [TP__INSERT_RUN] = "INSERT INTO run (entry, position, " TP__SQL_NAMES(TP__RUN_LIST)
                        ") VALUES (?, ?, " TP__SQL_PARAMETERS(TP__RUN_LIST) ")",
     [TP__DELETE_RUNS] = "DELETE FROM run WHERE entry = ?1",
