@@ -136,11 +136,14 @@ static tp_status read_finish(struct script *script, uint32_t response, tp_finish
   return refuse_at(script, index, "finish must be stop, length, filter, refusal, tool_calls, error or pause");
 }
 
+/* The keys of a response of which one is required. */
+#define ANSWERS "text, tool_calls, finish"
+
 static tp_status read_response(struct script *script, uint32_t index) {
   tp_model_response *response = &script->responses[script->response_count];
   script->list[script->response_count++] = response;
   response->struct_size = sizeof *response;
-  tp_status status = expect_map(script, index, "a response", "text, tool_calls, stop_reason, finish, usage");
+  tp_status status = expect_map(script, index, "a response", ANSWERS ", stop_reason, usage");
   if (status == TP_OK) status = read_script_field(script, index, "text", &response->text);
   if (status == TP_OK) status = read_calls(script, index, response);
   if (status == TP_OK) status = read_usage(script, index, response);
@@ -150,7 +153,7 @@ static tp_status read_response(struct script *script, uint32_t index) {
   if (status == TP_OK) status = read_script_field(script, index, "stop_reason", &response->stop_reason);
   if (status != TP_OK) return status;
   if (has_finish || response->call_count > 0 || tp__yaml_get(&script->yaml, index, "text") != 0) return TP_OK;
-  return refuse_at(script, index, "a response needs text, tool_calls, or both");
+  return refuse_at(script, index, "a response needs one of " ANSWERS);
 }
 
 /* The most calls that there may be: at least as many as read_calls() will find. */

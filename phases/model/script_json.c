@@ -116,29 +116,41 @@ static tp_status read_finish_name(const reader *r, tp_text map, const char *plac
   TP__TRY(read_script_text(r, map, place, "finish", &name));
   for (tp_finish i = TP_FINISH_STOP; i <= TP_FINISH_PAUSE; i++)
     if (tp_text_is(name, tp_finish_name(i))) *finish = i;
-  if (name.size == 0 || *finish != TP_FINISH_UNKNOWN) return TP_OK;
+  if (!name.data || *finish != TP_FINISH_UNKNOWN) return TP_OK;
   return tp__fail(r->fault, TP_ERR_MALFORMED, "script",
                   "%s: finish must be stop, length, filter, refusal, tool_calls, error or pause, not %.*s", place,
                   (int)(name.size < 40 ? name.size : 40), name.data);
 }
 
+/* The keys of a response. One of the first is required. */
+enum { ANSWER_KEYS = 3 };
+static const char *const response_keys[] = {"text", "tool_calls", "finish", "stop_reason", "usage", NULL};
+
+static tp_status expect_answer(const reader *r, tp_text map, const char *place) {
+  char keys[PLACE_SIZE] = "";
+  for (size_t i = 0, size = 0; i < ANSWER_KEYS; i++) {
+    tp_text value = tp_value_get(map, response_keys[i]);
+    if (value.size > 0 && (tp_value_kind_of(value) != TP_VALUE_ARRAY || tp_value_count(value) > 0)) return TP_OK;
+    size += (size_t)snprintf(keys + size, sizeof keys - size, "%s%s", i > 0 ? ", " : "", response_keys[i]);
+    TP__ASSERT(size < sizeof keys);
+  }
+  return tp__fail(r->fault, TP_ERR_MALFORMED, "script", "%s needs one of %s", place, keys);
+}
+
 static tp_status read_response(reader *r, tp_text map, size_t index) {
-  static const char *const known[] = {"text", "tool_calls", "stop_reason", "finish", "usage", NULL};
   TP__ASSERT(index < r->count);
   char place[PLACE_SIZE];
   snprintf(place, sizeof place, "responses[%zu]", index);
   tp_model_response *response = &r->responses[index];
   *response = (tp_model_response){.struct_size = sizeof *response};
   r->list[index] = response;
-  TP__TRY(expect_map(r, map, place, known));
+  TP__TRY(expect_map(r, map, place, response_keys));
   TP__TRY(read_script_text(r, map, place, "text", &response->text));
   TP__TRY(read_script_text(r, map, place, "stop_reason", &response->stop_reason));
   TP__TRY(read_finish_name(r, map, place, &response->finish));
   TP__TRY(read_script_calls(r, map, index, place, response));
   TP__TRY(read_usage(r, map, index, response));
-  if (response->call_count == 0 && tp_value_get(map, "text").size == 0 && response->finish == TP_FINISH_UNKNOWN)
-    return refuse_script(r, place, "needs text, tool_calls, or both");
-  return TP_OK;
+  return expect_answer(r, map, place);
 }
 
 static tp_status read_script(reader *r, tp_text script) {

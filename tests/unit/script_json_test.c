@@ -84,6 +84,19 @@ TEST(a_script_ends_unless_it_repeats) {
   assert_string_equal(play_twice("{\"responses\": []}", &second).lines, "<><>");
 }
 
+TEST(each_answer_key_is_enough) {
+  static const char *const responses[] = {"\"text\": \"\"", "\"tool_calls\": [{\"name\": \"t\"}]",
+                                          "\"finish\": \"refusal\""};
+  for (size_t i = 0; i < sizeof responses / sizeof *responses; i++) {
+    char json[80];
+    tp_fault fault = {0};
+    tp_model *model = NULL;
+    snprintf(json, sizeof json, "{\"responses\": [{%s}]}", responses[i]);
+    if (tp_script_model_decode(json, &model, &fault) != TP_OK) fail_msg("%s: %s", json, fault.message);
+    tp_model_free(model);
+  }
+}
+
 static const struct {
   const char *json;
   tp_status status;
@@ -100,8 +113,13 @@ static const struct {
     {"{\"responses\": null}", TP_ERR_MALFORMED, "the script: responses must be a list"},
     {"{\"responses\": [], \"repeat\": 1}", TP_ERR_MALFORMED, "the script: repeat must be true or false"},
     {"{\"responses\": [1]}", TP_ERR_MALFORMED, "responses[0] must be a map"},
-    {"{\"responses\": [{\"text\": \"a\"}, {}]}", TP_ERR_MALFORMED, "responses[1] needs text, tool_calls, or both"},
-    {"{\"responses\": [{\"tool_calls\": []}]}", TP_ERR_MALFORMED, "responses[0] needs text, tool_calls, or both"},
+    {"{\"responses\": [{\"text\": \"a\"}, {}]}", TP_ERR_MALFORMED,
+     "responses[1] needs one of text, tool_calls, finish"},
+    {"{\"responses\": [{\"tool_calls\": []}]}", TP_ERR_MALFORMED, "responses[0] needs one of text, tool_calls, finish"},
+    {"{\"responses\": [{\"stop_reason\": \"s\", \"usage\": {}}]}", TP_ERR_MALFORMED,
+     "responses[0] needs one of text, tool_calls, finish"},
+    {"{\"responses\": [{\"text\": \"a\", \"finish\": \"\"}]}", TP_ERR_MALFORMED,
+     "responses[0]: finish must be stop, length, filter, refusal, tool_calls, error or pause, not "},
     {"{\"responses\": [{\"text\": 1}]}", TP_ERR_MALFORMED, "responses[0]: text must be text"},
     {"{\"responses\": [{\"text\": null}]}", TP_ERR_MALFORMED, "responses[0]: text must be text"},
     {"{\"responses\": [{\"text\": \"a\", \"texts\": 1}]}", TP_ERR_MALFORMED, "responses[0] has the unknown key texts"},
