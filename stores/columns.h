@@ -87,11 +87,16 @@ static inline void tp__column_put_int(const tp__column *column, void *at, int64_
 /* ---- the structs of records ---- */
 
 /* A list of a struct has one row for each member: (member, column, type), the first of them in FIRST(). The type is
- * that of a column of SQLite: INTEGER, TEXT, BLOB, or NULL_TEXT, which may be NULL. */
+ * that of a column of SQLite: INTEGER, TEXT, BLOB, or NULL_TEXT and NULL_BLOB, which may be NULL; ROW_ID, KEY_TEXT and
+ * UNIQUE_TEXT are keys. */
 #define TP__ITEM_INTEGER(of, member) TP__COLUMN(of, member)
 #define TP__ITEM_TEXT(of, member) TP__COLUMN(of, member)
 #define TP__ITEM_NULL_TEXT(of, member) TP__COLUMN(of, member)
 #define TP__ITEM_BLOB(of, member) TP__BLOB_COLUMN(of, member)
+#define TP__ITEM_NULL_BLOB(of, member) TP__BLOB_COLUMN(of, member)
+#define TP__ITEM_ROW_ID(of, member) TP__COLUMN(of, member)
+#define TP__ITEM_KEY_TEXT(of, member) TP__COLUMN(of, member)
+#define TP__ITEM_UNIQUE_TEXT(of, member) TP__COLUMN(of, member)
 
 /* clang-format off */
 #define TP__ENTRY_LIST(FIRST, C)                                                                                      \

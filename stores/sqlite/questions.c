@@ -16,9 +16,7 @@ enum { POLL_MS = 200, KEPT_DAYS = 7 };
 typedef struct waiting {
   struct waiting *next;
   tp_token token;
-  int64_t number; /* of its row; 0: not written */
-  int64_t expires_ms;
-  tp_text tenant, agent, session, turn, tool, call_id, arguments, hash, subscription, reason;
+  tp_kept_question row; /* number 0: not written */
 } waiting;
 
 struct tp_sqlite_questions {
@@ -41,32 +39,35 @@ struct tp_sqlite_questions {
 
 /* ---- what is put ---- */
 
-#define WAITING(member) TP__COLUMN(waiting, member)
-static const tp__column waiting_columns[] = {
-    WAITING(turn),      WAITING(call_id), WAITING(session),      WAITING(tenant), WAITING(tool),
-    WAITING(hash),      WAITING(agent),   WAITING(subscription), WAITING(reason), TP__BLOB_COLUMN(waiting, arguments),
-    WAITING(expires_ms)};
-static const tp__columns question_row = TP__COLUMNS(waiting, waiting_columns);
-static const tp__columns calls = {sizeof(waiting), 6, waiting_columns}; /* which call asks: up to the hash */
+#define QUESTION(member, column, type) TP__ITEM_##type(tp_kept_question, member),
+static const tp__column question_columns[] = {TP__QUESTION_LIST(QUESTION, QUESTION)};
+static const tp__columns question_row = TP__COLUMNS(tp_kept_question, question_columns);
+
+/* Which call asks. */
+#define CALL(member) TP__COLUMN(tp_kept_question, member)
+static const tp__column call_columns[] = {CALL(turn),   CALL(call_id), CALL(session),
+                                          CALL(tenant), CALL(tool),    CALL(arguments_hash)};
+static const tp__columns calls = TP__COLUMNS(tp_kept_question, call_columns);
 
 static waiting *copy_question(const tp_question *q) {
-  waiting question = {.token = q->token,
-                      .expires_ms = q->expires_unix_ms,
-                      .tenant = q->ids[TP_ID_TENANT],
-                      .agent = q->ids[TP_ID_AGENT],
-                      .session = q->ids[TP_ID_SESSION],
-                      .turn = q->ids[TP_ID_TURN],
-                      .tool = q->call->name,
-                      .call_id = q->call->id,
-                      .arguments = q->call->arguments,
-                      .hash = q->arguments_hash,
-                      .subscription = q->subscription,
-                      .reason = q->reason};
-  waiting *w = sqlite3_malloc64(sizeof *w + tp__sqlite_texts_bytes(&question_row, &question));
+  const tp_kept_question row = {.struct_size = sizeof row,
+                                .is_waited_for = 1,
+                                .expires_unix_ms = q->expires_unix_ms,
+                                .tenant = q->ids[TP_ID_TENANT],
+                                .agent = q->ids[TP_ID_AGENT],
+                                .session = q->ids[TP_ID_SESSION],
+                                .turn = q->ids[TP_ID_TURN],
+                                .tool = q->call->name,
+                                .call_id = q->call->id,
+                                .arguments = q->call->arguments,
+                                .arguments_hash = q->arguments_hash,
+                                .subscription = q->subscription,
+                                .reason = q->reason};
+  waiting *w = sqlite3_malloc64(sizeof *w + tp__sqlite_texts_bytes(&question_row, &row));
   if (!w) return NULL;
-  *w = question;
+  *w = (waiting){.token = q->token, .row = row};
   char *at = (char *)(w + 1);
-  tp__sqlite_put_texts(&question_row, w, &at);
+  tp__sqlite_put_texts(&question_row, &w->row, &at);
   return w;
 }
 
@@ -96,40 +97,39 @@ static int find_row(sqlite3 *db, waiting *w) {
   static const char sql[] = "SELECT number FROM question WHERE" SAME_CALL
                             " AND used_ms = 0 AND (state <> 0 OR expires_ms > ?7) ORDER BY number DESC LIMIT 1";
   int rc = sqlite3_prepare_v2(db, sql, -1, &find, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(find, 1, &calls, w);
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(find, 1, &calls, &w->row);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(find, 7, tp__wall_ms());
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  if (rc == SQLITE_ROW) w->number = sqlite3_column_int64(find, 0);
+  if (rc == SQLITE_ROW) w->row.number = (uint64_t)sqlite3_column_int64(find, 0);
   sqlite3_finalize(find);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 static int insert_row(sqlite3 *db, waiting *w) {
   sqlite3_stmt *insert;
-  int rc = sqlite3_prepare_v2(
-      db,
-      "INSERT INTO question (turn, call_id, session, tenant, tool, hash, agent, subscription, reason, arguments,"
-      " expires_ms, asked_ms, state, waits, answered_ms, used_ms, person, answer, edited)"
-      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 1, 0, 0, '', '', x'')",
-      -1, &insert, NULL);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, &question_row, w);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 1 + question_row.count, tp__wall_ms());
+  static const char sql[] =
+      "INSERT INTO question (" TP__SQL_NAMES(TP__QUESTION_LIST) ") VALUES (" TP__SQL_PARAMETERS(TP__QUESTION_LIST) ")";
+  int rc = sqlite3_prepare_v2(db, sql, -1, &insert, NULL);
+  w->row.asked_unix_ms = tp__wall_ms();
+  if (rc == SQLITE_OK) rc = tp__sqlite_bind_struct(insert, 1, &question_row, &w->row);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_null(insert, 1); /* the next number */
   if (rc == SQLITE_OK) rc = sqlite3_step(insert);
   sqlite3_finalize(insert);
   if (rc != SQLITE_DONE) return rc;
-  w->number = sqlite3_last_insert_rowid(db);
+  w->row.number = (uint64_t)sqlite3_last_insert_rowid(db);
   return SQLITE_OK;
 }
 
-static int update(sqlite3 *db, const char *sql, int64_t number, int64_t other) {
-  return tp__sqlite_once(db, sql, (const int64_t[]){number, other}, 2, NULL);
+static int update(sqlite3 *db, const char *sql, uint64_t number, int64_t other) {
+  return tp__sqlite_once(db, sql, (const int64_t[]){(int64_t)number, other}, 2, NULL);
 }
 
 static int write_row(sqlite3 *db, waiting *w) {
   int rc = tp__sqlite_begin(db);
   if (rc == SQLITE_OK) rc = find_row(db, w);
-  if (rc == SQLITE_OK && w->number)
-    rc = update(db, "UPDATE question SET waits = 1, expires_ms = ?2 WHERE number = ?1", w->number, w->expires_ms);
+  if (rc == SQLITE_OK && w->row.number)
+    rc = update(db, "UPDATE question SET waits = 1, expires_ms = ?2 WHERE number = ?1", w->row.number,
+                w->row.expires_unix_ms);
   else if (rc == SQLITE_OK) rc = insert_row(db, w);
   return tp__sqlite_end(db, rc);
 }
@@ -145,7 +145,7 @@ static void note_box_error(tp_sqlite_questions *box, const char *doing, int rc) 
 }
 
 /* An answer is marked as used before a call gets it, so only one call gets it. @return whether this call gets it. */
-static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
+static bool use_answer(sqlite3 *db, uint64_t number, int *ret_rc) {
   *ret_rc = update(
       db,
       "UPDATE question SET used_ms = ?2, waits = 0, arguments = x'', edited = x'' WHERE number = ?1 AND used_ms = 0",
@@ -156,7 +156,7 @@ static bool use_answer(sqlite3 *db, int64_t number, int *ret_rc) {
 /* Another call, of a process that runs the same turn, has got the answer. So this call waits for an answer of its
  * own. */
 static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
-  w->number = 0;
+  w->row.number = 0;
   int rc = write_row(box->db, w);
   if (rc == SQLITE_OK) return true;
   note_box_error(box, "write a question", rc);
@@ -168,10 +168,10 @@ static bool ask_anew(tp_sqlite_questions *box, waiting *w) {
 static bool deliver(tp_sqlite_questions *box, waiting *w) {
   sqlite3_stmt *row;
   bool over = false, is_taken = false;
-  tp_decision decision = {.struct_size = sizeof decision, .arguments_hash = w->hash};
+  tp_decision decision = {.struct_size = sizeof decision, .arguments_hash = w->row.arguments_hash};
   static const char sql[] = "SELECT state, person, answer, edited FROM question WHERE number = ?1 AND state <> 0";
   int rc = sqlite3_prepare_v2(box->db, sql, -1, &row, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, w->number);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(row, 1, (int64_t)w->row.number);
   if (rc == SQLITE_OK) rc = sqlite3_step(row);
   if (rc == SQLITE_ROW) {
     bool allowed = sqlite3_column_int(row, 0) == TP_QUESTION_ALLOWED;
@@ -179,7 +179,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
     decision.person = tp__sqlite_column(row, 1);
     decision.reason = tp__sqlite_column(row, 2);
     decision.arguments = tp__sqlite_column(row, 3);
-    over = use_answer(box->db, w->number, &rc);
+    over = use_answer(box->db, w->row.number, &rc);
     is_taken = rc == SQLITE_OK && !over;
     if (over) (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
   }
@@ -191,7 +191,7 @@ static bool deliver(tp_sqlite_questions *box, waiting *w) {
 
 /* The turn does not wait any more. The row stays open until it expires, for a turn that asks again. */
 static void leave_question(tp_sqlite_questions *box, const waiting *w) {
-  int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->number, 0);
+  int rc = update(box->db, "UPDATE question SET waits = 0 WHERE number = ?1 AND used_ms = ?2", w->row.number, 0);
   if (rc != SQLITE_OK) note_box_error(box, "leave a question", rc);
 }
 
@@ -332,29 +332,6 @@ void tp_sqlite_questions_close(tp_sqlite_questions *box) {
 
 /* ---- another process ---- */
 
-#define QUESTION(member) TP__COLUMN(tp_kept_question, member)
-static const tp__column question_columns[] = {QUESTION(number),
-                                              QUESTION(state),
-                                              QUESTION(is_waited_for),
-                                              QUESTION(asked_unix_ms),
-                                              QUESTION(expires_unix_ms),
-                                              QUESTION(answered_unix_ms),
-                                              QUESTION(used_unix_ms),
-                                              QUESTION(tenant),
-                                              QUESTION(agent),
-                                              QUESTION(session),
-                                              QUESTION(turn),
-                                              QUESTION(tool),
-                                              QUESTION(call_id),
-                                              QUESTION(arguments),
-                                              QUESTION(arguments_hash),
-                                              QUESTION(subscription),
-                                              QUESTION(reason),
-                                              QUESTION(person),
-                                              QUESTION(answer),
-                                              QUESTION(edited_arguments)};
-static const tp__columns shown = TP__COLUMNS(tp_kept_question, question_columns);
-
 typedef struct receiver {
   tp_kept_question_fn each;
   void *ctx;
@@ -364,7 +341,7 @@ static bool show_question(sqlite3_stmt *row, const tp__rows *parts, void *ctx) {
   const receiver *to = ctx;
   tp_kept_question question;
   (void)parts;
-  tp__sqlite_read_struct(row, 0, &shown, &question);
+  tp__sqlite_read_struct(row, 0, &question_row, &question);
   return to->each(to->ctx, &question);
 }
 
@@ -374,10 +351,8 @@ tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_kept_que
   if (!path || !each) return tp__refuse(fault, TP_ERR_USAGE, NULL, "a path and a callback are required");
   tp_status status = tp__sqlite_open_read_only(path, &tp__sqlite_store_schema, &db, fault);
   if (status != TP_OK) return status;
-  static const char sql[] =
-      "SELECT number, state, waits, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool,"
-      " call_id, arguments, hash, subscription, reason, person, answer, edited"
-      " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
+  static const char sql[] = "SELECT " TP__SQL_NAMES(
+      TP__QUESTION_LIST) " FROM question WHERE ?1 = 0 OR (state = 0 AND expires_ms > ?2) ORDER BY number";
   const tp__listing listing = {.sql = sql,
                                .values = (const int64_t[]){open_only, tp__wall_ms()},
                                .count = 2,

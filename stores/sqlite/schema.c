@@ -99,11 +99,9 @@
   "CREATE TRIGGER entry_deleted AFTER DELETE ON entry BEGIN"                               \
   "  DELETE FROM attempt WHERE process = OLD.process AND entry = OLD.id; END;"
 
-#define TOOL_TABLES                                                                                                    \
-  "CREATE TABLE tool_start (row INTEGER PRIMARY KEY AUTOINCREMENT, run_process INTEGER NOT NULL,"                      \
-  "  run_turn INTEGER NOT NULL, call_index INTEGER NOT NULL, kind INTEGER NOT NULL, started_unix_ms INTEGER NOT NULL," \
-  "  tenant TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL, call_id TEXT NOT NULL,"      \
-  "  arguments BLOB NOT NULL, result TEXT, value BLOB, parts BLOB);"                                                   \
+#define TOOL_TABLES \
+  "CREATE TABLE tool_start (row INTEGER PRIMARY KEY AUTOINCREMENT, " TP__SQL_COLUMNS(TP__TOOL_START_LIST) \
+  ", " TP__SQL_COLUMNS(TP__TOOL_END_LIST) ");" \
   "CREATE INDEX tool_start_turn ON tool_start (turn, session, tenant);"
 
 #define CONTENT_TABLES \
@@ -112,18 +110,11 @@
   "CREATE TRIGGER entry_content_deleted AFTER DELETE ON entry BEGIN"                       \
   "  DELETE FROM content WHERE process = OLD.process AND entry = OLD.id; END;"
 
-#define QUESTION_TABLES                                                                                               \
-  "CREATE TABLE question (number INTEGER PRIMARY KEY AUTOINCREMENT, state INTEGER NOT NULL, waits INTEGER NOT NULL,"  \
-  "  asked_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, answered_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL," \
-  "  tenant TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, turn TEXT NOT NULL, tool TEXT NOT NULL,"       \
-  "  call_id TEXT NOT NULL, arguments BLOB NOT NULL, hash TEXT NOT NULL, subscription TEXT NOT NULL,"                 \
-  "  reason TEXT NOT NULL, person TEXT NOT NULL, answer TEXT NOT NULL, edited BLOB NOT NULL);"                        \
+#define QUESTION_TABLES \
+  "CREATE TABLE question (" TP__SQL_COLUMNS(TP__QUESTION_LIST) ");" \
   "CREATE INDEX question_call ON question (turn, call_id, session, tenant);"
 
-#define TASK_TABLES                                                                                               \
-  "CREATE TABLE task (key TEXT PRIMARY KEY, is_begun INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL,"         \
-  "  tool TEXT NOT NULL, agent TEXT NOT NULL, arguments BLOB NOT NULL, hash BLOB NOT NULL, tenant TEXT NOT NULL," \
-  "  session TEXT NOT NULL) WITHOUT ROWID;"
+#define TASK_TABLES "CREATE TABLE task (" TP__SQL_COLUMNS(TP__TASK_LIST) ") WITHOUT ROWID;"
 
 static const char *const tables[] = {HISTORY_TABLES,  RECORD_TABLES,  JOB_TABLES,  STEP_TABLES,
                                      RUNNING_TABLES,  ATTEMPT_TABLES, TOOL_TABLES, CONTENT_TABLES,

@@ -101,10 +101,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "UPDATE tool_start SET run_process = ?1, run_turn = ?2 WHERE row = (SELECT row FROM tool_start"
         " WHERE tenant = ?3 AND session = ?4 AND turn = ?5 AND tool = ?6 AND arguments = ?7"
         " AND (run_process <> ?1 OR run_turn <> ?2)"
-        " ORDER BY row LIMIT 1) RETURNING row, kind, result, value, parts",
-    [TP__INSERT_TOOL_START] =
-        "INSERT INTO tool_start (run_process, run_turn, tenant, session, turn, tool, arguments, call_id, call_index,"
-        " started_unix_ms, kind, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, NULL)",
+        " ORDER BY row LIMIT 1) RETURNING row, kind, " TP__SQL_NAMES(TP__TOOL_END_LIST),
+    [TP__INSERT_TOOL_START] = "INSERT INTO tool_start (" TP__SQL_NAMES(TP__TOOL_START_LIST)
+                              ") VALUES (" TP__SQL_PARAMETERS(TP__TOOL_START_LIST) ")",
     [TP__TRIM_TOOL_STARTS] = "DELETE FROM tool_start WHERE row <= ?1",
     [TP__END_TOOL_START] = "UPDATE tool_start SET kind = ?2, result = ?3, value = ?4, parts = ?5 WHERE row = ?1",
     [TP__CLEAR_TOOL_RESULTS] =
@@ -112,10 +111,9 @@ const char *const tp__sqlite_store_sql[TP__STATEMENTS] = {
         "?3"
         " AND result IS NOT NULL",
     [TP__INSERT_TASK] =
-        "INSERT INTO task (is_begun, created_unix_ms, key, tool, agent, arguments, tenant, session, hash)"
-        " VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (key) DO NOTHING",
-    [TP__FIND_TASK] =
-        "SELECT is_begun, hash, created_unix_ms, key, tool, agent, arguments, tenant, session FROM task WHERE key = ?1",
+        "INSERT INTO task (" TP__SQL_NAMES(TP__TASK_LIST) ") VALUES (" TP__SQL_PARAMETERS(TP__TASK_LIST)
+        ") ON CONFLICT (key) DO NOTHING",
+    [TP__FIND_TASK] = "SELECT " TP__SQL_NAMES(TP__TASK_LIST) " FROM task WHERE key = ?1",
     [TP__MARK_TASK] = "UPDATE task SET is_begun = ?1 WHERE key = ?2",
     [TP__DELETE_TASK] = "DELETE FROM task WHERE key = ?1",
     [TP__INSERT_ATTEMPT] = "INSERT INTO attempt (" TP__SQL_NAMES(TP__ATTEMPT_LIST)

@@ -2,30 +2,25 @@
  *
  * Tasks: calls that were allowed and wait to be run. The caller that takes a task sets is_begun, in the transaction
  * that reads the task. Only one caller can. is_begun stays set when its process dies. */
-#include <string.h>
-
+#include "stores/sqlite/schema.h"
 #include "stores/sqlite/sqlite.h"
 
 static tp_status no_such_task(tp_text key, tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NOT_FOUND, NULL, "there is no task %.*s", (int)key.size, key.data);
 }
 
-#define TASK(member) TP__COLUMN(tp_task_record, member)
-static const tp__column task_columns[] = {
-    TASK(created_unix_ms), TASK(key),    TASK(tool), TASK(agent), TP__BLOB_COLUMN(tp_task_record, arguments),
-    TASK(tenant),          TASK(session)};
-static const tp__columns tasks = TP__COLUMNS(tp_task_record, task_columns);
+/** A row, and what it is read into: so that its receiver is called without the lock. */
+typedef struct stored_task {
+  tp_task_record task;
+  bool is_begun;
+  tp_text hash; /* keyed, of the arguments */
+} stored_task;
+
+#define TASK(member, column, type) TP__ITEM_##type(stored_task, member),
+static const tp__column task_columns[] = {TP__TASK_LIST(TASK, TASK)};
+static const tp__columns tasks = TP__COLUMNS(stored_task, task_columns);
 
 /* ---- put ---- */
-
-static int insert_locked(tp__sqlite_store *s, const tp_task_record *task, const unsigned char *hash) {
-  TP__LOCKED(&s->mutex);
-  sqlite3_stmt *insert = s->statements[TP__INSERT_TASK];
-  int rc = tp__sqlite_bind_struct(insert, 1, &tasks, task);
-  if (rc == SQLITE_OK)
-    rc = tp__sqlite_bind_blob(insert, 1 + tasks.count, (tp_text){(const char *)hash, TP__HASH_BYTES});
-  return tp__sqlite_run(insert, rc);
-}
 
 typedef struct putting {
   tp__sqlite_store *s;
@@ -40,7 +35,9 @@ static int write_task(void *ctx) {
   unsigned char hash[TP__HASH_BYTES];
   w->hashed = tp__sqlite_hash_locked(w->s, w->task.arguments, hash, &w->fault);
   if (w->hashed != TP_OK) return SQLITE_OK;
-  int rc = insert_locked(w->s, &w->task, hash);
+  const stored_task row = {.task = w->task, .hash = {(const char *)hash, sizeof hash}};
+  sqlite3_stmt *insert = w->s->statements[TP__INSERT_TASK];
+  int rc = tp__sqlite_run(insert, tp__sqlite_bind_struct(insert, 1, &tasks, &row));
   w->is_new = rc == SQLITE_OK && sqlite3_changes(w->s->db) == 1;
   return rc;
 }
@@ -61,27 +58,17 @@ tp_status tp__sqlite_task_put(void *ctx, const tp_task_record *theirs, tp_fault 
 
 /* ---- take ---- */
 
-/** A copy, so that its receiver is called without the lock. */
-typedef struct found {
-  bool is_begun;
-  unsigned char hash[TP__HASH_BYTES];
-  tp_task_record *task; /* NULL: there is none */
-} found;
-
-static int copy_row(sqlite3_stmt *row, found *f) {
-  tp_text hash = tp__sqlite_column(row, 1);
-  f->is_begun = sqlite3_column_int64(row, 0) != 0;
-  if (hash.size == sizeof f->hash) memcpy(f->hash, hash.data, hash.size);
-  f->task = tp__sqlite_copy_struct(row, 2, &tasks);
-  return f->task ? SQLITE_OK : SQLITE_NOMEM;
-}
-
-static int find_stored_task_locked(tp__sqlite_store *s, tp_text key, found *f) {
+/* @param ret_row  NULL: there is none. */
+static int find_stored_task_locked(tp__sqlite_store *s, tp_text key, stored_task **ret_row) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_TASK];
   int rc = tp__sqlite_bind_text(find, 1, key);
   if (rc == SQLITE_OK) rc = sqlite3_step(find);
-  if (rc == SQLITE_ROW) rc = copy_row(find, f);
+  if (rc == SQLITE_ROW) {
+    *ret_row = tp__sqlite_copy_struct(find, 0, &tasks);
+    if (*ret_row) (*ret_row)->task.struct_size = sizeof(*ret_row)->task;
+    rc = *ret_row ? SQLITE_OK : SQLITE_NOMEM;
+  }
   tp__sqlite_release(find);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -95,16 +82,16 @@ static int mark_locked(tp__sqlite_store *s, tp_text key, int64_t is_begun) {
 }
 
 /* Whether a task that was found may begin. */
-static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, tp_fault *fault) {
+static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const stored_task *row, tp_fault *fault) {
   TP__LOCKED(&s->mutex);
   unsigned char hash[TP__HASH_BYTES];
-  if (!f->task) return no_such_task(key, fault);
-  if (f->is_begun)
+  if (!row) return no_such_task(key, fault);
+  if (row->is_begun)
     return tp__refuse(fault, TP_ERR_BUSY, NULL,
                       "the task %.*s is being run, or was when its process died: then discard it", (int)key.size,
                       key.data);
-  tp_status status = tp__sqlite_hash_locked(s, f->task->arguments, hash, fault);
-  if (status != TP_OK || memcmp(hash, f->hash, sizeof hash) == 0) return status;
+  tp_status status = tp__sqlite_hash_locked(s, row->task.arguments, hash, fault);
+  if (status != TP_OK || tp_text_equal(row->hash, (tp_text){(const char *)hash, sizeof hash})) return status;
   return tp__refuse(fault, TP_ERR_STORE_CORRUPT, s->path,
                     "the arguments of the task %.*s are not those that were allowed: discard it", (int)key.size,
                     key.data);
@@ -113,18 +100,18 @@ static tp_status judge_locked(tp__sqlite_store *s, tp_text key, const found *f, 
 typedef struct taking {
   tp__sqlite_store *s;
   tp_text key;
-  found found;
+  stored_task *row; /* NULL: there is none */
   tp_status verdict;
   tp_fault fault;
 } taking;
 
 static int write_taking(void *ctx) {
   taking *w = ctx;
-  sqlite3_free(w->found.task);
-  w->found = (found){.task = NULL};
-  int rc = find_stored_task_locked(w->s, w->key, &w->found);
+  sqlite3_free(w->row);
+  w->row = NULL;
+  int rc = find_stored_task_locked(w->s, w->key, &w->row);
   if (rc != SQLITE_OK) return rc;
-  w->verdict = judge_locked(w->s, w->key, &w->found, &w->fault);
+  w->verdict = judge_locked(w->s, w->key, w->row, &w->fault);
   return w->verdict == TP_OK ? mark_locked(w->s, w->key, 1) : SQLITE_OK;
 }
 
@@ -135,8 +122,8 @@ tp_status tp__sqlite_task_take(void *ctx, tp_text key, tp_task_record_fn take, v
     status = w.verdict;
     if (fault) *fault = w.fault;
   }
-  if (status == TP_OK) take(take_ctx, w.found.task);
-  sqlite3_free(w.found.task);
+  if (status == TP_OK) take(take_ctx, &w.row->task);
+  sqlite3_free(w.row);
   return status;
 }
 

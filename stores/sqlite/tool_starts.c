@@ -5,34 +5,51 @@
  * last. A turn that is submitted again takes each row of the earlier run at most once, for a call of the same tool with
  * the same arguments. */
 #include "stores/sqlite/claims.h"
+#include "stores/sqlite/schema.h"
 
-/* ---- the texts of one call ---- */
+/* ---- rows ---- */
 
-static int bind_call(sqlite3_stmt *statement, const tp_tool_start_record *start, const unsigned char *hash) {
-  const int64_t run[] = {(int64_t)start->process_run_id, (int64_t)start->turn_number};
-  static const tp_id_kind ids[] = {TP_ID_TENANT, TP_ID_SESSION, TP_ID_TURN};
-  tp_text texts[] = {{NULL, 0}, {NULL, 0}, {NULL, 0}, start->tool};
-  for (int i = 0; i < 3; i++)
-    if (ids[i] < start->id_count) texts[i] = start->ids[ids[i]];
-  int rc = tp__sqlite_bind_ints(statement, run, 2);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(statement, 3, texts, 4);
-  return rc == SQLITE_OK ? tp__sqlite_bind_blob(statement, 7, (tp_text){(const char *)hash, TP__HASH_BYTES}) : rc;
-}
+/** The start of a call. */
+typedef struct stored_start {
+  size_t struct_size;
+  uint64_t run_process, run_turn;
+  uint32_t call_index, kind;
+  int64_t started_unix_ms;
+  tp_text tenant, session, turn, tool, call_id;
+  tp_text hash; /* keyed, of the arguments */
+} stored_start;
 
-/* ---- results of an earlier run of the turn ---- */
+#define START(member, column, type) TP__ITEM_##type(stored_start, member),
+static const tp__column start_columns[] = {TP__TOOL_START_LIST(START, START)};
+static const tp__columns starts = TP__COLUMNS(stored_start, start_columns);
 
-#define END(member) TP__COLUMN(tp_tool_end_record, member)
-static const tp__column end_columns[] = {END(start_id), END(kind), END(text),
-                                         TP__BLOB_COLUMN(tp_tool_end_record, value),
-                                         TP__BLOB_COLUMN(tp_tool_end_record, parts)};
+/* By what a call of an earlier run of the turn is found. */
+#define SAME(member) TP__COLUMN(stored_start, member)
+static const tp__column same_columns[] = {SAME(run_process),
+                                          SAME(run_turn),
+                                          SAME(tenant),
+                                          SAME(session),
+                                          SAME(turn),
+                                          SAME(tool),
+                                          TP__BLOB_COLUMN(stored_start, hash)};
+static const tp__columns same_call = TP__COLUMNS(stored_start, same_columns);
+
+#define END(member, column, type) TP__ITEM_##type(tp_tool_end_record, member),
+static const tp__column end_columns[] = {TP__COLUMN(tp_tool_end_record, start_id), TP__COLUMN(tp_tool_end_record, kind),
+                                         TP__TOOL_END_LIST(END, END)};
 static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 
+static tp_text id_of(const tp_tool_start_record *start, tp_id_kind id) {
+  return id < start->id_count ? start->ids[id] : (tp_text){NULL, 0};
+}
+
+/* ---- a start ---- */
+
 /* A copy, so that its receiver is called without the lock. @param ret_end  NULL: there is no earlier result. */
-static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
-                               tp_tool_end_record **ret_end) {
+static int take_earlier_locked(tp__sqlite_store *s, const stored_start *start, tp_tool_end_record **ret_end) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *take = s->statements[TP__TAKE_TOOL_START];
-  int rc = bind_call(take, start, hash);
+  int rc = tp__sqlite_bind_struct(take, 1, &same_call, start);
   if (rc == SQLITE_OK) rc = sqlite3_step(take);
   if (rc == SQLITE_ROW) {
     bool is_kept = sqlite3_column_type(take, 2) != SQLITE_NULL;
@@ -44,17 +61,10 @@ static int take_earlier_locked(tp__sqlite_store *s, const tp_tool_start_record *
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* ---- a new one ---- */
-
-static int insert_locked(tp__sqlite_store *s, const tp_tool_start_record *start, const unsigned char *hash,
-                         int64_t *ret_row) {
+static int insert_locked(tp__sqlite_store *s, const stored_start *start, int64_t *ret_row) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *insert = s->statements[TP__INSERT_TOOL_START], *trim = s->statements[TP__TRIM_TOOL_STARTS];
-  int rc = bind_call(insert, start, hash);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(insert, 8, start->call_id);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 9, start->call_index);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(insert, 10, start->started_unix_ms);
-  rc = tp__sqlite_run(insert, rc);
+  int rc = tp__sqlite_run(insert, tp__sqlite_bind_struct(insert, 1, &starts, start));
   *ret_row = sqlite3_last_insert_rowid(s->db);
   int64_t last = *ret_row - (int64_t)s->options.records_max;
   return rc == SQLITE_OK && last > 0 ? tp__sqlite_run(trim, tp__sqlite_bind_ints(trim, &last, 1)) : rc;
@@ -97,9 +107,17 @@ static int write_start(void *ctx) {
   bool is_fenced = false;
   sqlite3_free(w->end);
   w->end = NULL;
-  tp_text session[] = {{NULL, 0}, {NULL, 0}};
-  if (TP_ID_TENANT < w->start.id_count) session[0] = w->start.ids[TP_ID_TENANT];
-  if (TP_ID_SESSION < w->start.id_count) session[1] = w->start.ids[TP_ID_SESSION];
+  const stored_start start = {.run_process = w->start.process_run_id,
+                              .run_turn = w->start.turn_number,
+                              .call_index = w->start.call_index,
+                              .started_unix_ms = w->start.started_unix_ms,
+                              .tenant = id_of(&w->start, TP_ID_TENANT),
+                              .session = id_of(&w->start, TP_ID_SESSION),
+                              .turn = id_of(&w->start, TP_ID_TURN),
+                              .tool = w->start.tool,
+                              .call_id = w->start.call_id,
+                              .hash = {(const char *)hash, sizeof hash}};
+  const tp_text session[] = {start.tenant, start.session};
   int looked = tp__sqlite_look_for_fence_locked(w->s, session, w->start.fence, &is_fenced);
   if (looked != SQLITE_OK) return looked;
   if (is_fenced) {
@@ -108,8 +126,8 @@ static int write_start(void *ctx) {
   }
   w->hashed = tp__sqlite_hash_locked(w->s, w->start.arguments, hash, &w->fault);
   if (w->hashed != TP_OK) return SQLITE_OK;
-  int rc = take_earlier_locked(w->s, &w->start, hash, &w->end);
-  return rc == SQLITE_OK && !w->end ? insert_locked(w->s, &w->start, hash, &w->row) : rc;
+  int rc = take_earlier_locked(w->s, &start, &w->end);
+  return rc == SQLITE_OK && !w->end ? insert_locked(w->s, &start, &w->row) : rc;
 }
 
 tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *theirs, uint64_t *ret_start_id,
