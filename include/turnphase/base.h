@@ -7,20 +7,21 @@
  *  - A tp_fault parameter may be NULL; where it is given it is filled on failure only.
  *  - Growth. A struct that may grow begins with struct_size, is never a member of another, never returned by value,
  *  never an array element: it is passed by pointer, and a list is an array of pointers. The code that fills the struct
- *    sets struct_size to its own sizeof (the library does for structs that it passes out). The code that reads it reads
- *    no further, and takes the fields beyond it as zero. Zero in any other field means its default; in a field that was
- *    added later it means what the library did before. Such a struct has no padding at its end (reserved_ fields must
- *    be zero). A struct_size that is not set is refused with TP_ERR_VERSION, and so is a field of a newer program that
- *    this library does not have; the fault names it.
- *  - Frozen for ever, and only these by value or side by side: tp_text, tp_token, tp_allocator, tp_field, tp_fault,
- *    tp_value_walk, tp_breadcrumb.
+ *  sets struct_size to its own sizeof (the library does for structs that it passes out). The code that reads it reads
+ *  no further, and takes the fields beyond it as zero. Zero in any other field means its default; in a field that was
+ *  added later it means what the library did before. Such a struct has no padding at its end (reserved_ fields must be
+ *  zero). A struct_size that is not set is refused with TP_ERR_VERSION. So is a field that a newer program has set and
+ *  this library does not have; the fault names it.
+ *  - These structs never change, and only these are passed by value or stand side by side in arrays: tp_text, tp_token,
+ *    tp_allocator, tp_field, tp_fault, tp_value_walk, tp_breadcrumb.
  *  - Taken on success only: what a declaration calls taken (a handler, a model, a history, a store, a match, a hook)
  *    belongs to the library from the moment at which the call returns TP_OK; the struct itself is copied, and its
  *    destroy function is called exactly once, later. When the call fails nothing was taken and destroy is not called.
  *  - NULL where a function needs an object is refused: TP_ERR_USAGE. A function without a status returns 0, NULL, false
- *    or an empty text, or does nothing; a call that is NULL counts as cancelled, and its answer is a failure.
- *  - What is accepted is read. An unknown enum value, a nonsense number and a reserved field that is not zero are
- *    refused. A field that is marked "not yet used" is reserved for later work, and is refused when it is not zero.
+ *    or an empty text, or does nothing; a tp_call that is NULL counts as cancelled, and its answer is a failure.
+ *  - Nothing is accepted and then ignored. An unknown enum value, a nonsense number and a reserved field that is not
+ *    zero are refused. A field that is marked "not yet used" is reserved for later work, and is refused when it is not
+ *    zero.
  *  - Enums have 32 bits. A newer library may return unknown values: treat them as "other". The …_FORCE_32 constants are
  *    never returned.
  *  - Threads: every function and callback type has a Threads: line; declarations in a row under one comment share it.
@@ -100,9 +101,9 @@ typedef enum tp_status {
 TP_API const char *tp_status_name(tp_status status);
 TP_API const char *tp_status_text(tp_status status);
 TP_API const char *tp_status_category(tp_status status);
-/** Whether the same may succeed later without a correction: what it needs is busy, full, locked, out of
- *  reach or out of time. For handlers of background jobs, which postpone then (tp_call_postpone(), handler.h).
- *  Threads: any. */
+/** Whether the same call may succeed later, unchanged: what it needs is busy, full, locked, out of reach or out of
+ *  time. A handler of a background job postpones its work on such a status (tp_call_postpone(), handler.h). Threads:
+ *  any. */
 TP_API bool tp_status_is_transient(tp_status status) TP_MUST_USE;
 /** The name; of an unknown status with its number: "TP_ERR_UNKNOWN_612".
  *  @param buffer  gets the name with a NUL, cut to size bytes; 32 are enough for every status.
@@ -215,7 +216,7 @@ typedef struct tp_log_record {
   tp_status status; /* the error; TP_OK: there is none */
   int64_t unix_ms;
   const char *message;      /* one sentence, without raw content of turns; never NULL */
-  const char *subscription; /* its id, or the name of what denied a tool call */
+  const char *subscription; /* id of the subscription; of a denied tool call the name of what denied it */
   tp_text turn_id, session_id;
   tp_phase_id phase;  /* TP_PHASE_* */
   uint32_t reserved_; /* 0 */
@@ -243,7 +244,7 @@ typedef struct tp_redaction {
   uint32_t is_cut;
   /** The callback changes it; UTF-8, without a NUL at its end. */
   char *text;
-  /** Of the text: 1 to 4,096; the callback sets it when the text gets shorter or longer. */
+  /** Bytes of the text: 1 to 4,096. The callback sets it when it makes the text shorter or longer. */
   size_t size;
   /** The longest text that the callback may leave. */
   size_t capacity;
@@ -251,8 +252,8 @@ typedef struct tp_redaction {
 
 /** Takes secrets out of a text, in place. A text may be passed several times, also after it was redacted. The callback
  *  is called without any lock of ours; it must neither block nor call back into the runtime.
- *  @return false when it could not do its work: "[redacted]" leaves in place of the text, as it does when size is above
- *          capacity and when the text is not UTF-8.
+ *  @return false when it could not do its work. Then "[redacted]" takes the place of the text, as it does when size is
+ *          above capacity, or the text is not UTF-8.
  *  Threads: any, also several at once. */
 typedef bool (*tp_redact_fn)(void *ctx, tp_redaction *redaction);
 

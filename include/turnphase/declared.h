@@ -18,15 +18,15 @@ TP_BEGIN_DECLS
  *  and more than 16 MiB. Plain scalars are null, bool, int or float when the core schema says so; all others are text,
  *  and so is every key.
  *  @param name    of the file, for fault->subject; may be NULL.
- *  @param writer  gets the value, keys in the order of the text; untouched when the YAML is refused. TP_ERR_NO_MEMORY
- *                 and its limit are stored in it, as with every tp_write_…
+ *  @param writer  gets the value, keys in the order of the text; untouched when the YAML is refused. The writer stores
+ *                 TP_ERR_NO_MEMORY, and the error of its own limit, as with every tp_write_… function.
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
  *  Threads: any. */
 TP_API tp_status tp_yaml_decode(tp_text yaml, const char *name, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 /** Finds the place of a key in a YAML document, so that a reader of its value can say where something is wrong.
- *  @param keys  count keys, of the root's map, of the map under that key, and so on; count >= 1. Of a list it is the
- *               index of an item, from "0".
- *  @param ret_line    of the last key or item, from 1.
+ *  @param keys  count keys: the first one is a key of the root's map, the second one of the map under it, and so on;
+ *               count >= 1. In a list the key is the index of an item, from "0".
+ *  @param ret_line    line of the last key or item, from 1.
  *  @param ret_column  in code points, from 1; may be NULL.
  *  @return TP_OK; TP_ERR_NOT_FOUND: no map has such a key there; TP_ERR_USAGE without a key; as tp_yaml_decode().
  *  Threads: any. */
@@ -91,8 +91,8 @@ typedef struct tp_hooks_options {
   tp_hook_program_fn on_program;
   void *program_ctx;
   /** What the operator grants: TP_GRANT_REWRITE to the hooks whose files say rewrite: true,
-   *  TP_GRANT_PRIVILEGED_HOOKS to those of model.request, model.response and turn.post_prompt_compile. Without it these
-   *  are refused. */
+   *  TP_GRANT_PRIVILEGED_HOOKS to those of model.request, model.response and turn.post_prompt_compile. Without the
+   *  grant these hooks are refused. */
   tp_grant grants;
   /** Path of turnphase-sandbox; NULL: where it was installed. */
   const char *sandbox_helper;
@@ -105,25 +105,26 @@ typedef struct tp_hooks_options {
   const char *const *webhook_hosts;
   /** Path of turnphase-webhook; NULL: where it was installed. */
   const char *webhook_helper;
-  /** What the operator has decided of files that could be code or data: globs of their names (tp_hook_file), ended
-   *  by NULL: they are data, and no part of the trust. The hash covers the decisions. */
+  /** Globs of the names (tp_hook_file) of files that could be code or data, and that the operator has decided to be
+   *  data; ended by NULL. Such files are no part of the trust. The hash covers the decisions. */
   const char *const *data_files;
-  /** The same: they are code. */
+  /** The same for files that the operator has decided to be code. */
   const char *const *code_files;
-  /** Stands before the id of each hook, and before edges to hooks of the directory; for a second directory whose ids
-   *  may be taken. Names of tools have none. NULL: none. */
+  /** A prefix of the id of each hook, and of edges to hooks of the directory: for a second directory whose ids may be
+   *  taken already. Names of tools get no prefix. NULL: none. */
   const char *id_prefix;
-  /** What hooks of kind prompt ask, as of tp_call_ask_model(). Kept, with all that it points to, until
-   *  tp_runtime_free() has returned; its destroy is not called. NULL: each asks the model of its turn, and without one
-   *  gives no answer. */
+  /** The model that hooks of kind prompt ask, as tp_call_ask_model() takes it. Kept, with all that it points to, until
+   *  tp_runtime_free() has returned; its destroy is not called. NULL: each hook asks the model of its turn, and in a
+   *  turn without a model it gives no answer. */
   const tp_model *model;
-  /** Who has decided what is trusted, for the rows "trust" of the audit: an id. NULL: the owner's name. */
+  /** The id of the person or program that has decided what is trusted, for the rows "trust" of the audit. NULL: the
+   *  owner's name. */
   const char *trusted_by;
 } tp_hooks_options;
 
 /* ---- patterns of secrets (docs/hooks.md) ------------------------------------------------------------------------- */
 
-/** Patterns of what is taken out of records, logs and memories: those of files with `kind: redact`. */
+/** Patterns of texts that are taken out of records, logs and memories: those of the files with `kind: redact`. */
 typedef struct tp_redactor tp_redactor;
 
 /** Makes a redactor without patterns: it changes nothing.
@@ -136,7 +137,7 @@ TP_API tp_status tp_redactor_new(tp_redactor **ret_redactor, tp_fault *fault) TP
  *          TP_ERR_USAGE; TP_ERR_NO_MEMORY.
  *  Threads: one, before a runtime has it.  Blocks: while files are read. */
 TP_API tp_status tp_redactor_read(tp_redactor *redactor, const char *directory, tp_fault *fault) TP_MUST_USE;
-/** How many patterns it has; 0 for NULL.  Threads: any, after the last tp_redactor_read(). */
+/** How many patterns the redactor has; 0 for NULL.  Threads: any, after the last tp_redactor_read(). */
 TP_API size_t tp_redactor_count(const tp_redactor *redactor);
 /** A tp_redact_fn: set tp_runtime_options.redact to it and redact_ctx to the redactor, which must live as long as the
  *  runtime. Each pattern is applied to what the one before left, and each match becomes its replacement.
@@ -175,28 +176,29 @@ typedef enum tp_hook_file_use {
   TP_HOOK_FILE_USE_FORCE_32 = 0x7fffffff
 } tp_hook_file_use;
 
-/** A file that the trust is about, or was taken for data. Made by the library; borrowed till the callback returns. */
+/** A file that the operator's trust covers, or that was taken for data. Made by the library; borrowed till the callback
+ *  returns. */
 typedef struct tp_hook_file {
   size_t struct_size;
   /** Where it is. */
   const char *path;
-  /** From the directory, "./" and the name from the root, or its path. */
+  /** Its name from the directory, "./" and its name from the root, or its path. */
   const char *name;
   /** Of code: its SHA-256 in hexadecimal digits; empty: it is data, or not there. */
   const char *digest;
   /** The id of the hook whose command names it; empty: it lies in the directory. */
   const char *hook;
   tp_hook_file_use use;
-  /** The hash has its content. */
+  /** Set when the hash covers its content. */
   bool is_code;
-  /** When the directory was read. */
+  /** Set when the file existed when the directory was read. */
   bool is_there;
   /** Neither its name nor its content shows whether it is code: is_code holds until the operator decides
    *  (tp_hooks_options.data_files, code_files). */
   bool is_unclear;
   uint8_t reserved_;
 } tp_hook_file;
-/** false stops. Threads: the calling one. */
+/** Receives a file; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_hook_file_fn)(void *ctx, const tp_hook_file *file);
 /** Walks the files in bytewise order of their names. A host that keeps names and digests can name what has changed when
  *  the hash is another. Of data in the directory at most 256 files are listed.
@@ -224,13 +226,14 @@ typedef struct tp_hook_info {
   const char *const *arguments; /* of a program: what is started, ended by NULL; else NULL */
   const char *match_summary;    /* the match in the words of a listing: "ability=a,b"; empty: always */
 } tp_hook_info;
-/** false stops. Threads: the calling one. */
+/** Receives a hook; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_hook_info_fn)(void *ctx, const tp_hook_info *info);
 /** Walks the hooks in the order of their files. @return how many there are.
  *  Threads: any. */
 TP_API size_t tp_hooks_each(const tp_hooks *hooks, tp_hook_info_fn each, void *ctx);
 
-/** What a hook says that cannot have an effect here. Made by the library; borrowed till the callback returns. */
+/** Something in a hook's file that cannot have an effect here. Made by the library; borrowed till the callback
+ *  returns. */
 typedef struct tp_hook_warning {
   size_t struct_size;
   const char *hook, *file; /* its id, the path of its file */
@@ -239,15 +242,16 @@ typedef struct tp_hook_warning {
   const char *code;    /* "matcher", "variable", "program", "code", "agent" */
   const char *message; /* with the remedy */
 } tp_hook_warning;
-/** false stops. Threads: the calling one. */
+/** Receives a warning; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_hook_warning_fn)(void *ctx, const tp_hook_warning *warning);
-/** Walks what the hooks say that has no effect, and that a commit does not refuse: a matcher that fits no tool, a
- *  variable that a command or its script reads and nothing sets, a program or script that is not there, code that a
- *  command runs by names that another program prints, an agent without tools. Hooks that are disabled have no warning.
- *  Call it before a session begins, and show it to the operator: a guard that is off for such a reason looks as one
- *  that is on.
- *  @param has_all_tools  every tool is registered: names are compared with those of tp_runtime_tools(), which runs a
- *                        phase. false: with the names that tools have at the host of the protocol.
+/** Walks the parts of the hooks' files that have no effect, and that a commit does not refuse: a matcher that fits no
+ *  tool, a variable that a command or its script reads and nothing sets, a program or script that is not there, code
+ *  that a command runs by names that another program prints, an agent without tools. Hooks that are disabled have no
+ *  warning. Call it before a session begins, and show it to the operator: a guard that is off for such a reason looks
+ *  like one that is on.
+ *  @param has_all_tools  true: every tool is registered. Matchers are compared with the names of tp_runtime_tools(),
+ *                        which runs a phase. false: they are compared with the names that tools have at the host of the
+ *                        protocol.
  *  @return how many there are, or up to the one at which each stopped.
  *  Threads: any.
  *  Blocks: as tp_runtime_tools(). */
@@ -281,8 +285,8 @@ TP_API tp_status tp_hooks_replace(tp_hooks *hooks, const tp_hooks *before, const
 
 /** Watches a directory of hooks for changes. */
 typedef struct tp_hooks_watch tp_hooks_watch;
-/** Whether the operator trusts this content (tp_hooks_hash()). Called under a lock of the watch, which it must not
- *  call. Threads: that of the watch, or the caller of a function of the watch. */
+/** Whether the operator trusts this content (tp_hooks_hash()). Called under a lock of the watch: it must not call
+ *  functions of the watch. Threads: that of the watch, or the caller of a function of the watch. */
 typedef bool (*tp_hooks_trusts_fn)(void *ctx, const char *hash);
 /** Notifies that a change was registered (TP_OK), or that it was refused, with its fault, and the old hooks stay. It
  *  must not free the watch. Threads: that of the watch. */
@@ -299,13 +303,14 @@ typedef struct tp_hooks_watch_options {
   tp_hooks_trusts_fn trusts;
   /** NULL: none. */
   tp_hooks_reload_fn on_reload;
-  /** Of both. */
+  /** Passed to both callbacks. */
   void *ctx;
   /** How long the directory must be unchanged before a change is registered; 0: 100; at most 60,000. Further
    *  changes delay it by at most 2 s. */
   uint32_t quiet_ms;
-  /** Nothing is registered by itself: the directory is read at the start, and when a function of the watch is called.
-   *  There is no thread; quiet_ms and on_reload must be zero. For hooks that change together with other things. */
+  /** The watch registers nothing by itself: the directory is read at the start, and when a function of the watch is
+   *  called. There is no thread; quiet_ms and on_reload must be zero. For hooks that change together with other
+   *  things. */
   bool only_when_asked;
   /** Zero. */
   uint8_t reserved_[3];
@@ -324,15 +329,16 @@ TP_API tp_status tp_hooks_watch_new(tp_runtime *runtime, const tp_hooks_watch_op
  *  @return as tp_hooks_watch_new(); on_reload is not called.
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_reload(tp_hooks_watch *watch, tp_fault *fault) TP_MUST_USE;
-/** Reads the directory now, and commits it when its content is another than that which was committed last, for a change
- *  that other changes belong to: tp_hooks_watch_undo() takes it back.
- *  @param ret_changed  whether it was committed; may be NULL.
+/** Reads the directory now, and commits it when its content differs from what was committed last. For a host that
+ *  changes other things together with the hooks: when one of these changes fails, tp_hooks_watch_undo() takes the
+ *  commit back.
+ *  @param ret_changed  whether the directory was committed; may be NULL.
  *  @return as tp_hooks_watch_reload(); TP_ERR_USAGE for a watch without only_when_asked, which registers changes
  *          by itself.
  *  Threads: any. */
 TP_API tp_status tp_hooks_watch_update(tp_hooks_watch *watch, bool *ret_changed, tp_fault *fault) TP_MUST_USE;
-/** Registers again what the last tp_hooks_watch_update() replaced; after one that changed nothing, or when a directory
- *  was committed again since, it does nothing. The files stay as they are; the next function that reads the directory
+/** Registers again what the last tp_hooks_watch_update() replaced. It does nothing when that update changed nothing, or
+ *  when the directory was committed again since. The files stay as they are; the next function that reads the directory
  *  commits them.
  *  @return as tp_hooks_replace(); TP_ERR_USAGE as tp_hooks_watch_update().
  *  Threads: any. */

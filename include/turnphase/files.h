@@ -6,7 +6,7 @@
  * No path leaves the directory: the kernel resolves each one below it (openat2 with RESOLVE_BENEATH; openat2(2)), so
  * "..", absolute paths, and symbolic links that lead out are refused, also when a directory is replaced by a link
  * meanwhile. Devices, sockets and FIFOs are refused.
- * Threads: of tp_files_register() the one that uses the edit. */
+ * Threads: the one that uses the edit calls tp_files_register(). */
 #ifndef TURNPHASE_FILES_H
 #define TURNPHASE_FILES_H
 
@@ -16,10 +16,10 @@ TP_BEGIN_DECLS
 
 /** Whether a file may be written. */
 typedef enum tp_files_writes {
-  TP_FILES_WRITES_ASK = 0,   /* a person: the guard asks for each call of files_write; without a channel to ask the
-                                   call is denied */
-  TP_FILES_WRITES_ALLOW = 1, /* each is allowed, as far as other guards let it */
-  TP_FILES_WRITES_NEVER = 2, /* there is no files_write */
+  TP_FILES_WRITES_ASK = 0,   /* the guard asks a person about each call of files_write; without a channel the call is
+                                denied */
+  TP_FILES_WRITES_ALLOW = 1, /* each write is allowed, unless another guard denies it */
+  TP_FILES_WRITES_NEVER = 2, /* the tool files_write does not exist */
   TP_FILES_WRITES_FORCE_32 = 0x7fffffff
 } tp_files_writes;
 

@@ -13,53 +13,52 @@
 
 TP_BEGIN_DECLS
 
-/** Fields of payloads. docs/phases.md says which phase carries which, and which a chain may replace. The comment gives
- *  the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
+/** Fields of payloads. docs/phases.md lists the fields of each phase, and those that a chain may replace. The comment
+ *  gives the kind of a field and what it holds. Numbers are written to stores. Fields that a host's own phases add are
  *  numbered from TP_FIELD_HOST; they have no name and may be of any kind. */
 typedef uint32_t tp_field_id;
 enum tp_field_ids {
   TP_FIELD_NONE = 0,
-  TP_FIELD_TEXT = 1,               /* text: the user's message */
-  TP_FIELD_MODEL = 2,              /* text: model name */
-  TP_FIELD_FILES = 3,              /* value: array of str */
-  TP_FIELD_AGENT_CONFIG = 4,       /* value: map (system, model, and the pairs of
+  TP_FIELD_TEXT = 1,            /* text: the user's message */
+  TP_FIELD_MODEL = 2,           /* text: model name */
+  TP_FIELD_FILES = 3,           /* value: array of str */
+  TP_FIELD_AGENT_CONFIG = 4,    /* value: map (system, model, and the pairs of
                                      tp_agent_config.extra) */
-  TP_FIELD_AGENT_ID = 5,           /* text */
-  TP_FIELD_SESSION_ID = 6,         /* text */
-  TP_FIELD_TOOL_NAMES = 7,         /* value: array of str */
-  TP_FIELD_CAN_CALL_TOOLS = 8,     /* int: 0 or 1 */
-  TP_FIELD_SYSTEM = 9,             /* text: compiled system text */
-  TP_FIELD_REQUEST = 10,           /* value: map (messages: array of {role, text}; tools: array of str;
+  TP_FIELD_AGENT_ID = 5,        /* text */
+  TP_FIELD_SESSION_ID = 6,      /* text */
+  TP_FIELD_TOOL_NAMES = 7,      /* value: array of str */
+  TP_FIELD_CAN_CALL_TOOLS = 8,  /* int: 0 or 1 */
+  TP_FIELD_SYSTEM = 9,          /* text: compiled system text */
+  TP_FIELD_REQUEST = 10,        /* value: map (messages: array of {role, text}; tools: array of str;
                                      model: str; parameters: map and files: array of str,
                                      where the turn has some) */
-  TP_FIELD_ATTEMPT = 11,           /* int: from 1 */
-  TP_FIELD_MESSAGE_COUNT = 12,     /* int */
-  TP_FIELD_REQUEST_BYTES = 13,     /* int */
-  TP_FIELD_RESPONSE_TEXT = 14,     /* text */
-  TP_FIELD_STOP_REASON = 15,       /* text */
-  TP_FIELD_INPUT_TOKENS = 16,      /* int */
-  TP_FIELD_OUTPUT_TOKENS = 17,     /* int */
-  TP_FIELD_COST_MICROS = 18,       /* int: millionths of a dollar */
-  TP_FIELD_CALL_COUNT = 19,        /* int */
-  TP_FIELD_ABILITY_REF = 20,       /* text */
-  TP_FIELD_INPUT_SUMMARY = 21,     /* text: the arguments as JSON, at most 16 KiB; of a text in it that is longer than
+  TP_FIELD_ATTEMPT = 11,        /* int: from 1 */
+  TP_FIELD_MESSAGE_COUNT = 12,  /* int */
+  TP_FIELD_REQUEST_BYTES = 13,  /* int */
+  TP_FIELD_RESPONSE_TEXT = 14,  /* text */
+  TP_FIELD_STOP_REASON = 15,    /* text */
+  TP_FIELD_INPUT_TOKENS = 16,   /* int */
+  TP_FIELD_OUTPUT_TOKENS = 17,  /* int */
+  TP_FIELD_COST_MICROS = 18,    /* int: millionths of a dollar */
+  TP_FIELD_CALL_COUNT = 19,     /* int */
+  TP_FIELD_ABILITY_REF = 20,    /* text */
+  TP_FIELD_INPUT_SUMMARY = 21,  /* text: the arguments as JSON, at most 16 KiB; of a text in it that is longer than
                                       1,024 bytes the head and the tail */
-  TP_FIELD_ENVIRONMENT = 22,       /* text */
-  TP_FIELD_TOOL = 23,              /* text: tool name */
-  TP_FIELD_ARGUMENTS = 24,         /* value: map; a text when the provider could not decode it */
-  TP_FIELD_TASK_KEY = 25,          /* text */
-  TP_FIELD_RESULT = 26,            /* text: what the model will read of the tool, without the signals of gates */
-  TP_FIELD_STATUS = 27,            /* text: success, failure, partial (cut: result_bytes_max, parts_bytes_max) */
-  TP_FIELD_DURATION_MS = 28,       /* int */
-  TP_FIELD_OUTPUT_SUMMARY = 29,    /* text: the first 512 bytes of the result */
-  TP_FIELD_ERROR_MESSAGE = 30,     /* text */
-  TP_FIELD_CALLS = 31,             /* value: array of maps. model.response: id, tool, and arguments or
-                                     malformed (true); replaced, each names a call of the response by its id, in their
-                                     order, those that are missing are dropped, and tool and arguments (a map) may be
-                                     others or missing. tool.batch: id, tool, arguments (as the model gave them) or
-                                     malformed, kind, result (what the model reads; where all of them have more than
-                                     16 MiB each keeps head and tail of its share) and, of a call that waited for
-                                     conflicting ones, waited_ms and waited_key */
+  TP_FIELD_ENVIRONMENT = 22,    /* text */
+  TP_FIELD_TOOL = 23,           /* text: tool name */
+  TP_FIELD_ARGUMENTS = 24,      /* value: map; a text when the provider could not decode it */
+  TP_FIELD_TASK_KEY = 25,       /* text */
+  TP_FIELD_RESULT = 26,         /* text: what the model will read of the tool, without the signals of gates */
+  TP_FIELD_STATUS = 27,         /* text: success, failure, partial (cut: result_bytes_max, parts_bytes_max) */
+  TP_FIELD_DURATION_MS = 28,    /* int */
+  TP_FIELD_OUTPUT_SUMMARY = 29, /* text: the first 512 bytes of the result */
+  TP_FIELD_ERROR_MESSAGE = 30,  /* text */
+  /* value: array of maps. In model.response each has id, tool, and arguments or malformed (true). A handler that
+   * replaces the array keeps the calls that it names by id, in their order; other calls are dropped; tool and arguments
+   * (a map) may be changed or left out. In tool.batch each has id, tool, arguments (as the model gave them) or
+   * malformed, kind, and result: what the model reads (where all results together have more than 16 MiB, each keeps
+   * head and tail of its share). A call that waited for conflicting ones also has waited_ms and waited_key. */
+  TP_FIELD_CALLS = 31,
   TP_FIELD_PLAN = 32,              /* text: the reason: history_tokens_max, or context_length (of the provider) */
   TP_FIELD_TOKENS_BEFORE = 33,     /* int: of the history, as tp_message_tokens() counts */
   TP_FIELD_TOKENS_AFTER = 34,      /* int: what the new history may have */
@@ -95,21 +94,23 @@ enum tp_field_ids {
                                       message of the request it is, from 0), role (user, assistant, tool or system),
                                       text; of an assistant calls (array of {id, tool, arguments: map, or malformed:
                                       true with arguments as a text}); of a tool call_id, tool, is_error, value; of a
-                                      user and a tool parts (part.h). What is empty is missing. Replaced, each message
-                                      is what its map says; one that is unchanged, id included, keeps what its
-                                      provider gave with it. At least one message */
+                                      user and a tool parts (part.h). What is empty is missing. When the array is
+                                      replaced, each message is what its map says; a message that is unchanged, id
+                                      included, keeps the data that its provider gave with it. At least one message */
   TP_FIELD_TOOLS = 58,          /* value: array of maps, the tools that the model is shown: name, description, schema.
-                                      Replaced, each is the name of one of them, or a map in which description and
-                                      schema may be others; a call of one that is missing is not run */
+                                      When the array is replaced, each item is the name of one of these tools, or a map
+                                      in which description and schema may be changed; a call of a tool that is missing
+                                      is not run */
   TP_FIELD_PARAMETERS = 59,     /* value: map of at most 1 MiB, for the provider (temperature, …) */
   TP_FIELD_RESPONSE = 60,       /* value: not there; a map with text, calls (as those of a message), stop_reason, finish
                                       (tp_finish_name()), input_tokens, output_tokens and cost_micros is the model's
-                                      answer, and the model is not asked. text or calls must be there, and an id in
-                                      a call need not. A null in its place removes it */
+                                      answer, and the model is not asked. text or calls must be there; a call may have
+                                      no id. A null in its place removes it */
   TP_FIELD_THINKING = 61,       /* text: what the model thought, for people; not there: nothing. It goes with
                                       response_text: another text removes it, unless the same handler replaces it */
-  TP_FIELD_USER_TEXT = 62,      /* text: what user_preview begins, its first 256 KiB; not there: the preview is all */
-  TP_FIELD_ASSISTANT_TEXT = 63, /* text: the same of assistant_preview */
+  TP_FIELD_USER_TEXT = 62,      /* text: the first 256 KiB of the text of which user_preview is the beginning; absent:
+                                   the preview is the whole text */
+  TP_FIELD_ASSISTANT_TEXT = 63, /* text: the same for assistant_preview */
   TP_FIELD_HOST = 256,          /* a host's own phases number their fields from here */
   TP_FIELD_LIMIT = 512          /* ids are below this */
 };
@@ -291,7 +292,8 @@ typedef struct tp_outcome {
   /** The contributions of the answer. */
   const tp_contribution *const *contributions;
   size_t contribution_count;
-  /** Payload fields to replace, as by tp_call_replace(); where that would refuse one of them, the attempt fails. */
+  /** Payload fields to replace, as by tp_call_replace(); where tp_call_replace() would refuse one of them, the attempt
+   *  fails. */
   const tp_field *replacements;
   size_t replacement_count;
 } tp_outcome;
@@ -315,11 +317,12 @@ typedef tp_answer (*tp_handler_fn)(void *ctx, tp_call *call);
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
-/** One of TP_ID_*: empty when the turn has none. Borrowed until the handler returns. Threads: that of the call. */
+/** The id of a kind (TP_ID_*); empty when the turn has none. Borrowed until the handler returns. Threads: that of the
+ *  call. */
 TP_API tp_text tp_call_id(const tp_call *call, tp_id_kind id);
 /** The host's own pointer: `data` in the options of the object that the id names. TP_ID_RUNTIME, TP_ID_AGENT,
- *  TP_ID_SESSION and TP_ID_TURN have one; any other id gives NULL. The library does not read what it points to. That
- *  must stay valid:
+ *  TP_ID_SESSION and TP_ID_TURN have one; any other id gives NULL. The library does not read what it points to. The
+ *  object that it points to must stay valid:
  *  - of a runtime until tp_runtime_free() has returned;
  *  - of an agent until tp_agent_remove() has returned and the sessions that use the agent are closed;
  *  - of a session until the on_end of its close has returned and every turn that was begun in it has ended;
@@ -369,15 +372,16 @@ TP_API int64_t tp_call_time_left_ms(const tp_call *call);
  *  Threads: that of the call. */
 TP_API bool tp_call_cancelled(const tp_call *call);
 
-/** Payload fields: a missing one gives false, the empty text or 0. Of the kind "value" the text is the value, which
- *  tp_value_get() reads. In a chain: as replaced so far. Borrowed until the handler returns. Threads: the call's. */
+/** Payload fields: a missing one gives false, the empty text or 0. Of a field of the kind "value", tp_call_text()
+ *  returns the encoded value, which tp_value_get() reads. In a chain the fields are as replaced so far. Borrowed until
+ *  the handler returns. Threads: the call's. */
 TP_API bool tp_call_has(const tp_call *call, tp_field_id field);
 TP_API tp_text tp_call_text(const tp_call *call, tp_field_id field);
 TP_API int64_t tp_call_int(const tp_call *call, tp_field_id field);
 
-/** Whether a field has the bytes of a NUL-terminated string somewhere: for guards that look for a word. Of a field that
- *  is a value its bytes are searched, in which texts and keys stand as they are. A missing field has none, and NULL and
- *  "" are in none. Upper and lower case differ. Threads: that of the call. */
+/** Whether a field has the bytes of a NUL-terminated string somewhere: for guards that look for a word. In a field of
+ *  the kind "value" the encoded bytes are searched, in which texts and keys stand unchanged. False for a missing field,
+ *  and for NULL and "". Upper and lower case differ. Threads: that of the call. */
 TP_API bool tp_call_contains(const tp_call *call, tp_field_id field, const char *string);
 
 /** The whole payload as one value, for handlers that pass it on: a map from field names (tp_field_name(); "field_300"
@@ -414,9 +418,9 @@ TP_API const tp_contribution *tp_call_dependency_contribution(const tp_call *cal
 TP_API tp_text tp_call_agent_config(const tp_call *call);
 /** The policy value merged so far in this turn, or the empty text. Threads: that of the call. */
 TP_API tp_text tp_call_policy(const tp_call *call, const char *domain, const char *key);
-/** All policies merged so far in this turn, in merged order: domain, key, text and weight; that of a conflict has no
- *  text. tp_call_policy_at() gives NULL when index is not below the count. Borrowed until the handler returns.
- *  Threads: that of the call. */
+/** All policies merged so far in this turn, in merged order: domain, key, text and weight; a policy in conflict has no
+ *  text. tp_call_policy_at() gives NULL when index is not below the count. Borrowed until the handler returns. Threads:
+ *  that of the call. */
 TP_API size_t tp_call_policy_count(const tp_call *call);
 TP_API const tp_contribution *tp_call_policy_at(const tp_call *call, size_t index);
 /** The prompt-context entries merged so far in this turn, in merged order. Borrowed until the handler returns.
@@ -426,8 +430,8 @@ TP_API const tp_contribution *tp_call_context(const tp_call *call, size_t index)
 
 /* ---- answering ----------------------------------------------------------------------------------------------- */
 
-/** Each stores the reason in the call, and returns the number that the handler's function must return. A handler that
- *  has no verdict returns TP_ANSWER_DONE.
+/** Each function stores the reason in the call, and returns the number that the handler's function must return. A
+ *  handler that has no verdict returns TP_ANSWER_DONE.
  *  A verdict needs TP_CAPABILITY_DECIDE and a phase that takes verdicts; ask is legal in tool phases only. Otherwise
  *  the attempt fails (malformed or capability). reason is copied; NULL allowed. Threads: that of the call. */
 TP_API tp_answer tp_call_allow(tp_call *call);
@@ -436,13 +440,14 @@ TP_API tp_answer tp_call_ask(tp_call *call, const char *reason);
 /** The handler could not do its work. message is copied, kept in records and must be safe to show; NULL allowed.
  *  Threads: that of the call. */
 TP_API tp_answer tp_call_fail(tp_call *call, uint32_t code, const char *message);
-/** The same, and it may be tried again if the subscription has retries left. Threads: that of the call. */
+/** As tp_call_fail(), but the handler is called again if the subscription has retries left. Threads: that of the
+ *  call. */
 TP_API tp_answer tp_call_fail_retryable(tp_call *call, uint32_t code, const char *message);
 /** The handler could not try: what it needs is busy, full, locked or out of reach (tp_status_is_transient()). In a
  *  background job the attempt does not count: the job waits, for 0.2 s at first, then for about a quarter of the time
  *  that it has waited so far, at most 60 s. Once it has been postponed for tp_runtime_options.job_postpone_ms in all,
  *  attempts count, and the last one of the subscription leaves a dead letter. Later jobs of the same order key wait
- *  meanwhile. In a phase that waits for the handler this is tp_call_fail_retryable(). The reason of either run is
+ *  meanwhile. In a phase that waits for the handler this is tp_call_fail_retryable(). In both cases the run's reason is
  *  TP_REASON_POSTPONED, which no breaker counts. Threads: that of the call. */
 TP_API tp_answer tp_call_postpone(tp_call *call, uint32_t code, const char *message);
 
@@ -488,10 +493,10 @@ TP_API tp_status tp_call_emit_background_job(tp_call *call, const char *handler,
  *  Threads: any. */
 TP_API tp_status tp_signal_verdict(tp_text signal_kind, tp_text code, tp_text value, tp_verdict *ret_verdict);
 
-/** Replaces payload fields in a `chain replace` phase; taken when the attempt succeeds. Needs
- *  TP_CAPABILITY_REPLACE_PAYLOAD. Only fields that the phase's row marks replaceable, each of its own kind and at most
- *  once in a call; of several calls the last one counts. Copied. Errors as tp_call_emit(); the fault, the attempt's
- *  message in the record and the diagnostic name the field at fault. Threads: that of the call. */
+/** Replaces payload fields in a `chain replace` phase; the new fields count when the attempt succeeds. Needs
+ *  TP_CAPABILITY_REPLACE_PAYLOAD. Accepts only fields that the phase's row marks replaceable, each of its own kind and
+ *  at most once in a call; of several calls the last one counts. Everything is copied. Errors as tp_call_emit(); the
+ *  fault, the attempt's message in the record and the diagnostic name the field at fault. Threads: that of the call. */
 TP_API tp_status tp_call_replace(tp_call *call, const tp_field *fields, size_t count, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_call_replace_text(tp_call *call, tp_field_id field, const char *text, tp_fault *fault) TP_MUST_USE;
 
@@ -543,23 +548,24 @@ TP_API bool tp_token_open(tp_token token);
 /** A queue from which a host takes the calls of its handlers itself (inbox.h). */
 typedef struct tp_inbox tp_inbox;
 
-/** In place of an inbox: that of the session whose turn it is (tp_session_options.inbox), so that each event loop of a
- *  process guards its own sessions. A hook, handler, tool, model, and a listener of a session may name it; functions of
- *  inbox.h refuse it. inbox.h says what comes of turns without such an inbox. A binding passes the address 1. */
+/** Given in place of an inbox: the work goes to the inbox of the session whose turn it is (tp_session_options.inbox).
+ *  So each event loop of a process handles the work of its own sessions. A hook, handler, tool, model, and a listener
+ *  of a session may name it; functions of inbox.h refuse it. inbox.h describes what happens in turns without such an
+ *  inbox. A binding passes the address 1. */
 #define TP_INBOX_OF_SESSION ((tp_inbox *)1)
 
 /** Where the function of a handler, tool or model is called. */
 typedef enum tp_placement {
-  TP_PLACEMENT_DEFAULT = 0,  /* THREAD */
-  TP_PLACEMENT_THREAD = 1,   /* may block: on a handler thread */
-  TP_PLACEMENT_INLINE = 2,   /* returns within about 100 µs and waits for nothing: on the thread that owns the turn: an
-                                engine worker, the caller of a synchronous run, or a handler thread that goes on with
-                                the turn after its handler (not with no_engine_workers). A call costs some ns; one of
-                                placement THREAD costs some µs, and the first of a turn the wake-up of a thread. Ready
-                                inline handlers are called in plan order */
-  TP_PLACEMENT_PARALLEL = 3, /* computes, waits for nothing, and is worth another core: on the turn's owner or on any
-                                idle engine worker, several of one phase at once. For handlers only: a tool or model
-                                with it is refused */
+  TP_PLACEMENT_DEFAULT = 0, /* THREAD */
+  TP_PLACEMENT_THREAD = 1,  /* for functions that may block: called on a handler thread */
+  /* For functions that return within about 100 µs and wait for nothing. Called on the thread that owns the turn: an
+   * engine worker, the caller of a synchronous run, or a handler thread that goes on with the turn after its handler
+   * (not with no_engine_workers). Such a call costs some ns. A call with placement THREAD costs some µs, and the first
+   * one of a turn also the wake-up of a thread. Ready inline handlers are called in plan order. */
+  TP_PLACEMENT_INLINE = 2,
+  /* For functions that compute, wait for nothing, and are worth another core. Called on the turn's owner or on any idle
+   * engine worker, several of one phase at once. For handlers only: a tool or model with it is refused. */
+  TP_PLACEMENT_PARALLEL = 3,
   TP_PLACEMENT_FORCE_32 = 0x7fffffff
 } tp_placement;
 
@@ -572,7 +578,7 @@ typedef enum tp_handler_kind {
   TP_HANDLER_NATIVE = 1,  /* compiled code in the host's process */
   TP_HANDLER_SCRIPT = 2,  /* a program that is started for each call, or code of an interpreter */
   TP_HANDLER_WORKER = 3,  /* a process that stays and answers many calls */
-  TP_HANDLER_BUILTIN = 4, /* a part of the host itself: refused but from an owner of trust builtin */
+  TP_HANDLER_BUILTIN = 4, /* a part of the host itself; only an owner of trust builtin may register it */
   TP_HANDLER_FORCE_32 = 0x7fffffff
 } tp_handler_kind;
 
@@ -590,7 +596,7 @@ typedef struct tp_handler {
    *  until the handler is destroyed. */
   tp_inbox *inbox;
   void *ctx;
-  /** Exactly once, without lock, after the last attempt returned; may be NULL. */
+  /** Called exactly once, without a lock, after the last attempt has returned; may be NULL. */
   void (*destroy)(void *ctx);
   /** The phases it supports. */
   const tp_phase_id *phases;
@@ -607,7 +613,7 @@ typedef struct tp_handler {
   uint8_t reserved_[3];
   /** Where it was declared, for people: a path, UTF-8; copied. NULL: not known. */
   const char *origin_file;
-  /** From 1; 0: not known, and where origin_file is NULL. */
+  /** Its line, from 1; 0 when it is not known, and where origin_file is NULL. */
   uint32_t origin_line;
   /** 0: TP_HANDLER_NATIVE. */
   tp_handler_kind kind;
@@ -658,8 +664,8 @@ typedef enum tp_backoff {
   TP_BACKOFF_FORCE_32 = 0x7fffffff
 } tp_backoff;
 
-/** For which readers the rows and events of a subscription are: a reader asks for a lowest one. The larger number is
- *  for more readers. */
+/** Which readers may see the rows and events of a subscription. A reader asks for a lowest visibility, and sees what
+ *  has this one or a higher one: the larger number is for more readers. */
 typedef enum tp_visibility {
   TP_VISIBILITY_INTERNAL = 0,
   TP_VISIBILITY_DEBUG = 1,
@@ -668,7 +674,7 @@ typedef enum tp_visibility {
   TP_VISIBILITY_FORCE_32 = 0x7fffffff
 } tp_visibility;
 
-/** Whether a subscription runs after those that are sequential, too, and were registered before it. */
+/** Whether a subscription runs after the other sequential subscriptions that were registered before it. */
 typedef enum tp_sequential {
   TP_SEQUENTIAL_DEFAULT = 0, /* on for an alias that says so; off for others */
   TP_SEQUENTIAL_ON = 1,
@@ -715,16 +721,16 @@ enum tp_match_limits { TP_PATTERNS_MAX = 64, TP_PATTERN_BYTES_MAX = 255 };
  *  Threads: any. */
 TP_API bool tp_pattern_fits(tp_text pattern, tp_text text) TP_MUST_USE;
 
-/** Activation, never routing: whether a subscription runs in an entry. Every condition that is set must hold; it is
+/** The conditions under which a subscription runs in an entry. Every condition that is set must hold. They are
  *  evaluated once per entry, on the thread that owns the turn, from the payload that the entry began with.
  *
- *  A list of patterns holds when one of them fits: `?` is one character but `/`, `*` any number of them, `**` any
- *  number of all, and `**` with a slash after it any number of whole folders. At most TP_PATTERNS_MAX patterns of 1 to
- *  TP_PATTERN_BYTES_MAX bytes of UTF-8. A condition on a field that the phase does not carry is refused at commit
- *  (TP_ERR_MATCH_KEY). */
+ *  A list of patterns holds when one of them fits: `?` is one character except `/`, `*` any number of such characters,
+ *  `**` any number of any characters, and `**` with a slash after it any number of whole folders. At most
+ *  TP_PATTERNS_MAX patterns of 1 to TP_PATTERN_BYTES_MAX bytes of UTF-8. A condition on a field that the phase does not
+ *  carry is refused at commit (TP_ERR_MATCH_KEY). */
 typedef struct tp_match {
   size_t struct_size;
-  /** Patterns of the name of the tool: of the field tool, or ability_ref. */
+  /** Patterns of the tool's name, which is in the field tool or ability_ref. */
   const char *const *tools;
   size_t tool_count;
   /** Patterns of the id of the turn's agent, which is empty without one. */
@@ -763,11 +769,12 @@ typedef struct tp_subscription {
   /** A name or an alias; an alias has the guarantees of the system that it comes from. */
   const char *phase_name;
   bool disabled;
-  /** Lower runs earlier among those that no edge orders. Of equal ones: in a chain the one that was registered first,
-   *  in any other phase that with the smaller id, by bytes. */
+  /** Lower runs earlier among those that no edge orders. Among equal ones the first is, in a chain, the one that was
+   *  registered first, and in any other phase the one with the smaller id, by bytes. */
   int32_t priority;
   tp_execution execution;
-  /** Blocking: of each attempt; Deadline: from ready; detached: of the run. */
+  /** The limit, in ms: of each attempt (Blocking), from when the handler could begin (Deadline), or of the run
+   *  (detached). */
   uint32_t limit_ms;
   tp_failure failure;
   /** With FALLBACK in a chain with verdicts: ALLOW, DENY or ASK; 0 or NONE: no verdict. */
@@ -775,14 +782,14 @@ typedef struct tp_subscription {
   /** With FALLBACK: fallback_count pointers. */
   const tp_contribution *const *fallback;
   size_t fallback_count;
-  /** Retry: how often in all; 0 means 1. */
+  /** How many attempts in all; 0 means 1. */
   uint32_t attempts;
   tp_backoff backoff;
-  /** First pause; capped at 60,000. */
+  /** The first pause between attempts, in ms; capped at 60,000. */
   uint32_t backoff_ms;
-  /** Permits: how many of its runs there are at once, deferred ones included, but for those that have submitted
-   *  a nested turn (turn.h). 0 means 16, but at most a quarter of the handler threads, and not counting what has
-   *  deferred, for handlers of placement thread, and none for others. */
+  /** Permits: how many of its runs may be open at once. Deferred runs count, but not runs that have submitted a nested
+   *  turn (turn.h). For handlers of placement thread 0 means 16, but at most a quarter of the handler threads, and then
+   *  deferred runs do not count. For other handlers 0 means no bound. */
   uint32_t max_concurrent;
   tp_sequential sequential;
   tp_visibility visibility;
@@ -790,7 +797,7 @@ typedef struct tp_subscription {
   const tp_edge *const *after;
   /** Runs before these. */
   const tp_edge *const *before;
-  /** As after, and only if these succeeded. */
+  /** Runs after these, and only if they succeeded. */
   const tp_edge *const *needs;
   size_t after_count, before_count, needs_count;
   /** NULL: always. The struct is copied, and the match taken, when the add succeeds: destroy is called also when the
@@ -798,11 +805,11 @@ typedef struct tp_subscription {
   const tp_match *match;
   /** Any text of the owner, shown by inspection. */
   const char *metadata;
-  /** Detached ones: what follows without space for the run. */
+  /** Of a detached run: what the entry does when there is no space for the run. */
   tp_backlog backlog;
-  /** Awaited ones: where the host has set no budget for the phase, an entry has at least the time of the longest path
-   *  of those that extend it and the required ones, limits and attempts included. A budget of tp_edit_set_budget()
-   *  counts all the same. */
+  /** Of a run that is waited for. In a phase for which the host has set no budget, an entry has at least the time of
+   *  the longest path through the subscriptions that set this and the required ones, limits and attempts included. A
+   *  budget of tp_edit_set_budget() counts all the same. */
   bool extends_budget;
   /** Must be zero. */
   uint8_t reserved_[3];

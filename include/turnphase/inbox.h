@@ -17,7 +17,8 @@
  *
  * A host with several loops has an inbox for each, and names it in the sessions of that loop
  * (tp_session_options.inbox). What is registered once for all sessions names TP_INBOX_OF_SESSION: its work comes to the
- * inbox of the session whose turn it is. Where there is none it never runs, and nothing is allowed for that:
+ * inbox of the session whose turn it is. In a turn without such an inbox this code never runs, and nothing is allowed
+ * because of that:
  *
  *   tp_session_open() of a session whose model names it       TP_ERR_USAGE
  *   tp_turn_run() and its like, a task of the session         TP_ERR_USAGE while a hook without a match names it
@@ -25,7 +26,7 @@
  *   a tool of a session's turn                                the turn fails with TP_ERR_USAGE before its first request
  *   agent.build and its like, background jobs                 refused at the commit: they are of no session
  *
- * A task of a session (tp_task_spec.session) has the inbox of that. A detached run comes to the inbox of its turn's
+ * A task of a session (tp_task_spec.session) has that session's inbox. A detached run comes to the inbox of its turn's
  * session, also after that was closed. A nested turn is of its own session. `destroy` of what is registered for all
  * sessions is called as without an inbox.
  *
@@ -43,12 +44,12 @@ TP_BEGIN_DECLS
 /** Options of an inbox. Zero means default. */
 typedef struct tp_inbox_options {
   size_t struct_size;
-  /** How many calls may wait to be taken; 0: what may be deferred (tp_runtime_options.deferred_max); at most
+  /** How many calls may wait to be taken; 0: as many as may be deferred (tp_runtime_options.deferred_max); at most
    *  1,048,576. A call that finds the inbox full waits in line, in the order of arrival, until its limit; it is not
    *  refused. */
   uint32_t capacity;
-  /** How many events may wait besides; 0: 1,024; at most 1,048,576. 65,536 more events TURN_END may wait. Ends,
-   *  cancels and destroys need no space. */
+  /** How many events may wait in addition to the calls; 0: 1,024; at most 1,048,576. 65,536 more events TURN_END may
+   *  wait. Ends, cancels and destroys need no space. */
   uint32_t event_capacity;
 } tp_inbox_options;
 
@@ -64,8 +65,8 @@ TP_API tp_status tp_inbox_new(tp_runtime *runtime, const tp_inbox_options *optio
 
 /** The descriptor to poll: readable while work or events wait (level-triggered; an eventfd). The host only polls it and
  *  never reads, writes or closes it. It stays the same until tp_inbox_free(). It costs one write when the first work
- *  comes into an empty inbox, and one read when the last is taken. A host that takes work on while it comes may find
- *  the descriptor readable once with nothing to take. Threads: any. */
+ *  comes into an empty inbox, and one read when the last is taken. A host that goes on to take work while new work
+ *  comes may find the descriptor readable once with nothing to take. Threads: any. */
 TP_API int tp_inbox_fd(const tp_inbox *inbox);
 
 /** The kind of work. A newer library may pass unknown values: abandon the token, or release the work if it has none. */
@@ -79,20 +80,20 @@ typedef enum tp_work_kind {
    *  Never lost: it needs no space in the inbox. Released by tp_work_release(). */
   TP_WORK_END = 5,
   /** The answer to a HANDLER, TOOL or MODEL that was taken is no longer wanted: its limit has passed, or it was
-   *  cancelled. token and ctx are those of that work. At most once for each, after it, and not when its token was
-   *  completed before. The token must be completed or abandoned all the same: its memory stays until then. Never lost.
-   *  Released by tp_work_release(). */
+   *  cancelled. token and ctx are those of that work. It comes at most once for each of these, after it, and not when
+   *  its token was completed before. The token must be completed or abandoned all the same: its memory stays until
+   *  then. Never lost. Released by tp_work_release(). */
   TP_WORK_CANCEL = 6,
   /** A handler, hook, tool, model or listener that names this inbox and has a function `destroy` is not used any more:
    *  ctx is its own, and token is 0. Once for each, after its last use. tp_work_release() calls `destroy` with ctx, on
-   *  its own thread. Never lost: tp_inbox_free() calls `destroy` for what was not taken, and after that it is called
-   *  where the last use ends, as without an inbox. Either may come after tp_runtime_free(): then `destroy` must not
-   *  use the runtime, which is gone. */
+   *  its own thread. Never lost: tp_inbox_free() calls `destroy` for what was not taken, and after that `destroy` is
+   *  called where the last use ends, as without an inbox. Either may come after tp_runtime_free(): then `destroy` must
+   *  not use the runtime, which is gone. */
   TP_WORK_DESTROY = 7,
   TP_WORK_KIND_FORCE_32 = 0x7fffffff
 } tp_work_kind;
 
-/** What a tp_end was submitted with. */
+/** What was submitted with a tp_end. */
 typedef enum tp_end_kind {
   TP_END_TURN = 1,    /* turn is set: tp_turn_submit(), tp_call_submit_turn(), tp_tool_submit_turn() */
   TP_END_SESSION = 2, /* nothing is set: tp_session_close(), tp_session_close_with(), tp_session_end_phase_submit() */
@@ -105,10 +106,10 @@ typedef enum tp_end_kind {
   TP_END_KIND_FORCE_32 = 0x7fffffff
 } tp_end_kind;
 
-/** How it ended. Made by the library, which sets struct_size. A copy: it and the texts in it may be read until the work
- *  is released. What a phase result points to, and the results of tools, live until tp_turn_end(), as when they are
- *  passed to a callback. Where memory was short, the texts of a turn's or a task's result and of its question are
- *  empty. */
+/** How something that was submitted has ended. Made by the library, which sets struct_size. A copy: it and the texts in
+ *  it may be read until the work is released. What a phase result points to, and the results of tools, live until
+ *  tp_turn_end(), as when they are passed to a callback. Where memory was short, the texts of a turn's or a task's
+ *  result and of its question are empty. */
 typedef struct tp_work_end {
   size_t struct_size;
   tp_end_kind kind;
@@ -212,7 +213,7 @@ TP_API void tp_end_free(tp_end *end);
  *              the submission has ended.
  *  Threads: any.  Blocks: no.  From a hook: yes. */
 TP_API void tp_end_of_turn(void *end, const tp_turn_result *result);
-/** The same for the close of a session and for the end of a logical phase of it. Threads: any. */
+/** As tp_end_of_turn(), for the close of a session and for the end of a logical phase of it. Threads: any. */
 TP_API void tp_end_of_session(void *end);
 /** The same for a submitted phase. Threads: any. */
 TP_API void tp_end_of_phase(void *end, const tp_phase_result *result);

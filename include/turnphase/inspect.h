@@ -46,7 +46,7 @@ typedef struct tp_subscription_info {
   tp_grant grants;
   const char *phase_name;
   const char *alias;      /* the name of the phase through which it was subscribed; empty: its own */
-  bool disabled;          /* no plan has it: by its owner, or by an edit since */
+  bool disabled;          /* disabled by its owner or by a later edit: no plan has it */
   bool killed;            /* skipped by the operator's kill switch */
   bool sequential;        /* as resolved */
   bool tripped;           /* its breaker was opened by the operator */
@@ -72,7 +72,7 @@ typedef struct tp_subscription_info {
   uint32_t origin_line;    /* 0: not known */
   tp_handler_kind kind;    /* of its handler; never 0 */
 } tp_subscription_info;
-/** Receives subscriptions; false stops. Threads: the calling one. */
+/** Receives a subscription; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_subscription_fn)(void *ctx, const tp_subscription_info *info);
 
 /** Which subscriptions to show. Zero or NULL: any. */
@@ -96,9 +96,10 @@ typedef struct tp_subscription_query {
 TP_API tp_status tp_runtime_subscriptions(const tp_runtime *runtime, const tp_subscription_query *query,
                                           tp_subscription_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** The newest 1,024 rows of registration and the newest 1,024 of runs, together, oldest first: failing handlers never
- *  displace a commit.
- *  @param visibility_min  rows of subscriptions of lower visibility are left out; TP_VISIBILITY_INTERNAL: none is.
+/** Walks the audit: the newest 1,024 rows of registration and the newest 1,024 rows of runs, merged, oldest first. The
+ *  two are kept apart, so that failing handlers never displace a commit.
+ *  @param visibility_min  rows of subscriptions of lower visibility are left out; with TP_VISIBILITY_INTERNAL no row is
+ *          left out.
  *  @param each  may be NULL. Must not begin anything of the runtime.
  *  @return how many there are, or up to the one at which each stopped. Threads: any. */
 TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibility_min, tp_audit_fn each, void *ctx);
@@ -117,9 +118,9 @@ TP_API size_t tp_runtime_audit(const tp_runtime *runtime, tp_visibility visibili
 TP_API tp_status tp_runtime_audit_add(tp_runtime *runtime, const char *owner, const char *action, tp_text detail,
                                       tp_status decision, tp_fault *fault) TP_MUST_USE;
 
-/** The matching entry records of the store, newest first; false stops. A turn passes its records to the store in
- *  batches, the last ones at its end. Records of turns that one thread ran alternately are in the order in which the
- *  batches were passed.
+/** Walks the matching records of entries in the store, newest first; false from each stops the walk. A turn passes its
+ *  records to the store in batches, the last ones at its end. Records of turns that one thread ran alternately are in
+ *  the order in which the batches were passed.
  *  @param query  NULL: all of them.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_USAGE for an unknown visibility_min;
  *          TP_ERR_STORE where the store cannot read; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
@@ -131,28 +132,28 @@ TP_API tp_status tp_runtime_records(const tp_runtime *runtime, const tp_record_q
  *  Blocks: as the store does. */
 TP_API tp_status tp_runtime_records_commit(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
-/** The matching records of driven turns in the store, newest first; false stops. A turn's record is there when its end
- *  is notified.
+/** Walks the matching records of driven turns in the store, newest first; false from each stops the walk. A turn's
+ *  record is there when its end is notified.
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
                                   void *ctx, tp_fault *fault) TP_MUST_USE;
-/** The matching records of driven turns that run, or that ran when their process ended (tp_turn_record.state), of this
- *  runtime and of any other with the same store; those that were noted last first; false stops. There are some with
- *  durability ASYNC and SYNC (tp_store.turn_running).
+/** Walks the matching records of driven turns that run, or that ran when their process ended (tp_turn_record.state), of
+ *  this runtime and of any other with the same store; the one that was written last comes first; false from each stops
+ *  the walk. They are written with durability ASYNC and SYNC only (tp_store.turn_running).
  *  @param query  NULL: all of them.
  *  @return as tp_runtime_records().   Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_runtime_turns_running(const tp_runtime *runtime, const tp_turn_query *query, tp_turn_record_fn each,
                                           void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** Lists background jobs by rising id; false stops. A concurrent change may be seen or not.
+/** Lists background jobs by rising id; false from each stops the walk. A concurrent change may be seen or not.
  *  @param query  NULL: the open ones and the dead letters, without their payloads.
  *  @return TP_OK; TP_ERR_VERSION for a query of a wrong size; TP_ERR_STORE where the store cannot list; TP_ERR_FORKED.
  *  Threads: any; each is called on the calling one and may call anything that does not wait.
  *  Blocks: as the store does. */
 TP_API tp_status tp_jobs_list(const tp_runtime *runtime, const tp_job_query *query, tp_job_each_fn each, void *ctx,
                               tp_fault *fault) TP_MUST_USE;
-/** Makes a dead letter an open job again, the newest of its order key, with all its attempts before it.
+/** Makes a dead letter an open job again. It becomes the newest job of its order key, and has all its attempts again.
  *  @return TP_OK; TP_ERR_NOT_FOUND when there is no such dead letter; TP_ERR_FULL; TP_ERR_STORE; TP_ERR_FORKED.
  *  Threads: any.   Blocks: as the store does. */
 TP_API tp_status tp_job_redrive(tp_runtime *runtime, uint64_t id, tp_fault *fault) TP_MUST_USE;
@@ -175,13 +176,13 @@ typedef struct tp_runtime_stats {
   uint64_t attempts_abandoned;
   /** Now. */
   uint64_t handler_threads;
-  /** Runs of background jobs that have ended, each attempt of one. */
+  /** Runs of background jobs that have ended; each attempt counts. */
   uint64_t jobs_run;
   /** Now: queued or running in the store. */
   uint64_t jobs_open;
   /** Jobs that failed for good: dead letters. */
   uint64_t jobs_dead;
-  /** Jobs that the store did not take; where an entry waited for space, once its wait was over. */
+  /** Jobs that the store did not take. Where an entry waited for space, the job counts when that wait is over. */
   uint64_t jobs_refused;
   /** Now: those whose close has not ended. */
   uint64_t sessions_open;
@@ -189,7 +190,7 @@ typedef struct tp_runtime_stats {
   uint64_t turns_queued;
   /* Turns of tp_turn_run() and tp_turn_submit() that have ended, by outcome; those that never began among them. */
   uint64_t turns_completed, turns_failed, turns_denied, turns_cancelled, turns_timed_out;
-  /** What was denied: by a handler, or a tool call by a policy. */
+  /** Denials by handlers, and of tool calls by policies. */
   uint64_t denials;
   /** Runs of handlers that did not answer, whatever the reason. */
   uint64_t failures;

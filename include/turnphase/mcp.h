@@ -8,7 +8,7 @@
  * which one is found out when the server starts. A server starts with the first turn that could use its tools; that
  * turn waits for it up to start_limit_ms. A server that cannot be started, or that ends, takes only its own tools away:
  * a diagnostic says why, open calls fail at once, and it is started again after 1, 2, 4 … 60 s. No call is repeated by
- * itself. A list of tools that changes is that of the next turn. What a server says of itself (annotations,
+ * itself. When the list of tools changes, the next turn uses the new list. What a server says of itself (annotations,
  * descriptions) lifts no gate.
  *
  * One thread of the process serves the timers and HTTP of all servers, and one the programs; no thread waits for a
@@ -28,7 +28,7 @@ typedef enum tp_mcp_version {
   TP_MCP_VERSION_2025_03_26 = 2,
   TP_MCP_VERSION_2025_06_18 = 3,
   TP_MCP_VERSION_2025_11_25 = 4,
-  TP_MCP_VERSION_2026_07_28 = 5, /* without a session: the era of server/discover */
+  TP_MCP_VERSION_2026_07_28 = 5, /* the first version without sessions, and with server/discover */
   TP_MCP_VERSION_FORCE_32 = 0x7fffffff
 } tp_mcp_version;
 
@@ -52,14 +52,14 @@ typedef struct tp_mcp_question {
   /** For tp_mcp_answer(). */
   tp_mcp_asked *asked;
   const char *server;
-  /** The tool whose call is under way, as models know it. Of a version with a session a server does not say which
-   *  call it asks about: then it is that of the newest call. Empty: there is none. */
+  /** The tool whose call is under way, as models know it. In a version with sessions a server does not name the call
+   *  that it asks about: then it is the tool of the newest call. Empty: no call is under way. */
   tp_text tool;
   tp_text message;
   /** Value: the schema of the content, an object whose members are texts, numbers, booleans or choices; or empty. */
   tp_text schema;
-  /** A page that the person is to visit, in place of a form; or empty. Show it, and open nothing by yourself: what is
-   *  accepted is that the person goes there. */
+  /** A page that the person is to visit, in place of a form; or empty. Show it, and open nothing by yourself: to accept
+   *  means that the person goes there. */
   tp_text url;
 } tp_mcp_question;
 
@@ -76,23 +76,23 @@ typedef enum tp_mcp_action {
   TP_MCP_ACTION_FORCE_32 = 0x7fffffff
 } tp_mcp_action;
 
-/** What becomes of what a server wants from a model (sampling/createMessage) in the middle of a call. A client of a
- *  gateway (mcp_server.h) that offers sampling is asked first, about its own calls; what it refuses is refused. Else a
- *  turn that is nested in the call asks the model: it passes every gate of a turn, is recorded, takes part in budgets,
- *  and ends at the latest with the call. It has no history and no tools, and its requests have the server's texts and
- *  nothing of the host: no memory, context or reminder. Its session has the tenant of the call and the workspace
- *  "mcp.NAME", so that what a memory keeps of it is not recalled for users. Zero means default. */
+/** How a server's request to a model (sampling/createMessage) in the middle of a call is answered. A client of a
+ *  gateway (mcp_server.h) that offers sampling is asked first, about its own calls; if it refuses, the request is
+ *  refused. Otherwise a turn that is nested in the call asks the model: it passes every gate of a turn, is recorded,
+ *  takes part in budgets, and ends at the latest with the call. It has no history and no tools, and its requests have
+ *  the server's texts and nothing of the host: no memory, context or reminder. Its session has the tenant of the call
+ *  and the workspace "mcp.NAME", so that what a memory keeps of it is not recalled for users. Zero means default. */
 typedef struct tp_mcp_sampling {
   size_t struct_size;
-  /** Answers; copied, and not taken: what it points to stays until tp_runtime_free(). NULL: only clients of a gateway
-   *  answer. */
+  /** The model that answers. The struct is copied, and not taken: what it points to stays until tp_runtime_free().
+   *  NULL: only clients of a gateway answer. */
   const tp_model *model;
-  /** Of one answer: a server that wants more gets at most these; 0: 4,096. */
+  /** The most tokens of one answer, also when the server wants more; 0: 4,096. */
   uint32_t answer_tokens_max;
-  /** How often the server may want one during one call, clients of a gateway included; 0: 8. */
+  /** The most requests of the server during one call, clients of a gateway included; 0: 8. */
   uint32_t count_max;
-  /** Input and output of all of them during one call, but for those of clients; 0: 100,000. Those that are under way
-   *  when it is reached may exceed it. */
+  /** The most tokens, input and output, of all these requests during one call, but for those that clients answer; 0:
+   *  100,000. Requests that are under way when it is reached may exceed it. */
   int64_t tokens_max;
 } tp_mcp_sampling;
 
@@ -113,19 +113,21 @@ typedef struct tp_mcp_options {
   const char *url;
   /** "Name: value", ended by NULL, sent with each request to url; NULL: none. */
   const char *const *headers;
-  /** From its start until its tools are known; 0: 60,000; at most 300,000. So that it has effect, the handler that
-   *  waits extends the budget of turn.pre_tool_materialization (tp_subscription.extends_budget); where the host has set
-   *  a budget for this phase, at any time, no turn waits longer than that. */
+  /** The limit from the server's start until its tools are known; 0: 60,000; at most 300,000. For this limit to have an
+   *  effect, the handler that waits extends the budget of turn.pre_tool_materialization
+   *  (tp_subscription.extends_budget); where the host has set a budget for this phase, at any time, no turn waits
+   *  longer than that budget. */
   uint32_t start_limit_ms;
-  /** Of one call, all of it; 0: 120,000. */
+  /** The limit of one call as a whole; 0: 120,000. */
   uint32_t call_limit_ms;
-  /** Of the text of one result, as tp_tool.result_bytes_max; 0: 100,000. */
+  /** The most bytes of the text of one result, as tp_tool.result_bytes_max; 0: 100,000. */
   uint32_t result_bytes_max;
-  /** Calls at once; 0: 16. */
+  /** The most calls at once; 0: 16. */
   uint32_t max_concurrent;
-  /** Of one message that is read; 0: 16 MiB; at most 64 MiB. A program that writes a longer line is ended. */
+  /** The most bytes of one message that is read; 0: 16 MiB; at most 64 MiB. A program that writes a longer line is
+   *  ended. */
   uint32_t message_bytes_max;
-  /** With pins. */
+  /** What becomes of calls of changed tools; only with pins. */
   tp_mcp_changed changed;
   /** Patterns (as of tp_match) of the tools' names as the server has them: only these are used. NULL: all. */
   const char *const *allow;
@@ -135,13 +137,13 @@ typedef struct tp_mcp_options {
   size_t deny_count;
   /** The directory that the server is given as its root when it asks (roots/list); an absolute path. NULL: none. */
   const char *workspace;
-  /** An existing directory in which mcp-NAME.json keeps SHA-256 of each tool's name, description, schemas and
-   *  annotations, as they were when the server was first seen. A tool that differs later, or is new, is a diagnostic,
-   *  an audit row `mcp.changed`, and what `changed` says. Removing the file pins the tools anew. A file that cannot be
-   *  read makes each tool a changed one. NULL: nothing is pinned. */
+  /** An existing directory in which mcp-NAME.json keeps the SHA-256 of each tool's name, description, schemas and
+   *  annotations, as they were when the server was first seen. A tool that differs later, or is new, gives a diagnostic
+   *  and an audit row `mcp.changed`, and its calls are treated as `changed` says. Removing the file pins the tools
+   *  anew. A file that cannot be read makes each tool a changed one. NULL: nothing is pinned. */
   const char *pins;
-  /** Gets what the server asks a person. A client of a gateway (mcp_server.h) that can show forms is asked first, about
-   *  its own calls. NULL: everything else is declined. */
+  /** Gets the server's questions to a person. A client of a gateway (mcp_server.h) that can show forms is asked first,
+   *  about its own calls. NULL: every other question is declined. */
   tp_mcp_ask_fn ask;
   void *ask_ctx;
   /** NULL: the client declares no sampling, and refuses what the server wants from a model. */
@@ -159,8 +161,8 @@ TP_API tp_status tp_mcp_answer(tp_mcp_asked *asked, tp_mcp_action action, tp_tex
  *    mcp.NAME.gate     tool.pre, required, with pins only: asks about tools that have changed, or denies them
  *    mcp.NAME.sampling model.request, required, with sampling.model only: takes out of requests that a server wanted
  *                      what is not the server's; then the owner is granted privileged_hooks
- *  It is removed with tp_mcp_remove(), or with the runtime; then its program is ended: end-of-file, after a second
- *  SIGTERM, after half a second more SIGKILL.
+ *  tp_mcp_remove(), or the end of the runtime, removes the server. Then its program is ended: it gets end-of-file, a
+ *  second later SIGTERM, and after half a second more SIGKILL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_BAD_ID for wrong options; TP_ERR_DUPLICATE_ID: there is a server
  *          of this name; TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, TP_ERR_SYSTEM; what tp_edit_commit() returns, except
  *          TP_ERR_CONFLICT. That a server cannot be started is a diagnostic of turns, and no failure of this call.
@@ -170,10 +172,10 @@ TP_API tp_status tp_mcp_add(tp_runtime *runtime, const tp_mcp_options *options, 
  *  @return as tp_hook_remove().  Threads: any. */
 TP_API tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
-/** Receives a line about what a file says that has no effect. Borrowed until it returns. Threads: the caller's. */
+/** Receives a line about a part of a file that has no effect. Borrowed until it returns. Threads: the caller's. */
 typedef void (*tp_mcp_note_fn)(void *ctx, const char *note);
 
-/** Servers as files of other hosts name them. Borrowed until return. */
+/** Servers, declared as in files of other hosts. Borrowed until return. */
 typedef struct tp_mcp_config {
   size_t struct_size;
   /** A file such as .mcp.json: {"mcpServers": {NAME: {"command", "args", "env", "cwd"}}}, or with "url" and "headers".
@@ -181,13 +183,13 @@ typedef struct tp_mcp_config {
   const char *path;
   /** Value: the map of servers itself. */
   tp_text servers;
-  /** As tp_mcp_options.workspace, of each. */
+  /** As tp_mcp_options.workspace, for each server. */
   const char *workspace;
-  /** Gets a line for each server that is left out (disabled, or of the type sse) and each member that has no effect
+  /** Receives a line for each server that is left out (disabled, or of the type sse) and each member that has no effect
    *  here, such as autoApprove. May be NULL. */
   tp_mcp_note_fn on_note;
   void *on_note_ctx;
-  /** As tp_mcp_options.pins and changed, of each. */
+  /** As tp_mcp_options.pins and changed, for each server. */
   const char *pins;
   tp_mcp_changed changed;
   /** Set where the servers may have the options of this library as members, too, named as in tp_mcp_options: allow and
@@ -197,11 +199,11 @@ typedef struct tp_mcp_config {
   bool has_options;
   /** Zero. */
   uint8_t reserved_[3];
-  /** As tp_mcp_options.ask, of each. */
+  /** As tp_mcp_options.ask, for each server. */
   tp_mcp_ask_fn ask;
   void *ask_ctx;
-  /** As tp_mcp_options.sampling, of each that does not have the member sampling: false; NULL: none may have sampling:
-   *  true. */
+  /** As tp_mcp_options.sampling, for each server that does not have the member sampling: false; NULL: none may have
+   *  sampling: true. */
   const tp_mcp_sampling *sampling;
 } tp_mcp_config;
 
@@ -220,10 +222,10 @@ TP_API tp_status tp_mcp_config_add(tp_runtime *runtime, const tp_mcp_config *con
 /** When requests leave tools of servers out until they are found. Zero means default. */
 typedef struct tp_mcp_defer_options {
   size_t struct_size;
-  /** A request whose tools of servers, those of all servers together, are more than these shows only the ones that were
+  /** When a request has more tools of servers than this, all servers counted together, it shows only those that were
    *  found. 0: 40. */
   uint32_t above;
-  /** Found tools in one request; those that were found first leave it. 0: 64. */
+  /** The most found tools in one request; beyond it, those that were found first are left out. 0: 64. */
   uint32_t found_max;
   /** The name of the tool that searches; it must not begin with mcp__. NULL: mcp_search. */
   const char *tool;

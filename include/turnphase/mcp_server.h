@@ -28,7 +28,7 @@ typedef struct tp_mcp_server tp_mcp_server;
 /** A request of a client that is being answered: of a tool, a prompt, a resource or a completion. */
 typedef struct tp_mcp_call tp_mcp_call;
 
-/** What a server has lists of, beside its tools. */
+/** The lists that a server has in addition to that of its tools. */
 typedef enum tp_mcp_list {
   TP_MCP_LIST_PROMPTS = 1,
   TP_MCP_LIST_RESOURCES = 2,
@@ -55,14 +55,14 @@ typedef struct tp_mcp_server_options {
   int input, output;
   /** Listens there: a numeric address. Other addresses than those of this machine need keys. NULL: no HTTP. */
   const char *http_address;
-  /** 0: any; tp_mcp_server_port(). */
+  /** 0: any free port, which tp_mcp_server_port() returns. */
   uint32_t http_port;
   /** How long a call waits for a person whom the channel asks; 0: 20,000. */
   uint32_t ask_wait_ms;
   /** Each client has one of these keys (Authorization: Bearer KEY); NULL at the end. NULL: none is needed. */
   const char *const *keys;
-  /** Web pages that may call, as browsers name them ("https://example.org"), beside those of this machine; NULL at the
-   *  end. NULL: none. */
+  /** Origins of web pages that may call, as browsers send them ("https://example.org"), in addition to pages of this
+   *  machine; NULL at the end. NULL: none. */
   const char *const *origins;
   /** Prompts, resources and completions, answered by tp_mcp_call_answer() or tp_mcp_call_fail(), also later. On a
    *  thread of the server, one at a time. NULL: the server has none. */
@@ -80,12 +80,12 @@ typedef struct tp_mcp_server_options {
   uint32_t task_after_ms;
   /** Must be zero. */
   uint32_t reserved_more_;
-  /** A directory, which is there, in which a question that a form asked outlives the process: it keeps the key of
-   *  requestState (mcp-state.key) and, for an hour after they have expired, which states were used (mcp-state/). A
-   *  server that starts with it accepts a state of one before, of the same client: the call, of which nothing has run,
-   *  passes its gates, and where one asks the same question again, the client's answer counts. With has_channel the
-   *  form is shown again, so that what was answered in the channel meanwhile counts first. NULL: a state ends with the
-   *  process. */
+  /** An existing directory, with which a question that a form asked outlives the process. It keeps the key of
+   *  requestState (mcp-state.key) and, until an hour after they have expired, the states that were used (mcp-state/). A
+   *  server that starts with this directory accepts a state that an earlier server gave to the same client. Nothing of
+   *  that call has run: it passes its gates, and where a gate asks the same question again, the client's answer counts.
+   *  With has_channel the form is shown again, so that what was answered in the channel meanwhile counts first. NULL: a
+   *  state ends with the process. */
   const char *state_directory;
 } tp_mcp_server_options;
 
@@ -108,19 +108,21 @@ TP_API tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list,
 /** The runtime's tools have changed: clients are notified. Threads: any. */
 TP_API void tp_mcp_server_tools_changed(tp_mcp_server *server);
 /** Accepts nothing new, waits until the calls have ended, at most limit_ms, then cancels them, and frees the server.
- *  Before the runtime is freed; not from a callback. Accepts NULL. Threads: any. Blocks: limit_ms, and the ends. */
+ *  Before the runtime is freed; not from a callback. Accepts NULL. Threads: any. Blocks: at most limit_ms, and then
+ *  until the cancelled calls have ended. */
 TP_API void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms);
 
 /* ---- a call ---- */
 
-/** The call that a tool's run serves: of a run whose turn a server has begun, and only until that has ended. NULL where
- *  the turn has no data. Threads: that of the run. */
+/** The call that a tool's run serves, if a server has begun the run's turn, and only until that turn has ended. NULL
+ *  where the turn has no data. Threads: that of the run. */
 TP_API tp_mcp_call *tp_mcp_call_of(const tp_tool_run *run);
-/** How far it is; sent when the client wants to know. @param total  0: not known. @param message  may be NULL.
- *  Threads: any, until the call is answered. */
+/** Reports how far the call is; sent when the client wants to know. @param total  0: not known. @param message  may be
+ *  NULL. Threads: any, until the call is answered. */
 TP_API void tp_mcp_call_progress(tp_mcp_call *call, double progress, double total, const char *message);
-/** A line of the log, sent when the client wants lines of that level. @param level  "debug", "info", "notice",
- *  "warning", "error", "critical", "alert", "emergency". @param data  value. Threads: any, until it is answered. */
+/** Writes a line of the log, which is sent when the client wants lines of that level. @param level  "debug", "info",
+ *  "notice", "warning", "error", "critical", "alert", "emergency". @param data  value. Threads: any, until the call is
+ *  answered. */
 TP_API void tp_mcp_call_log(tp_mcp_call *call, const char *level, const char *logger, tp_text data);
 
 /** Something that the client is asked for. It is passed by pointer, in lists of pointers. */
@@ -143,12 +145,13 @@ typedef void (*tp_mcp_inputs_fn)(void *ctx, tp_text answers);
 TP_API tp_status tp_mcp_call_ask(tp_mcp_call *call, const tp_mcp_input *const *inputs, size_t count,
                                  tp_mcp_inputs_fn on_answers, void *ctx, tp_fault *fault) TP_MUST_USE;
 /** Whether the client declared a capability: "elicitation", "sampling", "roots", "tasks".
- *  Threads: any, until it is answered. */
+ *  Threads: any, until the call is answered. */
 TP_API bool tp_mcp_call_can(tp_mcp_call *call, const char *capability);
 /** Answers get_prompt and the other callbacks; once. @param result  value: a map as the protocol has it; copied.
  *  Threads: any. */
 TP_API void tp_mcp_call_answer(tp_mcp_call *call, tp_text result);
-/** Answers with an error of the protocol. Of a call of a tool it takes the place of what the tool answers then.
+/** Answers with an error of the protocol. For a call of a tool, the error takes the place of what the tool answers
+ *  afterwards.
  *  @param data  value, or empty. Threads: any. */
 TP_API void tp_mcp_call_fail(tp_mcp_call *call, int64_t code, const char *message, tp_text data);
 
