@@ -251,20 +251,16 @@ static void ask_fts(int way, tp_text question, int category, const evidence *e) 
 }
 
 static void write_features(tp__memory_store *store, tp_text text, const float head[4], const evidence *e) {
-  tp__memory_scope_row row = {0};
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
-  tp__lock_acquire(&store->reader->mutex);
-  int rc = tp__memory_find_scope_locked(store->reader, &scope, &row);
-  if (rc == SQLITE_OK) rc = tp__memory_index_get(store, &row, &index);
-  if (rc == SQLITE_OK)
-    rc = tp__memory_score(store, index, &(tp__memory_question){.text = text}, SIZE_MAX, &scored, &count);
+  tp__lock_acquire(&store->mutex);
+  must(tp__memory_index_get(store, &scope, &index) == TP_OK && index, "no index");
+  int rc = tp__memory_score(store, index, &(tp__memory_question){.text = text}, SIZE_MAX, &scored, &count);
   must(rc == SQLITE_OK, "not scored");
   for (size_t i = 0; i < count; i++) {
     tp__memory_list one = {0};
-    must(tp__memory_read_locked(store, row.id, index->lines[scored[i].line].id, &one) == SQLITE_ROW || one.count,
-         "not read");
+    must(tp__memory_find(store, index->lines[scored[i].line].id, &one) == TP_OK, "not read");
     float tail[] = {(float)scored[i].line, (float)(one.items[0].text.size + PREFIX_BYTES),
                     is_evidence(e, one.items[0].turn) ? 1.0f : 0.0f};
     fwrite(head, sizeof *head, 4, features);
@@ -272,7 +268,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
     fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
     tp__memory_list_fini(&one);
   }
-  tp__lock_release(&store->reader->mutex);
+  tp__lock_release(&store->mutex);
   sqlite3_free(scored);
 }
 

@@ -203,9 +203,9 @@ static bool says_none(tp_text answer) {
 /* ---- the whole ---- */
 
 static int is_as_asked_locked(tp__memory_store *store, tp_text json, bool *ret_is) {
-  TP__LOCKED(&store->reader->mutex);
+  TP__LOCKED(&store->mutex);
   sqlite3_stmt *s = NULL;
-  int rc = sqlite3_prepare_v2(store->reader->db, check_sql, -1, &s, NULL);
+  int rc = sqlite3_prepare_v2(store->db, check_sql, -1, &s, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   if (rc == SQLITE_OK) rc = sqlite3_step(s);
   *ret_is = rc == SQLITE_ROW && sqlite3_column_int(s, 0) == 1;
@@ -215,10 +215,10 @@ static int is_as_asked_locked(tp__memory_store *store, tp_text json, bool *ret_i
 
 static int read_locked(tp__memory_store *store, tp_text json, tp_text said, const tp__memory_list *known,
                        tp__memory_facts *facts) {
-  TP__LOCKED(&store->reader->mutex);
+  TP__LOCKED(&store->mutex);
   char *next = facts->texts;
   sqlite3_stmt *s = NULL;
-  int rc = sqlite3_prepare_v2(store->reader->db, read_sql, -1, &s, NULL);
+  int rc = sqlite3_prepare_v2(store->db, read_sql, -1, &s, NULL);
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 1, json);
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
     take_element(s, said, known, &next, facts);
@@ -237,7 +237,7 @@ typedef struct found_json {
 
 /* The last one counts: a model that thinks aloud tries before it answers. */
 static int look_for_json_locked(tp__memory_store *store, tp_text answer, found_json *json) {
-  TP__LOCKED(&store->reader->mutex);
+  TP__LOCKED(&store->mutex);
   enum { VALUES_MAX = 256 };
   int rc = SQLITE_OK, values = 0;
   char *copy = sqlite3_malloc64(answer.size + 1);
@@ -285,10 +285,10 @@ tp_status tp__memory_facts_read(tp__memory_store *store, tp_text answer, tp_text
   *ret_facts = (tp__memory_facts){.texts = sqlite3_malloc64(answer.size + 1)}; /* no text is longer than in JSON */
   tp_status status = json.text && ret_facts->texts ? TP_OK : TP_ERR_NO_MEMORY;
   if (status == TP_OK) {
-    tp__lock_acquire(&store->reader->mutex);
+    tp__lock_acquire(&store->mutex);
     int rc = look_for_json_locked(store, answer, &json);
     if (rc == SQLITE_OK && json.found) rc = read_locked(store, (tp_text){json.text, json.size}, said, known, ret_facts);
-    tp__lock_release(&store->reader->mutex);
+    tp__lock_release(&store->mutex);
     status = tp__sqlite_status(rc);
   }
   if (status == TP_OK && !json.found && !is_none(answer, &json)) status = TP_ERR_MALFORMED;

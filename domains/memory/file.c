@@ -11,6 +11,7 @@
 #include "domains/memory/recall.h"
 #include "domains/memory/score.h"
 #include "domains/memory/secrets.h"
+#include "domains/memory/store_internal.h"
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
 
@@ -76,19 +77,9 @@ static tp__memory_filter filter_of(const tp_memory_query *query) {
 }
 
 static tp_memory_entry entry_of(const tp__memory *memory) {
-  return (tp_memory_entry){.struct_size = sizeof(tp_memory_entry),
-                           .id = memory->id,
-                           .said_unix_ms = memory->said_ms,
-                           .tenant = memory->tenant,
-                           .scope = memory->kind,
-                           .name = memory->name,
-                           .session = memory->session,
-                           .turn = memory->turn,
-                           .part = memory->part,
-                           .speaker = tp__memory_speaker(memory),
-                           .text = memory->text,
-                           .subject = memory->subject,
-                           .replaced_unix_ms = memory->replaced_ms};
+  tp_memory_entry entry = tp__memory_entry_of(memory);
+  entry.speaker = tp__memory_speaker(memory);
+  return entry;
 }
 
 /* Frees the list. */

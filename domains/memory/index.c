@@ -5,7 +5,7 @@
 
 #include "domains/memory/terms.h"
 #include "domains/memory/times.h"
-#include "stores/sqlite/statement.h"
+#include "stores/sqlite/database.h"
 
 const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_after[] = {0.4f, 0.2f};
 
@@ -368,9 +368,8 @@ static int take_days(line_reader *r) {
   return SQLITE_OK;
 }
 
-/* A row of id, session, said_ms, text, part, is_fact. */
-static int take_index_line(tp__memory_store *store, tp__memory_index *index, sqlite3_stmt *row) {
-  tp_text text = tp__sqlite_column(row, 3);
+static int take_index_line(tp__memory_store *store, tp__memory_index *index, const tp_memory_entry *entry) {
+  const tp_text text = entry->text;
   if (index->line_count >= INT32_MAX ||
       !grow((void **)&index->lines, &index->line_capacity, index->line_count + 1, sizeof *index->lines,
             &index->bytes) ||
@@ -378,15 +377,14 @@ static int take_index_line(tp__memory_store *store, tp__memory_index *index, sql
     return SQLITE_NOMEM;
   uint32_t at = (uint32_t)index->line_count;
   tp__memory_line *line = &index->lines[at];
-  *line = (tp__memory_line){
-      .id = sqlite3_column_int64(row, 0), .said_ms = sqlite3_column_int64(row, 2), .hash = tp__memory_hash(text)};
+  *line = (tp__memory_line){.id = entry->id, .said_ms = entry->said_unix_ms, .hash = tp__memory_hash(text)};
   line->speaker = TP__MEMORY_NONE;
   index->links[at] = (tp__memory_links){TP__MEMORY_NONE, TP__MEMORY_NONE, 1};
   line->flags = (ends_asking(text) ? TP__MEMORY_LINE_ASKS : 0) | (has_digit(text) ? TP__MEMORY_LINE_NUMBER : 0) |
                 (ends_asking(text) && begins_asking(text) ? TP__MEMORY_LINE_ONLY_ASKS : 0) |
-                (tp__memory_is_assistant(tp__sqlite_column(row, 4)) ? TP__MEMORY_LINE_ASSISTANT : 0);
+                (tp__memory_is_assistant(entry->part) ? TP__MEMORY_LINE_ASSISTANT : 0);
   line_reader reader = {.index = index, .text = text, .speaker = tp__memory_name_before(text), .line = at};
-  int rc = join_session(index, tp__sqlite_column(row, 1), at, sqlite3_column_int(row, 5) != 0);
+  int rc = join_session(index, entry->session, at, entry->subject.size > 0);
   if (rc == SQLITE_OK) rc = tp__memory_stems(store, text, take_word, &reader);
   if (rc == SQLITE_OK) rc = cut_passage(&reader, 0);
   if (rc == SQLITE_OK) rc = take_days(&reader);
@@ -394,15 +392,6 @@ static int take_index_line(tp__memory_store *store, tp__memory_index *index, sql
   index->words += index->lines[at].words;
   index->line_count++;
   return rc;
-}
-
-static int take_up(tp__memory_store *store, tp__memory_index *index) {
-  sqlite3_stmt *s = store->reader->statements[TP__MEMORY_SQL_LINES];
-  int64_t last = index->line_count ? index->lines[index->line_count - 1].id : 0;
-  int rc = tp__sqlite_bind_ints(s, (const int64_t[]){index->scope, last}, 2);
-  while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) rc = take_index_line(store, index, s);
-  tp__sqlite_release(s);
-  return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /* ---- the indexes of a store ---- */
@@ -420,6 +409,7 @@ static void index_free(tp__memory_index *index) {
   sqlite3_free(index->session_scratch);
   names_fini(&index->terms_names);
   names_fini(&index->session_names);
+  sqlite3_free(index->names);
   sqlite3_free(index);
 }
 
@@ -434,14 +424,20 @@ void tp__memory_indexes_free(tp__memory_store *store) {
   memset(store->index_buckets, 0, sizeof store->index_buckets);
 }
 
-static tp__memory_index **scope_bucket(tp__memory_store *store, int64_t scope) {
-  return &store->index_buckets[(uint64_t)scope % TP__MEMORY_INDEX_BUCKETS];
+static tp__memory_index **scope_bucket(tp__memory_store *store, const tp__memory_scope *scope) {
+  uint64_t hash = tp__memory_hash(scope->tenant) ^ 3 * tp__memory_hash(scope->kind) ^ 5 * tp__memory_hash(scope->name);
+  return &store->index_buckets[(hash ^ hash >> 32) % TP__MEMORY_INDEX_BUCKETS];
+}
+
+static bool is_of(const tp__memory_index *index, const tp__memory_scope *scope) {
+  return tp__same(index->owner.tenant, scope->tenant) && tp__same(index->owner.kind, scope->kind) &&
+         tp__same(index->owner.name, scope->name);
 }
 
 /* Takes the index of a scope out; NULL when there is none. What that costs does not depend on how many there are. */
-static tp__memory_index *take_out(tp__memory_store *store, int64_t scope) {
+static tp__memory_index *take_out(tp__memory_store *store, const tp__memory_scope *scope) {
   tp__memory_index **at = scope_bucket(store, scope);
-  while (*at && (*at)->scope != scope) at = &(*at)->in_bucket;
+  while (*at && !is_of(*at, scope)) at = &(*at)->in_bucket;
   tp__memory_index *index = *at;
   if (!index) return NULL;
   *at = index->in_bucket;
@@ -460,7 +456,7 @@ static void count_bytes(tp__memory_store *store, tp__memory_index *index) {
 }
 
 static void put_in(tp__memory_store *store, tp__memory_index *index) {
-  tp__memory_index **bucket = scope_bucket(store, index->scope);
+  tp__memory_index **bucket = scope_bucket(store, &index->owner);
   index->in_bucket = *bucket;
   *bucket = index;
   index->older = store->indexes;
@@ -471,7 +467,7 @@ static void put_in(tp__memory_store *store, tp__memory_index *index) {
 
 #ifdef TP_CHECKS
 static void index_check(const tp__memory_index *index) {
-  assert(index->scope > 0);
+  assert(index->mark.scope > 0);
   assert(index->line_count <= index->line_capacity && index->line_count <= index->link_capacity);
   assert(index->terms_names.count <= index->term_capacity && index->session_names.count <= index->session_capacity);
   for (size_t i = 0; i < index->line_count && i < TP__CHECK_ITEMS_MAX; i++) {
@@ -485,33 +481,81 @@ static void index_check(const tp__memory_index *index) {
 }
 #endif
 
-int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index) {
-  assert(scope->id > 0 && ret_index);
+static tp__memory_index *index_new(const tp__memory_scope *scope) {
+  const size_t size = scope->tenant.size + scope->kind.size + scope->name.size + 1;
+  tp__memory_index *index = sqlite3_malloc64(sizeof *index);
+  char *names = sqlite3_malloc64(size), *next = names;
+  if (!index || !names) {
+    sqlite3_free(index);
+    sqlite3_free(names);
+    return NULL;
+  }
+  *index = (tp__memory_index){.mark.struct_size = sizeof index->mark,
+                              .names = names,
+                              .bytes = sizeof *index + size,
+                              .first_said_day = INT32_MAX,
+                              .last_said_day = INT32_MIN};
+  index->owner.tenant = tp__memory_put_text(&next, scope->tenant);
+  index->owner.kind = tp__memory_put_text(&next, scope->kind);
+  index->owner.name = tp__memory_put_text(&next, scope->name);
+  return index;
+}
+
+/** An index that takes up what the table passes. */
+typedef struct taking {
+  tp__memory_store *store;
+  const tp__memory_scope *scope;
+  tp__memory_index *index; /* NULL: no memory */
+  bool is_anew, was_anew;  /* what the index had is void; that was seen to */
+  int rc;
+} taking;
+
+static bool begin_anew(taking *t) {
+  if (!t->is_anew || t->was_anew) return true;
+  t->was_anew = true;
+  if (t->index->line_count == 0) return true;
+  index_free(t->index);
+  t->index = index_new(t->scope);
+  if (!t->index) t->rc = SQLITE_NOMEM;
+  return t->index != NULL;
+}
+
+static bool take_entry(void *ctx, const tp_memory_entry *entry) {
+  taking *t = ctx;
+  if (begin_anew(t)) t->rc = take_index_line(t->store, t->index, entry);
+  return t->rc == SQLITE_OK;
+}
+
+/* @return TP_OK with an index that is up to date, or with one without a scope: nothing was ever kept. */
+static tp_status take_up(taking *t) {
+  const tp_memory_store *rows = &t->store->rows;
+  const tp_memory_scope owner = tp__memory_owner_of(t->scope);
+  const tp_memory_mark had = t->index->mark;
+  tp_memory_mark mark = {.struct_size = sizeof mark};
+  tp_status status = rows->news(rows->ctx, &owner, &had, &t->is_anew, take_entry, t, &mark, NULL);
+  if (status == TP_OK) (void)begin_anew(t); /* also where nothing is left */
+  if (t->rc != SQLITE_OK) status = tp__sqlite_status(t->rc);
+  if (status == TP_OK) t->index->mark = mark;
+  return status;
+}
+
+tp_status tp__memory_index_get(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index) {
+  TP__LOCKED(&store->mutex);
   if (store->indexes) count_bytes(store, store->indexes);
-  tp__memory_index *index = take_out(store, scope->id);
-  if (index && index->changes != scope->changes) {
-    index_free(index);
-    index = NULL;
+  taking t = {.store = store, .scope = scope, .index = take_out(store, scope)};
+  *ret_index = NULL;
+  if (!t.index) t.index = index_new(scope);
+  if (!t.index) return TP_ERR_NO_MEMORY;
+  tp_status status = take_up(&t);
+  if (status != TP_OK || t.index->mark.scope == 0) {
+    if (t.index) index_free(t.index);
+    return status;
   }
-  if (!index) {
-    index = sqlite3_malloc64(sizeof *index);
-    if (!index) return SQLITE_NOMEM;
-    *index = (tp__memory_index){.scope = scope->id,
-                                .changes = scope->changes,
-                                .bytes = sizeof *index,
-                                .first_said_day = INT32_MAX,
-                                .last_said_day = INT32_MIN};
-  }
-  int rc = (int64_t)index->line_count < scope->memories ? take_up(store, index) : SQLITE_OK;
-  if (rc != SQLITE_OK) {
-    index_free(index);
-    return rc;
-  }
-  TP__CHECK(index_check(index));
-  put_in(store, index);
+  TP__CHECK(index_check(t.index));
+  put_in(store, t.index);
   /* The first is in use and stays. */
   while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
-    index_free(take_out(store, store->oldest_index->scope));
-  *ret_index = index;
-  return SQLITE_OK;
+    index_free(take_out(store, &store->oldest_index->owner));
+  *ret_index = t.index;
+  return TP_OK;
 }

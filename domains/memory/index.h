@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * index: the postings of one scope in memory. SQLite is the durable source: an index is built from it on first use,
- * takes up what was added since, and is built anew when a memory was changed or deleted, by whichever process. The
+ * index: the postings of one scope in memory. The table of functions is the durable source: an index is built from it
+ * on first use, takes up what was added since, and is built anew when a memory was changed or deleted, by whichever
+ * process. The
  * indexes of a store hold at most index_bytes_max together; the least recently used goes first. All of it is
  * used under the store's mutex. */
 #ifndef TP__MEMORY_INDEX_H
@@ -82,7 +83,9 @@ typedef struct tp__memory_index {
   struct tp__memory_index *older, *newer; /* the ones that were used before and after it */
   struct tp__memory_index *in_bucket;     /* the next one there */
   size_t counted;                         /* of its bytes, in store->index_bytes */
-  int64_t scope, changes;
+  tp__memory_scope owner;                 /* its texts are in names */
+  char *names;
+  tp_memory_mark mark; /* what it has */
   tp__memory_line *lines;
   tp__memory_links *links; /* of each line */
   size_t line_count, line_capacity, link_capacity;
@@ -105,8 +108,10 @@ typedef struct tp__memory_index {
   size_t bytes;                          /* that it holds, about */
 } tp__memory_index;
 
-/** The index of a scope as it is now. It stays until the next call. @return a SQLite code. */
-int tp__memory_index_get(tp__memory_store *store, const tp__memory_scope_row *scope, tp__memory_index **ret_index);
+/** The index of a scope as it is now. It stays until the next call.
+ *  @param ret_index  NULL: nothing was ever kept in the scope.
+ *  @return TP_OK; TP_ERR_NO_MEMORY; what the table says. */
+tp_status tp__memory_index_get(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index);
 /** Frees all indexes of a store. */
 void tp__memory_indexes_free(tp__memory_store *store);
 

@@ -13,7 +13,8 @@
 typedef struct tp__memory_keeping tp__memory_keeping;
 
 /** What became of it, on the store's thread, without a lock: TP_OK after the commit, durable unless the store is async;
- *  else what tp__sqlite_status() says, and nothing of it is kept. It may close the store. */
+ *  else why nothing of it is kept. It may close the store. Without memory to hand it over, it comes at once, on the
+ *  calling thread. */
 typedef void (*tp__memory_kept_fn)(uint64_t tag, tp_status status);
 
 /** Copies everything. @param count  above 0.   @return NULL without memory. */

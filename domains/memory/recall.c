@@ -6,7 +6,6 @@
 
 #include "domains/memory/terms.h"
 #include "stores/sqlite/database.h"
-#include "stores/sqlite/statement.h"
 
 /* ---- excerpts of long texts ---- */
 
@@ -20,10 +19,12 @@ size_t tp__memory_cut(tp_text text, size_t max) {
 /** What a recall works with. */
 typedef struct look {
   tp__memory_store *store;
-  tp__memory_scope_row scope;
   const tp__memory_index *index;
+  const tp__memory_scored *scored;
+  size_t count, at; /* which of them was read last */
   const tp__memory_question *asked;
   double *parts; /* NULL: they are not wanted */
+  tp__memory_gathering into;
 } look;
 
 static bool is_query_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
@@ -72,45 +73,54 @@ static void write_parts(const tp__memory_scored *scored, double *into) {
     into[i] = tp__memory_part_rows[i].weight * (double)scored->parts[i];
 }
 
-static int fetch_back(look *l, const tp__memory_scored *scored, size_t count, tp__memory_list *list) {
-  size_t before = list->count;
-  for (size_t i = 0; i < count; i++) {
-    int rc = tp__memory_read_locked(l->store, l->scope.id, l->index->lines[scored[i].line].id, list);
-    if (rc == SQLITE_DONE) continue; /* deleted by another process since */
-    if (rc != SQLITE_OK) return rc;
-    tp__memory *memory = &list->items[list->count - 1];
-    memory->rank = rank_of(scored[i].score);
-    if (l->parts) write_parts(&scored[i], l->parts + (list->count - 1 - before) * TP__MEMORY_PART_COUNT);
-    shorten(l, &scored[i], memory);
-  }
-  return SQLITE_OK;
+/* In the order of the scores; what another process has deleted since does not come. */
+static bool take_back(void *ctx, const tp_memory_entry *entry) {
+  look *l = ctx;
+  tp__memory_list *list = l->into.list;
+  while (l->at < l->count && l->index->lines[l->scored[l->at].line].id != entry->id) l->at++;
+  assert(l->at < l->count);
+  if (!tp__memory_gather_entry(&l->into, entry)) return false;
+  const tp__memory_scored *scored = &l->scored[l->at];
+  tp__memory *memory = &list->items[list->count - 1];
+  memory->rank = rank_of(scored->score);
+  if (l->parts) write_parts(scored, l->parts + (list->count - 1 - l->into.before) * TP__MEMORY_PART_COUNT);
+  shorten(l, scored, memory);
+  return true;
 }
 
-static int search_locked(look *l, const tp__memory_scope *scope, size_t max, tp__memory_list *list) {
-  TP__LOCKED(&l->store->reader->mutex);
+static tp_status fetch_back(look *l) {
+  const tp_memory_store *rows = &l->store->rows;
+  if (l->count == 0) return TP_OK;
+  int64_t *ids = sqlite3_malloc64(l->count * sizeof *ids);
+  if (!ids) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < l->count; i++) ids[i] = l->index->lines[l->scored[i].line].id;
+  tp_status status = rows->get(rows->ctx, l->index->mark.scope, ids, l->count, take_back, l, NULL);
+  sqlite3_free(ids);
+  return status;
+}
+
+static tp_status search_locked(look *l, const tp__memory_scope *scope, size_t max) {
+  TP__LOCKED(&l->store->mutex);
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
-  size_t count = 0;
-  int rc = tp__memory_find_scope_locked(l->store->reader, scope, &l->scope);
-  if (rc == SQLITE_OK) rc = tp__memory_index_get(l->store, &l->scope, &index);
+  tp_status status = tp__memory_index_get(l->store, scope, &index);
+  if (status != TP_OK || !index) return status;
   l->index = index;
-  if (rc == SQLITE_OK) rc = tp__memory_score(l->store, index, l->asked, max, &scored, &count);
-  if (rc == SQLITE_OK) rc = fetch_back(l, scored, count, list);
+  status = tp__sqlite_status(tp__memory_score(l->store, index, l->asked, max, &scored, &l->count));
+  l->scored = scored;
+  if (status == TP_OK) status = fetch_back(l);
   sqlite3_free(scored);
-  return rc;
+  return status;
 }
 
 tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_scope *scope,
                                       const tp__memory_question *asked, size_t max, tp__memory_list *list,
                                       double *ret_parts) {
-  look l = {.store = store, .asked = asked, .parts = ret_parts};
-  size_t count = list->count;
-  tp__lock_acquire(&store->reader->mutex);
-  int rc = search_locked(&l, scope, max, list);
-  tp__lock_release(&store->reader->mutex);
-  tp_status status = tp__sqlite_status(rc);
-  if (status != TP_OK) tp__memory_list_cut(list, count);
-  return status;
+  look l = {.store = store, .asked = asked, .parts = ret_parts, .into = tp__memory_gather(list)};
+  tp__lock_acquire(&store->mutex);
+  tp_status status = search_locked(&l, scope, max);
+  tp__lock_release(&store->mutex);
+  return tp__memory_gathered(&l.into, status);
 }
 
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
@@ -151,12 +161,12 @@ tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, b
   int rc = SQLITE_OK;
   tp__memory_terms_of(a, &first);
   tp__memory_terms_of(b, &second);
-  tp__lock_acquire(&store->reader->mutex);
+  tp__lock_acquire(&store->mutex);
   for (size_t i = 0; rc == SQLITE_OK && i < first.count; i++)
     rc = tp__memory_stems(store, first.items[i], note_stem, &seen);
   for (size_t i = 0; rc == SQLITE_OK && i < second.count; i++)
     rc = tp__memory_stems(store, second.items[i], look_for_stem, &seen);
-  tp__lock_release(&store->reader->mutex);
+  tp__lock_release(&store->mutex);
   if (rc == SQLITE_OK) *ret_related = seen.shared || first.count == 0 || second.count == 0;
   return tp__sqlite_status(rc);
 }

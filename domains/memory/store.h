@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store: what is remembered, in scopes. It owns a connection that writes and one that reads, so that no recall waits
- * for the disk, each with its prepared statements and used by one thread at a time under its mutex; every function may
- * be called from any thread. It takes its memory from SQLite
- * (sqlite3_malloc64), so a bound on SQLite's memory bounds ours, too. Never: calls back, knows a turn. */
+ * store: what is remembered, in scopes. A table of functions keeps it (tp_memory_store; sqlite.h has the one over a
+ * file); the indexes of words and what makes stems are the store's own, under its mutex. Every function may be called
+ * from any thread. It takes its memory from SQLite (sqlite3_malloc64), so a bound on SQLite's memory bounds ours, too.
+ * Never: calls back, knows a turn. */
 #ifndef TP__MEMORY_STORE_H
 #define TP__MEMORY_STORE_H
 

@@ -144,6 +144,8 @@ typedef struct tp_memory_entry {
   tp_text subject;
   /** Of a fact: when another fact replaced it, and its recall ended; 0: not replaced. TP_ERR_USAGE without subject. */
   int64_t replaced_unix_ms;
+  /** Of a fact: the id of the one that replaced it; 0: not replaced, or not known. Import: not read. */
+  int64_t replaced_by;
 } tp_memory_entry;
 /** Receives an entry; false stops. Threads: the calling one. */
 typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);

@@ -642,19 +642,17 @@ TEST(a_date_in_the_text_prefers_what_was_said_then) {
 }
 
 TEST(each_score_is_the_sum_of_its_parts) {
-  tp__memory_scope_row row = {0};
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
   put_in(&home, "s1", "t1", "Anna: Did you buy a violin last week?");
   put_in(&home, "s1", "t2", "Bert: Three of them, in Oslo.");
-  tp__lock_acquire(&store->reader->mutex);
-  assert_int_equal(tp__memory_find_scope_locked(store->reader, &home, &row), SQLITE_OK);
-  assert_int_equal(tp__memory_index_get(store, &row, &index), SQLITE_OK);
+  tp__lock_acquire(&store->mutex);
+  assert_int_equal(tp__memory_index_get(store, &home, &index), TP_OK);
   assert_int_equal(tp__memory_score(store, index, &(tp__memory_question){.text = text_of("Who bought a violin?")}, 8,
                                     &scored, &count),
                    SQLITE_OK);
-  tp__lock_release(&store->reader->mutex);
+  tp__lock_release(&store->mutex);
   assert_int_equal(count, 2);
   for (size_t i = 0; i < count; i++) {
     double sum = 0;

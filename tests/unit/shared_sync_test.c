@@ -8,6 +8,7 @@
 #include "tests/support/test.h"
 #include "domains/memory/facts.h"
 #include "domains/memory/recall.h"
+#include "domains/memory/sqlite.h"
 #include "domains/memory/store_internal.h"
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/sqlite.h"
@@ -244,7 +245,7 @@ static size_t waiting_works(tp__group *group) {
 /* The connection is held until all of them wait. */
 static void write_at_once(files *f, const struct row *row) {
   tp__sqlite_store *s = tp__sqlite_store_of(f->store);
-  tp__group *group = row->in_memory ? &f->memory->group : &s->group;
+  tp__group *group = row->in_memory ? tp__memory_sqlite_group(&f->memory->rows) : &s->group;
   pthread_t threads[WRITERS];
   tp__lock_acquire(group->connection);
   for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &f->writers[i]), 0);
@@ -361,7 +362,8 @@ static int wait_in_transaction(void *ctx) {
 
 static void *run_commit(void *ctx) {
   commit *c = ctx;
-  c->status = tp__memory_write(c->memory, wait_in_transaction, c);
+  tp__group_work work = {.write = wait_in_transaction, .ctx = c, .doing = "wait"};
+  c->status = tp__group_run(tp__memory_sqlite_group(&c->memory->rows), &work, NULL);
   return NULL;
 }
 
@@ -481,7 +483,9 @@ static int count_sync(sqlite3_file *file, int flags) {
 static void count_log_syncs(tp__memory_store *memory) {
   static sqlite3_io_methods methods;
   sqlite3_file *log = NULL;
-  assert_int_equal(sqlite3_file_control(memory->writer->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log), SQLITE_OK);
+  assert_int_equal(
+      sqlite3_file_control(tp__memory_sqlite_group(&memory->rows)->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log),
+      SQLITE_OK);
   real_methods = log->pMethods;
   methods = *real_methods;
   methods.xSync = count_sync;
