@@ -77,7 +77,7 @@ int tp__file_read(int directory, const char *path, size_t bytes_max, tp__bytes *
 const char *tp__file_words(int error) {
   assert(error < 0);
   if (error == -EISDIR) return "is a directory";
-  if (error == -ENOTSUP) return "is not a regular file";
+  if (error == -ENOTSUP) return "it is not a regular file";
   return strerror(-error);
 }
 

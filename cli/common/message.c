@@ -74,6 +74,7 @@ void cli_error_at(const char *file, uint32_t line, uint32_t column, const char *
 int cli_fault(const char *what, tp_status status, const tp_fault *fault) {
   assert(status != TP_OK);
   const char *message = fault->message[0] ? fault->message : tp_status_text(status);
+  if (!what && fault->subject[0] && !strstr(message, fault->subject)) what = fault->subject;
   bool begins = what && strncmp(message, what, strlen(what)) == 0; /* the library has named it already */
   if (what && !begins) cli_error_at(what, fault->line, fault->column, "%s", message);
   else cli_error("%s", message);

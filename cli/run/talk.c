@@ -264,9 +264,9 @@ void cli_talk_report_open(const cli_talk *talk) {
       count == 0)
     return;
   cli_error(
-      "warning: %zu background job%s not done yet: the next run with this --data does them; see: turnphase jobs "
+      "warning: %zu background job%s not done yet: the next run with this --data does %s; see: turnphase jobs "
       "list %s",
-      count, count == 1 ? " is" : "s are", talk->arguments->data);
+      count, count == 1 ? " is" : "s are", count == 1 ? "it" : "them", talk->arguments->data);
 }
 
 uint64_t cli_talk_drain(cli_talk *talk, uint32_t limit_ms) {

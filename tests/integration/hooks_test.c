@@ -153,6 +153,30 @@ TEST(a_new_hook_overwrites_nothing_and_leaves_nothing_behind) {
 
 /* ---- trust ---- */
 
+TEST(file_that_is_no_file_is_named_by_each_command_that_reads_hooks) {
+  static const char *const lines[][5] = {{"hooks", "list", "hooks"},
+                                         {"hooks", "check", "hooks"},
+                                         {"hooks", "trust", "hooks"},
+                                         {"hooks", "run", "hooks", "x"},
+                                         {"tool", "list", "--hooks", "hooks"},
+                                         {"mcp", "check", "--mcp=a=true", "--hooks", "hooks"},
+                                         {"mcp", "serve", "--hooks", "hooks"},
+                                         {"plan", "tool.pre", "--hooks", "hooks"},
+                                         {"run", "--model=script:m.yaml", "--hooks", "hooks", "c.yaml"},
+                                         {"chat", "--model=script:m.yaml", "--hooks", "hooks"},
+                                         {"serve", "--model=script:m.yaml", "--hooks", "hooks"}};
+  put("m.yaml", "responses:\n  - text: hello\n", 0644);
+  put("c.yaml", "sessions:\n  - {id: s, turns: [{user: hello}]}\n", 0644);
+  assert_int_equal(mkfifo("hooks/a.yaml", 0600), 0);
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    command c = {0};
+    for (int j = 0; j < 5; j++) c.arguments[j] = lines[i][j];
+    assert_status(&c, 74);
+    assert_holds(&c.err, "hooks/a.yaml: cannot be read: it is not a regular file");
+    command_free(&c);
+  }
+}
+
 TEST(directory_that_is_not_there_is_named_with_how_one_is_made) {
   static const char *const lines[][5] = {{"hooks", "list", "./nope"},
                                          {"hooks", "check", "./nope"},

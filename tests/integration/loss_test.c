@@ -56,7 +56,7 @@ TEST(memory_that_is_locked_is_kept_by_the_next_run) {
   play(&c, data, statement, false, STATUS_BUSY);
   sqlite3_close(db);
   assert_holds(&c.err, "background work of session one: what it needs is busy, full, out of reach or not given");
-  assert_holds(&c.err, "1 background job is not done yet: the next run with this --data does them");
+  assert_holds(&c.err, "1 background job is not done yet: the next run with this --data does it");
   assert_null(strstr(c.err.data, "failed for good"));
   command_free(&c);
   play(&c, data, "{\"session\": \"one\", \"turn\": \"t9\", \"user\": \"Good bye!\"}\n", false, 0);
