@@ -2,14 +2,15 @@
 """A data directory gets 1,000 texts of each of three tenants (what users and assistants say, arguments and results of
 calls, memories, questions, jobs that wait, reasons), and turnphase forget erases one tenant, a person, a date, a text:
 no byte of what was erased is in any file of the directory, and all of the rest is there. Then forget and
-sessions delete are killed at random moments (20; TURNPHASE_ROUNDS times as many): after the next start nothing is half
-erased, and what was begun is finished by name. TURNPHASE_SEED replays them."""
+sessions delete are killed at random moments of their work (20; TURNPHASE_ROUNDS times as many): after the next start
+nothing is half erased, and what was begun is finished by name. TURNPHASE_SEED replays them."""
 import base64
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -210,13 +211,35 @@ def erase_once(world):
     print(f'# {len(rows)} erasures of {TURNS * len(PLACES)} texts of each of {len(TENANTS)} tenants')
 
 
-def kill_one(world, words, duration, state):
-    """Counts what the next start found."""
+def cpu_ns_of(child):
+    """Of all its threads, also those that are over; the clock's id is made as in clock_getcpuclockid(3)."""
+    return time.clock_gettime_ns(~child.pid << 3 | 2)
+
+
+def kill_after(world, words, cpu_ns):
+    """Lets the command run in slices, and kills it, while it is stopped, after so much CPU: neither its waits for the
+    disk count, nor what others do on the machine. @return its CPU when it had begun to erase, and when it ended."""
+    def has_begun():
+        wal = world.path('kept/turnphase.db-wal')
+        return os.path.exists(world.path('kept/forget.pending')) or os.path.exists(wal) and os.path.getsize(wal) > 0
+
     world.restore()
     child = world.start(*words)
-    time.sleep(random.uniform(0, duration))
+    begun, used = 0, 0
+    while used < cpu_ns and not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        os.kill(child.pid, signal.SIGCONT)
+        time.sleep(0.003)
+        os.kill(child.pid, signal.SIGSTOP)
+        used = cpu_ns_of(child)
+        begun = begun or (used if has_begun() else 0)
     child.kill()
     child.communicate()
+    return begun, used
+
+
+def kill_one(world, words, span, state):
+    """Counts what the next start found."""
+    kill_after(world, words, random.randint(*span))
     is_left, is_finished = os.path.exists(world.path('kept/forget.pending')), False
     if is_left:
         check('finishes it' in world.run('sessions', 'list', 'kept'), 'sessions list says nothing of an erasure')
@@ -242,13 +265,11 @@ def kill_many(world):
         talk.write(json.dumps({'session': 'after', 'turn': 'after', 'tenant': 'ann', 'user': 'Hello.'}) + '\n')
     who = ('kept', '--tenant', 'bob', '--yes')
     for words in (('forget', *who), ('sessions', 'delete', *who)):
-        world.restore()
-        start = time.monotonic()
-        world.run(*words)
-        duration = time.monotonic() - start
+        span = kill_after(world, words, 1 << 62)
+        check(0 < span[0] < span[1], f'{words}: CPU {span}')
         state = dict.fromkeys(('not begun', 'copies are named', 'finished by the next start', 'over'), 0)
         for _ in range(POINTS // 2):
-            kill_one(world, words, duration, state)
+            kill_one(world, words, span, state)
         print(f'# {" ".join(words[:2])}: {POINTS // 2} kills: {state}')
 
 
