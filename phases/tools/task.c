@@ -294,7 +294,7 @@ static void dispatch(task_work *w) {
   const tp__task *task = w->task;
   tp__dispatch *unused;
   w->call = (tp_tool_call){.struct_size = sizeof w->call,
-                           .id = w->view.key,
+                           .id = w->view.key.size > 0 ? w->view.key : tp_text_of("call-0"), /* also in a question */
                            .name = tp_text_of(task->tool),
                            .arguments = task->arguments.size ? task->arguments : (tp_text){&no_members, 1}};
   w->calls[0] = &w->call;

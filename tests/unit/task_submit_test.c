@@ -106,6 +106,7 @@ static void on_end(void *ctx, const tp_task_result *result) {
 static void on_asked(void *ctx, const tp_task_result *result) {
   heard *h = ctx;
   if (!result->asked || result->kind != TP_TOOL_NONE || result->status != TP_OK || result->started) abort();
+  if (result->question->call->id.size == 0) abort(); /* by which its end is found */
   copy(h->asked_key, sizeof h->asked_key, result->key);
   copy(h->question_key, sizeof h->question_key, result->question->key);
   copy(h->hash, sizeof h->hash, result->question->arguments_hash);
