@@ -70,7 +70,8 @@ struct tp__http {
 struct tp__http_request {
   /* never change */
   tp__http *http;
-  struct MHD_Connection *mhd; /* until completed */
+  const tp__http_handlers *handlers; /* of what happens after `request`: the front's, or others */
+  struct MHD_Connection *mhd;        /* until completed */
   /* the front's thread only; what the host reads is there until `request` returns */
   connection *connection;
   const char *method, *path;
@@ -117,6 +118,7 @@ static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, 
   tp__http_request *request = tp__heap_alloc(sizeof *request);
   if (!request) return NULL;
   request->http = c->http;
+  request->handlers = &c->http->handlers;
   request->mhd = mhd;
   request->connection = c;
   request->method = method;
@@ -129,13 +131,13 @@ static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, 
 /* It was completed, and ended if it was passed. On the front's thread. */
 static void request_free(tp__http_request *request) {
   tp__http *http = request->http;
-  const tp__http_handlers *handlers = &request->http->handlers;
+  const tp__http_handlers *front = &http->handlers, *handlers = request->handlers;
   tp__http_done *done = &request->done;
   done->bytes_in = request->body.size + request->discarded;
   done->bytes_out = request->queued ? request->body_out : 0;
   done->status = request->queued ? request->status : 0;
   done->answered_ns = request->answered_ns;
-  if (handlers->done) handlers->done(handlers->ctx, done, request->data);
+  if (front->done) front->done(front->ctx, done, handlers == front ? request->data : NULL);
   bool passed = request->passed;
   void *data = request->data;
   assert(!request->suspended && !request->connection);
@@ -145,7 +147,7 @@ static void request_free(tp__http_request *request) {
   tp__lock_fini(&request->lock);
   tp__heap_free(request, sizeof *request);
   if (!passed) return;
-  if (http->handlers.released) http->handlers.released(http->handlers.ctx, data);
+  if (handlers->released) handlers->released(handlers->ctx, data);
   tp__lock_acquire(&http->lock);
   assert(http->open > 0);
   http->open--;
@@ -164,7 +166,7 @@ static void resume_locked(tp__http_request *request) {
 
 /* The client has left, or the front ends. On the front's thread. */
 static void notify(tp__http_request *request, bool gone) {
-  const tp__http_handlers *handlers = &request->http->handlers;
+  const tp__http_handlers *handlers = request->handlers;
   tp__lock_acquire(&request->lock);
   bool is_news = request->passed && !request->noticed && !request->ended;
   request->noticed |= is_news;
@@ -202,7 +204,7 @@ static void end(tp__http_request *request) {
 /* A content reader of libmicrohttpd: copies what waits, or suspends the connection until something does. */
 static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_max) {
   tp__http_request *request = ctx;
-  tp__http *http = request->http;
+  const tp__http_handlers *handlers = request->handlers;
   (void)position;
   tp__lock_acquire(&request->lock);
   TP__CHECK(request_check_locked(request));
@@ -224,11 +226,11 @@ static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_
     tp__bytes_clear(&request->out);
     request->out_at = 0;
   }
-  bool has_drained =
-      request->refused && !request->ended && request->out.size - request->out_at <= http->options.stream_bytes_max / 2;
+  bool has_drained = request->refused && !request->ended &&
+                     request->out.size - request->out_at <= request->http->options.stream_bytes_max / 2;
   if (has_drained) request->refused = false;
   tp__lock_release(&request->lock);
-  if (has_drained && http->handlers.drained) http->handlers.drained(http->handlers.ctx, request, request->data);
+  if (has_drained && handlers->drained) handlers->drained(handlers->ctx, request, request->data);
   return result;
 }
 
@@ -371,6 +373,13 @@ unsigned tp__http_query_count(const tp__http_request *request, const char *name)
 }
 
 void tp__http_set_data(tp__http_request *request, void *data) { request->data = data; }
+
+size_t tp__http_request_bytes(void) { return sizeof(tp__http_request); }
+
+void tp__http_hand_over(tp__http_request *request, const tp__http_handlers *handlers) {
+  assert(!request->data);
+  request->handlers = handlers;
+}
 
 void tp__http_set_route(tp__http_request *request, const void *route, const void *who) {
   request->done.route = route;

@@ -106,6 +106,12 @@ bool tp__http_query(const tp__http_request *request, const char *name, char *ret
 unsigned tp__http_query_count(const tp__http_request *request, const char *name);
 /** For `gone`, `drained` and `released`. From `request`, before the host ends the request. */
 void tp__http_set_data(tp__http_request *request, void *data);
+/** `gone`, `drained` and `released` of this request are those of other handlers, which outlive the front, and get its
+ *  data; `done` stays the front's, and gets NULL for the data. From `request`, before the data is set.
+ *  @param handlers  not copied. */
+void tp__http_hand_over(tp__http_request *request, const tp__http_handlers *handlers);
+/** The size of a request in this copy of the code: libraries that pass requests to each other compare it. */
+size_t tp__http_request_bytes(void);
 /** For `done`: two pointers of the host's. From `request`, before the host ends the request. */
 void tp__http_set_route(tp__http_request *request, const void *route, const void *who);
 
