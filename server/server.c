@@ -26,8 +26,10 @@ enum {
 
 /* ---- who may ---- */
 
-/* @param ret_tenant  of the key's sessions; "" for none.   @return false: the request was refused. */
-static bool admit(const tp_server *server, tp__http_request *request, const char **ret_tenant, tp__refusal *refusal) {
+/* @param ret_tenant  of the key's sessions; "" for none.   @param ret_key  its index; -1: none is needed.
+ * @return false: the request was refused. */
+static bool admit(const tp_server *server, tp__http_request *request, const char **ret_tenant, int *ret_key,
+                  tp__refusal *refusal) {
   tp_text key = tp__http_header(request, "Authorization");
   *ret_tenant = server->options.tenant ? server->options.tenant : "";
   if (server->is_local && !tp__is_local_host(tp__http_header(request, "Host")))
@@ -38,6 +40,7 @@ static bool admit(const tp_server *server, tp__http_request *request, const char
   if (index < 0)
     return tp__refusal_fill(refusal, 401, "invalid_api_key", NULL, "a key is needed: Authorization: Bearer KEY");
   if (server->tenants[index][0]) *ret_tenant = server->tenants[index];
+  *ret_key = index;
   return true;
 }
 
@@ -177,10 +180,12 @@ static const struct route {
   tp__operator_fn answer;                                         /* of operators, on their thread: in place of take */
   void (*take_now)(tp_server *server, tp__http_request *request); /* of operators, on the front's thread */
   bool is_admin;                                                  /* there with a key of operators only */
+  bool is_mount;                                                  /* there with a mount only, which knows its methods */
 } routes[] = {
     {.path = "/v1/chat/completions", .method = "POST", .take = take_chat, .is_a_turn = true},
     {.path = "/v1/responses", .method = "POST", .take = take_response, .is_a_turn = true},
     {.path = "/v1/models", .method = "GET", .take = take_models},
+    {.path = "/mcp", .is_mount = true},
     {.path = "/health", .method = "GET", .take = take_ready, .is_open = true},
     {.path = "/health/live", .method = "GET", .take = take_live, .is_open = true},
     {.path = "/health/ready", .method = "GET", .take = take_ready, .is_open = true},
@@ -207,8 +212,9 @@ static const struct route *route_of(const tp_server *server, const tp__http_requ
   const char *allow = NULL;
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
     if (routes[i].is_admin && !server->operator_keys[0]) continue;
+    if (routes[i].is_mount && !server->options.mount) continue;
     if (strcmp(tp__http_path(request), routes[i].path) != 0) continue;
-    if (strcmp(tp__http_method(request), routes[i].method) == 0) return &routes[i];
+    if (routes[i].is_mount || strcmp(tp__http_method(request), routes[i].method) == 0) return &routes[i];
     allow = routes[i].method;
   }
   if (allow) (void)tp__refusal_fill(refusal, 405, "method_not_allowed", NULL, "the method is %s here", allow);
@@ -252,11 +258,13 @@ static void on_request(void *ctx, tp__http_request *request) {
     take_operator(server, request, route);
     return;
   }
-  bool passes = route && (route->is_open || admit(server, request, &tenant, &refusal));
+  int key = -1;
+  bool passes = route && (route->is_open || admit(server, request, &tenant, &key, &refusal));
   tp__http_set_route(request, route, passes ? tenant : "");
   if (passes && route->is_a_turn && is_draining(server))
     passes = tp__refusal_fill(&refusal, 503, "shutting_down", NULL, "the server ends: it takes no more requests");
-  if (passes) route->take(server, request, tenant);
+  if (passes && route->is_mount) tp__mount_answer(server, request, key, tenant, is_draining(server));
+  else if (passes) route->take(server, request, tenant);
   else tp__refusal_answer(&refusal, request);
 }
 
@@ -368,11 +376,14 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   status = fill(server, &ours, fault);
   if (status == TP_OK) status = tp__client_tools_add(server, fault);
   if (status == TP_OK) status = tp__operator_start(server, fault);
+  if (status == TP_OK) status = tp__mount_start(server, fault);
+  else server->options.mount = NULL; /* which has not begun */
   if (status == TP_OK) status = listen_for(server, fault);
   if (status == TP_OK) {
     *ret_server = server;
     return status;
   }
+  tp__mount_end(server);
   tp__operator_unlisten(server);
   tp__operator_stop(server);
   tp__client_tools_remove(server);
@@ -419,12 +430,15 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   tp_server_drain(server);
   tp__http_stop_accepting(server->http);
   tp__client_calls_cancel(server, NULL); /* their clients cannot come back */
-  bool ended = wait_for_turns(server, tp__monotonic_ms() + (int64_t)limit_ms);
+  int64_t until_ms = tp__monotonic_ms() + (int64_t)limit_ms;
+  bool ended = wait_for_turns(server, until_ms);
   while (!ended) {
     tp__server_turns_cancel(server);
     ended = wait_for_turns(server, tp__monotonic_ms() + CANCEL_LOOK_MS);
   }
+  tp__mount_stop(server, until_ms);
   tp__http_free(server->http);
+  tp__mount_end(server);
   tp__operator_stop(server);
   tp__operator_unlisten(server);
   while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */

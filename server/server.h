@@ -203,8 +203,9 @@ struct tp_server {
   char **keys;            /* NULL at the end */
   const char **tenants;   /* of each key, "" for none; in tenant_names */
   size_t key_count;
-  char *default_agent;                  /* NULL: none */
-  struct tp__tenant_name *tenant_names; /* of all keys so far: open requests name theirs */
+  char *default_agent;                    /* NULL: none */
+  struct tp__tenant_name *tenant_names;   /* of all keys so far: open requests name theirs */
+  struct tp__mount_client *mount_clients; /* so far */
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
@@ -290,12 +291,24 @@ bool tp__server_tools_check(const tp_agent *agent, tp_text tools, tp__refusal *r
 /* ---- session.c ---- */
 
 /** A session for one turn, or with an id one that is kept. Ended by tp__server_session_release().
- *  @param id  empty: of this turn only. */
+ *  @param id  empty: of this turn only.
+ *  @param agent  NULL: for what a mount runs; it is kept, and its history keeps nothing. */
 tp_status tp__server_session_take(tp_server *server, const char *tenant, tp_text id, tp_agent *agent,
                                   tp__server_session **ret_session, tp_fault *fault) TP_MUST_USE;
 void tp__server_session_release(tp__server_session *session);
 /** Closes all that are kept, and waits until every close has ended. */
 void tp__server_sessions_close(tp_server *server);
+
+/* ---- mount.c ---- */
+
+/** Begins to answer /mcp by options.mount, if there is one. */
+tp_status tp__mount_start(tp_server *server, tp_fault *fault) TP_MUST_USE;
+/** Passes a request to the mount. @param key  the index of the client's key; -1: none was needed. */
+void tp__mount_answer(tp_server *server, tp__http_request *request, int key, const char *tenant, bool drains);
+/** tp_mount.stop, if there is one. */
+void tp__mount_stop(tp_server *server, int64_t until_ms);
+/** No request is passed any more, nor is one open. */
+void tp__mount_end(tp_server *server);
 
 /* ---- client_tool.c ---- */
 

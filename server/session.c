@@ -108,7 +108,7 @@ static tp__server_session *session_new(tp_server *server, const char *tenant, tp
   *s = (tp__server_session){.server = server, .is_kept = is_kept, .users = 1};
   s->tenant = tp__heap_copy(tp_text_of(tenant));
   s->id = tp__heap_copy(is_kept ? id : tp_text_of(made));
-  s->agent_id = tp__heap_copy(tp_text_of(tp_agent_id(agent)));
+  s->agent_id = tp__heap_copy(tp_text_of(agent ? tp_agent_id(agent) : ""));
   if (s->tenant && s->id && s->agent_id) return s;
   session_free(s);
   return NULL;
@@ -116,16 +116,17 @@ static tp__server_session *session_new(tp_server *server, const char *tenant, tp
 
 static tp_status open_library_session(const tp__server_session *s, tp_agent *agent, tp_session **ret_session,
                                       tp_fault *fault) {
+  bool has_history = s->is_kept && agent;
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = s->id,
                                 .tenant = s->tenant[0] ? s->tenant : NULL,
                                 .agent = agent,
                                 .environment = s->server->options.environment,
-                                .busy = s->is_kept ? s->server->options.busy : TP_BUSY_REFUSE,
-                                .busy_wait_ms = s->is_kept ? s->server->options.busy_wait_ms : 0,
-                                .history = s->is_kept ? NULL : &no_history,
-                                .shared_history = s->is_kept ? s->server->options.shared_history : NULL,
-                                .on_event = tp__exchange_event};
+                                .busy = has_history ? s->server->options.busy : TP_BUSY_REFUSE,
+                                .busy_wait_ms = has_history ? s->server->options.busy_wait_ms : 0,
+                                .history = has_history ? NULL : &no_history,
+                                .shared_history = has_history ? s->server->options.shared_history : NULL,
+                                .on_event = agent ? tp__exchange_event : NULL};
   return tp_session_open(s->server->runtime, &options, ret_session, fault);
 }
 
@@ -147,8 +148,9 @@ static tp_status use_locked(tp_server *server, tp__server_session *s, const tp_a
   if (s->closes || !s->session)
     return tp__refuse(fault, TP_ERR_BUSY, s->id, "the session is being %s: send it again",
                       s->closes ? "closed" : "opened");
-  if (strcmp(s->agent_id, tp_agent_id(agent)) != 0)
-    return tp__refuse(fault, TP_ERR_USAGE, s->id, "the session %s belongs to the model %s", s->id, s->agent_id);
+  if (strcmp(s->agent_id, agent ? tp_agent_id(agent) : "") != 0)
+    return tp__refuse(fault, TP_ERR_USAGE, s->id, "the session %s belongs to %s%s", s->id,
+                      s->agent_id[0] ? "the model " : "calls at /mcp", s->agent_id);
   if (s->users++ == 0) unlist_idle_locked(server, s);
   return TP_OK;
 }

@@ -264,5 +264,9 @@ typedef struct tp_token {
 } tp_token;
 TP_STATIC_ASSERT(sizeof(tp_token) == 8, "tp_token is frozen");
 
+/** What one library of turnphase answers at a path of a server of another, which has the same version:
+ *  tp_mcp_server_mount(), tp_server_options.mount. */
+typedef struct tp_mount tp_mount;
+
 TP_END_DECLS
 #endif

@@ -3,7 +3,8 @@
  * mcp_server.h: a server of the Model Context Protocol over a runtime, in the library turnphase-mcp: the tools of the
  * runtime for any host that speaks MCP. Each tools/call is a task (task.h): every gate is asked, the call is recorded,
  * and a denial is a tool error with the gate's reason. It speaks all versions of mcp.h, on standard input and output or
- * over HTTP (one endpoint, /mcp). No call has a thread.
+ * over HTTP (one endpoint, /mcp), by itself or on the port of another server (tp_server_options.mount). No call has a
+ * thread.
  *
  * A gate that asks is answered by the client's user where the client can show a form (elicitation, or input_required
  * in 2026-07-28). Where it cannot, the question goes to the runtime's channel (tp_runtime_options.ask): the call waits
@@ -21,6 +22,7 @@
 
 #include "turnphase/mcp.h"
 #include "turnphase/tool.h"
+#include "turnphase/turn.h"
 
 TP_BEGIN_DECLS
 
@@ -35,6 +37,10 @@ typedef enum tp_mcp_list {
   TP_MCP_LIST_TEMPLATES = 3, /* of resources */
   TP_MCP_LIST_FORCE_32 = 0x7fffffff
 } tp_mcp_list;
+
+/** Whether a tool is offered: one that is not is unknown to clients. It must not block.
+ *  Threads: any, several at once. */
+typedef bool (*tp_mcp_offers_fn)(void *ctx, const tp_tool_listing *listing);
 
 /** Zero means default. Strings are copied. */
 typedef struct tp_mcp_server_options {
@@ -51,7 +57,12 @@ typedef struct tp_mcp_server_options {
    *  same turn id, so that a channel that outlives the process, as tp_sqlite_questions, has the answer for the
    *  repetition. */
   bool has_channel;
-  uint8_t reserved_[5];
+  /** It has no port of its own: tp_mcp_server_mount() is answered by a server that has, with its keys. TP_ERR_USAGE
+   *  beside stdio, http_address and keys. */
+  bool mounted;
+  /** Gates that ask never ask by a form of the client, but the channel only. */
+  bool channel_only;
+  uint8_t reserved_[3];
   int input, output;
   /** Listens there: a numeric address. Other addresses than those of this machine need keys. NULL: no HTTP. */
   const char *http_address;
@@ -87,13 +98,15 @@ typedef struct tp_mcp_server_options {
    *  With has_channel the form is shown again, so that what was answered in the channel meanwhile counts first. NULL: a
    *  state ends with the process. */
   const char *state_directory;
+  /** Which tools clients see and can call; gets ctx. NULL: all. */
+  tp_mcp_offers_fn offers;
 } tp_mcp_server_options;
 
 /** Starts a server. What handlers, tools and policies the runtime has is registered before.
  *  @param runtime  kept until tp_mcp_server_free().
- *  @return TP_OK; TP_ERR_USAGE for wrong options: neither stdio nor HTTP, an address that is none, one of another
- *          machine without keys, a list that is no array or has no function that answers for it; what tp_value_check()
- *          returns; TP_ERR_NOT_FOUND for HTTP in a library that was built without it; TP_ERR_IO; what
+ *  @return TP_OK; TP_ERR_USAGE for wrong options: neither stdio nor HTTP nor mounted, an address that is none, one of
+ *          another machine without keys, a list that is no array or has no function that answers for it; what
+ *          tp_value_check() returns; TP_ERR_NOT_FOUND for HTTP in a library that was built without it; TP_ERR_IO; what
  *          tp_runtime_tools() returns, since a server that cannot list its tools does not start; TP_ERR_NO_THREAD;
  *          TP_ERR_NO_MEMORY; TP_ERR_VERSION.
  *  Threads: any.  Blocks: as tp_runtime_tools(). */
@@ -101,6 +114,10 @@ TP_API tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_op
                                      tp_mcp_server **ret_server, tp_fault *fault) TP_MUST_USE;
 /** Where it listens; 0: nowhere. Threads: any. */
 TP_API uint32_t tp_mcp_server_port(const tp_mcp_server *server);
+/** For tp_server_options.mount: that server passes the requests for /mcp, each with the tenant of its client's key, and
+ *  answers what this server answers. NULL where the options do not have mounted. The server's, as long as it lives.
+ *  Threads: any. */
+TP_API tp_mount *tp_mcp_server_mount(tp_mcp_server *server);
 /** Sets anew what prompts/list and its like return: a value, an array of maps as the protocol has them, copied; and
  *  notifies clients. @return TP_OK; TP_ERR_USAGE; what tp_value_check() returns; TP_ERR_NO_MEMORY. Threads: any. */
 TP_API tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list, tp_text items,
@@ -108,8 +125,8 @@ TP_API tp_status tp_mcp_server_set_list(tp_mcp_server *server, tp_mcp_list list,
 /** The runtime's tools have changed: clients are notified. Threads: any. */
 TP_API void tp_mcp_server_tools_changed(tp_mcp_server *server);
 /** Accepts nothing new, waits until the calls have ended, at most limit_ms, then cancels them, and frees the server.
- *  Before the runtime is freed; not from a callback. Accepts NULL. Threads: any. Blocks: at most limit_ms, and then
- *  until the cancelled calls have ended. */
+ *  Before the runtime is freed, and after tp_server_free() of the server that it is mounted in; not from a callback.
+ *  Accepts NULL. Threads: any. Blocks: at most limit_ms, and then until the cancelled calls have ended. */
 TP_API void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms);
 
 /* ---- a call ---- */

@@ -9,6 +9,7 @@
  *   GET  /health/live, /health/ready, /health
  *   GET  /metrics                what Prometheus reads
  *   GET  /admin, /admin/…        for operators, with a key of their own
+ *   POST, GET, DELETE  /mcp      for clients of MCP, with tp_server_options.mount
  *
  * The field `model` of a request names an agent. A request belongs to no conversation: its messages are the whole of
  * it. With the header X-Session-Id it belongs to the session of that id and of the key's tenant: then a request with
@@ -142,6 +143,11 @@ typedef struct tp_server_options {
    *  process has is refused (409, with the rest of that process's lease as Retry-After), or waits. TP_BUSY_WAIT needs a
    *  history that is shared. TP_ERR_USAGE for any other number, and for busy_wait_ms without TP_BUSY_WAIT. */
   uint32_t busy, busy_wait_ms;
+  /** Answers /mcp on this port, for clients that have a key: tp_mcp_server_mount(). What it runs has the tenant of the
+   *  client's key, the environment, and a session for each key; it ends with the turns of tp_server_free(), after which
+   *  its own library frees it. TP_ERR_VERSION for a mount of a library of another version; TP_ERR_USAGE for one that
+   *  has a server. NULL: /mcp is not there. */
+  tp_mount *mount;
 } tp_server_options;
 
 /** Starts a server.

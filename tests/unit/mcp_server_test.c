@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "domains/mcp/server/server.h"
+#include "server/mount.h"
 #include "tests/support/host.h"
 #include "tests/support/inbox.h"
 #include "turnphase/mcp_server.h"
@@ -344,6 +345,11 @@ static const struct {
     {{.http_address = "127.0.0.1", .read_resource = give_resource, .prompts = VALUE("\x90")}, TP_ERR_USAGE},
     {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .resources = VALUE("\x90")}, TP_ERR_USAGE},
     {{.http_address = "127.0.0.1", .get_prompt = give_prompt, .templates = VALUE("\x90")}, TP_ERR_USAGE},
+    {{.mounted = true, .stdio = true}, TP_ERR_USAGE},
+    {{.mounted = true, .http_address = "127.0.0.1"}, TP_ERR_USAGE},
+    {{.mounted = true, .http_port = 1}, TP_ERR_USAGE},
+    {{.mounted = true, .keys_required = true}, TP_ERR_USAGE},
+    {{.mounted = true, .keys = (const char *const[]){"a-key-0123456789", NULL}}, TP_ERR_USAGE},
 };
 
 TEST(wrong_options_start_nothing) {
@@ -358,6 +364,31 @@ TEST(wrong_options_start_nothing) {
   }
   assert_int_equal(tp_mcp_server_start(NULL, NULL, &w.server, &fault), TP_ERR_USAGE);
   tp_runtime_free(w.runtime);
+}
+
+static tp_status take_nothing(void *ctx, const char *client, tp_session **ret_session, void **ret_hold,
+                              tp_fault *fault) {
+  (void)ctx, (void)client, (void)ret_session, (void)ret_hold, (void)fault;
+  return TP_ERR_FULL;
+}
+
+TEST(a_server_is_mounted_in_one_place_at_a_time) {
+  if (!TEST_HTTP) return;
+  world *w = open_world((tp_mcp_server_options){.mounted = true});
+  tp_mount *mount = tp_mcp_server_mount(w->server);
+  const tp__mount_server place = {.session_take = take_nothing, .session_release = free};
+  assert_int_equal(tp_mcp_server_port(w->server), 0);
+  assert_string_equal(mount->version, tp_version());
+  assert_true(mount->enter(mount->ctx, &place));
+  assert_false(mount->enter(mount->ctx, &place));
+  assert_true(mount->enter(mount->ctx, NULL));
+  assert_true(mount->enter(mount->ctx, &place));
+  assert_true(mount->enter(mount->ctx, NULL));
+  close_world(w);
+  w = open_world((tp_mcp_server_options){.stdio = true});
+  assert_null(tp_mcp_server_mount(w->server));
+  assert_null(tp_mcp_server_mount(NULL));
+  close_world(w);
 }
 
 /* ---- gates that ask ---- */

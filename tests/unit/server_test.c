@@ -6,6 +6,7 @@
 #include "tests/support/inbox.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/web_client.h"
+#include "server/mount.h"
 #include "turnphase/server.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -472,6 +473,35 @@ TEST(what_is_wrong_with_the_options_is_refused) {
     options.struct_size = sizeof options;
     assert_int_equal(tp_server_start(runtime, &options, &server, &fault), rows[i].status);
     assert_true(fault.message[0] && !server);
+  }
+  close_runtime(runtime);
+}
+
+static bool enter_nowhere(void *ctx, const tp__mount_server *server) {
+  (*(int *)ctx)++;
+  return !server;
+}
+
+TEST(a_mount_of_another_build_or_in_another_server_is_refused) {
+  int entered = 0;
+  const struct {
+    const char *version;
+    size_t bytes;
+    tp_status status;
+    int entered;
+  } rows[] = {{"0.0.9", tp__http_request_bytes(), TP_ERR_VERSION, 0},
+              {tp_version(), tp__http_request_bytes() + 8, TP_ERR_VERSION, 0},
+              {tp_version(), tp__http_request_bytes(), TP_ERR_USAGE, 1}};
+  tp_runtime *runtime = open_runtime(NULL);
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    tp_mount mount = {
+        .version = rows[i].version, .request_bytes = rows[i].bytes, .enter = enter_nowhere, .ctx = &entered};
+    const tp_server_options options = {.struct_size = sizeof options, .mount = &mount};
+    tp_fault fault = {0};
+    tp_server *server = NULL;
+    entered = 0;
+    assert_int_equal(tp_server_start(runtime, &options, &server, &fault), rows[i].status);
+    assert_true(fault.message[0] && !server && entered == rows[i].entered);
   }
   close_runtime(runtime);
 }

@@ -34,7 +34,8 @@ struct tp_mcp_call {
   char principal[TP__MCP_PRINCIPAL_BYTES];
   char hash[TP__MCP_HASH_BYTES]; /* of what is called, with its arguments */
   bool is_tool;
-  bool has_output; /* the tool is listed with an outputSchema */
+  bool has_output;    /* the tool is listed with an outputSchema */
+  void *session_hold; /* of tp__mcp_web_session(), until its task has ended; NULL: it has no session */
   tp__bytes traceparent, tracestate;
   /* under the server's lock */
   tp__mcp_exchange *exchange; /* NULL: parked, or answered */

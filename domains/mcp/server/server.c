@@ -39,7 +39,8 @@ bool tp__mcp_random(char ret_text[33]) {
 /* ---- tools ---- */
 
 typedef struct listing {
-  tp_writer *writer;
+  const tp_mcp_server_options *options;
+  tp_writer *writer; /* NULL: they are only counted */
   size_t count;
 } listing;
 
@@ -49,10 +50,7 @@ static const char *shown_name(const char *name) {
   return strncmp(name, PREFIX, prefix) == 0 && name[prefix] != 0 ? name + prefix : name;
 }
 
-static bool write_tool(void *ctx, const tp_tool_listing *shown) {
-  listing *l = ctx;
-  const tp_tool *tool = shown->tool;
-  tp_writer *w = l->writer;
+static void write_tool(tp_writer *w, const tp_tool *tool) {
   bool has_description = tool->description && *tool->description;
   bool has_schema = tp_value_kind_of(tool->schema) == TP_VALUE_MAP;
   tp_text output = tp__mcp_tool_output_schema(tool);
@@ -69,21 +67,27 @@ static bool write_tool(void *ctx, const tp_tool_listing *shown) {
     tp_write_string(w, "object");
   }
   if (output.size > 0) tp_write_string(w, "outputSchema"), tp_write_value(w, output);
+}
+
+static bool take_tool(void *ctx, const tp_tool_listing *shown) {
+  listing *l = ctx;
+  if (l->options->offers && !l->options->offers(l->options->ctx, shown)) return true;
+  if (l->writer) write_tool(l->writer, shown->tool);
   l->count++;
   return true;
 }
 
 /* The array is begun with the count of before, and made anew when that was another. */
 static tp_status gather_tools(tp_mcp_server *server, tp_writer *writer, tp_text *ret_value, tp_fault *fault) {
-  size_t count = 0;
-  tp_status status = tp_runtime_tools(server->runtime, NULL, NULL, &count, fault);
+  listing l = {.options = &server->options};
+  tp_status status = tp_runtime_tools(server->runtime, take_tool, &l, NULL, fault);
   for (int attempt = 0; status == TP_OK && attempt < 5; attempt++) {
-    listing l = {.writer = writer};
+    size_t count = l.count;
+    l = (listing){.options = &server->options, .writer = writer};
     tp_writer_reset(writer);
     tp_write_array(writer, count);
-    status = tp_runtime_tools(server->runtime, write_tool, &l, NULL, fault);
+    status = tp_runtime_tools(server->runtime, take_tool, &l, NULL, fault);
     if (status == TP_OK && l.count == count) return tp_writer_finish(writer, ret_value);
-    count = l.count;
   }
   return status == TP_OK ? tp__refuse(fault, TP_ERR_CONFLICT, NULL, "the tools change all the time") : status;
 }
@@ -123,10 +127,12 @@ bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name,
   tp__lock_acquire(&server->lock);
   tp_text tool = find_tool_locked(server, name);
   bool is_upstream = tool.size > 0 && memmem(name.data, name.size, "__", 2) != NULL;
+  bool is_offered = tool.size > 0 || !server->options.offers;
   if (ret_schema) tp__bytes_put_text(ret_schema, tp_value_get(tool, "inputSchema"));
   if (ret_has_output) *ret_has_output = tp_value_get(tool, "outputSchema").size > 0;
   tp__lock_release(&server->lock);
   if (!ret_name) return !ret_schema->failed;
+  if (!is_offered) return true;
   if (is_upstream) tp__bytes_put_string(ret_name, PREFIX);
   tp__bytes_put_text(ret_name, name);
   return !ret_name->failed && !(ret_schema && ret_schema->failed);
@@ -314,8 +320,11 @@ void tp_mcp_server_tools_changed(tp_mcp_server *server) {
 /* ---- start and end ---- */
 
 static tp_status check_options(const tp_mcp_server_options *o, tp_fault *fault) {
-  if (!o->stdio && !o->http_address)
-    return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio or http_address must be set");
+  if (!o->stdio && !o->http_address && !o->mounted)
+    return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options", "stdio, http_address or mounted must be set");
+  if (o->mounted && (o->stdio || o->http_address || o->http_port || o->keys || o->keys_required))
+    return tp__refuse(fault, TP_ERR_USAGE, "mounted",
+                      "a server that is mounted has the port and the keys of the other server, and none of its own");
   if ((o->prompts.size > 0 && !o->get_prompt) ||
       ((o->resources.size > 0 || o->templates.size > 0) && !o->read_resource))
     return tp__refuse(fault, TP_ERR_USAGE, "tp_mcp_server_options",
@@ -407,6 +416,16 @@ static void wait_for_all(tp_mcp_server *server) {
   tp__lock_release(&server->lock);
 }
 
+void tp__mcp_server_end_calls(tp_mcp_server *server, int64_t until_ms) {
+  tp__lock_acquire(&server->lock);
+  server->stops = true;
+  tp__lock_release(&server->lock);
+  (void)wait_for_calls(server, until_ms);
+  tp__mcp_call_drop_kept(server);
+  tp__mcp_call_cancel_all(server);
+  wait_for_all(server);
+}
+
 void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms) {
   if (!server) return;
   tp__lock_acquire(&server->lock);
@@ -414,10 +433,7 @@ void tp_mcp_server_free(tp_mcp_server *server, uint32_t limit_ms) {
   tp__lock_release(&server->lock);
   tp__mcp_changed_leave(&server->watch);
   if (server->web) tp__mcp_web_stop_accepting(server);
-  (void)wait_for_calls(server, tp__monotonic_ms() + (int64_t)limit_ms);
-  tp__mcp_call_drop_kept(server);
-  tp__mcp_call_cancel_all(server);
-  wait_for_all(server);
+  tp__mcp_server_end_calls(server, tp__monotonic_ms() + (int64_t)limit_ms);
   end_hearing(server);
   end_worker(server);
   if (server->stdio) tp__mcp_stdio_stop(server);
@@ -449,7 +465,7 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
     if (error) status = tp__refuse_errno(fault, TP_ERR_NO_THREAD, NULL, error, "no thread for the server");
   }
   if (status == TP_OK) status = begin_to_hear(server, fault);
-  if (status == TP_OK && ours.http_address) status = tp__mcp_web_start(server, fault);
+  if (status == TP_OK && (ours.http_address || ours.mounted)) status = tp__mcp_web_start(server, fault);
   if (status == TP_OK && ours.stdio) status = tp__mcp_stdio_start(server, fault);
   if (status == TP_OK) *ret_server = server;
   else tp_mcp_server_free(server, 0);
@@ -458,4 +474,8 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
 
 uint32_t tp_mcp_server_port(const tp_mcp_server *server) {
   return server && server->web ? tp__mcp_web_port(server) : 0;
+}
+
+tp_mount *tp_mcp_server_mount(tp_mcp_server *server) {
+  return server && server->options.mounted ? tp__mcp_web_mount(server) : NULL;
 }

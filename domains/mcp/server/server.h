@@ -140,11 +140,13 @@ void tp__mcp_server_session_unref(tp__mcp_server_session *session);
 bool tp__mcp_random(char ret_text[33]);
 /** Queues what may block; the item is taken. @return false: there is no memory, and who waits for it was told. */
 bool tp__mcp_work_add(tp_mcp_server *server, tp__mcp_work_kind kind, tp__mcp_exchange *exchange, tp_mcp_call *call);
-/** The name that gates see of the tool that a client names; ret_schema gets the tool's schema; ret_has_output whether
- *  it is listed with an outputSchema. Each may be NULL.
+/** The name that gates see of the tool that a client names, empty for one that is not offered; ret_schema gets the
+ *  tool's schema; ret_has_output whether it is listed with an outputSchema. Each may be NULL.
  *  @return false without memory. */
 bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema,
                        bool *ret_has_output);
+/** Begins nothing new, waits until the calls have ended, at most until then, and cancels the rest. */
+void tp__mcp_server_end_calls(tp_mcp_server *server, int64_t until_ms);
 /** Notifies every client that a list has changed: "tools", "prompts", "resources". */
 void tp__mcp_notify_changed(tp_mcp_server *server, const char *list);
 
@@ -267,6 +269,12 @@ tp_status tp__mcp_stdio_start(tp_mcp_server *server, tp_fault *fault) TP_MUST_US
 void tp__mcp_stdio_stop(tp_mcp_server *server);
 tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) TP_MUST_USE;
 uint32_t tp__mcp_web_port(const tp_mcp_server *server);
+tp_mount *tp__mcp_web_mount(tp_mcp_server *server);
+/** The session of a client of the server in which this one is mounted: on the front's thread, as long as that passes a
+ *  request of the client.   @param ret_hold  ended by tp__mcp_web_release(), on any thread. */
+tp_status tp__mcp_web_session(tp_mcp_server *server, const char *principal, tp_session **ret_session, void **ret_hold,
+                              tp_fault *fault) TP_MUST_USE;
+void tp__mcp_web_release(tp_mcp_server *server, void *hold);
 void tp__mcp_web_stop_accepting(tp_mcp_server *server);
 void tp__mcp_web_stop(tp_mcp_server *server);
 

@@ -40,6 +40,13 @@ static void end_task(tp_mcp_call *call, bool is_error, tp_text text, tp_text val
   tp__bytes_fini(&words);
 }
 
+/* Before the call ends: the servers may be freed after that. */
+static void release_session(tp_mcp_call *call) {
+  void *hold = call->session_hold;
+  call->session_hold = NULL;
+  if (hold) tp__mcp_web_release(call->server, hold);
+}
+
 /* An unknown tool and a call that could not be begun are errors of the protocol; all else is read by the model. */
 static void task_ended(void *ctx, const tp_task_result *result) {
   tp_mcp_call *call = ctx;
@@ -51,6 +58,7 @@ static void task_ended(void *ctx, const tp_task_result *result) {
   tp__lock_acquire(&call->server->lock);
   call->was_cancelled = result->kind == TP_TOOL_CANCELLED;
   tp__lock_release(&call->server->lock);
+  release_session(call);
   end_task(call, result->kind != TP_TOOL_OK, result->text, result->value, result->parts);
 }
 
@@ -150,13 +158,16 @@ static void task_asks(void *ctx, const tp_task_result *result) {
   snprintf(call->question_key, sizeof call->question_key, "%.*s", (int)question->key.size, question->key.data);
   snprintf(call->question_hash, sizeof call->question_hash, "%.*s", (int)question->arguments_hash.size,
            question->arguments_hash.data);
-  bool has_client = call->exchange || call->task_id[0], can = has_client && (call->can & TP__MCP_CAN_FORM);
+  bool has_client = call->exchange || call->task_id[0];
+  bool can = has_client && (call->can & TP__MCP_CAN_FORM) && !server->options.channel_only;
   tp__lock_release(&server->lock);
   if (can && ask_client(call, question)) return;
   if (!server->options.has_channel) {
     answer_question(call, false,
-                    "a person must allow it, and none can be asked: the client shows no forms, and the server has no "
-                    "other channel");
+                    server->options.channel_only
+                        ? "a person must allow it, and none can be asked: the server has no channel for questions"
+                        : "a person must allow it, and none can be asked: the client shows no forms, and the server "
+                          "has no other channel");
     return;
   }
   tp__lock_acquire(&server->lock);
@@ -179,6 +190,19 @@ static const char *name_turn(const tp_mcp_call *call, char id[TURN_ID_BYTES]) {
   return id;
 }
 
+static tp_status submit_task(tp_mcp_call *call, const tp_task_spec *spec, tp_submission **ret_submission,
+                             tp_fault *fault) {
+  tp_task_spec ours = *spec;
+  tp_mcp_server *server = call->server;
+  tp_status status = TP_OK;
+  if (server->options.mounted)
+    status = tp__mcp_web_session(server, call->principal, &ours.session, &call->session_hold, fault);
+  if (status != TP_OK) return status;
+  status = tp_task_submit(server->runtime, TP_TASK_CALL, &ours, task_ended, call, ret_submission, fault);
+  if (status != TP_OK) release_session(call);
+  return status;
+}
+
 static void submit(tp_mcp_call *call, const char *tool, tp_text arguments) {
   char id[TURN_ID_BYTES];
   tp_turn_request request = {.struct_size = sizeof request, .data = call, .triggered_by = "mcp"};
@@ -195,7 +219,7 @@ static void submit(tp_mcp_call *call, const char *tool, tp_text arguments) {
   tp__lock_acquire(&call->server->lock);
   tp__mcp_call_wait_for_task_locked(call);
   tp__lock_release(&call->server->lock);
-  tp_status status = tp_task_submit(call->server->runtime, TP_TASK_CALL, &spec, task_ended, call, &submission, &fault);
+  tp_status status = submit_task(call, &spec, &submission, &fault);
   if (status == TP_OK) {
     set_submission(call, submission);
   } else {
@@ -214,10 +238,12 @@ void tp__mcp_call_tool(tp__mcp_exchange *exchange) {
   tp_mcp_call *call = tp__mcp_call_begin(exchange, name, arguments, true);
   if (!call) return;
   tp__mcp_call_ref(call); /* the task's */
-  if (tp__mcp_tool_find(call->server, name, &tool, NULL, &call->has_output)) {
+  bool is_found = tp__mcp_tool_find(call->server, name, &tool, NULL, &call->has_output);
+  if (is_found && tool.size > 0) {
     submit(call, tp__bytes_string(&tool), arguments);
   } else {
-    tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory for the call", (tp_text){0});
+    if (is_found) tp_mcp_call_fail(call, TP__MCP_INVALID_PARAMS, "there is no such tool", (tp_text){0});
+    else tp_mcp_call_fail(call, TP__MCP_INTERNAL_ERROR, "no memory for the call", (tp_text){0});
     tp__mcp_call_finish(call, (tp_text){0});
   }
   tp__bytes_fini(&tool);

@@ -5,16 +5,24 @@
 
 #include "domains/mcp/server/server.h"
 #include "server/http.h"
+#include "server/mount.h"
 #include "support/access.h"
 #include "support/clock.h"
 
 #define PATH "/mcp"
 #define KEEP_ALIVE ": \n\n"
+#define ENDS "the server ends: it takes no more requests"
 
+/** Its own front, or what another server passes to it. */
 typedef struct web {
-  tp_mcp_server *server; /* never changes */
-  tp__http *http;
-  bool is_local; /* listens on an address of this machine only */
+  /* never change */
+  tp_mcp_server *server;
+  tp__http *http; /* NULL: it is mounted */
+  bool is_local;  /* listens on an address of this machine only */
+  tp_mount mount;
+  tp__http_handlers handlers; /* of requests that are passed */
+  /* while it is mounted */
+  tp__mount_server passes;
 } web;
 
 /** One HTTP request: the answers of its exchanges, or the messages of a session that belong to no request. */
@@ -178,8 +186,10 @@ static void on_gone(void *ctx, void *data) {
 
 /* ---- who may ---- */
 
-static bool is_origin_allowed(const tp_mcp_server *server, tp_text origin) {
+static bool is_origin_allowed(const tp_mcp_server *server, const tp__http_request *request) {
+  tp_text origin = tp__http_header(request, "Origin");
   const char *scheme = origin.size > 0 ? memmem(origin.data, origin.size, "://", 3) : NULL;
+  if (tp__http_header_count(request, "Origin") > 1) return false;
   if (origin.size == 0) return true;
   for (size_t i = 0; server->origins[i]; i++)
     if (tp__is_word(origin, server->origins[i])) return true;
@@ -204,8 +214,7 @@ static bool admit(web *w, tp__http_request *request, char ret_principal[TP__MCP_
   tp_text key = tp__http_header(request, "Authorization");
   snprintf(ret_principal, TP__MCP_PRINCIPAL_BYTES, "http");
   bool is_local = !w->is_local || tp__is_local_host(tp__http_header(request, "Host"));
-  if (!is_local || tp__http_header_count(request, "Origin") > 1 ||
-      !is_origin_allowed(server, tp__http_header(request, "Origin"))) {
+  if (!is_local || !is_origin_allowed(server, request)) {
     refuse_request(request, 403, "this host or origin may not call");
     return false;
   }
@@ -330,6 +339,7 @@ typedef struct post {
   tp__http_request *request;
   web_sink *sink;
   const char *principal;
+  bool drains;       /* no request begins */
   tp_writer *writer; /* taken: NULL */
 } post;
 
@@ -446,6 +456,10 @@ static void take_message(post *p, tp__mcp_server_session *session, tp__mcp_packe
     tp__mcp_answer_broken(&p->sink->sink, &message, fault.message, true);
     return;
   }
+  if (p->drains && message.kind == TP__MCP_REQUEST) {
+    refuse_message(p, &message, TP__MCP_INTERNAL_ERROR, ENDS, 503);
+    return;
+  }
   tp_text version =
       tp_value_text(tp_value_get(tp_value_get(message.params, "_meta"), "io.modelcontextprotocol/protocolVersion"));
   bool is_modern = version.size > 0 || tp__mcp_version_has(tp__mcp_version_of(header), TP__MCP_HAS_META) ||
@@ -459,20 +473,25 @@ static void take_message(post *p, tp__mcp_server_session *session, tp__mcp_packe
   else refuse_message(p, &message, TP__MCP_INVALID_REQUEST, "no session: initialize first, or send _meta", 400);
 }
 
-static void take_post(web *w, tp__http_request *request, const char *principal) {
+static void take_post(web *w, tp__http_request *request, const char *principal, bool drains) {
   tp_text type = tp__http_header(request, "Content-Type"), id = tp__http_header(request, "Mcp-Session-Id");
   bool can_stream = accepts(request, "text/event-stream");
   tp__mcp_server_session *session = id.size > 0 ? find_session(w->server, id, principal) : NULL;
   tp__mcp_packet packet;
   tp__mcp_message broken = {0};
   tp_fault fault = {0};
-  if (type.size < 16 || strncasecmp(type.data, "application/json", 16) != 0)
+  if (tp__http_body(request).size > TP__MCP_MESSAGE_BYTES_MAX) refuse_request(request, 413, "a message is too large");
+  else if (type.size < 16 || strncasecmp(type.data, "application/json", 16) != 0)
     refuse_request(request, 415, "the body is application/json");
   else if (!can_stream && !accepts(request, "application/json"))
     refuse_request(request, 406, "accept application/json and text/event-stream");
   else if (id.size > 0 && !session) refuse_request(request, 404, "there is no such session: initialize again");
   else {
-    post p = {.web = w, .request = request, .principal = principal, .sink = web_sink_new(w, request, can_stream)};
+    post p = {.web = w,
+              .request = request,
+              .principal = principal,
+              .drains = drains,
+              .sink = web_sink_new(w, request, can_stream)};
     if (!p.sink || tp_writer_new(NULL, &p.writer) != TP_OK) {
       if (p.sink) p.sink->request = NULL;
       refuse_request(request, 503, "no memory");
@@ -480,6 +499,9 @@ static void take_post(web *w, tp__http_request *request, const char *principal) 
                                session ? session->version : TP_MCP_VERSION_NONE, p.writer, &packet, &broken, &fault)) {
       p.sink->open = 1;
       tp__mcp_answer_unread(&p.sink->sink, tp__http_body(request), &broken, fault.message, true);
+    } else if (packet.is_batch && drains) {
+      const tp__mcp_message batch = {.kind = TP__MCP_BROKEN};
+      refuse_message(&p, &batch, TP__MCP_INTERNAL_ERROR, ENDS, 503);
     } else if (packet.is_batch) {
       take_batch(&p, session, &packet);
     } else {
@@ -491,24 +513,61 @@ static void take_post(web *w, tp__http_request *request, const char *principal) 
   tp__mcp_server_session_unref(session);
 }
 
-static void on_request(void *ctx, tp__http_request *request) {
-  web *w = ctx;
+static void take_get(web *w, tp__http_request *request, const char *principal) {
+  tp_text id = tp__http_header(request, "Mcp-Session-Id");
+  tp__mcp_server_session *session = find_session(w->server, id, principal);
+  if (id.size == 0) refuse_request(request, 405, "GET opens the stream of a session: name one");
+  else if (!session) refuse_request(request, 404, "there is no such session");
+  else if (!accepts(request, "text/event-stream")) refuse_request(request, 406, "accept text/event-stream");
+  else open_stream(w, request, session);
+  tp__mcp_server_session_unref(session);
+}
+
+/* @param drains  nothing new begins. */
+static void take_request(web *w, tp__http_request *request, const char *principal, bool drains) {
   const char *method = tp__http_method(request);
-  char principal[TP__MCP_PRINCIPAL_BYTES];
-  if (!admit(w, request, principal)) return;
-  if (strcmp(tp__http_path(request), PATH) != 0) refuse_request(request, 404, "the endpoint is " PATH);
-  else if (strcmp(method, "POST") == 0) take_post(w, request, principal);
-  else if (strcmp(method, "GET") == 0) {
-    tp_text id = tp__http_header(request, "Mcp-Session-Id");
-    tp__mcp_server_session *session = find_session(w->server, id, principal);
-    if (id.size == 0) refuse_request(request, 405, "GET opens the stream of a session: name one");
-    else if (!session) refuse_request(request, 404, "there is no such session");
-    else if (!accepts(request, "text/event-stream")) refuse_request(request, 406, "accept text/event-stream");
-    else open_stream(w, request, session);
-    tp__mcp_server_session_unref(session);
-  } else if (strcmp(method, "DELETE") == 0) take_delete(w, request, principal);
+  if (strcmp(method, "POST") == 0) take_post(w, request, principal, drains);
+  else if (strcmp(method, "GET") == 0 && drains) refuse_request(request, 503, ENDS);
+  else if (strcmp(method, "GET") == 0) take_get(w, request, principal);
+  else if (strcmp(method, "DELETE") == 0) take_delete(w, request, principal);
   else refuse_request(request, 405, "POST, GET and DELETE are here");
 }
+
+static void on_request(void *ctx, tp__http_request *request) {
+  web *w = ctx;
+  char principal[TP__MCP_PRINCIPAL_BYTES];
+  if (!admit(w, request, principal)) return;
+  if (strcmp(tp__http_path(request), PATH) == 0) take_request(w, request, principal, false);
+  else refuse_request(request, 404, "the endpoint is " PATH);
+}
+
+/* ---- in another server ---- */
+
+static bool enter(void *ctx, const tp__mount_server *passes) {
+  web *w = ctx;
+  if (passes && w->passes.session_take) return false;
+  w->passes = passes ? *passes : (tp__mount_server){0};
+  return true;
+}
+
+static void on_passed(void *ctx, tp__http_request *request, const char *client, bool drains) {
+  web *w = ctx;
+  tp__http_hand_over(request, &w->handlers);
+  if (is_origin_allowed(w->server, request)) take_request(w, request, client, drains);
+  else refuse_request(request, 403, "this origin may not call");
+}
+
+static void stop_passed(void *ctx, int64_t until_ms) { tp__mcp_server_end_calls(((web *)ctx)->server, until_ms); }
+
+tp_mount *tp__mcp_web_mount(tp_mcp_server *server) { return &((web *)server->web)->mount; }
+
+tp_status tp__mcp_web_session(tp_mcp_server *server, const char *principal, tp_session **ret_session, void **ret_hold,
+                              tp_fault *fault) {
+  const tp__mount_server *passes = &((web *)server->web)->passes;
+  return passes->session_take(passes->ctx, principal, ret_session, ret_hold, fault);
+}
+
+void tp__mcp_web_release(tp_mcp_server *server, void *hold) { ((web *)server->web)->passes.session_release(hold); }
 
 /* ---- start and end ---- */
 
@@ -516,6 +575,17 @@ tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {
   web *w = tp__heap_alloc(sizeof *w);
   if (!w) return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for HTTP");
   w->server = server;
+  w->handlers = (tp__http_handlers){.gone = on_gone, .drained = on_drained, .released = on_released, .ctx = w};
+  w->mount = (tp_mount){.version = tp_version(),
+                        .request_bytes = tp__http_request_bytes(),
+                        .enter = enter,
+                        .request = on_passed,
+                        .stop = stop_passed,
+                        .ctx = w};
+  if (server->options.mounted) {
+    server->web = w;
+    return TP_OK;
+  }
   w->is_local = tp__is_this_machine(server->options.http_address);
   const tp__http_options options = {.address = server->options.http_address,
                                     .port = (uint16_t)server->options.http_port,
@@ -529,13 +599,20 @@ tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {
   return status;
 }
 
-uint32_t tp__mcp_web_port(const tp_mcp_server *server) { return tp__http_port(((web *)server->web)->http); }
+uint32_t tp__mcp_web_port(const tp_mcp_server *server) {
+  const web *w = server->web;
+  return w->http ? tp__http_port(w->http) : 0;
+}
 
-void tp__mcp_web_stop_accepting(tp_mcp_server *server) { tp__http_stop_accepting(((web *)server->web)->http); }
+void tp__mcp_web_stop_accepting(tp_mcp_server *server) {
+  const web *w = server->web;
+  if (w->http) tp__http_stop_accepting(w->http);
+}
 
 /* The streams of sessions end with the front, which calls on_gone() for each. */
 void tp__mcp_web_stop(tp_mcp_server *server) {
   web *w = server->web;
+  assert(!w->passes.session_take); /* the other server has ended */
   tp__http_free(w->http);
   tp__heap_free(w, sizeof *w);
   server->web = NULL;
