@@ -149,6 +149,7 @@ static bool take_ask(cli_arguments *arguments, const struct row *row, const char
   arguments->keeps_questions = which == 1;
   arguments->asks_terminal = which == 0;
   arguments->asks_operators = which == 2;
+  arguments->asks_clients = which == 3;
   return which >= 0;
 }
 

@@ -185,6 +185,7 @@ typedef struct cli_arguments {
   bool until_empty, all, keeps_questions, yes, stdio, only_models, goes_on, traces_all, keep_secrets;
   bool asks_terminal;  /* said, and not only the default */
   bool asks_operators; /* of serve: at /admin */
+  bool asks_clients;   /* of serve: by forms of the clients of /mcp */
   bool agents_only;    /* the conversation has no sessions; this is no option */
 } cli_arguments;
 

@@ -49,7 +49,9 @@ static int take_key(profile *p, tp_text key, tp_text value, uint32_t *ret_defer)
   char name[64], message[160];
   if (tp_text_is(key, "mcp_defer")) return take_defer(p, value, ret_defer);
   if (tp_text_is(key, "mcp")) p->servers = value;
-  if (tp_text_is(key, "mcp") || tp_text_is(key, "agents") || tp_text_is(key, "sessions")) return CLI_OK;
+  if (tp_text_is(key, "mcp") || tp_text_is(key, "mcp_expose") || tp_text_is(key, "agents") ||
+      tp_text_is(key, "sessions"))
+    return CLI_OK;
   snprintf(name, sizeof name, "%.*s", (int)(key.size < sizeof name ? key.size : sizeof name - 1), key.data);
   snprintf(message, sizeof message,
            "a profile has no key \"%s\", only mcp and mcp_defer, and agents and sessions of a conversation", name);

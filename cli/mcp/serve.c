@@ -154,6 +154,8 @@ static int check(cli_arguments *a) {
   if (!a->http && (a->keys || a->origins.count > 0)) return refuse("--keys and --origin are for --http ADDRESS:PORT");
   if (a->asks_terminal) return refuse("mcp serve has no terminal to ask at: --ask data keeps questions in --data DIR");
   if (a->asks_operators) return refuse("--ask admin is for turnphase serve: --ask data keeps questions in --data DIR");
+  if (a->asks_clients)
+    return refuse("--ask client is for turnphase serve: here clients that show forms are always asked");
   if (a->keeps_questions && !a->data) return refuse("--ask data needs --data DIR: that is where questions wait");
   if (a->ask_wait_s && !a->keeps_questions) return refuse("--ask-wait is for --ask data");
   return check_exposed(a);

@@ -467,20 +467,24 @@ static int read_agents(reader *r, tp_text agents) {
 
 static int read_yaml(reader *r, tp_text text, tp_writer *writer) {
   tp_fault fault = {0};
-  tp_text value, sessions = {0}, agents = {0}, servers = {0}, defer = {0};
+  tp_text value, sessions = {0}, agents = {0}, servers = {0}, defer = {0}, exposes = {0};
   tp_status decoded = tp_yaml_decode(text, r->into->name, writer, &fault);
   if (decoded == TP_OK) decoded = tp_writer_finish(writer, &value);
   if (decoded != TP_OK) return cli_fault(r->into->name, decoded, &fault);
   const field fields[] = {{"sessions", TP_VALUE_ARRAY, !r->arguments->agents_only, &sessions},
                           {"agents", TP_VALUE_ARRAY, false, &agents},
                           {"mcp", TP_VALUE_MAP, false, &servers},
-                          {"mcp_defer", TP_VALUE_DOUBLE, false, &defer}};
+                          {"mcp_defer", TP_VALUE_DOUBLE, false, &defer},
+                          {"mcp_expose", TP_VALUE_ARRAY, false, &exposes}};
   int status = read_map(r, "a conversation", value, fields, sizeof fields / sizeof fields[0]);
   r->into->has_servers = servers.data || defer.data;
   r->into->servers[0] = (tp_text){cli_pool_copy(&r->into->pool, servers), servers.size};
   r->into->servers[1] = (tp_text){cli_pool_copy(&r->into->pool, defer), defer.size};
   if (status == CLI_OK && r->into->has_servers && !r->is_file)
     status = refuse_conversation(r, "mcp is read from a file: name it, or put mcp into a file for --mcp-config");
+  r->into->exposes = (tp_text){cli_pool_copy(&r->into->pool, exposes), exposes.size};
+  if (status == CLI_OK && exposes.data && !r->arguments->agents_only)
+    status = refuse_conversation(r, "mcp_expose is for turnphase serve, which answers clients of MCP");
   r->servers = servers;
   r->yaml = text;
   if (status == CLI_OK) status = read_agents(r, agents);

@@ -43,6 +43,7 @@ typedef struct cli_conversation {
   size_t agent_count, agents_capacity;
   bool has_servers;   /* of MCP: cli_mcp_profile_add() reads them */
   tp_text servers[2]; /* `mcp` and `mcp_defer` as values; empty: missing */
+  tp_text exposes;    /* `mcp_expose` as a value, an array; empty: missing */
   cli_pool pool;
 } cli_conversation;
 

@@ -81,8 +81,9 @@ static int add_agents(player *p) {
 }
 
 static int check_ask(const cli_arguments *arguments) {
-  if (arguments->asks_operators) {
-    cli_error("--ask admin is for turnphase serve, which operators of /admin watch: here it is terminal or data");
+  if (arguments->asks_operators || arguments->asks_clients) {
+    cli_error("--ask %s is for turnphase serve: here it is terminal or data",
+              arguments->asks_operators ? "admin" : "client");
     return CLI_USAGE;
   }
   if (!arguments->keeps_questions || arguments->data) return CLI_OK;

@@ -23,6 +23,7 @@
 #include "runtime/base/check.h"
 #ifdef CLI_WITH_HTTP
 #include "cli/serve/access_log.h"
+#include "cli/serve/mcp_route.h"
 #include "cli/serve/service.h"
 #include "cli/serve/setup.h"
 #include "cli/serve/traces.h"
@@ -39,6 +40,7 @@ typedef struct serving {
   cli_questions questions; /* closed: no person can be asked */
   cli_agents agents;
   tp_server *server;
+  cli_mcp_route *mcp; /* NULL: /mcp is not there */
   char *address;
   uint32_t port;
   cli_signals signals;
@@ -59,6 +61,10 @@ static int check_serve(const cli_arguments *a) {
   }
   if (a->asks_operators && !a->admin_key) {
     cli_error("--ask admin needs --admin-key FILE: with its key operators answer questions at /admin");
+    return CLI_USAGE;
+  }
+  if (a->ask_wait_s && !a->keeps_questions && !a->asks_operators) {
+    cli_error("--ask-wait needs --ask data or --ask admin: it is how long a call at /mcp waits for that person");
     return CLI_USAGE;
   }
   if (!a->traces && (a->traces_sample || a->traces_all)) {
@@ -132,14 +138,22 @@ static int start_server(serving *s, const char *default_agent) {
                                      .on_request_ctx = s->access_log,
                                      .on_begin = s->traces ? cli_traces_begin : NULL,
                                      .on_begin_ctx = s->traces,
-                                     .shared_history = s->talk.history};
+                                     .shared_history = s->talk.history,
+                                     .mount = cli_mcp_route_mount(s->mcp)};
   tp_status status = tp_server_start(s->talk.runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("serve", status, &fault);
   cli_service_close_socket(&s->service); /* the server has a duplicate */
   const char *at = tp_server_address(s->server);
   bool is_v6 = strchr(at, ':') != NULL;
-  cli_error("serving http://%s%s%s:%u/v1", is_v6 ? "[" : "", at, is_v6 ? "]" : "", tp_server_port(s->server));
+  static const char *const paths[] = {"v1", "mcp"};
+  for (size_t i = 0; i < (s->mcp ? 2U : 1U); i++)
+    cli_error("serving http://%s%s%s:%u/%s", is_v6 ? "[" : "", at, is_v6 ? "]" : "", tp_server_port(s->server),
+              paths[i]);
   return CLI_OK;
+}
+
+static int open_mcp(serving *s) {
+  return cli_mcp_route_open(s->talk.runtime, &s->arguments, &s->setup->file, s->talk.ask != NULL, &s->mcp);
 }
 
 /* The agents are there before the first request comes. */
@@ -153,7 +167,8 @@ static int start_serving(serving *s) {
   cli_agents_plan_free(plan, &s->agents);
   if (added != TP_OK) return cli_fault(fault.subject[0] ? fault.subject : "serve", added, &fault);
   cli_agents_warn(s->talk.runtime, s->setup->file.agents, s->setup->file.agent_count);
-  return start_server(s, default_agent);
+  status = open_mcp(s);
+  return status == CLI_OK ? start_server(s, default_agent) : status;
 }
 
 static void put_error(void *ctx, const char *text, size_t size) {
@@ -221,6 +236,7 @@ static void reload_setup(serving *s) {
   cli_agents_plan_free(r.plan, &s->agents);
   tp_server_note_revision(s->server, status == CLI_OK ? NULL : r.said);
   if (status == CLI_OK) cli_agents_warn(s->talk.runtime, setup->file.agents, setup->file.agent_count);
+  if (status == CLI_OK) cli_mcp_route_changed(s->mcp);
   if (status == CLI_OK) cli_error("hooks, agents and keys are read: turns from now on have them");
   else cli_error("the change is refused: hooks, agents and keys stay as they were");
   cli_setup *gone = status == CLI_OK ? s->setup : setup;
@@ -253,6 +269,7 @@ static void wait_for_signal(serving *s) {
 
 static void close_serving(serving *s) {
   tp_server_free(s->server, DRAIN_LIMIT_MS);
+  cli_mcp_route_close(s->mcp);
   cli_access_log_close(s->access_log);
   cli_agents_remove(&s->agents);
   cli_talk_drain(&s->talk, DRAIN_LIMIT_MS);

@@ -54,6 +54,10 @@ static int read_file(const cli_arguments *a, cli_setup *s) {
 }
 
 static int compare_servers(const char *file, const cli_setup *older, const cli_setup *newer) {
+  if (older && !tp_text_equal(older->file.exposes, newer->file.exposes)) {
+    cli_error_at(file, 0, 0, "mcp_expose has changed: what /mcp offers begins with serve; start it anew");
+    return CLI_CONFIG;
+  }
   for (size_t i = 0; older && i < sizeof newer->file.servers / sizeof *newer->file.servers; i++)
     if (!tp_text_equal(older->file.servers[i], newer->file.servers[i])) {
       cli_error_at(file, 0, 0, "mcp has changed: servers of MCP begin with serve; start it anew");
