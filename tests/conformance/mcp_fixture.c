@@ -3,9 +3,10 @@
  * A server of the Model Context Protocol with the tools, prompts and resources that the public conformance kit calls:
  *
  *     mcp_fixture http PORT     listens on 127.0.0.1, prints its URL, and ends with its standard input
+ *     mcp_fixture mounted 0     likewise in a server of turnphase-server
  *     mcp_fixture stdio
  *
- * It uses only public headers: turnphase.h and mcp_server.h. */
+ * It uses only public headers. */
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,12 +16,18 @@
 #include <unistd.h>
 
 #include "turnphase/mcp_server.h"
+#ifdef TP_WITH_SERVER
+#include "turnphase/server.h"
+#endif
 #include "turnphase/turnphase.h"
 
 #define PNG "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\b\6\0\0\0\x1f\x15\xc4\x89"
 #define WAV "RIFF$\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0"
 
 static tp_mcp_server *server;
+#ifdef TP_WITH_SERVER
+static tp_server *place; /* in which it is mounted */
+#endif
 
 /* ---- values ---- */
 
@@ -478,8 +485,25 @@ static void end_process(void *ctx) {
   (void)!write(pipes[1], "x", 1);
 }
 
+/* In another server, as /mcp of turnphase serve. @return its port; 0: it did not start. */
+static uint32_t mount(tp_runtime *runtime) {
+#ifdef TP_WITH_SERVER
+  const tp_server_options options = {.struct_size = sizeof options, .mount = tp_mcp_server_mount(server)};
+  return tp_server_start(runtime, &options, &place, NULL) == TP_OK ? tp_server_port(place) : 0;
+#else
+  (void)runtime;
+  return 0;
+#endif
+}
+
+static void unmount(void) {
+#ifdef TP_WITH_SERVER
+  tp_server_free(place, 1000);
+#endif
+}
+
 static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
-  bool is_http = argc > 2 && strcmp(argv[1], "http") == 0;
+  bool is_http = argc > 2 && strcmp(argv[1], "http") == 0, is_mounted = argc > 2 && strcmp(argv[1], "mounted") == 0;
   const char *resources =
       "[{\"uri\":\"test://static-text\",\"name\":\"Static text\",\"mimeType\":\"text/plain\"},"
       "{\"uri\":\"test://static-binary\",\"name\":\"Static binary\",\"mimeType\":\"image/png\"},"
@@ -487,7 +511,8 @@ static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
   const char *templates = "[{\"uriTemplate\":\"test://template/{id}/data\",\"name\":\"Template\"}]";
   tp_mcp_server_options options = {.struct_size = sizeof options,
                                    .name = "fixture",
-                                   .stdio = !is_http,
+                                   .stdio = !is_http && !is_mounted,
+                                   .mounted = is_mounted,
                                    .input = 0,
                                    .output = 1,
                                    .http_address = is_http ? "127.0.0.1" : NULL,
@@ -506,17 +531,16 @@ static int start(tp_runtime *runtime, int argc, char **argv, int *pipes) {
     fprintf(stderr, "mcp_fixture: %s: %s\n", fault.subject, fault.message);
     return 1;
   }
-  if (is_http) {
-    printf("http://127.0.0.1:%u/mcp\n", tp_mcp_server_port(server));
-    fflush(stdout);
-  }
-  return 0;
+  uint32_t port = is_mounted ? mount(runtime) : tp_mcp_server_port(server);
+  if (is_http || is_mounted) printf("http://127.0.0.1:%u/mcp\n", port);
+  fflush(stdout);
+  return is_mounted && port == 0;
 }
 
 int main(int argc, char **argv) {
   int pipes[2];
   char byte;
-  bool is_http = argc > 2 && strcmp(argv[1], "http") == 0;
+  bool is_http = argc > 2 && (strcmp(argv[1], "http") == 0 || strcmp(argv[1], "mounted") == 0);
   tp_runtime *runtime;
   tp_runtime_options options = {.struct_size = sizeof options};
   for (size_t i = 0; i < SIMPLE; i++) add_tool(simple[i].name, simple[i].run, simple[i].name, NULL);
@@ -529,6 +553,7 @@ int main(int argc, char **argv) {
   if (tp_hook_add(runtime, &hook, NULL) != TP_OK) return 1;
   if (start(runtime, argc, argv, pipes) != 0) return 1;
   (void)!read(is_http ? 0 : pipes[0], &byte, 1);
+  unmount();
   tp_mcp_server_free(server, 1000);
   tp_runtime_free(runtime);
   return 0;

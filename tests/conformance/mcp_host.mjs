@@ -4,8 +4,8 @@
 //
 //     node mcp_host.mjs sdk|client|langchain NODE_MODULES COMMAND…
 //
-// Starts the gateway COMMAND, and prints a line of JSON for what it gets: the tools, a call, a call that a hook denies,
-// and one that a person is asked about, which sdk and client answer by a form.
+// COMMAND is the gateway, or a URL and a key for it. Prints a line of JSON for what it gets: the tools, a call, a call
+// that a hook denies, and one that a person is asked about, which sdk and client answer by a form.
 import { pathToFileURL } from 'node:url';
 const [library, modules, ...command] = process.argv.slice(2);
 const load = (path) => import(pathToFileURL(`${modules}/${path}`).href);
@@ -21,6 +21,8 @@ async function play(client, transport) {
   await client.close();
 }
 
+const [url, key] = command[0].startsWith('http') ? [new URL(command[0]), command[1]] : [];
+const headers = { Authorization: `Bearer ${key}` };
 const identity = [{ name: 'host', version: '1' }, { capabilities: { elicitation: {} } }];
 const server = { command: command[0], args: command.slice(1), stderr: 'inherit' };
 if (library === 'sdk') {
@@ -29,16 +31,20 @@ if (library === 'sdk') {
   const { ElicitRequestSchema } = await load('@modelcontextprotocol/sdk/dist/esm/types.js');
   const client = new Client(...identity);
   client.setRequestHandler(ElicitRequestSchema, accept);
-  await play(client, new StdioClientTransport(server));
+  const { StreamableHTTPClientTransport } = await load('@modelcontextprotocol/sdk/dist/esm/client/streamableHttp.js');
+  await play(client, url ? new StreamableHTTPClientTransport(url, { requestInit: { headers } })
+                         : new StdioClientTransport(server));
 } else if (library === 'client') {
-  const { Client } = await load('@modelcontextprotocol/client/dist/index.mjs');
+  const { Client, StreamableHTTPClientTransport } = await load('@modelcontextprotocol/client/dist/index.mjs');
   const { StdioClientTransport } = await load('@modelcontextprotocol/client/dist/stdio.mjs');
   const client = new Client(...identity);
   client.setRequestHandler('elicitation/create', accept);
-  await play(client, new StdioClientTransport(server));
+  await play(client, url ? new StreamableHTTPClientTransport(url, { requestInit: { headers } })
+                         : new StdioClientTransport(server));
 } else {
   const { MultiServerMCPClient } = await load('@langchain/mcp-adapters/dist/index.js');
-  const client = new MultiServerMCPClient({ mcpServers: { g: { transport: 'stdio', ...server } } });
+  const client = new MultiServerMCPClient({ mcpServers: {
+    g: url ? { transport: 'http', url: url.href, headers } : { transport: 'stdio', ...server } } });
   const tools = await client.getTools();
   const call = async (name, given) => {
     try {

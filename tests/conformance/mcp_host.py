@@ -3,14 +3,16 @@
 
     python3 mcp_host.py mcp|mcp2|pydantic-ai|langchain COMMAND…
 
-mcp is the library before version 2, mcp2 the client of version 2, which asks for 2026-07-28 first. Starts the gateway
-COMMAND, and prints a line of JSON for what it gets, as mcp_host.mjs."""
+mcp is the library before version 2, mcp2 the client of version 2, which asks for 2026-07-28 first. COMMAND is the
+gateway, or a URL and a key for it. Prints a line of JSON for what it gets, as mcp_host.mjs."""
 
 import asyncio
 import json
 import sys
 
 library, command = sys.argv[1], sys.argv[2:]
+url = command[0] if command[0].startswith('http') else None
+headers = {'Authorization': 'Bearer ' + command[-1]}
 
 
 def say(key, value):
@@ -29,7 +31,13 @@ async def play_mcp():
     async def accept(context, params):
         return types.ElicitResult(action='accept', content={'allow': True})
 
-    async with stdio_client(StdioServerParameters(command=command[0], args=command[1:])) as (read, write):
+    def connect():
+        if url:
+            from mcp.client.streamable_http import streamablehttp_client
+            return streamablehttp_client(url, headers=headers)
+        return stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+
+    async with connect() as (read, write, *_):
         async with ClientSession(read, write, elicitation_callback=accept) as session:
             await session.initialize()
             say('tools', [tool.name for tool in (await session.list_tools()).tools])
@@ -44,8 +52,14 @@ async def play_mcp2():
     async def accept(context, params):
         return types.ElicitResult(action='accept', content={'allow': True})
 
-    server = StdioServerParameters(command=command[0], args=command[1:])
-    async with Client(server, elicitation_callback=accept) as client:
+    def transport():
+        if not url:
+            return StdioServerParameters(command=command[0], args=command[1:])
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+        return streamable_http_client(url, http_client=httpx2.AsyncClient(headers=headers))
+
+    async with Client(transport(), elicitation_callback=accept) as client:
         say('version', client.protocol_version)
         say('tools', [tool.name for tool in (await client.list_tools()).tools])
         say('call', seen(await client.call_tool('e__echo', {'message': 'hi'})))
@@ -54,9 +68,10 @@ async def play_mcp2():
 
 
 async def play_pydantic():
-    from fastmcp.client.transports import StdioTransport
+    from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
     from pydantic_ai.mcp import MCPToolset
-    server = MCPToolset(StdioTransport(command[0], command[1:]))
+    server = MCPToolset(StreamableHttpTransport(url, headers=headers) if url
+                        else StdioTransport(command[0], command[1:]))
 
     async def call(name, given):
         try:
@@ -72,7 +87,8 @@ async def play_pydantic():
 
 async def play_langchain():
     from langchain_mcp_adapters.client import MultiServerMCPClient
-    client = MultiServerMCPClient({'g': {'transport': 'stdio', 'command': command[0], 'args': command[1:]}})
+    client = MultiServerMCPClient({'g': {'transport': 'streamable_http', 'url': url, 'headers': headers} if url else
+                                   {'transport': 'stdio', 'command': command[0], 'args': command[1:]}})
     tools = {tool.name: tool for tool in await client.get_tools()}
 
     async def call(name, given):
