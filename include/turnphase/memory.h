@@ -19,14 +19,14 @@ typedef struct tp_memory_embed_request {
   /** text_count of them, at most batch_max; side by side. */
   const tp_text *texts;
   size_t text_count;
-  /** Numbers of each vector. */
+  /** How many numbers each vector has. */
   uint32_t dimensions;
-  /** One text of a search; false: texts that are stored. */
+  /** Set for the one text of a search; false: the texts are to be stored. */
   bool is_query;
   uint8_t reserved_[3];
-  /** True when the vectors are not needed: the turn or the job was cancelled, or a query lasted 5 s. After the
-   *  deadline of active_recall a query is still needed: its result goes to the session's next turn. Threads: the
-   *  one that runs embed. */
+  /** True when the vectors are not needed: the turn or the job was cancelled, or a query lasted 5 s. After the deadline
+   *  of active_recall a query is still needed: its result goes to the session's next turn. Threads: the thread that
+   *  runs embed. */
   bool (*cancelled)(const void *ctx);
   /** For cancelled. */
   const void *ctx;
@@ -36,19 +36,19 @@ typedef struct tp_memory_embed_request {
  *  on success only. */
 typedef struct tp_memory_embedder {
   size_t struct_size;
-  /** Of the model and what else its vectors depend on; 1 to 128 bytes. Vectors in the file that another name made
-   *  are made anew. */
+  /** The name of the model, and of what else its vectors depend on; 1 to 128 bytes. Vectors in the file that were made
+   *  under another name are made anew. */
   const char *name;
   void *ctx;
   /** Fills ret_vectors with text_count times dimensions finite numbers, in the order of the texts. It may block, and
    *  should call request->cancelled from time to time.
    *  @return TP_OK; any other status: nothing of ret_vectors is used. Threads: any, several at once. */
   tp_status (*embed)(void *ctx, const tp_memory_embed_request *request, float *ret_vectors);
-  /** Exactly once, when no handler of the memory is left; may be NULL. */
+  /** Called exactly once, when no handler of the memory is left; may be NULL. */
   void (*destroy)(void *ctx);
   /** 1 to 4,096. */
   uint32_t dimensions;
-  /** Texts of one call; 0: 32; at most 256. */
+  /** The most texts of one call; 0: 32; at most 256. */
   uint32_t batch_max;
 } tp_memory_embedder;
 
@@ -57,38 +57,40 @@ typedef struct tp_memory_options {
   size_t struct_size;
   /** The SQLite file; NULL: in memory, gone with the runtime. */
   const char *path;
-  /** Entries that a turn recalls at most, within 12,000 bytes; 0: 64; up to 64. */
+  /** The most entries that a turn recalls, within 12,000 bytes; 0: 64; up to 64. */
   uint32_t recall_max;
   /** Deadline of active_recall; 0: 200. */
   uint32_t active_recall_ms;
-  /** User, workspace, thread, agent or task: turns with the same id of that kind share their memories, with "user"
-   *  those of the same tenant; NULL: workspace. */
+  /** One of user, workspace, thread, agent and task: turns with the same id of that kind share their memories; with
+   *  "user" also the tenant must be the same. NULL: workspace. */
   const char *scope;
   /** Store the assistant's messages, too, as memories of their own; false: only the user's messages. */
   bool keep_assistant;
   /** Limit of a job of post_turn_extractor; 0: 60,000 with a model, else the phase's. */
   uint32_t extract_ms;
-  /** active_recall compares vectors, too; NULL: words alone. */
+  /** With it, active_recall compares vectors, too; NULL: words only. */
   const tp_memory_embedder *embedder;
-  /** post_turn_extractor also extracts facts with it. Taken on success. With an inbox, of this runtime, it has no
-   *  destroy and does not name TP_INBOX_OF_SESSION; the inbox is kept until the last handler is destroyed. NULL:
-   *  messages are stored, and no facts are extracted; a job that was made with a model is postponed after that, until a
-   *  process with a model takes it. */
+  /** The model with which post_turn_extractor also extracts facts. Taken on success. A model with an inbox has an inbox
+   *  of this runtime, not TP_INBOX_OF_SESSION, and no destroy; the inbox is kept until the last handler is destroyed.
+   *  NULL: messages are stored, and no facts are extracted; a job that was made while there was a model is postponed,
+   *  until a process with a model takes it. */
   const tp_model *model;
-  /** Bytes of the indexes in memory of all scopes that are recalled from, some 250 for each memory; 0: 268,435,456. The
-   *  index that was not used for longest goes first and is made again from the file, which takes some 3 µs for each
-   *  memory of its scope. The index in use stays, even one that is larger than this. */
+  /** The most bytes of the indexes in memory, of all scopes that are recalled from: some 250 for each memory; 0:
+   *  268,435,456. Above it, the index that was not used for longest is freed first; it is made again from the file when
+   *  it is needed, which takes some 3 µs for each memory of its scope. The index in use stays, even one that is larger
+   *  than this. */
   size_t index_bytes_max;
-  /** What shares neither a word nor a day with the text is recalled when the words of its neighbours are worth at least
-   *  so many thousandths of a word that was never said: the more, the fewer such entries; 0: 300; below 0: all. */
+  /** An entry that shares neither a word nor a day with the text is recalled when the words of its neighbours are worth
+   *  at least this many thousandths of a word that was never said. A larger number gives fewer such entries; 0: 300;
+   *  below 0: all. */
   int32_t recall_floor;
   /** Keep keys of known vendors, private keys, passwords after their name, numbers of cards and tokens as they are
    *  said; false: "[redacted:key]" is kept in place of each, and the audit memory.secrets counts them. */
   bool keep_secrets;
-  /** What is kept is in the file, and a crash of the process loses none of it, but no write waits for the disk: a crash
-   *  of the machine loses what the operating system had not written yet, the last half a minute or so. What is deleted
-   *  waits for the disk all the same. For a host whose jobs or history do not wait either. False: each write waits,
-   *  together with those of other threads. */
+  /** No write waits for the disk. A crash of the process loses nothing, since the writes are in the file; a crash of
+   *  the machine loses what the operating system had not written yet, about the last half minute. A deletion waits for
+   *  the disk all the same. For a host whose jobs or history do not wait either. False: each write waits, together with
+   *  those of other threads. */
   bool async;
   /** Must be zero. */
   uint8_t reserved_[2];
@@ -101,8 +103,8 @@ typedef struct tp_memory_options {
  *    memory.tool_bundle            turn.pre_tool_materialization: memory_search, _get, _list, _remember, _forget
  *    memory.prompt_contract        turn.pre_prompt_compile
  *    memory.post_turn_extractor    turn.post_turn, Background
- *  An agent whose config (tp_agent_config.extra) has `memory`, and not as true, has none: nothing is recalled in its
- *  turns or kept of them, and they have no tools of the memory, whatever the policies say.
+ *  An agent has no memory when its config (tp_agent_config.extra) has the key `memory` with any value but true: nothing
+ *  is recalled in its turns or kept of them, and they have no tools of the memory, whatever the policies say.
  *  The file is closed when the last handler is destroyed. On failure the edit may hold some of them: discard it.
  *  @param options  NULL: all defaults.
  *  @return TP_OK; what tp_edit_add_…() returns; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE,
@@ -128,17 +130,17 @@ typedef struct tp_memory_entry {
   /** The kind of scope, and which: "workspace", "home". */
   tp_text scope, name;
   tp_text session, turn;
-  /** Of the turn: empty for what the user said, "assistant", else of a noted text or of a fact. */
+  /** The part of the turn: empty for what the user said, "assistant", or the name of a noted text or of a fact. */
   tp_text part;
   /** A name, "user" or "assistant"; import: not read. */
   tp_text speaker;
   /** 1 to 4,096 bytes. */
   tp_text text;
-  /** Search: the sum of the parts. */
+  /** In a search: the sum of the parts. */
   double score;
-  /** Search: the parts as tp_memory_part_name() calls them, weighed. */
+  /** In a search: the parts, weighed, in the order of tp_memory_part_name(). */
   const double *parts;
-  /** How many; 0: not a search. */
+  /** How many parts; 0: not a search. */
   size_t part_count;
   /** Of a fact that a model extracted: its subject; empty: a message. At most 128 bytes. */
   tp_text subject;
@@ -147,7 +149,7 @@ typedef struct tp_memory_entry {
   /** Of a fact: the id of the one that replaced it; 0: not replaced, or not known. Import: not read. */
   int64_t replaced_by;
 } tp_memory_entry;
-/** Receives an entry; false stops. Threads: the calling one. */
+/** Receives an entry; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_memory_entry_fn)(void *ctx, const tp_memory_entry *entry);
 
 /** Which memories. Zero-filled: all, the newest 100. */
@@ -160,8 +162,8 @@ typedef struct tp_memory_query {
   uint8_t reserved_[3];              /* must be zero */
 } tp_memory_query;
 
-/** Opens a file, making it when there is none. A file that cannot be written, or whose directory cannot, is opened for
- *  reading: what would change it returns TP_ERR_STORE_READONLY.
+/** Opens a file, and makes it when there is none. A file that cannot be written, or whose directory cannot be written,
+ *  is opened for reading only: functions that would change it return TP_ERR_STORE_READONLY.
  *  @return TP_OK; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE without a path;
  *          TP_ERR_NO_MEMORY. Threads: any. */
 TP_API tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) TP_MUST_USE;
@@ -169,7 +171,8 @@ TP_API tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fau
 TP_API void tp_memory_close(tp_memory *memory);
 
 /* The functions below: Threads: any; one at a time inside. Each callback runs on the calling thread, without a lock.
- * They return TP_OK; TP_ERR_STORE… and TP_ERR_IO as the file is; TP_ERR_NO_MEMORY; and what is named. */
+ * They return TP_OK; TP_ERR_STORE… and TP_ERR_IO for the file; TP_ERR_NO_MEMORY; and the further codes that are named
+ * there. */
 
 /** Walks the memories of a query in the order of their ids, newest first unless it says otherwise.
  *  @param query  NULL: all defaults. @return also TP_ERR_VERSION, TP_ERR_USAGE for a wrong query.
@@ -182,7 +185,8 @@ TP_API tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *query,
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_search(tp_memory *memory, const tp_memory_query *query, tp_text text,
                                   tp_memory_entry_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
-/** Shows one memory; after a fact those that it replaced or that replaced it, newest first, at most 50.
+/** Passes one memory to each; after a fact also the facts that it replaced or that replaced it, newest first, at most
+ *  50.
  *  @return also TP_ERR_NOT_FOUND.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn each, void *ctx,
@@ -194,9 +198,9 @@ TP_API tp_status tp_memory_get(tp_memory *memory, int64_t id, tp_memory_entry_fn
  *          because another process reads the file: call again until it returns TP_OK or TP_ERR_NOT_FOUND.
  *  Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_forget(tp_memory *memory, int64_t id, tp_fault *fault) TP_MUST_USE;
-/** Deletes memories as tp_memory_forget() does, in one transaction: all that are there or, where it fails, none.
+/** Deletes memories as tp_memory_forget() does, in one transaction: all of them that are there or, when it fails, none.
  *  The names of scopes that are empty then are deleted, too.
- *  @param ids        count of them; one that is not there is passed over.
+ *  @param ids        count of them; an id that is not there is skipped.
  *  @param ret_count  how many were there; may be NULL.
  *  @return TP_OK, also when none is there; TP_ERR_STORE_BUSY when they are deleted, but their copies in the write-ahead
  *          log are not: call again until it returns TP_OK.
@@ -238,7 +242,7 @@ typedef bool (*tp_memory_scope_fn)(void *ctx, const tp_memory_scope *scope);
 /** Walks the scopes, by tenant, kind and name. Threads: any; one at a time inside. */
 TP_API tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx, tp_fault *fault) TP_MUST_USE;
 
-/** The parts of a score, by index, and what each is; NULL after the last. Threads: any. */
+/** The names of the parts of a score, by index; NULL after the last. Threads: any. */
 TP_API const char *tp_memory_part_name(size_t index);
 TP_API const char *tp_memory_part_summary(size_t index);
 

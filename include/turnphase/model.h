@@ -14,8 +14,8 @@ typedef enum tp_role {
   TP_ROLE_USER = 1,
   TP_ROLE_ASSISTANT = 2,
   TP_ROLE_TOOL = 3,   /* the result of a call */
-  TP_ROLE_END = 4,    /* typed end mark of a turn that did not complete; a model reads a line of the user's role */
-  TP_ROLE_SYSTEM = 5, /* of tp_turn_request.messages alone; no history has one */
+  TP_ROLE_END = 4,    /* the end mark of a turn that did not complete; a model reads it as a line of the user's role */
+  TP_ROLE_SYSTEM = 5, /* only in tp_turn_request.messages: no history has such a message */
   TP_ROLE_FORCE_32 = 0x7fffffff
 } tp_role;
 
@@ -24,7 +24,7 @@ typedef enum tp_role {
 typedef struct tp_message {
   size_t struct_size;
   tp_role role;
-  /** Tool. */
+  /** Of a tool's message. */
   bool is_error;
   /** The turn it belongs to. */
   tp_text turn_id;
@@ -45,9 +45,10 @@ typedef struct tp_message {
   /** Assistant: tp_model_response.provider_data of the response; or empty. Handlers do not get it: it is empty in what
    *  tp_call_messages() shows. TP_ERR_USAGE for other roles. */
   tp_text provider_data;
-  /** Last message of a turn whose host gave it an id: how the turn ended, in a form of the library's own, which a
-   *  history keeps as it is; or empty. Value. A turn that is submitted again is answered with it. Only for histories:
-   *  a model and handlers have no use for it, and in tp_turn_request.messages it is not read. */
+  /** In the last message of a turn that has an id of the host: how the turn ended, as a value in a form of the
+   *  library's own, which a history keeps as it is; or empty. When the turn is submitted again, it is answered from
+   *  this value. Only for histories: a model and handlers have no use for it, and in tp_turn_request.messages it is not
+   *  read. */
   tp_text ending;
 } tp_message;
 
@@ -60,8 +61,8 @@ typedef struct tp_model_request {
   uint32_t id_count;
   /** By TP_ID_*: tenant, agent, session, turn and the others; empty where there is none. */
   const tp_text *ids;
-  /** Until the turn's deadline, when start is called or the request comes into the inbox; never negative. At the
-   *  deadline cancel is called, and an answer is stale. */
+  /** The time until the turn's deadline, as it was when start was called or the request came into the inbox; never
+   *  negative. At the deadline cancel is called, and a later answer is stale. */
   int64_t time_left_ms;
   /** The model name of the turn's request, else the agent's; may be empty. */
   tp_text model;
@@ -88,19 +89,21 @@ TP_API void *tp_model_request_data(const tp_model_request *request, tp_id_kind i
 
 /** How an answer ended. */
 typedef enum tp_finish {
-  TP_FINISH_UNKNOWN = 0,    /* there is no answer; of a response: what its stop_reason means */
+  TP_FINISH_UNKNOWN = 0,    /* there is no answer; in a response: the end follows from stop_reason */
   TP_FINISH_STOP = 1,       /* the model had said everything */
   TP_FINISH_LENGTH = 2,     /* it is cut: a limit of tokens was reached */
   TP_FINISH_FILTER = 3,     /* the provider left out content, or all of it */
   TP_FINISH_REFUSAL = 4,    /* the model declined to answer */
   TP_FINISH_TOOL_CALLS = 5, /* it calls tools */
   TP_FINISH_ERROR = 6,      /* it failed on the way: the request failed */
-  TP_FINISH_PAUSE = 7,      /* the provider paused: the turn sends it what it said, up to 8 times, so that it goes on */
+  TP_FINISH_PAUSE = 7,      /* the provider paused: the turn sends back what it said, up to 8 times, so that the
+                               provider goes on */
   TP_FINISH_FORCE_32 = 0x7fffffff
 } tp_finish;
 /** The constant's word in small letters: "tool_calls"; "unknown" for any other number. Static text. Threads: any. */
 TP_API const char *tp_finish_name(tp_finish finish);
-/** What a provider's own word for the end of an answer means, in any case: "end_turn", "max_tokens", "SAFETY", ….
+/** What a provider's own word for the end of an answer means, in upper or lower case: "end_turn", "max_tokens",
+ *  "SAFETY", ….
  *  @return TP_FINISH_UNKNOWN for a word that is not known. Threads: any. */
 TP_API tp_finish tp_finish_of(tp_text word);
 
@@ -113,17 +116,17 @@ typedef struct tp_model_response {
   size_t call_count;
   /** "end_turn", "tool_use", "max_tokens", …. */
   tp_text stop_reason;
-  /** Of this call alone: as they stand in its TP_EVENT_MODEL_END; negative ones count as 0. */
+  /** Of this call only, as in its TP_EVENT_MODEL_END; negative ones count as 0. */
   int64_t input_tokens, output_tokens, cost_micros;
   /** What the provider gave besides text and calls and needs back with the message: reasoning, signatures, further
    *  content of calls; or empty. It stays with the message in the history. Value: a map with
-   *    "provider" str: tp_model.provider, and "api" str: the form of the API. Only a model of both sends it back;
-   *    "thinking" str: the reasoning as a text for people; optional;
+   *    "provider" str: tp_model.provider, and "api" str: the form of the API. Only a model with the same provider and
+   *    API sends it back; "thinking" str: the reasoning as a text for people; optional;
    *    "refusal" str: the words of an answer that refuses; optional.
    *  Other keys are the provider's own. It is no part of the answer. */
   tp_text provider_data;
-  /** UNKNOWN: by tp_finish_of() of stop_reason; where that is not known, TOOL_CALLS with calls, else STOP. ERROR: the
-   *  request failed, and may be repeated. */
+  /** UNKNOWN: the library takes tp_finish_of(stop_reason); where that is not known, TOOL_CALLS when there are calls,
+   *  else STOP. ERROR: the request failed, and may be repeated. */
   tp_finish finish;
   /** Must be zero. */
   uint32_t reserved_;
@@ -154,22 +157,23 @@ typedef struct tp_model {
   tp_placement placement;
   /** The provider cannot call tools. */
   bool no_tools;
-  /** tp_model_delta() and tp_model_thinking() deliver their event themselves where no thread owns the turn: on the
-   *  thread that calls them, before they return, and no other thread wakes for it. That thread then holds no lock that
-   *  a callback of a listener acquires, and waits for no listener. False: each wakes an owner. */
+  /** Set when tp_model_delta() and tp_model_thinking() may deliver their event themselves: where no thread owns the
+   *  turn, on the thread that calls them, before they return. So no other thread must wake. The calling thread must
+   *  hold no lock that a callback of a listener acquires, and must wait for no listener. False: each call wakes a
+   *  thread that becomes the owner. */
   bool delivers;
   /** Must be zero. */
   uint8_t reserved_[2];
-  /** Of this runtime (inbox.h): its requests wait there until a thread of the host takes them. One that finds it
-   *  full or freed fails. Kept as long as the model. */
+  /** An inbox of this runtime (inbox.h): the model's requests wait there until a thread of the host takes them. A
+   *  request that finds it full or freed fails. Kept as long as the model. */
   tp_inbox *inbox;
   /** The service that answers, such as a host name: models of one provider share a breaker
    *  (tp_runtime_options.breaker_failures). NULL: name. At most 128 bytes; valid as long as name. */
   const char *provider;
-  /** No listener holds the answer back any more (tp_event_hold()): the provider, which has asked tp_model_held(),
-   *  goes on reading. On the thread that released the last hold; it must not block. It may come for an answer that was
-   *  held again meanwhile, or that has ended: the provider asks again. May be NULL: a provider that pauses asks now and
-   *  then. With an inbox it must be NULL. */
+  /** Notifies that no listener holds the answer back any more (tp_event_hold()): the provider, which paused because of
+   *  tp_model_held(), reads on. Called on the thread that released the last hold; it must not block. The answer may
+   *  have been held again meanwhile, or have ended, so the provider calls tp_model_held() again. May be NULL: then a
+   *  provider that pauses calls tp_model_held() from time to time. With an inbox it must be NULL. */
   void (*resume)(void *ctx, tp_token token);
 } tp_model;
 
@@ -195,30 +199,31 @@ TP_API tp_status tp_model_fail(tp_token token, tp_status code, const char *messa
  *
  *  A model with tp_model.delivers: where no thread owns the turn at this moment, this call delivers the event itself
  *  before it returns, and runs nothing else of the turn. The owner's thread gets the piece all the same where a
- *  listener has tp_listener.on_owner, in a synchronous call (its caller waits as the owner), and in a runtime with
- *  pump.
+ *  listener has tp_listener.on_owner, in a synchronous call (where the caller waits as the owner), and in a runtime
+ *  with pump.
  *  @return as tp_token_complete(); TP_ERR_UTF8; TP_ERR_NO_MEMORY; TP_ERR_FULL when more than 16 MiB would wait for
- *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes
- *          nothing of the answer; an empty one is TP_OK and has none.  Threads: any. */
+ *          the turn's owner, each piece counted with 8 bytes more. A refused piece has no event and changes nothing of
+ *          the answer. An empty piece gives TP_OK and no event.  Threads: any. */
 TP_API tp_status tp_model_delta(tp_token token, tp_text piece, tp_fault *fault);
 /** Emits a piece of what the model thinks as an event TP_EVENT_THINKING; copied. It is no part of the answer: a request
- *  that fails after it is repeated as if nothing had come. In order with the pieces of tp_model_delta().
+ *  that fails after it is repeated as if nothing had come. Its events are in order with those of tp_model_delta().
  *  @return as tp_model_delta().  Threads: any. */
 TP_API tp_status tp_model_thinking(tp_token token, tp_text piece, tp_fault *fault);
-/** Whether a listener holds this answer back, since who reads it is slower than the model (tp_event_hold()). A provider
- *  that reads from a network asks before each read, and while it is held it reads nothing: so the sender stops, and
- *  nothing of the answer waits in this process. Pieces that are emitted nevertheless are delivered as ever. While it is
- *  held the provider's own limits of silence do not count; the deadline of the turn and a cancel do.
+/** Whether a listener holds this answer back, because its reader is slower than the model (tp_event_hold()). A provider
+ *  that reads from a network calls this before each read, and reads nothing while the answer is held: so the sender
+ *  stops, and nothing of the answer waits in this process. Pieces that are emitted nevertheless are delivered as usual.
+ *  While the answer is held, the provider's own limits of silence do not count; the deadline of the turn and a cancel
+ *  do.
  *  @return false also for a token that is not open.  Threads: any.  Blocks: no. */
 TP_API bool tp_model_held(tp_token token);
 /** Emits a note on the request or its answer as an event TP_EVENT_DIAGNOSTIC of severity info, whose subscription is
- *  empty; copied. In order with the pieces of tp_model_delta().
+ *  empty; copied. Its events are in order with those of tp_model_delta().
  *  @param key   names the kind of note: "request.repaired".
  *  @param text  for people; not empty.
  *  @return as tp_model_delta(); TP_ERR_USAGE without a key or a text.  Threads: any. */
 TP_API tp_status tp_model_note(tp_token token, tp_text key, tp_text text, tp_fault *fault);
 
-/** Called for one message; false stops. Threads: that of the call. */
+/** Receives one message; false stops the walk. Threads: that of the call. */
 typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);
 /** Walks what was said in the conversation of a driven turn: the messages before it (those of its session, or of its
  *  request), then its own so far, as they were when a phase of the turn last began. END marks are among them; what the
@@ -227,15 +232,15 @@ typedef bool (*tp_call_message_fn)(void *ctx, const tp_message *message);
  *  @return how many there are, also where each stopped; 0 for a turn that its host drives, and for a job.
  *  Threads: that of the call. */
 TP_API size_t tp_call_messages(const tp_call *call, tp_call_message_fn each, void *ctx);
-/** As tp_call_messages(), from the message with an index on: what a handler needs that has read the ones before it.
+/** As tp_call_messages(), from the message with this index on: for a handler that has read the earlier ones.
  *  @param first  from 0; at the count or above it no message is shown.
  *  @return how many there are in all.  Threads: that of the call. */
 TP_API size_t tp_call_messages_from(const tp_call *call, size_t first, tp_call_message_fn each, void *ctx);
 /** Identifies the list that tp_call_messages() walks, for a handler that keeps for later turns what it made of the
  *  messages. Two calls with the same number have the same messages at the indices below the smaller one of their
  *  ret_settled. A history that is made shorter is another list.
- *  @param ret_settled  how many messages stand before those of the turn, which may end without leaving them; may be
- *                      NULL.
+ *  @param ret_settled  how many messages precede those of the turn; the turn's own messages may be dropped when it
+ *                      ends; may be NULL.
  *  @return a number that no other list of this process has or had; 0 where tp_call_messages() returns 0 for want of a
  *          conversation.  Threads: that of the call. */
 TP_API uint64_t tp_call_messages_list(const tp_call *call, size_t *ret_settled);
@@ -244,10 +249,11 @@ TP_API uint64_t tp_call_messages_list(const tp_call *call, size_t *ret_settled);
  *  that classify. A model that is given belongs to the caller. No phase is run, nothing is repeated, and no event,
  *  step, token sum or cost of the turn includes the request: its cost is in the response.
  *  @param call      of a handler of placement thread or with an inbox, on its own thread.
- *  @param model     NULL: the one that the call's turn asks, by its name where the request has none. Else one with
- *                   start; or with an inbox, whose thread answers while this one waits: not the same thread.
- *                   Copied; ctx, name and inbox stay until nothing uses the model: after a request was abandoned, its
- *                   token may be open until the handler is destroyed. TP_INBOX_OF_SESSION is that of the call's turn.
+ *  @param model     NULL: the model of the call's turn, by its name where the request has none. Else a model with
+ *                   start, or with an inbox that another thread serves: this thread waits.
+ *                   Copied; ctx, name and inbox must stay valid until nothing uses the model: after a request was
+ *                   abandoned, its token may be open until the handler is destroyed. TP_INBOX_OF_SESSION stands for
+ *                   that of the call's turn.
  *  @param request   model, system, messages and parameters are read, and copied; struct_size is set. Tools are refused;
  *                   the rest is the library's.
  *  @param ret_response  borrowed until the handler returns. Set on TP_OK alone; struct_size is set by the caller.

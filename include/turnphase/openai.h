@@ -15,9 +15,9 @@
  * This library makes the pause before the retry: a request whose attempt is above 1 is sent after retry_wait_ms,
  * doubled with each further attempt (at most 60 s), and not before the time that the endpoint's newest Retry-After
  * named. A Retry-After above retry_after_ms_max, or a pause beyond the turn's deadline, fails the request with
- * TP_ERR_MODEL_UNAVAILABLE: it is not repeated, but a fallback may be asked (tp_session_options.fallbacks). Retryable
- * are the statuses 408, 429 (but for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be made
- * or break, and time limits. Redirects are never followed: the failure names where to. */
+ * TP_ERR_MODEL_UNAVAILABLE: it is not repeated, but a fallback may be asked (tp_session_options.fallbacks). These are
+ * retryable: the statuses 408, 429 (but for an exhausted quota), 500, 502, 503, 504 and 529, connections that cannot be
+ * made or break, and time limits. Redirects are never followed: the failure names where to. */
 #ifndef TURNPHASE_OPENAI_H
 #define TURNPHASE_OPENAI_H
 
@@ -42,20 +42,21 @@ TP_API tp_status tp_openai_api_find(const char *name, tp_openai_api *ret_api) TP
 
 /** What a model can read: bits. */
 typedef enum tp_openai_input {
-  TP_OPENAI_INPUT_TEXT = 1, /* always: alone it means nothing else */
+  TP_OPENAI_INPUT_TEXT = 1, /* always read; with no other bit it changes nothing */
   TP_OPENAI_INPUT_IMAGES = 2,
   TP_OPENAI_INPUT_AUDIO = 4,
   TP_OPENAI_INPUT_FILES = 8, /* PDF documents */
   TP_OPENAI_INPUT_FORCE_32 = 0x7fffffff
 } tp_openai_input;
 
-/** What a server does in its own way and its answers do not show for certain: bits. docs/models.md describes each. */
+/** How a server deviates from its API in a way that its answers do not show for certain: bits. docs/models.md describes
+ *  each. */
 typedef enum tp_openai_quirk {
   /** Thinking stands in the text, between tags (`<think>…</think>` and their like): it is separated from the rest. */
   TP_OPENAI_QUIRK_THINK_TAGS = 1,
-  /** The same, and the opening tag of the first block does not come: the answer begins with thinking. */
+  /** As THINK_TAGS, but the opening tag of the first block is missing: the answer begins with thinking. */
   TP_OPENAI_QUIRK_THINK_FIRST = 2,
-  /** Each piece of a stream has all of the text so far. */
+  /** Each piece of a stream contains all of the text so far. */
   TP_OPENAI_QUIRK_CUMULATIVE = 4,
   TP_OPENAI_QUIRK_FORCE_32 = 0x7fffffff
 } tp_openai_quirk;
@@ -78,15 +79,15 @@ typedef bool (*tp_openai_traceparent_fn)(void *ctx, const tp_text *ids, uint32_t
 /** A model behind an endpoint. Zero means default. Everything is copied. */
 typedef struct tp_openai_options {
   size_t struct_size;
-  /** The model's name where a request names none; NULL: each request must name one. */
+  /** The name of the model for a request that names none; NULL: each request must name one. */
   const char *model;
   /** http:// or https://, without the last part of the path; a query stays at its end. NULL: the API's own,
    *  https://api.openai.com/v1 or https://api.anthropic.com/v1. */
   const char *base_url;
-  /** The environment variable that holds the key, read once, by tp_openai_model_new(). NULL without key_file: where
-   *  base_url is NULL OPENAI_API_KEY or ANTHROPIC_API_KEY, else no key is sent. */
+  /** The environment variable that holds the key, read once, by tp_openai_model_new(). When both this and key_file are
+   *  NULL: OPENAI_API_KEY or ANTHROPIC_API_KEY if base_url is NULL, else no key is sent. */
   const char *key_env;
-  /** Instead: a file with the key that is its owner's alone (mode 0600 or 0400). */
+  /** In place of key_env: a file with the key, which only its owner may read (mode 0600 or 0400). */
   const char *key_file;
   /** The header with the bare key; NULL: "Authorization: Bearer KEY", and "x-api-key" for TP_OPENAI_MESSAGES. */
   const char *key_header;
@@ -102,23 +103,23 @@ typedef struct tp_openai_options {
   /** Value: a map: further fields of each request; a null leaves out what would be sent.
    *  tp_model_request.parameters overrides it. Not model, messages, input, instructions, system, tools, stream. */
   tp_text body;
-  /** price_count pointers; the first that fits counts; none: the cost is 0. */
+  /** price_count pointers; the first one whose model fits counts; when none fits, the cost is 0. */
   const tp_openai_price *const *prices;
   size_t price_count;
   tp_openai_api api;
-  /** Until the connection stands, TLS included; 0: 10,000. */
+  /** The limit, in ms, until the connection stands, TLS included; 0: 10,000. */
   uint32_t connect_ms;
-  /** From then to the first byte of the answer's body; 0: 120,000. */
+  /** The limit from then to the first byte of the answer's body; 0: 120,000. */
   uint32_t first_byte_ms;
-  /** Between two pieces of it; 0: 60,000. */
+  /** The limit between two pieces of the body; 0: 60,000. */
   uint32_t idle_ms;
-  /** The whole request; 0: 600,000. The turn's deadline holds besides. */
+  /** The limit of the whole request; 0: 600,000. The turn's deadline counts, too. */
   uint32_t total_ms;
   /** The pause before attempt 2; 0: 500. */
   uint32_t retry_wait_ms;
   /** The longest Retry-After that is waited for; 0: 60,000. */
   uint32_t retry_after_ms_max;
-  /** Of one answer, decompressed; 0: 16 MiB; at most 64 MiB. */
+  /** The most bytes of one answer, decompressed; 0: 16 MiB; at most 64 MiB. */
   uint32_t response_bytes_max;
   /** Asks for the whole answer at once: no deltas. */
   bool no_stream;
@@ -132,16 +133,18 @@ typedef struct tp_openai_options {
   uint8_t reserved_[1];
   /** TP_OPENAI_INPUT_*: what the model reads; 0: text, images and files. */
   uint32_t inputs;
-  /** Of this model, attempts included; 0: no limit. A sixth of it may be sent at once. Further requests wait in
+  /** The most requests of this model per minute, attempts included; 0: no limit. A sixth of them may be sent at once.
+   *  Further requests wait in
    *  order, at most retry_after_ms_max and until the turn's deadline; one that would wait longer fails at once with
    *  TP_ERR_MODEL_UNAVAILABLE. */
   uint32_t requests_per_minute;
-  /** The same for tokens: a request counts as a quarter of its bytes until the endpoint reports its input and
+  /** The most tokens per minute, in the same way: a request counts as a quarter of its bytes until the endpoint reports
+   *  its input and
    *  output tokens; 0: no limit. */
   uint32_t tokens_per_minute;
   /** TP_OPENAI_QUIRK_*; 0: none. An embedder takes none. */
   uint64_t quirks;
-  /** Of each request; NULL: none. An embedder takes none. */
+  /** Called for each request; NULL: none. An embedder takes none. */
   tp_openai_traceparent_fn traceparent;
   /** TP_ERR_USAGE without traceparent. */
   void *traceparent_ctx;
@@ -151,8 +154,8 @@ typedef struct tp_openai_options {
  *  made.
  *
  *  Files in the parts of a message are images: data: URLs, https: URLs, and, beneath files_directory, paths of PNG,
- *  JPEG, GIF and WebP files of at most 20 MiB. When one of the user's newest message cannot be sent, the request fails;
- *  an older one is replaced by a text that names this. At most 64 of them and 64 MiB.
+ *  JPEG, GIF and WebP files of at most 20 MiB. When a file of the user's newest message cannot be sent, the request
+ *  fails; a file of an older message is replaced by a text that gives the reason. At most 64 files and 64 MiB.
  *
  *  Parts of tools' results are sent where the API, options->inputs and the media type allow it: PNG, JPEG, GIF and WebP
  *  images, PDF documents, and, to TP_OPENAI_CHAT, WAV and MP3 audio, as bytes, data: or https: URLs; never by path. Any
@@ -172,8 +175,8 @@ typedef struct tp_openai_options {
  *  be sent too late, TP_ERR_NO_MEMORY, TP_ERR_NO_THREAD, else TP_ERR_MODEL, with a message that names the cause and a
  *  remedy. A cancelled request closes its connection at once.
  *  @param ret_model  tp_model_free() when it was not taken. The destroy of the last model ends the I/O thread and waits
- *                    for it. When the I/O thread itself calls that destroy (it ended the last turn of a closed
- *                    session), it ends right after it; tp_openai_stats.threads is 0 then.
+ *                    for it. When the I/O thread itself calls that destroy (because it ended the last turn of a closed
+ *                    session), the thread ends right after the call; tp_openai_stats.threads is 0 then.
  *  @return TP_OK; TP_ERR_USAGE for an option that is wrong, and for a key file that others may read; TP_ERR_VERSION;
  *          TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE for headers and body that are no such
  *          value; TP_ERR_NOT_FOUND when the variable of the key is not set; TP_ERR_IO with errno for a file that cannot
@@ -200,12 +203,12 @@ TP_API tp_status tp_openai_embedder_new(const tp_openai_options *options, uint32
 /** Counters of the I/O thread, over all models of the process. */
 typedef struct tp_openai_stats {
   size_t struct_size;
-  uint64_t requests_started, requests_ended; /* since the I/O thread was started; waiting and cancelled ones too */
+  uint64_t requests_started, requests_ended; /* since the I/O thread was started; with waiting and cancelled ones */
   uint64_t connections_opened;               /* since then */
   uint32_t threads;                          /* 1, or 0 while there is none */
   uint32_t models;                           /* that were made and not yet destroyed */
 } tp_openai_stats;
-/** Reads the counters.
+/** Fills the counters.
  *  @param stats  struct_size is set by the caller; fields that its size leaves out are not written. All but models are
  *                zero while there is no I/O thread.
  *  @return TP_OK; TP_ERR_VERSION. Threads: any. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * part.h: parts of a message and of a tool's result beside its text: images, audio, files, links to resources, and
- * further text. A part is given as a struct, and carried as a value (value.h): the parts of a message are an array of
- * maps, one for each part, in order. One key of a map names the kind and has the content; the others are optional:
+ * part.h: parts that a message or a tool's result has in addition to its text: images, audio, files, links to
+ * resources, and further text. A part is given as a struct, and carried as a value (value.h): the parts of a message
+ * are an array of maps, one for each part, in order. One key of a map names the kind and has the content; the others
+ * are optional:
  *
  *   {"text": str}
  *   {"image": bytes or str, "media_type": str, "uri": str, "name": str, "description": str, "size": int}
@@ -55,9 +56,9 @@ typedef struct tp_part {
 
 /** Writes a part as one value, an element of an array that was begun by tp_write_array().
  *  @param part    read by its struct_size; copied.
- *  @param writer  untouched when the part is refused; TP_ERR_NO_MEMORY and its limit are stored in it.
- *  @return TP_OK; TP_ERR_USAGE for another kind, for a member that the kind does not have, and without what it needs;
- *          TP_ERR_UTF8; TP_ERR_VERSION. The fault names the member.
+ *  @param writer  untouched when the part is refused; it stores TP_ERR_NO_MEMORY and the error of its own limit.
+ *  @return TP_OK; TP_ERR_USAGE for another kind, for a member that the kind does not have, and for a missing member
+ *          that it needs; TP_ERR_UTF8; TP_ERR_VERSION. The fault names the member.
  *  Threads: one at a time for each writer. */
 TP_API tp_status tp_part_write(const tp_part *part, tp_writer *writer, tp_fault *fault);
 /** Reads one element of the parts of a message or result.

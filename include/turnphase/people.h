@@ -3,9 +3,9 @@
  * people.h: for hosts that ask people: a channel for questions, their answers, and a callback that decides which tool
  * calls need a question. Both are set in the options of a runtime or of a session; those of the session are used first.
  *
- * One question is asked about a call, when none of its gates has denied it, and a policy `tool` has the value ask, or a
- * handler of tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission callback does.
- * Handlers of tool.ask come first: their verdict answers it.
+ * At most one question is asked about a call: when none of its gates has denied it, and a policy `tool` has the value
+ * ask, or a handler of tool.create, tool.rewrite or tool.pre asks (the first of these is shown), or the permission
+ * callback does. Handlers of tool.ask run first: their verdict answers the question.
  * The question has a limit of its own (tp_runtime_options.ask_limit_ms); the time that a turn waits for answers is not
  * counted in the turn's limit. The call is denied when there is no channel, when the channel abandons the token
  * (tp_token_abandon()), when the question expires, when the answer names other arguments, or when the person
@@ -27,27 +27,28 @@ typedef struct tp_question {
   /** By TP_ID_*. */
   const tp_text *ids;
   size_t id_count;
-  /** Of the subscription that asked. */
+  /** The phase of the subscription that asked. */
   tp_phase_id phase;
   /** Zero. */
   uint32_t reserved_;
-  /** That asked, and its reason. "policy" and "permission" are no subscriptions. */
+  /** The subscription that asked, and its reason. "policy" and "permission" stand here for askers that are no
+   *  subscriptions. */
   tp_text subscription, reason;
-  /** As it will run. */
+  /** The call as it will run. */
   const tp_tool_call *call;
-  /** Of its arguments as they are shown: an answer to others does not count. */
+  /** The hash of its arguments as they are shown: an answer about other arguments does not count. */
   tp_text arguments_hash;
-  /** Then it is denied. */
+  /** When the question expires: then the call is denied. */
   int64_t expires_unix_ms;
-  /** 32 hexadecimal digits: the same when the same call is asked about again, also by another process: of the same
-   *  tenant, session, turn id, call id, tool and arguments. It is the name of the question where its token means
-   *  nothing: for another machine, or for a client that asks again. */
+  /** 32 hexadecimal digits, made of the tenant, session, turn id, call id, tool and arguments. So the key is the same
+   *  when the same call is asked about again, also by another process. It names the question where its token means
+   *  nothing: on another machine, or for a client that asks again. */
   tp_text key;
 } tp_question;
 
-/** Passes a question to a person and returns at once. One tp_question_answer() follows, from any thread, also before
- *  this returns; a channel that fails calls tp_token_abandon() instead. A question that has ended by its limit or by a
- *  cancel needs no answer.
+/** Passes a question to a person, and must return at once. One tp_question_answer() follows, from any thread, also
+ *  before this returns; a channel that fails calls tp_token_abandon() instead. A question that has ended by its limit
+ *  or by a cancel needs no answer.
  *  Threads: the one that owns the turn; it must not block. */
 typedef void (*tp_question_fn)(void *ctx, const tp_question *question);
 
@@ -56,22 +57,22 @@ typedef struct tp_decision {
   size_t struct_size;
   tp_verdict verdict;     /* TP_VERDICT_ALLOW or TP_VERDICT_DENY */
   uint32_t reserved_;     /* must be zero */
-  tp_text arguments_hash; /* of the question; with another the call is denied */
+  tp_text arguments_hash; /* that of the question; with another hash the call is denied */
   tp_text reason;         /* for the model and the audit; at most 4,096 bytes of UTF-8; may be empty */
   tp_text person;         /* the person who decided: for both; at most 128 bytes of UTF-8; may be empty */
   /** With ALLOW: a value, a map of at most 1 MiB, with which the call runs instead of the arguments that were shown; a
    *  call without arguments is the empty map. Empty: as they were shown. The schema, tool.pre and the permission
-   *  callback look at the call again, and what denies it then is obeyed; what asks about it is answered by this
-   *  decision. The audit has a row `edit` for the arguments of before and one for those of after. The model reads that
-   *  they were changed, and how. A task that is being created keeps its arguments: there it denies. */
+   *  callback check the call again: a denial counts, and a new question is answered by this decision. The audit has a
+   *  row `edit` for the arguments before the change, and one for those after it. The model reads that they were
+   *  changed, and how. While a task is created its arguments cannot be changed: then such a decision denies. */
   tp_text arguments;
 } tp_decision;
 
 /** Answers a question, once.
  *  @param decision  borrowed till return.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION, TP_ERR_TOO_LARGE, TP_ERR_UTF8, TP_ERR_MALFORMED and what
- *          tp_value_check() returns for a wrong decision; TP_ERR_USAGE for a token of something else: then the
- *          question stays open. TP_ERR_STALE when it was answered before, has ended, or was never put.
+ *          tp_value_check() returns for a wrong decision; TP_ERR_USAGE for a token of something else: then the question
+ *          stays open. TP_ERR_STALE when the question was answered before, has ended, or was never put to the channel.
  *  Threads: any, at any time.   Blocks: no. */
 TP_API tp_status tp_question_answer(tp_token token, const tp_decision *decision, tp_fault *fault) TP_MUST_USE;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * postgres.h: the library turnphase-postgres: the history of sessions, and a store, in a PostgreSQL database (13 or
- * later), which hosts on several machines share. A handle has a few connections and one thread, which writes what waits
- * at the same time, of any sessions and jobs, in one transaction. Threads: any. */
+ * later), which hosts on several machines share. A handle has a few connections and one thread, which writes everything
+ * that waits at the same time, of any sessions and jobs, in one transaction. Threads: any. */
 #ifndef TURNPHASE_POSTGRES_H
 #define TURNPHASE_POSTGRES_H
 
@@ -25,27 +25,28 @@ typedef struct tp_postgres_options {
   const char *conninfo;
   /** The PostgreSQL schema that has the tables; NULL: "turnphase". At most 63 bytes. */
   const char *schema;
-  /** What other hosts are shown while a turn of this one has a session; NULL: "process ID on HOSTNAME". */
+  /** The name of this host that other hosts are shown while a turn of this host has a session; NULL: "process ID on
+   *  HOSTNAME". */
   const char *address;
-  /** For how long a host that stands still, or that died, keeps the sessions of its running turns from other hosts; 0:
-   *  15,000. While it runs, its leases are renewed every third of that. The server's clock counts. */
+  /** The lease: for how long a host that was stopped, or that died, keeps the sessions of its running turns from other
+   *  hosts; 0: 15,000. While the host runs, its leases are renewed every third of that. The server's clock counts. */
   uint32_t lease_ms;
   /** How long a call is tried, through lost connections and restarts of the server, until it fails; 0: 25,000. */
   uint32_t timeout_ms;
   /** How long the server may work on one statement, and wait for a lock; a connection that is silent for 2 s more is
    *  given up. 0: 10,000. */
   uint32_t statement_ms;
-  /** 1: a schema that is not there is TP_ERR_NOT_FOUND instead of being made, and one of an earlier version is
-   *  TP_ERR_STORE_SCHEMA instead of being upgraded. */
+  /** 1: a schema that is not there gives TP_ERR_NOT_FOUND and is not made; a schema of an earlier version gives
+   *  TP_ERR_STORE_SCHEMA and is not upgraded. */
   uint32_t existing_only;
-  /** Called, without any lock, when a connection is lost, and when there is one again. It must not use the database.
-   *  May be NULL. */
+  /** Called, without any lock, when a connection is lost, and when there is a connection again. It must not use the
+   *  database. May be NULL. */
   tp_log_fn log;
   /** Of log; both until the last reference ends. */
   void *log_ctx;
 } tp_postgres_options;
 
-/** Connects, and makes or upgrades the schema: one process at a time does, the others wait for it.
+/** Connects, and makes or upgrades the schema: one process at a time does this, and the others wait for it.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_STORE: no connection, with the server's reason;
  *          TP_ERR_STORE_SCHEMA: a newer or a foreign schema; TP_ERR_STORE_READONLY: the role lacks a right, or the
  *          server is a standby; TP_ERR_NOT_FOUND with existing_only; TP_ERR_STORE_BUSY; TP_ERR_STORE_FULL;
@@ -53,45 +54,47 @@ typedef struct tp_postgres_options {
  *  Threads: any.   Blocks: on the server, for at most about timeout_ms. */
 TP_API tp_status tp_postgres_open(const tp_postgres_options *options, tp_postgres **ret_postgres,
                                   tp_fault *fault) TP_MUST_USE;
-/** Ends the caller's reference. With the last one what waits is still tried, for at most 5 s, and the connections are
- *  closed. Accepts NULL.   Threads: any. */
+/** Ends the caller's reference. With the last reference, writes that wait are still tried for at most 5 s, and the
+ *  connections are closed. Accepts NULL.   Threads: any. */
 TP_API void tp_postgres_close(tp_postgres *postgres);
 
 /** The history of sessions in the database. It is shared (tp_history.shared): a turn claims its session when it begins,
  *  and its append compares number, fence and position. A turn that finds nothing new waits for the server twice, and
- *  holds no thread. What was acknowledged is committed with synchronous_commit on, at least. An append the commit of
- *  which was not acknowledged, since the connection was lost, is looked for before it is tried again. One that is still
- *  not acknowledged after timeout_ms fails (TP_ERR_STORE), and then it may be there or not; the turn's claim is
- *  released when the server answers. Messages may have any bytes; tenants and sessions must be UTF-8 (TP_ERR_UTF8).
- *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free().
+ *  holds no thread meanwhile. An acknowledged append was committed with synchronous_commit on, at least. When the
+ *  connection is lost before the commit of an append is acknowledged, the append is looked for before it is tried
+ *  again. An append that is still not acknowledged after timeout_ms fails (TP_ERR_STORE), and then it may be in the
+ *  database or not; the turn's claim is released when the server answers. Messages may have any bytes; tenants and
+ *  sessions must be UTF-8 (TP_ERR_UTF8). Give it to tp_history_share() or tp_session_options.history, which take it, or
+ *  free it with tp_history_free().
  *  @return TP_OK; TP_ERR_USAGE; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
 TP_API tp_status tp_postgres_history(tp_postgres *postgres, tp_history **ret_history, tp_fault *fault) TP_MUST_USE;
 
 /** Options of a store in a database; zero means default. */
 typedef struct tp_postgres_store_options {
   size_t struct_size;
-  /** Open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. Hosts count the jobs from time to time, so
-   *  that several ones together may insert a few more. */
+  /** The most open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. Each host counts the jobs only from time to
+   *  time, so that several hosts together may insert a few more. */
   size_t jobs_max;
-  /** Of jobs that succeeded or were discarded, and of dead letters, about the newest so many are known by id and
-   *  key; 0: 10,000. */
+  /** How many ended jobs are known by id and key, about, the newest ones: jobs that succeeded or were discarded, and
+   *  dead letters; 0: 10,000. */
   size_t jobs_ended_max;
-  /** For tests: 1: the times of requests (tp_job_claim.now_ms and the like) count. 0: they say only how long something
-   *  takes, and the server's clock counts. */
+  /** 1, for tests: the times of requests (tp_job_claim.now_ms and the like) count. 0: only their differences count, as
+   *  durations, and the time is that of the server's clock. */
   uint32_t callers_clock;
   /** 1: the store keeps the size and a keyed hash of payload fields and contributions (HMAC-SHA-256; the random key is
    *  in the schema's table secret). The content is copied into the queue, and the connections' thread hashes it. */
   uint32_t content_hashes;
-  /** About the newest so many entry records are kept; 0: 100,000. */
+  /** About how many entry records are kept, the newest ones; 0: 100,000. */
   size_t records_max;
-  /** About the newest so many turn records; 0: 100,000. */
+  /** About how many turn records are kept, the newest ones; 0: 100,000. */
   size_t turns_max;
-  /** About the newest so many audit rows; 0: 100,000. */
+  /** About how many audit rows are kept, the newest ones; 0: 100,000. */
   size_t audits_max;
-  /** Records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and logged. */
+  /** The most bytes of records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and
+   *  logged. */
   size_t queue_bytes_max;
-  /** Records that are older are deleted, by the server's clock; 0: no bound. All bounds are those of the host that
-   *  writes, and are applied when it writes. */
+  /** Older records are deleted, by the server's clock; 0: no bound. A host applies its own bounds, all of them, when it
+   *  writes. */
   uint32_t age_max_s;
   /** Must be zero. */
   uint32_t reserved_;
@@ -99,15 +102,16 @@ typedef struct tp_postgres_store_options {
 
 /** The store in the database: records, jobs, calls of tools, and tasks. Records are copied into a queue, and a
  *  connection of their own writes them. With durability SYNC, and once commit() has returned, they are on the server's
- *  disk; else its crash may lose the last 600 ms (3 * wal_writer_delay) of them. Any host with the same database claims
- *  its jobs. A change is committed with synchronous_commit on when its function returns; one the commit of which was
- *  not acknowledged is looked for before it is done again. From open to destroy the process has a lease, which is
- *  renewed every third of lease_ms. When the lease has ended, the running jobs of the process are queued again by any
- *  other process, which looks every half of its own lease, or are dead letters after their last attempt. tool_start and
- *  job_insert return TP_ERR_FENCED where another process has claimed the session since. Texts may have any bytes; where
- *  a fence is given, tenant and session must be UTF-8. The hashes of arguments have a random key, which is in the table
- *  `secret`. Breadcrumbs are in memory: what a process called when it died is not known.
- *  Give it to tp_runtime_options.store, which takes it, or free it with tp_store_free().
+ *  disk; otherwise a crash of the server may lose those of the last 600 ms (3 * wal_writer_delay). Any host with the
+ *  same database may claim its jobs. When a function that changes a job, call or task returns, the change is committed
+ *  with synchronous_commit on; a change whose commit was not acknowledged is looked for before it is made again. From
+ *  open to destroy the process has a lease, which is renewed every third of lease_ms. When the lease has ended, the
+ *  running jobs of the process are queued again by any other process, which looks every half of its own lease, or are
+ *  dead letters after their last attempt. tool_start and job_insert return TP_ERR_FENCED when another process has
+ *  claimed the session since the turn's claim. Texts may have any bytes; tenant and session must be UTF-8 if a fence is
+ *  given. The hashes of arguments have a random key, which is in the table `secret`. Breadcrumbs (tp_breadcrumb) are in
+ *  memory: the function that a process called when it died is not known. Give it to tp_runtime_options.store, which
+ *  takes it, or free it with tp_store_free().
  *  @param options  NULL: all defaults.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_STORE…; TP_ERR_NO_MEMORY.
  *  Threads: any.   Blocks: on the server. */
@@ -125,11 +129,11 @@ typedef struct tp_postgres_questions tp_postgres_questions;
 /** Options of a channel for questions; zero means default. */
 typedef struct tp_postgres_questions_options {
   size_t struct_size;
-  /** How often answers are looked for while a question is open; 0: 1,000. */
+  /** How often the channel looks for answers while a question is open, in ms; 0: 1,000. */
   uint32_t poll_ms;
   /** Must be zero. */
   uint32_t reserved_;
-  /** Of errors of the database: a question that cannot be written is denied. May be NULL. */
+  /** Receives errors of the database: a question that cannot be written is denied. May be NULL. */
   tp_log_fn log;
   void *log_ctx;
 } tp_postgres_questions_options;
@@ -147,8 +151,8 @@ TP_API void tp_postgres_questions_put(void *questions, const tp_question *questi
  *  freed. Accepts NULL.
  *  Threads: any.   Blocks: on the server, for at most about timeout_ms for each change that waits. */
 TP_API void tp_postgres_questions_close(tp_postgres_questions *questions);
-/** The questions in the database, the oldest first.
- *  @param open_only  those that may be answered now.
+/** Lists the questions in the database, the oldest first.
+ *  @param open_only  only those that may be answered now.
  *  @return TP_OK; TP_ERR_USAGE without postgres or each; TP_ERR_STORE…
  *  Threads: any; each is called on the calling one.   Blocks: on the server. */
 TP_API tp_status tp_postgres_questions_list(tp_postgres *postgres, bool open_only, tp_kept_question_fn each, void *ctx,
@@ -163,7 +167,7 @@ TP_API tp_status tp_postgres_question_answer(tp_postgres *postgres, uint64_t num
 
 /* ---- sessions of a database, and their erasure ------------------------------------------------------------------ */
 
-/** Lists the sessions of a database, from whatever it has of them: the one whose last activity is oldest comes first.
+/** Lists the sessions of which a database has anything: the one whose last activity is oldest comes first.
  *  @param query  NULL: all.
  *  @return TP_OK, also where each has stopped; TP_ERR_USAGE without postgres or each; TP_ERR_VERSION for a wrong
  *          struct_size; TP_ERR_STORE….
@@ -185,18 +189,18 @@ TP_API tp_status tp_postgres_session_rows(tp_postgres *postgres, const char *ten
  *  @param ret_messages  how many were copied; may be NULL.
  *  @return TP_OK; TP_ERR_NOT_FOUND: no such session with messages, or it has no such turn; TP_ERR_DUPLICATE_ID where
  *          the history has a session of the new id; TP_ERR_BAD_ID; TP_ERR_USAGE, TP_ERR_VERSION for a wrong request;
- *          TP_ERR_UTF8; TP_ERR_STORE…. With anything but TP_OK nothing was changed, but that an answer which was lost
- *          for good (TP_ERR_STORE) leaves it open.
+ *          TP_ERR_UTF8; TP_ERR_STORE…. With anything but TP_OK nothing was changed, with one exception: when the
+ *          server's answer was lost for good (TP_ERR_STORE), it is not known.
  *  Threads: any.   Blocks: on the server. */
 TP_API tp_status tp_postgres_session_fork(tp_postgres *postgres, const tp_kept_fork *request, uint64_t *ret_messages,
                                           tp_fault *fault) TP_MUST_USE;
 
 /** Erases sessions: the history, records, jobs, questions, tasks and calls of each. Each transaction erases up to 100
- *  sessions, each of them whole. Other processes may go on meanwhile; one that has an erased session open begins it
- *  anew. The server keeps deleted rows in its files until it vacuums them, and copies in its log, in its
+ *  sessions, each of them whole. Other processes may go on meanwhile; a process that has an erased session open begins
+ *  it anew. The server keeps deleted rows in its files until it vacuums them, and copies in its log, in its
  *  standbys and in backups as long as these are kept.
- *  @param request     tenant, session or before_unix_ms must be given. Turns cannot be chosen
- *                     yet, nor rows counted only: TP_ERR_USAGE.
+ *  @param request     tenant, session or before_unix_ms must be given. Turns cannot be chosen yet, and rows cannot be
+ *                     counted without erasing them: TP_ERR_USAGE.
  *  @param ret_erased  set also when this fails, to what was erased until then; may be NULL.
  *  @return TP_OK; TP_ERR_BUSY: sessions are in use, and stay (the others were erased); TP_ERR_USAGE for a wrong
  *          request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE….
@@ -209,9 +213,9 @@ TP_API tp_status tp_postgres_sessions_erase(tp_postgres *postgres, const tp_kept
 typedef struct tp_postgres_report {
   size_t struct_size;
   uint64_t operations;   /* that have ended: loads, appends, claims of jobs, lists, renewals of leases and the like */
-  uint64_t transactions; /* committed; each is one round trip */
+  uint64_t transactions; /* committed transactions; each is one round trip */
   uint64_t retries;      /* transactions that were tried again */
-  uint64_t connections;  /* made, the first included */
+  uint64_t connections;  /* connections that were made, the first included */
   uint64_t lost;         /* connections that were lost, or given up */
 } tp_postgres_report;
 

@@ -10,12 +10,12 @@
  * The end of a child is decided by its exit, its deadline, its output limits or a cancel, never by end-of-file: a
  * process that the child has started and that holds its output open delays nothing. Each child leads a process group of
  * its own, and the whole group is killed before the end is reported; a process that left the group is killed when it
- * still holds the output. One that left the group and closed both is a daemon, and is left alone.
+ * still holds the output. A process that left the group and closed both outputs is a daemon, and is left alone.
  *
  * A host that dies leaves no group behind, whatever killed it: with its first child a loop starts a supervisor, a
  * /bin/sh that waits for the end of the host and kills the groups that run then. It is one more child of the host until
- * the loop is freed. It is not there on a system without /bin/sh, and a process that the host has forked holds it back
- * until that ends, too. Processes that left their group are not found any more.
+ * the loop is freed. There is no supervisor on a system without /bin/sh. While a process that the host has forked still
+ * runs, the supervisor waits for it, too. Processes that left their group are not found any more.
  * Threads: any, unless a declaration says otherwise. */
 #ifndef TURNPHASE_PROCESS_H
 #define TURNPHASE_PROCESS_H
@@ -31,7 +31,7 @@ typedef struct tp_process_loop tp_process_loop;
 typedef struct tp_process_loop_options {
   size_t struct_size;
   tp_allocator allocator;
-  /** Children at once; 0: 1,024; at most 65,536. */
+  /** The most children at once; 0: 1,024; at most 65,536. */
   uint32_t processes_max;
   /** Zero. */
   uint32_t reserved_;
@@ -53,8 +53,8 @@ TP_API tp_status tp_process_loop_new(const tp_process_loop_options *options, tp_
  *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
 TP_API void tp_process_loop_free(tp_process_loop *loop);
 
-/** Kills all running children at once, as tp_process_loop_free(), and waits for their end; the loop can start others
- *  after that. Accepts NULL. From an on_end of this loop it kills the others and returns. In the child of a fork it
+/** Kills all running children at once, as tp_process_loop_free() does, and waits for their end; after that the loop can
+ *  start others. Accepts NULL. From an on_end of this loop it kills the others and returns. In the child of a fork it
  *  does nothing. While it waits, tp_process_start() returns TP_ERR_SHUTDOWN.
  *  Threads: any.
  *  Blocks: until the children are dead, milliseconds.  From a hook: yes. */
@@ -87,23 +87,23 @@ typedef struct tp_process_options {
   size_t struct_size;
   /** Ended by NULL; arguments[0] is the path of the program, which is not searched for. */
   const char *const *arguments;
-  /** "NAME=value", ended by NULL: all of it; NULL: empty. */
+  /** All of its environment: "NAME=value", ended by NULL; NULL: empty. */
   const char *const *environment;
   /** Where it runs; NULL: where the host does. */
   const char *directory;
-  /** What it can read from descriptor 0, then end-of-file. */
+  /** The input that it reads from descriptor 0, before end-of-file. */
   tp_text input;
-  /** From the start to the deadline; 0: 30,000. */
+  /** The time from the start to the deadline; 0: 30,000. */
   uint32_t limit_ms;
-  /** From SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000. */
+  /** The time from SIGTERM at the deadline to SIGKILL; 0: 20; at most 10,000. */
   uint32_t grace_ms;
-  /** Bytes of descriptor 1; 0: 1 MiB; at most 1 GiB. */
+  /** The most bytes of descriptor 1; 0: 1 MiB; at most 1 GiB. */
   uint32_t output_max;
-  /** Bytes of descriptor 2; 0: 1 MiB; at most 1 GiB. */
+  /** The most bytes of descriptor 2; 0: 1 MiB; at most 1 GiB. */
   uint32_t errors_max;
-  /** The child is resident: it gets input by tp_process_write() until tp_process_close_input(), has no deadline
-   *  where limit_ms is 0, and keeps its first errors_max bytes of descriptor 2; output_max must be 0, and its ctx
-   *  is that of on_end. NULL: it is not. */
+  /** When set, the child is resident: it gets input by tp_process_write() until tp_process_close_input(), and has no
+   *  deadline if limit_ms is 0. The first errors_max bytes of descriptor 2 are kept. output_max must be 0, and ctx is
+   *  that of on_end. NULL: the child is not resident. */
   tp_process_output_fn on_output;
 } tp_process_options;
 
@@ -113,10 +113,10 @@ typedef struct tp_process_result {
   tp_process_end end;
   int32_t exit_code;   /* with EXITED */
   int32_t signal;      /* with KILLED */
-  uint32_t escaped;    /* processes that had left the group and held the output; killed */
+  uint32_t escaped;    /* how many processes had left the group and held the output; they were killed */
   int64_t duration_ms; /* from the start until the end was decided */
-  tp_text output;      /* what descriptor 1 got until then, at most output_max bytes */
-  tp_text errors;      /* and descriptor 2 */
+  tp_text output;      /* what was written to descriptor 1 until then, at most output_max bytes */
+  tp_text errors;      /* the same of descriptor 2 */
 } tp_process_result;
 
 /** Receives the end of a child, exactly once, when its process group is dead. Called without a lock. It must not wait,
@@ -127,7 +127,7 @@ typedef void (*tp_process_end_fn)(void *ctx, const tp_process_result *result);
 /** Starts a child. It gets descriptors 0, 1 and 2 and no other, no blocked signal, and the default disposition of all
  *  signals. on_end may come before this returns; it does not come when this fails.
  *  At the deadline, at a limit of output and at a cancel the group gets SIGTERM (and SIGCONT, when it was stopped), and
- *  SIGKILL after grace_ms. A child that the kernel does not let die is reported 20 ms after that.
+ *  SIGKILL after grace_ms. The end of a child that the kernel does not let die is reported 20 ms after that.
  *  @param options  borrowed.
  *  @param ret_id   for tp_process_cancel(); may be NULL.
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_FULL at processes_max; TP_ERR_SYSTEM when the
@@ -141,9 +141,9 @@ TP_API tp_status tp_process_start(tp_process_loop *loop, const tp_process_option
 
 enum tp_process_limits { TP_PROCESS_QUEUE_MAX = 16 << 20 /* bytes that wait for a resident child to read them */ };
 
-/** Writes to descriptor 0 of a resident child, which is a socket; what it does not read at once waits.
+/** Writes to descriptor 0 of a resident child, which is a socket; bytes that the child does not read at once wait.
  *  @param bytes  copied; pieces of several writers do not mix.
- *  @return TP_OK; TP_ERR_STALE: it has ended, closed its input, is not resident, or its input was closed;
+ *  @return TP_OK; TP_ERR_STALE: the child has ended, has closed its input, is not resident, or its input was closed;
  *          TP_ERR_FULL: more than TP_PROCESS_QUEUE_MAX bytes would wait; TP_ERR_NO_MEMORY; TP_ERR_FORKED.
  *  Threads: any.
  *  Blocks: no.  From a hook: yes. */

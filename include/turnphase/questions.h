@@ -23,9 +23,9 @@ typedef struct tp_kept_question {
   /** For tp_sqlite_question_answer() or tp_postgres_question_answer(). */
   uint64_t number;
   tp_question_state state;
-  /** 1: a call waits for it, or its process was killed. 0: the call is over, or its process has ended. */
+  /** 1: a call waits for the answer, or its process was killed. 0: the call is over, or its process has ended. */
   uint32_t is_waited_for;
-  /** Asked at; may be answered until. */
+  /** When it was asked, and until when it may be answered. */
   int64_t asked_unix_ms, expires_unix_ms;
   /** 0: not answered. */
   int64_t answered_unix_ms;
@@ -33,17 +33,17 @@ typedef struct tp_kept_question {
   int64_t used_unix_ms;
   tp_text tenant, agent, session, turn;
   tp_text tool, call_id;
-  /** Value: as they will run; empty once a call has the answer. */
+  /** A value: the arguments with which the call will run; empty once a call has the answer. */
   tp_text arguments;
   tp_text arguments_hash;
-  /** That asked, and its reason. */
+  /** The subscription that asked, and its reason. */
   tp_text subscription, reason;
-  /** Who decided, and the reason. */
+  /** The person who decided, and the person's reason. */
   tp_text person, answer;
-  /** Value: what the person made of the arguments; empty: nothing, or a call has the answer. */
+  /** Value: the arguments as the person changed them; empty: unchanged, or a call has the answer. */
   tp_text edited_arguments;
 } tp_kept_question;
-/** False stops. Threads: the calling one. */
+/** Receives a question; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_kept_question_fn)(void *ctx, const tp_kept_question *question);
 
 TP_END_DECLS

@@ -35,12 +35,12 @@ typedef struct tp_phase {
   bool reverse; /* chain: runs backwards */
   bool privileged;
   bool code_only;
-  bool rewrite_granted;      /* for owners with TP_GRANT_REWRITE, or trust builtin. False in rows of the host */
+  bool rewrite_granted;      /* for owners with TP_GRANT_REWRITE, or of trust builtin. False in rows of the host */
   bool no_session;           /* it is run in turns of no session: TP_INBOX_OF_SESSION is refused in it */
   tp_capability kinds;       /* bit 1 << TP_CONTRIBUTION_*: what may be contributed besides diagnostic and audit */
   uint32_t limit_ms;         /* default limit of one handler; 0 means 5,000 */
   tp_failure failure;        /* default failure policy; 0 means best_effort */
-  const tp_field_id *fields; /* payload fields it carries */
+  const tp_field_id *fields; /* the payload fields that it carries */
   size_t field_count;
   const tp_field_id *replaceable; /* those that a chain may replace */
   size_t replaceable_count;
@@ -49,12 +49,12 @@ typedef struct tp_phase {
 /** Which time-stamps the rows of records have.
  *
  *  - FULL: each row has the begin and the end of its handler.
- *  - COARSE: in a phase whose handlers are all inline each row has the begin and the duration of the phase, at most
- *    4.29 s, and not those of its handler. The limits of the single handlers are not enforced. The deadline of the
+ *  - COARSE: in a phase whose handlers are all inline, each row has the begin and the duration of the phase (at most
+ *    4.29 s) instead of those of its handler. The limits of the single handlers are not enforced. The deadline of the
  *    phase is: when the phase ends after it, the handler that was called last is recorded as timed out. From the
  *    first handler on that is not inline, and from the first answer on that is more than TP_ANSWER_DONE, the
  *    time-stamps of the phase are full.
- *  - OFF: rows have the begin of their phase alone, and inline handlers have no deadline. */
+ *  - OFF: rows have only the begin of their phase, and inline handlers have no deadline. */
 typedef enum tp_timestamps {
   TP_TIMESTAMPS_FULL = 0,
   TP_TIMESTAMPS_COARSE = 1,
@@ -62,18 +62,18 @@ typedef enum tp_timestamps {
   TP_TIMESTAMPS_FORCE_32 = 0x7fffffff
 } tp_timestamps;
 
-/** What turns may use: of a session, or of a day (UTC), of a tenant or of all. It is looked at where the limits of a
- *  turn are (tp_turn_request); a turn that finds it used up fails with TP_ERR_OVER_BUDGET. Turns that run at the same
- *  time may pass it by one request each. Counted are answered requests of driven turns, and summaries of histories, but
- *  not what tp_call_ask_model() asks. */
+/** What turns may use together: the turns of a session, or the turns of a day (UTC) of one tenant or of all tenants. It
+ *  is checked where the limits of a turn are checked (tp_turn_request); when it is used up, the turn fails with
+ *  TP_ERR_OVER_BUDGET. Turns that run at the same time may exceed it by one request each. Answered requests of driven
+ *  turns and summaries of histories count; requests of tp_call_ask_model() do not. */
 typedef struct tp_budget {
   size_t struct_size;
   /** Requests to models; 0: no limit. */
   int64_t requests_max;
   /** Input and output together; 0: no limit. */
   int64_t tokens_max;
-  /** As the models report their cost; 0: no limit. A model that reports none leaves it without effect, which a
-   *  diagnostic cost.unknown of the turn says. */
+  /** The cost that the models report; 0: no limit. With a model that reports no cost it has no effect, and the turn
+   *  gets the diagnostic cost.unknown. */
   int64_t cost_micros_max;
 } tp_budget;
 
@@ -83,8 +83,8 @@ typedef struct tp_runtime_options {
   tp_allocator allocator;
   tp_log_fn log;
   void *log_ctx;
-  /** What is logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no phase takes its fast path: a
-   *  phase of some ns takes some us. */
+  /** The level up to which records are logged; 0: TP_LOG_INFO. With TP_LOG_DEBUG each attempt has a line, and no phase
+   *  takes its fast path: a phase that lasts some ns then lasts some µs. */
   tp_log_level log_level;
   /** 0: as many as cores. */
   uint32_t engine_workers;
@@ -95,8 +95,8 @@ typedef struct tp_runtime_options {
    *  and the store are called on the thread that pumps. TP_ERR_USAGE together with no_engine_workers and the options
    *  that count threads. */
   bool pump;
-  /** 0: 64. At most a quarter (at least 2) for load and append of histories, half of these for one tenant;
-   *  load_start and append_start take none. */
+  /** 0: 64. At most a quarter of them (at least 2) run load and append of histories, and at most half of these those of
+   *  one tenant. load_start and append_start need no handler thread. */
   uint32_t handler_threads;
   /** At most this many handler threads run detached attempts and jobs. 0: 16; at most a quarter of handler_threads. */
   uint32_t detached_threads;
@@ -105,61 +105,65 @@ typedef struct tp_runtime_options {
   /** How many more threads may be started in place of those that abandoned attempts hold; 0: as many as
    *  handler_threads. See tp_runtime_set_abandoned_max(). */
   uint32_t abandoned_threads_max;
-  /** Turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it. */
+  /** The most turns in flight; 0: 65,536; begin and submit forms return TP_ERR_FULL above it. */
   uint32_t turns_max;
-  /** Open tokens; 0: 16,384. */
+  /** The most open tokens; 0: 16,384. */
   uint32_t deferred_max;
   tp_timestamps timestamps;
-  /** Memory pinned by abandoned attempts; 0: 64 MiB; then attempts that need a thread or a token fail no_memory. */
+  /** The most memory that abandoned attempts may hold; 0: 64 MiB. Above it, attempts that need a thread or a token fail
+   *  (no_memory). */
   uint64_t abandoned_bytes_max;
   /** Phases of the host, phase_count pointers; the id of phases[i] is TP_PHASE_HOST + i. */
   const tp_phase *const *phases;
   /** At most 64. */
   size_t phase_count;
-  /** Limit of hooks without one of their own: those of tp_hook_add(), and awaited subscriptions of owners of trust
-   *  declared; 0: the phase's. */
+  /** The limit of hooks without a limit of their own. Hooks are here those of tp_hook_add(), and subscriptions that are
+   *  waited for and whose owner has trust declared; 0: the phase's limit. */
   uint32_t hook_limit_ms;
   /** The failure policy of these hooks: BEST_EFFORT or REQUIRED; 0: the phase's. In a phase that observes they stay
    *  best_effort. */
   tp_failure hook_failure;
   /** Taken on success only, and the struct copied; NULL: the memory store. */
   const tp_store *store;
-  /** Of sessions that name no history; referenced on success, until the runtime is freed; NULL: none. */
+  /** The history of sessions that name none; referenced on success, until the runtime is freed; NULL: none. */
   tp_shared_history *shared_history;
-  /** Open background jobs that the runtime's own memory store takes; 0: 65,536. A store of the host's has a bound of
-   *  its own: TP_ERR_USAGE with one. */
+  /** The most open background jobs of the runtime's own memory store; 0: 65,536. A store of the host has a bound of its
+   *  own: with such a store this is TP_ERR_USAGE. */
   size_t jobs_max;
-  /** Of entry records; ASYNC and SYNC need a durable store: else TP_ERR_USAGE. */
+  /** The durability of entry records. ASYNC and SYNC need a durable store: else TP_ERR_USAGE. */
   tp_durability durability;
   /** Bounds a durable store's queue of records; 0: its own bound. TP_ERR_USAGE without such a store. */
   uint32_t record_queue_bytes;
-  /** The host's: tp_call_data(TP_ID_RUNTIME), tp_runtime_data(). */
+  /** The host's own pointer: tp_call_data(TP_ID_RUNTIME), tp_runtime_data(). */
   void *data;
   /** The channel for questions (people.h) of sessions that name none, and of turns without a session; without one an
    *  ask is a denial. */
   tp_question_fn ask;
   /** TP_ERR_USAGE without ask. */
   void *ask_ctx;
-  /** Of sessions that name none, and of turns without a session; NULL: auto. */
+  /** The permission callback of sessions that name none, and of turns without a session; NULL: auto. */
   tp_permission_fn permission;
   /** TP_ERR_USAGE without permission. */
   void *permission_ctx;
   /** How long a question waits for its answer; 0: 30 min. */
   uint32_t ask_limit_ms;
-  /** Of sessions with fallbacks: this many failed requests in a row to the models of one provider open its breaker, and
-   *  the next model of the list is asked at once; 0: 5. Opening and closing leave a log line and an audit row. */
+  /** For sessions with fallbacks: when this many requests in a row to the models of one provider have failed, the
+   *  provider's breaker opens, and the next model of the list is asked at once; 0: 5. Opening and closing leave a log
+   *  line and an audit row. */
   uint32_t breaker_failures;
   /** How long a breaker stays open, in ms; then one request per interval passes, and an answer closes it. 0: 30,000. */
   uint32_t breaker_open_ms;
-  /** How long a claim of a job holds without a heartbeat, which comes every third of it; then any worker may claim the
-   *  job. Longer than a process may be stopped or a store be locked; 0: 60,000; at least 300. */
+  /** How long a claim of a job holds without a heartbeat; heartbeats come every third of this time. After it any worker
+   *  may claim the job. It must be longer than a process may be stopped, or a store locked; 0: 60,000; at least 300. */
   uint32_t job_lease_ms;
   /** Driven turns that run at once; the others wait, and are begun round robin between their tenants
    *  (tp_session_options.tenant), the oldest of a tenant first. A turn whose expected wait, by the mean duration of
-   *  recent turns, is longer than its limit_ms is refused with TP_ERR_FULL before any of it was made. 0: no limit, and
-   *  none waits. A turn that waits for the end of another turn counts, so the other one needs a place of its own. */
+   *  recent turns, is longer than its limit_ms is refused with TP_ERR_FULL before anything is made for it. 0: no limit,
+   *  and none waits. A turn that waits for the end of another turn counts as running, so the other turn needs a place
+   *  of its own. */
   uint32_t turns_running_max;
-  /** How many turns of one tenant may wait: more are refused; 0: 1,024. TP_ERR_USAGE without turns_running_max. */
+  /** How many turns of one tenant may wait; further turns are refused; 0: 1,024. TP_ERR_USAGE without
+   *  turns_running_max. */
   uint32_t turns_waiting_max;
   /** Only the operator opens the breaker of a subscription: see tp_subscription_trip(). */
   bool no_breakers;
@@ -174,13 +178,14 @@ typedef struct tp_runtime_options {
   tp_redact_fn redact;
   /** TP_ERR_USAGE without redact. */
   void *redact_ctx;
-  /** Of each tenant (tp_session_options.tenant; sessions without one are one together) and of all of them, for each day
-   *  (UTC). The start of the runtime reads from the records of the store what the turns of the day have used before;
-   *  what other processes use with the same store meanwhile is not seen. NULL: none. */
+  /** Budgets for each day (UTC): of each tenant (tp_session_options.tenant; sessions without a tenant count as one),
+   *  and of all tenants together. The start of the runtime reads from the records of the store what the turns of the
+   *  day have used before; what other processes use with the same store meanwhile is not seen. NULL: none. */
   const tp_budget *tenant_day_budget;
   const tp_budget *day_budget;
-  /** For how long in all a handler may postpone a job (tp_call_postpone()) before its attempts count; 0: 24 h. What is
-   *  summed are the job's pauses, so time in which no process runs, or a clock that is set, does not count. */
+  /** For how long in all a handler may postpone a job (tp_call_postpone()) before its attempts count; 0: 24 h. The
+   *  job's pauses are added up, so a time in which no process runs does not count, and setting a clock changes
+   *  nothing. */
   uint64_t job_postpone_ms;
   /** How long an entry waits for space in a full backlog of jobs (TP_BACKLOG_WAIT); 0: 30,000. */
   uint64_t backlog_wait_ms;
@@ -196,7 +201,7 @@ TP_API tp_status tp_runtime_new(const tp_runtime_options *options, tp_runtime **
 
 /** Gives one tenant another budget of a day, from its next request on.
  *  @param tenant  NULL or "": sessions without one.
- *  @param budget  in place of tp_runtime_options.tenant_day_budget; NULL: that one again.
+ *  @param budget  in place of tp_runtime_options.tenant_day_budget; NULL: that budget again.
  *  @return TP_OK; TP_ERR_USAGE where the runtime has no budget of a day, and for a negative number; TP_ERR_VERSION,
  *          TP_ERR_NO_MEMORY, TP_ERR_FORKED.  Threads: any.  Blocks: no. */
 TP_API tp_status tp_runtime_set_tenant_budget(tp_runtime *runtime, const char *tenant, const tp_budget *budget,
@@ -225,7 +230,7 @@ TP_API void *tp_runtime_data(const tp_runtime *runtime);
  *  Threads: any. */
 TP_API tp_status tp_runtime_start(tp_runtime *runtime, tp_fault *fault) TP_MUST_USE;
 
-/** What drain found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+/** The outcome of a drain. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_drain_report {
   size_t struct_size;
   /** Turns that did not end within the limit and were cancelled. Turns of tp_turn_begin() stay until their host
@@ -245,7 +250,7 @@ typedef struct tp_drain_report {
 
 /** Refuses new turns; lets running ones end within limit_ms; cancels the rest; runs open jobs of a store that is not
  *  durable within the limit; closes open sessions (session.end); joins the threads that have ended. A second drain
- *  waits for the first, whatever its own limit, and reports no turns and jobs.
+ *  waits for the first one, whatever its own limit is, and reports no turns and no jobs.
  *  @param ret_report  may be NULL.
  *  @return TP_OK; TP_ERR_USAGE from inside a handler or a callback; TP_ERR_VERSION for a report without struct_size:
  *          nothing was drained; TP_ERR_FORKED in the child of a fork.
@@ -256,7 +261,8 @@ typedef struct tp_drain_report {
 TP_API tp_status tp_runtime_drain(tp_runtime *runtime, uint32_t limit_ms, tp_drain_report *ret_report,
                                   tp_fault *fault) TP_MUST_USE;
 
-/** The report is set by the library and borrowed till return. Threads: one of its own. */
+/** Receives the end of a submitted drain. The library sets the report, which is borrowed till return. Threads: the
+ *  thread of the drain. */
 typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
 /** Drains without waiting, on a thread of its own: new turns are refused when this returns.
  *  @param on_end  called once, when the drain is over, on that thread. It must not call tp_runtime_free(), which waits
@@ -266,12 +272,12 @@ typedef void (*tp_drain_end_fn)(void *ctx, const tp_drain_report *report);
 TP_API tp_status tp_runtime_drain_submit(tp_runtime *runtime, uint32_t limit_ms, tp_drain_end_fn on_end, void *ctx,
                                          tp_fault *fault) TP_MUST_USE;
 
-/** Drains with a limit of 0 and frees. Where attempts are abandoned the core of the runtime stays allocated until their
- *  functions return. Public functions that such a function or a destructor calls meanwhile return TP_ERR_SHUTDOWN (0,
- *  NULL or nothing where they have no status). Accepts NULL. Sessions, agents, turns and edits of the runtime are
- *  freed; tokens and inboxes may still be used. From inside a handler, a callback or a destructor of this runtime it
- *  writes an error to the log and frees nothing: call it from another thread, or later. No other thread may be in a
- *  call of this runtime, except in one that completes a token. In the child of a fork it does nothing.
+/** Drains with a limit of 0 and frees the runtime. While attempts are abandoned, the core of the runtime stays
+ *  allocated until their functions return. Public functions that such a function or a destructor calls meanwhile return
+ *  TP_ERR_SHUTDOWN (0, NULL or nothing where they have no status). Accepts NULL. Sessions, agents, turns and edits of
+ *  the runtime are freed; tokens and inboxes may still be used. From inside a handler, a callback or a destructor of
+ *  this runtime it writes an error to the log and frees nothing: call it from another thread, or later. No other thread
+ *  may be in a call of this runtime, except in one that completes a token. In the child of a fork it does nothing.
  *  Threads: any, while no other one is in a call of the runtime. */
 TP_API void tp_runtime_free(tp_runtime *runtime);
 /** The callback of tp_runtime_options.redact, and its ctx. NULL: none.
@@ -287,8 +293,9 @@ typedef struct tp_leak {
   uint32_t reserved_; /* zero */
   int64_t running_ms; /* since its function was called */
 } tp_leak;
-/** Names the abandoned attempts, at most 256; false stops. Names live as long as the runtime. each may be NULL.
- *  @return how many there are, whether named or not. Threads: any. */
+/** Passes the abandoned attempts to each, at most 256; false stops the walk. Names live as long as the runtime. each
+ *  may be NULL.
+ *  @return how many there are, whether passed or not. Threads: any. */
 TP_API size_t tp_runtime_leaks(const tp_runtime *runtime, bool (*each)(void *ctx, const tp_leak *leak), void *ctx);
 
 /** Sets how many threads and how much memory abandoned attempts may hold, from now on. A function that does not return
@@ -321,20 +328,20 @@ TP_API int tp_runtime_fd(const tp_runtime *runtime);
  *      status = tp_runtime_pump(runtime, 0, &wait_ms, fault);
  *    } while (status == TP_OK && poll(fds, count, wait_ms) >= 0);
  *
- *  A function that blocks holds up the pump, and everything else of the runtime: its own limit passes, and is reported
- *  when it has returned. What must not wait for other work has an inbox, or defers.
+ *  A function that blocks holds up the pump, and with it everything else of the runtime. When its own limit passes,
+ *  that is reported after it has returned. A function that must not hold up other work has an inbox, or defers.
  *
  *  The functions that wait (tp_turn_run(), tp_submission_wait(), tp_runtime_drain(), tp_runtime_free() …) pump while
- *  they wait, on the thread that calls them. One thread pumps at a time: any other one that waits goes on when that
- *  leaves the pump, and pumps then. Functions that may wait inside of a handler or tool (tp_call_run_turn(),
- *  tp_call_ask_model() …) pump, too: other functions run above their frames, and they return after those. At most 16
- *  wait so at once; then they return TP_ERR_FULL.
+ *  they wait, on the thread that calls them. One thread pumps at a time; when it leaves the pump, another thread that
+ *  waits goes on to pump. Functions that may wait inside of a handler or tool (tp_call_run_turn(), tp_call_ask_model()
+ *  …) pump, too: other functions run above their frames on the same stack, and must return first. At most 16 functions
+ *  wait in this way at once; a further one returns TP_ERR_FULL.
  *  @param items_max    how many functions, steps of turns and the like to run at most; 0: until nothing is ready.
  *  @param ret_wait_ms  when to pump again at the latest, in ms, for poll(): 0: something is left; -1: when the
  *                      descriptor is readable. May be NULL.
  *  @return TP_OK, also when nothing was ready, before the start and after a drain; TP_ERR_BUSY: another thread pumps
- *          (poll: the descriptor is readable when that has left); TP_ERR_USAGE: the runtime has threads, or this is
- *          inside of a handler or a callback of it; TP_ERR_FORKED.
+ *          (the descriptor becomes readable when that thread has left the pump); TP_ERR_USAGE: the runtime has threads,
+ *          or this is inside of a handler or a callback of it; TP_ERR_FORKED.
  *  Threads: any, one at a time.  Blocks: as long as the functions that it calls. */
 TP_API tp_status tp_runtime_pump(tp_runtime *runtime, uint32_t items_max, int *ret_wait_ms,
                                  tp_fault *fault) TP_MUST_USE;
@@ -347,7 +354,7 @@ TP_API tp_status tp_jobs_wait(tp_runtime *runtime, const char *order_key, uint32
 /** How a wait ended. struct_size is set by the library; borrowed till the callback returns. */
 typedef struct tp_jobs_wait_result {
   size_t struct_size;
-  tp_status status;   /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came and jobs are open still */
+  tp_status status;   /* as tp_jobs_wait(); TP_ERR_SHUTDOWN when a drain came while jobs were open */
   uint32_t reserved_; /* zero */
 } tp_jobs_wait_result;
 /** Receives the end of a wait. Threads: the one that claims jobs. */
@@ -404,8 +411,9 @@ TP_API tp_status tp_edit_begin(tp_runtime *runtime, const tp_owner *owner, tp_ed
 TP_API tp_status tp_edit_add_handler(tp_edit *edit, const tp_handler *handler, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_add_subscription(tp_edit *edit, const tp_subscription *subscription,
                                           tp_fault *fault) TP_MUST_USE;
-/** Remove, enable or disable by id. What is not there is refused at commit with TP_ERR_NOT_FOUND. An owner may change
- *  only its own registrations, unless its trust is builtin: else TP_ERR_USAGE at commit.
+/** Remove, enable or disable a handler or subscription by id. An id that is not registered is refused at commit with
+ *  TP_ERR_NOT_FOUND. An owner may change only its own registrations, unless its trust is builtin: else TP_ERR_USAGE at
+ *  commit.
  *  @return TP_OK; TP_ERR_BAD_ID; TP_ERR_USAGE without an edit; TP_ERR_NO_MEMORY.
  *  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_remove_handler(tp_edit *edit, const char *id, tp_fault *fault) TP_MUST_USE;
@@ -421,21 +429,21 @@ TP_API tp_status tp_edit_enable(tp_edit *edit, const char *subscription, bool en
 TP_API tp_status tp_edit_enable_owner(tp_edit *edit, const char *owner, bool enabled, tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enabled, tp_fault *fault) TP_MUST_USE;
 /** Sets the budget of a phase: how long one entry of it may take. It counts whatever tp_subscription.extends_budget
- *  says. 0 removes the budget: then it follows from the phase's subscriptions again.
+ *  says. 0 removes this budget: then the phase's budget follows from its subscriptions again.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
-/** Sets the default limit of a phase, in place of tp_phase.limit_ms. It applies to an entry in which nothing is
- *  awaited, and to handlers whose subscription names no limit, unless hook_limit_ms or the default of a detached
- *  execution applies to them. It is in force from the commit on; tp_phase_get() still shows the row unchanged. 0
- *  restores the row's limit.
+/** Sets the default limit of a phase, in place of tp_phase.limit_ms. It applies to an entry that waits for no handler,
+ *  and to handlers whose subscription names no limit, unless hook_limit_ms or the default of a detached execution
+ *  applies to them. It is in force from the commit on; tp_phase_get() still shows the row unchanged. 0 restores the
+ *  row's limit.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit, and for an owner of trust declared;
  *          TP_ERR_NO_MEMORY. A required subscription whose limit is then above the phase's budget is refused at commit
  *          (TP_ERR_BUDGET).
  *  Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_limit(tp_edit *edit, tp_phase_id phase, uint32_t limit_ms, tp_fault *fault) TP_MUST_USE;
 
-/** What a commit found. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+/** The warnings of a commit. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_commit_report {
   size_t struct_size;
   uint64_t snapshot_version;
@@ -476,18 +484,18 @@ typedef struct tp_hook {
   /** 0: the runtime's hook_failure, else the phase's. A guard sets TP_FAILURE_REQUIRED: then a turn is denied also when
    *  the guard fails, exceeds its limit or returns an invalid answer. */
   tp_failure failure;
-  /** 0: the runtime's hook_limit_ms, else the phase's; of a detached execution the default of that. */
+  /** 0: the runtime's hook_limit_ms, else the phase's; for a detached execution the default of detached runs. */
   uint32_t limit_ms;
   /** Where run is called. 0: TP_PLACEMENT_THREAD. */
   tp_placement placement;
   tp_execution execution;
   /** Lower runs earlier among those that no edge orders. */
   int32_t priority;
-  /** 0: on for a hook without edges and priority, which then runs after the hooks that were added before it; off for
-   *  one that says its place. */
+  /** 0: on for a hook without edges and priority, which then runs after the hooks that were added before it; off for a
+   *  hook with edges or a priority. */
   tp_sequential sequential;
   tp_visibility visibility;
-  /** How often in all it is tried; above 1 its function may run twice for one entry. 0: 1. */
+  /** How many attempts in all. Above 1, its function may run twice for one entry. 0: 1. */
   uint32_t attempts;
   tp_backoff backoff;
   uint32_t backoff_ms;
@@ -507,13 +515,13 @@ typedef struct tp_hook {
   const tp_edge *const *before;
   const tp_edge *const *needs;
   size_t after_count, before_count, needs_count;
-  /** For people: one line; any text; and where it was declared. */
+  /** For people: one line; any text; the file and line where it was declared. */
   const char *summary;
   const char *metadata;
   const char *origin_file;
   uint32_t origin_line;
   tp_handler_kind kind;
-  /** Detached ones: what follows without space for the run. */
+  /** Of a detached run: what the entry does when there is no space for the run. */
   tp_backlog backlog;
   /** Must be zero. */
   uint32_t reserved_;
@@ -553,7 +561,8 @@ TP_API tp_status tp_tool_add(tp_runtime *runtime, const struct tp_tool *tool, tp
 /** Removes a tool of tp_tool_add(). Turns that run keep it. @return as tp_hook_remove().  Threads: any. */
 TP_API tp_status tp_tool_remove(tp_runtime *runtime, const char *name, tp_fault *fault) TP_MUST_USE;
 
-/** The operator's kill switch: the subscription is skipped (kill_switch) from now on in all snapshots, or runs again.
+/** The operator's kill switch: the subscription is skipped (kill_switch) from now on, in all snapshots; with killed
+ *  false it runs again.
  *  @return TP_OK; TP_ERR_NOT_FOUND; TP_ERR_USAGE without an id; TP_ERR_FORKED. Threads: any. */
 TP_API tp_status tp_subscription_kill(tp_runtime *runtime, const char *subscription, bool killed,
                                       tp_fault *fault) TP_MUST_USE;
@@ -583,10 +592,10 @@ TP_API const tp_phase *tp_phase_get(const tp_runtime *runtime, tp_phase_id phase
 /** What a domain registers with. Borrowed until return. struct_size is set by the library. */
 typedef struct tp_domain_context {
   size_t struct_size;
-  /** For queries, and for tp_runtime_listen(), which a domain calls last, after everything that may fail; a domain
+  /** For queries, and for tp_runtime_listen(). A domain calls that function last, after everything that may fail, and
    *  begins no edit of its own. */
   tp_runtime *runtime;
-  /** To add to; the host commits it. */
+  /** The edit to add to; the host commits it. */
   tp_edit *edit;
 } tp_domain_context;
 

@@ -13,10 +13,10 @@
  *
  *                              the last commit
  *
- * Each further line of such a message that begins with `/NAME` begins the next skill. A name without a file, one that
- * no skill can have and one that is not in the list `skills` of the agent's config deny the turn, with a reason that
- * says so. A message whose first word holds another slash (`/etc/hosts`) or begins with a blank is no command.
- * Threads: of tp_skills_register() the one that uses the edit. */
+ * Each further line of such a message that begins with `/NAME` begins the next skill. The turn is denied, with a
+ * reason, for a name without a file, a name that no skill can have, and a name that is not in the list `skills` of the
+ * agent's config. A message whose first word holds another slash (`/etc/hosts`) or begins with a blank is no command.
+ * Threads: the one that uses the edit calls tp_skills_register(). */
 #ifndef TURNPHASE_SKILLS_H
 #define TURNPHASE_SKILLS_H
 
@@ -27,8 +27,8 @@ TP_BEGIN_DECLS
 /** Strings are copied. */
 typedef struct tp_skills_options {
   size_t struct_size;
-  /** Required: opened once: renaming it later changes nothing. Files that do not end in .md and those whose name
-   *  begins with a point are not looked at. */
+  /** Required. The directory is opened once: renaming it later changes nothing. Files that do not end in .md and those
+   *  whose name begins with a point are not looked at. */
   const char *directory;
 } tp_skills_options;
 
@@ -50,12 +50,12 @@ typedef struct tp_skill {
   size_t struct_size;
   tp_text name, summary, body;
 } tp_skill;
-/** false stops. Threads: the calling one. */
+/** Receives a skill; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_skill_fn)(void *ctx, const tp_skill *skill);
 /** Reads the skills of a directory, in the order of their names.
  *  @param only  a name: the others are not read; NULL: all.
- *  @return TP_OK, also when it stopped; TP_ERR_USAGE; TP_ERR_NOT_FOUND for a name that no skill has; for the directory
- *          and what is in it as tp_skills_register().
+ *  @return TP_OK, also when each has stopped the walk; TP_ERR_USAGE; TP_ERR_NOT_FOUND for a name that no skill has; for
+ *          the directory and what is in it as tp_skills_register().
  *  Threads: any.  Blocks: reads the files. */
 TP_API tp_status tp_skills_each(const char *directory, const char *only, tp_skill_fn each, void *ctx,
                                 tp_fault *fault) TP_MUST_USE;

@@ -12,10 +12,10 @@
 
 TP_BEGIN_DECLS
 
-/** Opens (creates) the file, mode 0600, WAL, one writer. A batch is durable when its append has ended; appends that
- *  wait at the same time, of any sessions, share one transaction and one sync, and where that fails each is tried again
- *  by itself. It has one thread, which commits: a turn that waits for the disk holds no thread.
- *  Not in the child of a fork while the parent has the same file open: SQLite's locks do not cross a fork.
+/** Opens the file, or creates it: mode 0600, WAL, one writer. A batch is durable when its append has ended. Appends
+ *  that wait at the same time, of any sessions, share one transaction and one sync; when that fails, each is tried
+ *  again by itself. The history has one thread, which commits: a turn that waits for the disk holds no thread.
+ *  Do not call it in the child of a fork while the parent has the same file open: SQLite's locks do not cross a fork.
  *  Give it to tp_history_share() or tp_session_options.history, which take it, or free it with tp_history_free(). A
  *  deletion removes rows and overwrites their bytes, but not at once the copies in the write-ahead log
  *  (tp_sqlite_sessions_erase() does). Sessions are shared with other processes (tp_history.shared): see
@@ -31,34 +31,34 @@ typedef struct tp_sqlite_history_options {
   size_t struct_size;
   /** Required. */
   const char *path;
-  /** Turns that wait to be written; 0: 8 MiB. */
+  /** The most bytes of turns that wait to be written; 0: 8 MiB. */
   size_t queue_bytes_max;
   /** Called, without any lock, when the first turn is refused, when writing begins to fail, when it succeeds again,
    *  and when turns are lost. It must not use the history. May be NULL. */
   tp_log_fn log;
-  /** Of log; both until the history is destroyed. */
+  /** Passed to log. Both are used until the history is destroyed. */
   void *log_ctx;
-  /** For how long a process that stands still keeps the sessions of its running turns from other processes; 0: 15,000.
-   *  While it runs, its leases are renewed every third of that; a process that has ended has none. */
+  /** The lease: for how long a process that was stopped keeps the sessions of its running turns from other processes;
+   *  0: 15,000. While the process runs, its leases are renewed every third of that; a process that has ended has no
+   *  lease. */
   uint32_t lease_ms;
   /** Zero. */
   uint32_t reserved_;
 } tp_sqlite_history_options;
 
 /** tp_sqlite_history_open() with options: path, and lease_ms.
- *  @return as tp_sqlite_history_open(); TP_ERR_USAGE for options of a queue, which it has not; TP_ERR_VERSION.
- *  Threads: any. */
+ *  @return as tp_sqlite_history_open(); TP_ERR_USAGE for options of a queue, which this history does not have;
+ *  TP_ERR_VERSION. Threads: any. */
 TP_API tp_status tp_sqlite_history_open_sync(const tp_sqlite_history_options *options, tp_history **ret_history,
                                              tp_fault *fault) TP_MUST_USE;
 
-/** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one
- *  thread writes all batches of the queue, of all sessions, in one transaction, about 5 ms after the first. When the
- *  host dies, the last batches are lost: the file then has all batches up to one of them, in the order in which they
- *  were appended, each whole. Loading, listing and deleting wait until the batches of the session are written, or
- *  return the error of writing them. While the file cannot be written (full, locked, removed, damaged), the batches
- *  stay in the queue and are tried again five times a second; a turn that does not fit fails (TP_ERR_STORE_FULL;
- *  TP_ERR_TOO_LARGE when it is larger than the queue). The destroy function of the history writes the rest of the
- *  queue, with one attempt.
+/** As tp_sqlite_history_open(), but a turn does not wait for the disk: its batch is copied into a queue, and one thread
+ *  writes all batches of the queue, of all sessions, in one transaction, about 5 ms after the first. When the host
+ *  dies, the last batches are lost: the file then has whole batches only, in the order of their appends, and no gap
+ *  between them. Loading, listing and deleting wait until the batches of the session are written, or return the error
+ *  of writing them. While the file cannot be written (full, locked, removed, damaged), the batches stay in the queue
+ *  and are tried again five times a second; a turn that does not fit fails (TP_ERR_STORE_FULL; TP_ERR_TOO_LARGE when it
+ *  is larger than the queue). The destroy function of the history writes the rest of the queue, with one attempt.
  *  @return as tp_sqlite_history_open(); TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NO_THREAD.
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_history_open_async(const tp_sqlite_history_options *options, tp_history **ret_history,
@@ -69,35 +69,36 @@ typedef struct tp_sqlite_store_options {
   size_t struct_size;
   /** Required: the file, for example DIR/turnphase.db. */
   const char *path;
-  /** The newest so many entry records are kept; 0: 100,000. */
+  /** How many entry records are kept, the newest ones; 0: 100,000. */
   size_t records_max;
-  /** The newest so many turn records; 0: 100,000. */
+  /** How many turn records are kept, the newest ones; 0: 100,000. */
   size_t turns_max;
-  /** The newest so many audit rows; 0: 100,000. */
+  /** How many audit rows are kept, the newest ones; 0: 100,000. */
   size_t audits_max;
-  /** Open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. */
+  /** The most open jobs; 0: 65,536; above it an insert gives TP_ERR_FULL. */
   size_t jobs_max;
-  /** Of jobs that succeeded or were discarded, and of dead letters, the newest so many are known by id and key; 0:
-   *  10,000. */
+  /** How many ended jobs are known by id and key, the newest ones: jobs that succeeded or were discarded, and dead
+   *  letters; 0: 10,000. */
   size_t jobs_ended_max;
-  /** Records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and logged. */
+  /** The most bytes of records that wait to be written; 0: 8 MiB. Records that do not fit are dropped, counted and
+   *  logged. */
   size_t queue_bytes_max;
   /** Called, without any lock, when records are dropped, when writing them begins to fail, and when it succeeds
    *  again. May be NULL. */
   tp_log_fn log;
-  /** Of log; both until the store is destroyed. */
+  /** Passed to log. Both are used until the store is destroyed. */
   void *log_ctx;
   /** How long a write waits for another process; 0: 5,000; at most 600,000. */
   uint32_t busy_ms;
-  /** 1: a file that is not there is TP_ERR_NOT_FOUND instead of being made. */
+  /** 1: a file that is not there gives TP_ERR_NOT_FOUND and is not made. */
   uint32_t existing_only;
-  /** Of the file: above it the oldest records are deleted; 0: no bound; at least 1 MiB. The history, and jobs that
-   *  are open or dead, stay. */
+  /** The size of the file above which the oldest records are deleted; 0: no bound; at least 1 MiB. The history stays,
+   *  and so do open jobs and dead letters. */
   uint64_t bytes_max;
-  /** Records, and jobs that succeeded or were discarded, that are older are deleted; 0: no bound. Both bounds are
+  /** The age above which records, and jobs that succeeded or were discarded, are deleted; 0: no bound. Both bounds are
    *  applied when records are written. */
   uint32_t age_max_s;
-  /** 1: nothing is written and nothing upgraded, also while another process writes; the directory may be read-only.
+  /** 1: the store writes and upgrades nothing. Another process may write meanwhile, and the directory may be read-only.
    *  The store has only the functions that read, so a runtime refuses it. */
   uint32_t read_only;
   /** 1: the store keeps the size and a keyed hash of payload fields and contributions (HMAC-SHA-256; the random key
@@ -105,12 +106,12 @@ typedef struct tp_sqlite_store_options {
   uint32_t content_hashes;
   /** Size of the page cache of the connection that writes; 0: SQLite's default of 2 MiB; at least 64 KiB. */
   uint32_t page_cache_bytes;
-  /** Of the history in this file: turns whose messages are all older are deleted, from the beginning of their
-   *  session on; 0: no bound. Applied when records are written, at most once a minute, and logged. A session stays
-   *  whole while a turn of it runs in any process, as far as the file's records report it (TP_DURABILITY_MEMORY has
-   *  none of what runs), or a question of it is open. A session that is open and idle goes on with what it has read; a
-   *  session that is opened later reads what is left. The id of a deleted turn is not known any more
-   *  (tp_turn_request.if_exists). */
+  /** The age of turns in the history of this file: turns whose messages are all older are deleted, from the beginning
+   *  of their session on; 0: no bound. Applied when records are written, at most once a minute, and logged. A session
+   *  stays whole while a turn of it runs in any process, as far as the file's records report it (with
+   *  TP_DURABILITY_MEMORY there are no records of running turns), or a question of it is open. A session that is open
+   *  and idle goes on with what it has read; a session that is opened later reads what is left. The id of a deleted
+   *  turn is not known any more (tp_turn_request.if_exists). */
   uint32_t history_age_max_s;
   /** Must be zero. */
   uint32_t reserved_;
@@ -123,9 +124,9 @@ typedef struct tp_sqlite_store_options {
  *  or when an attempt to write them failed. While the file cannot be written (full, locked, removed, damaged), the
  *  records stay in the queue and are tried again five times a second, so no restart is needed. A record that does not
  *  fit is dropped: record returns TP_ERR_FULL. The destroy function of the store writes the rest of the queue, with one
- *  attempt. The payload of a job is deleted, and its bytes overwritten, when it succeeds or is discarded. Not in the
- *  child of a fork while the parent has the same file open. Give it to tp_runtime_options.store, which takes it, or
- *  free it with tp_store_free().
+ *  attempt. The payload of a job is deleted, and its bytes overwritten, when it succeeds or is discarded. Do not open
+ *  it in the child of a fork while the parent has the same file open. Give it to tp_runtime_options.store, which takes
+ *  it, or free it with tp_store_free().
  *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for bad options; TP_ERR_NOT_FOUND with existing_only; else as
  *          tp_sqlite_history_open(); TP_ERR_NO_THREAD.
  *  Threads: any.   Blocks: on the file. */
@@ -136,17 +137,17 @@ TP_API tp_status tp_sqlite_store_open(const tp_sqlite_store_options *options, tp
  *  that far, and struct_size says how far. */
 typedef struct tp_sqlite_store_report {
   size_t struct_size;
-  uint64_t records_queued;  /* accepted; a tp_late_record counts as a record */
-  uint64_t records_written; /* committed */
-  uint64_t records_dropped; /* refused because the queue was full */
+  uint64_t records_queued;  /* accepted records; a tp_late_record counts as one */
+  uint64_t records_written; /* committed records */
+  uint64_t records_dropped; /* records that were refused because the queue was full */
   uint64_t write_failures;  /* attempts to write that failed */
-  uint64_t queue_bytes;     /* now in the queue */
+  uint64_t queue_bytes;     /* bytes that are in the queue now */
   int32_t last_failure;     /* tp_status of the last attempt that failed; TP_OK: none has */
   uint32_t is_failing;      /* 1: the last attempt failed */
 } tp_sqlite_store_report;
 
 /** Fills a report.
- *  @param store  of tp_sqlite_store_open(), until it is destroyed: also when a runtime has taken it.
+ *  @param store  a store of tp_sqlite_store_open() that is not destroyed, also one that a runtime has taken.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size.
  *  Threads: any.   Blocks: no. */
 TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_report *ret_report) TP_MUST_USE;
@@ -158,14 +159,14 @@ TP_API tp_status tp_sqlite_store_counts(const tp_store *store, tp_sqlite_store_r
 TP_API tp_status tp_sqlite_store_hash(const tp_store *store, tp_text content, unsigned char ret_hash[32],
                                       tp_fault *fault) TP_MUST_USE;
 
-/** Numbers of the file of a store. The caller sets struct_size; it is filled that far, and struct_size says how far. */
+/** Numbers of a store's file. The caller sets struct_size; it is filled that far, and struct_size says how far. */
 typedef struct tp_sqlite_store_stats {
   size_t struct_size;
-  uint64_t file_bytes, free_bytes; /* size without the write-ahead log; unused bytes of it */
+  uint64_t file_bytes, free_bytes; /* the size without the write-ahead log, and how many bytes of it are unused */
   uint64_t entries, runs, turns, audits;
   uint64_t jobs_queued, jobs_running, jobs_succeeded, jobs_dead, jobs_discarded;
-  uint64_t sessions, messages;            /* of the history */
-  uint64_t processes;                     /* that have the file open, or ended without closing it */
+  uint64_t sessions, messages;            /* in the history */
+  uint64_t processes;                     /* processes that have the file open, or ended without closing it */
   int64_t oldest_unix_ms, newest_unix_ms; /* when the oldest and the newest entry began; 0: there is none */
   uint32_t schema_version;
   uint32_t reserved_; /* zero */
@@ -184,15 +185,15 @@ typedef struct tp_sqlite_prune {
   uint64_t bytes_max;
   /** Deletes older records, and older jobs that succeeded or were discarded; 0: none. */
   int64_t before_unix_ms;
-  /** After each step, on the calling thread; may be NULL. */
+  /** Called after each step, on the calling thread; may be NULL. */
   void (*progress)(void *ctx, uint64_t rows_deleted);
-  /** Of progress. */
+  /** Passed to progress. */
   void *ctx;
   /** Deletes older turns of the history, by the rules of history_age_max_s; 0: none. */
   int64_t history_before_unix_ms;
 } tp_sqlite_prune;
 
-/** Deletes records by the rules of the store's retention, until there is nothing left to delete, and returns the free
+/** Deletes records by the rules of tp_sqlite_store_options, until there is nothing left to delete, and returns the free
  *  space to the file system. Open jobs and dead letters stay, and the history without history_before_unix_ms. Other
  *  threads and processes may use the file meanwhile: each step is a short transaction.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE_READONLY for a
@@ -214,21 +215,23 @@ TP_API tp_status tp_sqlite_store_verify(const tp_store *store, tp_sqlite_problem
 
 /* ---- what processes do now ------------------------------------------------------------------------------------- */
 
-/** A function that a process calls, or called when it died. Made by the library; borrowed till the callback returns. */
+/** A function that a process calls now, or that it called when it died. Made by the library; borrowed till the callback
+ *  returns. */
 typedef struct tp_sqlite_called {
   size_t struct_size;
   uint64_t process_run_id;
-  int64_t process_id;              /* of the operating system */
-  int64_t started_unix_ms;         /* as the clock stands now */
+  int64_t process_id;              /* the process id of the operating system */
+  int64_t started_unix_ms;         /* when the call began, by the clock as it is set now */
   uint32_t is_alive;               /* 0: the process has died, and no start of a runtime has recovered it yet */
   uint32_t reserved_;              /* zero */
-  const tp_breadcrumb *breadcrumb; /* which function, of which turn */
+  const tp_breadcrumb *breadcrumb; /* the function, and its turn */
 } tp_sqlite_called;
-/** False stops. Threads: the calling one. */
+/** Receives a called function; false stops the walk. Threads: the calling one. */
 typedef bool (*tp_sqlite_called_fn)(void *ctx, const tp_sqlite_called *called);
 
-/** Passes what the threads of all processes that have the file open call now, and what those called that died, to each.
- *  There is something with durability ASYNC and SYNC only. A function may have returned meanwhile.
+/** Passes to each the functions that threads of all processes with this file call now, and those that dead processes
+ *  called when they died. Processes note their calls with durability ASYNC and SYNC only. A function may have returned
+ *  meanwhile.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any; each is called on the calling one.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_store_called(const tp_store *store, tp_sqlite_called_fn each, void *ctx,
@@ -236,7 +239,7 @@ TP_API tp_status tp_sqlite_store_called(const tp_store *store, tp_sqlite_called_
 
 /* ---- sessions of a file, and their erasure --------------------------------------------------------------------- */
 
-/** Lists the sessions of a file, from whatever it has of them: the one whose last activity is oldest comes first.
+/** Lists the sessions of which a file has anything: the one whose last activity is oldest comes first.
  *  @param query  NULL: all.
  *  @return TP_OK; TP_ERR_USAGE for another store; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO.
  *  Threads: any; each is called on the calling one.   Blocks: on the file, whose rows it counts. */
@@ -263,10 +266,10 @@ TP_API tp_status tp_sqlite_session_fork(const tp_store *store, const tp_kept_for
 
 /** Erases sessions, or turns of them: the history, records, jobs, questions, tasks and calls of each, in one
  *  transaction. Then writes the file anew without them, and empties its write-ahead log, so that no byte of them stays;
- *  this takes as long, and as much free space, as the file is large. Where a process dies meanwhile, or another one has
- *  the log open, copies are left: tp_sqlite_erasure_is_left() is true then, and the next erasure, of whatever sessions,
- *  does the rest. What a file system, a disk or a backup keeps of old blocks is out of reach. First close the sessions
- *  in this process: the store's own queue is written before, that of an asynchronous history is not.
+ *  this takes as long, and as much free space, as the file is large. When this process dies meanwhile, or another
+ *  process has the log open, copies are left: then tp_sqlite_erasure_is_left() is true, and the next erasure, of any
+ *  sessions, does the rest. Old blocks that a file system, a disk or a backup keeps are out of reach. First close the
+ *  sessions in this process: the erasure first writes the store's own queue, but not that of an asynchronous history.
  *  @param ret_erased  set also when this fails; may be NULL.
  *  @return TP_OK; TP_ERR_BUSY: a live process uses the file (nothing was erased), or with_others is 1 and sessions are
  *          in use (the others were erased); TP_ERR_STORE_BUSY: rows were deleted, and copies are left;
@@ -281,9 +284,9 @@ TP_API tp_status tp_sqlite_sessions_erase(const tp_store *store, const tp_kept_c
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_erasure_is_left(const tp_store *store, bool *ret_is_left, tp_fault *fault) TP_MUST_USE;
 
-/** Passes every row that tp_sqlite_sessions_erase() would delete for the same request to each, session after session,
- *  in one snapshot: what a file has of a tenant, or of a person of it. Also rows of sessions that are in use. Deletes
- *  nothing; with_others and only_counts mean nothing here.
+/** Passes to each every row that tp_sqlite_sessions_erase() would delete for the same request, session after session,
+ *  in one snapshot: for example all that a file has of a tenant, or of one of its persons. It also passes rows of
+ *  sessions that are in use. Deletes nothing; with_others and only_counts mean nothing here.
  *  @param ret_passed  sessions and rows that were passed, turns and turns_unknown as of an erasure; may be NULL.
  *  @return TP_OK, also where each has stopped; TP_ERR_TOO_LARGE for a row of more than 64 MiB; TP_ERR_USAGE for another
  *          store or a wrong request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE…, TP_ERR_IO;
@@ -303,13 +306,13 @@ typedef struct tp_sqlite_questions tp_sqlite_questions;
 /** Options of a channel for questions. Zero means default. Strings are copied. */
 typedef struct tp_sqlite_questions_options {
   size_t struct_size;
-  /** Of the file, as tp_sqlite_store_options.path; required. */
+  /** The file of the store, as tp_sqlite_store_options.path; required. */
   const char *path;
-  /** How often answers of other processes are read while a question is open; 0: 200. */
+  /** How often the channel reads answers of other processes while a question is open, in ms; 0: 200. */
   uint32_t poll_ms;
   /** Must be zero. */
   uint32_t reserved_;
-  /** Of errors of the file: the question is denied then. May be NULL. */
+  /** Receives errors of the file; the question is denied then. May be NULL. */
   tp_log_fn log;
   void *log_ctx;
 } tp_sqlite_questions_options;
@@ -328,8 +331,8 @@ TP_API void tp_sqlite_questions_put(void *questions, const tp_question *question
  *  Threads: any.   Blocks: on the file. */
 TP_API void tp_sqlite_questions_close(tp_sqlite_questions *questions);
 
-/** The questions in a file, the oldest first.
- *  @param open_only  those that may be answered now.
+/** Lists the questions in a file, the oldest first.
+ *  @param open_only  only those that may be answered now.
  *  @return TP_OK; TP_ERR_USAGE without path or each; TP_ERR_IO when there is no file; as tp_sqlite_store_open().
  *  Threads: any.   Blocks: on the file. */
 TP_API tp_status tp_sqlite_questions_list(const char *path, bool open_only, tp_kept_question_fn each, void *ctx,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tasks.h: the library turnphase-tasks: tools with which a model creates tasks and runs them later, and lists what it
- * may call. A task is a call that was allowed and is kept (task.h): in this runtime, or in a store that keeps tasks, so
- * that it also outlives the process. It uses public headers only.
+ * tasks.h: the library turnphase-tasks: tools with which a model creates tasks, runs them later, and lists the tools
+ * that it may call. A task is a call that was allowed and is kept (task.h): in this runtime, or in a store that keeps
+ * tasks, so that it also outlives the process. It uses public headers only.
  *
- * Two gates see each of these calls: those of the tool itself, as of any tool, and inside it those of the ability.
- * task_create asks tool.create about the ability; where a guard denies, nothing is kept, and the model reads why, with
- * the guards' signals. task_run asks tool.pre about the ability and, when it is allowed, runs it; then comes tool.post.
- * The turn of a task has the ids, caller, agent, environment and people of the turn that asks for it, so that an agent
- * cannot call through a task what it may not call, and session.end lists the task.
- * Threads: of tp_tasks_register() the one that uses the edit. */
+ * Each of these calls passes two sets of gates: those of the tool itself, as any call, and inside it those of the
+ * ability, which is the tool that the task calls. task_create asks tool.create about the ability; where a guard denies,
+ * nothing is kept, and the model reads why, with the guards' signals. task_run asks tool.pre about the ability and,
+ * when it is allowed, runs it; then comes tool.post. The turn of a task has the ids, caller, agent, environment and
+ * people of the turn that asks for it, so that an agent cannot call through a task a tool that it may not call, and
+ * session.end lists the task.
+ * Threads: the one that uses the edit calls tp_tasks_register(). */
 #ifndef TURNPHASE_TASKS_H
 #define TURNPHASE_TASKS_H
 
@@ -17,7 +18,7 @@
 
 TP_BEGIN_DECLS
 
-/** What the tools are called. */
+/** The names of the tools. */
 typedef enum tp_tasks_names {
   TP_TASKS_NAMES_TOOLS = 0,   /* task_create, task_run, abilities_list */
   TP_TASKS_NAMES_ACTIONS = 1, /* CREATE_TASK, RUN_TASK, LIST_ABILITIES */

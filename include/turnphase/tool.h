@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool.h: for authors of tools: what a tool is, how it reads its arguments and answers.
- * Threads: what takes a tp_tool_run is for the thread that runs the tool, while it runs (a run from an inbox: for one
- * thread at a time, until its token is completed); everything else any. A tool's function comes on any thread of the
- * runtime or of a caller that helps. */
+ * Threads: functions that take a tp_tool_run are called by the thread that runs the tool, while it runs (for a run from
+ * an inbox by one thread at a time, until its token is completed); all other functions by any thread. A tool's function
+ * is called on any thread of the runtime, or on that of the caller of a synchronous function. */
 #ifndef TURNPHASE_TOOL_H
 #define TURNPHASE_TOOL_H
 
@@ -39,12 +39,12 @@ typedef struct tp_tool_keys tp_tool_keys;
 typedef tp_status (*tp_tool_keys_fn)(void *ctx, tp_text arguments, tp_tool_keys *keys);
 
 /** Adds a key, which is copied. A key is a path of names that `/` separates: 1 to 1,024 bytes of UTF-8, with or without
- *  a `/` in front, without empty names, `.` and `..`, and not ending with `/`; `/` alone is above all that begin with
- *  it. Two keys conflict when they are equal, or one is an ancestor of the other (`a/b` of `a/b/c`, not of `a/bc`), and
- *  one of the two calls writes.
+ *  a `/` in front, without empty names, `.` and `..`, and not ending with `/`; the key `/` is an ancestor of all keys
+ *  that begin with `/`. Two keys conflict when they are equal, or one is an ancestor of the other (`a/b` of `a/b/c`,
+ *  not of `a/bc`), and one of the two calls writes.
  *  @return TP_OK; TP_ERR_USAGE for another access or another form; TP_ERR_FULL above 64 keys of a call;
- *          TP_ERR_NO_MEMORY. Whatever the keys function returns then, the call ends as handler_error; without memory
- *          it is shed.
+ *          TP_ERR_NO_MEMORY. After such an error the call ends as handler_error, whatever the keys function returns;
+ *          after TP_ERR_NO_MEMORY it is shed.
  *  Threads: the one that runs the keys function, while it runs. */
 TP_API tp_status tp_tool_keys_add(tp_tool_keys *keys, tp_tool_access access, tp_text key, tp_fault *fault);
 
@@ -73,37 +73,38 @@ typedef struct tp_tool {
   void *ctx;
   /** As tp_handler.placement; parallel is refused, and with an inbox inline, too. */
   tp_placement placement;
-  /** The function may run twice for one call, when a turn is submitted again after its process died. When false, and
-   *  durability is SYNC, the start and the result of a call are committed: a turn that is submitted again gets the
-   *  stored result, or TP_TOOL_INTERRUPTED, and the function is not called. */
+  /** Set when the function may run twice for one call, because a turn is submitted again after its process died. When
+   *  false, and durability is SYNC, the start and the result of a call are committed: a turn that is submitted again
+   *  gets the stored result, or TP_TOOL_INTERRUPTED, and the function is not called. */
   bool idempotent;
-  /** The name is the key of a low-level operation, such as db.write.user_row, and no ability's: the kind that
-   *  tool.create reads (TP_FIELD_ABILITY_KIND). */
+  /** Set when the name is the key of a low-level operation, such as db.write.user_row, and not that of an ability.
+   *  tool.create reads it as TP_FIELD_ABILITY_KIND. */
   bool is_operation;
-  /** How many of its runs there are at once, deferred ones included, but for those that have submitted a nested turn
-   *  (turn.h). 0 means 16, not counting what has deferred; with an inbox 0 is no limit. */
+  /** How many of its runs may be open at once. Deferred runs count, but not runs that have submitted a nested turn
+   *  (turn.h). 0 means 16, and then deferred runs do not count; with an inbox 0 means no limit. */
   uint32_t max_concurrent;
-  /** Of one call, from when it got a thread or came into the inbox; 0 means 120,000. */
+  /** The limit of one call, from when it got a thread or came into the inbox; 0 means 120,000. */
   uint32_t limit_ms;
-  /** 0 means 100,000: longer results keep head and tail. */
+  /** The most bytes of a result; 0 means 100,000: longer results keep head and tail. */
   uint32_t result_bytes_max;
-  /** Of the value and the parts of an answer together; 0 means 4,194,304. What does not fit is left out: of a part a
-   *  text names it in its place; a diagnostic and a line of the log name the tool, and tool.post gets the status
-   *  partial. At most 256 parts: one text stands for the others. */
+  /** The most bytes of the value and the parts of an answer together; 0 means 4,194,304. What does not fit is left out:
+   *  a text in place of a part names the part, a diagnostic and a line of the log name the tool, and tool.post gets the
+   *  status partial. At most 256 parts: one text stands for all further ones. */
   uint32_t parts_bytes_max;
-  /** Of this runtime (inbox.h): its calls wait there until a thread of the host takes them, at most max_concurrent at
-   *  once, taken ones included; the others wait for these. When the inbox was freed the call is shed at once. Kept
-   *  as long as the tool. */
+  /** An inbox of this runtime (inbox.h): the tool's calls wait there until a thread of the host takes them, at most
+   *  max_concurrent at once, taken ones included; further calls wait until these have ended. When the inbox was freed,
+   *  a call is shed at once. Kept as long as the tool. */
   tp_inbox *inbox;
-  /** Exactly once each time the tool is taken; without any lock, from any thread; must not block. May be NULL. */
+  /** Called exactly once each time the tool is taken; without any lock, from any thread; must not block. May be
+   *  NULL. */
   void (*destroy)(void *ctx);
   /** Fixed keys of every call, of the form of tp_tool_keys_add(); NULL: none. Calls of one response whose keys conflict
-   *  run in call order, the later one when tool.post of the earlier one has ended; all others run at once. A call waits
-   *  for lower indexes only. When the earlier one was abandoned (timed_out, cancelled) and its function may still run,
-   *  the later one is shed. */
+   *  run in call order, the later one when tool.post of the earlier one has ended; all other calls run at once. A call
+   *  waits only for calls with lower indexes. When the earlier one was abandoned (timed_out, cancelled) and its
+   *  function may still run, the later one is shed. */
   const char *read_key, *write_key;
-  /** Computed keys, beside the fixed ones; NULL: none. Called with ctx. A later call that has keys waits until those of
-   *  an earlier one are known. */
+  /** Computes further keys, in addition to the fixed ones; NULL: none. Called with ctx. A later call that has keys
+   *  waits until those of an earlier one are known. */
   tp_tool_keys_fn keys;
   /** The schema as JSON text, in place of schema: "{\"type\": \"object\", …}"; NULL: schema has it. A struct that the
    *  library passes out has it in schema. */
@@ -114,8 +115,9 @@ typedef struct tp_tool {
  *  Threads: that of the run. */
 TP_API tp_text tp_tool_run_arguments(const tp_tool_run *run);
 /** An argument by its name, of one kind; as tp_value_get_text() and its like, whose fault a tool can answer with:
- *  tp_tool_error(run, tp_text_of(fault.message)). What the schema requires is there, and of its type; for others that
- *  have a default, tp_value_int(tp_value_get(tp_tool_run_arguments(run), name), fallback). Threads: that of the run. */
+ *  tp_tool_error(run, tp_text_of(fault.message)). An argument that the schema requires is there, and of its type; for
+ *  an argument with a default: tp_value_int(tp_value_get(tp_tool_run_arguments(run), name), fallback). Threads: that of
+ *  the run. */
 TP_API tp_status tp_tool_run_argument_text(const tp_tool_run *run, const char *name, tp_text *ret_text,
                                            tp_fault *fault) TP_MUST_USE;
 TP_API tp_status tp_tool_run_argument_int(const tp_tool_run *run, const char *name, int64_t *ret_int,
@@ -126,8 +128,8 @@ TP_API tp_status tp_tool_run_argument_bool(const tp_tool_run *run, const char *n
                                            tp_fault *fault) TP_MUST_USE;
 /** A text argument as a NUL-terminated copy, for functions of C: "" where it is missing, of another kind, or has a NUL
  *  inside, which would hide what follows it. Without memory it is "", too, and an answer of tp_tool_ok() or
- *  tp_tool_printf() becomes a handler_error; a run that answers by its token uses tp_tool_run_argument_text() instead.
- *  Borrowed as long as the run is valid. Threads: that of the run. */
+ *  tp_tool_printf() becomes a handler_error; a run that answers through its token must use tp_tool_run_argument_text()
+ *  instead. Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API const char *tp_tool_run_string(tp_tool_run *run, const char *name);
 /** The name of the tool that is run, so that one function can serve several. Borrowed as long as the run is valid.
  *  Threads: that of the run. */
@@ -140,7 +142,7 @@ TP_API tp_text tp_tool_run_agent_config(const tp_tool_run *run);
 /** As tp_call_redact(). Threads: that of the run. */
 TP_API tp_text tp_tool_run_redact(const tp_tool_run *run, tp_redact_place place, tp_text text, char *buffer,
                                   size_t size);
-/** One of TP_ID_*. Borrowed as long as the run is valid. Threads: that of the run. */
+/** The id of a kind (TP_ID_*). Borrowed as long as the run is valid. Threads: that of the run. */
 TP_API tp_text tp_tool_run_id(const tp_tool_run *run, tp_id_kind id);
 /** The host's own pointer, as tp_call_data(). Threads: that of the run. */
 TP_API void *tp_tool_run_data(const tp_tool_run *run, tp_id_kind id);
@@ -159,7 +161,7 @@ TP_API tp_answer tp_tool_error(tp_tool_run *run, tp_text text);
 /** tp_tool_ok() with a text that printf() would print: tp_tool_printf(run, "%s: %d mm", city, rain).
  *  Threads: that of the run. */
 TP_API tp_answer tp_tool_printf(tp_tool_run *run, const char *format, ...) TP_PRINTF(2, 3);
-/** All that a tool can answer. */
+/** A complete answer of a tool. */
 typedef struct tp_tool_answer {
   size_t struct_size;
   /** The tool could not do what was asked: result kind handler_error. */
@@ -168,35 +170,36 @@ typedef struct tp_tool_answer {
   uint8_t reserved_[7];
   /** What the model reads. Empty beside a value: the value as JSON. */
   tp_text text;
-  /** Value: the structured result, for hooks, listeners, the host and the history; or empty. No model reads it. */
+  /** Value: the structured result, for hooks, listeners, the host and the history; or empty. Models do not read it. */
   tp_text value;
   /** Images, audio, files, links and further texts (part.h): part_count pointers, in order. The model gets them after
-   *  the text, as far as its provider can carry them; of others it reads a text that names them. */
+   *  the text, as far as its provider can carry them; in place of other parts it reads a text that names them. */
   const tp_part *const *parts;
   size_t part_count;
 } tp_tool_answer;
 
 /** Answers with text, value and parts; everything is copied.
- *  @param answer  one that cannot be used is the answer of a tool that failed, with the fault's words as its text: a
- *                 value that is not well-formed, a part that tp_part_write() refuses, a text that is not UTF-8.
+ *  @param answer  an answer that cannot be used counts as the answer of a tool that failed, with the fault's message as
+ *                 its text: a value that is not well-formed, a part that tp_part_write() refuses, a text that is not
+ *                 UTF-8.
  *  @param fault   what is wrong with it, by the member; may be NULL.
  *  Threads: that of the run. */
 TP_API tp_answer tp_tool_answer_with(tp_tool_run *run, const tp_tool_answer *answer, tp_fault *fault);
-/** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is
- *  0 and TP_ANSWER_FAILED is returned, and the run is as it was; tp_tool_ok(), tp_tool_error() and
- *  tp_tool_answer_with() answer nothing there. Threads: that of the run. */
+/** Answers later; as tp_call_defer(). A run that was taken from an inbox is deferred already: then ret_token->bits is 0
+ *  and TP_ANSWER_FAILED is returned, and the run is unchanged; tp_tool_ok(), tp_tool_error() and tp_tool_answer_with()
+ *  have no effect there. Threads: that of the run. */
 TP_API tp_answer tp_tool_defer(tp_tool_run *run, const tp_deferral *deferral, tp_token *ret_token);
 /** Completes a deferred run, or one that was taken from an inbox; text is copied as by tp_tool_ok(). Returns as
  *  tp_token_complete().
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete(tp_token token, bool is_error, tp_text text, tp_fault *fault);
-/** The same with text, value and parts; everything is copied.
+/** As tp_tool_complete(), with text, value and parts; everything is copied.
  *  @return as tp_token_complete(); TP_ERR_USAGE, TP_ERR_MALFORMED, TP_ERR_UTF8 and TP_ERR_VERSION for an answer that
- *          cannot be used, by its member: then nothing is completed.
+ *          cannot be used, with the member in the fault: then nothing is completed.
  *  Threads: any, at any time. */
 TP_API tp_status tp_tool_complete_with(tp_token token, const tp_tool_answer *answer, tp_fault *fault);
 
-/** How far a run is. */
+/** The progress of a run. */
 typedef struct tp_tool_progress {
   size_t struct_size;
   /** As the tool counts: finite, not negative; total is 0 where it is not known. */
@@ -212,7 +215,7 @@ typedef struct tp_tool_progress {
  *          given up has no event.
  *  Threads: that of the run.  Blocks: no. */
 TP_API tp_status tp_tool_run_progress(const tp_tool_run *run, const tp_tool_progress *progress, tp_fault *fault);
-/** The same of a run that has deferred, or that was taken from an inbox.
+/** As tp_tool_run_progress(), for a run that has deferred, or that was taken from an inbox.
  *  @return also TP_ERR_STALE when the token was completed, and TP_ERR_USAGE for a token of something else.
  *  Threads: any, at any time.  Blocks: no. */
 TP_API tp_status tp_tool_report(tp_token token, const tp_tool_progress *progress, tp_fault *fault);
@@ -234,7 +237,7 @@ typedef enum tp_tool_result_kind {
   TP_TOOL_HANDLER_ERROR = 2,
   TP_TOOL_INVALID_ARGUMENTS = 3,
   TP_TOOL_UNKNOWN_TOOL = 4,
-  TP_TOOL_OUT_OF_SCOPE = 5, /* the agent may not use it: tp_agent_config.extra */
+  TP_TOOL_OUT_OF_SCOPE = 5, /* out_of_scope: the agent may not use the tool (tp_agent_config.extra) */
   TP_TOOL_DENIED = 6,
   TP_TOOL_TIMED_OUT = 7,
   TP_TOOL_CANCELLED = 8,
@@ -252,7 +255,7 @@ TP_API const char *tp_tool_result_name(tp_tool_result_kind kind);
 typedef struct tp_tool_result {
   size_t struct_size;
   tp_tool_result_kind kind;
-  /** Its function was called. */
+  /** Set when the tool's function was called. */
   bool started;
   /** Its rank, from 0, among the calls of its response by the time of their ends. */
   uint32_t completion_order;
@@ -262,7 +265,7 @@ typedef struct tp_tool_result {
   tp_text name;
   /** What the model reads. */
   tp_text text;
-  /** Of the run; 0 when it did not start. */
+  /** How long the run lasted; 0 when it did not start. */
   int64_t duration_ns;
   /** How long it waited for calls of lower index with conflicting keys. */
   int64_t waited_ns;

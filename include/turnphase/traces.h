@@ -13,11 +13,11 @@
  *   turnphase.phase PHASE   one run of a phase; its status, and who denied or failed
  *   turnphase.handler ID    one run of a handler: its state, its attempts
  *
- * Their names and attributes are those of the conventions for generative AI of OpenTelemetry 1.41, and own ones that
- * begin with "turnphase.". A trace goes on where a client's W3C header traceparent says so (tp_traces_begin()), and
- * tp_traces_parent() makes the header for what a turn asks of others (tp_openai_options.traceparent).
+ * Names and attributes follow OpenTelemetry's conventions for generative AI, version 1.41; further ones begin with
+ * "turnphase.". A trace goes on where a client's W3C header traceparent says so (tp_traces_begin()), and
+ * tp_traces_parent() makes the header for requests that a turn sends to other services (tp_openai_options.traceparent).
  *
- * Nothing waits for the collector. Spans of ended turns wait in a queue with a bound; what does not fit, and what the
+ * No turn waits for the collector. Spans of ended turns wait in a queue with a bound; what does not fit, and what the
  * collector refuses for good, is dropped and counted. One thread sends them; it is started by tp_traces_open(). */
 #ifndef TURNPHASE_TRACES_H
 #define TURNPHASE_TRACES_H
@@ -38,7 +38,7 @@ typedef struct tp_traces_options {
   const char *const *headers;
   /** The attribute service.name; NULL: "turnphase". */
   const char *service;
-  /** Of 1,000 turns of which no client has said whether they are traced, so many are; 0: all; below 0: none. */
+  /** How many of 1,000 turns are traced, where no client has decided it; 0: all; below 0: none. */
   int32_t sampled_of_1000;
   /** Turns that lasted longer have spans of their phases and handlers, too; 0: 10,000; below 0: all turns. */
   int32_t slow_ms;
@@ -51,13 +51,13 @@ typedef struct tp_traces_options {
   uint32_t reserved_;
   /** Limit of one request; 0: 10,000. */
   uint32_t limit_ms;
-  /** What went wrong, in one line without a newline: at the first failure, and when spans arrive again. NULL: nothing.
-   *  Called on the sending thread. */
+  /** Receives one line without a newline: at the first failure, and when spans arrive again. NULL: no lines. Called on
+   *  the sending thread. */
   void (*log)(void *ctx, const char *line);
   void *log_ctx;
 } tp_traces_options;
 
-/** What became of spans. struct_size is the caller's. */
+/** How many spans were sent, dropped or wait. struct_size is set by the caller. */
 typedef struct tp_traces_stats {
   size_t struct_size;
   /** Spans that the collector has taken. */
@@ -76,24 +76,25 @@ typedef struct tp_traces_stats {
  *          know; TP_ERR_NO_THREAD; TP_ERR_NO_MEMORY; TP_ERR_VERSION.   Threads: any. */
 TP_API tp_status tp_traces_open(tp_runtime *runtime, const tp_traces_options *options, tp_traces **ret_traces,
                                 tp_fault *fault) TP_MUST_USE;
-/** What a client has sent along with the request for a turn that is about to be submitted: the turn's trace goes on
- *  there, and is traced or not as its sampled flag says. A text that is no traceparent of W3C Trace Context is ignored,
- *  as that demands. Of turns that never begin, the newest 4,096 are known.
+/** Passes the traceparent that a client has sent with the request for a turn, before the turn is submitted. The turn
+ *  then continues the client's trace, and is traced or not as the sampled flag says. A text that is no traceparent of
+ *  W3C Trace Context is ignored, as this standard demands. Headers of turns that have not begun are kept for the newest
+ *  4,096 of them.
  *  @param ids          by TP_ID_*: those of tenant, session and turn are read.
  *  @param traceparent  "00-" 32 digits "-" 16 digits "-" 2 digits.
  *  Accepts NULL traces.   Threads: any. */
 TP_API void tp_traces_begin(tp_traces *traces, const tp_text *ids, uint32_t id_count, tp_text traceparent);
-/** The header for a request that a turn makes of others: under its newest request to a model that has not ended, else
- *  under the turn.
- *  @param ids       as above.
+/** Makes the header for a request that a turn sends to another service. Its parent is the turn's newest request to a
+ *  model that has not ended, else the turn.
+ *  @param ids       as in tp_traces_begin().
  *  @param ret_text  55 characters and a NUL; "" without a trace.
- *  @return whether the turn has a trace. One that is not sampled has none.   Accepts NULL traces.   Threads: any. */
+ *  @return whether the turn has a trace. A turn that is not sampled has none.   Accepts NULL traces.   Threads: any. */
 TP_API bool tp_traces_parent(tp_traces *traces, const tp_text *ids, uint32_t id_count, char ret_text[56]);
-/** Threads: any. */
+/** Fills the counters. Threads: any. */
 TP_API void tp_traces_stats_get(tp_traces *traces, tp_traces_stats *ret_stats);
 /** Stops listening, sends what waits within limit_ms, drops the rest, and frees it. Before the runtime is freed; not
  *  from a callback. Accepts NULL.
- *  @param ret_stats  what has become of all spans; NULL: not wanted.   Threads: any.   Blocks: limit_ms. */
+ *  @param ret_stats  the counters at the end; NULL: not wanted.   Threads: any.   Blocks: limit_ms. */
 TP_API void tp_traces_close(tp_traces *traces, uint32_t limit_ms, tp_traces_stats *ret_stats);
 
 TP_END_DECLS

@@ -37,12 +37,13 @@ typedef enum tp_value_kind {
  *  Threads: any. */
 TP_API tp_status tp_value_check(tp_text value, tp_fault *fault) TP_MUST_USE;
 
-/** Looks at the first bytes only: it costs the same for every value. Threads: any. */
+/** Returns the kind of a value. It reads only the first bytes, so it costs the same for every value. Threads: any. */
 TP_API tp_value_kind tp_value_kind_of(tp_text value);
 /** The number of elements (array) or pairs (map), else 0. Threads: any. */
 TP_API size_t tp_value_count(tp_text value);
-/** The element at index of an array, or the value of pair index of a map; the content of the key of pair index of a
- *  map. They walk there: use tp_value_next() to see all of them. Threads: any. */
+/** tp_value_at() gives the element at index of an array, or the value of pair index of a map; tp_value_key_at() the
+ *  content of the key of pair index of a map. Both walk from the beginning: use tp_value_next() to see all elements.
+ *  Threads: any. */
 TP_API tp_text tp_value_at(tp_text value, size_t index);
 TP_API tp_text tp_value_key_at(tp_text value, size_t index);
 /** The value under a key of a map; an empty text when there is none. Threads: any. */
@@ -54,8 +55,8 @@ TP_API int64_t tp_value_int(tp_text value, int64_t fallback);
 TP_API double tp_value_double(tp_text value, double fallback);
 TP_API bool tp_value_bool(tp_text value, bool fallback);
 
-/** What a map has under a key, when it is of the kind: for arguments and other data that others wrote. An int is also
- *  a double. NULL is as if the key were not there. The result is untouched on failure.
+/** Reads the value under a key of a map, when it is of the asked kind: for arguments and other data from outside. An
+ *  int is also a double. A null counts as a missing key. The result is untouched on failure.
  *  @param fault  names the key and the kind that it has: "city must be text, not a map".
  *  @return TP_OK; TP_ERR_NOT_FOUND when the map has no such key, or is no map; TP_ERR_MALFORMED for another kind.
  *  Threads: any. */
@@ -89,10 +90,10 @@ typedef struct tp_writer tp_writer;
 TP_API tp_status tp_writer_new(const tp_allocator *allocator, tp_writer **ret_writer) TP_MUST_USE;
 /** Frees a writer and what it has written. Accepts NULL. Threads: any. */
 TP_API void tp_writer_free(tp_writer *writer);
-/** Each adds one item. After tp_write_map(w, n) come n times a key (tp_write_string) and a value; after
- *  tp_write_array(w, n) n values. The writer stores the first error (no memory, more than 64 MiB, more than one value)
- *  and ignores all further items, so one check by tp_writer_finish() is enough. Ints, lengths and counts get their
- *  shortest form. The writer does not check that text is UTF-8, that keys are text and unique, and the depth:
+/** Each function adds one item. After tp_write_map(w, n) write n pairs of a key (tp_write_string) and a value; after
+ *  tp_write_array(w, n) write n values. The writer stores the first error (no memory, more than 64 MiB, more than one
+ *  value) and ignores all further items, so one check by tp_writer_finish() is enough. Ints, lengths and counts get
+ *  their shortest form. The writer does not check that text is UTF-8, that keys are text and unique, and the depth:
  *  tp_value_check() does. Threads: one at a time for each writer. */
 TP_API void tp_write_null(tp_writer *writer);
 TP_API void tp_write_bool(tp_writer *writer, bool value);
@@ -119,8 +120,8 @@ TP_API void tp_writer_reset(tp_writer *writer);
  *  every float as float 64, every NaN as the same one. Two values with the same content have the same canonical bytes.
  *  The int 1 and the float 1.0 differ, and so do 0.0 and -0.0.
  *  @param value   checked first, as by tp_value_check(); not from the writer's own memory.
- *  @param writer  gets one value. Untouched when the value is refused; TP_ERR_NO_MEMORY and its limit are stored in it.
- *  Threads: one at a time for each writer. */
+ *  @param writer  gets one value. Untouched when the value is refused; it stores TP_ERR_NO_MEMORY and the error of its
+ *  own limit. Threads: one at a time for each writer. */
 TP_API tp_status tp_value_write_canonical(tp_text value, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
 
 /* ---- JSON ---- */
@@ -131,8 +132,8 @@ TP_API tp_status tp_value_write_canonical(tp_text value, tp_writer *writer, tp_f
  *  over 32, more than 1,048,576 commas and opening brackets, and more than 64 MiB. Numbers without point and exponent
  *  become ints, all others floats, each the nearest double in every locale.
  *  @param writer  gets the value, keys in the order of the text; it may be the element of a container that was begun.
- *                 Untouched when the JSON is refused. TP_ERR_NO_MEMORY and its limit are stored in it, as with every
- *                 tp_write_…, and returned.
+ *                 Untouched when the JSON is refused. It stores TP_ERR_NO_MEMORY and the error of its own limit, as
+ *                 with every tp_write_… function; they are also returned.
  *  @return TP_OK; TP_ERR_MALFORMED, TP_ERR_UTF8, TP_ERR_TOO_DEEP, TP_ERR_TOO_LARGE, TP_ERR_NO_MEMORY.
  *  Threads: one at a time for each writer. */
 TP_API tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault) TP_MUST_USE;
@@ -140,7 +141,7 @@ TP_API tp_status tp_json_decode(tp_text json, tp_writer *writer, tp_fault *fault
  *  become null; every other float reads back as the same float. Control characters, the line ends of Unicode, U+FEFF,
  *  U+FFFE and U+FFFF become escapes, so the text is also YAML, and harmless on a terminal.
  *  @param value     checked first, as by tp_value_check(), whose errors are returned. It may be the writer's own.
- *  @param writer    its memory holds the text, beside its value, which stays as it is.
+ *  @param writer    its memory holds the text; its own value is unchanged.
  *  @param ret_json  with a NUL after it, which the size does not count; borrowed until the next tp_json_encode() with
  *                   this writer or its end.
  *  Threads: one at a time for each writer. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * trial.h: a kit for tests of handlers (docs/guides/trial.md). A trial is a runtime in which one phase runs with the
- * handlers that the test registers: no agent, model or session, and a payload that is JSON. What came of a run is a
- * report of lines, which are equal for equal plans, payloads and answers. All of it stands in this header, over the
- * public functions: nothing is linked but turnphase. C11 and C++.
+ * handlers that the test registers: no agent, model or session, and a payload that is JSON. The outcome of a run is a
+ * report of lines, which are equal for equal plans, payloads and answers. The whole kit is in this header, over the
+ * public functions: a test links turnphase and nothing else. C11 and C++.
  * Threads: one for each trial. */
 #ifndef TURNPHASE_TEST_TRIAL_H
 #define TURNPHASE_TEST_TRIAL_H
@@ -19,11 +19,12 @@ enum { TP_TRIAL_REPORT_SIZE = 32768, TP_TRIAL_FIELDS_MAX = 64 };
 
 /** A runtime, the request of its turns, and what the last run left. */
 typedef struct tp_trial {
-  /** Register in it what is tried: tp_hook_add(), tp_domain_add(), edits. */
+  /** Register in it the handlers that are tried: tp_hook_add(), tp_domain_add(), edits. */
   tp_runtime *runtime;
-  /** Of the turn that each run begins: set mode, caller, environment, task. limit_ms is 0: the default. */
+  /** The request of the turn that each run begins: set mode, caller, environment, task. limit_ms is 0: the default. */
   tp_turn_request request;
-  /** Of the last run. outcome TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (a required handler failed), TP_ERR_CANCELLED. */
+  /** The outcome and verdict of the last run. outcome is TP_OK, TP_ERR_DENIED, TP_ERR_HOOK (a required handler failed),
+   *  TP_ERR_CANCELLED. */
   tp_status outcome;
   tp_verdict verdict;
   /** Why the last run did not begin; empty when it did. */
@@ -42,7 +43,7 @@ typedef struct tp_trial {
 
 /* ---- the report ---- */
 
-/* A line that does not fit is left out whole, as all that follows it. */
+/* Adds a line. A line that does not fit is left out whole, and so are all lines after it. */
 static inline void tp_trial_add(tp_trial *trial, const char *format, ...) {
   static const char end[] = "...\n";
   size_t used = strlen(trial->report), left = sizeof trial->report - sizeof end - used;
@@ -56,7 +57,7 @@ static inline void tp_trial_add(tp_trial *trial, const char *format, ...) {
   memcpy(trial->report + used, end, sizeof end);
 }
 
-/* A text on one line. */
+/* Adds a text, on one line. */
 static inline void tp_trial_add_text(tp_trial *trial, tp_text text) {
   for (size_t at = 0; at < text.size;) {
     size_t size = 0;
@@ -173,7 +174,7 @@ static inline tp_status tp_trial_open(tp_trial *trial, const tp_runtime_options 
 }
 
 /** Runs a phase with fields as tp_phase_run() takes them, for phases of a host.
- *  @return TP_OK: it ran, and outcome, verdict and report have what came of it; else it did not, and fault says why. */
+ *  @return TP_OK: the phase ran, and outcome, verdict and report are set; else it did not run, and fault says why. */
 static inline tp_status tp_trial_run_fields(tp_trial *trial, const char *phase, const tp_field *fields, size_t count) {
   tp_turn *turn = NULL;
   tp_phase_input input;
@@ -241,8 +242,8 @@ static inline void tp_trial_take(void *ctx, const char *text, size_t size) {
 }
 
 /** Replaces the report by the plan of a phase, one subscription a line: its order, policies, limits, match and edges,
- *  as `turnphase plan` prints it, without hashes. Equal for equal registrations: a test keeps it to see that a
- *  descriptor has changed.
+ *  as `turnphase plan` prints it, without hashes. The plan is equal for equal registrations, so a test can keep it and
+ *  compare it, to notice that a descriptor has changed.
  *  @return as tp_plan_print(); TP_ERR_UNKNOWN_PHASE. */
 static inline tp_status tp_trial_plan(tp_trial *trial, const char *phase) {
   trial->report[0] = '\0';
