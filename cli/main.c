@@ -211,7 +211,9 @@ static const cli_command commands[] = {
          "fork DIR SESSION NEW  begin a session NEW with what was said in SESSION, up to the end of --turn\n"
          "delete DIR [SESSION]  erase one, those of --tenant, or those of which nothing is newer than --age:\n"
          "                      history, records, jobs, questions and tasks, and every copy in the directory;\n"
-         "                      not the memories (forget). 75 while a process works on the directory",
+         "                      not the memories (forget). 75 while a process works on the directory\n"
+         "DIR may be postgres://USER@HOST/DATABASE. Its sessions on which a process works stay (75), and the server\n"
+         "has copies of those that were erased until it vacuums.",
      .run = cli_sessions},
     {.bit = CLI_DATA,
      .name = "data",
@@ -231,6 +233,7 @@ static const cli_command commands[] = {
      .operand = "DIR",
      .summary = "erase what a data directory has of a tenant, or of a person of it",
      .examples = "  turnphase forget ./kept --tenant acme\n"
+                 "  turnphase forget postgres://turnphase@db.example.com/agents --tenant acme --user zoe\n"
                  "  turnphase forget ./kept --tenant acme --session monday --yes\n"
                  "  turnphase forget ./kept --tenant acme --user zoe --before 2026-01-01\n"
                  "  turnphase forget ./kept --tenant acme --matching \"zoe@example.org\"\n"
@@ -240,7 +243,9 @@ static const cli_command commands[] = {
          "their memories from the memory's file; with --user, --before or --matching only turns that fit all of them,\n"
          "with what belongs to them. --age or --before without --tenant is what is as old of every tenant.\n"
          "First it counts, and asks. 75 while a process works on the directory. Where it\n"
-         "is interrupted, the next start of run, chat, serve, worker or forget finishes it; forget DIR does no more.",
+         "is interrupted, the next start of run, chat, serve, worker or forget finishes it; forget DIR does no more.\n"
+         "DIR may be postgres://USER@HOST/DATABASE, which has no memories: sessions on which a process works stay\n"
+         "then (75), the server has copies until it vacuums, and an erasure that was interrupted is called again.",
      .run = cli_forget},
     {.bit = CLI_EXPORT,
      .name = "export",
@@ -252,7 +257,7 @@ static const cli_command commands[] = {
      .description =
          "Prints as JSON Lines what forget with the same options would erase: the rows of the sessions or turns, kind\n"
          "after kind, and the memories with the facts that were made of them. It erases nothing, and other processes\n"
-         "may work on the directory meanwhile.",
+         "may work on the directory meanwhile. DIR may be postgres://USER@HOST/DATABASE, which has no memories.",
      .run = cli_export},
     {.bit = CLI_TIME,
      .name = "time",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stores/choice.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "support/fault.h"
@@ -116,6 +117,7 @@ static uint64_t hash_of(const tp__unit *unit) {
 
 /* Where it is, or where it would be. */
 static uint32_t *place_of(const tp__choice *c, const tp__unit *unit) {
+  assert(c->count < c->place_count);
   for (size_t at = (size_t)hash_of(unit);; at++) {
     uint32_t *place = &c->places[at & (c->place_count - 1)];
     if (*place == 0 || is_same(&c->units[*place - 1], unit)) return place;
@@ -205,6 +207,7 @@ static tp__unit unit_of(const char *kind, tp_text row) {
 }
 
 bool tp__choice_see(tp__choice *c, const char *kind, tp_text row) {
+  assert(c->request && !c->failed);
   const tp_kept_choice *r = c->request;
   tp__unit unit = unit_of(kind, row);
   const int is_persons = r->person ? whose(row, r->person) : -1;
@@ -267,6 +270,7 @@ static void count_unknown(tp__choice *c) {
 }
 
 void tp__choice_decide(tp__choice *c) {
+  assert(!c->failed && c->chosen == 0);
   const bool is_whole = c->request->person && c->persons_rows && !c->others_rows;
   for (size_t i = 0; i < c->count; i++) c->units[i].is_chosen = fits(c, &c->units[i], is_whole);
   choose_jobs(c);

@@ -9,7 +9,7 @@
 
 enum {
   TAKE_ONE = CLI_RUN | CLI_CHAT | CLI_SERVE | CLI_RUNS | CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN | CLI_PLOT |
-             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA | CLI_ASK | CLI_SESSIONS
+             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA | CLI_ASK | CLI_SESSIONS | CLI_FORGET | CLI_EXPORT
 };
 
 bool cli_database_is(const char *data) {
@@ -109,6 +109,11 @@ tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choic
   return tp_postgres_sessions_erase(database, request, ret_erased, fault);
 }
 
+tp_status cli_database_sessions_export(tp_postgres *database, const tp_kept_choice *request, tp_kept_export_fn each,
+                                       void *ctx, tp_kept_erased *ret_passed, tp_fault *fault) {
+  return tp_postgres_sessions_export(database, request, each, ctx, ret_passed, fault);
+}
+
 void cli_database_close(tp_postgres *database) { tp_postgres_close(database); }
 
 #else /* cli_database_check() lets none pass */
@@ -174,6 +179,12 @@ tp_status cli_database_session_fork(tp_postgres *database, const tp_kept_fork *r
 tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choice *request, tp_kept_erased *ret_erased,
                                       tp_fault *fault) {
   (void)database, (void)request, (void)ret_erased, (void)fault;
+  return TP_ERR_USAGE;
+}
+
+tp_status cli_database_sessions_export(tp_postgres *database, const tp_kept_choice *request, tp_kept_export_fn each,
+                                       void *ctx, tp_kept_erased *ret_passed, tp_fault *fault) {
+  (void)database, (void)request, (void)each, (void)ctx, (void)ret_passed, (void)fault;
   return TP_ERR_USAGE;
 }
 

@@ -42,6 +42,8 @@ tp_status cli_database_session_fork(tp_postgres *database, const tp_kept_fork *r
                                     tp_fault *fault) TP_MUST_USE;
 tp_status cli_database_sessions_erase(tp_postgres *database, const tp_kept_choice *request, tp_kept_erased *ret_erased,
                                       tp_fault *fault) TP_MUST_USE;
+tp_status cli_database_sessions_export(tp_postgres *database, const tp_kept_choice *request, tp_kept_export_fn each,
+                                       void *ctx, tp_kept_erased *ret_passed, tp_fault *fault) TP_MUST_USE;
 /** Ends a reference. Accepts NULL. */
 void cli_database_close(tp_postgres *database);
 

@@ -27,6 +27,13 @@ tp_status cli_sessions_erase(const cli_data *data, const tp_kept_choice *request
                            : tp_sqlite_sessions_erase(data->store, request, ret_erased, fault);
 }
 
+tp_status cli_sessions_export(const cli_data *data, const tp_kept_choice *request, tp_kept_export_fn each, void *ctx,
+                              tp_kept_erased *ret_passed, tp_fault *fault) {
+  *ret_passed = (tp_kept_erased){.struct_size = sizeof *ret_passed};
+  return data->is_database ? cli_database_sessions_export(data->database, request, each, ctx, ret_passed, fault)
+                           : tp_sqlite_sessions_export(data->store, request, each, ctx, ret_passed, fault);
+}
+
 tp_status cli_sessions_erasure_is_left(const cli_data *data, bool *ret_is_left, tp_fault *fault) {
   *ret_is_left = false;
   return data->is_database ? TP_OK : tp_sqlite_erasure_is_left(data->store, ret_is_left, fault);

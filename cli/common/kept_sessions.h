@@ -19,6 +19,9 @@ tp_status cli_session_fork(const cli_data *data, const tp_kept_fork *request, ui
 /** As tp_sqlite_sessions_erase() or tp_postgres_sessions_erase(). */
 tp_status cli_sessions_erase(const cli_data *data, const tp_kept_choice *request, tp_kept_erased *ret_erased,
                              tp_fault *fault) TP_MUST_USE;
+/** As tp_sqlite_sessions_export() or tp_postgres_sessions_export(). */
+tp_status cli_sessions_export(const cli_data *data, const tp_kept_choice *request, tp_kept_export_fn each, void *ctx,
+                              tp_kept_erased *ret_passed, tp_fault *fault) TP_MUST_USE;
 /** As tp_sqlite_erasure_is_left(); false for a database. */
 tp_status cli_sessions_erasure_is_left(const cli_data *data, bool *ret_is_left, tp_fault *fault) TP_MUST_USE;
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/kept_sessions.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/inspect/chosen.h"
@@ -41,7 +43,7 @@ static int export_rows(exporting *x) {
   const tp_kept_choice request = cli_chosen_rows(&x->choice);
   int status = cli_data_open(x->directory, &data);
   if (status != CLI_OK) return status;
-  tp_status passed = tp_sqlite_sessions_export(data.store, &request, print_row, x, &x->passed, &fault);
+  tp_status passed = cli_sessions_export(&data, &request, print_row, x, &x->passed, &fault);
   if (passed != TP_OK) status = cli_fault(data.path, passed, &fault);
   cli_data_close(&data);
   return status;
@@ -97,11 +99,13 @@ int cli_export(const cli_arguments *arguments, cli_output *output) {
   int status = cli_chosen_read(arguments, &x.choice);
   if (status != CLI_OK) return status;
   if (!x.directory || (!x.choice.tenant && !x.choice.every_tenant)) {
-    cli_error("export takes a data directory and --tenant ID, or --before or --age for every tenant: of whom?");
+    cli_error(
+        "export takes a data directory or a database and --tenant ID, or --before or --age for every tenant: of whom?");
     return CLI_USAGE;
   }
-  status = cli_data_check(x.directory);
-  if (status == CLI_OK) status = export_all(&x);
+  const bool is_database = cli_database_is(x.directory); /* which has no memories */
+  status = is_database ? export_rows(&x) : cli_data_check(x.directory);
+  if (status == CLI_OK && !is_database) status = export_all(&x);
   if (status != CLI_OK) return status;
   cli_flush(output); /* so that lines are not mixed with messages when both go to one file */
   cli_error("%llu sessions (%llu rows) and %zu memories were exported", (unsigned long long)x.passed.sessions,

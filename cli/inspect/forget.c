@@ -2,7 +2,7 @@
  *
  * The command forget. First it counts everything. Then it writes a file in the directory with the request. Then it
  * deletes the store's rows, then the memories, and then the file. If it is interrupted, the next start finishes the
- * request in the file. */
+ * request in the file. A database has no such file: what was erased stays erased, and the command is called again. */
 #include "cli/inspect/forget.h"
 
 #include <dirent.h>
@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/erasure.h"
 #include "cli/common/exit_status.h"
+#include "cli/common/kept_sessions.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
 #include "cli/inspect/chosen.h"
@@ -30,6 +32,7 @@
 typedef struct forgetting {
   const char *directory;
   cli_erasure request;
+  cli_data data;     /* of a database, which has no memories; else empty */
   tp_store *store;   /* NULL: the directory has none */
   tp_memory *memory; /* the same */
   char *store_path, *memory_path;
@@ -43,6 +46,7 @@ typedef struct forgetting {
 
 static int open_files(forgetting *f) {
   tp_fault fault = {0};
+  if (cli_database_is(f->directory)) return cli_data_open(f->directory, &f->data);
   f->store_path = cli_data_path(f->directory, "turnphase.db");
   f->memory_path = cli_data_path(f->directory, "memory.db");
   f->erased = (tp_kept_erased){.struct_size = sizeof f->erased, .is_complete = 1};
@@ -63,6 +67,7 @@ static int open_files(forgetting *f) {
 }
 
 static void close_files(forgetting *f) {
+  cli_data_close(&f->data);
   tp_memory_close(f->memory);
   tp_store_free(f->store);
   free(f->memory_path);
@@ -79,13 +84,14 @@ static int erase_rows(forgetting *f, bool only_counts) {
   cli_progress progress;
   tp_kept_choice request = cli_chosen_rows(&f->request);
   request.only_counts = only_counts;
-  if (!f->store) return CLI_OK;
+  if (!f->store && !f->data.is_database) return CLI_OK;
   f->erased = (tp_kept_erased){.struct_size = sizeof f->erased};
   cli_progress_start(&progress, only_counts ? "counting" : "erasing");
-  tp_status status = tp_sqlite_sessions_erase(f->store, &request, &f->erased, &fault);
+  tp_status status = f->data.is_database ? cli_sessions_erase(&f->data, &request, &f->erased, &fault)
+                                         : tp_sqlite_sessions_erase(f->store, &request, &f->erased, &fault);
   cli_progress_stop(&progress);
   if (status == TP_OK) return CLI_OK;
-  int exit_status = cli_fault(f->store_path, status, &fault);
+  int exit_status = cli_fault(f->data.is_database ? f->data.path : f->store_path, status, &fault);
   return status == TP_ERR_BUSY ? CLI_RETRY : exit_status;
 }
 
@@ -142,7 +148,7 @@ static int carry_out(forgetting *f) {
   int status = erase_rows(f, false);
   f->is_begun = status == CLI_OK || f->erased.rows > 0;
   if (status == CLI_OK) status = erase_memories(f, false);
-  if (status == CLI_OK && f->request.matching) search_bytes(f, f->request.matching);
+  if (status == CLI_OK && f->request.matching && !f->data.is_database) search_bytes(f, f->request.matching);
   return status;
 }
 
@@ -208,6 +214,7 @@ static int print_erased(const forgetting *f, const cli_arguments *arguments, cli
   cli_map p = {0};
   if (!arguments->json) {
     say_forgotten(f, "were erased");
+    if (f->data.is_database) cli_error("the server has copies until it vacuums, and in its log and backups");
     return CLI_OK;
   }
   cli_map_add_int(&p, "sessions", (int64_t)f->erased.sessions);
@@ -215,7 +222,7 @@ static int print_erased(const forgetting *f, const cli_arguments *arguments, cli
   cli_map_add_int(&p, "rows", (int64_t)f->erased.rows);
   cli_map_add_int(&p, "memories", (int64_t)f->memories);
   if (f->request.person) cli_map_add_int(&p, "unknown", (int64_t)f->erased.turns_unknown);
-  if (f->request.matching) cli_map_add_int(&p, "places_left", (int64_t)f->places_left);
+  if (f->request.matching && !f->data.is_database) cli_map_add_int(&p, "places_left", (int64_t)f->places_left);
   cli_map_add_bool(&p, "complete", f->erased.is_complete);
   return cli_map_print(&p, output);
 }
@@ -227,6 +234,7 @@ static int erase(forgetting *f, const cli_arguments *arguments) {
   if (status != CLI_OK) return status;
   say_forgotten(f, "are erased for good");
   status = cli_forget_confirm(arguments);
+  if (status == CLI_OK && f->data.is_database) return carry_out(f); /* the server has no file for a request */
   if (status == CLI_OK) status = cli_erasure_open(f->directory, true, &file);
   if (status != CLI_OK) return status;
   status = cli_erasure_begin(&file, &f->request);
@@ -243,12 +251,15 @@ int cli_forget(const cli_arguments *arguments, cli_output *output) {
   forgetting f = {.directory = arguments->operand};
   int status = cli_chosen_read(arguments, &f.request);
   if (status != CLI_OK) return status;
-  const bool is_left = f.directory && cli_data_check(f.directory) == CLI_OK && cli_erasure_is_left(f.directory);
+  const bool is_database = cli_database_is(f.directory);
+  const bool is_left =
+      f.directory && !is_database && cli_data_check(f.directory) == CLI_OK && cli_erasure_is_left(f.directory);
   if (is_left) status = cli_forget_finish(f.directory);
   const bool is_asked = f.request.tenant || f.request.every_tenant;
   if (status != CLI_OK || (is_left && !is_asked)) return status;
   if (!f.directory || !is_asked) {
-    cli_error("forget takes a data directory and --tenant ID, or --before or --age for every tenant: whom?");
+    cli_error(
+        "forget takes a data directory or a database and --tenant ID, or --before or --age for every tenant: whom?");
     return CLI_USAGE;
   }
   status = open_files(&f);

@@ -195,18 +195,35 @@ TP_API tp_status tp_postgres_session_rows(tp_postgres *postgres, const char *ten
 TP_API tp_status tp_postgres_session_fork(tp_postgres *postgres, const tp_kept_fork *request, uint64_t *ret_messages,
                                           tp_fault *fault) TP_MUST_USE;
 
-/** Erases sessions: the history, records, jobs, questions, tasks and calls of each. Each transaction erases up to 100
- *  sessions, each of them whole. Other processes may go on meanwhile; a process that has an erased session open begins
- *  it anew. The server keeps deleted rows in its files until it vacuums them, and copies in its log, in its
- *  standbys and in backups as long as these are kept.
- *  @param request     tenant, session or before_unix_ms must be given. Turns cannot be chosen yet, and rows cannot be
- *                     counted without erasing them: TP_ERR_USAGE.
+/** Erases sessions, or turns of them: the history, records, jobs, questions, tasks and calls of each, by the same
+ *  choice as tp_sqlite_sessions_erase(). Each transaction erases up to 100 whole sessions, or what was selected of one
+ *  session; when this fails or the process dies, the sessions before are erased, and the next call erases the rest.
+ *  Other processes may go on meanwhile, and what waits in their queues is written later; one that has an erased session
+ *  open begins it anew, and where turns were erased it reads the session anew. Commit the stores of this process
+ *  before. The server keeps deleted rows in its files until it vacuums them, and copies in its log, in its standbys and
+ *  in backups as long as these are kept.
+ *  @param request     a tenant, a session, a time or turns must be given. With turns the rows of each session that fits
+ *                     are read into memory, one session at a time.
  *  @param ret_erased  set also when this fails, to what was erased until then; may be NULL.
  *  @return TP_OK; TP_ERR_BUSY: sessions are in use, and stay (the others were erased); TP_ERR_USAGE for a wrong
- *          request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_STORE….
+ *          request; TP_ERR_VERSION for a wrong struct_size; TP_ERR_TOO_LARGE, TP_ERR_STORE_CORRUPT: turns were to be
+ *          selected, and a row has more than 64 MiB, or cannot be read; TP_ERR_STORE…; TP_ERR_NO_MEMORY.
  *  Threads: any.   Blocks: on the server. */
 TP_API tp_status tp_postgres_sessions_erase(tp_postgres *postgres, const tp_kept_choice *request,
                                             tp_kept_erased *ret_erased, tp_fault *fault) TP_MUST_USE;
+
+/** Passes every row that tp_postgres_sessions_erase() would delete for the same request to each, session after session.
+ *  Also rows of sessions that are in use. Deletes nothing; with_others and only_counts mean nothing here. Rows that
+ *  other processes write meanwhile may be there or not.
+ *  @param ret_passed  sessions and rows that were passed, turns and turns_unknown as of an erasure; set also when this
+ *                     fails; may be NULL.
+ *  @return TP_OK, also where each has stopped; TP_ERR_TOO_LARGE for a row of more than 64 MiB; TP_ERR_STORE_CORRUPT for
+ *          a record that cannot be read; TP_ERR_USAGE for a wrong request; TP_ERR_VERSION for a wrong struct_size;
+ *          TP_ERR_STORE…; TP_ERR_NO_MEMORY.
+ *  Threads: any; each is called on the calling one.   Blocks: on the server. */
+TP_API tp_status tp_postgres_sessions_export(tp_postgres *postgres, const tp_kept_choice *request,
+                                             tp_kept_export_fn each, void *ctx, tp_kept_erased *ret_passed,
+                                             tp_fault *fault) TP_MUST_USE;
 
 /** Counters of a database since it was opened. The caller sets struct_size; it is filled that far, and struct_size says
  *  how far. */

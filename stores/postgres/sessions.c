@@ -5,6 +5,7 @@
 
 #include "stores/postgres/job_rows.h"
 #include "stores/postgres/record_values.h"
+#include "stores/postgres/sessions.h"
 #include "support/fault.h"
 #include "turnphase/value.h"
 
@@ -12,13 +13,12 @@
 
 #define MS(time) "(extract(epoch FROM " time ") * 1000)::bigint"
 #define BYTES(text) "convert_to(" text ", 'UTF8')"
-/* A row for each session in a table, which is called x: the number of its rows, their first and last time, and a
- * process that has not ended one of them. */
+/* A row for each session in a table: the number of its rows, their first and last time, and a process that has not
+ * ended one of them. */
 #define PART(what, table, first, last, process)                                                     \
   " UNION ALL SELECT x.tenant, x.session, " what ", count(*), min(nullif(" first ", 0)), max(" last \
-  "), 0, "                                                                                          \
-  "max(" process ") FROM @." table " GROUP BY x.tenant, x.session"
-#define RUNS "CASE WHEN x.state = 2 AND " TP__PG_LIVES("x.process") " THEN x.process ELSE 0 END"
+  "), 0,"                                                                                           \
+  " max(" process ") FROM " table " GROUP BY x.tenant, x.session"
 #define OF_MESSAGES(order) \
   "(SELECT " MS("m.appended") " FROM @.message m WHERE m.session = s.id ORDER BY m.position " order " LIMIT 1)"
 #define SUM(what) "coalesce(sum(number) FILTER (WHERE what = " what "), 0)::bigint"
@@ -28,15 +28,7 @@ static const char list_sessions[] =
     "WITH part (tenant, session, what, number, first, last, owner, process) AS (SELECT " BYTES("s.tenant") ", "
     BYTES("s.name") ", 0, (SELECT count(*) FROM @.message m WHERE m.session = s.id), " OF_MESSAGES("ASC") ", "
     OF_MESSAGES("DESC") ", CASE WHEN s.running THEN s.owner ELSE 0 END, 0 FROM @.session s"
-    PART("1", "turn x", "x.ended_unix_ms", "x.ended_unix_ms", "0")
-    PART("1", "running x", "x.ended_unix_ms", "x.ended_unix_ms", RUNS)
-    PART("2", "entry x", "x.started_unix_ms", "x.started_unix_ms", "0")
-    PART("3", "job x", "x.inserted_ms", "x.inserted_ms", RUNS)
-    PART("3", "job_ended x", "x.inserted_ms", "greatest(x.inserted_ms, x.ended_ms)", "0")
-    PART("4", "question x", "x.asked_ms", "greatest(x.asked_ms, x.answered_ms)", "0")
-    PART("5", "task x", "x.created_unix_ms", "x.created_unix_ms", "0")
-    PART("6", "tool_start x", "x.started_unix_ms", "x.started_unix_ms", "0")
-    PART("7", "audit x WHERE x.turn <> ''", "x.unix_ms", "x.unix_ms", "0")
+    TP__PG_TABLES_OF_SESSIONS(PART)
     "), w AS (SELECT tenant, session, " SUM("0") " AS messages, " SUM("1") " AS turns, " SUM("2") " AS entries, "
     SUM("3") " AS jobs, " SUM("4") " AS questions, " SUM("5") " AS tasks, " SUM("6") " AS calls, " SUM("7")
     " AS audits, coalesce(min(first), 0)::bigint AS first_ms, coalesce(max(last), 0)::bigint AS last_ms,"
@@ -265,58 +257,55 @@ static const char select_messages[] =
                       " ON m.session = s.id WHERE " BYTES("s.tenant") " = $1::bytea AND " BYTES(
                           "s.name") " = $2::bytea ORDER BY m.position";
 
-static tp__pg_request *add_rows(tp__pg_request *r, const char *sql, const char *tenant, const char *session) {
-  tp__pg_parameters *p = tp__pg_request_add(r, sql);
-  tp__pg_parameter_text(p, tp_text_of(tenant));
-  tp__pg_parameter_text(p, tp_text_of(session));
-  return r;
+/* Statements of one session, each with its tenant and its name. */
+static void add_all(tp__pg_request *r, tp_postgres *pg, const char *const *sql, size_t count, tp_text tenant,
+                    tp_text session) {
+  tp__pg_request_init(r, pg, TP__PG_READS, "read a session");
+  for (size_t i = 0; i < count; i++) {
+    tp__pg_parameters *p = tp__pg_request_add(r, sql[i]);
+    tp__pg_parameter_text(p, tenant);
+    tp__pg_parameter_text(p, session);
+  }
 }
 
-static tp_status pass_history_and_records(tp_postgres *pg, const char *tenant, const char *session, receiver *to,
-                                          tp_fault *fault) {
-  static const char *const sql[] = {
-      select_messages,
-      "SELECT " ID_COLUMNS("t") ", t.value FROM @.turn t" OF_SESSION("t") "t.place",
-      "SELECT " ID_COLUMNS("t") ", t.value FROM @.running t" OF_SESSION("t") "t.place",
-      "SELECT " ID_COLUMNS("e") ", e.value FROM @.entry e" OF_SESSION("e") "e.place",
-      "SELECT e.turn, a.value FROM @.entry e JOIN @.attempt a ON a.process = e.process AND a.entry = e.id" OF_SESSION(
-          "e") "e.place, a.place",
-      "SELECT e.turn, c.value FROM @.entry e JOIN @.content c ON c.process = e.process AND c.entry = e.id" OF_SESSION(
-          "e") "e.place, c.place",
-      "SELECT a.value FROM @.audit a WHERE a.tenant = $1::bytea AND a.session = $2::bytea AND a.turn <> '' ORDER BY "
-      "a.place"};
-  tp__pg_request r;
-  tp__pg_request_init(&r, pg, TP__PG_READS, "read a session");
-  for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) (void)add_rows(&r, sql[i], tenant, session);
-  tp_status status = tp__pg_request_run(&r, fault);
-  if (status == TP_OK) {
-    pass_messages(to, tp__pg_request_rows(&r, 0));
-    pass_records(to, tp__pg_request_rows(&r, 1), "turn", &turn, IDS, "step", &step);
-    pass_records(to, tp__pg_request_rows(&r, 2), "running", &turn, IDS, "running_step", &step);
-    pass_records(to, tp__pg_request_rows(&r, 3), "entry", &entry, IDS, "run", &run);
-    pass_records(to, tp__pg_request_rows(&r, 4), "attempt", &attempt, 1, NULL, NULL);
-    pass_records(to, tp__pg_request_rows(&r, 5), "content", &content, 1, NULL, NULL);
-    pass_records(to, tp__pg_request_rows(&r, 6), "audit", &audit, 0, NULL, NULL);
-  }
-  tp__pg_request_fini(&r);
-  return status;
+static const char *const select_records[] = {
+    select_messages,
+    "SELECT " ID_COLUMNS("t") ", t.value FROM @.turn t" OF_SESSION("t") "t.place",
+    "SELECT " ID_COLUMNS("t") ", t.value FROM @.running t" OF_SESSION("t") "t.place",
+    "SELECT " ID_COLUMNS("e") ", e.value FROM @.entry e" OF_SESSION("e") "e.place",
+    "SELECT e.turn, a.value FROM @.entry e JOIN @.attempt a ON a.process = e.process AND a.entry = e.id" OF_SESSION(
+        "e") "e.place, a.place",
+    "SELECT e.turn, c.value FROM @.entry e JOIN @.content c ON c.process = e.process AND c.entry = e.id" OF_SESSION(
+        "e") "e.place, c.place",
+    "SELECT a.value FROM @.audit a WHERE a.tenant = $1::bytea AND a.session = $2::bytea AND a.turn <> '' ORDER BY "
+    "a.place"};
+
+static void pass_history_and_records(const tp__pg_request *r, receiver *to) {
+  pass_messages(to, tp__pg_request_rows(r, 0));
+  pass_records(to, tp__pg_request_rows(r, 1), "turn", &turn, IDS, "step", &step);
+  pass_records(to, tp__pg_request_rows(r, 2), "running", &turn, IDS, "running_step", &step);
+  pass_records(to, tp__pg_request_rows(r, 3), "entry", &entry, IDS, "run", &run);
+  pass_records(to, tp__pg_request_rows(r, 4), "attempt", &attempt, 1, NULL, NULL);
+  pass_records(to, tp__pg_request_rows(r, 5), "content", &content, 1, NULL, NULL);
+  pass_records(to, tp__pg_request_rows(r, 6), "audit", &audit, 0, NULL, NULL);
 }
 
 #define JOB_NAMED                                                                                              \
   "SELECT id, state::bigint AS state, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase,"     \
   " contract_version, reason, code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, postponed_ms, handler," \
   " subscription, idempotency_key, order_key, message, payload, tenant, session FROM @."
-enum { JOB_COLUMNS = 25, CALL_COLUMNS = 12, QUESTION_COLUMNS = 17, TASK_COLUMNS = 8 };
+enum { JOB_COLUMNS = 25, CALL_COLUMNS = 12, QUESTION_COLUMNS = 18, TASK_COLUMNS = 8 };
 
-static tp_status pass_work(tp_postgres *pg, const char *tenant, const char *session, receiver *to, tp_fault *fault) {
-  static const char *const sql[] = {
-      "SELECT id, tenant, session, turn, tool, call_id, call_index, started_unix_ms, kind, coalesce(result, '') AS"
-      " result, value, parts FROM @.tool_start x" OF_SESSION("x") "id",
-      JOB_NAMED "job x" OF_SESSION("x") "id", JOB_NAMED "job_ended x" OF_SESSION("x") "number",
-      "SELECT number, state, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool, call_id,"
-      " arguments, subscription, reason, person, edited FROM @.question x" OF_SESSION("x") "number",
-      "SELECT is_begun, created_unix_ms, key, tool, agent, arguments, tenant, session FROM @.task x" OF_SESSION(
-          "x") "created_unix_ms, key"};
+static const char *const select_work[] = {
+    "SELECT id, tenant, session, turn, tool, call_id, call_index, started_unix_ms, kind, coalesce(result, '') AS"
+    " result, value, parts FROM @.tool_start x" OF_SESSION("x") "id",
+    JOB_NAMED "job x" OF_SESSION("x") "id", JOB_NAMED "job_ended x" OF_SESSION("x") "number",
+    "SELECT number, state, asked_ms, expires_ms, answered_ms, used_ms, tenant, agent, session, turn, tool, call_id,"
+    " arguments, subscription, reason, person, answer, edited FROM @.question x" OF_SESSION("x") "number",
+    "SELECT is_begun, created_unix_ms, key, tool, agent, arguments, tenant, session FROM @.task x" OF_SESSION(
+        "x") "created_unix_ms, key"};
+
+static void pass_work(const tp__pg_request *r, receiver *to) {
   static const struct {
     const char *kind;
     int columns;
@@ -325,28 +314,47 @@ static tp_status pass_work(tp_postgres *pg, const char *tenant, const char *sess
                {"job", JOB_COLUMNS},
                {"question", QUESTION_COLUMNS},
                {"task", TASK_COLUMNS}};
-  tp__pg_request r;
-  tp__pg_request_init(&r, pg, TP__PG_READS, "read a session");
-  for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) (void)add_rows(&r, sql[i], tenant, session);
-  tp_status status = tp__pg_request_run(&r, fault);
-  for (int i = 0; status == TP_OK && i < (int)(sizeof kinds / sizeof *kinds); i++)
-    pass_columns(to, tp__pg_request_rows(&r, i), kinds[i].kind, kinds[i].columns);
-  tp__pg_request_fini(&r);
-  return status;
+  for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
+    pass_columns(to, tp__pg_request_rows(r, i), kinds[i].kind, kinds[i].columns);
+}
+
+tp_status tp__pg_session_rows_read(tp_postgres *pg, tp_text tenant, tp_text session, tp__pg_session_rows *rows,
+                                   tp_fault *fault) {
+  add_all(&rows->records, pg, select_records, sizeof select_records / sizeof *select_records, tenant, session);
+  add_all(&rows->work, pg, select_work, sizeof select_work / sizeof *select_work, tenant, session);
+  tp_status status = tp__pg_request_run(&rows->records, fault);
+  return status == TP_OK ? tp__pg_request_run(&rows->work, fault) : status;
+}
+
+tp_status tp__pg_session_rows_pass(const tp__pg_session_rows *rows, tp_text session, tp_writer *writer,
+                                   tp_kept_row_fn each, void *ctx, tp_fault *fault) {
+  receiver to = {.each = each, .ctx = ctx, .writer = writer};
+  const tp_postgres *pg = rows->records.postgres;
+  pass_history_and_records(&rows->records, &to);
+  pass_work(&rows->work, &to);
+  if (to.status == TP_OK) return TP_OK;
+  return tp__refuse(fault, to.status, pg->target.name, "%s: a row of session %.*s is %s", pg->target.name,
+                    tp__cut_word(session, TP_ID_BYTES_MAX), session.data,
+                    to.status == TP_ERR_STORE_CORRUPT ? "not one of turnphase's" : "too large");
+}
+
+void tp__pg_session_rows_fini(tp__pg_session_rows *rows) {
+  tp__pg_request_fini(&rows->records);
+  tp__pg_request_fini(&rows->work);
 }
 
 tp_status tp_postgres_session_rows(tp_postgres *pg, const char *tenant, const char *session, tp_kept_row_fn each,
                                    void *ctx, tp_fault *fault) {
-  receiver to = {.each = each, .ctx = ctx};
+  tp__pg_session_rows rows;
+  tp_writer *writer = NULL;
   if (!pg || !tenant || !session || !each)
     return tp__refuse(fault, TP_ERR_USAGE, NULL,
                       "tp_postgres_session_rows needs a database, a tenant, a session and a callback");
-  tp_status status = tp_writer_new(NULL, &to.writer);
+  tp_status status = tp_writer_new(NULL, &writer);
   if (status != TP_OK) return tp__refuse(fault, status, NULL, "no memory to read a session");
-  status = pass_history_and_records(pg, tenant, session, &to, fault);
-  if (status == TP_OK && goes_on(&to)) status = pass_work(pg, tenant, session, &to, fault);
-  tp_writer_free(to.writer);
-  if (status != TP_OK || to.status == TP_OK) return status;
-  return tp__refuse(fault, to.status, pg->target.name, "%s: a row of session %s is %s", pg->target.name, session,
-                    to.status == TP_ERR_STORE_CORRUPT ? "not one of turnphase's" : "too large");
+  status = tp__pg_session_rows_read(pg, tp_text_of(tenant), tp_text_of(session), &rows, fault);
+  if (status == TP_OK) status = tp__pg_session_rows_pass(&rows, tp_text_of(session), writer, each, ctx, fault);
+  tp__pg_session_rows_fini(&rows);
+  tp_writer_free(writer);
+  return status;
 }

@@ -85,7 +85,6 @@ class World:
             json.dump({'repeat': True, 'responses': [{'text': 'Noted.'}]}, model)
         self.run('run', '--script', 'model.json', '--data', 'kept', 'talk.jsonl')
         self.plant_rows()
-        self.plant_memories()
 
     def plant_rows(self):
         db = sqlite3.connect(self.path('kept/turnphase.db'))
@@ -152,22 +151,28 @@ def planted_in(out):
     return {(tenant, int(number), place) for tenant, number, place in re.findall(r'plant-(\w+)-(\d+)-(\w+)\.', out)}
 
 
-def export(world, words, what, gone):
-    """What is exported is what is gone after forget with the same words, each line one map, and nothing is erased."""
-    out = world.run('export', 'kept', '--tenant', 'bob', *words)
+def exported_of(world, data, words):
+    """@return the texts in what is exported of bob, and all that was said; each line is one map."""
+    out = world.run('export', data, '--tenant', 'bob', *words)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith('{')]
-    wanted = {('bob', n, p) for n in range(TURNS) for p in PLACES if gone(n, p)}
     found = set()
     for line in lines:
         is_memory = line['kind'] == 'memory'
         check(set(line) == ({'kind', 'row'} if is_memory else {'kind', 'tenant', 'session', 'row'}), line)
         check((line['row'] if is_memory else line)['tenant'] == 'bob', line)
         found |= planted_in(json.dumps(line))
+    check('were exported' in out, out)
+    return found
+
+
+def export(world, words, what, gone):
+    """What is exported is what is gone after forget with the same words, and nothing is erased."""
+    found = exported_of(world, 'kept', words)
+    wanted = {('bob', n, p) for n in range(TURNS) for p in PLACES if gone(n, p)}
     twice = {'a text': 33, 'a text of a memory': 44}  # the history or the memory goes, and the other one has it still
     wanted |= {('bob', number, 'user') for text_of, number in twice.items() if text_of == what}
     check(found == wanted, f'{what}: exported and not gone {sorted(found - wanted)[:5]}, not exported '
           f'{sorted(wanted - found)[:5]}')
-    check('were exported' in out, out)
 
 
 def erase_every_tenant(world):
@@ -278,6 +283,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         world = World(directory)
         world.plant()
+        world.plant_memories()
         for tenant in TENANTS:
             check(len(left_of(world.path('kept'))[tenant]) == TURNS * len(PLACES), f'{tenant}: not all was planted')
         shutil.copytree(world.path('kept'), world.path('whole'))
@@ -285,4 +291,5 @@ def main():
         kill_many(world)
 
 
-main()
+if __name__ == '__main__':
+    main()

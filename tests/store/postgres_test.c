@@ -671,7 +671,7 @@ static shown list_named(tp_postgres *database, const char *session) {
 }
 
 /* A job as a runtime makes it: its payload has the ids of its turn. */
-static void insert_job_of(tp_store *store, const char *session, const char *key) {
+static void insert_job_of(tp_store *store, const char *session, const char *turn, const char *key) {
   tp_writer *writer = NULL;
   tp_text payload;
   uint64_t id;
@@ -680,7 +680,8 @@ static void insert_job_of(tp_store *store, const char *session, const char *key)
   tp_write_map(writer, 1);
   tp_write_string(writer, "ids");
   tp_write_array(writer, TP_ID_COUNT);
-  for (int i = 0; i < TP_ID_COUNT; i++) tp_write_string(writer, i == TP_ID_SESSION ? session : "");
+  for (int i = 0; i < TP_ID_COUNT; i++)
+    tp_write_string(writer, i == TP_ID_SESSION ? session : i == TP_ID_TURN ? turn : "");
   assert_int_equal(tp_writer_finish(writer, &payload), TP_OK);
   const tp_job job = {.struct_size = sizeof job,
                       .attempts_max = 1,
@@ -719,7 +720,7 @@ static void keep_session(tp_store *store, tp_history *history, const char *sessi
   const tp_audit audit = {.struct_size = sizeof audit, .owner = "o", .action = "a", .turn = "turn", .session = session};
   uint64_t id = 0;
   append_text(history, session, odd_name, TP_OK, NULL);
-  insert_job_of(store, session, session);
+  insert_job_of(store, session, "", session);
   assert_int_equal(store->tool_start(store->ctx, &start, &id, ignore_end, NULL, NULL), TP_OK);
   assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
   assert_int_equal(store->attempt(store->ctx, &attempt), TP_OK);
@@ -831,35 +832,195 @@ static void *erase_by_age(void *arg) {
   return NULL;
 }
 
-/* It was old when it was listed; then a turn ended in it. */
-TEST(session_in_which_something_was_said_meanwhile_is_not_too_old) {
-  for (int is_said = 0; is_said < 2; is_said++) {
+/* Everything of it was old when it was listed; then there was something new. */
+TEST(session_in_which_something_happened_meanwhile_is_not_too_old) {
+  static const char *const news[] = {
+      NULL,
+      "UPDATE @.message m SET appended = clock_timestamp() FROM @.session s WHERE s.id = m.session AND s.name = 's'",
+      "UPDATE @.turn SET ended_unix_ms = 9000000000000",
+      "UPDATE @.entry SET started_unix_ms = 9000000000000",
+      "UPDATE @.job SET inserted_ms = 9000000000000",
+      "UPDATE @.task SET created_unix_ms = 9000000000000",
+      "UPDATE @.tool_start SET started_unix_ms = 9000000000000",
+      "UPDATE @.audit SET unix_ms = 9000000000000",
+      "INSERT INTO @.job_ended OVERRIDING SYSTEM VALUE SELECT id, 1, state, claim, attempt, attempts_max, backoff,"
+      " backoff_ms, limit_ms, phase, contract_version, reason, code, inserted_ms, claimable_ms, lease_end_ms,"
+      " 9000000000000, postponed_ms, handler, subscription, idempotency_key, order_key, message, payload, key_hash,"
+      " order_hash, process, batch, mark, tenant, session FROM @.job"};
+  for (size_t i = 0; i < COUNT(news); i++) {
     tp_history *history = NULL;
+    tp_store *store = NULL;
     pthread_t thread;
+    new_schema(NULL);
     age_erasure e = {.database = open_database(&history),
                      .query = {.struct_size = sizeof e.query, .before_unix_ms = ((int64_t)time(NULL) - 3600) * 1000},
                      .erased = {.struct_size = sizeof e.erased}};
-    append_text(history, "s", odd, TP_OK, NULL);
+    assert_int_equal(tp_postgres_store(e.database, NULL, &store, NULL), TP_OK);
+    keep_session(store, history, "s");
     append_text(history, "other", odd, TP_OK, NULL);
-    run_sql("UPDATE @.message SET appended = appended - interval '1 day'");
+    run_sql(
+        "UPDATE @.message SET appended = appended - interval '1 day'; UPDATE @.job SET inserted_ms = 1;"
+        " UPDATE @.tool_start SET started_unix_ms = 1");
     PGconn *lock = lock_sessions();
     assert_int_equal(pthread_create(&thread, NULL, erase_by_age, &e), 0);
     await_lock_wait();
-    if (is_said)
-      run_sql(
-          "UPDATE @.message m SET appended = clock_timestamp() FROM @.session s WHERE s.id = m.session AND s.name = "
-          "'s'");
+    if (news[i]) run_sql(news[i]);
     PQfinish(lock);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(e.status, is_said ? TP_ERR_BUSY : TP_OK);
-    assert_int_equal(e.erased.sessions, 2 - is_said);
-    assert_int_equal(e.erased.sessions_in_use, is_said);
-    assert_int_equal(list_named(e.database, NULL).sessions, is_said);
-    if (is_said) assert_int_equal(list_named(e.database, "s").last.messages, 1);
-    if (is_said) run_sql("DELETE FROM @.message");
+    const uint64_t left = news[i] != NULL;
+    if (e.status != (left ? TP_ERR_BUSY : TP_OK) || e.erased.sessions != 2 - left || e.erased.sessions_in_use != left)
+      fail_msg("case %zu: %s, %d erased", i, tp_status_name(e.status), (int)e.erased.sessions);
+    assert_int_equal(list_named(e.database, NULL).sessions, left);
+    if (left) assert_int_equal(list_named(e.database, "s").last.messages, 1);
+    tp_store_free(store);
     tp_history_free(history);
     tp_postgres_close(e.database);
   }
+}
+
+/* ---- turns of a session that goes on ---- */
+
+static void append_turn(tp_history *history, const char *turn, const char *text) {
+  const tp_message message = {
+      .struct_size = sizeof message, .role = TP_ROLE_USER, .turn_id = tp_text_of(turn), .text = tp_text_of(text)};
+  const tp_message *const messages[] = {&message};
+  const tp_history_append request = {
+      .struct_size = sizeof request, .session = TEXT("s"), .messages = messages, .message_count = 1};
+  assert_int_equal(history->append(history->ctx, &request, NULL), TP_OK);
+}
+
+/** What an export has passed. */
+typedef struct passed_rows {
+  char texts[128]; /* of messages */
+  int jobs, rows, most;
+} passed_rows;
+
+static bool take_row(void *ctx, const tp_kept_session *session, const char *kind, tp_text row) {
+  passed_rows *p = ctx;
+  assert_true(tp_text_is(session->session, "s"));
+  if (strcmp(kind, "message") == 0) {
+    tp_text text = tp_value_text(tp_value_get(row, "text"));
+    size_t size = strlen(p->texts);
+    snprintf(p->texts + size, sizeof p->texts - size, "%.*s\n", (int)text.size, text.data);
+  }
+  p->jobs += strcmp(kind, "job") == 0;
+  return ++p->rows != p->most;
+}
+
+/* What would be erased is counted and exported first; then it is erased. */
+static tp_status erase_turns(tp_postgres *database, tp_kept_choice choice, const char *texts, int jobs,
+                             tp_kept_erased *ret_erased) {
+  passed_rows rows = {.jobs = 0};
+  tp_kept_erased counted = {.struct_size = sizeof counted}, passed = counted;
+  tp_fault fault = {0};
+  choice.struct_size = sizeof choice;
+  if (tp_postgres_sessions_export(database, &choice, take_row, &rows, &passed, &fault) != TP_OK)
+    fail_msg("%s", fault.message);
+  assert_string_equal(rows.texts, texts);
+  assert_int_equal(rows.jobs, jobs);
+  assert_int_equal(rows.rows, passed.rows);
+  choice.only_counts = 1;
+  assert_int_equal(tp_postgres_sessions_erase(database, &choice, &counted, NULL), TP_OK);
+  choice.only_counts = 0;
+  *ret_erased = (tp_kept_erased){.struct_size = sizeof *ret_erased};
+  tp_status status = tp_postgres_sessions_erase(database, &choice, ret_erased, NULL);
+  assert_int_equal(counted.rows, ret_erased->rows);
+  assert_int_equal(counted.turns, ret_erased->turns);
+  assert_int_equal(counted.sessions, ret_erased->sessions);
+  assert_int_equal(counted.sessions_in_use, ret_erased->sessions_in_use);
+  assert_int_equal(counted.turns_unknown, ret_erased->turns_unknown);
+  assert_int_equal(passed.turns_unknown, ret_erased->turns_unknown);
+  if (status == TP_OK) assert_int_equal(passed.turns, ret_erased->turns);
+  return status;
+}
+
+TEST(session_of_which_turns_were_erased_goes_on_under_a_new_number) {
+  tp_history *history = NULL, *other = NULL;
+  tp_postgres *database = open_database(&history), *others = open_database(&other);
+  tp_history_claim before, claim;
+  tp_kept_erased e;
+  append_turn(history, "a", "zoe: one");
+  append_turn(history, "b", "yan: two");
+  append_turn(history, "c", "zoe: three");
+  /* While a turn has it, it stays as it is. */
+  assert_int_equal(claim_as(history, 7, &before, NULL), TP_OK);
+  assert_int_equal(erase_turns(others, (tp_kept_choice){.person = "zoe"}, "zoe: one\nzoe: three\n", 0, &e),
+                   TP_ERR_BUSY);
+  assert_true(e.sessions == 0 && e.sessions_in_use == 1 && e.rows == 0 && e.turns == 0);
+  assert_int_equal(count_of(other, "s"), 3);
+  /* Its lease has ended: it is fenced when it goes on, and the session is free for others. */
+  run_sql("UPDATE @.process SET lease_end = clock_timestamp() - interval '1 second'");
+  assert_int_equal(erase_turns(others, (tp_kept_choice){.person = "zoe"}, "zoe: one\nzoe: three\n", 0, &e), TP_OK);
+  assert_true(e.sessions == 1 && e.turns == 2 && e.rows == 2 && e.turns_unknown == 1 && !e.is_complete);
+  const tp_message said = {.struct_size = sizeof said, .role = TP_ROLE_USER, .text = TEXT("late")};
+  const tp_message *const messages[] = {&said};
+  const tp_history_append late = {
+      .struct_size = sizeof late, .session = TEXT("s"), .messages = messages, .message_count = 1, .claim = &before};
+  assert_int_equal(history->append(history->ctx, &late, NULL), TP_ERR_FENCED);
+  run_sql("UPDATE @.process SET lease_end = clock_timestamp() + interval '1 hour'"); /* it stood still only */
+  assert_int_equal(claim_as(other, 8, &claim, NULL), TP_OK);
+  assert_true(claim.number != before.number && claim.fence > before.fence && claim.position == 1 && claim.first == 0);
+  release_as(other, &claim);
+  append_turn(other, "d", "four");
+  assert_int_equal(count_of(history, "s"), 2);
+  const tp_kept_fork fork = {.struct_size = sizeof fork, .session = "s", .new_session = "forked", .turn = "d"};
+  uint64_t copied = 0;
+  assert_int_equal(tp_postgres_session_fork(database, &fork, &copied, NULL), TP_OK);
+  assert_int_equal(copied, 2);
+  /* The last turns go with their session. */
+  assert_int_equal(erase_turns(database, (tp_kept_choice){.session = "s", .turns_before_unix_ms = INT64_MAX},
+                               "yan: two\nfour\n", 0, &e),
+                   TP_OK);
+  assert_true(e.turns == 2 && e.rows == 3);
+  assert_int_equal(list_named(database, "s").sessions, 0);
+  assert_int_equal(list_named(database, "forked").last.messages, 2);
+  tp_history_free(history);
+  tp_history_free(other);
+  tp_postgres_close(database);
+  tp_postgres_close(others);
+}
+
+TEST(jobs_and_tasks_go_with_their_turn_or_where_they_fit) {
+  tp_history *history = NULL;
+  tp_store *store = NULL;
+  tp_kept_erased e;
+  tp_postgres *database = open_database(&history);
+  const tp_task_record task = {.struct_size = sizeof task,
+                               .key = TEXT("key of a task"),
+                               .tool = TEXT("t"),
+                               .session = TEXT("s"),
+                               .created_unix_ms = 1};
+  assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
+  append_turn(history, "a", "the needle");
+  append_turn(history, "b", "other");
+  insert_job_of(store, "s", "a", "of a");
+  insert_job_of(store, "s", "b", "of b");
+  insert_job_of(store, "s", "", "of none");
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  tp_kept_choice wrong = {.struct_size = sizeof wrong, .matching = "abc"};
+  assert_int_equal(tp_postgres_sessions_erase(database, &wrong, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_sessions_export(database, &wrong, take_row, &e, NULL, NULL), TP_ERR_USAGE);
+  assert_int_equal(tp_postgres_sessions_export(database, &wrong, NULL, NULL, NULL, NULL), TP_ERR_USAGE);
+  wrong = (tp_kept_choice){.struct_size = sizeof wrong, .tenant = "nobody"};
+  passed_rows some = {.most = 2};
+  assert_int_equal(tp_postgres_sessions_export(database, &wrong, take_row, &some, NULL, NULL), TP_OK);
+  assert_int_equal(some.rows, 0);
+  wrong.tenant = NULL;
+  assert_int_equal(tp_postgres_sessions_export(database, &wrong, take_row, &some, NULL, NULL), TP_OK);
+  assert_int_equal(some.rows, 2);
+  assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "the needle"}, "the needle\n", 1, &e), TP_OK);
+  assert_true(e.turns == 1 && e.rows == 2);
+  assert_int_equal(list_named(database, "s").last.jobs, 2);
+  assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "key of a task"}, "", 0, &e), TP_OK);
+  assert_true(e.turns == 0 && e.rows == 1 && list_named(database, "s").last.tasks == 0);
+  assert_int_equal(count_of(history, "s"), 1);
+  assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "other"}, "other\n", 2, &e), TP_OK);
+  assert_int_equal(list_named(database, "s").sessions, 0);
+  insert_job_of(store, "s", "a", "of a"); /* its key is free again */
+  assert_int_equal(list_named(database, "s").last.jobs, 1);
+  tp_store_free(store);
+  tp_history_free(history);
+  tp_postgres_close(database);
 }
 
 TEST(session_begins_with_the_past_of_another_one) {
@@ -904,7 +1065,7 @@ TEST(schema_of_the_version_before_is_upgraded_with_its_rows) {
   tp_store *store = NULL;
   tp_postgres *database = open_database(NULL);
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
-  insert_job_of(store, "s", "before");
+  insert_job_of(store, "s", "", "before");
   tp_store_free(store);
   tp_postgres_close(database);
   run_sql(
@@ -913,7 +1074,7 @@ TEST(schema_of_the_version_before_is_upgraded_with_its_rows) {
   assert_int_equal(open_as(postgres_server.conninfo, true, &database, NULL), TP_ERR_STORE_SCHEMA);
   database = open_database(NULL);
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
-  insert_job_of(store, "s", "after");
+  insert_job_of(store, "s", "", "after");
   assert_int_equal(list_named(database, "s").last.jobs, 1);
   assert_int_equal(list_named(database, "").last.jobs, 1); /* of the version before it is not known whose it is */
   tp_store_free(store);
