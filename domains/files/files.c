@@ -16,7 +16,7 @@
 
 enum { READ_BYTES = 65536, READ_BYTES_MAX = 1 << 20 };
 
-/* What the handlers share: each holds a reference, and so does tp_files_register() while it runs. */
+/* The state that the handlers share. Each handler holds a reference, and so does tp_files_register() while it runs. */
 typedef struct domain {
   tp__files files;
   tp_files_writes writes;

@@ -29,7 +29,7 @@ int tp__files_open(int root, const char *path, int flags) {
   struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC | O_NONBLOCK),
                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
   if (flags & O_PATH) how.flags &= ~(uint64_t)O_NONBLOCK;
-  /* EAGAIN: a directory was renamed while the kernel walked through "..". */
+  /* Repeats on EAGAIN: a directory was renamed while the kernel resolved "..". */
   for (int i = 0; i < RACES_MAX; i++) {
     long fd = syscall(SYS_openat2, root, path, &how, sizeof how);
     if (fd >= 0) return (int)fd;
@@ -47,7 +47,7 @@ int tp__files_open_root(const char *path) {
     return root;
   }
   close(root);
-  return probe == -EPERM ? -ENOSYS : probe; /* a seccomp filter says EPERM */
+  return probe == -EPERM ? -ENOSYS : probe; /* EPERM comes from a seccomp filter */
 }
 
 int tp__files_open_to_read(int root, const char *path) {
@@ -76,7 +76,7 @@ static int write_whole(int fd, tp_text text) {
 /* Makes the directories before the last slash, and opens the last of them. */
 static int open_parent(int root, char *path) {
   for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-    if (slash == path) return -EXDEV; /* absolute */
+    if (slash == path) return -EXDEV; /* the path is absolute */
     *slash = '\0';
     int fd = tp__files_open(root, path, O_PATH | O_DIRECTORY);
     if (fd == -ENOENT) {
@@ -113,7 +113,8 @@ static int create_temporary(int directory, char name[64]) {
   return -EEXIST;
 }
 
-/* What is replaced must be a file, and its mode stays. A link is replaced itself, never what it leads to. */
+/* Checks that the path to be replaced is a file, and keeps the mode of that file. A symbolic link is replaced itself,
+ * never its target. */
 static int keep_mode(int directory, const char *name, int fd) {
   assert(directory >= 0 && fd >= 0 && !strchr(name, '/'));
   struct stat found;

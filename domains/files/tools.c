@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What cannot be done is an error in a sentence that the model reads: with the path, and what would help. */
+/* The four tools. When a tool cannot do its work, it answers with an error, a sentence for the model with the path and
+ * a remedy. */
 #include "domains/files/tools.h"
 
 #include <dirent.h>
@@ -22,11 +21,11 @@ enum {
   MATCHES_MAX = 100,
   SEARCHED_MAX = 20000, /* files and directories */
   DEPTH_MAX = 32,
-  SHOWN_BYTES_MAX = 240, /* of a line that files_search found */
+  SHOWN_BYTES_MAX = 240, /* the most bytes of a line in a result of files_search */
   FILE_BYTES_MAX = 1 << 20
 };
 
-/* A name of a file as one line: a control byte is a question mark, a byte that is not UTF-8 U+FFFD.
+/* Adds the name of a file as one line: a control byte is a question mark, a byte that is not UTF-8 U+FFFD.
  * @return whether the name is shown as it is, so that it can be given as a path. */
 static bool add_shown_name(tp__bytes *t, const char *name) {
   size_t begin = t->size;
@@ -77,7 +76,7 @@ static const char *words_for(int error) {
   return strerror(-error);
 }
 
-/* The argument "path". @return false when the run is answered: it is not usable. */
+/* Takes the argument "path". @return false when it is not usable: then the run is answered. */
 static bool take_path(tp_tool_run *run, char into[TP__FILES_PATH_MAX], tp_answer *ret_answer) {
   if (tp__files_path(tp_value_text(tp_value_get(tp_tool_run_arguments(run), "path")), into)) return true;
   *ret_answer = tp_tool_error(run, tp_text_of("path: it is longer than 1,023 bytes, or holds a NUL."));
@@ -93,7 +92,8 @@ static void free_names(char **names, size_t count) {
   free(names);
 }
 
-/* The entries of a directory but "." and "..", sorted. The stream is closed. @return 0 or a negative errno. */
+/* Reads the entries of a directory except "." and "..", sorted, and closes the stream. @return 0 or a negative
+ * errno. */
 static int read_names(DIR *directory, char ***ret_names, size_t *ret_count, size_t most) {
   assert(directory && most > 0);
   char **names = calloc(most, sizeof *names);
@@ -176,7 +176,7 @@ static const char *line_end(const char *at, const char *end) {
   return newline ? newline + 1 : end;
 }
 
-/* Lines from first on, as many as are wanted and fit: whole ones, and at least one, which may be cut. */
+/* Adds lines from first on, as many as are wanted and fit: whole lines, and at least one, which may be cut. */
 static void add_lines(tp__bytes *into, const tp__bytes *from, int64_t first, int64_t lines, size_t bytes_max) {
   const char *at = from->data, *end = from->data + from->size;
   int64_t line = 1;
@@ -187,7 +187,7 @@ static void add_lines(tp__bytes *into, const tp__bytes *from, int64_t first, int
     if ((size_t)(next - begin) > bytes_max) break;
     at = next;
   }
-  if (at == begin && at < end && lines > 0) { /* one line alone is too long */
+  if (at == begin && at < end && lines > 0) { /* a single line is too long: it is cut */
     size_t cut = bytes_max;
     while (cut > 0 && ((unsigned char)begin[cut] & 0xc0) == 0x80) cut--;
     tp__bytes_put(into, begin, cut);
@@ -228,8 +228,8 @@ typedef struct search {
   int root;
   tp_text needle;
   tp__bytes found;
-  size_t matches, looked_at, passed_over; /* passed over: too large, or not readable */
-  size_t replaced;                        /* bytes of the lines that are not UTF-8 */
+  size_t matches, looked_at, passed_over; /* passed_over: files that are too large or not readable */
+  size_t replaced;                        /* bytes of the shown lines that are not UTF-8 */
   bool stopped;
 } search;
 
@@ -239,7 +239,7 @@ static bool search_goes_on(search *s) {
   return !s->stopped;
 }
 
-/* Where a long line is cut: not in a character, and never further back than one is long. */
+/* Where a long line is cut: not inside a character, so at most one character before the limit. */
 static size_t cut_of(tp_text line) {
   assert(line.size > SHOWN_BYTES_MAX);
   size_t size = SHOWN_BYTES_MAX;
@@ -252,7 +252,7 @@ static void search_file(search *s, const char *path) {
   s->looked_at++;
   if (read_file_at(s->root, path, &whole) != 0) {
     s->passed_over++;
-  } else if (is_binary(&whole)) { /* it has no lines to show */
+  } else if (is_binary(&whole)) { /* a binary file has no lines to show */
     if (memmem(whole.data, whole.size, s->needle.data, s->needle.size)) {
       (void)add_shown_name(&s->found, path);
       tp__bytes_put_string(&s->found, ": this binary file holds the text\n");
@@ -281,7 +281,7 @@ static void search_file(search *s, const char *path) {
 
 static void search_below(search *s, const char *path, int depth);
 
-/* Symbolic links are not followed: what they lead to is found where it is, and no walk goes round in circles. */
+/* Symbolic links are not followed: their targets are found where they are, and the walk cannot loop. */
 static void search_entry(search *s, const char *path, const char *name, int depth) {
   char below[TP__FILES_PATH_MAX];
   struct stat found;
@@ -350,10 +350,10 @@ static tp_answer files_write(void *ctx, tp_tool_run *run) {
   return answer_with_text(run, &t);
 }
 
-enum { KEY_BYTES_MAX = 1024 }; /* as tp_tool_keys_add() takes them */
+enum { KEY_BYTES_MAX = 1024 }; /* the limit of tp_tool_keys_add() */
 
-/* Calls that write one file run in their order, and the end of the session lists the file. A path that has no key is
- * refused by the call itself. */
+/* Adds a write key for the file, so that calls which write one file run in their order, and the end of the session
+ * lists the file. A path that cannot be a key gets none: the call itself refuses it. */
 static tp_status write_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   (void)ctx;
   char path[TP__FILES_PATH_MAX], key[TP__FILES_PATH_MAX + sizeof "files/"] = "files";
@@ -407,7 +407,7 @@ tp_status tp__files_tools_init(tp__files *files) {
     status = tp_writer_new(NULL, &files->schema_writers[i]);
     if (status == TP_OK) status = tp__tool_row_make(&tool_rows[i], files, files->schema_writers[i], &files->tools[i]);
   }
-  files->tools[TP__FILES_TOOL_COUNT - 1].keys = write_keys; /* of files_write */
+  files->tools[TP__FILES_TOOL_COUNT - 1].keys = write_keys; /* the last tool is files_write */
   return status;
 }
 

@@ -7,9 +7,9 @@
 #include "domains/mcp/server/server.h"
 #include "support/text.h"
 
-/* Whoever answers it has it. */
+/* A question of a server. The code that answers it owns it. */
 struct tp_mcp_asked {
-  tp__mcp_session *session; /* referenced */
+  tp__mcp_session *session; /* holds a reference */
   tp__mcp_asked_fn on_answer;
   void *ctx;
 };
@@ -43,7 +43,7 @@ static void client_answered(void *ctx, tp_text answers) {
   else end_with(ctx, "cancel", (tp_text){"", 0});
 }
 
-/* @return false: it is no client's call, or the client has no forms. */
+/* @return false: the call is not one of a client, or the client cannot show forms. */
 static bool ask_client(tp_mcp_asked *asked, tp_text params, const tp__mcp_origin *origin) {
   tp_mcp_call *call = origin ? tp__mcp_changed_find(asked->session->runtime, origin->data) : NULL;
   if (!call) return false;

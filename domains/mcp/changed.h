@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * changed: notifies the servers of MCP over a runtime that tools of its MCP servers came, went, or are others. One list
- * for the process; its lock is held while they are told, so that one that has left is not told any more. */
+ * changed: when tools of the MCP servers that a runtime uses were added, removed or changed, it notifies the MCP
+ * servers that offer this runtime's tools (mcp_server.h). There is one list of these for the process. Its lock is held
+ * during a notification, so a server that has left the list is not notified any more. */
 #ifndef TP__MCP_CHANGED_H
 #define TP__MCP_CHANGED_H
 
 #include "turnphase/mcp_server.h"
 
-/** Whoever wants to know. Its members do not change while it is in the list. */
+/** An entry of the list: a server that is notified. Its members do not change while it is in the list. */
 typedef struct tp__mcp_watch {
   tp_runtime *runtime;
-  void (*on_changed)(void *ctx); /* returns at once; enters and leaves nothing. Threads: any */
-  /** The call whose turn has this data, referenced; NULL: it is no call of theirs. As on_changed. */
+  void (*on_changed)(void *ctx); /* must return at once, and not enter or leave the list. Threads: any */
+  /** Finds the server's call whose turn has this data. @return with a reference; NULL: the server has no such call. The
+   *  same limits as for on_changed. */
   tp_mcp_call *(*find)(void *ctx, const void *data);
   void *ctx;
-  struct tp__mcp_watch *next; /* the list's */
+  struct tp__mcp_watch *next; /* the next entry of the list */
 } tp__mcp_watch;
 
 void tp__mcp_changed_enter(tp__mcp_watch *watch);
-/** Also of a watch that is not in the list. After the return it is not told. */
+/** Takes a watch out of the list; accepts one that is not in it. After the return it is not notified any more. */
 void tp__mcp_changed_leave(tp__mcp_watch *watch);
-/** No lock is held. */
+/** Notifies the servers over this runtime. The caller holds no lock. */
 void tp__mcp_changed_notify(const tp_runtime *runtime);
-/** The call, of any of them, whose turn has this data: referenced; NULL: of none. */
+/** Asks all entries for the call whose turn has this data. @return with a reference; NULL: there is none. */
 tp_mcp_call *tp__mcp_changed_find(const tp_runtime *runtime, const void *data);
 
 #endif

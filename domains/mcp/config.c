@@ -17,14 +17,14 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20, STRINGS_MAX = 256, SERVERS_MAX = 256 };
 
-/* One server that is read: its strings, and the lists that point to them. */
+/* One server that is being read: its strings, and the lists that point to them. */
 typedef struct entry {
-  const char *name; /* for messages */
+  const char *name; /* the server's name, for messages */
   const char *strings[STRINGS_MAX];
   size_t string_count;
   const char *arguments[STRINGS_MAX], *environment[STRINGS_MAX], *headers[STRINGS_MAX];
   const char *allow[STRINGS_MAX], *deny[STRINGS_MAX];
-  char member[64]; /* that is read; empty: none */
+  char member[64]; /* the member that is being read; empty: none */
   tp_fault *fault;
 } entry;
 
@@ -39,7 +39,7 @@ static bool is_variable_name(tp_text name) {
   return name.size > 0;
 }
 
-/* Adds what ${NAME} or ${NAME:-default} stands for. */
+/* Adds the text for which ${NAME} or ${NAME:-default} stands. */
 static tp_status put_variable(const entry *e, const char *member, tp_text inside, tp__bytes *string) {
   const char *divider = memmem(inside.data, inside.size, ":-", 2);
   tp_text name = {inside.data, divider ? (size_t)(divider - inside.data) : inside.size};
@@ -61,7 +61,7 @@ static tp_status put_variable(const entry *e, const char *member, tp_text inside
   return TP_OK;
 }
 
-/* A copy of text after prefix, with its variables. It stays until the entry ends. */
+/* Copies prefix and text, with variables replaced. The copy lives as long as the entry. */
 static tp_status take_string(entry *e, const char *member, const char *prefix, tp_text text, const char **ret_string) {
   tp__bytes string = {0};
   tp_status status = TP_OK;
@@ -94,7 +94,7 @@ static tp_status refuse_kind(const entry *e, const char *member, const char *kin
   return tp__refuse(e->fault, TP_ERR_MALFORMED, e->name, "%s of the server %s is not %s", member, e->name, kind);
 }
 
-/* A number in the place of a text is common in YAML. */
+/* Refuses a value that is no text; in YAML a number is a common mistake. */
 static tp_status refuse_no_text(const entry *e, const char *member, const char *kind, tp_text value) {
   if (tp_value_kind_of(value) == TP_VALUE_ARRAY || tp_value_kind_of(value) == TP_VALUE_MAP)
     return refuse_kind(e, member, kind);
@@ -107,7 +107,7 @@ static tp_status take_config_text(entry *e, const char *member, tp_text value, c
   return take_string(e, member, "", tp_value_text(value), ret_string);
 }
 
-/* The elements follow what is in the list; it has space, since each is one of the strings. */
+/* Appends the elements to a list. The list has space, since each element is one of the strings. */
 static tp_status take_list(entry *e, const char *member, tp_text value, const char **list, size_t count) {
   tp_status status = TP_OK;
   if (tp_value_kind_of(value) != TP_VALUE_ARRAY) return refuse_kind(e, member, "an array of texts");
@@ -120,7 +120,7 @@ static tp_status take_list(entry *e, const char *member, tp_text value, const ch
   return status;
 }
 
-/* Pairs as "KEY=value" or "Key: value". */
+/* Takes pairs as "KEY=value" or "Key: value". */
 static tp_status take_pairs(entry *e, const char *member, tp_text value, const char *divider, const char **list) {
   tp_status status = TP_OK;
   size_t count = 0;
@@ -141,8 +141,8 @@ static tp_status take_pairs(entry *e, const char *member, tp_text value, const c
 
 /* ---- a server ---- */
 
-/* What these files have for other hosts. A word in them that would lift a gate (autoApprove, alwaysAllow, trust) does
- * not: gates are the hooks' and the host's. */
+/* Whether the member is one of another host's, without effect here. Members that would lift a gate there (autoApprove,
+ * alwaysAllow, trust) lift none here: only hooks and the host decide about gates. */
 static bool is_of_others(tp_text key) {
   return tp__is_one_of(key, "autoApprove alwaysAllow trust description gallery icon");
 }
@@ -201,7 +201,7 @@ static tp_status take_sampling(const entry *e, tp_text value, const tp_mcp_sampl
   return TP_OK;
 }
 
-/* @return TP_ERR_NOT_FOUND: it is none of them. */
+/* @return TP_ERR_NOT_FOUND: the key is not one of these options. */
 static tp_status take_own_member(entry *e, tp_text key, tp_text value, tp_mcp_options *o) {
   const struct {
     const char *key;
@@ -246,7 +246,7 @@ static tp_status take_member(entry *e, const tp_mcp_config *config, tp_text key,
     o->headers = e->headers;
     return take_pairs(e, "headers", value, ": ", e->headers);
   }
-  if (tp__is_one_of(key, "type transport disabled enabled")) return TP_OK; /* read before */
+  if (tp__is_one_of(key, "type transport disabled enabled")) return TP_OK; /* these were read before */
   if (is_of_others(key))
     note_config(config, "the server %s: %s has no effect here: hooks and questions decide", e->name, shown);
   else if (config->has_options)
@@ -256,7 +256,7 @@ static tp_status take_member(entry *e, const tp_mcp_config *config, tp_text key,
   return TP_OK;
 }
 
-/* Whether the server is one that is used; if not, a note says why. */
+/* Whether the server is used; if not, a note gives the reason. */
 static bool is_used(const entry *e, const tp_mcp_config *config, tp_text server) {
   tp_text type = tp_value_text(tp_value_get(server, "type"));
   if (type.size == 0) type = tp_value_text(tp_value_get(server, "transport"));

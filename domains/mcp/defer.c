@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * defer.c: tools of servers that requests leave out until they are found. What was found is in the messages of a
- * request (results of the search, and calls), so nothing is kept here but the options. Which tools fit the words of a
- * search: find.c. */
+ * defer.c: tools of servers that requests leave out until they are found. The messages of a request (results of the
+ * search, and calls) show which tools were found, so only the options are kept here. find.c decides which tools fit the
+ * words of a search. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 enum {
   ABOVE = 40,
   FOUND_MAX = 64,
-  NAMES_BYTES_MAX = 24 << 10, /* of the names in the system text */
+  NAMES_BYTES_MAX = 24 << 10, /* the most bytes of names in the system text */
   CHOICE_DEPTH_MAX = 8
 };
 
@@ -26,7 +26,8 @@ enum {
 #define TOOL_HANDLER OWNER ".tool"
 #define REQUEST_HANDLER OWNER ".request"
 
-/* References: those of the two handlers, of each tool that searches, and of the function that adds. */
+/* References: one of each of the two handlers, one of each searching tool that was contributed, and one of the function
+ * that adds the search. */
 typedef struct deferral {
   tp__references refs;
   uint32_t above, found_max;
@@ -94,8 +95,10 @@ static tp_answer contribute(void *ctx, tp_call *tp) {
                         .idempotent = true,
                         .destroy = deferral_unref};
   const tp_tool *const tools[] = {&tool};
-  tp__references_ref(&d->refs);                                                        /* the tool's */
-  if (tp_call_emit_tool_bundle(tp, OWNER, tools, 1, NULL) != TP_OK) deferral_unref(d); /* the attempt fails */
+  tp__references_ref(&d->refs); /* a reference for the tool */
+  if (tp_call_emit_tool_bundle(tp, OWNER, tools, 1, NULL) != TP_OK)
+    deferral_unref(d); /* otherwise the attempt fails,
+                                                                                          and the tool was not taken */
   return TP_ANSWER_DONE;
 }
 
@@ -104,14 +107,14 @@ static tp_answer contribute(void *ctx, tp_call *tp) {
 /* A tool of a server in a request. */
 typedef struct candidate {
   tp_text name;
-  size_t found; /* when it was found first, from 1; 0: never */
+  size_t found; /* its rank by the time when it was found first, from 1; 0: it was never found */
 } candidate;
 
 typedef struct shown {
-  tp_text tools;         /* of the request: a value */
-  candidate *candidates; /* in the order of their names */
+  tp_text tools;         /* value: the tools of the request */
+  candidate *candidates; /* in the order of the tools' names */
   size_t candidate_count;
-  size_t other_count; /* of tools that are no servers' */
+  size_t other_count; /* how many tools belong to no server */
   size_t found_count;
   bool can_search;
 } shown;
@@ -152,24 +155,26 @@ static void note_found(shown *s, tp_text name) {
   const candidate key = {.name = name};
   candidate *found =
       name.size ? bsearch(&key, s->candidates, s->candidate_count, sizeof *s->candidates, compare_name) : NULL;
-  if (found && found->found == 0) found->found = ++s->found_count; /* a tool that is not there any more is none */
+  if (found && found->found == 0)
+    found->found = ++s->found_count; /* a name whose tool does not exist any more is
+                                                                      ignored */
 }
 
-/* A request that must call a certain tool has it. */
+/* Counts the tool that a request must call (tool_choice) as found. */
 static void read_choice(shown *s, tp_text choice, int depth) {
   if (tp_value_kind_of(choice) == TP_VALUE_TEXT) note_found(s, tp_value_text(choice));
   for (tp_value_walk walk = {0}; depth < CHOICE_DEPTH_MAX && tp_value_next(choice, &walk);)
     read_choice(s, walk.value, depth + 1);
 }
 
-/* What comes before the last __ of two: mcp__SERVER__. */
+/* The size of mcp__SERVER__ at the beginning of a name. */
 static size_t prefix_size(tp_text name) {
   for (size_t i = sizeof TP__MCP_PREFIX - 1; i + 1 < name.size; i++)
     if (name.data[i] == '_' && name.data[i + 1] == '_') return i + 2;
   return name.size;
 }
 
-/* "mcp__SERVER__*: 900 tools", a line each. The names are in order, so those of a server follow each other. */
+/* Adds a line for each server: "mcp__SERVER__*: 900 tools". The names are sorted, so those of a server are adjacent. */
 static void put_counts(tp__bytes *text, const shown *s) {
   for (size_t i = 0, next = 0; i < s->candidate_count; i = next) {
     tp_text name = s->candidates[i].name, prefix = {name.data, prefix_size(name)};
@@ -180,7 +185,7 @@ static void put_counts(tp__bytes *text, const shown *s) {
   }
 }
 
-/* It depends on the tools only, not on what was found. */
+/* Writes the system text. It depends only on the tools, not on which were found. */
 static void put_system(tp__bytes *text, const deferral *d, const shown *s, tp_text system) {
   size_t bytes = 0;
   tp__bytes_put_text(text, system);
@@ -197,7 +202,7 @@ static void put_system(tp__bytes *text, const deferral *d, const shown *s, tp_te
   }
 }
 
-/* The names of what the request shows, without the tool that searches where it has nothing to search. */
+/* Writes the names of the tools that the request shows; without the searching tool when it has nothing to search. */
 static void write_tools(tp_writer *writer, const deferral *d, shown *s, bool is_deferred) {
   size_t from = s->found_count > d->found_max ? s->found_count - d->found_max : 0;
   size_t servers = is_deferred ? s->found_count - from : s->candidate_count;
@@ -218,7 +223,7 @@ static tp_status shape(const deferral *d, shown *s, tp_call *tp, tp_writer *writ
   size_t count = 1;
   const bool is_deferred = s->candidate_count > d->above;
   if (is_deferred) {
-    /* Results of the search, and calls of tools: those of one message come in its order. */
+    /* Reads results of the search and calls of tools in the order of the messages. */
     tp_text messages = tp_call_text(tp, TP_FIELD_MESSAGES);
     for (tp_value_walk walk = {0}; tp_value_next(messages, &walk);) {
       for (tp_value_walk calls = {0}; tp_value_next(tp_value_get(walk.value, "calls"), &calls);)
@@ -266,9 +271,9 @@ static tp_status add_handler(tp_edit *edit, deferral *d, const tp_handler *handl
                                         .handler = handler->id,
                                         .phase = handler->phases[0],
                                         .failure = TP_FAILURE_BEST_EFFORT};
-  tp__references_ref(&d->refs); /* the handler's */
+  tp__references_ref(&d->refs); /* a reference for the handler */
   tp_status status = tp_edit_add_handler(edit, handler, fault);
-  if (status != TP_OK) { /* not taken */
+  if (status != TP_OK) { /* the handler was not taken */
     deferral_unref(d);
     return status;
   }
@@ -302,7 +307,7 @@ static tp_status add_deferral(tp_edit *edit, deferral *d, tp_fault *fault) {
 static const tp_owner owner = {
     .struct_size = sizeof owner, .name = OWNER, .trust = TP_TRUST_HOST, .grants = TP_GRANT_PRIVILEGED_HOOKS};
 
-/* One try: another commit may come in between. */
+/* Tries to add once: another commit may come in between. */
 static tp_status add_once(tp_runtime *runtime, deferral *d, tp_fault *fault) {
   tp_edit *edit = NULL;
   tp_status status = tp_edit_begin(runtime, &owner, &edit, fault);

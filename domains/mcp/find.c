@@ -10,11 +10,11 @@
 enum {
   LEVEL_NAME = 6,
   LEVEL_DESCRIPTION = 4,
-  LEVEL_PARAMETER = 2, /* one less where only the beginning of a word is the same */
-  STEM_MIN = 3,        /* letters of a query's word that words may begin with */
+  LEVEL_PARAMETER = 2, /* one less when only the beginning of a word is the same */
+  STEM_MIN = 3,        /* the least letters of a query's word for a longer word of a tool to fit it */
   SCHEMA_DEPTH_MAX = 8,
   RARITY_MAX = 32,
-  SHOWN_BYTES = 200 /* of a description */
+  SHOWN_BYTES = 200 /* the most bytes of a description in the result */
 };
 
 /* ---- words ---- */
@@ -25,7 +25,7 @@ static bool is_word_byte(char c) {
 static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static char lower(char c) { return is_upper(c) ? (char)(c - 'A' + 'a') : c; }
 
-/* The next word of a text, which becomes the rest. */
+/* Takes the next word off the beginning of a text. */
 static bool next_word(tp_text *text, tp_text *ret_word) {
   while (text->size > 0 && !is_word_byte(text->data[0])) *text = (tp_text){text->data + 1, text->size - 1};
   size_t size = 0;
@@ -37,8 +37,8 @@ static bool next_word(tp_text *text, tp_text *ret_word) {
   return size > 0;
 }
 
-/* 2: the same word; 1: the word of the tool begins with that of the query, or, four letters of it, the other way
- * round; 0: neither. */
+/* @return 2: the same word; 1: the word of the tool begins with that of the query, which has three letters or more, or
+ * the word of the query begins with that of the tool, which has four letters or more; 0: neither. */
 static uint8_t likeness(tp_text asked, tp_text word) {
   size_t size = asked.size < word.size ? asked.size : word.size;
   if (asked.size < word.size && size < STEM_MIN) return 0;
@@ -79,7 +79,7 @@ void tp__mcp_find_begin(tp__mcp_find *find, tp_text query) {
 
 static void compare_words(const tp__mcp_find *find, tp__mcp_fit *fit, tp_text text, uint8_t level) {
   for (tp_text word; next_word(&text, &word);) {
-    if (!find->begins[(unsigned char)lower(word.data[0])]) continue; /* most words are none of the query's */
+    if (!find->begins[(unsigned char)lower(word.data[0])]) continue; /* most words cannot be one of the query's */
     for (size_t i = 0; i < find->word_count; i++) {
       if (fit->levels[i] >= level) continue;
       uint8_t alike = likeness(find->words[i], word);
@@ -89,7 +89,7 @@ static void compare_words(const tp__mcp_find *find, tp__mcp_fit *fit, tp_text te
   }
 }
 
-/* Names of parameters, and what is said of them. */
+/* Compares names of parameters, and their descriptions. */
 static void compare_schema(const tp__mcp_find *find, tp__mcp_fit *fit, tp_text schema, int depth) {
   if (depth == SCHEMA_DEPTH_MAX) return;
   for (tp_value_walk walk = {0}; tp_value_next(schema, &walk);) {
@@ -105,7 +105,7 @@ static void compare_schema(const tp__mcp_find *find, tp__mcp_fit *fit, tp_text s
 
 static bool is_separator(char c) { return c == ' ' || c == ',' || c == '\n' || c == '\t' || c == '\r'; }
 
-/* Whether the query has the name, or it without mcp__SERVER__, between separators. */
+/* Whether the query contains the name, with or without mcp__SERVER__, as a whole word. */
 static bool has_name(tp_text query, const char *name) {
   const char *rest = strncmp(name, TP__MCP_PREFIX, sizeof TP__MCP_PREFIX - 1) == 0
                          ? strstr(name + sizeof TP__MCP_PREFIX - 1, "__")
@@ -149,7 +149,7 @@ static size_t sort_fits(tp__mcp_find *find) {
   return fitting;
 }
 
-/* The first line of a description. */
+/* Adds a tool with the first line of its description. */
 static void put_tool(tp__bytes *text, const tp_tool *tool) {
   tp_text said = tp_text_of(tool->description);
   const char *end = said.size ? memchr(said.data, '\n', said.size) : NULL;
@@ -163,7 +163,7 @@ static void put_tool(tp__bytes *text, const tp_tool *tool) {
 
 bool tp__mcp_find_end(tp__mcp_find *find, tp_writer *writer, tp__bytes *text) {
   if (find->failed) return false;
-  /* A word that only a few tools have says more than one that all of them have. */
+  /* A word that few tools have counts more than one that all tools have. */
   for (size_t w = 0; w < find->word_count; w++) {
     size_t having = 0;
     for (size_t i = 0; i < find->count; i++) having += find->fits[i].levels[w] > 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * handshake: how a session that starts becomes ready: server/discover, or initialize, then the pages of tools/list,
- * which are read again when the server says that they have changed. */
+ * which are read again when the server notifies a change. */
 
 #include "domains/mcp/handshake.h"
 
@@ -13,11 +13,15 @@
 #include "domains/mcp/request.h"
 #include "support/clock.h"
 
-enum { PROBE_MS_MAX = 5000 }; /* of silence at server/discover; the question stays open */
+enum {
+  PROBE_MS_MAX = 5000
+}; /* how long server/discover may be unanswered before initialize is sent; the request stays
+                                 open */
 
 /* ---- the server's own messages ---- */
 
-static void subscription_ended(void *ctx, const tp__mcp_answer *answer) { /* the list is as it was read until then */
+static void subscription_ended(void *ctx, const tp__mcp_answer *answer) { /* until that moment the list is as it was
+                                                                             read */
   (void)ctx, (void)answer;
 }
 
@@ -33,7 +37,7 @@ void tp__mcp_session_subscribe_locked(tp__mcp_session *s) {
 
 static void list_locked(tp__mcp_session *s, tp_text cursor, tp__mcp_after *a);
 
-/* Takes the name of the server, and what it has. */
+/* Takes the server's name and its capabilities. */
 static void take_server_locked(tp__mcp_session *s, tp_text info, tp_text capabilities) {
   TP__LOCKED(&s->lock);
   tp_text tools = tp_value_get(capabilities, "tools");
@@ -53,7 +57,7 @@ static void speaks_locked(tp__mcp_session *s, tp_mcp_version version, tp__mcp_af
   list_locked(s, (tp_text){"", 0}, a);
 }
 
-/* The newest version of a list that this side has, too. */
+/* Returns the newest version of the list that this side also speaks. */
 static tp_mcp_version common_version(tp_text supported) {
   tp_mcp_version newest = TP_MCP_VERSION_NONE;
   for (tp_value_walk walk = {0}; tp_value_kind_of(supported) == TP_VALUE_ARRAY && tp_value_next(supported, &walk);) {
@@ -69,11 +73,11 @@ static void discovered_locked(tp__mcp_session *s, tp_text supported, tp_text res
   if (version == TP_MCP_VERSION_NONE) {
     tp__mcp_session_pause_locked(s, a, "it supports no version of the protocol that turnphase has");
   } else if (tp__mcp_version_has(version, TP__MCP_HAS_INITIALIZE)) {
-    if (s->is_probing) tp__mcp_session_initialize_locked(s, a); /* else it is under way */
+    if (s->is_probing) tp__mcp_session_initialize_locked(s, a); /* else the handshake goes on already */
   } else {
     tp_text info = tp_value_get(tp_value_get(result, "_meta"), "io.modelcontextprotocol/serverInfo");
     take_server_locked(s, info, tp_value_get(result, "capabilities"));
-    if (result.size == 0) s->has_tools = true; /* it only said its versions */
+    if (result.size == 0) s->has_tools = true; /* the result only lists the server's versions */
     speaks_locked(s, version, a);
   }
 }
@@ -88,8 +92,8 @@ static void discover_answered(void *ctx, const tp__mcp_answer *answer) {
                                   m->kind == TP__MCP_RESULT ? "supportedVersions" : "supported");
   if (s->state != TP__MCP_STARTING || s->version != TP_MCP_VERSION_NONE ||
       (!s->is_probing && m->kind == TP__MCP_ERROR)) {
-    /* too late: initialize is answered, or under way; a server that begins
-     * slowly may read both, and speak as here */
+    /* the answer is too late: initialize is answered or under way. A slow server may read both requests, and then
+     * speaks a version without sessions */
   } else if (m->kind == TP__MCP_RESULT && tp_value_kind_of(versions) == TP_VALUE_ARRAY) {
     discovered_locked(s, versions, m->result, &a);
   } else if (m->kind == TP__MCP_ERROR && m->code == TP__MCP_UNSUPPORTED_VERSION) {
@@ -128,7 +132,8 @@ static void initialize_answered(void *ctx, const tp__mcp_answer *answer) {
     s->version = version;
     s->awaits_delivery = s->transport->confirms;
     tp_status sent =
-        tp__mcp_session_notify_locked(s, "notifications/initialized", NULL, 0); /* its end is another event */
+        tp__mcp_session_notify_locked(s, "notifications/initialized", NULL, 0); /* if this fails, the transport reports
+                                                                                   its end */
     if (!s->awaits_delivery || sent != TP_OK) speaks_locked(s, version, &a);
   }
   tp__mcp_session_release(s, &a);
@@ -204,8 +209,8 @@ static void list_answered(void *ctx, const tp__mcp_answer *answer) {
   char words[TP_FAULT_MESSAGE_SIZE], shown[160];
   const tp__mcp_message *m = answer->message;
   tp__lock_acquire(&s->lock);
-  if (!s->listing || (!m && s->state == TP__MCP_STARTING)) { /* it has ended meanwhile, perhaps
-                                                 to be started again */
+  if (!s->listing || (!m && s->state == TP__MCP_STARTING)) { /* the session has ended meanwhile, and may be starting
+                                                                again */
     tp__mcp_session_release(s, &a);
     return;
   }
@@ -233,7 +238,7 @@ static void list_answered(void *ctx, const tp__mcp_answer *answer) {
   tp__mcp_session_release(s, &a);
 }
 
-/* @param cursor  of the next page; empty: the first. */
+/* @param cursor  that of the next page; empty: the first page. */
 static void list_locked(tp__mcp_session *s, tp_text cursor, tp__mcp_after *a) {
   TP__LOCKED(&s->lock);
   const tp__mcp_pair pairs[] = {{"cursor", cursor, false}};

@@ -13,38 +13,38 @@ enum { CONNECT_MS = 10000, DELETE_MS = 2000, WORDS_BYTES = 200, RESUMES_MAX = 5,
 
 typedef enum transfer_kind { POST, LISTEN, DELETE } transfer_kind;
 
-/** A transfer. It is the I/O thread's but for what the lock guards. */
+/** A transfer. Only the I/O thread uses it, except for the members that the lock guards. */
 typedef struct transfer {
-  struct transfer *next;    /* of the new ones (under lock), then of all that the thread has */
-  tp__mcp_session *session; /* referenced */
+  struct transfer *next;    /* the list of new transfers (under lock), then that of all transfers of the thread */
+  tp__mcp_session *session; /* holds a reference */
   transfer_kind kind;
-  int64_t id; /* of the request that it answers; -1: none */
+  int64_t id; /* the id of the request that it carries; -1: none */
   tp__bytes body;
   struct curl_slist *headers;
   CURL *easy;
-  bool is_active;    /* it is in the multi handle */
-  bool is_stream;    /* the answer is events */
-  bool was_answered; /* an answer to its request has come */
-  bool has_session;  /* it named the session */
-  int resumes;       /* how often the stream was */
-  int64_t resume_ns; /* when it is; INT64_MAX: it is not waiting */
-  tp__bytes text;    /* the answer, when it is no stream; or the beginning of what is an error */
+  bool is_active;    /* set while it is in the multi handle */
+  bool is_stream;    /* the answer is a stream of events */
+  bool was_answered; /* the answer to its request has come */
+  bool has_session;  /* its headers named the session */
+  int resumes;       /* how often the stream was resumed */
+  int64_t resume_ns; /* when the stream is resumed; INT64_MAX: it is not waiting */
+  tp__bytes text;    /* the answer, when it is no stream; or the beginning of an error's body */
   tp__mcp_sse sse;
-  char session_id[ID_SIZE]; /* that the answer gave */
+  char session_id[ID_SIZE]; /* the session id that the answer gave */
   /* under lock */
   bool is_cancelled;
 } transfer;
 
-/* What a session keeps: session->link. Under the session's lock. */
+/* The HTTP state of a session: session->link. Under the session's lock. */
 typedef struct link {
-  char session_id[ID_SIZE]; /* empty: none */
-  bool is_ending;           /* a DELETE is under way */
+  char session_id[ID_SIZE]; /* empty: the session has no id */
+  bool is_ending;           /* set while a DELETE is under way */
 } link;
 
 static struct {
   tp__lock lock;
   transfer *first_new; /* under lock */
-  transfer *all;       /* the thread's; others only set is_cancelled, under lock */
+  transfer *all;       /* used by the I/O thread only; other threads only set is_cancelled, under lock */
 } http = {.lock = TP__LOCK_INITIALIZER(TP__LOCK_mcp_http)};
 
 /* ---- what comes ---- */
@@ -53,7 +53,7 @@ static bool is_type(const char *type, const char *wanted) {
   return type && strncasecmp(type, wanted, strlen(wanted)) == 0;
 }
 
-/* An event of a stream, or the whole answer. */
+/* Takes the text of an event of a stream, or of the whole answer. */
 static void take_answer_text(transfer *t, tp_text json) {
   tp__mcp_session_take(t->session, json);
   t->was_answered = t->id > 0 && !tp__mcp_session_waits(t->session, t->id);
@@ -73,12 +73,12 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx) {
   memcpy(t->session_id, bytes + from, end - from);
   t->session_id[end - from] = '\0';
   for (const char *c = t->session_id; *c; c++)
-    if (*c < '!' || *c > '~') t->session_id[0] = '\0'; /* no id that could be sent */
+    if (*c < '!' || *c > '~') t->session_id[0] = '\0'; /* an id that could not be sent back counts as none */
   return all;
 }
 
-/* The answer to initialize names the session before the next request needs it. A refusal names none: that of
- * server/discover by Python's library has the id of a session that has ended. */
+/* Keeps the session id of the answer to initialize, before the next request needs it. The id in a refusal is ignored:
+ * when Python's library refuses server/discover, it sends the id of a session that has ended. */
 static void keep_session_id(transfer *t) {
   long status = 0;
   curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -127,7 +127,7 @@ static bool add_header(transfer *t, const char *header) {
   return true;
 }
 
-/* "Name: value"; an empty value has libcurl's own form. */
+/* Adds a header "Name: value"; for an empty value libcurl needs another form. */
 static bool add_pair(transfer *t, const char *name, const char *value) {
   tp__bytes header = {0};
   tp__bytes_printf(&header, value[0] ? "%s: %s" : "%s;%s", name, value);
@@ -156,7 +156,7 @@ static transfer *transfer_new(tp__mcp_session *session, transfer_kind kind, int6
   return NULL;
 }
 
-/* Everything that libcurl has to be told; it copies none of it but the URL. */
+/* Sets all options of libcurl, which copies none of the strings except the URL. */
 static void prepare(transfer *t) {
   CURL *easy = t->easy;
   curl_easy_reset(easy);
@@ -190,7 +190,7 @@ static void submit_transfer(transfer *t) {
 
 enum { ALL_BUT_DELETE = -1, ALL = -2 };
 
-/* Those of the session that are for the request, or all. */
+/* Cancels the session's transfer for a request, or those that ALL and ALL_BUT_DELETE mean. */
 static void cancel(const tp__mcp_session *session, int64_t id) {
   tp__lock_acquire(&http.lock);
   for (int list = 0; list < 2; list++)
@@ -214,10 +214,10 @@ static void say_status(const transfer *t, long status, char *words, size_t size)
   snprintf(words, size, "HTTP %ld%s%s%s", status, remedy, text.size ? ": " : "", shown);
 }
 
-/* A stream that ended before its answer is asked for again, from its last event on, where the version has that.
- * @return whether it is. */
+/* Resumes a stream that ended before its answer, from its last event on, in versions that allow it.
+ * @return whether it is resumed. */
 static bool resume(transfer *t, int64_t now_ns) {
-  if (t->kind == LISTEN && t->id < 0 && t->is_stream) { /* the server's own messages */
+  if (t->kind == LISTEN && t->id < 0 && t->is_stream) { /* the stream of the server's own messages is opened again */
     t->resumes = 1;
     t->resume_ns = now_ns + (t->sse.retry_ms ? t->sse.retry_ms : RETRY_MS) * TP__NS_IN_MS;
     return true;
@@ -231,7 +231,7 @@ static bool resume(transfer *t, int64_t now_ns) {
   return true;
 }
 
-/* The GET that goes on with a stream, with one Last-Event-ID. @return false without memory. */
+/* Begins the GET that continues a stream, with one Last-Event-ID. @return false without memory. */
 static bool begin_resumed(transfer *t) {
   tp__bytes id = t->sse.id;
   t->sse.id = (tp__bytes){0};
@@ -351,7 +351,7 @@ int64_t tp__mcp_http_step(CURLM *multi, int64_t now_ns) {
     } else if (t->resume_ns <= now_ns) {
       t->is_active = begin_resumed(t) && curl_multi_add_handle(multi, t->easy) == CURLM_OK;
       next_ns = now_ns;
-    } else if (!t->is_active && t->resume_ns == INT64_MAX) { /* libcurl did not take it */
+    } else if (!t->is_active && t->resume_ns == INT64_MAX) { /* libcurl did not accept the transfer */
       if (t->id > 0) tp__mcp_session_fail_request(t->session, t->id, "there is no memory for the transfer");
       if (t->kind == DELETE) tp__mcp_session_lost(t->session, "it was closed");
       drop(multi, t);
@@ -385,13 +385,13 @@ static bool add_parameter(void *ctx, const tp__mcp_header *header) {
   tp__bytes_put_text(&name, header->name);
   bool goes_on = tp__mcp_header_encode_value(header->value, &value) && !name.failed && !value.failed &&
                  add_pair(t, tp__bytes_string(&name), tp__bytes_string(&value));
-  if (!goes_on) t->id = 0; /* for the caller: not sent */
+  if (!goes_on) t->id = 0; /* it was not sent: the caller reports that */
   tp__bytes_fini(&name);
   tp__bytes_fini(&value);
   return goes_on;
 }
 
-/* Mcp-Method, Mcp-Name and Mcp-Param-*. */
+/* Adds the headers Mcp-Method, Mcp-Name and Mcp-Param-*. */
 static bool add_message_headers_locked(transfer *t, const char *method, tp_text params) {
   TP__LOCKED(&t->session->lock);
   tp_text name = tp__mcp_header_name(tp_text_of(method), params);
@@ -431,12 +431,12 @@ static tp_status http_send_locked(tp__mcp_session *session, int64_t id, const ch
     submit_transfer(t);
     return TP_OK;
   }
-  transfer_free(t); /* never the last reference to the session: the caller has one */
+  transfer_free(t); /* this is never the last reference to the session, since the caller has one */
   return tp__refuse(fault, TP_ERR_USAGE, NULL,
                     "an argument that is sent as a header has no form there, or there is no memory");
 }
 
-/* The stream of the server's own messages; many servers have none. */
+/* Opens the stream of the server's own messages; many servers do not have one. */
 static void http_listen_locked(tp__mcp_session *session) {
   TP__LOCKED(&session->lock);
   const link *l = session->link;
@@ -454,7 +454,7 @@ static void http_give_up_locked(tp__mcp_session *session, int64_t id) {
   cancel(session, id);
 }
 
-/* The session of the server ends, too. */
+/* Stops the transport; a DELETE ends the session of the server, too. */
 static bool http_stop_locked(tp__mcp_session *session) {
   TP__LOCKED(&session->lock);
   link *l = session->link;

@@ -13,21 +13,22 @@ enum { POLL_MS_MAX = 60000 };
 static struct {
   tp__lock lock;
   /* under lock */
-  pid_t process; /* that the thread belongs to */
+  pid_t process; /* the process that the thread belongs to */
   bool runs, stops, ready;
-  bool is_ending;             /* the thread was detached, and has not ended */
-  tp__mcp_session **sessions; /* each referenced */
+  bool is_ending;             /* the thread was detached, and has not ended yet */
+  tp__mcp_session **sessions; /* each holds a reference */
   size_t count, capacity;
   pthread_t thread, loop_thread;
   bool has_loop_thread;
-  CURLM *multi; /* used by the I/O thread only, but for waking it; there while a session is */
+  CURLM *multi; /* used by the I/O thread only, except to wake it; it exists while there is a session */
   tp_process_loop *loop;
-  tp__lock_condition ended; /* is_ending */
+  tp__lock_condition ended; /* signalled when is_ending becomes false */
 } io = {.lock = TP__LOCK_INITIALIZER(TP__LOCK_mcp_io), .ended = TP__LOCK_CONDITION_INITIALIZER};
 
 /* ---- the thread ---- */
 
-/* The sessions as they are now, each referenced. @return NULL without memory: then they get their ticks later. */
+/* Copies the list of sessions, with a reference to each. @return NULL without memory: then the sessions get their ticks
+ * later. */
 static tp__mcp_session **copy_sessions(size_t *ret_count) {
   tp__lock_acquire(&io.lock);
   tp__mcp_session **copy = tp__heap_alloc((io.count + 1) * sizeof(tp__mcp_session *));
@@ -143,7 +144,7 @@ void tp__mcp_io_leave(tp__mcp_session *session) {
   tp__lock_release(&io.lock);
   tp__mcp_session_unref(session);
   if (!stops) return;
-  if (is_own && is_thread) pthread_detach(thread); /* it cannot wait for itself, and ends soon */
+  if (is_own && is_thread) pthread_detach(thread); /* the thread cannot join itself; it ends soon */
   else if (is_own) pthread_join(thread, NULL);
   tp_process_loop_free(loop);
 }

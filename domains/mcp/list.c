@@ -12,7 +12,7 @@
 enum {
   PAGES_MAX = 100,
   TOOLS_MAX = 4096,
-  TOOL_BYTES_MAX = 256 << 10, /* of its description and schema: more than a model reads */
+  TOOL_BYTES_MAX = 256 << 10, /* the most bytes of a tool's description and schema: more than a model reads */
   NAME_MAX_OF_MODELS = 64,
   HASH_DIGITS = 8
 };
@@ -69,14 +69,15 @@ static bool hash_tool(tp_text described, char ret_hash[65]) {
   tp__sha256_init(&hash);
   for (size_t i = 0; i < sizeof members / sizeof *members; i++)
     add_to_hash(&hash, tp_value_get(described, members[i]), writer);
-  tp_text output = tp_value_get(described, "outputSchema"); /* where there is none, pins stay what they were */
+  tp_text output = tp_value_get(described, "outputSchema"); /* added only when there is one, so that older pins stay
+                                                               valid */
   if (output.size > 0) add_to_hash(&hash, output, writer);
   tp__sha256_finish(&hash, ret_hash);
   tp_writer_free(writer);
   return true;
 }
 
-/* A schema without a type is one of an object: what a call passes is one. */
+/* Writes a schema, with type object where it has no type: the arguments of a call are always an object. */
 static void write_schema(tp_writer *writer, tp_text schema) {
   bool has_type = tp_value_get(schema, "type").size > 0;
   size_t count = tp_value_count(schema);
@@ -101,7 +102,7 @@ static bool is_wanted(const tp_mcp_options *o, const char *name) {
   return (o->allow_count == 0 || is_listed(o->allow, o->allow_count, name)) && !is_listed(o->deny, o->deny_count, name);
 }
 
-/* Why a tool cannot be used; NULL: it can. */
+/* Returns why a tool cannot be used; NULL: it can be used. */
 static const char *refuse_tool(const tp__mcp_session *s, const tp__mcp_tools *tools, tp_text described) {
   tp_text name = tp_value_text(tp_value_get(described, "name")), schema = tp_value_get(described, "inputSchema");
   if (tp_value_kind_of(described) != TP_VALUE_MAP || name.size == 0) return "has no name";
@@ -122,7 +123,8 @@ static const char *refuse_tool(const tp__mcp_session *s, const tp__mcp_tools *to
   return NULL;
 }
 
-/* The values of the tool stand in the page as [schema, output_schema, annotations]; offsets are of the array. */
+/* Adds a tool. Its values are written to the page as [schema, output_schema, annotations]; its offsets are into that
+ * array. */
 static bool add_tool(tp__mcp_tools *tools, tp_text described, tp_writer *page) {
   tp_text name = tp_value_text(tp_value_get(described, "name"));
   if (!tp__grow(tp__heap, (void **)&tools->items, &tools->capacity, tools->count + 1, sizeof *tools->items))
@@ -152,7 +154,7 @@ static tp_text map_or_empty(tp_text value) {
   return tp_value_kind_of(value) == TP_VALUE_MAP ? value : (tp_text){"", 0};
 }
 
-/* The tools from first on have their values in this page. */
+/* Lets the tools from index first on point to their values in this page. */
 static void point_to_page(tp__mcp_tools *tools, size_t first, tp_text values) {
   tp_value_walk walk = {0};
   for (size_t i = first; i < tools->count; i++) {
@@ -183,7 +185,7 @@ static bool add_page(tp__mcp_session *s, tp__mcp_tools *tools, tp_text list) {
       tp_writer_new(NULL, &page) != TP_OK)
     return false;
   tools->pages[tools->page_count++] = page;
-  tp__bytes usable = {0}; /* the tools that are added, each as its text in the list */
+  tp__bytes usable = {0}; /* the tools that can be used, each as its text in the list */
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
     const char *why = refuse_tool(s, tools, walk.value);
     tp_text name = tp_value_text(tp_value_get(walk.value, "name"));
@@ -216,7 +218,7 @@ static bool add_page(tp__mcp_session *s, tp__mcp_tools *tools, tp_text list) {
     point_to_page(tools, first, values);
     return true;
   }
-  while (tools->count > first) { /* what has no values */
+  while (tools->count > first) { /* drops the tools that have no values */
     tools->count--;
     tp__heap_string_free(tools->items[tools->count].name);
     tp__heap_string_free(tools->items[tools->count].description);
@@ -261,7 +263,7 @@ static bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-/* mcp__SERVER__TOOL with '_' in place of what models' providers do not take. */
+/* Makes mcp__SERVER__TOOL, with '_' in place of characters that model providers do not accept. */
 static char *full_name_of(const char *server, const char *tool, bool with_hash) {
   tp__bytes name = {0};
   tp__bytes_printf(&name, "mcp__%s__%s", server, tool);
@@ -281,7 +283,8 @@ static char *full_name_of(const char *server, const char *tool, bool with_hash) 
   return copy;
 }
 
-/* Whether the name is as the server has it: then it stays, and others that come to it get a hash. */
+/* Whether the name is the server's own, unchanged: then it stays, and other tools that would get the same name get a
+ * hash. */
 static bool is_as_it_is(const tp__mcp_tool *tool) {
   for (const char *c = tool->name; *c; c++)
     if (!is_name_character(*c)) return false;
@@ -314,7 +317,7 @@ static void name_tools_locked(tp__mcp_session *s, tp__mcp_tools *tools) {
     tp__mcp_tool *tool = &tools->items[i];
     if (is_as_it_is(tool) || !has_namesake(tools, i)) continue;
     char *longer = full_name_of(server, tool->name, true);
-    if (!longer) continue; /* the merge of the turn leaves one of the two out */
+    if (!longer) continue; /* both names stay, and the turn's merge leaves one of the two tools out */
     tp__heap_string_free(tool->full_name);
     tool->full_name = longer;
   }

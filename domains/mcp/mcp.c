@@ -16,9 +16,9 @@
 #include "turnphase/inspect.h"
 
 enum {
-  BUNDLE_BYTES_MAX = 900 << 10, /* of the tools of one server in a turn: an answer has at most 1 MiB */
-  TOOL_BYTES = 512,             /* counted for each, besides its texts */
-  LIMIT_SLACK_MS = 1000         /* of the handler after start_limit_ms */
+  BUNDLE_BYTES_MAX = 900 << 10, /* the most bytes of one server's tools in a turn: an answer has at most 1 MiB */
+  TOOL_BYTES = 512,             /* counted for each tool, in addition to its texts */
+  LIMIT_SLACK_MS = 1000         /* the handler's limit is start_limit_ms and this */
 };
 
 tp_text tp__mcp_tool_output_schema(const tp_tool *tool) {
@@ -30,18 +30,18 @@ tp_text tp__mcp_tool_output_schema(const tp_tool *tool) {
 
 /* ---- the tools of a turn ---- */
 
-/* What the handler owns. */
+/* The state that the handler owns. */
 typedef struct server {
   tp__mcp_session *session;
 } server;
 
-/* A turn that waits for the tools. References: the deferral's, and the session's. */
+/* A turn that waits for the tools. References: one of the deferral, and one of the session. */
 typedef struct wait {
   tp__references refs;
-  tp__mcp_session *session; /* referenced */
+  tp__mcp_session *session; /* holds a reference */
   tp_token token;
-  bool is_of_task;                /* its turn calls one tool only, and needs no other */
-  char tool[TP_ID_BYTES_MAX + 1]; /* of a task */
+  bool is_of_task;                /* the turn is that of a task: it calls one tool, and needs no other */
+  char tool[TP_ID_BYTES_MAX + 1]; /* the tool that the task calls */
 } wait;
 
 static void wait_unref(void *ctx) {
@@ -70,16 +70,16 @@ static tp_tool make_tool(const tp_mcp_options *o, const tp__mcp_tool *tool) {
                    .destroy = tool_destroy};
 }
 
-/* What a turn gets of the tools. */
+/* The tools of a server that a turn gets. */
 typedef struct bundle {
   tp_tool *made;
   const tp_tool **pointers;
-  size_t count;    /* each holds its list */
-  size_t left_out; /* that do not fit */
+  size_t count;    /* each tool holds a reference to its list */
+  size_t left_out; /* how many tools do not fit */
 } bundle;
 
-/* Copies those that fit into one answer together: a large one is left out, and smaller ones after it are not. Of a task
- * only the tool that it calls: the work for a call does not grow with the number of tools. */
+/* Copies the tools that fit into one answer together; when a large tool is left out, smaller ones after it can still
+ * fit. A task gets only the tool that it calls, so that the work for a call does not grow with the number of tools. */
 static void make_tools(const wait *w, tp__mcp_tools *tools, bundle *b) {
   size_t bytes = 0;
   for (size_t i = 0; i < tools->count; i++) {
@@ -106,7 +106,7 @@ static tp_contribution warning(tp_text text) {
                            .severity = TP_SEVERITY_WARNING};
 }
 
-/* The lines that were noted, one diagnostic each; and how many were not. */
+/* Adds a diagnostic for each line that was noted, and one for the number of lines that were not kept. */
 static size_t add_notes(const tp__mcp_notes *notes, const char *server_name, tp_contribution *items, char words[128]) {
   size_t count = 0;
   tp_text left = tp__bytes_text(&notes->lines), line;
@@ -117,7 +117,7 @@ static size_t add_notes(const tp__mcp_notes *notes, const char *server_name, tp_
   return count;
 }
 
-/* Each tool that is taken holds its list. */
+/* Emits the tools. Each tool that is taken holds a reference to its list. */
 static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
   enum { ITEMS_MAX = TP__MCP_NOTES_MAX + 3 };
   const tp_mcp_options *o = &w->session->settings.options;
@@ -153,13 +153,13 @@ static void emit(const wait *w, tp__mcp_tools *tools, const char *words) {
                               .contribution_count = count};
   bool is_taken = tp_token_complete(w->token, &outcome, &fault) == TP_OK;
   for (size_t i = 0; !is_taken && i < b.count; i++) tp__mcp_tools_unref(tools);
-  if (!is_taken) tp__mcp_session_notes_return(w->session, &notes); /* the turn is over: the next one shows them */
+  if (!is_taken) tp__mcp_session_notes_return(w->session, &notes); /* the turn is over: the next turn shows the notes */
   tp__bytes_fini(&notes.lines);
   tp__heap_free(b.made, room * sizeof *b.made);
   tp__heap_free(b.pointers, room * sizeof *b.pointers);
 }
 
-/* What has changed since it was pinned, once for each list. */
+/* Adds the audit rows of tools that have changed since they were pinned, once for each list. */
 static void audit_changed(const tp__mcp_session *s, const tp__mcp_tools *tools) {
   char owner[TP_ID_BYTES_MAX + 1], detail[255];
   snprintf(owner, sizeof owner, "mcp.%s", s->settings.options.name);
@@ -178,23 +178,24 @@ static void tools_ready(void *ctx, tp__mcp_tools *tools, const char *words) {
   wait_unref(w);
 }
 
-/* Empty: it is no task. */
+/* The tool that the turn's task calls; empty: the turn is not that of a task. */
 static tp_text task_tool_of(const tp_call *tp) {
   tp_text calls = tp_call_text(tp, TP_FIELD_CALLS);
   return tp_value_count(calls) == 1 ? tp_value_text(tp_value_get(tp_value_at(calls, 0), "tool")) : (tp_text){"", 0};
 }
 
-/* A task gets its tool without a wait, where the server has it ready. @return false: it must wait, or be told more. */
+/* Contributes a task's tool without a wait, when the list of the server is ready. @return false: the turn must wait for
+ * the session, or there are notes to show. */
 static bool contribute_at_once(tp_call *tp, tp__mcp_session *session, tp_text name) {
   const tp_mcp_options *o = &session->settings.options;
   tp__mcp_tools *tools = tp__mcp_session_tools(session);
   if (!tools) return false;
   size_t index = 0;
   while (index < tools->count && !tp__is_word(name, tools->items[index].full_name)) index++;
-  bool is_done = index == tools->count; /* another server's */
+  bool is_done = index == tools->count; /* a name that this server does not have is that of another server */
   if (!is_done) {
     const tp_tool made = make_tool(o, &tools->items[index]), *const one = &made;
-    tp__mcp_tools_ref(tools); /* the tool's, where it is taken */
+    tp__mcp_tools_ref(tools); /* a reference for the tool, which drops it when it is destroyed */
     is_done = tp_call_emit_tool_bundle(tp, o->name, &one, 1, NULL) == TP_OK;
     if (!is_done) tp__mcp_tools_unref(tools);
   }
@@ -202,11 +203,11 @@ static bool contribute_at_once(tp_call *tp, tp__mcp_session *session, tp_text na
   return is_done;
 }
 
-/* The turn waits no more, as the phase's time is over. */
+/* Called when the turn waits no more, because the time of the phase is over. */
 static void wait_cancelled(void *ctx) {
   wait *w = ctx;
   if (!tp__mcp_session_unwant(w->session, w)) return;
-  (void)!tp_token_abandon(w->token, NULL); /* the deferral's reference is dropped by that */
+  (void)!tp_token_abandon(w->token, NULL); /* this also drops the deferral's reference */
   wait_unref(w);
 }
 
@@ -223,12 +224,12 @@ static tp_answer contribute(void *ctx, tp_call *tp) {
   (void)tp__copy_cut(w->tool, sizeof w->tool, task_tool);
   const tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = wait_cancelled, .destroy = wait_unref, .ctx = w};
-  tp__references_ref(&w->refs); /* the deferral's */
+  tp__references_ref(&w->refs); /* a reference for the deferral */
   tp_answer answer = tp_call_defer(tp, &deferral, &w->token);
   if (w->token.bits == 0) {
     wait_unref(w);
   } else {
-    tp__references_ref(&w->refs); /* the session's */
+    tp__references_ref(&w->refs); /* a reference for the session */
     if (!tp__mcp_session_want(own->session, tools_ready, w)) tools_ready(w, NULL, "there is no memory to wait for it");
   }
   wait_unref(w);
@@ -249,7 +250,7 @@ static tp_answer judge_call(void *ctx, tp_call *tp) {
 
 static void session_unref(void *ctx) { tp__mcp_session_unref(ctx); }
 
-/* A required handler of a server, and its subscription, which both have the id. */
+/* Adds a required handler of a server, and its subscription, under one id. */
 static tp_status add_required(tp_edit *edit, tp__mcp_session *session, const tp_handler *how, const tp_match *match,
                               int32_t priority, tp_fault *fault) {
   tp_handler handler = *how;
@@ -289,7 +290,8 @@ static tp_status add_gate(tp_edit *edit, tp__mcp_session *session, const char *i
 
 /* ---- what servers want of models ---- */
 
-/* First in its phase: others see, and may change, what is sent. */
+/* Adds the handler that shapes requests, with the priority to run first in its phase: other handlers see, and may
+ * change, what is sent. */
 static tp_status add_sampling(tp_edit *edit, tp__mcp_session *session, const char *id, tp_fault *fault) {
   static const uint32_t phase = TP_PHASE_MODEL_REQUEST;
   const tp_handler handler = {.id = id,
@@ -347,9 +349,10 @@ static tp_status add(tp_edit *edit, server *own, tp_fault *fault) {
                                         .phase = phase,
                                         .failure = TP_FAILURE_BEST_EFFORT,
                                         .limit_ms = o->start_limit_ms + LIMIT_SLACK_MS,
-                                        .extends_budget = true}; /* else 30 s end each wait */
+                                        .extends_budget = true}; /* without this, the phase's 30 s would end each
+                                                                    wait */
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status != TP_OK) { /* not taken */
+  if (status != TP_OK) { /* the handler was not taken */
     server_destroy(own);
     return status;
   }
@@ -374,7 +377,7 @@ static tp_status server_new(tp_runtime *runtime, const tp_mcp_options *options, 
   return status;
 }
 
-/* One try: another commit may come in between. */
+/* Tries to add once: another commit may come in between. */
 static tp_status add_once(tp_runtime *runtime, const tp_mcp_options *options, tp_fault *fault) {
   server *own = NULL;
   tp_edit *edit = NULL;
@@ -411,7 +414,7 @@ static tp_status remove_part(tp_edit *edit, const char *id, tp_fault *fault) {
   return status == TP_OK ? tp_edit_remove_handler(edit, id, fault) : status;
 }
 
-/* @param parts  with which it was added. */
+/* @param parts  the handlers with which the server was added. */
 static tp_status remove_once(tp_runtime *runtime, const names *n, unsigned parts, tp_fault *fault) {
   const tp_owner owner = {.struct_size = sizeof owner, .name = n->owner, .trust = TP_TRUST_HOST};
   tp_edit *edit = NULL;
@@ -427,7 +430,8 @@ static tp_status remove_once(tp_runtime *runtime, const names *n, unsigned parts
 
 tp_status tp_mcp_remove(tp_runtime *runtime, const char *name, tp_fault *fault) {
   tp_status status;
-  unsigned parts = PART_GATE | PART_SAMPLING; /* it may have been added without one of them, or both */
+  unsigned parts = PART_GATE | PART_SAMPLING; /* the server may have been added without one of these handlers, or
+                                                 without both */
   if (!runtime) return tp__refuse(fault, TP_ERR_USAGE, NULL, "runtime is NULL");
   if (!name || strlen(name) > TP_ID_BYTES_MAX - sizeof "mcp..sampling")
     return tp__refuse(fault, TP_ERR_BAD_ID, name, "there can be no MCP server of this name");

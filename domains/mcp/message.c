@@ -55,7 +55,7 @@ static bool is_id(tp_text value) {
   return kind == TP_VALUE_TEXT || kind == TP_VALUE_INT || kind == TP_VALUE_DOUBLE;
 }
 
-/* @return false, for callers that return it. */
+/* Makes the message a BROKEN one. @return always false, so that callers can return the call. */
 static bool break_message(tp__mcp_message *message, int64_t code, tp_fault *fault, const char *why) {
   message->kind = TP__MCP_BROKEN;
   message->code = code;
@@ -120,7 +120,7 @@ static bool read_message(tp_text value, tp__mcp_message *message, tp_fault *faul
   return read_answer(result, error, message, fault);
 }
 
-/* Some programs begin what they write with the mark of UTF-8. */
+/* Skips a byte-order mark, with which some programs begin their output. */
 static tp_text without_mark(tp_text json) {
   static const char mark[] = "\xEF\xBB\xBF";
   const size_t size = sizeof mark - 1;
@@ -171,7 +171,7 @@ bool tp__mcp_next(tp__mcp_packet *packet, tp__mcp_message *ret_message, tp_fault
 
 /* ---- what is not read ---- */
 
-/* @param at  of a quote.   @return the index of the one that ends the text; the size: there is none. */
+/* @param at  the index of a quote.   @return the index of the quote that ends the text; the size: there is none. */
 static size_t text_end(tp_text json, size_t at) {
   for (at++; at < json.size && json.data[at] != '"'; at++) at += json.data[at] == '\\';
   return at < json.size ? at : json.size;
@@ -182,7 +182,7 @@ static size_t skip_blanks(tp_text json, size_t at) {
   return at;
 }
 
-/* The whole number at a place. @return -1: there is none. */
+/* Reads the whole number at a place. @return -1: there is none. */
 static int64_t number_at(tp_text json, size_t at) {
   enum { DIGITS_MAX = 15 };
   int64_t number = 0;
@@ -195,15 +195,15 @@ static int64_t number_at(tp_text json, size_t at) {
   return digits > 0 && is_whole ? number : -1;
 }
 
-/* What the members of one object say. */
+/* The members of one object that were found. */
 typedef struct seen {
-  int64_t id; /* 0: none yet; -1: no number, or two of them */
+  int64_t id; /* 0: no id yet; -1: the id is no number, or there were two */
   bool is_text, answers, calls;
 } seen;
 
 static void see_member(seen *s, tp_text key, tp_text json, size_t value) {
   if (tp__is_word(key, "id")) {
-    s->is_text = value < json.size && json.data[value] == '"'; /* which only an answer may make of a number */
+    s->is_text = value < json.size && json.data[value] == '"'; /* only an answer may have a number as text */
     int64_t id = number_at(json, value + s->is_text);
     s->id = s->id == 0 || s->id == id ? id : -1;
   }
@@ -212,7 +212,7 @@ static void see_member(seen *s, tp_text key, tp_text json, size_t value) {
 }
 
 bool tp__mcp_next_unread(tp_text json, size_t *at, tp__mcp_unread *ret_unread) {
-  size_t depth = 0; /* within the outermost object: an array of them has none */
+  size_t depth = 0; /* counts from the outermost object; an array around it does not count */
   seen s = {0};
   for (size_t i = *at; i < json.size; i++) {
     char c = json.data[i];
@@ -245,7 +245,7 @@ bool tp__mcp_id_equal(tp_text a, tp_text b) {
   return tp_value_double(a, 0) == tp_value_double(b, 0);
 }
 
-/* One number has one text. */
+/* Reads a number's text. Only one text is accepted for each number: no sign, no leading zero. */
 static int64_t number_of_text(tp_text text) {
   char shown[24], copy[24];
   if (text.size == 0 || text.size >= sizeof copy - 1) return -1;
@@ -332,7 +332,7 @@ tp_status tp__mcp_encode(tp_writer *writer, tp_text *ret_json, tp_fault *fault) 
 
 typedef enum meta_kind { META_TEXT, META_MAP, META_ID } meta_kind;
 
-/* Where each member of _meta is kept. */
+/* For each member of _meta where it is kept in tp__mcp_meta. */
 static const struct meta_row {
   const char *key;
   meta_kind kind;
@@ -383,7 +383,7 @@ tp_status tp__mcp_meta_check(const tp__mcp_meta *meta, tp_fault *fault) {
   return tp__refuse(fault, TP_ERR_NOT_FOUND, NULL, "params._meta has no %s, which each request must have", missing);
 }
 
-/* What is written of a member; empty: nothing. */
+/* Returns the text of a member that is written; empty: nothing is written. */
 static tp_text meta_member(const tp__mcp_meta *meta, const struct meta_row *row) {
   if (row->offset == offsetof(tp__mcp_meta, version_text))
     return meta->version == TP_MCP_VERSION_NONE ? (tp_text){"", 0} : tp_text_of(tp_mcp_version_name(meta->version));
@@ -427,7 +427,7 @@ static bool is_encoded(tp_text text) {
 
 static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-/* What no proxy changes: printable ASCII, blanks inside only. */
+/* Whether a header can carry the text unchanged: printable ASCII, with blanks only inside. */
 static bool is_header_text(tp_text text) {
   for (size_t i = 0; i < text.size; i++)
     if (!(text.data[i] >= ' ' && text.data[i] <= '~') && text.data[i] != '\t') return false;
@@ -452,7 +452,7 @@ bool tp__mcp_header_decode(tp_text value, tp__bytes *bytes) {
     return !bytes->failed;
   }
   tp_text digits = {value.data + SENTINEL_SIZE, value.size - SENTINEL_SIZE - 2};
-  if (digits.size % 4 != 0) return false; /* base64.c reads it without its padding, too */
+  if (digits.size % 4 != 0) return false; /* base64.c would also read it without its padding, which is refused here */
   if (!tp__bytes_reserve(bytes, tp__base64_size_max(digits.size))) return false;
   if (digits.size > 0 && !tp__base64_decode(digits, bytes->data + before, &size)) return false;
   if (!tp_utf8_valid((tp_text){bytes->data + before, size}, NULL)) return false;
@@ -460,7 +460,7 @@ bool tp__mcp_header_decode(tp_text value, tp__bytes *bytes) {
   return true;
 }
 
-/* The walk through a schema. */
+/* The state of a walk through a schema. */
 typedef struct header_walk {
   tp__mcp_header_fn on_header;
   void *ctx;
@@ -476,7 +476,7 @@ static tp_text member_of(tp_text map, tp_text key) {
   return (tp_text){"", 0};
 }
 
-/* Of RFC 9110. */
+/* Whether the text is a token of RFC 9110. */
 static bool is_token(tp_text text) {
   for (size_t i = 0; i < text.size; i++) {
     char c = text.data[i];
@@ -517,11 +517,12 @@ static tp_status take_header(header_walk *walk, tp_text schema, tp_text name, tp
   return TP_OK;
 }
 
-/* Keywords whose keys are names, and keywords whose values are no schemas. */
+/* Keywords whose keys are names of schemas, and keywords whose values are no schemas. */
 #define NAMES_OF_SCHEMAS "properties patternProperties $defs definitions dependentSchemas"
 #define NO_SCHEMAS "enum const default examples required"
 
-/* @param value  of the arguments, at this place.   @param reach  0: not by properties only; 1: the root; 2: below. */
+/* @param value  the value in the arguments at this place.   @param reach  how this place was reached: 0: not only
+ *         through properties; 1: it is the root; 2: it is below the root. */
 static tp_status walk_schema(header_walk *walk, tp_text schema, tp_text value, int reach) {
   tp_status status = TP_OK;
   bool is_map = tp_value_kind_of(schema) == TP_VALUE_MAP;
@@ -553,7 +554,7 @@ tp_status tp__mcp_headers_of(tp_text schema, tp_text arguments, tp__mcp_header_f
 enum { INTEGER_BYTES = 24 };
 #define SAFE_INTEGER_MAX INT64_C(9007199254740991)
 
-/* @return false: it is no integer that a header can carry. */
+/* @return false: the value is no integer that a header can carry. */
 static bool integer_of(tp_text value, char ret_digits[INTEGER_BYTES]) {
   double number = tp_value_double(value, SAFE_INTEGER_MAX + 1.0);
   if (!(number >= -(double)SAFE_INTEGER_MAX && number <= (double)SAFE_INTEGER_MAX)) return false;
@@ -581,7 +582,7 @@ bool tp__mcp_header_encode_value(tp_text value, tp__bytes *bytes) {
   }
 }
 
-/* 42.0 and 42 are one number. */
+/* Drops a fraction of zeros: 42.0 and 42 are one number. */
 static tp_text without_fraction(tp_text number) {
   const char *point = memchr(number.data, '.', number.size);
   size_t size = point ? (size_t)(point - number.data) : number.size;

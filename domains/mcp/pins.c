@@ -15,7 +15,7 @@ static void put_path(const tp__mcp_session *s, const char *end, tp__bytes *path)
   tp__bytes_printf(path, "%s/mcp-%s.json%s", s->settings.options.pins, s->settings.options.name, end);
 }
 
-/* {"tools": {NAME: HASH}} */
+/* Writes {"tools": {NAME: HASH}}. */
 static tp_status write_pins(const tp__mcp_tools *tools, tp__bytes *ret_json) {
   tp_writer *writer;
   tp_text value, json;
@@ -35,7 +35,7 @@ static tp_status write_pins(const tp__mcp_tools *tools, tp__bytes *ret_json) {
   return status == TP_OK && ret_json->failed ? TP_ERR_NO_MEMORY : status;
 }
 
-/* Whole under another name first, and renamed when it is on the disk. @return 0 or an errno. */
+/* Writes the whole file under a temporary name, and renames it when it is on the disk. @return 0 or an errno. */
 static int replace_file(const char *path, const char *temporary, tp_text text) {
   int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600), error = 0;
   if (fd < 0) return errno;

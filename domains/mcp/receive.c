@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * receive: what a server sends: answers, what it asks of its client, notifications, and lines that are no messages. */
+ * receive: handles everything that a server sends: answers, requests to its client, notifications, and lines that are
+ * no messages. */
 
 #include <assert.h>
 #include <stdio.h>
@@ -14,12 +15,11 @@
 #include "domains/mcp/session.h"
 
 enum {
-  STRAYS_MAX = 1000, /* lines that are no messages: then the server is ended */
-  ASKS_MAX = 16      /* that wait for people and models */
+  STRAYS_MAX = 1000, /* how many lines that are no messages a server may send; after that it is ended */
+  ASKS_MAX = 16      /* the most requests of the server that wait for people and models */
 };
 
-/* A request of the handshake will have no answer: to the probe there is another
- * way. */
+/* Handles a request of the handshake that will have no answer. After the probe the handshake goes on in another way. */
 static void fail_handshake_locked(tp__mcp_session *s, tp__mcp_after *a, const char *words) {
   TP__LOCKED(&s->lock);
   if (s->state != TP__MCP_STARTING) return;
@@ -34,7 +34,7 @@ static void answer_request(tp__mcp_session *s, const tp__mcp_message *m, const c
   tp__lock_acquire(&s->lock);
   struct tp__mcp_request *request = id > 0 ? tp__mcp_session_take_request_locked(s, id) : NULL;
   if (request && !answer.message) fail_handshake_locked(s, &a, words);
-  bool is_unknown = !request && (id <= 0 || id > s->last_id); /* else it was given up, or is answered twice */
+  bool is_unknown = !request && (id <= 0 || id > s->last_id); /* else the request was given up, or is answered twice */
   if (is_unknown && m->kind != TP__MCP_ERROR)
     tp__mcp_session_note_locked(s, "the server %s answers a request that was never made", s->settings.options.name);
   else if (!request && m->kind == TP__MCP_ERROR && m->id.size == 0 && s->state == TP__MCP_READY)
@@ -59,14 +59,14 @@ bool tp__mcp_session_write_input(const tp__mcp_session *s, tp_text method, tp_wr
 
 /* A request of the server's that a person or a model answers. */
 typedef struct server_asks {
-  tp__mcp_session *session; /* referenced */
-  tp__bytes id;             /* value */
-  uint64_t start;           /* of the session in which it was made */
+  tp__mcp_session *session; /* holds a reference */
+  tp__bytes id;             /* value: the id of the request */
+  uint64_t start;           /* which start of the session it belongs to */
 } server_asks;
 
-/* @param words  with an empty result: why there is none. */
+/* @param words  the reason, when the result is empty. */
 static void answer_asks(void *ctx, tp_text result, const char *words) {
-  enum { REFUSED = -1 }; /* as the protocol has it for what a user rejects */
+  enum { REFUSED = -1 }; /* the code that the protocol has for a user's refusal */
   server_asks *asks = ctx;
   tp__mcp_session *s = asks->session;
   tp__lock_acquire(&s->lock);
@@ -80,7 +80,8 @@ static void answer_asks(void *ctx, tp_text result, const char *words) {
       tp__mcp_write_error(s->writer, tp__bytes_text(&asks->id), words ? REFUSED : TP__MCP_INTERNAL_ERROR,
                           tp_text_of(words ? words : "no memory"), (tp_text){"", 0});
     }
-    (void)!tp__mcp_session_send_locked(s, -1, "", NULL); /* a server that is gone wants no answer */
+    (void)!tp__mcp_session_send_locked(s, -1, "", NULL); /* an answer that cannot be sent is dropped: the server is
+                                                            gone */
   }
   tp__lock_release(&s->lock);
   tp__bytes_fini(&asks->id);
@@ -90,8 +91,8 @@ static void answer_asks(void *ctx, tp_text result, const char *words) {
 
 static void person_answered(void *ctx, tp_text result) { answer_asks(ctx, result, NULL); }
 
-/* A server does not say which call it asks about: it is the newest. @return
- * NULL: none is under way. */
+/* Returns the call to which a request of the server counts: the newest one, since a server does not name it. @return
+ * NULL: no call is under way. */
 static tp__mcp_origin *newest_call_locked(const tp__mcp_session *s) {
   TP__LOCKED(&s->lock);
   const struct tp__mcp_request *newest = s->requests;
@@ -99,7 +100,7 @@ static tp__mcp_origin *newest_call_locked(const tp__mcp_session *s) {
   return newest ? newest->asker.origin : NULL;
 }
 
-/* @return false: there is no memory, or too much is asked at once. */
+/* @return false: there is no memory, or too many requests wait. */
 static bool ask(tp__mcp_session *s, const tp__mcp_message *m, bool is_for_person) {
   server_asks *asks = tp__heap_alloc(sizeof *asks);
   if (!asks) return false;
@@ -127,7 +128,7 @@ static bool ask(tp__mcp_session *s, const tp__mcp_message *m, bool is_for_person
   return is_asked;
 }
 
-/* What a server asks of its client. */
+/* Answers a request of the server. */
 static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
   bool is_for_person = tp__is_word(m->method, "elicitation/create");
   bool is_for_model = s->settings.has_sampling && tp__is_word(m->method, "sampling/createMessage");
@@ -146,7 +147,7 @@ static void answer_server(tp__mcp_session *s, const tp__mcp_message *m) {
   tp__lock_release(&s->lock);
 }
 
-/* Of a request that has its answer, or that was given up, it is too late. */
+/* Handles a progress notification; one for a request that was answered or given up is ignored. */
 static void progress_locked(tp__mcp_session *s, tp_text params) {
   TP__LOCKED(&s->lock);
   int64_t id = tp__mcp_id_number(tp_value_get(params, "progressToken"));
@@ -185,8 +186,8 @@ static void take_stray(tp__mcp_session *s, tp_text line, const char *why) {
   tp__mcp_session_release(s, &a);
 }
 
-/* What waits for an answer that cannot be read, or stands where none may, does
- * not wait for its limit.
+/* Fails the request whose answer cannot be read, or comes where no answer may come, so that it does not wait for its
+ * limit.
  * @return whether there was such a request. */
 static bool fail_unread(tp__mcp_session *s, tp_text json, const char *why) {
   char words[TP_FAULT_MESSAGE_SIZE + 32];

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * request: what is sent to a server, and the requests that have no answer yet. */
+/* request: sends messages to a server, and keeps the requests that have no answer yet. */
 
 #include "domains/mcp/request.h"
 
@@ -11,7 +9,7 @@ enum { REQUESTS_MAX = 4096 };
 
 /* ---- sending ---- */
 
-/* @param asker  of a request; NULL: of a notification. */
+/* @param asker  who makes the request; NULL for a notification. */
 static void write_params_locked(tp__mcp_session *s, const char *method, int64_t id, const tp__mcp_pair *pairs,
                                 size_t count, const tp__mcp_asker *asker) {
   TP__LOCKED(&s->lock);
@@ -19,7 +17,7 @@ static void write_params_locked(tp__mcp_session *s, const char *method, int64_t 
   char token[9];
   tp__mcp_meta meta = {0};
   if (s->is_probing || tp__mcp_version_has(s->version, TP__MCP_HAS_META)) {
-    (void)!tp_writer_finish(s->constants, &constants); /* it was finished once */
+    (void)!tp_writer_finish(s->constants, &constants); /* this cannot fail: the value was finished before */
     meta.version = s->is_probing ? TP__MCP_VERSION_NEWEST : s->version;
     meta.client_info = tp_value_at(constants, 0);
     meta.capabilities = tp_value_at(constants, 2);
@@ -39,7 +37,7 @@ static void write_params_locked(tp__mcp_session *s, const char *method, int64_t 
   tp__mcp_meta_write(s->writer, &meta);
 }
 
-/* The message that is in the writer. */
+/* Sends the message that is in the writer. */
 tp_status tp__mcp_session_send_locked(tp__mcp_session *s, int64_t id, const char *method, tp_fault *fault) {
   TP__LOCKED(&s->lock);
   tp_text json, value;

@@ -13,7 +13,7 @@ typedef struct gathered {
   tp_part parts[PARTS_MAX];
   const tp_part *list[PARTS_MAX];
   size_t count;
-  tp__bytes blobs[PARTS_MAX]; /* what the parts point to */
+  tp__bytes blobs[PARTS_MAX]; /* the decoded bytes to which the parts point */
   size_t blob_count;
 } gathered;
 
@@ -41,7 +41,7 @@ static void add_part(gathered *g, const tp_part *part) {
   g->count++;
 }
 
-/* @return the decoded bytes; without data when they are no base64. */
+/* @return the decoded bytes; without data when the text is not base64. */
 static tp_text decode(gathered *g, tp_text data) {
   size_t size = 0;
   if (g->blob_count == PARTS_MAX) return (tp_text){NULL, 0};
@@ -116,7 +116,7 @@ void tp__mcp_result_complete(tp_token token, tp_text result) {
     answer.text = tp_text_of("The server answered without content.");
   }
   tp_status status = g->text.failed ? TP_ERR_NO_MEMORY : tp_tool_complete_with(token, &answer, &fault);
-  if (status != TP_OK && status != TP_ERR_STALE) /* such as a part that cannot be one: the call still ends */
+  if (status != TP_OK && status != TP_ERR_STALE) /* such as an invalid part: the call must end nevertheless */
     (void)!tp_tool_complete(token, true, tp_text_of(fault.message[0] ? fault.message : "no memory for the answer"),
                             NULL);
   assert(g->count <= PARTS_MAX && g->blob_count <= PARTS_MAX);

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * result: the result of tools/call as the answer of a tool. No state. */
+/* result: turns the result of tools/call into the answer of a tool. No state. */
 #ifndef TP__MCP_RESULT_H
 #define TP__MCP_RESULT_H
 
@@ -8,8 +6,8 @@
 #include "turnphase/tool.h"
 
 /** Completes a run: the texts of content are joined by line ends; structuredContent is the value; images, audio,
- *  embedded resources and links to resources are parts; isError is the error of a tool. What has another form is named
- *  in the text.   @param result  value: a map. */
+ *  embedded resources and links to resources are parts; isError is the error of a tool. Content of another form is
+ *  named in the text.   @param result  value: a map. */
 void tp__mcp_result_complete(tp_token token, tp_text result);
 
 #endif

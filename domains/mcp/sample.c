@@ -13,17 +13,18 @@
 
 enum { MESSAGES_MAX = 1000, ID_BYTES = 96 };
 
-/* References: the one that the answer ends, and those of functions that work with it. */
+/* A request of a server to a model. References: one that ends with the answer, and those of functions that work with
+ * it. */
 typedef struct tp__mcp_sample {
   tp__references refs;
-  tp__mcp_session *session; /* referenced */
-  tp__mcp_origin *origin;   /* its owner is referenced */
+  tp__mcp_session *session; /* holds a reference */
+  tp__mcp_origin *origin;   /* the owner of the origin is referenced */
   tp__mcp_sample_fn on_answer;
   void *ctx;
-  tp__bytes system;    /* of the server */
-  tp_writer *stops;    /* has `stop` */
+  tp__bytes system;    /* the server's system text */
+  tp_writer *stops;    /* the writer that has `stop` */
   tp_text stop;        /* value: array of texts; or empty */
-  tp_session *asks_in; /* of its turn; closed with the answer */
+  tp_session *asks_in; /* the session of its turn; closed with the answer */
   /* under the session's lock */
   tp_submission *submission;
   bool is_linked, is_cancelled;
@@ -64,7 +65,7 @@ static void client_answered(void *ctx, tp_text answers) {
   else refuse_sample(ctx, answers.size > 0 ? "the client refused it" : "the client gave no answer");
 }
 
-/* @return false: it is no client's call, or the client does not offer it. */
+/* @return false: the call is not one of a client, or the client does not offer sampling. */
 static bool ask_client(sample *m, tp_text params) {
   tp_mcp_call *call = tp__mcp_changed_find(m->session->runtime, m->origin->data);
   if (!call) return false;
@@ -75,18 +76,18 @@ static bool ask_client(sample *m, tp_text params) {
 
 /* ---- what a model is asked ---- */
 
-/* A message in the making. */
+/* A message that is being made. */
 typedef struct draft {
   tp_role role;
   tp__bytes text;
-  tp_writer *writer; /* has the parts; NULL: none */
+  tp_writer *writer; /* the writer that has the parts; NULL: none */
   tp_text parts;
 } draft;
 
 typedef struct drafts {
   draft *items;
   size_t count, capacity;
-  const char *wrong; /* NULL: nothing */
+  const char *wrong; /* what is wrong with the message; NULL: nothing */
 } drafts;
 
 static void drafts_free(drafts *d) {
@@ -132,7 +133,7 @@ static size_t count_media(tp_text content) {
   return count;
 }
 
-/* Its content is an item, or an array of them. */
+/* Adds a message, whose content is one item or an array of items. */
 static void put_message(drafts *d, tp_text message) {
   draft *to = &d->items[d->count++];
   tp_text role = tp_value_text(tp_value_get(message, "role")), content = tp_value_get(message, "content");
@@ -151,7 +152,7 @@ static void put_message(drafts *d, tp_text message) {
   if (!d->wrong && to->text.size == 0 && to->parts.size == 0) d->wrong = "a message is empty";
 }
 
-/* The turn's own text is that of the last message; the parts of that are a message before it. */
+/* The text of the last message becomes the turn's own text; its parts become a message before it. */
 static void read_messages(drafts *d, tp_text messages) {
   size_t count = tp_value_kind_of(messages) == TP_VALUE_ARRAY ? tp_value_count(messages) : 0;
   if (count == 0 || count > MESSAGES_MAX) {
@@ -175,7 +176,7 @@ static void read_messages(drafts *d, tp_text messages) {
   }
 }
 
-/* {max_tokens, temperature} */
+/* Writes {max_tokens, temperature}. */
 static tp_status write_parameters(const sample *m, tp_text params, tp_writer *writer, tp_text *ret_value) {
   tp_text temperature = tp_value_get(params, "temperature");
   int64_t most = m->session->settings.sampling.answer_tokens_max;
@@ -187,7 +188,7 @@ static tp_status write_parameters(const sample *m, tp_text params, tp_writer *wr
   return tp_writer_finish(writer, ret_value);
 }
 
-/* What this client cannot do, and has not said it can. @return NULL: nothing. */
+/* Returns what the server demands and this client did not declare. @return NULL: nothing. */
 static const char *check_params(tp_text params) {
   tp_text temperature = tp_value_get(params, "temperature"), stop = tp_value_get(params, "stopSequences");
   tp_value_kind kind = tp_value_kind_of(temperature);
@@ -201,7 +202,7 @@ static const char *check_params(tp_text params) {
 
 /* ---- its turn ---- */
 
-/* Where the first of the stop sequences begins. @return text.size: there is none. */
+/* Finds where the first of the stop sequences begins. @return text.size: there is none. */
 static size_t find_stop(tp_text text, tp_text stop) {
   size_t first = text.size;
   for (tp_value_walk walk = {0}; stop.size > 0 && tp_value_next(stop, &walk);) {
@@ -264,7 +265,8 @@ static tp_status open_sample_session(sample *m, tp_fault *fault) {
   tp__lock_release(&s->lock);
   snprintf(id, sizeof id, "mcp.%s.sampling.%llx.%llu", s->settings.options.name,
            (unsigned long long)m->origin->token.bits, number);
-  snprintf(workspace, sizeof workspace, "mcp.%s", s->settings.options.name); /* what a memory keeps of it is apart */
+  snprintf(workspace, sizeof workspace, "mcp.%s", s->settings.options.name); /* a workspace of its own, so that a memory
+                                                                                keeps these texts apart */
   tp_session_options options = {.struct_size = sizeof options,
                                 .id = id,
                                 .tenant = m->origin->tenant[0] ? m->origin->tenant : NULL,
@@ -362,7 +364,7 @@ tp_answer tp__mcp_sample_shape(void *ctx, tp_call *tp) {
   tp_writer *writer = NULL;
   tp_fault fault = {.message = "no memory for what an MCP server wants from a model"};
   tp__lock_acquire(&s->lock);
-  sample *m = s->samples; /* the data may be a host's: it is compared only */
+  sample *m = s->samples; /* the data may be a host's pointer, so it is only compared */
   while (m && m != data) m = m->next;
   if (m) tp__references_ref(&m->refs);
   tp__lock_release(&s->lock);
@@ -385,7 +387,7 @@ tp_answer tp__mcp_sample_shape(void *ctx, tp_call *tp) {
 
 /* ---- begin and end ---- */
 
-/* @return NULL, or why nothing is begun. */
+/* @return NULL; or the reason why the request cannot begin. */
 static const char *link_sample(sample *m) {
   const char *wrong = NULL;
   tp__mcp_session *s = m->session;
@@ -456,7 +458,7 @@ void tp__mcp_sample_end(tp__mcp_session *s, tp__mcp_origin *origin) {
     tp_submission *submission = m ? m->submission : NULL;
     tp__lock_release(&s->lock);
     if (!m) return;
-    tp_submission_cancel(submission); /* none yet: who sets it cancels it */
+    tp_submission_cancel(submission); /* if submission is not set yet, the function that sets it cancels it */
     sample_unref(m);
   }
 }

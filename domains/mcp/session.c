@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: the states of a session, what wakes and ends it, and who waits for its tools. */
+ * session: the states of a session, its timers, its begin and end, and the turns that wait for its tools. */
 
 #include "domains/mcp/session.h"
 
@@ -15,21 +15,20 @@
 #include "support/clock.h"
 
 enum {
-  PAUSE_MS = 1000, /* before the first start after an end; twice as long each time */
+  PAUSE_MS = 1000, /* the pause before the first start after an end; doubled each time */
   PAUSE_MS_MAX = 60000,
-  CLOSE_MS = 1000 /* from end-of-file to a signal */
+  CLOSE_MS = 1000 /* the time from end-of-file to a signal */
 };
 
 #ifdef TP_CHECKS
 static void session_check_locked(const tp__mcp_session *s) {
   TP__LOCKED(&s->lock);
-  /* Only a session that starts reads a first list, and one that is ready has
-   * one. */
+  /* Only a session that starts reads its first list, and a session that is ready has a list. */
   assert(s->state != TP__MCP_READY || (s->tools && s->is_connected));
   assert(s->state == TP__MCP_STARTING || s->start_deadline_ns == INT64_MAX);
   assert(s->state == TP__MCP_STARTING || (!s->is_probing && !s->awaits_delivery));
   assert(s->state == TP__MCP_PAUSED || s->restart_ns == INT64_MAX);
-  /* Nobody waits for what does not come. */
+  /* Only while the session starts can its tools still come. */
   assert(s->state == TP__MCP_STARTING || !s->waiters);
   assert(s->state == TP__MCP_STARTING || s->state == TP__MCP_READY || !s->requests);
   assert(s->state == TP__MCP_READY || !s->alarms);
@@ -38,7 +37,7 @@ static void session_check_locked(const tp__mcp_session *s) {
 
 /* ---- what follows the lock ---- */
 
-/* The owner of an alarm may free it as soon as it has come. */
+/* The owner of an alarm may free it as soon as the callback has begun. */
 static void run_alarms(tp__mcp_alarm *alarms, const char *words) {
   while (alarms) {
     tp__mcp_alarm *alarm = alarms;
@@ -92,7 +91,7 @@ static void push_alarm(tp__mcp_alarm **list, tp__mcp_alarm *alarm) {
   *list = alarm;
 }
 
-/* Everything that waits is answered. */
+/* Takes everything that waits, to be answered. */
 static void take_waiting_locked(tp__mcp_session *s, tp__mcp_after *a, const char *words) {
   struct tp__mcp_request **failed = &a->failed;
   TP__LOCKED(&s->lock);
@@ -117,7 +116,7 @@ static void stop_transport_locked(tp__mcp_session *s) {
   else s->kill_ns = tp__monotonic_ns() + CLOSE_MS * TP__NS_IN_MS;
 }
 
-/* @param words  of the end; that it is started again is added. */
+/* @param words  the reason of the end; a note about the next start is added. */
 void tp__mcp_session_pause_locked(tp__mcp_session *s, tp__mcp_after *a, const char *words) {
   TP__LOCKED(&s->lock);
   assert(s->state == TP__MCP_STARTING || s->state == TP__MCP_READY);
@@ -139,12 +138,11 @@ void tp__mcp_session_ready_locked(tp__mcp_session *s, tp__mcp_after *a) {
   TP__LOCKED(&s->lock);
   assert(s->listing && !a->waiters);
   tp__mcp_list_finish_locked(s, s->listing);
-  tp__mcp_tools_unref(s->tools); /* never the last reference to the session: the
-                                    caller has one */
+  tp__mcp_tools_unref(s->tools); /* this is never the last reference to the session, since the caller has one */
   s->tools = s->listing;
   s->listing = NULL;
   s->is_listing = false;
-  a->has_changed = s->state == TP__MCP_READY || s->was_ready; /* at its first start there were no others */
+  a->has_changed = s->state == TP__MCP_READY || s->was_ready; /* at its first start there were no tools before */
   if (s->state != TP__MCP_STARTING) return;
   s->state = TP__MCP_READY;
   s->ready_ns = tp__monotonic_ns();
@@ -197,7 +195,7 @@ void tp__mcp_session_lost(tp__mcp_session *s, const char *words) {
   bool was_probe = s->state == TP__MCP_STARTING && s->is_probing;
   s->is_connected = false;
   s->kill_ns = INT64_MAX;
-  if (was_probe) { /* some end at a request before initialize */
+  if (was_probe) { /* some servers end when a request comes before initialize */
     struct tp__mcp_waiter *waiters = s->waiters;
     s->waiters = NULL;
     take_waiting_locked(s, &a, words);
@@ -315,7 +313,7 @@ bool tp__mcp_session_unset_alarm(tp__mcp_session *s, const tp__mcp_alarm *alarm)
   return is_found;
 }
 
-/* @return when the next one is due. */
+/* @return when the next timer expires. */
 static int64_t take_due_locked(tp__mcp_session *s, tp__mcp_after *a, int64_t now_ns) {
   TP__LOCKED(&s->lock);
   int64_t next_ns = INT64_MAX;
@@ -356,8 +354,7 @@ int64_t tp__mcp_session_tick(tp__mcp_session *s, int64_t now_ns) {
 
 /* ---- begin and end ---- */
 
-/* @param has_tasks  a server may answer a call with a task: in versions without
- * a handshake. */
+/* @param has_tasks  whether a server may answer a call with a task: in versions without a handshake. */
 static void write_capabilities(const tp__mcp_session *s, tp_writer *writer, bool has_tasks) {
   tp_write_map(writer, 1U + (s->settings.options.workspace != NULL) + s->settings.has_sampling + has_tasks);
   tp_write_string(writer, "elicitation");
@@ -377,7 +374,7 @@ static void write_capabilities(const tp__mcp_session *s, tp_writer *writer, bool
   tp_write_map(writer, 0);
 }
 
-/* [clientInfo, clientCapabilities of initialize, those of _meta] */
+/* Writes [clientInfo, clientCapabilities of initialize, clientCapabilities of _meta]. */
 static tp_status write_constants(const tp__mcp_session *s) {
   tp_writer *writer = s->constants;
   tp_text value;

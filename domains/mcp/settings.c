@@ -42,7 +42,7 @@ static bool is_name(const char *name) {
   return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == size;
 }
 
-/* A header of HTTP: a name, a colon, a value without control characters. */
+/* Whether the text is a header of HTTP: a name, a colon, a value without control characters. */
 static bool is_header(const char *header) {
   const char *colon = strchr(header, ':');
   if (!colon || colon == header) return false;

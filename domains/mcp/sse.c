@@ -12,7 +12,7 @@ static void event_ended(tp__mcp_sse *sse) {
   if (sse->has_data) {
     tp_text data = tp__bytes_text(&sse->data);
     assert(data.size > 0);
-    data.size--; /* the LF after the last line */
+    data.size--; /* drops the LF after the last line */
     sse->on_event(sse->ctx, data);
   }
   tp__bytes_clear(&sse->data);
@@ -61,7 +61,7 @@ bool tp__mcp_sse_feed(tp__mcp_sse *sse, const char *bytes, size_t size) {
       line_ended(sse, tp__bytes_text(&sse->line));
       tp__bytes_clear(&sse->line);
     } else {
-      size_t end = i; /* the rest of the line at once */
+      size_t end = i; /* takes the rest of the line at once */
       while (end < size && bytes[end] != '\n' && bytes[end] != '\r') end++;
       tp__bytes_put(&sse->line, bytes + i, end - i);
       i = end - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sse: server-sent events (WHATWG HTML, section 9.2.6) as the answers of MCP use them, with the ids and the retry time
- * that a stream is resumed by. Strict: what is no event is left out. (The reader of the providers guesses what servers
- * of models mean by streams that are none, and drops ids.) */
+ * by which a stream is resumed. It is strict: everything that is not an event is ignored. (The reader of the providers
+ * also accepts malformed streams of model servers, and drops ids.) */
 #ifndef TP__MCP_SSE_H
 #define TP__MCP_SSE_H
 
@@ -12,9 +12,9 @@
 typedef struct tp__mcp_sse {
   void (*on_event)(void *ctx, tp_text data);
   void *ctx;
-  size_t bytes_max; /* of one event */
+  size_t bytes_max; /* the most bytes of one event */
   tp__bytes line, data, id;
-  int64_t retry_ms; /* as the stream said; 0: it did not */
+  int64_t retry_ms; /* the retry time that the stream gave; 0: none */
   bool after_cr, has_data, is_broken;
 } tp__mcp_sse;
 

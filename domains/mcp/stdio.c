@@ -15,18 +15,19 @@
 
 enum { ERRORS_MAX = 64 << 10, GRACE_MS = 500 };
 
-/* What every program needs: as the official libraries pass on. */
+/* The variables that every program needs, the same that the official libraries pass on. */
 static const char *const passed[] = {"HOME",      "LANG", "LC_ALL",         "LC_CTYPE",       "LOGNAME",
                                      "NODE_PATH", "PATH", "SHELL",          "TERM",           "TMPDIR",
                                      "TZ",        "USER", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"};
 
-/** One run of the program. References: the session's link while it is the newest, and the process'. */
+/** One run of the program. References: one of the session's link while this is the newest run, and one of the
+ *  process. */
 typedef struct child {
-  tp__mcp_session *session; /* referenced */
+  tp__mcp_session *session; /* holds a reference */
   uint64_t process;         /* under the session's lock */
   /* the loop's thread only */
   tp__mcp_lines lines;
-  bool is_flooding; /* a line was longer than a message may be: it is being ended */
+  bool is_flooding; /* set when a line was longer than a message may be: the program is being ended */
 } child;
 
 /* ---- the environment ---- */
@@ -65,7 +66,7 @@ static const char **make_environment(const char *const *own, size_t *ret_size, t
   return environment;
 }
 
-/* Where a program is: itself when it names a directory, else the first of PATH that can be run. */
+/* Finds the file of a program: the name itself if it has a slash, else the first one in PATH that can be run. */
 static bool find_program(const char *name, const char *path, tp__bytes *ret_file) {
   struct stat stat_of;
   if (strchr(name, '/')) {
@@ -92,7 +93,7 @@ static void take_line(void *ctx, tp_text line) {
   if (!c->is_flooding) tp__mcp_session_take(c->session, line);
 }
 
-/* A line that never ends, or no memory for one. */
+/* Ends a program whose line is too long, or for whose line there is no memory. */
 static void end_flood(void *ctx, bool is_too_long) {
   child *c = ctx;
   char words[128];
@@ -117,7 +118,7 @@ static void program_ended(void *ctx, const tp_process_result *result) {
   if (result->end == TP_PROCESS_EXITED) snprintf(how, sizeof how, "it exited with code %d", result->exit_code);
   else if (result->end == TP_PROCESS_KILLED) snprintf(how, sizeof how, "it was killed by signal %d", result->signal);
   else snprintf(how, sizeof how, "it was ended (%s)", tp_process_end_name(result->end));
-  tp_text errors = result->errors; /* the end says more than the beginning */
+  tp_text errors = result->errors; /* shows the end of its errors, which says more than the beginning */
   if (errors.size > sizeof shown - 1)
     errors = (tp_text){errors.data + errors.size - (sizeof shown - 1), sizeof shown - 1};
   tp__show(shown, sizeof shown, errors);
@@ -191,7 +192,7 @@ static tp_status stdio_send_locked(tp__mcp_session *session, int64_t id, const c
   tp_status status =
       line.failed ? TP_ERR_NO_MEMORY : tp_process_write(tp__mcp_io_loop(), c->process, tp__bytes_text(&line));
   tp__bytes_fini(&line);
-  if (status == TP_ERR_STALE) status = TP_OK; /* it is ending, and its end says how */
+  if (status == TP_ERR_STALE) status = TP_OK; /* the program is ending, and its end reports the reason */
   if (status == TP_OK) return TP_OK;
   return tp__refuse(
       fault, status, NULL, "%s",

@@ -12,41 +12,37 @@
 #include "domains/mcp/server/server.h"
 
 enum {
-  INPUTS_MAX = 16, /* that a server wants in one round */
-  ROUNDS_MAX = 8,  /* in which a server wants to know more before it answers a call */
+  INPUTS_MAX = 16, /* the most inputs that a server may want in one round */
+  ROUNDS_MAX = 8,  /* how often a server may want more inputs before it answers a call */
   TASK_ID_BYTES_MAX = 1024,
-  POLL_MS = 1000, /* where a server does not say how often it is asked about a task */
+  POLL_MS = 1000, /* the pause between questions about a task, when the server names none */
   POLL_MS_MIN = 50,
   POLL_MS_MAX = 30000
 };
 
-/* A run of a tool without an answer. References: the deferral's, the function's
- * that makes the request, and one of the request or, between two of them, of
- * the questions to people or of the alarm: who has it makes the next request,
- * or completes. */
+/* A run of a tool without an answer. References: one of the deferral, one of the function that makes the request, and
+ * one of the open request; between two requests a question to a person, or the alarm, has that one. Its holder makes
+ * the next request, or completes the call. */
 typedef struct call {
   tp__references refs;
   const tp__mcp_tool *tool;
-  tp__mcp_tools *tools;     /* that it is in; referenced */
-  tp__mcp_session *session; /* referenced */
+  tp__mcp_tools *tools;     /* the list of the tool; holds a reference */
+  tp__mcp_session *session; /* holds a reference */
   tp_token token;
-  tp__bytes arguments;               /* a value: for a request that is made again with what
-                          the server wants to know */
-  tp__bytes traceparent, tracestate; /* of the client of a gateway; empty: none */
+  tp__bytes arguments;               /* a value: kept for the request that is sent again with the inputs */
+  tp__bytes traceparent, tracestate; /* those of the gateway's client; empty: none */
   tp__mcp_origin origin;
   int rounds;
-  int64_t id; /* of the newest request; 0: none. Written and read by the
-                 session, under its lock */
+  int64_t id; /* the id of the newest request; 0: none. Written and read by the session, under its lock */
   /* between two requests, of who has the reference */
-  tp__bytes wanted;     /* value: the result that wants to know more */
-  tp_writer *responses; /* NULL: nothing is wanted */
-  size_t input;         /* the next one */
-  tp__bytes task;       /* text: the id under which the server goes on; empty: the
-                      call is no task */
-  tp__bytes known;      /* what the task has asked for: keys, each after its size */
+  tp__bytes wanted;     /* value: the result that wants inputs */
+  tp_writer *responses; /* NULL: no inputs are wanted */
+  size_t input;         /* the index of the next input */
+  tp__bytes task;       /* text: the id of the task under which the server goes on; empty: the call is no task */
+  tp__bytes known;      /* the inputs that the task has asked for: keys, each after its size */
   uint32_t poll_ms;
   tp__mcp_alarm alarm;
-  bool asks; /* a person or a model is asked: who takes it, goes on. Under the
+  bool asks; /* set while a person or a model is asked. The function that clears it goes on with the call. Under the
                 session's lock */
   char tenant[TP_ID_BYTES_MAX + 1];
 } call;
@@ -68,7 +64,7 @@ static void call_unref(void *ctx) {
   tp__heap_free(c, sizeof *c);
 }
 
-/* @return the value before. */
+/* Sets `asks`. @return the value before. */
 static bool set_asks(call *c, bool asks) {
   tp__lock_acquire(&c->session->lock);
   bool before = c->asks;
@@ -79,7 +75,7 @@ static bool set_asks(call *c, bool asks) {
 
 static void ignore_answer(void *ctx, const tp__mcp_answer *answer) { (void)ctx, (void)answer; }
 
-/* The server knows then that nobody waits for the task any more. */
+/* Notifies the server that the call does not wait for the task any more. */
 static void cancel_task(const call *c) {
   const tp__mcp_pair pairs[] = {{"taskId", tp__bytes_text(&c->task), false}};
   const tp__mcp_asker asker = {.on_answer = ignore_answer};
@@ -94,7 +90,7 @@ static void call_cancelled(void *ctx) {
   if (is_taken && c->task.size > 0) cancel_task(c);
   if (!is_taken && !set_asks(c, false)) return;
   (void)!tp_token_abandon(c->token, NULL);
-  if (is_taken) call_unref(c); /* the request's; what a person is asked has another */
+  if (is_taken) call_unref(c); /* the request's reference; a question to a person has its own way to end */
 }
 
 static bool call_progressed(void *ctx, double done, double total, tp_text message) {
@@ -104,7 +100,7 @@ static bool call_progressed(void *ctx, double done, double total, tp_text messag
                                      .done = done,
                                      .total = total,
                                      .message = {message.data, (size_t)tp__cut(message, MESSAGE_BYTES_MAX)}};
-  return tp_tool_report(c->token, &progress, NULL) != TP_ERR_USAGE; /* what comes too fast is left out */
+  return tp_tool_report(c->token, &progress, NULL) != TP_ERR_USAGE; /* reports that come too fast are dropped */
 }
 
 static void call_answered(void *ctx, const tp__mcp_answer *answer);
@@ -127,14 +123,13 @@ static tp_status send_call(call *c, const tp__mcp_pair *more, size_t more_count,
 
 static void fail_call(call *c, const char *words) {
   tp__mcp_sample_end(c->session, &c->origin);
-  (void)!tp_tool_complete(c->token, true, tp_text_of(words), NULL); /* stale: it was given up meanwhile */
+  (void)!tp_tool_complete(c->token, true, tp_text_of(words), NULL); /* TP_ERR_STALE: the call was given up meanwhile */
   call_unref(c);
 }
 
 static void update_task(call *c);
 
-/* The request again, under a new id, with what the server wants to know and its
- * state as it is. */
+/* Sends the request again, under a new id, with the inputs and the server's state unchanged. */
 static void call_again(call *c) {
   if (c->task.size > 0) {
     update_task(c);
@@ -157,11 +152,11 @@ static void call_again(call *c) {
 
 static void collect_inputs(call *c);
 
-/* @param words  with an empty result: why there is none. */
+/* @param words  the reason, when the result is empty. */
 static void model_answered(void *ctx, tp_text result, const char *words) {
   char text[TP_FAULT_MESSAGE_SIZE + 128];
   call *c = ctx;
-  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+  if (!set_asks(c, false)) { /* the call was cancelled meanwhile */
     call_unref(c);
   } else if (result.size == 0) {
     snprintf(text, sizeof text,
@@ -177,7 +172,7 @@ static void model_answered(void *ctx, tp_text result, const char *words) {
 
 static void input_answered(void *ctx, tp_text result) {
   call *c = ctx;
-  if (!set_asks(c, false)) { /* it was cancelled meanwhile */
+  if (!set_asks(c, false)) { /* the call was cancelled meanwhile */
     call_unref(c);
   } else if (result.size == 0) {
     fail_call(c, "There is no memory for the call.");
@@ -187,7 +182,7 @@ static void input_answered(void *ctx, tp_text result) {
   }
 }
 
-/* {KEY: answer}, one after the other. */
+/* Collects the inputs {KEY: answer}, one after the other. */
 static void collect_inputs(call *c) {
   char words[TP_FAULT_MESSAGE_SIZE], shown[64];
   tp_text inputs = tp_value_get(tp__bytes_text(&c->wanted), "inputRequests");
@@ -200,7 +195,7 @@ static void collect_inputs(call *c) {
     if (is_for_model || tp__is_word(method, "elicitation/create")) {
       tp_text params = tp_value_get(input, "params");
       (void)set_asks(c, true);
-      if (!tp_token_open(c->token) && set_asks(c, false)) break; /* given up before it was set */
+      if (!tp_token_open(c->token) && set_asks(c, false)) break; /* the call was given up before `asks` was set */
       if (is_for_model) {
         call_ref(c);
         tp__mcp_sample_begin(c->session, params, &c->origin, model_answered, c);
@@ -222,7 +217,7 @@ static void collect_inputs(call *c) {
   else fail_call(c, "the call was given up");
 }
 
-/* The call has the result that wants to know more. */
+/* Takes a result that wants inputs. */
 static void take_wanted(call *c, tp_text result) {
   char words[256];
   tp_text inputs = tp_value_get(result, "inputRequests");
@@ -250,7 +245,7 @@ static void take_wanted(call *c, tp_text result) {
 
 /* ---- its answer ---- */
 
-/* @param result  value: of a call that has ended. */
+/* @param result  value: the result of a call that has ended. */
 static void end_call(call *c, tp_text result) {
   tp__mcp_sample_end(c->session, &c->origin);
   tp__mcp_result_complete(c->token, result);
@@ -286,7 +281,7 @@ static void end_unknown(call *c, const char *what, tp_text which) {
   fail_call(c, text);
 }
 
-/* @return the result; empty: there is none, and the call has ended. */
+/* @return the result; empty: the answer has none, and the call has ended. */
 static tp_text result_or_end(call *c, const tp__mcp_answer *answer) {
   const tp__mcp_message *m = answer->message;
   if (m && m->kind == TP__MCP_RESULT) return m->result;
@@ -297,7 +292,7 @@ static tp_text result_or_end(call *c, const tp__mcp_answer *answer) {
 
 /* ---- a call that its server answers with a task ---- */
 
-/* Asks about the task. @param more  may be NULL. */
+/* Sends a request about the task. @param more  a further pair; may be NULL. */
 static void ask_about_task(call *c, const char *method, const tp__mcp_pair *more, tp__mcp_answer_fn on_answer) {
   tp__mcp_pair pairs[2] = {{"taskId", tp__bytes_text(&c->task), false}};
   const tp__mcp_asker asker = {.on_answer = on_answer, .ctx = c, .origin = &c->origin};
@@ -321,7 +316,7 @@ static void poll_task(void *ctx, const char *words) {
   else ask_about_task(c, "tasks/get", NULL, task_answered);
 }
 
-/* Waits, and asks how far the task is. */
+/* Waits, and then asks for the state of the task. */
 static void wait_for_task(call *c) {
   c->alarm = (tp__mcp_alarm){.on_due = poll_task, .ctx = c};
   if (!tp_token_open(c->token)) drop_task(c);
@@ -335,7 +330,7 @@ static void take_interval(call *c, tp_text task) {
                                            : (uint32_t)interval_ms;
 }
 
-/* The server goes on with the call under the id of a task. */
+/* Goes on with a call that the server continues as a task. */
 static void begin_task(call *c, tp_text result) {
   tp_text id = tp_value_text(tp_value_get(result, "taskId"));
   if (id.size == 0 || id.size > TASK_ID_BYTES_MAX) {
@@ -357,8 +352,8 @@ static bool is_known(const call *c, tp_text key) {
   return false;
 }
 
-/* Of what the task wants, what it does not know yet: a key stays in the list
- * until the server has taken its answer. */
+/* Takes the inputs of the task that were not answered before. A key stays in the server's list until the server has
+ * read its answer. */
 static void take_task_inputs(call *c, tp_text inputs) {
   tp_writer *writer = NULL;
   tp_text wanted = {"", 0};
@@ -409,7 +404,7 @@ static void task_updated(void *ctx, const tp__mcp_answer *answer) {
   if (result_or_end(c, answer).size > 0) wait_for_task(c);
 }
 
-/* Answers what the task wanted. */
+/* Sends the answers to the task's inputs. */
 static void update_task(call *c) {
   tp__mcp_pair responses = {"inputResponses", {"", 0}, true};
   if (tp_writer_finish(c->responses, &responses.content) != TP_OK) fail_call(c, "There is no memory for the call.");
@@ -427,12 +422,11 @@ static void call_answered(void *ctx, const tp__mcp_answer *answer) {
   if (tp__is_word(tp_value_text(type), "input_required")) take_wanted(c, result);
   else if (has_types && tp__is_word(tp_value_text(type), "task")) begin_task(c, result);
   else if (has_types && type.size > 0 && !tp__is_word(tp_value_text(type), "complete"))
-    end_unknown(c, "a result of the type", tp_value_text(type)); /* what it means is not known */
+    end_unknown(c, "a result of the type", tp_value_text(type)); /* a type that this client does not know */
   else end_call(c, result);
 }
 
-/* The trace that the client of a gateway began goes on in the server: it is
- * passed on as it is. */
+/* Copies the trace context of the gateway's client, which is passed to the server unchanged. */
 static void take_trace(call *c) {
   tp_mcp_call *of = tp__mcp_changed_find(c->session->runtime, c->origin.data);
   if (!of) return;
@@ -467,13 +461,13 @@ tp_answer tp__mcp_tool_run(void *ctx, tp_tool_run *run) {
                                .ref = call_ref,
                                .unref = call_unref};
   if (c->origin.data) take_trace(c);
-  tp__references_ref(&c->refs); /* the deferral's */
+  tp__references_ref(&c->refs); /* a reference for the deferral */
   tp_answer answer = tp_tool_defer(run, &deferral, &c->token);
   c->origin.token = c->token;
   if (c->token.bits == 0) {
     call_unref(c);
   } else {
-    tp__references_ref(&c->refs); /* the request's */
+    tp__references_ref(&c->refs); /* a reference for the request */
     if (send_call(c, NULL, 0, &fault) != TP_OK) {
       (void)!tp_tool_complete(c->token, true, tp_text_of(fault.message), NULL);
       call_unref(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_call: a run of a tool of a server: its request, what the server wants to know before it answers, its answer. */
+ * tool_call: a run of a tool of a server: its request, the inputs that the server wants before it answers, its
+ * answer. */
 #ifndef TP__MCP_TOOL_CALL_H
 #define TP__MCP_TOOL_CALL_H
 

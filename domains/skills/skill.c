@@ -26,7 +26,7 @@ bool tp__skill_name_valid(tp_text name) {
 
 /* ---- the text of a file ---- */
 
-/* The next line without its end; *rest goes after it. */
+/* Returns the next line without its end, and moves *rest after it. */
 static tp_text take_skill_line(tp_text *rest) {
   const char *end = rest->size ? memchr(rest->data, '\n', rest->size) : NULL;
   size_t size = end ? (size_t)(end - rest->data) : rest->size;
@@ -61,7 +61,7 @@ static tp_text without_hashes(tp_text line) {
 
 static tp_text cut(tp_text text) { return (tp_text){text.data, (size_t)tp__cut(text, SUMMARY_BYTES_MAX)}; }
 
-/* A front matter that does not end is none. */
+/* Reads the front matter. A front matter without an end counts as none. */
 static void read_front_matter(tp_text text, tp__skill *skill) {
   tp_text rest = text, summary = {NULL, 0}, body = text;
   if (tp__is_word(take_skill_line(&rest), "---")) {

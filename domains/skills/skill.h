@@ -10,7 +10,7 @@ enum { TP__SKILL_NAME_MAX = 64, TP__SKILLS_MAX = 256, TP__SKILL_BYTES_MAX = 256 
 
 typedef struct tp__skill {
   tp__bytes content;     /* the whole file */
-  tp_text body, summary; /* in content */
+  tp_text body, summary; /* parts of content */
 } tp__skill;
 
 typedef struct tp__skill_names {

@@ -16,7 +16,7 @@
 #include "domains/skills/skill.h"
 #include "turnphase/value.h"
 
-/* What the handlers share: each holds a reference, and so does tp_skills_register() while it runs. */
+/* The state that the handlers share. Each handler holds a reference, and so does tp_skills_register() while it runs. */
 typedef struct domain {
   int directory;
   tp__references refs;
@@ -25,7 +25,7 @@ typedef struct domain {
 /* ---- what an agent may use ---- */
 
 static bool is_allowed(tp_text allowed, tp_text name) {
-  if (allowed.size == 0) return true; /* no list */
+  if (allowed.size == 0) return true; /* without a list every skill is allowed */
   for (tp_value_walk walk = {0}; tp_value_next(allowed, &walk);)
     if (tp__same(tp_value_text(walk.value), name)) return true;
   return false;
@@ -51,7 +51,8 @@ static bool has_name(const tp__skill_names *names, tp_text name) {
   return false;
 }
 
-/* Of another domain, perhaps; else a mistake that the operator should see. */
+/* Diagnoses names in the agent's list that have no file: they may be names of another domain, or a mistake that the
+ * operator should see. */
 static void diagnose_missing(tp_call *call, const tp__skill_names *names, tp_text allowed) {
   char text[TP__SKILL_NAME_MAX + 128];
   for (tp_value_walk walk = {0}; allowed.size && tp_value_next(allowed, &walk);) {
@@ -95,7 +96,8 @@ static tp_answer list_skills(void *ctx, tp_call *call) {
 
 static bool is_command_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* The word after a slash at the beginning of a line; empty: there is none, or it holds another slash. */
+/* Returns the word after a slash at the beginning of a line; empty when there is none, or when the word holds another
+ * slash. */
 static tp_text command_at(tp_text text, size_t at) {
   static const tp_text none = {NULL, 0};
   if (at >= text.size || text.data[at] != '/') return none;
@@ -109,7 +111,7 @@ static bool begins_like_a_name(tp_text word) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Where the next line begins whose first word is a name after a slash; the end without any. */
+/* Returns where the next line begins whose first word is a name after a slash; the end of the text if there is none. */
 static size_t next_command(tp_text text, size_t from) {
   for (size_t at = from; at < text.size; at++)
     if (text.data[at] == '\n' && tp__skill_name_valid(command_at(text, at + 1))) return at + 1;
@@ -166,7 +168,9 @@ static tp_answer call_skills(void *ctx, tp_call *call) {
   tp__bytes message = {0};
   tp_answer answer = TP_ANSWER_DONE;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT), allowed = tp_value_get(tp_call_agent_config(call), "skills");
-  if (!begins_like_a_name(command_at(text, 0))) return TP_ANSWER_DONE; /* an interceptor before this one changed it */
+  if (!begins_like_a_name(command_at(text, 0)))
+    return TP_ANSWER_DONE; /* an earlier handler of the phase has changed
+                                                                          the text */
   if (put_skill_message(ctx, text, allowed, &message, &fault) == TP_OK) {
     tp_field field = {.id = TP_FIELD_TEXT, .kind = TP_FIELD_KIND_TEXT, .text = tp__bytes_text(&message)};
     if (tp_call_replace(call, &field, 1, NULL) != TP_OK) answer = TP_ANSWER_FAILED;
@@ -282,7 +286,7 @@ tp_status tp_skills_register(tp_edit *edit, const tp_skills_options *options, tp
   return status;
 }
 
-/* @return false: `each` stopped, or the skill cannot be read. */
+/* Passes one skill to each. @return false: `each` has stopped the walk, or the skill cannot be read. */
 static bool pass_skill(int directory, const char *name, tp_skill_fn each, void *ctx, tp_status *status,
                        tp_fault *fault) {
   tp__skill skill = {0};

@@ -5,11 +5,11 @@
 #include "support/text.h"
 #include "turnphase/turn.h"
 
-/** What is shown of the tools of the turn. */
+/** The tools of the turn that are listed. */
 typedef struct listing {
-  tp_text one; /* empty: all */
+  tp_text one; /* the name of the only tool to list; empty: all */
   tp_writer *writer;
-  size_t count; /* how many fit; then how many are written */
+  size_t count; /* first counts the tools that fit, then those that are written */
   bool writes;
 } listing;
 

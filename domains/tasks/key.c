@@ -16,7 +16,7 @@ static bool is_key_byte(char c) {
 
 bool tp__task_key_valid(tp_text key) {
   if (key.size == 0 || key.size > TP__TASK_KEY_MAX || tp__begins(key, "tenant-")) return false;
-  if (tp__is_one_of(key, ". ..")) return false; /* no part of a path */
+  if (tp__is_one_of(key, ". ..")) return false; /* tp_tool_keys_add() refuses them */
   for (size_t i = 0; i < key.size; i++)
     if (!is_key_byte(key.data[i])) return false;
   return true;

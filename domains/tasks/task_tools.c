@@ -9,11 +9,11 @@
 #include "support/text.h"
 #include "turnphase/task.h"
 
-/** A run of task_create or task_run whose task has not ended. Referenced by its deferral, by the task's end, and by the
- *  function that begins both. */
+/** A run of task_create or task_run whose task has not ended. References: one of the deferral, one of the task's end,
+ *  and one of the function that begins both. */
 typedef struct deferred {
   /* never change */
-  tp__bytes answer; /* of task_create: what comes before what the gates said */
+  tp__bytes answer; /* of task_create: the part of the answer that precedes the words of the gates */
   tp_token token;
   tp__references refs;
   tp__lock lock;
@@ -59,7 +59,7 @@ static void put_created(tp__bytes *answer, const char *key, tp_text ability) {
 }
 
 static void complete_deferred(const deferred *d, bool is_error, tp_text text) {
-  (void)!tp_tool_complete(d->token, is_error, text, NULL); /* stale: the call was given up meanwhile */
+  (void)!tp_tool_complete(d->token, is_error, text, NULL); /* TP_ERR_STALE: the call was given up meanwhile */
 }
 
 static void task_ended(void *ctx, const tp_task_result *result) {
@@ -86,7 +86,7 @@ static deferred *deferred_new(void) {
 static void submit_deferred(deferred *d, tp_tool_run *run, tp_task_operation operation, const tp_task_spec *spec) {
   tp_submission *submission = NULL;
   tp_fault fault = {0};
-  tp__references_ref(&d->refs); /* the end's */
+  tp__references_ref(&d->refs); /* a reference for the task's end */
   tp_status status = tp_tool_submit_task(run, operation, spec, task_ended, d, &submission, &fault);
   if (status == TP_OK) {
     tp__lock_acquire(&d->lock);
@@ -100,7 +100,7 @@ static void submit_deferred(deferred *d, tp_tool_run *run, tp_task_operation ope
   complete_deferred(d, true, tp_text_of(fault.message));
 }
 
-/* @param created  empty; or the answer of task_create, which is taken. */
+/* @param created  the beginning of the answer of task_create, which is taken; empty for task_run. */
 static tp_answer begin(tp_tool_run *run, tp_task_operation operation, const tp_task_spec *spec, tp__bytes *created) {
   deferred *d = created->failed ? NULL : deferred_new();
   if (!d) {
@@ -110,7 +110,7 @@ static tp_answer begin(tp_tool_run *run, tp_task_operation operation, const tp_t
   d->answer = *created;
   tp_deferral deferral = {
       .struct_size = sizeof deferral, .cancel = cancel_deferred, .destroy = unref_deferred, .ctx = d};
-  tp__references_ref(&d->refs); /* the deferral's */
+  tp__references_ref(&d->refs); /* a reference for the deferral */
   tp_answer answer = tp_tool_defer(run, &deferral, &d->token);
   if (d->token.bits != 0) submit_deferred(d, run, operation, spec);
   else unref_deferred(d);
@@ -142,7 +142,7 @@ static void make_key(tp__tasks_domain *domain, const tp_tool_run *run, char ret_
   tp__task_key_make(tp_tool_run_id(run, TP_ID_TURN), tp_tool_run_call_id(run), number, ret_key);
 }
 
-/* The name of the ability as a string: an id has at most 128 bytes. */
+/* Copies the name of the ability as a string. @return false when it is longer than an id (128 bytes). */
 static bool take_ability(tp_text ability, char ret_name[TP_ID_BYTES_MAX + 1]) {
   if (ability.size == 0 || ability.size > TP_ID_BYTES_MAX) return false;
   tp__copy_cut(ret_name, TP_ID_BYTES_MAX + 1, ability);
@@ -184,7 +184,7 @@ tp_status tp__task_keys(void *ctx, tp_text arguments, tp_tool_keys *keys) {
   (void)ctx;
   tp_text key = tp_value_text(tp_value_get(arguments, "task_key"));
   char path[sizeof "tasks/" + TP__TASK_KEY_MAX];
-  if (!tp__task_key_valid(key)) return TP_OK; /* the call itself refuses it */
+  if (!tp__task_key_valid(key)) return TP_OK; /* without a key here: the call itself refuses this one */
   int size = snprintf(path, sizeof path, "tasks/%.*s", (int)key.size, key.data);
   return tp_tool_keys_add(keys, TP_TOOL_WRITE, (tp_text){path, (size_t)size}, NULL);
 }

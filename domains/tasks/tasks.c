@@ -11,7 +11,7 @@
 
 enum { TOOLS = 3, NAMES = 2, ASKED_LIMIT_MS = 3600000 };
 
-/** A tool by each of its names. */
+/** One row for each tool, with its names. */
 static const struct tool_row {
   const char *names[NAMES];
   const char *description, *schema;
@@ -48,11 +48,11 @@ static const struct tool_row {
      ASKED_LIMIT_MS,
      false}};
 
-/* What the handler owns. */
+/* The state that the handler owns. */
 typedef struct domain {
   tp__tasks_domain shared;
   tp_tool tools[TOOLS * NAMES];
-  const tp_tool *list[TOOLS * NAMES]; /* their addresses */
+  const tp_tool *list[TOOLS * NAMES]; /* the addresses of the tools */
   size_t count;
 } domain;
 
@@ -106,7 +106,7 @@ static tp_status add_tasks_handler(tp_edit *edit, domain *d, tp_fault *fault) {
   const tp_subscription subscription = {
       .struct_size = sizeof subscription, .id = handler.id, .handler = handler.id, .phase = phase};
   tp_status status = tp_edit_add_handler(edit, &handler, fault);
-  if (status != TP_OK) { /* not taken */
+  if (status != TP_OK) { /* the handler was not taken */
     destroy_tasks(d);
     return status;
   }

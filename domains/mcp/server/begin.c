@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * begin: a request begins a call, or repeats one that is parked. */
+/* begin: for each request, a new call begins, or the request repeats a call that is parked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +16,7 @@ void tp__mcp_hash_add(tp__sha256 *hash, tp_text text) {
   if (text.size > 0) tp__sha256_add(hash, text.data, text.size);
 }
 
-/* Two requests that mean the same have the same hash. @return false for arguments that have no form. */
+/* Adds the request to a hash; equal requests get equal hashes. @return false for arguments without a canonical form. */
 static bool hash_request(tp_mcp_call *call, tp_text method, tp_text name, tp_text arguments) {
   tp_writer *writer = NULL;
   tp_text canonical = {0};
@@ -38,7 +36,8 @@ static bool hash_request(tp_mcp_call *call, tp_text method, tp_text name, tp_tex
 
 /* ---- a request that is repeated ---- */
 
-/* A key is the same client after a restart with the keys in another order, and another one in its place is not. */
+/* The key itself is hashed, not its place in the list: so a client is the same one after a restart with the keys in
+ * another order, and another key in its place is not. */
 void tp__mcp_hash_add_principal(tp__sha256 *hash, const tp_mcp_call *call) {
   char **keys = call->server->keys, *end;
   bool is_key = strncmp(call->principal, "key-", 4) == 0;
@@ -73,7 +72,7 @@ static tp_mcp_call *find_parked(tp_mcp_server *server, const tp_mcp_call *like, 
   return found;
 }
 
-/* The parked call goes on with this exchange. The caller's reference of it is dropped. */
+/* Lets a parked call go on with this exchange. Drops the caller's reference of the call. */
 static void attach(tp_mcp_call *call, tp__mcp_exchange *exchange, bool has_state) {
   tp_mcp_server *server = call->server;
   tp__lock_acquire(&server->lock);
@@ -112,14 +111,15 @@ static bool is_task_of(const tp_mcp_call *call) {
 
 static bool repeat_without_state(const tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_mcp_call *parked = call->is_tool ? find_parked(exchange->server, call, NULL) : NULL;
-  bool is_task = parked && is_task_of(parked); /* which it stays */
+  bool is_task = parked && is_task_of(parked); /* the call stays a task */
   if (is_task) tp__mcp_task_reply(parked, exchange);
   if (is_task) tp__mcp_call_unref(parked);
   else if (parked) attach(parked, exchange, false);
   return parked != NULL;
 }
 
-/* Nothing runs that was declined, whatever the gates say now. @return true: the exchange was taken. */
+/* Ends a repetition that the client declined: nothing runs, whatever the gates would decide now. @return true: the
+ * exchange was taken. */
 static bool decline(const tp_mcp_call *call, tp__mcp_exchange *exchange) {
   char detail[200];
   tp_text response = tp_value_get(tp_value_get(exchange->params, "inputResponses"), TP__MCP_APPROVAL_KEY);
@@ -133,8 +133,8 @@ static bool decline(const tp_mcp_call *call, tp__mcp_exchange *exchange) {
   return true;
 }
 
-/* The call that asked has ended with its process. With a channel the form is shown again, since what was answered there
- * meanwhile counts first. @return false: the call begins again, as nothing of it had run. */
+/* Resumes a call whose process has ended after it asked. With a channel the form is shown again, since an answer that
+ * came there meanwhile counts first. @return false: the call begins again, since nothing of it had run. */
 static bool resume(tp_mcp_call *call, tp__mcp_exchange *exchange, const tp__mcp_request_state *state) {
   tp_mcp_server *server = call->server;
   if (!server->states || !state->about[0]) {
@@ -152,7 +152,8 @@ static bool resume(tp_mcp_call *call, tp__mcp_exchange *exchange, const tp__mcp_
   return false;
 }
 
-/* @return true: the request is a repetition, and its exchange was taken. `call` is only what it would be. */
+/* @return true: the request is a repetition, and its exchange was taken. `call` is the new call that it would be
+ *         otherwise. */
 static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   tp_mcp_server *server = exchange->server;
   tp_text text = tp_value_get(exchange->params, "requestState");
@@ -177,7 +178,7 @@ static bool repeat(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   return true;
 }
 
-/* Drops a call that did not begin: its exchange lives on. */
+/* Drops a call that did not begin; its exchange stays. */
 static void abandon(tp_mcp_call *call) {
   tp__lock_acquire(&call->server->lock);
   call->exchange = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * call: the life of a call: the list of them, its answer, its waits, and what the host says of it meanwhile. */
+ * call: the life of a call: the list of them, its answer, its waits, and the progress and log lines that the host
+ * reports meanwhile. */
 #include "domains/mcp/server/call.h"
 
 #include <string.h>
@@ -23,10 +24,12 @@ void tp__mcp_call_unref(tp_mcp_call *call) {
   tp__bytes_fini(&call->error_data);
   tp_mcp_server *server = call->server;
   tp__heap_free(call, sizeof *call);
-  tp__lock_acquire(&server->lock); /* the server may be freed after this */
+  tp__lock_acquire(&server->lock); /* the server may be freed after this release */
   assert(server->live_count > server->call_count);
   server->live_count--;
-  if (server->stops) tp__lock_condition_broadcast(&server->changed); /* else only the worker waits, and not for this */
+  if (server->stops)
+    tp__lock_condition_broadcast(&server->changed); /* else only the worker waits on the condition, and
+                                                                        not for this event */
   tp__lock_release(&server->lock);
 }
 
@@ -42,7 +45,7 @@ void tp__mcp_call_park_locked(tp_mcp_call *call, int64_t until_ms) {
   if (!until_ms) call->nonce[0] = 0;
 }
 
-/* The caller then drops the list's reference. */
+/* The caller drops the list's reference afterwards. */
 void tp__mcp_call_unlink_locked(tp_mcp_call *call) {
   TP__LOCKED(&call->server->lock);
   tp_mcp_server *server = call->server;
@@ -85,7 +88,7 @@ tp_mcp_call *tp__mcp_call_new(tp__mcp_exchange *exchange) {
 
 tp_mcp_call *tp__mcp_call_find(tp_mcp_server *server, const void *data) {
   tp__lock_acquire(&server->lock);
-  tp_mcp_call *call = server->calls; /* the data may be another host's: it is compared only */
+  tp_mcp_call *call = server->calls; /* the data may be another host's pointer, so it is only compared */
   while (call && call != data) call = call->next;
   if (call) tp__mcp_call_ref(call);
   tp__lock_release(&server->lock);
@@ -109,7 +112,7 @@ void tp__mcp_call_reply_kept(tp__mcp_exchange *exchange, tp_mcp_call *call) {
   else tp__mcp_reply_map(exchange, "complete", tp__bytes_text(&call->kept));
 }
 
-/* The call has ended with a result, a map, or with the error that it has. Drops the task's or host's reference. */
+/* Ends the call with a result, a map, or with the error that it has. Drops the reference of the task or the host. */
 void tp__mcp_call_finish(tp_mcp_call *call, tp_text result) {
   tp_mcp_server *server = call->server;
   tp__lock_acquire(&server->lock);
@@ -170,7 +173,7 @@ void tp__mcp_call_wait_locked(tp_mcp_call *call, uint32_t limit_ms) {
   tp__lock_condition_broadcast(&server->changed);
 }
 
-/* What a client that takes tasks has no answer to in time is a task then. */
+/* If the client takes tasks, a call that is not answered in time becomes a task. */
 void tp__mcp_call_wait_for_task_locked(tp_mcp_call *call) {
   TP__LOCKED(&call->server->lock);
   bool can_wait = call->exchange && (call->exchange->can & TP__MCP_CAN_TASKS);
@@ -188,7 +191,7 @@ void tp__mcp_call_host(tp__mcp_exchange *exchange) {
   tp_mcp_call *call =
       tp__mcp_call_begin(exchange, name, is_prompt ? tp_value_get(params, "arguments") : (tp_text){0}, false);
   if (!call) return;
-  tp__mcp_call_ref(call); /* the host's */
+  tp__mcp_call_ref(call); /* a reference for the host */
   (void)tp__mcp_work_add(exchange->server, TP__MCP_WORK_HOST, NULL, call);
 }
 
@@ -198,7 +201,7 @@ void tp__mcp_call_run_host(tp_mcp_call *call) {
   tp__mcp_exchange *exchange = call->exchange;
   tp_text method = {0}, params = {0};
   tp__bytes copy = {0};
-  if (exchange) { /* what the host reads stays, though the client leaves meanwhile */
+  if (exchange) { /* the host may read these texts even after the client has left */
     method = exchange->method;
     params = exchange->params;
     tp__bytes_put_text(&copy, method);

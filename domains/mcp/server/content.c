@@ -17,7 +17,7 @@ static bool is_text_type(tp_text type) {
   return tp__begins(type, "text/") || tp__begins(type, "application/json") || tp__begins(type, "application/xml");
 }
 
-/* A resource that is included: text where it is one. */
+/* Writes a resource that is included: as text if it is text. */
 static void write_resource(tp_writer *writer, const tp_part *part) {
   bool is_text = is_text_type(part->media_type) && tp_utf8_valid(part->bytes, NULL);
   tp_write_map(writer, 2);
@@ -28,7 +28,7 @@ static void write_resource(tp_writer *writer, const tp_part *part) {
   if (part->media_type.size > 0) write_pair(writer, "mimeType", part->media_type);
   tp_write_string(writer, is_text ? "text" : "blob");
   if (is_text) tp_write_text(writer, part->bytes);
-  else tp_write_bytes(writer, part->bytes); /* JSON has base64 of them */
+  else tp_write_bytes(writer, part->bytes); /* in JSON these bytes become base64 */
 }
 
 static void write_media(tp_writer *writer, const char *type, const tp_part *part) {
@@ -51,7 +51,7 @@ static void write_link(tp_writer *writer, const tp_part *part) {
   tp_write_int(writer, part->size);
 }
 
-/* What the version has no form for is named in a text. */
+/* Writes a part. A part for which the version has no form is named in a text. */
 static void write_part(tp_writer *writer, tp_mcp_version version, tp_text value) {
   tp_part part = {.struct_size = sizeof part};
   char words[512];

@@ -22,7 +22,7 @@ void tp__mcp_exchange_free(tp__mcp_exchange *exchange) {
   tp__heap_free(exchange, sizeof *exchange);
 }
 
-/* The end of an exchange: its message, or, without memory for one, none. */
+/* Sends the last message of an exchange; without memory for a message the exchange ends without one. */
 static void send_last(tp__mcp_exchange *exchange, tp_writer *writer, unsigned status) {
   tp_text json = {0};
   if (writer && tp__mcp_encode(writer, &json, NULL) == TP_OK) exchange->sink->send(exchange->sink, json, true, status);
@@ -83,7 +83,7 @@ static void write_pairs(tp_writer *writer, const void *ctx) {
   }
 }
 
-/* A result of resources/read is as cacheable as a list. */
+/* a result of resources/read may be cached as long as a list */
 void tp__mcp_reply_map(tp__mcp_exchange *exchange, const char *result_type, tp_text map) {
   bool is_list = tp__is_word(exchange->method, "resources/read") && strcmp(result_type, "complete") == 0;
   tp__mcp_reply(exchange, result_type, is_list, tp_value_count(map), write_pairs, &map);
@@ -204,7 +204,7 @@ static void write_initialized(tp_writer *writer, const void *ctx) {
   write_instructions(writer, exchange->server);
 }
 
-/* An unknown version is answered with the newest that has a handshake. */
+/* Answers initialize. For an unknown version it names the newest one with a handshake. */
 static void initialize(tp__mcp_exchange *exchange) {
   tp_mcp_server *server = exchange->server;
   tp_mcp_version wanted = tp__mcp_version_of(tp_value_text(tp_value_get(exchange->params, "protocolVersion")));
@@ -271,7 +271,7 @@ static void reply_page(tp__mcp_exchange *exchange, const char *key, tp_text item
   tp__mcp_reply(exchange, "complete", true, 1 + (p.first + p.count < p.total), write_page, &p);
 }
 
-/* @param list  0: the tools. */
+/* @param list  which list; 0: the tools. */
 static void reply_list(tp__mcp_exchange *exchange, const char *key, int list) {
   tp_mcp_server *server = exchange->server;
   tp__bytes copy = {0};
@@ -338,7 +338,7 @@ static void write_subscription(tp_writer *writer, const void *ctx) {
 
 static void notify_session_locked(tp_mcp_server *server, const tp__mcp_server_session *session, const char *method) {
   TP__LOCKED(&server->lock);
-  (void)server; /* without checks */
+  (void)server; /* called without checks */
   if (session && session->stream && session->version != TP_MCP_VERSION_NONE)
     tp__mcp_send_notification(session->stream, method, 0, NULL, NULL);
 }
@@ -412,7 +412,7 @@ static void run_method(tp__mcp_exchange *exchange) {
   tp__mcp_reply_error(exchange, TP__MCP_METHOD_NOT_FOUND, words, (tp_text){0});
 }
 
-/* What the request says of itself. @return false: it was answered. */
+/* Reads the members that every request has. @return false: the request was answered. */
 static bool read_request(tp__mcp_exchange *exchange) {
   tp_fault fault = {0};
   tp__mcp_server_session *session = exchange->session;
@@ -471,7 +471,9 @@ static void begin_exchange(tp__mcp_exchange *exchange, const tp__mcp_message *me
     return;
   }
   if (!read_request(exchange)) return;
-  if (!exchange->sink->can_stream) exchange->can &= TP__MCP_CAN_TASKS; /* which are answered like others */
+  if (!exchange->sink->can_stream)
+    exchange->can &= TP__MCP_CAN_TASKS; /* such sinks cannot ask the client, so only
+                                                                          tasks are left */
   run_method(exchange);
 }
 

@@ -1,7 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * ends: calls that end otherwise than by their answer: what has waited long enough, what is cancelled, whose client has
- * left. */
+/* ends: calls that end otherwise than by their answer: because they have waited long enough, are cancelled, or their
+ * client has left. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +8,8 @@
 
 /* ---- the end of a wait ---- */
 
-/* No person has answered in time: the client gets the key, and the call waits on. */
+/* Answers a call for which no person has answered in time: the client gets the key of the question, and the call waits
+ * on. */
 static void answer_waiting(tp_mcp_call *call, tp__mcp_exchange *exchange) {
   char words[400];
   snprintf(words, sizeof words,
@@ -30,7 +29,7 @@ static late is_late_locked(tp_mcp_call *call, int64_t now_ms) {
   return call->done ? LATE_KEPT : LATE_PARKED;
 }
 
-/* @return false: it waits on, as without tasks. */
+/* @return false: the call waits on, as without tasks. */
 static bool begin_task_locked(tp_mcp_call *call, int64_t now_ms) {
   TP__LOCKED(&call->server->lock);
   bool is_begun = call->server->parked_count < TP__MCP_PARKED_MAX && tp__mcp_task_begin_locked(call);
@@ -57,7 +56,7 @@ static tp_mcp_call *take_late(tp_mcp_server *server, int64_t now_ms, late *ret_l
     call->exchange = NULL;
     call->wait_until_ms = 0;
     if (*ret_late == LATE_WAIT)
-      tp__mcp_call_park_locked(call, now_ms + TP__MCP_PARKED_MS * 3); /* its question ends first */
+      tp__mcp_call_park_locked(call, now_ms + TP__MCP_PARKED_MS * 3); /* the question of the call ends before that */
   } else if (call && *ret_late == LATE_PARKED) {
     call->cancelled = true;
     tp__mcp_call_park_locked(call, 0);
@@ -87,7 +86,7 @@ void tp__mcp_call_sweep(tp_mcp_server *server) {
   for (tp_mcp_call *call; (call = take_late(server, now_ms, &how, &exchange));) {
     if (how == LATE_WAIT) answer_waiting(call, exchange);
     if (how == LATE_TASK) tp__mcp_task_reply(call, exchange);
-    if (how == LATE_KEPT) tp__mcp_call_unref(call); /* the list's */
+    if (how == LATE_KEPT) tp__mcp_call_unref(call); /* the list's reference */
     if (how == LATE_PARKED) tp__mcp_call_stop(call, NULL);
     else tp__mcp_call_unref(call);
   }
@@ -95,7 +94,7 @@ void tp__mcp_call_sweep(tp_mcp_server *server) {
 
 /* ---- cancel ---- */
 
-/* @return with a reference. */
+/* @return with a reference; NULL: none. */
 static tp_mcp_call *take_cancelled(tp_mcp_server *server, const tp__mcp_sink *sink,
                                    const tp__mcp_server_session *session, tp_text id, bool all,
                                    tp__mcp_exchange **ret_exchange) {
@@ -120,7 +119,7 @@ static tp_mcp_call *take_cancelled(tp_mcp_server *server, const tp__mcp_sink *si
   return call;
 }
 
-/* A stream of subscriptions/listen ends as a call does. */
+/* Ends a stream of subscriptions/listen, which is cancelled as a call is. */
 static void end_listener(tp_mcp_server *server, const tp__mcp_sink *sink, tp_text id) {
   tp__lock_acquire(&server->lock);
   tp__mcp_listener **at = &server->listeners;

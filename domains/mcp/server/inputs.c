@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inputs: what the client of a call is asked for: forms, samples, roots; in a version with a session by requests of the
- * server, else by the result input_required. */
+ * inputs: asks the client of a call for inputs: forms, samples, roots. In versions with sessions the server sends
+ * requests; in others it answers with the result input_required. */
 #include <stdio.h>
 #include <string.h>
 
@@ -76,7 +76,9 @@ static void send_requests_locked(tp_mcp_call *call) {
     tp_text json = {0};
     if (in->answered || in->request != 0) continue;
     in->request = ++call->server->next_request;
-    if (tp_writer_new(NULL, &writer) != TP_OK) continue; /* it is answered when the call's time is over */
+    if (tp_writer_new(NULL, &writer) != TP_OK)
+      continue; /* without memory the input is answered when the call's time is
+                                                            over */
     tp__mcp_begin_request(writer, in->request, in->method);
     write_request(writer, in);
     if (tp__mcp_encode(writer, &json, NULL) == TP_OK)
@@ -104,7 +106,7 @@ bool tp__mcp_call_is_answered_locked(const tp_mcp_call *call) {
   return true;
 }
 
-/* Passes on what came, once. */
+/* Passes the answers on, once. */
 void tp__mcp_call_deliver(tp_mcp_call *call) {
   tp_writer *writer = NULL;
   tp_text answers = {0};
@@ -126,7 +128,7 @@ void tp__mcp_call_deliver(tp_mcp_call *call) {
   tp_writer_free(writer);
 }
 
-/* Asks for what is not answered yet, or passes on what is. */
+/* Asks for the inputs that are not answered yet; passes on the answers when there is none left. */
 void tp__mcp_call_ask_inputs(tp_mcp_call *call) {
   tp_mcp_server *server = call->server;
   tp__lock_acquire(&server->lock);
@@ -136,7 +138,7 @@ void tp__mcp_call_ask_inputs(tp_mcp_call *call) {
     parked = call->exchange;
     call->exchange = NULL;
     tp__mcp_call_park_locked(call, tp__monotonic_ms() + TP__MCP_PARKED_MS);
-    if (!tp__mcp_random(call->nonce)) call->parked_until_ms = 1; /* nothing can repeat it */
+    if (!tp__mcp_random(call->nonce)) call->parked_until_ms = 1; /* without a nonce no request can repeat the call */
     tp__mcp_reply(parked, "input_required", false, 2, write_inputs, call);
   } else if (!is_answered && call->exchange) {
     send_requests_locked(call);
@@ -175,7 +177,7 @@ static tp_status take_inputs_locked(tp_mcp_call *call, const tp_mcp_input *const
   for (size_t i = 0; i < count; i++) {
     tp__mcp_asked_input *in = &call->inputs[call->input_count++];
     if (is_again) snprintf(key, sizeof key, "%.120s-%u", inputs[i]->key, (unsigned)call->batches);
-    in->key = tp__heap_copy(tp_text_of(is_again ? key : inputs[i]->key)); /* no key of a task comes back */
+    in->key = tp__heap_copy(tp_text_of(is_again ? key : inputs[i]->key)); /* a task never uses a key twice */
     in->method = tp__heap_copy(tp_text_of(inputs[i]->method));
     tp__bytes_put_text(&in->params, inputs[i]->params);
     failed |= !in->key || !in->method || in->params.failed;
@@ -185,7 +187,7 @@ static tp_status take_inputs_locked(tp_mcp_call *call, const tp_mcp_input *const
   return tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory to ask the client");
 }
 
-/* Takes what came with the request itself. */
+/* Takes the answers that came with the request itself. */
 static void take_known_locked(tp_mcp_call *call, bool may_know) {
   TP__LOCKED(&call->server->lock);
   bool is_answered = call->about[0] && strcmp(call->about, call->answers_about) == 0;

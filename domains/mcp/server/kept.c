@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept: what of protected states outlives the process, in a directory of the host: the key, and a file for each state
- * that was used, which only one process can make. */
+ * kept: the files of protected states that outlive the process, in a directory of the host: the key, and a file for
+ * each state that was used, which only one process can create. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,11 @@
 #include "support/clock.h"
 #include "support/key_file.h"
 
-enum { NONCE = 32, KEPT_MS = 3600000 }; /* after a state has expired: the clock may be set back meanwhile */
+enum {
+  NONCE = 32,
+  KEPT_MS = 3600000
+}; /* how long after the end of a state its file stays, since the clock may be set
+                                           back */
 
 static bool is_expired(const char *name, int64_t now_ms) {
   char *end;
@@ -25,7 +29,7 @@ static bool is_expired(const char *name, int64_t now_ms) {
   return end != name + NONCE + 1 && !*end && expires_ms < now_ms - KEPT_MS;
 }
 
-/* What is no file of a state stays. */
+/* Removes expired files of states; other files stay. */
 static void sweep(int directory) {
   int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = own < 0 ? NULL : fdopendir(own);
@@ -36,7 +40,7 @@ static void sweep(int directory) {
   if (list) closedir(list);
 }
 
-/* @return a descriptor, or an errno, negative. */
+/* @return a descriptor, or a negative errno. */
 static int open_used(const char *path) {
   if (mkdir(path, 0700) != 0 && errno != EEXIST) return -errno;
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -49,7 +53,7 @@ static int make_used(int directory, const tp__mcp_request_state *state) {
   int fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return errno;
   close(fd);
-  return fsync(directory) == 0 ? 0 : errno; /* its name is on the disk before the call runs */
+  return fsync(directory) == 0 ? 0 : errno; /* the file's name must be on the disk before the call runs */
 }
 
 tp_status tp__mcp_kept_use(tp_mcp_server *server, const tp__mcp_request_state *state, tp_fault *fault) {

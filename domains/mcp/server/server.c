@@ -40,11 +40,11 @@ bool tp__mcp_random(char ret_text[33]) {
 
 typedef struct listing {
   const tp_mcp_server_options *options;
-  tp_writer *writer; /* NULL: they are only counted */
+  tp_writer *writer; /* NULL: the tools are only counted */
   size_t count;
 } listing;
 
-/* A name without the prefix that hosts add themselves, unless nothing is left of it. */
+/* Returns a name without the prefix that hosts add themselves, unless nothing would be left. */
 static const char *shown_name(const char *name) {
   size_t prefix = sizeof PREFIX - 1;
   return strncmp(name, PREFIX, prefix) == 0 && name[prefix] != 0 ? name + prefix : name;
@@ -77,7 +77,8 @@ static bool take_tool(void *ctx, const tp_tool_listing *shown) {
   return true;
 }
 
-/* The array is begun with the count of before, and made anew when that was another. */
+/* Writes the array of tools. A first listing counts them; when a later listing has another count, the array is written
+ * again. */
 static tp_status gather_tools(tp_mcp_server *server, tp_writer *writer, tp_text *ret_value, tp_fault *fault) {
   listing l = {.options = &server->options};
   tp_status status = tp_runtime_tools(server->runtime, take_tool, &l, NULL, fault);
@@ -121,7 +122,8 @@ static tp_text find_tool_locked(tp_mcp_server *server, tp_text name) {
   return (tp_text){0};
 }
 
-/* A name that is offered without the prefix may be that of a tool without one: an own tool comes first. */
+/* Finds the tool of a name. A name without the prefix may fit a tool of a server and a tool of the host: the host's
+ * tool comes first. */
 bool tp__mcp_tool_find(tp_mcp_server *server, tp_text name, tp__bytes *ret_name, tp__bytes *ret_schema,
                        bool *ret_has_output) {
   tp__lock_acquire(&server->lock);
@@ -165,7 +167,7 @@ static void do_tools(tp_mcp_server *server, tp__mcp_exchange *exchange) {
   if (changed) tp__mcp_notify_changed(server, "tools");
 }
 
-/* @return NULL: the time of the sweep has come, or the server ends. */
+/* @return NULL: it is time for a sweep, or the server ends. */
 static tp__mcp_work *take_work(tp_mcp_server *server, bool *ret_ends) {
   tp__lock_acquire(&server->lock);
   bool in_time = true;
@@ -182,7 +184,7 @@ static tp__mcp_work *take_work(tp_mcp_server *server, bool *ret_ends) {
   return work;
 }
 
-/* @return whether the time of the sweep has come. */
+/* @return whether it is time for a sweep. */
 static bool begin_sweep(tp_mcp_server *server) {
   int64_t now_ms = tp__monotonic_ms();
   tp__lock_acquire(&server->lock);
@@ -312,7 +314,7 @@ void tp_mcp_server_tools_changed(tp_mcp_server *server) {
   tp__lock_release(&server->lock);
   if (is_new && !tp__mcp_work_add(server, TP__MCP_WORK_TOOLS, NULL, NULL)) {
     tp__lock_acquire(&server->lock);
-    server->refreshes = false; /* no memory: the next change, or the next list, finds it out */
+    server->refreshes = false; /* without memory the next change, or the next list, finds it */
     tp__lock_release(&server->lock);
   }
 }
@@ -369,7 +371,8 @@ static void end_worker(tp_mcp_server *server) {
   tp__lock_release(&server->lock);
   if (server->worker_runs) pthread_join(server->worker, NULL);
   server->worker_runs = false;
-  for (tp__mcp_work *next, *work = server->first_work; work; work = next) { /* there was no worker */
+  for (tp__mcp_work *next, *work = server->first_work; work; work = next) { /* items that are left because the worker
+                                                                               could not be started */
     assert(!work->exchange && !work->call);
     next = work->next;
     tp__heap_free(work, sizeof *work);
@@ -399,7 +402,7 @@ static void server_free(tp_mcp_server *server) {
   tp__heap_free(server, sizeof *server);
 }
 
-/* Waits until the calls have ended. @return whether they have. */
+/* Waits until the calls have ended, or the time is over. @return whether they have ended. */
 static bool wait_for_calls(tp_mcp_server *server, int64_t until_ms) {
   tp__lock_acquire(&server->lock);
   bool in_time = true;
@@ -456,7 +459,8 @@ tp_status tp_mcp_server_start(tp_runtime *runtime, const tp_mcp_server_options *
   tp__lock_condition_init(&server->changed);
   status = fill(server, &ours, fault);
   server->watch = (tp__mcp_watch){.runtime = runtime, .on_changed = upstream_changed, .find = find_call, .ctx = server};
-  tp__mcp_changed_enter(&server->watch); /* before the first list: what changes meanwhile is read by the worker */
+  tp__mcp_changed_enter(&server->watch); /* entered before the first list is made, so that the worker sees changes that
+                                            come meanwhile */
   if (status == TP_OK) status = keep_first_lists(server, &ours, fault);
   if (status == TP_OK) status = refresh_tools(server, NULL, fault);
   if (status == TP_OK) {

@@ -26,7 +26,7 @@ static void hash_keyed(const unsigned char *key, unsigned char pad, const void *
   tp__sha256_finish(&hash, hex);
 }
 
-/* RFC 2104. */
+/* HMAC by RFC 2104. */
 static void hmac(const unsigned char *key, const void *bytes, size_t size, char hex[HEX + 1]) {
   unsigned char inner[DIGEST];
   hash_keyed(key, 0x36, bytes, size, hex);
@@ -34,7 +34,7 @@ static void hmac(const unsigned char *key, const void *bytes, size_t size, char 
   hash_keyed(key, 0x5c, inner, sizeof inner, hex);
 }
 
-/* In a time that depends on the size only. */
+/* Compares in a time that depends on the size only. */
 static bool is_equal(const char *a, const char *b, size_t size) {
   unsigned differs = 0;
   for (size_t i = 0; i < size; i++) differs |= (unsigned)(a[i] ^ b[i]);
@@ -48,7 +48,7 @@ static void sign(const unsigned char *secret, const char *head, const char *boun
   hmac(secret, text, (size_t)size, hex);
 }
 
-/* NONCE.EXPIRES.ABOUT.MAC */
+/* Writes NONCE.EXPIRES.ABOUT.MAC. */
 void tp__mcp_state_write(const unsigned char secret[32], const tp__mcp_request_state *state, const char *bound,
                          char ret_text[TP__MCP_STATE_BYTES]) {
   char hex[HEX + 1], head[120];
@@ -73,7 +73,7 @@ bool tp__mcp_state_read(const unsigned char secret[32], tp_text text, const char
   ret_state->nonce[NONCE] = 0;
   ret_state->expires_ms = strtoll(copy + NONCE + 1, &end, 10);
   size_t size = *end == '.' ? strlen(end + 1) : sizeof ret_state->about;
-  if (size >= sizeof ret_state->about) return false; /* another version's */
+  if (size >= sizeof ret_state->about) return false; /* a state of another version */
   memcpy(ret_state->about, end + 1, size + 1);
   return true;
 }

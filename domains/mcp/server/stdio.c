@@ -22,13 +22,13 @@ typedef struct pipe_sink {
   int input, output, wake_fd;
   pthread_t thread;
   bool runs;
-  /* the thread's only */
+  /* used by the thread only */
   tp__mcp_lines lines;
   tp__lock lock;
   /* under lock */
   tp__bytes out;
   size_t out_at;
-  bool waits; /* the thread does, or is about to; else it looks before it waits */
+  bool waits; /* set while the thread waits, or is about to; else the thread looks before it waits */
   bool closed, stops;
 } pipe_sink;
 
@@ -54,8 +54,8 @@ static ssize_t write_quietly(int fd, const void *bytes, size_t size) {
   return written;
 }
 
-/* Writes what is there and is small at once, so that the thread need not be woken for it: a descriptor that
- * is ready takes PIPE_BUF bytes without waiting. What is left, and what went wrong, is the thread's. */
+/* Writes small messages at once, so that the thread need not wake for them: a descriptor that is ready accepts PIPE_BUF
+ * bytes without waiting. The thread handles bytes that are left, and errors. */
 static void write_now_locked(pipe_sink *p) {
   struct pollfd ready = {.fd = p->output, .events = POLLOUT};
   TP__LOCKED(&p->lock);
@@ -69,14 +69,14 @@ static void pipe_send(tp__mcp_sink *sink, tp_text json, bool is_last, unsigned s
   const uint64_t one = 1;
   (void)is_last, (void)status;
   tp__lock_acquire(&p->lock);
-  bool was_empty = p->out.size == p->out_at; /* else the thread waits to write, or was woken to look */
+  bool was_empty = p->out.size == p->out_at; /* else the thread waits to write, or was woken */
   bool was_closed = p->closed;
   if (!p->closed && p->out.size - p->out_at + json.size < OUT_BYTES_MAX) {
     tp__bytes_put_text(&p->out, json);
     tp__bytes_put_string(&p->out, "\n");
-    p->closed = p->out.failed; /* half a message can be mended by nothing that follows */
+    p->closed = p->out.failed; /* after half a message nothing can be sent any more */
   } else {
-    p->closed = true; /* its client reads nothing */
+    p->closed = true; /* the client does not read */
   }
   if (was_empty && p->waits && !p->closed) write_now_locked(p);
   bool wakes = p->waits && ((p->closed && !was_closed) || (was_empty && p->out.size > p->out_at));
@@ -159,7 +159,7 @@ static bool write_out(pipe_sink *p) {
   return true;
 }
 
-/* Before the thread waits. @return whether it stops. */
+/* Checks what to do before the thread waits. @return whether it stops. */
 static bool look(pipe_sink *p, bool *ret_writes, bool *ret_closed) {
   tp__lock_acquire(&p->lock);
   p->waits = true;
@@ -170,7 +170,7 @@ static bool look(pipe_sink *p, bool *ret_writes, bool *ret_closed) {
   return stops;
 }
 
-/* @return false: the end of the input. */
+/* @return false: the input has ended. */
 static bool read_in(pipe_sink *p) {
   char bytes[READ_BYTES];
   ssize_t size = read(p->input, bytes, sizeof bytes);
@@ -185,7 +185,7 @@ static void end_wait(pipe_sink *p) {
   tp__lock_release(&p->lock);
 }
 
-/* The client has closed its end: what it asked for last is still answered. */
+/* Handles the end of the input: the client's last requests are still answered. */
 static void end_input(pipe_sink *p) {
   if (p->server->options.on_end) p->server->options.on_end(p->server->options.ctx);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tasks: the extension io.modelcontextprotocol/tasks. A call that is not answered soon, or about which the channel asks
- * a person, is answered with a task: the call goes on without an exchange, parked, and its client asks how far it is.
- * Which call becomes one, and when, is ends.c's. */
+ * a person, is answered with a task: the call goes on without an exchange, parked, and its client asks for its state.
+ * ends.c decides which call becomes a task, and when. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -46,7 +46,7 @@ static const char *status_of(const tp_mcp_call *call) {
   return call->was_cancelled ? "cancelled" : call->failed ? "failed" : "completed";
 }
 
-/* Six pairs, and one more where a person is asked. Under the server's lock. */
+/* Writes six pairs, and one more when a person is asked. The caller holds the server's lock. */
 static void write_task(tp_writer *writer, const tp_mcp_call *call) {
   char words[96];
   bool waits = waits_for_person(call);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool: a call of a tool is a task of the runtime; here it is submitted, its gate asks, and its result is written. */
+ * tool: runs a call of a tool as a task of the runtime: submits it, asks the client when a gate asks, and writes the
+ * result. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@ enum { SHOWN_BYTES = 2000, TURN_ID_BYTES = 48 };
 
 /* ---- the end ---- */
 
-/* A client refuses a result without the value that the tool's outputSchema promises: it gets an error that says that
- * the tool has run (docs/decisions/output-schemas.md). */
+/* A client would refuse a result that lacks the value of the tool's outputSchema. It gets an error instead, which says
+ * that the tool has run (docs/decisions/output-schemas.md). */
 static void end_task(tp_mcp_call *call, bool is_error, tp_text text, tp_text value, tp_text parts) {
   static const char lacks[] =
       "The tool was run, but its structured result, which its outputSchema promises, was left out or never given. ";
@@ -40,14 +41,15 @@ static void end_task(tp_mcp_call *call, bool is_error, tp_text text, tp_text val
   tp__bytes_fini(&words);
 }
 
-/* Before the call ends: the servers may be freed after that. */
+/* Releases the session before the call ends, since the servers may be freed after that. */
 static void release_session(tp_mcp_call *call) {
   void *hold = call->session_hold;
   call->session_hold = NULL;
   if (hold) tp__mcp_web_release(call->server, hold);
 }
 
-/* An unknown tool and a call that could not be begun are errors of the protocol; all else is read by the model. */
+/* Reports the end of the task. An unknown tool and a call that could not begin are errors of the protocol; every other
+ * error is a result that the model reads. */
 static void task_ended(void *ctx, const tp_task_result *result) {
   tp_mcp_call *call = ctx;
   if (result->status != TP_OK)
@@ -81,7 +83,8 @@ static void answer_question(tp_mcp_call *call, bool allow, const char *reason) {
                           .reason = tp_text_of(reason),
                           .person = tp_text_of(call->principal)};
   tp__lock_release(&call->server->lock);
-  (void)!tp_question_answer(token, &decision, NULL); /* stale: the channel was faster, or it is over */
+  (void)!tp_question_answer(token, &decision, NULL); /* TP_ERR_STALE: the channel answered first, or the question is
+                                                        over */
 }
 
 bool tp__mcp_call_is_allowed(tp_text answer) {
@@ -122,7 +125,8 @@ static bool write_form(tp_writer *writer, const tp_question *question) {
   return is_written;
 }
 
-/* What a person sees of it and what would run: the same question of another process has the same. */
+/* Hashes the question as a person sees it and the call that would run: equal questions of other processes have the same
+ * name. */
 static void name_question(const tp_question *question, tp_text form, char ret_about[TP__MCP_ABOUT_BYTES]) {
   char hex[TP__MCP_HASH_BYTES];
   tp__sha256 hash;
@@ -148,7 +152,7 @@ static bool ask_client(tp_mcp_call *call, const tp_question *question) {
   return asked;
 }
 
-/* On the thread that owns the turn. */
+/* Called on the thread that owns the turn. */
 static void task_asks(void *ctx, const tp_task_result *result) {
   tp_mcp_call *call = ctx;
   const tp_question *question = result->question;
@@ -171,7 +175,9 @@ static void task_asks(void *ctx, const tp_task_result *result) {
     return;
   }
   tp__lock_acquire(&server->lock);
-  tp__mcp_call_wait_locked(call, call->can & TP__MCP_CAN_TASKS ? 0 : server->options.ask_wait_ms); /* a task at once */
+  tp__mcp_call_wait_locked(call, call->can & TP__MCP_CAN_TASKS ? 0 : server->options.ask_wait_ms); /* a client that
+                                                                                                      takes tasks gets
+                                                                                                      one at once */
   tp__lock_release(&server->lock);
 }
 
@@ -215,7 +221,7 @@ static void submit(tp_mcp_call *call, const char *tool, tp_text arguments) {
                        .on_asked_ctx = call};
   tp_submission *submission = NULL;
   tp_fault fault = {0};
-  tp__mcp_call_ref(call); /* of this function */
+  tp__mcp_call_ref(call); /* a reference of this function */
   tp__lock_acquire(&call->server->lock);
   tp__mcp_call_wait_for_task_locked(call);
   tp__lock_release(&call->server->lock);
@@ -237,7 +243,7 @@ void tp__mcp_call_tool(tp__mcp_exchange *exchange) {
   if (tp_value_kind_of(arguments) == TP_VALUE_NULL) arguments.size = 0;
   tp_mcp_call *call = tp__mcp_call_begin(exchange, name, arguments, true);
   if (!call) return;
-  tp__mcp_call_ref(call); /* the task's */
+  tp__mcp_call_ref(call); /* a reference for the task */
   bool is_found = tp__mcp_tool_find(call->server, name, &tool, NULL, &call->has_output);
   if (is_found && tool.size > 0) {
     submit(call, tp__bytes_string(&tool), arguments);

@@ -13,30 +13,31 @@
 #define KEEP_ALIVE ": \n\n"
 #define ENDS "the server ends: it takes no more requests"
 
-/** Its own front, or what another server passes to it. */
+/** The HTTP side of the server: a front of its own, or requests that another server passes to it. */
 typedef struct web {
   /* never change */
   tp_mcp_server *server;
-  tp__http *http; /* NULL: it is mounted */
+  tp__http *http; /* NULL: the server is mounted in another one */
   bool is_local;  /* listens on an address of this machine only */
   tp_mount mount;
-  tp__http_handlers handlers; /* of requests that are passed */
-  /* while it is mounted */
+  tp__http_handlers handlers; /* the functions for requests that another server passes */
+  /* set while it is mounted: the functions of the other server */
   tp__mount_server passes;
 } web;
 
-/** One HTTP request: the answers of its exchanges, or the messages of a session that belong to no request. */
+/** One HTTP request: it carries the answers of its exchanges, or the messages of a session that belong to no
+ *  request. */
 typedef struct web_sink {
   tp__mcp_sink sink;
   web *web;       /* never changes */
-  bool is_modern; /* a client that leaves cancels its call */
+  bool is_modern; /* set for versions in which a client that leaves cancels its call */
   tp__lock lock;
   /* under lock */
-  tp__http_request *request; /* NULL: it was ended */
-  size_t open;               /* answers that are missing */
+  tp__http_request *request; /* NULL: the request was ended */
+  size_t open;               /* how many answers are missing */
   bool streams;
-  tp__bytes tail; /* an answer that the stream does not take yet */
-  bool tail_ends; /* and it is the last */
+  tp__bytes tail; /* an answer that waits until the stream has space */
+  bool tail_ends; /* set when that answer is the last one */
   char session_id[33];
 } web_sink;
 
@@ -69,7 +70,7 @@ static void end_stream_locked(web_sink *s) {
   tp__http_stream_end(request);
 }
 
-/* An answer that does not fit waits; other messages are dropped then. */
+/* Writes an event. When there is no space, an answer waits, and other messages are dropped. */
 static void put_event_locked(web_sink *s, tp_text json, bool is_last) {
   TP__LOCKED(&s->lock);
   tp__bytes event = {0};
@@ -119,7 +120,7 @@ static void web_sink_free(tp__mcp_sink *sink) {
   tp__heap_free(s, sizeof *s);
 }
 
-/* With one reference, the caller's, and one of the request's data. */
+/* Makes a sink with two references: the caller's, and that of the request's data. */
 static web_sink *web_sink_new(web *w, tp__http_request *request, bool can_stream) {
   web_sink *s = tp__heap_alloc(sizeof *s);
   if (!s) return NULL;
@@ -171,7 +172,8 @@ static void leave_session(tp_mcp_server *server, web_sink *s) {
   tp__mcp_sink_unref(&s->sink);
 }
 
-/* A client of an older version that leaves has not cancelled anything: its call goes on, and its answer is dropped. */
+/* Handles a client that has left. In older versions this cancels nothing: the call goes on, and its answer is
+ * dropped. */
 static void on_gone(void *ctx, void *data) {
   web *w = ctx;
   web_sink *s = data;
@@ -179,7 +181,7 @@ static void on_gone(void *ctx, void *data) {
   if (s->is_modern) tp__mcp_call_left(w->server, &s->sink);
   else leave_session(w->server, s);
   tp__lock_acquire(&s->lock);
-  tp__bytes_fini(&s->tail); /* nothing drains any more */
+  tp__bytes_fini(&s->tail); /* nothing will make space any more */
   if (s->request && s->tail_ends) end_stream_locked(s);
   tp__lock_release(&s->lock);
 }
@@ -208,7 +210,7 @@ static void refuse_request(tp__http_request *request, unsigned status, const cha
   tp__http_answer(request, status, fields, tp_text_of(body));
 }
 
-/* @param ret_principal  whose key it is.   @return false: the request was refused. */
+/* @param ret_principal  the identity of the key.   @return false: the request was refused. */
 static bool admit(web *w, tp__http_request *request, char ret_principal[TP__MCP_PRINCIPAL_BYTES]) {
   const tp_mcp_server *server = w->server;
   tp_text key = tp__http_header(request, "Authorization");
@@ -238,7 +240,7 @@ static bool accepts(const tp__http_request *request, const char *type) {
 
 /* ---- sessions ---- */
 
-/* @return with a reference; NULL: there is none of that id, or it is another's. */
+/* @return with a reference; NULL: there is no session of this id, or it belongs to another client. */
 static tp__mcp_server_session *find_session(tp_mcp_server *server, tp_text id, const char *principal) {
   tp__lock_acquire(&server->lock);
   tp__mcp_server_session *session = server->sessions;
@@ -252,7 +254,7 @@ static tp__mcp_server_session *find_session(tp_mcp_server *server, tp_text id, c
   return session;
 }
 
-/* @return with a reference; NULL: too many, or no memory. */
+/* @return with a reference; NULL: there are too many sessions, or there is no memory. */
 static tp__mcp_server_session *session_new(tp_mcp_server *server, const char *principal) {
   tp__mcp_server_session *session = tp__heap_alloc(sizeof *session);
   if (!session || !tp__mcp_random(session->id)) {
@@ -311,7 +313,7 @@ static void open_stream(web *w, tp__http_request *request, tp__mcp_server_sessio
   tp__lock_release(&s->lock);
   tp__lock_acquire(&w->server->lock);
   tp__mcp_sink *before = session->stream;
-  session->stream = &s->sink; /* with the caller's reference */
+  session->stream = &s->sink; /* the stream takes the caller's reference */
   tp__lock_release(&w->server->lock);
   if (!before) return;
   before->drop(before);
@@ -333,14 +335,14 @@ static void take_delete(web *w, tp__http_request *request, const char *principal
 
 /* ---- POST ---- */
 
-/** A POST that is looked at. */
+/** A POST that is being checked. */
 typedef struct post {
   web *web;
   tp__http_request *request;
   web_sink *sink;
   const char *principal;
   bool drains;       /* no request begins */
-  tp_writer *writer; /* taken: NULL */
+  tp_writer *writer; /* NULL when it was taken */
 } post;
 
 static void refuse_message(const post *p, const tp__mcp_message *message, int64_t code, const char *words,
@@ -390,7 +392,7 @@ static const char *check_params(const post *p, const tp__mcp_message *message) {
   return check.wrong;
 }
 
-/* @return NULL, or what the headers say that the body does not. */
+/* @return NULL; or which header does not agree with the body. */
 static const char *check_headers(const post *p, const tp__mcp_message *message, tp_text version) {
   const tp__http_request *r = p->request;
   tp_text method = tp__http_header(r, "Mcp-Method"), name = tp__mcp_header_name(message->method, message->params);
@@ -442,7 +444,7 @@ static void take_batch(post *p, tp__mcp_server_session *session, tp__mcp_packet 
   tp_value_walk walk = {0};
   while (tp_value_next(packet->value, &walk))
     p->sink->open += tp_value_get(walk.value, "method").size > 0 && tp_value_get(walk.value, "id").size > 0;
-  p->sink->open++; /* this function's */
+  p->sink->open++; /* counts this function as an open answer */
   tp__mcp_dispatch_batch(p->web->server, &p->sink->sink, session, p->principal, packet);
   p->sink->sink.drop(&p->sink->sink);
 }

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * In the place of web.c, where the library is built without libmicrohttpd. */
+/* Replaces web.c where the library is built without libmicrohttpd. */
 #include "domains/mcp/server/server.h"
 
 tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {
