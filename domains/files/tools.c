@@ -1,4 +1,6 @@
-/* The four tools. When a tool cannot do its work, it answers with an error, a sentence for the model with the path and
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The four tools. When a tool cannot do its work, it answers with an error, a sentence for the model with the path and
  * a remedy. */
 #include "domains/files/tools.h"
 

@@ -1,4 +1,6 @@
-/* mcp: what other files of the library may ask about the tools that mcp.c contributes. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mcp: what other files of the library may ask about the tools that mcp.c contributes. */
 #ifndef TP__MCP_MCP_H
 #define TP__MCP_MCP_H
 

@@ -1,4 +1,6 @@
-/* request: sends messages to a server, and keeps the requests that have no answer yet. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request: sends messages to a server, and keeps the requests that have no answer yet. */
 
 #include "domains/mcp/request.h"
 

@@ -1,4 +1,6 @@
-/* result: turns the result of tools/call into the answer of a tool. No state. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * result: turns the result of tools/call into the answer of a tool. No state. */
 #ifndef TP__MCP_RESULT_H
 #define TP__MCP_RESULT_H
 

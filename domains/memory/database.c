@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among
- * them, by which an index in memory learns that it is out of date; the row of a scope all of whose memories were
- * forgotten has no kind. memory: what is remembered; its key is (scope, session, turn, part), and ids rise and are
- * never used again, so that "memory:12" means one thing for ever. There is no index of words: each process that recalls
- * has its own (index.h). vector: of memories, numbers of 8 bits with a scale. embedded: which embedder made those of a
- * scope, and up to which memory there are all: what is after it has none yet, or that of another embedder; row -1 says
- * that a deletion is not over: copies of what it deleted are left. fact: which memories a model extracted, about whom,
- * and what replaced them: a replaced one is no longer recalled. */
+ * scope: one row per (tenant, kind, name), with the number of its memories and of the changes and deletions among them,
+ * by which an index in memory finds out that it is out of date. The row of a scope whose memories were all deleted has
+ * no kind. memory: the memories; their key is (scope, session, turn, part). Ids rise and are never reused, so that
+ * "memory:12" always names the same memory. The file has no index of words: each process that recalls has its own
+ * (index.h). vector: the vectors of memories, as numbers of 8 bits with a scale. embedded: for each scope the embedder
+ * that made its vectors, and the memory up to which all memories have one; later memories have none yet, or one of
+ * another embedder. Row -1 says that a deletion is not over: copies of deleted texts are left. fact: the memories that
+ * a model extracted, their subjects, and what replaced them: a replaced fact is no longer recalled. */
 #include "domains/memory/database.h"
 
 #include "runtime/base/check.h"
@@ -52,13 +52,14 @@
 
 static const char *const tables[] = {MEMORY_TABLES, COUNTING_TRIGGERS, VECTOR_TABLES, FACT_TABLE, NULL};
 
-/* Version 1 had a full-text index, which cost each memory more than all else and which no search read: the upgrade
+/* Version 1 had a full-text index. It was the most expensive part of each insert, and no search used it: the upgrade
  * drops it. */
 static const tp__sqlite_schema schema = {.noun = "a memory",
                                          .application_id = 0x54704d65, /* "TpMe" */
                                          .version = 2,
                                          .sql = tables,
-                                         .busy_ms = 250, /* a job or a model can try again, a turn cannot wait */
+                                         .busy_ms = 250, /* short: a turn cannot wait longer, and a job or a model can
+                                                            try again */
                                          .overwrites_deleted = true};
 
 tp_status tp__memory_database_open(const char *path, sqlite3 **ret_db, tp_fault *fault) {

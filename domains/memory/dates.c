@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A date is read as it stands (a spec, perhaps without a year), and becomes days once a year is known: a weekend needs
- * one, and a range may cross the turn of it. */
+ * A date is first read as a spec, perhaps without a year. It becomes days when the year is known: a weekend depends on
+ * the year, and a range may cross the end of a year. */
 #include "domains/memory/dates.h"
 
 #include <assert.h>
@@ -12,14 +12,14 @@
 
 /* ---- specs ---- */
 
-/** Which days of what is named. */
+/** Which days of the named period are meant. */
 typedef enum portion { ALL, WEEK, WEEKEND, EARLY, MIDDLE, LATE } portion;
 
-/** 0: not named. */
+/** A date as it was read. 0: this part is not named. */
 typedef struct spec {
   int year, month, day;
   portion part;
-  int nth; /* week or weekend of a month, from 1; 5: the last one; 0: the one of the day */
+  int nth; /* the week or weekend of a month, from 1; 5: the last one; 0: the one that contains the day */
 } spec;
 
 static int days_in_month(int year, int month) {
@@ -27,14 +27,15 @@ static int days_in_month(int year, int month) {
   return (int)(next - tp__memory_day(year, month, 1));
 }
 
-/* 0 for Monday. */
+/* The weekday of a day; 0 is Monday. */
 static int weekday_of(int64_t day) { return (int)(((day + 3) % 7 + 7) % 7); }
 
 static tp__memory_days days_from(int64_t first, int count) {
   return (tp__memory_days){(int32_t)first, (int32_t)(first + count - 1)};
 }
 
-/* The week or weekend that a day is in, or the nth of a month. Weeks of a month are counted from its first day. */
+/* The days of the week or weekend that contains a day, or of the nth one of a month. Weeks of a month are counted from
+ * its first day. */
 static tp__memory_days resolve_week(const spec *s, int64_t first, int days) {
   const bool weekend = s->part == WEEKEND;
   const int count = weekend ? 2 : 7;
@@ -48,7 +49,7 @@ static tp__memory_days resolve_week(const spec *s, int64_t first, int days) {
   return days_from(weekend ? end - (weekday_of(end) + 2) % 7 : end, count);
 }
 
-/* @return false: there is no such day, as 29 February in most years. */
+/* @return false: there is no such day, such as 29 February in most years. */
 static bool resolve(const spec *s, int year, tp__memory_days *ret) {
   const int month = s->month ? s->month : 1, days = days_in_month(year, month);
   const int64_t first = tp__memory_day(year, month, 1);
@@ -66,15 +67,16 @@ static bool resolve(const spec *s, int year, tp__memory_days *ret) {
 /* ---- reading ---- */
 
 typedef struct reader {
-  tp__memory_words words; /* at the current word */
-  tp_text before[4];      /* the words before it in its clause, the nearest first */
+  tp__memory_words words; /* positioned at the current word */
+  tp_text before[4];      /* the words before it in its clause, the nearest one first */
 } reader;
 
 static bool is(tp_text word, const char *alternatives) {
   return word.size > 0 && tp__memory_is_one_of(word, alternatives, strlen(alternatives));
 }
 
-/* The word after the current one. @param gap  what may stand between them besides spaces, each once. */
+/* Moves to the next word. @param gap  characters that may stand between the two words in addition to spaces, each
+ * once. */
 static bool next_word(tp__memory_words *words, const char *gap) {
   const char *end = words->word.data + words->word.size;
   tp__memory_words at = *words;
@@ -99,7 +101,7 @@ static int digits_of(tp_text word, size_t *ret_digits) {
   return number;
 }
 
-/* 8, 08, 8th */
+/* Reads a day such as 8, 08 or 8th. */
 static int day_of(tp_text word) {
   size_t digits;
   int number = digits_of(word, &digits);
@@ -114,7 +116,7 @@ static int year_of(tp_text word) {
   return digits == 4 && word.size == 4 && number >= 1900 && number < 2200 ? number : 0;
 }
 
-/* @param ret_weak  it is shortened or without a capital, and may be a name or another word. */
+/* @param ret_weak  set when the name is shortened or has no capital, so that it may also be a name or another word. */
 static int month_of(tp_text word, bool *ret_weak) {
   static const char *const names[] = {"Jan", "Feb", "Mar",      "Apr", NULL,  "Jun",
                                       "Jul", "Aug", "Sep|Sept", "Oct", "Nov", "Dec"};
@@ -129,7 +131,8 @@ static int month_of(tp_text word, bool *ret_weak) {
   return month;
 }
 
-/* "2023-05-08", "2023/5/8", "8.5.2023", "5/20/2023". What may be a day and a month, or a month and a day, is none. */
+/* Reads "2023-05-08", "2023/5/8", "8.5.2023" or "5/20/2023". A date in which day and month could be exchanged is not
+ * accepted. */
 static bool read_numeric(tp__memory_words *words, spec *s) {
   size_t digits[3];
   int numbers[3] = {0};
@@ -155,7 +158,7 @@ static bool read_numeric(tp__memory_words *words, spec *s) {
   return true;
 }
 
-/* A year after a date: "May 8, 2023", "8-May-2023", "8 Sept. 2023". */
+/* Reads a year after a date: "May 8, 2023", "8-May-2023", "8 Sept. 2023". */
 static void read_year(tp__memory_words *words, spec *s) {
   tp__memory_words at = *words;
   if (!next_word(&at, ",-.") || !year_of(at.word)) return;
@@ -163,8 +166,8 @@ static void read_year(tp__memory_words *words, spec *s) {
   *words = at;
 }
 
-/* "May", "May 8", "May 2023", "May 8th, 2023". A weak name needs a number beside it; of "may" and "march" the number is
- * that of other things. */
+/* Reads "May", "May 8", "May 2023" or "May 8th, 2023". A weak name needs a number next to it; next to "may" and "march"
+ * in small letters a number usually counts something else, so these are never months. */
 static bool read_month_first(tp__memory_words *words, spec *s) {
   bool is_weak;
   tp__memory_words at = *words;
@@ -178,7 +181,7 @@ static bool read_month_first(tp__memory_words *words, spec *s) {
   return !is_weak || s->day || s->year;
 }
 
-/* "8 May", "8th of May, 2023" */
+/* Reads "8 May" or "8th of May, 2023". */
 static bool read_day_first(tp__memory_words *words, spec *s) {
   bool is_weak;
   tp__memory_words at = *words;
@@ -213,7 +216,7 @@ static int nth_of(tp_text word) {
   return 0;
 }
 
-/* "mid-May", "the end of May", "the first week of May", "the weekend of 13 May". */
+/* Reads the words before a date: "mid-May", "the end of May", "the first week of May", "the weekend of 13 May". */
 static void read_portion(const reader *r, spec *s) {
   static const struct {
     const char *words;
@@ -231,7 +234,8 @@ static void read_portion(const reader *r, spec *s) {
   if (s->day ? !is_week : is_week && !s->nth) s->part = ALL;
 }
 
-/* "May" and "March" are other words, too, and "August" and "April" names. */
+/* Whether a single month name is a month: "May" and "March" are other words, too, and "August" and "April" also
+ * names. */
 static bool is_month_alone(const reader *r, const spec *s, bool is_question) {
   if (s->day || s->year) return true;
   if (s->part != ALL ||
@@ -247,7 +251,8 @@ static bool is_before(const spec *a, const spec *b) {
   return a->month != b->month ? a->month < b->month : a->day < b->day;
 }
 
-/* Between two dates: "to", "until", a dash; "and" after "between". The words are moved to the second one. */
+/* Reads the word between two dates: "to", "until", a dash; or "and" after "between". The words are moved to the second
+ * date. */
 static bool read_connector(tp__memory_words *words, bool between) {
   tp__memory_words at = *words;
   const char *end = at.word.data + at.word.size;
@@ -267,7 +272,7 @@ static bool read_connector(tp__memory_words *words, bool between) {
   return true;
 }
 
-/* @param words  at the last word of the first date; moved to that of the second one where there is one. */
+/* @param words  at the last word of the first date; moved to the last word of the second date, if there is one. */
 static bool read_range_end(tp__memory_words *words, const spec *from, bool between, spec *ret) {
   tp__memory_words at = *words;
   if (!read_connector(&at, between)) return false;
@@ -282,7 +287,7 @@ static bool read_range_end(tp__memory_words *words, const spec *from, bool betwe
   return true;
 }
 
-/* "3 to 10 May", "between 3 and 10 May": the first is a number by itself. */
+/* Reads "3 to 10 May" or "between 3 and 10 May": the first date is only a number. */
 static bool read_day_range(tp__memory_words *words, bool between, spec *from, spec *to) {
   tp__memory_words at = *words;
   *from = (spec){.day = day_of(at.word)};
@@ -322,7 +327,8 @@ static bool read_span(reader *r, bool is_question, span *ret) {
   if (!is_month_alone(r, &ret->from, is_question)) return false;
   ret->is_range = read_range_end(&at, &ret->from, between, &ret->to);
   if (ret->is_range) {
-    /* The year that one of them has is that of the other, but for the turn of the year. */
+    /* When only one of the two dates has a year, the other gets it too, or the neighbouring year when the range crosses
+     * a new year. */
     spec *a = &ret->from;
     spec *b = &ret->to;
     if (!a->year && b->year) a->year = b->year - is_before(b, a);
@@ -343,7 +349,7 @@ static bool resolve_span(const span *s, int year, tp__memory_days *ret) {
   return true;
 }
 
-/** Whom to report to, and what. */
+/** The receiver of the days, and the data it needs. */
 typedef struct reporting {
   tp__memory_days_fn each;
   void *ctx;
@@ -352,7 +358,7 @@ typedef struct reporting {
   int first_year, last_year;
 } reporting;
 
-/* Of the years around the day of saying the one whose date is nearest to it. */
+/* Reports the date in the year in which it is nearest to the day of saying. */
 static bool report_nearest(const reporting *t, const span *s) {
   tp__memory_days best = {0, 0}, days;
   int64_t least = INT64_MAX;
@@ -377,7 +383,7 @@ static bool report(const reporting *t, const span *s) {
   return true;
 }
 
-/* Every date holds the name of a month, or four digits together. */
+/* Whether the word is an anchor: every date contains the name of a month, or four digits together. */
 static bool is_anchor(const char *at, const char *end) {
   static const char months[] = "janfebmaraprmayjunjulaugsepoctnovdec";
   if (end - at < 3) return false;
@@ -395,7 +401,7 @@ static bool is_word_byte(char c) {
   return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || (c & 0x80);
 }
 
-/* The next start of a word that is an anchor; the end when there is none. */
+/* Returns the next start of a word that is an anchor; the end when there is none. */
 static const char *find_anchor(const char *begin, const char *from, const char *end) {
   for (const char *at = from; at < end; at++)
     if (is_word_byte(*at) && (at == begin || !is_word_byte(at[-1])) && is_anchor(at, end)) return at;
@@ -407,7 +413,7 @@ static void move_on(reader *r) {
   r->before[0] = r->words.word;
 }
 
-/* The dates that begin before an anchor or at it. @param from  moved to where the reader is. */
+/* Reports the dates that begin before an anchor or at it. @param from  moved to the position of the reader. */
 static bool report_dates_to(const reporting *t, const char **from, const char *anchor, const char *end) {
   reader r = {.words.left = {*from, (size_t)(end - *from)}};
   while (r.words.left.size > 0 && r.words.left.data <= anchor && tp__memory_words_next(&r.words)) {
@@ -422,7 +428,7 @@ static bool report_dates_to(const reporting *t, const char **from, const char *a
   return true;
 }
 
-/* Most of a text is far from a date: the words are read from some before each anchor. */
+/* Reports all dates. Most of a text is far from a date, so only the words from shortly before each anchor are read. */
 static bool report_dates(const reporting *t, tp_text text) {
   enum { BEFORE = 48 };
   const char *end = text.data + text.size, *from = text.data;
@@ -435,7 +441,8 @@ static bool report_dates(const reporting *t, tp_text text) {
   return true;
 }
 
-/* "How are you today?" asks for no memories of today, nor "this year" for all of its. */
+/* Whether words mean the present: "How are you today?" asks for no memories of today, and "this year" not for all of
+ * the year. */
 static bool is_present(const reporting *t, const tp__memory_times *times) {
   const bool week = times->span == TP__MEMORY_SPAN_WEEK || times->span == TP__MEMORY_SPAN_WEEKEND;
   return t->is_question && !week && times->first <= t->today && t->today <= times->last;

@@ -32,7 +32,8 @@ static char *write_request(const tp__memory_said *said, const tp__memory_list *k
   return sqlite3_str_finish(text);
 }
 
-/* @return what the model answered, as long as the call; its status otherwise. */
+/* Asks the model. @return TP_OK with the model's answer, which is valid as long as the call; else the model's
+ * status. */
 static tp_status ask_extraction(tp__memory_domain *domain, tp_call *call, const char *words, tp_text *ret_answer,
                                 bool *ret_retryable) {
   const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = tp_text_of(words)};
@@ -47,11 +48,12 @@ static tp_status ask_extraction(tp__memory_domain *domain, tp_call *call, const 
   return status;
 }
 
-/* In place of a fact's text a redacted one, of at most max bytes; the caller frees it with sqlite3_free(). */
+/* Redacts a fact's text, to at most max bytes. @return the redacted copy, which the caller frees with
+ * sqlite3_free(). */
 static char *redact_text(tp_call *call, tp_text *text, int max) {
   char buffer[TP__MEMORY_REDACT_SIZE];
   tp_text left = tp_call_redact(call, TP_REDACT_MEMORY, *text, buffer, sizeof buffer);
-  if (left.data == text->data) return NULL; /* nothing is redacted here */
+  if (left.data == text->data) return NULL; /* the host's redact left the text unchanged */
   char *copy = sqlite3_mprintf("%.*s", tp__cut(left, max), left.data ? left.data : "");
   *text = tp_text_of(copy ? copy : "[redacted]");
   return copy;
@@ -87,7 +89,7 @@ tp_status tp__memory_extract_facts(tp__memory_domain *domain, tp_call *call, con
   if (status == TP_OK) status = ask_extraction(domain, call, request, &words, ret_again);
   if (status == TP_OK) {
     status = tp__memory_facts_read(domain->store, words, said->memory.text, &known, &facts);
-    *ret_again = status == TP_ERR_MALFORMED; /* another answer may be as asked */
+    *ret_again = status == TP_ERR_MALFORMED; /* the next answer of the model may have the right form */
   }
   if (status == TP_OK) status = keep_facts(domain, call, scope, said, &facts);
   sqlite3_free(request);

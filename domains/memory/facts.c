@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model answered becomes facts. SQLite reads the JSON. */
+ * Turns a model's answer into facts. SQLite reads the JSON. */
 #include "domains/memory/facts.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static const char read_sql[] =
     " iif(e.type = 'object', json_extract(e.value, '$.quote'), NULL),"
     " iif(e.type = 'object', json_extract(e.value, '$.replaces'), NULL)"
     " FROM json_each(?1, iif(json_type(?1) = 'array', '$', '$.facts')) e";
-/* {"facts": [...]}, or the list by itself, when each element has a statement. */
+/* Whether the JSON is {"facts": [...]}, or a list by itself in which each element has a statement. */
 static const char check_sql[] =
     "SELECT iif(json_valid(?1), json_type(?1, '$.facts') IS 'array' OR (json_type(?1) = 'array' AND"
     " json_array_length(?1) > 0 AND NOT EXISTS (SELECT 1 FROM json_each(?1) e WHERE e.type IS NOT 'object' OR"
@@ -46,7 +46,7 @@ static size_t spaces_at(tp_text text, size_t at) {
   return end - at;
 }
 
-/* One of the marks that typographers put for ' and ", or the byte. @param at  after it on return. */
+/* Reads a byte; typographic quotation marks count as ' or ". @param at  moved after it. */
 static char read_mark(tp_text text, size_t *at) {
   static const char single[] = "\x98\x99\x9B", twice[] = "\x9C\x9D\x9E";
   const char *bytes = text.data + *at;
@@ -59,7 +59,7 @@ static char read_mark(tp_text text, size_t *at) {
   return folded(*bytes);
 }
 
-/* Whether the text has the words there; any white space is as good as any other. */
+/* Whether the text has the words at this place; all white space counts as equal. */
 static bool stands_at(tp_text text, size_t at, tp_text words) {
   for (size_t i = 0; i < words.size;) {
     size_t spaces = spaces_at(words, i), theirs = spaces_at(text, at);
@@ -71,7 +71,7 @@ static bool stands_at(tp_text text, size_t at, tp_text words) {
   return true;
 }
 
-/* Without the marks around it: "…", '…', `…`, «…» and their like. */
+/* Removes the quotation marks around a quote: "…", '…', `…`, «…» and the like. */
 static tp_text without_marks(tp_text quote) {
   static const char *const marks[][2] = {{"\"", "\""},
                                          {"'", "'"},
@@ -141,7 +141,7 @@ static void take_element(sqlite3_stmt *row, tp_text said, const tp__memory_list 
 
 /* ---- the JSON of an answer ---- */
 
-/* Where the value ends that begins here, with a brace or a bracket; 0: nowhere. */
+/* Returns where the value ends that begins here with a brace or a bracket; 0: it does not end. */
 static size_t end_of_value(tp_text text) {
   enum { DEPTH_MAX = 32 };
   char closing[DEPTH_MAX];
@@ -166,7 +166,7 @@ static size_t end_of_value(tp_text text) {
   return 0;
 }
 
-/* Copies a value without the commas that nothing follows. @return its bytes. */
+/* Copies a value without trailing commas. @return its size in bytes. */
 static size_t copy_value(tp_text value, char *into) {
   size_t used = 0;
   bool quoted = false;
@@ -185,7 +185,7 @@ static size_t copy_value(tp_text value, char *into) {
   return used;
 }
 
-/* "None.", "There are no facts to keep." */
+/* Whether the answer says in words that there are no facts: "None.", "There are no facts to keep." */
 static bool says_none(tp_text answer) {
   static const char none[] = "none|nothing", no[] = "no|any|without",
                     what[] = "fact|facts|information|memory|memories|detail|details|statement|statements";
@@ -228,14 +228,14 @@ static int read_locked(tp__memory_store *store, tp_text json, tp_text said, cons
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/** The values of an answer that are JSON as it was asked for. */
+/** The values of an answer that are JSON of the right form. */
 typedef struct found_json {
   char *text; /* as large as the answer */
   size_t size;
-  bool found, other; /* another value stands there, such as {} */
+  bool found, other; /* other: the answer has a value of another form, such as {} */
 } found_json;
 
-/* The last one counts: a model that thinks aloud tries before it answers. */
+/* Looks for the JSON of the right form. The last one counts: a model that thinks aloud tries before it answers. */
 static int look_for_json_locked(tp__memory_store *store, tp_text answer, found_json *json) {
   TP__LOCKED(&store->mutex);
   enum { VALUES_MAX = 256 };
@@ -262,7 +262,7 @@ static int look_for_json_locked(tp__memory_store *store, tp_text answer, found_j
   return rc;
 }
 
-/* What says that there is nothing is an answer: "[]", "{}", with or without a fence, or in words. */
+/* Whether the answer says that there are no facts: "[]", "{}", with or without a fence, or in words. */
 static bool is_none(tp_text answer, const found_json *json) {
   static const char fence[] = "```", name[] = "json";
   if (!json->other) return says_none(answer);
@@ -282,7 +282,8 @@ static bool is_none(tp_text answer, const found_json *json) {
 tp_status tp__memory_facts_read(tp__memory_store *store, tp_text answer, tp_text said, const tp__memory_list *known,
                                 tp__memory_facts *ret_facts) {
   found_json json = {.text = sqlite3_malloc64(answer.size + 1)};
-  *ret_facts = (tp__memory_facts){.texts = sqlite3_malloc64(answer.size + 1)}; /* no text is longer than in JSON */
+  *ret_facts = (tp__memory_facts){.texts = sqlite3_malloc64(answer.size + 1)}; /* a decoded text is never longer than
+                                                                                  its JSON */
   tp_status status = json.text && ret_facts->texts ? TP_OK : TP_ERR_NO_MEMORY;
   if (status == TP_OK) {
     tp__lock_acquire(&store->mutex);

@@ -12,7 +12,7 @@ static void move(tp__memory_list *list, size_t to, size_t from) {
   list->items[from] = kept;
 }
 
-/* Of what stands after `from` the facts, each once, at most max of them; the rest is freed. */
+/* Keeps, of the items after `from`, the facts, each once, at most max of them; frees the rest. */
 static void keep_facts(tp__memory_list *list, size_t from, size_t max) {
   size_t kept = from;
   for (size_t i = from; i < list->count && kept - from < max; i++) {

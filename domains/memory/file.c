@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of memories for operators: the public functions over a store. What is found is copied first, so that
- * callbacks run without a lock. */
+ * The file of memories for operators: the public functions over a store. Results are copied first, so that callbacks
+ * run without a lock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static tp_memory_entry entry_of(const tp__memory *memory) {
   return entry;
 }
 
-/* Frees the list. */
+/* Passes the entries to each, and frees the list. */
 static void show_entries(tp__memory_list *list, tp_memory_entry_fn each, void *ctx) {
   bool more = true;
   for (size_t i = 0; more && i < list->count; i++) {
@@ -107,9 +107,9 @@ tp_status tp_memory_list(tp_memory *memory, const tp_memory_query *theirs, tp_me
   return wrap_store_fault(memory, status, "list", fault);
 }
 
-/* After the one memory. */
+/* Appends the history of the one memory in the list. */
 static tp_status add_history(tp__memory_store *store, tp__memory_list *list) {
-  const tp__memory fact = list->items[0]; /* the list moves; the texts do not */
+  const tp__memory fact = list->items[0]; /* the append moves the list, but not the texts */
   tp__memory_scope scope = {fact.tenant, fact.kind, fact.name};
   tp_status status = tp__memory_facts_history(store, &scope, fact.id, list);
   for (size_t i = 1; i < list->count; i++) {
@@ -151,7 +151,7 @@ tp_status tp_memory_scopes(tp_memory *memory, tp_memory_scope_fn each, void *ctx
 
 static bool entry_matches(tp_text text, const char *wanted) { return !wanted || tp__is_word(text, wanted); }
 
-/* Keeps those that fit and hold something; frees the others. */
+/* Keeps the scopes that fit the query and have memories; frees the others. */
 static void keep_fitting(tp__memory_list *scopes, const tp_memory_query *query) {
   size_t left = 0;
   for (size_t i = 0; i < scopes->count; i++) {
@@ -300,7 +300,7 @@ static tp_status read_entry(const tp_memory_entry *theirs, size_t index, tp__mem
   return TP_OK;
 }
 
-/* In the texts of an entry; blocks are freed after they are kept. */
+/* Redacts the texts of an entry. The caller frees the blocks after the entry is kept. */
 static tp_status redact_entry(tp__memory *memory, char *blocks[2], size_t *secrets) {
   tp_text *const texts[] = {&memory->text, &memory->subject};
   tp_status status = TP_OK;

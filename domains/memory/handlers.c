@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The six handlers and their registration. Memory acts only where the turn's policy says "allow": a turn whose policy
- * was never made (denied at intake, cancelled before) is neither recalled for nor remembered. */
+ * The six handlers and their registration. The memory acts only when the turn's policy says "allow". For a turn without
+ * a policy (denied at intake, or cancelled before) nothing is recalled, and nothing of it is kept. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,9 +18,10 @@
 #include "domains/memory/vectors.h"
 #include "stores/sqlite/database.h"
 
-static const char memory_word[] = "memory"; /* the domain of our policies and prompt context */
-static const char agent_word[] = "agent";   /* a policy: deny for an agent whose config takes the memory away */
-static const char facts_word[] = "facts";   /* a policy: with it a turn's job says what it was made for */
+static const char memory_word[] = "memory"; /* the domain of the policies and prompt contexts of this library */
+static const char agent_word[] = "agent";   /* a policy: deny for an agent whose config switches the memory off */
+static const char facts_word[] = "facts";   /* a policy: it states for a turn's job whether the turn had a model for
+                                               facts */
 
 /* ---- what several handlers do ---- */
 
@@ -29,8 +30,8 @@ static tp__memory_scope scope_of(const tp__memory_domain *domain, const tp_call 
   return (tp__memory_scope){tp_call_id(call, TP_ID_TENANT), tp_text_of(domain->kind->name), name};
 }
 
-/* By its config: a value that is neither true nor left out has allowed nothing. A job has the policies of its turn, but
- * not the config. */
+/* Whether the agent's config switches the memory off: by any value of `memory` but true. A job has the policies of its
+ * turn, but not the config. */
 static bool agent_has_none(const tp_call *call) {
   tp_text memory = tp_value_get(tp_call_agent_config(call), memory_word);
   return (memory.size > 0 && !tp_value_bool(memory, false)) ||
@@ -41,7 +42,7 @@ static bool allowed(const tp_call *call, const char *key) {
   return !agent_has_none(call) && tp__is_word(tp_call_policy(call, memory_word, key), "allow");
 }
 
-/* When the user says the text: "yesterday" in it is reckoned from then. */
+/* When the user said the text: words such as "yesterday" are counted from then. */
 static int64_t said_ms_of(const tp_call *call) {
   return tp_call_has(call, TP_FIELD_SAID_AT) ? tp_call_int(call, TP_FIELD_SAID_AT) : tp__wall_ms();
 }
@@ -50,8 +51,8 @@ static tp__memory_question question_of(const tp__memory_domain *domain, const tp
   return (tp__memory_question){tp_call_text(call, TP_FIELD_TEXT), said_ms_of(call), domain->recall_floor, NULL};
 }
 
-/* A store that is busy, full, read-only or out of reach may be better soon: then a job waits for it. The message is the
- * status' own: SQLite's may hold content. */
+/* Answers with a status. A store that is busy, full, read-only or out of reach may soon work again, so the job is
+ * postponed. The message is that of the status, since SQLite's message may hold content. */
 static tp_answer answer_with_status(tp_call *call, tp_status status) {
   const char *words = tp_status_text(status);
   if (status == TP_OK) return TP_ANSWER_DONE;
@@ -63,12 +64,13 @@ static tp_answer answer_with_status(tp_call *call, tp_status status) {
 /* ---- policy_classifier ---- */
 
 static tp_status emit_policy(tp_call *call, const char *key, bool allow) {
-  enum { WEIGHT_OF_A_REQUEST = 100 }; /* above what others allow without a weight; a host may weigh more */
+  enum { WEIGHT_OF_A_REQUEST = 100 }; /* above policies of others without a weight; a host may use a higher one */
   return tp_call_emit_policy(call, memory_word, key, allow ? "allow" : "deny", allow ? 0 : WEIGHT_OF_A_REQUEST, NULL);
 }
 
-/* No policy is heavier. A policy of the host that is as heavy and comes first in the plan changes the others, and not
- * `agent`, which counts before them: a host changes the config if an agent is to have memory. */
+/* Denies with the highest weight. A policy of the host with the same weight that comes first in the plan changes the
+ * other keys, but not `agent`, which is checked before them: to give the agent a memory, the host must change the
+ * config. */
 static tp_status deny_to_agent(tp_call *call) {
   static const char *const keys[] = {agent_word, "read", "write", "tools"};
   tp_status status = TP_OK;
@@ -93,13 +95,13 @@ static tp_answer policy_classifier(void *ctx, tp_call *call) {
 
 /* ---- recall ---- */
 
-/* @param late_ms  how long ago it was looked for; below 0: just now. */
+/* @param late_ms  how long ago the search was made; below 0: just now. */
 static void append_age(sqlite3_str *line, int64_t late_ms) {
   if (late_ms >= 0)
     sqlite3_str_appendf(line, " (recalled late: for an earlier message, %lld s ago)", (long long)(late_ms / 1000));
 }
 
-/* The same line, whole and in the short form that a tight budget would take. */
+/* Emits the line of a memory, whole, and in the short form for a tight budget. */
 static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sources, sqlite3_str *line,
                             sqlite3_str *brief, int64_t late_ms, size_t left, size_t *ret_size) {
   enum { BRIEF_BYTES = 200 };
@@ -124,7 +126,7 @@ static tp_status emit_lines(tp_call *call, const tp__memory *memory, tp_text sou
   return tp_call_emit(call, &entry, NULL);
 }
 
-/* @param ret_size  the bytes of its line; untouched when there are more than left, and nothing is emitted. */
+/* @param ret_size  the bytes of the line; untouched when the line is longer than left: then nothing is emitted. */
 static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer *writer, int64_t late_ms, size_t left,
                              size_t *ret_size) {
   tp_text sources = {0};
@@ -140,7 +142,7 @@ static tp_status emit_memory(tp_call *call, const tp__memory *memory, tp_writer 
   return status;
 }
 
-/* The order of the list is that of relevance: what is left out at the end is worth less than what stands before it. */
+/* Emits the list, which is sorted by relevance: when space ends, the least relevant entries are left out. */
 static tp_status emit_list(tp_call *call, const tp__memory_list *list, tp_writer *writer, int64_t late_ms,
                            size_t left) {
   for (size_t i = 0; i < list->count; i++) {
@@ -158,14 +160,14 @@ static bool holds(const tp__memory_list *list, int64_t id) {
   return false;
 }
 
-/* Those that the turn does not recall anyway, and after what it recalls. */
+/* Appends late results that the turn does not recall anyway, after those that it recalls. */
 static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *scope, const tp__memory_late_find *find,
                            const tp__memory_list *recalled, tp__memory_list *late) {
   int32_t rank = recalled->count ? recalled->items[recalled->count - 1].rank : TP__MEMORY_LATE_ENTRIES_MAX + 1;
   for (size_t i = 0; i < find->count; i++) {
     if (holds(recalled, find->ids[i])) continue;
     tp_status status = tp__memory_get(domain->store, scope, find->ids[i], late);
-    if (status == TP_ERR_NOT_FOUND) continue; /* deleted since */
+    if (status == TP_ERR_NOT_FOUND) continue; /* it was deleted meanwhile */
     if (status != TP_OK) return status;
     tp__memory *memory = &late->items[late->count - 1];
     memory->rank = rank > 1 ? --rank : 1;
@@ -174,7 +176,7 @@ static tp_status read_late(tp__memory_domain *domain, const tp__memory_scope *sc
   return TP_OK;
 }
 
-/* What was found late, when this turn's text may still be about it. */
+/* Takes the late results of the turn before, when this turn's text may still be about the same subject. */
 static tp_status take_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                            tp__memory_late_find *ret_find) {
   bool related = false;
@@ -205,8 +207,8 @@ static tp_status emit_late(tp__memory_domain *domain, tp_call *call, const tp__m
   return status;
 }
 
-/* What stands in the request already is passed over, and what is worth less comes in its place. Most of it is a whole
- * message, and is not even looked at; few of the others stand there, too. */
+/* Recalls memories that are not in the request already; less relevant ones take the place of those that are. Most
+ * memories that are there are whole messages, which the search skips by their hashes; of the rest few are there. */
 static tp_status recall_absent(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, size_t max,
                                tp__memory_list *list) {
   enum { EXTRA = 16, TIMES = 4 };
@@ -247,13 +249,14 @@ static tp_answer deterministic_recall(void *ctx, tp_call *call) {
 
 /* ---- active_recall ---- */
 
-/** A query that an embedder works on. */
+/** A query for which an embedder works. */
 typedef struct query_work {
   tp_call *call;
   int64_t begun_ms;
 } query_work;
 
-/* The deadline alone does not cancel it: what is late goes to the next turn. */
+/* Whether the result of the query is not wanted. A passed deadline does not cancel it: a late result goes to the next
+ * turn. */
 static bool is_unwanted(const tp_call *call) { return tp_call_cancelled(call) && tp_call_time_left_ms(call) > 0; }
 
 static bool query_cancelled(const void *ctx) {
@@ -276,7 +279,7 @@ static bool was_recalled(const tp_call *call, int64_t id) {
   return false;
 }
 
-/* What the search of the words has found is not recalled again in the next turn. */
+/* Keeps late results, without those that the search by words has found for this turn. */
 static void keep_late(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                       const tp__memory_list *list, int64_t asked_ms) {
   tp__memory_late_find find = {.asked_ms = asked_ms};
@@ -309,7 +312,7 @@ static tp_status fuse(tp__memory_domain *domain, tp_call *call, const tp__memory
   return status;
 }
 
-/* An embedder that fails costs the turn nothing: the search of the words has answered. */
+/* Handles an embedder that failed. The turn loses nothing: the search by words has answered. */
 static tp_status embedder_failed(tp_call *call, tp_status status) {
   return tp_call_emit_audit(call, "memory.embedder.failed", tp_status_text(status), NULL);
 }
@@ -386,7 +389,7 @@ static tp_answer prompt_contract(void *ctx, tp_call *call) {
 
 static bool job_cancelled(const void *ctx) { return tp_call_cancelled(ctx); }
 
-/* What was said is kept: vectors that could not be made are made by a later job. */
+/* Makes vectors. A failure does not fail the job, since the texts are kept: a later job makes the missing vectors. */
 static tp_status make_vectors(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope) {
   if (!domain->embedder.name) return TP_OK;
   const tp__memory_embed_work work = {job_cancelled, call};
@@ -394,7 +397,7 @@ static tp_status make_vectors(tp__memory_domain *domain, tp_call *call, const tp
   return status == TP_OK ? TP_OK : embedder_failed(call, status);
 }
 
-/* @param becomes  what the beginning of the message becomes. */
+/* @param becomes  what is made of the beginning of the message. */
 static tp_status note_cut(tp_call *call, size_t size, size_t max, const char *becomes) {
   char words[96];
   if (size <= max) return TP_OK;
@@ -402,11 +405,11 @@ static tp_status note_cut(tp_call *call, size_t size, size_t max, const char *be
   return tp_call_emit_audit(call, "memory.cut", words, NULL);
 }
 
-/** What a turn leaves, as it is kept. */
+/** The texts of a turn in the form in which they are kept. */
 typedef struct remains {
   tp__memory items[2];
   size_t count;
-  char *buffers[2]; /* of host's redaction */
+  char *buffers[2]; /* buffers for the host's redaction */
 } remains;
 
 static void remains_fini(const remains *r) {
@@ -414,9 +417,9 @@ static void remains_fini(const remains *r) {
   sqlite3_free(r->buffers[1]);
 }
 
-/* As the host redacts it. */
+/* Adds a text as the host's redaction leaves it. */
 static tp_status add_remains(tp_call *call, const tp__memory *memory, remains *r) {
-  enum { REDACTED_MAX = 4096 }; /* of which tp_call_redact() reads */
+  enum { REDACTED_MAX = 4096 }; /* tp_call_redact() reads at most this */
   if (tp__memory_is_blank(memory->text)) return TP_OK;
   const size_t size = memory->text.size + TP__MEMORY_REDACT_SIZE;
   char *buffer = sqlite3_malloc64(size);
@@ -442,8 +445,8 @@ static tp_status keep(tp__memory_domain *domain, const tp__memory_scope *scope, 
   return status;
 }
 
-/* The job's answer. One whose token is no longer open ends by its limit or a cancel, and is run again: what was kept is
- * kept under the same key then. */
+/* Answers the job. When its token is no longer open, the job has ended by its limit or a cancel, and runs again: then
+ * the texts are kept again under the same key. */
 static void was_kept(uint64_t tag, tp_status status) {
   const bool is_transient = status != TP_OK && tp_status_is_transient(status);
   const tp_outcome outcome = {.struct_size = sizeof outcome,
@@ -454,7 +457,7 @@ static void was_kept(uint64_t tag, tp_status status) {
   (void)!tp_token_complete((tp_token){.bits = tag}, &outcome, NULL);
 }
 
-/* The job waits for the disk without a thread. Where there is no token for it, it waits with one. */
+/* Keeps the texts while the job waits for the disk without a thread. If there is no token for it, its thread waits. */
 static tp_answer keep_later(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, const remains *r) {
   const tp_deferral deferral = {.struct_size = sizeof deferral};
   tp_token token;
@@ -470,7 +473,7 @@ static tp_answer keep_later(tp__memory_domain *domain, tp_call *call, const tp__
   return answer_with_status(call, keep(domain, scope, r));
 }
 
-/** Texts of a turn, without their secrets. */
+/** The texts of a turn, without their secrets. */
 typedef struct clean_texts {
   tp_text user, assistant;
   char *blocks[2];
@@ -481,7 +484,8 @@ static void clean_fini(const clean_texts *clean) {
   sqlite3_free(clean->blocks[1]);
 }
 
-/* Neither the file nor a model for facts gets a secret. @param clean  with the texts; also freed on failure. */
+/* Removes secrets, since neither the file nor a model for facts may get them. @param clean  with the texts; also freed
+ * on failure. */
 static tp_status clean_secrets(const tp__memory_domain *domain, tp_call *call, clean_texts *clean) {
   size_t counts[2] = {0, 0};
   char words[96];
@@ -495,12 +499,13 @@ static tp_status clean_secrets(const tp__memory_domain *domain, tp_call *call, c
   return tp_call_emit_audit(call, "memory.secrets", words, NULL);
 }
 
-/* The preview where it is all. */
+/* The whole text; or the preview, where it is the whole text. */
 static tp_text whole_or_preview(const tp_call *call, uint32_t whole, uint32_t preview) {
   return tp_call_text(call, tp_call_has(call, whole) ? whole : preview);
 }
 
-/* Facts are extracted from the beginning of a message: what a model reads costs, and a fact needs its quote. */
+/* Facts are extracted from the beginning of a message only: a longer text costs more, and each fact needs a quote from
+ * it. */
 static tp__memory_said said_for_facts(const tp__memory *memory, tp_text answer) {
   enum { ANSWER_BYTES = 4096 };
   tp__memory_said said = {*memory, answer};
@@ -509,11 +514,11 @@ static tp__memory_said said_for_facts(const tp__memory *memory, tp_text answer) 
   return said;
 }
 
-/** What becomes of a turn's facts. */
+/** Where a turn's facts are extracted. */
 typedef enum facts_part { FACTS_NONE, FACTS_HERE, FACTS_ELSEWHERE } facts_part;
 
-/* The policy goes with the job, whichever process takes it. A job without it was made where there was no model, or by a
- * version that did not say: then the process does what it can. */
+/* Decides by the policy in the job, whichever process runs it. A job without the policy was made without a model, or by
+ * an older version: then the process extracts facts if it has a model. */
 static facts_part facts_of(const tp__memory_domain *domain, const tp_call *call, tp_text said) {
   const bool is_stated = tp_call_policy(call, memory_word, facts_word).size > 0;
   if (tp__memory_is_blank(said) || (is_stated && !allowed(call, facts_word))) return FACTS_NONE;
@@ -527,7 +532,7 @@ static tp_answer wait_for_model(tp_call *call) {
                           "tp_memory_options.model (`--facts MODEL`), or discard the job (`turnphase jobs discard`)");
 }
 
-/* What is left to do after the texts are kept, whatever becomes of it. */
+/* Does what remains after the texts are kept, whatever becomes of the facts. */
 static tp_answer make_facts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope,
                             const tp__memory_said *said, facts_part part) {
   tp_status facts = TP_OK;
@@ -539,7 +544,8 @@ static tp_answer make_facts(tp__memory_domain *domain, tp_call *call, const tp__
   return answer_with_status(call, status != TP_OK ? status : facts);
 }
 
-/* The user's words come first: the lines of a session stand in the order in which they were said. */
+/* Keeps the texts. The user's text comes first, since the lines of a session must be in the order in which they were
+ * said. */
 static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__memory_scope *scope, int64_t said_ms,
                             const clean_texts *clean) {
   tp__memory memory = {.said_ms = said_ms,
@@ -564,7 +570,7 @@ static tp_answer keep_texts(tp__memory_domain *domain, tp_call *call, const tp__
   return kept;
 }
 
-/* A denied turn was refused for what its text held, so that is not kept. */
+/* A denied turn was refused because of its text, so that text is not kept. */
 static tp_answer post_turn_extractor(void *ctx, tp_call *call) {
   tp__memory_domain *domain = ctx;
   tp__memory_scope scope = scope_of(domain, call);
@@ -596,7 +602,7 @@ static const struct handler_row {
   tp_handler_fn run;
   uint32_t phase;
   tp_capability capabilities;
-  bool is_inline, idempotent; /* inline ones touch no file */
+  bool is_inline, idempotent; /* inline handlers use no file */
   tp_execution execution;
   const char *after;
 } handler_rows[] = {
@@ -672,8 +678,9 @@ static tp_status read_embedder(const tp_memory_embedder *theirs, tp_memory_embed
   return TP_OK;
 }
 
-/* tp_call_ask_model() looks closer at it; what is said here is said to the host. The extractor is a job, which is of no
- * session, and the domain ends on any thread. */
+/* Checks the model at the registration, so that the host gets the error; tp_call_ask_model() checks more.
+ * TP_INBOX_OF_SESSION is refused, since the extractor is a job without a session; destroy is refused with an inbox,
+ * since the domain may end on any thread. */
 static tp_status check_model(const tp_model *model, tp_fault *fault) {
   if (!model) return TP_OK;
   if (model->struct_size != sizeof *model)
@@ -693,7 +700,7 @@ static tp_status check_model(const tp_model *model, tp_fault *fault) {
   return TP_OK;
 }
 
-/* What the domain takes of an embedder once nothing more can fail. The name is a copy. */
+/* Takes the embedder once nothing more can fail; its name is a copy. */
 static tp_status take_embedder(tp__memory_domain *domain, const tp_memory_embedder *embedder) {
   enum { BATCH_DEFAULT = 32 };
   if (!embedder->name) return TP_OK;
@@ -705,7 +712,7 @@ static tp_status take_embedder(tp__memory_domain *domain, const tp_memory_embedd
   }
   domain->embedder = *embedder;
   domain->embedder.name = name;
-  domain->embedder.destroy = NULL; /* not ours until the registration is done */
+  domain->embedder.destroy = NULL; /* not taken before the registration is done */
   if (!embedder->batch_max) domain->embedder.batch_max = BATCH_DEFAULT;
   return TP_OK;
 }
@@ -716,7 +723,7 @@ static const tp__memory_scope_kind *find_kind(const char *name) {
   return NULL;
 }
 
-/* @param ret_domain  with one reference, the caller's. */
+/* @param ret_domain  with one reference, for the caller. */
 static tp_status domain_new(const tp_memory_options *options, const tp_memory_embedder *embedder,
                             tp__memory_domain **ret_domain, tp_fault *fault) {
   const char *scope = options->scope ? options->scope : "workspace";
@@ -767,12 +774,12 @@ static tp_status add_memory_handler(tp_edit *edit, const struct handler_row *row
   return status;
 }
 
-/* @param extract_ms  limit of the job. */
+/* @param extract_ms  the limit of the job. */
 static tp_status add_subscription(tp_edit *edit, const struct handler_row *row, uint32_t limit_ms, uint32_t extract_ms,
                                   tp_fault *fault) {
   const tp_edge edge = {.struct_size = sizeof edge, .target = row->after, .optional = true};
   const tp_edge *const after[] = {&edge};
-  enum { EXTRACT_ATTEMPTS = 5, EXTRACT_PAUSE_MS = 200 }; /* of a file that another process has locked */
+  enum { EXTRACT_ATTEMPTS = 5, EXTRACT_PAUSE_MS = 200 }; /* for a file that another process has locked */
   bool background = row->execution == TP_EXECUTION_BACKGROUND;
   tp_subscription subscription = {.struct_size = sizeof subscription,
                                   .id = row->id,
@@ -802,7 +809,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   if (status != TP_OK) return status;
   if (ours.model) domain->model = *ours.model;
   domain->has_model = ours.model != NULL;
-  domain->model.destroy = NULL; /* not ours until the registration is done */
+  domain->model.destroy = NULL; /* not taken before the registration is done */
   uint32_t limit_ms = ours.active_recall_ms ? ours.active_recall_ms : ACTIVE_RECALL_MS;
   uint32_t extract_ms = ours.extract_ms ? ours.extract_ms : ours.model ? EXTRACT_MS : 0;
   if (domain->model.inbox) status = tp_end_new(domain->model.inbox, NULL, &domain->keeps_inbox, fault);
@@ -811,7 +818,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
     status = add_memory_handler(edit, row, domain, fault);
     if (status == TP_OK) status = add_subscription(edit, row, limit_ms, extract_ms, fault);
   }
-  if (status == TP_OK) { /* before any handler can be destroyed */
+  if (status == TP_OK) { /* must be set before any handler can be destroyed */
     domain->embedder.destroy = embedder.destroy;
     if (ours.model) domain->model.destroy = ours.model->destroy;
   }

@@ -11,7 +11,7 @@ const float tp__memory_share_before[] = {0.7f, 0.4f, 0.2f}, tp__memory_share_aft
 
 /* ---- growing ---- */
 
-/* Doubles an array when it is full. @return false without memory: it is as it was. */
+/* Doubles an array when it is full. @return false without memory: the array is unchanged. */
 static bool grow(void **array, size_t *capacity, size_t needed, size_t size, size_t *bytes) {
   if (needed <= *capacity) return true;
   size_t wanted = *capacity ? 2 * *capacity : 4;
@@ -50,7 +50,7 @@ static tp_text name_at(const tp__memory_names *names, int32_t number) {
   return (tp_text){names->bytes + start, names->starts[number + 1] - start};
 }
 
-/* The slot of a name, or the free one where it would stand. There is always a free one. */
+/* Returns the slot of a name, or the free slot where it belongs. There is always a free slot. */
 static size_t slot_of(const tp__memory_names *names, tp_text name) {
   size_t mask = names->slot_count - 1, at = hash_of_term(name) & mask;
   for (; names->slots[at] != TP__MEMORY_NONE; at = (at + 1) & mask) {
@@ -91,7 +91,8 @@ static int32_t names_add(tp__memory_names *names, tp_text name, size_t *bytes) {
   names->bytes_used += name.size;
   number = (int32_t)names->count++;
   names->starts[number + 1] = (uint32_t)names->bytes_used;
-  names->slots[slot_of(names, name)] = number; /* the name is in place: the slot is the free one where it stands */
+  names->slots[slot_of(names, name)] = number; /* the name is stored already, so slot_of() returns the free slot for
+                                                  it */
   return number;
 }
 
@@ -118,7 +119,7 @@ typedef struct stem_walk {
   void *ctx;
 } stem_walk;
 
-/* The letters at the start of a text that are all of scripts without spaces, or all of others. */
+/* Returns the letters at the start of a text that are all of scripts without spaces, or all of other scripts. */
 static tp_text run_of(tp_text text, bool *ret_unspaced) {
   size_t size = 0;
   tp_text run = {text.data, 0};
@@ -132,7 +133,7 @@ static tp_text run_of(tp_text text, bool *ret_unspaced) {
   return run;
 }
 
-/* Each two letters that follow one another; one that stands by itself. */
+/* Passes each pair of adjacent letters; a single letter by itself. */
 static int on_pairs(const stem_walk *walk, tp_text run, tp_text word) {
   size_t first = 0, second = 0;
   tp__memory_point(run, &first);
@@ -144,8 +145,9 @@ static int on_pairs(const stem_walk *walk, tp_text run, tp_text word) {
   }
 }
 
-/* What SQLite's tokenizer leaves of a letter: points and accents that people leave out, and forms of one letter.
- * @return 0: the letter falls away. */
+/* Folds a letter further than SQLite's tokenizer does: removes points and accents that people leave out, and unifies
+ * the forms of a letter.
+ * @return 0: the letter is removed. */
 static uint32_t fold_point(uint32_t point) {
   static const uint32_t pairs[][2] = {
       {0x3AC, 0x3B1}, {0x3AD, 0x3B5}, {0x3AE, 0x3B7}, {0x3AF, 0x3B9}, {0x3CC, 0x3BF}, {0x3CD, 0x3C5}, {0x3CE, 0x3C9},
@@ -161,7 +163,7 @@ static uint32_t fold_point(uint32_t point) {
   return point;
 }
 
-/* Of a token that is longer than the buffer the beginning. No letter becomes longer. */
+/* Folds a token; when it is longer than the buffer, its beginning. No letter becomes longer. */
 static tp_text fold(tp_text token, char *buffer, size_t max) {
   size_t used = 0, size = 0;
   for (; token.size > 0 && used + 4 <= max; token.data += size, token.size -= size) {
@@ -170,7 +172,7 @@ static tp_text fold(tp_text token, char *buffer, size_t max) {
     if (folded == point) used += size;
     else if (folded > 0 && folded < 0x80) buffer[used++] = (char)folded;
     else if (folded > 0) {
-      buffer[used++] = (char)(0xC0 | folded >> 6); /* all of them are below U+0800 */
+      buffer[used++] = (char)(0xC0 | folded >> 6); /* all folded letters are below U+0800 */
       buffer[used++] = (char)(0x80 | (folded & 0x3F));
     }
   }
@@ -223,7 +225,7 @@ typedef struct line_reader {
   uint32_t line;
 } line_reader;
 
-/* Passages are cut at the first word beyond their bytes. */
+/* Ends the passage at the first word beyond the size of a passage. */
 static int cut_passage(line_reader *r, size_t at) {
   tp__memory_index *index = r->index;
   tp__memory_line *line = &index->lines[r->line];
@@ -284,7 +286,8 @@ static bool ends_asking(tp_text text) {
   return text.size && text.data[text.size - 1] == '?';
 }
 
-/* "I have two drafts, can you read them?" states something, "Can you read my drafts?" does not. */
+/* Whether the text only asks: "I have two drafts, can you read them?" states something, "Can you read my drafts?" does
+ * not. */
 static bool begins_asking(tp_text text) {
   static const char
       before[] = "and|so|but|ok|okay|wow",
@@ -306,7 +309,7 @@ static bool has_digit(tp_text text) {
   return false;
 }
 
-/* @param is_fact  it has no neighbours: it was not said there. */
+/* @param is_fact  then it has no neighbours, since it was not said in the session. */
 static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool is_fact) {
   int32_t number = names_add(&index->session_names, name, &index->bytes);
   size_t before = index->session_capacity;
@@ -327,9 +330,10 @@ static int join_session(tp__memory_index *index, tp_text name, uint32_t at, bool
   return SQLITE_OK;
 }
 
-/* Its words are in the windows of those before it, and theirs in its own. */
+/* Adds the words of the line to the windows of the lines before it, and their words to its own window. */
 static void widen_windows(tp__memory_index *index, uint32_t at) {
-  static const float NEAR_WORDS = 30; /* a line of so many words has half as much of its neighbours as a short one */
+  static const float NEAR_WORDS = 30; /* for a line with this many words its neighbours count half as much as for a very
+                                         short line */
   tp__memory_line *line = &index->lines[at];
   tp__memory_links *links = &index->links[at];
   const float lengths = (float)line->words / NEAR_WORDS;
@@ -434,7 +438,8 @@ static bool is_of(const tp__memory_index *index, const tp__memory_scope *scope) 
          tp__same(index->owner.name, scope->name);
 }
 
-/* Takes the index of a scope out; NULL when there is none. What that costs does not depend on how many there are. */
+/* Takes the index of a scope out of the lists; NULL when there is none. The cost does not depend on the number of
+ * indexes. */
 static tp__memory_index *take_out(tp__memory_store *store, const tp__memory_scope *scope) {
   tp__memory_index **at = scope_bucket(store, scope);
   while (*at && !is_of(*at, scope)) at = &(*at)->in_bucket;
@@ -449,7 +454,7 @@ static tp__memory_index *take_out(tp__memory_store *store, const tp__memory_scop
   return index;
 }
 
-/* The one that was used last may have grown since it was counted. */
+/* Updates the count of bytes of the index that was used last, which may have grown. */
 static void count_bytes(tp__memory_store *store, tp__memory_index *index) {
   store->index_bytes += index->bytes - index->counted;
   index->counted = index->bytes;
@@ -501,12 +506,12 @@ static tp__memory_index *index_new(const tp__memory_scope *scope) {
   return index;
 }
 
-/** An index that takes up what the table passes. */
+/** An index that is updated from the rows of the table. */
 typedef struct taking {
   tp__memory_store *store;
   const tp__memory_scope *scope;
-  tp__memory_index *index; /* NULL: no memory */
-  bool is_anew, was_anew;  /* what the index had is void; that was seen to */
+  tp__memory_index *index; /* NULL: there was no memory */
+  bool is_anew, was_anew;  /* is_anew: the index must be built anew; was_anew: that was begun */
   int rc;
 } taking;
 
@@ -526,14 +531,14 @@ static bool take_entry(void *ctx, const tp_memory_entry *entry) {
   return t->rc == SQLITE_OK;
 }
 
-/* @return TP_OK with an index that is up to date, or with one without a scope: nothing was ever kept. */
+/* @return TP_OK with an index that is up to date; or without one, when nothing was ever kept in the scope. */
 static tp_status take_up(taking *t) {
   const tp_memory_store *rows = &t->store->rows;
   const tp_memory_scope owner = tp__memory_owner_of(t->scope);
   const tp_memory_mark had = t->index->mark;
   tp_memory_mark mark = {.struct_size = sizeof mark};
   tp_status status = rows->news(rows->ctx, &owner, &had, &t->is_anew, take_entry, t, &mark, NULL);
-  if (status == TP_OK) (void)begin_anew(t); /* also where nothing is left */
+  if (status == TP_OK) (void)begin_anew(t); /* also when the scope is empty now */
   if (t->rc != SQLITE_OK) status = tp__sqlite_status(t->rc);
   if (status == TP_OK) t->index->mark = mark;
   return status;
@@ -553,7 +558,7 @@ tp_status tp__memory_index_get(tp__memory_store *store, const tp__memory_scope *
   }
   TP__CHECK(index_check(t.index));
   put_in(store, t.index);
-  /* The first is in use and stays. */
+  /* The first index is in use and stays. */
   while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
     index_free(take_out(store, &store->oldest_index->owner));
   *ret_index = t.index;

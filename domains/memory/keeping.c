@@ -10,7 +10,7 @@ struct tp__memory_keeping {
   tp__memory_kept_fn end;
   uint64_t tag;
   size_t count;
-  const tp_memory_entry **list; /* of the entries; after it are their texts */
+  const tp_memory_entry **list; /* the entries; their texts follow in the same block */
   tp_memory_entry entries[];
 };
 
@@ -22,7 +22,7 @@ static void ended(void *ctx, tp_status status) {
   end(tag, status);
 }
 
-/* Calls a function with each text of an entry that is kept, but for those of its scope. */
+/* Calls a function with each text of an entry that is kept, except those of its scope. */
 static void each_text(tp_memory_entry *entry, void (*visit)(void *ctx, tp_text *text), void *ctx) {
   tp_text *const texts[] = {&entry->session, &entry->turn, &entry->part, &entry->text, &entry->subject};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) visit(ctx, texts[i]);

@@ -21,7 +21,8 @@ void tp__memory_late_free(tp__memory_late *late) {
   sqlite3_free(late);
 }
 
-/* Each text with its size before it: no two keys of different texts are alike. NULL without memory. */
+/* Makes a key of the texts, each with its size before it, so that different texts have different keys. NULL without
+ * memory. */
 static char *key_of(const tp__memory_scope *scope, tp_text session, size_t *ret_size) {
   const tp_text texts[] = {scope->tenant, scope->kind, scope->name, session};
   size_t size = 0, count = sizeof texts / sizeof texts[0];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * late: what active_recall found after its deadline, kept for the session's next turn. In memory, for a bounded number
- * of sessions: the oldest goes first. Ids alone are kept: what is deleted meanwhile does not come back. It has a
+ * late: results that active_recall found after its deadline, kept for the session's next turn. They are in memory, for
+ * a bounded number of sessions: the oldest are dropped first. Only ids are kept, so that a memory that is deleted
+ * meanwhile is not recalled. It has a
  * mutex of its own, under which nothing is called. */
 #ifndef TP__MEMORY_LATE_H
 #define TP__MEMORY_LATE_H
@@ -12,14 +13,14 @@
 enum {
   TP__MEMORY_LATE_SESSIONS_MAX = 64,
   TP__MEMORY_LATE_ENTRIES_MAX = 8,
-  TP__MEMORY_LATE_QUESTION_MAX = 1024, /* bytes of the text that was looked for; the rest is not compared */
-  TP__MEMORY_LATE_BYTES_MAX = 2000,    /* of a turn's recall that late entries may take */
+  TP__MEMORY_LATE_QUESTION_MAX = 1024, /* the most bytes of the searched text that are kept; the rest is not compared */
+  TP__MEMORY_LATE_BYTES_MAX = 2000,    /* the most bytes of late entries in a turn's recall */
   TP__MEMORY_LATE_AGE_MS_MAX = 10 * 60 * 1000
 };
 
-/** What was found for one turn. */
+/** The results for one turn. */
 typedef struct tp__memory_late_find {
-  int64_t asked_ms;                         /* monotonic: when it was looked for */
+  int64_t asked_ms;                         /* when the search was made, monotonic */
   int64_t ids[TP__MEMORY_LATE_ENTRIES_MAX]; /* best first */
   size_t count;
   size_t question_size;
@@ -30,21 +31,21 @@ typedef struct tp__memory_late {
   tp__lock mutex;
   /* ---- under mutex */
   struct {
-    char *key; /* scope and session; NULL: free */
+    char *key; /* of scope and session; NULL: the slot is free */
     size_t key_size;
     tp__memory_late_find find;
   } slots[TP__MEMORY_LATE_SESSIONS_MAX];
 } tp__memory_late;
 
-/** A new one, or NULL without memory. */
+/** Makes a new one; NULL without memory. */
 tp__memory_late *tp__memory_late_new(void);
 /** Accepts NULL. */
 void tp__memory_late_free(tp__memory_late *late);
 
-/** Keeps it for the session, in place of what was there. @return false without memory: nothing is kept. */
+/** Keeps results for the session, in place of earlier ones. @return false without memory: nothing is kept. */
 bool tp__memory_late_put(tp__memory_late *late, const tp__memory_scope *scope, tp_text session,
                          const tp__memory_late_find *find);
-/** Takes what is kept for the session. @return false when there is nothing, or it is too old. */
+/** Takes the results that are kept for the session. @return false when there are none, or they are too old. */
 bool tp__memory_late_take(tp__memory_late *late, const tp__memory_scope *scope, tp_text session, int64_t now_ms,
                           tp__memory_late_find *ret_find);
 

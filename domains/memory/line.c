@@ -22,7 +22,8 @@ static void append_text(sqlite3_str *into, tp_text text) {
   if (text.size) sqlite3_str_append(into, text.data, (int)text.size);
 }
 
-/* Where the date of words of time stands: after their genitive ("yesterday's"). Its apostrophe may be typographic. */
+/* Returns where the date of words of time is written: after a genitive ("yesterday's"), whose apostrophe may be
+ * typographic. */
 static const char *end_after_genitive(const tp__memory_times *times, const char *end) {
   static const char *const genitives[] = {"'s", "\xE2\x80\x99s"};
   const char *at = times->text.data + times->text.size;
@@ -33,7 +34,7 @@ static const char *end_after_genitive(const tp__memory_times *times, const char 
   return at;
 }
 
-/* Whether something in parentheses follows already. */
+/* Whether a text in parentheses follows already. */
 static bool is_explained(const char *at, const char *end) {
   while (at < end && *at == ' ') at++;
   return at < end && *at == '(';

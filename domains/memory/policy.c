@@ -9,7 +9,8 @@ enum { DENY_READ = 1, DENY_WRITE = 2, DENY_TOOLS = 4 };
 
 /** A rule is tried at the beginning of a clause, after words like "please", or with ~ anywhere in it. Its words are
  *  separated by spaces and their alternatives by bars; ! stands for "do not", "don't" and "never", and * for up to six
- *  words. The first rule that fits a clause decides for it. "I don't remember this" is none: I is no such word. */
+ *  words. The first rule that fits a clause decides for it. "I don't remember this" fits no rule, since "I" is not a
+ *  word after which a rule is tried. */
 typedef struct rule {
   const char *pattern;
   unsigned denies;
@@ -34,7 +35,7 @@ static const rule rules[] = {
 
 static const char lead_ins[] = "please|and|but|so|also|just|ok|okay|hey|now|then|or|kindly";
 
-/** The words of a clause; those beyond are not read. */
+/** The words of a clause, up to a bound. */
 typedef struct clause {
   tp_text words[64];
   size_t count;
@@ -44,7 +45,7 @@ static bool word_is(const clause *c, size_t at, const char *alternatives) {
   return at < c->count && tp__memory_is_one_of(c->words[at], alternatives, strlen(alternatives));
 }
 
-/* How many words at this place say "do not"; an apostrophe parts words. */
+/* How many words at this place mean "do not"; an apostrophe separates words. */
 static size_t negation_at(const clause *c, size_t at) {
   if (word_is(c, at, "never|dont")) return 1;
   if (word_is(c, at, "do") && word_is(c, at + 1, "not")) return 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All texts are looked for in one walk, by the hash of a window that rolls over the messages: a conversation may have
- * megabytes, and a recall hundreds of texts. */
+ * All texts are looked for in one walk, by a rolling hash over the messages, since a conversation may have megabytes,
+ * and a recall hundreds of texts. */
 #include "domains/memory/present.h"
 
 #include <sqlite3.h>
@@ -15,8 +15,8 @@
 /** The text of a memory that is looked for. */
 typedef struct sought {
   tp_text text;
-  uint64_t hash; /* of its first TP__MEMORY_PRESENT_BYTES; 0: it has less */
-  uint32_t next; /* of those with the same slot, 1 + its index; 0: none */
+  uint64_t hash; /* the hash of its first TP__MEMORY_PRESENT_BYTES bytes; 0: it is shorter */
+  uint32_t next; /* the next text in the same slot, 1 + its index; 0: none */
   bool is_assistant, found;
 } sought;
 
@@ -24,7 +24,7 @@ typedef struct walk {
   tp_call *call;
   const tp__memory_list *list;
   sought *items;
-  uint32_t *slots; /* the first of each hash, 1 + its index; 0: none */
+  uint32_t *slots; /* for each hash the first text, 1 + its index; 0: none */
   size_t slot_mask;
   bool failed;
 } walk;
@@ -39,7 +39,7 @@ static uint64_t hash_of_window(const char *data) {
   return hash;
 }
 
-/* What the first byte of a window counts. */
+/* The factor of the first byte of a window. */
 static uint64_t first_factor(void) {
   uint64_t factor = 1;
   for (int i = 1; i < TP__MEMORY_PRESENT_BYTES; i++) factor *= FACTOR;
@@ -70,7 +70,7 @@ static void find_in(walk *w, tp_text text) {
 
 /* ---- a message ---- */
 
-/* What is kept without its secrets differs from what was said. */
+/* Whether a message holds the text after redaction: a memory without its secrets differs from the message. */
 static bool holds_redacted(walk *w, const tp_message *message, tp_text text) {
   tp_text clean;
   char *block;
@@ -135,7 +135,7 @@ static void remove_found(const sought *items, tp__memory_list *list) {
   size_t kept = 0;
   for (size_t i = 0; i < list->count; i++) {
     tp__memory memory = list->items[i];
-    if (!items[i].found) { /* those that go stand at the end, where the list frees them */
+    if (!items[i].found) { /* removed items go to the end, where the list frees them */
       list->items[i] = list->items[kept];
       list->items[kept++] = memory;
     }
@@ -146,7 +146,7 @@ static void remove_found(const sought *items, tp__memory_list *list) {
 tp_status tp__memory_drop_present(tp_call *call, tp__memory_list *list) {
   size_t slots = 64;
   if (list->count == 0 || tp_call_messages(call, NULL, NULL) == 0) return TP_OK;
-  while (slots < 16 * list->count) slots *= 2; /* most windows of a message meet an empty slot */
+  while (slots < 16 * list->count) slots *= 2; /* large enough that most windows of a message find an empty slot */
   walk w = {.call = call, .list = list, .slot_mask = slots - 1};
   w.items = sqlite3_malloc64(list->count * sizeof *w.items);
   w.slots = sqlite3_malloc64(slots * sizeof *w.slots);

@@ -16,20 +16,20 @@ size_t tp__memory_cut(tp_text text, size_t max) {
   return max;
 }
 
-/** What a recall works with. */
+/** The state of a recall. */
 typedef struct look {
   tp__memory_store *store;
   const tp__memory_index *index;
   const tp__memory_scored *scored;
-  size_t count, at; /* which of them was read last */
+  size_t count, at; /* at: the index of the memory that was read last */
   const tp__memory_question *asked;
-  double *parts; /* NULL: they are not wanted */
+  double *parts; /* NULL: the parts are not wanted */
   tp__memory_gathering into;
 } look;
 
 static bool is_query_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* Bytes up to the end of a word: a word of more than so many is cut at a code point. */
+/* Bytes up to the end of a word, at most max; a longer word is cut at a code point. */
 static size_t cut_at_word(tp_text text, size_t max) {
   enum { WORD_MAX = 40 };
   size_t size = tp__memory_cut(text, max), end = size;
@@ -38,8 +38,9 @@ static size_t cut_at_word(tp_text text, size_t max) {
   return end > 0 && is_query_space(text.data[end]) ? end : size;
 }
 
-/* The excerpt begins where the words are densest; that of a neighbour, which has none, is its head. An ellipsis stands
- * for what is left out. The excerpt is shorter than the text, whose block is kept. */
+/* Shortens a text to an excerpt, which begins where the searched words are densest. A neighbour without such words is
+ * cut after its beginning. An ellipsis replaces what is left out. The excerpt is shorter than the text, so it fits into
+ * the text's block. */
 static void shorten(const look *l, const tp__memory_scored *scored, tp__memory *memory) {
   static const char ellipsis[] = "\xE2\x80\xA6";
   enum { MARK = sizeof ellipsis - 1, EXCERPT = TP__MEMORY_RECALL_TEXT_MAX - 2 * MARK };
@@ -73,7 +74,7 @@ static void write_parts(const tp__memory_scored *scored, double *into) {
     into[i] = tp__memory_part_rows[i].weight * (double)scored->parts[i];
 }
 
-/* In the order of the scores; what another process has deleted since does not come. */
+/* Takes the rows in the order of the scores; memories that another process has deleted are missing. */
 static bool take_back(void *ctx, const tp_memory_entry *entry) {
   look *l = ctx;
   tp__memory_list *list = l->into.list;

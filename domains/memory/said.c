@@ -10,10 +10,10 @@
 enum { BUCKETS = 1024, SLOTS_MIN = 16 };
 
 typedef struct tp__memory_said_list {
-  struct tp__memory_said_list *in_bucket; /* the next one there */
+  struct tp__memory_said_list *in_bucket; /* the next list in the bucket */
   struct tp__memory_said_list *older, *newer;
   uint64_t number;
-  size_t seen; /* of its messages, from the first on */
+  size_t seen; /* how many of its messages were hashed, from the first on */
   size_t count;
   tp__memory_said_hashes hashes;
 } said_list;
@@ -37,7 +37,8 @@ static void set_add(tp__memory_said_hashes *set, uint64_t hash, size_t *count) {
   set->slots[at] = hash;
 }
 
-/* Space for as many more, at most half full. @return false without memory: it is as it was. */
+/* Makes space for more hashes, so that the set is at most half full. @return false without memory: the set is
+ * unchanged. */
 static bool set_reserve(tp__memory_said_hashes *set, size_t count, size_t more) {
   size_t slots = set->slots ? set->mask + 1 : SLOTS_MIN, added = 0;
   if (set->slots && 2 * (count + more) <= slots) return true;
@@ -55,13 +56,13 @@ static bool set_reserve(tp__memory_said_hashes *set, size_t count, size_t more) 
 
 typedef struct adding {
   tp__memory_said_hashes *set;
-  size_t count, left; /* messages that are still to be added */
+  size_t count, left; /* left: how many messages are still to be added */
 } adding;
 
 static bool add_message(void *ctx, const tp_message *message) {
   adding *a = ctx;
   const uint64_t hash = tp__memory_hash(message->text);
-  if (hash) set_add(a->set, hash, &a->count); /* 0 is that of an empty text, which no memory has */
+  if (hash) set_add(a->set, hash, &a->count); /* 0 is the hash of an empty text, which no memory has */
   return --a->left > 0;
 }
 
@@ -108,11 +109,12 @@ static said_list *take_out_locked(tp__memory_said *said, uint64_t number) {
   return list;
 }
 
-/* @return lists that are kept no more, in a row by older. */
+/* Puts a list in. @return the lists that are no longer kept, linked by older. */
 static said_list *put_in_locked(tp__memory_said *said, said_list *list) {
   TP__LOCKED(&said->mutex);
-  said_list *gone = take_out_locked(said, list->number); /* that another call of the conversation has given back */
-  if (gone && gone->seen > list->seen) {                 /* and which has more */
+  said_list *gone = take_out_locked(said, list->number); /* the list that another call of the conversation has
+                                                            returned */
+  if (gone && gone->seen > list->seen) {                 /* that list has more messages */
     said_list *better = gone;
     gone = list;
     list = better;
@@ -165,7 +167,7 @@ void tp__memory_said_free(tp__memory_said *said) {
   sqlite3_free(said);
 }
 
-/* The list of the call's conversation, with no message that the call has not; NULL when none is kept. */
+/* Finds the list of the call's conversation, with no message that the call does not have; NULL when none is kept. */
 static said_list *find_list(tp__memory_said *said, uint64_t number, size_t settled) {
   tp__lock_acquire(&said->mutex);
   said_list *list = *place_of_locked(said, number);
@@ -174,7 +176,7 @@ static said_list *find_list(tp__memory_said *said, uint64_t number, size_t settl
   if (list || settled < TP__MEMORY_SAID_MIN) return list;
   list = sqlite3_malloc64(sizeof *list);
   if (list) *list = (said_list){.number = number};
-  return list; /* without memory it is not kept */
+  return list; /* without memory the list is not kept */
 }
 
 tp_status tp__memory_said_take(tp__memory_said *said, tp_call *call, tp__memory_said_view *ret_view) {
@@ -207,7 +209,7 @@ void tp__memory_said_give(tp__memory_said *said, tp__memory_said_view *view) {
   sqlite3_free(view->own.slots);
   if (!view->list) {
     sqlite3_free(view->settled.slots);
-  } else if (view->list->seen < TP__MEMORY_SAID_MIN) { /* without memory for what it was to have */
+  } else if (view->list->seen < TP__MEMORY_SAID_MIN) { /* there was no memory for the hashes of its messages */
     list_free(view->list);
   } else {
     tp__lock_acquire(&said->mutex);

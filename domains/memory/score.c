@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Term counts of neighbouring lines are summed, each with the weight of its place, before they saturate: a conversation
- * says one thing over several lines. A text's words are walked one by one; the cost is that of their postings. */
+ * The term counts of neighbouring lines are summed, each with the weight of its distance, before they saturate, since a
+ * conversation says one thing over several lines. The words of a text are processed one by one, so the cost is that of
+ * their postings. */
 #include "domains/memory/score.h"
 
 #include <math.h>
@@ -19,32 +20,33 @@ const tp__memory_part_row tp__memory_part_rows[TP__MEMORY_PART_COUNT] = {
 
 /* ---- what the text asks ---- */
 
-/** A word of the text that is looked for. */
+/** A searched word of the text. */
 typedef struct wanted {
   int32_t term;
   double worth;
 } wanted;
 
-enum { DAYS_MAX = 64 }; /* of which a question is */
+enum { DAYS_MAX = 64 }; /* the most days that a question names */
 
 typedef struct question {
   const tp__memory_index *index;
   wanted words[TP__MEMORY_TERMS_MAX];
-  int32_t speakers[TP__MEMORY_TERMS_MAX]; /* terms that name one who speaks in the scope */
+  int32_t speakers[TP__MEMORY_TERMS_MAX]; /* terms that are names of speakers in the scope */
   size_t count, speaker_count;
-  double full;                    /* the worth of all words */
-  tp__memory_days days[DAYS_MAX]; /* that it names */
+  double full;                    /* the sum of the worths of all words */
+  tp__memory_days days[DAYS_MAX]; /* the days that the text names */
   size_t day_count;
-  bool of_user, of_assistant; /* it asks what one of them said */
+  bool of_user, of_assistant; /* set when the text asks what this party said */
   bool wants_number;
 } question;
 
-/* Who speaks every eighth line at least is a party to the conversation, not what it is about. */
+/* Whether a term is the name of a party: a speaker of at least every eighth line is not the subject of the
+ * conversation. */
 static bool is_speaker(const tp__memory_index *index, int32_t term) {
   return index->terms[term].spoken >= 2 && 8 * (size_t)index->terms[term].spoken >= index->line_count;
 }
 
-/* The rarer in the scope, the more. Never negative. */
+/* The worth of a term: the rarer it is in the scope, the higher. Never negative. */
 static double worth_of(const tp__memory_index *index, int32_t term) {
   double with = index->terms[term].lines, all = (double)index->line_count;
   return log(1.0 + (all - with + 0.5) / (with + 0.5));
@@ -65,8 +67,8 @@ static bool ends(tp_text text, tp_text with) {
   return text.size > with.size && memcmp(text.data + text.size - with.size, with.data, with.size) == 0;
 }
 
-/* A word that was never said may be the beginning of words that were said. One letter of a script without spaces may
- * stand anywhere in the pairs that were said. */
+/* Also searches for longer words: a word that was never said may be the beginning of words that were said, and a single
+ * letter of a script without spaces may be in any pair that was said. */
 static void want_longer(question *q, tp_text stem) {
   enum { STEM_BYTES_MIN = 5, LONGER_MAX = 4, PAIRS_MAX = 16 };
   size_t found = 0, size = 0;
@@ -80,7 +82,7 @@ static void want_longer(question *q, tp_text stem) {
   }
 }
 
-/* Letters that two words have in common at their starts, and those that each has after them. */
+/* Counts the letters that two words share at their starts, and the letters that follow these. */
 static size_t common_letters(tp_text a, tp_text b, size_t *ret_rest) {
   size_t same = 0, letters = 0, rest[2] = {0, 0};
   while (same < a.size && same < b.size && a.data[same] == b.data[same]) same++;
@@ -92,8 +94,8 @@ static size_t common_letters(tp_text a, tp_text b, size_t *ret_rest) {
   return letters;
 }
 
-/* English words have a stemmer. Others that share their first letters and differ in a short ending are forms of one
- * word often enough. */
+/* Also searches for other forms of a word. English words have a stemmer. In other languages, words that share their
+ * first letters and differ in a short ending are often forms of one word. */
 static void want_forms(question *q, tp_text stem, tp_text word) {
   enum { FORMS_MAX = 8, LETTERS_MIN = 4, ENDING_MAX = 3 };
   size_t found = 0, rest = 0, ascii = 0;
@@ -125,7 +127,8 @@ static bool take_days(void *ctx, tp__memory_days days) {
   return q->day_count < DAYS_MAX;
 }
 
-/* A date without a year is one of the years in which something was said, or of those beside them. */
+/* Reads the days. A date without a year is taken in each year in which something was said, and in the years next to
+ * them. */
 static void read_dates(question *q, tp_text text, int32_t asked) {
   enum { YEARS_MAX = 16 };
   const int32_t first = q->index->first_said_day, last = q->index->last_said_day;
@@ -144,8 +147,8 @@ static bool is_one_of(tp_text word, const char *const *words) {
   return false;
 }
 
-/* "Where did I go", "my sister"; "what did you recommend", "you said", "your plan". "You" elsewhere is a way of
- * speaking: "can you tell me …". */
+/* Finds out which party the text asks about: the user in "Where did I go" and "my sister", the assistant in "what did
+ * you recommend", "you said" and "your plan". Elsewhere "you" means nothing: "can you tell me …". */
 static void read_parties(question *q, tp_text text) {
   static const char *const user[] = {"i", "my", "mine", NULL}, *const of_assistant[] = {"your", "yours", NULL};
   static const char *const asking[] = {"did", "do", "have", "had", "are", "were", "would", NULL};
@@ -165,7 +168,7 @@ static void read_parties(question *q, tp_text text) {
   }
 }
 
-/* "How many", "what is the average". */
+/* Whether the text asks for a number: "How many", "what is the average". */
 static void read_kind(question *q, tp_text text) {
   static const char *const how[] = {"many", "much", "long", "old", "often", "far", "fast", NULL};
   static const char *const number[] = {"number", "amount", "percent", "percentage", "price", "cost", "rate",
@@ -190,7 +193,7 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
   tp__memory_terms_of(text, &terms);
   for (size_t i = 0; rc == SQLITE_OK && i < terms.count; i++)
     rc = tp__memory_stems(store, terms.items[i], take_stem, q);
-  if (q->count == 0) /* it asks for one who speaks, and for nothing else */
+  if (q->count == 0) /* the text names a speaker and has no other word */
     for (size_t i = 0; i < q->speaker_count; i++) want(q, q->speakers[i], 1);
   for (size_t i = 0; i < q->count; i++) q->full += q->words[i].worth;
   read_dates(q, text, asked->asked_ms > 0 ? (int32_t)tp__memory_day_of(asked->asked_ms) : TP__MEMORY_NO_DAY);
@@ -201,21 +204,21 @@ static int read_question(tp__memory_store *store, const tp__memory_index *index,
 
 /* ---- the words, one by one ---- */
 
-/** What is known of a line, each a sum over the words. */
+/** The sums of a line over the searched words. */
 typedef struct cell {
   float window, own, cover, own_cover;
-  float times; /* of the present word in the window */
+  float times; /* of the present word, in the line's window */
   float own_times;
   bool touched;
 } cell;
 
-static const float SCALE = 1 / 17.5f; /* of what is summed over words: the parts are then about 1 */
+static const float SCALE = 1 / 17.5f; /* scales the sums over words, so that the parts are about 1 */
 static const float SHARE_OF_ALL = 1 + 0.7f + 0.4f + 0.2f + 0.4f + 0.2f;
 
-/** The best of a session's lines, by their own words. */
+/** The highest sums of own words among a session's lines. */
 enum { SESSION_BEST = 3 };
 typedef struct best_own {
-  float own[SESSION_BEST + 1]; /* the greatest first */
+  float own[SESSION_BEST + 1]; /* the greatest one first */
 } best_own;
 
 typedef struct scorer {
@@ -223,9 +226,10 @@ typedef struct scorer {
   const question *q;
   const tp__memory_index *index;
   cell *cells;
-  uint32_t *touched, *present; /* lines with a cell in use; lines near the present word */
-  best_own *sessions;          /* of each */
-  float *passages;             /* of each that begins there and the one after it, BM25; of lines with several */
+  uint32_t *touched, *present; /* touched: lines with a cell in use; present: lines near the present word */
+  best_own *sessions;          /* one for each session */
+  float *passages;             /* for each passage the BM25 of it and the next one; only for lines with several
+                                  passages */
   size_t touched_count, present_count;
 } scorer;
 
@@ -243,7 +247,7 @@ static void add_times(scorer *s, int32_t line, float times) {
   touch(s, (uint32_t)line);
 }
 
-/* What a line holds counts for itself and for the lines in whose windows it is. */
+/* Counts a posting for its line, and for the lines whose windows contain its line. */
 static void spread(scorer *s, const tp__memory_posting *p) {
   float times = (float)p->times;
   const tp__memory_links *links = s->index->links, *own = &links[p->line];
@@ -268,7 +272,7 @@ static const float K = 1.2f, B = 0.4f, B_OWN = 0.75f;
 
 static float saturated(float times, float norm) { return times * (K + 1) / (times + norm); }
 
-/* A passage counts with the one after it, so that no boundary parts two words.
+/* Scores a passage together with the next one, so that no boundary separates two words.
  *  @param next  the posting after it; NULL: there is none. */
 static void score_passage(scorer *s, const tp__memory_posting *p, const tp__memory_posting *previous,
                           const tp__memory_posting *next, float worth, float norm) {
@@ -281,7 +285,7 @@ static void score_passage(scorer *s, const tp__memory_posting *p, const tp__memo
   if (p->passage > 0 && !began) at[-1] += worth * saturated(times, norm);
 }
 
-enum { PASSAGE_WORDS = 50 }; /* of two passages, about */
+enum { PASSAGE_WORDS = 50 }; /* about how many words two passages have */
 
 static void score_word(scorer *s, int32_t word) {
   const float worth = (float)s->q->words[word].worth;
@@ -324,7 +328,7 @@ static void score_sessions(scorer *s) {
   }
 }
 
-/* What is said of the same in its session, the line left out: the mean of the three best others. */
+/* The part for the rest of a line's session: the mean of its three best other lines. */
 static float session_sum(const scorer *s, uint32_t at) {
   const float *own = s->sessions[s->index->lines[at].session].own, mine = s->cells[at].own;
   float sum = 0;
@@ -335,8 +339,8 @@ static float session_sum(const scorer *s, uint32_t at) {
 
 /* ---- the parts ---- */
 
-/* What was said on a day that the text names, or about it. People speak of what happened soon after, of a day for two
- * weeks, of a month for one. A year says little. */
+/* How well the day of a line fits a day that the text names. People speak of something soon afterwards: of a day for
+ * two weeks, of a month for one month. A year says little. */
 static float said_then(tp__memory_days days, int32_t said) {
   enum { SOON = 1, WHILE = 14, LONG_WHILE = 7, SHORT = 14, YEAR = 365 };
   const int32_t count = days.last - days.first + 1, after = said - days.last;
@@ -368,7 +372,7 @@ static float date_part(const question *q, const tp__memory_line *line) {
   return best;
 }
 
-/* Whether it was said on a day that the text names, or about it: then it needs no word of the text. */
+/* Whether the line was said on a day that the text names, or names that day: then it needs no word of the text. */
 static bool is_named(const question *q, const tp__memory_line *line) {
   for (size_t i = 0; i < q->day_count; i++) {
     const tp__memory_days days = q->days[i];
@@ -381,7 +385,8 @@ static bool is_named(const question *q, const tp__memory_line *line) {
 
 static bool has(const tp__memory_line *line, uint32_t flag) { return (line->flags & flag) != 0; }
 
-/* A line with a name before it was said by its name, whether the user or the assistant wrote it. */
+/* The part for the speaker. A line that begins with a name was said by that person, whether the user or the assistant
+ * wrote it. */
 static float speaker_part(const question *q, const tp__memory_line *line) {
   if (has(line, TP__MEMORY_LINE_ASSISTANT) ? q->of_assistant : q->of_user && line->speaker == TP__MEMORY_NONE) return 1;
   for (size_t i = 0; i < q->speaker_count; i++)
@@ -435,7 +440,7 @@ static int compare(const void *a, const void *b) {
   return x->line > y->line ? -1 : x->line < y->line;
 }
 
-/* Moves the item at the top of a heap, whose worst is its first, to its place. */
+/* Moves the first item of a heap, in which the worst item is first, to its place. */
 static void sift(tp__memory_scored *heap, size_t count) {
   for (size_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
     if (child + 1 < count && compare(&heap[child + 1], &heap[child]) > 0) child++;
@@ -446,14 +451,14 @@ static void sift(tp__memory_scored *heap, size_t count) {
   }
 }
 
-/* A sorted array whose worst is first is such a heap. */
+/* For sorting with the worst item first, which gives such a heap. */
 static int compare_worst_first(const void *a, const void *b) { return compare(b, a); }
 
 static float weighted(const scorer *s, tp__memory_part part, float value) {
   return s->weights[part] > 0 ? s->weights[part] * value : 0;
 }
 
-/* What no line can have beyond its sums, whatever weights are fitted. */
+/* The most that a line can have beyond its sums, whatever the weights are. */
 static float ceiling_of(const scorer *s) {
   const question *q = s->q;
   const bool speaks = q->speaker_count || q->of_user || q->of_assistant;
@@ -463,7 +468,8 @@ static float ceiling_of(const scorer *s) {
          weighted(s, TP__MEMORY_PART_number, q->wants_number) + weighted(s, TP__MEMORY_PART_answers, all);
 }
 
-/* Most lines hold a common word or two and are far from the best: they are left without a look at the rest. */
+/* Whether a line cannot be among the best: most lines have only a common word or two, so the rest of their parts is not
+ * computed. */
 static bool is_hopeless(const scorer *s, uint32_t at, float ceiling, float worst) {
   const float *w = s->weights;
   const cell *c = &s->cells[at];
@@ -494,8 +500,9 @@ static int choose(const scorer *s, size_t max, tp__memory_scored **ret_scored, s
   return SQLITE_OK;
 }
 
-/* A block of megabytes for each recall would be mapped, faulted in and unmapped each time.
- * @return false without memory: it is as it was. */
+/* Makes a block large enough. It is kept between recalls, since a block of megabytes would be mapped, faulted in and
+ * unmapped each time.
+ * @return false without memory: the block is unchanged. */
 static bool find_block(void **block, size_t *held, size_t needed, size_t capacity, size_t size, size_t *bytes) {
   if (*held >= needed) return true;
   assert(capacity >= needed);
@@ -532,8 +539,9 @@ static void clear(scorer *s, uint32_t at) {
   if (line->passage_count > 1) memset(s->passages + line->passage, 0, line->passage_count * sizeof *s->passages);
 }
 
-/* A line that holds a word of the text, or is of a day that it names, is worth a look. One that has them only from its
- * neighbours is when their words are worth enough, in units of a word that was never said. */
+/* Whether a line is below the floor. A line with a word of the text, or of a day that the text names, is not. A line
+ * that only has neighbours with such words is, unless their words are worth enough, in units of a word that was never
+ * said. */
 static bool is_below(const scorer *s, uint32_t at, float least) {
   const cell *c = &s->cells[at];
   return c->own_cover <= 0 && c->cover < least && !is_named(s->q, &s->index->lines[at]);
@@ -549,7 +557,7 @@ static bool is_present(const tp__memory_said_hashes *present, uint64_t hash) {
   return false;
 }
 
-/* Moves the lines below the floor, and those that the request has, after the others. @return how many are left. */
+/* Moves lines below the floor, and lines that the request has, behind the others. @return how many others there are. */
 static size_t count_above(scorer *s, int32_t floor, const tp__memory_said_hashes *present) {
   const float rarest = logf(1 + ((float)s->index->line_count + 0.5f) / 0.5f), least = 1e-3f * (float)floor * rarest;
   size_t count = s->touched_count;

@@ -4,12 +4,12 @@
 #include <sqlite3.h>
 #include <string.h>
 
-/** A text that is read, and where. */
+/** A text that is being read, and the position. */
 typedef struct reader {
   const char *begin, *end;
 } reader;
 
-/** What was found: it ends before `end`, and begins at `from`, which may be after the word that announces it. */
+/** A secret that was found, from `from` to before `end`. `from` may be after a word that announces the secret. */
 typedef struct finding {
   const char *from, *end, *kind;
 } finding;
@@ -33,7 +33,7 @@ static const char *after(const char *at, const char *end, bool (*fits)(char)) {
   return at;
 }
 
-/* Words have no digits; what a vendor makes at random has. */
+/* Whether there is a digit: words have none, and random keys of vendors have some. */
 static bool has_digit(const char *at, const char *end) {
   while (at < end && !is_digit(*at)) at++;
   return at < end;
@@ -41,7 +41,7 @@ static bool has_digit(const char *at, const char *end) {
 
 /* ---- keys of vendors ---- */
 
-/** A key begins so, with the case as it is, and has at least so many bytes after it. */
+/** The beginning of a vendor's key, case-sensitive, and how many bytes follow at least. */
 static const struct vendor {
   const char *prefix;
   int least;
@@ -76,7 +76,7 @@ static bool find_key(const reader *r, const char *at, finding *f) {
   return false;
 }
 
-/* Three parts of base64url, the first of which is a map: a JSON Web Token. */
+/* Finds a JSON Web Token: three parts of base64url, the first of which is a map. */
 static bool find_web_token(const reader *r, const char *at, finding *f) {
   const char *end = at;
   if ((at > r->begin && is_key_byte(at[-1])) || !begins_with(at, r->end, "eyJ") || at[0] != 'e') return false;
@@ -99,7 +99,8 @@ static bool find_private_key(const reader *r, const char *at, finding *f) {
   if (!memmem(at, (size_t)(line - at), private, sizeof private - 1)) return false;
   const char *last = memmem(line, (size_t)(r->end - line), ends, sizeof ends - 1);
   if (!last) last = memmem(at + 11, (size_t)(r->end - at) - 11, ends, sizeof ends - 1);
-  const char *end = last ? last + sizeof ends - 1 : r->end; /* one that is cut goes on to the end */
+  const char *end = last ? last + sizeof ends - 1 : r->end; /* a key whose end is missing reaches to the end of the
+                                                               text */
   const char *dashes = last ? memmem(end, (size_t)(r->end - end), "-----", 5) : NULL;
   *f = (finding){at, dashes ? dashes + 5 : last ? end : r->end, "private key"};
   return true;
@@ -107,7 +108,7 @@ static bool find_private_key(const reader *r, const char *at, finding *f) {
 
 /* ---- passwords after their name ---- */
 
-/** What stands before a secret. What stands after a name that is none of a password must look like a key. */
+/** The names that precede a secret. After a name that is not one of a password, the value must look like a key. */
 static const struct name {
   const char *word;
   bool is_password;
@@ -142,7 +143,7 @@ static const struct name {
              {"accountkey", false},
              {"token", false}};
 
-/* After "password:", words that are none. */
+/* Words after "password:" that are no password. */
 static bool is_no_value(const char *at, const char *end) {
   static const char *const words[] = {"required", "none",    "null",    "empty",   "changed",   "reset",     "wrong",
                                       "invalid",  "here",    "below",   "above",   "unknown",   "true",      "false",
@@ -153,7 +154,7 @@ static bool is_no_value(const char *at, const char *end) {
   return false;
 }
 
-/* ":" or "=", quotes and spaces around them; or "is". @return NULL: no value follows. */
+/* Skips ":" or "=", with quotes and spaces around it, or "is". @return NULL: no value follows. */
 static const char *skip_to_value(const reader *r, const char *at, bool *ret_is, char *ret_quote) {
   const char *from = at;
   *ret_is = false;
@@ -166,7 +167,7 @@ static const char *skip_to_value(const reader *r, const char *at, bool *ret_is, 
     if (at < r->end && *at == ':') at++;
   } else if (at < r->end && (*at == ':' || *at == '=')) {
     at++;
-    if (at < r->end && *at == '=') return NULL; /* a comparison */
+    if (at < r->end && *at == '=') return NULL; /* "==" is a comparison */
   } else {
     return NULL;
   }
@@ -192,7 +193,7 @@ static const char *end_of_quoted(const reader *r, const char *at, char quote) {
   return at;
 }
 
-/* Up to the next space, without the punctuation of the sentence; after "=" up to the next setting. */
+/* Returns the end of a value: the next space, without the punctuation of the sentence; after "=" the next setting. */
 static const char *end_of_value(const reader *r, const char *value) {
   const char *end = value, *separators = value[-1] == '=' ? "\"'`<>;&," : "\"'`<>";
   while (end < r->end && !is_line_end(*end) && !is_tab_or_space(*end) && !strchr(separators, *end)) end++;
@@ -207,7 +208,9 @@ static bool find_password(const reader *r, const char *at, finding *f) {
     bool says_is;
     char quote;
     if (word < r->end && is_alnum(*word)) continue;
-    if (word - at == 2 && at > r->begin && (is_alnum(at[-1]) || (at[-1] & 0x80))) continue; /* "pw" ends other words */
+    if (word - at == 2 && at > r->begin && (is_alnum(at[-1]) || (at[-1] & 0x80)))
+      continue; /* "pw" is also the end of
+                                                                                               other words */
     const char *value = skip_to_value(r, word, &says_is, &quote), *end = value;
     if (!value) continue;
     const bool is_password = names[i].is_password;
@@ -272,7 +275,7 @@ static int first_digits(const char *digits, int count) {
   return number;
 }
 
-/* By the first digits that networks have, and their lengths. */
+/* Whether a number has first digits and a length that card networks use. */
 static bool is_issued(const char *digits, int count) {
   const int two = first_digits(digits, 2), three = first_digits(digits, 3), four = first_digits(digits, 4);
   if (digits[0] == '4') return count == 16 || count == 13 || count == 19;
@@ -282,7 +285,7 @@ static bool is_issued(const char *digits, int count) {
                          (three >= 644 && three <= 649) || (four >= 3528 && four <= 3589));
 }
 
-/* Digits in groups with the same separator, or without any. */
+/* Finds digits in groups with the same separator, or without separators. */
 static bool find_card(const reader *r, const char *at, finding *f) {
   enum { DIGITS_MAX = 19, GROUP_MIN = 3 };
   char digits[DIGITS_MAX], separator = '\0';

@@ -46,16 +46,17 @@ struct tp__memory_sqlite {
   connection connections[2];
   /* never changes after open */
   connection *writer;
-  connection *reader; /* so that no recall waits for a sync; the writer where the memory is in no file */
-  bool is_async;      /* a commit syncs nothing */
-  tp__group group;    /* of the writes; it has a thread, unless the store is read-only */
+  connection *reader; /* a second connection, so that no recall waits for a sync; the writer itself when the memory is
+                         in no file */
+  bool is_async;      /* set when a commit syncs nothing */
+  tp__group group;    /* groups the writes; it has a thread, unless the store is read-only */
 };
 
-/** What the file knows of a scope. */
+/** The row of a scope in the file. */
 typedef struct scope_row {
   int64_t id;
   int64_t memories;
-  int64_t changes; /* how many were changed or deleted so far */
+  int64_t changes; /* how many of its memories were changed or deleted so far */
 } scope_row;
 
 #define MEMORY_COLUMNS                                                                                      \
@@ -99,7 +100,7 @@ static const char *const sql_texts[SQL_COUNT] = {
     [SQL_SAME_FACT] =
         "SELECT m.id FROM fact f JOIN memory m ON m.id = f.memory WHERE f.scope = ?1 AND f.replaced_ms = 0"
         " AND m.text = ?2 AND NOT (m.session = ?3 AND m.turn = ?4) LIMIT 1",
-    /* the one that was said later holds; of the two ids the first is the older fact's */
+    /* the fact that was said later stays valid; of the two ids the first is that of the older fact */
     [SQL_REPLACE] =
         "WITH pair AS (SELECT a.id AS a, a.said_ms AS a_ms, b.id AS b, b.said_ms AS b_ms FROM memory a, memory b"
         "  WHERE a.id = ?1 AND b.id = ?2 AND a.scope = ?3 AND b.scope = ?3 AND a.id <> b.id)"
@@ -178,12 +179,12 @@ static int put_locked(tp__memory_sqlite *store, const tp_memory_entry *entry, in
 
 /** Entries that are kept together, or not at all. */
 typedef struct putting {
-  tp__group_work work; /* first: the group knows it */
+  tp__group_work work; /* must be the first member: the group casts to it */
   tp__memory_sqlite *store;
   const tp_memory_entry *const *entries;
   size_t count;
   int64_t *ret_ids;
-  tp_memory_put_fn end; /* of put_later */
+  tp_memory_put_fn end; /* set for put_later */
   void *end_ctx;
 } putting;
 
@@ -198,7 +199,7 @@ static int write_entries(void *ctx) {
   return rc;
 }
 
-/* Writes by a function in one transaction and one sync with what other threads write meanwhile. */
+/* Runs a writing function in one transaction and one sync, together with what other threads write meanwhile. */
 static tp_status write_by(tp__memory_sqlite *store, int (*write)(void *ctx), void *ctx) {
   tp__group_work work = {.write = write, .ctx = ctx, .doing = "write"};
   return tp__group_run(&store->group, &work, NULL);
@@ -237,7 +238,7 @@ static tp_status put_later(void *ctx, const tp_memory_entry *const *entries, siz
 
 /* ---- facts ---- */
 
-/* @param ret_known  whether another turn's fact that holds says the same. */
+/* @param ret_known  whether a valid fact of another turn says the same. */
 static int is_known_locked(tp__memory_sqlite *store, int64_t scope, const tp_memory_entry *fact, bool *ret_known) {
   TP__LOCKED(&store->writer->mutex);
   sqlite3_stmt *s = store->writer->statements[SQL_SAME_FACT];
@@ -267,7 +268,7 @@ static int put_one_fact_locked(tp__memory_sqlite *store, const tp_memory_entry *
   if ((rc != SQLITE_OK && rc != SQLITE_DONE) || known) return rc;
   rc = put_locked(store, fact, &id);
   if (rc == SQLITE_OK) ++*kept;
-  /* a turn whose job runs again has its own fact among the known ones; none replaces itself */
+  /* when the job of a turn runs again, its own fact is among the known ones; a fact never replaces itself */
   if (rc == SQLITE_OK && replaces && replaces != id) rc = replace_locked(store, row.id, replaces, id);
   return rc;
 }
@@ -300,7 +301,7 @@ static tp_status put_facts(void *ctx, const tp_memory_entry *const *facts, const
 
 /* ---- deleting ---- */
 
-/* Of a commit without a sync the write-ahead log is the file that the disk has not got yet. */
+/* Syncs the write-ahead log: with commits that do not sync, the log may not be on the disk yet. */
 static int sync_log(tp__memory_sqlite *store) {
   sqlite3_file *log = NULL;
   tp__lock_acquire(&store->writer->mutex);
@@ -310,8 +311,9 @@ static int sync_log(tp__memory_sqlite *store) {
   return rc;
 }
 
-/* In the transaction that deletes, so that no crash leaves copies that nothing tells of. The note counts deletions: a
- * process that overwrites does not take away the note of another one that has deleted meanwhile. */
+/* Writes a note in the transaction that deletes, so that no crash leaves copies without a note. The note counts
+ * deletions, so that a process which overwrites copies does not remove the note of a process that has deleted
+ * meanwhile. */
 static int note_copies_locked(tp__memory_sqlite *store) {
   TP__LOCKED(&store->writer->mutex);
   static const char sql[] = "INSERT INTO embedded VALUES (-1, '', 1) ON CONFLICT (scope) DO UPDATE SET upto = upto + 1";
@@ -330,15 +332,15 @@ static int truncate_log_locked(tp__memory_sqlite *store) {
   return busy ? SQLITE_BUSY : end;
 }
 
-/* Of scopes that are empty: a tenant's name is a person's. The row stays, so that its id is never another scope's: an
- * index in the memory of a process may still be of it. */
+/* Deletes the names of empty scopes, since a tenant's name may name a person. The row stays, so that its id is never
+ * reused: an index in the memory of a process may still belong to it. */
 static const char forget_names_sql[] =
     "UPDATE scope SET tenant = '', kind = '', name = CAST(id AS TEXT), changes = changes + 1"
     " WHERE memories = 0 AND kind <> ''";
 
 typedef struct forgetting {
   tp__memory_sqlite *store;
-  const tp_memory_scope *owner; /* NULL: of any */
+  const tp_memory_scope *owner; /* NULL: of any scope */
   const int64_t *ids;
   size_t count, forgotten;
 } forgetting;
@@ -368,8 +370,8 @@ static int write_forgetting(void *ctx) {
   return rc == SQLITE_OK ? note_copies_locked(f->store) : rc;
 }
 
-/* SQLite overwrites what it deletes, but where it moved rows between pages copies may have stayed: the file is written
- * anew. Nothing is done where no deletion has left copies. */
+/* Writes the file anew. SQLite overwrites the bytes that it deletes, but copies may be left where it moved rows between
+ * pages. Does nothing when no deletion has left copies. */
 static int overwrite_copies_locked(tp__memory_sqlite *store) {
   TP__LOCKED(&store->writer->mutex);
   sqlite3 *db = store->writer->db;
@@ -382,10 +384,12 @@ static int overwrite_copies_locked(tp__memory_sqlite *store) {
                          : rc;
 }
 
-/* After what was deleted is committed. */
+/* Overwrites the copies, after the deletion is committed. */
 static int overwrite_copies(tp__memory_sqlite *store) {
   assert(store->writer && store->reader);
-  if (store->reader != store->writer) tp__lock_acquire(&store->reader->mutex); /* no snapshot of ours keeps the log */
+  if (store->reader != store->writer)
+    tp__lock_acquire(&store->reader->mutex); /* so that no snapshot of this process
+                                                                                  keeps the log */
   tp__lock_acquire(&store->writer->mutex);
   int rc = overwrite_copies_locked(store);
   tp__lock_release(&store->writer->mutex);
@@ -406,7 +410,7 @@ static tp_status erase(void *ctx, const tp_memory_scope *owner, const int64_t *i
 
 /* ---- reading ---- */
 
-/* A row of MEMORY_COLUMNS, or of SCOPED_COLUMNS. */
+/* Passes a row of MEMORY_COLUMNS, or of SCOPED_COLUMNS, to each. */
 static bool show_row(sqlite3_stmt *row, tp_memory_entry_fn each, void *each_ctx) {
   enum { PLAIN_COUNT = 9 };
   tp_memory_entry entry = {.struct_size = sizeof entry,
@@ -427,7 +431,7 @@ static bool show_row(sqlite3_stmt *row, tp_memory_entry_fn each, void *each_ctx)
   return each(each_ctx, &entry);
 }
 
-/* Unless rc, that of the binding, is an error. @return SQLITE_OK or the error. */
+/* Passes the rows to each, unless rc, the result of the binding, is an error. @return SQLITE_OK or the error. */
 static int show_rows(sqlite3_stmt *s, int rc, tp_memory_entry_fn each, void *each_ctx) {
   while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW)
     rc = show_row(s, each, each_ctx) ? SQLITE_OK : SQLITE_DONE;
@@ -440,7 +444,7 @@ static tp_status read_done(tp__memory_sqlite *store, int rc) {
   return tp__sqlite_status(rc == SQLITE_DONE ? SQLITE_OK : rc);
 }
 
-/* A row of id, session, said_ms, text, part, subject. */
+/* Passes a row of id, session, said_ms, text, part, subject to each. */
 static bool show_line(sqlite3_stmt *row, tp_memory_entry_fn each, void *each_ctx) {
   const tp_memory_entry entry = {.struct_size = sizeof entry,
                                  .id = sqlite3_column_int64(row, 0),
@@ -506,7 +510,7 @@ static int bind_query(sqlite3_stmt *s, const tp_memory_query *query) {
   return rc == SQLITE_OK ? sqlite3_bind_int64(s, 5, query->limit) : rc;
 }
 
-/* Rows of one scope, whose id is the first parameter. */
+/* Passes rows of one scope, whose id is the first parameter. */
 static int list_scope_locked(tp__memory_sqlite *store, const tp_memory_scope *owner, sql_number sql,
                              const int64_t *values, int count, tp_memory_entry_fn each, void *each_ctx) {
   TP__LOCKED(&store->reader->mutex);
@@ -565,7 +569,7 @@ static tp_status scopes(void *ctx, tp_memory_scope_fn each, void *each_ctx, tp_f
 
 /* ---- vectors ---- */
 
-/* Up to which memory the scope has vectors of the embedder: 0 when it has none. */
+/* Reads up to which memory the scope has vectors of the embedder: 0 when it has none. */
 static int read_upto_locked(connection *c, int64_t scope, const char *embedder, int64_t *ret_upto) {
   TP__LOCKED(&c->mutex);
   sqlite3_stmt *s = c->statements[SQL_EMBEDDED];
@@ -602,7 +606,7 @@ static tp_status vectors_missing(void *ctx, const tp_memory_scope *owner, const 
   return read_done(store, show_rows(s, rc, each, each_ctx));
 }
 
-/* A memory that was deleted or changed meanwhile gets none. */
+/* Stores a vector, unless the memory was deleted or changed meanwhile. */
 static int put_vector_locked(tp__memory_sqlite *store, const tp_memory_vector *vector) {
   TP__LOCKED(&store->writer->mutex);
   sqlite3_stmt *s = store->writer->statements[SQL_PUT_VECTOR];
@@ -622,7 +626,7 @@ typedef struct vector_writing {
   int64_t upto;
 } vector_writing;
 
-/* Nothing is kept when another job has been here meanwhile: what it left is what counts. */
+/* Stores vectors. When another job has stored some meanwhile, nothing is stored, and those of the other job count. */
 static int write_vectors(void *ctx) {
   const vector_writing *w = ctx;
   int64_t upto = 0;
@@ -681,7 +685,8 @@ static void connection_fini(connection *c) {
   tp__lock_fini(&c->mutex);
 }
 
-/* A database that is in no file is its connection's: then both are one. */
+/* Opens the connections. A database without a file exists in one connection only: then reader and writer are the
+ * same. */
 static tp_status open_connections(tp__memory_sqlite *store, const char *path, tp_fault *fault) {
   connection *c = store->connections;
   store->writer = store->reader = &c[0];
@@ -695,7 +700,7 @@ static tp_status open_connections(tp__memory_sqlite *store, const char *path, tp
   return rc == SQLITE_OK ? status : tp__sqlite_fail(store->reader->db, path, "prepare", rc, fault);
 }
 
-/* One connection: what would write fails with SQLite's own words. */
+/* Opens one connection. A write fails with SQLite's own message. */
 static tp_status open_read_only(tp__memory_sqlite *store, const char *path, tp_fault *fault) {
   connection *c = store->connections;
   store->writer = store->reader = &c[0];
@@ -708,7 +713,7 @@ static void close_store(void *ctx) {
   tp__memory_sqlite *store = ctx;
   tp__group_fini(&store->group);
   connection_fini(&store->connections[1]);
-  connection_fini(&store->connections[0]); /* the last one to close empties the log */
+  connection_fini(&store->connections[0]); /* the last connection that is closed empties the log */
   sqlite3_free(store);
 }
 
@@ -742,14 +747,15 @@ tp_status tp__memory_sqlite_open(const char *path, bool read_only, tp_memory_sto
   if (status == TP_OK)
     status = tp__group_init(&store->group, &store->writer->mutex, store->writer->db, NULL, !read_only, fault);
   if (status == TP_OK && !read_only)
-    (void)overwrite_copies(store); /* of a process that died; where that fails the note stays */
+    (void)overwrite_copies(store); /* copies that a process left which died; when this fails, the note stays */
   *ret_store = functions;
   ret_store->ctx = store;
   if (status != TP_OK) destroy(store);
   return status;
 }
 
-/* In WAL mode the file is whole after any crash also without the syncs of commits: those of checkpoints stay. */
+/* Makes the store async. In WAL mode the file is consistent after any crash also without the syncs of commits;
+ * checkpoints still sync. */
 tp_status tp__memory_sqlite_make_async(const tp_memory_store *of, tp_fault *fault) {
   tp__memory_sqlite *store = of->ctx;
   assert(!store->is_async);

@@ -14,7 +14,7 @@ bool tp__memory_is_assistant(tp_text part) { return tp__is_word(part, tp__memory
 /* ---- life ---- */
 
 static int make_stemmer(tp__memory_store *store) {
-  /* Marks are letters: in Thai and the scripts of India they are vowels. */
+  /* Marks count as letters: in Thai and the scripts of India they are vowels. */
   const char *arguments[] = {"unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"};
   fts5_api *api = NULL;
   void *ctx = NULL;
@@ -29,7 +29,7 @@ static int make_stemmer(tp__memory_store *store) {
   return rc;
 }
 
-/* Everything but the rows. */
+/* Frees everything but the rows. */
 static void store_free(tp__memory_store *store) {
   tp__memory_indexes_free(store);
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
@@ -124,7 +124,7 @@ tp__memory_gathering tp__memory_gather(tp__memory_list *list) {
   return (tp__memory_gathering){.list = list, .before = list->count, .status = TP_OK};
 }
 
-/* The block of the texts begins at the session. */
+/* The block of the texts begins with the session. */
 bool tp__memory_gather_entry(void *gathering, const tp_memory_entry *entry) {
   tp__memory_gathering *g = gathering;
   const tp_text texts[] = {entry->session, entry->turn,   entry->part,  entry->text,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_internal: what store.c gives index.c, recall.c, facts.c and vectors.c. A function with a name in _locked is
- * used under the store's mutex. */
+ * store_internal: what store.c offers to index.c, recall.c, facts.c and vectors.c. Functions whose name ends in _locked
+ * are called under the store's mutex. */
 #ifndef TP__MEMORY_STORE_INTERNAL_H
 #define TP__MEMORY_STORE_INTERNAL_H
 
@@ -17,32 +17,33 @@ enum { TP__MEMORY_INDEX_BUCKETS = 1024 };
 
 struct tp__memory_store {
   /* never changes after open */
-  tp_memory_store rows; /* which keeps the memories */
+  tp_memory_store rows; /* the table of functions that stores the memories */
   size_t index_bytes_max;
   tp__lock mutex;
   /* ---- under mutex */
-  sqlite3 *db;              /* in memory, without tables: for its stems and its JSON */
-  fts5_tokenizer tokenizer; /* FTS5's: English stems */
+  sqlite3 *db;              /* in memory, without tables: for its stemmer and its JSON functions */
+  fts5_tokenizer tokenizer; /* FTS5's tokenizer, with English stems */
   Fts5Tokenizer *stemmer;
-  struct tp__memory_index *indexes, *oldest_index;                  /* of scopes, the most recently used first */
-  struct tp__memory_index *index_buckets[TP__MEMORY_INDEX_BUCKETS]; /* the same, by their scopes */
-  size_t index_bytes;                                               /* that they hold together */
+  struct tp__memory_index *indexes, *oldest_index;                  /* the indexes of scopes, the most recently used one
+                                                                       first */
+  struct tp__memory_index *index_buckets[TP__MEMORY_INDEX_BUCKETS]; /* the same indexes, by their scopes */
+  size_t index_bytes;                                               /* the bytes of all indexes */
 };
 
-/** Entries that a store passes become memories of a list. */
+/** Collects entries that a store passes as memories of a list. */
 typedef struct tp__memory_gathering {
   tp__memory_list *list;
-  size_t before;    /* how many it had */
+  size_t before;    /* how many memories the list had before */
   tp_status status; /* TP_ERR_NO_MEMORY: not all were added */
 } tp__memory_gathering;
 
 tp__memory_gathering tp__memory_gather(tp__memory_list *list);
 /** tp_memory_entry_fn, with a tp__memory_gathering. */
 bool tp__memory_gather_entry(void *gathering, const tp_memory_entry *entry);
-/** Takes back what was added unless all of it could be. @return status, or why not all was added. */
+/** Removes the added memories unless all could be added. @return status, or why not all were added. */
 tp_status tp__memory_gathered(tp__memory_gathering *gathering, tp_status status);
 
-/** The entry of a memory, with the scope that it has. Texts are borrowed. */
+/** Makes the entry of a memory, with its scope. Texts are borrowed. */
 tp_memory_entry tp__memory_entry_of(const tp__memory *memory);
 tp_memory_scope tp__memory_owner_of(const tp__memory_scope *scope);
 

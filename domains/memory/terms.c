@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* English words that are in every conversation and say nothing about what it was about; sorted. What an apostrophe
- * leaves behind (don't: don, t) is among them. */
+/* English words that are in every conversation and say nothing about its subject; sorted. The parts of words with an
+ * apostrophe (don't: don, t) are among them. */
 static const char *const stop_words[] = {
     "a",        "about",      "above",  "after",  "again",   "all",   "also",    "am",    "an",        "and",
     "any",      "are",        "aren",   "as",     "at",      "be",    "because", "been",  "before",    "being",
@@ -30,7 +30,7 @@ static const char *const stop_words[] = {
 static int compare_word(const void *key, const void *item) {
   const tp_text *word = key;
   const char *stop = *(const char *const *)item;
-  int order = sqlite3_strnicmp(word->data, stop, (int)word->size); /* knows ASCII only, whatever the locale */
+  int order = sqlite3_strnicmp(word->data, stop, (int)word->size); /* compares ASCII only, whatever the locale is */
   return order != 0 ? order : stop[word->size] ? -1 : 0;
 }
 
@@ -89,8 +89,9 @@ bool tp__memory_is_unspaced(uint32_t point) {
   return false;
 }
 
-/* Beyond ASCII only what is surely no letter separates: Latin-1 signs, general and CJK punctuation, symbols, emoji. The
- * index has the last word: what it takes for no letter either is found nowhere, and harms nothing. */
+/* Whether a code point is a letter. Beyond ASCII everything is, except Latin-1 signs, general and CJK punctuation,
+ * symbols and emoji. If the index does not accept a code point as a letter, words with it are not found, which does no
+ * harm. */
 static bool is_letter(uint32_t point) {
   if (point < 0x80)
     return (point >= '0' && point <= '9') || (point >= 'A' && point <= 'Z') || (point >= 'a' && point <= 'z');
@@ -105,7 +106,7 @@ static bool is_letter(uint32_t point) {
 static bool is_apostrophe(uint32_t point) { return point == '\'' || point == 0x2019; }
 static bool is_term_space(uint32_t point) { return point == ' ' || point == '\t' || point == '_'; }
 
-/* Nearly every letter is one of these. @return how many stand at the start of the text. */
+/* How many ASCII letters and digits are at the start of the text: nearly all letters are ASCII. */
 static size_t ascii_letters(tp_text text) {
   size_t count = 0;
   for (; count < text.size; count++) {
@@ -120,7 +121,8 @@ static void skip(tp_text *text, size_t size) {
   text->size -= size;
 }
 
-/* Reads up to the next letter. @return whether what was read ends a clause: more than spaces and apostrophes. */
+/* Skips to the next letter. @return whether the skipped bytes end a clause: they are more than spaces and
+ * apostrophes. */
 static bool skip_separators(tp_text *left) {
   bool clause = false;
   if (left->size && *left->data == ' ') skip(left, 1);
@@ -171,7 +173,7 @@ static bool has_term(const tp__memory_terms *terms, tp_text word) {
   return false;
 }
 
-/* Whole code points of a text that is not empty, at most max bytes. */
+/* How many bytes the whole code points at the start of a non-empty text have, at most max. */
 static size_t bytes_of_points(tp_text text, size_t max) {
   size_t bytes = 0, size = 0;
   for (tp_text left = text; left.size > 0; skip(&left, size)) {
@@ -219,7 +221,7 @@ bool tp__memory_is_blank(tp_text text) {
   return true;
 }
 
-/* A full stop inside a word or number ("3.5", "v1.2") ends no sentence. */
+/* Whether a full stop ends a sentence: inside a word or number ("3.5", "v1.2") it does not. */
 static bool ends_sentence(tp_text text, size_t at) {
   char c = text.data[at];
   if (c == '!' || c == '\n') return true;

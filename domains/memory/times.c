@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is ambiguous is left alone: "on Friday", "a few days ago", "in two weeks" (from now, or within), "in May". */
+ * Ambiguous words are not resolved: "on Friday", "a few days ago", "in two weeks" (from now, or within), "in May". */
 #include "domains/memory/times.h"
 
 #include <stdio.h>
@@ -32,23 +32,23 @@ void tp__memory_date(int64_t day, int *ret_year, int *ret_month, int *ret_day) {
   if (ret_year) *ret_year = date.tm_year + 1900;
 }
 
-/* 0 for Monday. */
+/* The weekday of a day; 0 is Monday. */
 static int weekday_of(int64_t day) { return (int)(day + 3 - 7 * floor_divide(day + 3, 7)); }
 
 /* ---- the table ---- */
 
-/** What the words are reckoned by. */
+/** How words of time are resolved. */
 typedef enum way {
-  BY_DAYS,    /* the day that is `shift` days from today */
-  BY_UNIT,    /* the week, month, year … that is `shift` from today's */
-  BY_NUMBER,  /* as many units from today as the number says, backward with a shift below 0 */
-  BY_WEEKDAY, /* the one before today, from today, or after today, by shift */
-  BY_MONTH,   /* the month of that name before today's, from it, or after it, by shift */
-  BY_YEAR     /* the year that stands there */
+  BY_DAYS,    /* to the day that is `shift` days after today */
+  BY_UNIT,    /* to the week, month, year … that is `shift` units after today's */
+  BY_NUMBER,  /* to the day that is as many units after today as the number says; before today if shift is below 0 */
+  BY_WEEKDAY, /* to the weekday before today, from today on, or after today, by shift */
+  BY_MONTH,   /* to the month of that name before today's, from today's on, or after it, by shift */
+  BY_YEAR     /* to the year that is written there */
 } way;
 
 /** The words of a pattern are separated by spaces, their alternatives by bars. # is a number, @ a unit, % a weekday,
- *  ^ a month with a capital, $ a year. Of two that fit, the first wins. */
+ *  ^ a month with a capital, $ a year. When two patterns fit, the first one counts. */
 typedef struct row {
   const char *pattern;
   way by;
@@ -85,7 +85,7 @@ static const char *const weekday_names[] = {"monday", "tuesday",  "wednesday", "
                                             "friday", "saturday", "sunday"};
 static const char *const number_names[] = {"one",   "two",   "three", "four", "five",   "six",
                                            "seven", "eight", "nine",  "ten",  "eleven", "twelve"};
-/* Those before a number that make it something else: "half a year ago", "more than a year ago". */
+/* Words before a number that change its meaning: "half a year ago", "more than a year ago". */
 static const char not_before[] = "half|than|over|quarter|to|or";
 
 static int find_name(tp_text word, const char *const *names, int count) {
@@ -94,7 +94,7 @@ static int find_name(tp_text word, const char *const *names, int count) {
   return -1;
 }
 
-/* 0 for what is no number from 1 to 9,999. */
+/* The number that a word means; 0 for anything but a number from 1 to 9,999. */
 static int number_of_word(tp_text word) {
   if (tp__memory_is_one_of(word, "a|an", 4)) return 1;
   int number = find_name(word, number_names, 12) + 1;
@@ -106,7 +106,7 @@ static int number_of_word(tp_text word) {
   return number;
 }
 
-/** What the placeholders of a pattern stood for. */
+/** The values of a pattern's placeholders. */
 typedef struct found {
   tp__memory_span unit;
   int number, weekday, month, year;
@@ -148,7 +148,7 @@ static bool take_pattern_word(tp_text word, const char *pattern, size_t size, fo
   return tp__memory_is_one_of(word, pattern, size);
 }
 
-/* Whether a pattern fits at the current word. @param words  left behind its last word when it does. */
+/* Whether a pattern fits at the current word. @param words  moved after the last word of the pattern when it fits. */
 static bool time_fits(tp__memory_words *words, const char *pattern, found *f) {
   tp__memory_words at = *words;
   *f = (found){.number = 2}; /* a couple */
@@ -164,10 +164,11 @@ static bool time_fits(tp__memory_words *words, const char *pattern, found *f) {
 
 /* ---- words with which no pattern begins ---- */
 
-/* Most words of a text begin no pattern, and a turn recalls some hundred of them: by its first letter and its size a
- * word is sorted out before it is compared with each pattern. Bit n: a first word of n bytes. */
+/* Most words of a text begin no pattern, and a turn recalls hundreds of texts. So a word is excluded by its first
+ * letter and its size before it is compared with each pattern. Bit n of an element: a pattern's first word has n
+ * bytes. */
 static uint32_t first_sizes[26];
-/* Of each pattern the letters with which its first word may begin, and DIGIT. */
+/* For each pattern the letters with which its first word may begin, and DIGIT. */
 static uint32_t first_letters[sizeof rows / sizeof rows[0]];
 enum { DIGIT = 26 };
 
@@ -193,7 +194,7 @@ static void note_numbers(uint32_t *letters) {
 __attribute__((constructor)) static void note_first_words(void) {
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     const char *at = rows[i].pattern;
-    assert(at[0] == '#' || letter_of(at[0]) >= 0); /* no other placeholder comes first */
+    assert(at[0] == '#' || letter_of(at[0]) >= 0); /* no pattern begins with another placeholder */
     if (at[0] == '#') note_numbers(&first_letters[i]);
     for (size_t size; at[0] != '#' && (size = strcspn(at, "| ")) > 0; at += size + 1) {
       note_first(at, size, &first_letters[i]);
@@ -263,7 +264,7 @@ static void be_named_month(tp__memory_times *t, int month, int shift) {
   be_month(t, shift < 0 ? year - (month >= now) : shift > 0 ? year + (month <= now) : year, month);
 }
 
-/* The pasts of people: the table's years do not go below year 1. */
+/* Resolves words of time; the years do not go below year 1. */
 static bool reckon(tp__memory_times *t, const row *r, const found *f) {
   int year;
   tp__memory_date(t->today, &year, NULL, NULL);
@@ -294,8 +295,8 @@ static bool reckon(tp__memory_times *t, const row *r, const found *f) {
 
 /* ---- the walk ---- */
 
-/* "the last week of May", "in May" is not the week before today's; "last day" and "next day" are
- * reckoned from elsewhere. */
+/* Whether the words mean something else: "the last week of May" is not the week before today's, and "last day" and
+ * "next day" are counted from another day. */
 static bool means_otherwise(const tp__memory_times *t, const row *r, const found *f, const tp__memory_words *behind) {
   if (r->by == BY_NUMBER) return tp__memory_is_one_of(t->before, not_before, strlen(not_before));
   if (r->by != BY_UNIT) return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The five tools. They work in the scope of the turn that calls them, and answer with lines a model can read. Whether a
- * turn has them is decided when they are contributed (handlers.c), not here. */
+ * The five tools. They work in the scope of the turn that calls them, and answer with lines a model can read.
+ * handlers.c decides whether a turn gets them, when it contributes them. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -33,7 +33,7 @@ static tp_answer refuse_store_status(tp_tool_run *run, tp_status status) {
   return refuse_memory_tool(run, tp_status_text(status));
 }
 
-/* Answers with what was written and frees it. */
+/* Answers with the text, and frees it. */
 static tp_answer answer_with_listing(tp_tool_run *run, sqlite3_str *text) {
   size_t size = (size_t)sqlite3_str_length(text);
   bool whole = sqlite3_str_errcode(text) == SQLITE_OK;
@@ -43,7 +43,8 @@ static tp_answer answer_with_listing(tp_tool_run *run, sqlite3_str *text) {
   return outcome;
 }
 
-/* One line for each memory, with text_max bytes of it; or the words for none. Frees the list. */
+/* Answers with one line for each memory, of at most text_max bytes of its text; or with the words for an empty list.
+ * Frees the list. */
 static tp_answer answer_list(tp_tool_run *run, tp_status status, tp__memory_list *list, size_t text_max,
                              const char *none) {
   if (status != TP_OK || list->count == 0) {
@@ -100,7 +101,7 @@ static tp_answer memory_list(void *ctx, tp_tool_run *run) {
                      before.size ? "There are no older memories." : "Nothing is remembered yet.");
 }
 
-/* @param secrets  how many were left out of the text. */
+/* @param secrets  how many secrets were removed from the text. */
 static tp_answer remember(tp__memory_domain *domain, tp_tool_run *run, tp_text text, size_t secrets) {
   char buffer[TP__MEMORY_REDACT_SIZE];
   text = tp_tool_run_redact(run, TP_REDACT_MEMORY, text, buffer, sizeof buffer);

@@ -10,7 +10,7 @@
 
 /* ---- making vectors ---- */
 
-/* Gives it length 1; one of zeros stays. @return false for a number that is not finite. */
+/* Scales a vector to length 1; a vector of zeros stays. @return false for a number that is not finite. */
 static bool normalize(float *vector, size_t dimensions) {
   double squares = 0;
   for (size_t i = 0; i < dimensions; i++) squares += (double)vector[i] * (double)vector[i];
@@ -30,7 +30,9 @@ static tp_status embed(const tp_memory_embedder *embedder, const tp__memory_embe
                                            .is_query = is_query,
                                            .cancelled = work->cancelled,
                                            .ctx = work->ctx};
-  for (size_t i = 0; i < count * dimensions; i++) vectors[i] = NAN; /* what is not filled is found */
+  for (size_t i = 0; i < count * dimensions; i++)
+    vectors[i] = NAN; /* so that a number that the embedder does not fill
+                                                                       is detected */
   tp_status status = embedder->embed(embedder->ctx, &request, vectors);
   for (size_t i = 0; status == TP_OK && i < count; i++)
     if (!normalize(vectors + i * dimensions, dimensions)) status = TP_ERR_MALFORMED;
@@ -61,7 +63,7 @@ static tp_status read_batch(tp__memory_store *store, const tp__memory_scope *sco
                                                          tp__memory_gather_entry, &g, &b->mark, NULL));
 }
 
-/* As numbers of 8 bits. */
+/* Packs a vector as numbers of 8 bits. */
 static tp_memory_vector pack_vector(const tp__memory *memory, const float *vector, size_t dimensions,
                                     signed char *numbers) {
   float most = 0;
@@ -88,7 +90,8 @@ static tp_status write_batch(tp__memory_store *store, const tp_memory_embedder *
   return status;
 }
 
-/* Models read some hundred words; an endpoint may refuse what is longer, and each text after it would wait for ever. */
+/* Models read some hundred words. An endpoint may refuse a longer text, and then all texts after it would never get a
+ * vector. */
 static tp_text beginning_of(tp_text text) {
   return (tp_text){text.data, tp__memory_cut(text, TP__MEMORY_EMBED_BYTES_MAX)};
 }
@@ -109,7 +112,7 @@ static tp_status embed_batch(tp__memory_store *store, const tp_memory_embedder *
 tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_scope *scope,
                                    const tp_memory_embedder *embedder, const tp__memory_embed_work *work) {
   assert(embedder->embed && embedder->dimensions > 0 && embedder->name);
-  enum { TEXTS_MAX = 4096 }; /* of one job */
+  enum { TEXTS_MAX = 4096 }; /* the most texts of one job */
   tp_status status = TP_OK;
   size_t count = 1;
   for (size_t made = 0; status == TP_OK && count > 0 && made < TEXTS_MAX; made += count) {
@@ -127,7 +130,7 @@ tp_status tp__memory_embed_missing(tp__memory_store *store, const tp__memory_sco
 
 enum { BY_WORDS_MAX = 256, BY_MEANING_MAX = TP__MEMORY_FUSED_MAX - BY_WORDS_MAX };
 
-/** A memory that is near. */
+/** A memory whose vector is near that of the text. */
 typedef struct near_one {
   int64_t id;
   int32_t rank;
@@ -136,8 +139,8 @@ typedef struct near_one {
 typedef struct nearness {
   const float *vector;
   size_t dimensions;
-  tp__memory_list *by_words;     /* in the order of their ids */
-  near_one best[BY_MEANING_MAX]; /* of the others, best first */
+  tp__memory_list *by_words;     /* the results by words, in the order of their ids */
+  near_one best[BY_MEANING_MAX]; /* the nearest other memories, best first */
   size_t count;
 } nearness;
 
@@ -159,7 +162,7 @@ static void take_near(nearness *n, int64_t id, int32_t rank) {
   if (at < BY_MEANING_MAX) n->best[at] = (near_one){id, rank};
 }
 
-/* What points away from the text is as good as what has no vector. */
+/* Measures a vector. One that points away from the text counts as a missing vector. */
 static bool measure(void *ctx, const tp_memory_vector *vector) {
   nearness *n = ctx;
   if (vector->dimensions != n->dimensions) return true;
@@ -179,7 +182,7 @@ static tp_status read_near(tp__memory_store *store, const tp__memory_scope *scop
                            tp__memory_list *list) {
   for (size_t i = 0; i < n->count; i++) {
     tp_status status = tp__memory_get(store, scope, n->best[i].id, list);
-    if (status == TP_ERR_NOT_FOUND) continue; /* deleted since */
+    if (status == TP_ERR_NOT_FOUND) continue; /* it was deleted meanwhile */
     if (status != TP_OK) return status;
     tp__memory *memory = &list->items[list->count - 1];
     memory->rank = n->best[i].rank;

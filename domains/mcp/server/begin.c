@@ -1,4 +1,6 @@
-/* begin: for each request, a new call begins, or the request repeats a call that is parked. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * begin: for each request, a new call begins, or the request repeats a call that is parked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

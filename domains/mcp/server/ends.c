@@ -1,4 +1,6 @@
-/* ends: calls that end otherwise than by their answer: because they have waited long enough, are cancelled, or their
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ends: calls that end otherwise than by their answer: because they have waited long enough, are cancelled, or their
  * client has left. */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Replaces web.c where the library is built without libmicrohttpd. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replaces web.c where the library is built without libmicrohttpd. */
 #include "domains/mcp/server/server.h"
 
 tp_status tp__mcp_web_start(tp_mcp_server *server, tp_fault *fault) {

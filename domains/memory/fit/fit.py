@@ -22,10 +22,10 @@ PENALTY = 1e-2
 STEPS = 300
 CUTS = (5, 10, 16, 2800, 12000)
 KINDS = ("LoCoMo", "BEAM 100K, user", "BEAM 100K, both", "BEAM 500K, user")
-COUNTS = (2, 1, 1, 1)  # of a question of each kind, in the fit
-ROWS = 150             # candidate lines of a question, and its evidence
-EXCERPT = 740          # bytes of an entry at most
-FIRST_WEIGHT = 0.25    # of the first part: ranks stay comparable with those of vectors
+COUNTS = (2, 1, 1, 1)  # how much a question of each kind counts in the fit
+ROWS = 150             # the most candidate lines of a question, with its evidence
+EXCERPT = 740          # the most bytes of an entry
+FIRST_WEIGHT = 0.25    # the fixed weight of the first part, so that ranks stay comparable with those of vectors
 
 
 def read_table():
@@ -49,7 +49,7 @@ def question_of(rows):
 
 
 def fit(questions, used):
-    """Of each question the evidence, one softmax per piece of it against all lines that are none."""
+    """For each question, each piece of its evidence has a softmax against all lines that are no evidence."""
     scale = np.concatenate([q["parts"] for q in questions]).std(axis=0)
     scale = np.where(scale > 0, scale, 1)
     use = np.where(used, 1 / scale, 0)
@@ -71,7 +71,7 @@ def fit(questions, used):
         score = rows @ weight
         power = np.exp(score - np.maximum.reduceat(score, starts)[owner])
         none = np.add.reduceat(np.where(good, 0, power), starts)
-        chance = power / (none[owner] + power)          # of each piece of evidence against what is none
+        chance = power / (none[owner] + power)          # the chance of each piece of evidence against these lines
         pull = np.where(good, (1 - chance) / pieces[owner], 0)
         against = pull / np.maximum(none[owner], 1e-300)
         share = np.add.reduceat(np.where(good, against, 0), starts)
@@ -85,7 +85,7 @@ def fit(questions, used):
 
 
 def figures(questions, weights_of):
-    """Of each kind there is."""
+    """The figures of each kind of question."""
     total = {}
     for q in questions:
         order = np.argsort(-(q["parts"] @ weights_of(q)), kind="stable")[:64]
