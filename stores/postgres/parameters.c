@@ -68,16 +68,32 @@ void tp__pg_put_bytes(tp__bytes *array, tp_text bytes) {
   tp__bytes_put_text(array, bytes);
 }
 
-bool tp__pg_parameters_send(const tp__pg_parameters *p, PGconn *connection, const char *sql) {
+/** As libpq takes parameters. */
+typedef struct parameter_list {
   const char *values[TP__PG_PARAMETERS_MAX];
   int sizes[TP__PG_PARAMETERS_MAX], formats[TP__PG_PARAMETERS_MAX];
+} parameter_list;
+
+static bool list_parameters(const tp__pg_parameters *p, parameter_list *ret_list) {
   for (int i = 0; i < p->count; i++) {
     if (p->values[i].failed || p->values[i].size > INT32_MAX) return false;
-    values[i] = p->values[i].data ? p->values[i].data : "";
-    sizes[i] = (int)p->values[i].size;
-    formats[i] = 1;
+    ret_list->values[i] = p->values[i].data ? p->values[i].data : "";
+    ret_list->sizes[i] = (int)p->values[i].size;
+    ret_list->formats[i] = 1;
   }
-  return PQsendQueryParams(connection, sql, p->count, NULL, values, sizes, formats, 1) == 1;
+  return true;
+}
+
+bool tp__pg_parameters_send(const tp__pg_parameters *p, PGconn *connection, const char *sql) {
+  parameter_list l;
+  return list_parameters(p, &l) &&
+         PQsendQueryParams(connection, sql, p->count, NULL, l.values, l.sizes, l.formats, 1) == 1;
+}
+
+bool tp__pg_parameters_send_prepared(const tp__pg_parameters *p, PGconn *connection, const char *name) {
+  parameter_list l;
+  return list_parameters(p, &l) &&
+         PQsendQueryPrepared(connection, name, p->count, l.values, l.sizes, l.formats, 1) == 1;
 }
 
 int64_t tp__pg_int(const PGresult *rows, int row, int column) {

@@ -42,6 +42,8 @@ void tp__pg_put_bytes(tp__bytes *array, tp_text bytes);
 
 /** Sends a statement in pipeline mode; its answer comes in binary form. @return false: no memory, or no connection. */
 bool tp__pg_parameters_send(const tp__pg_parameters *parameters, PGconn *connection, const char *sql);
+/** The same for a statement that the connection has prepared. */
+bool tp__pg_parameters_send_prepared(const tp__pg_parameters *parameters, PGconn *connection, const char *name);
 
 /** A column of a row; NULL reads as 0, false or empty. The text is borrowed until PQclear(). */
 int64_t tp__pg_int(const PGresult *rows, int row, int column);

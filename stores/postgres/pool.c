@@ -38,7 +38,9 @@ typedef struct channel {
   short events;       /* that poll() waits for */
   int64_t until_ns;   /* AWAY, IDLE: not before; else: it is given up then */
   int64_t backoff_ms;
-  bool was_lost; /* it was logged */
+  bool was_lost;  /* it was logged */
+  bool is_direct; /* a flight has seen that its server is at the other end */
+  tp__pg_prepared prepared;
   tp__pg_flight flight;
 } channel;
 
@@ -58,7 +60,8 @@ struct tp__pg_pool {
   tp__pg_parameters parameters;
   tp__pg_work *first, **last; /* works that wait, in their order */
   bool is_ending;
-  int64_t end_ns; /* while it ends: nothing is tried after it */
+  int64_t end_ns;        /* while it ends: nothing is tried after it */
+  bool prepares_nothing; /* a server did not know a statement that was prepared */
   tp__lock lock;
   /* ---- under lock */
   tp__pg_work *incoming, **incoming_last;
@@ -198,6 +201,7 @@ static void clear_flight(tp__pg_flight *f) {
   f->count = f->bytes = 0;
   f->own_statements = 0;
   f->sent = f->answered = 0;
+  f->prepared = NULL;
   f->has_answer = f->has_failed = false;
   f->sqlstate[0] = f->message[0] = '\0';
 }
@@ -272,10 +276,57 @@ static const char *libpq_error(const channel *l) {
   return message && message[0] ? message : "the connection was closed";
 }
 
+/* ---- statements that are prepared ---- */
+
+enum { NAME_SIZE = 32 };
+
+static void write_name(char ret_name[NAME_SIZE], uint64_t hash) {
+  snprintf(ret_name, NAME_SIZE, "turnphase_%016llx", (unsigned long long)hash);
+}
+
+/* FNV-1a; never 0. */
+static uint64_t hash_of(const char *sql) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (; *sql; sql++) hash = (hash ^ (unsigned char)*sql) * UINT64_C(1099511628211);
+  return hash ? hash : 1;
+}
+
+static bool is_prepared(const tp__pg_flight *f, uint64_t hash) {
+  for (size_t i = 0; i < f->prepared->count; i++)
+    if (f->prepared->hashes[i] == hash) return true;
+  for (int i = 0; i < f->sent; i++)
+    if (f->preparing[i] == hash) return true;
+  return false;
+}
+
+/* Prepares the statement, where there is room for it. @return false: it is not prepared. */
+static bool prepare(tp__pg_flight *f, const char *sql, uint64_t hash) {
+  char name[NAME_SIZE];
+  enum { LEFT_MIN = TP__PG_OWN_STATEMENTS_MAX / 2 }; /* for the statements that come after it */
+  bool has_room = f->prepared->count < TP__PG_PREPARED_MAX && f->sent + LEFT_MIN < TP__PG_STATEMENTS_MAX;
+  write_name(name, hash);
+  if (!has_room || PQsendPrepare(f->connection, name, sql, 0, NULL) != 1) return false;
+  f->preparing[f->sent++] = hash;
+  return true;
+}
+
+/* The answer to a statement that prepares another one has come. */
+static void note_prepared(tp__pg_flight *f, int statement) {
+  uint64_t hash = f->prepared ? f->preparing[statement] : 0;
+  if (!hash || f->prepared->count == TP__PG_PREPARED_MAX) return;
+  if (PQresultStatus(f->answers[statement]) == PGRES_COMMAND_OK) f->prepared->hashes[f->prepared->count++] = hash;
+}
+
 bool tp__pg_flight_send_given(tp__pg_flight *f, const char *sql, const tp__pg_parameters *parameters, int *ret_index) {
+  char name[NAME_SIZE];
+  uint64_t hash = f->prepared && parameters->count > 0 ? hash_of(sql) : 0;
+  bool prepared = hash && (is_prepared(f, hash) || prepare(f, sql, hash));
   assert(f->sent < TP__PG_STATEMENTS_MAX);
+  f->preparing[f->sent] = 0;
   if (ret_index) *ret_index = f->sent;
-  bool sent = tp__pg_parameters_send(parameters, f->connection, sql);
+  if (prepared) write_name(name, hash);
+  bool sent = prepared ? tp__pg_parameters_send_prepared(parameters, f->connection, name)
+                       : tp__pg_parameters_send(parameters, f->connection, sql);
   if (sent) f->sent++;
   return sent;
 }
@@ -292,12 +343,12 @@ static bool send_settings(tp__pg_pool *p, tp__pg_flight *f) {
       "SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $1::text, true),"
       " set_config('idle_in_transaction_session_timeout', $1::text, true), set_config('synchronous_commit',"
       " CASE WHEN $2::bigint <> 0 THEN 'off' WHEN current_setting('synchronous_commit') = 'off' THEN 'on'"
-      " ELSE current_setting('synchronous_commit') END, true)";
+      " ELSE current_setting('synchronous_commit') END, true), pg_backend_pid()::bigint";
   bool is_async = true;
   for (size_t i = 0; i < f->count; i++) is_async = is_async && f->works[i]->is_async;
   tp__pg_parameter_text(&p->parameters, tp_text_of(p->statement_text));
   tp__pg_parameter_int(&p->parameters, is_async);
-  return tp__pg_flight_send(f, settings, NULL);
+  return tp__pg_flight_send(f, settings, &f->settings);
 }
 
 /* Reading and writing go on until poll() has to wait. */
@@ -324,6 +375,7 @@ static void send_flight(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   tp__pg_flight *f = &l->flight;
   f->connection = l->connection;
   f->parameters = &p->parameters;
+  f->prepared = l->is_direct && !p->prepares_nothing ? &l->prepared : NULL;
   tp__pg_parameters_clear(&p->parameters);
   l->state = CHANNEL_BUSY;
   start_silence(p, l);
@@ -414,6 +466,8 @@ static void connected(tp__pg_pool *p, channel *l) {
   l->state = CHANNEL_IDLE;
   l->events = POLLIN;
   l->until_ns = 0;
+  l->is_direct = false;
+  l->prepared.count = 0;
   count(p, &p->report.connections, 1);
   if (l->was_lost) tp__pg_say(p, TP_LOG_INFO, TP_OK, "there is a connection to the database again");
   l->was_lost = false;
@@ -443,7 +497,9 @@ static bool is_committed(const tp__pg_flight *f) {
 
 /* The ends of works may submit others, and end the pool: the flight is over before, and only its answers stay. */
 static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
+  enum { BACKEND = 4 }; /* the column of the settings */
   tp__pg_flight *f = &l->flight, ended = {.count = 0};
+  l->is_direct = tp__pg_int(f->answers[f->settings], 0, BACKEND) == PQbackendPID(l->connection);
   for (size_t i = 0; i < f->count; i++) {
     f->works[i]->status = TP_OK;
     f->works[i]->fault = (tp_fault){0};
@@ -468,6 +524,11 @@ static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   clear_flight(&ended);
 }
 
+/* The server does not know a statement, has another one of its name, or has new tables since it was planned. */
+static bool is_of_prepared(const char *sqlstate) {
+  return strcmp(sqlstate, "26000") == 0 || strcmp(sqlstate, "42P05") == 0 || strcmp(sqlstate, "0A000") == 0;
+}
+
 /* The server has answered all of it. */
 static void flight_answered(tp__pg_pool *p, channel *l) {
   tp__pg_flight *f = &l->flight;
@@ -483,6 +544,10 @@ static void flight_answered(tp__pg_pool *p, channel *l) {
     return;
   }
   tp__pg_meaning meaning = tp__pg_meaning_of(f->has_failed ? f->sqlstate : "XX000");
+  if (f->prepared && is_of_prepared(f->sqlstate)) {
+    p->prepares_nothing = true;
+    meaning = (tp__pg_meaning){TP_ERR_STORE, .is_retried = true, .reconnects = true};
+  }
   if (meaning.reconnects) {
     char message[sizeof f->message];
     memcpy(message, f->message, sizeof message);
@@ -527,6 +592,7 @@ static bool read_answer(tp__pg_pool *p, channel *l) {
       return false;
     }
     f->has_answer = false;
+    note_prepared(f, f->answered);
     f->answered++;
     return true;
   }

@@ -6,6 +6,10 @@
  * lanes, each with a connection, made when it is needed, and at most one transaction under way: one writes, one only
  * reads, one has records, and one listens.
  *
+ * Statements are prepared only where the connection leads to a server directly: there the process of the server has the
+ * number that the server gave when it was connected. A pooler such as pgbouncer gives the server's session to others,
+ * with what is prepared in it.
+ *
  * Works with the same key (a session) are done in the order in which they came, one to a transaction. A work that is
  * exclusive waits for all before it, and has a transaction of its own.
  *
@@ -23,7 +27,12 @@
 
 typedef enum tp__pg_lane { TP__PG_WRITES, TP__PG_READS, TP__PG_RECORDS, TP__PG_NEWS, TP__PG_LANES } tp__pg_lane;
 
-enum { TP__PG_WORKS_MAX = 128, TP__PG_STATEMENTS_MAX = 96, TP__PG_OWN_STATEMENTS_MAX = 64 };
+enum {
+  TP__PG_WORKS_MAX = 128,
+  TP__PG_STATEMENTS_MAX = 128,
+  TP__PG_OWN_STATEMENTS_MAX = 64,
+  TP__PG_PREPARED_MAX = 64 /* statements of a connection */
+};
 
 struct tp__pg_class;
 
@@ -57,15 +66,24 @@ typedef struct tp__pg_work {
   tp__lock_condition changed; /* of a work that a thread waits for */
 } tp__pg_work;
 
+/** The statements that the server has planned for a connection, by a hash of their text, which is in their names. */
+typedef struct tp__pg_prepared {
+  uint64_t hashes[TP__PG_PREPARED_MAX];
+  size_t count;
+} tp__pg_prepared;
+
 /** The works of one transaction, its statements, and their answers once it is committed. */
 typedef struct tp__pg_flight {
   tp__pg_work *works[TP__PG_WORKS_MAX];
   size_t count, bytes;
   int own_statements; /* of all works */
   PGconn *connection;
-  tp__pg_parameters *parameters; /* cleared by each send */
-  int sent, answered;            /* statements */
-  bool has_answer;               /* of the statement that is read */
+  tp__pg_parameters *parameters;             /* cleared by each send */
+  int sent, answered;                        /* statements */
+  int settings;                              /* the index of the statement that says whose connection it is */
+  tp__pg_prepared *prepared;                 /* of the connection; NULL: nothing may be prepared there */
+  uint64_t preparing[TP__PG_STATEMENTS_MAX]; /* the hash of what this statement prepares; 0: it prepares nothing */
+  bool has_answer;                           /* of the statement that is read */
   PGresult *answers[TP__PG_STATEMENTS_MAX];
   char sqlstate[6]; /* of the first that failed; empty: none has */
   bool has_failed;

@@ -447,6 +447,60 @@ static tp_store *open_store(const tp_postgres_options *options, size_t queue_byt
   return store;
 }
 
+/* ---- statements that are prepared ---- */
+
+static void keep_entries(tp_store *store, uint64_t from, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    put_all(store, from + i);
+    assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
+  }
+}
+
+TEST(statements_are_prepared_where_the_server_is_at_the_other_end_and_only_there) {
+  enum { ENTRIES = 8 };
+  start_proxy();
+  const tp_postgres_options options = {.struct_size = sizeof options, .conninfo = proxy.conninfo, .schema = "planned"};
+  tp_store *store = open_store(&options, 0);
+  keep_entries(store, 1, ENTRIES);
+  int prepared = proxy.prepared, used = proxy.used;
+  assert_true(prepared > 0 && used > prepared);
+  keep_entries(store, 1 + ENTRIES, ENTRIES);
+  assert_true(proxy.used > used);
+  assert_true(proxy.prepared - prepared <= prepared); /* what comes now and then only; nothing is prepared twice */
+  tp_store_free(store);
+  proxy.pools = true;
+  prepared = proxy.prepared;
+  store = open_store(&options, 0);
+  keep_entries(store, 100, ENTRIES);
+  assert_int_equal(proxy.prepared, prepared);
+  tp_store_free(store);
+  proxy.pools = false;
+  stop_proxy();
+}
+
+/* As behind a pooler that gives its clients the number of its server's process. */
+TEST(statement_that_the_server_has_forgotten_is_sent_whole_and_no_other_is_prepared) {
+  enum { ENTRIES = 8 };
+  start_proxy();
+  const tp_postgres_options options = {
+      .struct_size = sizeof options, .conninfo = proxy.conninfo, .schema = "forgotten"};
+  tp_store *store = open_store(&options, 0);
+  keep_entries(store, 1, ENTRIES);
+  int before = proxy.done;
+  proxy.next = FORGOTTEN;
+  keep_entries(store, 1 + ENTRIES, ENTRIES);
+  assert_int_equal(proxy.done, before + 1);
+  int used = proxy.used;
+  keep_entries(store, 1 + 2 * ENTRIES, ENTRIES);
+  assert_int_equal(proxy.used, used);
+  found f = find_all(store);
+  assert_int_equal(f.entries, 3 * ENTRIES);
+  assert_int_equal(f.turns, 3 * ENTRIES);
+  assert_int_equal(f.audits, 3 * ENTRIES);
+  tp_store_free(store);
+  stop_proxy();
+}
+
 /* Each commit is answered, whatever became of the answer of its transaction. */
 TEST(records_that_were_committed_are_kept_once_through_every_fault) {
   enum { ROUNDS = 12 };

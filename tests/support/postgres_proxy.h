@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * postgres_proxy: a proxy between the hosts and the server of postgres_server.h, on a Unix socket of its own, that
- * fails on command: it cuts before COMMIT, after it, and anywhere, delays an answer, or becomes silent. */
+ * fails on command: it cuts before COMMIT, after it, and anywhere, delays an answer, or becomes silent. It counts
+ * statements that are prepared, and may look like a pooler. */
 #ifndef TEST_POSTGRES_PROXY_H
 #define TEST_POSTGRES_PROXY_H
 
@@ -21,6 +22,7 @@ typedef enum fault_kind {
   ANYWHERE,      /* after some bytes of the server */
   SILENT,        /* nothing arrives any more, and nothing is closed */
   DELAYED,       /* all that comes from the server comes 100 ms later, once */
+  FORGOTTEN,     /* the server does not know a statement that was prepared */
   CUTS
 } fault_kind;
 
@@ -39,7 +41,9 @@ static struct {
   _Atomic int next; /* the fault that waits for its place */
   _Atomic int done; /* faults that were done */
   _Atomic bool refuses;
-  size_t left; /* bytes before ANYWHERE */
+  size_t left;                /* bytes before ANYWHERE */
+  _Atomic int prepared, used; /* messages Parse and Bind with the name of a statement */
+  _Atomic bool pools;         /* clients get another number than that of their server's process, as from pgbouncer */
 } proxy;
 
 static inline void close_pair(pair *p) {
@@ -63,6 +67,27 @@ static inline void send_all(int to, const char *bytes, size_t size) {
   }
 }
 
+/* A message begins with its type and its size; in a Bind the empty name of a portal comes before the statement's. */
+static inline void look_at_names(char *bytes, size_t size) {
+  static const char name[] = "turnphase_";
+  enum { NAME = sizeof name - 1 };
+  for (char *at = bytes + 6; (at = memmem(at, (size_t)(bytes + size - at), name, NAME)); at += NAME) {
+    if (at[-5] == 'P') proxy.prepared++;
+    if (at[-6] != 'B' || at[-1] != '\0') continue;
+    proxy.used++;
+    if (proxy.next != FORGOTTEN) continue;
+    *at = 'T';
+    proxy.next = NO_FAULT;
+    proxy.done++;
+  }
+}
+
+static inline void change_process(char *bytes, size_t size) {
+  static const char head[] = {'K', 0, 0, 0, 12};
+  char *key = proxy.pools ? memmem(bytes, size, head, sizeof head) : NULL;
+  if (key && key + sizeof head + 4 <= bytes + size) key[sizeof head + 1] ^= 1;
+}
+
 /* Passes a chunk of one side to the other one, unless the waiting fault must happen here. */
 static inline void relay(pair *p, bool is_from_client) {
   static char bytes[CHUNK];
@@ -73,6 +98,8 @@ static inline void relay(pair *p, bool is_from_client) {
     return;
   }
   if (p->is_silent) return;
+  if (is_from_client && size > 6) look_at_names(bytes, (size_t)size);
+  if (!is_from_client) change_process(bytes, (size_t)size);
   const char *commit = memmem(bytes, (size_t)size, "COMMIT", 6);
   int kind = proxy.next;
   if (kind == BEFORE_COMMIT && is_from_client && commit) {
