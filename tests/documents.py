@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-OPTIONS, HELPS, COMMANDS = 'cli/common/options.def', 'cli/common/options_help.def', 'cli/main.c'
+OPTIONS, VERBS = 'cli/common/options.def', 'cli/common/verbs.def'
 TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 TABLE = re.compile(r'\n## Options\n.*\Z', re.S)
 FENCE = re.compile(r'^```.*?^```\s*?$', re.M | re.S)
@@ -37,55 +37,58 @@ def arguments_of(call):
     return pieces + [call[begin:].strip()]
 
 
-def options_of(definition, groups):
-    """(letter, name, argument, names of CLI_…, help) of each row."""
-    rows = re.split(r'^OPTION\(', re.sub(r'/\*.*?\*/', '', definition, flags=re.S), flags=re.M)[1:]
-    for row in rows:
-        letter, name, argument, _, commands, text = arguments_of(row.rstrip()[:-1])
-        bits = set()
-        for bit in re.findall(r'CLI_\w+', commands):
-            bits |= groups.get(bit, {bit})
-        yield letter.strip("'0"), unquoted(name), unquoted(argument), bits, unquoted(text)
+def rows_of(macro, definition):
+    """The arguments of each row of a table."""
+    rows = re.split(r'^%s\(' % macro, re.sub(r'/\*.*?\*/', '', definition, flags=re.S), flags=re.M)[1:]
+    return [arguments_of(row.rstrip()[:-1]) for row in rows]
 
 
-def helps_of(definition, groups):
-    """{(name, CLI_…): help} of an option that means something else in some commands."""
-    helps = {}
-    for row in re.split(r'^HELP\(', re.sub(r'/\*.*?\*/', '', definition, flags=re.S), flags=re.M)[1:]:
-        name, commands, text = arguments_of(row.rstrip()[:-1])
-        for bit in re.findall(r'CLI_\w+', commands):
-            for each in groups.get(bit, {bit}):
-                helps[unquoted(name), each] = unquoted(text)
-    return helps
+def options_of(definition):
+    """(letter, name, argument, help) of each row."""
+    for letter, name, argument, _, text in rows_of('OPTION', definition):
+        yield letter.strip("'0"), unquoted(name), unquoted(argument), unquoted(text)
 
 
-def groups_of(header):
-    groups = {}
-    for name, bits in re.findall(r'(CLI_(?:OF_TURN|EVERY)) = ([^,}]*)', header):
-        groups[name] = set()
-        for bit in re.findall(r'CLI_\w+', bits):
-            groups[name] |= groups.get(bit, {bit})
-    return groups
+def verbs_of(definition):
+    """(name, the options that it takes, {option: what it means in this command}) of each row."""
+    for _, _, *members in rows_of('VERB', definition):
+        member = dict(re.match(r'\.(\w+) =\s+(.*)', text, re.S).groups() for text in members)
+        meanings = [arguments_of(pair.strip()[1:-1]) for pair in arguments_of(member.get('meanings', '')[1:-1]) if pair]
+        yield (unquoted(member['name']), unquoted(member.get('options', '')).split() + ['help'],
+               {unquoted(option): unquoted(text) for option, text in meanings})
 
 
-def table_of(command_bit, options, helps):
+def table_of(takes, meanings, options):
     lines = ['', '## Options', '', '<!-- Written by tests/documents.py from the table of the command. -->', '',
              '| option | what it does |', '|---|---|']
-    for letter, name, argument, bits, text in options:
-        if command_bit in bits:
+    for letter, name, argument, text in options:
+        if name in takes:
             shown = ('`-%s`, ' % letter if letter else '') + '`--%s`' % ' '.join(filter(None, (name, argument)))
-            text = helps.get((name, command_bit), text)
-            text = re.sub(r'[*|]', r'\\\g<0>', text).replace('<', '&lt;')
+            text = re.sub(r'[*|]', r'\\\g<0>', meanings.get(name, text)).replace('<', '&lt;')
             lines.append('| %s | %s |' % (shown.replace('|', '\\|'), text))
     return '\n'.join(lines) + '\n'
 
 
 def pages_of(read):
     """(path, what its table of options is) for each command."""
-    groups = groups_of(read('cli/common/options.h'))
-    options, helps = list(options_of(read(OPTIONS), groups)), helps_of(read(HELPS), groups)
-    for bit, name in re.findall(r'\{\.bit = (CLI_\w+),\s+\.name = "([\w-]+)"', read(COMMANDS)):
-        yield 'docs/command/%s.md' % name, table_of(bit, options, helps)
+    options = list(options_of(read(OPTIONS)))
+    for name, takes, meanings in verbs_of(read(VERBS)):
+        yield 'docs/command/%s.md' % name, table_of(takes, meanings, options)
+
+
+def verbs_take_options(path, text, tree):
+    """The names that a row of verbs.def has are those of options.def, in its order, and each option is taken."""
+    if path != VERBS:
+        return
+    order, taken = [name for _, name, _, _ in options_of(tree.read(OPTIONS))], set()
+    for verb, takes, meanings in verbs_of(text):
+        taken.update(takes)
+        if takes != [name for name in order if name in takes]:
+            yield 1, 'the options of %s are not options of options.def in their order' % verb
+        for name in sorted(set(meanings) - set(takes)):
+            yield 1, '%s says what --%s means, and does not take it' % (verb, name)
+    for name in sorted(set(order) - taken):
+        yield 1, '--%s is taken by no command' % name
 
 
 def commands_have_pages(path, text, tree):
@@ -102,7 +105,7 @@ def commands_have_pages(path, text, tree):
 def defaults_of(definition):
     """{option: the number in brackets in its help}."""
     defaults = {}
-    for _, name, _, _, text in options_of(definition, {}):
+    for _, name, _, text in options_of(definition):
         number = re.search(r'\((\d+)[);]', text)
         if number:
             defaults[name] = number.group(1)

@@ -7,11 +7,6 @@
 #include "cli/common/message.h"
 #include "support/text.h"
 
-enum {
-  TAKE_ONE = CLI_RUN | CLI_CHAT | CLI_SERVE | CLI_RUNS | CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN | CLI_PLOT |
-             CLI_AUDIT | CLI_SHOW | CLI_WORKER | CLI_JOBS | CLI_DATA | CLI_ASK | CLI_SESSIONS | CLI_FORGET | CLI_EXPORT
-};
-
 bool cli_database_is(const char *data) {
   return data && (tp__begins(tp_text_of(data), "postgres://") || tp__begins(tp_text_of(data), "postgresql://"));
 }
@@ -24,13 +19,13 @@ static bool has_password(const char *data) {
 }
 
 int cli_database_check(const cli_command *command, const cli_arguments *arguments) {
-  bool takes_one = (command->bit & TAKE_ONE) != 0, given = cli_database_is(arguments->data);
+  bool given = cli_database_is(arguments->data);
   bool has_directory = command->operand && strstr(command->operand, "DIR");
   const char *operand = NULL;
   for (size_t i = 0; has_directory && i < arguments->operand_count; i++)
     if (cli_database_is(arguments->operands[i])) operand = arguments->operands[i];
   if (!given && !operand) return CLI_OK;
-  if (!takes_one) {
+  if (!command->takes_database) {
     cli_error("%s cannot use a database yet, only a directory", command->name);
     return CLI_USAGE;
   }

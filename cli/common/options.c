@@ -33,7 +33,6 @@ struct row {
   char letter;
   const char *name, *argument;
   struct target target;
-  unsigned commands;
   const char *help;
 };
 
@@ -268,21 +267,9 @@ static bool take_model_number(cli_arguments *arguments, const struct row *row, c
   { take_model_number, .at = offsetof(cli_model_name, member), .least = 1, .greatest = INT32_MAX }
 
 static const struct row rows[] = {
-#define OPTION(letter, name, argument, take, commands, help) {letter, name, argument, take, commands, help},
+#define OPTION(letter, name, argument, take, help) {letter, name, argument, take, help},
 #include "cli/common/options.def"
 #undef OPTION
-};
-/** The help of an option in some commands. */
-struct help {
-  const char *name;
-  unsigned commands;
-  const char *help;
-};
-
-static const struct help helps[] = {
-#define HELP(name, commands, help) {name, commands, help},
-#include "cli/common/options_help.def"
-#undef HELP
 };
 enum { OPTION_COUNT = sizeof rows / sizeof rows[0], NAMES_MAX = 128 };
 
@@ -298,10 +285,24 @@ static const struct row *option_row_of(int value) {
   return NULL;
 }
 
-static void make_table(unsigned command, struct option table[OPTION_COUNT + 1], char letters[2 * OPTION_COUNT + 2]) {
+/* The next of words with one blank between them. */
+static tp_text next_word(const char **at) {
+  tp_text word = {*at, strcspn(*at, " ")};
+  *at += word.size + ((*at)[word.size] == ' ');
+  return word;
+}
+
+static bool has_option(const cli_command *command, const struct row *row) {
+  for (const char *at = command->options; at && *at;)
+    if (tp_text_is(next_word(&at), row->name)) return true;
+  return strcmp(row->name, "help") == 0;
+}
+
+static void make_table(const cli_command *command, struct option table[OPTION_COUNT + 1],
+                       char letters[2 * OPTION_COUNT + 2]) {
   *letters++ = ':'; /* getopt distinguishes a missing argument from an unknown option */
   for (size_t i = 0; i < OPTION_COUNT; i++) {
-    if (!(rows[i].commands & command)) continue;
+    if (!has_option(command, &rows[i])) continue;
     int takes = rows[i].argument ? required_argument : no_argument;
     *table++ = (struct option){.name = rows[i].name, .has_arg = takes, .val = value_of(i)};
     if (!rows[i].letter) continue;
@@ -378,7 +379,7 @@ static int refuse_option(const cli_command *command, const char *word) {
   snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), word);
   cli_nearest nearest = cli_nearest_to(name[0] == '-' && name[1] == '-' ? name + 2 : "");
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (rows[i].commands & command->bit) cli_nearest_try(&nearest, rows[i].name);
+    if (has_option(command, &rows[i])) cli_nearest_try(&nearest, rows[i].name);
   cli_error("%s does not take '%s'%s", command->name, word, cli_nearest_hint(&nearest, "--", hint));
   return bad_usage(command);
 }
@@ -419,14 +420,14 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
   assert(argc >= 0 && argv && arguments);
   struct option table[OPTION_COUNT + 1];
   char letters[2 * OPTION_COUNT + 2];
-  *arguments = (cli_arguments){.command = command->bit,
+  *arguments = (cli_arguments){.command = command->id,
                                .turns = TURNS,
                                .warm_up = WARM_UP,
                                .concurrency = 1,
                                .limit = CLI_LIMIT_NOT_GIVEN,
                                .caller = TP_CALLER_MANUAL_CLI};
   bool given[OPTION_COUNT] = {false};
-  make_table(command->bit, table, letters);
+  make_table(command, table, letters);
   opterr = 0;
   optind = 1;
   for (int value; (value = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
@@ -451,7 +452,7 @@ int cli_arguments_read(const cli_command *command, int argc, char **argv, cli_ar
     if (!row->target.take(arguments, row, optarg)) return bad_usage(command);
     keep_given(arguments, row, row->argument ? optarg : NULL);
   }
-  bool has_hooks = arguments->hooks.count > 0 || command->bit == CLI_HOOKS;
+  bool has_hooks = arguments->hooks.count > 0 || command->id == CLI_HOOKS;
   if (!has_hooks && (arguments->sandbox || arguments->webhooks.count > 0 || arguments->hook_models.count > 0)) {
     cli_error("--%s is for the hooks of --hooks DIR", arguments->sandbox              ? "sandbox"
                                                       : arguments->webhooks.count > 0 ? "webhook"
@@ -476,13 +477,13 @@ void cli_arguments_free(cli_arguments *arguments) {
   free(arguments->sampling_models.items);
 }
 
-static const char *help_of(const struct row *row, unsigned command) {
-  for (size_t i = 0; i < sizeof helps / sizeof helps[0]; i++)
-    if ((helps[i].commands & command) && strcmp(helps[i].name, row->name) == 0) return helps[i].help;
+static const char *help_of(const struct row *row, const cli_command *command) {
+  for (size_t i = 0; i < CLI_MEANINGS_MAX && command->meanings[i].option; i++)
+    if (strcmp(command->meanings[i].option, row->name) == 0) return command->meanings[i].help;
   return row->help;
 }
 
-static void print_option(const struct row *row, unsigned command, cli_output *output) {
+static void print_option(const struct row *row, const cli_command *command, cli_output *output) {
   char words[64], letter[8] = "    ";
   if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
   snprintf(words, sizeof words, "%s--%s%s%s", letter, row->name, row->argument ? " " : "",
@@ -493,28 +494,17 @@ static void print_option(const struct row *row, unsigned command, cli_output *ou
 void cli_help(const cli_command *command, cli_output *output) {
   cli_printf(output, "Examples:\n%s\nUsage: turnphase %s%s%s%s\n\n%s\n\nOptions:\n", command->examples, command->name,
              command->operand ? " [OPTION…] [" : "", command->operand ? command->operand : "",
-             command->operand                  ? "]"
-             : command->bit == CLI_EXIT_STATUS ? ""
-                                               : " [OPTION…]",
+             command->operand                 ? "]"
+             : command->id == CLI_EXIT_STATUS ? ""
+                                              : " [OPTION…]",
              command->description);
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (rows[i].commands & command->bit) print_option(&rows[i], command->bit, output);
+    if (has_option(command, &rows[i])) print_option(&rows[i], command, output);
 }
 
 /* ---- the same for programs ---- */
 
-/* Of words with a blank between them. */
-static void add_actions(cli_map *map, const char *actions) {
-  cli_map_open_list(map, "actions");
-  for (const char *at = actions; at && *at;) {
-    size_t size = strcspn(at, " ");
-    cli_map_add_text(map, NULL, (tp_text){at, size});
-    at += size + (at[size] == ' ');
-  }
-  cli_map_close(map);
-}
-
-static void add_option(cli_map *map, const struct row *row, unsigned command) {
+static void add_option(cli_map *map, const struct row *row, const cli_command *command) {
   cli_map_open(map, NULL);
   cli_map_add_string(map, "name", row->name);
   if (row->letter) cli_map_add_text(map, "letter", (tp_text){&row->letter, 1});
@@ -532,13 +522,15 @@ int cli_help_json(const cli_command *command, cli_output *output) {
   cli_map map = {0};
   cli_map_add_string(&map, "command", command->name);
   cli_map_add_string(&map, "operand", command->operand ? command->operand : "");
-  add_actions(&map, command->actions);
+  cli_map_open_list(&map, "actions");
+  for (const char *at = command->actions; at && *at;) cli_map_add_text(&map, NULL, next_word(&at));
+  cli_map_close(&map);
   cli_map_add_string(&map, "summary", command->summary);
   cli_map_add_string(&map, "description", command->description);
   cli_map_add_string(&map, "examples", command->examples);
   cli_map_open_list(&map, "options");
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (rows[i].commands & command->bit) add_option(&map, &rows[i], command->bit);
+    if (has_option(command, &rows[i])) add_option(&map, &rows[i], command);
   cli_map_close(&map);
   return cli_map_print(&map, output);
 }

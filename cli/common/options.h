@@ -7,41 +7,14 @@
 #include "cli/common/output.h"
 #include "turnphase/files.h"
 
-enum {
-  CLI_PLAN = 1,
-  CLI_PHASES = 2,
-  CLI_RUN = 4,
-  CLI_EXIT_STATUS = 8,
-  CLI_BENCH = 16,
-  CLI_RUNS = 32,
-  CLI_SHOW = 64,
-  CLI_JOBS = 128,
-  CLI_STORE = 256,
-  CLI_HOOKS = 1024,
-  CLI_MEMORY = 4096,
-  CLI_CHAT = 8192,
-  CLI_TIME = 16384,
-  CLI_BLAME = 32768,
-  CLI_CHAIN = 65536,
-  CLI_EXPLAIN = 131072,
-  CLI_PLOT = 262144,
-  CLI_TOOL = 524288,
-  CLI_WORKER = 1048576,
-  CLI_ASK = 2097152,
-  CLI_AUDIT = 4194304,
-  CLI_SESSIONS = 8388608,
-  CLI_FORGET = 16777216,
-  CLI_MCP = 33554432,
-  CLI_SERVE = 67108864,
-  CLI_DATA = 134217728,
-  CLI_EXPORT = 268435456,
-  CLI_OF_TURN = CLI_TIME | CLI_BLAME | CLI_CHAIN | CLI_EXPLAIN,
-  CLI_EVERY = CLI_PLAN | CLI_PHASES | CLI_RUN | CLI_EXIT_STATUS | CLI_BENCH | CLI_RUNS | CLI_SHOW | CLI_JOBS |
-              CLI_STORE | CLI_HOOKS | CLI_MEMORY | CLI_CHAT | CLI_OF_TURN | CLI_PLOT | CLI_TOOL | CLI_WORKER | CLI_ASK |
-              CLI_AUDIT | CLI_SESSIONS | CLI_FORGET | CLI_MCP | CLI_SERVE | CLI_DATA | CLI_EXPORT
-};
+/** The commands. */
+typedef enum cli_verb {
+#define VERB(verb, function, ...) CLI_##verb,
+#include "cli/common/verbs.def"
+#undef VERB
+} cli_verb;
 
-enum { CLI_OPERANDS_MAX = 9 };
+enum { CLI_OPERANDS_MAX = 9, CLI_MEANINGS_MAX = 6 };
 #define CLI_LIMIT_NOT_GIVEN UINT32_MAX
 enum {
   CLI_LIMIT = 100,
@@ -125,7 +98,7 @@ typedef enum cli_mcp_changed { CLI_MCP_CHANGED_ASK = 0, CLI_MCP_CHANGED_DENY = 1
 
 /** The values of the command line. Texts are borrowed from the command line. */
 typedef struct cli_arguments {
-  unsigned command; /* CLI_PLAN, … */
+  cli_verb command;
   cli_words loads, phases, tools, webhooks, hooks, redacts, data_files, code_files, pass_env, mcp_servers, mcp_configs,
       origins, exposes;
   cli_model_names models;
@@ -189,13 +162,18 @@ typedef struct cli_arguments {
   bool agents_only;    /* the conversation has no sessions; this is no option */
 } cli_arguments;
 
-/** A row of the command table. */
+/** A row of verbs.def. */
 typedef struct cli_command {
-  unsigned bit; /* CLI_PLAN, … */
+  cli_verb id;
   const char *name, *operand, *summary;
   const char *actions; /* the allowed first operands, separated by one blank; NULL: the first operand is free */
   size_t operands_max; /* 0: one, where operand names it */
   const char *examples, *description;
+  const char *options; /* the names of what it takes besides help, separated by one blank; NULL: only help */
+  struct {
+    const char *option, *help;
+  } meanings[CLI_MEANINGS_MAX]; /* the help of options that mean something else in this command; option NULL: the end */
+  bool takes_database;          /* where a directory is named, postgres://… may be */
   int (*run)(const cli_arguments *arguments, cli_output *output);
 } cli_command;
 
@@ -215,26 +193,8 @@ void cli_help(const cli_command *command, cli_output *output);
 /** Prints the same as one line of JSON, from which man pages and completions are made. @return as cli_map_print(). */
 int cli_help_json(const cli_command *command, cli_output *output);
 
-int cli_ask_command(const cli_arguments *arguments, cli_output *output);
-int cli_audit(const cli_arguments *arguments, cli_output *output);
-int cli_bench(const cli_arguments *arguments, cli_output *output);
-int cli_chat_command(const cli_arguments *arguments, cli_output *output);
-int cli_data_command(const cli_arguments *arguments, cli_output *output);
-int cli_export(const cli_arguments *arguments, cli_output *output);
-int cli_forget(const cli_arguments *arguments, cli_output *output);
-int cli_hooks(const cli_arguments *arguments, cli_output *output);
-int cli_jobs(const cli_arguments *arguments, cli_output *output);
-int cli_mcp(const cli_arguments *arguments, cli_output *output);
-int cli_memory_command(const cli_arguments *arguments, cli_output *output);
-int cli_plan(const cli_arguments *arguments, cli_output *output);
-int cli_phases(const cli_arguments *arguments, cli_output *output);
-int cli_run(const cli_arguments *arguments, cli_output *output);
-int cli_runs(const cli_arguments *arguments, cli_output *output);
-int cli_serve(const cli_arguments *arguments, cli_output *output);
-int cli_sessions(const cli_arguments *arguments, cli_output *output);
-int cli_show(const cli_arguments *arguments, cli_output *output);
-int cli_store(const cli_arguments *arguments, cli_output *output);
-int cli_tool(const cli_arguments *arguments, cli_output *output);
-int cli_worker(const cli_arguments *arguments, cli_output *output);
+#define VERB(verb, function, ...) int function(const cli_arguments *arguments, cli_output *output);
+#include "cli/common/verbs.def"
+#undef VERB
 
 #endif

@@ -131,10 +131,4 @@ void cli_trace_add_head(const cli_trace *trace, cli_map *pairs);
 /** A duration, or "-" when it is not known. @param ret_words  holds the text; unused for "-". */
 tp_text cli_trace_duration(int64_t ns, bool is_known, char ret_words[CLI_QUANTITY_SIZE + 2]);
 
-int cli_time(const cli_arguments *arguments, cli_output *output);
-int cli_blame(const cli_arguments *arguments, cli_output *output);
-int cli_critical_chain(const cli_arguments *arguments, cli_output *output);
-int cli_explain(const cli_arguments *arguments, cli_output *output);
-int cli_plot_command(const cli_arguments *arguments, cli_output *output);
-
 #endif

@@ -149,7 +149,8 @@ int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *pe
     status = add_config(runtime, arguments, person, arguments->mcp_configs.items[i], &defer);
   for (size_t i = 0; status == CLI_OK && i < arguments->mcp_servers.count; i++)
     status = add_server(runtime, arguments, person, arguments->mcp_servers.items[i]);
-  if (defer > 0 && !(arguments->command & (CLI_RUN | CLI_CHAT | CLI_PLAN))) {
+  bool has_requests = arguments->command == CLI_RUN || arguments->command == CLI_CHAT || arguments->command == CLI_PLAN;
+  if (defer > 0 && !has_requests) {
     cli_error("mcp_defer has no effect here: it is for requests to a model (run, chat)");
     return status;
   }
