@@ -14,6 +14,7 @@ typedef enum sql_number {
   SQL_ADD_SCOPE,
   SQL_FIND_SCOPE,
   SQL_PUT,
+  SQL_FIND_KEPT,
   SQL_GET,
   SQL_NEWEST,
   SQL_LINES,
@@ -70,12 +71,12 @@ typedef struct scope_row {
   " AND (?2 IS NULL OR s.kind = ?2) AND (?3 IS NULL OR s.name = ?3)"
 
 static const char *const sql_texts[SQL_COUNT] = {
-    [SQL_ADD_SCOPE] = "INSERT INTO scope (tenant, kind, name, memories) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
+    [SQL_ADD_SCOPE] = "INSERT INTO scope (tenant, kind, name, memories) VALUES (?1, ?2, ?3, 0)",
     [SQL_FIND_SCOPE] = "SELECT id, memories, changes FROM scope WHERE tenant = ?1 AND kind = ?2 AND name = ?3",
     [SQL_PUT] =
         "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
-        " ON CONFLICT (scope, session, turn, part) DO UPDATE SET asks = excluded.asks, text = excluded.text"
-        " RETURNING id",
+        " ON CONFLICT (scope, session, turn, part) DO UPDATE SET asks = excluded.asks, text = excluded.text",
+    [SQL_FIND_KEPT] = "SELECT id FROM memory WHERE scope = ?1 AND session = ?2 AND turn = ?3 AND part = ?4",
     [SQL_GET] = "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.id = ?1 AND m.scope = ?2",
     [SQL_NEWEST] = "SELECT " MEMORY_COLUMNS MEMORY_ROWS " WHERE m.scope = ?1 AND m.id < ?2 ORDER BY m.id DESC LIMIT ?3",
     [SQL_LINES] = "SELECT m.id, m.session, m.said_ms, m.text, m.part, ifnull(f.subject, '')" MEMORY_ROWS
@@ -139,12 +140,13 @@ static int add_scope_locked(tp__memory_sqlite *store, const tp_memory_entry *ent
   TP__LOCKED(&store->writer->mutex);
   const tp_memory_scope owner = {.tenant = entry->tenant, .scope = entry->scope, .name = entry->name};
   sqlite3_stmt *s = store->writer->statements[SQL_ADD_SCOPE];
-  int rc = tp__sqlite_run(s, bind_scope(s, &owner));
-  if (rc != SQLITE_OK) return rc;
   scope_row row = {0};
-  rc = find_scope_locked(store->writer, &owner, &row);
-  if (rc == SQLITE_OK) *ret_id = row.id;
-  return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+  int rc = find_scope_locked(store->writer, &owner, &row);
+  *ret_id = row.id;
+  if (rc != SQLITE_DONE) return rc;
+  rc = tp__sqlite_run(s, bind_scope(s, &owner));
+  *ret_id = sqlite3_last_insert_rowid(store->writer->db);
+  return rc;
 }
 
 static int put_fact_locked(tp__memory_sqlite *store, int64_t scope, int64_t id, const tp_memory_entry *fact) {
@@ -156,24 +158,39 @@ static int put_fact_locked(tp__memory_sqlite *store, int64_t scope, int64_t id, 
   return tp__sqlite_run(s, rc);
 }
 
+static int bind_key(sqlite3_stmt *s, int64_t scope, const tp_memory_entry *entry) {
+  int rc = sqlite3_bind_int64(s, 1, scope);
+  return rc == SQLITE_OK ? tp__sqlite_bind_texts(s, 2, (const tp_text[]){entry->session, entry->turn, entry->part}, 3)
+                         : rc;
+}
+
+/* Of one that was kept before. */
+static int find_kept_locked(tp__memory_sqlite *store, int64_t scope, const tp_memory_entry *entry, int64_t *ret_id) {
+  TP__LOCKED(&store->writer->mutex);
+  sqlite3_stmt *s = store->writer->statements[SQL_FIND_KEPT];
+  int rc = bind_key(s, scope, entry);
+  if (rc == SQLITE_OK) rc = sqlite3_step(s);
+  if (rc == SQLITE_ROW) *ret_id = sqlite3_column_int64(s, 0);
+  tp__sqlite_release(s);
+  return rc == SQLITE_ROW ? SQLITE_OK : rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+}
+
+/* Without RETURNING, which makes a table in memory each time: that costs more than the rest of the statement. */
 static int put_locked(tp__memory_sqlite *store, const tp_memory_entry *entry, int64_t *ret_id) {
   TP__LOCKED(&store->writer->mutex);
   assert(entry->turn.data || entry->turn.size == 0);
   sqlite3_stmt *s = store->writer->statements[SQL_PUT];
   int64_t scope = 0;
   int rc = add_scope_locked(store, entry, &scope);
-  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 1, scope);
-  if (rc == SQLITE_OK) rc = tp__sqlite_bind_texts(s, 2, (const tp_text[]){entry->session, entry->turn, entry->part}, 3);
+  if (rc == SQLITE_OK) rc = bind_key(s, scope, entry);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int64(s, 5, entry->said_unix_ms);
   if (rc == SQLITE_OK) rc = sqlite3_bind_int(s, 6, tp__memory_only_asks(entry->text));
   if (rc == SQLITE_OK) rc = tp__sqlite_bind_text(s, 7, entry->text);
-  if (rc == SQLITE_OK) rc = sqlite3_step(s);
-  if (rc == SQLITE_ROW) {
-    *ret_id = sqlite3_column_int64(s, 0);
-    rc = sqlite3_step(s);
-  }
-  tp__sqlite_release(s);
-  if (rc != SQLITE_DONE) return rc;
+  sqlite3_set_last_insert_rowid(store->writer->db, 0);
+  rc = tp__sqlite_run(s, rc);
+  *ret_id = sqlite3_last_insert_rowid(store->writer->db);
+  if (rc == SQLITE_OK && *ret_id == 0) rc = find_kept_locked(store, scope, entry, ret_id);
+  if (rc != SQLITE_OK) return rc;
   return entry->subject.size ? put_fact_locked(store, scope, *ret_id, entry) : SQLITE_OK;
 }
 
