@@ -15,13 +15,13 @@ static const char *option(const PQconninfoOption *options, const char *keyword) 
   return NULL;
 }
 
-/* What stands in the environment counts as much as what stands in the string: libpq's own defaults. */
+/* Returns a setting. Values of the environment count as those of the string: they are libpq's defaults. */
 static const char *setting(const PQconninfoOption *given, const PQconninfoOption *defaults, const char *keyword) {
   const char *value = option(given, keyword);
   return value || !defaults ? value : option(defaults, keyword);
 }
 
-/* Each place of the password becomes "***". */
+/* Copies a message with "***" in each place of the password. */
 static void redact(const char *password, tp__bytes *to, const char *message, size_t size) {
   size_t length = password ? strlen(password) : 0;
   for (size_t i = 0; i < size;) {
@@ -50,7 +50,8 @@ static char *target_name_of(const PQconninfoOption *given, const PQconninfoOptio
   return copy;
 }
 
-/* A password with a character that ends it early would go on in the host's name, which messages have. */
+/* Whether the password could end early because of one of its characters: then its rest would be taken for the host's
+ * name, which messages show. */
 static bool is_ambiguous(const char *conninfo) {
   const char *start = strstr(conninfo, "://");
   if (!start || strchr(conninfo, ' ')) return false;
@@ -63,7 +64,7 @@ static tp_status read_target(tp__pg_target *t, const char *conninfo, tp_fault *f
   char *error = NULL;
   PQconninfoOption *given = PQconninfoParse(conninfo, &error), *defaults = NULL;
   bool has_memory = given || error;
-  PQfreemem(error); /* it may quote a part of the password */
+  PQfreemem(error); /* the error may quote a part of the password */
   if (!given) {
     return has_memory
                ? tp__refuse(fault, TP_ERR_USAGE, "conninfo",
@@ -103,7 +104,8 @@ void tp__pg_target_fini(tp__pg_target *t) {
 
 /* ---- connections ---- */
 
-/* The host's own strings come after the defaults of ours, and before what must be as it is. */
+/* Begins a connection. The settings of the host's string override our defaults, but not the settings that must have our
+ * values. */
 static PGconn *start(const tp__pg_target *t, int timeout_s, bool waits) {
   char timeout[16];
   snprintf(timeout, sizeof timeout, "%d", timeout_s);
@@ -121,7 +123,7 @@ static PGconn *start(const tp__pg_target *t, int timeout_s, bool waits) {
   return waits ? PQconnectdbParams(keywords, values, 1) : PQconnectStartParams(keywords, values, 1);
 }
 
-/* libpq prints notices to stderr unless it is given a function. */
+/* libpq prints notices to stderr unless it has a function for them. */
 static void drop_notice(void *ctx, const PGresult *notice) {
   (void)ctx;
   (void)notice;
@@ -148,7 +150,7 @@ tp_status tp__pg_connect(const tp__pg_target *t, int timeout_s, PGconn **ret_con
 
 /* ---- errors ---- */
 
-/* The first that matches counts. A class is two characters. */
+/* The first row that matches counts. A class of SQLSTATEs is their first two characters. */
 static const struct {
   const char *sqlstate;
   tp__pg_meaning meaning;
@@ -156,14 +158,14 @@ static const struct {
     {"40", {TP_ERR_STORE_BUSY, true, false}},       /* serialization failure, deadlock */
     {"55P03", {TP_ERR_STORE_BUSY, true, false}},    /* a lock was not available in time */
     {"57014", {TP_ERR_STORE_BUSY, true, false}},    /* statement_timeout */
-    {"23505", {TP_ERR_STORE_BUSY, true, false}},    /* two transactions added, or claimed, the same at once */
-    {"57P", {TP_ERR_STORE, true, true}},            /* the server ends, or begins */
-    {"08", {TP_ERR_STORE, true, true}},             /* connections, pgbouncer's included */
-    {"25006", {TP_ERR_STORE_READONLY, true, true}}, /* a standby, after a failover */
-    {"25P0", {TP_ERR_STORE, true, true}},           /* idle in a transaction for too long */
+    {"23505", {TP_ERR_STORE_BUSY, true, false}},    /* two transactions added or claimed the same row at once */
+    {"57P", {TP_ERR_STORE, true, true}},            /* the server stops or starts */
+    {"08", {TP_ERR_STORE, true, true}},             /* connection errors, those of pgbouncer included */
+    {"25006", {TP_ERR_STORE_READONLY, true, true}}, /* the server has become a standby, after a failover */
+    {"25P0", {TP_ERR_STORE, true, true}},           /* the connection was idle in a transaction for too long */
     {"53300", {TP_ERR_STORE_BUSY, true, true}},     /* too many connections */
     {"53100", {TP_ERR_STORE_FULL, false, false}},
-    {"53", {TP_ERR_STORE, true, false}}, /* memory of the server */
+    {"53", {TP_ERR_STORE, true, false}}, /* out of memory at the server */
     {"42501", {TP_ERR_STORE_READONLY, false, false}},
     {"42", {TP_ERR_STORE_SCHEMA, false, false}}, /* no such table or column */
     {"3F", {TP_ERR_STORE_SCHEMA, false, false}},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The history of sessions in a database: each function of it is a work for the pool. A load or an append that a turn
- * begins is completed on the pool's thread; the other ones wait for it. */
+ * The history of sessions in a database: each of its functions submits a work to the pool. A load or an append that a
+ * turn begins is completed on the pool's thread; the other functions wait for the work. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 /* ---- operations ---- */
 
-/* FNV-1a; the names are apart by a byte that no UTF-8 has. Two sessions with one key wait for each other. */
+/* An FNV-1a hash of the two names, separated by a byte that UTF-8 does not have. Two sessions with the same key wait
+ * for each other. */
 static uint64_t key_of(tp_text tenant, tp_text session) {
   uint64_t key = UINT64_C(0xcbf29ce484222325);
   for (size_t i = 0; i < tenant.size; i++) key = (key ^ (unsigned char)tenant.data[i]) * UINT64_C(0x100000001b3);
@@ -48,7 +49,7 @@ static void operation_free(tp__pg_operation *o) {
 
 static void free_ended(tp__pg_work *work) { operation_free((tp__pg_operation *)(void *)work); }
 
-/* A copy that outlives the call, with its names: a turn that has left takes its request along. */
+/* Copies an operation with its names, because it outlives the call: a turn that stops waiting frees its request. */
 static tp__pg_operation *operation_copy(const tp__pg_operation *from) {
   tp__pg_operation *o = tp__heap_alloc(sizeof *o);
   if (!o) return NULL;
@@ -83,7 +84,7 @@ static tp__pg_operation load_operation(tp_postgres *pg, const tp_history_load *r
   return o;
 }
 
-/* The struct_size stays the library's. */
+/* Fills a claim; struct_size keeps the library's value. */
 static void fill_claim(const tp__pg_operation *o, tp_history_claim *to) {
   if (o->work.status == TP_OK || o->claim.fence) {
     to->number = o->claim.number;
@@ -109,7 +110,7 @@ static tp_status history_load(void *ctx, const tp_history_load *request, tp_faul
 
 /* ---- a load that a turn begins ---- */
 
-/* The turn cannot leave in between: what it gave to be filled is there as long as it has not left. */
+/* Removes an open load and fills the turn's claim, under one lock: the claim is valid only while the turn waits. */
 static bool take_off_and_fill(tp_postgres *pg, tp__pg_operation *o) {
   tp__lock_acquire(&pg->lock);
   if (o->before_open) o->before_open->after_open = o->after_open;
@@ -121,7 +122,7 @@ static bool take_off_and_fill(tp_postgres *pg, tp__pg_operation *o) {
   return waits;
 }
 
-/* The turn does not wait any more: its claim ends, by an append of no messages. Takes the operation. */
+/* Releases the claim of a turn that does not wait any more, by an append of no messages. Takes the operation. */
 static void release_claim_of(tp__pg_operation *o) {
   tp__pg_operation empty = operation_of(o->postgres, TP__PG_OF_APPEND, "release a session", o->tenant, o->session);
   empty.names = o->names;
@@ -139,13 +140,13 @@ static void claimed_again(tp__pg_work *work) {
   else operation_free(o);
 }
 
-/* The claim failed, and may have been committed all the same: no turn would end it. It is made once more, whenever the
- * server answers, and released. Takes the operation. */
+/* Handles a claim that failed but may have been committed: no turn would end it. It is made once more, when the server
+ * answers again, and released. Takes the operation. */
 static void claim_again(tp__pg_operation *o) {
   tp__pg_operation again = operation_of(o->postgres, TP__PG_OF_CLAIM, "claim a session", o->tenant, o->session);
   again.names = o->names;
   again.process = again.work.process = o->process;
-  again.has_token = true; /* its messages are read by none */
+  again.has_token = true; /* no turn reads its messages */
   again.work.stays = true;
   again.work.end = claimed_again;
   *o = again;
@@ -206,7 +207,7 @@ int64_t tp__pg_next_batch(tp_postgres *pg) {
   tp__lock_acquire(&pg->lock);
   int64_t number = ++pg->batches;
   tp__lock_release(&pg->lock);
-  return (int64_t)(((uint64_t)pg->batch_base + 2 * (uint64_t)number) | 1); /* never 0 */
+  return (int64_t)(((uint64_t)pg->batch_base + 2 * (uint64_t)number) | 1); /* the number is never 0 */
 }
 
 static tp_status append_operation(tp_postgres *pg, const tp_history_append *request, tp__pg_operation *ret_operation,
@@ -261,8 +262,9 @@ static void history_append_start(void *ctx, const tp_history_append *request, tp
   else (void)!tp_history_complete(token, status, status == TP_OK ? NULL : &fault, NULL);
 }
 
-/* Nothing waits for it, and it has no deadline: a claim that no turn needs would keep other hosts out for as long as
- * this process has another turn. Without memory it does, until this process claims the session again, or ends. */
+/* Releases a claim. No turn waits for this work, and it has no deadline: an unneeded claim would keep other hosts from
+ * the session as long as this process has another turn. Without memory for the work that happens, until this process
+ * claims the session again, or ends. */
 static void history_release(void *ctx, const tp_history_release *request) {
   tp_postgres *pg = ctx;
   tp__pg_operation made = operation_of(pg, TP__PG_OF_APPEND, "release a session", request->tenant, request->session);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims of jobs. A claim asks the filter about every handler and version of which it knows jobs, and claims jobs of
- * those that were accepted, in one transaction. Where there is none, and once a second, a second one looks of which
- * handlers jobs are open. Where that names a new one, the filter is asked about it, and the claim is tried again. While
- * no job is open and news come (news.h), the server is asked every 10 s. */
+ * Claims of jobs. A claim asks the filter about every handler and version of which it has seen jobs, and claims jobs of
+ * those that the filter accepts, in one transaction. When it finds no job, and once a second, a second transaction
+ * reads which handlers have open jobs. If there is a new one, the filter is asked about it, and the claim is tried
+ * again. While no job is open and NOTIFY works (news.h), the server is asked only every 10 s. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,9 +13,10 @@
 
 enum { CLAIMS_MAX = 256, CLASSES_MAX = 1024, BURIED_MAX = 64, LOOK_MS = 1000, ROUNDS_MAX = 3, QUIET_MS = 10000 };
 
-/* ---- statements; everywhere $1 is now ---- */
+/* ---- statements; in all of them $1 is the time now ---- */
 
-/* Whose last lease has ended. 2 batch, 3 most, 4 in doubt: then those count, too, that were found before. */
+/* Buries jobs whose last lease has ended. Parameters: 2 batch, 3 most, 4 in doubt: then jobs that were buried before
+ * count, too. */
 static const char bury_lost[] =
     "WITH gone AS (DELETE FROM @.job WHERE id IN (SELECT id FROM @.job WHERE state = 2 AND lease_end_ms <= " TP__PG_NOW(
         "$1") " AND attempt >= attempts_max ORDER BY id LIMIT $3::bigint FOR UPDATE SKIP LOCKED) RETURNING *),"
@@ -27,11 +28,13 @@ static const char bury_lost[] =
                         " SELECT " TP__PG_JOB_SHOWN("''::bytea") " FROM ended j UNION ALL SELECT " TP__PG_JOB_SHOWN(
                             "''::bytea") " FROM @.job_ended j WHERE $4::bigint = 1 AND j.batch = $2::bigint";
 
-#define DUE "(j.claimable_ms <= n.now OR j.claimable_ms > n.now + 60000)" /* TP_JOB_PAUSE_MS_MAX: of another clock */
+/* A job that waits for longer than TP_JOB_PAUSE_MS_MAX was written with another clock, and can be claimed at once. */
+#define DUE "(j.claimable_ms <= n.now OR j.claimable_ms > n.now + 60000)"
 #define FIRST_OF_KEY                                                                                           \
   "NOT EXISTS (SELECT 1 FROM @.job o WHERE o.order_hash = j.order_hash AND (o.place, o.id) < (j.place, j.id))" \
   " AND NOT EXISTS (SELECT 1 FROM @.job o WHERE o.order_hash = j.order_hash AND o.state = 2 AND o.id <> j.id)"
-/* 2 lease_ms, 3 process, 4 batch, 5 most, 6 handlers, 7 versions, 8 in doubt: then nothing more is claimed. */
+/* Claims jobs. Parameters: 2 lease_ms, 3 process, 4 batch, 5 most, 6 handlers, 7 versions, 8 in doubt: then no further
+ * job is claimed. */
 static const char claim_jobs[] =
     "WITH n AS (SELECT " TP__PG_NOW(
         "$1") " AS now),"
@@ -51,7 +54,7 @@ static const char claim_jobs[] =
               " RETURNING " TP__PG_JOB_RETURNED ")"
               " SELECT " TP__PG_JOB_SHOWN("j.payload") " FROM claimed j UNION ALL SELECT " TP__PG_JOB_SHOWN(
                   "j.payload") " FROM @.job j WHERE $8::bigint = 1 AND j.state = 2 AND j.batch = $4::bigint ORDER BY 1";
-/* Handlers and versions of open jobs: one look into the index for each. */
+/* Finds the handlers and versions of open jobs, with one look into the index for each. */
 static const char find_classes[] =
     "WITH RECURSIVE c AS ((SELECT j.handler, j.contract_version FROM @.job j WHERE j.state = 1"
     " ORDER BY j.handler, j.contract_version LIMIT 1) UNION ALL SELECT x.handler, x.contract_version FROM c"
@@ -60,7 +63,7 @@ static const char find_classes[] =
     " ORDER BY j.handler, j.contract_version LIMIT 1) x)"
     " SELECT handler, contract_version FROM c"
     " UNION SELECT handler, contract_version FROM @.job WHERE state = 2 LIMIT 1000";
-/* When to look again, where nothing was claimed: in so many milliseconds; 0: it is not known. */
+/* Finds in how many milliseconds to look again, after nothing was claimed; 0: not known. */
 static const char find_next[] =
     "SELECT coalesce((SELECT min(due) - n.now FROM (SELECT CASE state WHEN 1 THEN claimable_ms ELSE lease_end_ms END"
     " AS due FROM @.job) j WHERE due > n.now), 0) FROM (SELECT " TP__PG_NOW("$1") " AS now) n";
@@ -86,7 +89,8 @@ static bool knows_locked(const tp__pg_store *s, tp_text handler, uint32_t versio
   return false;
 }
 
-/* Those that are too many are not claimed by this process until it forgets all of them. */
+/* Adds a handler to the list. Jobs of handlers beyond its size are not claimed by this process until the list is
+ * cleared. */
 static bool learn_locked(tp__pg_store *s, tp_text handler, uint32_t version) {
   TP__LOCKED(&s->lock);
   if (s->class_count >= CLASSES_MAX) tp__pg_job_classes_fini(s);
@@ -98,7 +102,7 @@ static bool learn_locked(tp__pg_store *s, tp_text handler, uint32_t version) {
   return true;
 }
 
-/* @return whether one was new. */
+/* @return whether there was a new one. */
 static bool learn_all(tp__pg_store *s, const PGresult *rows) {
   bool is_new = false;
   tp__lock_acquire(&s->lock);
@@ -111,7 +115,7 @@ static bool learn_all(tp__pg_store *s, const PGresult *rows) {
   return is_new;
 }
 
-/** Whom the filter was asked about in one claim. */
+/** The handlers about which the filter is asked in one claim. */
 typedef struct asking {
   tp__pg_job_class *list; /* copies */
   bool *accepted;
@@ -137,7 +141,8 @@ static bool is_asked(const asking *a, const tp__pg_job_class *class) {
   return false;
 }
 
-/* The filter takes locks of its own: it is asked about copies. @return false without memory. */
+/* Asks the filter about copies, without the lock, since the filter acquires locks of its own. @return false without
+ * memory. */
 static bool ask(tp__pg_store *s, const tp_job_claim *request, asking *a) {
   size_t first = a->count;
   bool has_memory = true;
@@ -222,7 +227,8 @@ static tp_status claim_once(tp__pg_store *s, const tp_job_claim *request, const 
   return status;
 }
 
-/* Which handlers have jobs, and when the next one is due. @param ret_is_new  a handler was not known before. */
+/* Reads which handlers have jobs, and when the next job can be claimed. @param ret_is_new  whether a handler was not
+ * known before. */
 static tp_status look_around(tp__pg_store *s, const tp_job_claim *request, bool *ret_is_new, int64_t *ret_next_in_ms,
                              tp_fault *fault) {
   tp__pg_request r;
@@ -249,10 +255,12 @@ static bool is_quiet(tp__pg_store *s) {
   return is;
 }
 
-/* Whether no job is open, and proves that news come: then a claim needs no server until there are some. */
+/* Finds out whether any job is open, and tests whether news come: if so, a claim needs no server until there are
+ * news. */
 static tp_status look_for_any(tp__pg_store *s, bool *ret_is_any, tp_fault *fault) {
   tp__pg_request r;
-  uint64_t number = tp__pg_news_number(s->postgres); /* before: what is stored since then is news */
+  uint64_t number = tp__pg_news_number(s->postgres); /* read before the query: jobs that are stored after this moment
+                                                        are news */
   tp__pg_request_init(&r, s->postgres, TP__PG_READS, "look for jobs");
   (void)tp__pg_request_add(&r, "SELECT EXISTS (SELECT 1 FROM @.job)");
   tp__pg_news_probe(s->postgres, &r);
@@ -266,7 +274,7 @@ static tp_status look_for_any(tp__pg_store *s, bool *ret_is_any, tp_fault *fault
   return status;
 }
 
-/* While there is enough of what is known, new handlers are looked for once a second. */
+/* Whether to look for new handlers: once a second while the known handlers have enough jobs. */
 static bool must_look(tp__pg_store *s) {
   int64_t now_ns = tp__monotonic_ns();
   tp__lock_acquire(&s->lock);

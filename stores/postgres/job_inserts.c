@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs that are inserted. Whose key is known already changes nothing; the table job_key says so in one place for jobs
- * that are open and jobs that have ended, which are in different tables. */
+ * Inserts jobs. A job whose key is known already changes nothing. The table job_key has the keys of open jobs and of
+ * jobs that have ended, which are in different tables. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,17 +11,17 @@
 #include "support/sha256.h"
 #include "turnphase/value.h"
 
-/** A job, and what of it the statement needs besides. */
+/** A job, with the further values that the statement needs. */
 typedef struct insertion {
   tp_job job;
   char key_hash[TP__PG_HASH_BYTES];
   tp_text key_hash_text;
   int64_t order_hash, batch;
   tp_text owner[2]; /* tenant and session of the turn that inserts it */
-  tp_text names[2]; /* the same; empty where it has no fence */
+  tp_text names[2]; /* the same as names of a session; empty if the job has no fence */
 } insertion;
 
-/* Sessions whose turns insert jobs stay as they are until the jobs are committed. */
+/* Locks the sessions whose turns insert jobs, so that they do not change until the jobs are committed. */
 static const char lock_sessions[] =
     "SELECT c.k, s.epoch FROM unnest($1::bigint[], $2::text[], $3::text[]) AS c(k, tenant, name)"
     " JOIN @.session s ON s.tenant = c.tenant AND s.name = c.name ORDER BY s.id FOR SHARE OF s";
@@ -71,7 +71,8 @@ static tp_status read_insertion(tp__pg_store *s, const tp_job *theirs, insertion
   return TP_OK;
 }
 
-/* Whether the open jobs must be counted: the more are open, or were inserted since, the sooner. */
+/* Whether the open jobs must be counted: the more of them are open, or were inserted since the last count, the
+ * sooner. */
 static bool must_count(tp__pg_store *s, size_t count) {
   tp__lock_acquire(&s->lock);
   bool is_known = s->counted != UINT64_MAX;
@@ -154,7 +155,7 @@ static tp_status refuse_insert(const tp__pg_store *s, tp_status status, tp_fault
                           s->options.jobs_max);
 }
 
-/* A key that is known wins; then the fence; then the number of open jobs. */
+/* Reads the answers. A known key comes first; then the fence; then the number of open jobs. */
 static void read_answers(const tp__pg_request *r, const insertion *list, size_t count, uint64_t *ret_ids,
                          bool *ret_existed, tp_status *ret_statuses) {
   const PGresult *locked = tp__pg_request_rows(r, LOCKED), *found = tp__pg_request_rows(r, FOUND);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is read of jobs. A list is read in pages, each in a transaction of its own, on the lane that reads. */
+ * Reads jobs. A list is read in pages, each in a transaction of its own, on the lane for reading. */
 #include "stores/postgres/job_rows.h"
 #include "support/fault.h"
 
@@ -23,7 +23,7 @@ tp_status tp__pg_job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_
   return status;
 }
 
-/* 1 after, 2 limit, 3 states, 4 with payload, 5 handler, 6 order key, 7 the only one. */
+/* Parameters: 1 after, 2 limit, 3 states, 4 with payload, 5 handler, 6 order key, 7 the only job's id, or 0. */
 #define FITS                                                                                                          \
   " j WHERE j.id > $1::bigint AND ($7::bigint = 0 OR j.id = $7::bigint) AND ($3::bigint >> j.state::integer) & 1 = 1" \
   " AND ($5::bytea = '' OR j.handler = $5::bytea) AND ($6::bytea = '' OR j.order_key = $6::bytea)"                    \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How claims of jobs go on and end, and what operators do to jobs. A job that ends moves to the table job_ended, so
- * that what looks for jobs reads only open ones. The payload of one that succeeded or was discarded goes. */
+ * Renews and ends claims of jobs, and does what operators do to jobs. A job that ends moves to the table job_ended, so
+ * that claims read only open jobs. The payload of a job that succeeded or was discarded is deleted. */
 #include <assert.h>
 #include <string.h>
 
@@ -69,12 +69,13 @@ static const char put_back[] =
         "$1") " + c.pause_ms, lease_end_ms = 0, process = 0, message = c.message, mark = c.batch,"
               " postponed_ms = greatest(j.postponed_ms, c.postponed_ms)" ENDINGS " WHERE " OF_CLAIM
               " RETURNING c.k, 1::bigint";
-/* Of what was neither: whether it is open; and of what is in doubt, whether this call has ended it before. */
+/* For claims that were neither ended nor renewed: whether the job is open; and for a request in doubt, whether this
+ * call has ended it before. */
 static const char look_at_rest[] =
     "SELECT c.k, 1::bigint, j.mark = c.batch FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c(k, id, batch)"
     " JOIN @.job j ON j.id = c.id UNION ALL SELECT c.k, j.state::bigint, j.mark = c.batch"
     " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS c(k, id, batch) JOIN @.job_ended j ON j.id = c.id";
-/* Above so many that have ended the oldest are forgotten, with their keys. 1 most of each kind. */
+/* Deletes the oldest ended jobs above a number, with their keys. Parameter 1: the most of each kind. */
 #define FORGET(kind)                                                                                               \
   "WITH gone AS (DELETE FROM @.job_ended WHERE " kind " AND number <= (SELECT number FROM @.job_ended WHERE " kind \
   " ORDER BY number DESC OFFSET $1::bigint LIMIT 1) RETURNING key_hash)"                                           \
@@ -110,7 +111,7 @@ static tp_status read_finish(tp__pg_store *s, const tp_job_finish *theirs, finis
   return TP_OK;
 }
 
-/* Every so often, by what this process ends. */
+/* Whether it is time to delete old ended jobs, by the number of jobs that this process has ended. */
 static bool must_forget(tp__pg_store *s, size_t count) {
   tp__lock_acquire(&s->lock);
   size_t every = s->options.jobs_ended_max / 8 + 1;
@@ -127,7 +128,8 @@ static bool may_put_back(const finishing *list, size_t count) {
   return false;
 }
 
-/* Statement 0 says of those that ended what they became; so does statement 1 of those that wait again, if any may. */
+/* Makes the request. Statement 0 returns what the ended jobs became; statement 1, if there is one, returns the jobs
+ * that wait again. */
 static void make_request(tp__pg_store *s, const finishing *list, size_t count, tp__pg_request *r) {
   tp__pg_request_init(r, s->postgres, TP__PG_WRITES, count == 1 ? "finish a job" : "finish jobs");
   put_endings(s, tp__pg_request_add(r, end_jobs), list, count);
@@ -147,7 +149,7 @@ static size_t read_ended(const PGresult *rows, size_t count, uint32_t *ret_state
   return (size_t)PQntuples(rows);
 }
 
-/* Those whose claim is not the current one, or that were ended before an answer was lost. */
+/* Looks at the jobs whose claim is not the current one, or that were ended before an answer was lost. */
 static tp_status look_at_others(tp__pg_store *s, const finishing *list, size_t count, uint32_t *ret_states,
                                 tp_status *ret_statuses, tp_fault *fault) {
   tp__pg_request r;
@@ -204,7 +206,7 @@ tp_status tp__pg_job_finish(void *ctx, const tp_job_finish *request, uint32_t *r
 
 /* ---- what operators do ---- */
 
-/* It is the newest open job of its order key. 1 id, 2 batch, 3 most. */
+/* Makes a dead letter the newest open job of its order key. Parameters: 1 id, 2 batch, 3 most. */
 static const char redrive[] =
     "WITH gone AS (DELETE FROM @.job_ended WHERE id = $1::bigint AND state = 4"
     " AND (SELECT count(*) FROM @.job) < $3::bigint RETURNING *)"
@@ -214,7 +216,7 @@ static const char redrive[] =
     " attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, 0, 0, inserted_ms, 0, 0, 0, 0, handler,"
     " subscription, idempotency_key, order_key, message, payload, key_hash, order_hash, 0, 0, $2::bigint, tenant, "
     "session FROM gone";
-/* 1 id, 2 batch, 3 now. */
+/* Discards an open job. Parameters: 1 id, 2 batch, 3 now. */
 static const char discard_open[] =
     "WITH gone AS (DELETE FROM @.job WHERE id = $1::bigint AND state = 1 RETURNING *)"
     " INSERT INTO @.job_ended (id, " TP__PG_JOB_COLUMNS
@@ -225,7 +227,7 @@ static const char discard_open[] =
 static const char discard_dead[] =
     "UPDATE @.job_ended SET state = 5, payload = '', mark = $2::bigint, ended_ms = " TP__PG_NOW(
         "$3") " WHERE id = $1::bigint AND state = 4";
-/* The state that it is in now, and whether this call has brought it there. */
+/* Reads the state of a job, and whether this call has set it. */
 static const char look_at_job[] =
     "SELECT state::bigint, mark = $2::bigint FROM @.job WHERE id = $1::bigint"
     " UNION ALL SELECT state::bigint, mark = $2::bigint FROM @.job_ended WHERE id = $1::bigint";

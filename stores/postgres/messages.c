@@ -77,7 +77,7 @@ void tp__pg_messages_fini(tp__pg_messages *m) {
 
 /* ---- from the database ---- */
 
-/* No value has more elements than bytes, whatever its head says. */
+/* The number of calls in a value. A value never has more elements than bytes, whatever its head says. */
 static size_t count_calls(tp_text value) {
   size_t count = tp_value_count(value);
   return count < value.size ? count : 0;
@@ -117,7 +117,7 @@ static bool read_message(tp__pg_loaded *l, const PGresult *rows, int row, int fi
   return true;
 }
 
-/* Pointers into what grows would move: the space is reserved before. */
+/* Reserves the space, since later growth would invalidate pointers. */
 static bool reserve(tp__pg_loaded *l, const PGresult *rows, int first_row, int row_count, int first) {
   size_t calls = 0;
   for (int i = 0; i < row_count; i++) calls += count_calls(tp__pg_text(rows, first_row + i, first + CALLS));

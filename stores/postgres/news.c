@@ -9,22 +9,26 @@
 #include "stores/postgres/store.h"
 #include "support/clock.h"
 
-enum { HEARING_MS = 3000 /* from a NOTIFY until it is heard */, AGAIN_MS = 30000 /* after LISTEN was refused */ };
+enum {
+  HEARING_MS = 3000 /* how long a NOTIFY may need until it is heard */,
+  AGAIN_MS = 30000 /* how long to wait after LISTEN was
+                                                                                    refused */
+};
 
 struct tp__pg_news {
   /* never changes after new */
-  char channel[40], mark[24]; /* what is listened to; how this process knows its own NOTIFY */
+  char channel[40], mark[24]; /* channel: the channel of LISTEN; mark: by it this process recognizes its own NOTIFY */
   bool is_known;              /* the server has NOTIFY */
-  /* of the pool's thread */
+  /* used by the pool's thread */
   tp__pg_request listen;
-  bool is_asked; /* the request is under way */
+  bool is_asked; /* set while the request is under way */
   int64_t ask_ns;
   tp__lock lock;
   /* ---- under lock */
   tp__pg_watcher *watchers;
   bool listens;
-  int64_t probed_ns, heard_ns; /* when this process sent its own NOTIFY, and heard it last; 0: it has not */
-  uint64_t number;             /* of news: of others, and of jobs that this process has stored */
+  int64_t probed_ns, heard_ns; /* when this process last sent its own NOTIFY, and last heard it; 0: never */
+  uint64_t number;             /* counts news: those of other processes, and jobs that this process has stored */
 };
 
 static const char notify[] = "SELECT pg_notify($1::text, $2::text)";
@@ -69,7 +73,7 @@ static void listen_ended(tp__pg_work *work) {
   tp__pg_request_fini(r);
 }
 
-/* A connection that was lost is made again as long as there is a watcher. */
+/* While there is a watcher, a lost connection is made again. */
 static int64_t tick(void *ctx, int64_t now_ns) {
   tp_postgres *pg = ctx;
   tp__pg_news *n = pg->news;
@@ -79,7 +83,7 @@ static int64_t tick(void *ctx, int64_t now_ns) {
   tp__lock_release(&n->lock);
   if (!is_wanted) return INT64_MAX;
   if (now_ns < n->ask_ns) return n->ask_ns;
-  n->ask_ns = now_ns + AGAIN_MS * TP__NS_IN_MS; /* without memory */
+  n->ask_ns = now_ns + AGAIN_MS * TP__NS_IN_MS; /* when there was no memory */
   snprintf(sql, sizeof sql, "LISTEN %s", n->channel);
   tp__pg_request_init(&n->listen, pg, TP__PG_NEWS, "listen to news of jobs");
   (void)tp__pg_request_add(&n->listen, sql);
@@ -125,7 +129,7 @@ void tp__pg_news_probe(tp_postgres *pg, tp__pg_request *request) {
   tp__lock_release(&n->lock);
 }
 
-/* One for all works of a transaction. */
+/* Adds one NOTIFY for all works of a transaction. */
 static bool build(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   const tp_postgres *pg = ctx;
   bool has_news = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the pool's thread does with the works of histories: the statements of a transaction, what their answers mean,
- * and the leases of this process. */
+ * The part of the history that runs on the pool's thread: the statements of a transaction, the meaning of their
+ * answers, and the leases of this process. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "support/clock.h"
 #include "support/fault.h"
 
-/** Works of a flight, by index. */
+/** The works of a flight that have one kind, by their index. */
 typedef struct subset {
   size_t count;
   size_t at[TP__PG_WORKS_MAX];
 } subset;
 
 static tp__pg_operation *of(const tp__pg_flight *f, size_t index) {
-  return (tp__pg_operation *)(void *)f->works[index]; /* the work comes first in it */
+  return (tp__pg_operation *)(void *)f->works[index]; /* the work is its first member */
 }
 
 static bool is_ours(const tp__pg_flight *f, size_t index) { return f->works[index]->class == &tp__pg_history_class; }
@@ -67,7 +67,7 @@ static void put_names(tp__pg_flight *f, const subset *s) {
   put_texts(f, s, offsetof(tp__pg_operation, session));
 }
 
-/* A member of 64 bits. */
+/* Puts a member of 64 bits of each work. */
 static void put_ints(tp__pg_flight *f, const subset *s, size_t offset) {
   tp__bytes *array = tp__pg_parameter_array(f->parameters, TP__PG_INT8, s->count);
   for (size_t i = 0; i < s->count; i++) {
@@ -97,7 +97,7 @@ static bool has_claims(const tp_postgres *pg, int64_t process) {
   return false;
 }
 
-/* @param fence  0: of whatever claim. */
+/* @param fence  that of the claim; 0: of any claim. */
 static void drop_claim(tp_postgres *pg, uint64_t number, uint64_t fence) {
   for (size_t i = 0; i < pg->claimed_count; i++) {
     if (pg->claimed[i].number != number || (fence && pg->claimed[i].fence != fence)) continue;
@@ -106,7 +106,7 @@ static void drop_claim(tp_postgres *pg, uint64_t number, uint64_t fence) {
   }
 }
 
-/* Space for the claims of a flight, and leases for the processes of its works. */
+/* Reserves space for the claims of a flight, and leases for the processes of its works. */
 static bool reserve_claims(tp_postgres *pg, const tp__pg_flight *f, const subset *claims) {
   bool has_space =
       tp__grow(tp__heap, (void **)&pg->claimed, &pg->claimed_capacity, pg->claimed_count + claims->count,
@@ -131,8 +131,8 @@ static bool is_held_now(const tp__pg_flight *f, int64_t process) {
   return false;
 }
 
-/* A beat renews the leases that turns and stores need, and ends the others; a claim renews that of its process in
- * time. */
+/* Chooses the leases to renew and to end. A beat renews the leases that turns and stores need, and ends the others; a
+ * claim renews the lease of its process when it would end soon. */
 static void choose_leases(tp_postgres *pg, const tp__pg_flight *f, bool beats, size_t *ret_renews, size_t *ret_leaves) {
   int64_t now_ns = tp__monotonic_ns(), lease_ns = pg->lease_ms * TP__NS_IN_MS;
   *ret_renews = *ret_leaves = 0;
@@ -212,8 +212,8 @@ static int64_t tick(void *ctx, int64_t now_ns) {
 
 /* ---- statements ---- */
 
-/* In the order in which they came: so are the sessions numbered. Where two hosts add the same two new sessions in
- * opposite order at the same time, PostgreSQL ends one transaction, which is tried again. */
+/* Adds new sessions in the order of arrival, in which they are also numbered. When two hosts add the same two new
+ * sessions in opposite order at the same time, PostgreSQL ends one of the transactions, which is tried again. */
 static bool build_new_sessions(tp_postgres *pg, tp__pg_flight *f) {
   subset makers = all_of(f, makes_session);
   if (makers.count == 0) return true;
@@ -242,7 +242,7 @@ static bool build_claims(tp_postgres *pg, tp__pg_flight *f, const subset *claims
   return send(pg, TP__PG_WRITES, f, TP__PG_CLAIMED_MESSAGES);
 }
 
-/* The number of a batch is compared only where it may have been written before. */
+/* Puts the appends. The number of a batch is compared only when the batch may have been written before. */
 static void put_appends(tp__pg_flight *f, const subset *appends) {
   put_indexes(f, appends);
   put_names(f, appends);
@@ -306,7 +306,7 @@ static bool build_holders(tp_postgres *pg, tp__pg_flight *f) {
   if (held.count == 0) return true;
   put_indexes(f, &held);
   put_names(f, &held);
-  PUT_INTS(f, &held, process); /* 0 of a deletion, which no process is */
+  PUT_INTS(f, &held, process); /* 0 for a deletion, which belongs to no process */
   return send(pg, TP__PG_WRITES, f, TP__PG_HOLDERS);
 }
 
@@ -321,7 +321,7 @@ static bool build_writes(tp_postgres *pg, tp__pg_flight *f) {
       pg->leases[i].leaves = true;
     }
     return send(pg, TP__PG_WRITES, f, TP__PG_LEAVE);
-  } /* it is exclusive */
+  } /* it is an exclusive work */
   return build_leases(pg, f, beats) && build_new_sessions(pg, f) && build_locks(pg, f) &&
          build_claims(pg, f, &claims) && build_appends(pg, f) && build_deletions(pg, f) && build_holders(pg, f);
 }
@@ -336,7 +336,7 @@ static bool build_reads(tp_postgres *pg, tp__pg_flight *f) {
     if (!send(pg, TP__PG_READS, f, TP__PG_MESSAGES)) return false;
   }
   if (lists.count == 0) return true;
-  assert(f->count == 1); /* it is exclusive */
+  assert(f->count == 1); /* it is an exclusive work */
   const tp_history_query *query = of(f, lists.at[0])->query;
   tp__pg_parameter_int(f->parameters, at_most(query->after_number));
   tp__pg_parameter_int(f->parameters, query->limit ? at_most(query->limit) : INT64_MAX);
@@ -352,14 +352,14 @@ static bool build_operations(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
 
 /* ---- answers ---- */
 
-/* NULL, which has no rows, where the statement was not sent. */
+/* Returns the answer of a statement; NULL, which counts as no rows, when it was not sent. */
 static PGresult *answer_of(const tp_postgres *pg, tp__pg_lane lane, const tp__pg_flight *f,
                            tp__pg_statement statement) {
   int index = pg->answers[lane][statement];
   return index >= 0 ? f->answers[index] : NULL;
 }
 
-/* The operation of a row; its column 0 is the index in the flight. */
+/* Returns the operation of a row, whose column 0 is the index in the flight. */
 static tp__pg_operation *operation_of_row(const tp__pg_flight *f, const PGresult *rows, int row) {
   int64_t index = tp__pg_int(rows, row, 0);
   assert(index >= 0 && (size_t)index < f->count);
@@ -383,7 +383,8 @@ static void settle_claims(tp_postgres *pg, const tp__pg_flight *f) {
   }
 }
 
-/* Rows of one operation stand together. One that no token completes gets a copy: its thread reads it later. */
+/* Passes the messages to the operations. The rows of one operation are adjacent. An operation without a token gets a
+ * copy, since its thread reads it later. */
 static void settle_messages(tp_postgres *pg, tp__pg_lane lane, const tp__pg_flight *f, tp__pg_statement statement) {
   PGresult *rows = answer_of(pg, lane, f, statement);
   for (int i = 0; i < PQntuples(rows); i++) {
@@ -438,7 +439,7 @@ static void settle_holders(tp_postgres *pg, const tp__pg_flight *f) {
   }
 }
 
-/* One that is in doubt, and finds nothing, has been done. */
+/* Ends deletions. A deletion in doubt that finds no session was done before. */
 static void settle_deletions(tp_postgres *pg, const tp__pg_flight *f) {
   const PGresult *rows = answer_of(pg, TP__PG_WRITES, f, TP__PG_DELETE);
   for (int i = 0; i < PQntuples(rows); i++) operation_of_row(f, rows, i)->found = tp__pg_int(rows, i, 1) > 0;
@@ -469,7 +470,7 @@ static void settle_writes(tp_postgres *pg, const tp__pg_flight *f) {
     if (!is_ours(f, i)) continue;
     tp__pg_operation *o = of(f, i);
     if (is_append(o)) settle_append(pg, o);
-    if (is_claim(o) && !o->found) o->work.again = true; /* its new session was dropped between two statements */
+    if (is_claim(o) && !o->found) o->work.again = true; /* its new session was deleted between two statements */
   }
 }
 

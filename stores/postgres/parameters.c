@@ -6,7 +6,7 @@
 
 enum { KEPT_BYTES_MAX = 1 << 20, INT_BYTES = 8 };
 
-/* Big-endian, as numbers are on the wire. */
+/* Puts a number in big-endian order, as the protocol has it. */
 static void put_number(tp__bytes *to, uint64_t value, int size) {
   char bytes[INT_BYTES];
   for (int i = 0; i < size; i++) bytes[i] = (char)(unsigned char)(value >> (8 * (size - 1 - i)));
@@ -43,12 +43,12 @@ void tp__pg_parameter_text(tp__pg_parameters *p, tp_text text) { tp__bytes_put_t
 
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *p, tp__pg_type type, size_t count) {
   tp__bytes *array = next(p);
-  put_number(array, count ? 1 : 0, 4); /* dimensions */
+  put_number(array, count ? 1 : 0, 4); /* number of dimensions */
   put_number(array, 0, 4);             /* no element is NULL */
   put_number(array, (uint64_t)type, 4);
   if (count == 0) return array;
   put_number(array, count, 4);
-  put_number(array, 1, 4); /* the index of the first */
+  put_number(array, 1, 4); /* index of the first element */
   return array;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * parameters: the parameters of one statement in PostgreSQL's binary form, and the columns of its answer. A set-based
- * statement has arrays as parameters, one for each column: what is put into an array is counted by its caller. No lock.
+   *
+   * parameters: the parameters of one statement in PostgreSQL's binary form, and the columns of its answer. A set-based
+   statement has arrays as parameters, one for each column: what is put into an array is counted by its caller. No lock.
  */
 #ifndef TP__POSTGRES_PARAMETERS_H
 #define TP__POSTGRES_PARAMETERS_H
@@ -12,7 +12,7 @@
 
 enum { TP__PG_PARAMETERS_MAX = 28 };
 
-/** Zero-filled is empty. The memory is kept from statement to statement. */
+/** Zero-filled: no parameters. The memory is reused for the next statement. */
 typedef struct tp__pg_parameters {
   int count;
   tp__bytes values[TP__PG_PARAMETERS_MAX];
@@ -26,21 +26,21 @@ typedef enum tp__pg_type {
   TP__PG_TEXT = 25,
 } tp__pg_type;
 
-/** Empties them, and frees memory that is too much to keep. */
+/** Removes all parameters, and frees memory beyond what is worth keeping. */
 void tp__pg_parameters_clear(tp__pg_parameters *parameters);
 void tp__pg_parameters_fini(tp__pg_parameters *parameters);
 void tp__pg_parameter_int(tp__pg_parameters *parameters, int64_t value);
-/** Replaces a number that was put. */
+/** Replaces a number that was put before. */
 void tp__pg_parameter_set_int(tp__pg_parameters *parameters, int index, int64_t value);
 void tp__pg_parameter_text(tp__pg_parameters *parameters, tp_text text);
-/** Begins an array of count elements. @return where the caller puts just these. */
+/** Begins an array of count elements. @return where the caller must put exactly these. */
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *parameters, tp__pg_type type, size_t count);
-/** Puts an element. */
+/** Puts an element into an array. */
 void tp__pg_put_int(tp__bytes *array, int64_t value);
 void tp__pg_put_bool(tp__bytes *array, bool value);
 void tp__pg_put_bytes(tp__bytes *array, tp_text bytes);
 
-/** Sends a statement in pipeline mode; its answer comes in binary form. @return false: no memory, or no connection. */
+/** Sends a statement in pipeline mode; the answer has binary form. @return false: no memory, or no connection. */
 bool tp__pg_parameters_send(const tp__pg_parameters *parameters, PGconn *connection, const char *sql);
 /** The same for a statement that the connection has prepared. */
 bool tp__pg_parameters_send_prepared(const tp__pg_parameters *parameters, PGconn *connection, const char *name);

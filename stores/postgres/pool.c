@@ -14,29 +14,30 @@
 
 enum {
   CONNECT_S = 5,
-  SILENCE_MS = 2000, /* over statement_ms, until a connection is given up */
-  ENDING_MS = 5000,  /* for what waits at the end */
-  RETRY_MS = 10,     /* after a transaction that may succeed when it is tried again */
-  BACKOFF_MS = 50,   /* after a connection that failed: doubled up to the next */
+  SILENCE_MS = 2000, /* added to statement_ms: the time until a silent connection is given up */
+  ENDING_MS = 5000,  /* the time for works that wait at the end */
+  RETRY_MS = 10,     /* the pause after a transaction that may succeed when it is tried again */
+  BACKOFF_MS = 50,   /* the first pause after a connection that failed; doubled up to the next value */
   BACKOFF_MS_MAX = 1000,
-  SKIPPED_MAX = 512,      /* works that a look for the next transaction passes over */
-  FLIGHT_BYTES = 16 << 20 /* a transaction with more takes no further work */
+  SKIPPED_MAX = 512,      /* how many works a look for the next transaction may skip */
+  FLIGHT_BYTES = 16 << 20 /* a transaction with more bytes takes no further work */
 };
 
 typedef enum channel_state {
-  CHANNEL_AWAY,       /* no connection, or none yet */
-  CHANNEL_CONNECTING, /* PQconnectPoll() goes on */
+  CHANNEL_AWAY,       /* there is no connection, or not yet */
+  CHANNEL_CONNECTING, /* PQconnectPoll() continues */
   CHANNEL_IDLE,
   CHANNEL_BUSY,    /* a flight is under way */
   CHANNEL_CLEARING /* ROLLBACK is under way */
 } channel_state;
 
-/** A lane's connection. Of the pool's thread. */
+/** The connection of a lane. Used by the pool's thread. */
 typedef struct channel {
   channel_state state;
-  PGconn *connection; /* not NULL but when it is away */
-  short events;       /* that poll() waits for */
-  int64_t until_ns;   /* AWAY, IDLE: not before; else: it is given up then */
+  PGconn *connection; /* NULL only in the state AWAY */
+  short events;       /* the events that poll() waits for */
+  int64_t until_ns;   /* in AWAY and IDLE: nothing is done before this time; else: the connection is given up at this
+                         time */
   int64_t backoff_ms;
   bool was_lost;  /* it was logged */
   bool is_direct; /* a flight has seen that its server is at the other end */
@@ -55,7 +56,7 @@ struct tp__pg_pool {
   void *log_ctx;
   int wake; /* eventfd */
   pthread_t thread;
-  /* of the pool's thread */
+  /* used by the pool's thread */
   channel channels[TP__PG_LANES];
   tp__pg_parameters parameters;
   tp__pg_work *first, **last; /* works that wait, in their order */
@@ -66,7 +67,7 @@ struct tp__pg_pool {
   /* ---- under lock */
   tp__pg_work *incoming, **incoming_last;
   bool ending, was_awoken;
-  void (*then)(void *ctx); /* of a pool that ended itself */
+  void (*then)(void *ctx); /* called at the end of a pool that ended itself */
   void *then_ctx;
   tp_postgres_report report;
 };
@@ -85,7 +86,9 @@ void tp__pg_submit(tp__pg_pool *p, tp__pg_work *work) {
   bool wakes = !p->was_awoken;
   p->was_awoken = true;
   tp__lock_release(&p->lock);
-  if (wakes) (void)!write(p->wake, &one, sizeof one); /* it cannot be full: at most one is written before a read */
+  if (wakes)
+    (void)!write(p->wake, &one, sizeof one); /* the eventfd cannot be full: it is written at most once before
+                                                         each read */
 }
 
 tp_status tp__pg_run(tp__pg_pool *p, tp__pg_work *work, tp_fault *fault) {
@@ -148,7 +151,7 @@ static int64_t deadline_of(const tp__pg_pool *p, const tp__pg_work *work) {
   return p->is_ending && p->end_ns < work->deadline_ns ? p->end_ns : work->deadline_ns;
 }
 
-/* The last failure of its connection or its transaction is in its fault. */
+/* Ends a work whose deadline has passed. Its fault has the last failure of its connection or its transaction. */
 static void expire_work(tp__pg_pool *p, tp__pg_work *work) {
   char message[256];
   const char *why = work->fault.message[0] ? work->fault.message : "there is no connection yet";
@@ -206,7 +209,7 @@ static void clear_flight(tp__pg_flight *f) {
   f->sqlstate[0] = f->message[0] = '\0';
 }
 
-/* The works of a flight wait again, before all others and in their order. */
+/* Puts the works of a flight back before all others, in their order. */
 static void put_back(tp__pg_pool *p, tp__pg_flight *f) {
   for (size_t i = f->count; i > 0; i--) {
     tp__pg_work *work = f->works[i - 1];
@@ -217,7 +220,7 @@ static void put_back(tp__pg_pool *p, tp__pg_flight *f) {
   f->count = 0;
 }
 
-/* A transaction did not succeed: its works are tried again, or end. */
+/* Handles a transaction that failed: its works are tried again, or end. */
 static void flight_failed(tp__pg_pool *p, tp__pg_flight *f, tp__pg_meaning meaning, bool in_doubt) {
   tp__pg_work *works[TP__PG_WORKS_MAX];
   size_t size = f->count;
@@ -248,7 +251,8 @@ static void lose(tp__pg_pool *p, channel *l, const char *why) {
   snprintf(l->flight.message, sizeof l->flight.message, "%s", why);
   l->flight.message[strcspn(l->flight.message, "\n")] = '\0';
   tp__pg_work *waiting = p->first;
-  for (; waiting && !was_there; waiting = waiting->next) { /* the reason, if no connection comes in time */
+  for (; waiting && !was_there; waiting = waiting->next) { /* keeps the reason, in case that no connection comes in
+                                                              time */
     if (waiting->lane != (tp__pg_lane)(l - p->channels)) continue;
     waiting->status = TP_ERR_STORE;
     snprintf(waiting->fault.message, sizeof waiting->fault.message, "%s", l->flight.message);
@@ -337,7 +341,8 @@ bool tp__pg_flight_send(tp__pg_flight *f, const char *sql, int *ret_index) {
   return sent;
 }
 
-/* What stands in the session of the server does not count, and nothing is left in it: pgbouncer gives it to others. */
+/* Sends the settings with each transaction, and leaves none in the server's session, which pgbouncer may share with
+ * others. */
 static bool send_settings(tp__pg_pool *p, tp__pg_flight *f) {
   static const char settings[] =
       "SELECT set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $1::text, true),"
@@ -351,7 +356,7 @@ static bool send_settings(tp__pg_pool *p, tp__pg_flight *f) {
   return tp__pg_flight_send(f, settings, &f->settings);
 }
 
-/* Reading and writing go on until poll() has to wait. */
+/* Reads and writes until poll() has to wait. */
 static void flush(tp__pg_pool *p, channel *l) {
   int left = PQflush(l->connection);
   if (left < 0) {
@@ -415,10 +420,10 @@ static bool work_fits(const tp__pg_flight *f, const tp__pg_work *work) {
          f->own_statements + work->statements <= TP__PG_OWN_STATEMENTS_MAX;
 }
 
-/* Records, LISTEN, and all else do not wait for each other. */
+/* Records, LISTEN, and all other works do not wait for each other. */
 static bool is_of_its_own(tp__pg_lane lane) { return lane == TP__PG_RECORDS || lane == TP__PG_NEWS; }
 
-/* Takes the works of a lane that may go now out of those that wait. */
+/* Takes the works that a lane may do now from those that wait. */
 static void choose(tp__pg_pool *p, tp__pg_lane lane, int64_t now_ns) {
   uint64_t skipped[SKIPPED_MAX];
   size_t skipped_count = 0;
@@ -495,7 +500,8 @@ static bool is_committed(const tp__pg_flight *f) {
   return strcmp(PQcmdStatus(f->answers[f->sent - 1]), "COMMIT") == 0;
 }
 
-/* The ends of works may submit others, and end the pool: the flight is over before, and only its answers stay. */
+/* Ends the works of a committed flight. Their ends may submit other works, or end the pool, so the flight is over
+ * before; only its answers stay. */
 static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   enum { BACKEND = 4 }; /* the column of the settings */
   tp__pg_flight *f = &l->flight, ended = {.count = 0};
@@ -556,7 +562,7 @@ static void flight_answered(tp__pg_pool *p, channel *l) {
   }
   flight_failed(p, f, meaning, false);
   if (PQtransactionStatus(l->connection) != PQTRANS_IDLE) {
-    /* After a transaction that failed the server is still in it. */
+    /* After a failed transaction the server must end it first. */
     clear_flight(&l->flight);
     l->flight.connection = l->connection;
     l->flight.parameters = &p->parameters;
@@ -580,7 +586,7 @@ static void note_failure(tp__pg_flight *f, const PGresult *answer) {
   snprintf(f->message, sizeof f->message, "%s", message ? message : "the connection was closed");
 }
 
-/* @return false: there is nothing more to read now. */
+/* @return false: nothing more can be read now. */
 static bool read_answer(tp__pg_pool *p, channel *l) {
   tp__pg_flight *f = &l->flight;
   if (PQisBusy(l->connection)) return false;
@@ -623,7 +629,7 @@ static void use_channel(tp__pg_pool *p, channel *l, short got) {
     return;
   }
   if (!PQconsumeInput(l->connection)) {
-    /* a reason that the server gave before it closed is still there */
+    /* Reads on, since a server may have sent a reason before it closed. */
     while (l->state == CHANNEL_BUSY && read_answer(p, l)) continue;
     if (l->connection) lose(p, l, libpq_error(l));
     return;
@@ -677,7 +683,7 @@ static void take_incoming(tp__pg_pool *p) {
 
 static bool is_done(const tp__pg_pool *p) { return p->is_ending && !p->first && !is_anything_under_way(p); }
 
-/* When the thread has something to do without an event. */
+/* When the thread has something to do next without an event. */
 static int64_t next_ns(const tp__pg_pool *p, int64_t tick_ns) {
   int64_t next = tick_ns, now_ns = tp__monotonic_ns();
   for (const tp__pg_work *work = p->first; work; work = work->next) {
@@ -704,7 +710,7 @@ static void sleep_until(tp__pg_pool *p, int64_t until_ns) {
     const channel *l = &p->channels[i];
     fds[i + 1] = (struct pollfd){.fd = l->connection ? PQsocket(l->connection) : -1, .events = l->events};
   }
-  if (poll(fds, TP__PG_LANES + 1, wait_ms) <= 0) return; /* EINTR: again */
+  if (poll(fds, TP__PG_LANES + 1, wait_ms) <= 0) return; /* on EINTR the loop comes here again */
   if (fds[0].revents) {
     uint64_t number;
     (void)!read(p->wake, &number, sizeof number);
@@ -748,7 +754,7 @@ static void *run_pool(void *ctx) {
       bool waits = l->state == CHANNEL_CONNECTING || l->state == CHANNEL_BUSY || l->state == CHANNEL_CLEARING;
       if (waits && l->until_ns <= now_ns) lose(p, l, "the server did not answer in time");
     }
-    if (p->is_ending && p->end_ns <= now_ns) /* what is under way is given up, and then expires */
+    if (p->is_ending && p->end_ns <= now_ns) /* gives up the flights under way, which then expire */
       for (int i = 0; i < TP__PG_LANES; i++)
         if (p->channels[i].state == CHANNEL_BUSY) lose(p, &p->channels[i], "it did not end in time");
     begin_what_waits(p, now_ns);

@@ -33,8 +33,8 @@ static void database_free(void *ctx) {
 
 static void leave_ended(tp__pg_work *work) { tp__heap_free(work, sizeof(tp__pg_operation)); }
 
-/* Ends all leases of this process. A turn that still has a session now will never end it, and the next owner should not
- * have to wait for the lease. */
+/* Ends all leases of this process: a turn that has a session at this moment will never release it, and the next owner
+ * should not have to wait for the end of the lease. */
 static void leave(tp_postgres *pg) {
   tp__lock_acquire(&pg->lock);
   bool has_leases = pg->has_leases;
@@ -71,7 +71,7 @@ static char *address_of(const char *given) {
   return tp__heap_copy(tp_text_of(address));
 }
 
-/* As an identifier in SQL: between quotes, which are doubled inside of it. */
+/* Quotes a name as an identifier of SQL, with inner quotes doubled. */
 static char *quote(const char *name) {
   tp__bytes bytes = {0};
   tp__bytes_put_string(&bytes, "\"");
@@ -119,7 +119,7 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
   return status;
 }
 
-/* Sessions are locked before all else: every transaction locks in the order of the classes. */
+/* The history is first, so that every transaction locks sessions before all other rows. */
 static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_records_class,
                                               &tp__pg_news_class, NULL};
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Questions to people in a database. Who puts one copies it into a list; a thread writes the row, answers what was
- * answered before, and looks for answers while any call waits. The server's clock says when a question was asked and
- * expires: a host gives only how long it may be answered.
+ * Questions to people in a database. The thread that puts a question copies it into a list. The channel's own thread
+ * writes the row, answers a question that was answered before, and looks for answers while any call waits. The server's
+ * clock says when a question was asked and expires: a host gives only how long it may be answered.
  *
- * batch is the number of the call that asked last and waits for the row; taken is first that of the answer, then that
- * of the call that has the answer. By them a change is recognized whose commit was not acknowledged. The row of the
- * session is locked while a row is looked for or made, so that two hosts that run one turn ask once.
- * Lock: the mutex, for what was put and is not yet written; what waits is the thread's. */
+ * batch is the number of the call that asked last and waits for the row; taken is first the number of the answer, then
+ * that of the call that has the answer. By these numbers a change is recognized whose commit was not acknowledged. The
+ * row of the session is locked while a row of a question is searched or made, so that two hosts that run the same turn
+ * ask only once.
+ * Lock: the mutex, for questions that are not yet written; only the thread uses the waiting ones. */
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
@@ -39,16 +40,16 @@ typedef struct waiting {
   struct waiting *next;
   size_t size;
   tp_token token;
-  int64_t number; /* of its row; 0: not written */
+  int64_t number; /* the number of its row; 0: not written */
   int64_t batch;
   int64_t call_hash;
   int64_t expires_ms;   /* on this machine's clock */
-  tp_text texts[TEXTS]; /* the first CALL_TEXTS of them: which call asks */
+  tp_text texts[TEXTS]; /* the first CALL_TEXTS of them identify the call */
 } waiting;
 
 struct tp_postgres_questions {
   /* never change after open */
-  tp_postgres *postgres; /* a reference */
+  tp_postgres *postgres; /* holds a reference */
   tp_log_fn log;
   void *log_ctx;
   uint32_t poll_ms;
@@ -56,9 +57,9 @@ struct tp_postgres_questions {
   tp__lock mutex;
   tp__lock_condition changed;
   /* under mutex */
-  waiting *put, **put_last; /* the oldest first */
+  waiting *put, **put_last; /* the oldest one first */
   bool ends;
-  /* the thread's */
+  /* used by the thread only */
   waiting *open;
   size_t open_count;
   bool is_failing;
@@ -116,8 +117,8 @@ static const char lock_session[] =
 #define SAME_CALL                                                                                          \
   "call_hash = $1::bigint AND tenant = $2::bytea AND session = $3::bytea AND turn = $4::bytea AND tool = " \
   "$5::bytea AND call_id = $6::bytea AND hash = $7::bytea"
-/* The row of the same question that a process before asked, and of which no call has the answer: one that was answered
- * in time also after it would have expired. */
+/* Takes over the row of the same question that an earlier process asked, and whose answer no call has. An answer that
+ * was given in time counts also after the question would have expired. */
 static const char ask_again[] =
     "UPDATE @.question SET waits = true, batch = $8::bigint, expires_ms = " NOW
     " + $9::bigint WHERE number = (SELECT number FROM @.question WHERE " SAME_CALL
@@ -132,7 +133,7 @@ static const char ask[] =
 static const char find_asked[] =
     "SELECT number FROM @.question WHERE call_hash = $1::bigint AND batch = $2::bigint ORDER BY number DESC LIMIT 1";
 
-/* Whether the names of a session are such as its table has. */
+/* Whether the names of a session can be in the table of sessions. */
 static bool is_name(tp_text text) { return tp_utf8_valid(text, NULL) && !memchr(text.data, 0, text.size); }
 
 static void put_call(tp__pg_parameters *p, const waiting *w) {
@@ -184,7 +185,7 @@ static void deny(waiting *w) {
   waiting_free(w);
 }
 
-/* One that cannot be written is given up: the call is denied. */
+/* Writes the questions. A question that cannot be written is given up: the call is denied. */
 static void take(tp_postgres_questions *box, waiting *list) {
   while (list) {
     waiting *w = list;
@@ -211,7 +212,7 @@ static void put_marks(tp__pg_parameters *p, const waiting *list, size_t count) {
 
 #define MARKS "unnest($1::bigint[], $2::bigint[]) AS c(number, mark)"
 
-/* Their turns do not wait any more. The rows stay open for the turns that ask again, until they expire. */
+/* Marks questions whose turns do not wait any more. The rows stay open for turns that ask again, until they expire. */
 static void leave(tp_postgres_questions *box, const waiting *list, size_t count) {
   tp_fault fault = {0};
   tp__pg_request r;
@@ -225,7 +226,7 @@ static void leave(tp_postgres_questions *box, const waiting *list, size_t count)
   tp__pg_request_fini(&r);
 }
 
-/* Takes what waits no more off the list. */
+/* Removes the questions that do not wait any more from the list. */
 static void leave_ended(tp_postgres_questions *box) {
   waiting *ended = NULL;
   size_t count = 0;
@@ -255,13 +256,14 @@ static waiting **find_open(tp_postgres_questions *box, int64_t batch) {
   return at;
 }
 
-/* An answer counts as used before a call has it, and for one call. */
+/* Marks an answer as used before a call gets it, for one call only. */
 static const char use_answers[] = "UPDATE @.question q SET used_ms = " NOW ", waits = false, taken = c.mark FROM " MARKS
                                   " WHERE q.number = c.number AND q.state <> 0 AND q.used_ms = 0";
 static const char find_answers[] = "SELECT c.mark, q.state, q.taken = c.mark, q.person, q.answer, q.edited FROM " MARKS
                                    " JOIN @.question q ON q.number = c.number WHERE q.used_ms <> 0";
 
-/* Another call, of a process that runs the same turn, may have the answer: this one waits for an answer of its own. */
+/* Passes an answer to its call. Another call, of a process that runs the same turn, may have got it: then this call
+ * waits for an answer of its own. */
 static void deliver(tp_postgres_questions *box, const PGresult *rows, int row) {
   waiting **at = find_open(box, tp__pg_int(rows, row, 0)), *w = *at;
   tp_fault fault = {0};
@@ -282,13 +284,13 @@ static void deliver(tp_postgres_questions *box, const PGresult *rows, int row) {
                                 .person = tp__pg_text(rows, row, 3),
                                 .reason = tp__pg_text(rows, row, 4),
                                 .arguments = tp__pg_text(rows, row, 5)};
-  (void)!tp_question_answer(w->token, &decision, NULL); /* else the call is over */
+  (void)!tp_question_answer(w->token, &decision, NULL); /* otherwise the call is over */
   *at = w->next;
   box->open_count--;
   waiting_free(w);
 }
 
-/* What a call has is not kept any more. */
+/* Deletes the texts of answers that calls have got. */
 static void clear_used(tp_postgres_questions *box, const PGresult *rows) {
   tp_fault fault = {0};
   tp__pg_request r;
@@ -495,7 +497,8 @@ tp_status tp_postgres_question_answer(tp_postgres *postgres, uint64_t number, co
       "UPDATE @.question SET state = $2::bigint, taken = $3::bigint, answered_ms = " NOW
       ", person = $5::bytea, answer = $6::bytea, edited = $7::bytea WHERE number = $1::bigint AND state = 0"
       " AND expires_ms > " NOW " AND ($4::bytea = '' OR hash = $4::bytea)";
-  /* 1 number, 2 state, 3 mark, 4 whether it is in doubt, 5 person, 6 answer. A call may have it by now. */
+  /* 1 number, 2 state, 3 mark, 4 whether it is in doubt, 5 person, 6 answer. A call may have got the answer
+   * meanwhile. */
   static const char find_answer[] =
       "SELECT taken = $3::bigint OR ($4::bigint = 1 AND state = $2::bigint AND person = $5::bytea AND answer ="
       " $6::bytea), state <> 0, expires_ms <= " NOW " FROM @.question WHERE number = $1::bigint";

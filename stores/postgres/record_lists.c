@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading what records.c keeps: page after page, each in a statement of its own, so that a list takes memory for one
- * page, and its receiver is called on the thread that asked, without a lock. */
+ * Reads the records that records.c keeps, in pages, each in a statement of its own. So a list needs memory for one page
+ * only, and its receiver is called on the thread that asked, without a lock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +13,16 @@
 enum { PAGE_ROWS = 256 };
 
 #define ID(number, column) " AND (length($" #number "::bytea) = 0 OR x." column " = $" #number "::bytea)"
-/* $1: rows before that place; $2: at most; $3, $4: after that row of the page before; $5, $6: times. */
+/* Parameters: $1: rows before that place; $2: the most rows; $3, $4: after that row of the page before; $5, $6:
+ * times. */
 #define WHERE(table, name, time)                                                                     \
   " WHERE x.place < $1::bigint AND ($4::bigint = 0 OR x.place < (SELECT b.place FROM @." table       \
   " b WHERE b.process = $3::bigint AND b." name " = $4::bigint)) AND ($5::bigint = 0 OR x." time     \
   " >= $5::bigint) AND ($6::bigint = 0 OR x." time " <= $6::bigint)" ID(9, "tenant") ID(10, "agent") \
       ID(11, "workspace") ID(12, "session") ID(13, "thread") ID(14, "turn") ID(15, "task") ID(16, "run")
 #define NEWEST_FIRST(least) " AND x.place >= $" #least "::bigint ORDER BY x.place DESC LIMIT $2::bigint"
-/* Of a table that has more than are kept, since its old rows go now and then: the place of the oldest that counts. */
+/* The place of the oldest row that counts. A table may have more rows, since old rows are deleted only from time to
+ * time. */
 #define LEAST(table) \
   "SELECT coalesce((SELECT x.place FROM @." table " x ORDER BY x.place DESC OFFSET $1::bigint LIMIT 1), 0)"
 #define HAS_DIED(process) \
@@ -55,8 +57,8 @@ static const char is_cut_sql[] =
 typedef struct lister {
   tp__pg_store *store;
   const char *sql, *doing;
-  const char *least; /* NULL: all rows count */
-  size_t most;       /* rows that count */
+  const char *least; /* finds the least place; NULL: all rows count */
+  size_t most;       /* how many rows count */
   /** Puts the parameters after the first two. */
   void (*put)(tp__pg_parameters *parameters, const void *query);
   const void *query;
@@ -71,8 +73,8 @@ typedef struct lister {
   } each;
   void *ctx;
   tp__pg_parts parts;
-  bool is_cut;      /* of the entry that is shown */
-  tp_status status; /* of a row that could not be shown */
+  bool is_cut;      /* that of the shown entry: its process died at the end of its turn */
+  tp_status status; /* the status of a row that could not be shown */
 } lister;
 
 static tp_status refuse_row(const lister *l, tp_fault *fault) {
@@ -83,7 +85,7 @@ static tp_status refuse_row(const lister *l, tp_fault *fault) {
                           l->doing);
 }
 
-/* @param ret_place  of the last row. @return how many rows there were; -1: it has failed, or is to stop. */
+/* @param ret_place  the place of the last row. @return how many rows there were; -1: it has failed, or must stop. */
 static int show_page(lister *l, const PGresult *rows, int64_t *ret_place) {
   int count = PQntuples(rows);
   for (int i = 0; i < count; i++) {
@@ -93,7 +95,7 @@ static int show_page(lister *l, const PGresult *rows, int64_t *ret_place) {
   return count;
 }
 
-/* The place of the oldest row that counts. */
+/* Finds the place of the oldest row that counts. */
 static tp_status find_least(const lister *l, int64_t *ret_place, tp_fault *fault) {
   tp__pg_request request;
   *ret_place = 0;
@@ -172,7 +174,7 @@ static void put_entries(tp__pg_parameters *p, const void *theirs) {
   put_ids(p, q->ids, q->id_count);
 }
 
-/* "POSITION NS POSITION NS": answers that came too late. */
+/* Reads "POSITION NS POSITION NS": the late answers. */
 static void read_late(lister *l, tp_text late) {
   char *end = NULL;
   const char *at = late.data;
@@ -248,14 +250,14 @@ static void put_turns(tp__pg_parameters *p, const void *theirs) {
   put_turn_query(p, q, TP_TURN_COMPLETED, q->only_failed);
 }
 
-/* None of them has completed, or failed. */
+/* Turns that run have not completed, and have not failed. */
 static void put_running(tp__pg_parameters *p, const void *theirs) { put_turn_query(p, theirs, 0, 0); }
 
 static bool show_step(const void *source, size_t index, tp_turn_step *step) {
   return tp__pg_part_show(&((const lister *)source)->parts, index, step);
 }
 
-/* @param state  0: it has ended. */
+/* @param state  0: the turn has ended. */
 static bool show_any_turn(lister *l, const PGresult *rows, int row, int first_id, uint32_t state) {
   tp_turn_record record;
   tp_text ids[TP_ID_COUNT];
@@ -404,7 +406,7 @@ tp_status tp__pg_turn_is_cut(void *ctx, uint64_t process_run_id, const tp_text *
   tp__pg_store *s = ctx;
   tp__pg_request request;
   *ret_is_cut = false;
-  tp__pg_records_drain(s); /* the record may wait in the queue */
+  tp__pg_records_drain(s); /* since the record may still wait in the queue */
   tp__pg_request_init(&request, s->postgres, TP__PG_READS, "look for the end of a turn");
   tp__pg_parameters *p = tp__pg_request_add(&request, is_cut_sql);
   tp__pg_parameter_int(p, (int64_t)process_run_id);

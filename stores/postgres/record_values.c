@@ -29,7 +29,7 @@ void tp__pg_value_put(tp__bytes *value, const tp__columns *columns, const void *
     const void *at = (const char *)of + column->offset;
     if (column->type >= TP__COLUMN_TEXT) put_value_text(value, *(const tp_text *)at);
     else if (column->type == TP__COLUMN_STRING) {
-      /* With its NUL. */
+      /* Written with its NUL. */
       const char *string = *(const char *const *)at;
       if (!string) string = "";
       put_value_text(value, (tp_text){string, strlen(string) + 1});
@@ -93,7 +93,7 @@ static const char *get_string(tp__pg_value *value) {
   return "";
 }
 
-/* A value of a newer library is of a newer schema, too, and that is refused when it is opened. */
+/* Reads the members of a struct. A newer library would have a newer schema, and opening that is refused. */
 void tp__pg_value_get(tp__pg_value *value, const tp__columns *columns, void *ret_struct) {
   int64_t count = tp__pg_value_get_int(value);
   memset(ret_struct, 0, columns->size);
@@ -105,7 +105,7 @@ void tp__pg_value_get(tp__pg_value *value, const tp__columns *columns, void *ret
     else if (column->type == TP__COLUMN_STRING) *(const char **)at = get_string(value);
     else tp__column_put_int(column, at, tp__pg_value_get_int(value));
   }
-  for (int i = 0; i < columns->count; i++) { /* what it lacks is empty */
+  for (int i = 0; i < columns->count; i++) { /* members that the value lacks are empty */
     const char **string = (const char **)(void *)((char *)ret_struct + columns->items[i].offset);
     if (columns->items[i].type == TP__COLUMN_STRING && !*string) *string = "";
   }
@@ -118,7 +118,7 @@ bool tp__pg_parts_get(tp__pg_parts *parts, const tp__columns *columns, tp__pg_va
   int64_t count = tp__pg_value_get_int(value);
   parts->columns = columns;
   parts->count = 0;
-  if (count < 0 || count > value->end - value->at) (void)fail(value); /* a part has a byte at least */
+  if (count < 0 || count > value->end - value->at) (void)fail(value); /* each part has at least one byte */
   if (value->failed) return false;
   if (!tp__grow(tp__heap, &parts->items, &parts->capacity, (size_t)count * columns->size, 1)) return false;
   for (; !value->failed && parts->count < (size_t)count; parts->count++)

@@ -15,14 +15,14 @@ enum {
   QUEUE_BYTES_MAX = 8 << 20,
   GROUP_ROWS_MAX = 4096,
   GROUP_BYTES_MAX = 4 << 20,
-  FLIGHT_BYTES = 16 << 20, /* no other work is with it */
+  FLIGHT_BYTES = 16 << 20, /* no other work is in its transaction */
   RETRY_MS = 200,
-  TRIMMED_MAX = 10000, /* rows that one transaction deletes of a table */
-  OF_ENTRY = 8,        /* attempts and contents, on average */
+  TRIMMED_MAX = 10000, /* the most rows of a table that one transaction deletes */
+  OF_ENTRY = 8,        /* attempts and contents of an entry, on average */
   INTS_MAX = 6
 };
 
-/** What waits, and its table. Entries of a batch are of KIND_ENTRY, too, once they are read. */
+/** The kinds of waiting records, each with its table. The entries of a batch become KIND_ENTRY when they are read. */
 typedef enum record_kind {
   KIND_ENTRY,
   KIND_LATE,
@@ -42,41 +42,41 @@ typedef struct cells {
   tp_text value;
 } cells;
 
-/** A record that waits: one block, with its texts after it. */
+/** A waiting record: one block, with its texts after it. */
 typedef struct waiting {
   struct waiting *next;
   size_t bytes;
   uint64_t count; /* how many records it stands for */
   record_kind kind;
   cells row;
-  int64_t running_number; /* of a turn */
-  bool is_hashed;         /* of content: its value is what is kept */
+  int64_t running_number; /* set in records of turns */
+  bool is_hashed;         /* set when a record of content holds its hash already */
   tp_content_record content;
-  tp_entry_batch batch; /* of KIND_BATCH */
+  tp_entry_batch batch; /* set in a KIND_BATCH */
 } waiting;
 
 struct tp__pg_records {
   /* never changes after it was made */
   tp__pg_store *store;
-  size_t most[KINDS]; /* rows that are kept; 0: as many as there are */
-  /* of the pool's thread while the work is under way, else of the thread that submits it */
+  size_t most[KINDS]; /* how many rows are kept; 0: all */
+  /* used by the pool's thread while the work is under way, else by the thread that submits it */
   tp__pg_work work;
-  bool flushes;        /* the work has nothing to write, but to wait for the disk */
-  bool is_sync;        /* of the work */
-  uint64_t since_trim; /* rows that were written since old ones were deleted */
-  int trims[KINDS];    /* of the flight: which answer; -1: none */
-  waiting *group;      /* that is written */
+  bool flushes;        /* set when the work writes nothing, and only waits for the disk */
+  bool is_sync;        /* whether the work is synchronous */
+  uint64_t since_trim; /* how many rows were written since old ones were deleted */
+  int trims[KINDS];    /* for the flight: the index of each answer; -1: none */
+  waiting *group;      /* the records that are being written */
   uint64_t group_count;
   tp__bytes scratch;
   tp__lock lock;
-  tp__lock_condition changed; /* a work ended */
+  tp__lock_condition changed; /* signalled when a work has ended */
   /* ---- under lock */
   waiting *first, **last;
-  size_t bytes, bytes_max; /* with the group */
-  size_t rows_max;         /* of a group; fewer after one that the server refused */
+  size_t bytes, bytes_max; /* the bytes of the queue and of the group */
+  size_t rows_max;         /* the most rows of a group; fewer after the server refused one */
   uint64_t queued, written, synced,
-      wanted;             /* counts of records: added; written; on the disk; that a commit waits for */
-  uint64_t begun, failed; /* works: how many; the number of the last that failed */
+      wanted;             /* counts of records: added; written; on the disk; up to which a commit waits */
+  uint64_t begun, failed; /* how many works were begun; the number of the last one that failed */
   uint64_t dropped_in_row;
   bool is_under_way, is_failing, ending, syncs;
   tp_status status; /* of the last work that failed */
@@ -96,14 +96,14 @@ static const int all_ids[] = {TP_ID_TENANT, TP_ID_AGENT, TP_ID_WORKSPACE, TP_ID_
                               TP_ID_THREAD, TP_ID_TURN,  TP_ID_TASK,      TP_ID_RUN};
 static const int audit_ids[] = {TP_ID_TENANT, TP_ID_SESSION, TP_ID_TURN};
 
-/** A table: its parameters are k, the numbers, the ids, and the value, each an array. */
+/** A table. The parameters of its statement are arrays: k, the numbers, the ids, and the value. */
 static const struct table {
   const char *insert;
   int ints, id_count;
   const int *ids;
   bool has_value;
 } tables[KINDS] = {
-    /* Of one name in one group the last counts, at the place of the first. */
+    /* When a group has an entry twice, the last one counts, at the place of the first. */
     [KIND_ENTRY] =
         {"INSERT INTO @.entry (process, id, started_unix_ms, ended_ns, phase, status, " TP__PG_IDS
          ", value) SELECT d.process, d.id, d.started_unix_ms, d.ended_ns, d.phase, d.status, " IDS_OF(
@@ -135,7 +135,7 @@ static const struct table {
                             13) ", $14::bytea[]) AS c(k, process, number, outcome, ended_unix_ms, " TP__PG_IDS
                                 ", value) ORDER BY c.k ON CONFLICT (process, number) DO NOTHING",
          4, TP_ID_COUNT, all_ids, true},
-    /* After those of the same names were deleted: the one that was noted last has the last place. */
+    /* The rows of the same turns were deleted before, so that the turn that was written last has the last place. */
     [KIND_RUNNING] =
         {"INSERT INTO @.running (process, number, state, ended_unix_ms, " TP__PG_IDS
          ", value) SELECT d.process, d.number, d.state, d.ended_unix_ms, " IDS_OF(
@@ -163,21 +163,21 @@ static const struct table {
                       " AS c(k, mark, process, entry, value) ORDER BY c.k ON CONFLICT (mark) DO NOTHING",
                       3, 0, NULL, true}};
 
-/* The names of turns: of those that are noted again, and of those that have ended. */
+/* Deletes rows of running turns: of those that are written again, and of those that have ended. */
 static const char delete_running[] =
     "DELETE FROM @.running r USING unnest($1::bigint[], $2::bigint[]) AS c(process, number)"
     " WHERE r.process = c.process AND r.number = c.number";
-/* What the calls of a turn said is in the history from then on. */
+/* Clears the results of a turn's calls, which the history has from then on. */
 static const char clear_results[] =
     "UPDATE @.tool_start t SET result = NULL, value = NULL, parts = NULL FROM unnest($1::bigint[], $2::bytea[],"
     " $3::bytea[], $4::bytea[]) AS c(turn_hash, tenant, session, turn) WHERE t.turn_hash = c.turn_hash"
     " AND t.tenant = c.tenant AND t.session = c.session AND t.turn = c.turn AND t.result IS NOT NULL";
 
-/* A transaction that changes nothing does not wait for the disk. */
+/* Inserts a row, since a transaction that changes nothing does not wait for the disk. */
 static const char insert_flush[] = "INSERT INTO @.flush (id) VALUES ($1::bigint) ON CONFLICT (id) DO NOTHING";
 static const char delete_flush[] = "DELETE FROM @.flush WHERE id = $1::bigint";
 
-/* Of the oldest rows those that are more than are kept ($1), or older than $2 ms. Several processes do so at once. */
+/* The oldest rows beyond the number that is kept ($1), or older than $2 ms. Several processes may delete at once. */
 #define OLD(table, time)                                               \
   "x.place IN (SELECT y.place FROM @." table                           \
   " y ORDER BY y.place LIMIT $3::bigint FOR UPDATE SKIP LOCKED) AND (" \
@@ -194,7 +194,7 @@ static const char *const trims[KINDS] = {
                  OF_GONE("content") "), late AS (" OF_GONE("late") ") SELECT count(*) FROM gone",
     [KIND_TURN] = TRIM("turn", "x.ended_unix_ms"),
     [KIND_AUDIT] = TRIM("audit", "x.unix_ms"),
-    /* those without an entry */
+    /* rows whose entry is deleted */
     [KIND_ATTEMPT] = TRIM("attempt", "$2::bigint"),
     [KIND_CONTENT] = TRIM("content", "$2::bigint")};
 
@@ -222,7 +222,7 @@ static waiting *record_new(record_kind kind, const tp_text *ids, size_t id_count
   new->bytes = bytes;
   new->count = 1;
   new->kind = kind;
-  if (kind == KIND_BATCH) /* first: it is aligned */
+  if (kind == KIND_BATCH) /* must be first, since it is aligned */
     new->row.value = put_copied_text(&at, value);
   for (size_t i = 0; i < id_count && i < TP_ID_COUNT; i++) new->row.ids[i] = put_copied_text(&at, ids[i]);
   if (kind != KIND_BATCH) new->row.value = put_copied_text(&at, value);
@@ -241,7 +241,7 @@ static void log_records(const tp__pg_records *r, tp_log_level level, tp_status s
 
 static void group_ended(tp__pg_work *work);
 
-/* @param wait_ms  before it is tried. */
+/* @param wait_ms  the pause before it is tried. */
 static void submit_locked(tp__pg_records *r, int64_t wait_ms) {
   TP__LOCKED(&r->lock);
   assert(!r->is_under_way);
@@ -260,8 +260,8 @@ static void submit_locked(tp__pg_records *r, int64_t wait_ms) {
   tp__pg_submit(r->store->postgres->pool, &r->work);
 }
 
-/* A queue that was full takes records again when half of it is free: not a small record that just fits, between others
- * that do not. */
+/* Whether a record fits. A queue that was full accepts records again only when half of it is free, so that no small
+ * record is accepted between large ones that are dropped. */
 static bool fits_locked(const tp__pg_records *r, size_t bytes) {
   TP__LOCKED(&r->lock);
   if (r->dropped_in_row > 0 && r->bytes > r->bytes_max / 2) return false;
@@ -318,12 +318,13 @@ static size_t group_bytes(const tp__pg_records *r) {
   return bytes;
 }
 
-/* What the server refuses for what it is: it would be refused for ever. */
+/* Whether the server refuses a record because of its content: then it would refuse it for ever. */
 static bool is_refused(tp_status status) {
   return status == TP_ERR_TOO_LARGE || status == TP_ERR_UTF8 || status == TP_ERR_STORE_CORRUPT;
 }
 
-/* The group goes back to where it came from, and the next one has fewer. @return whether its only record is dropped. */
+/* Puts the group back into the queue, and makes the next group smaller. @return whether the group was a single record,
+ * which is dropped. */
 static bool split_group_locked(tp__pg_records *r) {
   TP__LOCKED(&r->lock);
   if (r->group && !r->group->next) {
@@ -353,7 +354,7 @@ static void note_success_locked(tp__pg_records *r) {
   r->status = TP_OK;
 }
 
-/* The first failure of a row of them, its end, and a record that is dropped. */
+/* Logs the first of several failures, the end of the failures, and a dropped record. */
 static void log_change(const tp__pg_records *r, bool was_failing, bool is_failing, bool drops, const tp_fault *fault) {
   char message[TP_FAULT_MESSAGE_SIZE + 64];
   if (drops) {
@@ -385,7 +386,7 @@ static void group_ended(tp__pg_work *work) {
   tp__lock_release(&r->lock);
   if (status == TP_OK) free_group(r);
   log_change(r, was_failing, is_failing, drops, &fault);
-  tp__lock_acquire(&r->lock); /* from here on a thread may free it, unless a work is under way */
+  tp__lock_acquire(&r->lock); /* after this a thread may free the records, unless a work is under way */
   r->is_under_way = false;
   bool wants = r->first || r->group || r->wanted > r->synced;
   if (wants && !(r->ending && is_failing)) submit_locked(r, is_failing ? RETRY_MS : 0);
@@ -397,7 +398,7 @@ static void group_ended(tp__pg_work *work) {
 
 static bool is_own_thread(const tp__pg_records *r) { return tp__pg_is_own_thread(r->store->postgres->pool); }
 
-/* Until a count has reached a number, or a work that began after the call has failed. */
+/* Waits until a count has reached a number, or until a work that began after the call has failed. */
 static tp_status wait_for_locked(tp__pg_records *r, const uint64_t *count, uint64_t target, tp_fault *fault) {
   TP__LOCKED(&r->lock);
   uint64_t begun = r->begun;
@@ -441,7 +442,7 @@ size_t tp__pg_records_most(const tp__pg_store *store, tp__pg_most table) {
 
 /* ---- on the pool's thread: the statements of a group ---- */
 
-/* Moves what waits into the group, unless one is tried again. */
+/* Moves waiting records into the group, unless the last group is tried again. */
 static void take_group(tp__pg_records *r) {
   size_t rows = 0, bytes = 0;
   if (r->group) return;
@@ -477,7 +478,7 @@ static void hash_content(tp__pg_records *r, waiting *one) {
   one->is_hashed = true;
 }
 
-/** What is called for each row of a kind. */
+/** Called for each row of a kind. */
 typedef void (*row_fn)(void *ctx, const cells *row, const waiting *of);
 
 static cells row_of_entry(const tp_entry_record *e) {
@@ -520,7 +521,7 @@ static size_t count_rows(tp__pg_records *r, record_kind kind) {
   return count;
 }
 
-/** The arrays of a statement under way. */
+/** The arrays of a statement that is being made. */
 typedef struct arrays {
   const struct table *table;
   int64_t k;
@@ -555,7 +556,7 @@ static bool send_rows(tp__pg_records *r, tp__pg_flight *f, record_kind kind, siz
   return send(r, f, a.table->insert, NULL);
 }
 
-/** The names of turns that run no more, or are noted anew. */
+/** The numbers of turns that have ended, or whose row is written again. */
 typedef struct names {
   tp__bytes *processes, *numbers;
 } names;
@@ -575,7 +576,7 @@ static bool send_names(tp__pg_records *r, tp__pg_flight *f, record_kind kind, si
   return send(r, f, delete_running, NULL);
 }
 
-/** The turns whose calls have said what they said. */
+/** The turns whose results of calls can be cleared. */
 typedef struct turns {
   tp__bytes *hashes, *texts[3];
 } turns;
@@ -597,7 +598,7 @@ static bool send_turns(tp__pg_records *r, tp__pg_flight *f, size_t count) {
   return send(r, f, clear_results, NULL);
 }
 
-/* Old rows go when a sixteenth of what is kept was written. */
+/* Whether old rows must be deleted: after a sixteenth of the kept number was written. */
 static bool is_trim_due(const tp__pg_records *r) {
   size_t least = SIZE_MAX;
   for (int kind = 0; kind < KINDS; kind++)
@@ -686,7 +687,7 @@ tp_status tp__pg_record(void *ctx, const tp_entry_record *theirs) {
   return add_record(records_of(ctx), new);
 }
 
-/* As it is packed: the pool's thread reads it. */
+/* Copies a batch in its packed form; the pool's thread reads it. */
 tp_status tp__pg_record_batch(void *ctx, const tp_entry_batch *theirs) {
   tp_entry_batch batch;
   tp_status status = tp__struct_read(&batch, sizeof batch, theirs, "tp_entry_batch", NULL);
@@ -766,7 +767,7 @@ tp_status tp__pg_attempt(void *ctx, const tp_attempt_record *theirs) {
   return add_value(ctx, KIND_ATTEMPT, &tp__attempt_columns, &a, NULL, ints);
 }
 
-/* The content waits as it is: the pool's thread hashes it, and puts what is kept in its place. */
+/* Copies the content; the pool's thread replaces it by its hash. */
 tp_status tp__pg_content(void *ctx, const tp_content_record *theirs) {
   enum { KEPT_BYTES_MAX = 128 };
   static const char space[KEPT_BYTES_MAX];

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * records: what a store keeps of entries, attempts, turns, audit rows and content. A record is copied into a queue that
- * is bounded in bytes, and nothing waits for the database; what does not fit is dropped, counted, and logged when that
- * begins and ends. At most one work of a store is under way: it takes what waits, up to a size, and sends one statement
- * for each table. Its connection is one of its own, so that records never stand before what a turn waits for.
+ * records: a store's records of entries, attempts, turns, audit rows and content. A record is copied into a queue that
+ * is bounded in bytes, and no turn waits for the database. A record that does not fit is dropped and counted; the log
+ * has a line when dropping begins and when it ends. At most one work of a store is under way: it takes the waiting
+ * records, up to a size, and sends one statement for each table. It has a connection of its own, so that records never
+ * delay the works that turns wait for.
  *
  * Without durability SYNC, and without a commit() that waits, a transaction is acknowledged before it is on the disk of
- * the server (synchronous_commit off): a crash of the server loses the last ones, never one of the middle. A record
+ * the server (synchronous_commit off): a crash of the server loses the last records, but never leaves a gap. A record
  * that is written twice, since its commit was not acknowledged, is there once: an entry and a turn have a name, and all
  * else has a number of its own (mark).
  *
- * What could not be written waits on and is tried again five times a second. A single record that the server refuses
- * for what it is, is dropped and logged. Lock: that of the queue. */
+ * Records that could not be written stay in the queue, and are tried again five times a second. A record that the
+ * server refuses because of its content is dropped and logged. Lock: that of the queue. */
 #ifndef TP__POSTGRES_RECORDS_H
 #define TP__POSTGRES_RECORDS_H
 
@@ -22,16 +23,16 @@ typedef struct tp__pg_records tp__pg_records;
 
 /** Makes store->records. @return TP_OK; TP_ERR_NO_MEMORY. */
 tp_status tp__pg_records_new(tp__pg_store *store, tp_fault *fault);
-/** Writes what waits, until all is written or an attempt fails, which takes timeout_ms at most; what is lost is logged.
- *  Frees it. Accepts a store without. */
+/** Writes the waiting records, until all are written or an attempt fails, for at most timeout_ms, logs how many are
+ *  lost, and frees the queue. Accepts a store without records. */
 void tp__pg_records_free(tp__pg_store *store);
-/** Of the owner: durability and the bound of the queue. */
+/** Takes the durability and the bound of the queue from the owner. */
 void tp__pg_records_own(tp__pg_store *store, const tp_store_owner *owner);
 /** tp_store.commit. */
 tp_status tp__pg_records_commit(void *ctx, tp_fault *fault);
-/** Waits until what was recorded before is written, or until that fails: before a list is read. */
+/** Waits until all earlier records are written, or until that fails. Called before a list is read. */
 void tp__pg_records_drain(tp__pg_store *store);
-/** How many rows of a table count. */
+/** The tables with a bound of rows. */
 typedef enum tp__pg_most { TP__PG_MOST_ENTRIES, TP__PG_MOST_TURNS, TP__PG_MOST_AUDITS } tp__pg_most;
 size_t tp__pg_records_most(const tp__pg_store *store, tp__pg_most table);
 
@@ -60,10 +61,11 @@ tp_status tp__pg_turn_is_cut(void *ctx, uint64_t process_run_id, const tp_text *
                              tp_fault *fault);
 
 /* ---- recovery ---- */
-/** Adds statements to the request of a recovery, before that which deletes the rows of processes that have died: they
- *  note the deaths, and interrupt what ran. */
+/** Adds statements to the request of a recovery, before the statement that deletes the rows of dead processes: they
+ *  note the deaths, and mark what ran as interrupted. */
 void tp__pg_records_add_reap(tp__pg_request *request);
-/** Counts what was interrupted, once the request was run.   @param first  the number of the first of the statements. */
+/** Counts what was interrupted, once the request was run.   @param first  the number of the first of these
+ *  statements. */
 void tp__pg_records_read_reap(const tp__pg_request *request, int first, tp_store_recovery *recovery);
 
 extern const tp__pg_class tp__pg_records_class;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a process leaves that ended, or stood still until its lease had ended: its running jobs are queued again, or are
- * dead letters after their last attempt. Every process looks, at its start and again and again; where there is nothing,
- * nothing is written. A process that goes on finds its claims stale, and has a new lease. */
+ * Handles what a process leaves that has ended, or was stopped until its lease ended: its running jobs are queued
+ * again, or become dead letters after their last attempt. Every process looks for such jobs at its start, and
+ * repeatedly after that; when there are none, nothing is written. A stopped process that goes on finds its claims
+ * stale, and gets a new lease. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +31,8 @@ static const char delete_left[] =
     "WITH gone AS (DELETE FROM @.process WHERE id IN (SELECT id FROM @.process WHERE lease_end < clock_timestamp()"
     " ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING 1) SELECT count(*) FROM gone";
 
-/* What a process left is there while its row is, or a job of it runs; records that it left without either, since it has
- * ended its lease by itself, are found by every 16th look. */
+/* Whether a dead process may have left something. Usually its row exists, or one of its jobs runs. A process that ended
+ * its own lease may leave records without either; every 16th look finds these. */
 static bool may_have_left(tp__pg_store *s) {
   enum { EVERY = 16 };
   static const char look[] =

@@ -74,7 +74,8 @@ void tp__pg_request_fini(tp__pg_request *r) {
 
 static tp__pg_request *request_of(const tp__pg_flight *f, size_t index) {
   tp__pg_work *work = f->works[index];
-  return work->class == &tp__pg_request_class ? (tp__pg_request *)(void *)work : NULL; /* the work comes first */
+  return work->class == &tp__pg_request_class ? (tp__pg_request *)(void *)work : NULL; /* the work is its first
+                                                                                          member */
 }
 
 static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
@@ -90,7 +91,7 @@ static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   return true;
 }
 
-/* The answers are the request's from here on. */
+/* The request takes the answers. */
 static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   (void)ctx, (void)lane;
   for (size_t i = 0; i < f->count; i++) {

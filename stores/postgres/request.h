@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request: a work of a few statements, whose parameters the asking thread has put, and whose answers it reads: what
- * jobs, calls of tools, tasks and questions ask for. The statements of a request are sent in one transaction, in their
- * order, with those of all that waits at the same time. In SQL '@' is the schema.
+ * request: a work of a few statements, for jobs, calls of tools, tasks and questions. The asking thread puts the
+ * parameters and reads the answers. The statements of a request are sent in one transaction, in their order, together
+ * with those of other waiting works. In SQL '@' is the schema.
  *
- * A request whose commit was not acknowledged is sent again. A statement that must know that has the parameter
- * tp__pg_parameter_doubt(): 1 then, else 0. A request is of one thread; there is no lock. */
+ * A request whose commit was not acknowledged is sent again. A statement that must know about that has a parameter
+ * (tp__pg_request_put_doubt()): 1 when the request is in doubt, else 0. A request is of one thread; there is no
+ * lock. */
 #ifndef TP__POSTGRES_REQUEST_H
 #define TP__POSTGRES_REQUEST_H
 
@@ -14,15 +15,15 @@
 enum { TP__PG_REQUEST_STATEMENTS_MAX = 8 };
 
 typedef struct tp__pg_asked {
-  char *sql; /* with the schema; NULL: no memory */
+  char *sql; /* the statement with the schema's name; NULL: no memory */
   tp__pg_parameters parameters;
-  int doubt; /* which parameter says that it is in doubt; -1: none */
-  int index; /* of the answer in the flight */
+  int doubt; /* the index of the parameter that tells whether the request is in doubt; -1: none */
+  int index; /* the index of the answer in the flight */
   PGresult *rows;
 } tp__pg_asked;
 
 typedef struct tp__pg_request {
-  tp__pg_work work; /* first */
+  tp__pg_work work; /* must be the first member */
   tp_postgres *postgres;
   int count;
   tp__pg_asked asked[TP__PG_REQUEST_STATEMENTS_MAX];
@@ -30,7 +31,7 @@ typedef struct tp__pg_request {
 
 extern const tp__pg_class tp__pg_request_class;
 
-/** @param doing  for faults: "insert a job".   @param lane  TP__PG_READS where nothing is written or locked. */
+/** @param doing  for faults, such as "insert a job".   @param lane  TP__PG_READS if nothing is written or locked. */
 void tp__pg_request_init(tp__pg_request *request, tp_postgres *postgres, tp__pg_lane lane, const char *doing);
 /** Adds a statement.   @return its parameters, which the caller puts. */
 tp__pg_parameters *tp__pg_request_add(tp__pg_request *request, const char *sql);

@@ -48,7 +48,7 @@ static const char *const version_1[] = {
   " NULL, handler bytea NOT NULL, subscription bytea NOT NULL, idempotency_key bytea NOT NULL, order_key bytea NOT" \
   " NULL, message bytea NOT NULL, payload bytea NOT NULL, key_hash bytea NOT NULL, order_hash bigint NOT NULL,"     \
   " process bigint NOT NULL, batch bigint NOT NULL, mark bigint NOT NULL"
-/* Small tables that change often: their dead rows go early. */
+/* Storage parameters of small tables that change often: their dead rows are removed early. */
 #define OLD_GO "(autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1)"
 #define BUSY "(fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500)"
 
@@ -121,7 +121,7 @@ static const char *const version_3[] = {
     "CREATE TABLE @.flush (id bigint PRIMARY KEY)",
     NULL};
 
-/* Whose they are: as the payload has it, until the job has ended. */
+/* The turn to which each job belongs: as its payload has it, until the job has ended. */
 static const char *const version_4[] = {
     "ALTER TABLE @.job ADD COLUMN tenant bytea NOT NULL DEFAULT '', ADD COLUMN session bytea NOT NULL DEFAULT ''",
     "ALTER TABLE @.job_ended ADD COLUMN tenant bytea NOT NULL DEFAULT '', ADD COLUMN session bytea NOT NULL DEFAULT ''",
@@ -146,21 +146,21 @@ char *tp__pg_expand(const char *sql, const char *quoted) {
   return expanded;
 }
 
-/** An opening under way. */
+/** An opening that is under way. */
 typedef struct opening {
   const tp__pg_target *target;
   PGconn *connection;
   const char *quoted;
-  char sqlstate[6]; /* of the last statement that failed */
+  char sqlstate[6]; /* that of the last statement that failed */
   tp_fault *fault;
 } opening;
 
-/* @param ret_rows  NULL: none are wanted. */
+/* @param ret_rows  NULL: the rows are not wanted. */
 static tp_status run_expanded(opening *o, const char *sql, PGresult **ret_rows) {
   char *expanded = tp__pg_expand(sql, o->quoted);
   if (!expanded) return tp__refuse(o->fault, TP_ERR_NO_MEMORY, NULL, "no memory for a statement");
   PGresult *rows = PQexecParams(o->connection, expanded, 0, NULL, NULL, NULL, NULL, 1);
-  ExecStatusType got = PQresultStatus(rows); /* of NULL: a fatal error */
+  ExecStatusType got = PQresultStatus(rows); /* for NULL this returns PGRES_FATAL_ERROR */
   tp__heap_string_free(expanded);
   if (got == PGRES_COMMAND_OK || got == PGRES_TUPLES_OK) {
     if (ret_rows) *ret_rows = rows;
@@ -177,7 +177,7 @@ static tp_status run_expanded(opening *o, const char *sql, PGresult **ret_rows) 
   return status;
 }
 
-/* @return also TP_ERR_NOT_FOUND: there is no schema, or no version in it. */
+/* @return also TP_ERR_NOT_FOUND: there is no schema, or it has no version. */
 static tp_status read_version_by(opening *o, const char *sql, int64_t *ret_version) {
   PGresult *rows = NULL;
   tp_status status = run_expanded(o, sql, &rows);
@@ -201,8 +201,8 @@ static tp_status refuse_version(const opening *o, int64_t version) {
                     version > TP__PG_SCHEMA_VERSION ? "a newer turnphase" : "one that may upgrade it once");
 }
 
-/* Two processes that create at once fail each other by unique indexes of the catalog, which IF NOT EXISTS does not
- * prevent: what failed is tried again, and finds what the other one made. */
+/* Whether another process may have created the same at the same time. Then both can fail because of unique indexes of
+ * the catalog, despite IF NOT EXISTS: the failed statement is tried again, and finds what the other process made. */
 static bool may_have_met_another(const opening *o) {
   static const char *const states[] = {"23505", "42P06", "42P07", "42710", "40001", "40P01", "XX000"};
   for (size_t i = 0; i < sizeof states / sizeof *states; i++)
@@ -218,7 +218,8 @@ static tp_status make_version(opening *o) {
       "INSERT INTO @.version (id, version) VALUES (1, 0) ON CONFLICT (id) DO NOTHING"};
   tp_status status = TP_OK;
   for (int i = 0; i < TRIES; i++) {
-    /* Where the schema is there, the role needs no right to make one, and PostgreSQL asks for it all the same. */
+    /* If the schema exists, the role needs no right to create one, but PostgreSQL would check the right even with IF
+     * NOT EXISTS. */
     status = run_expanded(o, statements[0], NULL);
     bool may_not = status != TP_OK && strcmp(o->sqlstate, "42501") == 0;
     if (may_not) status = TP_OK;
@@ -234,7 +235,7 @@ static tp_status make_version(opening *o) {
   return status;
 }
 
-/* In a transaction that holds the lock of the version. */
+/* Runs in a transaction that holds the lock of the version. */
 static tp_status upgrade_in_transaction(opening *o) {
   int64_t version = 0;
   tp_status status = read_version_by(o, lock_version, &version);
@@ -252,7 +253,7 @@ static tp_status upgrade(opening *o) {
   if (status == TP_OK) status = upgrade_in_transaction(o);
   if (status == TP_OK) return run_expanded(o, "COMMIT", NULL);
   tp_fault *fault = o->fault;
-  o->fault = NULL; /* the first one counts */
+  o->fault = NULL; /* the first fault is kept */
   (void)!run_expanded(o, "ROLLBACK", NULL);
   o->fault = fault;
   return status;
@@ -262,7 +263,8 @@ tp_status tp__pg_schema_open(const tp__pg_target *target, PGconn *connection, co
                              tp_fault *fault) {
   opening o = {.target = target, .connection = connection, .quoted = quoted, .fault = fault};
   int64_t version = 0;
-  tp_status status = read_version_by(&o, read_version, &version); /* without a lock, which needs a right to write */
+  tp_status status = read_version_by(&o, read_version, &version); /* without a lock, since a lock needs the right to
+                                                                     write */
   if (status == TP_OK && version == TP__PG_SCHEMA_VERSION) return TP_OK;
   if (status == TP_OK && (version > TP__PG_SCHEMA_VERSION || existing_only)) return refuse_version(&o, version);
   if (status == TP_ERR_NOT_FOUND && !existing_only) status = make_version(&o);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schema: the tables, their version, and how one process at a time makes or upgrades them: the row of the version is
- * locked while a process does. In our SQL '@' stands for the quoted name of the schema. Takes no lock inside the
+ * schema: the tables and their version. One process at a time makes or upgrades them: it locks the row of the version
+ * meanwhile. In the SQL of this library '@' stands for the quoted name of the schema. Takes no lock inside the
  * process. */
 #ifndef TP__POSTGRES_SCHEMA_H
 #define TP__POSTGRES_SCHEMA_H

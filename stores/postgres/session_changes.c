@@ -10,7 +10,7 @@
 #include "support/text.h"
 
 #define MESSAGE_NAMES "role, is_error, turn, text, call_id, name, parts, value, provider_data, ending, calls"
-/* 1 tenant, 2 session, 3 new session, 4 turn or '', 5 batch. */
+/* Parameters: 1 tenant, 2 session, 3 new session, 4 turn or '', 5 batch. */
 static const char fork_session[] =
     "WITH old AS (SELECT id FROM @.session WHERE tenant = $1::text AND name = $2::text AND next > 0),"
     " taken AS (SELECT id FROM @.session WHERE tenant = $1::text AND name = $3::text),"

@@ -14,8 +14,8 @@
 
 /* ---- the statements ---- */
 
-/* 1 tenants, 2 sessions, 3 the time before which their newest row is, or 0; 4 whether only turns go, of the one
- * session: 5 turns, 6 keys of tasks, 7 ids of jobs. */
+/* Parameters: 1 tenants, 2 sessions, 3 the time before which their newest row is, or 0; 4 whether only turns of the one
+ * session are erased: then 5 turns, 6 keys of tasks, 7 ids of jobs. */
 #define NAMES "unnest($1::bytea[], $2::bytea[]) AS n(tenant, session)"
 #define IS_NAMED(n) "convert_to(s.tenant, 'UTF8') = " n ".tenant AND convert_to(s.name, 'UTF8') = " n ".session"
 #define OF_LIVE(process) " x JOIN @.process p ON p.id = x." process " AND p.lease_end > clock_timestamp() WHERE x."
@@ -71,14 +71,16 @@
   " RETURNING x.id AS now, o.id AS before), u AS (UPDATE @.message x SET session = v.now, position = stay.place" \
   " FROM v JOIN stay ON stay.id = v.before WHERE x.session = stay.id AND x.position = stay.position RETURNING 1)"
 
-static const char no_jit[] = "SELECT set_config('jit', 'off', true)"; /* by its plan the next ones would be compiled */
+static const char no_jit[] = "SELECT set_config('jit', 'off', true)"; /* set because the plan of the next statements
+                                                                         would otherwise be compiled, which takes
+                                                                         seconds */
 static const char *const lock_sql[] = {"SELECT s.id FROM @.session s JOIN " NAMES
                                        " ON " IS_NAMED("n") " ORDER BY s.id FOR UPDATE OF s",
                                        "SELECT j.id FROM @.job j JOIN " NAMES
                                        " ON j.tenant = n.tenant AND j.session = n.session ORDER BY j.id FOR UPDATE"
                                        " OF j"};
 enum { LOCKS = sizeof lock_sql / sizeof *lock_sql };
-/* In parts, since C does not promise longer strings. */
+/* A list of parts, since C does not guarantee longer string literals. */
 static const char *const erase_sql[] = {ERASE(DELETES, KEYS_AND_NUMBERS), NULL};
 static const char *const count_sql[] = {ERASE(COUNTS, ""), NULL};
 
@@ -86,7 +88,7 @@ static const char *const count_sql[] = {ERASE(COUNTS, ""), NULL};
 
 enum { SESSIONS_TOGETHER = 100 };
 
-/** Sessions that are erased together; of one with a choice only turns. */
+/** Sessions that are erased together; or one session with a choice, of which only turns are erased. */
 typedef struct erasing {
   tp_postgres *postgres;
   const tp_kept_choice *request;
@@ -103,7 +105,7 @@ static void put_names(tp__pg_parameters *p, const erasing *e) {
   }
 }
 
-/* Chosen units of a kind. @param kind  jobs are put as numbers. */
+/* Puts the chosen units of a kind. @param kind  jobs are put as numbers. */
 static void put_units(tp__pg_parameters *p, const tp__choice *c, tp__unit_kind kind) {
   size_t count = 0;
   for (size_t i = 0; c && i < c->count; i++) count += c->units[i].is_chosen && c->units[i].kind == kind;
@@ -152,7 +154,7 @@ static tp_status erase_together(const erasing *e, tp_fault *fault) {
 /** The names of the sessions that fit. */
 typedef struct fitting {
   struct {
-    tp_text names[2]; /* tenant and session, copies; data is NULL where there was no memory */
+    tp_text names[2]; /* tenant and session, copies; data is NULL when there was no memory */
   } * items;
   size_t count, capacity;
   bool failed;
@@ -201,12 +203,12 @@ typedef struct selection {
   tp__choice choice;
   tp_writer *writer;
   tp_kept_erased *result;
-  erasing *erases; /* NULL: it exports */
+  erasing *erases; /* NULL: the turns are exported */
   /* of an export */
   bool is_by_turn; /* else whole sessions are passed */
   tp_kept_export_fn each;
   void *ctx;
-  const tp_kept_session *session; /* whose rows are passed now */
+  const tp_kept_session *session; /* the session whose rows are passed now */
   bool stopped;
   tp_status status;
   tp_fault *fault;

@@ -13,8 +13,8 @@
 
 #define MS(time) "(extract(epoch FROM " time ") * 1000)::bigint"
 #define BYTES(text) "convert_to(" text ", 'UTF8')"
-/* A row for each session in a table: the number of its rows, their first and last time, and a process that has not
- * ended one of them. */
+/* Selects a row for each session in a table: the number of its rows, their first and last time, and a process that has
+ * an unfinished one. */
 #define PART(what, table, first, last, process)                                                     \
   " UNION ALL SELECT x.tenant, x.session, " what ", count(*), min(nullif(" first ", 0)), max(" last \
   "), 0,"                                                                                           \
@@ -23,7 +23,8 @@
   "(SELECT " MS("m.appended") " FROM @.message m WHERE m.session = s.id ORDER BY m.position " order " LIMIT 1)"
 #define SUM(what) "coalesce(sum(number) FILTER (WHERE what = " what "), 0)::bigint"
 
-/* 1 and 3: whether a tenant and a session are named, 2 and 4: these; 5: before which time, or 0; 6: how many. */
+/* Parameters: 1 and 3: whether a tenant and a session are named, 2 and 4: their names; 5: before which time, or 0; 6:
+ * the most sessions. */
 static const char list_sessions[] =
     "WITH part (tenant, session, what, number, first, last, owner, process) AS (SELECT " BYTES("s.tenant") ", "
     BYTES("s.name") ", 0, (SELECT count(*) FROM @.message m WHERE m.session = s.id), " OF_MESSAGES("ASC") ", "
@@ -86,12 +87,12 @@ tp_status tp_postgres_sessions_list(tp_postgres *pg, const tp_kept_query *theirs
 
 /* ---- everything of one ---- */
 
-/** Who gets the rows. */
+/** The receiver of the rows. */
 typedef struct receiver {
   tp_kept_row_fn each;
   void *ctx;
   tp_writer *writer;
-  tp_status status; /* of what was written */
+  tp_status status; /* the status of writing */
   bool stops;
 } receiver;
 
@@ -118,7 +119,7 @@ static void write_bytes(tp_writer *writer, tp_text text) {
   else tp_write_bytes(writer, text);
 }
 
-/* What is written as a value where it can be read as one, else as bytes. */
+/* Writes a kept value as a value if it can be read as one, else as bytes. */
 static void write_kept_value(tp_writer *writer, tp_text text) {
   if (text.size == 0) tp_write_null(writer);
   else if (tp_value_check(text, NULL) == TP_OK) tp_write_value(writer, text);
@@ -138,7 +139,7 @@ static void write_members(tp_writer *writer, const named *of, const void *from) 
   }
 }
 
-/* Columns of a row from `first` on, of which the caller has put the number. */
+/* Writes columns of a row from `first` on; the caller has written their number. */
 static void write_columns(tp_writer *writer, const PGresult *rows, int row, int first, int count) {
   static const char *const values[] = {"parts", "value", "provider_data", "arguments", "payload", "edited", "ending"};
   for (int i = first; i < first + count; i++) {
@@ -168,7 +169,7 @@ static bool goes_on(const receiver *to) { return to->status == TP_OK && !to->sto
 
 /* ---- kinds of rows ---- */
 
-enum { IDS = 8 }; /* columns of ids, before a value */
+enum { IDS = 8 }; /* the number of columns of ids, before a value */
 #define ID_COLUMNS(x) \
   x ".tenant, " x ".agent, " x ".workspace, " x ".session, " x ".thread, " x ".turn, " x ".task, " x ".run"
 #define OF_SESSION(x) " WHERE " x ".tenant = $1::bytea AND " x ".session = $2::bytea ORDER BY "
@@ -178,7 +179,8 @@ static tp__pg_value value_of(const PGresult *rows, int row, int column) {
   return (tp__pg_value){.at = text.data, .end = text.data + text.size};
 }
 
-/* A record is its ids, where the table has them, and a value: the members of a struct, and what it has of another. */
+/* Passes records. A record is its ids, if the table has them, and a value: the members of a struct, and the runs or
+ * steps in it. */
 static void pass_records(receiver *to, const PGresult *rows, const char *kind, const named *of, int ids,
                          const char *part_kind, const named *of_parts) {
   union {
@@ -218,7 +220,7 @@ static void pass_columns(receiver *to, const PGresult *rows, const char *kind, i
   }
 }
 
-/* Each is an array: id, name, arguments and whether it is malformed (messages.c). */
+/* Passes a call, an array of id, name, arguments and whether it is malformed (messages.c). */
 static void pass_call(receiver *to, const PGresult *rows, int row, int64_t position, tp_text call) {
   static const char *const names[] = {"id", "name", "arguments", "malformed"};
   tp_value_walk walk = {.offset = 0};
@@ -257,7 +259,7 @@ static const char select_messages[] =
                       " ON m.session = s.id WHERE " BYTES("s.tenant") " = $1::bytea AND " BYTES(
                           "s.name") " = $2::bytea ORDER BY m.position";
 
-/* Statements of one session, each with its tenant and its name. */
+/* Adds statements about one session, each with its tenant and its name. */
 static void add_all(tp__pg_request *r, tp_postgres *pg, const char *const *sql, size_t count, tp_text tenant,
                     tp_text session) {
   tp__pg_request_init(r, pg, TP__PG_READS, "read a session");

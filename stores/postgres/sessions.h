@@ -27,10 +27,10 @@
 typedef struct tp__pg_session_rows {
   tp__pg_request records, work;
 } tp__pg_session_rows;
-/** Reads them.   @param rows  ended by tp__pg_session_rows_fini(), also after a failure. */
+/** Reads the rows of a session.   @param rows  ended by tp__pg_session_rows_fini(), also after a failure. */
 tp_status tp__pg_session_rows_read(tp_postgres *postgres, tp_text tenant, tp_text session, tp__pg_session_rows *rows,
                                    tp_fault *fault);
-/** Passes them, as tp_postgres_session_rows() does; any number of times.
+/** Passes the rows, as tp_postgres_session_rows() does; it may be called several times.
  *  @return TP_OK, also where each has stopped; TP_ERR_TOO_LARGE, TP_ERR_STORE_CORRUPT, TP_ERR_NO_MEMORY. */
 tp_status tp__pg_session_rows_pass(const tp__pg_session_rows *rows, tp_text session, tp_writer *writer,
                                    tp_kept_row_fn each, void *ctx, tp_fault *fault);

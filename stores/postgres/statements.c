@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each statement does what its kind of work asks for, for all works of a transaction at once: its parameters are
- * arrays, one element for each work, and `k` is the work's index. A work's row succeeds or not by itself. '@' is the
- * schema.
+ * Each statement serves all works of one kind in a transaction at once: its parameters are arrays with one element for
+ * each work, and `k` is the work's index. The row of each work succeeds or fails by itself. '@' is the schema.
  *
- * The sessions of a transaction are locked first, in the order of their ids, so that two transactions do not wait for
- * each other; what comes after it sees what the transactions before it have committed (READ COMMITTED). So a statement
- * never decides by a row that it waited for. */
+ * The sessions of a transaction are locked first, in the order of their ids, so that two transactions never wait for
+ * each other. The later statements see what earlier transactions have committed (READ COMMITTED). So a statement never
+ * decides by an old version of a row for which it waited. */
 #include "stores/postgres/postgres.h"
 
-/* The epochs of a session begin after its number times this, so that one that was deleted and begun anew has none of
- * those of before: a turn that stood still meanwhile is fenced. */
+/* The epochs of a session begin after its number times this. So a session that was deleted and begun anew never has an
+ * earlier epoch again, and a turn that was stopped meanwhile is fenced. */
 #define EPOCHS "268435456"
 #define OF_NAMES "s.tenant = c.tenant AND s.name = c.name"
 #define LIVES "EXISTS (SELECT 1 FROM @.process p WHERE p.id = s.owner AND p.lease_end > clock_timestamp())"
@@ -26,7 +25,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " ON CONFLICT (id) DO UPDATE SET lease_end = excluded.lease_end",
     [TP__PG_SWEEP] = "DELETE FROM @.process WHERE lease_end < clock_timestamp() - interval '1 hour'",
     [TP__PG_LEAVE] = "DELETE FROM @.process WHERE id = ANY ($1::bigint[])",
-    /* In the order of the arrays. */
+    /* Adds sessions in the order of the arrays. */
     [TP__PG_ADD_SESSIONS] =
         "INSERT INTO @.session (tenant, name, next, owner, epoch, running)"
         " SELECT c.tenant, c.name, 0, 0, 0, false FROM unnest($1::text[], $2::text[]) AS c(tenant, name)"
@@ -40,7 +39,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
                      " WHERE " OF_NAMES " AND (NOT s.running OR s.owner = c.process OR NOT " LIVES
                      ")"
                      " RETURNING c.k, s.id, s.epoch, s.next",
-    /* Of those that were claimed, by the same rule as in fill_claim(). */
+    /* Reads the messages of the sessions that were claimed, by the same rule as in fill_claim(). */
     [TP__PG_CLAIMED_MESSAGES] =
         "SELECT c.k, " MESSAGE_COLUMNS
         " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])"
@@ -50,7 +49,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " CROSS JOIN LATERAL (SELECT * FROM @.message x WHERE x.session = s.id AND x.position >="
         " CASE WHEN s.id = c.number AND c.after <= s.next THEN c.after ELSE 0 END ORDER BY x.position) m"
         " ORDER BY c.k, m.position",
-    /* fence 0: it has no claim. batch 0: it is not in doubt. */
+    /* Appends. fence 0: the turn has no claim. batch 0: the append is not in doubt. */
     [TP__PG_APPEND] =
         "WITH ok AS (UPDATE @.session s SET next = s.next + c.size, running = s.running AND c.fence = 0"
         " FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],"
@@ -66,7 +65,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[],"
         " $21::bytea[], $22::bytea[]) AS m(k, i, batch, " TP__PG_MESSAGE_NAMES
         ") ON m.k = ok.k RETURNING 1) SELECT ok.k FROM ok",
-    /* Of appends in doubt: those that were committed before. One of no messages has ended its claim. */
+    /* For appends in doubt: finds those that were committed before. An append of no messages has ended its claim. */
     [TP__PG_PROVE] =
         "SELECT c.k FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
         " $7::bigint[], $8::bigint[]) AS c(k, tenant, name, number, fence, position, size, batch)"
@@ -84,7 +83,7 @@ const char *const tp__pg_history_sql[TP__PG_STATEMENTS] = {
         " RETURNING c.k AS k, s.id AS id, s.next AS next),"
         " messages AS (DELETE FROM @.message m USING gone WHERE m.session = gone.id RETURNING 1)"
         " SELECT gone.k, gone.next FROM gone",
-    /* Of claims and deletions: another process has the session. */
+    /* For claims and deletions that failed: finds the process that has the session. */
     [TP__PG_HOLDERS] =
         "SELECT c.k, coalesce(p.address, ''),"
         " coalesce(ceil(extract(epoch FROM p.lease_end - clock_timestamp()) * 1000), 0)::bigint"

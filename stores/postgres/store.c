@@ -57,7 +57,7 @@ int64_t tp__pg_short_hash(const tp_text *texts, size_t count) {
   tp__sha256 hash;
   tp__sha256_init(&hash);
   for (size_t i = 0; i < count; i++) {
-    unsigned char size[8]; /* the same on every machine */
+    unsigned char size[8]; /* the same order of bytes on every machine */
     for (int b = 0; b < 8; b++) size[b] = (unsigned char)((uint64_t)texts[i].size >> (8 * b));
     tp__sha256_add(&hash, size, sizeof size);
     if (texts[i].size) tp__sha256_add(&hash, texts[i].data, texts[i].size);
@@ -110,7 +110,7 @@ static void store_job_watch(void *ctx, void (*news)(void *), void *news_ctx) {
   tp__pg_watch_call(s->postgres, &s->watcher, news, news_ctx);
 }
 
-/* Its jobs that still run are claimed by others at once. */
+/* Other processes can claim its running jobs at once. */
 static void store_destroy(void *ctx) {
   tp__pg_store *s = ctx;
   tp_postgres *pg = s->postgres;
@@ -126,7 +126,7 @@ static void store_destroy(void *ctx) {
 
 /* ---- making ---- */
 
-/* The first process that needs the key makes it; who has it can try what the hashes may be of. */
+/* Reads the key. The first process that needs it makes it. With the key a reader can test which content has a hash. */
 static tp_status read_key(tp__pg_store *s, tp_fault *fault) {
   static const char insert[] = "INSERT INTO @.secret (id, key) VALUES (1, $1::bytea) ON CONFLICT (id) DO NOTHING";
   static const char select[] = "SELECT key FROM @.secret WHERE id = 1";
@@ -218,7 +218,7 @@ tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_store_optio
   s->postgres = postgres;
   s->options = options;
   if (!options.content_hashes) s->face.content = NULL;
-  s->counted = UINT64_MAX; /* not yet */
+  s->counted = UINT64_MAX; /* not counted yet */
   tp__lock_init(&s->lock, TP__LOCK_postgres_store);
   tp__references_ref(&postgres->references);
   status = tp__pg_records_new(s, fault);

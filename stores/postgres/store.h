@@ -9,7 +9,7 @@
 
 enum { TP__PG_HASH_BYTES = 32 };
 
-/** A handler and a contract version: what the filter of a claim says of one of their jobs it says of all. */
+/** A handler and a contract version. The filter of a claim gives the same answer for all their jobs. */
 typedef struct tp__pg_job_class {
   char *handler; /* a copy */
   size_t handler_size;
@@ -19,25 +19,25 @@ typedef struct tp__pg_job_class {
 typedef struct tp__pg_store {
   tp_store face; /* what tp_postgres_store() returns; its taker copies it */
   /* never changes after it was made */
-  tp_postgres *postgres;             /* a reference */
-  tp_postgres_store_options options; /* without zeros */
+  tp_postgres *postgres;             /* holds a reference */
+  tp_postgres_store_options options; /* its counts have their defaults instead of zeros */
   unsigned char key[TP__PG_HASH_BYTES];
   /* set by open() and breadcrumbs(), before other functions are called */
-  int64_t process;                /* the owner's process_run_id; 0: none has opened it */
+  int64_t process;                /* the owner's process_run_id; 0: the store was not opened */
   struct tp__pg_records *records; /* records.c */
   tp_breadcrumb *breadcrumbs;
   size_t breadcrumb_count;
   tp__pg_watcher watcher; /* news.h */
   tp__lock lock;
   /* ---- under lock */
-  tp__pg_job_class *classes; /* of which jobs were seen */
+  tp__pg_job_class *classes; /* the handlers whose jobs were seen */
   size_t class_count, class_capacity;
-  uint64_t counted, inserted; /* open jobs when they were counted last; inserted here since */
-  size_t ended;               /* by this process, since some were forgotten */
-  int64_t look_ns;            /* when handlers of jobs are looked for again */
-  int64_t quiet_ns;           /* no job was open: while there are no news, none is looked for until then */
-  uint64_t quiet_number;      /* of the news that it was looked with */
-  uint32_t recoveries;        /* looks for what dead processes left */
+  uint64_t counted, inserted; /* the number of open jobs at the last count; how many were inserted here since then */
+  size_t ended;               /* how many this process has ended since old ones were deleted */
+  int64_t look_ns;            /* when to look for new handlers of jobs again */
+  int64_t quiet_ns;           /* set when no job was open: unless there are news, no job is looked for until then */
+  uint64_t quiet_number;      /* the number of the news at that look */
+  uint32_t recoveries;        /* counts looks for what dead processes left */
 } tp__pg_store;
 
 extern const tp_store tp__pg_store_face;
@@ -48,9 +48,9 @@ void tp__pg_store_hash(const tp__pg_store *store, tp_text content, unsigned char
 void tp__pg_long_hash(tp_text text, unsigned char ret_hash[TP__PG_HASH_BYTES]);
 /** The first 8 bytes of the SHA-256 of texts, each with its length: for an index, since texts may be long. */
 int64_t tp__pg_short_hash(const tp_text *texts, size_t count);
-/** What a request takes for the time: -1: the server's clock counts. */
+/** The time of a request; -1: the server's clock counts. */
 int64_t tp__pg_store_now(const tp__pg_store *store, int64_t now_ms);
-/** The server's clock, or the parameter where that is not negative. */
+/** The server's clock, or the parameter if it is not negative. */
 #define TP__PG_NOW(parameter)                             \
   "(CASE WHEN " parameter "::bigint >= 0 THEN " parameter \
   "::bigint ELSE (extract(epoch FROM statement_timestamp()) * 1000)::bigint END)"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks: calls that were allowed and wait to be run. is_begun is set by the one caller that takes a task, and stays
- * when its process dies. `taken` is the number of the call that took it, `batch` of the one that put it. */
+ * Tasks: calls that were allowed and wait to be run. is_begun is set by the one caller that takes a task, and stays set
+ * when its process dies. `taken` is the number of the call that has taken it, `batch` that of the call that has put
+ * it. */
 #include <string.h>
 
 #include "stores/postgres/store.h"
@@ -59,11 +60,12 @@ tp_status tp__pg_task_put(void *ctx, const tp_task_record *theirs, tp_fault *fau
 
 /* ---- take ---- */
 
-/* The arguments are compared with their hash before the task begins: what was found must still be there then. */
+/* The arguments are compared with their hash before the task begins; the begin checks that the row is still the
+ * same. */
 static const char look[] =
     "SELECT is_begun, hash, batch, created_unix_ms, key, tool, agent, arguments, tenant, session FROM @.task"
     " WHERE key_hash = $1::bytea";
-/* 2 batch of the row, 3 hash, 4 number of this call, 5 in doubt. */
+/* Parameters: 2 batch of the row, 3 hash, 4 number of this call, 5 in doubt. */
 static const char begin[] =
     "UPDATE @.task SET is_begun = true, taken = $4::bigint WHERE key_hash = $1::bytea AND batch = $2::bigint"
     " AND hash = $3::bytea AND (NOT is_begun OR ($5::bigint = 1 AND taken = $4::bigint)) RETURNING 1";
@@ -83,7 +85,7 @@ static tp_status judge(const tp__pg_store *s, tp_text key, const PGresult *rows,
                     key.data);
 }
 
-/* @return TP_OK; TP_ERR_STALE: another caller came before; what the database says. */
+/* @return TP_OK; TP_ERR_STALE: another caller came before; what the database returns. */
 static tp_status begin_task(tp__pg_store *s, tp_text key, const PGresult *seen, tp_fault *fault) {
   tp__pg_request r;
   tp__pg_request_init(&r, s->postgres, TP__PG_WRITES, "begin a task");
@@ -129,7 +131,7 @@ tp_status tp__pg_task_take(void *ctx, tp_text key, tp_task_record_fn take, void 
 
 /* ---- settle ---- */
 
-/* One that is in doubt, and finds nothing, has been done. */
+/* A call in doubt that finds nothing was done before. */
 tp_status tp__pg_task_settle(void *ctx, tp_text key, bool stays, tp_fault *fault) {
   static const char keep[] = "UPDATE @.task SET is_begun = false WHERE key_hash = $1::bytea RETURNING 1";
   static const char delete[] = "DELETE FROM @.task WHERE key_hash = $1::bytea RETURNING 1";

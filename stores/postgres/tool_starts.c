@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of tools that are not idempotent. A row is made before the function runs, and has what it said until the record
- * of its turn comes. run_process and run_turn say which run of the turn has taken the row last: a turn that is
- * submitted again takes each row of the earlier run at most once, for a call of the same tool with the same arguments.
+ * Calls of tools that are not idempotent. A row is made before the function runs, and keeps the function's result until
+ * the record of its turn comes. run_process and run_turn name the run of the turn that has taken the row last: a turn
+ * that is submitted again takes each row of the earlier run at most once, for a call of the same tool with the same
+ * arguments.
  *
  * The session is locked while the row is made, so that no other process claims it meanwhile: a turn whose session was
  * taken over begins no call. */
@@ -20,7 +21,7 @@ static const char lock_session[] = "SELECT epoch FROM @.session WHERE tenant = $
   "($10::bigint = 0 OR NOT EXISTS (SELECT 1 FROM @.session s WHERE s.tenant = $11::text AND s.name = $12::text" \
   " AND s.epoch <> $10::bigint))"
 #define OF_TURN "t.turn_hash = $1::bigint AND t.tenant = $2::bytea AND t.session = $3::bytea AND t.turn = $4::bytea"
-/* Of what is in doubt, one that was made or taken before has its number. */
+/* When the request is in doubt, a row that this call made or took before has its number. */
 static const char take_earlier[] =
     "UPDATE @.tool_start SET run_process = $7::bigint, run_turn = $8::bigint, taken = $9::bigint"
     " WHERE id = (SELECT t.id FROM @.tool_start t WHERE " OF_TURN
