@@ -39,8 +39,8 @@ typedef struct channel {
   int64_t until_ns;   /* in AWAY and IDLE: nothing is done before this time; else: the connection is given up at this
                          time */
   int64_t backoff_ms;
-  bool was_lost;  /* it was logged */
-  bool is_direct; /* a flight has seen that its server is at the other end */
+  bool was_lost;  /* set when the loss was logged */
+  bool is_direct; /* a flight has found that no pooler is between */
   tp__pg_prepared prepared;
   tp__pg_flight flight;
 } channel;
@@ -61,7 +61,7 @@ struct tp__pg_pool {
   tp__pg_parameters parameters;
   tp__pg_work *first, **last; /* works that wait, in their order */
   bool is_ending;
-  int64_t end_ns;        /* while it ends: nothing is tried after it */
+  int64_t end_ns;        /* set while the pool ends: nothing is tried after this time */
   bool prepares_nothing; /* a server did not know a statement that was prepared */
   tp__lock lock;
   /* ---- under lock */
@@ -530,12 +530,13 @@ static void flight_committed(tp__pg_pool *p, channel *l, tp__pg_lane lane) {
   clear_flight(&ended);
 }
 
-/* The server does not know a statement, has another one of its name, or has new tables since it was planned. */
+/* Whether the error is about a prepared statement: the server does not know it, has another one of its name, or its
+ * tables have changed since it was planned. */
 static bool is_of_prepared(const char *sqlstate) {
   return strcmp(sqlstate, "26000") == 0 || strcmp(sqlstate, "42P05") == 0 || strcmp(sqlstate, "0A000") == 0;
 }
 
-/* The server has answered all of it. */
+/* Handles a flight to which the server has answered completely. */
 static void flight_answered(tp__pg_pool *p, channel *l) {
   tp__pg_flight *f = &l->flight;
   tp__pg_lane lane = (tp__pg_lane)(l - p->channels);

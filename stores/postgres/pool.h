@@ -6,12 +6,12 @@
  * it has not_before_ns. There are four lanes, for writing, for reading only, for records, and for LISTEN. Each has a
  * connection, which is made when it is needed, and at most one transaction under way.
  *
- * Statements are prepared only where the connection leads to a server directly: there the process of the server has the
- * number that the server gave when it was connected. A pooler such as pgbouncer gives the server's session to others,
- * with what is prepared in it.
+ * Statements are prepared only on a connection that leads directly to the server: then the server's process has the
+ * process number that it reported at the connect. A pooler such as pgbouncer shares the server's session, with its
+ * prepared statements, among its clients.
  *
- * Works with the same key (a session) are done in the order in which they came, one to a transaction. A work that is
- * exclusive waits for all before it, and has a transaction of its own.
+ * Works with the same key (a session) are done in the order of arrival, one in each transaction. An exclusive work
+ * waits for all earlier works, and has a transaction of its own.
  *
  * A failed transaction is tried again when it may succeed (serialization, lock, lost connection), until the deadline of
  * each of its works. Otherwise each work is tried by itself, so that a work that cannot be written does not fail
