@@ -47,7 +47,7 @@ typedef struct member {
   const char *name;
   enum { MEMBER_TEXT, MEMBER_NUMBER, MEMBER_BOOL } kind;
   bool is_required;
-  void *to; /* tp_text, int64_t, bool */
+  void *to; /* tp_text *, int64_t * or bool *, by the kind */
 } member;
 
 static bool read_member(tp_text value, const member *m) {
@@ -64,7 +64,7 @@ static bool read_member(tp_text value, const member *m) {
   }
 }
 
-/* @return false: the refusal names the member. */
+/* Reads the members of a body. @return false: the refusal names the member. */
 static bool read_members(tp_text map, const member *members, size_t count, tp__refusal *refusal) {
   tp_value_walk walk = {0};
   if (tp_value_kind_of(map) != TP_VALUE_MAP)
@@ -85,7 +85,7 @@ static bool read_members(tp_text map, const member *members, size_t count, tp__r
   return true;
 }
 
-/* What is read points into the writer. @return NULL: the request was refused. */
+/* Reads a body. The members point into the writer. @return NULL: the request was refused. */
 static tp_writer *read_body(tp__operator_request *r, const member *members, size_t count) {
   tp_writer *writer = NULL;
   tp_text value = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * admin: the routes below /admin, on the thread of the operators; none is there without a key of operators. What an
- * operator does has a row of the audit: owner "operator". */
+ * admin: the routes below /admin, on the thread of the operators. Without a key of operators there are none. Each
+ * change by an operator has a row of the audit, with the owner "operator". */
 #ifndef TP__SERVER_ADMIN_H
 #define TP__SERVER_ADMIN_H
 
@@ -21,7 +21,7 @@ void tp__admin_redrive(tp_server *server, tp__operator_request *request);
 void tp__admin_discard(tp_server *server, tp__operator_request *request);
 void tp__admin_trip(tp_server *server, tp__operator_request *request);
 void tp__admin_drain(tp_server *server, tp__operator_request *request);
-/** The stream of events: on the front's thread, as it never waits. */
+/** Answers with the stream of events. Runs on the front's thread, since it never waits. */
 void tp__admin_events(tp_server *server, tp__http_request *request);
 
 /** Adds the state of a server as one JSON object, as GET /admin/state has it. Threads: any. */

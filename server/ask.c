@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask: what a body asks for. Every field has a row that says what becomes of it; a field without one is refused, since
- * what is accepted has an effect, or is documented to have none (docs/serve.md). null is as if the field were not
- * there. */
+ * ask: reads the body of a request. Every field has a row for its effect. A field without a row is refused, since every
+ * accepted field has an effect, or is documented to have none (docs/serve.md). null counts as a missing field. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +18,20 @@ typedef struct reader {
   tp__refusal *refusal;
   size_t parameter_count;
   bool no_tools;
-  tp_text effort;     /* of reasoning, for the provider; empty: none */
-  size_t *message_of; /* of each item of an input, its message; SIZE_MAX: none */
+  tp_text effort;     /* the effort of reasoning, for the provider; empty: none */
+  size_t *message_of; /* for each item of an input the index of its message; SIZE_MAX: none */
   size_t item_count;
-  char where[SHOWN]; /* "messages[3]" */
+  char where[SHOWN]; /* the place in the body, such as "messages[3]" */
 } reader;
 
 typedef bool (*take_fn)(reader *r, tp_text value);
 
-/** What becomes of a field. */
+/** The effect of a field. */
 typedef struct field {
   const char *name;
-  tp_value_kind kind; /* NONE: any */
-  take_fn take;       /* NULL: it has no effect */
-  const char *as;     /* the parameter's name for providers, which is that of chat completions; NULL: name */
+  tp_value_kind kind; /* NONE: any kind */
+  take_fn take;       /* NULL: the field has no effect */
+  const char *as;     /* the name of the parameter for providers (that of chat completions); NULL: name */
 } field;
 
 /* ---- helpers ---- */
@@ -62,7 +61,7 @@ static bool is_kind(tp_text value, tp_value_kind kind) {
   return kind == TP_VALUE_NONE || is == kind || (kind == TP_VALUE_DOUBLE && is == TP_VALUE_INT);
 }
 
-/* The member of a map, or NONE where it is not there, or null. */
+/* Returns the member of a map; NONE when it is missing or null. */
 static tp_text member(tp_text map, const char *key) {
   tp_text value = tp_value_get(map, key);
   return tp_value_kind_of(value) == TP_VALUE_NULL ? (tp_text){0} : value;
@@ -76,13 +75,13 @@ static bool is_text_part(tp_text type) {
   return tp__is_word(type, "text") || tp__is_word(type, "input_text") || tp__is_word(type, "output_text");
 }
 
-/* Where an image is: {"image_url": {"url": …}} of chat completions, {"image_url": …} of responses. */
+/* Returns the URL of an image: {"image_url": {"url": …}} in chat completions, {"image_url": …} in responses. */
 static tp_text image_of(tp_text part) {
   tp_text image = member(part, "image_url");
   return tp_value_kind_of(image) == TP_VALUE_MAP ? text_member(image, "url") : tp_value_text(image);
 }
 
-/* A path would be read by the provider on this machine. */
+/* Whether it is a URL: a path is refused, since the provider would read it on this machine. */
 static bool is_url(tp_text url) {
   return (tp__begins(url, "data:image/") || tp__begins(url, "https://") || tp__begins(url, "http://")) &&
          !memchr(url.data, 0, url.size);
@@ -114,7 +113,7 @@ static bool read_part(reader *r, tp_text part, tp__bytes *out) {
   return true;
 }
 
-/* A text, or parts. Images are written as parts of the message: an array, which is empty where there are none. */
+/* Reads a text, or parts. Images are written as parts of the message: an array, which is empty without images. */
 static bool read_content(reader *r, tp_text content, tp__bytes *out) {
   tp_value_kind kind = tp_value_kind_of(content);
   size_t images = count_images(content);
@@ -142,7 +141,7 @@ static tp_role role_of(tp_text role) {
   return tp__is_word(role, "system") || tp__is_word(role, "developer") ? TP_ROLE_SYSTEM : (tp_role)0;
 }
 
-/* Arguments that are no JSON stay as the model wrote them. */
+/* Reads a call. Arguments that are no JSON stay as the model wrote them. */
 static bool read_call(reader *r, tp_text value, tp_tool_call *call) {
   tp_text function = member(value, "function"), arguments = text_member(function, "arguments");
   *call = (tp_tool_call){
@@ -198,7 +197,7 @@ static size_t count_calls(tp_text messages) {
   return count;
 }
 
-/* Of results the runtime wants the tool's name, which the API does not have. */
+/* Fills in the tools' names of results: the runtime needs them, and the API does not have them. */
 static void name_results(tp__ask *ask) {
   for (size_t i = 0; i < ask->message_count; i++) {
     tp_message *result = &ask->messages[i];
@@ -208,7 +207,7 @@ static void name_results(tp__ask *ask) {
   }
 }
 
-/* What was decoded of arguments replaces their text. */
+/* Replaces the text of arguments by the decoded value. */
 static bool decode_arguments(reader *r) {
   tp__ask *ask = r->ask;
   tp_text all;
@@ -305,7 +304,7 @@ static bool take_functions(reader *r, tp_text value) {
   return tp_value_count(value) == 0 || refuse_ask(r, "functions", "functions are not taken: name them in tools");
 }
 
-/* A tool of chat completions has its members in `function`. */
+/* Reads a tool. In chat completions its members are in `function`. */
 static bool read_tool(reader *r, tp_text tool) {
   tp_text type = text_member(tool, "type"), function = member(tool, "function");
   tp_text of = tp_value_kind_of(function) == TP_VALUE_MAP ? function : tool;
@@ -345,7 +344,8 @@ static bool take_tools(reader *r, tp_text value) {
   return tp_writer_finish(ask->tools_writer, &ask->tools) == TP_OK || refuse_memory(r);
 }
 
-/* What it demands would hold for every request of the turn, also for the one that is to give the answer. */
+/* Refuses a choice that demands a call, since it would hold for every request of the turn, also for the one that should
+ * give the answer. */
 static bool take_tool_choice(reader *r, tp_text value) {
   tp_text word = tp_value_text(value);
   r->no_tools = tp__is_word(word, "none");
@@ -365,7 +365,7 @@ static bool take_modalities(reader *r, tp_text value) {
   return true;
 }
 
-/* @param schema  the member that has it. */
+/* @param schema  the schema in the format. */
 static bool read_format(reader *r, const char *param, tp_text type, tp_text schema) {
   if (type.size == 0 || tp__is_word(type, "text")) return true;
   if (tp__is_word(type, "json_object")) {
@@ -387,7 +387,7 @@ static bool take_response_format(reader *r, tp_text value) {
   return read_format(r, "response_format", text_member(value, "type"), member(member(value, "json_schema"), "schema"));
 }
 
-/* It is for the provider, as it is. */
+/* Passes a parameter to the provider unchanged. */
 static bool take_parameter(reader *r, tp_text value) {
   (void)value;
   r->parameter_count++;
@@ -421,7 +421,7 @@ static const field chat_fields[] = {
     {"logit_bias", TP_VALUE_MAP, take_parameter, NULL},
     {"reasoning_effort", TP_VALUE_TEXT, take_parameter, NULL},
     {"verbosity", TP_VALUE_TEXT, take_parameter, NULL},
-    /* Without an effect: they are for the accounts and caches of one provider. */
+    /* These have no effect: they are for the accounts and caches of one provider. */
     {"user", TP_VALUE_TEXT, NULL, NULL},
     {"metadata", TP_VALUE_MAP, NULL, NULL},
     {"store", TP_VALUE_BOOL, NULL, NULL},
@@ -493,7 +493,7 @@ static bool read_fields(reader *r, const field *fields, size_t count, tp_text bo
 
 /* ---- chat completions ---- */
 
-/* The images of the message that is the turn's, as the files of the turn. */
+/* Takes the images of the turn's message as the files of the turn. */
 static bool take_files(reader *r, const tp_message *message) {
   tp__ask *ask = r->ask;
   if (message->parts.size == 0) return true;
@@ -504,9 +504,9 @@ static bool take_files(reader *r, const tp_message *message) {
   return tp_writer_finish(ask->files_writer, &ask->files) == TP_OK || refuse_memory(r);
 }
 
-/* The last message is the turn's text; what stands before it is the whole of the conversation, unless only the user has
- * said something: then a session goes on with its own. Results of a turn that does not wait for them any more are a
- * conversation like any other: the model is asked to go on. */
+/* The last message is the turn's text, and the messages before it are the whole conversation. When there is only one
+ * message, of the user, a session continues its own history. Results for a turn that does not wait for them any more
+ * are handled as any other conversation: the model is asked to go on. */
 static bool split_messages(reader *r) {
   tp__ask *ask = r->ask;
   if (ask->message_count == 0) return refuse_ask(r, r->list, "%s is missing", r->list);
@@ -514,7 +514,7 @@ static bool split_messages(reader *r) {
   bool ends_with_results = last->role == TP_ROLE_TOOL;
   if (last->role != TP_ROLE_USER && !ends_with_results)
     return refuse_ask(r, r->list, "the last message is the user's, or the result of a tool");
-  /* Results with which the messages end, or that the last message of the user follows. */
+  /* The results with which the messages end, or after which only the user's last message follows. */
   size_t end = ask->message_count - !ends_with_results;
   size_t from = end;
   while (from > 0 && ask->messages[from - 1].role == TP_ROLE_TOOL) from--;
@@ -589,7 +589,7 @@ static bool take_max_calls(reader *r, tp_text value) {
   return true;
 }
 
-/* What an item of an input is. */
+/* The kind of an item of an input. */
 typedef enum item_kind { ITEM_NONE, ITEM_MESSAGE, ITEM_CALL, ITEM_RESULT, ITEM_REASONING } item_kind;
 
 static item_kind item_of(tp_text item) {
@@ -608,7 +608,7 @@ static tp_message *add_message(reader *r, tp_role role) {
   return message;
 }
 
-/* Calls belong to the message of the assistant before them, or to one of their own. */
+/* Adds a call to the message of the assistant before it, or to a new one. */
 static bool read_call_item(reader *r, tp_text item) {
   tp__ask *ask = r->ask;
   tp_message *last = ask->message_count > 0 ? &ask->messages[ask->message_count - 1] : NULL;
@@ -700,7 +700,7 @@ static const field response_fields[] = {
     {"temperature", TP_VALUE_DOUBLE, take_parameter, NULL},
     {"top_p", TP_VALUE_DOUBLE, take_parameter, NULL},
     {"max_output_tokens", TP_VALUE_INT, take_parameter, "max_tokens"},
-    /* Without an effect: they are for the accounts, caches and answers of one provider. */
+    /* These have no effect: they are for the accounts, caches and answers of one provider. */
     {"include", TP_VALUE_ARRAY, NULL, NULL},
     {"stream_options", TP_VALUE_MAP, NULL, NULL},
     {"truncation", TP_VALUE_TEXT, NULL, NULL},
@@ -713,7 +713,7 @@ static const field response_fields[] = {
 };
 enum { RESPONSE_FIELDS = sizeof response_fields / sizeof *response_fields };
 
-/* Instructions stand before the system messages of the input. */
+/* Puts the instructions before the system messages of the input. */
 static bool join_instructions(reader *r) {
   tp__ask *ask = r->ask;
   tp__bytes joined = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chat: what clients of /v1/chat/completions read. The first chunk has the role; the last one with a choice has the
- * finish_reason, without which clients throw. With stream_options.include_usage one more has the usage. */
+ * chat: writes the answers of /v1/chat/completions. The first chunk has the role. The last chunk with a choice has the
+ * finish_reason, without which clients throw an error. With stream_options.include_usage a further chunk has the
+ * usage. */
 #include "server/server.h"
 
 static const char *finish_reason_of(tp_finish finish) {
@@ -62,7 +63,7 @@ static void put_piece(tp__exchange *exchange, tp__bytes *out, tp_text piece, boo
   end_delta(out, NULL);
 }
 
-/* @param indexes  each begins with its index, as in a stream. */
+/* @param indexes  whether each call begins with its index, as in a stream. */
 static void put_calls(tp__bytes *out, const tp__answer *answer, bool indexes) {
   tp__bytes_put_string(out, "\"tool_calls\":[");
   for (size_t i = 0; i < answer->call_count; i++) {
@@ -97,7 +98,8 @@ static void put_end(tp__exchange *exchange, tp__bytes *out, const tp__answer *an
   tp__bytes_put_string(out, "data: [DONE]\n\n");
 }
 
-/* Clients throw an error of these words; the end without [DONE] would be thrown as well, without any. */
+/* Writes the error of a stream, which clients throw with its message; an end without [DONE] would also be thrown, but
+ * without a message. */
 static void put_failure(tp__exchange *exchange, tp__bytes *out, const tp__refusal *refusal) {
   (void)exchange;
   tp__bytes_put_string(out, "data: ");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_tool: tools that the client runs. To the runtime each is a tool whose function defers: so the gates look at
- * its call, and its result passes the hooks of results. When all other calls of the response have ended, the exchange
- * ends with the calls that wait, and the turn stays; the next request of the client has the results, and is the turn's
- * next exchange. The id of a call has a random key of the turn, by which that request finds it.
+ * client_tool: tools that the client runs. To the runtime each is a tool whose function defers, so its calls pass the
+ * gates, and its results pass the hooks of results. When all other calls of the response have ended, the exchange ends
+ * and gives the client the calls that wait. The turn stays; the client's next request has the results, and is the
+ * turn's next exchange. The id of a call contains a random key of the turn, by which that request finds the turn.
  *
- * A turn whose client does not come back ends at the limit of its calls. In a runtime that has turns of its host, too,
- * a hook of the server looks whether a turn is known before it reads its data. */
+ * A turn whose client does not come back ends at the limit of its calls. Since the runtime may also have turns of its
+ * host, a hook of the server checks whether a turn is known before it reads the turn's data. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,13 +67,13 @@ void tp__server_turn_unlist_locked(tp__server_turn *turn) {
   tp__lock_condition_broadcast(&server->changed);
 }
 
-/* @return NULL: the turn is none of this server. */
+/* @return NULL: the turn is not one of this server. */
 static tp__server_turn *turn_of(tp_server *server, const void *data) {
   tp__lock_acquire(&server->lock);
   tp__server_turn *turn = *known_bucket(server, data);
   while (turn && turn != data) turn = turn->known_next;
   tp__lock_release(&server->lock);
-  return turn; /* which cannot end while a handler of it runs */
+  return turn; /* the turn cannot end while a handler of it runs */
 }
 
 bool tp__client_tool_has(tp_server *server, const void *data, tp_text name) {
@@ -106,7 +106,7 @@ void tp__client_calls_fini(tp__server_turn *turn) {
   tp__bytes_fini(&turn->tools_copy);
 }
 
-/* @return false: too many wait, or there is no memory. */
+/* @return false: too many calls wait, or there is no memory. */
 static bool add_call_locked(tp__server_turn *turn, const tp_tool_run *run, tp_token token) {
   TP__LOCKED(&turn->lock);
   void *calls = turn->calls;
@@ -123,11 +123,12 @@ static bool add_call_locked(tp__server_turn *turn, const tp_tool_run *run, tp_to
   if (tp_writer_new(NULL, &writer) == TP_OK && tp_json_encode(tp_tool_run_arguments(run), writer, &json, NULL) == TP_OK)
     tp__bytes_put_text(&call->arguments, json);
   tp_writer_free(writer);
-  turn->call_count++; /* so that it is freed */
+  turn->call_count++; /* counted, so that it is freed */
   return json.size > 0 && !call->name.failed && !call->arguments.failed;
 }
 
-/* The limit of the call has passed, or the turn ends: no request completes what waits. */
+/* Called when the limit of the call has passed, or the turn ends: no request can complete the waiting calls any
+ * more. */
 static void cancel_turn(void *ctx) {
   tp__server_turn *turn = ctx;
   tp_token tokens[CALLS_MAX];
@@ -188,7 +189,7 @@ void tp__client_calls_look_locked(tp__server_turn *turn) {
 
 /* ---- the hooks ---- */
 
-/** The newest turn of a conversation that completed. */
+/** The newest turn of a conversation that has completed. */
 typedef struct newest {
   tp_text own, last, before;
 } newest;
@@ -200,12 +201,12 @@ static bool look_at_message(void *ctx, const tp_message *message) {
     n->before = n->last;
     n->last = message->turn_id;
   }
-  if (message->role == TP_ROLE_END) n->last = n->before; /* it failed, or was cancelled */
+  if (message->role == TP_ROLE_END) n->last = n->before; /* that turn failed, or was cancelled */
   return true;
 }
 
-/* A response continues the newest one of its session, whose turn has its id; later exchanges of that turn have a number
- * after it. */
+/* Whether the turn continues the newest response of its session. A response has the id of its turn; later exchanges of
+ * the turn add a number to it. */
 static bool follows_previous(tp_call *call, const tp__server_turn *turn) {
   newest n = {.own = tp_call_id(call, TP_ID_TURN)};
   if (!turn->previous_id[0]) return true;
@@ -258,7 +259,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   return status == TP_OK ? TP_ANSWER_DONE : tp_call_fail(call, (uint32_t)status, fault.message);
 }
 
-/* A response begins, and its calls follow. */
+/* Counts the calls of a response, before they begin. */
 static tp_answer count_calls(void *ctx, tp_call *call) {
   tp__server_turn *turn = turn_of(ctx, tp_call_data(call, TP_ID_TURN));
   if (!turn) return TP_ANSWER_DONE;
@@ -273,7 +274,7 @@ static tp_answer count_calls(void *ctx, tp_call *call) {
 
 static void unref_server(void *ctx) { tp__server_unref(ctx); }
 
-/* Turns of the host that began before the server ended call the hooks still. */
+/* Adds a hook. Turns of the host that began before the end of the server may still call it. */
 static tp_status add_hook(tp_server *server, tp_edit *edit, const char *name, tp_phase_id phase, tp_handler_fn run,
                           tp_failure failure, char *ret_id, tp_fault *fault) {
   snprintf(ret_id, sizeof server->calls_hook, "%s.%s", server->owner, name);
@@ -317,7 +318,7 @@ static tp_status change_hooks(tp_server *server, bool adds, tp_fault *fault) {
   return status;
 }
 
-/* Their owner is the server's own: a client's tool never takes the place of one of the host. */
+/* Adds the hooks with an owner of the server's own, so that a client's tool never replaces a tool of the host. */
 tp_status tp__client_tools_add(tp_server *server, tp_fault *fault) {
   char digits[9];
   tp_status status;
@@ -358,7 +359,7 @@ static const tp_message *result_of(const tp__ask *ask, const char *id) {
   return NULL;
 }
 
-/* Each call has one result, and each result a call. */
+/* Checks that each call has one result, and each result has a call. */
 static bool check_results_locked(const tp__server_turn *turn, const tp__ask *ask, tp__refusal *refusal) {
   TP__LOCKED(&turn->lock);
   for (size_t i = 0; i < turn->call_count; i++)

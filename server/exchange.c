@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange: one request of a client that becomes a turn, from the submit to the last byte. The status line waits for
- * the first piece of the answer: until then a guard may still refuse, and the client reads a status.
+ * exchange: one request of a client that becomes a turn, from the submit to the last byte. The status line is sent with
+ * the first piece of the answer, since a guard may still refuse before that, and the client must then read a status.
  *
  * The thread that owns the turn writes pieces; the front's thread notices that the client has left or reads again. Both
- * hold the turn's lock. What a stream does not take waits in the exchange, and holds the model's answer back until the
- * stream takes it. A model that does not pause fills the exchange up to TAIL_MAX: then the turn is cancelled. */
+ * hold the turn's lock meanwhile. Bytes for which the stream has no space wait in the exchange, and the model's answer
+ * is held back until the stream has taken them. A model that does not pause fills the exchange up to TAIL_MAX: then the
+ * turn is cancelled. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +105,7 @@ void tp__exchange_done(void *ctx, const tp__http_done *done, void *data) {
   server->options.on_request(server->options.on_request_ctx, &request);
 }
 
-/* Its request's data, with a reference to the turn, which has no other exchange. */
+/* Makes an exchange, as the data of its request, with a reference to the turn. The turn has no other exchange. */
 static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *request, const tp__form *form,
                                   const char *prefix, const tp__ask *ask) {
   char digits[ID_DIGITS + 1];
@@ -138,7 +139,7 @@ static tp__exchange *exchange_new(tp__server_turn *turn, tp__http_request *reque
     tp__http_set_data(request, exchange);
     return exchange;
   }
-  exchange->request = NULL; /* the caller answers it */
+  exchange->request = NULL; /* the caller answers the request */
   tp__exchange_released(NULL, exchange);
   return NULL;
 }
@@ -150,7 +151,7 @@ static void end_stream_locked(tp__exchange *exchange) {
   tp__http_request *request = exchange->request;
   exchange->request = NULL;
   exchange->turn->exchange = NULL;
-  tp__http_stream_end(request); /* it may free the exchange */
+  tp__http_stream_end(request); /* this may free the exchange */
 }
 
 static void answer_locked(tp__exchange *exchange, unsigned status, const tp__http_field *fields, tp_text body) {
@@ -158,7 +159,7 @@ static void answer_locked(tp__exchange *exchange, unsigned status, const tp__htt
   tp__http_request *request = exchange->request;
   exchange->request = NULL;
   exchange->turn->exchange = NULL;
-  tp__http_answer(request, status, fields, body); /* it may free the exchange */
+  tp__http_answer(request, status, fields, body); /* this may free the exchange */
 }
 
 static void refuse_locked(tp__exchange *exchange, const tp__refusal *refusal) {
@@ -193,7 +194,8 @@ static void end_put_locked(tp__exchange *exchange) {
   else end_stream_locked(exchange);
 }
 
-/* What waits for the client waits no more. @return to be released when nothing is locked; NULL: it holds nothing. */
+/* Takes the hold, when no bytes wait for the client any more. @return the caller releases it without a lock; NULL:
+ * nothing is held. */
 static tp_hold *take_hold_locked(tp__server_turn *turn) {
   TP__LOCKED(&turn->lock);
   tp_hold *hold = turn->hold;
@@ -211,14 +213,14 @@ static void release_hold(tp__server_turn *turn) {
 void tp__server_turn_cancel(tp__server_turn *turn) {
   tp__lock_acquire(&turn->lock);
   turn->cancelled = true;
-  tp_submission *submission = turn->submission; /* the turn's until it is freed */
+  tp_submission *submission = turn->submission; /* belongs to the turn until it is freed */
   tp__lock_release(&turn->lock);
   tp_submission_cancel(submission);
 }
 
 /* ---- what the runtime notifies ---- */
 
-/* Text before a call of a tool and the answer after it are two paragraphs. */
+/* Adds a piece. A text before a tool call and the answer after it become two paragraphs. */
 static void add_piece(tp__server_turn *turn, const tp_event *event) {
   tp_text piece = event->text;
   bool fits = true, holds = false, is_thinking = event->kind == TP_EVENT_THINKING;
@@ -258,7 +260,7 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
   if (!turn) return;
   switch (event->kind) {
     case TP_EVENT_MODEL_BEGIN:
-      release_hold(turn); /* that of an answer that is complete */
+      release_hold(turn); /* the hold of an answer that is complete */
       turn->separates = true;
       turn->asked_ns = event->time_ns;
       (void)tp__copy_cut(turn->model, sizeof turn->model, event->model);
@@ -273,7 +275,7 @@ void tp__exchange_event(void *ctx, const tp_event *event) {
       observe_first(turn, event);
       add_piece(turn, event);
       break;
-    case TP_EVENT_MODEL_END: /* a model without deltas has its whole text here */
+    case TP_EVENT_MODEL_END: /* a model without deltas has its whole text in this event */
       if (!turn->had_delta && event->status == TP_OK) add_piece(turn, event);
       tp__lock_acquire(&turn->lock);
       turn->input_tokens += event->input_tokens;
@@ -330,7 +332,7 @@ static void end_completed_locked(tp__exchange *exchange, const tp_turn_result *r
 void tp__exchange_hand_over_locked(tp__server_turn *turn) {
   TP__LOCKED(&turn->lock);
   tp__exchange *exchange = turn->exchange;
-  if (!exchange) return; /* its client has left: the calls end at their limit, or are answered by another request */
+  if (!exchange) return; /* the client has left: the calls end at their limit, or another request answers them */
   const tp__answer answer = {.text = tp__bytes_text(&turn->text),
                              .thinking = tp__bytes_text(&turn->thinking),
                              .calls = turn->calls,
@@ -365,7 +367,8 @@ static void end_failed_locked(tp__exchange *exchange, const tp_turn_result *resu
   tp__bytes_fini(&out);
 }
 
-/* The turn is counted until its session is released: the server ends when no turn is left. */
+/* Takes the turn out of the list, and releases its session. The turn is counted until then, since the server ends when
+ * no turn is left. */
 static void unlist_and_release(tp__server_turn *turn) {
   tp_server *server = turn->server;
   tp__lock_acquire(&server->lock);
@@ -380,7 +383,8 @@ static void unlist_and_release(tp__server_turn *turn) {
 static void on_end(void *ctx, const tp_turn_result *result) {
   tp__server_turn *turn = ctx;
   tp__server_note_end(turn->server, result->outcome == TP_TURN_COMPLETED ? TP_OK : result->code,
-                      turn->session->is_kept); /* before the answer: who has it sees what the end made of readiness */
+                      turn->session->is_kept); /* noted before the answer, so that a client with an answer sees the new
+                                                  readiness */
   tp__lock_acquire(&turn->lock);
   turn->ended = true;
   tp_hold *hold = take_hold_locked(turn);
@@ -406,7 +410,7 @@ void tp__exchange_gone(void *ctx, void *data) {
   bool ends = is_open && exchange->tail_ends;
   if (ends) end_stream_locked(exchange);
   bool cancels = is_open && !ends && !turn->server->options.goes_on;
-  tp_hold *hold = is_open ? take_hold_locked(turn) : NULL; /* for a turn that goes on */
+  tp_hold *hold = is_open ? take_hold_locked(turn) : NULL; /* only for a turn that goes on */
   tp__lock_release(&turn->lock);
   tp_hold_release(hold);
   if (cancels) tp__server_turn_cancel(turn);
@@ -439,7 +443,7 @@ void tp__server_turns_cancel(tp_server *server) {
     tp__lock_release(&server->lock);
     tp__server_turn_cancel(turn);
     tp__lock_acquire(&server->lock);
-    next = turn->next; /* NULL also where it has ended meanwhile: the caller calls again */
+    next = turn->next; /* NULL also when the turn has ended meanwhile: the caller calls again */
     tp__lock_release(&server->lock);
     tp__server_turn_unref(turn);
     tp__lock_acquire(&server->lock);
@@ -482,7 +486,7 @@ static tp_status submit_exchange(tp__server_turn *turn, const tp__ask *ask, cons
   tp_turn_request request;
   tp_submission *submission = NULL;
   fill_request(ask, turn, &schema, &system, agent, &request);
-  tp__references_ref(&turn->refs); /* that of its run */
+  tp__references_ref(&turn->refs); /* the reference of its run */
   tp__lock_acquire(&server->lock);
   tp__server_turn_list_locked(turn);
   tp__lock_release(&server->lock);
@@ -511,7 +515,7 @@ static void refuse_status(tp__server_turn *turn, tp_status status, const tp_faul
   tp__lock_release(&turn->lock);
 }
 
-/* @return with a reference; NULL: the refusal says why. */
+/* @return with a reference; NULL: the refusal has the reason. */
 static tp_agent *find_agent(const tp_server *server, tp_text name, tp__refusal *refusal) {
   char id[TP_ID_BYTES_MAX + 1];
   tp_agent *agent = NULL;
@@ -528,13 +532,13 @@ static tp_agent *find_agent(const tp_server *server, tp_text name, tp__refusal *
   return agent;
 }
 
-/* Results of a turn that waits for them. @return false: there is none. */
+/* Passes results to the turn that waits for them. @return false: no turn waits for them. */
 static bool go_on(tp_server *server, tp__http_request *request, const tp__form *form, const char *prefix,
                   const tp__ask *ask, const char *tenant) {
   tp__refusal refusal;
   tp__server_turn *turn = tp__client_calls_find(server, ask, tenant);
   if (!turn && (ask->previous.size == 0 || ask->goes_on)) return false;
-  if (!turn) { /* the calls that these results belong to are in no message */
+  if (!turn) { /* the calls of these results are in no message */
     (void)tp__refusal_fill(&refusal, 400, "calls_ended", "input", "the calls of these results have ended");
     tp__refusal_answer(&refusal, request);
     return true;

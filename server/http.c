@@ -24,25 +24,26 @@ enum {
   FLUSH_LIMIT_MS = 2000,
   BACKLOG = 1024,
   SEND_BUFFER_BYTES = 128 << 10,
-  BLOCK_BYTES = 16 << 10,      /* that libmicrohttpd passes on at once */
-  STREAM_BLOCK_BYTES = 512,    /* likewise of a stream to HTTP/1.0; each has as much memory while it is open */
-  ANSWER_HEAD_BYTES = 1 << 10, /* that the head of an answer finds free after the largest head of a request */
-  KEPT_BYTES_MAX = 4 << 10,    /* of the memory of a stream of which nothing waits */
+  BLOCK_BYTES = 16 << 10,      /* the most bytes that libmicrohttpd sends at once */
+  STREAM_BLOCK_BYTES = 512,    /* the same for a stream to HTTP/1.0; each has this much memory while it is open */
+  ANSWER_HEAD_BYTES = 1 << 10, /* free space for the head of an answer, after the largest head of a request */
+  KEPT_BYTES_MAX = 4 << 10,    /* the most memory that a stream keeps while no bytes wait */
   COPIED_BYTES_MAX = 64 << 10, /* a longer body is sent by read_out(), which notices whether the client reads */
-  DISCARDED_MAX = 4            /* times body_bytes_max: of a body that is too large, before its connection is closed */
+  DISCARDED_MAX = 4            /* times body_bytes_max: how much of a too large body is read before its connection is
+                                  closed */
 };
 
 typedef enum connection_state { CONNECTION_RECEIVES, CONNECTION_ANSWERS, CONNECTION_IDLE } connection_state;
 
-/** The front's thread only. */
+/** A connection. Used by the front's thread only. */
 typedef struct connection {
   tp__http *http;
   int fd;
   connection_state state;
-  int64_t since_ms; /* of the state */
+  int64_t since_ms; /* when the state began */
   int64_t line_ns;  /* when the first line of the newest request was read */
   tp__http_request *request;
-  bool left; /* its client has sent its end */
+  bool left; /* the client has closed its sending side */
   struct connection *previous, *next;
 } connection;
 
@@ -54,47 +55,48 @@ struct tp__http {
   int epoll_fd, wake_fd, listen_fd;
   struct MHD_Daemon *daemon;
   pthread_t thread;
-  /* the front's thread only */
+  /* used by the front's thread only */
   connection *connections;
   int64_t swept_ms;
   tp__lock lock;
   tp__lock_condition changed;
   /* under lock */
-  size_t open;                /* requests that were passed and not freed */
-  tp__http_request *finished; /* that their hosts ended after libmicrohttpd: the front's thread frees them */
+  size_t open;                /* requests that were passed to the host and are not freed */
+  tp__http_request *finished; /* requests that the host ended after libmicrohttpd had: the front's thread frees them */
   bool quiesce, quiet, stop;
-  void (*call)(void *ctx); /* tp__http_call(); NULL: none waits */
+  void (*call)(void *ctx); /* the function of tp__http_call(); NULL: none waits */
   void *call_ctx;
 };
 
 struct tp__http_request {
   /* never change */
   tp__http *http;
-  const tp__http_handlers *handlers; /* of what happens after `request`: the front's, or others */
-  struct MHD_Connection *mhd;        /* until completed */
-  /* the front's thread only; what the host reads is there until `request` returns */
+  const tp__http_handlers *handlers; /* the handlers for events after `request`: the front's, or those of
+                                        tp__http_hand_over() */
+  struct MHD_Connection *mhd;        /* valid until completed */
+  /* used by the front's thread only; data that the host reads is valid until `request` returns */
   connection *connection;
   const char *method, *path;
   tp__bytes body;
   size_t discarded;
   bool passed;
   void *data;
-  tp__http_done done; /* what is known of it */
+  tp__http_done done; /* the data for `done` */
   tp__http_request *finished_next;
   tp__lock lock;
   /* under lock */
-  uint64_t body_out;             /* bytes of the answer that were passed on, or, without a stream, its size */
-  int64_t answered_ns;           /* 0: not yet */
-  struct MHD_Response *response; /* until it is queued */
+  uint64_t body_out;             /* bytes of the answer that were sent; of an answer that is no stream, its size */
+  int64_t answered_ns;           /* 0: there is no answer yet */
+  struct MHD_Response *response; /* kept until it is queued */
   unsigned status;
   tp__bytes out; /* out_at <= out.size */
   size_t out_at;
-  int64_t moved_ms; /* when the client last read something, or there was nothing to read */
+  int64_t moved_ms; /* when the client last read something, or nothing waited */
   bool is_stream, queued, suspended, refused;
-  bool noticed;   /* the host was notified that nothing may be read any more */
+  bool noticed;   /* the host was notified that the client may read no more */
   bool gone;      /* the client has left */
-  bool ended;     /* the host has ended it */
-  bool completed; /* libmicrohttpd has */
+  bool ended;     /* the host has ended the request */
+  bool completed; /* libmicrohttpd has ended the request */
 };
 
 /* ---- the life of a request ---- */
@@ -111,7 +113,7 @@ static void request_check_locked(const tp__http_request *request) {
 
 static void wake(tp__http *http) {
   uint64_t one = 1;
-  (void)!write(http->wake_fd, &one, sizeof one); /* full: it is awake */
+  (void)!write(http->wake_fd, &one, sizeof one); /* when it is full, the thread is awake */
 }
 
 static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, const char *method, const char *path) {
@@ -128,7 +130,7 @@ static tp__http_request *request_new(connection *c, struct MHD_Connection *mhd, 
   return request;
 }
 
-/* It was completed, and ended if it was passed. On the front's thread. */
+/* Frees a request that was completed and, if it was passed to the host, ended. On the front's thread. */
 static void request_free(tp__http_request *request) {
   tp__http *http = request->http;
   const tp__http_handlers *front = &http->handlers, *handlers = request->handlers;
@@ -161,10 +163,10 @@ static void resume_locked(tp__http_request *request) {
   if (!request->suspended) return;
   request->suspended = false;
   MHD_resume_connection(request->mhd);
-  wake(request->http); /* libmicrohttpd's own signal is not in its epoll set here */
+  wake(request->http); /* libmicrohttpd's own signal is not in the epoll set here */
 }
 
-/* The client has left, or the front ends. On the front's thread. */
+/* Notifies the host that the client has left, or that the front ends. On the front's thread. */
 static void notify(tp__http_request *request, bool gone) {
   const tp__http_handlers *handlers = request->handlers;
   tp__lock_acquire(&request->lock);
@@ -175,7 +177,7 @@ static void notify(tp__http_request *request, bool gone) {
   if (is_news && handlers->gone) handlers->gone(handlers->ctx, request->data);
 }
 
-/* The client has left. On the front's thread. */
+/* Handles a client that has left. On the front's thread. */
 static void leave(tp__http_request *request) {
   notify(request, true);
   tp__lock_acquire(&request->lock);
@@ -195,13 +197,13 @@ static void end(tp__http_request *request) {
   tp__lock_acquire(&http->lock);
   request->finished_next = http->finished;
   http->finished = request;
-  wake(http); /* under the lock: the front ends when it has freed this request */
+  wake(http); /* under the lock, since the front ends when it has freed this request */
   tp__lock_release(&http->lock);
 }
 
 /* ---- what the host sends ---- */
 
-/* A content reader of libmicrohttpd: copies what waits, or suspends the connection until something does. */
+/* A content reader of libmicrohttpd: copies the waiting bytes, or suspends the connection until there are some. */
 static ssize_t read_out(void *ctx, uint64_t position, char *buffer, size_t size_max) {
   tp__http_request *request = ctx;
   const tp__http_handlers *handlers = request->handlers;
@@ -244,7 +246,7 @@ static struct MHD_Response *response_new(const tp__http_field *fields, uint64_t 
   return response;
 }
 
-/* Without memory the connection is closed: its client sees that there is no answer. */
+/* Sets the response. Without memory for one the connection is closed, so that the client sees the failure. */
 static void set_response_locked(tp__http_request *request, unsigned status, struct MHD_Response *response) {
   TP__LOCKED(&request->lock);
   assert(!request->response && !request->queued && !request->ended);
@@ -322,7 +324,7 @@ tp_text tp__http_header(const tp__http_request *request, const char *name) {
 }
 
 typedef struct count_of {
-  const char *name; /* NULL: any */
+  const char *name; /* NULL: any name */
   unsigned count;
 } count_of;
 
@@ -398,7 +400,7 @@ static connection *connection_of(struct MHD_Connection *mhd) {
   return info ? info->socket_context : NULL;
 }
 
-/* The request is not passed. */
+/* Refuses a request, which is not passed to the host. */
 static enum MHD_Result refuse(tp__http_request *request, unsigned status, const char *why) {
   static const tp__http_field fields[] = {{"Content-Type", "application/json"}, {"Connection", "close"}, {NULL, NULL}};
   tp__bytes body = {0};
@@ -445,7 +447,7 @@ static enum MHD_Result take_body(tp__http_request *request, const char *data, si
   return request->body.failed || request->discarded > DISCARDED_MAX * max ? MHD_NO : MHD_YES;
 }
 
-/* Queues what the host has answered, or waits for it. */
+/* Queues the host's answer, or waits for it. */
 static enum MHD_Result answer(tp__http_request *request) {
   enum MHD_Result result = MHD_YES;
   tp__lock_acquire(&request->lock);
@@ -534,14 +536,14 @@ static void on_connection(void *ctx, struct MHD_Connection *mhd, void **context,
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     c = info ? tp__heap_alloc(sizeof *c) : NULL;
     *context = c;
-    if (!c) return; /* without memory: its request is refused */
+    if (!c) return; /* without memory its request is refused */
     *c = (connection){.http = http, .fd = info->connect_fd, .next = http->connections};
     set_state(c, CONNECTION_RECEIVES);
     if (c->next) c->next->previous = c;
     http->connections = c;
     int bytes = SEND_BUFFER_BYTES;
     (void)setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    /* libmicrohttpd does not look at a connection that is suspended: a client that leaves is seen here. */
+    /* libmicrohttpd does not watch a suspended connection: this detects a client that leaves. */
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
     (void)epoll_ctl(http->epoll_fd, EPOLL_CTL_ADD, c->fd, &event);
   } else if (c) {
@@ -554,7 +556,7 @@ static void on_connection(void *ctx, struct MHD_Connection *mhd, void **context,
   }
 }
 
-/* A path is compared as it came. */
+/* Keeps escapes, so that a path is compared as it came. */
 static size_t keep_escapes(void *ctx, struct MHD_Connection *mhd, char *text) {
   (void)ctx, (void)mhd;
   return strlen(text);
@@ -562,7 +564,7 @@ static size_t keep_escapes(void *ctx, struct MHD_Connection *mhd, char *text) {
 
 /* ---- the thread ---- */
 
-/* @return true: the connection is to be closed. */
+/* @return true: the connection must be closed. */
 static bool sweep_request(tp__http_request *request, int64_t now_ms) {
   const tp__http_options *options = &request->http->options;
   tp__lock_acquire(&request->lock);
@@ -571,7 +573,7 @@ static bool sweep_request(tp__http_request *request, int64_t now_ms) {
   bool is_still = request->suspended && request->is_stream && request->queued && options->keep_alive;
   if (is_still && still_ms > (int64_t)options->keep_alive_ms) {
     tp__bytes_put_string(&request->out, options->keep_alive);
-    request->out.failed = false; /* the next one */
+    request->out.failed = false; /* the next put may succeed */
     request->moved_ms = now_ms;
     resume_locked(request);
   }
@@ -598,7 +600,7 @@ static void run_once(tp__http *http) {
   int count = epoll_wait(http->epoll_fd, events, EVENTS_MAX, timeout_ms);
   for (int i = 0; i < count; i++) look_at(http, &events[i]);
   MHD_run(http->daemon);
-  /* On the front's thread. */
+  /* This runs on the front's thread. */
   tp__lock_acquire(&http->lock);
   tp__http_request *request = http->finished;
   http->finished = NULL;
@@ -615,7 +617,7 @@ static void run_once(tp__http *http) {
     bool is_late = c->state != CONNECTION_ANSWERS && now_ms - c->since_ms > (int64_t)limit_ms;
     if (c->state == CONNECTION_ANSWERS && c->request) is_late = sweep_request(c->request, now_ms);
     is_late |= c->left && c->state != CONNECTION_ANSWERS; /* the rest of its request will not come */
-    if (is_late) (void)shutdown(c->fd, SHUT_RDWR);        /* libmicrohttpd sees the end, and closes it */
+    if (is_late) (void)shutdown(c->fd, SHUT_RDWR);        /* libmicrohttpd sees the end, and closes the connection */
   }
 }
 
@@ -650,7 +652,7 @@ static void run_call(tp__http *http) {
   tp__lock_release(&http->lock);
 }
 
-/* @param flush  what the host still sends is sent; else everything is closed. */
+/* @param flush  answers that the host still sends are sent first; else everything is closed at once. */
 static void close_connections(tp__http *http, bool flush) {
   for (connection *c = http->connections; c; c = c->next) {
     bool is_passed = c->request && c->request->passed;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: what the config of an agent has for the server: the limits of its turns, and the tools that they may use. */
+ * limits: the settings for the server in the config of an agent: the limits of its turns, and the tools that they may
+ * use. */
 #include "server/server.h"
 
 /** The amounts of a map `limits`; 0: not given. */
@@ -8,7 +9,7 @@ typedef struct amounts {
   int64_t requests, tool_calls, tokens, cost_micros, time_ms, repeats;
 } amounts;
 
-/* A limit that cannot be read has not allowed a turn without it. */
+/* Reads the limits. When one cannot be read, no turn may run without it. */
 static tp_status read_limits(const tp_agent *agent, tp_text map, amounts *ret_amounts, tp_fault *fault) {
   const struct {
     const char *key;

@@ -20,9 +20,9 @@ typedef struct live_turn {
   struct live_turn *previous, *next, *bucket_next;
   ids ids;
   char agent[TP_ID_BYTES_MAX + 1], parent[TP_ID_BYTES_MAX + 1];
-  char model[WORD_MAX + 1], what[WORD_MAX + 1]; /* what: the name of what it does */
+  char model[WORD_MAX + 1], what[WORD_MAX + 1]; /* the newest model; the name of what the turn does */
   const char *doing;                            /* "phase", "model", "tool", "question", "turn" */
-  int64_t began_ms, since_ms;                   /* since_ms: of what it does; the wall clock */
+  int64_t began_ms, since_ms;                   /* since_ms: when it began to do that; both by the wall clock */
   uint32_t tools_open, tools, requests;
   int64_t input_tokens, output_tokens;
 } live_turn;
@@ -36,18 +36,18 @@ typedef struct live_question {
 
 typedef struct denial {
   ids ids;
-  char what[2 * WORD_MAX + 2]; /* the phase or the tool, and by which hook */
+  char what[2 * WORD_MAX + 2]; /* the phase or the tool, and the hook that denied */
   char hook[TP_ID_BYTES_MAX + 1];
   int64_t unix_ms;
 } denial;
 
 struct tp__watcher {
-  tp__client client; /* first: it is the data of a request */
+  tp__client client; /* first, since it is the data of a request */
   /* never change */
   tp__live *live;
   tp__http_request *request;
   tp__watch_filter filter;
-  /* under the lock of live */
+  /* under the lock of tp__live */
   struct tp__watcher *next;
   uint64_t dropped;
 };
@@ -61,7 +61,7 @@ struct tp__live {
   uint64_t turns_unlisted, questions_unlisted;
   live_question *questions;
   denial denials[DENIALS];
-  size_t denial_count; /* of all time */
+  size_t denial_count; /* since the start */
   tp__watcher *watchers;
 };
 
@@ -108,7 +108,7 @@ static const char *phase_name(const tp__live *live, tp_phase_id id) {
 
 /* ---- JSON ---- */
 
-/* @param key  with its quotation marks and what stands before it. */
+/* @param key  with its quotation marks and the text before it. */
 static void put_member_text(tp__bytes *out, const char *key, tp_text text) {
   tp__bytes_put_string(out, key);
   tp__bytes_put(out, ":", 1);
@@ -249,7 +249,8 @@ static void question_free(live_question *q) {
   tp__heap_free(q, sizeof *q);
 }
 
-/* Arguments that are too large are not shown; then the question has no hash, and nothing can be allowed here. */
+/* Adds the arguments. If they are too large, they are not shown; then the question has no hash, and cannot be allowed
+ * here. */
 static void put_arguments(live_question *q, const tp_question *question) {
   tp_writer *writer = NULL;
   tp_text json = {0}, arguments = question->call->arguments;
@@ -304,7 +305,7 @@ static void add_question_locked(tp__live *live, live_question *q) {
   live->question_count++;
 }
 
-/* Of a turn, or of one call of it.   @param call_id  NULL: any. */
+/* Ends the questions of a turn, or of one call of it.   @param call_id  NULL: any. */
 static void end_questions_locked(tp__live *live, const ids *of, const tp_text *call_id) {
   TP__LOCKED(&live->lock);
   for (live_question *q, **at = &live->questions; (q = *at);) {
@@ -428,7 +429,7 @@ static bool fits(const tp__watch_filter *filter, const ids *of, tp_event_kind ki
          (!filter->turn[0] || strcmp(filter->turn, of->turn) == 0);
 }
 
-/* What could not be written is named first. @return false: the stream takes nothing now. */
+/* Writes the number of dropped events before further events. @return false: the stream has no space now. */
 static bool put_dropped_locked(tp__watcher *watcher) {
   TP__LOCKED(&watcher->live->lock);
   char text[80];

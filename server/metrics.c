@@ -34,14 +34,14 @@ static const struct metric {
 #undef X
 };
 
-/** One combination of labels. */
+/** One combination of labels of a metric. */
 typedef struct series {
-  struct series *next;        /* of the metric, in the order of their first use */
-  struct series *bucket_next; /* of the hash table */
+  struct series *next;        /* the next one of the metric, in the order of their first use */
+  struct series *bucket_next; /* the next one in the bucket of the hash table */
   tp__metric metric;
   char labels[2][TP_ID_BYTES_MAX + 1];
-  uint64_t count;   /* of a counter its value */
-  uint64_t *counts; /* BOUNDS of them: at most this bound, and above the one before; NULL: a counter */
+  uint64_t count;   /* in a counter its value */
+  uint64_t *counts; /* BOUNDS of them: durations up to this bound and above the one before; NULL: a counter */
   uint64_t sum_ns;
   int64_t max_ns;
 } series;
@@ -54,7 +54,7 @@ struct tp__metrics {
     series *first, *last;
     size_t count;
   } of[TP__METRIC_COUNT];
-  uint64_t lost; /* what was not counted, since there was no memory */
+  uint64_t lost; /* how many were not counted, because there was no memory */
 };
 
 tp__metrics *tp__metrics_new(void) {
@@ -101,7 +101,7 @@ static series *series_new(tp__metric metric, const tp_text labels[2]) {
   return s;
 }
 
-/* @return NULL: there is no memory; that is counted. */
+/* @return NULL: there is no memory; this is counted. */
 static series *find_locked(tp__metrics *m, tp__metric metric, tp_text first, tp_text second) {
   TP__LOCKED(&m->lock);
   static const tp_text other = {"_other", 6};
@@ -159,7 +159,8 @@ void tp__metrics_observe(tp__metrics *metrics, tp__metric metric, tp_text first,
 
 /* ---- the exposition ---- */
 
-/* The value of a label: backslash, quotation mark and newline are escaped; what is not UTF-8 is replaced. */
+/* Adds the value of a label: backslash, quotation mark and newline are escaped; bytes that are not UTF-8 are
+ * replaced. */
 static void put_value(tp__bytes *out, const char *value) {
   tp__bytes clean = {0};
   (void)tp__bytes_put_utf8(&clean, tp_text_of(value));
@@ -173,14 +174,14 @@ static void put_value(tp__bytes *out, const char *value) {
   tp__bytes_fini(&clean);
 }
 
-/* Metadata of a counter has its name with _total in the text format, and without it in OpenMetrics. */
+/* Adds the metadata. The name of a counter has _total there in the text format, but not in OpenMetrics. */
 static void put_head(tp__bytes *out, const char *name, const char *type, const char *help, bool open_metrics) {
   bool adds_total = !open_metrics && strcmp(type, "counter") == 0;
   const char *suffix = adds_total ? "_total" : "";
   tp__bytes_printf(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, suffix, help, name, suffix, type);
 }
 
-/* @param bound  of a bucket; NULL: no label le. */
+/* @param bound  the bound of a bucket; NULL: no label le. */
 static void put_labels(tp__bytes *out, const struct metric *metric, const series *s, const char *bound) {
   char before = '{';
   for (int i = 0; i < 2; i++) {
@@ -205,7 +206,7 @@ static void put_histogram(tp__bytes *out, const struct metric *metric, const ser
   tp__bytes_printf(out, "%s_sum", metric->name);
   put_labels(out, metric, s, NULL);
   tp__bytes_printf(out, " %" PRIu64 ".%09" PRIu64 "\n%s_count", s->sum_ns / NS_IN_SECOND, s->sum_ns % NS_IN_SECOND,
-                   metric->name); /* not %f, whose point is the locale's */
+                   metric->name); /* not %f, which writes the decimal point of the locale */
   put_labels(out, metric, s, NULL);
   tp__bytes_printf(out, " %" PRIu64 "\n", s->count);
 }
@@ -318,7 +319,7 @@ size_t tp__metrics_largest(tp__metrics *metrics, tp__metric metric, tp__metrics_
       summarize(s, &summaries[count++]);
       continue;
     }
-    size_t least = 0; /* what has the smallest sum makes space */
+    size_t least = 0; /* the one with the smallest sum is replaced */
     for (size_t i = 1; i < count; i++)
       if (summaries[i].sum_s < summaries[least].sum_s) least = i;
     if (count > 0 && (double)s->sum_ns / 1e9 > summaries[least].sum_s) summarize(s, &summaries[least]);
@@ -330,7 +331,7 @@ size_t tp__metrics_largest(tp__metrics *metrics, tp__metric metric, tp__metrics_
 
 /* ---- which format ---- */
 
-/* "0.35" is 350; a weight has at most three digits. */
+/* Reads a weight: "0.35" is 350; it has at most three digits. */
 static int thousandths(const char *text) {
   int value = text[0] == '1' ? 1000 : 0;
   if (value == 0 && text[0] == '0' && text[1] == '.')
@@ -339,7 +340,7 @@ static int thousandths(const char *text) {
   return value;
 }
 
-/* The weight of a media range in thousandths; 0 where it is another one. */
+/* The weight of a media range in thousandths; 0 when the range does not include the type. */
 static int weight_of(tp_text range, const char *type, const char *version) {
   size_t size = strlen(type);
   if (range.size < size || strncasecmp(range.data, type, size) != 0) return 0;

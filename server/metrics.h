@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics: what a server counts about its requests, and about the turns of its runtime: counters and histograms with
- * fixed buckets, each with up to two labels. Labels are names of phases, handlers, tools, models and routes, never of
- * sessions, tenants or turns. A metric has at most SERIES_MAX combinations of labels; later ones are counted together,
- * with labels of "_other".
+ * metrics: the numbers that a server counts about its requests, and about the turns of its runtime: counters and
+ * histograms with fixed buckets, each with up to two labels. Labels are names of phases, handlers, tools, models and
+ * routes, never of sessions, tenants or turns. A metric has at most SERIES_MAX combinations of labels; later ones are
+ * counted together, with labels of "_other".
  *
  * Locks: one, for all numbers; nothing is called under it. Threads: any. */
 #ifndef TP__SERVER_METRICS_H
@@ -27,26 +27,26 @@ typedef struct tp__metrics tp__metrics;
 tp__metrics *tp__metrics_new(void);
 void tp__metrics_free(tp__metrics *metrics);
 
-/** Adds to a counter. @param first, second  the values of its labels; empty where it has none. */
+/** Adds to a counter. @param first, second  the values of its labels; empty if it has none. */
 void tp__metrics_add(tp__metrics *metrics, tp__metric metric, tp_text first, tp_text second, uint64_t amount);
-/** Adds a duration to a histogram. One below 0 is 0. */
+/** Adds a duration to a histogram. A negative one counts as 0. */
 void tp__metrics_observe(tp__metrics *metrics, tp__metric metric, tp_text first, int64_t duration_ns);
 
 /** Gauges and counters that are read from the runtime when they are printed. */
 typedef struct tp__metrics_now {
   tp_runtime_stats runtime;
-  uint64_t http_requests_open; /* requests that became turns, or wait for one */
+  uint64_t http_requests_open; /* requests that became turns, or wait to become one */
   bool ready;
 } tp__metrics_now;
 
 /** Adds the text exposition format 0.0.4, or OpenMetrics 1.0.0. Blocks: no. */
 void tp__metrics_print(tp__metrics *metrics, const tp__metrics_now *now, bool open_metrics, tp__bytes *out);
 
-/** What is known of one series of a histogram. */
+/** A summary of one series of a histogram. */
 typedef struct tp__metrics_summary {
   char label[TP_ID_BYTES_MAX + 1];
   uint64_t count;
-  double sum_s, max_s, p95_s; /* p95_s: the upper bound of the bucket that holds it, at most max_s */
+  double sum_s, max_s, p95_s; /* p95_s: the upper bound of the bucket with the 95th percentile, at most max_s */
 } tp__metrics_summary;
 
 /** The series of a histogram with the largest sums, largest first. @return how many were filled, at most max. */

@@ -9,7 +9,7 @@
 
 enum { NAME_BYTES = 40 };
 
-/** A key of a tenant that has called. The front's thread only. */
+/** A key of a tenant that has been used. Used by the front's thread only. */
 typedef struct tp__mount_client {
   struct tp__mount_client *next;
   const char *tenant; /* as of tp_server.tenants */
@@ -18,7 +18,7 @@ typedef struct tp__mount_client {
 
 /* ---- clients ---- */
 
-/* The name is the same after a change of the keys and after a restart. */
+/* Makes the name of a client, which is the same after a change of the keys and after a restart. */
 static void name_client(const char *key, const char *tenant, char ret_name[NAME_BYTES]) {
   char hex[65];
   tp__sha256 hash;

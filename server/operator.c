@@ -30,7 +30,7 @@ struct tp__operator {
 static void count_tool(tp_server *server, const tp_event *event) {
   const tp_tool_result *result = event->tool_result;
   tp_text name = result->name;
-  if (result->kind == TP_TOOL_UNKNOWN_TOOL) name = tp_text_of("_unknown"); /* a word of the model */
+  if (result->kind == TP_TOOL_UNKNOWN_TOOL) name = tp_text_of("_unknown"); /* the model made up this name */
   else if (tp__client_tool_has(server, tp_event_data(event, TP_ID_TURN), name)) name = tp_text_of("_client");
   tp__metrics_add(server->metrics, TP__METRIC_tool_calls, name, tp_text_of(tp_tool_result_name(result->kind)), 1);
   if (result->started) tp__metrics_observe(server->metrics, TP__METRIC_tool_duration, name, result->duration_ns);
@@ -81,7 +81,7 @@ static void count_phase(tp_server *server, const tp_event *event) {
   tp__metrics_observe(server->metrics, TP__METRIC_phase_duration, name, event->ended_ns - event->started_ns);
 }
 
-/* A turn without an agent is none of a client. */
+/* Counts a turn. A turn without an agent is not one of a client. */
 static void count_turn(tp_server *server, const tp_event *event) {
   tp_text agent = event->id_count > TP_ID_AGENT ? event->ids[TP_ID_AGENT] : (tp_text){0};
   if (event->started_ns > 0)
@@ -238,7 +238,7 @@ void tp__operator_free(tp__operator *o) {
 
 /* ---- who may ---- */
 
-/* A browser says by itself which site has made a request; one that does not is judged by its origin. */
+/* Whether a request comes from another site. A browser sends a header with the site; without it the origin decides. */
 static bool is_cross_site(const tp__http_request *request) {
   tp_text site = tp__http_header(request, "Sec-Fetch-Site");
   if (site.size > 0) return !tp__is_one_of(site, "same-origin none");

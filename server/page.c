@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page: the page of operators (page.html), which the build puts into this file, line by line. It has one style and one
- * script, and needs nothing from elsewhere: the policy has their hashes, so that a browser runs no other. */
+ * script, and loads nothing from elsewhere. The policy has their hashes, so that a browser runs no others. */
 #include <string.h>
 
 #include "server/operator.h"
@@ -13,7 +13,7 @@ static const char *const lines[] = {
 #include "server/page_lines.h"
 };
 
-/* "'sha256-…'" of what is between two tags; "'none'" where these are not there. */
+/* Adds "'sha256-…'" of the text between two tags; "'none'" when the tags are missing. */
 static void put_hash(tp__bytes *policy, const char *page, const char *begin, const char *end) {
   const char *from = strstr(page, begin), *to = from ? strstr(from, end) : NULL;
   tp__sha256 hash;

@@ -32,7 +32,7 @@ bool tp__refusal_fill(tp__refusal *refusal, unsigned status, const char *code, c
 
 /* ---- what the runtime returns ---- */
 
-/** In which answer a status of the runtime becomes. */
+/** The answer for each status of the runtime. */
 static const struct row {
   tp_status status;
   unsigned http;
@@ -81,7 +81,8 @@ void tp__refusal_of_status(tp__refusal *refusal, tp_status status, const tp_faul
   fill_of(refusal, status, tp_text_of(words));
 }
 
-/* A required guard that did not answer is no denial: it is not known whether it would have denied. */
+/* Fills the refusal for a guard. A required guard that did not answer is no denial, since it is not known whether it
+ * would have denied. */
 static void fill_of_guard(const tp_runtime *runtime, tp__refusal *refusal, const tp_turn_result *result) {
   const tp_phase *row = tp_phase_get(runtime, result->phase);
   bool denied = result->state == TP_STATE_SUCCEEDED;
@@ -99,7 +100,8 @@ void tp__refusal_of_turn(const tp_runtime *runtime, tp__refusal *refusal, const 
   if (result->outcome == TP_TURN_TIMED_OUT) code = TP_ERR_TIMEOUT;
   if (result->phase && result->outcome != TP_TURN_TIMED_OUT) fill_of_guard(runtime, refusal, result);
   else fill_of(refusal, code, result->reason);
-  refusal->ran = result->started_ns != 0 && result->code != TP_ERR_BUSY; /* then it has not had its session */
+  refusal->ran = result->started_ns != 0 && result->code != TP_ERR_BUSY; /* with TP_ERR_BUSY the turn never had its
+                                                                            session */
   refusal->retry_ms = result->retry_ms;
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * responses: what clients of /v1/responses read. Their libraries put an answer together from events, and throw where
- * one is missing: created, in_progress, then for each item output_item.added, its part with begin, pieces and end, and
- * output_item.done, at last completed with all output and the usage. */
+ * responses: writes the answers of /v1/responses. The clients' libraries build an answer from events, and throw an
+ * error when one is missing: created, in_progress, then for each item output_item.added, its part with begin, pieces
+ * and end, and output_item.done, at last completed with all output and the usage. */
 #include <stdio.h>
 #include <string.h>
 
 #include "server/server.h"
 
-/* Of tp__exchange.item_kind. */
+/* The kinds of tp__exchange.item_kind. */
 enum { ITEM_NONE, ITEM_REASONING, ITEM_MESSAGE };
 
 /* ---- JSON ---- */
@@ -35,7 +35,7 @@ static void put_summary_part(tp__bytes *out, tp_text text) {
   tp__bytes_put_string(out, "}");
 }
 
-/* @param is_done  with its text; else as it begins. */
+/* @param is_done  the complete item with its text; else the item as it begins. */
 static void put_item(const tp__exchange *e, tp__bytes *out, int kind, tp_text text, bool is_done) {
   tp__bytes_put_string(out, "{");
   const char *prefix = kind == ITEM_MESSAGE ? "msg" : "rs";
@@ -63,7 +63,7 @@ static void put_usage(tp__bytes *out, const tp__answer *answer) {
                    (long long)(answer->input_tokens + answer->output_tokens));
 }
 
-/* @param answer  NULL: it is not complete.   @param refusal  NULL: it has not failed. */
+/* @param answer  NULL: the answer is not complete.   @param refusal  NULL: it has not failed. */
 static void put_response(const tp__exchange *e, tp__bytes *out, const tp__answer *answer, const tp__refusal *refusal) {
   tp__bytes_printf(out,
                    "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"error\":", e->id,
@@ -100,7 +100,7 @@ static void put_response(const tp__exchange *e, tp__bytes *out, const tp__answer
 
 /* ---- events ---- */
 
-/* What each begins with; the caller adds members, and `}` and two line ends. */
+/* Writes the beginning of an event; the caller adds members, and `}` and two line ends. */
 static void begin_event(tp__exchange *e, tp__bytes *out, const char *type) {
   tp__bytes_printf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
                    (unsigned long long)e->sequence++);
@@ -130,7 +130,7 @@ static void put_item_event(tp__exchange *e, tp__bytes *out, bool is_done) {
   end_event(out);
 }
 
-/* An event of the one part that the item has. @param key  "delta", "text" or "part". */
+/* Writes the beginning of an event about the only part of the item. @param key  "delta", "text" or "part". */
 static void begin_part_event(tp__exchange *e, tp__bytes *out, const char *of_message, const char *of_reasoning) {
   bool is_message = e->item_kind == ITEM_MESSAGE;
   begin_event(e, out, is_message ? of_message : of_reasoning);
@@ -187,7 +187,7 @@ static void put_piece(tp__exchange *e, tp__bytes *out, tp_text piece, bool is_th
   end_event(out);
 }
 
-/* Adds a call to the output, and with a stream its events. */
+/* Adds a call to the output and, in a stream, its events. */
 static void put_call(tp__exchange *e, tp__bytes *out, const tp__client_call *call, bool streams) {
   char id[112];
   snprintf(id, sizeof id, "\"id\":\"fc_%s_%u\"", e->id + strlen("resp_"), e->item);
@@ -227,7 +227,8 @@ static void put_end(tp__exchange *e, tp__bytes *out, const tp__answer *answer) {
   out->failed |= e->output.failed || e->item_text.failed;
 }
 
-/* response.failed alone is no error to clients, which read an empty answer; `error` is thrown. */
+/* Writes a failure. Clients do not treat response.failed as an error, and would read an empty answer; `error` makes
+ * them throw. */
 static void put_failure(tp__exchange *e, tp__bytes *out, const tp__refusal *refusal) {
   put_begin(e, out);
   put_response_event(e, out, "response.failed", NULL, refusal);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * revision.c: the keys and the default agent of a server, at its start and when its host changes them. Both belong to
- * the front's thread from the start on. The names of tenants stay until the end, each once: a request that is open has
- * the pointer. */
+ * revision.c: the keys and the default agent of a server, at its start and when its host changes them. From the start
+ * on only the front's thread uses both. The names of tenants stay until the end, each once, since open requests point
+ * to them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct tp__tenant_name {
   char *name;
 } tenant_name;
 
-/** What a revision brings, and after it what is to be freed. */
+/** The values of a revision; after the change the earlier values, to be freed. */
 typedef struct words {
   char **keys; /* NULL at the end */
   const char **tenants;
@@ -51,7 +51,7 @@ static tp_status refuse_short(const char *which, tp_fault *fault) {
                     KEY_BYTES_MIN);
 }
 
-/* On the front's thread, or before it runs. @return NULL: there is no memory. */
+/* Runs on the front's thread, or before it starts. @return NULL: there is no memory. */
 static const char *name_tenant(tp_server *server, const char *name) {
   if (!name || !name[0]) return "";
   for (const tenant_name *known = server->tenant_names; known; known = known->next)
@@ -78,7 +78,7 @@ static tp_status take_key(tp_server *server, words *w, size_t index, const tp_se
   return w->keys[index] && w->tenants[index] ? TP_OK : no_memory(fault);
 }
 
-/* @param w  free_words(), whatever comes of it. */
+/* @param w  the caller calls free_words(), also on failure. */
 static tp_status take_words(tp_server *server, const tp_server_revision *r, words *w, tp_fault *fault) {
   if (r->key_count > 0 && !r->keys)
     return tp__refuse(fault, TP_ERR_USAGE, "keys", "%zu keys are announced, and the list is NULL", r->key_count);
@@ -98,7 +98,7 @@ static tp_status take_words(tp_server *server, const tp_server_revision *r, word
   return status;
 }
 
-/* What it had is in the words afterwards. */
+/* Exchanges the values of the server and those of the revision. */
 static void swap_words(tp_server *server, words *w) {
   const words before = {.keys = server->keys,
                         .tenants = server->tenants,

@@ -19,14 +19,15 @@ enum {
   SESSIONS_MAX = 10000,
   BODY_BYTES_MAX = 32 << 20,
   CONNECTIONS_MAX = 16384,
-  STREAM_BYTES_MAX = (64 << 10) - 1, /* with a NUL a power of two; about as much may wait in the exchange */
+  STREAM_BYTES_MAX = (64 << 10) - 1, /* with a NUL a power of two; about as much may also wait in the exchange */
   CANCEL_LOOK_MS = 20
 };
 #define KEEP_ALIVE ": \n\n"
 
 /* ---- who may ---- */
 
-/* @param ret_tenant  of the key's sessions; "" for none.   @param ret_key  its index; -1: none is needed.
+/* @param ret_tenant  the tenant of the key's sessions; "" for none.   @param ret_key  the index of the key; -1: no key
+ *         is needed.
  * @return false: the request was refused. */
 static bool admit(const tp_server *server, tp__http_request *request, const char **ret_tenant, int *ret_key,
                   tp__refusal *refusal) {
@@ -54,8 +55,8 @@ static void answer_json(tp__http_request *request, unsigned status, tp_text body
   tp__http_answer(request, status, fields, body);
 }
 
-/* The key is the id of the turn, by its hash, since an id has a form. A request without a session gets one for the key:
- * so the same request finds its turn. */
+/* Takes an idempotency key: its hash becomes the id of the turn, since an id has a fixed form. A request without a
+ * session gets one that belongs to the key, so that the same request finds its turn. */
 static void take_idempotency(tp__ask *ask, tp_text key, char session[TP__EXCHANGE_ID_BYTES]) {
   char hex[65];
   tp__sha256 hash;
@@ -85,15 +86,17 @@ static void take_chat(tp_server *server, tp__http_request *request, const char *
 enum { RESP_DIGITS = 24 };
 #define NO_SESSION "000000000000000000000000"
 
-/* They become a part of an id of a session: what this server has not made is not passed on. */
+/* Checks digits that become a part of a session's id, so that only ids which this server has made are used. */
 static bool are_digits(const char *at, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (!((at[i] >= '0' && at[i] <= '9') || (at[i] >= 'a' && at[i] <= 'f'))) return false;
   return true;
 }
 
-/* The id of a response names its session, so that a later one continues it, also after a restart of the server.
- * @param prefix   of the id.   @param session  its memory.   @return false: the refusal says why. */
+/* Finds the session of the response that a request continues. The id of a response names its session, so this works
+ * also after a restart of the server.
+ * @param prefix   the prefix of the id.   @param session  memory for the session's id.   @return false: the refusal has
+ *         the reason. */
 static bool find_chain(tp__ask *ask, char prefix[40], char session[40], tp__refusal *refusal) {
   char digits[RESP_DIGITS + 1] = NO_SESSION;
   tp_text previous = ask->previous;
@@ -171,16 +174,17 @@ static void take_ready(tp_server *server, tp__http_request *request, const char 
   tp__bytes_fini(&out);
 }
 
-/** A path, compared byte by byte, and what takes it. */
+/** A path, which is compared byte by byte, and its function. */
 static const struct route {
   const char *path, *method;
   route_fn take;
-  bool is_open;                                                   /* without a key */
+  bool is_open;                                                   /* set when it needs no key */
   bool is_a_turn;                                                 /* refused while the server drains */
-  tp__operator_fn answer;                                         /* of operators, on their thread: in place of take */
-  void (*take_now)(tp_server *server, tp__http_request *request); /* of operators, on the front's thread */
-  bool is_admin;                                                  /* there with a key of operators only */
-  bool is_mount;                                                  /* there with a mount only, which knows its methods */
+  tp__operator_fn answer;                                         /* for operators, on their thread; in place of take */
+  void (*take_now)(tp_server *server, tp__http_request *request); /* for operators, on the front's thread */
+  bool is_admin;                                                  /* exists only with a key of operators */
+  bool is_mount;                                                  /* exists only with a mount, which knows its
+                                                                     methods */
 } routes[] = {
     {.path = "/v1/chat/completions", .method = "POST", .take = take_chat, .is_a_turn = true},
     {.path = "/v1/responses", .method = "POST", .take = take_response, .is_a_turn = true},
@@ -270,7 +274,7 @@ static void on_request(void *ctx, tp__http_request *request) {
 
 /* ---- start and end ---- */
 
-/* The address of a socket that the host has opened takes the place of options.address. */
+/* Reads the address of a socket that the host has opened, in place of options.address. */
 static tp_status read_socket(tp_server_options *o, char text[INET6_ADDRSTRLEN], tp_fault *fault) {
   struct sockaddr_storage at = {0};
   socklen_t size = sizeof at;
@@ -377,7 +381,7 @@ tp_status tp_server_start(tp_runtime *runtime, const tp_server_options *options,
   if (status == TP_OK) status = tp__client_tools_add(server, fault);
   if (status == TP_OK) status = tp__operator_start(server, fault);
   if (status == TP_OK) status = tp__mount_start(server, fault);
-  else server->options.mount = NULL; /* which has not begun */
+  else server->options.mount = NULL; /* the mount has not begun */
   if (status == TP_OK) status = listen_for(server, fault);
   if (status == TP_OK) {
     *ret_server = server;
@@ -429,7 +433,7 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   if (!server) return;
   tp_server_drain(server);
   tp__http_stop_accepting(server->http);
-  tp__client_calls_cancel(server, NULL); /* their clients cannot come back */
+  tp__client_calls_cancel(server, NULL); /* the clients of these turns cannot come back */
   int64_t until_ms = tp__monotonic_ms() + (int64_t)limit_ms;
   bool ended = wait_for_turns(server, until_ms);
   while (!ended) {
@@ -441,7 +445,7 @@ void tp_server_free(tp_server *server, uint32_t limit_ms) {
   tp__mount_end(server);
   tp__operator_stop(server);
   tp__operator_unlisten(server);
-  while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* those whose request has ended */
+  while (!wait_for_turns(server, INT64_MAX / TP__NS_IN_MS)) {} /* turns whose request has ended */
   tp__server_sessions_close(server);
   tp__client_tools_remove(server);
   tp__server_unref(server);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: the sessions of clients. One that a client has named is kept when its turn has ended, since its history and
- * what its handlers know are loaded; the one that was not used for the longest time is closed for a new one. Any other
- * lives as long as its turn, and its history keeps nothing. */
+ * session: the sessions of clients. A session that a client has named is kept after its turn, since its history and the
+ * state of its handlers are loaded; when a new one needs space, the session that was not used for the longest time is
+ * closed. Any other session lives as long as its turn, and its history keeps nothing. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -96,7 +96,7 @@ static void on_closed(void *ctx) {
   session_free(s);
 }
 
-/* It has no user, and is not listed as idle. */
+/* Closes a session that has no user and is not in the list of idle ones. */
 static void close_session(tp__server_session *s) { tp_session_close(s->session, on_closed, s); }
 
 static tp__server_session *session_new(tp_server *server, const char *tenant, tp_text id, tp_agent *agent) {
@@ -130,7 +130,8 @@ static tp_status open_library_session(const tp__server_session *s, tp_agent *age
   return tp_session_open(s->server->runtime, &options, ret_session, fault);
 }
 
-/* Makes space for one more that is kept. @param ret_idle  to be closed; NULL: none. @return false: there is none. */
+/* Makes space for one more kept session. @param ret_idle  must be closed; NULL: none. @return false: there is no
+ * space. */
 static bool make_space_locked(tp_server *server, tp__server_session **ret_idle) {
   TP__LOCKED(&server->lock);
   *ret_idle = NULL;
@@ -155,7 +156,7 @@ static tp_status use_locked(tp_server *server, tp__server_session *s, const tp_a
   return TP_OK;
 }
 
-/* Listed before it is opened, so that a second request of the same id does not open it again. */
+/* Adds the session to the list before it is opened, so that a second request of the same id does not open it again. */
 static tp_status begin_kept(tp_server *server, tp__server_session *fresh, tp_agent *agent,
                             tp__server_session **ret_session, tp__server_session **ret_idle, tp_fault *fault) {
   tp__lock_acquire(&server->lock);

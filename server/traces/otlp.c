@@ -38,7 +38,7 @@ struct tp__otlp {
   /* never change */
   tp_traces_options options; /* its strings are not used */
   char *url;
-  tp__bytes head; /* of a body, up to the first span */
+  tp__bytes head; /* the beginning of a body, up to the first span */
   struct curl_slist *headers;
   pthread_t thread;
   tp__lock lock;
@@ -46,11 +46,11 @@ struct tp__otlp {
   /* under lock */
   chunk *first, **end;
   size_t bytes;
-  int64_t first_ns; /* when the oldest came */
+  int64_t first_ns; /* when the oldest chunk came */
   bool stops;
-  int64_t stop_ns; /* the end of all requests */
+  int64_t stop_ns; /* the time at which all requests end */
   tp_traces_stats stats;
-  /* the thread's */
+  /* used by the thread only */
   CURL *easy;
   tp__bytes answer;
   bool is_failing;
@@ -95,7 +95,7 @@ void tp__otlp_stats(tp__otlp *otlp, tp_traces_stats *ret_stats) {
   tp__lock_release(&otlp->lock);
 }
 
-/* Moves the oldest chunks into a body. @return how many spans; 0: none wait. */
+/* Moves the oldest chunks into a body. @return how many spans they have; 0: none wait. */
 static uint64_t take_locked(tp__otlp *otlp, tp__bytes *body) {
   TP__LOCKED(&otlp->lock);
   uint64_t spans = 0;
@@ -134,15 +134,15 @@ static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl
   return is_over;
 }
 
-/** What has become of a request. */
+/** The outcome of a request. */
 typedef struct outcome {
-  bool sent, repeats; /* repeats: the same again, after a pause */
-  uint64_t rejected;  /* of the spans of one that was sent */
-  int64_t pause_ms;   /* that the collector asks for; 0: none */
+  bool sent, repeats; /* repeats: the same request is sent again after a pause */
+  uint64_t rejected;  /* how many spans of a sent request the collector rejected */
+  int64_t pause_ms;   /* the pause that the collector demands; 0: none */
   char why[256];
 } outcome;
 
-/* {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "…"}}; the number is one or a text. */
+/* Reads {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "…"}}; the number may be a number or a text. */
 static void read_partial(tp__otlp *otlp, outcome *o) {
   tp_writer *writer = NULL;
   tp_text answer;
@@ -199,7 +199,7 @@ static void log_otlp(tp__otlp *otlp, const char *format, const char *text, uint6
   otlp->options.log(otlp->options.log_ctx, line);
 }
 
-/* Once when it begins to fail, once when it ends. */
+/* Logs one line when requests begin to fail, and one when they succeed again. */
 static void report(tp__otlp *otlp, const outcome *o, uint64_t dropped) {
   bool fails = !o->sent || o->rejected > 0;
   if (fails && !otlp->is_failing)
@@ -212,7 +212,7 @@ static void report(tp__otlp *otlp, const outcome *o, uint64_t dropped) {
   otlp->is_failing = fails;
 }
 
-/* @return false: it is over, and the spans are dropped. */
+/* @return false: the time is over, and the spans are dropped. */
 static bool pause_locked(tp__otlp *otlp, int64_t pause_ms) {
   TP__LOCKED(&otlp->lock);
   int64_t until_ns = tp__monotonic_ns() + pause_ms * TP__NS_IN_MS;
@@ -223,7 +223,7 @@ static bool pause_locked(tp__otlp *otlp, int64_t pause_ms) {
   return true;
 }
 
-/* Sends a body until it is taken, refused, or it is over. */
+/* Sends a body until it is accepted or refused, or the time is over. */
 static void deliver_locked(tp__otlp *otlp, tp__bytes *body, uint64_t spans) {
   TP__LOCKED(&otlp->lock);
   int64_t pause_ms = RETRY_MS;
@@ -297,7 +297,7 @@ static tp_status add_headers(tp__otlp *otlp, const tp_traces_options *o, tp_faul
   return list ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the headers");
 }
 
-/* Everything of a body that does not change. */
+/* Writes everything of a body that does not change. */
 static void put_head(tp__bytes *head, const char *service) {
   tp__bytes_put_string(head,
                        "{\"resourceSpans\":[{\"resource\":{\"attributes\":["
@@ -373,7 +373,7 @@ tp_status tp__otlp_new(const tp_traces_options *options, tp__otlp **ret_otlp, tp
   if (!otlp->options.queue_bytes_max) otlp->options.queue_bytes_max = QUEUE_BYTES;
   put_head(&otlp->head, options->service);
   otlp->url = tp__heap_copy(tp_text_of(options->url));
-  bool is_ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK; /* as turnphase/openai.h says */
+  bool is_ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK; /* called once, as turnphase/openai.h documents */
   otlp->easy = is_ready ? curl_easy_init() : NULL;
   if (!otlp->url || !otlp->easy || otlp->head.failed)
     status = tp__refuse(fault, TP_ERR_NO_MEMORY, NULL, "no memory for the traces");

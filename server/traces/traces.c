@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * traces: spans of the turns that run, made from events. A turn keeps its spans until it ends: only then it is known
- * whether those of phases and handlers are wanted. The ids of a span that others may name (a turn, a request, a call)
- * are drawn when it begins.
+ * traces: makes the spans of turns from events. A turn keeps its spans until it ends, since only then it is known
+ * whether the spans of phases and handlers are wanted. The ids of spans that other services may name (of a turn, a
+ * request or a call) are drawn when they begin.
  *
  * A turn is found by the id of the turn, then by tenant and session. Lock: one, for all turns; under it the queue's
  * lock is taken, and no other. */
@@ -23,7 +23,7 @@
 #include "support/references.h"
 
 enum { BUCKETS = 4096, SPANS_MAX = 1000, PARENTS_MAX = 4096, SLOW_MS = 10000, KEY_BYTES = 3 * (TP_ID_BYTES_MAX + 1) };
-enum { INTERNAL = 1, CLIENT = 3, STATUS_ERROR = 2 }; /* of OTLP */
+enum { INTERNAL = 1, CLIENT = 3, STATUS_ERROR = 2 }; /* constants of OTLP */
 #define NONE SIZE_MAX
 
 typedef enum span_kind { MODEL, TOOL, PHASE, HANDLER } span_kind;
@@ -32,57 +32,57 @@ typedef struct span {
   span_kind kind;
   bool ended;
   uint64_t id;
-  size_t parent;              /* index; NONE: the turn */
-  uint32_t key;               /* a phase, the index of a call */
-  int64_t began_ns, ended_ns; /* the monotonic clock */
+  size_t parent;              /* the index of the parent span; NONE: the turn */
+  uint32_t key;               /* the phase, or the index of the call */
+  int64_t began_ns, ended_ns; /* by the monotonic clock */
   tp__bytes json;             /* "name", "kind", "attributes" and "status" */
 } span;
 
-/** A trace context: who has asked for a turn. */
+/** A trace context: the trace and the span from which a turn was requested. */
 typedef struct context {
-  uint64_t trace[2], span; /* span: 0: none */
+  uint64_t trace[2], span; /* span: 0: no parent */
   bool sampled;
 } context;
 
 typedef struct traced {
-  struct traced *next; /* of the bucket; the newest first */
+  struct traced *next; /* the next one in the bucket; the newest first */
   tp__bytes key;
   uint64_t id;
-  context of;            /* its trace, and its parent there */
+  context of;            /* its trace, and its parent span */
   int64_t unix_ahead_ns; /* the wall clock minus the monotonic one, at the begin */
   span *spans;
   size_t count, capacity;
-  uint64_t lost; /* spans that were not kept */
+  uint64_t lost; /* how many spans were not kept */
   int64_t input_tokens, output_tokens;
 } traced;
 
-/** The context of a turn that was announced. */
+/** The trace context of a turn that has not begun yet. */
 typedef struct announced {
   char key[KEY_BYTES];
-  size_t size; /* 0: none */
+  size_t size; /* 0: the place is free */
   context of;
 } announced;
 
 struct tp_traces {
-  tp__references refs; /* of the host, and of the listener */
+  tp__references refs; /* references: of the host, and of the listener */
   /* never change */
   tp_runtime *runtime;
   uint64_t listener;
   uint32_t sampled_of_1000;
-  int64_t slow_ns; /* below 0: every turn is slow */
+  int64_t slow_ns; /* below 0: every turn counts as slow */
   tp__lock lock;
   /* under lock */
-  tp__otlp *otlp; /* NULL: it was closed, and events come too late */
+  tp__otlp *otlp; /* NULL: it was closed, and later events are ignored */
   uint64_t random;
   traced *buckets[BUCKETS];
-  uint32_t hashes[PARENTS_MAX]; /* of the keys of parents, so that a search reads these only; 0: none */
+  uint32_t hashes[PARENTS_MAX]; /* hashes of the keys of parents, so that a search reads only these; 0: none */
   announced parents[PARENTS_MAX];
   size_t next_parent, parent_count;
 };
 
 /* ---- ids ---- */
 
-/* splitmix64: ids differ, and nobody who guesses one gains by it. */
+/* Draws a number by splitmix64: ids must differ, but need not be unpredictable. */
 static uint64_t draw_locked(tp_traces *t) {
   TP__LOCKED(&t->lock);
   uint64_t x = t->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -96,7 +96,7 @@ static tp_text id_of(const tp_text *ids, uint32_t count, tp_id_kind kind) {
   return (uint32_t)kind < count && ids[kind].size <= TP_ID_BYTES_MAX ? ids[kind] : (tp_text){0};
 }
 
-/* The turn's id comes first. @return its size; 0: there is no turn. */
+/* Makes the key, in which the turn's id comes first. @return its size; 0: there is no turn. */
 static size_t make_key(const tp_text *ids, uint32_t count, char key[KEY_BYTES]) {
   static const tp_id_kind kinds[] = {TP_ID_TURN, TP_ID_TENANT, TP_ID_SESSION};
   size_t size = 0;
@@ -118,7 +118,7 @@ static uint32_t hash_of(tp_text text) {
 
 static traced **bucket_of(tp_traces *t, tp_text turn_id) { return &t->buckets[hash_of(turn_id) & (BUCKETS - 1)]; }
 
-/* @return where it hangs; NULL: it is not known. */
+/* @return the link that points to the turn; NULL: it is not known. */
 static traced **find_locked(tp_traces *t, const tp_text *ids, uint32_t count) {
   TP__LOCKED(&t->lock);
   char key[KEY_BYTES];
@@ -129,7 +129,7 @@ static traced **find_locked(tp_traces *t, const tp_text *ids, uint32_t count) {
   return NULL;
 }
 
-/* The newest turn of this id and tenant, in whichever session. */
+/* Finds the newest turn of this id and tenant, in any session. */
 static traced *find_parent_locked(tp_traces *t, tp_text id, tp_text tenant) {
   TP__LOCKED(&t->lock);
   for (traced *turn = *bucket_of(t, id); turn; turn = turn->next)
@@ -139,7 +139,7 @@ static traced *find_parent_locked(tp_traces *t, tp_text id, tp_text tenant) {
 
 /* ---- W3C Trace Context ---- */
 
-/* @return false: they are not so many lower-case hexadecimal digits. */
+/* @return false: these are not `count` lower-case hexadecimal digits. */
 static bool read_hex(const char *at, size_t count, uint64_t *ret_number) {
   *ret_number = 0;
   for (size_t i = 0; i < count; i++) {
@@ -180,7 +180,7 @@ void tp_traces_begin(tp_traces *t, const tp_text *ids, uint32_t id_count, tp_tex
   tp__lock_release(&t->lock);
 }
 
-/* Takes what was announced for a turn. @return false: nothing was. */
+/* Takes the context that was announced for a turn. @return false: there is none. */
 static bool take_announced_locked(tp_traces *t, const char *key, size_t size, context *ret_context) {
   TP__LOCKED(&t->lock);
   uint32_t hash = t->parent_count > 0 ? hash_of((tp_text){key, size}) | 1 : 0;
@@ -216,7 +216,7 @@ static void put_int(tp__bytes *out, const char *key, int64_t number) {
   tp__bytes_printf(out, "\"%" PRId64 "\"}}", number);
 }
 
-/* "name" and "kind", and the begin of "attributes". */
+/* Writes "name" and "kind", and the beginning of "attributes". */
 static void put_name(tp__bytes *out, const char *what, tp_text name, int kind) {
   tp__bytes full = {0};
   tp__bytes_put_string(&full, what);
@@ -229,7 +229,7 @@ static void put_name(tp__bytes *out, const char *what, tp_text name, int kind) {
   tp__bytes_fini(&full);
 }
 
-/* The end of "attributes", and "status". @param error  empty: none. */
+/* Writes the end of "attributes", and "status". @param error  empty: none. */
 static void put_status(tp__bytes *out, tp_text error) {
   put_string_value(out, "error.type", error);
   tp__bytes_put(out, "]", 1);
@@ -242,7 +242,7 @@ static tp_text error_of(tp_status status) {
 
 /* ---- spans of a turn ---- */
 
-/* @return NULL: it is lost, and counted. */
+/* @return NULL: the span is lost, and counted. */
 static span *span_new_locked(tp_traces *t, traced *turn, span_kind kind, uint32_t key, int64_t began_ns) {
   TP__LOCKED(&t->lock);
   bool fits = turn->of.sampled && turn->count < SPANS_MAX &&
@@ -256,7 +256,7 @@ static span *span_new_locked(tp_traces *t, traced *turn, span_kind kind, uint32_
   return s;
 }
 
-/* The newest that has not ended. @param count  of those like it; may be NULL. */
+/* Finds the newest span that has not ended. @param count  gets the number of such spans; may be NULL. */
 static span *open_span(traced *turn, span_kind kind, uint32_t key, bool any_key, size_t *ret_count) {
   span *found = NULL;
   size_t count = 0;
@@ -270,7 +270,7 @@ static span *open_span(traced *turn, span_kind kind, uint32_t key, bool any_key,
   return found;
 }
 
-/* The span that the event ends: that of its begin, or a new one. */
+/* Returns the span that the event ends: that of its begin, or a new one. */
 static span *ended_span_locked(tp_traces *t, traced *turn, span_kind kind, uint32_t key, const tp_event *event) {
   TP__LOCKED(&t->lock);
   span *s = open_span(turn, kind, key, false, NULL);
@@ -325,14 +325,15 @@ static void end_phase_locked(tp_traces *t, traced *turn, const tp_event *event) 
   put_status(&s->json, error_of(event->status));
 }
 
-/* Of calls at the same time, several runs of a phase are open: then it is not known which of them has the handler. */
+/* Adds the span of a handler. During parallel calls several runs of a phase are open: then it is not known to which of
+ * them the handler belongs. */
 static void add_handler_locked(tp_traces *t, traced *turn, const tp_event *event) {
   TP__LOCKED(&t->lock);
   const tp_run_record *run = event->run;
   size_t open = 0;
   const span *phase = open_span(turn, PHASE, event->phase, false, &open);
   size_t parent = open == 1 ? (size_t)(phase - turn->spans) : NONE;
-  if (run->started_ns == 0 || run->ended_ns == 0) return; /* it was not called, or its end is nobody's to wait for */
+  if (run->started_ns == 0 || run->ended_ns == 0) return; /* it was not called, or no phase waits for its end */
   span *s = span_new_locked(t, turn, HANDLER, 0, run->started_ns);
   if (!s) return;
   tp_state state = (tp_state)run->state;
@@ -357,7 +358,7 @@ static void turn_free(traced *turn) {
   tp__heap_free(turn, sizeof *turn);
 }
 
-/* Under the call that runs it, where only one runs; else under the turn. */
+/* The parent is the call that runs the nested turn, if only one call runs; else the turn. */
 static void inherit(traced *parent, context *of) {
   size_t open = 0;
   const span *call = open_span(parent, TOOL, 0, true, &open);
@@ -402,7 +403,7 @@ static void put_span(tp__bytes *out, const traced *turn, uint64_t id, uint64_t p
   out->failed |= json->failed;
 }
 
-/* The turn's own span, and those of its parts. @return how many. */
+/* Writes the span of the turn, and those of its parts. @return how many. */
 static uint64_t put_turn(const tp_traces *t, const traced *turn, const tp_event *event, tp__bytes *out) {
   tp__bytes json = {0};
   tp_text agent = id_of(event->ids, event->id_count, TP_ID_AGENT), error = error_of(event->status);
@@ -430,7 +431,7 @@ static uint64_t put_turn(const tp_traces *t, const traced *turn, const tp_event 
   return count;
 }
 
-/* @return the turn, which is the caller's; NULL: it never began, or is not known. */
+/* @return the turn, which the caller owns; NULL: it never began, or is not known. */
 static traced *end_turn_locked(tp_traces *t, const tp_event *event) {
   TP__LOCKED(&t->lock);
   char key[KEY_BYTES];
@@ -515,7 +516,7 @@ bool tp_traces_parent(tp_traces *t, const tp_text *ids, uint32_t id_count, char 
 
 /* ---- begin and end ---- */
 
-/* As much of them as the caller knows. */
+/* Copies as many members as the caller's struct has. */
 static void give_stats(const tp_traces_stats *stats, tp_traces_stats *ret_stats) {
   size_t size = ret_stats->struct_size, from = sizeof size;
   if (size > sizeof *stats) size = sizeof *stats;
