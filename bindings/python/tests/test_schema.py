@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schemas of signatures, and values both ways."""
 
+import copy
 import dataclasses
 import enum
 import json
 import math
+import pickle
 import typing
 import unittest
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
@@ -223,6 +225,33 @@ class Values(unittest.TestCase):
             self.assertEqual(_core.round_trip(value), value)
 
         comes_back()
+
+
+class Members(unittest.TestCase):
+    def test_a_text_shows_the_members(self):
+        self.assertEqual(repr(turnphase.Deny('no')), "Deny(reason='no')")
+        self.assertEqual(repr(turnphase.Allow()), 'Allow()')
+        self.assertEqual(repr(turnphase.Part('link', uri='u')), (
+            "Part(kind='link', text=None, bytes=None, uri='u', media_type=None, name=None, description=None)"))
+
+    def test_equal_are_those_of_one_class_with_equal_members(self):
+        self.assertEqual(turnphase.ToolCall('a', {'b': [1]}), turnphase.ToolCall('a', {'b': [1]}))
+        self.assertNotEqual(turnphase.ToolCall('a', {'b': [1]}), turnphase.ToolCall('a', {'b': [2]}))
+        self.assertNotEqual(turnphase.Deny('no'), turnphase.Ask('no'))
+        self.assertNotEqual(turnphase.Deny('no'), 'no')
+
+    def test_a_verdict_is_one_member_of_a_set(self):
+        self.assertEqual(len({turnphase.Deny('no'), turnphase.Deny('no'), turnphase.Ask('no'), turnphase.Deny()}), 3)
+        with self.assertRaises(AttributeError):
+            turnphase.Deny('no').reason = 'yes'
+        with self.assertRaises(TypeError):
+            hash(turnphase.ToolCall('a'))
+
+    def test_a_copy_has_the_members(self):
+        for whole in (turnphase.Deny('no'), turnphase.Response('x', calls=[turnphase.ToolCall('a')])):
+            self.assertEqual(copy.deepcopy(whole), whole)
+            self.assertEqual(pickle.loads(pickle.dumps(whole)), whole)
+        self.assertEqual(dataclasses.replace(turnphase.Failed('x'), retryable=True), turnphase.Failed('x', True))
 
 
 class Errors(unittest.TestCase):

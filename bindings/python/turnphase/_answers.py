@@ -9,27 +9,52 @@ from typing import Any
 from . import _core, _errors
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Allow:
+class _Members:
+    """Their text and comparison, once for all classes here: a dataclass would compile them anew for each, which is half
+    of what it adds to the time of the import."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        members = ', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)
+        return f'{type(self).__name__}({members})'
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+
+class _Verdict(_Members):
+    """Of a hook: it cannot be changed, so that it has a hash."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, name) for name in self.__slots__)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Allow(_Verdict):
     """The verdict allow of a hook."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deny:
+@dataclasses.dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Deny(_Verdict):
     """The verdict deny of a hook, with a reason that is safe to show."""
 
     reason: str = ''
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+@dataclasses.dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Ask(_Verdict):
     """The verdict ask of a hook: a person decides."""
 
     reason: str = ''
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failed:
+@dataclasses.dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Failed(_Verdict):
     """A hook could not do its work: its failure policy decides what follows."""
 
     reason: str = ''
@@ -39,8 +64,8 @@ class Failed:
 Verdict = Allow | Deny | Ask | Failed | None
 
 
-@dataclasses.dataclass(slots=True)
-class Part:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Part(_Members):
     """An image, a sound, a file, a link or a text of a tool's answer. kind: text, file, image, audio, link."""
 
     kind: str
@@ -52,8 +77,8 @@ class Part:
     description: str | None = None
 
 
-@dataclasses.dataclass(slots=True)
-class Answer:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Answer(_Members):
     """All that a tool can answer: what the model reads, a structured result for the host, and parts."""
 
     text: str = ''
@@ -62,8 +87,8 @@ class Answer:
     is_error: bool = False
 
 
-@dataclasses.dataclass(slots=True)
-class ToolCall:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class ToolCall(_Members):
     """A tool call of a model's response."""
 
     name: str
@@ -72,8 +97,8 @@ class ToolCall:
     malformed: bool = False
 
 
-@dataclasses.dataclass(slots=True)
-class Response:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Response(_Members):
     """The response of a model."""
 
     text: str = ''
@@ -86,15 +111,15 @@ class Response:
     provider_data: dict[str, Any] | None = None
 
 
-@dataclasses.dataclass(slots=True)
-class Thinking:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Thinking(_Members):
     """A piece of what a model thinks, among the pieces that it yields."""
 
     text: str
 
 
-@dataclasses.dataclass(slots=True)
-class Message:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Message(_Members):
     """One message of a conversation. role: user, assistant, tool, system or end."""
 
     role: str
@@ -130,8 +155,8 @@ class Tool:
         return f'Tool({self.name!r}, {self.description!r}, {self.schema!r})'
 
 
-@dataclasses.dataclass(slots=True)
-class ModelRequest:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class ModelRequest(_Members):
     """A request to a model."""
 
     messages: list[Message]
@@ -147,8 +172,8 @@ class ModelRequest:
     turn_id: str = ''
 
 
-@dataclasses.dataclass(slots=True)
-class Result:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Result(_Members):
     """How a turn ended. outcome: completed, failed, denied, cancelled or timed_out."""
 
     outcome: str = 'none'
@@ -190,8 +215,8 @@ _NAMES = {
 _CATEGORIES = {1: 'usage', 2: 'limit', 3: 'timeout', 4: 'canceled', 5: 'hook', 6: 'store', 7: 'system', 8: 'internal'}
 
 
-@dataclasses.dataclass(slots=True)
-class Event:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Event(_Members):
     """Something that happened in a turn; `kind` says which members it has (tp_event_kind of turnphase/turn.h)."""
 
     kind: str = ''
@@ -220,8 +245,8 @@ class Event:
     parent_turn: str = ''
 
 
-@dataclasses.dataclass(slots=True)
-class ToolResult:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class ToolResult(_Members):
     """How a tool call ended. kind: ok, handler_error, invalid_arguments, unknown_tool, out_of_scope, denied, timed_out,
     cancelled, crashed, shed or interrupted; text: what the model reads."""
 
@@ -238,8 +263,8 @@ class ToolResult:
     waited_key: str = ''
 
 
-@dataclasses.dataclass(slots=True)
-class Question:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Question(_Members):
     """A question to a person about a tool call. Answered by what the `on_question` function returns."""
 
     tool: str
@@ -250,8 +275,8 @@ class Question:
     turn_id: str = ''
 
 
-@dataclasses.dataclass(slots=True)
-class Decision:
+@dataclasses.dataclass(slots=True, repr=False, eq=False)
+class Decision(_Members):
     """What a person decided; `arguments` replaces those of the call."""
 
     allow: bool

@@ -4,7 +4,6 @@ of each in the header that its docstring names."""
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Callable, Sequence
 
@@ -108,6 +107,8 @@ class Script(Model):
     kind = 'script'
 
     def __init__(self, responses: Sequence[str | dict[str, Any]], *, repeat: bool = False) -> None:
+        import json  # most programs have no script
+
         super().__init__()
         rows = [{'text': row} if isinstance(row, str) else row for row in responses]
         self.script = json.dumps({'responses': rows, **({'repeat': True} if repeat else {})})

@@ -16,8 +16,8 @@ import functools
 import inspect
 import itertools
 import logging
+import os
 import sys
-import uuid
 import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterable, Self, Sequence, TypeVar, overload
@@ -484,7 +484,7 @@ class Runtime:
         @param options  members of tp_session_options (turnphase/turn.h): tenant, workspace, compaction, …
         """
         core = self._loop_core()
-        name = id or uuid.uuid4().hex
+        name = id or os.urandom(16).hex()
         given, model_options = self._model(model)
         try:
             handle = core.session_open({'id': name, **options}, agent._handle if agent else None, given, model_options)
