@@ -323,9 +323,13 @@ def dict_of(answer: Any) -> dict[str, Any]:
 
 
 def call_dict(call: ToolCall) -> dict[str, Any]:
-    shown = {'name': call.name, 'id': call.id, 'malformed': call.malformed}
+    shown: dict[str, Any] = {'name': call.name}
     if call.arguments is not None:
         shown['arguments'] = call.arguments
+    if call.id:
+        shown['id'] = call.id
+    if call.malformed:
+        shown['malformed'] = True
     return shown
 
 

@@ -228,7 +228,8 @@ class Function:
         elif self.kind == TOOL:
             work.answer(_tool_answer(answer, self.name))
         else:
-            work.respond(_answers.response_dict(_response(answer, self.name)))
+            text_only = type(answer) is str
+            work.respond({'text': answer} if text_only else _answers.response_dict(_response(answer, self.name)))
 
     def fail(self, work: _core.Work, error: BaseException) -> None:
         """Answers a call whose function has raised."""

@@ -199,10 +199,11 @@ class Signature:
     description: str
     builds: dict[str, Build]
     run_name: str | None  # the parameter that gets the ToolRun
+    is_plain: bool  # JSON's own objects are of its types
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments of the function, of its types. Those that are missing have defaults, as the schema requires."""
-        return _built(self.builds, given)
+        return given if self.is_plain else _built(self.builds, given)
 
 
 def signature(function: Callable[..., Any], run_type: type) -> Signature:
@@ -227,4 +228,5 @@ def signature(function: Callable[..., Any], run_type: type) -> Signature:
         else:
             members[key] = (hint, parameter.default is parameter.empty, parameter.default)
     schema, builds = _object(members, name)
-    return Signature(schema, inspect.getdoc(called) or '', builds, run_name)
+    is_plain = all(build is _same for build in builds.values())
+    return Signature(schema, inspect.getdoc(called) or '', builds, run_name, is_plain)

@@ -59,8 +59,7 @@ class Turn:
     def __init__(
         self, session: Session, request: dict[str, Any], kinds: Sequence[str], around: _core.Work | None = None
     ):
-        unknown = set(kinds) - set(EVENT_KINDS)
-        if unknown:
+        if kinds and (unknown := set(kinds) - set(EVENT_KINDS)):
             raise ValueError(f'there are no events {sorted(unknown)}: {", ".join(EVENT_KINDS)}')
         self.session, self._request, self._kinds, self._around = session, request, kinds or DEFAULT_EVENTS, around
         self._key = 0
