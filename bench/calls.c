@@ -102,7 +102,7 @@ static void add_w9(bench_row *row, const char *form, bool has_arguments, int64_t
                 bound);
 }
 
-/* Each peer in its own best form, or doing for each call what ours does. @return how many. */
+/* Adds the peers, each in its own best form, or doing the same duty for each call as turnphase. @return how many. */
 static size_t add_calls_peers(bench_row *row, bool equal_duty) {
   static char names[BENCH_CONTESTANTS_MAX][64];
   size_t first = row->count;
@@ -119,8 +119,8 @@ static size_t add_calls_peers(bench_row *row, bool equal_duty) {
   return row->count - first;
 }
 
-/* Each as a provider sends it: an id, two arguments, an answer of 200 bytes. The form without id, arguments and schema
- * says what these cost. */
+/* Each call is as a provider sends it: an id, two arguments, an answer of 200 bytes. The form without id, arguments and
+ * schema shows what these cost. */
 static void w9(bench_program *program) {
   bench_row row = {.name = "W9", .what = "64 inline tool calls", .unit = "a call", .per = W9_CALLS};
   if (!bench_wanted(program, "W9")) return;
@@ -147,12 +147,12 @@ typedef struct timers {
   host *of;
   uint32_t count, group_count;
   _Alignas(128) _Atomic uint32_t next;
-  _Alignas(128) _Atomic uint32_t groups; /* that have a time */
+  _Alignas(128) _Atomic uint32_t groups; /* how many groups have a time */
   _Atomic uint32_t asleep, round;
-  _Alignas(128) int64_t expires_ns[GROUPS_MAX]; /* of groups below the number */
+  _Alignas(128) int64_t expires_ns[GROUPS_MAX]; /* set for the groups below that number */
   _Atomic uint64_t tokens[CALLS_MAX];
-  bench_latch *started; /* when there is no timer: counts those that wait */
-  bool stop;            /* before round goes up */
+  bench_latch *started; /* counts the waiting calls, when there is no timer */
+  bool stop;            /* set before round rises */
   pthread_t thread;
 } timers;
 
@@ -177,14 +177,14 @@ static tp_answer answer_later(void *ctx, tp_tool_run *run) {
 static void await_group(timers *t, uint32_t group) {
   uint32_t full = atomic_load_explicit(&t->groups, memory_order_acquire);
   if (full > group) return;
-  atomic_store_explicit(&t->asleep, 1, memory_order_seq_cst); /* before groups is looked at once more */
+  atomic_store_explicit(&t->asleep, 1, memory_order_seq_cst); /* set before groups is read once more */
   while ((full = atomic_load_explicit(&t->groups, memory_order_seq_cst)) <= group) bench_futex_wait(&t->groups, full);
   atomic_store_explicit(&t->asleep, 0, memory_order_relaxed);
 }
 
 static void complete(timers *t, uint32_t n) {
   tp_token token = {0};
-  /* Pairs with answer_later(): nearly always there, for a millisecond. */
+  /* Pairs with answer_later(). The token is nearly always there, since the timer waits for a millisecond. */
   while (!(token.bits = atomic_exchange_explicit(&t->tokens[n], 0, memory_order_acq_rel))) {}
   bench_must(tp_tool_complete(token, false, tp_text_of("done"), NULL), NULL);
 }

@@ -25,7 +25,7 @@ static bool start(bench_child *c, const char *const *arguments, int to[2], int f
 bool bench_child_open(bench_child *c, const char *const *arguments) {
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) exit(70);
-  signal(SIGPIPE, SIG_IGN); /* a child that has ended is seen by its answer */
+  signal(SIGPIPE, SIG_IGN); /* the end of a child is noticed by its missing answer */
   bool started = start(c, arguments, to, from);
   close(to[0]);
   close(from[1]);
@@ -42,7 +42,7 @@ bool bench_child_open(bench_child *c, const char *const *arguments) {
 }
 
 void bench_child_close(bench_child *c) {
-  fclose(c->to); /* the end of its input ends it */
+  fclose(c->to); /* the end of its input ends the child */
   if (c->pid > 0) waitpid(c->pid, NULL, 0);
   fclose(c->from);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What it costs to change what is registered: a commit with 10,000 subscriptions, the next small one on top of them,
- * and what phases that run notice of a thousand commits a second on another thread. README.md says how to read it. */
+ * The cost of changes of the registrations: a commit of 10,000 subscriptions, the next small commit on top of them, and
+ * the effect of a thousand commits a second on phases that run on another thread. README.md says how to read it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void add_handler(tp_edit *edit) {
   bench_must(tp_edit_add_handler(edit, &handler, NULL), NULL);
 }
 
-/* Each comes after the one before it in its phase, every third also after the one before that. */
+/* Each subscription comes after the one before it in its phase; every third also after the one before that. */
 static void add_subscription(tp_edit *edit, uint32_t number) {
   char ids[3][32];
   const tp_edge one = {.struct_size = sizeof one, .target = ids[1]},
@@ -104,7 +104,7 @@ static int64_t large_run(void *ctx, uint32_t times) {
   return duration_ns;
 }
 
-/* ---- the next one, which adds or removes one subscription ---- */
+/* ---- the next commit, which adds or removes one subscription ---- */
 
 static int64_t small_run(void *ctx, uint32_t times) {
   registry *r = ctx;
@@ -120,7 +120,7 @@ static int64_t small_run(void *ctx, uint32_t times) {
   return duration_ns;
 }
 
-/* An even number of times: what was added is removed again. */
+/* An even number of commits: each added subscription is removed again. */
 static int64_t small_run_twice(void *ctx, uint32_t times) { return small_run(ctx, 2 * times) / 2; }
 
 static void large_and_small(bench_program *program) {
@@ -150,12 +150,13 @@ static void large_and_small(bench_program *program) {
 
 enum { PERIOD_NS = 1000000 };
 
-/* One thread runs turns, another commits a thousand times a second while `active` is set: a subscription of another
-   phase comes and goes. Each has a processor of its own, else the scheduler's choices are all that shows. */
+/* One thread runs turns. While `active` is set, another thread commits a thousand times a second: it adds and removes a
+   subscription of another phase. Each thread has a processor of its own, since otherwise only the scheduler's choices
+   would be measured. */
 typedef struct meeting {
   const bench_workload *workload;
   tp_runtime *runtime;
-  uint32_t windows, runs; /* of each kind; in each */
+  uint32_t windows, runs; /* windows of each kind; runs in each window */
   double *p99[2];         /* of each window, without and with commits */
   int64_t active_ns;
   _Atomic bool active, stop;
@@ -179,7 +180,7 @@ static void *commit_on(void *arg) {
   return NULL;
 }
 
-/* Each run alone, in a turn of its own: the snapshot is pinned, used and unpinned. */
+/* Each run is measured by itself, in a turn of its own: the snapshot is pinned, used and unpinned. */
 static double p99_of_window(const meeting *m, double *samples) {
   for (uint32_t i = 0; i < m->runs; i++) {
     int64_t began = bench_now_ns();
@@ -191,8 +192,8 @@ static double p99_of_window(const meeting *m, double *samples) {
   return bench_spread_of(samples, m->runs).p99;
 }
 
-/* Windows with and without commits take turns; each window's 99th percentile is one sample, so that what the machine
-   did to a few windows does not decide. */
+/* Windows with and without commits alternate. Each window's 99th percentile is one sample, so that a few disturbed
+   windows do not decide the result. */
 static void *run_windows(void *arg) {
   meeting *m = arg;
   double *samples = bench_alloc(m->runs, sizeof *samples);
@@ -238,7 +239,8 @@ static void running(bench_program *program, const char *name, uint32_t windows, 
                .runs = runs,
                .p99 = {bench_alloc(windows, sizeof(double)), bench_alloc(windows, sizeof(double))}};
   add_toggled(m.runtime);
-  bench_must(tp_runtime_start(m.runtime, NULL), NULL); /* before a thread is bound: the runtime's are not to be */
+  bench_must(tp_runtime_start(m.runtime, NULL), NULL); /* before a thread is bound: the runtime's threads must not
+                                                          inherit that */
   if (pthread_create(&committer, NULL, commit_on, &m) != 0) exit(70);
   if (pthread_create(&runner, NULL, run_windows, &m) != 0) exit(70);
   pthread_join(runner, NULL);

@@ -66,7 +66,7 @@ static void open_session(bench_driven *d) {
   char id[32];
   tp_model model = *d->model;
   tp_fault fault;
-  model.destroy = NULL; /* it stays ours */
+  model.destroy = NULL; /* the model stays the caller's */
   snprintf(id, sizeof id, "bench-%u", d->number++);
   tp_session_options options = {.struct_size = sizeof options, .id = id, .model = &model};
   bench_must(tp_session_open(d->runtime, &options, &d->session, &fault), &fault);

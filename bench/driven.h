@@ -9,31 +9,33 @@
 #include "bench/workload.h"
 
 enum { BENCH_DRIVEN_HOOKS_MAX = 7, BENCH_DRIVEN_TOOL_CALLS = 2 };
-enum { BENCH_DRIVEN_CALLED_TWICE_FROM = 3 }; /* of the hooks, in a turn: eleven calls in all */
+/* The index of the first hook that is called twice in a turn, from 0: eleven calls of the seven hooks. */
+enum { BENCH_DRIVEN_CALLED_TWICE_FROM = 3 };
 
 typedef struct bench_driven_spec {
   const tp_runtime_options *options; /* NULL: default options */
-  uint32_t hooks;                    /* one alone is a guard before tools */
-  tp_placement placement;            /* of the hooks */
+  uint32_t hooks;                    /* how many hooks; a single one is a guard before tools */
+  tp_placement placement;            /* the placement of the hooks */
 } bench_driven_spec;
 
 typedef struct bench_driven {
   tp_runtime *runtime;
   tp_model *model;
   tp_session *session;
-  uint32_t number; /* of sessions */
+  uint32_t number; /* how many sessions were opened */
   bench_latch closed;
 } bench_driven;
 
-/** With a session. Ends the program when anything is refused. *driven stays where it is until bench_driven_close(). */
+/** Opens a runtime with a session. Ends the program when anything is refused. *driven must not be moved until
+ *  bench_driven_close(). */
 void bench_driven_open(bench_driven *driven, const bench_driven_spec *spec);
 void bench_driven_close(bench_driven *driven);
 /** Closes the session and opens another one. */
 void bench_driven_renew(bench_driven *driven);
-/** One turn of the session. */
+/** Runs one turn of the session. */
 void bench_driven_run(bench_driven *driven);
 
-/** What hooks and tools do beside their answer. */
+/** The work of hooks and tools, in addition to their answer. */
 void bench_driven_count(void);
 tp_answer bench_driven_hook(void *ctx, tp_call *call);
 

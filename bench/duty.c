@@ -7,14 +7,14 @@
 struct bench_duty {
   uint32_t count;
   char (*ids)[BENCH_ID_SIZE];
-  tp_text *texts; /* the ids, measured */
+  tp_text *texts; /* the ids, measured once */
   tp_text arguments;
-  tp_writer *writer; /* of the arguments */
-  bool counter;      /* stamps with the processor's counter */
+  tp_writer *writer; /* the writer of the arguments */
+  bool counter;      /* set when time-stamps are read from the processor's counter */
   tp_text (*volatile tool)(tp_text arguments);
   void (*volatile on_event)(void *ctx, const bench_duty_event *event);
   bench_duty_result *results;
-  uint64_t sequence; /* of events; this and the next: one thread at a time */
+  uint64_t sequence; /* number of the last event; this and the next member: used by one thread at a time */
   uint32_t ended;
 };
 
@@ -59,8 +59,8 @@ static bool is_key(tp_text key, const char *name, size_t size) {
   return key.size == size && memcmp(key.data, name, size) == 0;
 }
 
-/* One value, as what a model wrote may be anything: a map with a text "city", and an integer "days" if there is one.
- * The schema of W9, by hand. */
+/* Checks that the arguments are one value, since a model may write anything, and that they fit the schema of W9,
+ * written by hand: a map with a text "city", and an integer "days" if there is one. */
 static bool arguments_fit(tp_text arguments) {
   tp_value_walk walk = {.offset = 0};
   bool has_city = false;

@@ -19,7 +19,7 @@ static _Thread_local uint32_t record_count;
 static void write_record(void *ctx) {
   record *r = &records[record_count++ % RECORDS];
   *r = (record){.ended = *(const bool *)ctx ? bench_counter() : (uint64_t)bench_now_ns()};
-  __asm__ volatile("" : : "r"(r) : "memory"); /* no code reads it: the compiler must write it all the same */
+  __asm__ volatile("" : : "r"(r) : "memory"); /* no code reads it; this forces the compiler to write it */
 }
 
 static bool has_counter;
@@ -33,7 +33,7 @@ void bench_flat_init(bench_flat *flat, const bench_graph *graph) {
                        .edges = bench_alloc(graph->edge_count, sizeof(uint32_t)),
                        .roots = bench_alloc(graph->node_count, sizeof(uint32_t)),
                        .indegree = bench_alloc(graph->node_count, sizeof(uint16_t))};
-  /* Counted one place too far on, so that filling in moves every beginning to where it belongs. */
+  /* Counts are stored one place too far, so that filling in the edges moves every beginning to its place. */
   for (uint32_t e = 0; e < graph->edge_count; e++) {
     flat->indegree[graph->to[e]]++;
     flat->first_edge[graph->from[e] + 2]++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flat.h: a graph as flat arrays, which is what the floor and the peers run it from. */
+ * flat.h: a graph as flat arrays, from which the floor and the peers run it. */
 #ifndef BENCH_FLAT_H
 #define BENCH_FLAT_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/** What a node does, through a pointer as every handler is called. */
+/** The work of a node, called through a pointer as every handler is. */
 typedef struct bench_job {
   void (*run)(void *ctx);
   void *ctx;
@@ -18,14 +18,14 @@ typedef struct bench_job {
 
 /** A job that does nothing. */
 extern const bench_job bench_nothing;
-/** A job that writes an outcome of 32 bytes with a time-stamp, as the floor does. They go into a ring of the thread's
- *  own, which stays in its cache: less than a place for each node costs. */
+/** A job that writes an outcome of 32 bytes with a time-stamp, as the floor does. They are written to a ring of the
+ *  thread, which stays in its cache; that costs less than a place for each node would. */
 extern const bench_job bench_recorded;
 
 typedef struct bench_flat {
   uint32_t node_count, edge_count, root_count;
   uint32_t *first_edge; /* node_count + 1 of them: the edges out of node n are those from first_edge[n] to [n + 1] */
-  uint32_t *edges;      /* where each leads */
+  uint32_t *edges;      /* the target of each edge */
   uint32_t *roots;
   uint16_t *indegree;
 } bench_flat;

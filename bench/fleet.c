@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What several hosts with one PostgreSQL database do, each figure with its aim. The server is one of its own, with
- * synced commits, in /var/tmp. Figures that are compared with pgbench are measured in turns with it. README.md says
+ * The performance of several hosts with one PostgreSQL database; each figure has an aim. The bench starts a server of
+ * its own, with synced commits, in /var/tmp. Figures that are compared with pgbench alternate with it. README.md says
  * how to read them.
  *
  *     fleet [--quick] [FIGURE…]      # appends jobs trips takeover begin idle hosts reconnects; --quick: a moment each
@@ -123,7 +123,7 @@ static double run_pgbench(const char *script, const char *how) {
   return rate;
 }
 
-/* ---- appends and turns: so many wait at once ---- */
+/* ---- appends and turns, many of which wait at the same time ---- */
 
 typedef struct writer {
   pthread_t thread;
@@ -198,7 +198,7 @@ static double play_turns(tp_history *history, bool claims, uint64_t host, int64_
   " RETURNING id, next - 3 AS next) INSERT INTO turnphase.message (session, position, batch, appended, role, "    \
   "is_error, turn, text, call_id, name, parts, value, provider_data, ending, calls) " ROW("0") " UNION ALL " ROW( \
       "1") " UNION ALL " ROW("2") ";\n"
-/* One by one what the library's statements do for all that wait. */
+/* Does one by one what the library's statements do for all waiting appends together. */
 static const char pgbench_append[] = PGBENCH_APPEND("owner = 0");
 static const char pgbench_turn[] =
     "UPDATE turnphase.session s SET owner = 1, epoch = epoch + 1, running = true WHERE tenant = '' AND name = 'bench' "
@@ -322,7 +322,7 @@ static void *take_all_jobs(void *ctx) {
   return NULL;
 }
 
-/* @return jobs a second: two threads, 32 at a time each. */
+/* @return jobs a second, with two threads that claim 32 jobs at a time. */
 static double play_jobs(const tp_store *store, int count) {
   static taker takers[TAKERS];
   uint64_t done = 0;
@@ -342,7 +342,7 @@ static double play_jobs(const tp_store *store, int count) {
 
 #define OTHERS \
   "handler, subscription, idempotency_key, order_key, message, payload, key_hash, order_hash, process, mark"
-/* One by one, with the library's tables. */
+/* Claims and ends jobs one by one, with the library's tables. */
 static const char pgbench_job[] =
     "UPDATE turnphase.job SET state = 2, claim = claim + 1, attempt = attempt + 1, process = 1, batch = 1, "
     "lease_end_ms "
@@ -388,7 +388,7 @@ static void measure_jobs(void) {
 
 typedef struct process {
   pid_t id;
-  FILE *lines; /* what it says */
+  FILE *lines; /* what the process prints */
 } process;
 
 static process start_process(const char *what, const char *number, const char *conninfo) {
@@ -503,7 +503,7 @@ static void measure_takeover(void) {
     process p = start_process("owner", name, postgres_server.conninfo);
     tp_session *session = open_session(runtime, name, history_of(database));
     read_line(p, line, sizeof line);
-    usleep((useconds_t)(i * 97000)); /* somewhere between two renewals */
+    usleep((useconds_t)(i * 97000)); /* at some moment between two renewals */
     int64_t begin_ns = now_ns();
     end_process(p);
     run_turn(session);
@@ -573,7 +573,7 @@ static void measure_begin(void) {
   add_job_hook(runtime);
   process p = start_process("worker", "0", postgres_server.conninfo);
   read_line(p, line, sizeof line);
-  sleep(quick ? 0 : 4); /* until it listens, and has found that news come */
+  sleep(quick ? 0 : 4); /* until it listens, and has tested that news come */
   for (int i = 0; i < count; i++) {
     usleep((useconds_t)(i * 7919 % 400) * 1000);
     int64_t begin_ns = now_ns();
@@ -591,7 +591,7 @@ static void measure_begin(void) {
 
 /* ---- a process without work ---- */
 
-/* Statements in the server's log, from an offset on. */
+/* Counts the statements in the server's log, from an offset on. */
 static int count_statements(long *offset) {
   char name[96], line[4096];
   int count = 0;
@@ -672,7 +672,7 @@ static long resident_kib(void) {
 
 #define OURS "FROM pg_stat_activity WHERE application_name = 'turnphase'"
 
-/* All its connections are ended; then it reads, claims and appends. */
+/* All its connections are ended; then the history reads, claims and appends. */
 static void reconnect(tp_history *history, const tp_store_owner *owner) {
   const tp_text session = TEXT("reconnects");
   const tp_message message = {.struct_size = sizeof message, .role = TP_ROLE_USER, .text = TEXT("hello")};
@@ -716,7 +716,7 @@ static void measure_reconnects(void) {
     reconnect(history, &owner);
   }
   double seconds = (double)(now_ns() - begin_ns) / 1e9;
-  sleep(2); /* the last connections are made, and the server's end of the ones before is gone */
+  sleep(2); /* by then the last connections are made, and the server has closed the earlier ones */
   print_figure("reconnects", (double)(counts_of(database).connections - warm), "", NO_AIM, 0);
   print_figure("  seconds", seconds, "s", NO_AIM, 0);
   print_figure("  descriptors more than before", count_descriptors() - descriptors, "", AT_MOST, 0);
@@ -746,7 +746,7 @@ static void make_server(void) {
       "max_wal_size=4GB"};
   for (size_t i = 0; i < COUNT(settings); i++) postgres_server.settings[i] = settings[i];
   postgres_make();
-  tp_postgres_close(open_database(postgres_server.conninfo)); /* the schema */
+  tp_postgres_close(open_database(postgres_server.conninfo)); /* makes the schema */
 }
 
 static bool is_wanted(const char *name, char **names) {
@@ -772,7 +772,7 @@ int main(int count, char **arguments) {
   quick = count > 1 && strcmp(arguments[1], "--quick") == 0;
   if (lack) {
     printf("not measured: %s\n", lack);
-    return 77; /* to a test: skipped */
+    return 77; /* the exit code of a skipped test */
   }
   make_server();
   for (size_t i = 0; i < COUNT(figures); i++) {

@@ -14,7 +14,7 @@ typedef outcome (*node_fn)(void *ctx);
 typedef struct floor_phase {
   bench_flat flat;
   node_fn *runs;
-  /* of one run */
+  /* for one run */
   uint64_t began, deadline;
   uint16_t *counters;
   uint32_t *ready;
@@ -31,7 +31,7 @@ static outcome nothing(void *ctx) {
   return (outcome){0};
 }
 
-/* ---- the loop; made once for each kind of time-stamp ---- */
+/* ---- the loop; compiled once for each kind of time-stamp ---- */
 
 typedef enum stamp { STAMP_NONE, STAMP_COUNTER, STAMP_CLOCK } stamp;
 
@@ -42,7 +42,8 @@ static inline uint64_t read_stamp(stamp how, const floor_phase *phase) {
 }
 
 __attribute__((always_inline)) static inline void run_phase(floor_phase *phase, stamp how) {
-  const bench_flat flat = phase->flat; /* here and below: a called function could change what is behind a pointer */
+  const bench_flat flat = phase->flat; /* a local copy, here and below: the compiler must assume that a called function
+                                          changes what a pointer points to */
   const node_fn *runs = phase->runs;
   uint16_t *counters = phase->counters;
   uint32_t *top = phase->ready;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The floor of many turns at once. Two workers with a private queue each and an inbox that is drained whole by one
- * exchange; the host links the turns of a worker into one list and submits it by one exchange too. A turn is one block
- * of memory: its outcomes lie after its head, and its worker writes to no other one. A phase that has ended puts its
- * turn at the end of its worker's queue, as a host does that submits the next one. */
+ * The floor of many turns at once. Two workers each have a private queue, and an inbox that one exchange empties
+ * completely. The host links the turns of a worker into one list, and submits the list by one exchange. A turn is one
+ * block of memory: its outcomes follow its head, and its worker writes to no other block. When a phase has ended, its
+ * turn goes to the end of the worker's queue, as with a host that submits the next phase. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ typedef struct worker {
   _Alignas(128) _Atomic(turn *) inbox;
   _Atomic uint32_t asleep;
   _Alignas(128) struct floor_turns *all;
-  turn *first, **last; /* its queue */
+  turn *first, **last; /* the worker's queue */
   pthread_t thread;
 } worker;
 
@@ -40,7 +40,7 @@ typedef struct floor_turns {
   bench_flat flats[BENCH_PHASES_MAX];
   outcome (*run)(void *ctx);
   turn *turns;
-  turn stop; /* put into an inbox: the worker ends */
+  turn stop; /* when it comes through an inbox, the worker ends */
   worker workers[WORKERS];
   bench_latch ended;
 } floor_turns;
@@ -77,7 +77,7 @@ static void enqueue(worker *w, turn *t) {
   w->last = &t->next;
 }
 
-/* @return what is in the inbox, after sleeping if need be. */
+/* @return the contents of the inbox; sleeps while it is empty. */
 static turn *drain(worker *w) {
   for (;;) {
     for (int i = 0; i < SPINS; i++) {
@@ -85,7 +85,7 @@ static turn *drain(worker *w) {
       if (!atomic_load_explicit(&w->inbox, memory_order_relaxed)) continue;
       return atomic_exchange_explicit(&w->inbox, NULL, memory_order_acquire);
     }
-    atomic_store_explicit(&w->asleep, 1, memory_order_seq_cst); /* before the inbox is looked at once more */
+    atomic_store_explicit(&w->asleep, 1, memory_order_seq_cst); /* set before the inbox is read once more */
     if (!atomic_load_explicit(&w->inbox, memory_order_seq_cst)) bench_futex_wait(&w->asleep, 1);
     atomic_store_explicit(&w->asleep, 0, memory_order_relaxed);
   }
@@ -114,7 +114,7 @@ static void *work(void *arg) {
 static void submit(worker *w, turn *list) {
   (void)atomic_exchange_explicit(&w->inbox, list, memory_order_seq_cst); /* pairs with drain() */
   if (!atomic_load_explicit(&w->asleep, memory_order_seq_cst)) return;
-  atomic_store_explicit(&w->asleep, 0, memory_order_seq_cst); /* a worker that is about to sleep does not, then */
+  atomic_store_explicit(&w->asleep, 0, memory_order_seq_cst); /* keeps a worker that is about to sleep awake */
   bench_futex_wake(&w->asleep);
 }
 

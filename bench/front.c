@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What turns cost a server: turnphase-server beside a bare server of libmicrohttpd, which calls the same model without
- * turns and parses nothing. Both are processes of this program and answer the same requests, in turns. README.md says
- * how to read it.
+ * The cost of turns in a server: turnphase-server, compared with a bare server of libmicrohttpd, which calls the same
+ * model without turns and parses nothing. Both are processes of this program and answer the same requests, alternately.
+ * README.md says how to read it.
  *
- *     front [ROUNDS [REQUESTS [STREAMS]]]      # 9, 3,000 and 320; each round: of requests and streams so many
+ *     front [ROUNDS [REQUESTS [STREAMS]]]      # 9, 3,000 and 320; requests and streams of each round
  *
  * It prints the medians of the rounds: with an instant model the requests a second and the processor time of the server
  * for each; with 64 streams at once, whose pieces come 5 ms apart, the processor time and how long the first piece
@@ -62,7 +62,7 @@ static double now_us(void) {
 /* ---- the model: its first piece comes at once, the others from one thread of the process ---- */
 
 typedef struct paced {
-  void (*put)(struct paced *paced, int piece); /* piece PIECES: the end, after which `paced` is gone */
+  void (*put)(struct paced *paced, int piece); /* piece PIECES is the end, after which `paced` is freed */
   double due_us;
   int piece;
 } paced;
@@ -83,7 +83,7 @@ static void begin_pace(paced *p) {
   pthread_mutex_unlock(&pace_mutex);
 }
 
-/* Takes from the list what has its end next. @return how many have a piece now. */
+/* Takes the answers from the list that end with their next piece. @return how many have a piece now. */
 static size_t take_due(paced **ret_due) {
   size_t count = 0;
   pthread_mutex_lock(&pace_mutex);
@@ -124,10 +124,10 @@ typedef struct stream {
   paced pace;
   pthread_mutex_t mutex;
   struct MHD_Connection *connection;
-  char out[BYTES_MAX]; /* under mutex, as what follows */
+  char out[BYTES_MAX]; /* under mutex, as the following members */
   size_t size, at;
   bool suspended, ended;
-  int users; /* the response, and the model */
+  int users; /* users: the response, and the model */
 } stream;
 
 typedef struct incoming {
@@ -297,7 +297,7 @@ static uint16_t serve_turns(void) {
   return (uint16_t)tp_server_port(server);
 }
 
-/* Until the parent closes standard input. */
+/* Serves until the parent closes standard input. */
 static int serve(const char *which) {
   char byte;
   start_pace();
@@ -373,7 +373,7 @@ static void say(client *c, bool streams) {
   if (write(c->fd, request, (size_t)size) != size) fail("a request was not taken");
 }
 
-/* Reads once. @return whether the answer is whole. */
+/* Reads once. @return whether the answer is complete. */
 static bool hear(client *c, bool streams) {
   ssize_t size = read(c->fd, c->bytes + c->size, sizeof c->bytes - c->size - 1);
   if (size <= 0) fail("a server has ended a connection");
@@ -395,7 +395,7 @@ static bool hear(client *c, bool streams) {
   return c->size > 7 && memcmp(c->bytes + c->size - 7, "\r\n0\r\n\r\n", 7) == 0;
 }
 
-/* So many requests, by the first clients. @return its duration. */
+/* Makes `count` requests with the first clients. @return their duration. */
 static double ask(peer *p, int count, bool streams, int clients) {
   struct pollfd fds[CLIENTS];
   int said = 0, heard = 0;
@@ -464,7 +464,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 2; i++) {
     start(&peers[i], "/proc/self/exe");
     for (int at = 0; at < CLIENTS; at++) dial(&peers[i], &peers[i].clients[at]);
-    play(&peers[i], 0, requests, streams); /* warm */
+    play(&peers[i], 0, requests, streams); /* to warm up */
   }
   for (int round = 0; round < rounds; round++)
     for (int i = 0; i < 2; i++) play(&peers[(i + round) % 2], round, requests, streams);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gate.c: the work whose instructions bench/gate.py counts. It runs each row below, warmed up, a fixed number of times
- * within gate_counted(), for which the counter is switched on and after which it writes down what it has; so what it
- * takes to start, to commit and to end drops out. Counts are repeatable where times are not: this is no bench, and it
- * says nothing about cores, caches or threads.
+ * within gate_counted(), during which the counter is on, and after which it writes its value; so the start, the commit
+ * and the end are not counted. Counts are repeatable, and times are not. But the counts say nothing about cores, caches
+ * or threads.
  *
  *   gate --rows         the rows in their order: name, how often each is run
- *   gate --conditions   what the counts depend on beside the sources */
+ *   gate --conditions   what the counts depend on, apart from the sources */
 #include <gnu/libc-version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,21 +18,21 @@
 #include "bench/workload.h"
 
 enum { CLOCK_MS = 60, WARM_UP_RUNS = 200, CHANGE_PHASES = 5, CHANGE_NODES = 50 };
-enum { CALLS = 64, RUNS_IN_TURN = 16 /* of the calls: their results live as long as the turn */ };
+enum { CALLS = 64, RUNS_IN_TURN = 16 /* the results of calls live as long as their turn */ };
 
 typedef struct row {
   const char *name, *workload;
-  uint32_t nodes; /* without a workload: of a random graph; 0: the phases of a small commit */
-  uint32_t times; /* counted */
+  uint32_t nodes; /* of a random graph, in a row without a workload; 0: the phases of a small commit */
+  uint32_t times; /* how many runs are counted */
   tp_timestamps timestamps;
   bool parallel;   /* the workload's nodes have placement parallel: entry.c calls them, not the loop of inline.c */
   bool commits;    /* one run is a commit that changes one of the subscriptions */
   bool calls;      /* one run is 64 tool calls */
   bool turns;      /* one run is a whole turn with seven inline handlers and two tool calls */
-  uint32_t behind; /* so many turns of its session were before */
+  uint32_t behind; /* how many turns its session had before */
 } row;
 
-/* Often enough that what happens once in many runs, such as a full block of records, is in each count alike. */
+/* Each row runs so often that rare events, such as a full block of records, weigh the same in each count. */
 static const row rows[] = {
     {.name = "W1", .workload = "W1", .times = 4000},
     {.name = "W2", .workload = "W2", .times = 2000},
@@ -76,7 +76,7 @@ typedef struct work {
 
 /* ---- one run ---- */
 
-/* The last node of the first phase, which nothing waits for. */
+/* The last node of the first phase; no other node waits for it. */
 static void switch_one(work *w) {
   char id[32];
   tp_edit *edit;
@@ -99,7 +99,7 @@ static void run(work *w, uint32_t times) {
 }
 
 void gate_counted(work *w);
-/* The counter finds it by its name; so it is neither inlined nor cloned. */
+/* The counter finds the function by its name, so it is neither inlined nor cloned. */
 __attribute__((noinline)) void gate_counted(work *w) { run(w, w->row->times); }
 
 /* ---- around it ---- */
@@ -110,7 +110,8 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Until all that is kept for the next time has been. Not by time: what the heap looks like would depend on it. */
+/* Runs until everything that is kept for reuse exists. It does not run for a time, since the state of the heap would
+ * depend on it. */
 static void warm_up(work *w) { run(w, w->row->behind + (w->row->times < WARM_UP_RUNS ? w->row->times : WARM_UP_RUNS)); }
 
 /* CHANGE_NODES subscriptions over CHANGE_PHASES phases, each a chain. */
@@ -143,7 +144,8 @@ static tp_answer do_nothing(void *ctx, tp_call *call) {
 
 static void open_work(work *w, const row *of) {
   *w = (work){.row = of};
-  /* Without engine workers nothing is shared, so nothing depends on what a handler seems to take under a counter. */
+  /* Without engine workers nothing is shared, so nothing depends on the seeming duration of a handler under the
+   * counter. */
   tp_runtime_options options = {.struct_size = sizeof options, .timestamps = of->timestamps, .no_engine_workers = true};
   if (of->calls) {
     bench_tools_spec spec = {
@@ -183,7 +185,7 @@ static void count(const row *of) {
   close_work(&w);
 }
 
-/* The clock takes another path while it does not know its rate: its first 20 ms. */
+/* Waits until the clock knows its rate: in its first 20 ms it uses another path. */
 static void wait_for_the_clock(void) {
   work w;
   open_work(&w, &rows[0]);
@@ -199,7 +201,7 @@ static void print_rows(void) {
 
 static const char *machine(void) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") ? "x86-64 with AVX2" : "x86-64"; /* libc chooses its memcpy by it */
+  return __builtin_cpu_supports("avx2") ? "x86-64 with AVX2" : "x86-64"; /* libc selects its memcpy by it */
 #elif defined(__aarch64__)
   return "arm64";
 #else

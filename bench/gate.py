@@ -21,7 +21,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STORED = os.path.join(HERE, 'instructions.txt')
-ABOVE = 0.05  # what a row may take more than is stored
+ABOVE = 0.05  # the tolerance above the stored value
 
 # What grows with a graph: the rows NAME.10, NAME.100, … and how much more ten times the graph may take than ten times
 # as much. Running it is linear; compiling it sorts.
@@ -126,7 +126,7 @@ def output_of(*command):
 
 
 def flags_of(build):
-    """The compiler's options for the engine, but for paths, warnings and names."""
+    """The compiler's options for the engine, without paths, warnings and names."""
     with open(os.path.join(build, 'build.ninja'), encoding='utf-8') as file:
         found = re.search(r'^build \S*runtime_exec_entry\.c\.o:.*\n(?: .*\n)*? ARGS = (.*)', file.read(), re.M)
     if not found:
@@ -142,7 +142,7 @@ def conditions_of(build):
 
 
 def count(build):
-    """Instructions a run, by row. Each row leaves one file behind, in their order."""
+    """Returns the instructions of a run, by row. The counter leaves one file for each row, in their order."""
     program = os.path.join(build, 'bench/gate')
     rows = [line.split() for line in output_of(program, '--rows').splitlines()]
     counts = {}

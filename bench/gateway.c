@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a gateway adds to the calls of a server of the Model Context Protocol: two programs that speak it on their
- * standard input and output answer the same calls, in turns, with so many in flight. One is a server, the other the
- * gateway before another copy of it. README.md says how to read it.
+ * The cost that a gateway adds to the calls of a server of the Model Context Protocol. Two programs that speak this
+ * protocol on their standard input and output answer the same calls, alternately, with IN_FLIGHT at once. One is a
+ * server, the other is the gateway in front of another copy of this server. README.md says how to read it.
  *
  *     gateway CALLS IN_FLIGHT ROUNDS ARGUMENTS DIRECT_TOOL DIRECT_COMMAND… -- TOOL COMMAND…
  *
- * CALLS a round; ARGUMENTS is JSON. It prints the medians of the rounds: the time of a call, and of the two that were
- * started the processor time of their own process, without that of its children. Exit: 1 when a call fails. */
+ * CALLS a round; ARGUMENTS is JSON. It prints the medians of the rounds: the time of a call, and the processor time of
+ * each of the two started processes, without that of its children. Exit: 1 when a call fails. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +30,9 @@ typedef struct peer {
   char **command;
   pid_t pid;
   int input, output;
-  char bytes[BYTES_MAX]; /* that were read, and are no whole line */
+  char bytes[BYTES_MAX]; /* bytes that were read and are no whole line yet */
   size_t size;
-  char out[BYTES_MAX]; /* that were not written */
+  char out[BYTES_MAX]; /* bytes that are not written yet */
   size_t out_size;
   long next_id, failed;
   double call_us[ROUNDS_MAX], cpu_us[ROUNDS_MAX];
@@ -56,7 +56,7 @@ static double now_us(void) {
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* Of all threads that the process has had, and has. */
+/* The processor time of all threads of a process, also of those that have ended. */
 static double cpu_us(pid_t pid) {
   char path[320];
   double sum = 0;
@@ -193,7 +193,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 2; i++) {
     start(&peers[i]);
     shake_hands(&peers[i]);
-    (void)play(&peers[i], calls, in_flight, argv[4]); /* not counted */
+    (void)play(&peers[i], calls, in_flight, argv[4]); /* this round is not counted */
   }
   double added[ROUNDS_MAX];
   for (long round = 0; round < rounds; round++) {

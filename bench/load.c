@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server meets: many sessions whose turns come one after the other, each as soon as the one before has ended,
- * with what they keep on the disk. README.md says how to read it. The files lie in TMPDIR, or in /tmp. */
+ * The load of a server: many sessions, in each of which a turn begins as soon as the one before it has ended, with
+ * their history, jobs and memories on the disk. README.md says how to read it. The files lie in TMPDIR, or in /tmp. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,14 +29,14 @@ typedef struct crowd {
   struct crowd_session {
     struct crowd *crowd;
     tp_session *session;
-    char workspace[32]; /* its own: so many users, each with memories of its own */
-    uint32_t left;      /* turns; of the thread that ends them, one after the other */
-    uint64_t random;    /* of the words that are said */
+    char workspace[32]; /* its user: each has memories of its own */
+    uint32_t left;      /* turns that are left; used by the thread that ends them, one at a time */
+    uint64_t random;    /* the state from which the words are chosen */
   } sessions[SESSIONS_MAX];
   bench_latch ended;
 } crowd;
 
-/* What is said: words of which most are said by others, too, as in a language. */
+/* Makes a message: as in a language, most words also occur in messages of others. */
 static tp_text say(struct crowd_session *s, char *buffer, size_t size) {
   enum { WORDS = 8, RARE = 5000 };
   size_t at = 0;
@@ -77,7 +77,7 @@ static void open_crowd(crowd *c, tp_runtime_options *options, uint32_t session_c
   for (uint32_t i = 0; i < session_count; i++) {
     char id[32];
     tp_model borrowed = *c->model;
-    borrowed.destroy = NULL; /* it stays ours */
+    borrowed.destroy = NULL; /* the model stays the caller's */
     snprintf(id, sizeof id, "bench-%u", i);
     struct crowd_session *s = &c->sessions[i];
     snprintf(s->workspace, sizeof s->workspace, "home-%u", i);
@@ -115,7 +115,7 @@ static void close_crowd(crowd *c) {
   tp_model_free(c->model);
 }
 
-/* ---- sessions: where their history lies ---- */
+/* ---- sessions, by the place of their history ---- */
 
 static tp_shared_history *open_history(bool async) {
   char path[300];
@@ -131,7 +131,7 @@ static tp_shared_history *open_history(bool async) {
   return shared;
 }
 
-/* Each with a new file and a new runtime, so that no round has the history of the one before. */
+/* Each measurement has a new file and a new runtime, so that no round has the history of an earlier one. */
 static double measure(bool async, uint32_t sessions, uint32_t turns_a_session) {
   static crowd c;
   tp_runtime_options options = {.struct_size = sizeof options, .shared_history = open_history(async)};
@@ -175,7 +175,8 @@ enum {
   STEADY_PARTS = 10
 };
 
-/** What is on the disk when a turn ends: nothing, or its messages and its job; and whether a memory waits for it. */
+/** What is on the disk when a turn ends (nothing, or its messages and its job), and whether a memory waits for the
+ *  disk. */
 typedef struct form {
   const char *name;
   bool is_durable;
@@ -183,12 +184,12 @@ typedef struct form {
 static const form forms[] = {{"asynchronous", false}, {"durable", true}};
 
 typedef struct outcome {
-  double rate;   /* turns a second, until the drain has ended: an asynchronous history is not on the disk by then */
-  double stored; /* the same, until the history is on the disk, too */
-  double lost;   /* memories */
-  double left;   /* memories whose job is still in the store */
+  double rate;   /* turns a second, until the drain has ended; an asynchronous history may not be on the disk by then */
+  double stored; /* turns a second, until the history is on the disk, too */
+  double lost;   /* how many memories were lost */
+  double left;   /* how many memories still have their job in the store */
   double drain_ms, free_ms;
-  double cpu_us; /* of all threads, a turn */
+  double cpu_us; /* of all threads, for each turn */
 } outcome;
 
 typedef struct trial {
@@ -220,7 +221,7 @@ static bool count_job(void *ctx, const tp_job *job) {
   return true;
 }
 
-/* Jobs that the next process runs. */
+/* Counts the jobs that the next process must run. */
 static uint64_t count_jobs(const char *path) {
   tp_store *store;
   tp_fault fault;
@@ -260,12 +261,12 @@ static double run_trial(trial *t, uint32_t turns_a_session) {
   return run_crowd(&t->crowd, turns_a_session);
 }
 
-/* The clean end of a server: what was acknowledged and has not reached the memory by then is lost. */
+/* Ends a server cleanly. Acknowledged texts that have not reached the memory by then are lost. */
 static void close_trial(trial *t, outcome *o) {
   tp_fault fault;
   int64_t began = bench_now_ns();
   close_sessions(&t->crowd);
-  if (t->form->is_durable) { /* else a drain leaves jobs that were not claimed to the next process */
+  if (t->form->is_durable) { /* otherwise a drain leaves unclaimed jobs to the next process */
     const tp_status status = tp_jobs_wait(t->crowd.runtime, "", KEEP_MS, NULL);
     if (status != TP_ERR_TIMEOUT) bench_must(status, NULL);
   }
@@ -332,7 +333,7 @@ static void memory(bench_program *program) {
     for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) memory_at(program, &forms[f], counts[n]);
 }
 
-/* ---- steady: a server that goes on for long ---- */
+/* ---- steady: a server that runs for long ---- */
 
 static void steady(bench_program *program) {
   enum { SESSIONS = 64 };

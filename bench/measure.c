@@ -16,9 +16,9 @@
 #include "bench/workload.h"
 
 enum {
-  BATCH_NS = 200000, /* a batch takes so long, so that neither reading the clock nor cold caches count */
+  BATCH_NS = 200000, /* the duration of a batch: so long that neither reading the clock nor cold caches matter */
   TIMES_MAX = 10000,
-  LEAD_IN_NS = 3000000, /* what takes longer warms its caches, and wakes its threads, by itself */
+  LEAD_IN_NS = 3000000, /* a run that is longer than this warms its caches and wakes its threads by itself */
   LEAD_IN_RUNS = 4,     /* runs that warm the caches before a measurement, where one run fills a batch */
   WARM_UP_MIN = 3,
   BLOCKS = 20,
@@ -71,11 +71,11 @@ bool bench_settle(void) {
   return false;
 }
 
-/* ---- who else was there ---- */
+/* ---- the load by other processes ---- */
 
 typedef struct load {
   int64_t at_ns, ours_ns;
-  double machine_s; /* all processors together: whatever was not idle */
+  double machine_s; /* of all processors together, everything that was not idle */
 } load;
 
 static load load_now(void) {
@@ -89,7 +89,7 @@ static load load_now(void) {
   return now;
 }
 
-/* The machine counts in ticks of 10 ms: of a short time this says little. */
+/* The machine counts in ticks of 10 ms, so for a short time the result is inaccurate. */
 static double others_since(const load *then) {
   load now = load_now();
   double duration_s = (double)(now.at_ns - then->at_ns) / 1e9, ours_s = (double)(now.ours_ns - then->ours_ns) / 1e9;
@@ -111,7 +111,7 @@ bench_distance bench_distance_of(double round_trip_ns) {
   return round_trip_ns < FAR_NS ? BENCH_NEAR : BENCH_FAR;
 }
 
-typedef struct table { /* of the game of ball */
+typedef struct table { /* for the two threads that pass the ball */
   _Alignas(128) _Atomic uint32_t ball;
   int processor;
 } table;
@@ -170,7 +170,7 @@ double bench_round_trip_ns(void) {
   t.processor = processors[1];
   if (pthread_create(&partner, NULL, play, &t) != 0) return 0;
   bind_to(processors[0]);
-  serve(&t, 0); /* now both are there */
+  serve(&t, 0); /* now both threads run */
   for (uint32_t slice = 0; slice < SLICES; slice++) {
     int64_t began = bench_now_ns();
     for (uint32_t trip = 1; trip <= TRIPS; trip++) serve(&t, slice * TRIPS + trip);
@@ -181,9 +181,9 @@ double bench_round_trip_ns(void) {
   return bench_spread_of(slices, SLICES).median;
 }
 
-/* ---- work that takes time ---- */
+/* ---- work that needs time ---- */
 
-/* A chain of multiplications: nothing that two threads on one core could do at once, nothing to leave out. */
+/* A chain of multiplications: two threads on one core gain nothing, and the compiler can leave nothing out. */
 static uint64_t compute(uint64_t steps) {
   uint64_t value = steps | 1;
   for (uint64_t i = 0; i < steps; i++) {
@@ -229,7 +229,7 @@ bench_spread bench_spread_of(double *samples, uint32_t count) {
                         .count = count};
 }
 
-/* Runs it till it is warm. @return how many runs make a batch. */
+/* Runs a contestant until it is warm. @return how many runs make a batch. */
 static uint32_t warm_up(const bench_contestant *contestant, uint32_t ms) {
   int64_t until = bench_now_ns() + (int64_t)ms * 1000000, least = INT64_MAX, fresh;
   uint32_t times = 1;
@@ -242,16 +242,16 @@ static uint32_t warm_up(const bench_contestant *contestant, uint32_t ms) {
   return times;
 }
 
-typedef struct series { /* one contestant under way */
+typedef struct series { /* a contestant that is being measured */
   const bench_contestant *contestant;
   double *samples;
   int64_t cpu_ns, duration_ns;
   uint32_t times, restless;
 } series;
 
-/* A contestant that slept while others came to rest finds a processor that others have used: it warms up for a whole
-   batch, or some where one run is more than that and uses many megabytes. Else what ran before has had the caches, and
-   an eighth will do. */
+/* Warms up before a batch. After a pause for other threads, the processor was used by others: then it runs a whole
+   batch, or several if a run is longer than a batch and uses many megabytes. Otherwise only the caches were used by the
+   contestant before, and an eighth of a batch is enough. */
 static void before(const bench_settings *settings, series *l, bool after_threads) {
   if (settings->pause_us) {
     int64_t until = bench_now_ns() + (int64_t)settings->pause_us * 1000;
@@ -272,7 +272,7 @@ static void repeat(const bench_settings *settings, series *l, uint32_t repetitio
   l->samples[repetition] = (double)l->duration_ns / l->times;
 }
 
-/* Another order each time: no contestant always comes after the same one. */
+/* Shuffles the order each time, so that no contestant always follows the same one. */
 static void shuffle(size_t *order, size_t count, uint64_t *state) {
   for (size_t i = 0; i < count; i++) order[i] = i;
   for (size_t i = count; i > 1; i--) {
@@ -283,7 +283,7 @@ static void shuffle(size_t *order, size_t count, uint64_t *state) {
   }
 }
 
-/* One block of repetitions, each with all contestants. @return how many there were in the time. */
+/* One block of repetitions, each with all contestants. @return how many repetitions there were within the time. */
 static uint32_t run_block(const bench_settings *settings, series *all, size_t count, uint32_t from, uint32_t to,
                           int64_t until_ns) {
   const series *last = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * measure.h: how time is measured. Contestants for the same work run in turns, batch by batch, so that what the machine
- * does meanwhile happens to all of them; between them threads that still run are waited for. Every block of
- * repetitions stands between two probes of how far the two processors are from each other, because that changes under
- * way on virtual machines and moves everything that crosses threads. */
+ * measure.h: how time is measured. Contestants for the same work alternate, batch by batch, so that disturbances of the
+ * machine affect all of them; between two batches the bench waits for threads that still run. Each block of repetitions
+ * is between two probes of the distance of the two processors, because on virtual machines this distance changes at run
+ * time, and with it the cost of everything that crosses threads. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -30,7 +30,7 @@ static inline int64_t bench_now_ns(void) {
 /** CPU time of all threads of the process. */
 int64_t bench_cpu_ns(void);
 
-/** Whether bench_counter() goes at one speed whatever the processor does; else it is no clock. */
+/** Whether bench_counter() has a constant speed; otherwise it cannot be used as a clock. */
 bool bench_counter_steady(void);
 
 /** The processor's time-stamp counter. */
@@ -47,35 +47,36 @@ static inline uint64_t bench_counter(void) {
 }
 
 void bench_sleep_us(int64_t us);
-/** Sleeps until bench_now_ns() has come so far, if it has not. */
+/** Sleeps until bench_now_ns() has reached ns. */
 void bench_sleep_until(int64_t ns);
-/** Whether the kernel wakes this thread when its time has come, or some 50 µs later together with others. */
+/** Sets whether the kernel wakes this thread at its exact time, or up to some 50 µs later together with others. */
 void bench_wake_exactly(bool exactly);
 
 /* ---- how far the processors are ---- */
 
 typedef enum bench_distance {
-  BENCH_ALONE, /* one processor only */
+  BENCH_ALONE, /* there is only one processor */
   BENCH_NEAR,
   BENCH_FAR,
-  BENCH_MIXED /* it changed */
+  BENCH_MIXED /* it changed within the block */
 } bench_distance;
 
 const char *bench_distance_name(bench_distance distance);
 
-/** How long a cache line takes to another processor and back, in ns: the median of some hundred round trips between two
- *  threads that are bound to the first two processors of this process. 0: there is but one. Takes a millisecond. */
+/** The time in ns of a cache line to another processor and back: the median of some hundred round trips between two
+ *  threads that are bound to the first two processors of this process. 0: there is only one processor. The call lasts a
+ *  millisecond. */
 double bench_round_trip_ns(void);
 bench_distance bench_distance_of(double round_trip_ns);
 
-/** Binds the calling thread to one of the processors that it may use, counted from 0; if it has so many. */
+/** Binds the calling thread to one of the processors that it may use, counted from 0, if there are so many. */
 void bench_bind(uint32_t which);
-/** Lets the calling thread go wherever the process may. */
+/** Lets the calling thread run on all processors of the process again. */
 void bench_unbind(void);
 
-/* ---- work that takes time ---- */
+/* ---- work that needs time ---- */
 
-/** An amount of computing, not of waiting: a thread that the machine takes away does not get on with it. */
+/** An amount of computing, not of waiting: a thread that does not run makes no progress with it. */
 typedef struct bench_work {
   uint64_t steps;
 } bench_work;
@@ -88,49 +89,50 @@ void bench_work_do(void *work);
 /** An engine that does the work of a row. */
 typedef struct bench_contestant {
   const char *name;
-  const char *form; /* in which way it does it, for people; may be NULL */
-  /** Does it so many times. @return the duration of all of it, in ns. */
+  const char *form; /* for people: in which form it does the work; may be NULL */
+  /** Does the work `times` times. @return the duration of all of it, in ns. */
   int64_t (*run)(void *ctx, uint32_t times);
   void (*close)(void *ctx); /* may be NULL */
   void *ctx;
-  bool threads; /* has threads, which may be busy for a while after a run */
+  bool threads; /* set when it has threads, which may be busy for a while after a run */
 } bench_contestant;
 
 typedef struct bench_spread {
   double least, p25, median, p75, p99;
-  uint32_t count; /* of repetitions */
+  uint32_t count; /* number of repetitions */
 } bench_spread;
 
 typedef struct bench_result {
-  bench_spread all, near, far;    /* near and far: of the repetitions in blocks that were so from beginning to end */
+  bench_spread all, near, far;    /* near and far: only of repetitions in blocks whose distance was so at both ends */
   double cpu_ns;                  /* CPU time of a run, of all threads */
-  double probe_first, probe_last; /* ns */
-  double others; /* processors that other processes, and the host by taking them away, used meanwhile */
+  double probe_first, probe_last; /* distance in ns, before the first and after the last block */
+  double others; /* processors that other processes used meanwhile, or that the host of a virtual machine took away */
   bench_distance distance;
-  uint32_t times;    /* runs in a batch */
-  uint32_t restless; /* repetitions that began while a thread of another contestant was still at work */
+  uint32_t times;    /* runs in each batch */
+  uint32_t restless; /* repetitions that began while a thread of another contestant still worked */
 } bench_result;
 
 typedef struct bench_settings {
   uint32_t repetitions;
-  uint32_t warm_up_ms;  /* of each contestant */
-  uint32_t seconds_max; /* of a row; a slow row has fewer repetitions then, and says how many */
-  uint32_t pause_us;    /* before each batch, in which threads that wait for work come to rest. A batch is one run then.
-                           The caller is busy meanwhile: its processor does not sleep, only those of the others do */
-  bool single;          /* a batch is one run */
+  uint32_t warm_up_ms;  /* for each contestant */
+  uint32_t seconds_max; /* for a row; a slow row then has fewer repetitions, and reports how many */
+  uint32_t pause_us;    /* a pause before each batch, in which threads that wait for work go to sleep; then a batch is
+                           one run. The caller is busy in the pause, so that only the processors of the other threads
+                           sleep */
+  bool single;          /* set when a batch is one run */
 } bench_settings;
 
 enum { BENCH_CONTESTANTS_MAX = 16 };
 
-/** Measures them in turns. results[i] is that of contestants[i]. */
+/** Measures the contestants alternately. results[i] is that of contestants[i]. */
 void bench_measure(const bench_settings *settings, const bench_contestant *contestants, size_t count,
                    bench_result *results);
 
 /** Sorts the samples and reads the spread from them. */
 bench_spread bench_spread_of(double *samples, uint32_t count);
 
-/** Waits until no other thread of the process uses a processor, at most for some milliseconds. @return whether it came
- *  to that. */
+/** Waits until no other thread of the process uses a processor, for at most some milliseconds. @return whether that was
+ *  reached. */
 bool bench_settle(void);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server meets whose turns wait for their models: 10,000 sessions with a turn each, whose model has been asked
- * and is answered by a thread of the host at a fixed rate. README.md says how to read it. */
+ * The load of a server whose turns wait for their models: 10,000 sessions with a turn each. Each turn has sent its
+ * request, and a thread of the host answers the requests at a fixed rate. README.md says how to read it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 enum {
   SESSIONS = 10000,
   SESSIONS_QUICK = 100,
-  ROUNDS = 4, /* the first one is not timed: its memory is counted */
+  ROUNDS = 4, /* the first round is not timed: its memory is counted */
   ROUNDS_QUICK = 2,
   ANSWERS_PER_SECOND = 5000,
   LIMIT_BYTES = 5120
@@ -23,7 +23,7 @@ enum {
 typedef struct exchange {
   struct host *of;
   tp_session *session;
-  tp_token token; /* the model's request, until it is answered */
+  tp_token token; /* the token of the model's request, until it is answered */
   int64_t answered_ns, ended_ns;
 } exchange;
 
@@ -32,7 +32,7 @@ typedef struct host {
   uint32_t count;
   exchange *exchanges;
   bench_latch asked, ended, closed;
-  /* what was measured */
+  /* the results */
   double *samples; /* from the answer to the turn's end, ns */
   uint32_t sample_count;
   int64_t cpu_ns;
@@ -67,7 +67,7 @@ static void begin(exchange *e) {
   bench_must(tp_turn_submit(e->session, &request, turn_ended, e, NULL, &fault), &fault);
 }
 
-/* ---- a round: all wait, all are answered, all sessions close ---- */
+/* ---- a round: all turns wait, all are answered, all sessions close ---- */
 
 static void begin_all(host *h) {
   bench_latch_set(&h->asked, h->count);
@@ -76,7 +76,7 @@ static void begin_all(host *h) {
   bench_latch_wait(&h->asked);
 }
 
-/* Late answers are made up for: the rate is that of the whole round. */
+/* Answers that are late are made up for, so that the rate is that of the whole round. */
 static void answer_all(host *h) {
   tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("12 degrees.")};
   int64_t began = bench_now_ns();
@@ -95,7 +95,7 @@ static void close_all(host *h) {
   bench_latch_wait(&h->closed);
 }
 
-/* Threads come to rest before the CPU time is read. */
+/* Threads go to sleep before the CPU time is read. */
 static void timed_round(host *h) {
   (void)bench_settle();
   int64_t cpu_ns = bench_cpu_ns();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GLib: an exclusive thread pool with a thread for each processor, and atomic counters; an item goes on with the first
- * node that it made ready and pushes the others. The caller sleeps on a condition. Timers are timeout sources of a main
- * context. */
+ * GLib: an exclusive thread pool with a thread for each processor, and atomic counters; an item continues with the
+ * first node that it makes ready, and pushes the others. The caller sleeps on a condition. Timers are timeout sources
+ * of a main context. */
 #include <glib.h>
 
 #include "bench/peer_run.h"
@@ -13,7 +13,7 @@ static const char *version(void) {
   return text;
 }
 
-/* ---- what is left to do, and who waits for it ---- */
+/* ---- the remaining work, and the thread that waits for it ---- */
 
 typedef struct rest {
   _Atomic uint32_t left;
@@ -179,7 +179,7 @@ typedef struct calls {
   uint32_t ended;
   GThreadPool *pool;
   GMainContext *context;
-  GMutex events; /* of calls at equal duty */
+  GMutex events; /* protects the events of calls at equal duty */
   rest rest;
 } calls;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenMP tasks. All that is timed happens inside one parallel region, where the other threads of the team wait for
- * tasks; a task goes on with the first node that it made ready and makes tasks of the others; a task group waits. */
+ * OpenMP tasks. Everything that is timed is inside one parallel region, where the other threads of the team wait for
+ * tasks. A task continues with the first node that it makes ready, and makes tasks of the others; a task group
+ * waits. */
 #include <omp.h>
 #include <stdio.h>
 
@@ -13,8 +14,8 @@ static const char *version(void) {
   return text;
 }
 
-/* Between two regions gcc's team spins on for longer than a run can wait: its threads end here, and begin again
- * before the clock of the next run does. */
+/* After a region gcc's team spins for longer than a run can wait. So its threads end here, and start again before the
+ * clock of the next run starts. */
 static void send_home(void) {
   if (omp_pause_resource_all(omp_pause_soft) != 0) {
     fprintf(stderr, "bench: OpenMP's team did not end\n");
@@ -94,14 +95,14 @@ struct turn {
 
 static void turn_give(void *ctx, uint32_t node);
 
-/* The thread that ran the last node of a phase goes on with the next phase: nothing is left behind it. */
+/* The thread that ran the last node of a phase continues with the next phase, so nothing of a phase is left. */
 static void turn_run_from(turn *t, uint32_t node) {
   for (;;) {
     bench_peer_phase *phase = &t->phases[t->phase];
     uint32_t last = phase->flat.node_count - 1;
     bool reaches = node == last;
     uint32_t ran = bench_peer_run_from(phase, node, turn_give, t);
-    /* A diamond: from the first node the way to the last has three, from a branch two. */
+    /* In a diamond the way from the first node to the last has three nodes, from a branch two. */
     reaches = reaches || (node == 0 ? ran == 3 : ran == 2);
     if (!reaches || ++t->phase == t->of->phase_count) return;
     bench_peer_phase_reset(&t->phases[t->phase]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peer_run.h: what the peers that have no graphs of their own share: counters over a flat graph, and a run that goes on
- * with the first node it made ready and gives the others to the library; turns and calls as the user's own code has
- * them. */
+ * peer_run.h: shared code of the peers without graphs of their own: counters over a flat graph, and a run that
+ * continues with the first node that it makes ready and gives the others to the library; and turns and calls as a user
+ * would write them. */
 #ifndef BENCH_PEER_RUN_H
 #define BENCH_PEER_RUN_H
 
@@ -34,7 +34,8 @@ static inline void bench_peer_phase_reset(bench_peer_phase *phase) {
     atomic_store_explicit(&phase->left[n], phase->flat.indegree[n], memory_order_relaxed);
 }
 
-/* Runs a node and what becomes ready by it; give(ctx, node) has the rest. @return how many nodes it ran. */
+/* Runs a node, and then the first node that becomes ready by it, and so on; give(ctx, node) gets the others. @return
+ * how many nodes it ran. */
 static inline uint32_t bench_peer_run_from(bench_peer_phase *phase, uint32_t node,
                                            void (*give)(void *ctx, uint32_t node), void *ctx) {
   const bench_flat *flat = &phase->flat;
@@ -43,7 +44,7 @@ static inline uint32_t bench_peer_run_from(bench_peer_phase *phase, uint32_t nod
     phase->job.run(phase->job.ctx);
     for (uint32_t e = flat->first_edge[node]; e < flat->first_edge[node + 1]; e++) {
       uint32_t to = flat->edges[e];
-      /* The thread that takes the last one has seen what the others did before it. */
+      /* The thread that counts down to zero sees the effects of all threads before it. */
       if (atomic_fetch_sub_explicit(&phase->left[to], 1, memory_order_acq_rel) != 1) continue;
       if (next == UINT32_MAX) next = to;
       else give(ctx, to);
@@ -102,7 +103,7 @@ typedef struct bench_peer_calls {
   uint32_t count;
   bench_job job;
   bench_peer_result *results;
-  bench_duty *duty; /* NULL: the job alone */
+  bench_duty *duty; /* NULL: only the job is done */
 } bench_peer_calls;
 
 static inline bench_peer_calls bench_peer_calls_of(uint32_t count, bool equal_duty) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libuv: a node is a request to the thread pool, which has a thread for each processor; the loop's thread, where its
- * second half runs, has counters without atomics and queues what became ready. Timers are the loop's. */
+ * libuv: a node is a request to the thread pool, which has a thread for each processor. The second half of a request
+ * runs on the loop's thread, which has counters without atomics and queues the nodes that became ready. Timers are
+ * those of the loop. */
 #include <string.h>
 #include <uv.h>
 
@@ -206,7 +207,7 @@ static int64_t calls_run(void *ctx, uint32_t times) {
   return bench_now_ns() - began;
 }
 
-/* Both events on the loop's thread, which needs no lock for them: a call begins for its host when it is queued. */
+/* Emits both events on the loop's thread, so that no lock is needed: for the host a call begins when it is queued. */
 static void duty_run(uv_work_t *request) {
   calls *c = request->data;
   bench_duty_run(c->all.duty, (uint32_t)(request - c->requests));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a phase costs: the workloads W1 to W6 through the public API beside a floor loop and whatever peers are built,
- * how the cost grows with the graph, what a phase costs that arrives at an idle server, and what one costs whose
- * handler has a thread of its own. README.md says how to read it. */
+ * The cost of a phase: the workloads W1 to W6 through the public API, compared with a floor loop and the peers that are
+ * built; the growth of the cost with the graph; the cost of a phase that arrives at an idle server; and that of a phase
+ * whose handler runs on another thread. README.md says how to read it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,8 @@ static bench_contestant ours_new(const bench_workload *workload, const tp_runtim
 
 /* ---- W1 to W5 ---- */
 
-/* What the figures to reach imply (performance.md of the design): ours to the floor, with time-stamps and without. */
+/* The bounds that follow from the figures to reach (performance.md of the design): the ratio of turnphase to the floor,
+ * with time-stamps and without. */
 static const struct implied {
   const char *name;
   double full, bare;
@@ -95,7 +96,7 @@ typedef struct optimum {
   uint32_t nodes;
 } optimum;
 
-/* All the work on one thread, and what that would be if every processor ran its part. */
+/* All the work on one thread, and from it the time if every processor ran an equal part. */
 static int64_t optimum_run(void *ctx, uint32_t times) {
   optimum *o = ctx;
   int64_t began = bench_now_ns();
@@ -121,7 +122,7 @@ static void heavy_workload(bench_program *program) {
 
 /* ---- growth ---- */
 
-/* How a large graph compares with a small one of which the floor has shown what the caches do. */
+/* Compares a large graph with a small one; the floor shows the effect of the caches. */
 static void report_growth(bench_program *program, const bench_row *row, const uint32_t *sizes, size_t size_count) {
   double ratios[BENCH_CONTESTANTS_MAX];
   for (size_t i = 0; i < size_count; i++) {
@@ -159,7 +160,7 @@ static void growth(bench_program *program) {
 /* ---- calls of the allocator ---- */
 
 static void allocator(bench_program *program) {
-  enum { NODE_RUNS = 15000000, RUNS_MAX = 300000 }; /* so many fill the store of records several times */
+  enum { NODE_RUNS = 15000000, RUNS_MAX = 300000 }; /* this number fills the store of records several times */
   bench_workload workload;
   if (!bench_wanted(program, "allocator")) return;
   for (size_t i = 0; i < sizeof implied / sizeof *implied; i++) {
@@ -189,7 +190,7 @@ typedef struct submitter {
   ours *o;
   bench_latch ended;
   int64_t ended_ns;
-  bool until_submitted; /* measures the host's part alone */
+  bool until_submitted; /* set when only the part of the host is measured */
 } submitter;
 
 static void phase_ended(void *ctx, const tp_phase_result *result) {
@@ -209,7 +210,7 @@ static int64_t submitter_run(void *ctx, uint32_t times) {
     int64_t submitted = bench_now_ns();
     bench_latch_wait(&h->ended);
     sum += (h->until_submitted ? submitted : h->ended_ns) - began;
-    /* One turn for each: what its phases leave behind goes with it. */
+    /* Each has a turn of its own, so that the memory of its phases is freed with it. */
     tp_turn_end(h->o->turn);
     h->o->turn = bench_turn_begin(h->o->runtime);
   }
@@ -229,7 +230,7 @@ static bench_contestant submitter_new(const bench_workload *workload, const char
   return (bench_contestant){.name = name, .run = submitter_run, .close = submitter_close, .ctx = h, .threads = true};
 }
 
-/* ---- the futex round trip: what a thread that sleeps costs at least ---- */
+/* ---- the futex round trip: the least cost of a thread that sleeps ---- */
 
 typedef struct pair {
   _Alignas(128) _Atomic uint32_t there, back;
@@ -286,8 +287,8 @@ static bench_contestant pair_new(bool one_way) {
                             .threads = true};
 }
 
-/* Two rows: what leaves the thread also leaves the caches cold for what comes next. What is submitted may take
-   2.5 µs where a futex round trip takes 4.4, of which one way is half. */
+/* There are two rows, since a phase that leaves the thread also makes the caches cold for the next one. A submitted
+   phase may need 2.5 µs where a futex round trip needs 4.4, half of it for each way. */
 static void idle(bench_program *program) {
   bench_workload workload;
   bench_settings settings = bench_settings_of(program);
@@ -358,9 +359,9 @@ static void deadline_row(bench_program *program, bench_workload *workload, const
   bench_row_run(program, &row, &settings);
 }
 
-/* Without a pause the kernel puts two threads now on one processor (4 µs there and back) and now on two (50, where one
-   must be fetched from its sleep), the one pair so and the other so: only where both are bound it is the same for both.
-   Threads are bound as the thread that made them. */
+/* Without a pause the kernel may put two threads on one processor (4 µs for a round trip) or on two (50 µs, when one
+   must be woken), and may treat the two compared pairs differently. Only when the threads are bound, both pairs are
+   treated the same. A thread is bound as the thread that made it. */
 static void deadline(bench_program *program) {
   bench_workload workload = {.name = "deadline", .phase_count = 1};
   if (!bench_wanted(program, "deadline")) return;
@@ -388,18 +389,19 @@ static tp_answer answers_too_late(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* @return how long after its deadline the caller went on. */
+/* @return how long after its deadline the caller continued. */
 static int64_t late_run(void *ctx, uint32_t times) {
   sleeper *s = ctx;
   int64_t sum = 0;
   for (uint32_t i = 0; i < times; i++) {
-    atomic_store_explicit(&s->held, 1, memory_order_release); /* pairs with answers_too_late(), and so does the other */
+    atomic_store_explicit(&s->held, 1, memory_order_release); /* pairs with answers_too_late(), as does the store
+                                                                 below */
     int64_t began = bench_now_ns();
     bench_workload_run(s->o->workload, s->o->turn);
     sum += bench_now_ns() - began - LIMIT_MS * 1000000;
     atomic_store_explicit(&s->held, 0, memory_order_release);
     bench_futex_wake(&s->held);
-    (void)bench_settle(); /* the handler returns before it is held anew */
+    (void)bench_settle(); /* the handler returns before it is held again */
   }
   return sum;
 }
@@ -429,7 +431,7 @@ static void late(bench_program *program) {
 
 /* ---- idle burn ---- */
 
-/* CPU seconds a second while the workloads run one after the other, of every contestant. */
+/* CPU seconds per second of every contestant, while the workloads run one after the other. */
 static void burn_of(bench_program *program, const char *name, bench_contestant *contestants, size_t count,
                     double limit) {
   enum { SLICE_NS = 50000000, SLICE_QUICK_NS = 1000000 };
@@ -440,7 +442,7 @@ static void burn_of(bench_program *program, const char *name, bench_contestant *
     uint32_t times = 1;
     int64_t run = 0;
     for (int64_t left = slice; left > 0; left = slice - (bench_now_ns() - began)) {
-      if (left < slice) /* one batch for the rest: a region that is entered anew would look better than it is */
+      if (left < slice) /* one batch for the rest, since entering a region anew would look better than it is */
         times = (uint32_t)((double)left * times / (double)(run > 0 ? run : 1)) + 1;
       run = contestants[i].run(contestants[i].ctx, times);
     }

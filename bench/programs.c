@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs as handlers cost: starting one beside posix_spawn and waitpid alone, with little and with much memory
- * in the host; a request to a resident worker beside the same program on bare pipes; threads while 200 hooks run.
- * README.md says how to read it. */
+ * The cost of programs as handlers: starting one, compared with only posix_spawn and waitpid, with little and with much
+ * memory in the host; a request to a resident worker, compared with the same program on bare pipes; and the number of
+ * threads while 200 hooks run. README.md says how to read it. */
 #include <dirent.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ enum { MEMORY = 512 << 20, HOOKS = 200, HOOKS_QUICK = 10, LINE_SIZE = 65536 };
 static char self[4096], folder[64];
 static char *const no_environment[] = {NULL};
 
-/* ---- the program on the other side: answers each line with the number in it ---- */
+/* ---- the started program: answers each line with the number in it ---- */
 
 static int answer_lines(void) {
   static char line[LINE_SIZE];
@@ -227,7 +227,7 @@ static int count_entries(const char *path) {
   return count - 2;
 }
 
-/* Nothing waits for them: all of them run at once. */
+/* No turn waits for them, so all of them run at once. */
 static void threads_row(bench_program *program) {
   int hooks = program->quick ? HOOKS_QUICK : HOOKS, most = 0;
   host h;

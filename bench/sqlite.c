@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the SQLite store costs: records and jobs a second beside plain SQLite that writes the same rows, and what
- * recording adds to an inline handler and to a turn of W7. The files lie in TMPDIR, or in /tmp. README.md says how to
- * read it. */
+ * The cost of the SQLite store: records and jobs a second, compared with plain SQLite that writes the same rows; and
+ * the cost that recording adds to an inline handler and to a turn of W7. The files are in TMPDIR, or in /tmp. README.md
+ * says how to read it. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void must(sqlite3 *db, int rc) {
   exit(70);
 }
 
-/** The same rows by SQLite alone, with the same settings. */
+/** Writes the same rows with SQLite only, with the same settings. */
 typedef struct direct {
   sqlite3 *db;
   sqlite3_stmt *begin, *commit, *first, *second, *third;
@@ -107,7 +107,7 @@ typedef struct recording {
   tp_store *store;
   direct direct;
   uint64_t entries;
-  uint32_t each; /* records in a transaction */
+  uint32_t each; /* records in each transaction */
 } recording;
 
 static void record_one(recording *r) {
@@ -287,11 +287,11 @@ static void jobs(bench_program *program) {
 typedef struct host {
   const bench_workload *workload;
   tp_runtime *runtime;
-  tp_store store;         /* the functions of its store; ctx NULL: in memory */
-  uint32_t turns, phases; /* of a run */
+  tp_store store;         /* the functions of its store; ctx NULL: the memory store */
+  uint32_t turns, phases; /* in each run */
 } host;
 
-/* What the writer does after the turns is not their time: it is waited for between two runs. */
+/* The writer's work after the turns is not timed: the bench waits for it between two runs. */
 static int64_t host_run(void *ctx, uint32_t times) {
   host *h = ctx;
   int64_t duration_ns = 0;
@@ -352,7 +352,7 @@ static double resident_kib(void) {
   return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
 }
 
-/* The median time of so many records, each committed alone. */
+/* The median time of records, each of which is committed by itself. */
 static double median_of(recording *r, int count) {
   double *durations = bench_alloc((size_t)count, sizeof *durations);
   for (int i = 0; i < count; i++) durations[i] = (double)record_ours(r, 1);
@@ -361,7 +361,7 @@ static double median_of(recording *r, int count) {
   return median;
 }
 
-/* Whether what a record costs, and what is resident, grows with what the file holds. */
+/* Whether the cost of a record, and the resident memory, grow with the size of the file. */
 static void many_records(bench_program *program) {
   enum { FIRST = 1000, MANY = 100000, MANY_QUICK = 5000, BATCH_ENTRIES = 100 };
   if (!bench_wanted(program, "many")) return;
@@ -379,12 +379,12 @@ static void many_records(bench_program *program) {
   tp_store_free(r.store);
 }
 
-/* ---- a whole turn, and what keeps its messages ---- */
+/* ---- a whole turn, and the history that keeps its messages ---- */
 
 typedef struct talk {
   tp_runtime *runtime;
   tp_model *model;
-  uint64_t number; /* of sessions */
+  uint64_t number; /* how many sessions there were */
   bench_latch closed;
 } talk;
 
@@ -396,7 +396,7 @@ static int64_t talk_run(void *ctx, uint32_t times) {
   tp_turn_request request = {.struct_size = sizeof request, .text = tp_text_of("How warm is it there?")};
   tp_model borrowed = *t->model;
   int64_t duration_ns = 0;
-  borrowed.destroy = NULL; /* it stays ours */
+  borrowed.destroy = NULL; /* the model stays the caller's */
   for (uint32_t i = 0; i < times; i++) {
     char id[32];
     tp_session *session;
@@ -466,7 +466,7 @@ static int64_t talk_direct(void *ctx, uint32_t times) {
 static void history(bench_program *program) {
   bench_row row = {.name = "history", .what = "tp_turn_run with a model that answers at once", .unit = "a turn"};
   if (!bench_wanted(program, "history")) return;
-  enum { DIRECT = 3 }; /* its place in the row */
+  enum { DIRECT = 3 }; /* its index in the row */
   talk talks[DIRECT];
   direct p = open_direct("history_direct",
                          "CREATE TABLE session (number INTEGER PRIMARY KEY, tenant TEXT, name TEXT,"

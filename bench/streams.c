@@ -102,7 +102,7 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
   bench_latch_hit(ctx, 1);
 }
 
-/* A history of its own, which is empty: requests do not grow from round to round. */
+/* Each session has an empty history of its own, so that requests do not grow from round to round. */
 static void run_host(host *h) {
   static const tp_message hello = {.struct_size = sizeof hello, .role = TP_ROLE_USER, .text = {"Hello", 5}};
   const tp_message *const messages[] = {&hello};
@@ -126,7 +126,7 @@ static int count_threads(void) {
 
 /* ---- libcurl alone ---- */
 
-/** A stream: what was not yet a whole line. */
+/** A stream, with the bytes that are no whole line yet. */
 typedef struct direct {
   CURL *handle;
   tp_writer *writer; /* decodes each event and takes its text; NULL: the bytes are dropped */
@@ -139,7 +139,7 @@ static const char request_json[] =
     "on\"}],"
     "\"stream\":true,\"stream_options\":{\"include_usage\":true}}";
 
-/* As turnphase reads it: an event is JSON, of which the text is taken. */
+/* Reads as turnphase does: an event is JSON, and its text is taken. */
 static void take_line(direct *p) {
   static const char data[] = "data: ";
   tp_text value, line = {p->line, p->size};
@@ -194,19 +194,19 @@ static void run_direct(CURLM *multi, struct curl_slist *headers, bool reads) {
   tp_writer_free(writer);
 }
 
-/* ---- a server whose model paces itself: tokens of a thread go to a connection for each turn ---- */
+/* ---- a server whose model paces itself: a thread sends tokens to a connection for each turn ---- */
 
 enum { PACED_TOKENS = 20, PACED_ROUNDS = 11, PACE_US = 100 };
 
-/** A turn of the server: what the pacer and the listener know of it. */
+/** A turn of the server, as the pacer and the listener know it. */
 typedef struct paced {
   tp_session *session;
   tp_token token;
-  int fd; /* its client's */
+  int fd; /* the connection of its client */
 } paced;
 
 static paced paced_all[STREAMS];
-static bench_latch paced_begun; /* each turn's request has come to its model */
+static bench_latch paced_begun; /* counts down when each turn's request has reached its model */
 
 static const char token_event[] =
     "data: {\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" token\"},"
@@ -235,7 +235,7 @@ static void paced_ended(void *ctx, const tp_turn_result *result) {
   bench_latch_hit(&paced_begun, 1);
 }
 
-/* Reads what its clients are sent, in a process of its own. */
+/* Starts a process that reads what the clients receive. */
 static pid_t open_clients(void) {
   int fds[STREAMS][2];
   for (int i = 0; i < STREAMS; i++)

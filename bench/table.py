@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of README.md from what the benches say to machines.
+"""Makes the tables of README.md from the JSON output of the benches.
 
     ./dev bench --json >figures.jsonl && python3 bench/table.py figures.jsonl
 

@@ -135,7 +135,7 @@ void bench_tools_renew(bench_tools *t) {
   begin_turn(t);
 }
 
-/* The results are looked at once: a call that was refused costs less than one that ran. */
+/* The results are checked once, since a refused call would cost less than one that ran. */
 void bench_tools_run(bench_tools *t) {
   const tp_tool_result *const *results;
   bench_must(tp_tools_run(t->turn, t->pointers, t->count, &results, NULL), NULL);

@@ -17,7 +17,8 @@ typedef struct bench_tools_spec {
   tp_tool_fn run;                    /* NULL: answers with BENCH_ANSWER_BYTES of text */
   void *ctx;
   uint32_t count;
-  bool has_arguments;   /* provider ids, and two arguments checked against a schema of two properties */
+  bool has_arguments;   /* set when calls have provider ids, and two arguments that are checked against a schema of two
+                           properties */
   tp_event_fn on_event; /* NULL: a turn without session and listener */
 } bench_tools_spec;
 
@@ -33,17 +34,18 @@ typedef struct bench_tools {
   const tp_tool_call **pointers;
 } bench_tools;
 
-/** Ends the program when anything is refused. *tools stays where it is until bench_tools_close(). */
+/** Ends the program when anything is refused. *tools must not be moved until bench_tools_close(). */
 void bench_tools_open(bench_tools *tools, const bench_tools_spec *spec);
 void bench_tools_close(bench_tools *tools);
 
-/** Results live as long as their turn: ends it and begins the next one, before results fill the caches. */
+/** Ends the turn and begins the next one. Results live as long as their turn, so this is called before they fill the
+ *  caches. */
 void bench_tools_renew(bench_tools *tools);
 
 /** Runs all calls once, on the calling thread. */
 void bench_tools_run(bench_tools *tools);
 
-/** What a call is made of: its id, its arguments (in memory of the writer, which the caller frees), its answer. */
+/** The parts of a call: its id, its arguments (in memory of the writer, which the caller frees), its answer. */
 void bench_call_id(char id[BENCH_ID_SIZE], uint32_t call);
 tp_text bench_arguments(tp_writer **ret_writer);
 tp_text bench_answer(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What many turns at once cost: W7, the throughput of a server whose turns do not wait for a model, beside a floor and
- * whatever peers are built; CPU time of a turn by how many are in flight; calls of the allocator; memory of a turn that
- * waits. README.md says how to read it. */
+ * The cost of many turns at once: W7, the throughput of a server whose turns do not wait for a model, compared with a
+ * floor and the peers that are built; CPU time of a turn by the number of turns in flight; calls of the allocator;
+ * memory of a turn that waits. README.md says how to read it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,12 +16,12 @@
 
 enum { TURNS = 1024, TURNS_QUICK = 64 };
 
-/* ---- a host of many turns: so many lines, each with one turn after the other ---- */
+/* ---- a host of many turns, in several lines: in each line one turn follows the other ---- */
 
 typedef struct host host;
 
 typedef struct line {
-  _Alignas(64) host *of; /* a line of the cache for each: the workers write here */
+  _Alignas(64) host *of; /* in a cache line of its own: the workers write here */
   tp_turn *turn;
   uint32_t phase, turns_left;
 } line;
@@ -35,7 +35,7 @@ struct host {
 
 static void begin_turn(line *l);
 
-/* The end of one phase is where the next one begins; of the last, the turn ends. */
+/* The end of a phase begins the next one; the end of the last phase ends the turn. */
 static void phase_ended(void *ctx, const tp_phase_result *result) {
   line *l = ctx;
   tp_phase_result ended = *result;
@@ -143,10 +143,10 @@ static void w7(bench_program *program, const bench_workload *workload) {
                     0.9);
 }
 
-/* ---- CPU time of a turn by how many are in flight ---- */
+/* ---- CPU time of a turn by the number of turns in flight ---- */
 
 static void flight(bench_program *program, const bench_workload *workload) {
-  /* A line has several turns, one after the other: the first lines are to go on till the last one has begun. */
+  /* A line has several turns, one after the other, so that the first lines still run when the last one begins. */
   enum { FEW = 64, MANY = 10000, MANY_QUICK = 640, TURNS_EACH = 4 };
   uint32_t many = program->quick ? MANY_QUICK : MANY, turns = many / FEW * FEW * TURNS_EACH;
   bench_row row = {.name = "flight",
@@ -167,9 +167,9 @@ static void flight(bench_program *program, const bench_workload *workload) {
 typedef struct driven {
   tp_runtime *runtime;
   tp_model *model;
-  uint32_t behind;     /* how many turns a session has had when its first one is measured */
-  tp_session *session; /* of those; NULL: none yet */
-  uint32_t measured;   /* of its turns */
+  uint32_t behind;     /* how many turns a session has had before its first measured one */
+  tp_session *session; /* a session with so many turns; NULL: none yet */
+  uint32_t measured;   /* how many of its turns were measured */
   bench_latch closed;
 } driven;
 
@@ -177,7 +177,7 @@ static void session_closed(void *ctx) { bench_latch_hit(ctx, 1); }
 
 static tp_session *driven_open(driven *d) {
   tp_model borrowed = *d->model;
-  borrowed.destroy = NULL; /* it stays ours */
+  borrowed.destroy = NULL; /* the model stays the caller's */
   tp_session_options options = {.struct_size = sizeof options, .id = "bench", .model = &borrowed};
   tp_session *session;
   tp_fault fault;
@@ -204,7 +204,7 @@ static int64_t driven_turn(tp_session *session) {
   return duration_ns;
 }
 
-/* The first turn of a new session each time, so that all of them ask the model for the same. */
+/* Each time the first turn of a new session, so that all turns send the model the same. */
 static int64_t driven_run(void *ctx, uint32_t times) {
   driven *d = ctx;
   int64_t duration_ns = 0;
@@ -216,7 +216,7 @@ static int64_t driven_run(void *ctx, uint32_t times) {
   return duration_ns;
 }
 
-/* A turn of a session with many behind it: every so often a new one, so that it does not grow on. */
+/* Runs a turn of a session that has had many. From time to time a new session is made, so that it does not grow on. */
 static int64_t driven_run_late(void *ctx, uint32_t times) {
   enum { MEASURED_MAX = 500 };
   driven *d = ctx;
@@ -307,7 +307,7 @@ static void driven_turns(bench_program *program) {
 /* ---- calls of the allocator ---- */
 
 static void allocator(bench_program *program, const bench_workload *workload) {
-  enum { TURNS_TO_COUNT = 20480 }; /* and as many before, in which the store of records fills up */
+  enum { TURNS_TO_COUNT = 20480 }; /* and as many before, which fill the store of records */
   bench_memory memory = {0};
   tp_runtime_options options = {.struct_size = sizeof options, .allocator = bench_memory_allocator(&memory)};
   uint32_t turns = program->quick ? TURNS_QUICK : TURNS, rounds = TURNS_TO_COUNT / turns;
@@ -317,7 +317,7 @@ static void allocator(bench_program *program, const bench_workload *workload) {
   size_t before = atomic_load(&memory.calls);
   (void)host_run(h, rounds);
   double calls = (double)(atomic_load(&memory.calls) - before);
-  /* A worker may meet more turns at once than ever before and need a block more: that is not the steady state. */
+  /* A worker may have more turns at once than ever before, and allocate a block: that is not the steady state. */
   bench_figure(program, "allocator", "calls of the allocator in a turn", calls / (rounds * turns), "calls", 0.01);
   host_close(h);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a user of hooks meets: a whole turn by tp_turn_run(): a model that answers at once calls two tools, and answers
- * with text after their results. With no hooks, with one and seven inline handlers, with one and seven hooks as
- * tp_hook_add() registers them (placement thread), beside direct calls of the same functions, and beside the peers of
- * bench/npm where BENCH_NPM_SCRIPTS and BENCH_NPM_PACKAGES say where they are. What a call of a hook adds is derived
- * from the same run. README.md says how to read it. */
+ * The cost of hooks for a user: a whole turn by tp_turn_run(), in which a model that answers at once calls two tools,
+ * and answers with text after their results. With no hooks, with one and seven inline handlers, with one and seven
+ * hooks as tp_hook_add() registers them (placement thread), compared with direct calls of the same functions, and with
+ * the peers of bench/npm if BENCH_NPM_SCRIPTS and BENCH_NPM_PACKAGES name their folders. What a call of a hook adds is
+ * derived from the same run. README.md says how to read it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,35 +21,35 @@
 #define ROWS "whole "
 
 enum {
-  TURNS = 32, /* of a batch, in a session of its own */
+  TURNS = 32, /* turns of a batch, in a session of its own */
   TURNS_QUICK = 2,
-  TURNS_CHILD = 8, /* of a peer, whose turns take longer */
+  TURNS_CHILD = 8, /* turns of a batch of a peer, which last longer */
   BATCHES = 200,
   BATCHES_QUICK = 2
 };
 
 enum { CONTESTANTS_MAX = 16, DIRECT_CALLS = 1000 };
 
-/* Where the history of the sessions lies. */
+/* The place of the sessions' history. */
 typedef enum history_kind { IN_MEMORY, IN_SQLITE, IN_SQLITE_ASYNC } history_kind;
 
 typedef struct contestant {
   const char *name;
   uint32_t hooks;
   tp_placement placement;
-  uint32_t calls; /* of hooks, in a turn */
+  uint32_t calls; /* calls of hooks in a turn */
   bool direct;
   history_kind history;
   tp_shared_history *shared; /* NULL: in memory */
-  char directory[32];        /* of its file */
-  const char *script;        /* of a peer, a process of its own; else NULL */
+  char directory[32];        /* the directory of its file */
+  const char *script;        /* the script of a peer, which is a process of its own; else NULL */
   bench_child child;
   bench_driven driven;
-  uint32_t turns; /* of a batch */
-  /* what was measured */
-  double *samples; /* of single turns, ns */
+  uint32_t turns; /* turns of a batch */
+  /* the results */
+  double *samples; /* durations of single turns, ns */
   uint32_t sample_count;
-  double *medians; /* of batches, ns */
+  double *medians; /* medians of batches, ns */
   uint32_t batch_count;
   int64_t cpu_ns;
   int64_t switches;
@@ -79,7 +79,7 @@ static int64_t thread_cpu_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Threads come to rest before the CPU time is read; what this thread uses to wait for that is not counted. */
+/* Threads go to sleep before the CPU time is read; the time that this thread uses to wait for that is not counted. */
 static void measure_here(contestant *c, double *samples) {
   int64_t cpu_ns = bench_cpu_ns(), switches = switches_now(RUSAGE_SELF);
   for (uint32_t i = 0; i < c->turns; i++) {
@@ -119,7 +119,7 @@ static void discard_measured(contestant *c) {
   c->cpu_ns = c->switches = 0;
 }
 
-/* A single call is shorter than the clock is. @return ns of one. */
+/* Measures many calls together, since a single call is shorter than the clock's resolution. @return ns of one call. */
 static double direct_call_ns(void) {
   int64_t began = bench_now_ns();
   for (int i = 0; i < DIRECT_CALLS; i++) (void)direct_hook(NULL, NULL);
@@ -148,9 +148,9 @@ static void report(bench_program *program, contestant *c) {
   }
 }
 
-/* ---- what a call of a hook adds ---- */
+/* ---- the cost that a hook's call adds ---- */
 
-/* From batches that ran right after one another: the median of the differences. */
+/* Computed from batches that ran directly after one another: the median of the differences. */
 static void report_added(bench_program *program, const contestant *none, const contestant *c) {
   double *added = bench_alloc(c->batch_count, sizeof *added);
   char label[128];
@@ -195,7 +195,7 @@ static size_t add_peers(const bench_program *program, contestant *all, size_t co
   return count;
 }
 
-/* Beside ours with as many hooks as tp_hook_add() registers them. */
+/* Prints a peer next to turnphase with as many hooks, registered by tp_hook_add(). */
 static void report_peer(bench_program *program, const contestant *ours, const contestant *peer) {
   char label[256];
   double theirs = bench_spread_of(peer->samples, peer->sample_count).median;
@@ -236,7 +236,7 @@ static void close_history(contestant *c) {
   (void)rmdir(c->directory);
 }
 
-/* With what it is measured by; and one batch that is not counted. */
+/* Opens a contestant with memory for its results, and runs one batch that is not counted. */
 static void open_contestant(contestant *c, bool quick, uint32_t batches) {
   tp_runtime_options options = {.struct_size = sizeof options};
   bench_driven_spec spec = {.options = &options, .hooks = c->hooks, .placement = c->placement};

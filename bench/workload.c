@@ -130,8 +130,8 @@ static tp_answer nothing(void *ctx, tp_call *call) {
   return TP_ANSWER_DONE;
 }
 
-/* One subscription per node. The edges that lead to a node are found by sorting them by target first: a graph of 10,000
-   nodes is to be subscribed in no time. */
+/* One subscription per node. The edges that lead to a node are found by sorting them by target first: so that a graph
+   of 10,000 nodes is subscribed fast. */
 static void subscribe(tp_edit *edit, uint32_t phase, const bench_graph *graph) {
   char(*ids)[16] = bench_alloc(graph->node_count, sizeof *ids);
   uint32_t *first = bench_alloc(graph->node_count + 2, sizeof *first);
@@ -169,7 +169,7 @@ static void register_in(tp_runtime *runtime, const bench_workload *workload, tp_
                         .ctx = ctx,
                         .phases = phases,
                         .phase_count = BENCH_PHASES_MAX,
-                        /* A handler of the workload's own is work that is worth another core. */
+                        /* A workload with a handler of its own has work that is worth another core. */
                         .placement = run ? TP_PLACEMENT_PARALLEL : TP_PLACEMENT_INLINE};
   tp_edit *edit;
   tp_fault fault;
@@ -189,7 +189,7 @@ tp_runtime *bench_workload_runtime(const bench_workload *workload, const tp_runt
     list[i] = &rows[i];
   }
   tp_runtime_options with_phases = options ? *options : (tp_runtime_options){.struct_size = sizeof with_phases};
-  with_phases.no_breakers = true; /* one that is to hang hangs each time */
+  with_phases.no_breakers = true; /* so that a handler that should hang hangs each time */
   with_phases.phases = list;
   with_phases.phase_count = BENCH_PHASES_MAX;
   tp_runtime *runtime;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * workload.h: the graphs of the workloads W1 to W6, how they become a runtime, and one run of them on a turn. Whatever
- * measures them (times, instructions, peers) takes them from here, so that all speak of the same work. A workload is
- * data alone: a graph for each of its phases, the same in every run. */
+ * workload.h: the graphs of the workloads W1 to W6, how they become a runtime, and one run of them on a turn. All
+ * programs that measure them (times, instructions, peers) take them from here, so that all measure the same work. A
+ * workload is only data: a graph for each of its phases, the same in every run. */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
 
@@ -14,7 +14,7 @@ extern "C" {
 
 enum { BENCH_PHASES_MAX = 5 };
 
-/** Edge i leads from node from[i] to node to[i]; from[i] < to[i]: nodes stand in an order that the edges allow. */
+/** Edge i leads from node from[i] to node to[i]; from[i] < to[i], so the order of the nodes fits the edges. */
 typedef struct bench_graph {
   uint32_t node_count, edge_count;
   uint32_t *from, *to;
@@ -52,11 +52,11 @@ void bench_workload_run(const bench_workload *workload, tp_turn *turn);
 /** Begins a turn that the caller drives. Ends the program when it is refused. */
 tp_turn *bench_turn_begin(tp_runtime *runtime);
 
-/** Ends the program with the message of a failure, unless status is TP_OK. A bench has no use for half of what it wants
- *  to measure. @param fault  may be NULL. */
+/** Ends the program with the message of a failure, unless status is TP_OK. Since a bench cannot continue with a part of
+ *  its work, nothing is cleaned up. @param fault  may be NULL. */
 void bench_must(tp_status status, const tp_fault *fault);
 
-/** Memory, or the end of the program; zero-filled. */
+/** Allocates zero-filled memory; without memory it ends the program. */
 void *bench_alloc(size_t count, size_t size);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the merge costs: what several handlers of one entry contributed, made into one result. */
+ * The cost of a merge: the contributions of several handlers of one entry become one result. */
 #include <stdio.h>
 
 #include "bench/modules/module.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * module.h: what the programs of the modules share: a table of operations of one module, each alone on a warm cache.
- * They are for those who change the module; what a user pays is measured by the programs above. */
+ * They are for developers of the module; the programs in bench/ measure the costs that a user sees. */
 #ifndef BENCH_MODULE_H
 #define BENCH_MODULE_H
 
 #include "bench/report.h"
 
-/** Times what stands after it. i counts the runs. */
+/** Times the statements in its arguments. i counts the runs. */
 #define MODULE_TIMED(times, ...)           \
   int64_t module_began = bench_now_ns();   \
   for (uint32_t i = 0; i < (times); i++) { \

@@ -24,7 +24,7 @@ static int64_t sort(void *ctx, uint32_t times) {
                                  NULL));
 }
 
-/* A subscription comes or goes. */
+/* Each commit adds or removes a subscription. */
 static int64_t commit(void *ctx, uint32_t times) {
   plan_bench *module = ctx;
   tp_subscription extra = {.struct_size = sizeof extra, .id = "extra", .handler = "node", .phase = TP_PHASE_HOST};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How much of the evidence is recalled on real conversations, which are no part of this tree: every utterance is
- * remembered, then each question is asked. LoCoMo's are people who chat; its questions are those of categories 1 to 4
- * that name evidence. BEAM's are a user and an assistant with messages of some 2 KB, and the user's or both are kept;
- * its questions are those of five abilities whose evidence is kept. mean is the share of its evidence among the first
- * entries, any whether there is one at all. Beside it, in the same run, what a full-text query finds, by itself
- * and with two neighbours of each hit.
+ * remembered, then each question is asked. In LoCoMo people chat; used are its questions of categories 1 to 4 that name
+ * evidence. In BEAM a user and an assistant write messages of some 2 KB, and the user's messages or those of both are
+ * kept; used are its questions of five abilities whose evidence is kept. "mean" is the share of a question's evidence
+ * among the first entries, and "any" whether some of it is there. For comparison, the same run shows what a full-text
+ * query finds, alone and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency
@@ -97,7 +97,7 @@ static void execute(const char *sql) {
   must(sqlite3_exec(reader, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(reader));
 }
 
-/* "1:56 pm on 8 May, 2023" */
+/* Reads a date such as "1:56 pm on 8 May, 2023". */
 static int64_t said_of(tp_text words) {
   static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
   char month[16] = "", half[4] = "";
@@ -353,7 +353,7 @@ static int cut_fields(char *line, char *fields[FIELDS_MAX]) {
   return count;
 }
 
-/* Messages of the data end with a mark of its makers, "->-> 1,12", which is no word of the user. */
+/* Messages of the data end with a mark of its authors, "->-> 1,12", which is not a part of the user's text. */
 static tp_text without_mark(tp_text text) {
   size_t size = text.size;
   while (size > 0 && strchr(" ,0123456789", text.data[size - 1])) size--;
@@ -375,7 +375,7 @@ static void remember_message(tp__memory_store *store, char *const fields[FIELDS_
   sqlite3_reset(add);
 }
 
-/* Evidence that was not remembered, such as what the assistant said, is none. */
+/* Leaves out evidence that was not kept, such as messages of the assistant. */
 static evidence read_numbers(char *ids) {
   evidence found = {.count = 0};
   sqlite3_stmt *has = query("SELECT 1 FROM fts WHERE turn = ?1", NULL);
@@ -393,7 +393,9 @@ static evidence read_numbers(char *ids) {
 static void ask_beam(tp__memory_store *store, int conversation, int number, char *const fields[FIELDS_MAX]) {
   int category = 1;
   while (category < CATEGORIES && strcmp(fields[1], beam_categories[category]) != 0) category++;
-  if (category == CATEGORIES) return; /* its evidence is no few messages: an order, a summary, an instruction */
+  if (category == CATEGORIES)
+    return; /* the evidence of these questions is not a few messages: it is an order, a
+                                         summary, or an instruction */
   evidence e = read_numbers(fields[2]);
   tp_text question = tp_text_of(fields[3]);
   if (e.count == 0) return;
@@ -418,7 +420,9 @@ static bool ask_beam_file(const char *directory, int conversation) {
   for (int number = 0; fgets(line, sizeof line, file); number++) {
     int count = cut_fields(line, fields);
     if (count == 6 && (fields[3][0] == 'u' || present_kind == BEAM_BOTH)) remember_message(store, fields, add);
-    else if (count == 4) ask_beam(store, conversation, number, fields); /* questions stand after all messages */
+    else if (count == 4)
+      ask_beam(store, conversation, number, fields); /* in a file all questions follow the
+                                                                           messages */
   }
   sqlite3_finalize(add);
   fclose(file);
@@ -452,7 +456,7 @@ static double resident_mib(void) {
 
 /** The utterances of all conversations. */
 typedef struct corpus {
-  tp__memory_list lines; /* texts of our own */
+  tp__memory_list lines; /* texts that this program owns */
   char *questions[QUESTIONS_MAX];
   size_t question_count;
 } corpus;
@@ -476,7 +480,7 @@ static bool read_corpus(const char *directory, corpus *c) {
   return true;
 }
 
-/* The corpus again and again, each time in sessions of its own. */
+/* Stores the corpus repeatedly, each time in sessions of its own. */
 static void fill(tp__memory_store *store, const corpus *c, size_t count) {
   static tp__memory batch[BATCH];
   static char turns[BATCH][32], sessions[BATCH][64];
@@ -531,7 +535,7 @@ static const tp_memory_embedder noise = {
 static const tp__memory_embed_work work = {is_never_cancelled, NULL};
 
 static void make_vectors(tp__memory_store *store, size_t count) {
-  for (size_t made = 0; made < count; made += 4096) /* of one call */
+  for (size_t made = 0; made < count; made += 4096) /* for one call */
     must(tp__memory_embed_missing(store, &scope, &noise, &work) == TP_OK, "no vectors");
 }
 

@@ -7,7 +7,7 @@
 
 typedef struct value_bench {
   tp_writer *writer, *other;
-  tp_text value; /* in other */
+  tp_text value; /* a value in another form */
 } value_bench;
 
 static void write_arguments(tp_writer *writer) {
@@ -40,7 +40,7 @@ static int64_t walk(void *ctx, uint32_t times) {
   MODULE_TIMED(times, tp_value_walk w = {0}; while (tp_value_next(module->value, &w)) MODULE_KEEP(w.value.size));
 }
 
-/* What msgpack-c does for the same: a tree of objects in memory of its own. */
+/* The same work by msgpack-c: it builds a tree of objects in its own memory. */
 static int64_t unpack(void *ctx, uint32_t times) {
   value_bench *module = ctx;
   msgpack_unpacked unpacked;

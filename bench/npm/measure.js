@@ -14,20 +14,20 @@ const { createRequire } = require('module');
 const path = require('path');
 const readline = require('readline');
 
-const WARM_UP_MS = 2000; // of each form: the compiler of V8 takes some thousand turns
+const WARM_UP_MS = 2000; // for each form: the compiler of V8 needs some thousand turns
 const WARM_UP_BATCHES_MIN = 1;
 const BATCHES = 200;
-const TURNS = 8; // of a batch, in a conversation of their own where one is kept
+const TURNS = 8; // of a batch, in a conversation of their own if one is kept
 const ANSWER = '12 degrees in both.';
 
-const counter = { calls: 0 }; // what hooks and tools do beside their answer
+const counter = { calls: 0 }; // the work of hooks and tools, in addition to their answer
 exports.counter = counter;
 exports.question = 'How warm is it there?';
 exports.answer = ANSWER;
-exports.callCount = 2; // of a turn
+exports.callCount = 2; // tool calls of a turn
 
 let ids = 0;
-/** Of the calls of one response. LangGraph does not run a call again whose id is in the history. */
+/** New ids for the calls of one response: LangGraph does not run a call again whose id is in the history. */
 exports.newCallIds = () => [`toolu_${++ids}`, `toolu_${++ids}`];
 
 /* @return the CPU time in µs, the context switches and the ns of each turn. */

@@ -13,7 +13,7 @@ const count = () => { counter.calls++; };
 const passed = async () => { count(); return { behavior: { type: 'allow' } }; };
 const untripped = async () => { count(); return { tripwireTriggered: false, outputInfo: null }; };
 const unfiltered = ({ modelData }) => { count(); return modelData; };
-unfiltered.preserveInputIdentity = true; // it changes nothing: the faster way
+unfiltered.preserveInputIdentity = true; // unchanged input keeps its identity, which is faster
 
 function forms(require) {
   const { Agent, MemorySession, Runner, Usage, setTracingDisabled, tool } = require('@openai/agents');
